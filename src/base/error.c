@@ -1,0 +1,68 @@
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
+               va_list args) {
+    if (!err || err->code != CT_OK) return false;
+    err->code = code;
+    size_t n = 0;
+    if (here.file) {
+        int w = snprintf(err->text, sizeof err->text, "%s:%u: ", here.file, here.line);
+        n = w < 0 ? 0 : (size_t)w;
+    }
+    if (op && n < sizeof err->text) {
+        int w = snprintf(err->text + n, sizeof err->text - n, "%s: ", op);
+        n += w < 0 ? 0 : (size_t)w;
+    }
+    if (n < sizeof err->text) vsnprintf(err->text + n, sizeof err->text - n, format, args);
+    return false;
+}
+
+bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ct__err_v(err, code, here, op, format, args);
+    va_end(args);
+    return false;
+}
+
+void ct__err_hint(ct_err *err, const char *format, ...) {
+    if (!err || err->code == CT_OK) return;
+    size_t n = strlen(err->text);
+    int w = snprintf(err->text + n, sizeof err->text - n, "\n  hint: ");
+    if (w < 0 || (n += (size_t)w) >= sizeof err->text) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->text + n, sizeof err->text - n, format, args);
+    va_end(args);
+}
+
+bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes) {
+    return ct__err(err, CT_E_MEMORY, here, op, "out of memory: %zu bytes were asked for", bytes);
+}
+
+const char *ct_code_title(ct_code code) {
+    switch (code) {
+    case CT_OK: return "no error";
+#define CT_CODE(number, name, title, fix)                                                          \
+    case CT_E_##name:                                                                              \
+        return title;
+#include "cotan/errors.inc"
+#undef CT_CODE
+    }
+    return "unknown error code";
+}
+
+const char *ct_code_fix(ct_code code) {
+    switch (code) {
+    case CT_OK: return "";
+#define CT_CODE(number, name, title, fix)                                                          \
+    case CT_E_##name:                                                                              \
+        return fix;
+#include "cotan/errors.inc"
+#undef CT_CODE
+    }
+    return "";
+}

@@ -1,0 +1,37 @@
+// Errors as values: a code, one line of text and an optional hint. No function of the library
+// prints or aborts.
+//
+// Functions below the graph take a `ct_err *` and return false when they failed; the first error
+// wins, so a caller may pass the same record through several calls and look once.
+#ifndef COTAN_BASE_ERROR_H
+#define COTAN_BASE_ERROR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cotan/cotan.h"
+
+enum { CT_ERROR_TEXT = 1024 };
+
+typedef struct ct_err {
+    ct_code code;             // CT_OK: no error
+    char text[CT_ERROR_TEXT]; // "file:line: op: what is wrong: values", then maybe "\n  hint: ..."
+} ct_err;
+
+// Records an error unless one is recorded already. `op` names the operation or the file format;
+// `here` may be CT_NOWHERE, then the text starts with the op. Always returns false, so that `return
+// ct__err(...)` reads well.
+bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
+               va_list args) __attribute__((format(printf, 5, 0)));
+
+// Appends "\n  hint: ..." to a recorded error; no effect without one.
+void ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// The record for a failed allocation of `bytes`; needs no memory itself.
+bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes);
+
+#endif

@@ -1,0 +1,98 @@
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static bool reserve(ct_text *text, size_t more) {
+    if (text->failed || more > SIZE_MAX - text->n - 1) return false;
+    if (CT_GROW(text->s, text->cap, text->n + more + 1)) return true;
+    text->failed = true;
+    return false;
+}
+
+void ct__text_bytes(ct_text *text, const void *bytes, size_t n) {
+    if (!reserve(text, n)) return;
+    if (n) memcpy(text->s + text->n, bytes, n);
+    text->n += n;
+    text->s[text->n] = '\0';
+}
+
+void ct__text_add(ct_text *text, const char *s) { ct__text_bytes(text, s, strlen(s)); }
+
+void ct__textf(ct_text *text, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n >= 0 && reserve(text, (size_t)n)) {
+        vsnprintf(text->s + text->n, (size_t)n + 1, format, again);
+        text->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+void ct__text_free(ct_text *text) {
+    ct__free(text->s);
+    *text = (ct_text){0};
+}
+
+// Levenshtein distance, words cut at 31 characters.
+static size_t distance(const char *a, const char *b) {
+    size_t row[32], n = strlen(b) < 31 ? strlen(b) : 31;
+    for (size_t j = 0; j <= n; j++) row[j] = j;
+    for (size_t i = 0; a[i] && i < 31; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t best = diagonal + (a[i] != b[j]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j + 1] + 1 < best) best = row[j + 1] + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *ct__nearest(const char *word, const char *const *names) {
+    const char *best = NULL;
+    size_t limit = strlen(word) / 2 + 1, least = limit + 1;
+    for (; *names; names++) {
+        size_t d = distance(word, *names);
+        if (d < least) least = d, best = *names;
+    }
+    return best;
+}
+
+// Two multiply-and-fold lanes over 16 bytes at a time.
+static uint64_t fold(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 u128;
+    u128 p = (u128)a * b;
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+ct_hash ct__hash_bytes(const void *bytes, size_t n, ct_hash seed) {
+    const unsigned char *p = bytes;
+    uint64_t lo = seed.lo ^ 0x9e3779b97f4a7c15u, hi = seed.hi ^ 0xd1b54a32d192ed03u;
+    for (size_t left = n; left;) {
+        uint64_t w[2] = {0, 0};
+        size_t take = left < 16 ? left : 16;
+        memcpy(w, p, take);
+        uint64_t a = fold(w[0] ^ lo, w[1] ^ 0xe7037ed1a0b428dbu);
+        hi = fold(w[1] ^ hi, w[0] ^ 0x8ebc6af09c88c6e3u) + lo;
+        lo = a + (hi << 29 | hi >> 35);
+        p += take;
+        left -= take;
+    }
+    lo = fold(lo ^ n, 0xa0761d6478bd642fu ^ hi);
+    hi = fold(hi ^ lo, 0x589965cc75374cc3u ^ n);
+    return (ct_hash){lo, hi};
+}
+
+void ct__hash_hex(ct_hash hash, char hex[33]) {
+    snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash.hi, (unsigned long long)hash.lo);
+}

@@ -1,0 +1,34 @@
+// Growing text, for messages, generated source and files.
+#ifndef COTAN_BASE_TEXT_H
+#define COTAN_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ct_text {
+    char *s;     // always ends with '\0' once something was added; NULL before
+    size_t n;    // length without the '\0'
+    size_t cap;  // bytes allocated
+    bool failed; // an allocation failed: the text is incomplete
+} ct_text;
+
+void ct__text_add(ct_text *text, const char *s);
+void ct__text_bytes(ct_text *text, const void *bytes, size_t n);
+void ct__textf(ct_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ct__text_free(ct_text *text);
+
+// The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near. For
+// "did you mean".
+const char *ct__nearest(const char *word, const char *const *names);
+
+// 128-bit hash of bytes (not cryptographic; the canonical record is compared as well where it
+// matters).
+typedef struct ct_hash {
+    uint64_t lo, hi;
+} ct_hash;
+ct_hash ct__hash_bytes(const void *bytes, size_t n, ct_hash seed);
+static inline bool ct__hash_equal(ct_hash a, ct_hash b) { return a.lo == b.lo && a.hi == b.hi; }
+void ct__hash_hex(ct_hash hash, char hex[33]);
+
+#endif
