@@ -13,7 +13,7 @@ extern "C" {
 #define CT_API __attribute__((visibility("default")))
 #define CT_MUST_USE __attribute__((warn_unused_result))
 
-// ---------------------------------------------------------------------------------------------- source lines
+// ------------------------------------------------------------------------------------ source lines
 
 // A line of the user's program. Macros pass it to the exported function behind them.
 typedef struct ct_loc {
@@ -28,7 +28,7 @@ typedef struct ct_loc {
 #define CT_NOWHERE ((ct_loc){0, 0})
 #endif
 
-// ---------------------------------------------------------------------------------------------------- errors
+// ------------------------------------------------------------------------------------------ errors
 
 typedef enum ct_code {
     CT_OK = 0,
@@ -40,7 +40,7 @@ typedef enum ct_code {
 CT_API const char *ct_code_title(ct_code code); // a few words, never NULL
 CT_API const char *ct_code_fix(ct_code code);   // what mends it, never NULL
 
-// ---------------------------------------------------------------------------------------------------- dtypes
+// ------------------------------------------------------------------------------------------ dtypes
 
 // Element types. 0 means "the default" wherever an option takes a dtype.
 typedef enum ct_dtype {
@@ -58,7 +58,7 @@ typedef enum ct_dtype {
 } ct_dtype;
 
 CT_API const char *ct_dtype_name(ct_dtype dtype); // "f32"; "?" for a value that is no dtype
-CT_API size_t ct_dtype_size(ct_dtype dtype);      // bytes an element; 0 for a value that is no dtype
+CT_API size_t ct_dtype_size(ct_dtype dtype); // bytes an element; 0 for a value that is no dtype
 
 #ifdef __cplusplus
 }
