@@ -1,0 +1,269 @@
+// The kernel IR: one kernel as a list of typed instructions with loop markers.
+//
+// A kernel is a straight array of instructions; the id of a value is the index of the instruction
+// that made it. LOOP and END bracket loop bodies. Everything is written as *scalar* code over loop
+// variables; a loop bound to VECTOR is computed 16 iterations at a time by the renderer, which
+// finds out which values differ between iterations and which loads are contiguous. Templates that
+// want registers in their own hands (matmul) may also write 16-lane values directly.
+//
+// Types. A value has a compute dtype and 1 or 16 lanes (CT_LANES).
+//   compute dtypes: bool, u8, i32, u32, i64, f32, f64. f16 and bf16 are storage: a load gives f32,
+//   a store rounds to nearest even, and ct__kir_cast(k, v, CT_BF16) gives the f32 that a store to
+//   bf16 and a load would give (so that every op can round to its dtype when fused).
+//   Index arithmetic is i64. Operands of a two-operand op have one dtype; a scalar operand beside a
+//   16-lane one is splatted.
+//
+// Arithmetic. Floats: IEEE, round to nearest even, never contracted (FMA is an op of its own).
+//   MIN and MAX give NaN if either is NaN, and -0 < +0. MOD of floats is C's fmod.
+//   Ints wrap. DIV truncates, MOD has the sign of the dividend; x / 0 = x mod 0 = 0, and
+//   lowest / -1 = lowest. Shift counts are taken modulo the width; SHR of i32 and i64 copies the
+//   sign. ROUND rounds half to even. CAST float -> int truncates and saturates, NaN gives 0 (to
+//   u8: 0..255); int -> int wraps; to bool: x != 0; bool -> number: 0 or 1. NOT of bool is logical.
+//   MATH functions are ours (kir_math.h): same bits scalar and vector, on every target.
+//
+// Loops. LOOP(bind, n) runs its variable from 0 to n - 1 (n <= 0: not at all).
+//   CORE    the parallel grid: at most one, outermost; the kernel function is called with
+//           [begin, end) of it. Its extent may use only args and consts (ct__kir_grid evaluates
+//           it). Before it may stand only pure arithmetic on args. Without one, the grid is 1.
+//   VECTOR  16 iterations at a time, tails masked: nothing outside is read or written. Not inside
+//           another VECTOR loop; loops inside it need extents equal for all lanes. Iterations must
+//           be independent but for REDUCE: a register made outside is not SET inside.
+//   SEQ     in order.    UNROLL  in order, unrolled; n must be a const <= 64.
+//   A loop that runs only if c holds: LOOP(SEQ, select(c, 1, 0)).
+//
+// Registers. REG(init) makes a mutable value that holds init whenever control passes it; GET reads,
+//   SET writes. 16-lane if init is.
+//
+// Reductions. REDUCE(op, v) stands directly in the body of a SEQ or VECTOR loop of extent n, and
+//   its value may be used only *after* the END of that loop. Its bits are fixed by n alone:
+//   ADD, MUL of floats: over index i of [0, n), aligned at 0, blocks of 1024. In a block, lane j of
+//     16 takes the elements with i mod 16 == j in increasing i, starting from +0 (1 for MUL); then
+//     lane j op= lane j+8, then +4, +2, +1. If there is more than one block, the sequence of block
+//     results is reduced by this same rule. An empty reduction gives the start.
+//   ADD, MUL of ints wrap. MAX, MIN: as the ops (empty: -inf/+inf, lowest/highest).
+//   OR, AND: bool (any, all) or int.
+//   ARGMAX, ARGMIN: i64, the first index of the extreme; the first NaN wins; empty: 0.
+//   So a long sum is made parallel without changing a bit: kernel 1 has a CORE loop over blocks b
+//   and reduces ct__kir_block_extent(k, n, b) elements from CT_REDUCE_BLOCK * b on into
+//   partial[b]; kernel 2 reduces partial[0 .. blocks).
+//
+// Memory. Buffers are kernel parameters (restrict unless CT_KIR_ALIAS); locals are scratch of one
+//   thread, undefined until stored. An index counts elements. LOAD and STORE take an optional
+//   condition: false reads and writes nothing, and the load gives 0.
+//
+// Errors are sticky: a bad call records one and returns -1, every call accepts -1 and passes it on;
+// ct__kir_verify (or ct__render_c) reports it. The builder folds i64 constants and shares equal
+// pure instructions, so index code may be written without care.
+#ifndef COTAN_COMPILE_KIR_H
+#define COTAN_COMPILE_KIR_H
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
+
+// Ops in groups by their operands; the order is relied on by ct__kop_arity.
+#define CT_KOPS(X)                                                                                 \
+    /* structure */                                                                                \
+    X(CONST, 0)                                                                                    \
+    X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1) /* memory */                              \
+        X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3)  /* registers and reductions */            \
+        X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)       /* lanes */                               \
+        X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)                /* one operand */                         \
+        X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)    \
+            X(CAST, 1) X(BITCAST, 1) X(MATH, 1) /* two operands */                                 \
+        X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2) X(AND, 2) X(OR, 2)   \
+            X(XOR, 2) X(SHL, 2) X(SHR, 2) X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2) /* three operands */ \
+        X(FMA, 3) X(SELECT, 3)
+
+typedef enum ct_kop {
+#define X(name, arity) CT_K_##name,
+    CT_KOPS(X)
+#undef X
+        CT_K_COUNT
+} ct_kop;
+
+typedef enum ct_kbind { CT_BIND_SEQ, CT_BIND_UNROLL, CT_BIND_VECTOR, CT_BIND_CORE } ct_kbind;
+
+typedef enum ct_kred {
+    CT_RED_ADD,
+    CT_RED_MUL,
+    CT_RED_MAX,
+    CT_RED_MIN,
+    CT_RED_OR,
+    CT_RED_AND,
+    CT_RED_ARGMAX,
+    CT_RED_ARGMIN
+} ct_kred;
+
+// Functions of MATH, each for f32 and f64.
+#define CT_KMATHS(X)                                                                               \
+    X(EXP, exp)                                                                                    \
+    X(EXPM1, expm1) X(LOG, log) X(LOG1P, log1p) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(ERF, erf)
+
+typedef enum ct_kmath {
+#define X(NAME, name) CT_MATH_##NAME,
+    CT_KMATHS(X)
+#undef X
+        CT_MATH_COUNT
+} ct_kmath;
+
+typedef int ct_kval; // id of a value; -1: none
+
+// One instruction. `imm` is the constant (CONST: i for ints and bool, f for floats), the buffer id
+// (LOAD, STORE, VLOAD, VSTORE), the number of the arg or param.
+typedef struct ct_kins {
+    uint8_t op;    // ct_kop
+    uint8_t dtype; // ct_dtype of the result; CT_DEFAULT: no result
+    uint8_t lanes; // of the result: 1 or CT_LANES; 0: no result
+    uint8_t sub;   // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; MATH: ct_kmath; CAST: target ct_dtype
+    ct_kval a, b, c, d; // operands, -1 where absent. LOAD: index, cond. STORE: index, value, cond.
+                        // VLOAD: index, count. VSTORE: index, value, count. SET: register, value.
+                        // END: a = its LOOP. LOOP: extent.
+    int32_t in;         // the LOOP it stands in, -1: none
+    int32_t end;        // LOOP: its END
+    union {
+        int64_t i;
+        double f;
+    } imm;
+    const char *name; // LOOP: what it runs over, a literal of [a-z0-9_ ]; may be NULL
+} ct_kins;
+
+enum { CT_KIR_READ = 1, CT_KIR_WRITE = 2, CT_KIR_ALIAS = 4, CT_KIR_LOCAL = 8 };
+
+typedef struct ct_kbuf {
+    ct_dtype dtype;
+    int flags;     // CT_KIR_READ ...
+    int64_t count; // local: elements
+} ct_kbuf;
+
+typedef struct ct_kir {
+    ct_kins *ins;
+    size_t n, cap;
+    ct_kbuf *bufs; // parameters and locals in the order of their making
+    size_t nbufs, bufs_cap;
+    int nparams;     // buffers that are parameters: bufs[] of the kernel function, in order
+    int nargs;       // i64 args of the kernel function
+    ct_kval open;    // innermost open LOOP, -1: none
+    int32_t *shared; // hash table of pure instructions, for sharing
+    size_t shared_cap, nshared;
+    ct_err err; // the first mistake of the builder
+} ct_kir;
+
+// ------------------------------------------------------------------------------------- life of a
+// kernel
+
+void ct__kir_init(ct_kir *k);
+void ct__kir_free(ct_kir *k);
+
+// -------------------------------------------------------------------------------------------
+// parameters
+
+// A buffer parameter: flags CT_KIR_READ, CT_KIR_WRITE or both, and CT_KIR_ALIAS where another
+// parameter may be bound to overlapping memory. Gives a buffer id (not a value).
+int ct__kir_buffer(ct_kir *k, ct_dtype dtype, int flags);
+// Scratch of `count` elements for one thread, 64-byte aligned. Gives a buffer id. Loads and stores
+// take it like any buffer. Large ones lie in the scratch memory passed to the kernel.
+int ct__kir_local(ct_kir *k, ct_dtype dtype, int64_t count);
+// The next i64 argument: a dynamic size, a position, a stride.
+ct_kval ct__kir_arg(ct_kir *k);
+
+// -----------------------------------------------------------------------------------------------
+// values
+
+ct_kval ct__kir_int(ct_kir *k, int64_t value);                  // an i64 constant
+ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value); // of a float dtype (or small int)
+ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value); // of an int dtype or bool
+
+ct_kval ct__kir_un(ct_kir *k, ct_kop op, ct_kval a);             // NEG .. NOT
+ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b); // ADD .. NE; compares give bool
+ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c); // a * b + c, one rounding
+ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b);
+ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to); // to f16, bf16: an f32 of that precision
+ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64
+ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a);     // f32 or f64
+
+static inline ct_kval ct__kir_add(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_ADD, a, b);
+}
+static inline ct_kval ct__kir_sub(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_SUB, a, b);
+}
+static inline ct_kval ct__kir_mul(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_MUL, a, b);
+}
+static inline ct_kval ct__kir_div(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_DIV, a, b);
+}
+static inline ct_kval ct__kir_mod(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_MOD, a, b);
+}
+static inline ct_kval ct__kir_min(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_MIN, a, b);
+}
+static inline ct_kval ct__kir_max(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_MAX, a, b);
+}
+static inline ct_kval ct__kir_lt(ct_kir *k, ct_kval a, ct_kval b) {
+    return ct__kir_bin(k, CT_K_LT, a, b);
+}
+ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b);           // i64: a + b
+ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b);           // i64: a * b
+ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b);       // i64, a >= 0: (a + b - 1) / b
+ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b);   // min(1024, n - 1024 * b)
+bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 constant?
+
+// -----------------------------------------------------------------------------------------------
+// memory
+
+ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
+ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
+void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
+void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
+
+// ------------------------------------------------------------------------------------ loops and
+// registers
+
+// Opens a loop and gives its variable. `name` says what it runs over ("row"), a literal; or NULL.
+ct_kval ct__kir_loop(ct_kir *k, ct_kbind bind, ct_kval extent, const char *name);
+ct_kval ct__kir_loop_n(ct_kir *k, ct_kbind bind, int64_t extent, const char *name);
+void ct__kir_end(ct_kir *k); // closes the innermost open loop
+
+ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value); // usable after the loop's END
+
+ct_kval ct__kir_reg(ct_kir *k, ct_kval init);
+ct_kval ct__kir_get(ct_kir *k, ct_kval reg);
+void ct__kir_set(ct_kir *k, ct_kval reg, ct_kval value);
+
+// ----------------------------------------------------------------------------- 16-lane values by
+// hand For templates, outside of VECTOR loops. All arithmetic above works lane by lane; ct__kir_reg
+// of a 16-lane value is a vector register. A LOAD or STORE whose index has 16 lanes gathers or
+// scatters.
+
+ct_kval ct__kir_splat(ct_kir *k, ct_kval a);
+ct_kval ct__kir_iota(ct_kir *k); // i64: 0 1 ... 15
+// 16 elements from index on; count (or -1: all 16): only the first `count` are touched, the others
+// load as 0. 0 <= count; more than 16 counts as 16.
+ct_kval ct__kir_vload(ct_kir *k, int buf, ct_kval index, ct_kval count);
+void ct__kir_vstore(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval count);
+ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a); // lanes j op= j+8, j+4, j+2, j+1: a scalar
+
+// ---------------------------------------------------------------------------------------------
+// functions A math function is a kernel of PARAM, straight-line arithmetic and one RET.
+
+ct_kval ct__kir_param(ct_kir *k, ct_dtype dtype);
+void ct__kir_ret(ct_kir *k, ct_kval value);
+
+// -------------------------------------------------------------------------------------- looking at
+// kernels
+
+bool ct__kir_verify(const ct_kir *k, ct_err *err);
+void ct__kir_print(const ct_kir *k, ct_text *out); // one instruction a line, indented by loops
+const char *ct__kop_name(ct_kop op);               // "add"
+// The extent of the CORE loop for these args; 1 without one.
+int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
+// Bytes of scratch that each thread must pass to the kernel (64-byte aligned).
+size_t ct__kir_scratch(const ct_kir *k);
+
+#endif
