@@ -1,0 +1,71 @@
+#define _GNU_SOURCE
+#include "io/atomic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool fail(const ct_atomic *file, const char *what, ct_err *err) {
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, file->path, "cannot %s: %s", what, strerror(errno));
+}
+
+bool ct__atomic_begin(ct_atomic *file, const char *path, ct_err *err) {
+    static _Atomic unsigned serial; // two threads may write the same file
+    file->fd = -1;
+    if (strlen(path) >= sizeof file->path)
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, NULL, "the path has %zu bytes, %zu are allowed",
+                       strlen(path), sizeof file->path - 1);
+    strcpy(file->path, path);
+    snprintf(file->beside, sizeof file->beside, "%s.%ld-%u.tmp", path, (long)getpid(),
+             atomic_fetch_add(&serial, 1));
+    file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return file->fd >= 0 || fail(file, "create", err);
+}
+
+bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
+    for (const char *p = bytes; n;) {
+        ssize_t w = write(file->fd, p, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) return fail(file, "write", err);
+        p += w;
+        n -= (size_t)w;
+    }
+    return true;
+}
+
+// The folder's entry of the file. A file system that cannot sync folders (EINVAL) loses nothing
+// that it promised.
+static bool sync_folder(const ct_atomic *file, ct_err *err) {
+    char folder[sizeof file->path];
+    strcpy(folder, file->path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail(file, "open the folder of", err);
+    bool ok = fsync(fd) == 0 || errno == EINVAL || fail(file, "sync the folder of", err);
+    close(fd);
+    return ok;
+}
+
+bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
+    bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
+    ok = (close(file->fd) == 0 || !ok || fail(file, "close", err)) && ok;
+    file->fd = -1;
+    ok = ok && (rename(file->beside, file->path) == 0 || fail(file, "rename into place", err));
+    if (!ok) unlink(file->beside);
+    return ok && sync_folder(file, err);
+}
+
+void ct__atomic_abandon(ct_atomic *file) {
+    if (file->fd < 0) return;
+    close(file->fd);
+    unlink(file->beside);
+    file->fd = -1;
+}
