@@ -266,9 +266,10 @@ static int by_place(const void *a, const void *b) {
 static bool settle(reader *r) {
     ct_st *st = r->st;
     char shown[CT_PRINTABLE];
-    st->entries = ct__arena(&st->arena, st->n * sizeof *st->entries);
-    st->by_name = ct__arena(&st->arena, st->n * sizeof *st->by_name);
-    st->metadata = ct__arena(&st->arena, st->n_metadata * sizeof *st->metadata);
+    // One byte more each: an empty arena gives NULL for 0 bytes.
+    st->entries = ct__arena(&st->arena, st->n * sizeof *st->entries + 1);
+    st->by_name = ct__arena(&st->arena, st->n * sizeof *st->by_name + 1);
+    st->metadata = ct__arena(&st->arena, st->n_metadata * sizeof *st->metadata + 1);
     if (!st->entries || !st->by_name || !st->metadata)
         return refuse_memory(r, st->n * sizeof *st->entries);
     if (st->n) memcpy(st->entries, r->entries, st->n * sizeof *st->entries);
@@ -500,7 +501,7 @@ static bool out_bytes(writer *w, const ct_st_out *e, uint64_t *bytes) {
         if (__builtin_mul_overflow(count, (uint64_t)e->shape[i], &count))
             return refuse_write(w, e->name, "its size overflows 64 bits");
     }
-    if (__builtin_mul_overflow(count, (uint64_t)ct_dtype_size(e->dtype), bytes) ||
+    if (__builtin_mul_overflow(count, (uint64_t)kinds[kind_of(e->dtype)].bits / 8, bytes) ||
         *bytes > UINT64_MAX / 8)
         return refuse_write(w, e->name, "its size overflows 64 bits");
     if (*bytes && !e->data) return refuse_write(w, e->name, "it has no data");

@@ -1,0 +1,302 @@
+// src/io: safetensors written and read back, what the reader tells, allocation failures, UTF-8.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/os.h"
+#include "io/safetensors.h"
+#include "io/utf8.h"
+
+static char folder[64], path[80];
+
+static int make_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/cotan-st-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/m.safetensors", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(folder); // fails if a temporary file was left
+}
+
+static const float weights[6] = {1, 2, 3, 4, 5, 6};
+static const uint8_t bytes3[3] = {7, 8, 9};
+static const double scalar = 2.5;
+static const int64_t s23[] = {2, 3}, s3[] = {3}, s0[] = {0, 4};
+static const ct_st_out outs[] = {
+    {"w.a", CT_F32, 2, s23, weights},      {"b", CT_U8, 1, s3, bytes3},
+    {"s", CT_F64, 0, NULL, &scalar},       {"empty", CT_F32, 2, s0, NULL},
+    {"h\"\\\n\x01", CT_BF16, 2, s0, NULL},
+};
+static const ct_st_pair pairs[] = {{"z", "last", 1, 4}, {"format", "pt", 6, 2}};
+
+static void a_written_file_reads_back(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st st;
+    char what[64];
+    assert_true(ct__st_write(path, outs, 5, pairs, 2, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    assert_int_equal(st.n, 5);
+    const ct_st_entry *e = ct__st_find(&st, "w.a");
+    assert_non_null(e);
+    assert_int_equal(e->dtype, CT_F32);
+    assert_int_equal(e->rank, 2);
+    assert_int_equal(e->shape[0], 2);
+    assert_int_equal(e->shape[1], 3);
+    assert_int_equal(e->bytes, sizeof weights);
+    assert_memory_equal(e->data, weights, sizeof weights);
+    assert_string_equal(ct__st_describe(e, what, sizeof what), "f32 (2, 3)");
+    e = ct__st_find(&st, "s");
+    assert_non_null(e);
+    assert_int_equal(e->rank, 0);
+    assert_memory_equal(e->data, &scalar, 8);
+    assert_memory_equal(ct__st_find(&st, "b")->data, bytes3, 3);
+    assert_int_equal(ct__st_find(&st, "empty")->bytes, 0);
+    assert_non_null(ct__st_find(&st, "h\"\\\n\x01"));
+    assert_null(ct__st_find(&st, "w"));
+    assert_null(ct__st_find(&st, "w.a2"));
+    assert_string_equal(ct__st_metadata(&st, "format"), "pt");
+    assert_string_equal(ct__st_metadata(&st, "z"), "last");
+    assert_null(ct__st_metadata(&st, "time"));
+    ct__st_close(&st);
+}
+
+// The exact bytes: order, padding, escapes.
+static void the_header_is_as_the_reference_writes_it(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"z\":\"last\"},"
+        "\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"empty\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[8,8]},"
+        "\"w.a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},"
+        "\"h\\\"\\\\\\n\\u0001\":{\"dtype\":\"BF16\",\"shape\":[0,4],\"data_offsets\":[32,32]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[32,35]}}";
+    ct_err err = {0};
+    char *file;
+    size_t n, h = (strlen(header) + 7) / 8 * 8;
+    assert_true(ct__st_write(path, outs, 5, pairs, 2, &err));
+    assert_true(ct__file_read(path, &file, &n, &err));
+    assert_int_equal(n, 8 + h + 35);
+    assert_int_equal((unsigned char)file[0] | (unsigned char)file[1] << 8, h);
+    assert_memory_equal(file + 8, header, strlen(header));
+    for (size_t i = strlen(header); i < h; i++) assert_int_equal(file[8 + i], ' ');
+    assert_memory_equal(file + 8 + h, &scalar, 8);
+    assert_memory_equal(file + 8 + h + 8, weights, 24);
+    assert_memory_equal(file + 8 + h + 32, bytes3, 3);
+    free(file);
+}
+
+static void order_of_arguments_changes_no_byte(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st_out turned[5];
+    ct_st_pair turned_pairs[2] = {pairs[1], pairs[0]};
+    char *one, *two;
+    size_t n1, n2;
+    for (int i = 0; i < 5; i++) turned[i] = outs[4 - i];
+    assert_true(ct__st_write(path, outs, 5, pairs, 2, &err));
+    assert_true(ct__file_read(path, &one, &n1, &err));
+    assert_true(ct__st_write(path, turned, 5, turned_pairs, 2, &err));
+    assert_true(ct__file_read(path, &two, &n2, &err));
+    assert_int_equal(n1, n2);
+    assert_memory_equal(one, two, n1);
+    free(one);
+    free(two);
+}
+
+static void a_failed_write_keeps_the_old_file(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st st;
+    assert_true(ct__st_write(path, outs, 5, NULL, 0, &err));
+    ct_st_out bad[2] = {outs[0], {"x", CT_F32, 1, s3, NULL}};
+    assert_false(ct__st_write(path, bad, 2, NULL, 0, &err));
+    err = (ct_err){0};
+    assert_true(ct__st_open(path, &st, &err));
+    assert_int_equal(st.n, 5);
+    ct__st_close(&st);
+}
+
+static void empty_files_are_legal(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st st;
+    assert_true(ct__st_write(path, NULL, 0, NULL, 0, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    assert_int_equal(st.n, 0);
+    assert_null(ct__st_find(&st, "a"));
+    assert_null(ct__st_metadata(&st, "a"));
+    ct__st_close(&st);
+}
+
+// Each allocation of a write and of a read fails once; nothing leaks (a sanitizer looks), nothing
+// is left on disk, and the error says what it is.
+static void allocations_may_fail(void **state) {
+    (void)state;
+    int failures = 0;
+    for (bool done = false; !done; failures++) {
+        ct_err err = {0};
+        ct__fail_alloc_after(failures);
+        done = ct__st_write(path, outs, 5, pairs, 2, &err);
+        ct__fail_alloc_after(-1);
+        assert_int_equal(err.code, done ? CT_OK : CT_E_MEMORY);
+    }
+    assert_true(failures > 2);
+    failures = 0;
+    for (bool done = false; !done; failures++) {
+        ct_err err = {0};
+        ct_st st;
+        ct__fail_alloc_after(failures);
+        done = ct__st_open(path, &st, &err);
+        ct__fail_alloc_after(-1);
+        assert_int_equal(err.code, done ? CT_OK : CT_E_MEMORY);
+        ct__st_close(&st);
+    }
+    assert_true(failures > 3);
+}
+
+static void types_that_cotan_lacks_are_listed(void **state) {
+    (void)state;
+    static const char file[] =
+        "\x75\0\0\0\0\0\0\0"
+        "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[2,4]},"
+        "\"n\\u0000m\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}}\1\2\3\4";
+    ct_err err = {0};
+    ct_st st;
+    bool ok = ct__st_parse("m", file, sizeof file - 1, &st, &err);
+    if (!ok) print_error("%s\n", err.text);
+    assert_true(ok);
+    assert_int_equal(st.n, 2);
+    assert_int_equal(st.entries[0].bits, 4);
+    assert_int_equal(st.entries[0].name_n, 3);
+    assert_memory_equal(st.entries[0].name, "n\0m", 4);
+    assert_null(ct__st_find(&st, "n"));
+    assert_string_equal(st.entries[1].kind, "F8_E4M3");
+    assert_int_equal(st.entries[1].dtype, CT_DEFAULT);
+    assert_memory_equal(st.entries[1].data, "\3\4", 2);
+    ct__st_close(&st);
+}
+
+// 100,000 tensors open in well under a second: sorted, not searched in pairs.
+static void many_tensors(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    ct_st_out *many = calloc(N, sizeof *many);
+    char(*names)[24] = calloc(N, sizeof *names);
+    assert_non_null(many);
+    assert_non_null(names);
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "layer.%d", i);
+        many[i] = (ct_st_out){names[i], CT_U8, 1, s3, bytes3};
+    }
+    ct_err err = {0};
+    ct_st st;
+    assert_true(ct__st_write(path, many, N, NULL, 0, &err));
+    double start = ct__now();
+    assert_true(ct__st_open(path, &st, &err));
+    double took = ct__now() - start;
+    assert_int_equal(st.n, N);
+    assert_non_null(ct__st_find(&st, "layer.99999"));
+    ct__st_close(&st);
+    print_message("%d tensors: opened in %.3f s\n", N, took);
+    assert_true(took < 5); // sanitizers and a busy machine included
+    free(names);
+    free(many);
+}
+
+// ------------------------------------------------------------------------------------------- UTF-8
+
+static void utf8_takes_every_code_point(void **state) {
+    (void)state;
+    for (uint32_t cp = 0; cp <= 0x10ffff; cp++) {
+        char text[4];
+        uint32_t back;
+        size_t used, n = ct__utf8_put(cp, text);
+        bool surrogate = cp >= 0xd800 && cp <= 0xdfff;
+        ct_utf8 state_of = ct__utf8_next(text, n, &back, &used);
+        if ((state_of == CT_UTF8_OK) == surrogate) fail_msg("U+%04X", cp);
+        if (surrogate) continue;
+        if (back != cp || used != n) fail_msg("U+%04X came back as U+%04X", cp, back);
+        for (size_t cut = 1; cut < n; cut++)
+            if (ct__utf8_next(text, cut, &back, &used) != CT_UTF8_CUT || used != cut)
+                fail_msg("U+%04X cut at %zu", cp, cut);
+    }
+}
+
+static void utf8_finds_the_first_bad_byte(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n, bad;
+    } cases[] = {
+        {"", 0, 0},
+        {"plain ascii text", 16, 16},
+        {"0123456\xff", 8, 7},
+        {"01234567\x80", 9, 8},
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, 9},
+        {"a\xc0\x80", 3, 1},
+        {"a\xe0\x80\x80", 4, 1},
+        {"a\xed\xa0\x80", 4, 1},
+        {"a\xf4\x90\x80\x80", 5, 1},
+        {"a\xf8", 2, 1},
+        {"ab\xe2\x82", 4, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(ct__utf8_bad(cases[i].text, cases[i].n), cases[i].bad);
+}
+
+static void printable_escapes_and_cuts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"model.layers.0/w", "model.layers.0/w"},
+        {"\xc3\xa9\xe6\x97\xa5", "\xc3\xa9\xe6\x97\xa5"},
+        {"a\"b\\c", "a\\\"b\\\\c"},
+        {"\r\n\t\x1b\x7f", "\\r\\n\\t\\u001b\\u007f"},
+        {"\xc2\x9b\xe2\x80\xae\xef\xbb\xbf", "\\u009b\\u202e\\ufeff"},
+        {"\xf3\xa0\x81\x81", "\\udb40\\udc41"},
+        {"\xff\xe2\x82", "\\xff\\xe2\\x82"},
+        {"*/ x /* ../../y", "*\\/ x /* ..\\/..\\/y"},
+        {"/abs", "\\/abs"},
+        {"0123456789012345678901234567890", "0123456789012345678901234567890"},
+        {"01234567890123456789012345678901", "0123456789012345678901234567..."},
+        {"012345678901234567890123456\xe6\x97\xa5zz", "012345678901234567890123456..."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char out[32];
+        assert_string_equal(ct__printable(cases[i].text, strlen(cases[i].text), out, sizeof out),
+                            cases[i].shown);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_written_file_reads_back),
+        cmocka_unit_test(the_header_is_as_the_reference_writes_it),
+        cmocka_unit_test(order_of_arguments_changes_no_byte),
+        cmocka_unit_test(a_failed_write_keeps_the_old_file),
+        cmocka_unit_test(empty_files_are_legal),
+        cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(types_that_cotan_lacks_are_listed),
+        cmocka_unit_test(many_tensors),
+        cmocka_unit_test(utf8_takes_every_code_point),
+        cmocka_unit_test(utf8_finds_the_first_bad_byte),
+        cmocka_unit_test(printable_escapes_and_cuts),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
