@@ -1,0 +1,59 @@
+# A thin face over CMake and Ninja; `make help` lists the targets.
+BUILD := build
+CONFIGURE = cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
+
+.DEFAULT_GOAL := build
+.PHONY: run test test-sanitize check format build bench parity docs clean help
+
+run: ## install what is missing, build, train a small GPT on this project's own text, sample from it
+	@scripts/setup run
+	@mkdir -p $(BUILD) && $(CONFIGURE)
+	@cmake --build $(BUILD) --target program
+	@scripts/run
+
+test: ## install what is missing, build, run every test; closes with `N passed, N failed, N skipped`
+	@scripts/setup test
+	@scripts/venv
+	@mkdir -p $(BUILD) && $(CONFIGURE)
+	@cmake --build $(BUILD)
+	@scripts/run-tests --build $(BUILD) --checks $(ONLY)
+
+test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
+	@scripts/setup test
+	@scripts/venv
+	@cmake -S . -B build-sanitize -G Ninja -DCOTAN_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug \
+	    -DCMAKE_C_FLAGS_DEBUG="-O1 -g" >/dev/null
+	@cmake --build build-sanitize
+	@scripts/run-tests --build build-sanitize $(ONLY)
+
+check: ## layers, format and a compilation with clang; no tests
+	@scripts/check-layers
+	@scripts/check-format
+	@scripts/check-clang
+
+format: ## lay out every C file with clang-format
+	@scripts/check-format --fix
+
+build: ## compile the library, the program, the examples and the tests into build/
+	@scripts/setup run
+	@mkdir -p $(BUILD) && $(CONFIGURE)
+	@cmake --build $(BUILD)
+
+bench: build ## run the benchmarks of bench/
+	@scripts/bench $(BUILD)
+
+parity: build ## compare with PyTorch (Debian's python3-torch will do)
+	@scripts/setup parity
+	@scripts/parity $(BUILD)
+
+docs: ## write the pages that are derived from the sources
+	@scripts/make-docs
+
+clean: ## remove everything built (.venv stays)
+	rm -rf build build-clang build-sanitize
+
+help: ## this list
+	@echo "Cotan: deep learning in C. The targets of make:"
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' Makefile | \
+	    while IFS='|' read -r name text; do printf '    %-14s %s\n' "$$name" "$$text"; done
+	@echo "ONLY=word runs only the tests whose path contains the word: make test ONLY=base"

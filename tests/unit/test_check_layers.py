@@ -1,0 +1,95 @@
+"""scripts/check-layers goes red on each kind of violation and stays green on a clean tree."""
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts/check-layers"
+
+
+def check(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    done = subprocess.run([sys.executable, str(SCRIPT), str(root)], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.returncode == (1 if done.stdout else 0)
+    return done.stdout.splitlines()
+
+
+CLEAN = {
+    "include/cotan/cotan.h": "",
+    "src/base/mem.h": "#include <stdio.h>\n",
+    "src/graph/node.h": '#include "base/mem.h"\n#include "cotan/cotan.h"\n',
+    "src/backend/cpu/run.c": '#include "graph/node.h"\n#include "ops/ops.list"\n',
+    "src/ops/ops.list": "OP(LOG, log)\n",
+    "src/io/npy.h": "",
+    "src/data/text.c": '#include "io/npy.h"\n',
+    "cli/args.h": "",
+    "cli/main.c": '#include "args.h"\n#include <cotan/cotan.h>\n',
+    "tests/unit/test_x.c": '#include "graph/node.h"\n',
+}
+
+
+def test_a_clean_tree_passes(tmp_path):
+    assert check(tmp_path, CLEAN) == []
+
+
+def test_a_lower_layer_may_not_include_a_higher_one(tmp_path):
+    files = CLEAN | {"src/base/mem.c": '\n#  include "graph/node.h"\n'}
+    assert check(tmp_path, files) == [
+        'src/base/mem.c:2: "graph/node.h" is not allowed here: layer base is below layer graph']
+
+
+def test_the_program_and_examples_use_public_headers_only(tmp_path):
+    files = CLEAN | {"cli/main.c": '#include "base/mem.h"\n',
+                     "examples/01.c": '#include "../src/base/mem.h"\n'}
+    assert check(tmp_path, files) == [
+        'cli/main.c:1: "base/mem.h" is not allowed here: cli/ uses only the public headers cotan/*.h',
+        'examples/01.c:1: "../src/base/mem.h" is not allowed here: '
+        "examples/ uses only the public headers cotan/*.h"]
+
+
+def test_public_headers_stand_alone(tmp_path):
+    files = CLEAN | {"include/cotan/cotan.h": '#include "base/mem.h"\n'}
+    assert check(tmp_path, files) == [
+        'include/cotan/cotan.h:1: "base/mem.h" is not allowed here: '
+        "a public header includes only public headers"]
+
+
+def test_includes_are_written_from_src(tmp_path):
+    files = CLEAN | {"src/base/mem.c": '#include "mem.h"\n#include <cotan/none.h>\n'}
+    assert check(tmp_path, files) == [
+        'src/base/mem.c:1: "mem.h" is no file of src/ or include/',
+        'src/base/mem.c:2: "cotan/none.h" is no file of src/ or include/']
+
+
+def test_every_source_belongs_to_a_layer(tmp_path):
+    files = CLEAN | {"src/util/x.c": "", "src/y.c": ""}
+    assert check(tmp_path, files) == ["src/util/x.c:1: the file belongs to no layer",
+                                      "src/y.c:1: the file belongs to no layer"]
+
+
+def test_circles_of_includes_are_found(tmp_path):
+    files = CLEAN | {"src/ops/a.h": '#include "ops/b.h"\n', "src/ops/b.h": '\n#include "ops/c.h"\n',
+                     "src/ops/c.h": '#include "ops/a.h"\n'}
+    assert check(tmp_path, files) == [
+        "src/ops/c.h:1: a circle of includes: "
+        "src/ops/a.h -> src/ops/b.h -> src/ops/c.h -> src/ops/a.h"]
+
+
+def test_long_files_and_functions_are_found(tmp_path):
+    def function(head, length):
+        return head + "\n" + "    f();\n" * (length - 1 - head.count("\n") - 1) + "}\n\n"
+
+    text = (function("static int fits(int a,\n                int b) {", 79) +
+            function("static int too_long(int a,\n                    int b) {", 80) +
+            "static const int table[] = {\n" + "    1,\n" * 90 + "};\n" +
+            "struct big {\n" + "    int (*f)(int);\n" * 90 + "};\n" +
+            "#define LONG(x) do { \\\n" + "    f(); \\\n" * 90 + "} while (0)\n" +
+            function("void last(void) { // why", 81))
+    long_file = "int x;\n" * 1500
+    out = check(tmp_path, CLEAN | {"src/nn/f.c": text, "src/nn/g.c": long_file, "src/nn/h.c": long_file[7:]})
+    line = text[:text.index("void last")].count("\n") + 1
+    assert out == ["src/nn/f.c:81: too_long has 80 lines; the limit is 79",
+                   f"src/nn/f.c:{line}: last has 81 lines; the limit is 79",
+                   "src/nn/g.c:1500: the file has 1500 lines; the limit is 1499"]

@@ -1,0 +1,18 @@
+"""The public header stands alone, in C and in C++."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+
+
+@pytest.mark.parametrize("compiler, language, standard", [
+    ("gcc", "c", "gnu17"), ("clang", "c", "gnu17"), ("clang", "c++", "gnu++17")])
+def test_header_compiles_alone(compiler, language, standard):
+    done = subprocess.run(
+        [compiler, "-x", language, f"-std={standard}", *WARNINGS, "-fsyntax-only", "-I",
+         str(ROOT / "include"), "-"],
+        input="#include <cotan/cotan.h>\n", text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,134 @@
+"""scripts/run-tests counts single cases, and nothing that goes wrong is lost."""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = r"""
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void good(void **state) { (void)state; printf("noise without end"); fflush(stdout); }
+static void bad(void **state) { (void)state; assert_string_equal("a<b>&\"]]>", "c"); }
+static void left_out(void **state) { (void)state; skip(); }
+static void dies(void **state) { (void)state; abort(); }
+static void hangs(void **state) { (void)state; sleep(100); }
+static int leaves(void **state) { (void)state; exit(7); }
+int main(void) {
+    (void)good, (void)bad, (void)left_out, (void)dies, (void)hangs, (void)leaves;
+    const struct CMUnitTest tests[] = {%s};
+    return cmocka_run_group_tests(tests, NULL, %s);
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A small project with a copy of the script; call it to build a C test and run everything."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "scripts/run-tests", tmp_path / "scripts")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / ".venv/bin/python").chmod(0o755)
+    (tmp_path / "tests/allowed-skips.txt").write_text("# none\n")
+
+    def go(cases=(), teardown="NULL", ci=False, skips=None, arguments=()):
+        if cases:
+            (tmp_path / "build/tests").mkdir(parents=True, exist_ok=True)
+            source = tmp_path / "tests/test_c.c"
+            source.write_text(PROGRAM % (", ".join(f"cmocka_unit_test({c})" for c in cases), teardown))
+            subprocess.run(["gcc", "-o", str(tmp_path / "build/tests/test_c"), str(source), "-lcmocka"],
+                           check=True)
+        if skips is not None:
+            (tmp_path / "tests/allowed-skips.txt").write_text(skips)
+        env = {k: v for k, v in os.environ.items() if k != "CI"} | ({"CI": "true"} if ci else {})
+        done = subprocess.run([sys.executable, str(tmp_path / "scripts/run-tests"), *arguments],
+                              env=env, text=True, capture_output=True)
+        return done.returncode, done.stdout + done.stderr
+
+    go.root = tmp_path
+    return go
+
+
+def closing(text):
+    return text.splitlines()[-1]
+
+
+def test_passing_cases_are_counted_one_by_one(project):
+    status, text = project(["good", "good"])
+    assert (status, closing(text)) == (0, "2 passed, 0 failed, 0 skipped")
+
+
+def test_a_failing_case_is_shown_with_its_message(project):
+    status, text = project(["good", "bad"])
+    assert (status, closing(text)) == (1, "1 passed, 1 failed, 0 skipped")
+    assert "FAILED tests/test_c:bad" in text and '"a<b>&"' in text
+
+
+def test_a_crash_is_a_failure_and_names_its_case(project):
+    status, text = project(["good", "dies", "good"])
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "killed by SIGABRT in dies" in text
+
+
+def test_a_hanging_program_is_stopped(project):
+    status, text = project(["hangs"], arguments=["--timeout", "1"])
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "stopped after 1 s" in text
+
+
+def test_a_bad_exit_status_after_good_cases_is_a_failure(project):
+    status, text = project(["good"], teardown="leaves")
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "exit status 7" in text
+
+
+def test_a_program_that_was_not_built_is_a_failure(project):
+    project(["good"])
+    (project.root / "build/tests/test_c").unlink()
+    status, text = project()
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "was not built" in text
+
+
+def test_an_unlisted_skip_fails_in_ci_only(project):
+    status, text = project(["good", "left_out"])
+    assert (status, closing(text)) == (0, "1 passed, 0 failed, 1 skipped")
+    assert "not listed" in text
+    status, text = project(ci=True)
+    assert (status, closing(text)) == (1, "1 passed, 1 failed, 0 skipped")
+    status, text = project(ci=True, skips="tests/test_c:left_* needs what is not here\n")
+    assert (status, closing(text)) == (0, "1 passed, 0 failed, 1 skipped")
+    status, text = project(skips="tests/test_c:left_out\n")
+    assert (status, closing(text)) == (
+        1, "tests/allowed-skips.txt:1: no reason given for tests/test_c:left_out")
+
+
+def test_python_cases_count_too(project):
+    (project.root / "tests/test_p.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('x', [1, 2])\n"
+        "def test_good(x): assert os.path.isabs(os.environ['COTAN_BUILD'])\n"
+        "def test_bad(): assert 1 == 2\n"
+        "@pytest.mark.skip(reason='why not')\n"
+        "def test_left_out(): pass\n")
+    (project.root / "tests/test_q.py").write_text("import os\nos._exit(3)\n")
+    status, text = project()
+    assert (status, closing(text)) == (1, "2 passed, 2 failed, 1 skipped")
+    assert "FAILED tests/test_p.py::test_bad" in text and "why not" in text
+    assert "FAILED tests/test_q.py\n    exit status 3" in text
+
+
+def test_nothing_selected_is_no_success(project):
+    status, text = project(arguments=["no_such_test"])
+    assert (status, closing(text)) == (1, "0 passed, 0 failed, 0 skipped")
