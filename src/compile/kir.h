@@ -64,6 +64,7 @@
 enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
 
 // Ops in groups by their operands; the order is relied on by ct__kop_arity.
+// clang-format off
 #define CT_KOPS(X)                                                                                 \
     /* structure */                                                                                \
     X(CONST, 0)                                                                                    \
@@ -76,6 +77,7 @@ enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
         X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2) X(AND, 2) X(OR, 2)   \
             X(XOR, 2) X(SHL, 2) X(SHR, 2) X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2) /* three operands */ \
         X(FMA, 3) X(SELECT, 3)
+// clang-format on
 
 typedef enum ct_kop {
 #define X(name, arity) CT_K_##name,
