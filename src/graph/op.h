@@ -1,0 +1,165 @@
+// What an op is: one record, defined in one file of src/ops; everything else is derived from it.
+#ifndef COTAN_GRAPH_OP_H
+#define COTAN_GRAPH_OP_H
+
+#include "graph/type.h"
+
+typedef struct ct_node ct_node;
+typedef struct ct_opdef ct_opdef;
+typedef struct ct_body ct_body;
+
+// Passes ask for an op's kind; they do not list ops.
+typedef enum ct_kind {
+    CT_KIND_LEAF,        // a value from outside: data, scalar, constant, variable, parameter of a body
+    CT_KIND_ELEMENTWISE, // out[i] = f(in0[i], in1[i], ...); operands broadcast and promote
+    CT_KIND_REDUCE,      // over attribute axes
+    CT_KIND_MOVEMENT,    // each output element is one input element or a fill value
+    CT_KIND_CONTRACT,    // matmul
+    CT_KIND_INDEX,       // gather, scatter: data-dependent positions
+    CT_KIND_SOURCE,      // made from indices alone: iota
+    CT_KIND_SCAN,        // along an axis: cumulative sum
+    CT_KIND_SORT,        // top-k
+    CT_KIND_COMPOSITION, // owns a body, built when a plan is made
+    CT_KIND_TRANSFORM,   // a function of the graph itself: grad
+    CT_KIND_LOOP,        // a traced body run many times: scan
+} ct_kind;
+
+// ------------------------------------------------------------------------------------------------ attributes
+// One field list gives struct, copy, equality, hash and print:
+//     #define SUM_ATTRS(F) F(ints, axes) F(bool, keepdims)
+//     CT_ATTRS(sum, SUM_ATTRS);                       // typedef struct sum_attrs
+//     static const ct_field sum_fields[] = {SUM_ATTRS(CT_FIELD_OF_sum)} -- see CT_FIELDS
+// Equality goes field by field, never by memcmp of the struct.
+typedef enum ct_field_kind {
+    CT_FIELD_i64,
+    CT_FIELD_f64,
+    CT_FIELD_bool,
+    CT_FIELD_dtype,
+    CT_FIELD_ints,
+    CT_FIELD_body, // a traced body; counts by its own record
+    CT_FIELD_data, // bytes; count by content
+    CT_FIELD_type, // a dtype and shape
+} ct_field_kind;
+typedef struct ct_data_bytes {
+    const void *bytes;
+    size_t n;
+} ct_data_bytes;
+typedef int64_t ct_attr_i64;
+typedef double ct_attr_f64;
+typedef bool ct_attr_bool;
+typedef ct_dtype ct_attr_dtype;
+typedef ct_ints ct_attr_ints;
+typedef ct_body *ct_attr_body;
+typedef ct_data_bytes ct_attr_data;
+typedef ct_type ct_attr_type;
+
+typedef struct ct_field {
+    const char *name;
+    ct_field_kind kind;
+    size_t offset;
+} ct_field;
+#define CT_ATTR_MEMBER(op, kind, name) ct_attr_##kind name;
+#define CT_ATTR_FIELD(op, kind, name) {#name, CT_FIELD_##kind, offsetof(struct op##_attrs, name)},
+// LIST(F, op) is a macro that calls F(op, kind, name) a field:  #define SUM_ATTRS(F, op) F(op, ints, axes) ...
+#define CT_ATTRS(op, LIST)                                                                         \
+    typedef struct op##_attrs {                                                                    \
+        LIST(CT_ATTR_MEMBER, op)                                                                   \
+    } op##_attrs;                                                                                  \
+    static const ct_field op##_fields[] = {LIST(CT_ATTR_FIELD, op)}
+// In the record of an op with attributes.
+#define CT_FIELDS(op)                                                                              \
+    .fields = op##_fields, .n_fields = sizeof op##_fields / sizeof *op##_fields,                   \
+    .attr_size = sizeof(op##_attrs)
+
+// ----------------------------------------------------------------------------------------------------- calls
+
+// What a shape rule sees: operands' types and attributes; it fills the outputs' types. A failing rule reports
+// with ct__call_err and returns false.
+typedef struct ct_call {
+    const ct_opdef *op;
+    const void *attrs;
+    int n_in;
+    const ct_type *const *in; // (n_in)
+    int n_out;                // from the record; where that says -1, the rule calls ct__call_outs
+    ct_type *out;             // (n_out) zeroed
+    ct_arena *arena;
+    ct_err *err;
+    ct_loc here;
+} ct_call;
+bool ct__call_err(ct_call *call, ct_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int64_t *ct__call_dims(ct_call *call, int rank); // room for sizes; NULL (and an error): no memory
+bool ct__call_outs(ct_call *call, int n);        // room for n outputs' types
+
+// What differentiation rules and bodies see. Handles are of the trace being built; a tensor that is absent
+// (CT_NONE) is a zero tangent or cotangent. Rules are written with the public ops.
+typedef struct ct_rule {
+    const ct_node *node;
+    const void *attrs;
+    int n_in, n_out;
+    const ct_tensor *in, *out; // primal operands and outputs (a body sees no outputs)
+    const ct_tensor *t_in;     // jvp: tangents of the operands
+    ct_tensor *t_out;          // jvp: to fill, tangents of the outputs
+    const ct_tensor *c_out;    // transpose and vjp: cotangents of the outputs
+    ct_tensor *c_in;           // transpose and vjp: to fill, cotangents of the operands
+    const bool *linear;        // transpose: the operands that want a cotangent
+    ct_tensor *body_out;       // body: to fill
+} ct_rule;
+
+// What a reference evaluation sees: dense row-major operands and outputs in host memory.
+typedef struct ct_ref {
+    const ct_node *node;
+    const void *attrs;
+    int n_in, n_out;
+    const ct_type *in_type; // (n_in)
+    const void *const *in;
+    const ct_type *out_type; // (n_out)
+    void *const *out;
+    ct_err *err;
+} ct_ref;
+
+// From where generated tests draw operands, and how exact an answer must be.
+typedef struct ct_samples {
+    double lo, hi; // both 0: -2 to 2
+    bool integers; // whole numbers only
+    bool kinks;    // finite differences fail at some points of the range (max, abs): ties are avoided
+    double ulp;    // f32 bound against the reference; 0: exact
+} ct_samples;
+
+struct ct_opdef {
+    const char *name, *doc;
+    ct_kind kind;
+    int8_t n_in, n_out; // -1: any number (n_out: the shape rule says)
+    const ct_field *fields;
+    size_t n_fields, attr_size;
+    uint32_t accepts; // mask of dtypes; elementwise: of the promoted operands
+    bool (*infer)(ct_call *call);
+    // Reference evaluation. Elementwise: of one element, floats in double, other dtypes in i64 (the result wraps to
+    // the dtype); comparisons and casts use the one that fits their operands. Other kinds: of the whole node.
+    double (*eval_f64)(const double *x);
+    int64_t (*eval_i64)(const int64_t *x, ct_dtype dtype);
+    bool (*eval)(const ct_ref *ref);
+    // Differentiation: the forward rule; and, for ops linear in operands, how a cotangent goes back to those.
+    // False: a sub-call failed, its error stands in the context.
+    bool (*jvp)(ct_rule *rule);
+    bool (*transpose)(ct_rule *rule);
+    bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
+    bool (*body)(ct_rule *rule); // compositions: records the body
+    const char *kernel;          // elementwise: the function of the kernel IR that computes it
+    const char *onnx, *stablehlo;
+    ct_samples samples;
+};
+
+// An explicit "has no gradient" (integer results, comparisons): tangents are zero.
+bool ct__no_grad(ct_rule *rule);
+#define CT_NO_GRAD ct__no_grad
+
+// The place of an op in ops.list: its number in records and hashes.
+uint32_t ct__op_id(const ct_opdef *op);
+
+// Attributes, generically by the field list.
+void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op, const void *attrs); // deep; NULL: no memory
+bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b);
+void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs);
+
+#endif

@@ -1,0 +1,251 @@
+#include "graph/type.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const ct_dtype_info dtypes[CT_DTYPE_COUNT] = {
+    [CT_DEFAULT] = {"?", 0, 0, NULL},
+    [CT_BOOL] = {"bool", 8, CT_CLASS_BOOL, "BOOL"},
+    [CT_U8] = {"u8", 8, CT_CLASS_UINT, "U8"},
+    [CT_I32] = {"i32", 32, CT_CLASS_INT, "I32"},
+    [CT_U32] = {"u32", 32, CT_CLASS_UINT, "U32"},
+    [CT_I64] = {"i64", 64, CT_CLASS_INT, "I64"},
+    [CT_F16] = {"f16", 16, CT_CLASS_FLOAT, "F16"},
+    [CT_BF16] = {"bf16", 16, CT_CLASS_FLOAT, "BF16"},
+    [CT_F32] = {"f32", 32, CT_CLASS_FLOAT, "F32"},
+    [CT_F64] = {"f64", 64, CT_CLASS_FLOAT, "F64"},
+};
+
+const ct_dtype_info *ct__dtype(ct_dtype dtype) {
+    return &dtypes[(unsigned)dtype < CT_DTYPE_COUNT ? dtype : CT_DEFAULT];
+}
+const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
+size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
+
+// Rows and columns in the enum's order: bool u8 i32 u32 i64 f16 bf16 f32 f64.
+#define _ CT_DEFAULT
+static const uint8_t promotion[CT_DTYPE_COUNT][CT_DTYPE_COUNT] = {
+    {_, _, _, _, _, _, _, _, _, _},
+    {_, CT_BOOL, CT_U8, CT_I32, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
+    {_, CT_U8, CT_U8, CT_I32, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
+    {_, CT_I32, CT_I32, CT_I32, CT_I64, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
+    {_, CT_U32, CT_U32, CT_I64, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
+    {_, CT_I64, CT_I64, CT_I64, CT_I64, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
+    {_, CT_F16, CT_F16, CT_F16, CT_F16, CT_F16, CT_F16, CT_F32, CT_F32, CT_F64},
+    {_, CT_BF16, CT_BF16, CT_BF16, CT_BF16, CT_BF16, CT_F32, CT_BF16, CT_F32, CT_F64},
+    {_, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F64},
+    {_, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64},
+};
+#undef _
+
+ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak) {
+    if (a_weak == b_weak) return promotion[a][b];
+    ct_dtype weak = a_weak ? a : b, strong = a_weak ? b : a;
+    unsigned weak_class = dtypes[weak].class, strong_class = dtypes[strong].class;
+    bool weak_is_int = weak_class == CT_CLASS_INT || weak_class == CT_CLASS_UINT;
+    bool strong_is_int = strong_class == CT_CLASS_INT || strong_class == CT_CLASS_UINT;
+    if (weak_class == CT_CLASS_BOOL || weak_class == strong_class) return strong;
+    if (weak_is_int && (strong_is_int || strong_class == CT_CLASS_FLOAT)) return strong;
+    return weak; // a bare number of a higher class: i32 or f32
+}
+
+int64_t ct__count(const ct_type *type) {
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++) n *= type->dim[i];
+    return n;
+}
+
+bool ct__is_dyn(const ct_type *type, int axis) { return type->dyn >> axis & 1; }
+
+bool ct__same_shape(const ct_type *a, const ct_type *b) {
+    if (a->rank != b->rank || a->dyn != b->dyn) return false;
+    if (a->dim == b->dim) return true;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i]) return false;
+    return true;
+}
+
+bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err, ct_loc here,
+                        const char *op) {
+    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)
+        return ct__err(err, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
+    if (dims.n < 0 || dims.n > CT_MAX_RANK)
+        return ct__err(err, CT_E_SHAPE, here, op, "%lld axes, at most %d are possible", (long long)dims.n, CT_MAX_RANK);
+    int64_t *dim = ct__arena(arena, (size_t)dims.n * sizeof *dim);
+    if (!dim) return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *dim);
+    *type = (ct_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)dims.n, .dim = dim};
+    int64_t total = (int64_t)ct_dtype_size(dtype);
+    for (int i = 0; i < dims.n; i++) {
+        bool dynamic = dims.v[i] > 0 && (dims.v[i] >> 62 & 1);
+        dim[i] = dynamic ? dims.v[i] & ~(1ll << 62) : dims.v[i];
+        type->dyn |= (uint32_t)dynamic << i;
+        if (dim[i] < 0)
+            return ct__err(err, CT_E_SHAPE, here, op, "axis %d has size %lld", i, (long long)dim[i]);
+        int64_t factor = dim[i] ? dim[i] : 1;
+        if (__builtin_mul_overflow(total, factor, &total))
+            return ct__err(err, CT_E_SHAPE, here, op, "the shape has more bytes than 2^63 at axis %d of size %lld", i,
+                           (long long)dim[i]);
+    }
+    return true;
+}
+
+bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out) {
+    const ct_type *widest = types[0];
+    bool equal = true;
+    for (int i = 1; i < n; i++) {
+        if (types[i]->rank > widest->rank) widest = types[i];
+        equal = equal && ct__same_shape(types[0], types[i]);
+    }
+    out->rank = widest->rank;
+    out->dyn = widest->dyn;
+    out->dim = widest->dim;
+    if (equal) return true;
+    int64_t *dim = ct__arena(arena, widest->rank * sizeof *dim);
+    if (!dim) return false;
+    out->dim = dim;
+    out->dyn = 0;
+    for (int a = 0; a < widest->rank; a++) {
+        int64_t size = 1;
+        bool dynamic = false;
+        for (int i = 0; i < n; i++) {
+            int own = a - (widest->rank - types[i]->rank);
+            if (own < 0) continue;
+            int64_t d = types[i]->dim[own];
+            bool is_dyn = ct__is_dyn(types[i], own);
+            if (d == 1 && !is_dyn) continue;
+            if ((size != 1 || dynamic) && d != size) return false;
+            size = d;
+            dynamic = dynamic || is_dyn;
+        }
+        dim[a] = size;
+        out->dyn |= (uint32_t)dynamic << a;
+    }
+    return true;
+}
+
+void ct__strides(const ct_type *type, int64_t *stride) {
+    int64_t s = 1;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        stride[i] = s;
+        s *= type->dim[i];
+    }
+}
+
+int ct__axis(int64_t axis, int rank) {
+    if (axis < 0) axis += rank;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+void ct__text_dims(ct_text *text, const ct_type *type) {
+    ct__text_add(text, "(");
+    for (int i = 0; i < type->rank; i++)
+        ct__textf(text, "%s%s%lld", i ? ", " : "", ct__is_dyn(type, i) ? "n=" : "", (long long)type->dim[i]);
+    ct__text_add(text, type->rank == 1 ? ",)" : ")");
+}
+
+ct_type_text ct__type_text(const ct_type *type) {
+    ct_type_text out;
+    size_t n = 0, cap = sizeof out.s;
+#define PUT(...)                                                                                                \
+    do {                                                                                                        \
+        int w = snprintf(out.s + n, cap - n, __VA_ARGS__);                                                      \
+        n = w > 0 && n + (size_t)w < cap ? n + (size_t)w : cap - 1;                                             \
+    } while (0)
+    PUT("(");
+    for (int i = 0; i < type->rank && n < cap - 40; i++)
+        PUT("%s%s%lld", i ? ", " : "", ct__is_dyn(type, i) ? "n=" : "", (long long)type->dim[i]);
+    PUT("%s %s", type->rank == 1 ? ",)" : ")", ct_dtype_name(type->dtype));
+#undef PUT
+    return out;
+}
+
+static uint32_t float_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+float ct__half_to_float(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu, bits;
+    float f;
+    if (exponent == 0) {
+        f = ldexpf((float)mantissa, -24);
+        return sign ? -f : f;
+    }
+    bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+uint16_t ct__float_to_half(float f) {
+    uint32_t u = float_bits(f), sign = u >> 16 & 0x8000u;
+    u &= 0x7fffffffu;
+    if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (u >> 13 & 0x3ffu));
+    if (u >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); // 65536 and above; 65520.. round up below
+    if (u < 0x38800000u) { // subnormal: a multiple of 2^-24, rounded by the addition of a large number
+        float magnitude;
+        memcpy(&magnitude, &u, sizeof magnitude);
+        return (uint16_t)(sign | (uint32_t)lrintf(ldexpf(magnitude, 24)));
+    }
+    u += 0xfffu + (u >> 13 & 1);
+    return (uint16_t)(sign | (u - 0x38000000u) >> 13);
+}
+
+uint16_t ct__float_to_bf16(float f) {
+    uint32_t u = float_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
+    switch (dtype) {
+    case CT_F16: return (double)ct__half_to_float(((const uint16_t *)data)[i]);
+    case CT_BF16: return (double)ct__bf16_to_float(((const uint16_t *)data)[i]);
+    case CT_F32: return (double)((const float *)data)[i];
+    case CT_F64: return ((const double *)data)[i];
+    default: return (double)ct__load_i64(dtype, data, i);
+    }
+}
+
+int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
+    switch (dtype) {
+    case CT_BOOL:
+    case CT_U8: return ((const uint8_t *)data)[i];
+    case CT_I32: return ((const int32_t *)data)[i];
+    case CT_U32: return ((const uint32_t *)data)[i];
+    case CT_I64: return ((const int64_t *)data)[i];
+    default: return (int64_t)ct__load_f64(dtype, data, i);
+    }
+}
+
+static int64_t saturate(double v, double lo, double hi, int64_t least, int64_t most) {
+    if (isnan(v)) return 0;
+    return v <= lo ? least : v >= hi ? most : (int64_t)v;
+}
+
+void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
+    switch (dtype) {
+    case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+    case CT_U8: ((uint8_t *)data)[i] = (uint8_t)saturate(v, 0, 255, 0, 255); break;
+    case CT_I32: ((int32_t *)data)[i] = (int32_t)saturate(v, -2147483648.0, 2147483647.0, INT32_MIN, INT32_MAX); break;
+    case CT_U32: ((uint32_t *)data)[i] = (uint32_t)saturate(v, 0, 4294967295.0, 0, UINT32_MAX); break;
+    case CT_I64: ((int64_t *)data)[i] = saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); break;
+    case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half((float)v); break;
+    case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16((float)v); break;
+    case CT_F32: ((float *)data)[i] = (float)v; break;
+    case CT_F64: ((double *)data)[i] = v; break;
+    default: break;
+    }
+}
+
+void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
+    switch (dtype) {
+    case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+    case CT_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
+    case CT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
+    case CT_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
+    case CT_I64: ((int64_t *)data)[i] = v; break;
+    default: ct__store_f64(dtype, data, i, (double)v); break;
+    }
+}

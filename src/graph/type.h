@@ -1,0 +1,82 @@
+// Dtypes and shapes: facts, promotion, broadcasting, text.
+#ifndef COTAN_GRAPH_TYPE_H
+#define COTAN_GRAPH_TYPE_H
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+// Dtypes are described in bits, so that packed and block types fit the same record later.
+typedef enum { CT_CLASS_BOOL, CT_CLASS_UINT, CT_CLASS_INT, CT_CLASS_FLOAT } ct_class;
+typedef struct ct_dtype_info {
+    const char *name;
+    uint8_t bits, class;
+    const char *safetensors; // its name in a safetensors file
+} ct_dtype_info;
+const ct_dtype_info *ct__dtype(ct_dtype dtype); // a record with 0 bits for a value that is no dtype
+static inline bool ct__is_float(ct_dtype d) { return d >= CT_F16 && d <= CT_F64; }
+
+// Masks of dtypes, for what an op accepts.
+#define CT_MASK(dtype) (1u << (dtype))
+enum {
+    CT_FLOATS = CT_MASK(CT_F32) | CT_MASK(CT_F64), // arithmetic; f16 and bf16 are storage types
+    CT_HALVES = CT_MASK(CT_F16) | CT_MASK(CT_BF16),
+    CT_INTEGERS = CT_MASK(CT_U8) | CT_MASK(CT_I32) | CT_MASK(CT_U32) | CT_MASK(CT_I64),
+    CT_NUMBERS = CT_FLOATS | CT_INTEGERS,
+    CT_BITS = CT_INTEGERS | CT_MASK(CT_BOOL),
+    CT_ANY = CT_NUMBERS | CT_HALVES | CT_MASK(CT_BOOL),
+};
+
+// The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of what it meets.
+typedef struct ct_type {
+    uint8_t dtype; // ct_dtype
+    uint8_t rank;
+    bool weak;
+    uint32_t dyn;       // bit i: dim[i] is dynamic, an argument of the kernels
+    const int64_t *dim; // (rank)
+} ct_type;
+
+// The one promotion table. CT_DEFAULT when the two do not mix (none at present).
+ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak);
+
+int64_t ct__count(const ct_type *type); // elements; 1 for a scalar
+static inline size_t ct__type_bytes(const ct_type *t) { return (size_t)ct__count(t) * ct_dtype_size(t->dtype); }
+bool ct__same_shape(const ct_type *a, const ct_type *b); // sizes and which are dynamic
+bool ct__is_dyn(const ct_type *type, int axis);
+// Makes a type from a user's dims (where CT_DYN marks dynamic ones); dim storage from the arena.
+bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err, ct_loc here,
+                        const char *op);
+// Broadcasts n types (NumPy's rule; a dynamic axis never broadcasts, even at 1). False: do not broadcast.
+bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out);
+// Row-major strides in elements.
+void ct__strides(const ct_type *type, int64_t *stride);
+// An axis as given (negative: from the end) to 0..rank-1; -1 when out of range.
+int ct__axis(int64_t axis, int rank);
+
+// "(2, 3) f32" in a small static-free buffer; dynamic sizes as "n=5".
+enum { CT_TYPE_TEXT = 160 };
+typedef struct {
+    char s[CT_TYPE_TEXT];
+} ct_type_text;
+ct_type_text ct__type_text(const ct_type *type);
+void ct__text_dims(ct_text *text, const ct_type *type);
+
+// Conversions of the storage types, round to nearest even.
+float ct__half_to_float(uint16_t h);
+uint16_t ct__float_to_half(float f);
+static inline float ct__bf16_to_float(uint16_t h) {
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)h << 16};
+    return v.f;
+}
+uint16_t ct__float_to_bf16(float f);
+// One element in memory as double (exact but for i64 above 2^53) and back (floats rounded to nearest even, integers
+// truncated towards zero and saturated, NaN to 0).
+double ct__load_f64(ct_dtype dtype, const void *data, int64_t i);
+void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double value);
+int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i);
+void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t value); // wraps
+
+#endif
