@@ -60,7 +60,8 @@ typedef enum ct_dtype {
 CT_API const char *ct_dtype_name(ct_dtype dtype); // "f32"; "?" for a value that is no dtype
 CT_API size_t ct_dtype_size(ct_dtype dtype); // bytes an element; 0 for a value that is no dtype
 
-// --------------------------------------------------------------------------------------------------- tensors
+// ---------------------------------------------------------------------------------------------------
+// tensors
 
 // A tensor: one 64-bit word, passed by value. All bits zero means "no tensor".
 typedef struct ct_tensor {
@@ -80,12 +81,14 @@ typedef struct ct_ints {
     const int64_t *v; // n values; NULL when n is 0
 } ct_ints;
 // A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR.
-#define CT_DIMS(...)                                                                                         \
+#define CT_DIMS(...)                                                                               \
     ((ct_ints){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}})
 #define CT_SCALAR ((ct_ints){0, 0})
-// A list of axes; negative ones count from the end: CT_AXES(-1). An empty list means the documented default.
+// A list of axes; negative ones count from the end: CT_AXES(-1). An empty list means the documented
+// default.
 #define CT_AXES(...) CT_DIMS(__VA_ARGS__)
-// A size that is an argument of the kernels, not a part of them: a new value never compiles. 0 <= n < 2^61.
+// A size that is an argument of the kernels, not a part of them: a new value never compiles. 0 <= n
+// < 2^61.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) | (1ull << 62)))
 
 // A number that may be 0 where 0 otherwise means "the default".
@@ -95,58 +98,65 @@ typedef struct ct_num {
 } ct_num;
 #define CT_F(x) ((ct_num){(x), true})
 
-CT_API int ct_rank(ct_tensor t);              // number of axes; 0 for a poisoned tensor
-CT_API int64_t ct_dim(ct_tensor t, int axis); // size of an axis (negative: from the end); 0 for a poisoned tensor
-CT_API int64_t ct_size(ct_tensor t);          // number of elements; 0 for a poisoned tensor
-CT_API ct_dtype ct_dtype_of(ct_tensor t);     // CT_DEFAULT for a poisoned tensor
-CT_API bool ct_ok(ct_tensor t);               // neither "no tensor" nor poisoned nor stale
+CT_API int ct_rank(ct_tensor t); // number of axes; 0 for a poisoned tensor
+CT_API int64_t
+ct_dim(ct_tensor t, int axis); // size of an axis (negative: from the end); 0 for a poisoned tensor
+CT_API int64_t ct_size(ct_tensor t);      // number of elements; 0 for a poisoned tensor
+CT_API ct_dtype ct_dtype_of(ct_tensor t); // CT_DEFAULT for a poisoned tensor
+CT_API bool ct_ok(ct_tensor t);           // neither "no tensor" nor poisoned nor stale
 
-// ------------------------------------------------------------------------------------- contexts and failure
+// ------------------------------------------------------------------------------------- contexts
+// and failure
 
 typedef struct ct_ctx ct_ctx;
 typedef enum { CT_LOG_WARNING, CT_LOG_EXPLAIN, CT_LOG_DUMP } ct_log_kind;
 typedef void (*ct_log_fn)(ct_log_kind kind, const char *text, void *user);
 
 // A thread has a current context; the first call makes one. Contexts are independent of each other.
-CT_API ct_ctx *ct_ctx_new(void);         // NULL: no memory
-CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);  // makes it this thread's; returns the one before (maybe NULL)
-CT_API void ct_ctx_free(ct_ctx *ctx);    // ends its scopes without running them; an unread error is logged
+CT_API ct_ctx *ct_ctx_new(void); // NULL: no memory
+CT_API ct_ctx *
+ct_ctx_use(ct_ctx *ctx); // makes it this thread's; returns the one before (maybe NULL)
+CT_API void
+ct_ctx_free(ct_ctx *ctx); // ends its scopes without running them; an unread error is logged
 CT_API void ct_set_log(ct_log_fn fn, void *user); // of the current context; NULL silences it
-// "cpu" (default), "ref", or "async:cpu", "async:ref": the same with memory that the host cannot touch.
-// Only while the context holds no pending work. False: see ct_error_text.
+// "cpu" (default), "ref", or "async:cpu", "async:ref": the same with memory that the host cannot
+// touch. Only while the context holds no pending work. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
 CT_API void ct_set_threads(int n); // of the process; 0: COTAN_THREADS, else the cores allowed
 
-CT_API bool ct_failed(void);              // did the current context fail? Reading it counts as noticing
-CT_API const char *ct_error_text(void);   // the first error since the last clear; "" without one
+CT_API bool ct_failed(void); // did the current context fail? Reading it counts as noticing
+CT_API const char *ct_error_text(void); // the first error since the last clear; "" without one
 CT_API ct_code ct_error_code(void);
 CT_API void ct_error_clear(void);
 
 // Counters of the process, for tests and logs.
 typedef struct ct_stats {
-    uint64_t plans_made, plans_run;             // plans built; plans executed
-    uint64_t kernels_compiled, kernels_loaded;  // by the C compiler; from the disk cache
-    uint64_t launches;                          // kernels launched
-    uint64_t arena_bytes, live_bytes;           // plan arenas; all device buffers alive
-    uint64_t nodes;                             // recorded by users and rules
+    uint64_t plans_made, plans_run;            // plans built; plans executed
+    uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
+    uint64_t launches;                         // kernels launched
+    uint64_t arena_bytes, live_bytes;          // plan arenas; all device buffers alive
+    uint64_t nodes;                            // recorded by users and rules
 } ct_stats;
 CT_API ct_stats ct_get_stats(void);
 
-// ---------------------------------------------------------------------------------------------------- scopes
+// ----------------------------------------------------------------------------------------------------
+// scopes
 
 typedef struct ct_scope {
     ct_ctx *ctx;
     uint32_t depth, serial;
 } ct_scope;
-// What is recorded in a scope goes with it; at its end pending roots run as one plan. A statement: break, continue
-// and return behave.
-#define CT_SCOPE                                                                                             \
-    ct_scope ct__scope_here __attribute__((cleanup(ct__scope_cleanup), unused)) = ct_scope_begin(CT_HERE)
+// What is recorded in a scope goes with it; at its end pending roots run as one plan. A statement:
+// break, continue and return behave.
+#define CT_SCOPE                                                                                   \
+    ct_scope ct__scope_here __attribute__((cleanup(ct__scope_cleanup), unused)) =                  \
+        ct_scope_begin(CT_HERE)
 CT_API ct_scope ct_scope_begin(ct_loc here);
 CT_API void ct_scope_end(ct_scope scope, ct_loc here); // ends inner scopes too
 CT_API void ct__scope_cleanup(ct_scope *scope);
 
-CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here); // a root; afterwards a leaf of the enclosing scope
+CT_API ct_tensor ct_keep_at(ct_tensor t,
+                            ct_loc here); // a root; afterwards a leaf of the enclosing scope
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
 CT_API void ct_drop(ct_tensor t); // ends a kept tensor (or any handle) early
 // For bindings alone: hold a tensor beyond its scope until ct_unpin.
@@ -154,7 +164,8 @@ CT_API ct_tensor ct_pin_at(ct_tensor t, ct_loc here);
 #define ct_pin(t) ct_pin_at((t), CT_HERE)
 CT_API void ct_unpin(ct_tensor t);
 
-// --------------------------------------------------------------------------------------------------- sources
+// ---------------------------------------------------------------------------------------------------
+// sources
 
 // A leaf holding a copy of ct_size elements of `dtype` at `data`.
 CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
@@ -162,7 +173,8 @@ CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_l
 // The same, but part of the plan: foldable, hashed by content. For tables that never change.
 CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_const(data, dtype, dims) ct_const_at((data), (dtype), (dims), CT_HERE)
-// Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet (f32, i32 alone).
+// Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet
+// (f32, i32 alone).
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);
@@ -173,31 +185,37 @@ CT_API ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 CT_API ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_ones(dtype, dims) ct_ones_at((dtype), (dims), CT_HERE)
 
-// -------------------------------------------------------------------------------------------- reading values
+// --------------------------------------------------------------------------------------------
+// reading values
 
 // Runs all pending roots and t as one plan. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here);
 #define ct_eval(t, n) ct_eval_at((t), (n), CT_HERE)
-CT_API CT_MUST_USE double ct_item_at(ct_tensor t, ct_loc here); // of a one-element tensor; NaN when it failed
+CT_API CT_MUST_USE double ct_item_at(ct_tensor t,
+                                     ct_loc here); // of a one-element tensor; NaN when it failed
 #define ct_item(t) ct_item_at((t), CT_HERE)
 // Row-major elements on the host, valid until t's scope ends; NULL when it failed.
 CT_API CT_MUST_USE const void *ct_data_at(ct_tensor t, ct_loc here);
 #define ct_data(t) ct_data_at((t), CT_HERE)
 
-// ------------------------------------------------------------------------------------------------- variables
+// -------------------------------------------------------------------------------------------------
+// variables
 
 // Variables are owned by a parameter set, independent of scopes, until it is freed.
 typedef struct ct_params ct_params;
 CT_API ct_params *ct_params_new(void); // NULL: no memory
 CT_API void ct_params_free(ct_params *params);
-// A variable without a value; its first assignment gives it one. Names are unique in a set: "h.0.attn.c_attn.weight".
-CT_API ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_ints dims, ct_loc here);
+// A variable without a value; its first assignment gives it one. Names are unique in a set:
+// "h.0.attn.c_attn.weight".
+CT_API ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_ints dims,
+                             ct_loc here);
 #define ct_param(params, name, dtype, dims) ct_param_at((params), (name), (dtype), (dims), CT_HERE)
 CT_API size_t ct_params_count(const ct_params *params);
 CT_API ct_tensor ct_params_get(const ct_params *params, size_t i);
 CT_API const char *ct_params_name(const ct_params *params, size_t i);
 CT_API ct_tensor ct_params_find(const ct_params *params, const char *name); // CT_NONE: no such name
-// Later reads see `value`; reads recorded before keep the older version. The value is cast to the variable's dtype.
+// Later reads see `value`; reads recorded before keep the older version. The value is cast to the
+// variable's dtype.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
 

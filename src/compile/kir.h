@@ -68,10 +68,11 @@ enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
 #define CT_KOPS(X)                                                                                 \
     /* structure */                                                                                \
     X(CONST, 0)                                                                                    \
-    X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1) /* memory */                              \
-        X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3)  /* registers and reductions */            \
-        X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)       /* lanes */                               \
-        X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)                /* one operand */                         \
+    X(ARG, 0)                                                                                      \
+    X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1)          /* memory */                               \
+        X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3) /* registers and reductions */             \
+        X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)      /* lanes */                                \
+        X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)               /* one operand */                          \
         X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)    \
             X(CAST, 1) X(BITCAST, 1) X(MATH, 1) /* two operands */                                 \
         X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2) X(AND, 2) X(OR, 2)   \

@@ -10,7 +10,7 @@ typedef struct ct_body ct_body;
 
 // Passes ask for an op's kind; they do not list ops.
 typedef enum ct_kind {
-    CT_KIND_LEAF,        // a value from outside: data, scalar, constant, variable, parameter of a body
+    CT_KIND_LEAF, // a value from outside: data, scalar, constant, variable, parameter of a body
     CT_KIND_ELEMENTWISE, // out[i] = f(in0[i], in1[i], ...); operands broadcast and promote
     CT_KIND_REDUCE,      // over attribute axes
     CT_KIND_MOVEMENT,    // each output element is one input element or a fill value
@@ -24,8 +24,8 @@ typedef enum ct_kind {
     CT_KIND_LOOP,        // a traced body run many times: scan
 } ct_kind;
 
-// ------------------------------------------------------------------------------------------------ attributes
-// One field list gives struct, copy, equality, hash and print:
+// ------------------------------------------------------------------------------------------------
+// attributes One field list gives struct, copy, equality, hash and print:
 //     #define SUM_ATTRS(F) F(ints, axes) F(bool, keepdims)
 //     CT_ATTRS(sum, SUM_ATTRS);                       // typedef struct sum_attrs
 //     static const ct_field sum_fields[] = {SUM_ATTRS(CT_FIELD_OF_sum)} -- see CT_FIELDS
@@ -33,6 +33,7 @@ typedef enum ct_kind {
 typedef enum ct_field_kind {
     CT_FIELD_i64,
     CT_FIELD_f64,
+    CT_FIELD_num, // a number that may be absent
     CT_FIELD_bool,
     CT_FIELD_dtype,
     CT_FIELD_ints,
@@ -46,6 +47,7 @@ typedef struct ct_data_bytes {
 } ct_data_bytes;
 typedef int64_t ct_attr_i64;
 typedef double ct_attr_f64;
+typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints;
@@ -60,7 +62,8 @@ typedef struct ct_field {
 } ct_field;
 #define CT_ATTR_MEMBER(op, kind, name) ct_attr_##kind name;
 #define CT_ATTR_FIELD(op, kind, name) {#name, CT_FIELD_##kind, offsetof(struct op##_attrs, name)},
-// LIST(F, op) is a macro that calls F(op, kind, name) a field:  #define SUM_ATTRS(F, op) F(op, ints, axes) ...
+// LIST(F, op) is a macro that calls F(op, kind, name) a field:  #define SUM_ATTRS(F, op) F(op,
+// ints, axes) ...
 #define CT_ATTRS(op, LIST)                                                                         \
     typedef struct op##_attrs {                                                                    \
         LIST(CT_ATTR_MEMBER, op)                                                                   \
@@ -71,13 +74,15 @@ typedef struct ct_field {
     .fields = op##_fields, .n_fields = sizeof op##_fields / sizeof *op##_fields,                   \
     .attr_size = sizeof(op##_attrs)
 
-// ----------------------------------------------------------------------------------------------------- calls
+// -----------------------------------------------------------------------------------------------------
+// calls
 
-// What a shape rule sees: operands' types and attributes; it fills the outputs' types. A failing rule reports
-// with ct__call_err and returns false.
+// What a shape rule sees: operands' types and attributes; it fills the outputs' types. A failing
+// rule reports with ct__call_err and returns false.
 typedef struct ct_call {
     const ct_opdef *op;
-    const void *attrs;
+    void *attrs; // the node's own copy: a rule may bring it to its normal form (axes counted from
+                 // the front, sorted)
     int n_in;
     const ct_type *const *in; // (n_in)
     int n_out;                // from the record; where that says -1, the rule calls ct__call_outs
@@ -91,8 +96,8 @@ bool ct__call_err(ct_call *call, ct_code code, const char *format, ...)
 int64_t *ct__call_dims(ct_call *call, int rank); // room for sizes; NULL (and an error): no memory
 bool ct__call_outs(ct_call *call, int n);        // room for n outputs' types
 
-// What differentiation rules and bodies see. Handles are of the trace being built; a tensor that is absent
-// (CT_NONE) is a zero tangent or cotangent. Rules are written with the public ops.
+// What differentiation rules and bodies see. Handles are of the trace being built; a tensor that is
+// absent (CT_NONE) is a zero tangent or cotangent. Rules are written with the public ops.
 typedef struct ct_rule {
     const ct_node *node;
     const void *attrs;
@@ -122,11 +127,12 @@ typedef struct ct_ref {
 typedef struct ct_samples {
     double lo, hi; // both 0: -2 to 2
     bool integers; // whole numbers only
-    bool kinks;    // finite differences fail at some points of the range (max, abs): ties are avoided
-    double ulp;    // f32 bound against the reference; 0: exact
+    bool kinks; // finite differences fail at some points of the range (max, abs): ties are avoided
+    double ulp; // f32 bound against the reference; 0: exact
 } ct_samples;
 
 struct ct_opdef {
+    uint32_t id; // its place in ops.list: its number in records and hashes
     const char *name, *doc;
     ct_kind kind;
     int8_t n_in, n_out; // -1: any number (n_out: the shape rule says)
@@ -134,13 +140,14 @@ struct ct_opdef {
     size_t n_fields, attr_size;
     uint32_t accepts; // mask of dtypes; elementwise: of the promoted operands
     bool (*infer)(ct_call *call);
-    // Reference evaluation. Elementwise: of one element, floats in double, other dtypes in i64 (the result wraps to
-    // the dtype); comparisons and casts use the one that fits their operands. Other kinds: of the whole node.
+    // Reference evaluation. Elementwise: of one element, floats in double, other dtypes in i64 (the
+    // result wraps to the dtype); comparisons and casts use the one that fits their operands. Other
+    // kinds: of the whole node.
     double (*eval_f64)(const double *x);
     int64_t (*eval_i64)(const int64_t *x, ct_dtype dtype);
     bool (*eval)(const ct_ref *ref);
-    // Differentiation: the forward rule; and, for ops linear in operands, how a cotangent goes back to those.
-    // False: a sub-call failed, its error stands in the context.
+    // Differentiation: the forward rule; and, for ops linear in operands, how a cotangent goes back
+    // to those. False: a sub-call failed, its error stands in the context.
     bool (*jvp)(ct_rule *rule);
     bool (*transpose)(ct_rule *rule);
     bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
@@ -154,11 +161,9 @@ struct ct_opdef {
 bool ct__no_grad(ct_rule *rule);
 #define CT_NO_GRAD ct__no_grad
 
-// The place of an op in ops.list: its number in records and hashes.
-uint32_t ct__op_id(const ct_opdef *op);
-
 // Attributes, generically by the field list.
-void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op, const void *attrs); // deep; NULL: no memory
+void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op,
+                     const void *attrs); // deep; NULL: no memory
 bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b);
 void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs);
 

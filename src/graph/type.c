@@ -66,12 +66,13 @@ bool ct__same_shape(const ct_type *a, const ct_type *b) {
     return true;
 }
 
-bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err, ct_loc here,
-                        const char *op) {
+bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,
+                        ct_loc here, const char *op) {
     if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)
         return ct__err(err, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
     if (dims.n < 0 || dims.n > CT_MAX_RANK)
-        return ct__err(err, CT_E_SHAPE, here, op, "%lld axes, at most %d are possible", (long long)dims.n, CT_MAX_RANK);
+        return ct__err(err, CT_E_SHAPE, here, op, "%lld axes, at most %d are possible",
+                       (long long)dims.n, CT_MAX_RANK);
     int64_t *dim = ct__arena(arena, (size_t)dims.n * sizeof *dim);
     if (!dim) return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *dim);
     *type = (ct_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)dims.n, .dim = dim};
@@ -81,10 +82,12 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
         dim[i] = dynamic ? dims.v[i] & ~(1ll << 62) : dims.v[i];
         type->dyn |= (uint32_t)dynamic << i;
         if (dim[i] < 0)
-            return ct__err(err, CT_E_SHAPE, here, op, "axis %d has size %lld", i, (long long)dim[i]);
+            return ct__err(err, CT_E_SHAPE, here, op, "axis %d has size %lld", i,
+                           (long long)dim[i]);
         int64_t factor = dim[i] ? dim[i] : 1;
         if (__builtin_mul_overflow(total, factor, &total))
-            return ct__err(err, CT_E_SHAPE, here, op, "the shape has more bytes than 2^63 at axis %d of size %lld", i,
+            return ct__err(err, CT_E_SHAPE, here, op,
+                           "the shape has more bytes than 2^63 at axis %d of size %lld", i,
                            (long long)dim[i]);
     }
     return true;
@@ -140,17 +143,18 @@ int ct__axis(int64_t axis, int rank) {
 void ct__text_dims(ct_text *text, const ct_type *type) {
     ct__text_add(text, "(");
     for (int i = 0; i < type->rank; i++)
-        ct__textf(text, "%s%s%lld", i ? ", " : "", ct__is_dyn(type, i) ? "n=" : "", (long long)type->dim[i]);
+        ct__textf(text, "%s%s%lld", i ? ", " : "", ct__is_dyn(type, i) ? "n=" : "",
+                  (long long)type->dim[i]);
     ct__text_add(text, type->rank == 1 ? ",)" : ")");
 }
 
 ct_type_text ct__type_text(const ct_type *type) {
     ct_type_text out;
     size_t n = 0, cap = sizeof out.s;
-#define PUT(...)                                                                                                \
-    do {                                                                                                        \
-        int w = snprintf(out.s + n, cap - n, __VA_ARGS__);                                                      \
-        n = w > 0 && n + (size_t)w < cap ? n + (size_t)w : cap - 1;                                             \
+#define PUT(...)                                                                                   \
+    do {                                                                                           \
+        int w = snprintf(out.s + n, cap - n, __VA_ARGS__);                                         \
+        n = w > 0 && n + (size_t)w < cap ? n + (size_t)w : cap - 1;                                \
     } while (0)
     PUT("(");
     for (int i = 0; i < type->rank && n < cap - 40; i++)
@@ -167,7 +171,8 @@ static uint32_t float_bits(float f) {
 }
 
 float ct__half_to_float(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu, bits;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu,
+             bits;
     float f;
     if (exponent == 0) {
         f = ldexpf((float)mantissa, -24);
@@ -182,8 +187,10 @@ uint16_t ct__float_to_half(float f) {
     uint32_t u = float_bits(f), sign = u >> 16 & 0x8000u;
     u &= 0x7fffffffu;
     if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (u >> 13 & 0x3ffu));
-    if (u >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); // 65536 and above; 65520.. round up below
-    if (u < 0x38800000u) { // subnormal: a multiple of 2^-24, rounded by the addition of a large number
+    if (u >= 0x47800000u)
+        return (uint16_t)(sign | 0x7c00u); // 65536 and above; 65520.. round up below
+    if (u <
+        0x38800000u) { // subnormal: a multiple of 2^-24, rounded by the addition of a large number
         float magnitude;
         memcpy(&magnitude, &u, sizeof magnitude);
         return (uint16_t)(sign | (uint32_t)lrintf(ldexpf(magnitude, 24)));
@@ -228,8 +235,13 @@ void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
     case CT_U8: ((uint8_t *)data)[i] = (uint8_t)saturate(v, 0, 255, 0, 255); break;
-    case CT_I32: ((int32_t *)data)[i] = (int32_t)saturate(v, -2147483648.0, 2147483647.0, INT32_MIN, INT32_MAX); break;
-    case CT_U32: ((uint32_t *)data)[i] = (uint32_t)saturate(v, 0, 4294967295.0, 0, UINT32_MAX); break;
+    case CT_I32:
+        ((int32_t *)data)[i] =
+            (int32_t)saturate(v, -2147483648.0, 2147483647.0, INT32_MIN, INT32_MAX);
+        break;
+    case CT_U32:
+        ((uint32_t *)data)[i] = (uint32_t)saturate(v, 0, 4294967295.0, 0, UINT32_MAX);
+        break;
     case CT_I64: ((int64_t *)data)[i] = saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); break;
     case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half((float)v); break;
     case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16((float)v); break;

@@ -27,7 +27,8 @@ enum {
     CT_ANY = CT_NUMBERS | CT_HALVES | CT_MASK(CT_BOOL),
 };
 
-// The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of what it meets.
+// The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of
+// what it meets.
 typedef struct ct_type {
     uint8_t dtype; // ct_dtype
     uint8_t rank;
@@ -40,13 +41,16 @@ typedef struct ct_type {
 ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak);
 
 int64_t ct__count(const ct_type *type); // elements; 1 for a scalar
-static inline size_t ct__type_bytes(const ct_type *t) { return (size_t)ct__count(t) * ct_dtype_size(t->dtype); }
+static inline size_t ct__type_bytes(const ct_type *t) {
+    return (size_t)ct__count(t) * ct_dtype_size(t->dtype);
+}
 bool ct__same_shape(const ct_type *a, const ct_type *b); // sizes and which are dynamic
 bool ct__is_dyn(const ct_type *type, int axis);
 // Makes a type from a user's dims (where CT_DYN marks dynamic ones); dim storage from the arena.
-bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err, ct_loc here,
-                        const char *op);
-// Broadcasts n types (NumPy's rule; a dynamic axis never broadcasts, even at 1). False: do not broadcast.
+bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,
+                        ct_loc here, const char *op);
+// Broadcasts n types (NumPy's rule; a dynamic axis never broadcasts, even at 1). False: do not
+// broadcast.
 bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out);
 // Row-major strides in elements.
 void ct__strides(const ct_type *type, int64_t *stride);
@@ -72,8 +76,8 @@ static inline float ct__bf16_to_float(uint16_t h) {
     return v.f;
 }
 uint16_t ct__float_to_bf16(float f);
-// One element in memory as double (exact but for i64 above 2^53) and back (floats rounded to nearest even, integers
-// truncated towards zero and saturated, NaN to 0).
+// One element in memory as double (exact but for i64 above 2^53) and back (floats rounded to
+// nearest even, integers truncated towards zero and saturated, NaN to 0).
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i);
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double value);
 int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i);

@@ -1,0 +1,163 @@
+# Derives the public face of the ops from src/ops/ops.list and the attribute lists and docs in the definitions.
+# usage: awk -v part=header|source|enum -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
+#   header: cotan/ops.h    source: the exported functions    enum: opcode.h
+BEGIN {
+    ctype["i64"] = "int64_t"; ctype["f64"] = "double"; ctype["bool"] = "bool"; ctype["num"] = "ct_num"
+    ctype["dtype"] = "ct_dtype"; ctype["ints"] = "ct_ints"
+}
+
+FILENAME ~ /ops\.list$/ {
+    if ($0 !~ /^OP\(/) next
+    line = $0
+    sub(/^OP\(/, "", line); sub(/\).*$/, "", line)
+    split(line, cell, /, */)
+    n++
+    upper[n] = cell[1]; name[n] = cell[2]; operands[n] = cell[3]
+    next
+}
+
+# #define SUM_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)      (maybe continued by backslashes)
+/^#define [A-Z0-9_]+_ATTRS\(F, op\)/ {
+    text = $0
+    while (text ~ /\\$/ && (getline more) > 0) { sub(/\\$/, "", text); text = text more }
+    key = text
+    sub(/^#define /, "", key); sub(/_ATTRS.*/, "", key)
+    sub(/^#define [A-Z0-9_]+_ATTRS\(F, op\)/, "", text)
+    attrs[key] = text
+}
+
+# The definition's .doc: the strings that follow it, until something else does.
+/^const ct_opdef ct__op_/ { current = $0; sub(/^const ct_opdef ct__op_/, "", current); sub(/ .*/, "", current) }
+/\.doc = *$/ || /\.doc = "/ { in_doc = 1; piece = $0; sub(/^.*\.doc = */, "", piece); take_doc(piece); next }
+in_doc { take_doc($0) }
+function take_doc(piece) {
+    sub(/^ */, "", piece)
+    while (match(piece, /^"([^"\\]|\\.)*"/)) {
+        doc[current] = doc[current] substr(piece, 2, RLENGTH - 2)
+        piece = substr(piece, RSTART + RLENGTH)
+        sub(/^ */, "", piece)
+    }
+    if (piece != "") in_doc = 0
+}
+
+# Splits an attribute list into akind[1..], aname[1..]; returns how many.
+function fields(list,    m, cell, k, parts, i) {
+    k = 0
+    m = split(list, parts, /F\(op, */)
+    for (i = 2; i <= m; i++) {
+        sub(/\).*/, "", parts[i])
+        split(parts[i], cell, /, */)
+        akind[++k] = cell[1]; aname[k] = cell[2]
+    }
+    return k
+}
+
+function wrap(text,    out, line, words, k, i) {
+    k = split(text, words, / +/)
+    for (i = 1; i <= k; i++) {
+        if (length(line) + length(words[i]) > 95) { out = out "// " line "\n"; line = "" }
+        line = line (line == "" ? "" : " ") words[i]
+    }
+    return out "// " line "\n"
+}
+
+function parse(i,    k, w, j) {
+    n_ops = 0; mode = ""; variadic = 0
+    k = split(operands[i], w, / +/)
+    for (j = 1; j <= k; j++) {
+        if (w[j] == ";" || w[j] == ".") mode = w[j]
+        else if (w[j] ~ /\*$/) { variadic = 1; opname[++n_ops] = substr(w[j], 1, length(w[j]) - 1) }
+        else opname[++n_ops] = w[j]
+    }
+    n_attrs = mode == "" ? 0 : fields(attrs[upper[i]])
+}
+
+# "ct_tensor a, ct_tensor b, int64_t axis" and "a, b, axis"
+function signature(    s, j) {
+    s = variadic ? "const ct_tensor *" opname[1] ", int n" : ""
+    for (j = 1; j <= n_ops && !variadic; j++) s = s (j > 1 ? ", " : "") "ct_tensor " opname[j]
+    for (j = 1; j <= n_attrs; j++) s = s ", " ctype[akind[j]] " " aname[j]
+    return s
+}
+function names(pre, post,    s, j) {
+    s = variadic ? pre opname[1] post ", " pre "n" post : ""
+    for (j = 1; j <= n_ops && !variadic; j++) s = s (j > 1 ? ", " : "") pre opname[j] post
+    for (j = 1; j <= n_attrs; j++) s = s ", " pre aname[j] post
+    return s
+}
+
+function header(i,    j) {
+    if (doc[name[i]] != "") printf "%s", wrap(doc[name[i]])
+    if (mode == ".") {
+        printf "typedef struct ct_%s_args {\n", name[i]
+        for (j = 1; j <= n_ops; j++) printf "    ct_tensor %s;\n", opname[j]
+        for (j = 1; j <= n_attrs; j++) printf "    %s %s;\n", ctype[akind[j]], aname[j]
+        printf "    ct_loc here;\n} ct_%s_args;\n", name[i]
+        printf "CT_API ct_tensor ct_%s_with(ct_%s_args args);\n", name[i], name[i]
+        printf "#define ct_%s(...) ct_%s_with((ct_%s_args){__VA_ARGS__, .here = CT_HERE})\n\n", name[i], name[i], name[i]
+        return
+    }
+    printf "CT_API ct_tensor ct_%s_at(%s, ct_loc here);\n", name[i], signature()
+    printf "CT_API ct_tensor(ct_%s)(%s);\n", name[i], signature()
+    printf "#define ct_%s(%s) ct_%s_at(%s, CT_HERE)\n\n", name[i], names("", ""), name[i], names("(", ")")
+}
+
+function source(i,    j, init) {
+    if (mode == ".") {
+        printf "ct_tensor ct_%s_with(ct_%s_args args) {\n", name[i], name[i]
+        printf "    const ct_tensor in[] = {"
+        for (j = 1; j <= n_ops; j++) printf "%sargs.%s", (j > 1 ? ", " : ""), opname[j]
+        printf "};\n    const struct %s_attrs attrs = {", name[i]
+        for (j = 1; j <= n_attrs; j++) printf "%s.%s = args.%s", (j > 1 ? ", " : ""), aname[j], aname[j]
+        printf "};\n    return ct__record(&ct__op_%s, &attrs, in, %d, args.here);\n}\n\n", name[i], n_ops
+        return
+    }
+    printf "ct_tensor ct_%s_at(%s, ct_loc here) {\n", name[i], signature()
+    if (!variadic) {
+        printf "    const ct_tensor in[] = {"
+        for (j = 1; j <= n_ops; j++) printf "%s%s", (j > 1 ? ", " : ""), opname[j]
+        printf "};\n"
+    }
+    init = n_attrs ? "&attrs" : "NULL"
+    if (n_attrs) {
+        printf "    const struct %s_attrs attrs = {", name[i]
+        for (j = 1; j <= n_attrs; j++) printf "%s.%s = %s", (j > 1 ? ", " : ""), aname[j], aname[j]
+        printf "};\n"
+    }
+    printf "    return ct__record(&ct__op_%s, %s, %s, %s, here);\n}\n", name[i], init, variadic ? opname[1] : "in", variadic ? "n" : n_ops
+    printf "ct_tensor(ct_%s)(%s) { return ct_%s_at(%s, CT_NOWHERE); }\n\n", name[i], signature(), name[i], names("", "")
+}
+
+# The attribute structs again, for the functions: the same lists, the same members.
+function structs(i,    j) {
+    if (!n_attrs) return
+    printf "struct %s_attrs {\n", name[i]
+    for (j = 1; j <= n_attrs; j++) printf "    %s %s;\n", ctype[akind[j]], aname[j]
+    printf "};\n"
+}
+
+END {
+    if (part == "enum") {
+        print "// Derived from src/ops/ops.list by scripts/gen-ops.awk; do not edit."
+        print "#ifndef COTAN_OPS_OPCODE_H\n#define COTAN_OPS_OPCODE_H\n\n#include \"graph/graph.h\"\n\ntypedef enum ct_opcode {"
+        for (i = 1; i <= n; i++) printf "    CT_OP_%s,\n", upper[i]
+        print "    CT_OP_COUNT\n} ct_opcode;\n"
+        for (i = 1; i <= n; i++) printf "extern const ct_opdef ct__op_%s;\n", name[i]
+        print "extern const ct_opdef *const ct__ops[CT_OP_COUNT];\n\n#endif"
+        exit
+    }
+    print "// Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit."
+    if (part == "header") print "#ifndef COTAN_OPS_H\n#define COTAN_OPS_H\n\n#include \"cotan/cotan.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
+    else {
+        print "#include \"ops/opcode.h\"\n\nconst ct_opdef *const ct__ops[CT_OP_COUNT] = {"
+        for (i = 1; i <= n; i++) printf "    &ct__op_%s,\n", name[i]
+        print "};\n"
+    }
+    for (i = 1; i <= n; i++) {
+        if (operands[i] == "-") continue
+        parse(i)
+        if (part == "header") header(i)
+        else { structs(i); source(i) }
+    }
+    if (part == "header") print "#ifdef __cplusplus\n}\n#endif\n\n#endif"
+}

@@ -1,0 +1,2 @@
+#include "graph/graph.h"
+const ct_hooks ct__hooks = {0};

@@ -1,0 +1,319 @@
+// Contexts, their errors and logs, and the scope stack.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/handle.h"
+
+static _Thread_local ct_ctx *current;
+static pthread_key_t exit_key; // frees a thread's own context when the thread ends
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static _Thread_local ct_ctx *own; // made by this thread's first call
+
+static void thread_ends(void *ctx) { ct_ctx_free(ctx); }
+static void make_key(void) { pthread_key_create(&exit_key, thread_ends); }
+
+static void log_to_stderr(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    fprintf(stderr, "%s%s%s", kind == CT_LOG_WARNING ? "cotan: " : "", text,
+            kind == CT_LOG_DUMP ? "" : "\n");
+}
+
+bool ct__env_flag(const char *name) {
+    const char *v = getenv(name);
+    return v && *v && strcmp(v, "0") != 0;
+}
+
+void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
+    if (ctx->log) ctx->log(kind, text, ctx->log_user);
+}
+
+void ct_set_log(ct_log_fn fn, void *user) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    ctx->log = fn;
+    ctx->log_user = user;
+}
+
+ct_ctx *ct_ctx_new(void) {
+    ct_ctx *ctx = ct__calloc(1, sizeof *ctx);
+    if (!ctx) return NULL;
+    ctx->log = log_to_stderr;
+    // The poisoned node for a failed allocation stands ready, with a slot of its own.
+    ct_frame *base = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, CT_NOWHERE);
+    ct_node *poison = base ? ct__leaf(ctx, &ct__op_data, NULL, (ct_type){0}, CT_NOWHERE) : NULL;
+    if (!poison || !ct__handle(poison, 0).bits) {
+        ct_ctx_free(ctx);
+        return NULL;
+    }
+    poison->flags = CT_NODE_POISON;
+    ctx->poison = poison;
+    return ctx;
+}
+
+ct_ctx *ct__ctx(void) {
+    if (current) return current;
+    pthread_once(&exit_once, make_key);
+    current = own = ct_ctx_new();
+    if (own) pthread_setspecific(exit_key, own);
+    return current;
+}
+
+ct_ctx *ct_ctx_use(ct_ctx *ctx) {
+    ct_ctx *before = current;
+    current = ctx;
+    return before;
+}
+
+static void free_frame(ct_frame *frame) {
+    if (frame) ct__arena_free(&frame->own);
+    ct__free(frame);
+}
+
+void ct_ctx_free(ct_ctx *ctx) {
+    if (!ctx) return;
+    if (ctx->err.code && !ctx->err_noticed) ct__log(ctx, CT_LOG_WARNING, ctx->err.text);
+    ct__roots_abandon(ctx);
+    while (ctx->depth) ct__frame_pop(ctx, CT_NOWHERE);
+    if (ct__hooks.close) ct__hooks.close(ctx);
+    free_frame(ctx->spare);
+    for (size_t i = 0; i < ctx->n_metrics; i++) {
+        ct__free(ctx->metrics[i].name);
+        ct__storage_unref(ctx->metrics[i].value);
+    }
+    ct__free(ctx->metrics);
+    ct__free(ctx->roots);
+    ct__free(ctx->frames);
+    ct__slots_return(ctx);
+    if (current == ctx) current = NULL;
+    if (own == ctx) {
+        own = NULL;
+        pthread_setspecific(exit_key, NULL);
+    }
+    ct__free(ctx);
+}
+
+// -----------------------------------------------------------------------------------------------------
+// errors
+
+ct_tensor ct__poison(ct_ctx *ctx, ct_loc here) {
+    ct_node *node = ctx->depth ? ct__leaf_quiet(ctx, &ct__op_data, NULL, (ct_type){0}, here) : NULL;
+    if (!node) node = ctx->poison;
+    node->flags |= CT_NODE_POISON;
+    ct_tensor t = ct__handle(node, 0);
+    return t.bits ? t : ct__handle(ctx->poison, 0);
+}
+
+ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format,
+                   ...) {
+    va_list args;
+    va_start(args, format);
+    if (!ctx->err.code) ctx->err_noticed = false;
+    ct__err_v(&ctx->err, code, here, op, format, args);
+    va_end(args);
+    return ct__poison(ctx, here);
+}
+
+bool ct_failed(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return true;
+    if (ctx->err.code) ctx->err_noticed = true;
+    return ctx->err.code != CT_OK;
+}
+const char *ct_error_text(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return "out of memory: there is none for a context";
+    ctx->err_noticed = true;
+    return ctx->err.code ? ctx->err.text : "";
+}
+ct_code ct_error_code(void) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx ? ctx->err.code : CT_E_MEMORY;
+}
+void ct_error_clear(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    if (ctx->err.code) ct__roots_abandon(ctx);
+    ctx->err.code = CT_OK;
+    ctx->err.text[0] = '\0';
+    ctx->err_noticed = false;
+}
+
+// -----------------------------------------------------------------------------------------------------
+// frames
+
+ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_loc here) {
+    if (!CT_GROW(ctx->frames, ctx->frames_cap, ctx->depth + 1)) return NULL;
+    ct_frame *frame = ctx->spare;
+    ctx->spare = NULL;
+    if (!frame) frame = ct__calloc(1, sizeof *frame);
+    if (!frame) return NULL;
+    ct_arena kept = frame->own;
+    *frame = (ct_frame){.kind = kind, .serial = ++ctx->serial, .own = kept, .here = here};
+    frame->arena = arena ? arena : &frame->own;
+    ctx->frames[ctx->depth++] = frame;
+    ctx->tracing += kind == CT_FRAME_TRACE || kind == CT_FRAME_BODY;
+    return frame;
+}
+
+static void release_values(ct_node *node) {
+    if (!node->value) return;
+    for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
+    node->value = NULL;
+}
+
+static void release_leaf(ct_node *leaf) {
+    release_values(leaf);
+    if (leaf->flags & CT_NODE_DROPPED) {
+        leaf->flags = 0;
+        ct__leaf_recycle(leaf);
+    }
+}
+
+// Data leaves count their users, so that ct_drop knows when the storage may go.
+static void release_operands(const ct_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        ct_node *leaf = node->in[i].node;
+        if (leaf->op == &ct__op_data && --leaf->users == 0 && leaf->flags & CT_NODE_DROPPED)
+            release_leaf(leaf);
+    }
+}
+
+void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
+    ct_frame *frame = ct__top(ctx);
+    for (ct_node *node = frame->nodes; node; node = node->next) {
+        ct__slot_release(ctx, node, here);
+        release_operands(node);
+    }
+    for (ct_node *node = frame->nodes; node; node = node->next) release_values(node);
+    ctx->depth--;
+    ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
+    ct__arena_reset(&frame->own);
+    if (ctx->spare)
+        free_frame(frame);
+    else
+        ctx->spare = frame;
+}
+
+// -----------------------------------------------------------------------------------------------------
+// scopes
+
+ct_scope ct_scope_begin(ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return (ct_scope){0};
+    ct_frame *outer = ct__top(ctx);
+    bool inner = ctx->tracing > 0;
+    ct_frame *frame = ct__frame_push(ctx, inner ? CT_FRAME_INNER : CT_FRAME_SCOPE,
+                                     inner ? outer->arena : NULL, here);
+    if (!frame) {
+        ct__fail(ctx, CT_E_MEMORY, here, "scope", "out of memory for a scope");
+        return (ct_scope){0};
+    }
+    return (ct_scope){ctx, (uint32_t)ctx->depth, frame->serial};
+}
+
+// Moves what was kept in the innermost frame to the frame `to` below it: as a leaf, or, in a trace,
+// as the node itself.
+static void rehome(ct_ctx *ctx, ct_frame *from, ct_frame *to, ct_node *node) {
+    if (from->kind == CT_FRAME_INNER) return; // the whole list moves, see below
+    ct_node *leaf = ct__leaf_like(ctx, to, node);
+    if (!leaf) return;
+    bool evaluated = node->value || node->op == &ct__op_scalar;
+    leaf->flags = (uint8_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
+    leaf->number = node->number;
+    if (node->value)
+        for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
+    ct__slot_move(node, leaf);
+}
+
+// Kept nodes of a scope inside a trace stay nodes: their handles move on, all others end.
+static void end_inner(ct_ctx *ctx, ct_loc here) {
+    ct_frame *frame = ct__top(ctx), *outer = ctx->frames[ctx->depth - 2];
+    ct_node *last = NULL;
+    for (ct_node *node = frame->nodes; node; last = node, node = node->next) {
+        if (node->flags & (CT_NODE_KEPT | CT_NODE_PINNED))
+            node->flags &= (uint8_t)~CT_NODE_KEPT;
+        else
+            ct__slot_release(ctx, node, here);
+        node->frame = outer;
+    }
+    if (last) {
+        last->next = outer->nodes;
+        outer->nodes = frame->nodes;
+        frame->nodes = NULL;
+    }
+    ct__frame_pop(ctx, here);
+}
+
+static void end_one(ct_ctx *ctx, ct_loc here) {
+    ct_frame *frame = ct__top(ctx);
+    if (frame->kind == CT_FRAME_INNER) {
+        end_inner(ctx, here);
+        return;
+    }
+    if (frame->kind == CT_FRAME_SCOPE) {
+        if (ctx->err.code)
+            ct__roots_abandon(ctx);
+        else if (ctx->n_roots)
+            ct__hooks.run(ctx, here);
+        ct_frame *outer = ctx->frames[ctx->depth - 2];
+        for (ct_node *node = frame->nodes; node; node = node->next) {
+            if (node->flags & CT_NODE_PINNED)
+                rehome(ctx, frame, ctx->frames[0], node);
+            else if (node->flags & CT_NODE_KEPT)
+                rehome(ctx, frame, outer, node);
+        }
+    }
+    ct__frame_pop(ctx, here);
+}
+
+void ct_scope_end(ct_scope scope, ct_loc here) {
+    ct_ctx *ctx = scope.ctx;
+    if (!ctx || scope.depth < 2 || scope.depth > ctx->depth) return;
+    if (ctx->frames[scope.depth - 1]->serial != scope.serial) return; // ended with an outer one
+    while (ctx->depth >= scope.depth) end_one(ctx, here);
+}
+
+void ct__scope_cleanup(ct_scope *scope) {
+    ct_ctx *ctx = scope->ctx;
+    if (!ctx || scope->depth < 2 || scope->depth > ctx->depth) return;
+    ct_scope_end(*scope, ctx->frames[scope->depth - 1]->here);
+}
+
+// ------------------------------------------------------------------------------------------------
+// keep and drop
+
+static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    if (!ctx) return CT_NONE;
+    if (!ct__resolve(ctx, t, &v, op, 0, here)) return ct__poison(ctx, here);
+    if (v.node->flags & flag) return t;
+    bool traced = ctx->tracing > 0;
+    if (traced && ct__top(ctx)->kind != CT_FRAME_INNER)
+        return ct__fail(ctx, CT_E_TRACE, here, op,
+                        "a traced function returns its results; it cannot keep a tensor");
+    if (!traced && !v.node->value && v.node->op != &ct__op_scalar) {
+        if (!ct__root_add(ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = v, .here = here}))
+            return ct__poison(ctx, here);
+    }
+    v.node->flags |= flag;
+    return ct__handle_of(v);
+}
+
+ct_tensor ct_keep_at(ct_tensor t, ct_loc here) { return keep(t, here, "keep", CT_NODE_KEPT); }
+ct_tensor ct_pin_at(ct_tensor t, ct_loc here) { return keep(t, here, "pin", CT_NODE_PINNED); }
+
+void ct_drop(ct_tensor t) {
+    uint32_t out;
+    ct_node *node = ct__peek(t, &out);
+    ct_ctx *ctx = ct__ctx();
+    if (!node || node->op == &ct__op_variable || node->ctx != ctx || node == ctx->poison) return;
+    node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
+    ct__slot_release(ctx, node, CT_NOWHERE);
+    if (node->op != &ct__op_data) return; // an intermediate: its memory goes with its scope
+    node->flags |= CT_NODE_DROPPED;
+    if (!node->users) release_leaf(node);
+}
+void ct_unpin(ct_tensor t) { ct_drop(t); }

@@ -1,0 +1,267 @@
+// The graph: nodes, storages, handles, scopes, contexts.
+//
+// A node is one application of an op. Its operands point only backwards, so there are no cycles.
+// Nodes live in the arena of a frame (a scope, or a trace being recorded) and go with it; a handle
+// names one output of a node by slot and generation, so that a stale one is always detected.
+#ifndef COTAN_GRAPH_GRAPH_H
+#define COTAN_GRAPH_GRAPH_H
+
+#include <stdatomic.h>
+
+#include "graph/op.h"
+
+typedef struct ct_var ct_var;
+typedef struct ct_frame ct_frame;
+
+// Memory on a device that holds one dense tensor; counted, shared by all nodes that have this
+// value.
+typedef struct ct_storage {
+    atomic_int refs;
+    void *buffer; // as the device names it; the host must not look inside
+    size_t bytes;
+    void *owner;                              // the device
+    void (*destroy)(struct ct_storage *self); // frees buffer and self
+    void *mirror;                             // host copy made for ct_data, or NULL
+    uint64_t epoch;                           // scratch of walks: `index` is valid in this epoch
+    uint32_t index;
+} ct_storage;
+ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
+void ct__storage_unref(ct_storage *storage);
+
+typedef struct ct_val { // one output of a node
+    ct_node *node;
+    uint32_t out;
+} ct_val;
+
+enum {
+    CT_NODE_POISON = 1, // carries the context's error
+    CT_NODE_KEPT = 2,   // a root; leaves its scope as a leaf
+    CT_NODE_PINNED = 4,
+    CT_NODE_EXTRA = 8, // has a value only because an earlier cut wanted it again
+    CT_NODE_DROPPED = 16,
+};
+
+struct ct_node {
+    const ct_opdef *op;
+    const void *attrs;
+    ct_val *in;         // (n_in)
+    ct_type *out;       // (n_out)
+    ct_storage **value; // (n_out) of leaves with data, and of nodes once evaluated; else NULL
+    ct_ctx *ctx;
+    ct_frame *frame;
+    ct_node *next; // in the frame, newest first
+    ct_loc here;
+    ct_var *var;     // a variable, or a read of one
+    uint64_t number; // a scalar's bits, a read's version, a parameter's place
+    uint64_t epoch;  // scratch of walks: `index` is valid in this epoch
+    uint32_t index;
+    uint32_t slot;  // 0: has no handle yet
+    uint32_t users; // of data leaves: recorded nodes that have it as an operand
+    uint16_t n_in, n_out;
+    uint8_t flags;
+};
+static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
+
+// A variable: a leaf whose storage a plan updates in place.
+struct ct_var {
+    ct_node node; // op "variable"; its handle is the variable's
+    char *name;
+    ct_type type;
+    ct_storage *storage; // NULL until the first assignment ran
+    uint64_t version;    // of the storage; counts assignments that ran
+    ct_ctx *writer;      // the context with a pending assignment, or NULL
+    ct_val pending;      // its value, when writer is set
+    ct_loc assigned;     // line of the newest assignment
+    ct_node *
+        read; // newest read leaf of `version`, valid while frame (depth, serial) stands in read_ctx
+    ct_ctx *read_ctx;
+    uint32_t read_depth, read_serial;
+};
+
+typedef enum {
+    CT_ROOT_KEEP,
+    CT_ROOT_READ,
+    CT_ROOT_ASSIGN,
+    CT_ROOT_METRIC,
+    CT_ROOT_EXTRA
+} ct_root_kind;
+typedef struct ct_root {
+    ct_root_kind kind;
+    ct_val val;
+    ct_var *var;      // ASSIGN
+    const char *name; // METRIC; owned by the context's metric table
+    ct_loc here;
+} ct_root;
+
+typedef enum {
+    CT_FRAME_SCOPE, // of the user; its end runs pending roots
+    CT_FRAME_TRACE, // a plan being made: rules and bodies record here
+    CT_FRAME_BODY,  // a user's function being traced
+    CT_FRAME_INNER, // a user's scope inside a traced function: runs nothing
+} ct_frame_kind;
+
+struct ct_frame {
+    ct_frame_kind kind;
+    uint32_t serial;
+    ct_arena own, *arena; // `arena` is where nodes go: &own, or a trace's
+    ct_node *nodes;       // newest first
+    ct_node *spare;       // dropped leaves whose memory can be used again
+    ct_loc here;
+    ct_body *body; // BODY: collects outer tensors as parameters
+};
+
+typedef struct ct_metric_entry {
+    char *name;
+    ct_storage *value;
+    ct_type type; // rank 0
+} ct_metric_entry;
+
+// How the graph reaches what stands above it.
+typedef struct ct_hooks {
+    bool (*run)(ct_ctx *ctx, ct_loc here); // all pending roots as one plan
+    ct_storage *(*upload)(ct_ctx *ctx, const void *bytes, size_t n); // NULL and an error: no memory
+    bool (*download)(ct_ctx *ctx, ct_storage *from, void *to, size_t n);
+    void (*close)(ct_ctx *ctx);
+} ct_hooks;
+extern const ct_hooks ct__hooks; // defined by src/compile
+
+struct ct_ctx {
+    ct_frame **frames; // (depth) the scope stack; frames[0] is the context's own
+    size_t depth, frames_cap;
+    uint32_t serial; // of the newest frame
+    ct_frame *spare; // a freed frame with its arena, for the next scope
+    ct_err err;
+    bool err_noticed;
+    ct_loc err_here;
+    ct_root *roots; // pending
+    size_t n_roots, roots_cap;
+    ct_metric_entry *metrics;
+    size_t n_metrics, metrics_cap;
+    ct_log_fn log;
+    void *log_user;
+    void *device;         // the compiler's: where plans of this context run
+    int tracing;          // open TRACE and BODY frames
+    uint32_t *free_slots; // of this context
+    size_t n_free, free_cap;
+    ct_node *poison; // made at start, for when there is no memory
+};
+
+// The value of a metric after a run; false when the context has no metric of this name.
+bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct_type *type);
+bool ct__root_add(ct_ctx *ctx, ct_root root);
+void ct__roots_abandon(
+    ct_ctx *ctx);      // forgets pending roots: kept ones are poisoned, variables keep their value
+ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
+void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
+bool ct__env_flag(const char *name); // set, and not "0" or ""
+
+// -------------------------------------------------------------------------------------------
+// errors in a context
+
+// Records the context's first error and returns a poisoned tensor.
+ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // of an error that is recorded already
+
+// -------------------------------------------------------------------------------------------------
+// handles
+
+ct_tensor ct__handle(ct_node *node, uint32_t out);
+static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.out); }
+// Looks a handle up. False: none, stale, poisoned or foreign; the error stands in the context. A
+// variable is resolved to its newest version: the pending value, or a read leaf. `argument` counts
+// from 0 and only serves the message.
+bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument, ct_loc here);
+// The node behind a handle without resolving variables; NULL when stale or none. Records nothing.
+ct_node *ct__peek(ct_tensor t, uint32_t *out);
+ct_var *ct__var_of(ct_tensor t); // NULL when t is no variable
+
+// ------------------------------------------------------------------------------------------------
+// recording
+
+// Checks and records a node in the innermost frame; a handle of output 0. `attrs` is copied.
+ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
+                     ct_loc here);
+ct_tensor ct__output(ct_tensor t,
+                     uint32_t out); // another output of the same node; poison stays poison
+// A node of a leaf op in the innermost frame, with one output. NULL: no memory (the error stands in
+// the context).
+ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type type, ct_loc here);
+
+extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_const, ct__op_read, ct__op_variable,
+    ct__op_param;
+
+// -------------------------------------------------------------------------------------------
+// frames and bodies
+
+ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena,
+                         ct_loc here); // arena NULL: own
+void ct__frame_pop(ct_ctx *ctx,
+                   ct_loc here); // releases slots and storages of its nodes; runs nothing
+static inline ct_frame *ct__top(ct_ctx *ctx) { return ctx->frames[ctx->depth - 1]; }
+
+// Is a plan being made (the innermost trace is one)?
+static inline bool ct__in_plan(const ct_ctx *ctx) {
+    for (size_t d = ctx->depth; d-- > 0;)
+        if (ctx->frames[d]->kind == CT_FRAME_TRACE || ctx->frames[d]->kind == CT_FRAME_BODY)
+            return ctx->frames[d]->kind == CT_FRAME_TRACE;
+    return false;
+}
+
+// A traced function: parameters, then what it captured from outside, and outputs. Owned by its
+// arena.
+struct ct_body {
+    ct_arena arena;
+    ct_node **params; // (n_params) the declared ones
+    size_t n_params;
+    ct_val *captured_from; // (n_captured) outer values
+    ct_node **captured;    // (n_captured) their parameters inside
+    size_t n_captured, captured_cap, captured_from_cap;
+    ct_val *outs; // (n_outs)
+    size_t n_outs;
+    uint64_t *words; // canonical record
+    size_t n_words;
+    ct_hash hash;
+    atomic_int refs;
+    ct_loc here;
+};
+
+// -------------------------------------------------------------------------------------------
+// canonical records
+
+// What is pending behind roots, in an order that depends on structure alone, with its record in
+// words: op, attributes, operands by number, leaves by type and by which of them share a storage.
+typedef struct ct_order {
+    ct_node **nodes; // (n) leaves included, operands before users
+    size_t n, cap;
+    ct_storage **leaves; // (n_leaves) distinct storages by number; NULL for scalars
+    ct_node **leaf_nodes;
+    size_t n_leaves, leaves_cap, leaf_nodes_cap;
+    ct_node **scalars; // (n_scalars) scalar leaves in order
+    size_t n_scalars, scalars_cap;
+    uint64_t *words;
+    size_t n_words, words_cap;
+    ct_hash hash;
+    struct {
+        ct_node *node;
+        uint32_t next;
+    } * stack;
+    size_t stack_cap;
+    uint64_t epoch;
+} ct_order;
+// Fills `order` for the roots (its buffers are reused). False: the error stands in the context
+// (memory, spent).
+bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);
+void ct__order_free(ct_order *order);
+uint64_t ct__new_epoch(void);
+
+// ---------------------------------------------------------------------------------------- printing
+// and checking
+
+void ct__print_type(ct_text *text, const ct_type *type);
+void ct__print_nodes(ct_text *text, ct_node *const *nodes,
+                     size_t n); // a line a node, numbered in this order
+// Every sentence that makes a graph legal: operands before users, types as the shape rules say.
+bool ct__verify(ct_node *const *nodes, size_t n, ct_err *err);
+
+#endif

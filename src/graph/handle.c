@@ -1,0 +1,123 @@
+// Slots and handles. A handle is (output:12, slot:26, generation:26); the generation moves on when
+// a slot is released, and a slot whose generations run out is retired. Slots are process-wide: a
+// context takes them in batches.
+#include <pthread.h>
+#include <string.h>
+
+#include "graph/handle.h"
+
+enum { OUT_BITS = 12, SLOT_BITS = 26, GEN_BITS = 26, CHUNK_BITS = 12, BATCH = 256 };
+#define LAST_GEN ((1u << GEN_BITS) - 1)
+#define LAST_SLOT ((1u << SLOT_BITS) - 1)
+
+typedef struct slot {
+    _Atomic(ct_node *) node;
+    _Atomic uint32_t gen;
+    ct_loc made, ended; // of the last node that had it: for the message of a stale handle
+} slot;
+
+static _Atomic(slot *) chunks[1u << (SLOT_BITS - CHUNK_BITS)];
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t *pool; // released slots that no context holds
+static size_t n_pool, pool_cap;
+static uint32_t fresh = 1; // first slot never given out; 0 means "no slot"
+
+static slot *slot_at(uint32_t i) {
+    slot *chunk = atomic_load_explicit(&chunks[i >> CHUNK_BITS], memory_order_acquire);
+    return chunk ? &chunk[i & ((1u << CHUNK_BITS) - 1)] : NULL;
+}
+
+static bool make_chunk(uint32_t i) {
+    if (slot_at(i)) return true;
+    slot *chunk = ct__calloc(1u << CHUNK_BITS, sizeof *chunk);
+    if (!chunk) return false;
+    for (uint32_t k = 0; k < 1u << CHUNK_BITS; k++) atomic_init(&chunk[k].gen, 1);
+    atomic_store_explicit(&chunks[i >> CHUNK_BITS], chunk, memory_order_release);
+    return true;
+}
+
+static bool refill(ct_ctx *ctx) {
+    if (!CT_GROW(ctx->free_slots, ctx->free_cap, ctx->n_free + BATCH)) return false;
+    pthread_mutex_lock(&pool_lock);
+    for (int k = 0; k < BATCH; k++) {
+        if (n_pool) {
+            ctx->free_slots[ctx->n_free++] = pool[--n_pool];
+        } else if (fresh <= LAST_SLOT && make_chunk(fresh)) {
+            ctx->free_slots[ctx->n_free++] = fresh++;
+        } else {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return ctx->n_free > 0;
+}
+
+ct_tensor ct__handle(ct_node *node, uint32_t out) {
+    if (!node->slot) {
+        ct_ctx *ctx = node->ctx;
+        if (!ctx->n_free && !refill(ctx)) return CT_NONE;
+        uint32_t i = ctx->free_slots[--ctx->n_free];
+        node->slot = i;
+        atomic_store_explicit(&slot_at(i)->node, node, memory_order_release);
+    }
+    uint32_t gen = atomic_load_explicit(&slot_at(node->slot)->gen, memory_order_relaxed);
+    return (ct_tensor){(uint64_t)gen << (OUT_BITS + SLOT_BITS) | (uint64_t)node->slot << OUT_BITS |
+                       out};
+}
+
+void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended) {
+    if (!node->slot) return;
+    slot *s = slot_at(node->slot);
+    uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+    s->made = node->here;
+    s->ended = ended;
+    atomic_store_explicit(&s->node, NULL, memory_order_release);
+    if (gen < LAST_GEN) {
+        atomic_store_explicit(&s->gen, gen + 1, memory_order_release);
+        if (CT_GROW(ctx->free_slots, ctx->free_cap, ctx->n_free + 1))
+            ctx->free_slots[ctx->n_free++] = node->slot;
+    } else {
+        atomic_store_explicit(&s->gen, 0, memory_order_release); // retired
+    }
+    node->slot = 0;
+}
+
+// The same handle names another node from now on.
+void ct__slot_move(ct_node *from, ct_node *to) {
+    to->slot = from->slot;
+    from->slot = 0;
+    if (to->slot) atomic_store_explicit(&slot_at(to->slot)->node, to, memory_order_release);
+}
+
+void ct__slots_return(ct_ctx *ctx) {
+    pthread_mutex_lock(&pool_lock);
+    if (CT_GROW(pool, pool_cap, n_pool + ctx->n_free)) {
+        if (ctx->n_free) memcpy(pool + n_pool, ctx->free_slots, ctx->n_free * sizeof *pool);
+        n_pool += ctx->n_free;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    ct__free(ctx->free_slots);
+    ctx->free_slots = NULL;
+    ctx->n_free = ctx->free_cap = 0;
+}
+
+ct_node *ct__peek(ct_tensor t, uint32_t *out) {
+    uint32_t i = (uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT;
+    slot *s = t.bits ? slot_at(i) : NULL;
+    if (!s ||
+        atomic_load_explicit(&s->gen, memory_order_acquire) != t.bits >> (OUT_BITS + SLOT_BITS))
+        return NULL;
+    ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
+    *out = (uint32_t)(t.bits & ((1u << OUT_BITS) - 1));
+    return node && *out < node->n_out ? node : NULL;
+}
+
+// Where a stale handle was made and ended; false when its slot has had another node since.
+bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended) {
+    slot *s = slot_at((uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT);
+    uint32_t gen = s ? atomic_load_explicit(&s->gen, memory_order_acquire) : 0;
+    if (!s || (gen ? gen - 1 : LAST_GEN) != t.bits >> (OUT_BITS + SLOT_BITS)) return false;
+    *made = s->made;
+    *ended = s->ended;
+    return true;
+}

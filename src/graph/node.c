@@ -1,0 +1,403 @@
+// Recording: operands are resolved, shapes checked, a node is laid into the innermost frame.
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/handle.h"
+
+static void *attr_at(const ct_field *f, const void *attrs) {
+    return (char *)(uintptr_t)attrs + f->offset;
+}
+
+void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op, const void *attrs) {
+    char *copy = ct__arena(arena, op->attr_size);
+    if (!copy) return NULL;
+    memcpy(copy, attrs, op->attr_size);
+    for (size_t i = 0; i < op->n_fields; i++) {
+        void *at = attr_at(&op->fields[i], copy);
+        if (op->fields[i].kind == CT_FIELD_ints) {
+            ct_ints *list = at;
+            int64_t *v = ct__arena(arena, (size_t)list->n * sizeof *v);
+            if (!v) return NULL;
+            if (list->n) memcpy(v, list->v, (size_t)list->n * sizeof *v);
+            list->v = v;
+        } else if (op->fields[i].kind == CT_FIELD_data) {
+            ct_data_bytes *data = at;
+            void *bytes = ct__arena(arena, data->n);
+            if (!bytes) return NULL;
+            if (data->n) memcpy(bytes, data->bytes, data->n);
+            data->bytes = bytes;
+        } else if (op->fields[i].kind == CT_FIELD_type) {
+            ct_type *type = at;
+            int64_t *dim = ct__arena(arena, type->rank * sizeof *dim);
+            if (!dim) return NULL;
+            if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
+            type->dim = dim;
+        }
+    }
+    return copy;
+}
+
+static bool ints_equal(const ct_ints *a, const ct_ints *b) {
+    return a->n == b->n && (a->n == 0 || memcmp(a->v, b->v, (size_t)a->n * sizeof *a->v) == 0);
+}
+
+static bool field_equal(const ct_field *f, const void *a, const void *b) {
+    const void *x = attr_at(f, a), *y = attr_at(f, b);
+    switch (f->kind) {
+    case CT_FIELD_i64: return *(const int64_t *)x == *(const int64_t *)y;
+    case CT_FIELD_f64: return memcmp(x, y, sizeof(double)) == 0;
+    case CT_FIELD_num: {
+        const ct_num *p = x, *q = y;
+        return p->given == q->given && memcmp(&p->value, &q->value, sizeof p->value) == 0;
+    }
+    case CT_FIELD_bool: return *(const bool *)x == *(const bool *)y;
+    case CT_FIELD_dtype: return *(const ct_dtype *)x == *(const ct_dtype *)y;
+    case CT_FIELD_ints: return ints_equal(x, y);
+    case CT_FIELD_body: {
+        const ct_body *p = *(ct_body *const *)x, *q = *(ct_body *const *)y;
+        return p == q || (p && q && p->n_words == q->n_words && ct__hash_equal(p->hash, q->hash) &&
+                          memcmp(p->words, q->words, p->n_words * sizeof *p->words) == 0);
+    }
+    case CT_FIELD_data: {
+        const ct_data_bytes *p = x, *q = y;
+        return p->n == q->n && (p->n == 0 || memcmp(p->bytes, q->bytes, p->n) == 0);
+    }
+    case CT_FIELD_type: {
+        const ct_type *p = x, *q = y;
+        return p->dtype == q->dtype && p->weak == q->weak && ct__same_shape(p, q);
+    }
+    }
+    return false;
+}
+
+bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b) {
+    for (size_t i = 0; i < op->n_fields; i++)
+        if (!field_equal(&op->fields[i], a, b)) return false;
+    return true;
+}
+
+void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs) {
+    for (size_t i = 0; i < op->n_fields; i++) {
+        const ct_field *f = &op->fields[i];
+        const void *at = attr_at(f, attrs);
+        ct__textf(text, "%s%s=", i ? ", " : "", f->name);
+        switch (f->kind) {
+        case CT_FIELD_i64: ct__textf(text, "%lld", (long long)*(const int64_t *)at); break;
+        case CT_FIELD_f64: ct__textf(text, "%.17g", *(const double *)at); break;
+        case CT_FIELD_num: {
+            const ct_num *num = at;
+            if (num->given)
+                ct__textf(text, "%.17g", num->value);
+            else
+                ct__text_add(text, "default");
+            break;
+        }
+        case CT_FIELD_bool: ct__text_add(text, *(const bool *)at ? "true" : "false"); break;
+        case CT_FIELD_dtype: ct__text_add(text, ct_dtype_name(*(const ct_dtype *)at)); break;
+        case CT_FIELD_ints: {
+            const ct_ints *list = at;
+            ct__text_add(text, "[");
+            for (int64_t k = 0; k < list->n; k++)
+                ct__textf(text, "%s%lld", k ? ", " : "", (long long)list->v[k]);
+            ct__text_add(text, "]");
+            break;
+        }
+        case CT_FIELD_body: {
+            char hex[33];
+            ct_body *body = *(ct_body *const *)at;
+            ct__hash_hex(body->hash, hex);
+            ct__textf(text, "body %.8s", hex);
+            break;
+        }
+        case CT_FIELD_data: ct__textf(text, "%zu bytes", ((const ct_data_bytes *)at)->n); break;
+        case CT_FIELD_type: ct__print_type(text, at); break;
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// leaves
+
+static ct_node *lay_leaf(ct_ctx *ctx, ct_frame *frame, const ct_opdef *op, const void *attrs,
+                         const ct_type *types, int n_out, ct_loc here) {
+    size_t dims = 0;
+    for (int i = 0; i < n_out; i++) dims += types[i].rank;
+    size_t bytes = sizeof(ct_node) + (size_t)n_out * (sizeof(ct_type) + sizeof(ct_storage *)) +
+                   dims * sizeof(int64_t);
+    bytes = (bytes + 63) & ~(size_t)63;
+    // A dropped leaf's memory serves again, so that loops that carry state do not grow. `number`
+    // holds its size.
+    ct_node *node = NULL;
+    for (ct_node **at = &frame->spare; *at; at = &(*at)->next)
+        if ((*at)->number == bytes) {
+            node = *at;
+            *at = node->next;
+            break;
+        }
+    bool reused = node != NULL;
+    if (!node) node = ct__arena(frame->arena, bytes);
+    if (!node) return NULL;
+    ct_node *next = reused ? NULL : frame->nodes;
+    memset(node, 0, bytes);
+    node->out = (ct_type *)(node + 1);
+    ct_storage **value = (ct_storage **)(node->out + n_out);
+    int64_t *dim = (int64_t *)(value + n_out);
+    for (int i = 0; i < n_out; i++) {
+        node->out[i] = types[i];
+        if (types[i].rank) memcpy(dim, types[i].dim, types[i].rank * sizeof *dim);
+        node->out[i].dim = dim;
+        dim += types[i].rank;
+    }
+    node->op = op;
+    node->attrs = attrs;
+    node->value = op == &ct__op_data ? value : NULL;
+    node->ctx = ctx;
+    node->frame = frame;
+    node->here = here;
+    node->n_out = (uint16_t)n_out;
+    node->next = next;
+    if (!reused)
+        frame->nodes = node;
+    else {
+        node->next = frame->nodes;
+        frame->nodes = node;
+    }
+    return node;
+}
+
+ct_node *ct__leaf_quiet(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type type,
+                        ct_loc here) {
+    ct_frame *frame = ct__top(ctx);
+    const void *copy = NULL;
+    if (attrs && !(copy = ct__attrs_copy(frame->arena, op, attrs))) return NULL;
+    return lay_leaf(ctx, frame, op, copy, &type, 1, here);
+}
+
+ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type type, ct_loc here) {
+    ct_node *node = ct__leaf_quiet(ctx, op, attrs, type, here);
+    if (!node) ct__err_memory(&ctx->err, here, op->name, sizeof *node);
+    return node;
+}
+
+ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like) {
+    const ct_opdef *op = like->op == &ct__op_scalar ? &ct__op_scalar : &ct__op_data;
+    ct_node *node = lay_leaf(ctx, frame, op, NULL, like->out, like->n_out, like->here);
+    if (!node) ct__err_memory(&ctx->err, like->here, "keep", sizeof *node);
+    return node;
+}
+
+void ct__leaf_recycle(ct_node *leaf) {
+    ct_frame *frame = leaf->frame;
+    size_t dims = 0;
+    for (int i = 0; i < leaf->n_out; i++) dims += leaf->out[i].rank;
+    size_t bytes = sizeof(ct_node) + leaf->n_out * (sizeof(ct_type) + sizeof(ct_storage *)) +
+                   dims * sizeof(int64_t);
+    for (ct_node **at = &frame->nodes; *at; at = &(*at)->next)
+        if (*at == leaf) {
+            *at = leaf->next;
+            leaf->number = (bytes + 63) & ~(size_t)63;
+            leaf->next = frame->spare;
+            frame->spare = leaf;
+            return;
+        }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// resolving
+
+static bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op, int argument, ct_loc here) {
+    ct_loc made, ended;
+    if (!t.bits) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "operand %d is no tensor", argument + 1);
+    } else if (ct__stale_lines(t, &made, &ended) && made.file) {
+        ct__fail(ctx, CT_E_STALE, here, op,
+                 "operand %d was used after its scope ended: made at %s:%u, the scope of %s:%u",
+                 argument + 1, made.file, made.line, ended.file ? ended.file : "?", ended.line);
+    } else {
+        ct__fail(ctx, CT_E_STALE, here, op, "operand %d was used after its scope ended",
+                 argument + 1);
+    }
+    ct__err_hint(&ctx->err, "carry it out of its scope with ct_keep");
+    return false;
+}
+
+static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, ct_loc here) {
+    if (var->writer == ctx) {
+        *val = var->pending;
+        return true;
+    }
+    if (!var->storage) {
+        ct__fail(ctx, CT_E_UNSET, here, op, "variable \"%s\" is read before its first assignment",
+                 var->name);
+        return false;
+    }
+    bool cached = var->read && var->read_ctx == ctx && var->read_depth < ctx->depth &&
+                  ctx->frames[var->read_depth]->serial == var->read_serial &&
+                  var->read->number == var->version;
+    if (!cached) {
+        ct_node *node = ct__leaf(ctx, &ct__op_read, NULL, var->type, here);
+        if (!node) return false;
+        node->var = var;
+        node->number = var->version;
+        var->read = node;
+        var->read_ctx = ctx;
+        var->read_depth = (uint32_t)ctx->depth - 1;
+        var->read_serial = ct__top(ctx)->serial;
+    }
+    *val = (ct_val){var->read, 0};
+    return true;
+}
+
+// Outer tensors that a traced function uses become parameters of its body, one level after the
+// other.
+static bool capture(ct_ctx *ctx, ct_val *val, ct_loc here) {
+    for (size_t d = 0; d < ctx->depth; d++) {
+        ct_frame *frame = ctx->frames[d];
+        if (frame->kind != CT_FRAME_BODY || val->node->frame->serial >= frame->serial) continue;
+        ct_body *body = frame->body;
+        size_t i = 0;
+        while (i < body->n_captured &&
+               (body->captured_from[i].node != val->node || body->captured_from[i].out != val->out))
+            i++;
+        if (i == body->n_captured) {
+            if (!CT_GROW(body->captured, body->captured_cap, i + 1) ||
+                !CT_GROW(body->captured_from, body->captured_from_cap, i + 1))
+                return ct__err_memory(&ctx->err, here, "capture", sizeof *val);
+            size_t depth = ctx->depth;
+            ctx->depth = d + 1; // the parameter belongs to the body's own frame
+            ct_node *param = ct__leaf(ctx, &ct__op_param, NULL, *ct__type(*val), here);
+            ctx->depth = depth;
+            if (!param) return false;
+            param->number = body->n_params + i;
+            body->captured_from[i] = *val;
+            body->captured[i] = param;
+            body->n_captured++;
+        }
+        *val = (ct_val){body->captured[i], 0};
+    }
+    return true;
+}
+
+bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument, ct_loc here) {
+    val->node = ct__peek(t, &val->out);
+    if (__builtin_expect(!val->node, 0)) return bad_handle(ctx, t, op, argument, here);
+    if (__builtin_expect(val->node->flags & CT_NODE_POISON, 0)) {
+        if (!ctx->err.code)
+            ct__fail(ctx, CT_E_STALE, here, op,
+                     "operand %d is poisoned by an error that was cleared", argument + 1);
+        return false;
+    }
+    if (val->node->op == &ct__op_variable && !resolve_var(ctx, val->node->var, val, op, here))
+        return false;
+    if (__builtin_expect(val->node->ctx != ctx, 0)) {
+        const ct_node *node = val->node;
+        if (!node->value && node->op != &ct__op_scalar) {
+            ct__fail(ctx, CT_E_CONTEXT, here, op,
+                     "operand %d was recorded at %s:%u in another context and is not evaluated "
+                     "there yet",
+                     argument + 1, node->here.file ? node->here.file : "?", node->here.line);
+            return false;
+        }
+        ct_node *local = ct__leaf_like(ctx, ct__top(ctx), node);
+        if (!local) return false;
+        local->number = node->number;
+        for (int i = 0; i < node->n_out && node->value; i++)
+            local->value[i] = ct__storage_ref(node->value[i]);
+        val->node = local;
+    }
+    if (__builtin_expect(ctx->tracing > 0, 0)) return capture(ctx, val, here);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// recording
+
+bool ct__call_err(ct_call *call, ct_code code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ct__err_v(call->err, code, call->here, call->op->name, format, args);
+    va_end(args);
+    return false;
+}
+
+int64_t *ct__call_dims(ct_call *call, int rank) {
+    if (rank > CT_MAX_RANK) {
+        ct__call_err(call, CT_E_SHAPE, "the result would have %d axes, at most %d are possible",
+                     rank, CT_MAX_RANK);
+        return NULL;
+    }
+    int64_t *dim = ct__arena(call->arena, (size_t)rank * sizeof *dim);
+    if (!dim) ct__err_memory(call->err, call->here, call->op->name, (size_t)rank * sizeof *dim);
+    return dim;
+}
+
+bool ct__call_outs(ct_call *call, int n) {
+    call->out = ct__arena_zero(call->arena, (size_t)n * sizeof *call->out);
+    if (!call->out)
+        return ct__err_memory(call->err, call->here, call->op->name, (size_t)n * sizeof *call->out);
+    call->n_out = n;
+    return true;
+}
+
+enum { FEW = 8 };
+
+static ct_node *lay_node(ct_ctx *ctx, ct_call *call, const ct_val *in, int n_in) {
+    ct_frame *frame = ct__top(ctx);
+    ct_node *node = ct__arena(frame->arena, sizeof *node + (size_t)n_in * sizeof *in);
+    if (!node) return NULL;
+    *node = (ct_node){.op = call->op,
+                      .attrs = call->attrs,
+                      .in = (ct_val *)(node + 1),
+                      .out = call->out,
+                      .ctx = ctx,
+                      .frame = frame,
+                      .next = frame->nodes,
+                      .here = call->here,
+                      .n_in = (uint16_t)n_in,
+                      .n_out = (uint16_t)call->n_out};
+    frame->nodes = node;
+    for (int i = 0; i < n_in; i++) {
+        node->in[i] = in[i];
+        if (in[i].node->op == &ct__op_data) in[i].node->users++;
+    }
+    return node;
+}
+
+ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
+                     ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    ct_val few[FEW], *val = few;
+    const ct_type *few_types[FEW], **types = few_types;
+    ct_arena *arena = ct__top(ctx)->arena;
+    if (n_in > FEW) {
+        val = ct__arena(arena, (size_t)n_in * sizeof *val);
+        types = ct__arena(arena, (size_t)n_in * sizeof *types);
+    }
+    void *own = op->n_fields ? ct__attrs_copy(arena, op, attrs) : NULL;
+    ct_call call = {op,   own,   n_in,      types, op->n_out < 0 ? 0 : op->n_out,
+                    NULL, arena, &ctx->err, here};
+    if (!val || !types || (op->n_fields && !own) ||
+        (op->n_out > 0 && !ct__call_outs(&call, op->n_out)))
+        return ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
+    for (int i = 0; i < n_in; i++) {
+        if (!ct__resolve(ctx, in[i], &val[i], op->name, i, here)) return ct__poison(ctx, here);
+        types[i] = ct__type(val[i]);
+    }
+    if (!op->infer(&call)) return ct__poison(ctx, here);
+    ct_node *node = lay_node(ctx, &call, val, n_in);
+    ct_tensor t = node ? ct__handle(node, 0) : CT_NONE;
+    return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
+}
+
+ct_tensor ct__output(ct_tensor t, uint32_t out) {
+    uint32_t first;
+    ct_node *node = ct__peek(t, &first);
+    return !node || node->flags & CT_NODE_POISON ? t : ct__handle(node, out);
+}
+
+ct_var *ct__var_of(ct_tensor t) {
+    uint32_t out;
+    ct_node *node = ct__peek(t, &out);
+    return node && node->op == &ct__op_variable ? node->var : NULL;
+}

@@ -1,0 +1,182 @@
+// The canonical order and record of what is pending: the plan key.
+#include <string.h>
+
+#include "graph/graph.h"
+
+static _Atomic uint64_t epochs = 1;
+uint64_t ct__new_epoch(void) { return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed); }
+
+static bool put(ct_order *o, const void *words, size_t n) {
+    if (!CT_GROW(o->words, o->words_cap, o->n_words + n)) return false;
+    memcpy(o->words + o->n_words, words, n * sizeof *o->words);
+    o->n_words += n;
+    return true;
+}
+
+static bool put_type(ct_order *o, const ct_type *t) {
+    uint64_t head = (uint64_t)t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->weak << 16 |
+                    (uint64_t)t->dyn << 32;
+    return put(o, &head, 1) && put(o, t->dim, t->rank);
+}
+
+static bool put_bytes(ct_order *o, const void *bytes, size_t n) {
+    uint64_t size = n;
+    size_t words = (n + 7) / 8;
+    if (!put(o, &size, 1) || !CT_GROW(o->words, o->words_cap, o->n_words + words)) return false;
+    if (words) o->words[o->n_words + words - 1] = 0;
+    if (n) memcpy(o->words + o->n_words, bytes, n);
+    o->n_words += words;
+    return true;
+}
+
+static bool put_attr(ct_order *o, const ct_field *f, const void *attrs) {
+    const void *at = (const char *)attrs + f->offset;
+    uint64_t w = 0;
+    switch (f->kind) {
+    case CT_FIELD_i64:
+    case CT_FIELD_f64: return put(o, at, 1);
+    case CT_FIELD_num: {
+        const ct_num *num = at;
+        w = num->given;
+        return put(o, &w, 1) && put(o, &num->value, 1);
+    }
+    case CT_FIELD_bool: w = *(const bool *)at; return put(o, &w, 1);
+    case CT_FIELD_dtype: w = (uint64_t) * (const ct_dtype *)at; return put(o, &w, 1);
+    case CT_FIELD_ints: {
+        const ct_ints *list = at;
+        w = (uint64_t)list->n;
+        return put(o, &w, 1) && (w == 0 || put(o, list->v, (size_t)w));
+    }
+    case CT_FIELD_body: {
+        const ct_body *body = *(ct_body *const *)at;
+        w = body ? body->n_words : 0;
+        return put(o, &w, 1) && (w == 0 || put(o, body->words, (size_t)w));
+    }
+    case CT_FIELD_data:
+        return put_bytes(o, ((const ct_data_bytes *)at)->bytes, ((const ct_data_bytes *)at)->n);
+    case CT_FIELD_type: return put_type(o, at);
+    }
+    return false;
+}
+
+// A leaf's storage by number: leaves that share one get the same.
+static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage) {
+    if (storage->epoch != o->epoch) {
+        storage->epoch = o->epoch;
+        storage->index = (uint32_t)o->n_leaves;
+        if (!CT_GROW(o->leaves, o->leaves_cap, o->n_leaves + 1) ||
+            !CT_GROW(o->leaf_nodes, o->leaf_nodes_cap, o->n_leaves + 1))
+            return false;
+        o->leaf_nodes[o->n_leaves] = node;
+        o->leaves[o->n_leaves++] = storage;
+    }
+    uint64_t w = 1ull << 63 | storage->index;
+    return put(o, &w, 1);
+}
+
+// One node's part of the record; its operands have theirs already.
+static bool put_node(ct_order *o, ct_node *node) {
+    if (node->value) {
+        for (int i = 0; i < node->n_out; i++) {
+            if (!node->value[i]) continue;
+            if (!put_leaf(o, node, node->value[i]) || !put_type(o, &node->out[i])) return false;
+        }
+        return true;
+    }
+    if (node->op == &ct__op_read)
+        return put_leaf(o, node, node->var->storage) && put_type(o, node->out);
+    uint64_t head =
+        (uint64_t)node->op->id | (uint64_t)node->n_in << 16 | (uint64_t)node->n_out << 32;
+    if (!put(o, &head, 1)) return false;
+    if (node->op == &ct__op_scalar) {
+        if (!CT_GROW(o->scalars, o->scalars_cap, o->n_scalars + 1)) return false;
+        o->scalars[o->n_scalars++] = node;
+        return put_type(o, node->out);
+    }
+    if (node->op->kind == CT_KIND_LEAF && !put_type(o, node->out)) return false;
+    if (node->op == &ct__op_param && !put(o, &node->number, 1)) return false;
+    if (!CT_GROW(o->words, o->words_cap, o->n_words + node->n_in)) return false;
+    for (int i = 0; i < node->n_in; i++)
+        o->words[o->n_words++] = (uint64_t)node->in[i].node->index << 16 | node->in[i].out;
+    for (size_t i = 0; i < node->op->n_fields; i++)
+        if (!put_attr(o, &node->op->fields[i], node->attrs)) return false;
+    return true;
+}
+
+static bool spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+    ct__fail(ctx, CT_E_SPENT, here, "read",
+             "the value needs variable \"%s\" as it was read at %s:%u, but it was assigned at "
+             "%s:%u and is gone",
+             read->var->name, read->here.file ? read->here.file : "?", read->here.line,
+             read->var->assigned.file ? read->var->assigned.file : "?", read->var->assigned.line);
+    ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
+    return false;
+}
+
+static bool push(ct_order *o, size_t *top, ct_node *node) {
+    if (!CT_GROW(o->stack, o->stack_cap, *top + 1)) return false;
+    o->stack[*top].node = node;
+    o->stack[(*top)++].next = 0;
+    return true;
+}
+
+// Depth first without recursion: a node is numbered when all its operands are. A node on the stack
+// is marked by epoch with index UINT32_MAX; operands point backwards, so it cannot be met again.
+static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
+    size_t top = 0;
+    if (root->epoch == o->epoch) return true;
+    if (!push(o, &top, root)) return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
+    while (top) {
+        ct_node *node = o->stack[top - 1].node;
+        uint32_t next = o->stack[top - 1].next;
+        bool leaf = node->value != NULL;
+        while (!leaf && next < node->n_in && node->in[next].node->epoch == o->epoch) next++;
+        if (!leaf && next < node->n_in) {
+            o->stack[top - 1].next = next + 1;
+            if (!push(o, &top, node->in[next].node))
+                return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
+            continue;
+        }
+        top--;
+        if (node->epoch == o->epoch) continue;
+        if (node->op == &ct__op_read && node->number != node->var->version)
+            return spent(ctx, node, here);
+        node->epoch = o->epoch;
+        node->index = (uint32_t)o->n;
+        if (!CT_GROW(o->nodes, o->cap, o->n + 1))
+            return ct__err_memory(&ctx->err, here, "order", sizeof *o->nodes);
+        o->nodes[o->n++] = node;
+        if (!put_node(o, node)) return ct__err_memory(&ctx->err, here, "order", o->n_words * 8);
+    }
+    return true;
+}
+
+bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+    o->n = o->n_words = o->n_leaves = o->n_scalars = 0;
+    o->epoch = ct__new_epoch();
+    for (size_t i = 0; i < n_roots; i++)
+        if (!visit(ctx, o, roots[i].val.node, roots[i].here)) return false;
+    for (size_t i = 0; i < n_roots; i++) {
+        const ct_root *r = &roots[i];
+        uint64_t target = UINT32_MAX;
+        if (r->var && r->var->storage) {
+            ct_storage *s = r->var->storage;
+            target = s->epoch == o->epoch ? s->index : UINT32_MAX - 1;
+        }
+        uint64_t w[2] = {(uint64_t)r->kind << 60 | 1ull << 59 | r->val.node->index,
+                         (uint64_t)r->val.out << 32 | target};
+        if (!put(o, w, 2)) return ct__err_memory(&ctx->err, r->here, "order", sizeof w);
+    }
+    o->hash = ct__hash_bytes(o->words, o->n_words * sizeof *o->words, (ct_hash){0, 0});
+    return true;
+}
+
+void ct__order_free(ct_order *o) {
+    ct__free(o->nodes);
+    ct__free(o->leaves);
+    ct__free(o->leaf_nodes);
+    ct__free(o->scalars);
+    ct__free(o->words);
+    ct__free(o->stack);
+    *o = (ct_order){0};
+}

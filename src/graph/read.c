@@ -1,0 +1,117 @@
+// Reading: what can be asked of a handle, and values fetched to the host.
+#include <math.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+ct_storage *ct__storage_ref(ct_storage *storage) {
+    if (storage) atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
+    return storage;
+}
+void ct__storage_unref(ct_storage *storage) {
+    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
+    ct__free(storage->mirror);
+    storage->destroy(storage);
+}
+
+static const ct_type *type_of(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    return node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : NULL;
+}
+bool ct_ok(ct_tensor t) { return type_of(t) != NULL; }
+int ct_rank(ct_tensor t) {
+    const ct_type *type = type_of(t);
+    return type ? type->rank : 0;
+}
+int64_t ct_dim(ct_tensor t, int axis) {
+    const ct_type *type = type_of(t);
+    int a = type ? ct__axis(axis, type->rank) : -1;
+    return a < 0 ? 0 : type->dim[a];
+}
+int64_t ct_size(ct_tensor t) {
+    const ct_type *type = type_of(t);
+    return type ? ct__count(type) : 0;
+}
+ct_dtype ct_dtype_of(ct_tensor t) {
+    const ct_type *type = type_of(t);
+    return type ? (ct_dtype)type->dtype : CT_DEFAULT;
+}
+
+static bool has_value(ct_val v) {
+    return v.node->op == &ct__op_scalar || (v.node->value && v.node->value[v.out]);
+}
+
+bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return false;
+    for (size_t i = 0; i < n; i++) {
+        ct_val v;
+        if (!ct__resolve(ctx, t[i], &v, "eval", (int)i, here)) return false;
+        if (ctx->tracing) {
+            ct__fail(ctx, CT_E_TRACE, here, "eval", "a value is read inside a traced function");
+            return false;
+        }
+        if (!has_value(v) &&
+            !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
+            return false;
+    }
+    if (ctx->err.code) {
+        ct__roots_abandon(ctx);
+        return false;
+    }
+    return ctx->n_roots == 0 || ct__hooks.run(ctx, here);
+}
+
+// The evaluated value behind t; false when it failed.
+static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
+    if (!ct__resolve(ctx, t, v, op, 0, here)) return false;
+    if (!has_value(*v)) {
+        if (!ct_eval_at(&t, 1, here) || !ct__resolve(ctx, t, v, op, 0, here)) return false;
+    } else if (ctx->n_roots && !ct_eval_at(NULL, 0, here)) {
+        return false;
+    }
+    return true;
+}
+
+static void scalar_bytes(const ct_node *node, void *to) {
+    memcpy(to, &node->number, ct_dtype_size(node->out->dtype));
+}
+
+double ct_item_at(ct_tensor t, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    char bytes[8];
+    if (!ctx || !value_of(ctx, t, &v, "item", here)) return NAN;
+    const ct_type *type = ct__type(v);
+    if (ct__count(type) != 1) {
+        ct__fail(ctx, CT_E_SHAPE, here, "item", "the tensor must have one element, it is %s",
+                 ct__type_text(type).s);
+        return NAN;
+    }
+    if (v.node->op == &ct__op_scalar)
+        scalar_bytes(v.node, bytes);
+    else if (!ct__hooks.download(ctx, v.node->value[v.out], bytes, ct_dtype_size(type->dtype)))
+        return NAN;
+    return ct__load_f64(type->dtype, bytes, 0);
+}
+
+const void *ct_data_at(ct_tensor t, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    if (!ctx || !value_of(ctx, t, &v, "data", here)) return NULL;
+    if (v.node->op == &ct__op_scalar) return &v.node->number;
+    ct_storage *storage = v.node->value[v.out];
+    size_t bytes = ct__type_bytes(ct__type(v));
+    if (storage->mirror) return storage->mirror;
+    void *mirror = ct__malloc(bytes);
+    if (!mirror) {
+        ct__err_memory(&ctx->err, here, "data", bytes);
+        return NULL;
+    }
+    if (!ct__hooks.download(ctx, storage, mirror, bytes)) {
+        ct__free(mirror);
+        return NULL;
+    }
+    return storage->mirror = mirror;
+}

@@ -1,0 +1,351 @@
+// Arithmetic and functions, element by element. Operands promote and broadcast; every op rounds to
+// its dtype.
+#include <math.h>
+
+#include "ops/rules.h"
+
+// The tangent of a function of one operand is its slope times the operand's tangent.
+static bool slope(ct_rule *r, ct_tensor factor) {
+    r->t_out[0] = ct_mul(r->t_in[0], factor);
+    return true;
+}
+static bool linear_unary(ct_rule *r) { // jvp of an op that is linear in its only operand
+    r->t_out[0] = ct__output(ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here), 0);
+    return true;
+}
+static ct_tensor times(ct_tensor t, ct_tensor factor) {
+    return ct__is_none(t) ? CT_NONE : ct_mul(t, factor);
+}
+static ct_tensor negated(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg(t); }
+
+#define BINARY(ID, op)                                                                             \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .kernel = #op
+#define UNARY(ID, op)                                                                              \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 1, .n_out = 1,             \
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .kernel = #op
+
+// -------------------------------------------------------------------------------------------------------
+// linear
+
+static double add_f64(const double *x) { return x[0] + x[1]; }
+static int64_t add_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, (int64_t)((uint64_t)x[0] + (uint64_t)x[1]);
+}
+static bool add_jvp(ct_rule *r) {
+    r->t_out[0] = ct__add_zero(r->t_in[0], r->t_in[1]);
+    return true;
+}
+static bool add_transpose(ct_rule *r) {
+    for (int i = 0; i < 2; i++)
+        if (r->linear[i]) r->c_in[i] = r->c_out[0];
+    return true;
+}
+const ct_opdef ct__op_add = {
+    BINARY(ADD, add),    .doc = "a + b.",    .accepts = CT_NUMBERS,
+    .eval_i64 = add_i64, .jvp = add_jvp,     .transpose = add_transpose,
+    .onnx = "Add",       .stablehlo = "add",
+};
+
+static double sub_f64(const double *x) { return x[0] - x[1]; }
+static int64_t sub_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, (int64_t)((uint64_t)x[0] - (uint64_t)x[1]);
+}
+static bool sub_jvp(ct_rule *r) {
+    if (ct__is_none(r->t_in[0]))
+        r->t_out[0] = negated(r->t_in[1]);
+    else
+        r->t_out[0] = ct__is_none(r->t_in[1]) ? r->t_in[0] : ct_sub(r->t_in[0], r->t_in[1]);
+    return true;
+}
+static bool sub_transpose(ct_rule *r) {
+    if (r->linear[0]) r->c_in[0] = r->c_out[0];
+    if (r->linear[1]) r->c_in[1] = ct_neg(r->c_out[0]);
+    return true;
+}
+const ct_opdef ct__op_sub = {
+    BINARY(SUB, sub),    .doc = "a - b.",         .accepts = CT_NUMBERS,
+    .eval_i64 = sub_i64, .jvp = sub_jvp,          .transpose = sub_transpose,
+    .onnx = "Sub",       .stablehlo = "subtract",
+};
+
+static double neg_f64(const double *x) { return -x[0]; }
+static int64_t neg_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, (int64_t)(0 - (uint64_t)x[0]);
+}
+static bool neg_transpose(ct_rule *r) {
+    r->c_in[0] = ct_neg(r->c_out[0]);
+    return true;
+}
+const ct_opdef ct__op_neg = {
+    UNARY(NEG, neg),     .doc = "-x.",          .accepts = CT_NUMBERS,
+    .eval_i64 = neg_i64, .jvp = linear_unary,   .transpose = neg_transpose,
+    .onnx = "Neg",       .stablehlo = "negate",
+};
+
+static double mul_f64(const double *x) { return x[0] * x[1]; }
+static int64_t mul_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, (int64_t)((uint64_t)x[0] * (uint64_t)x[1]);
+}
+static bool mul_jvp(ct_rule *r) {
+    r->t_out[0] = ct__add_zero(times(r->t_in[0], r->in[1]), times(r->t_in[1], r->in[0]));
+    return true;
+}
+static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the other is a factor
+    if (r->linear[0])
+        r->c_in[0] = ct_mul(r->c_out[0], r->in[1]);
+    else
+        r->c_in[1] = ct_mul(r->c_out[0], r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_mul = {
+    BINARY(MUL, mul),    .doc = "a * b.",         .accepts = CT_NUMBERS,
+    .eval_i64 = mul_i64, .jvp = mul_jvp,          .transpose = mul_transpose,
+    .onnx = "Mul",       .stablehlo = "multiply",
+};
+
+static double div_f64(const double *x) { return x[0] / x[1]; }
+static int64_t div_i64(const int64_t *x, ct_dtype d) {
+    (void)d;
+    if (x[1] == 0) return 0;
+    return x[1] == -1 ? (int64_t)(0 - (uint64_t)x[0]) : x[0] / x[1];
+}
+static bool div_jvp(ct_rule *r) { // (a / b)' = (a' - (a / b) b') / b
+    ct_tensor t = times(r->t_in[1], r->out[0]);
+    if (ct__is_none(r->t_in[0]))
+        t = negated(t);
+    else
+        t = ct__is_none(t) ? r->t_in[0] : ct_sub(r->t_in[0], t);
+    r->t_out[0] = ct_div(t, r->in[1]);
+    return true;
+}
+static bool div_transpose(ct_rule *r) {
+    r->c_in[0] = ct_div(r->c_out[0], r->in[1]);
+    return true;
+}
+const ct_opdef ct__op_div = {
+    BINARY(DIV, div),
+    .doc = "a / b. Integers: towards zero, and 0 where b is 0.",
+    .accepts = CT_NUMBERS,
+    .eval_i64 = div_i64,
+    .jvp = div_jvp,
+    .transpose = div_transpose,
+    .onnx = "Div",
+    .stablehlo = "divide",
+    .samples = {.lo = 0.5, .hi = 3},
+};
+
+static double mod_f64(const double *x) { return fmod(x[0], x[1]); }
+static int64_t mod_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, x[1] == 0 || x[1] == -1 ? 0 : x[0] % x[1];
+}
+static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
+    ct_tensor quotient = ct_div(r->in[0], r->in[1]);
+    ct_tensor whole = ct_select(ct_less(quotient, ct_f(0)), ct_ceil(quotient), ct_floor(quotient));
+    r->t_out[0] = ct__add_zero(r->t_in[0], negated(times(r->t_in[1], whole)));
+    return true;
+}
+const ct_opdef ct__op_mod = {
+    BINARY(MOD, mod),
+    .doc = "The remainder of a / b, with the sign of a. Integers: 0 where b is 0.",
+    .accepts = CT_INTEGERS | CT_FLOATS,
+    .eval_i64 = mod_i64,
+    .jvp = mod_jvp,
+    .onnx = "Mod",
+    .stablehlo = "remainder",
+    .samples = {.lo = 0.5, .hi = 3, .kinks = true},
+};
+
+// ------------------------------------------------------------------------------------------------
+// order and size
+
+static double abs_f64(const double *x) { return fabs(x[0]); }
+static int64_t abs_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, x[0] < 0 ? (int64_t)(0 - (uint64_t)x[0]) : x[0];
+}
+static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
+    ct_tensor zero = ct_f(0);
+    ct_tensor sign = ct_select(ct_less(r->in[0], zero), ct_f(-1),
+                               ct_select(ct_greater(r->in[0], zero), ct_f(1), zero));
+    return slope(r, sign);
+}
+const ct_opdef ct__op_abs = {
+    UNARY(ABS, abs),       .doc = "The absolute value of x; its slope at 0 is 0.",
+    .accepts = CT_NUMBERS, .eval_i64 = abs_i64,
+    .jvp = abs_jvp,        .onnx = "Abs",
+    .stablehlo = "abs",    .samples = {.kinks = true},
+};
+
+// Tangent of the operand that was chosen; where both are equal each gets a half, as JAX does.
+static bool chosen_jvp(ct_rule *r) {
+    ct_tensor half = ct_f(0.5), zero = ct_f(0), one = ct_f(1);
+    ct_tensor tie = ct_equal(r->in[0], r->in[1]);
+    ct_tensor t[2];
+    for (int i = 0; i < 2; i++) {
+        ct_tensor mine = ct_select(ct_equal(r->out[0], r->in[i]), one, zero);
+        t[i] = times(r->t_in[i], ct_select(tie, half, mine));
+    }
+    r->t_out[0] = ct__add_zero(t[0], t[1]);
+    return true;
+}
+static double maximum_f64(const double *x) {
+    if (isnan(x[0]) || isnan(x[1])) return NAN;
+    return x[0] > x[1] ? x[0] : x[1];
+}
+static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, x[0] > x[1] ? x[0] : x[1];
+}
+const ct_opdef ct__op_maximum = {
+    BINARY(MAXIMUM, maximum), .doc = "The larger of a and b; NaN where either is.",
+    .accepts = CT_NUMBERS,    .eval_i64 = maximum_i64,
+    .jvp = chosen_jvp,        .onnx = "Max",
+    .stablehlo = "maximum",   .samples = {.kinks = true},
+};
+static double minimum_f64(const double *x) {
+    if (isnan(x[0]) || isnan(x[1])) return NAN;
+    return x[0] < x[1] ? x[0] : x[1];
+}
+static int64_t minimum_i64(const int64_t *x, ct_dtype d) {
+    return (void)d, x[0] < x[1] ? x[0] : x[1];
+}
+const ct_opdef ct__op_minimum = {
+    BINARY(MINIMUM, minimum), .doc = "The smaller of a and b; NaN where either is.",
+    .accepts = CT_NUMBERS,    .eval_i64 = minimum_i64,
+    .jvp = chosen_jvp,        .onnx = "Min",
+    .stablehlo = "minimum",   .samples = {.kinks = true},
+};
+
+static double floor_f64(const double *x) { return floor(x[0]); }
+const ct_opdef ct__op_floor = {
+    UNARY(FLOOR, floor),  .doc = "The largest whole number that is at most x; no gradient.",
+    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
+    .onnx = "Floor",      .stablehlo = "floor",
+};
+static double ceil_f64(const double *x) { return ceil(x[0]); }
+const ct_opdef ct__op_ceil = {
+    UNARY(CEIL, ceil),    .doc = "The smallest whole number that is at least x; no gradient.",
+    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
+    .onnx = "Ceil",       .stablehlo = "ceil",
+};
+static double round_f64(const double *x) { return nearbyint(x[0]); }
+const ct_opdef ct__op_round = {
+    UNARY(ROUND, round),  .doc = "The nearest whole number, halves to the even one; no gradient.",
+    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
+    .onnx = "Round",      .stablehlo = "round_nearest_even",
+};
+
+// ---------------------------------------------------------------------------------------------------
+// functions
+
+static double sqrt_f64(const double *x) { return sqrt(x[0]); }
+static bool sqrt_jvp(ct_rule *r) {
+    r->t_out[0] = ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]);
+    return true;
+}
+const ct_opdef ct__op_sqrt = {
+    UNARY(SQRT, sqrt),
+    .doc = "The square root of x; NaN below 0.",
+    .accepts = CT_FLOATS,
+    .jvp = sqrt_jvp,
+    .onnx = "Sqrt",
+    .stablehlo = "sqrt",
+    .samples = {.lo = 0.25, .hi = 4},
+};
+
+static double exp_f64(const double *x) { return exp(x[0]); }
+static bool exp_jvp(ct_rule *r) { return slope(r, r->out[0]); }
+const ct_opdef ct__op_exp = {
+    UNARY(EXP, exp), .doc = "e to the power x.", .accepts = CT_FLOATS,  .jvp = exp_jvp,
+    .onnx = "Exp",   .stablehlo = "exponential", .samples = {.ulp = 2},
+};
+
+static double log_f64(const double *x) { return log(x[0]); }
+static bool log_jvp(ct_rule *r) {
+    r->t_out[0] = ct_div(r->t_in[0], r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_log = {
+    UNARY(LOG, log),
+    .doc = "The natural logarithm of x; -infinity at 0, NaN below.",
+    .accepts = CT_FLOATS,
+    .jvp = log_jvp,
+    .onnx = "Log",
+    .stablehlo = "log",
+    .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
+};
+
+static double expm1_f64(const double *x) { return expm1(x[0]); }
+static bool expm1_jvp(ct_rule *r) { return slope(r, ct_add(r->out[0], ct_f(1))); }
+const ct_opdef ct__op_expm1 = {
+    UNARY(EXPM1, expm1),
+    .doc = "e to the power x, minus 1, exact near 0.",
+    .accepts = CT_FLOATS,
+    .jvp = expm1_jvp,
+    .stablehlo = "exponential_minus_one",
+    .samples = {.ulp = 2},
+};
+
+static double log1p_f64(const double *x) { return log1p(x[0]); }
+static bool log1p_jvp(ct_rule *r) {
+    r->t_out[0] = ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1)));
+    return true;
+}
+const ct_opdef ct__op_log1p = {
+    UNARY(LOG1P, log1p),         .doc = "The natural logarithm of 1 + x, exact near 0.",
+    .accepts = CT_FLOATS,        .jvp = log1p_jvp,
+    .stablehlo = "log_plus_one", .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
+};
+
+static double sin_f64(const double *x) { return sin(x[0]); }
+static bool sin_jvp(ct_rule *r) { return slope(r, ct_cos(r->in[0])); }
+const ct_opdef ct__op_sin = {
+    UNARY(SIN, sin),       .doc = "The sine of x, in radians.",
+    .accepts = CT_FLOATS,  .jvp = sin_jvp,
+    .onnx = "Sin",         .stablehlo = "sine",
+    .samples = {.ulp = 2},
+};
+static double cos_f64(const double *x) { return cos(x[0]); }
+static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
+const ct_opdef ct__op_cos = {
+    UNARY(COS, cos),       .doc = "The cosine of x, in radians.",
+    .accepts = CT_FLOATS,  .jvp = cos_jvp,
+    .onnx = "Cos",         .stablehlo = "cosine",
+    .samples = {.ulp = 2},
+};
+
+static double tanh_f64(const double *x) { return tanh(x[0]); }
+static bool tanh_jvp(ct_rule *r) { return slope(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0]))); }
+const ct_opdef ct__op_tanh = {
+    UNARY(TANH, tanh),     .doc = "The hyperbolic tangent of x.",
+    .accepts = CT_FLOATS,  .jvp = tanh_jvp,
+    .onnx = "Tanh",        .stablehlo = "tanh",
+    .samples = {.ulp = 2},
+};
+
+static double erf_f64(const double *x) { return erf(x[0]); }
+static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
+    ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
+    return slope(r, ct_mul(bell, ct_f(1.1283791670955126)));
+}
+const ct_opdef ct__op_erf = {
+    UNARY(ERF, erf),      .doc = "The error function of x.",
+    .accepts = CT_FLOATS, .jvp = erf_jvp,
+    .onnx = "Erf",        .samples = {.ulp = 2},
+};
+
+static double stop_gradient_f64(const double *x) { return x[0]; }
+static int64_t stop_gradient_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
+const ct_opdef ct__op_stop_gradient = {
+    .id = CT_OP_STOP_GRADIENT,
+    .name = "stop_gradient",
+    .doc = "x, through which no gradient flows.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    .accepts = CT_ANY,
+    .infer = ct__infer_elementwise,
+    .eval_f64 = stop_gradient_f64,
+    .eval_i64 = stop_gradient_i64,
+    .jvp = CT_NO_GRAD,
+    .kernel = "copy",
+};

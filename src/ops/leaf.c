@@ -1,0 +1,125 @@
+// Leaves: values from outside the graph.
+#include <string.h>
+
+#include "ops/rules.h"
+
+#define CONST_ATTRS(F, op) F(op, data, bytes)
+CT_ATTRS(const, CONST_ATTRS);
+
+static bool no_infer(ct_call *call) {
+    return ct__call_err(call, CT_E_INTERNAL, "a leaf has no shape rule");
+}
+
+#define LEAF(ID, op, text)                                                                         \
+    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_LEAF, .n_in = 0, .n_out = 1,       \
+    .accepts = CT_ANY, .infer = no_infer, .jvp = CT_NO_GRAD
+const ct_opdef ct__op_data = {LEAF(DATA, data, "Elements in a storage.")};
+const ct_opdef ct__op_scalar = {
+    LEAF(SCALAR, scalar, "One number; an operand, whatever its value.")};
+const ct_opdef ct__op_const = {LEAF(CONST, const, "Elements that are part of the plan."),
+                               CT_FIELDS(const)};
+const ct_opdef ct__op_read = {LEAF(READ, read, "A variable's value at one version.")};
+const ct_opdef ct__op_variable = {
+    LEAF(VARIABLE, variable, "A variable; reads resolve to its newest version.")};
+const ct_opdef ct__op_param = {LEAF(PARAM, param, "A parameter of a body.")};
+
+ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_type type;
+    if (!ctx) return CT_NONE;
+    if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, "from"))
+        return ct__poison(ctx, here);
+    size_t bytes = ct__type_bytes(&type);
+    if (!data && bytes)
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "from", "no data for %s", ct__type_text(&type).s);
+    if (ctx->tracing) return ct_const_at(data, dtype, dims, here);
+    ct_node *node = ct__leaf(ctx, &ct__op_data, NULL, type, here);
+    if (!node) return ct__poison(ctx, here);
+    node->value[0] = ct__hooks.upload(ctx, data, bytes);
+    if (!node->value[0]) return ct__poison(ctx, here);
+    return ct__handle(node, 0);
+}
+
+ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_type type;
+    if (!ctx) return CT_NONE;
+    if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, "const"))
+        return ct__poison(ctx, here);
+    if (type.dyn)
+        return ct__fail(ctx, CT_E_SHAPE, here, "const", "a constant's sizes cannot be dynamic: %s",
+                        ct__type_text(&type).s);
+    size_t bytes = ct__type_bytes(&type);
+    if (!data && bytes)
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "const", "no data for %s",
+                        ct__type_text(&type).s);
+    const_attrs attrs = {.bytes = {data, bytes}};
+    ct_node *node = ct__leaf(ctx, &ct__op_const, &attrs, type, here);
+    return node ? ct__handle(node, 0) : ct__poison(ctx, here);
+}
+
+// The depth at which a number is recorded: outside of traced functions, which take it as a
+// parameter, so that another value needs no other body.
+static size_t number_depth(const ct_ctx *ctx) {
+    for (size_t d = 0; d < ctx->depth; d++)
+        if (ctx->frames[d]->kind == CT_FRAME_BODY) return d;
+    return ctx->depth;
+}
+
+static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (ctx->tracing &&
+        ct__in_plan(ctx)) { // numbers of rules and library bodies are part of the plan
+        char bytes[8];
+        if (is_whole)
+            ct__store_i64(type.dtype, bytes, 0, whole);
+        else
+            ct__store_f64(type.dtype, bytes, 0, value);
+        const_attrs attrs = {.bytes = {bytes, ct_dtype_size(type.dtype)}};
+        ct_node *folded = ct__leaf(ctx, &ct__op_const, &attrs, type, CT_NOWHERE);
+        return folded ? ct__handle(folded, 0) : ct__poison(ctx, CT_NOWHERE);
+    }
+    size_t depth = ctx->depth;
+    ctx->depth = number_depth(ctx);
+    ct_node *node = ct__leaf(ctx, &ct__op_scalar, NULL, type, CT_NOWHERE);
+    ctx->depth = depth;
+    if (!node) return ct__poison(ctx, CT_NOWHERE);
+    if (is_whole)
+        ct__store_i64(type.dtype, &node->number, 0, whole);
+    else
+        ct__store_f64(type.dtype, &node->number, 0, value);
+    return ct__handle(node, 0);
+}
+ct_tensor ct_f(double value) {
+    return number(value, 0, false, (ct_type){.dtype = CT_F32, .weak = true});
+}
+ct_tensor ct_i(int64_t value) {
+    bool small = value >= INT32_MIN && value <= INT32_MAX;
+    return number(0, value, true, (ct_type){.dtype = small ? CT_I32 : CT_I64, .weak = true});
+}
+ct_tensor ct_scalar(double value, ct_dtype dtype) {
+    ct_ctx *ctx = ct__ctx();
+    if (ctx && (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT))
+        return ct__fail(ctx, CT_E_DTYPE, CT_NOWHERE, "scalar", "%d is not a dtype", (int)dtype);
+    return number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
+}
+
+ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
+    return ct_expand_at(value, dims, here);
+}
+
+static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, ct_loc here) {
+    char bytes[8];
+    ct_ctx *ctx = ct__ctx();
+    if (ctx && (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT))
+        return ct__fail(ctx, CT_E_DTYPE, here, "full", "%d is not a dtype", (int)dtype);
+    ct__store_f64(dtype, bytes, 0, value);
+    return ct_expand_at(ct_const_at(bytes, dtype, CT_SCALAR, here), dims, here);
+}
+ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
+    return filled(0, dtype, dims, here);
+}
+ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
+    return filled(1, dtype, dims, here);
+}

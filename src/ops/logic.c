@@ -1,0 +1,219 @@
+// Comparisons, bits, choice between values, and changes of dtype.
+#include <math.h>
+
+#include "ops/rules.h"
+
+#define COMPARE(ID, op, sign, text, onnx_name, direction)                                          \
+    static double op##_f64(const double *x) { return x[0] sign x[1]; }                             \
+    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }      \
+    const ct_opdef ct__op_##op = {.id = CT_OP_##ID,                                                \
+                                  .name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .kind = CT_KIND_ELEMENTWISE,                                     \
+                                  .n_in = 2,                                                       \
+                                  .n_out = 1,                                                      \
+                                  .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),                        \
+                                  .infer = ct__infer_elementwise_bool,                             \
+                                  .eval_f64 = op##_f64,                                            \
+                                  .eval_i64 = op##_i64,                                            \
+                                  .jvp = CT_NO_GRAD,                                               \
+                                  .kernel = #op,                                                   \
+                                  .onnx = onnx_name,                                               \
+                                  .stablehlo = "compare " direction}
+
+COMPARE(EQUAL, equal, ==, "Where a equals b, as bool.", "Equal", "EQ");
+COMPARE(NOT_EQUAL, not_equal, !=, "Where a differs from b, as bool.", NULL, "NE");
+COMPARE(LESS, less, <, "Where a is less than b, as bool.", "Less", "LT");
+COMPARE(LESS_EQUAL, less_equal, <=, "Where a is at most b, as bool.", "LessOrEqual", "LE");
+COMPARE(GREATER, greater, >, "Where a is greater than b, as bool.", "Greater", "GT");
+COMPARE(GREATER_EQUAL, greater_equal, >=, "Where a is at least b, as bool.", "GreaterOrEqual",
+        "GE");
+
+#define BITWISE(ID, op, sign, text)                                                                \
+    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }      \
+    const ct_opdef ct__op_##op = {.id = CT_OP_##ID,                                                \
+                                  .name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .kind = CT_KIND_ELEMENTWISE,                                     \
+                                  .n_in = 2,                                                       \
+                                  .n_out = 1,                                                      \
+                                  .accepts = CT_BITS,                                              \
+                                  .infer = ct__infer_elementwise,                                  \
+                                  .eval_i64 = op##_i64,                                            \
+                                  .jvp = CT_NO_GRAD,                                               \
+                                  .kernel = #op,                                                   \
+                                  .stablehlo = #op}
+
+BITWISE(AND, and, &, "Bits that are set in a and in b; of bool: both.");
+BITWISE(OR, or, |, "Bits that are set in a or in b; of bool: either.");
+BITWISE(XOR, xor, ^, "Bits that are set in one of a and b; of bool: they differ.");
+
+static int64_t not_i64(const int64_t *x, ct_dtype d) { return d == CT_BOOL ? !x[0] : ~x[0]; }
+const ct_opdef ct__op_not = {
+    .id = CT_OP_NOT,
+    .name = "not",
+    .doc = "Bits that are not set in x; of bool: its opposite.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    .accepts = CT_BITS,
+    .infer = ct__infer_elementwise,
+    .eval_i64 = not_i64,
+    .jvp = CT_NO_GRAD,
+    .kernel = "not",
+    .onnx = "Not",
+    .stablehlo = "not",
+};
+
+static int64_t width(ct_dtype d) { return ct__dtype(d)->bits; }
+static int64_t shift_left_i64(const int64_t *x, ct_dtype d) {
+    return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)((uint64_t)x[0] << x[1]);
+}
+const ct_opdef ct__op_shift_left = {
+    .id = CT_OP_SHIFT_LEFT,
+    .name = "shift_left",
+    .doc = "a shifted left by b bits; 0 where b is not 0 to width - 1.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 1,
+    .accepts = CT_INTEGERS,
+    .infer = ct__infer_elementwise,
+    .eval_i64 = shift_left_i64,
+    .jvp = CT_NO_GRAD,
+    .kernel = "shift_left",
+    .stablehlo = "shift_left",
+    .samples = {.lo = 0, .hi = 7, .integers = true},
+};
+static int64_t shift_right_i64(const int64_t *x, ct_dtype d) {
+    uint64_t mask = width(d) == 64 ? UINT64_MAX : (1ull << width(d)) - 1;
+    return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)(((uint64_t)x[0] & mask) >> x[1]);
+}
+const ct_opdef ct__op_shift_right = {
+    .id = CT_OP_SHIFT_RIGHT,
+    .name = "shift_right",
+    .doc = "a shifted right by b bits, zeros coming in; 0 where b is not 0 to width - 1.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 1,
+    .accepts = CT_INTEGERS,
+    .infer = ct__infer_elementwise,
+    .eval_i64 = shift_right_i64,
+    .jvp = CT_NO_GRAD,
+    .kernel = "shift_right",
+    .stablehlo = "shift_right_logical",
+    .samples = {.lo = 0, .hi = 7, .integers = true},
+};
+
+static double select_f64(const double *x) { return x[0] != 0 ? x[1] : x[2]; }
+static int64_t select_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ? x[1] : x[2]; }
+static bool select_jvp(ct_rule *r) {
+    ct_tensor a = r->t_in[1], b = r->t_in[2], zero = ct_f(0);
+    r->t_out[0] = ct_select(r->in[0], ct__is_none(a) ? zero : a, ct__is_none(b) ? zero : b);
+    return true;
+}
+static bool select_transpose(ct_rule *r) {
+    if (r->linear[1]) r->c_in[1] = ct_select(r->in[0], r->c_out[0], ct_f(0));
+    if (r->linear[2]) r->c_in[2] = ct_select(r->in[0], ct_f(0), r->c_out[0]);
+    return true;
+}
+const ct_opdef ct__op_select = {
+    .id = CT_OP_SELECT,
+    .name = "select",
+    .doc = "a where the condition (bool) holds, else b.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 3,
+    .n_out = 1,
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .infer = ct__infer_choice,
+    .eval_f64 = select_f64,
+    .eval_i64 = select_i64,
+    .jvp = select_jvp,
+    .transpose = select_transpose,
+    .kernel = "select",
+    .onnx = "Where",
+    .stablehlo = "select",
+};
+
+// -------------------------------------------------------------------------------------------------------
+// dtypes
+
+#define CAST_ATTRS(F, op) F(op, dtype, dtype)
+CT_ATTRS(cast, CAST_ATTRS);
+
+static bool cast_infer(ct_call *call) {
+    const cast_attrs *attrs = call->attrs;
+    if (attrs->dtype <= CT_DEFAULT || attrs->dtype >= CT_DTYPE_COUNT)
+        return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
+    *call->out = *call->in[0];
+    call->out->dtype = (uint8_t)attrs->dtype;
+    call->out->weak = false;
+    return true;
+}
+static double cast_f64(const double *x) { return x[0]; }
+static int64_t cast_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
+static bool cast_jvp(ct_rule *r) {
+    ct_dtype to = ((const cast_attrs *)r->attrs)->dtype;
+    r->t_out[0] = ct__is_float(to) && ct__is_float(ct__type_of(r->in[0])->dtype)
+                      ? ct_cast(r->t_in[0], to)
+                      : CT_NONE;
+    return true;
+}
+static bool cast_transpose(ct_rule *r) {
+    r->c_in[0] = ct_cast(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype);
+    return true;
+}
+const ct_opdef ct__op_cast = {
+    .id = CT_OP_CAST,
+    .name = "cast",
+    .doc = "x in another dtype. Floats round to the nearest even; float to integer goes towards "
+           "zero, saturates, and "
+           "makes NaN 0; integers wrap; to bool: not equal to 0.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(cast),
+    .accepts = CT_ANY,
+    .infer = cast_infer,
+    .eval_f64 = cast_f64,
+    .eval_i64 = cast_i64,
+    .jvp = cast_jvp,
+    .transpose = cast_transpose,
+    .kernel = "cast",
+    .onnx = "Cast",
+    .stablehlo = "convert",
+};
+
+#define BITCAST_ATTRS(F, op) F(op, dtype, dtype)
+CT_ATTRS(bitcast, BITCAST_ATTRS);
+
+static bool bitcast_infer(ct_call *call) {
+    const bitcast_attrs *attrs = call->attrs;
+    ct_dtype from = call->in[0]->dtype;
+    if (ct_dtype_size(attrs->dtype) != ct_dtype_size(from))
+        return ct__call_err(call, CT_E_DTYPE, "%s and %s differ in size", ct_dtype_name(from),
+                            ct_dtype_name(attrs->dtype));
+    *call->out = *call->in[0];
+    call->out->dtype = (uint8_t)attrs->dtype;
+    call->out->weak = false;
+    return true;
+}
+static bool bitcast_eval(const ct_ref *ref) {
+    size_t bytes = ct__type_bytes(ref->out_type);
+    if (bytes) __builtin_memcpy(ref->out[0], ref->in[0], bytes);
+    return true;
+}
+const ct_opdef ct__op_bitcast = {
+    .id = CT_OP_BITCAST,
+    .name = "bitcast",
+    .doc = "The bits of x read as another dtype of the same size.",
+    .kind = CT_KIND_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(bitcast),
+    .accepts = CT_ANY,
+    .infer = bitcast_infer,
+    .eval = bitcast_eval,
+    .jvp = CT_NO_GRAD,
+    .kernel = "bitcast",
+    .stablehlo = "bitcast_convert",
+};

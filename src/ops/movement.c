@@ -1,0 +1,212 @@
+// Movement: each element of the result is one element of the operand (or a fill value). Lowered to
+// index arithmetic.
+#include <string.h>
+
+#include "ops/rules.h"
+
+// Copies element `from` of operand 0 to element `to` of the result.
+static void move(const ct_ref *ref, int64_t to, int64_t from) {
+    size_t size = ct_dtype_size(ref->out_type->dtype);
+    memcpy((char *)ref->out[0] + (size_t)to * size, (const char *)ref->in[0] + (size_t)from * size,
+           size);
+}
+
+#define MOVEMENT(ID, op)                                                                           \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_MOVEMENT, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
+    .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = same_on_tangent,             \
+    .transpose = op##_transpose
+
+// All of these are linear: the tangent moves as the value does.
+static bool same_on_tangent(ct_rule *r) {
+    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
+    return true;
+}
+
+// A size as the user gives it: CT_DYN(n) has bit 62 set.
+static bool is_dynamic(int64_t size) { return size > 0 && (size >> 62 & 1); }
+static int64_t plain(int64_t size) { return is_dynamic(size) ? size & ~(1ll << 62) : size; }
+
+// ------------------------------------------------------------------------------------------------------
+// reshape
+
+#define RESHAPE_ATTRS(F, op) F(op, ints, dims)
+CT_ATTRS(reshape, RESHAPE_ATTRS);
+
+static bool reshape_infer(ct_call *call) {
+    reshape_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int rank = (int)attrs->dims.n, open = -1;
+    int64_t known = 1, count = ct__count(in), *dim = ct__call_dims(call, rank);
+    if (!dim) return false;
+    uint32_t dyn = 0;
+    for (int i = 0; i < rank; i++) {
+        dim[i] = plain(attrs->dims.v[i]);
+        dyn |= (uint32_t)is_dynamic(attrs->dims.v[i]) << i;
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else if (dim[i] < 0)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
+        else if (__builtin_mul_overflow(known, dim[i], &known))
+            return ct__call_err(call, CT_E_SHAPE, "the new shape has more than 2^63 elements");
+    }
+    if (open >= 0) {
+        if (known == 0 || count % known)
+            return ct__call_err(call, CT_E_SHAPE, "%s does not divide into %lld parts for axis %d",
+                                ct__type_text(in).s, (long long)known, open);
+        dim[open] = count / known;
+        dyn |= (uint32_t)(in->dyn != 0 && dyn == 0)
+               << open; // a size computed from a dynamic one is dynamic
+    }
+    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
+    if (ct__count(call->out) != count)
+        return ct__call_err(call, CT_E_SHAPE, "%s has %lld elements, the new shape %s has %lld",
+                            ct__type_text(in).s, (long long)count, ct__type_text(call->out).s,
+                            (long long)ct__count(call->out));
+    int64_t *own = ct__call_dims(call, rank); // normal form: no open size, dynamic ones marked
+    if (!own) return false;
+    for (int i = 0; i < rank; i++) own[i] = dyn >> i & 1 ? CT_DYN(dim[i]) : dim[i];
+    attrs->dims = (ct_ints){rank, own};
+    return true;
+}
+static bool reshape_eval(const ct_ref *ref) {
+    size_t bytes = ct__type_bytes(ref->out_type);
+    if (bytes) memcpy(ref->out[0], ref->in[0], bytes);
+    return true;
+}
+static bool reshape_transpose(ct_rule *r) {
+    ct_dims_buffer dims;
+    r->c_in[0] = ct_reshape(r->c_out[0], ct__dims_of(r->in[0], &dims));
+    return true;
+}
+const ct_opdef ct__op_reshape = {
+    MOVEMENT(RESHAPE, reshape),
+    .doc =
+        "The same elements in row-major order with other sizes; one size may be -1: what is left.",
+    .onnx = "Reshape",
+    .stablehlo = "reshape",
+};
+
+// ------------------------------------------------------------------------------------------------------
+// permute
+
+#define PERMUTE_ATTRS(F, op) F(op, ints, axes)
+CT_ATTRS(permute, PERMUTE_ATTRS);
+
+static bool permute_infer(ct_call *call) {
+    permute_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int rank = in->rank;
+    int64_t *dim = ct__call_dims(call, rank), *own = ct__call_dims(call, rank);
+    if (!dim || !own) return false;
+    if (attrs->axes.n != 0 && attrs->axes.n != rank)
+        return ct__call_err(call, CT_E_ARGUMENT, "%lld axes are named for %s",
+                            (long long)attrs->axes.n, ct__type_text(in).s);
+    uint32_t dyn = 0, seen = 0;
+    for (int i = 0; i < rank; i++) {
+        int a = attrs->axes.n ? ct__axis(attrs->axes.v[i], rank) : rank - 1 - i;
+        if (a < 0 || seen >> a & 1)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
+                                (long long)attrs->axes.v[i], a < 0 ? "out of range" : "named twice",
+                                ct__type_text(in).s);
+        seen |= 1u << a;
+        own[i] = a;
+        dim[i] = in->dim[a];
+        dyn |= (uint32_t)ct__is_dyn(in, a) << i;
+    }
+    attrs->axes = (ct_ints){rank, own};
+    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
+    return true;
+}
+static bool permute_eval(const ct_ref *ref) {
+    const permute_attrs *attrs = ref->attrs;
+    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    ct__strides(ref->in_type, stride);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, from = 0;
+        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
+            from += rest % ref->out_type->dim[a] * stride[attrs->axes.v[a]];
+            rest /= ref->out_type->dim[a];
+        }
+        move(ref, i, from);
+    }
+    return true;
+}
+static bool permute_transpose(ct_rule *r) {
+    const permute_attrs *attrs = r->attrs;
+    int64_t back[CT_MAX_RANK];
+    for (int64_t i = 0; i < attrs->axes.n; i++) back[attrs->axes.v[i]] = i;
+    r->c_in[0] =
+        attrs->axes.n ? ct_permute(r->c_out[0], ((ct_ints){attrs->axes.n, back})) : r->c_out[0];
+    return true;
+}
+const ct_opdef ct__op_permute = {
+    MOVEMENT(PERMUTE, permute),
+    .doc = "Axis i of the result is axis axes[i] of x; no axes: all reversed (the transpose).",
+    .onnx = "Transpose",
+    .stablehlo = "transpose",
+};
+
+// -------------------------------------------------------------------------------------------------------
+// expand
+
+#define EXPAND_ATTRS(F, op) F(op, ints, dims)
+CT_ATTRS(expand, EXPAND_ATTRS);
+
+static bool expand_infer(ct_call *call) {
+    expand_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int rank = (int)attrs->dims.n, lead = rank - in->rank;
+    int64_t *dim = ct__call_dims(call, rank);
+    if (!dim) return false;
+    uint32_t dyn = 0;
+    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, 0, dim};
+    for (int i = 0; i < rank; i++) {
+        dim[i] = plain(attrs->dims.v[i]);
+        dyn |= (uint32_t)is_dynamic(attrs->dims.v[i]) << i;
+        if (dim[i] < 0)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
+    }
+    call->out->dyn = dyn;
+    for (int i = 0; i < in->rank; i++) {
+        bool same = lead >= 0 && dim[lead + i] == in->dim[i];
+        if (lead < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
+            return ct__call_err(call, CT_E_SHAPE, "%s does not expand to %s", ct__type_text(in).s,
+                                ct__type_text(call->out).s);
+        if (same && ct__is_dyn(in, i)) call->out->dyn |= 1u << (lead + i);
+    }
+    return true;
+}
+static bool expand_eval(const ct_ref *ref) {
+    const ct_type *in = ref->in_type, *out = ref->out_type;
+    int64_t stride[CT_MAX_RANK], n = ct__count(out);
+    int lead = out->rank - in->rank;
+    ct__strides(in, stride);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, from = 0;
+        for (int a = out->rank - 1; a >= 0; a--) {
+            if (a >= lead && in->dim[a - lead] != 1) from += rest % out->dim[a] * stride[a - lead];
+            rest /= out->dim[a];
+        }
+        move(ref, i, from);
+    }
+    return true;
+}
+static bool expand_transpose(ct_rule *r) {
+    const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
+    int lead = out->rank - in->rank, n = 0;
+    int64_t axes[CT_MAX_RANK];
+    for (int a = 0; a < out->rank; a++)
+        if (a < lead || (in->dim[a - lead] == 1 && !ct__is_dyn(in, a - lead) &&
+                         (out->dim[a] != 1 || ct__is_dyn(out, a))))
+            axes[n++] = a;
+    ct_dims_buffer dims;
+    ct_tensor c = n ? ct_sum(r->c_out[0], .axes = {n, axes}) : r->c_out[0];
+    r->c_in[0] = ct_reshape(c, ct__dims_of(r->in[0], &dims));
+    return true;
+}
+const ct_opdef ct__op_expand = {
+    MOVEMENT(EXPAND, expand),
+    .doc = "x broadcast to the given sizes (NumPy's rule).",
+    .onnx = "Expand",
+    .stablehlo = "broadcast_in_dim",
+};

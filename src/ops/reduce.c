@@ -1,0 +1,251 @@
+// Reductions over axes. Floats add and multiply in a tree of fixed shape over the index
+// (docs/design/bits.md).
+#include <math.h>
+
+#include "ops/rules.h"
+
+#define SUM_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define PROD_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define MAX_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define MIN_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define ARGMAX_ATTRS(F, op) F(op, i64, axis) F(op, bool, keepdims)
+CT_ATTRS(sum, SUM_ATTRS);
+CT_ATTRS(prod, PROD_ATTRS);
+CT_ATTRS(max, MAX_ATTRS);
+CT_ATTRS(min, MIN_ATTRS);
+CT_ATTRS(argmax, ARGMAX_ATTRS);
+// The four share one layout, so one shape rule serves them.
+typedef sum_attrs reduce_attrs;
+
+static bool reduced_type(ct_call *call, const ct_ints *axes, bool keepdims) {
+    const ct_type *in = call->in[0];
+    int64_t *dim = ct__call_dims(call, in->rank);
+    if (!dim) return false;
+    int rank = 0;
+    uint32_t dyn = 0;
+    for (int a = 0; a < in->rank; a++) {
+        bool gone = ct__has_axis(axes, a);
+        if (gone && !keepdims) continue;
+        dyn |= (uint32_t)(!gone && ct__is_dyn(in, a)) << rank;
+        dim[rank++] = gone ? 1 : in->dim[a];
+    }
+    call->out->rank = (uint8_t)rank;
+    call->out->dyn = dyn;
+    call->out->dim = dim;
+    return true;
+}
+
+static bool reduce_infer(ct_call *call) {
+    reduce_attrs *attrs = call->attrs;
+    if (!ct__check_accepts(call, call->in[0]->dtype, 0) ||
+        !ct__normal_axes(call, &attrs->axes, call->in[0]->rank))
+        return false;
+    *call->out = *call->in[0];
+    return reduced_type(call, &attrs->axes, attrs->keepdims);
+}
+
+// The result with its reduced axes put back as 1, so that it broadcasts against the operand.
+static ct_tensor with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, bool keepdims) {
+    if (keepdims) return reduced;
+    ct_dims_buffer dims;
+    ct__dims_of(like, &dims);
+    for (int64_t i = 0; i < axes->n; i++) dims.v[axes->v[i]] = 1;
+    return ct_reshape(reduced, dims.list);
+}
+
+// Walks all elements: for each the place of its result. Simple on purpose: this is the oracle.
+typedef struct {
+    const ct_type *in;
+    const ct_ints *axes;
+    int64_t n_in, n_out;
+} walk;
+static int64_t result_index(const walk *w, int64_t i) {
+    int64_t out = 0, stride = 1;
+    for (int a = w->in->rank - 1; a >= 0; a--) {
+        int64_t at = i % w->in->dim[a];
+        i /= w->in->dim[a];
+        if (ct__has_axis(w->axes, a)) continue;
+        out += at * stride;
+        stride *= w->in->dim[a];
+    }
+    return out;
+}
+
+// Folds with f (floats in double) or g (other dtypes), starting from the given values.
+static bool fold(const ct_ref *ref, double start, int64_t whole_start, double (*f)(double, double),
+                 int64_t (*g)(int64_t, int64_t)) {
+    const reduce_attrs *attrs = ref->attrs;
+    ct_dtype d = ref->in_type->dtype;
+    walk w = {ref->in_type, &attrs->axes, ct__count(ref->in_type), ct__count(ref->out_type)};
+    bool is_float = ct__is_float(d);
+    double *acc = ct__malloc((size_t)w.n_out * sizeof *acc);
+    if (!acc)
+        return ct__err_memory(ref->err, ref->node->here, ref->node->op->name,
+                              (size_t)w.n_out * sizeof *acc);
+    int64_t *whole = (int64_t *)(void *)acc; // same size, one of the two is used
+    for (int64_t o = 0; o < w.n_out; o++) {
+        if (is_float)
+            acc[o] = start;
+        else
+            whole[o] = whole_start;
+    }
+    for (int64_t i = 0; i < w.n_in; i++) {
+        int64_t o = result_index(&w, i);
+        if (is_float)
+            acc[o] = f(acc[o], ct__load_f64(d, ref->in[0], i));
+        else
+            whole[o] = g(whole[o], ct__load_i64(d, ref->in[0], i));
+    }
+    for (int64_t o = 0; o < w.n_out; o++) {
+        if (is_float)
+            ct__store_f64(d, ref->out[0], o, acc[o]);
+        else
+            ct__store_i64(d, ref->out[0], o, whole[o]);
+    }
+    ct__free(acc);
+    return true;
+}
+
+static double plus(double a, double b) { return a + b; }
+static int64_t plus_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static bool sum_eval(const ct_ref *ref) { return fold(ref, 0, 0, plus, plus_i64); }
+static bool sum_jvp(ct_rule *r) {
+    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
+    return true;
+}
+static bool sum_transpose(ct_rule *r) {
+    const sum_attrs *attrs = r->attrs;
+    ct_dims_buffer dims;
+    r->c_in[0] = ct_expand(with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
+                           ct__dims_of(r->in[0], &dims));
+    return true;
+}
+#define REDUCE(ID, op, text)                                                                       \
+    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1,     \
+    CT_FIELDS(op), .accepts = CT_NUMBERS, .infer = reduce_infer, .eval = op##_eval,                \
+    .jvp = op##_jvp, .kernel = #op
+const ct_opdef ct__op_sum = {
+    REDUCE(SUM, sum, "The sum over axes (default: all). Floats add in a tree of fixed shape."),
+    .transpose = sum_transpose,
+    .onnx = "ReduceSum",
+    .stablehlo = "reduce add",
+};
+
+static double product(double a, double b) { return a * b; }
+static int64_t product_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static bool prod_eval(const ct_ref *ref) { return fold(ref, 1, 1, product, product_i64); }
+static bool
+prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros among the operands
+    const prod_attrs *attrs = r->attrs;
+    ct_sum_args sum = {
+        .x = ct_div(r->t_in[0], r->in[0]), .axes = attrs->axes, .keepdims = attrs->keepdims};
+    r->t_out[0] = ct_mul(ct_sum_with(sum), r->out[0]);
+    return true;
+}
+const ct_opdef ct__op_prod = {
+    REDUCE(PROD, prod,
+           "The product over axes (default: all). Its gradient is NaN where an operand is 0."),
+    .onnx = "ReduceProd",
+    .stablehlo = "reduce multiply",
+    .samples = {.lo = 0.5, .hi = 1.5},
+};
+
+static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
+static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+static bool max_eval(const ct_ref *ref) {
+    return fold(ref, -INFINITY, INT64_MIN, larger, larger_i64);
+}
+// The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
+static bool extreme_jvp(ct_rule *r) {
+    const reduce_attrs *attrs = r->attrs;
+    ct_tensor best = with_axes(r->out[0], r->in[0], &attrs->axes, attrs->keepdims);
+    ct_tensor hit = ct_cast(ct_equal(r->in[0], best), (ct_dtype)ct__type_of(r->in[0])->dtype);
+    ct_sum_args count = {.x = hit, .axes = attrs->axes, .keepdims = attrs->keepdims};
+    ct_sum_args chosen = {
+        .x = ct_mul(r->t_in[0], hit), .axes = attrs->axes, .keepdims = attrs->keepdims};
+    r->t_out[0] = ct_div(ct_sum_with(chosen), ct_sum_with(count));
+    return true;
+}
+static bool max_jvp(ct_rule *r) { return extreme_jvp(r); }
+const ct_opdef ct__op_max = {
+    REDUCE(MAX, max,
+           "The largest element over axes (default: all); NaN if there is one; -infinity or the "
+           "least integer of none."),
+    .onnx = "ReduceMax",
+    .stablehlo = "reduce maximum",
+    .samples = {.kinks = true},
+};
+
+static double smaller(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
+static int64_t smaller_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static bool min_eval(const ct_ref *ref) {
+    return fold(ref, INFINITY, INT64_MAX, smaller, smaller_i64);
+}
+static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
+const ct_opdef ct__op_min = {
+    REDUCE(MIN, min,
+           "The smallest element over axes (default: all); NaN if there is one; infinity or the "
+           "largest integer of none."),
+    .onnx = "ReduceMin",
+    .stablehlo = "reduce minimum",
+    .samples = {.kinks = true},
+};
+
+// -----------------------------------------------------------------------------------------------------
+// argmax
+
+static bool argmax_infer(ct_call *call) {
+    argmax_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int axis = ct__axis(attrs->axis, in->rank);
+    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (axis < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
+                            (long long)attrs->axis, ct__type_text(in).s);
+    if (in->dim[axis] == 0)
+        return ct__call_err(call, CT_E_SHAPE, "axis %d of %s has no elements", axis,
+                            ct__type_text(in).s);
+    attrs->axis = axis;
+    int64_t one = axis;
+    if (!reduced_type(call, &(ct_ints){1, &one}, attrs->keepdims)) return false;
+    call->out->dtype = CT_I32;
+    return true;
+}
+
+static bool argmax_eval(const ct_ref *ref) {
+    const argmax_attrs *attrs = ref->attrs;
+    const ct_type *in = ref->in_type;
+    int64_t inner = 1, n = in->dim[attrs->axis], outer = ct__count(ref->out_type);
+    for (int a = (int)attrs->axis + 1; a < in->rank; a++) inner *= in->dim[a];
+    bool is_float = ct__is_float(in->dtype);
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t base = o / inner * inner * n + o % inner, best = 0;
+        for (int64_t k = 1; k < n; k++) {
+            int64_t at = base + k * inner, was = base + best * inner;
+            double x = ct__load_f64(in->dtype, ref->in[0], at),
+                   y = ct__load_f64(in->dtype, ref->in[0], was);
+            bool better = is_float ? (isnan(x) && !isnan(y)) || x > y
+                                   : ct__load_i64(in->dtype, ref->in[0], at) >
+                                         ct__load_i64(in->dtype, ref->in[0], was);
+            if (better) best = k;
+        }
+        ((int32_t *)ref->out[0])[o] = (int32_t)best;
+    }
+    return true;
+}
+const ct_opdef ct__op_argmax = {
+    .id = CT_OP_ARGMAX,
+    .name = "argmax",
+    .doc = "The index (i32) of the largest element along an axis; the first of equals; NaN counts "
+           "as largest.",
+    .kind = CT_KIND_REDUCE,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(argmax),
+    .accepts = CT_NUMBERS,
+    .infer = argmax_infer,
+    .eval = argmax_eval,
+    .jvp = CT_NO_GRAD,
+    .kernel = "argmax",
+    .onnx = "ArgMax",
+};

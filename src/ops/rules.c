@@ -1,0 +1,133 @@
+#include "ops/rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool ct__no_grad(ct_rule *rule) {
+    for (int i = 0; i < rule->n_out; i++) rule->t_out[i] = CT_NONE;
+    return true;
+}
+
+bool ct__check_accepts(ct_call *call, ct_dtype dtype, int operand) {
+    if (call->op->accepts & CT_MASK(dtype)) return true;
+    char list[128] = "";
+    for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++)
+        if (call->op->accepts & CT_MASK(d)) {
+            if (*list) strcat(list, ", ");
+            strcat(list, ct_dtype_name((ct_dtype)d));
+        }
+    return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, accepted are %s", operand + 1,
+                        ct__type_text(call->in[operand]).s, list);
+}
+
+static bool infer_broadcast(ct_call *call, int first) {
+    if (call->n_in == 0) return ct__call_err(call, CT_E_ARGUMENT, "it has no operands");
+    ct_dtype dtype = call->in[first]->dtype;
+    bool weak = call->in[first]->weak;
+    for (int i = first + 1; i < call->n_in; i++) {
+        dtype = ct__promote(dtype, weak, call->in[i]->dtype, call->in[i]->weak);
+        weak = weak && call->in[i]->weak;
+    }
+    if (!(call->op->accepts & CT_MASK(dtype))) {
+        int guilty = first;
+        for (int i = first; i < call->n_in; i++)
+            if (!(call->op->accepts & CT_MASK(call->in[i]->dtype))) guilty = i;
+        return ct__check_accepts(
+            call,
+            call->op->accepts & CT_MASK(call->in[guilty]->dtype) ? dtype : call->in[guilty]->dtype,
+            guilty);
+    }
+    call->out->dtype = (uint8_t)dtype;
+    call->out->weak = weak;
+    if (ct__broadcast(call->arena, call->in, call->n_in, call->out)) return true;
+    if (call->n_in == 2)
+        return ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s and %s",
+                            ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s);
+    return ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s, %s and %s",
+                        ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s,
+                        ct__type_text(call->in[2]).s);
+}
+
+bool ct__infer_elementwise(ct_call *call) { return infer_broadcast(call, 0); }
+
+bool ct__infer_elementwise_bool(ct_call *call) {
+    if (!infer_broadcast(call, 0)) return false;
+    call->out->dtype = CT_BOOL;
+    call->out->weak = false;
+    return true;
+}
+
+bool ct__infer_choice(ct_call *call) {
+    if (call->in[0]->dtype != CT_BOOL)
+        return ct__call_err(call, CT_E_DTYPE, "the condition is %s, it must be bool",
+                            ct__type_text(call->in[0]).s);
+    return infer_broadcast(call, 1);
+}
+
+ct_dtype ct__compute_dtype(const ct_node *node) {
+    int first = node->op->infer == ct__infer_choice;
+    const ct_type *t = ct__type(node->in[first]);
+    ct_dtype dtype = t->dtype;
+    bool weak = t->weak;
+    for (int i = first + 1; i < node->n_in; i++) {
+        t = ct__type(node->in[i]);
+        dtype = ct__promote(dtype, weak, t->dtype, t->weak);
+        weak = weak && t->weak;
+    }
+    return dtype;
+}
+
+bool ct__normal_axes(ct_call *call, ct_ints *axes, int rank) {
+    bool has[CT_MAX_RANK] = {false};
+    for (int64_t i = 0; i < axes->n; i++) {
+        int a = ct__axis(axes->v[i], rank);
+        if (a < 0)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
+                                (long long)axes->v[i], ct__type_text(call->in[0]).s);
+        if (has[a])
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is named twice for %s",
+                                (long long)axes->v[i], ct__type_text(call->in[0]).s);
+        has[a] = true;
+    }
+    int n = axes->n ? (int)axes->n : rank;
+    int64_t *v = ct__call_dims(call, n);
+    if (!v) return false;
+    int k = 0;
+    for (int a = 0; a < rank; a++)
+        if (has[a] || axes->n == 0) v[k++] = a;
+    *axes = (ct_ints){k, v};
+    return true;
+}
+
+ct_tensor ct__add_zero(ct_tensor a, ct_tensor b) {
+    if (ct__is_none(a)) return b;
+    if (ct__is_none(b)) return a;
+    return ct_add(a, b);
+}
+
+const ct_type *ct__type_of(ct_tensor t) {
+    static const ct_type nothing = {.dtype = CT_F32};
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    return node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : &nothing;
+}
+
+ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer) {
+    const ct_type *type = ct__type_of(t);
+    for (int i = 0; i < type->rank; i++)
+        buffer->v[i] = ct__is_dyn(type, i) ? CT_DYN(type->dim[i]) : type->dim[i];
+    buffer->list = (ct_ints){type->rank, buffer->v};
+    return buffer->list;
+}
+
+ct_tensor ct__number_like(double value, ct_tensor t) {
+    ct_dtype dtype = ct__type_of(t)->dtype;
+    char bytes[8];
+    ct__store_f64(dtype, bytes, 0, value);
+    return ct_const(bytes, dtype, CT_SCALAR);
+}
+
+ct_tensor ct__zeros_like(ct_tensor t) {
+    ct_dims_buffer dims;
+    return ct_expand(ct__number_like(0, t), ct__dims_of(t, &dims));
+}
