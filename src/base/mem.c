@@ -57,10 +57,11 @@ struct ct_block {
 enum { FIRST_BLOCK = 1 << 14, LARGEST_STEP = 1 << 22 };
 
 void *ct__arena_slow(ct_arena *arena, size_t bytes) {
+    if (bytes > SIZE_MAX / 2) return NULL;
+    bytes = (bytes + 15) & ~(size_t)15;
     size_t size = arena->head ? arena->head->size * 2 : FIRST_BLOCK;
     if (size > LARGEST_STEP) size = LARGEST_STEP;
     if (size < bytes) size = bytes;
-    if (size > SIZE_MAX - sizeof(ct_block)) return NULL;
     ct_block *block = ct__malloc(sizeof *block + size);
     if (!block) return NULL;
     block->below = arena->head;

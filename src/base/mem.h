@@ -34,10 +34,11 @@ typedef struct {
 } ct_mark;
 
 void *ct__arena_slow(ct_arena *arena, size_t bytes);
-// 16-byte aligned, not zeroed; NULL: no memory.
+// 16-byte aligned, not zeroed, 0 bytes too; NULL: no memory.
 static inline void *ct__arena(ct_arena *arena, size_t bytes) {
+    // What is left is a multiple of 16, so less than that still fits when rounded up.
+    if (bytes >= (size_t)(arena->end - arena->next)) return ct__arena_slow(arena, bytes);
     bytes = (bytes + 15) & ~(size_t)15;
-    if (bytes > (size_t)(arena->end - arena->next)) return ct__arena_slow(arena, bytes);
     void *p = arena->next;
     arena->next += bytes;
     arena->bytes += bytes;

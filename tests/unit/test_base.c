@@ -54,6 +54,21 @@ static void arena_takes_what_is_larger_than_a_block(void **state) {
     ct__arena_free(&arena);
 }
 
+static void arena_sizes_at_the_edges(void **state) {
+    (void)state;
+    ct_arena arena = {0};
+    assert_non_null(ct__arena(&arena, 0)); // NULL would mean no memory
+    assert_non_null(ct__arena(&arena, 16));
+    for (size_t less = 0; less < 40; less++) assert_null(ct__arena(&arena, SIZE_MAX - less));
+    assert_null(ct__arena(&arena, SIZE_MAX / 2));
+    for (int i = 0; i < 3000; i++) { // the last byte of each block is used and owned
+        char *p = ct__arena(&arena, 16);
+        assert_non_null(p);
+        memset(p, 1, 16);
+    }
+    ct__arena_free(&arena);
+}
+
 static void arena_reset_keeps_the_newest_block(void **state) {
     (void)state;
     ct_arena arena = {0};
@@ -380,6 +395,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_grows_and_keeps_what_it_gave),
         cmocka_unit_test(arena_takes_what_is_larger_than_a_block),
+        cmocka_unit_test(arena_sizes_at_the_edges),
         cmocka_unit_test(arena_reset_keeps_the_newest_block),
         cmocka_unit_test(arena_without_memory_gives_null_and_stays_usable),
         cmocka_unit_test(the_chosen_allocation_fails_and_only_it),
