@@ -1,0 +1,100 @@
+// What a plan executes: buffers and launches in order. Made from an expanded graph by one of two
+// lowerings: `ops`, one launch a node (for devices that evaluate ops, such as ref), or `kernels`,
+// fused loops in kernel IR (for the others).
+#ifndef COTAN_COMPILE_PROGRAM_H
+#define COTAN_COMPILE_PROGRAM_H
+
+#include "graph/graph.h"
+
+// A graph ready to be lowered: compositions and transforms are gone; operands stand before users;
+// what no root needs is dropped. Elementwise operands may still broadcast and promote implicitly
+// (ct__compute_dtype): lowering broadcasts by index and casts on load.
+typedef struct ct_graph {
+    ct_arena *arena;
+    ct_node **nodes; // (n) in order; node->index is its place while no other walk runs
+    size_t n;
+    // Leaves of the graph are op "data" without values, in the order of the plan's leaves: `number`
+    // is the leaf's place; op "scalar": `number` is its place among the scalars; op "const" carries
+    // its bytes.
+    size_t n_leaves, n_scalars;
+    struct ct_graph_root {
+        ct_root_kind kind;
+        ct_val val;
+        int32_t leaf; // ASSIGN: place of the leaf that the variable's old version is, -1 when the
+                      // plan never reads it
+    } * roots;        // (n_roots)
+    size_t n_roots;
+} ct_graph;
+
+typedef enum ct_buf_kind {
+    CT_BUF_LEAF,    // storage of leaf `index`; written only by an assignment in place
+    CT_BUF_SCALARS, // all scalar operands, 8 bytes apart
+    CT_BUF_CONST,   // `data`, uploaded once with the plan
+    CT_BUF_ROOT, // the value of root `index`: a fresh storage a run; of an ASSIGN: the variable's
+                 // storage
+    CT_BUF_TEMP, // in the plan's arena at `offset`
+} ct_buf_kind;
+
+typedef struct ct_buf {
+    ct_buf_kind kind;
+    uint32_t index;
+    size_t bytes;
+    const void *data;    // CONST
+    size_t offset;       // TEMP: set by the memory plan, a multiple of 64
+    const ct_node *node; // whose value it holds, for messages; may be NULL
+} ct_buf;
+
+typedef struct ct_arg {
+    uint32_t buf;
+    size_t offset; // bytes from the buffer's start
+    int64_t step;  // bytes more in each iteration of the enclosing loop
+    bool write;
+} ct_arg;
+
+typedef enum ct_launch_kind {
+    CT_LAUNCH_NODE,   // evaluate `node`: args are its operands, then its outputs
+    CT_LAUNCH_KERNEL, // run kernel `kernel` over a grid: args are its buffers
+    CT_LAUNCH_COPY,   // args[0] to args[1], `bytes`
+    CT_LAUNCH_LOOP,   // repeat the launches up to the matching END `count` times
+    CT_LAUNCH_END,
+} ct_launch_kind;
+
+typedef struct ct_launch {
+    ct_launch_kind kind;
+    const ct_node
+        *node; // NODE: what to evaluate; else the node it serves first, for messages and profiles
+    uint32_t kernel;
+    ct_arg *args;
+    uint32_t n_args;
+    int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
+    uint32_t n_numbers;
+    int64_t grid;  // KERNEL: extent of its core loop
+    int64_t count; // LOOP
+    size_t bytes;  // COPY; KERNEL: bytes it must move, for reports
+    double flops;  // KERNEL: for reports, and to decide whether threads pay
+} ct_launch;
+
+struct kir; // a kernel in kernel IR
+typedef struct ct_program {
+    ct_arena *arena; // of the plan: everything here lives in it
+    ct_buf *bufs;
+    size_t n_bufs, bufs_cap;
+    ct_launch *launches;
+    size_t n_launches, launches_cap;
+    struct ct_program_kernel {
+        struct kir *ir;
+        const char *text; // rendered source; NULL until then
+        void *code;       // the backend's handle
+    } * kernels;          // distinct ones
+    size_t n_kernels, kernels_cap;
+    size_t arena_bytes; // set by the memory plan
+} ct_program;
+
+// The two lowerings. On failure false with the error recorded.
+bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err);
+// Offsets of TEMP buffers from their lifetimes over the launches (a buffer touched in a loop lives
+// through it); fills arena_bytes.
+bool ct__plan_memory(ct_program *program, ct_err *err);
+
+#endif
