@@ -39,6 +39,7 @@ def verdict(tmp_path_factory):
     archive = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "libcotan.a"
     subprocess.run(
         [os.environ.get("CC", "cc"), "-std=gnu17", f"-I{ROOT}/src", f"-I{ROOT}/include",
+         f"-I{archive.parent}/derived",
          str(ROOT / "tests/parity/safetensors_verdict.c"), "-o", str(program), str(archive),
          "-ljansson", "-lm", "-lpthread", "-ldl"], check=True)
     return program
