@@ -49,6 +49,15 @@ static void starts_are_uniform(void **state) {
     for (uint64_t k = 0; k < 100; k++) assert_int_equal(ct__window_start(1, 0, k, 1), 0);
 }
 
+// Without rejection, a range of 3/4 of 2^64 would give multiples of 3 half of the time.
+static void starts_are_unbiased(void **state) {
+    (void)state;
+    enum { DRAWS = 30000 };
+    double count[3] = {0}, expected = DRAWS / 3.0;
+    for (uint64_t k = 0; k < DRAWS; k++) count[ct__window_start(7, 2, k, (uint64_t)3 << 62) % 3]++;
+    for (int i = 0; i < 3; i++) assert_true(fabs(count[i] - expected) < 5 * sqrt(expected));
+}
+
 // The values are part of what a resumed run relies on, so they are pinned.
 static void starts_are_pinned(void **state) {
     (void)state;
@@ -153,6 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threefry_known_vectors),
         cmocka_unit_test(starts_are_uniform),
+        cmocka_unit_test(starts_are_unbiased),
         cmocka_unit_test(starts_are_pinned),
         cmocka_unit_test(batches_are_windows_and_their_successors),
         cmocka_unit_test(seed_and_step_are_the_whole_state),
