@@ -266,10 +266,9 @@ static int by_place(const void *a, const void *b) {
 static bool settle(reader *r) {
     ct_st *st = r->st;
     char shown[CT_PRINTABLE];
-    // One byte more each: an empty arena gives NULL for 0 bytes.
-    st->entries = ct__arena(&st->arena, st->n * sizeof *st->entries + 1);
-    st->by_name = ct__arena(&st->arena, st->n * sizeof *st->by_name + 1);
-    st->metadata = ct__arena(&st->arena, st->n_metadata * sizeof *st->metadata + 1);
+    st->entries = ct__arena(&st->arena, st->n * sizeof *st->entries);
+    st->by_name = ct__arena(&st->arena, st->n * sizeof *st->by_name);
+    st->metadata = ct__arena(&st->arena, st->n_metadata * sizeof *st->metadata);
     if (!st->entries || !st->by_name || !st->metadata)
         return refuse_memory(r, st->n * sizeof *st->entries);
     if (st->n) memcpy(st->entries, r->entries, st->n * sizeof *st->entries);
