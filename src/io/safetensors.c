@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "io/atomic.h"
 #include "io/jscan.h"
+#include "io/json.h"
 #include "io/utf8.h"
 
 // The format's element types in its order, which is the order of alignment. Those that Cotan lacks
@@ -478,21 +479,6 @@ static int by_alignment(const void *a, const void *b) {
     return difference ? difference : strcmp(x->name, y->name);
 }
 
-static void json_string(ct_text *text, const char *s, size_t n) {
-    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-    ct__text_add(text, "\"");
-    for (size_t i = 0; i < n; i++) {
-        const char *found = s[i] ? strchr(from, s[i]) : NULL;
-        if (found)
-            ct__textf(text, "\\%c", to[found - from]);
-        else if ((unsigned char)s[i] < 0x20)
-            ct__textf(text, "\\u%04x", (unsigned)s[i]);
-        else
-            ct__text_bytes(text, s + i, 1);
-    }
-    ct__text_add(text, "\"");
-}
-
 static bool out_bytes(writer *w, const ct_st_out *e, uint64_t *bytes) {
     uint64_t count = 1;
     for (size_t i = 0; i < e->rank; i++) {
@@ -522,9 +508,9 @@ static bool put_metadata(writer *w, size_t n) {
                            "safetensors: __metadata__: key \"%s\" is given twice",
                            ct__printable(p->key, p->key_n, shown, sizeof shown));
         if (i) ct__text_add(&w->header, ",");
-        json_string(&w->header, p->key, p->key_n);
+        ct__json_string(&w->header, p->key, p->key_n);
         ct__text_add(&w->header, ":");
-        json_string(&w->header, p->value, p->value_n);
+        ct__json_string(&w->header, p->value, p->value_n);
     }
     ct__text_add(&w->header, "}");
     return true;
@@ -541,7 +527,7 @@ static bool put_entry(writer *w, const ct_st_out *e, uint64_t *at) {
     if (!out_bytes(w, e, &bytes)) return false;
     if (__builtin_add_overflow(*at, bytes, &end))
         return refuse_write(w, e->name, "its size overflows 64 bits");
-    json_string(&w->header, e->name, n);
+    ct__json_string(&w->header, e->name, n);
     ct__textf(&w->header, ":{\"dtype\":\"%s\",\"shape\":[", kinds[kind_of(e->dtype)].name);
     for (size_t i = 0; i < e->rank; i++)
         ct__textf(&w->header, "%s%" PRId64, i ? "," : "", e->shape[i]);

@@ -1,0 +1,185 @@
+#include "io/config.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "io/atomic.h"
+#include "io/json.h"
+#include "io/utf8.h"
+
+static const char *type_name(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "true or false";
+    case JSON_NULL: break;
+    }
+    return "null";
+}
+
+bool ct__config_new(const char *path, ct_config *config, ct_err *err) {
+    *config = (ct_config){.path = ct__strdup(path), .root = json_object()};
+    if (config->path && config->root) return true;
+    ct__config_close(config);
+    return ct__err_memory(err, CT_NOWHERE, path, strlen(path) + sizeof(json_t));
+}
+
+bool ct__config_read(const char *path, ct_config *config, ct_err *err) {
+    char *text, shown[JSON_ERROR_TEXT_LENGTH];
+    size_t n;
+    json_error_t fault;
+    *config = (ct_config){0};
+    if (!ct__file_read(path, &text, &n, err)) return false;
+    config->path = ct__strdup(path);
+    config->root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &fault);
+    ct__free(text);
+    bool ok = config->path && config->root && json_is_object(config->root);
+    if (!config->path)
+        ct__err_memory(err, CT_NOWHERE, path, strlen(path) + 1);
+    else if (!config->root)
+        ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "not JSON: line %d, column %d: %s", fault.line,
+                fault.column, ct__printable(fault.text, strlen(fault.text), shown, sizeof shown));
+    else if (!ok)
+        ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "the file holds %s, not an object",
+                type_name(config->root));
+    if (!ok) ct__config_close(config);
+    return ok;
+}
+
+void ct__config_close(ct_config *config) {
+    json_decref(config->root);
+    ct__free(config->path);
+    *config = (ct_config){0};
+}
+
+bool ct__config_has(const ct_config *config, const char *key) {
+    return json_object_get(config->root, key) != NULL;
+}
+
+static const json_t *find(const ct_config *config, const char *key, ct_err *err) {
+    const json_t *value = json_object_get(config->root, key);
+    if (!value) ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is missing", key);
+    return value;
+}
+
+static bool wrong_type(const ct_config *config, const char *key, const json_t *value,
+                       const char *wanted, ct_err *err) {
+    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is %s, not %s", key,
+                   type_name(value), wanted);
+}
+
+bool ct__config_int(const ct_config *config, const char *key, int64_t low, int64_t high,
+                    int64_t *out, ct_err *err) {
+    const json_t *value = find(config, key, err);
+    if (!value) return false;
+    if (!json_is_integer(value)) return wrong_type(config, key, value, "an integer", err);
+    int64_t v = json_integer_value(value);
+    if (v < low || v > high)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
+                       "key \"%s\" is %" PRId64 ", not from %" PRId64 " to %" PRId64, key, v, low,
+                       high);
+    *out = v;
+    return true;
+}
+
+bool ct__config_real(const ct_config *config, const char *key, double low, double high, double *out,
+                     ct_err *err) {
+    const json_t *value = find(config, key, err);
+    if (!value) return false;
+    if (!json_is_number(value)) return wrong_type(config, key, value, "a number", err);
+    double v = json_number_value(value);
+    if (v < low || v > high) {
+        ct_text text = {0};
+        ct__json_real(&text, v);
+        ct__text_add(&text, ", not from ");
+        ct__json_real(&text, low);
+        ct__text_add(&text, " to ");
+        ct__json_real(&text, high);
+        ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is %s", key,
+                text.failed ? "out of range" : text.s);
+        ct__text_free(&text);
+        return false;
+    }
+    *out = v;
+    return true;
+}
+
+bool ct__config_bool(const ct_config *config, const char *key, bool *out, ct_err *err) {
+    const json_t *value = find(config, key, err);
+    if (!value) return false;
+    if (!json_is_boolean(value)) return wrong_type(config, key, value, "true or false", err);
+    *out = json_is_true(value);
+    return true;
+}
+
+bool ct__config_string(const ct_config *config, const char *key, const char **out, size_t *n,
+                       ct_err *err) {
+    const json_t *value = find(config, key, err);
+    if (!value) return false;
+    if (!json_is_string(value)) return wrong_type(config, key, value, "a string", err);
+    *out = json_string_value(value);
+    *n = json_string_length(value);
+    return true;
+}
+
+bool ct__config_choice(const ct_config *config, const char *key, const char *const *names, int *out,
+                       ct_err *err) {
+    const char *word;
+    char shown[CT_PRINTABLE];
+    size_t n;
+    if (!ct__config_string(config, key, &word, &n, err)) return false;
+    for (int i = 0; names[i]; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0) {
+            *out = i;
+            return true;
+        }
+    ct_text list = {0};
+    for (int i = 0; names[i]; i++) ct__textf(&list, "%s%s", i ? ", " : "", names[i]);
+    ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is \"%s\", not one of: %s", key,
+            ct__printable(word, n, shown, sizeof shown), list.failed ? "..." : list.s);
+    ct__text_free(&list);
+    return false;
+}
+
+static void set(ct_config *config, const char *key, json_t *value) {
+    // json_object_set_new takes value over, and fails for NULL, which a constructor gave.
+    if (json_object_set_new(config->root, key, value) != 0) config->failed = true;
+}
+
+void ct__config_set_int(ct_config *config, const char *key, int64_t value) {
+    set(config, key, json_integer(value));
+}
+void ct__config_set_real(ct_config *config, const char *key, double value) {
+    set(config, key, json_real(value));
+}
+void ct__config_set_bool(ct_config *config, const char *key, bool value) {
+    set(config, key, json_boolean(value));
+}
+void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n) {
+    set(config, key, json_stringn(value, n));
+}
+
+bool ct__config_write(const ct_config *config, ct_err *err) {
+    ct_text text = {0};
+    ct_atomic file = {.fd = -1};
+    if (config->failed)
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, config->path,
+                       "a value cannot be written: a number that is not finite, text that is not "
+                       "UTF-8, or no memory");
+    ct__json_tree(&text, config->root);
+    bool ok = !text.failed || ct__err_memory(err, CT_NOWHERE, config->path, text.cap * 2);
+    ok = ok && ct__atomic_begin(&file, config->path, err) &&
+         ct__atomic_put(&file, text.s, text.n, err) && ct__atomic_commit(&file, err);
+    ct__atomic_abandon(&file);
+    ct__text_free(&text);
+    return ok;
+}

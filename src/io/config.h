@@ -1,0 +1,37 @@
+// config.json: typed values with sentences for what is missing, of another type or out of range.
+#ifndef COTAN_IO_CONFIG_H
+#define COTAN_IO_CONFIG_H
+
+#include "base/error.h"
+
+typedef struct ct_config {
+    char *path;
+    struct json_t *root; // an object
+    bool failed;         // a value could not be set; ct__config_write reports it
+} ct_config;
+
+bool ct__config_read(const char *path, ct_config *config, ct_err *err);
+void ct__config_close(ct_config *config); // also after a failure
+
+// Each of these fails when the key is missing or its value is of another type or out of range.
+bool ct__config_has(const ct_config *config, const char *key);
+bool ct__config_int(const ct_config *config, const char *key, int64_t low, int64_t high,
+                    int64_t *value, ct_err *err);
+bool ct__config_real(const ct_config *config, const char *key, double low, double high,
+                     double *value, ct_err *err); // integers are reals too
+bool ct__config_bool(const ct_config *config, const char *key, bool *value, ct_err *err);
+bool ct__config_string(const ct_config *config, const char *key, const char **value, size_t *n,
+                       ct_err *err); // valid until the config is closed
+// One of the NULL-terminated names, as its index.
+bool ct__config_choice(const ct_config *config, const char *key, const char *const *names,
+                       int *value, ct_err *err);
+
+bool ct__config_new(const char *path, ct_config *config, ct_err *err);
+void ct__config_set_int(ct_config *config, const char *key, int64_t value);
+void ct__config_set_real(ct_config *config, const char *key, double value); // finite
+void ct__config_set_bool(ct_config *config, const char *key, bool value);
+void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n);
+// Replaces the file at once; keys in the order in which they were first set.
+bool ct__config_write(const ct_config *config, ct_err *err);
+
+#endif

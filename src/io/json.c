@@ -1,0 +1,108 @@
+#include "io/json.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ct__json_string(ct_text *text, const char *s, size_t n) {
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    ct__text_add(text, "\"");
+    for (size_t i = 0, plain = 0; i <= n; i++) {
+        bool last = i == n, control = !last && (unsigned char)s[i] < 0x20;
+        if (!last && !control && s[i] != '"' && s[i] != '\\') continue;
+        ct__text_bytes(text, s + plain, i - plain);
+        plain = i + 1;
+        if (last) break;
+        const char *found = s[i] ? strchr(from, s[i]) : NULL;
+        if (found)
+            ct__textf(text, "\\%c", to[found - from]);
+        else
+            ct__textf(text, "\\u%04x", (unsigned)s[i]);
+    }
+    ct__text_add(text, "\"");
+}
+
+void ct__json_real(ct_text *text, double value) {
+    char digits[40];
+    if (!isfinite(value)) {
+        ct__text_add(text, isnan(value) ? "\"nan\"" : value < 0 ? "\"-inf\"" : "\"inf\"");
+        return;
+    }
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) break;
+    }
+    // The host program's locale may write another point.
+    const char *point = localeconv()->decimal_point;
+    char *at = *point && strcmp(point, ".") != 0 ? strstr(digits, point) : NULL;
+    if (at) {
+        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
+        *at = '.';
+    }
+    ct__text_add(text, digits);
+    if (!strpbrk(digits, ".e")) ct__text_add(text, ".0"); // stays a real when read back
+}
+
+static void indent(ct_text *text, int depth) {
+    ct__text_add(text, "\n");
+    for (int i = 0; i < depth; i++) ct__text_add(text, "  ");
+}
+
+static void tree(ct_text *text, const json_t *value, int depth);
+
+static void list(ct_text *text, const json_t *value, int depth) {
+    bool plain = true;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        plain = plain && !json_is_object(item) && !json_is_array(item);
+    }
+    ct__text_add(text, "[");
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        if (i) ct__text_add(text, plain ? ", " : ",");
+        if (!plain) indent(text, depth + 1);
+        tree(text, json_array_get(value, i), depth + 1);
+    }
+    if (!plain) indent(text, depth);
+    ct__text_add(text, "]");
+}
+
+static void object(ct_text *text, json_t *value, int depth) {
+    const char *key, *between = "";
+    json_t *item;
+    ct__text_add(text, "{");
+    json_object_foreach(value, key, item) {
+        ct__text_add(text, between);
+        between = ",";
+        indent(text, depth + 1);
+        ct__json_string(text, key, strlen(key));
+        ct__text_add(text, ": ");
+        tree(text, item, depth + 1);
+    }
+    if (*between) indent(text, depth);
+    ct__text_add(text, "}");
+}
+
+// As deep as the tree, which the library's parser bounds.
+static void tree(ct_text *text, const json_t *value, int depth) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: object(text, (json_t *)(uintptr_t)value, depth); break;
+    case JSON_ARRAY: list(text, value, depth); break;
+    case JSON_STRING:
+        ct__json_string(text, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER: ct__textf(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); break;
+    case JSON_REAL: ct__json_real(text, json_real_value(value)); break;
+    case JSON_TRUE: ct__text_add(text, "true"); break;
+    case JSON_FALSE: ct__text_add(text, "false"); break;
+    case JSON_NULL: ct__text_add(text, "null"); break;
+    }
+}
+
+void ct__json_tree(ct_text *text, const json_t *value) {
+    tree(text, value, 0);
+    ct__text_add(text, "\n");
+}

@@ -1,0 +1,18 @@
+// JSON written so that equal values give equal bytes, whatever the locale: metrics, config.json and
+// the headers of safetensors files.
+#ifndef COTAN_IO_JSON_H
+#define COTAN_IO_JSON_H
+
+#include "base/text.h"
+
+struct json_t;
+
+void ct__json_string(ct_text *text, const char *s, size_t n); // in quotes, least escaped
+// The shortest digits that read back as the same double. JSON has no words for the others: they
+// become the strings "nan", "inf" and "-inf".
+void ct__json_real(ct_text *text, double value);
+// A tree of the JSON library, two spaces a level, lists of plain values on one line, keys in the
+// order in which they were set.
+void ct__json_tree(ct_text *text, const struct json_t *value);
+
+#endif

@@ -1,0 +1,39 @@
+// metrics.jsonl: one JSON object a line, written as training goes and read for the plot.
+#ifndef COTAN_IO_METRICS_H
+#define COTAN_IO_METRICS_H
+
+#include "base/error.h"
+
+typedef struct ct_field {
+    const char *name;
+    bool is_integer;
+    int64_t integer;
+    double real; // nan and the infinities are written as the strings "nan", "inf", "-inf"
+} ct_field;
+#define CT_FIELD_INT(name, value) ((ct_field){(name), true, (value), 0})
+#define CT_FIELD_REAL(name, value) ((ct_field){(name), false, 0, (value)})
+
+typedef struct ct_metrics {
+    char *path;
+    int fd;
+} ct_metrics;
+
+// A new file, or, to append, the old one without a last line that a crash left incomplete.
+bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err *err);
+// One line, handed to the system at once, so that readers see whole lines.
+bool ct__metrics_add(ct_metrics *metrics, const ct_field *fields, size_t n, ct_err *err);
+void ct__metrics_close(ct_metrics *metrics); // also after a failure
+
+typedef struct ct_series {
+    double *x, *y; // steps and values
+    size_t n, cap; // cap is private
+} ct_series;
+
+// Of each line that has it, the value of names[i] and the line's "step" into series[i]. An
+// incomplete last line is left out.
+bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
+                      ct_err *err);
+bool ct__series_add(ct_series *series, double x, double y); // false: no memory
+void ct__series_free(ct_series *series);
+
+#endif

@@ -1,0 +1,16 @@
+// loss.svg: the training loss, raw and smoothed, and the validation loss over the steps.
+#ifndef COTAN_IO_SVG_H
+#define COTAN_IO_SVG_H
+
+#include "base/error.h"
+#include "base/text.h"
+#include "io/metrics.h"
+
+// The plot as text. Equal series give equal bytes, whatever the locale; however long they are, the
+// text stays below about 100 KB. Values that are not finite leave gaps.
+void ct__svg_loss(ct_text *text, const char *title, const ct_series *train, const ct_series *val);
+// The same into a file, replaced at once.
+bool ct__svg_loss_write(const char *path, const char *title, const ct_series *train,
+                        const ct_series *val, ct_err *err);
+
+#endif
