@@ -63,21 +63,26 @@
 
 enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
 
-// Ops in groups by their operands; the order is relied on by ct__kop_arity.
+// Ops in groups by their operands; their order is relied on (NEG .. NOT, ADD .. NE).
 // clang-format off
 #define CT_KOPS(X)                                                                                 \
     /* structure */                                                                                \
-    X(CONST, 0)                                                                                    \
-    X(ARG, 0)                                                                                      \
-    X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1)          /* memory */                               \
-        X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3) /* registers and reductions */             \
-        X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)      /* lanes */                                \
-        X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)               /* one operand */                          \
-        X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)    \
-            X(CAST, 1) X(BITCAST, 1) X(MATH, 1) /* two operands */                                 \
-        X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2) X(AND, 2) X(OR, 2)   \
-            X(XOR, 2) X(SHL, 2) X(SHR, 2) X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2) /* three operands */ \
-        X(FMA, 3) X(SELECT, 3)
+    X(CONST, 0) X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1)                               \
+    /* memory */                                                                                   \
+    X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3)                                                \
+    /* registers and reductions */                                                                 \
+    X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)                                                     \
+    /* lanes */                                                                                    \
+    X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)                                                              \
+    /* one operand */                                                                              \
+    X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)        \
+    X(CAST, 1) X(BITCAST, 1) X(MATH, 1)                                                            \
+    /* two operands */                                                                             \
+    X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2)                          \
+    X(AND, 2) X(OR, 2) X(XOR, 2) X(SHL, 2) X(SHR, 2)                                               \
+    X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2)                                                            \
+    /* three operands */                                                                           \
+    X(FMA, 3) X(SELECT, 3)
 // clang-format on
 
 typedef enum ct_kop {
@@ -268,5 +273,18 @@ const char *ct__kop_name(ct_kop op);               // "add"
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
 // Bytes of scratch that each thread must pass to the kernel (64-byte aligned).
 size_t ct__kir_scratch(const ct_kir *k);
+// Where a local lies in that scratch; -1: small, on the stack.
+int64_t ct__kir_local_offset(const ct_kir *k, int buf);
+
+// How a value differs between the 16 lanes (or iterations of the VECTOR loop around it).
+typedef enum ct_kvary { CT_UNIFORM, CT_AFFINE, CT_VARYING } ct_kvary;
+typedef struct ct_kshape {
+    ct_kvary vary;
+    bool nonneg;    // i64: known to be >= 0
+    int64_t stride; // affine: lane l is the value of lane 0 plus l * stride
+    int64_t align;  // i64: lane 0 is a multiple of this; 0: it is 0
+} ct_kshape;
+// Fills shape[0 .. k->n) of a kernel whose operands are all earlier instructions.
+void ct__kir_shapes(const ct_kir *k, ct_kshape *shape);
 
 #endif

@@ -1,0 +1,182 @@
+#define _GNU_SOURCE
+#include "backend/cpu/build.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/cache.h"
+#include "backend/cpu/cc.h"
+#include "backend/cpu/prelude.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/text.h"
+
+// One lock around all of it: a second request would most likely want the same kernels.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct known {
+    ct_hash key;
+    ct__kernel_fn fn;
+} * table;                        // open addressing; fn NULL: free
+static size_t table_n, table_cap; // cap: a power of two
+static ct__build_counts counts;
+
+static struct known *slot_of(ct_hash key) {
+    size_t i = key.lo & (table_cap - 1);
+    while (table[i].fn && !ct__hash_equal(table[i].key, key)) i = (i + 1) & (table_cap - 1);
+    return &table[i];
+}
+
+static ct__kernel_fn lookup(ct_hash key) { return table_cap ? slot_of(key)->fn : NULL; }
+
+static bool remember(ct_hash key, ct__kernel_fn fn, ct_err *err) {
+    if ((table_n + 1) * 2 > table_cap) {
+        size_t cap = table_cap ? table_cap * 2 : 256, old_cap = table_cap;
+        struct known *grown = ct__calloc(cap, sizeof *grown), *old = table;
+        if (!grown) return ct__err_memory(err, CT_NOWHERE, "cpu", cap * sizeof *grown);
+        table = grown;
+        table_cap = cap;
+        for (size_t i = 0; i < old_cap; i++)
+            if (old[i].fn) *slot_of(old[i].key) = old[i];
+        ct__free(old);
+    }
+    struct known *slot = slot_of(key);
+    table_n += !slot->fn;
+    *slot = (struct known){key, fn};
+    return true;
+}
+
+static bool take(ct__kernel_source *k, ct_hash key, void *library, ct_err *err) {
+    void *symbol = library ? dlsym(library, k->name) : NULL;
+    if (!symbol) return false;
+    memcpy(&k->fn, &symbol, sizeof k->fn); // ISO C has no cast from void * to a function
+    return remember(key, k->fn, err);
+}
+
+typedef struct {
+    ct__kernel_source *kernels;
+    const ct_hash *keys;
+    const size_t *missing; // indices into kernels
+    size_t n;
+    int groups;
+    const ct_cc *cc;
+    const ct_cache *cache;
+    char folder[4096];
+} job;
+
+static bool write_group(const job *j, int group, ct_err *err) {
+    ct_text text = {0};
+    ct__text_add(&text, ct__cpu_prelude);
+    for (size_t i = (size_t)group; i < j->n; i += (size_t)j->groups)
+        ct__text_add(&text, j->kernels[j->missing[i]].text);
+    char path[4200];
+    snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
+    bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
+                          : ct__file_write(path, text.s, text.n, err);
+    ct__text_free(&text);
+    return ok;
+}
+
+static bool load_group(const job *j, int group, ct_err *err) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/g%d.so", j->folder, group);
+    if (!ct__cache_seal(path, err)) return false;
+    void *library = ct__cache_load_file(path);
+    for (size_t i = (size_t)group; i < j->n; i += (size_t)j->groups) {
+        size_t at = j->missing[i];
+        if (!take(&j->kernels[at], j->keys[at], library, err))
+            return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu",
+                           "no working C compiler: what %s made cannot be loaded", j->cc->path);
+        j->kernels[at].compiled = true;
+        ct__cache_enter(j->cache, path, j->keys[at]);
+    }
+    return true;
+}
+
+static bool compile(job *j, ct_err *err) {
+    if (!ct__cache_work(j->cache, j->folder, err)) return false;
+    bool ok = true;
+    for (int g = 0; ok && g < j->groups; g++) ok = write_group(j, g, err);
+    ok = ok && ct__cc_run(j->cc, j->folder, j->groups, err);
+    for (int g = 0; ok && g < j->groups; g++) ok = load_group(j, g, err);
+    ct__cache_work_end(j->folder);
+    counts.runs += (uint64_t)j->groups;
+    if (ok) counts.compiled += j->n;
+    return ok;
+}
+
+// Fills what is known or on disk and lists the rest, each once.
+static size_t find_missing(ct__kernel_source *kernels, size_t n, const ct_hash *keys,
+                           const ct_cache *cache, size_t *missing, ct_err *err) {
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((kernels[i].fn = lookup(keys[i]))) {
+            counts.known++;
+            continue;
+        }
+        if (take(&kernels[i], keys[i], ct__cache_load(cache, keys[i]), err)) {
+            counts.loaded++;
+            continue;
+        }
+        bool listed = false;
+        for (size_t j = 0; j < m; j++) listed |= ct__hash_equal(keys[missing[j]], keys[i]);
+        if (!listed) missing[m++] = i;
+    }
+    return m;
+}
+
+static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *keys, size_t *missing,
+                  ct_err *err) {
+    ct_cc cc;
+    ct_cache cache;
+    if (!ct__cc_find(&cc, err)) return false;
+    ct__cache_open(&cache);
+    ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
+    for (size_t i = 0; i < n; i++) {
+        kernels[i].fn = NULL;
+        kernels[i].compiled = false;
+        keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
+    }
+    size_t m = find_missing(kernels, n, keys, &cache, missing, err);
+    if (m == 0) return true;
+    job j = {kernels, keys, missing, m, 1, &cc, &cache, ""};
+    // Starting a compiler and reading the prelude costs about what two kernels cost.
+    size_t groups = (m + 1) / 2, most = threads > 0 ? (size_t)threads : 1;
+    j.groups = (int)(groups < most ? groups : most);
+    if (!compile(&j, err)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!kernels[i].fn) kernels[i].fn = lookup(keys[i]);
+    return true;
+}
+
+bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
+    if (n == 0) return true;
+    ct_hash *keys = ct__malloc(n * sizeof *keys);
+    size_t *missing = ct__malloc(n * sizeof *missing);
+    bool ok = keys && missing;
+    if (!ok) ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *keys);
+    if (ok) {
+        pthread_mutex_lock(&lock);
+        ok = build(kernels, n, threads, keys, missing, err);
+        pthread_mutex_unlock(&lock);
+    }
+    ct__free(keys);
+    ct__free(missing);
+    return ok;
+}
+
+ct__build_counts ct__cpu_build_counts(void) {
+    pthread_mutex_lock(&lock);
+    ct__build_counts now = counts;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+void ct__cpu_build_forget(void) {
+    pthread_mutex_lock(&lock);
+    ct__free(table);
+    table = NULL;
+    table_n = table_cap = 0;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,236 @@
+#define _GNU_SOURCE
+#include "backend/cpu/cc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+
+extern char **environ;
+
+static const char *const flags[] = {
+    "-O2",
+#if defined(__aarch64__)
+    "-mcpu=native",
+#else
+    "-march=native",
+#endif
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+    "-pipe",
+    "-std=gnu17",
+    "-w",
+    "-x",
+    "c",
+};
+enum { NFLAGS = sizeof flags / sizeof *flags };
+
+static bool no_compiler(ct_err *err, const char *what, const char *detail) {
+    ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
+    ct__err_hint(err, "install gcc or clang, or set COTAN_CC to one");
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------------
+// finding it
+
+static bool is_program(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static bool search(const char *name, char path[4096]) {
+    if (strchr(name, '/')) {
+        char *real = realpath(name, NULL);
+        bool ok = real && strlen(real) < 4096 && is_program(real);
+        if (ok) memcpy(path, real, strlen(real) + 1);
+        free(real);
+        return ok;
+    }
+    const char *dirs = getauxval(AT_SECURE) ? NULL : getenv("PATH");
+    if (!dirs) dirs = "/usr/bin:/bin";
+    for (const char *d = dirs; *d;) {
+        const char *end = strchrnul(d, ':');
+        // an empty or relative part would mean the current folder: never run a compiler from there
+        int n = *d == '/' ? snprintf(path, 4096, "%.*s/%s", (int)(end - d), d, name) : -1;
+        if (n > 0 && n < 4096 && is_program(path)) return true;
+        d = *end ? end + 1 : end;
+    }
+    return false;
+}
+
+static ct_hash cpu_hash;
+
+// What -march=native depends on, as far as a program can see it.
+static void read_cpu(void) {
+    static const char *const keys[] = {"flags", "Features", "model name", "CPU part"};
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f) return;
+    char *s = NULL;
+    size_t cap = 0;
+    unsigned seen = 0;
+    while (seen != 15 && getline(&s, &cap, f) > 0)
+        for (unsigned i = 0; i < 4; i++) {
+            if ((seen >> i & 1) || strncmp(s, keys[i], strlen(keys[i])) != 0) continue;
+            seen |= 1u << i;
+            cpu_hash = ct__hash_bytes(s, strlen(s), cpu_hash);
+        }
+    free(s);
+    fclose(f);
+}
+
+static void identify(ct_cc *cc) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_cpu);
+    struct stat st = {0};
+    stat(cc->path, &st);
+    int64_t file[4] = {(int64_t)st.st_size, (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec,
+                       (int64_t)st.st_ino};
+    cc->id = ct__hash_bytes(cc->path, strlen(cc->path), cpu_hash);
+    cc->id = ct__hash_bytes(file, sizeof file, cc->id);
+    for (int i = 0; i < NFLAGS; i++)
+        cc->id = ct__hash_bytes(flags[i], strlen(flags[i]) + 1, cc->id);
+}
+
+bool ct__cc_find(ct_cc *cc, ct_err *err) {
+    const char *asked = getauxval(AT_SECURE) ? NULL : getenv("COTAN_CC");
+    if (asked && *asked) {
+        if (!search(asked, cc->path)) return no_compiler(err, "COTAN_CC names no program: ", asked);
+    } else if (!search("cc", cc->path) && !search("gcc", cc->path) && !search("clang", cc->path)) {
+        return no_compiler(err, "neither cc, gcc nor clang is on PATH", "");
+    }
+    identify(cc);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------
+// running it
+
+typedef struct {
+    pid_t pid;
+    int ended;  // read end of a pipe that closes when the compiler and its children are gone; -1:
+                // none
+    int failed; // errno of a failed start
+} process;
+
+static process launch(const ct_cc *cc, const char *folder, int i) {
+    char in[4200], out[4200], messages[4200];
+    snprintf(in, sizeof in, "%s/g%d.c", folder, i);
+    snprintf(out, sizeof out, "%s/g%d.so", folder, i);
+    snprintf(messages, sizeof messages, "%s/g%d.err", folder, i);
+    char *argv[NFLAGS + 6];
+    int n = 0;
+    argv[n++] = (char *)(uintptr_t)cc->path;
+    for (int j = 0; j < NFLAGS; j++) argv[n++] = (char *)(uintptr_t)flags[j];
+    argv[n++] = in;
+    argv[n++] = "-o";
+    argv[n++] = out;
+    argv[n++] = "-lm";
+    argv[n] = NULL;
+    process p = {.pid = -1, .ended = -1};
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        p.failed = errno;
+        return p;
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+    posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+#endif
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    p.failed = posix_spawnp(&p.pid, cc->path, &actions, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    close(ends[1]);
+    if (p.failed == 0)
+        p.ended = ends[0];
+    else
+        close(ends[0]);
+    return p;
+}
+
+// Waits for the process itself, never for "any child". Where the program ignores SIGCHLD, or reaps
+// children itself, the status is lost; then the output tells.
+static bool finish(process *p) {
+    char c;
+    while (read(p->ended, &c, 1) != 0 && errno == EINTR) {
+    }
+    close(p->ended);
+    int status = 0;
+    pid_t r;
+    while ((r = waitpid(p->pid, &status, 0)) < 0 && errno == EINTR) {
+    }
+    return r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// The line of the compiler's messages that tells most.
+static void first_message(const char *folder, int i, char *line, size_t size) {
+    char path[4200], *bytes = NULL;
+    size_t n = 0;
+    ct_err ignored = {0};
+    snprintf(path, sizeof path, "%s/g%d.err", folder, i);
+    snprintf(line, size, "it ended with an error and no message");
+    if (!ct__file_read(path, &bytes, &n, &ignored)) return;
+    const char *at = strstr(bytes, "error");
+    if (!at) at = bytes;
+    while (at > bytes && at[-1] != '\n') at--;
+    size_t length = strcspn(at, "\n");
+    if (length >= size) length = size - 1;
+    if (length) {
+        memcpy(line, at, length);
+        line[length] = '\0';
+        for (char *c = line; *c; c++)
+            if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    }
+    ct__free(bytes);
+}
+
+bool ct__cc_run(const ct_cc *cc, const char *folder, int count, ct_err *err) {
+    process *p = ct__malloc((size_t)count * sizeof *p);
+    if (!p) return ct__err_memory(err, CT_NOWHERE, "cpu", (size_t)count * sizeof *p);
+    for (int i = 0; i < count; i++) p[i] = launch(cc, folder, i);
+    bool ok = true;
+    for (int i = 0; i < count; i++) {
+        char path[4200], line[300], what[4400];
+        if (p[i].failed) {
+            snprintf(what, sizeof what, "%s does not start: ", cc->path);
+            ok = no_compiler(err, what, strerror(p[i].failed));
+            continue;
+        }
+        bool fine = finish(&p[i]);
+        snprintf(path, sizeof path, "%s/g%d.so", folder, i);
+        if (fine && access(path, R_OK) == 0) continue;
+        first_message(folder, i, line, sizeof line);
+        snprintf(what, sizeof what, "%s: ", cc->path);
+        ok = no_compiler(err, what, line);
+    }
+    ct__free(p);
+    return ok;
+}

@@ -1,0 +1,7 @@
+// The text in front of every generated kernel.
+#ifndef COTAN_BACKEND_CPU_PRELUDE_H
+#define COTAN_BACKEND_CPU_PRELUDE_H
+
+extern const char ct__cpu_prelude[];
+
+#endif

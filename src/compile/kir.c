@@ -1,0 +1,665 @@
+// The builder of kernel IR: types are inferred and checked, i64 constants folded, equal pure
+// instructions shared.
+#include "compile/kir.h"
+
+#include <string.h>
+
+void ct__kir_init(ct_kir *k) {
+    *k = (ct_kir){0};
+    k->open = -1;
+}
+
+void ct__kir_free(ct_kir *k) {
+    ct__free(k->ins);
+    ct__free(k->bufs);
+    ct__free(k->shared);
+    ct__kir_init(k);
+}
+
+const char *ct__kop_name(ct_kop op) {
+    static const char *const names[] = {
+#define X(name, arity) #name,
+        CT_KOPS(X)
+#undef X
+    };
+    return op < CT_K_COUNT ? names[op] : "?";
+}
+
+static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
+    ct__err(&k->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "%s at instruction %zu: %s",
+            ct__kop_name(op), k->n, what);
+    return -1;
+}
+
+// ------------------------------------------------------------------------------------------
+// instructions
+
+static bool is_float(int dtype) { return dtype == CT_F32 || dtype == CT_F64; }
+static bool is_compute(int dtype) {
+    return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && dtype != CT_F16 && dtype != CT_BF16;
+}
+
+static uint64_t key_of(const ct_kins *ins) {
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    uint64_t words[4] = {(uint64_t)ins->op | (uint64_t)ins->dtype << 8 |
+                             (uint64_t)ins->lanes << 16 | (uint64_t)ins->sub << 24,
+                         (uint64_t)(uint32_t)ins->a | (uint64_t)(uint32_t)ins->b << 32,
+                         (uint64_t)(uint32_t)ins->c | (uint64_t)(uint32_t)ins->d << 32,
+                         (uint64_t)ins->imm.i};
+    for (int i = 0; i < 4; i++) {
+        h = (h ^ words[i]) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+static bool same(const ct_kins *x, const ct_kins *y) {
+    return x->op == y->op && x->dtype == y->dtype && x->lanes == y->lanes && x->sub == y->sub &&
+           x->a == y->a && x->b == y->b && x->c == y->c && x->d == y->d && x->imm.i == y->imm.i;
+}
+
+// Does an instruction standing in loop `in` dominate what is appended now?
+static bool visible(const ct_kir *k, int32_t in) {
+    for (ct_kval loop = k->open; loop >= 0; loop = k->ins[loop].in)
+        if (loop == in) return true;
+    return in < 0;
+}
+
+static ct_kval append(ct_kir *k, ct_kins ins) {
+    if (k->err.code) return -1;
+    if (k->n >= INT32_MAX / 2 || !CT_GROW(k->ins, k->cap, k->n + 1)) {
+        ct__err_memory(&k->err, CT_NOWHERE, "kernel", (k->n + 1) * sizeof ins);
+        return -1;
+    }
+    ins.in = k->open;
+    ins.end = -1;
+    k->ins[k->n] = ins;
+    return (ct_kval)k->n++;
+}
+
+static bool grow_shared(ct_kir *k) {
+    if (k->nshared * 2 < k->shared_cap) return true;
+    size_t cap = k->shared_cap ? k->shared_cap * 2 : 64;
+    int32_t *table = ct__malloc(cap * sizeof *table);
+    if (!table) return ct__err_memory(&k->err, CT_NOWHERE, "kernel", cap * sizeof *table);
+    memset(table, 0xff, cap * sizeof *table);
+    for (size_t i = 0; i < k->shared_cap; i++) {
+        if (k->shared[i] < 0) continue;
+        size_t slot = key_of(&k->ins[k->shared[i]]) & (cap - 1);
+        while (table[slot] >= 0) slot = (slot + 1) & (cap - 1);
+        table[slot] = k->shared[i];
+    }
+    ct__free(k->shared);
+    k->shared = table;
+    k->shared_cap = cap;
+    return true;
+}
+
+// Appends a pure instruction, or gives an equal one that is in scope.
+static ct_kval pure(ct_kir *k, ct_kins ins) {
+    if (k->err.code || !grow_shared(k)) return -1;
+    size_t slot = key_of(&ins) & (k->shared_cap - 1);
+    for (; k->shared[slot] >= 0; slot = (slot + 1) & (k->shared_cap - 1)) {
+        ct_kins *old = &k->ins[k->shared[slot]];
+        if (!same(old, &ins)) continue;
+        if (visible(k, old->in)) return k->shared[slot];
+        return k->shared[slot] = append(k, ins);
+    }
+    ct_kval v = append(k, ins);
+    if (v >= 0) {
+        k->shared[slot] = v;
+        k->nshared++;
+    }
+    return v;
+}
+
+static ct_kins make(ct_kop op, int dtype, int lanes, ct_kval a, ct_kval b, ct_kval c) {
+    return (ct_kins){.op = (uint8_t)op,
+                     .dtype = (uint8_t)dtype,
+                     .lanes = (uint8_t)lanes,
+                     .a = a,
+                     .b = b,
+                     .c = c,
+                     .d = -1};
+}
+
+// An operand that exists and has a value, or NULL with an error recorded.
+static const ct_kins *operand(ct_kir *k, ct_kop op, ct_kval v) {
+    if (k->err.code) return NULL;
+    if (v < 0 || (size_t)v >= k->n || !k->ins[v].dtype) {
+        bad(k, op, "an operand is no value");
+        return NULL;
+    }
+    if (k->ins[v].op == CT_K_REG && op != CT_K_GET && op != CT_K_SET) {
+        bad(k, op, "a register is read with GET");
+        return NULL;
+    }
+    return &k->ins[v];
+}
+
+// ------------------------------------------------------------------------------------ parameters,
+// values
+
+static int add_buffer(ct_kir *k, ct_dtype dtype, int flags, int64_t count) {
+    if (k->err.code) return -1;
+    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT || k->nbufs >= CT_KIR_MAX_BUFFERS)
+        return bad(k, CT_K_PARAM, "a buffer of no dtype, or too many buffers");
+    if (!CT_GROW(k->bufs, k->bufs_cap, k->nbufs + 1)) {
+        ct__err_memory(&k->err, CT_NOWHERE, "kernel", sizeof(ct_kbuf));
+        return -1;
+    }
+    k->bufs[k->nbufs] = (ct_kbuf){.dtype = dtype, .flags = flags, .count = count};
+    return (int)k->nbufs++;
+}
+
+int ct__kir_buffer(ct_kir *k, ct_dtype dtype, int flags) {
+    if (!(flags & (CT_KIR_READ | CT_KIR_WRITE)) || (flags & CT_KIR_LOCAL))
+        return bad(k, CT_K_PARAM, "a buffer is read, written or both");
+    int id = add_buffer(k, dtype, flags, 0);
+    k->nparams += id >= 0;
+    return id;
+}
+
+int ct__kir_local(ct_kir *k, ct_dtype dtype, int64_t count) {
+    if (count <= 0 || count > ((int64_t)1 << 32))
+        return bad(k, CT_K_PARAM, "a local buffer has 1 to 2^32 elements");
+    return add_buffer(k, dtype, CT_KIR_READ | CT_KIR_WRITE | CT_KIR_LOCAL, count);
+}
+
+ct_kval ct__kir_arg(ct_kir *k) {
+    if (k->open >= 0) return bad(k, CT_K_ARG, "args are declared before the loops");
+    ct_kins ins = make(CT_K_ARG, CT_I64, 1, -1, -1, -1);
+    ins.imm.i = k->nargs++;
+    return append(k, ins);
+}
+
+ct_kval ct__kir_param(ct_kir *k, ct_dtype dtype) {
+    if (!is_compute(dtype) || k->open >= 0) return bad(k, CT_K_PARAM, "a parameter of no dtype");
+    ct_kins ins = make(CT_K_PARAM, dtype, 1, -1, -1, -1);
+    for (size_t i = 0; i < k->n; i++) ins.imm.i += k->ins[i].op == CT_K_PARAM;
+    return append(k, ins);
+}
+
+void ct__kir_ret(ct_kir *k, ct_kval value) {
+    const ct_kins *v = operand(k, CT_K_RET, value);
+    if (v) append(k, make(CT_K_RET, CT_DEFAULT, 0, value, -1, -1));
+}
+
+ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
+    if (is_float(dtype)) return ct__kir_const(k, dtype, (double)value);
+    if (!is_compute(dtype)) return bad(k, CT_K_CONST, "a constant of no compute dtype");
+    ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
+    switch (dtype) {
+    case CT_BOOL: ins.imm.i = value != 0; break;
+    case CT_U8: ins.imm.i = (uint8_t)value; break;
+    case CT_I32: ins.imm.i = (int32_t)(uint32_t)(uint64_t)value; break;
+    case CT_U32: ins.imm.i = (uint32_t)value; break;
+    default: ins.imm.i = value; break;
+    }
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value) {
+    if (!is_float(dtype)) return ct__kir_const_int(k, dtype, (int64_t)value);
+    ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
+    ins.imm.f = dtype == CT_F32 ? (double)(float)value : value;
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_int(ct_kir *k, int64_t value) { return ct__kir_const_int(k, CT_I64, value); }
+
+bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value) {
+    if (v < 0 || (size_t)v >= k->n || k->ins[v].op != CT_K_CONST || k->ins[v].dtype != CT_I64)
+        return false;
+    *value = k->ins[v].imm.i;
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------
+// arithmetic
+
+// x op y of i64 constants, with the semantics of kir.h.
+static bool fold_i64(ct_kop op, int64_t x, int64_t y, int64_t *r) {
+    uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
+    switch (op) {
+    case CT_K_ADD: *r = (int64_t)(ux + uy); return true;
+    case CT_K_SUB: *r = (int64_t)(ux - uy); return true;
+    case CT_K_MUL: *r = (int64_t)(ux * uy); return true;
+    case CT_K_DIV: *r = y == 0 ? 0 : y == -1 ? (int64_t)(0 - ux) : x / y; return true;
+    case CT_K_MOD: *r = y == 0 || y == -1 ? 0 : x % y; return true;
+    case CT_K_MIN: *r = x < y ? x : y; return true;
+    case CT_K_MAX: *r = x > y ? x : y; return true;
+    case CT_K_LT: *r = x < y; return true;
+    case CT_K_LE: *r = x <= y; return true;
+    case CT_K_EQ: *r = x == y; return true;
+    case CT_K_NE: *r = x != y; return true;
+    default: return false;
+    }
+}
+
+static bool is_compare(ct_kop op) { return op >= CT_K_LT && op <= CT_K_NE; }
+
+// Simplifications of i64 index arithmetic; -1: none.
+static ct_kval simplify(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
+    int64_t x = 0, y = 0, r = 0;
+    bool cx = ct__kir_is_int(k, a, &x), cy = ct__kir_is_int(k, b, &y);
+    if (cx && cy && fold_i64(op, x, y, &r))
+        return ct__kir_const_int(k, is_compare(op) ? CT_BOOL : CT_I64, r);
+    switch (op) {
+    case CT_K_ADD:
+        if (cx && x == 0) return b;
+        if (cy && y == 0) return a;
+        break;
+    case CT_K_SUB:
+        if (cy && y == 0) return a;
+        break;
+    case CT_K_MUL:
+        if (cx && x == 1) return b;
+        if (cy && y == 1) return a;
+        if ((cx && x == 0) || (cy && y == 0)) return ct__kir_int(k, 0);
+        break;
+    case CT_K_DIV:
+        if (cy && y == 1) return a;
+        break;
+    case CT_K_MOD:
+        if (cy && y == 1) return ct__kir_int(k, 0);
+        break;
+    case CT_K_MIN:
+    case CT_K_MAX:
+        if (a == b) return a;
+        break;
+    default: break;
+    }
+    // (v op c1) op c2 with the constant on the right
+    const ct_kins *ia = &k->ins[a];
+    int64_t z = 0;
+    if (cy && (op == CT_K_ADD || op == CT_K_MUL) && ia->op == op && ct__kir_is_int(k, ia->b, &z) &&
+        fold_i64(op, z, y, &r))
+        return ct__kir_bin(k, op, ia->a, ct__kir_int(k, r));
+    return -1;
+}
+
+static bool commutes(ct_kop op) {
+    return op == CT_K_ADD || op == CT_K_MUL || op == CT_K_MIN || op == CT_K_MAX || op == CT_K_AND ||
+           op == CT_K_OR || op == CT_K_XOR || op == CT_K_EQ || op == CT_K_NE;
+}
+
+// true, false or (2) unknown
+static int bool_const(const ct_kir *k, ct_kval v) {
+    const ct_kins *i = &k->ins[v];
+    return i->op == CT_K_CONST && i->dtype == CT_BOOL ? (int)i->imm.i : 2;
+}
+
+static ct_kval simplify_bool(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
+    int x = bool_const(k, a), y = bool_const(k, b);
+    if (op == CT_K_AND) {
+        if (x == 1 || y == 0 || a == b) return b;
+        if (y == 1 || x == 0) return a;
+    } else if (op == CT_K_OR) {
+        if (x == 0 || y == 1 || a == b) return b;
+        if (y == 0 || x == 1) return a;
+    }
+    return -1;
+}
+
+static const char *bin_fault(ct_kop op, int dtype) {
+    bool bits = op == CT_K_AND || op == CT_K_OR || op == CT_K_XOR;
+    bool shift = op == CT_K_SHL || op == CT_K_SHR;
+    if ((bits || shift) && is_float(dtype)) return "bits of a float: BITCAST it first";
+    if (dtype == CT_BOOL && !bits && !is_compare(op)) return "arithmetic on bool: CAST it first";
+    return NULL;
+}
+
+ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
+    const ct_kins *x = operand(k, op, a), *y = operand(k, op, b);
+    if (!x || !y) return -1;
+    if (op < CT_K_ADD || op > CT_K_NE) return bad(k, op, "not an op of two operands");
+    if (x->dtype != y->dtype) return bad(k, op, "the operands differ in dtype");
+    const char *fault = bin_fault(op, x->dtype);
+    if (fault) return bad(k, op, fault);
+    int dtype = x->dtype, lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
+    ct_kval v = dtype == CT_I64 && lanes == 1              ? simplify(k, op, a, b)
+                : dtype == CT_BOOL && x->lanes == y->lanes ? simplify_bool(k, op, a, b)
+                                                           : -1;
+    if (v >= 0 || k->err.code) return v;
+    x = &k->ins[a];
+    y = &k->ins[b];
+    bool swap = commutes(op) && !is_float(dtype) &&
+                (x->op == CT_K_CONST ? y->op != CT_K_CONST || a > b : y->op != CT_K_CONST && a > b);
+    ct_kins ins = make(op, is_compare(op) ? CT_BOOL : dtype, lanes, swap ? b : a, swap ? a : b, -1);
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_un(ct_kir *k, ct_kop op, ct_kval a) {
+    const ct_kins *x = operand(k, op, a);
+    if (!x) return -1;
+    if (op < CT_K_NEG || op > CT_K_NOT) return bad(k, op, "not an op of one operand");
+    int dtype = x->dtype, lanes = x->lanes;
+    if (op == CT_K_NOT ? is_float(dtype) : dtype == CT_BOOL)
+        return bad(k, op, "dtype not accepted");
+    if (op >= CT_K_SQRT && op <= CT_K_TRUNC && !is_float(dtype)) {
+        if (op == CT_K_SQRT) return bad(k, op, "sqrt of an int: CAST it first");
+        return a; // rounding an int
+    }
+    int known = op == CT_K_NOT ? bool_const(k, a) : 2;
+    if (known != 2) return ct__kir_const_int(k, CT_BOOL, !known);
+    return pure(k, make(op, dtype, lanes, a, -1, -1));
+}
+
+ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
+    const ct_kins *x = operand(k, CT_K_FMA, a), *y = operand(k, CT_K_FMA, b),
+                  *z = operand(k, CT_K_FMA, c);
+    if (!x || !y || !z) return -1;
+    if (!is_float(x->dtype) || x->dtype != y->dtype || y->dtype != z->dtype)
+        return bad(k, CT_K_FMA, "the operands are not floats of one dtype");
+    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
+    if (z->lanes > lanes) lanes = z->lanes;
+    return pure(k, make(CT_K_FMA, x->dtype, lanes, a, b, c));
+}
+
+ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
+    const ct_kins *c = operand(k, CT_K_SELECT, cond), *x = operand(k, CT_K_SELECT, a),
+                  *y = operand(k, CT_K_SELECT, b);
+    if (!c || !x || !y) return -1;
+    if (c->dtype != CT_BOOL || x->dtype != y->dtype)
+        return bad(k, CT_K_SELECT, "the condition is no bool, or the values differ in dtype");
+    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
+    if (c->lanes > lanes) lanes = c->lanes;
+    int known = bool_const(k, cond);
+    if (known != 2 && x->lanes == y->lanes) return known ? a : b;
+    if (a == b) return a;
+    return pure(k, make(CT_K_SELECT, x->dtype, lanes, cond, a, b));
+}
+
+ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
+    const ct_kins *x = operand(k, CT_K_CAST, a);
+    if (!x) return -1;
+    if (to <= CT_DEFAULT || to >= CT_DTYPE_COUNT) return bad(k, CT_K_CAST, "to no dtype");
+    bool half = to == CT_F16 || to == CT_BF16;
+    if (half && x->dtype != CT_F32) {
+        // f64 and i64 reach 16 bits through f32, as a store would
+        a = ct__kir_cast(k, a, CT_F32);
+        if (a < 0) return -1;
+        x = &k->ins[a];
+    }
+    if (x->dtype == to) return a;
+    if (half && x->op == CT_K_CAST && x->sub == to) return a;
+    int64_t known = 0;
+    if (to == CT_I32 && ct__kir_is_int(k, a, &known)) return ct__kir_const_int(k, to, known);
+    ct_kins ins = make(CT_K_CAST, half ? CT_F32 : (int)to, x->lanes, a, -1, -1);
+    ins.sub = (uint8_t)to;
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to) {
+    const ct_kins *x = operand(k, CT_K_BITCAST, a);
+    if (!x) return -1;
+    bool four = x->dtype == CT_F32 || x->dtype == CT_I32 || x->dtype == CT_U32;
+    bool four_to = to == CT_F32 || to == CT_I32 || to == CT_U32;
+    bool eight = x->dtype == CT_F64 || x->dtype == CT_I64;
+    if (!(four ? four_to : eight && (to == CT_F64 || to == CT_I64)))
+        return bad(k, CT_K_BITCAST, "the dtypes differ in size");
+    if (x->dtype == to) return a;
+    return pure(k, make(CT_K_BITCAST, to, x->lanes, a, -1, -1));
+}
+
+ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a) {
+    const ct_kins *x = operand(k, CT_K_MATH, a);
+    if (!x) return -1;
+    if (!is_float(x->dtype) || (unsigned)f >= CT_MATH_COUNT)
+        return bad(k, CT_K_MATH, "of a value that is no float");
+    ct_kins ins = make(CT_K_MATH, x->dtype, x->lanes, a, -1, -1);
+    ins.sub = (uint8_t)f;
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b) {
+    return ct__kir_add(k, a, ct__kir_int(k, b));
+}
+ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b) {
+    return ct__kir_mul(k, a, ct__kir_int(k, b));
+}
+ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b) {
+    return ct__kir_div(k, ct__kir_addi(k, a, b - 1), ct__kir_int(k, b));
+}
+ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b) {
+    ct_kval rest = ct__kir_sub(k, n, ct__kir_muli(k, b, CT_REDUCE_BLOCK));
+    return ct__kir_min(k, rest, ct__kir_int(k, CT_REDUCE_BLOCK));
+}
+
+// ------------------------------------------------------------------------------------------------
+// memory
+
+static int compute_of(ct_dtype storage) {
+    return storage == CT_F16 || storage == CT_BF16 ? CT_F32 : (int)storage;
+}
+
+// Common checks of an access; false: an error is recorded.
+static bool access_ok(ct_kir *k, ct_kop op, int buf, int flag, ct_kval index, ct_kval cond) {
+    const ct_kins *i = operand(k, op, index);
+    if (!i) return false;
+    if (buf < 0 || (size_t)buf >= k->nbufs) return bad(k, op, "no such buffer"), false;
+    if (!(k->bufs[buf].flags & flag)) return bad(k, op, "the buffer is not declared so"), false;
+    if (i->dtype != CT_I64) return bad(k, op, "the index is not i64"), false;
+    if (cond < 0) return true;
+    const ct_kins *c = operand(k, op, cond);
+    if (c && c->dtype != CT_BOOL) bad(k, op, "the condition is no bool");
+    return k->err.code == CT_OK;
+}
+
+ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond) {
+    if (!access_ok(k, CT_K_LOAD, buf, CT_KIR_READ, index, cond)) return -1;
+    if (cond >= 0 && bool_const(k, cond) == 1) cond = -1;
+    int lanes = k->ins[index].lanes;
+    if (cond >= 0 && k->ins[cond].lanes > lanes) lanes = k->ins[cond].lanes;
+    ct_kins ins = make(CT_K_LOAD, compute_of(k->bufs[buf].dtype), lanes, index, cond, -1);
+    ins.imm.i = buf;
+    return append(k, ins);
+}
+
+ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index) {
+    return ct__kir_load_if(k, buf, index, -1);
+}
+
+static bool stored_ok(ct_kir *k, ct_kop op, int buf, ct_kval value) {
+    const ct_kins *v = operand(k, op, value);
+    if (v && v->dtype != compute_of(k->bufs[buf].dtype)) bad(k, op, "the value has another dtype");
+    return k->err.code == CT_OK;
+}
+
+void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond) {
+    if (!access_ok(k, CT_K_STORE, buf, CT_KIR_WRITE, index, cond) ||
+        !stored_ok(k, CT_K_STORE, buf, value))
+        return;
+    if (cond >= 0 && bool_const(k, cond) == 1) cond = -1;
+    ct_kins ins = make(CT_K_STORE, CT_DEFAULT, 0, index, value, cond);
+    ins.imm.i = buf;
+    append(k, ins);
+}
+
+void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value) {
+    ct__kir_store_if(k, buf, index, value, -1);
+}
+
+static bool count_ok(ct_kir *k, ct_kop op, ct_kval index, ct_kval count) {
+    if (k->ins[index].lanes != 1) return bad(k, op, "the first index is a scalar"), false;
+    if (count < 0) return true;
+    const ct_kins *c = operand(k, op, count);
+    if (c && (c->dtype != CT_I64 || c->lanes != 1)) bad(k, op, "the count is an i64 scalar");
+    return k->err.code == CT_OK;
+}
+
+ct_kval ct__kir_vload(ct_kir *k, int buf, ct_kval index, ct_kval count) {
+    if (!access_ok(k, CT_K_VLOAD, buf, CT_KIR_READ, index, -1) ||
+        !count_ok(k, CT_K_VLOAD, index, count))
+        return -1;
+    ct_kins ins = make(CT_K_VLOAD, compute_of(k->bufs[buf].dtype), CT_LANES, index, count, -1);
+    ins.imm.i = buf;
+    return append(k, ins);
+}
+
+void ct__kir_vstore(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval count) {
+    if (!access_ok(k, CT_K_VSTORE, buf, CT_KIR_WRITE, index, -1) ||
+        !stored_ok(k, CT_K_VSTORE, buf, value) || !count_ok(k, CT_K_VSTORE, index, count))
+        return;
+    ct_kins ins = make(CT_K_VSTORE, CT_DEFAULT, 0, index, value, count);
+    ins.imm.i = buf;
+    append(k, ins);
+}
+
+// ------------------------------------------------------------------- loops, registers, reductions,
+// lanes
+
+static bool plain_name(const char *name) {
+    for (; *name; name++)
+        if (!((*name >= 'a' && *name <= 'z') || (*name >= '0' && *name <= '9') || *name == ' ' ||
+              *name == '_'))
+            return false;
+    return true;
+}
+
+ct_kval ct__kir_loop(ct_kir *k, ct_kbind bind, ct_kval extent, const char *name) {
+    const ct_kins *n = operand(k, CT_K_LOOP, extent);
+    if (!n) return -1;
+    if (n->dtype != CT_I64 || n->lanes != 1)
+        return bad(k, CT_K_LOOP, "the extent is no i64 scalar");
+    if (name && !plain_name(name)) return bad(k, CT_K_LOOP, "the name holds odd characters");
+    ct_kins ins = make(CT_K_LOOP, CT_I64, 1, extent, -1, -1);
+    ins.sub = (uint8_t)bind;
+    ins.name = name;
+    ct_kval loop = append(k, ins);
+    if (loop >= 0) k->open = loop;
+    return loop;
+}
+
+ct_kval ct__kir_loop_n(ct_kir *k, ct_kbind bind, int64_t extent, const char *name) {
+    return ct__kir_loop(k, bind, ct__kir_int(k, extent), name);
+}
+
+void ct__kir_end(ct_kir *k) {
+    if (k->err.code) return;
+    if (k->open < 0) {
+        bad(k, CT_K_END, "no loop is open");
+        return;
+    }
+    ct_kval loop = k->open, end = append(k, make(CT_K_END, CT_DEFAULT, 0, loop, -1, -1));
+    if (end < 0) return;
+    k->ins[loop].end = end;
+    k->open = k->ins[loop].in;
+    k->ins[end].in = k->open;
+}
+
+ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value) {
+    const ct_kins *v = operand(k, CT_K_REDUCE, value);
+    if (!v) return -1;
+    if (k->open < 0) return bad(k, CT_K_REDUCE, "outside of a loop");
+    bool logical = op == CT_RED_OR || op == CT_RED_AND;
+    if (logical ? is_float(v->dtype) : v->dtype == CT_BOOL)
+        return bad(k, CT_K_REDUCE, "dtype not accepted");
+    bool arg = op == CT_RED_ARGMAX || op == CT_RED_ARGMIN;
+    ct_kins ins = make(CT_K_REDUCE, arg ? CT_I64 : (int)v->dtype, v->lanes, value, -1, -1);
+    ins.sub = (uint8_t)op;
+    return append(k, ins);
+}
+
+ct_kval ct__kir_reg(ct_kir *k, ct_kval init) {
+    const ct_kins *v = operand(k, CT_K_REG, init);
+    return v ? append(k, make(CT_K_REG, v->dtype, v->lanes, init, -1, -1)) : -1;
+}
+
+ct_kval ct__kir_get(ct_kir *k, ct_kval reg) {
+    const ct_kins *r = operand(k, CT_K_GET, reg);
+    if (!r) return -1;
+    if (r->op != CT_K_REG) return bad(k, CT_K_GET, "of a value that is no register");
+    return append(k, make(CT_K_GET, r->dtype, r->lanes, reg, -1, -1));
+}
+
+void ct__kir_set(ct_kir *k, ct_kval reg, ct_kval value) {
+    const ct_kins *r = operand(k, CT_K_SET, reg), *v = operand(k, CT_K_SET, value);
+    if (!r || !v) return;
+    if (r->op != CT_K_REG || v->op == CT_K_REG || r->dtype != v->dtype || v->lanes > r->lanes) {
+        bad(k, CT_K_SET, "the register has another dtype or fewer lanes");
+        return;
+    }
+    append(k, make(CT_K_SET, CT_DEFAULT, 0, reg, value, -1));
+}
+
+ct_kval ct__kir_splat(ct_kir *k, ct_kval a) {
+    const ct_kins *x = operand(k, CT_K_SPLAT, a);
+    if (!x || x->lanes == CT_LANES) return x ? a : -1;
+    return pure(k, make(CT_K_SPLAT, x->dtype, CT_LANES, a, -1, -1));
+}
+
+ct_kval ct__kir_iota(ct_kir *k) { return pure(k, make(CT_K_IOTA, CT_I64, CT_LANES, -1, -1, -1)); }
+
+ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a) {
+    const ct_kins *x = operand(k, CT_K_FOLD, a);
+    if (!x) return -1;
+    bool logical = op == CT_RED_OR || op == CT_RED_AND;
+    if (x->lanes != CT_LANES || op >= CT_RED_ARGMAX ||
+        (logical ? is_float(x->dtype) : x->dtype == CT_BOOL))
+        return bad(k, CT_K_FOLD, "of a scalar, or dtype not accepted");
+    ct_kins ins = make(CT_K_FOLD, x->dtype, 1, a, -1, -1);
+    ins.sub = (uint8_t)op;
+    return pure(k, ins);
+}
+
+// ---------------------------------------------------------------------------------------- the
+// launch's side
+
+int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
+    ct_kval core = -1;
+    for (size_t i = 0; i < k->n && core < 0; i++)
+        if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_CORE) core = (ct_kval)i;
+    if (core < 0) return 1;
+    int64_t small[64] = {0}, *value = small, extent = 0;
+    if (core > 64 && !(value = ct__malloc((size_t)core * sizeof *value))) return 0;
+    for (ct_kval i = 0; i < core; i++) {
+        const ct_kins *ins = &k->ins[i];
+        value[i] = 0;
+        if (ins->op == CT_K_CONST && !is_float(ins->dtype))
+            value[i] = ins->imm.i;
+        else if (ins->op == CT_K_ARG)
+            value[i] = args[ins->imm.i];
+        else if (ins->op == CT_K_SELECT)
+            value[i] = value[ins->a] ? value[ins->b] : value[ins->c];
+        else if (ins->op == CT_K_NEG)
+            value[i] = (int64_t)(0 - (uint64_t)value[ins->a]);
+        else if (ins->op >= CT_K_ADD && ins->op <= CT_K_NE && ins->b >= 0)
+            fold_i64(ins->op, value[ins->a], value[ins->b], &value[i]);
+    }
+    extent = value[k->ins[core].a];
+    if (value != small) ct__free(value);
+    return extent < 0 ? 0 : extent;
+}
+
+enum { STACK_LOCAL = 4096, STACK_LOCALS = 32768 };
+
+static int64_t local_bytes(const ct_kbuf *b) {
+    int64_t size = (int64_t)ct_dtype_size(b->dtype);
+    return (b->count * size + 63) / 64 * 64;
+}
+
+// Small locals go on the stack while they fit there, the others into the scratch memory.
+static int64_t place_locals(const ct_kir *k, int which, int64_t *offset) {
+    int64_t stack = 0, scratch = 0;
+    for (size_t i = 0; i < k->nbufs; i++) {
+        if (!(k->bufs[i].flags & CT_KIR_LOCAL)) continue;
+        int64_t bytes = local_bytes(&k->bufs[i]);
+        bool fits = bytes <= STACK_LOCAL && stack + bytes <= STACK_LOCALS;
+        if ((int)i == which) *offset = fits ? -1 : scratch;
+        *(fits ? &stack : &scratch) += bytes;
+    }
+    return scratch;
+}
+
+int64_t ct__kir_local_offset(const ct_kir *k, int buf) {
+    int64_t offset = -1;
+    place_locals(k, buf, &offset);
+    return offset;
+}
+
+size_t ct__kir_scratch(const ct_kir *k) {
+    int64_t offset = 0;
+    return (size_t)place_locals(k, -1, &offset);
+}

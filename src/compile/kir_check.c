@@ -1,0 +1,223 @@
+// What a legal kernel is, and how one is printed.
+#include "compile/kir.h"
+
+typedef struct {
+    const ct_kir *k;
+    const ct_kshape *shape;
+    ct_err *err;
+    size_t at;
+} checker;
+
+static bool fault(const checker *c, const char *what) {
+    return ct__err(c->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "%s at instruction %zu: %s",
+                   ct__kop_name(c->k->ins[c->at].op), c->at, what);
+}
+
+// Is `loop` (or -1) one of the loops around instruction `at`?
+static bool around(const ct_kir *k, int32_t loop, size_t at) {
+    for (int32_t l = k->ins[at].in; l >= 0; l = k->ins[l].in)
+        if (l == loop) return true;
+    return loop < 0;
+}
+
+// The VECTOR loop around instruction `at`, or -1.
+static int32_t vector_around(const ct_kir *k, size_t at) {
+    for (int32_t l = k->ins[at].in; l >= 0; l = k->ins[l].in)
+        if (k->ins[l].sub == CT_BIND_VECTOR) return l;
+    return -1;
+}
+
+static bool check_operand(const checker *c, ct_kval v) {
+    if (v < 0) return true;
+    const ct_kir *k = c->k;
+    if ((size_t)v >= c->at || !k->ins[v].dtype) return fault(c, "an operand is no earlier value");
+    const ct_kins *ins = &k->ins[v];
+    if (ins->op == CT_K_LOOP)
+        return around(k, v, c->at) || fault(c, "a loop variable is used outside of its loop");
+    if (ins->op == CT_K_REDUCE) {
+        if (k->ins[ins->in].end < 0 || (size_t)k->ins[ins->in].end > c->at)
+            return fault(c, "the result of a REDUCE is used before the END of its loop");
+        return around(k, k->ins[ins->in].in, c->at) ||
+               fault(c, "the result of a REDUCE is used outside of the loops around it");
+    }
+    return around(k, ins->in, c->at) ||
+           fault(c, "a value is used outside of the loop that made it");
+}
+
+static bool check_loop(const checker *c, const ct_kins *ins) {
+    const ct_kir *k = c->k;
+    int64_t n = 0;
+    if (ins->end < 0) return fault(c, "the loop is not closed");
+    if (ins->sub > CT_BIND_CORE) return fault(c, "no such binding");
+    if (c->shape[ins->a].vary) return fault(c, "the extent differs between lanes");
+    if (ins->sub == CT_BIND_UNROLL && !(ct__kir_is_int(k, ins->a, &n) && n <= 64))
+        return fault(c, "an UNROLL loop needs a constant extent of at most 64");
+    if (ins->sub == CT_BIND_VECTOR && vector_around(k, c->at) >= 0)
+        return fault(c, "a VECTOR loop inside another");
+    if (ins->sub == CT_BIND_CORE && (ins->in >= 0 || (size_t)ins->end + 1 != k->n))
+        return fault(c, "the CORE loop is not the outermost and last");
+    return true;
+}
+
+// Before a CORE loop may stand what ct__kir_grid can evaluate.
+static bool check_before_core(const checker *c) {
+    const ct_kir *k = c->k;
+    for (size_t i = c->at + 1; i < k->n; i++) {
+        if (k->ins[i].op != CT_K_LOOP || k->ins[i].sub != CT_BIND_CORE) continue;
+        const ct_kins *ins = &k->ins[c->at];
+        bool fine = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_SELECT ||
+                    (ins->op >= CT_K_ADD && ins->op <= CT_K_NE) || ins->op == CT_K_NEG;
+        bool whole = ins->dtype == CT_I64 || ins->dtype == CT_BOOL || ins->op == CT_K_CONST;
+        return (fine && whole) || fault(c, "only i64 arithmetic on args may stand before CORE");
+    }
+    return true;
+}
+
+static bool check_reduce(const checker *c, const ct_kins *ins) {
+    if (ins->in < 0) return fault(c, "outside of a loop");
+    int bind = c->k->ins[ins->in].sub;
+    if (bind != CT_BIND_SEQ && bind != CT_BIND_VECTOR)
+        return fault(c, "its loop is not SEQ or VECTOR");
+    return true;
+}
+
+static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop) {
+    const ct_kir *k = c->k;
+    if (ins->op == CT_K_SET && !around(k, loop, (size_t)ins->a))
+        return fault(c, "a register made outside is set inside a VECTOR loop");
+    if (ins->op == CT_K_STORE && !c->shape[ins->a].vary &&
+        (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)))
+        return fault(c, "all lanes store to one place");
+    if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
+        return fault(c, "16-lane values inside a VECTOR loop");
+    return true;
+}
+
+static bool check_function(const checker *c, const ct_kins *ins) {
+    bool last = c->at + 1 == c->k->n;
+    if ((ins->op == CT_K_RET) != last) return fault(c, "a function ends in its one RET");
+    bool fine = ins->op == CT_K_PARAM || ins->op == CT_K_CONST || ins->op == CT_K_RET ||
+                (ins->op >= CT_K_NEG && ins->lanes == 1);
+    return fine || fault(c, "not allowed in a function");
+}
+
+static bool check_one(const checker *c, bool function) {
+    const ct_kins *ins = &c->k->ins[c->at];
+    if (ins->op >= CT_K_COUNT) return ct__err(c->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "no op");
+    if (ins->op == CT_K_END) return true;
+    if (!check_operand(c, ins->a) || !check_operand(c, ins->b) || !check_operand(c, ins->c) ||
+        !check_operand(c, ins->d))
+        return false;
+    if (function) return check_function(c, ins);
+    if (ins->op == CT_K_PARAM || ins->op == CT_K_RET) return fault(c, "outside of a function");
+    if (ins->op == CT_K_LOOP && !check_loop(c, ins)) return false;
+    if (ins->op == CT_K_REDUCE && !check_reduce(c, ins)) return false;
+    if (ins->in < 0 && ins->op != CT_K_LOOP && !check_before_core(c)) return false;
+    int32_t vector = vector_around(c->k, c->at);
+    return vector < 0 || check_vector_body(c, ins, vector);
+}
+
+// Operands must be earlier instructions before the shapes can be computed.
+static bool operands_in_range(const ct_kir *k, ct_err *err) {
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        const ct_kval ops[5] = {ins->a, ins->b, ins->c, ins->d, ins->in};
+        for (int j = 0; j < 5; j++)
+            if (ops[j] >= (ct_kval)i)
+                return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel",
+                               "%s at instruction %zu: an operand is no earlier value",
+                               ct__kop_name(ins->op), i);
+    }
+    return true;
+}
+
+bool ct__kir_verify(const ct_kir *k, ct_err *err) {
+    if (k->err.code) {
+        if (err && !err->code) *err = k->err;
+        return false;
+    }
+    if (k->n == 0) return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "no instruction");
+    if (k->open >= 0)
+        return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel",
+                       "LOOP at instruction %d: the loop is not closed", k->open);
+    if (!operands_in_range(k, err)) return false;
+    ct_kshape *shape = ct__malloc(k->n * sizeof *shape);
+    if (!shape) return ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
+    ct__kir_shapes(k, shape);
+    checker c = {.k = k, .shape = shape, .err = err};
+    bool function = k->ins[0].op == CT_K_PARAM, ok = true;
+    for (c.at = 0; ok && c.at < k->n; c.at++) ok = check_one(&c, function);
+    ct__free(shape);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------------------
+// printer
+
+static const char *const bind_names[] = {"seq", "unroll", "vector", "core"};
+static const char *const red_names[] = {"add", "mul", "max",    "min",
+                                        "or",  "and", "argmax", "argmin"};
+static const char *const math_names[] = {
+#define X(NAME, name) #name,
+    CT_KMATHS(X)
+#undef X
+};
+
+static void print_lower(ct_text *out, const char *name) {
+    for (; *name; name++)
+        ct__textf(out, "%c", *name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
+}
+
+static void print_detail(const ct_kins *ins, ct_text *out) {
+    switch (ins->op) {
+    case CT_K_CONST:
+        if (ins->dtype == CT_F32 || ins->dtype == CT_F64)
+            ct__textf(out, " %.17g", ins->imm.f);
+        else
+            ct__textf(out, " %lld", (long long)ins->imm.i);
+        break;
+    case CT_K_ARG:
+    case CT_K_PARAM: ct__textf(out, " #%lld", (long long)ins->imm.i); break;
+    case CT_K_LOAD:
+    case CT_K_STORE:
+    case CT_K_VLOAD:
+    case CT_K_VSTORE: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
+    case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub & 3]); break;
+    case CT_K_REDUCE:
+    case CT_K_FOLD: ct__textf(out, " %s", red_names[ins->sub & 7]); break;
+    case CT_K_MATH:
+        ct__textf(out, " %s", ins->sub < CT_MATH_COUNT ? math_names[ins->sub] : "?");
+        break;
+    case CT_K_CAST: ct__textf(out, " to %s", ct_dtype_name(ins->sub)); break;
+    default: break;
+    }
+}
+
+void ct__kir_print(const ct_kir *k, ct_text *out) {
+    for (size_t i = 0; i < k->nbufs; i++) {
+        const ct_kbuf *b = &k->bufs[i];
+        ct__textf(out, "b%zu: %s", i, ct_dtype_name(b->dtype));
+        if (b->flags & CT_KIR_LOCAL)
+            ct__textf(out, " local[%lld]\n", (long long)b->count);
+        else
+            ct__textf(out, "%s%s%s\n", b->flags & CT_KIR_READ ? " read" : "",
+                      b->flags & CT_KIR_WRITE ? " write" : "",
+                      b->flags & CT_KIR_ALIAS ? " alias" : "");
+    }
+    int depth = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        depth -= ins->op == CT_K_END;
+        ct__textf(out, "%4zu %*s", i, depth > 0 ? 2 * depth : 0, "");
+        if (ins->dtype)
+            ct__textf(out, "%s%s ", ct_dtype_name(ins->dtype), ins->lanes == CT_LANES ? "x16" : "");
+        print_lower(out, ct__kop_name(ins->op));
+        print_detail(ins, out);
+        const ct_kval ops[4] = {ins->a, ins->b, ins->c, ins->d};
+        for (int j = 0; j < 4; j++)
+            if (ops[j] >= 0) ct__textf(out, " %%%d", ops[j]);
+        if (ins->name) ct__textf(out, "  // %s", ins->name);
+        ct__text_add(out, "\n");
+        depth += ins->op == CT_K_LOOP;
+    }
+}

@@ -1,0 +1,313 @@
+// exp, expm1, log, log1p, sin, cos, tanh and erf in kernel IR.
+//
+// Method. Each function is reduced to a short interval around 0 where it is a polynomial, evaluated
+// by Horner's rule in fma. The coefficients are those of the polynomials interpolating at Chebyshev
+// nodes, computed with 120 digits and rounded to the dtype (scripts/math-coefficients.py prints
+// them); below, the error of each is under a tenth of a unit in the last place of the result.
+// Special values fall out of the arithmetic where possible, else of a select.
+#include "compile/kir_math.h"
+
+static const double exp_q_f32[] = {0.5, 0.166665763, 0.0416665524, 0.00836323295, 0.00139262504};
+static const double log_p_f32[] = {0.333333313,  -0.24999997,  0.200007156,
+                                   -0.166678026, 0.142490566,  -0.124256857,
+                                   0.116854236,  -0.114797488, 0.0697162077};
+static const double tanh_p_f32[] = {-0.333333343, 0.133333042,    -0.0539592579,
+                                    0.0217689183, -0.00834394526, 0.00229274482};
+static const double sin_p_f32[] = {-0.16666666663854168, 0.008333331874273714,
+                                   -0.000198400864995936, 2.7249895230611676e-06};
+static const double cos_q_f32[] = {0.041666666664320264, -0.0013888887671652504,
+                                   2.480060018036381e-05, -2.7300933687212943e-07};
+static const double erf_p_f32[] = {0.128379166,   -0.376126349,    0.112836994,   -0.0268595926,
+                                   0.00520146685, -0.000814720232, 8.38759079e-05};
+static const double erf_t_f32[] = {-3.08791494,    -1.37029088,    -0.0503017642,   0.0148625961,
+                                   -0.0041639749,  0.00106295652,  -0.000236281878, 3.5264402e-05,
+                                   9.44529347e-06, -6.93317361e-06};
+static const double exp_q_f64[] = {0.5,
+                                   0.1666666666666667,
+                                   0.04166666666666667,
+                                   0.008333333333326084,
+                                   0.0013888888888883711,
+                                   0.0001984126987500228,
+                                   2.480158732567746e-05,
+                                   2.755725517000089e-06,
+                                   2.755727347871858e-07,
+                                   2.5105312729622103e-08,
+                                   2.0914755325893198e-09};
+static const double log_r_f64[] = {0.6666666666666666,  0.4000000000000088,  0.28571428570803253,
+                                   0.22222222391794727, 0.18181795631498243, 0.15386240172447838,
+                                   0.13268760562036724, 0.1308675766695207};
+static const double tanh_p_f64[] = {
+    -0.3333333333333333,    0.13333333333333042,   -0.05396825396789699,   0.021869488519008305,
+    -0.008863235103240878,  0.0035921217511549622, -0.0014557754120478055, 0.0005896606577757043,
+    -0.0002375906496055562, 9.257116129556769e-05, -3.12011014257974e-05,  6.485163482793113e-06};
+static const double sin_p_f64[] = {-0.16666666666666666,    0.008333333333333331,
+                                   -0.00019841269841265063, 2.7557319219337312e-06,
+                                   -2.5052106231802837e-08, 1.6058531516797758e-10,
+                                   -7.586691094197958e-13};
+static const double cos_q_f64[] = {
+    0.041666666666666664,   -0.0013888888888888887,  2.4801587301584645e-05, -2.755731922140179e-07,
+    2.0876755790721963e-09, -1.1470460830795304e-11, 4.7458685530816656e-14};
+static const double erf_p_f64[] = {
+    0.1283791670955126,      -0.37612638903183754,    0.1128379167095512,
+    -0.02686617064512984,    0.0052239776254232985,   -0.000854832702193483,
+    0.00012055332902888736,  -1.4925647567519332e-05, 1.6462045441468418e-06,
+    -1.6364642158167616e-07, 1.4792401209404813e-08,  -1.216456005728345e-09,
+    8.709045129053106e-11,   -4.230945824295338e-12};
+static const double erf_t_f64[] = {
+    -4.032124972042335,      -2.3099818688020397,     -0.07635769146681107,
+    0.03121237684263742,     -0.01254358029339928,    0.00484982925791878,
+    -0.0017631053334703495,  0.0005810760173591742,   -0.00015974670809855985,
+    2.6156325265421962e-05,  7.28864589271263e-06,    -1.0484488491833262e-05,
+    7.066512537127765e-06,   -3.743427633605253e-06,  1.6970380389530892e-06,
+    -6.629124602051503e-07,  2.1039165848955084e-07,  -4.285985407070897e-08,
+    -3.988668157237802e-09,  1.3418982267642713e-08,  -1.3779008676299674e-08,
+    7.166133828190026e-09,   -4.1754950537990864e-10, 2.5370140348199047e-10,
+    -1.6342548290335044e-09, 5.719077842376002e-10,   3.4022868401652005e-10,
+    -1.654182641978409e-10};
+
+const char *ct__kir_math_name(ct_kmath f) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        CT_KMATHS(X)
+#undef X
+    };
+    return (unsigned)f < CT_MATH_COUNT ? names[f] : "?";
+}
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+// The numbers in which f32 and f64 differ.
+typedef struct {
+    ct_dtype f, i;           // the float and the int of its size
+    int mantissa, bias;      // explicit bits of the mantissa, bias of the exponent
+    double magic;            // 1.5 * 2^mantissa: adding it rounds to an integer in the low bits
+    int64_t magic_bits;      // the bits of it
+    int64_t sign;            // the sign bit
+    double ln2_hi, ln2_lo;   // ln 2 in two parts; hi times an exponent is exact
+    double exp_min, exp_max; // beyond: 0, infinity
+    double tiny;             // below: f(x) = x for the odd functions, expm1 and log1p
+} format;
+
+static const format single = {CT_F32,         CT_I32,     23,        127,
+                              0x1.8p23,       0x4b400000, INT32_MIN, 0x1.62ep-1,
+                              0x1.0bfbe8p-15, -104,       89,        0x1p-26};
+static const format twice = {CT_F64,    CT_I64,       52,
+                             1023,      0x1.8p52,     0x4338000000000000,
+                             INT64_MIN, 0x1.62e42p-1, 0x1.fdf473de6af28p-22,
+                             -746,      710,          0x1p-55};
+
+// ------------------------------------------------------------------------------------------- short
+// hands
+
+static ct_kval num(ct_kir *k, const format *t, double x) { return ct__kir_const(k, t->f, x); }
+static ct_kval integer(ct_kir *k, const format *t, int64_t x) {
+    return ct__kir_const_int(k, t->i, x);
+}
+
+// c[0] + c[1] x + ... + c[n-1] x^(n-1)
+static ct_kval poly(ct_kir *k, const format *t, const double *c, int n, ct_kval x) {
+    ct_kval sum = num(k, t, c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) sum = ct__kir_fma(k, sum, x, num(k, t, c[i]));
+    return sum;
+}
+
+static ct_kval less(ct_kir *k, const format *t, ct_kval x, double limit) {
+    return ct__kir_lt(k, x, num(k, t, limit));
+}
+
+// limit where x > limit; a NaN stays.
+static ct_kval at_most(ct_kir *k, const format *t, ct_kval x, double limit) {
+    ct_kval c = num(k, t, limit);
+    return ct__kir_select(k, ct__kir_lt(k, c, x), c, x);
+}
+static ct_kval at_least(ct_kir *k, const format *t, ct_kval x, double limit) {
+    ct_kval c = num(k, t, limit);
+    return ct__kir_select(k, ct__kir_lt(k, x, c), c, x);
+}
+
+// |magnitude| with the sign of x
+static ct_kval copy_sign(ct_kir *k, const format *t, ct_kval magnitude, ct_kval x) {
+    ct_kval s = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, x, t->i), integer(k, t, t->sign));
+    ct_kval m =
+        ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, magnitude, t->i), integer(k, t, ~t->sign));
+    return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_OR, m, s), t->f);
+}
+
+// 2^n for an int n in the range of normal numbers
+static ct_kval power_of_two(ct_kir *k, const format *t, ct_kval n) {
+    ct_kval biased = ct__kir_add(k, n, integer(k, t, t->bias));
+    return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_SHL, biased, integer(k, t, t->mantissa)), t->f);
+}
+
+// ---------------------------------------------------------------------------------------- exp and
+// expm1
+
+// x = n ln 2 + r with |r| <= ln 2 / 2; gives n as an int, and exp(r) - 1 = r + r^2 q(r).
+static ct_kval exp_reduced(ct_kir *k, const format *t, ct_kval x, ct_kval *n) {
+    ct_kval shifted = ct__kir_fma(k, x, num(k, t, 0x1.71547652b82fep+0), num(k, t, t->magic));
+    ct_kval whole = ct__kir_sub(k, shifted, num(k, t, t->magic));
+    *n = ct__kir_sub(k, ct__kir_bitcast(k, shifted, t->i), integer(k, t, t->magic_bits));
+    ct_kval r = ct__kir_fma(k, whole, num(k, t, -t->ln2_hi), x);
+    r = ct__kir_fma(k, whole, num(k, t, -t->ln2_lo), r);
+    ct_kval q = t == &single ? poly(k, t, exp_q_f32, COUNT(exp_q_f32), r)
+                             : poly(k, t, exp_q_f64, COUNT(exp_q_f64), r);
+    return ct__kir_fma(k, ct__kir_mul(k, r, r), q, r);
+}
+
+static ct_kval build_exp(ct_kir *k, const format *t, ct_kval x) {
+    ct_kval n, clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t->exp_min);
+    ct_kval y = ct__kir_add(k, exp_reduced(k, t, clamped, &n), num(k, t, 1));
+    // 2^n in two factors: the first product is exact, the second rounds once, to subnormals too
+    ct_kval half = ct__kir_bin(k, CT_K_SHR, n, integer(k, t, 1));
+    y = ct__kir_mul(k, y, power_of_two(k, t, half));
+    return ct__kir_mul(k, y, power_of_two(k, t, ct__kir_sub(k, n, half)));
+}
+
+static ct_kval build_expm1(ct_kir *k, const format *t, ct_kval x) {
+    ct_kval n, clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t == &single ? -30 : -60);
+    ct_kval p = exp_reduced(k, t, clamped, &n);
+    // 2^n p + 2^n - 1, at half its size so that 2^n does not overflow before the result does
+    ct_kval s = power_of_two(k, t, ct__kir_sub(k, n, integer(k, t, 1)));
+    ct_kval y = ct__kir_fma(k, s, p, ct__kir_sub(k, s, num(k, t, 0.5)));
+    y = ct__kir_add(k, y, y);
+    return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
+}
+
+// ---------------------------------------------------------------------------------------- log and
+// log1p
+
+// log(1 + f) - f, for 1 + f in [sqrt(1/2), sqrt(2)], plus low
+static ct_kval log_rest(ct_kir *k, const format *t, ct_kval f, ct_kval low) {
+    ct_kval half = ct__kir_mul(k, ct__kir_mul(k, f, f), num(k, t, 0.5));
+    if (t == &single) {
+        ct_kval p = poly(k, t, log_p_f32, COUNT(log_p_f32), f), f2 = ct__kir_mul(k, f, f);
+        return ct__kir_sub(k, ct__kir_fma(k, ct__kir_mul(k, f2, f), p, low), half);
+    }
+    // with s = f / (2 + f): log(1 + f) = 2 s + s^3 r(s^2) = f - f^2/2 + s (f^2/2 + s^2 r)
+    ct_kval s = ct__kir_div(k, f, ct__kir_add(k, f, num(k, t, 2)));
+    ct_kval z = ct__kir_mul(k, s, s), r = poly(k, t, log_r_f64, COUNT(log_r_f64), z);
+    ct_kval inner = ct__kir_fma(k, s, ct__kir_fma(k, z, r, half), low);
+    return ct__kir_sub(k, inner, half);
+}
+
+static ct_kval build_log(ct_kir *k, const format *t, ct_kval x) {
+    double smallest = t == &single ? 0x1p-126 : 0x1p-1022, up = t == &single ? 0x1p23 : 0x1p52;
+    int64_t root_half = t == &single ? 0x3f3504f3 : 0x3fe6a09e667f3bcd; // bits of sqrt(1/2)
+    ct_kval subnormal = less(k, t, x, smallest), infinite = num(k, t, __builtin_inf());
+    ct_kval y = ct__kir_select(k, subnormal, ct__kir_mul(k, x, num(k, t, up)), x);
+    ct_kval bits = ct__kir_bitcast(k, y, t->i), width = integer(k, t, t->mantissa);
+    ct_kval e = ct__kir_bin(k, CT_K_SHR, ct__kir_sub(k, bits, integer(k, t, root_half)), width);
+    ct_kval m = ct__kir_sub(k, bits, ct__kir_bin(k, CT_K_SHL, e, width));
+    ct_kval f = ct__kir_sub(k, ct__kir_bitcast(k, m, t->f), num(k, t, 1));
+    ct_kval ef = ct__kir_cast(k, e, t->f);
+    ef = ct__kir_select(k, subnormal, ct__kir_sub(k, ef, num(k, t, t->mantissa)), ef);
+    ct_kval rest = log_rest(k, t, f, ct__kir_mul(k, ef, num(k, t, t->ln2_lo)));
+    ct_kval r = ct__kir_fma(k, ef, num(k, t, t->ln2_hi), ct__kir_add(k, f, rest));
+    r = ct__kir_select(k, ct__kir_lt(k, x, infinite), r, x); // infinity and NaN stay
+    r = ct__kir_select(k, less(k, t, x, 0), num(k, t, __builtin_nan("")), r);
+    ct_kval zero = ct__kir_bin(k, CT_K_EQ, x, num(k, t, 0));
+    return ct__kir_select(k, zero, num(k, t, -__builtin_inf()), r);
+}
+
+static ct_kval build_log1p(ct_kir *k, const format *t, ct_kval x) {
+    // u + c = 1 + x exactly; log(u + c) = log(u) + c / u
+    ct_kval one = num(k, t, 1), u = ct__kir_add(k, x, one), part = ct__kir_sub(k, u, x);
+    ct_kval c =
+        ct__kir_add(k, ct__kir_sub(k, x, ct__kir_sub(k, u, part)), ct__kir_sub(k, one, part));
+    ct_kval log_u = ct__kir_math(k, CT_MATH_LOG, u);
+    ct_kval r = ct__kir_add(k, log_u, ct__kir_div(k, c, u));
+    // at the ends (-1, infinity) c / u is no number
+    ct_kval inside = ct__kir_bin(k, CT_K_AND, ct__kir_lt(k, num(k, t, 0), u),
+                                 ct__kir_lt(k, u, num(k, t, __builtin_inf())));
+    r = ct__kir_select(k, inside, r, log_u);
+    return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, r);
+}
+
+// ------------------------------------------------------------------------------------------- sin
+// and cos
+
+// In f64 for both: x = q pi/2 + r with pi/2 in three parts (each product is exact in the fma), then
+// a quarter by q mod 4. Good to |x| of 2^52; beyond that the argument itself is coarser than a
+// period, and the result is only sure to lie in [-1, 1]. r of infinity is NaN.
+static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine) {
+    const format *d = &twice;
+    ct_kval xd = ct__kir_cast(k, x, CT_F64);
+    ct_kval q = ct__kir_un(k, CT_K_ROUND, ct__kir_mul(k, xd, num(k, d, 0x1.45f306dc9c883p-1)));
+    ct_kval minus = ct__kir_un(k, CT_K_NEG, q);
+    ct_kval r = ct__kir_fma(k, minus, num(k, d, 0x1.921fb54442d18p+0), xd);
+    r = ct__kir_fma(k, minus, num(k, d, 0x1.1a62633145c07p-54), r);
+    r = ct__kir_fma(k, minus, num(k, d, -0x1.f1976b7ed8fbcp-110), r);
+    r = at_least(k, d, at_most(k, d, r, 0.7855), -0.7855);
+    ct_kval quarter = ct__kir_un(k, CT_K_FLOOR, ct__kir_mul(k, q, num(k, d, 0.25)));
+    quarter = ct__kir_fma(k, quarter, num(k, d, -4), q); // 0, 1, 2 or 3
+    if (cosine) quarter = ct__kir_add(k, quarter, num(k, d, 1));
+    ct_kval z = ct__kir_mul(k, r, r), rz = ct__kir_mul(k, r, z), sine, cosined;
+    if (t == &single) {
+        sine = poly(k, d, sin_p_f32, COUNT(sin_p_f32), z);
+        cosined = poly(k, d, cos_q_f32, COUNT(cos_q_f32), z);
+    } else {
+        sine = poly(k, d, sin_p_f64, COUNT(sin_p_f64), z);
+        cosined = poly(k, d, cos_q_f64, COUNT(cos_q_f64), z);
+    }
+    sine = ct__kir_fma(k, rz, sine, r);
+    cosined = ct__kir_fma(k, ct__kir_mul(k, z, z), cosined,
+                          ct__kir_fma(k, z, num(k, d, -0.5), num(k, d, 1)));
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, quarter, num(k, d, 1));
+    ct_kval third = ct__kir_bin(k, CT_K_EQ, quarter, num(k, d, 3));
+    ct_kval odd = ct__kir_bin(k, CT_K_OR, first, third);
+    ct_kval y = ct__kir_select(k, odd, cosined, sine);
+    // quarters 2 and 3 are negative; 4 is 0 again
+    ct_kval below = ct__kir_lt(k, num(k, d, 1.5), quarter), above = less(k, d, quarter, 3.5);
+    y = ct__kir_select(k, ct__kir_bin(k, CT_K_AND, below, above), ct__kir_un(k, CT_K_NEG, y), y);
+    y = ct__kir_cast(k, y, t->f);
+    if (cosine) return y;
+    return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
+}
+
+// ------------------------------------------------------------------------------------------ tanh
+// and erf
+
+static ct_kval build_tanh(ct_kir *k, const format *t, ct_kval x) {
+    ct_kval a = ct__kir_un(k, CT_K_ABS, x), z = ct__kir_mul(k, x, x);
+    ct_kval p = t == &single ? poly(k, t, tanh_p_f32, COUNT(tanh_p_f32), z)
+                             : poly(k, t, tanh_p_f64, COUNT(tanh_p_f64), z);
+    ct_kval near = ct__kir_fma(k, ct__kir_mul(k, a, z), p, a);
+    // 1 - 2 / (exp(2 a) + 1)
+    ct_kval e = ct__kir_math(k, CT_MATH_EXP, ct__kir_add(k, a, a));
+    ct_kval far = ct__kir_div(k, num(k, t, 2), ct__kir_add(k, e, num(k, t, 1)));
+    far = ct__kir_sub(k, num(k, t, 1), far);
+    return copy_sign(k, t, ct__kir_select(k, less(k, t, a, 0.625), near, far), x);
+}
+
+static ct_kval build_erf(ct_kir *k, const format *t, ct_kval x) {
+    bool f32 = t == &single;
+    double split = f32 ? 0.921875 : 1, end = f32 ? 4 : 6;
+    ct_kval a = ct__kir_un(k, CT_K_ABS, x), z = ct__kir_mul(k, x, x);
+    ct_kval p = f32 ? poly(k, t, erf_p_f32, COUNT(erf_p_f32), z)
+                    : poly(k, t, erf_p_f64, COUNT(erf_p_f64), z);
+    ct_kval near = ct__kir_fma(k, x, p, x);
+    // 1 - exp(log(erfc(a))), the logarithm a times a polynomial in u, which runs from -1 to 1
+    ct_kval b = at_most(k, t, a, end), u = ct__kir_sub(k, b, num(k, t, (split + end) / 2));
+    u = ct__kir_mul(k, u, num(k, t, 2 / (end - split)));
+    ct_kval l = f32 ? poly(k, t, erf_t_f32, COUNT(erf_t_f32), u)
+                    : poly(k, t, erf_t_f64, COUNT(erf_t_f64), u);
+    ct_kval far = ct__kir_sub(k, num(k, t, 1), ct__kir_math(k, CT_MATH_EXP, ct__kir_mul(k, b, l)));
+    return ct__kir_select(k, less(k, t, a, split), near, copy_sign(k, t, far, x));
+}
+
+void ct__kir_math_body(ct_kir *k, ct_kmath f, ct_dtype dtype) {
+    const format *t = dtype == CT_F64 ? &twice : &single;
+    ct_kval x = ct__kir_param(k, dtype), y = -1;
+    switch (f) {
+    case CT_MATH_EXP: y = build_exp(k, t, x); break;
+    case CT_MATH_EXPM1: y = build_expm1(k, t, x); break;
+    case CT_MATH_LOG: y = build_log(k, t, x); break;
+    case CT_MATH_LOG1P: y = build_log1p(k, t, x); break;
+    case CT_MATH_SIN: y = build_sin_cos(k, t, x, false); break;
+    case CT_MATH_COS: y = build_sin_cos(k, t, x, true); break;
+    case CT_MATH_TANH: y = build_tanh(k, t, x); break;
+    case CT_MATH_ERF: y = build_erf(k, t, x); break;
+    case CT_MATH_COUNT: break;
+    }
+    ct__kir_ret(k, y);
+}

@@ -1,0 +1,31 @@
+// What the two halves of the C renderer share: render_c.c (structure) and render_expr.c (values).
+#ifndef COTAN_COMPILE_RENDER_IMPL_H
+#define COTAN_COMPILE_RENDER_IMPL_H
+
+#include "compile/kir.h"
+
+typedef struct ct_render {
+    const ct_kir *k;
+    const ct_kshape *shape;
+    const uint8_t *nested; // depth of the expression that stands in place of its name; 0: named
+    ct_text *out;
+    int depth;
+} ct_render;
+
+// Names: c type "f32", wide type "f32x16", suffix of prelude functions ("b" for bool).
+const char *ct__render_type(int dtype);
+const char *ct__render_suffix(int dtype);
+const char *ct__render_storage(int dtype); // as it lies in memory: "u16" for bf16
+void ct__render_wide_type(ct_text *out, int dtype);
+
+void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins);
+void ct__render_scalar(const ct_render *r, ct_kval v); // as a scalar: lane 0 of affine values
+void ct__render_wide(const ct_render *r, ct_kval v);   // as a 16-lane vector
+void ct__render_value(const ct_render *r, ct_kval v);  // the right side of "v7 = ..." of an op
+bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape); // may v stand in an expression?
+
+static inline bool ct__render_is_wide(const ct_render *r, ct_kval v) {
+    return r->shape[v].vary == CT_VARYING;
+}
+
+#endif
