@@ -1,0 +1,41 @@
+// What every kernel template sees of its operands and results: functions of logical positions.
+//
+// A template builds a kernel for one op without knowing where its operands come from. An operand is
+// either plain (a buffer read with strides) or computed (a fused prologue); a result is either
+// plain or given to a function (a fused epilogue). Positions are one i64 value per logical axis.
+#ifndef COTAN_COMPILE_TEMPLATE_H
+#define COTAN_COMPILE_TEMPLATE_H
+
+#include "compile/kir.h"
+
+typedef struct ct_operand {
+    int buf;               // plain: its buffer
+    ct_kval offset;        // plain: of its first element; -1 for 0
+    const ct_kval *stride; // plain: elements from one position to the next along each axis
+    ct_kval (*value)(void *env, ct_kir *k, const ct_kval *at); // computed: else NULL
+    void *env;
+    int along; // computed: the axis along which its loads are contiguous; -1: none
+} ct_operand;
+
+typedef struct ct_result {
+    int buf;
+    ct_kval offset;
+    const ct_kval *stride;
+    void (*store)(void *env, ct_kir *k, const ct_kval *at, ct_kval value); // else NULL: plain
+    void *env;
+} ct_result;
+
+// The element at a position, in the operand's compute dtype.
+ct_kval ct__operand_load(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at);
+// A plain operand's element number.
+ct_kval ct__operand_index(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at);
+// Is memory contiguous along this axis?
+bool ct__operand_along(const ct_kir *k, const ct_operand *o, int axis);
+void ct__result_store(ct_kir *k, const ct_result *r, int rank, const ct_kval *at, ct_kval value);
+
+// Position n of all positions of the axes in row-major order, as one value per axis.
+void ct__unflatten(ct_kir *k, ct_kval n, int rank, const ct_kval *dim, ct_kval *at);
+// Opens a loop that runs once if `cond` holds.
+void ct__kir_if(ct_kir *k, ct_kval cond);
+
+#endif

@@ -1,0 +1,248 @@
+// The matrix product, after BLIS: a task computes one block of the result; for each chunk of k it
+// packs its block of A, then panel by panel of B, and a register tile of rows x columns runs over
+// both. The sums of the chunks before the last wait in scratch, so each element is stored once.
+#include "compile/template_matmul.h"
+
+#include <string.h>
+
+enum { MOST_ROWS = 16, MOST_VECTORS = 8 };
+
+typedef struct matmul {
+    ct_kir *k;
+    const ct_matmul_spec *s;
+    int mr, nv, nr;      // the register tile: rows, vectors, columns
+    int64_t mc, nc;      // the task's block
+    bool a_by_k;         // A is packed as [tile][k][row], else as [row][k]
+    int64_t mrp;         // rows of a packed tile with their padding
+    bool many;           // may there be more than one chunk?
+    int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
+    ct_kval at[CT_MAX_RANK];        // the task's batch position, then free for two more
+    ct_kval row0, rows, col0, cols; // the task's block
+    ct_kval chunk, last, k0, kn;    // the chunk
+} matmul;
+
+static ct_kval minus(ct_kir *k, ct_kval a, ct_kval b) { return ct__kir_sub(k, a, b); }
+
+static ct_kval load_at(matmul *m, const ct_operand *o, ct_kval first, ct_kval second) {
+    int n = m->s->n_batch;
+    m->at[n] = first;
+    m->at[n + 1] = second;
+    return ct__operand_load(m->k, o, n + 2, m->at);
+}
+
+static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
+
+// ------------------------------------------------------------------------------------------------
+// packing: rows and columns beyond the edge become zeros, so that every tile is whole
+
+static void pack_a_by_row(matmul *m) {
+    ct_kir *k = m->k;
+    ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, m->rows, "pack row of a");
+    ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, m->row0, row), ct__kir_add(k, m->k0, kk));
+    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_muli(k, row, CT_DOT_CHUNK), kk), v);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct_kval whole = ct__kir_muli(k, ct__kir_ceil_div(k, m->rows, m->mr), m->mr);
+    row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
+    row = ct__kir_add(k, row, m->rows);
+    kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_muli(k, row, CT_DOT_CHUNK), kk), zero(m));
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+static void pack_a_by_k(matmul *m) {
+    ct_kir *k = m->k;
+    ct_kval tile =
+        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "pack tile of a");
+    ct_kval row = ct__kir_muli(k, tile, m->mr);
+    ct_kval valid = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
+    ct_kval to = ct__kir_muli(k, ct__kir_add(k, ct__kir_muli(k, tile, CT_DOT_CHUNK), kk), m->mrp);
+    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, valid, "row");
+    ct_kval from = ct__kir_add(k, m->row0, ct__kir_add(k, row, r));
+    ct__kir_store(k, m->a, ct__kir_add(k, to, r),
+                  load_at(m, &m->s->a, from, ct__kir_add(k, m->k0, kk)));
+    ct__kir_end(k);
+    r = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, ct__kir_int(k, m->mr), valid), "edge");
+    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, valid), r), zero(m));
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
+    ct_kir *k = m->k;
+    bool by_k = ct__operand_along(k, &m->s->b, m->s->n_batch);
+    ct_kval rest = minus(k, ct__kir_int(k, m->nr), valid);
+    ct_kval col = ct__kir_add(k, m->col0, panel), kk, j;
+    if (by_k) {
+        j = ct__kir_loop(k, CT_BIND_SEQ, valid, "pack column of b");
+        kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    } else {
+        kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
+        j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
+    }
+    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
+    ct__kir_store(k, m->b, ct__kir_add(k, ct__kir_muli(k, kk, m->nr), j), v);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
+    kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "columns to the edge of the panel");
+    j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
+    ct_kval to = ct__kir_add(k, ct__kir_muli(k, kk, m->nr), ct__kir_add(k, valid, j));
+    ct__kir_store(k, m->b, to, zero(m));
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// ------------------------------------------------------------------------------------------------
+// a register tile
+
+// The chunk's chains of fused multiply-adds, from +0, into m->tile.
+static void multiply(matmul *m, ct_kval row) {
+    ct_kir *k = m->k;
+    ct_kval acc[MOST_ROWS][MOST_VECTORS], b[MOST_VECTORS];
+    for (int r = 0; r < m->mr; r++)
+        for (int v = 0; v < m->nv; v++) acc[r][v] = ct__kir_reg(k, ct__kir_splat(k, zero(m)));
+    ct_kval base = ct__kir_muli(k, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row,
+                                m->a_by_k ? CT_DOT_CHUNK * m->mrp : CT_DOT_CHUNK);
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
+    for (int v = 0; v < m->nv; v++)
+        b[v] = ct__kir_vload(
+            k, m->b, ct__kir_addi(k, ct__kir_muli(k, kk, m->nr), (int64_t)v * CT_LANES), -1);
+    ct_kval from = ct__kir_add(k, base, ct__kir_muli(k, kk, m->a_by_k ? m->mrp : 1));
+    for (int r = 0; r < m->mr; r++) {
+        ct_kval a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
+        a = ct__kir_splat(k, a);
+        for (int v = 0; v < m->nv; v++)
+            ct__kir_set(k, acc[r][v], ct__kir_fma(k, a, b[v], ct__kir_get(k, acc[r][v])));
+    }
+    ct__kir_end(k);
+    for (int r = 0; r < m->mr; r++)
+        for (int v = 0; v < m->nv; v++)
+            ct__kir_vstore(k, m->tile, ct__kir_int(k, r * m->nr + v * CT_LANES),
+                           ct__kir_get(k, acc[r][v]), -1);
+}
+
+// The chunk's sum at (r, j) of the tile, added to those before it.
+static ct_kval total(matmul *m, ct_kval r, ct_kval j, ct_kval at) {
+    ct_kir *k = m->k;
+    ct_kval v = ct__kir_load(k, m->tile, ct__kir_add(k, ct__kir_muli(k, r, m->nr), j));
+    if (!m->many) return v;
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_int(k, 0));
+    ct_kval later = ct__kir_un(k, CT_K_NOT, first);
+    ct_kval before = ct__kir_load_if(k, m->sum, at, later);
+    return ct__kir_select(k, first, v, ct__kir_add(k, before, v));
+}
+
+// What becomes of a tile: kept for the next chunk, or the result.
+static void finish(matmul *m, ct_kval row, ct_kval panel, ct_kval valid, bool result) {
+    ct_kir *k = m->k;
+    int n = m->s->n_batch;
+    ct_kval rows = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
+    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
+    ct_kval in_row = ct__kir_add(k, row, r), in_col = ct__kir_add(k, panel, j);
+    ct_kval at = ct__kir_add(k, ct__kir_muli(k, in_row, m->nc), in_col);
+    ct_kval v = total(m, r, j, at);
+    if (result) {
+        m->at[n] = ct__kir_add(k, m->row0, in_row);
+        m->at[n + 1] = ct__kir_add(k, m->col0, in_col);
+        ct__result_store(k, &m->s->c, n + 2, m->at, v);
+    } else {
+        ct__kir_store(k, m->sum, at, v);
+    }
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+static void tiles(matmul *m) {
+    ct_kir *k = m->k;
+    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->cols, m->nr), "panel of b");
+    panel = ct__kir_muli(k, panel, m->nr);
+    ct_kval valid = ct__kir_min(k, minus(k, m->cols, panel), ct__kir_int(k, m->nr));
+    pack_b(m, panel, valid);
+    ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
+    row = ct__kir_muli(k, row, m->mr);
+    multiply(m, row);
+    if (m->many) {
+        ct__kir_if(k, ct__kir_un(k, CT_K_NOT, m->last));
+        finish(m, row, panel, valid, false);
+        ct__kir_end(k);
+        ct__kir_if(k, m->last);
+    }
+    finish(m, row, panel, valid, true);
+    if (m->many) ct__kir_end(k);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// ------------------------------------------------------------------------------------------------
+// the kernel
+
+static int64_t at_most(const ct_kir *k, ct_kval v, int64_t otherwise) {
+    int64_t n = 0;
+    return ct__kir_is_int(k, v, &n) && n < otherwise ? n : otherwise;
+}
+
+static int64_t up_to(int64_t n, int64_t multiple) {
+    return n <= 0 ? multiple : (n + multiple - 1) / multiple * multiple;
+}
+
+static void choose(matmul *m) {
+    const ct_matmul_tile *t = &m->s->tile;
+    const ct_kir *k = m->k;
+    m->mr = t->rows ? t->rows : (int)at_most(k, m->s->rows, 13);
+    if (m->mr < 1) m->mr = 1;
+    m->nv = t->vectors ? t->vectors : m->s->dtype == CT_F64 ? 1 : 2;
+    m->nr = m->nv * CT_LANES;
+    m->mc = t->row_block ? t->row_block : up_to(at_most(k, m->s->rows, 256), m->mr);
+    m->nc = t->column_block ? t->column_block : up_to(at_most(k, m->s->columns, 384), m->nr);
+    m->mrp = up_to(m->mr, CT_LANES);
+    m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
+    m->a_by_k = ct__operand_along(k, &m->s->a, m->s->n_batch) &&
+                !ct__operand_along(k, &m->s->a, m->s->n_batch + 1);
+}
+
+static void make_scratch(matmul *m) {
+    int64_t depth = CT_DOT_CHUNK, a_rows = m->a_by_k ? m->mc / m->mr * m->mrp : m->mc;
+    m->a = ct__kir_local(m->k, m->s->dtype, a_rows * depth);
+    m->b = ct__kir_local(m->k, m->s->dtype, m->nr * depth);
+    m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
+    m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->nc) : -1;
+}
+
+void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
+    matmul m = {.k = k, .s = spec};
+    choose(&m);
+    make_scratch(&m);
+    ct_kval row_blocks = ct__kir_ceil_div(k, spec->rows, m.mc);
+    ct_kval col_blocks = ct__kir_ceil_div(k, spec->columns, m.nc);
+    ct_kval tasks = ct__kir_mul(k, row_blocks, col_blocks);
+    for (int i = 0; i < spec->n_batch; i++) tasks = ct__kir_mul(k, tasks, spec->batch[i]);
+    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block");
+    m.col0 = ct__kir_muli(k, ct__kir_mod(k, task, col_blocks), m.nc);
+    task = ct__kir_div(k, task, col_blocks);
+    m.row0 = ct__kir_muli(k, ct__kir_mod(k, task, row_blocks), m.mc);
+    task = ct__kir_div(k, task, row_blocks);
+    ct__unflatten(k, task, spec->n_batch, spec->batch, m.at);
+    m.rows = ct__kir_min(k, minus(k, spec->rows, m.row0), ct__kir_int(k, m.mc));
+    m.cols = ct__kir_min(k, minus(k, spec->columns, m.col0), ct__kir_int(k, m.nc));
+    // One chunk at least: an empty sum is +0.
+    ct_kval chunks =
+        ct__kir_max(k, ct__kir_int(k, 1), ct__kir_ceil_div(k, spec->inner, CT_DOT_CHUNK));
+    m.chunk = ct__kir_loop(k, CT_BIND_SEQ, chunks, "chunk of k");
+    m.last = ct__kir_bin(k, CT_K_EQ, m.chunk, ct__kir_addi(k, chunks, -1));
+    m.k0 = ct__kir_muli(k, m.chunk, CT_DOT_CHUNK);
+    m.kn = ct__kir_min(k, minus(k, spec->inner, m.k0), ct__kir_int(k, CT_DOT_CHUNK));
+    if (m.a_by_k)
+        pack_a_by_k(&m);
+    else
+        pack_a_by_row(&m);
+    tiles(&m);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
