@@ -2,6 +2,7 @@
 #ifndef COTAN_GRAPH_OP_H
 #define COTAN_GRAPH_OP_H
 
+#include "graph/index.h"
 #include "graph/type.h"
 
 typedef struct ct_node ct_node;
@@ -123,6 +124,46 @@ typedef struct ct_ref {
     ct_err *err;
 } ct_ref;
 
+// Where an element of a MOVEMENT or SOURCE node comes from, for the kernels. The op sees the index
+// of the wanted element as expressions (graph/index.h) and answers with expressions:
+//   MOVEMENT  pieces in order: the first one whose condition `valid` holds (CT_IX_NONE: always)
+//             gives the element: operand `operand` at index `from`, or, where operand is -1, the
+//             number `fill`. One piece must hold everywhere: the last one is usually without
+//             condition. `from` of a piece whose condition fails may be anything.
+//   SOURCE    `value`: the element itself, an integer that is converted to the node's dtype.
+// Positions that are operands (dynamic slices) are read with ct__map_load and clamped with
+// ct__ix_min and ct__ix_max. Sizes are asked for with ct__map_in_size and ct__map_out_size, never
+// taken from the type: a dynamic one is an argument of the kernel.
+enum { CT_MAP_PIECES = 64 };
+typedef struct ct_map_piece {
+    int operand;
+    double fill;
+    ct_ix valid;
+    ct_ix from[CT_MAX_RANK];
+} ct_map_piece;
+typedef struct ct_map {
+    const ct_node *node;
+    ct_ix_pool *pool;
+    const ct_ix *at;     // (rank of the output)
+    int n_pieces;        // to fill; starts at 0
+    ct_map_piece *piece; // (CT_MAP_PIECES)
+    ct_ix value;
+    ct_ix (*size)(struct ct_map *map, int operand, int axis); // operand -1: the output
+    ct_ix (*load)(struct ct_map *map, int operand, const ct_ix *at);
+    void *user;
+} ct_map;
+// The next piece, with operand, valid = CT_IX_NONE and fill = 0 set; NULL: there are too many (ops
+// with more operands than CT_MAP_PIECES must be cut by their constructor).
+ct_map_piece *ct__map_piece(ct_map *map, int operand);
+static inline ct_ix ct__map_in_size(ct_map *map, int operand, int axis) {
+    return map->size(map, operand, axis);
+}
+static inline ct_ix ct__map_out_size(ct_map *map, int axis) { return map->size(map, -1, axis); }
+// The element of an integer operand at an index (NULL for a rank-0 operand).
+static inline ct_ix ct__map_load(ct_map *map, int operand, const ct_ix *at) {
+    return map->load(map, operand, at);
+}
+
 // From where generated tests draw operands, and how exact an answer must be.
 typedef struct ct_samples {
     double lo, hi; // both 0: -2 to 2
@@ -152,7 +193,8 @@ struct ct_opdef {
     bool (*transpose)(ct_rule *rule);
     bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
     bool (*body)(ct_rule *rule); // compositions: records the body
-    const char *kernel;          // elementwise: the function of the kernel IR that computes it
+    const char *kernel;       // elementwise, reduce: the function of the kernel IR that computes it
+    bool (*map)(ct_map *map); // movement, source: where elements come from
     const char *onnx, *stablehlo;
     ct_samples samples;
 };

@@ -14,7 +14,7 @@ static void move(const ct_ref *ref, int64_t to, int64_t from) {
 #define MOVEMENT(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_MOVEMENT, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
     .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = same_on_tangent,             \
-    .transpose = op##_transpose
+    .transpose = op##_transpose, .map = op##_map
 
 // All of these are linear: the tangent moves as the value does.
 static bool same_on_tangent(ct_rule *r) {
@@ -71,6 +71,21 @@ static bool reshape_infer(ct_call *call) {
 static bool reshape_eval(const ct_ref *ref) {
     size_t bytes = ct__type_bytes(ref->out_type);
     if (bytes) memcpy(ref->out[0], ref->in[0], bytes);
+    return true;
+}
+static bool reshape_map(ct_map *map) {
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    const ct_type *in = ct__type(map->node->in[0]), *out = map->node->out;
+    ct_ix_pool *p = map->pool;
+    ct_ix linear = ct__ix_int(p, 0);
+    for (int a = 0; a < out->rank; a++)
+        linear = ct__ix_add(p, ct__ix_mul(p, linear, ct__map_out_size(map, a)), map->at[a]);
+    for (int a = in->rank - 1; a > 0; a--) {
+        ct_ix size = ct__map_in_size(map, 0, a);
+        piece->from[a] = ct__ix_mod(p, linear, size);
+        linear = ct__ix_div(p, linear, size);
+    }
+    if (in->rank) piece->from[0] = linear;
     return true;
 }
 static bool reshape_transpose(ct_rule *r) {
@@ -131,6 +146,12 @@ static bool permute_eval(const ct_ref *ref) {
     }
     return true;
 }
+static bool permute_map(ct_map *map) {
+    const permute_attrs *attrs = map->node->attrs;
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    for (int64_t i = 0; i < attrs->axes.n; i++) piece->from[attrs->axes.v[i]] = map->at[i];
+    return true;
+}
 static bool permute_transpose(ct_rule *r) {
     const permute_attrs *attrs = r->attrs;
     int64_t back[CT_MAX_RANK];
@@ -189,6 +210,15 @@ static bool expand_eval(const ct_ref *ref) {
         }
         move(ref, i, from);
     }
+    return true;
+}
+static bool expand_map(ct_map *map) {
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    const ct_type *in = ct__type(map->node->in[0]);
+    int lead = map->node->out->rank - in->rank;
+    for (int i = 0; i < in->rank; i++)
+        piece->from[i] =
+            in->dim[i] == 1 && !ct__is_dyn(in, i) ? ct__ix_int(map->pool, 0) : map->at[lead + i];
     return true;
 }
 static bool expand_transpose(ct_rule *r) {

@@ -131,3 +131,12 @@ ct_tensor ct__zeros_like(ct_tensor t) {
     ct_dims_buffer dims;
     return ct_expand(ct__number_like(0, t), ct__dims_of(t, &dims));
 }
+
+ct_map_piece *ct__map_piece(ct_map *map, int operand) {
+    if (map->n_pieces == CT_MAP_PIECES) return NULL;
+    ct_map_piece *piece = &map->piece[map->n_pieces++];
+    piece->operand = operand;
+    piece->fill = 0;
+    piece->valid = CT_IX_NONE;
+    return piece;
+}

@@ -1,0 +1,752 @@
+// Index expressions in normal form. See index.h.
+#include "graph/index.h"
+
+#include <string.h>
+
+enum { MAX_TERMS = 96, MAX_SYMS = 16 };
+
+typedef struct {
+    int n;
+    int sym[MAX_SYMS];
+} mono;
+
+struct ct_ix_pool {
+    ct_arena *arena;
+    ct_ix_node *node; // (n)
+    int n, cap;
+    int32_t *slot; // hash table of node numbers + 1
+    int n_slots;
+    mono *monos; // (n_monos); [0] is the empty product
+    int n_monos, cap_monos;
+    int n_vars;
+    bool failed;
+};
+
+typedef struct {
+    int n;
+    ct_ix_term t[MAX_TERMS];
+} sum;
+
+static ct_ix fail(ct_ix_pool *p) {
+    p->failed = true;
+    return CT_IX_NONE;
+}
+bool ct__ix_failed(const ct_ix_pool *p) { return p->failed; }
+const ct_ix_node *ct__ix_node(const ct_ix_pool *p, ct_ix e) { return &p->node[e]; }
+
+static void *grown(ct_ix_pool *p, const void *old, size_t used, size_t bytes) {
+    void *fresh = ct__arena(p->arena, bytes);
+    if (!fresh) return p->failed = true, NULL;
+    if (used) memcpy(fresh, old, used);
+    return fresh;
+}
+
+ct_ix_pool *ct__ix_new(ct_arena *arena) {
+    ct_ix_pool *p = ct__arena_zero(arena, sizeof *p);
+    if (!p) return NULL;
+    p->arena = arena;
+    p->n_slots = 256;
+    p->slot = ct__arena_zero(arena, (size_t)p->n_slots * sizeof *p->slot);
+    p->cap_monos = 8;
+    p->monos = ct__arena_zero(arena, (size_t)p->cap_monos * sizeof *p->monos);
+    p->n_monos = 1;
+    return p->slot && p->monos ? p : NULL;
+}
+
+// ------------------------------------------------------------------------------------------------
+// sharing
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+static uint64_t hash_of(const ct_ix_node *x) {
+    uint64_t h = mix((uint64_t)x->kind, (uint64_t)x->number);
+    h = mix(mix(mix(h, (uint64_t)x->a), (uint64_t)x->b), (uint64_t)x->c);
+    for (int i = 0; i < x->n; i++) {
+        if (x->kind == CT_IX_LOAD) {
+            h = mix(h, (uint64_t)x->at[i]);
+            continue;
+        }
+        h = mix(h, (uint64_t)x->term[i].atom << 32 ^ (uint64_t)x->term[i].mono);
+        h = mix(h, (uint64_t)x->term[i].coef);
+    }
+    return h;
+}
+static bool same_term(const ct_ix_term *a, const ct_ix_term *b) {
+    return a->atom == b->atom && a->mono == b->mono && a->coef == b->coef;
+}
+static bool same(const ct_ix_node *x, const ct_ix_node *y) {
+    if (x->kind != y->kind || x->a != y->a || x->b != y->b || x->c != y->c ||
+        x->number != y->number || x->n != y->n)
+        return false;
+    for (int i = 0; i < x->n; i++)
+        if (x->kind == CT_IX_LOAD ? x->at[i] != y->at[i] : !same_term(&x->term[i], &y->term[i]))
+            return false;
+    return true;
+}
+
+static bool rehash(ct_ix_pool *p) {
+    int size = p->n_slots * 2;
+    int32_t *slot = ct__arena_zero(p->arena, (size_t)size * sizeof *slot);
+    if (!slot) return p->failed = true, false;
+    for (int i = 0; i < p->n; i++) {
+        uint64_t h = hash_of(&p->node[i]);
+        while (slot[h & (uint64_t)(size - 1)]) h++;
+        slot[h & (uint64_t)(size - 1)] = i + 1;
+    }
+    p->slot = slot;
+    p->n_slots = size;
+    return true;
+}
+
+// The number of x, whose lists may stand on the stack.
+static ct_ix intern(ct_ix_pool *p, ct_ix_node x) {
+    uint64_t h = hash_of(&x);
+    for (;; h++) {
+        int32_t at = p->slot[h & (uint64_t)(p->n_slots - 1)];
+        if (!at) break;
+        if (same(&p->node[at - 1], &x)) return at - 1;
+    }
+    if (p->n == p->cap) {
+        int cap = p->cap ? p->cap * 2 : 128;
+        ct_ix_node *node =
+            grown(p, p->node, (size_t)p->n * sizeof *node, (size_t)cap * sizeof *node);
+        if (!node) return CT_IX_NONE;
+        p->node = node;
+        p->cap = cap;
+    }
+    if (x.kind == CT_IX_LOAD) {
+        x.at = grown(p, x.at, (size_t)x.n * sizeof *x.at, (size_t)x.n * sizeof *x.at);
+        if (!x.at) return CT_IX_NONE;
+    } else if (x.kind == CT_IX_SUM) {
+        x.term = grown(p, x.term, (size_t)x.n * sizeof *x.term, (size_t)x.n * sizeof *x.term);
+        if (!x.term) return CT_IX_NONE;
+    }
+    p->slot[h & (uint64_t)(p->n_slots - 1)] = p->n + 1;
+    p->node[p->n++] = x;
+    if (p->n * 2 > p->n_slots && !rehash(p)) return CT_IX_NONE;
+    return p->n - 1;
+}
+
+// ------------------------------------------------------------------------------------------------
+// products of dynamic sizes
+
+static int32_t intern_mono(ct_ix_pool *p, const mono *m) {
+    for (int i = 0; i < p->n_monos; i++)
+        if (p->monos[i].n == m->n &&
+            (m->n == 0 || memcmp(p->monos[i].sym, m->sym, (size_t)m->n * sizeof *m->sym) == 0))
+            return i;
+    if (p->n_monos == p->cap_monos) {
+        mono *more = grown(p, p->monos, (size_t)p->n_monos * sizeof *more,
+                           (size_t)p->cap_monos * 2 * sizeof *more);
+        if (!more) return -1;
+        p->monos = more;
+        p->cap_monos *= 2;
+    }
+    p->monos[p->n_monos] = *m;
+    return p->n_monos++;
+}
+
+static int32_t mono_mul(ct_ix_pool *p, int32_t a, int32_t b) {
+    if (a == 0) return b;
+    if (b == 0) return a;
+    const mono *x = &p->monos[a], *y = &p->monos[b];
+    if (x->n + y->n > MAX_SYMS) return -1;
+    mono m = {0};
+    for (int i = 0, k = 0; i < x->n || k < y->n;)
+        m.sym[m.n++] =
+            k == y->n || (i < x->n && x->sym[i] <= y->sym[k]) ? x->sym[i++] : y->sym[k++];
+    return intern_mono(p, &m);
+}
+
+// a / b, or -1 where b does not divide a.
+static int32_t mono_div(ct_ix_pool *p, int32_t a, int32_t b) {
+    if (b == 0) return a;
+    if (a == b) return 0;
+    const mono *x = &p->monos[a], *y = &p->monos[b];
+    mono m = {0};
+    int k = 0;
+    for (int i = 0; i < x->n; i++) {
+        if (k < y->n && x->sym[i] == y->sym[k])
+            k++;
+        else
+            m.sym[m.n++] = x->sym[i];
+    }
+    return k == y->n ? intern_mono(p, &m) : -1;
+}
+
+int ct__ix_mono(const ct_ix_pool *p, int32_t m, int *syms, int max) {
+    const mono *x = &p->monos[m];
+    for (int i = 0; i < x->n && i < max; i++) syms[i] = x->sym[i];
+    return x->n;
+}
+
+// ------------------------------------------------------------------------------------------------
+// ranges: INT64_MIN and INT64_MAX stand for "not known"
+
+static int64_t range_add(int64_t a, int64_t b, int64_t unknown) {
+    int64_t r;
+    if (a == unknown || b == unknown || __builtin_add_overflow(a, b, &r)) return unknown;
+    return r;
+}
+static int64_t range_mul(int64_t a, int64_t c, int64_t unknown) {
+    int64_t r;
+    if (a == INT64_MIN || a == INT64_MAX || __builtin_mul_overflow(a, c, &r)) return unknown;
+    return r;
+}
+
+static void term_range(const ct_ix_pool *p, const ct_ix_term *t, int64_t *lo, int64_t *hi) {
+    int64_t a = 1, b = 1;
+    if (t->atom != CT_IX_NONE) {
+        a = p->node[t->atom].lo;
+        b = p->node[t->atom].hi;
+    }
+    if (t->mono) { // a size of at least 1, of unknown height
+        b = b > 0 ? INT64_MAX : b;
+        a = a < 0 ? INT64_MIN : a;
+    }
+    if (t->coef >= 0) {
+        *lo = range_mul(a, t->coef, INT64_MIN);
+        *hi = range_mul(b, t->coef, INT64_MAX);
+    } else {
+        *lo = range_mul(b, t->coef, INT64_MIN);
+        *hi = range_mul(a, t->coef, INT64_MAX);
+    }
+}
+
+static void sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *lo, int64_t *hi) {
+    *lo = *hi = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t a, b;
+        term_range(p, &t[i], &a, &b);
+        *lo = range_add(*lo, a, INT64_MIN);
+        *hi = range_add(*hi, b, INT64_MAX);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// sums
+
+static void sum_of(const ct_ix_pool *p, ct_ix e, sum *s) {
+    const ct_ix_node *x = &p->node[e];
+    if (x->kind == CT_IX_SUM) {
+        s->n = x->n;
+        if (x->n) memcpy(s->t, x->term, (size_t)x->n * sizeof *s->t);
+    } else {
+        s->n = 1;
+        s->t[0] = (ct_ix_term){e, 0, 1};
+    }
+}
+
+// Adds a term in its place; false: too many.
+static bool put(sum *s, ct_ix_term t) {
+    if (t.coef == 0) return true;
+    int i = 0;
+    while (i < s->n && (s->t[i].atom < t.atom || (s->t[i].atom == t.atom && s->t[i].mono < t.mono)))
+        i++;
+    if (i < s->n && s->t[i].atom == t.atom && s->t[i].mono == t.mono) {
+        s->t[i].coef = (int64_t)((uint64_t)s->t[i].coef + (uint64_t)t.coef);
+        if (s->t[i].coef == 0) {
+            memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
+            s->n--;
+        }
+        return true;
+    }
+    if (s->n == MAX_TERMS) return false;
+    memmove(&s->t[i + 1], &s->t[i], (size_t)(s->n - i) * sizeof *s->t);
+    s->t[i] = t;
+    s->n++;
+    return true;
+}
+static void drop(sum *s, int i) {
+    memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
+    s->n--;
+}
+
+static ct_ix make_sum(ct_ix_pool *p, const sum *s) {
+    if (s->n == 1 && s->t[0].coef == 1 && s->t[0].mono == 0 && s->t[0].atom != CT_IX_NONE)
+        return s->t[0].atom;
+    ct_ix_node x = {.kind = CT_IX_SUM, .a = -1, .b = -1, .c = -1, .n = s->n, .term = s->t};
+    sum_range(p, s->t, s->n, &x.lo, &x.hi);
+    for (int i = 0; i < s->n; i++)
+        if (s->t[i].atom != CT_IX_NONE) x.vars |= p->node[s->t[i].atom].vars;
+    return intern(p, x);
+}
+
+// Is e one term without atom: a number times sizes?
+static bool single(const ct_ix_pool *p, ct_ix e, ct_ix_term *t) {
+    const ct_ix_node *x = &p->node[e];
+    if (x->kind != CT_IX_SUM || x->n > 1) return false;
+    if (x->n == 0) {
+        *t = (ct_ix_term){CT_IX_NONE, 0, 0};
+        return true;
+    }
+    *t = x->term[0];
+    return t->atom == CT_IX_NONE;
+}
+bool ct__ix_is_int(const ct_ix_pool *p, ct_ix e, int64_t *value) {
+    ct_ix_term t;
+    if (e < 0 || !single(p, e, &t) || t.mono) return false;
+    *value = t.coef;
+    return true;
+}
+bool ct__ix_is_size(const ct_ix_pool *p, ct_ix e) {
+    ct_ix_term t;
+    return e >= 0 && single(p, e, &t);
+}
+
+// (x / d) d c + (x mod d) c is x c; (x / k mod d) k c + (x mod k) c is (x mod k d) c.
+static bool join_quotients(ct_ix_pool *p, sum *s) {
+    for (int i = 0; i < s->n; i++) {
+        if (s->t[i].atom < 0) continue;
+        ct_ix_node m = p->node[s->t[i].atom]; // x mod d
+        ct_ix_term d;
+        if (m.kind != CT_IX_MOD || !single(p, m.b, &d)) continue;
+        int32_t mono_want = mono_mul(p, s->t[i].mono, d.mono);
+        int64_t want;
+        if (mono_want < 0 || __builtin_mul_overflow(s->t[i].coef, d.coef, &want)) continue;
+        for (int k = 0; k < s->n; k++) {
+            if (s->t[k].atom < 0 || s->t[k].mono != mono_want || s->t[k].coef != want) continue;
+            ct_ix_node q = p->node[s->t[k].atom];
+            ct_ix whole = CT_IX_NONE;
+            if (q.kind == CT_IX_DIV && q.a == m.a && q.b == m.b) {
+                whole = m.a;
+            } else if (q.kind == CT_IX_MOD) {
+                ct_ix quotient = ct__ix_div(p, m.a, m.b);
+                if (quotient == q.a) whole = ct__ix_mod(p, m.a, ct__ix_mul(p, m.b, q.b));
+            }
+            if (whole < 0) continue;
+            ct_ix_term scale = {CT_IX_NONE, s->t[i].mono, s->t[i].coef};
+            drop(s, i > k ? i : k);
+            drop(s, i > k ? k : i);
+            sum w;
+            sum_of(p, whole, &w);
+            for (int j = 0; j < w.n; j++) {
+                int32_t both = mono_mul(p, w.t[j].mono, scale.mono);
+                if (both < 0 || !put(s, (ct_ix_term){w.t[j].atom, both, w.t[j].coef * scale.coef}))
+                    return p->failed = true, false;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static ct_ix finish(ct_ix_pool *p, sum *s) {
+    while (join_quotients(p, s)) {
+    }
+    return p->failed ? CT_IX_NONE : make_sum(p, s);
+}
+
+ct_ix ct__ix_int(ct_ix_pool *p, int64_t value) {
+    sum s = {.n = 0};
+    put(&s, (ct_ix_term){CT_IX_NONE, 0, value});
+    return make_sum(p, &s);
+}
+ct_ix ct__ix_sym(ct_ix_pool *p, int number) {
+    int32_t m = intern_mono(p, &(mono){1, {number}});
+    if (m < 0) return fail(p);
+    sum s = {1, {{CT_IX_NONE, m, 1}}};
+    return make_sum(p, &s);
+}
+ct_ix ct__ix_var(ct_ix_pool *p, ct_ix extent) {
+    if (extent < 0) return CT_IX_NONE;
+    int64_t n;
+    ct_ix_node x = {.kind = CT_IX_VAR, .a = extent, .b = -1, .c = -1, .number = p->n_vars};
+    x.hi = ct__ix_is_int(p, extent, &n) ? (n > 0 ? n - 1 : 0) : INT64_MAX;
+    x.vars = 1ull << (p->n_vars % 64);
+    p->n_vars++;
+    return intern(p, x);
+}
+ct_ix ct__ix_load(ct_ix_pool *p, int64_t value, const ct_ix *at, int n) {
+    ct_ix_node x = {.kind = CT_IX_LOAD,
+                    .a = -1,
+                    .b = -1,
+                    .c = -1,
+                    .number = value,
+                    .n = n,
+                    .at = at,
+                    .lo = INT64_MIN,
+                    .hi = INT64_MAX};
+    for (int i = 0; i < n; i++) {
+        if (at[i] < 0) return CT_IX_NONE;
+        x.vars |= p->node[at[i]].vars;
+    }
+    return intern(p, x);
+}
+
+static ct_ix add_scaled(ct_ix_pool *p, ct_ix a, ct_ix b, int64_t scale) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    sum s, t;
+    sum_of(p, a, &s);
+    sum_of(p, b, &t);
+    for (int i = 0; i < t.n; i++) {
+        t.t[i].coef *= scale;
+        if (!put(&s, t.t[i])) return fail(p);
+    }
+    return finish(p, &s);
+}
+ct_ix ct__ix_add(ct_ix_pool *p, ct_ix a, ct_ix b) { return add_scaled(p, a, b, 1); }
+ct_ix ct__ix_sub(ct_ix_pool *p, ct_ix a, ct_ix b) { return add_scaled(p, a, b, -1); }
+
+static ct_ix two(ct_ix_pool *p, ct_ix_kind kind, ct_ix a, ct_ix b, int64_t lo, int64_t hi) {
+    ct_ix_node x = {.kind = kind, .a = a, .b = b, .c = -1, .lo = lo, .hi = hi};
+    x.vars = p->node[a].vars | p->node[b].vars;
+    return intern(p, x);
+}
+
+ct_ix ct__ix_mul(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    sum s, t, r = {.n = 0};
+    sum_of(p, a, &s);
+    sum_of(p, b, &t);
+    for (int i = 0; i < s.n; i++)
+        for (int k = 0; k < t.n; k++) {
+            ct_ix x = s.t[i].atom, y = t.t[k].atom, atom = x < 0 ? y : x;
+            if (x >= 0 && y >= 0) {
+                bool natural = p->node[x].lo >= 0 && p->node[y].lo >= 0;
+                atom = two(p, CT_IX_PROD, x < y ? x : y, x < y ? y : x, natural ? 0 : INT64_MIN,
+                           INT64_MAX);
+                if (atom < 0) return CT_IX_NONE;
+            }
+            int32_t m = mono_mul(p, s.t[i].mono, t.t[k].mono);
+            if (m < 0 || !put(&r, (ct_ix_term){atom, m, s.t[i].coef * t.t[k].coef})) return fail(p);
+        }
+    return finish(p, &r);
+}
+
+// ------------------------------------------------------------------------------------------------
+// quotients
+
+// Is the sum in [0, d)? By ranges, or because its strides nest: i * 12 n + j * 4 with j below 3 n
+// is below 12 n times i's extent.
+static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
+    int64_t lo, hi;
+    sum_range(p, s->t, s->n, &lo, &hi);
+    if (lo < 0) return false;
+    if (hi != INT64_MAX && hi < d.coef) return true;
+    // bound: all terms seen so far add up to less than it
+    ct_ix_term bound = {CT_IX_NONE, 0, 1};
+    bool used[MAX_TERMS] = {false};
+    for (int round = 0; round < s->n; round++) {
+        int next = -1;
+        for (int i = 0; i < s->n && next < 0; i++) {
+            if (used[i] || s->t[i].coef <= 0) continue;
+            if (s->t[i].atom < 0) { // a constant below the smallest stride
+                bool first = bound.coef == 1 && bound.mono == 0;
+                if (!first || s->t[i].mono || s->n == 1) continue;
+                next = i;
+                bound.coef = s->t[i].coef + 1;
+                used[i] = true;
+                continue;
+            }
+            const ct_ix_node *v = &p->node[s->t[i].atom];
+            ct_ix_term n;
+            if (v->kind == CT_IX_VAR) {
+                if (!single(p, v->a, &n)) continue;
+            } else if (v->kind == CT_IX_MOD) {
+                if (!single(p, v->b, &n)) continue;
+            } else {
+                continue;
+            }
+            int32_t rest = mono_div(p, s->t[i].mono, bound.mono);
+            if (rest < 0 || s->t[i].coef < bound.coef) continue;
+            // The smallest stride first: no other unused term may divide further down.
+            bool smallest = true;
+            for (int k = 0; k < s->n; k++)
+                smallest &=
+                    used[k] || k == i || s->t[k].coef <= 0 ||
+                    (mono_div(p, s->t[k].mono, s->t[i].mono) >= 0 && s->t[k].coef >= s->t[i].coef);
+            if (!smallest) continue;
+            used[i] = true;
+            next = i;
+            int32_t m = mono_mul(p, s->t[i].mono, n.mono);
+            if (m < 0) return false;
+            if (__builtin_mul_overflow(s->t[i].coef, n.coef, &bound.coef)) return false;
+            bound.mono = m;
+        }
+        if (next < 0) return false;
+    }
+    return mono_div(p, d.mono, bound.mono) >= 0 && bound.coef <= d.coef;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a < 0 ? -a : a;
+}
+
+// Splits a = q * d + r, where every term of q d is a multiple of d.
+static void split(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
+    q->n = r->n = 0;
+    for (int i = 0; i < a->n; i++) {
+        ct_ix_term t = a->t[i];
+        int32_t m = mono_div(p, t.mono, d.mono);
+        if (m < 0) {
+            put(r, t);
+            continue;
+        }
+        int64_t whole = t.coef / d.coef, rest = t.coef % d.coef;
+        // A part of a coefficient is split off only of the constant: (65) / 64 = 1 + 1 / 64.
+        if (rest && (t.atom >= 0 || t.mono != d.mono)) {
+            put(r, t);
+            continue;
+        }
+        if (rest < 0) {
+            rest += d.coef;
+            whole--;
+        }
+        put(q, (ct_ix_term){t.atom, m, whole});
+        if (rest) put(r, (ct_ix_term){t.atom, t.mono, rest});
+    }
+}
+
+// Divides numerator and divisor by what they have in common; gives it.
+static ct_ix_term reduce(ct_ix_pool *p, sum *r, ct_ix_term *d) {
+    int64_t g = d->coef;
+    for (int i = 0; i < r->n; i++) g = gcd(g, r->t[i].coef);
+    bool has_mono = d->mono != 0;
+    for (int i = 0; i < r->n; i++) has_mono &= mono_div(p, r->t[i].mono, d->mono) >= 0;
+    ct_ix_term common = {CT_IX_NONE, has_mono ? d->mono : 0, g};
+    for (int i = 0; i < r->n; i++) {
+        r->t[i].coef /= g;
+        r->t[i].mono = mono_div(p, r->t[i].mono, common.mono);
+    }
+    d->coef /= g;
+    d->mono = mono_div(p, d->mono, common.mono);
+    sum sorted = {.n = 0};
+    for (int i = 0; i < r->n; i++) put(&sorted, r->t[i]);
+    *r = sorted;
+    return common;
+}
+
+static ct_ix size_of(ct_ix_pool *p, ct_ix_term d) {
+    sum s = {.n = 0};
+    put(&s, (ct_ix_term){CT_IX_NONE, d.mono, d.coef});
+    return make_sum(p, &s);
+}
+
+static ct_ix opaque_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    const ct_ix_node *x = &p->node[a];
+    ct_ix_term d;
+    if (x->kind == CT_IX_DIV) return ct__ix_div(p, x->a, ct__ix_mul(p, x->b, b));
+    if (x->kind == CT_IX_MOD && single(p, x->b, &d)) { // (y mod k b) / b = y / b mod k
+        ct_ix_term e;
+        if (single(p, b, &e) && e.coef > 0 && d.coef % e.coef == 0) {
+            int32_t m = mono_div(p, d.mono, e.mono);
+            if (m >= 0) {
+                ct_ix_term k = {CT_IX_NONE, m, d.coef / e.coef};
+                ct_ix y = x->a;
+                return ct__ix_mod(p, ct__ix_div(p, y, b), size_of(p, k));
+            }
+        }
+    }
+    int64_t n, hi = x->hi;
+    if (ct__ix_is_int(p, b, &n) && n > 0 && hi != INT64_MAX) hi /= n;
+    return two(p, CT_IX_DIV, a, b, x->lo >= 0 ? 0 : INT64_MIN, hi);
+}
+
+ct_ix ct__ix_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    ct_ix_term d;
+    if (!single(p, b, &d) || d.coef <= 0) return two(p, CT_IX_DIV, a, b, INT64_MIN, INT64_MAX);
+    if (d.coef == 1 && d.mono == 0) return a;
+    sum s, q, r;
+    sum_of(p, a, &s);
+    split(p, &s, d, &q, &r);
+    int64_t lo, hi;
+    sum_range(p, r.t, r.n, &lo, &hi);
+    if (lo < 0) return opaque_div(p, a, b);
+    if (!below(p, &r, d)) {
+        reduce(p, &r, &d);
+        ct_ix rest = make_sum(p, &r);
+        if (rest < 0) return CT_IX_NONE;
+        rest = d.coef == 1 && d.mono == 0 ? rest : opaque_div(p, rest, size_of(p, d));
+        if (rest < 0) return CT_IX_NONE;
+        if (q.n == 0) return rest;
+        return ct__ix_add(p, make_sum(p, &q), rest);
+    }
+    return make_sum(p, &q);
+}
+
+ct_ix ct__ix_mod(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    ct_ix_term d;
+    if (!single(p, b, &d) || d.coef <= 0) return two(p, CT_IX_MOD, a, b, 0, INT64_MAX);
+    if (d.coef == 1 && d.mono == 0) return ct__ix_int(p, 0);
+    sum s, q, r;
+    sum_of(p, a, &s);
+    split(p, &s, d, &q, &r);
+    int64_t lo, hi;
+    sum_range(p, r.t, r.n, &lo, &hi);
+    if (lo < 0) return two(p, CT_IX_MOD, a, b, 0, d.mono ? INT64_MAX : d.coef - 1);
+    if (below(p, &r, d)) return make_sum(p, &r);
+    ct_ix_term common = reduce(p, &r, &d);
+    ct_ix rest = make_sum(p, &r);
+    if (rest < 0) return CT_IX_NONE;
+    const ct_ix_node *x = &p->node[rest];
+    if (x->kind == CT_IX_MOD) { // (y mod k d) mod d = y mod d
+        ct_ix_term e;
+        if (single(p, x->b, &e) && e.coef % d.coef == 0 && mono_div(p, e.mono, d.mono) >= 0)
+            rest = x->a;
+    }
+    ct_ix m = two(p, CT_IX_MOD, rest, size_of(p, d), 0, d.mono ? INT64_MAX : d.coef - 1);
+    return m < 0 ? m : ct__ix_mul(p, m, size_of(p, common));
+}
+
+// ------------------------------------------------------------------------------------------------
+// order and choice
+
+ct_ix ct__ix_min(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    const ct_ix_node *x = &p->node[a], *y = &p->node[b];
+    if (a == b || (x->hi != INT64_MAX && x->hi <= y->lo)) return a;
+    if (y->hi != INT64_MAX && y->hi <= x->lo) return b;
+    return two(p, CT_IX_MIN, a, b, x->lo < y->lo ? x->lo : y->lo, x->hi < y->hi ? x->hi : y->hi);
+}
+ct_ix ct__ix_max(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    const ct_ix_node *x = &p->node[a], *y = &p->node[b];
+    if (a == b || (y->hi != INT64_MAX && x->lo >= y->hi)) return a;
+    if (x->hi != INT64_MAX && y->lo >= x->hi) return b;
+    return two(p, CT_IX_MAX, a, b, x->lo > y->lo ? x->lo : y->lo, x->hi > y->hi ? x->hi : y->hi);
+}
+
+ct_ix ct__ix_lt(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    ct_ix d = ct__ix_sub(p, a, b);
+    if (d < 0) return CT_IX_NONE;
+    const ct_ix_node *x = &p->node[d];
+    if (x->hi != INT64_MAX && x->hi < 0) return ct__ix_int(p, 1);
+    if (x->lo != INT64_MIN && x->lo >= 0) return ct__ix_int(p, 0);
+    // var < its extent
+    const ct_ix_node *v = &p->node[a];
+    if (v->kind == CT_IX_VAR && v->a == b) return ct__ix_int(p, 1);
+    ct_ix_term t;
+    sum s;
+    sum_of(p, a, &s);
+    if (single(p, b, &t) && t.coef > 0 && below(p, &s, t)) return ct__ix_int(p, 1);
+    return two(p, CT_IX_LT, a, b, 0, 1);
+}
+ct_ix ct__ix_le(ct_ix_pool *p, ct_ix a, ct_ix b) { // for integers: not b < a
+    return ct__ix_not(p, ct__ix_lt(p, b, a));
+}
+ct_ix ct__ix_eq(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    ct_ix d = ct__ix_sub(p, a, b);
+    if (d < 0) return CT_IX_NONE;
+    if (a == b) return ct__ix_int(p, 1);
+    const ct_ix_node *x = &p->node[d];
+    if ((x->lo != INT64_MIN && x->lo > 0) || (x->hi != INT64_MAX && x->hi < 0))
+        return ct__ix_int(p, 0);
+    return two(p, CT_IX_EQ, a, b, 0, 1);
+}
+ct_ix ct__ix_and(ct_ix_pool *p, ct_ix a, ct_ix b) {
+    int64_t n;
+    if (a < 0) return b;
+    if (b < 0 || a == b) return a;
+    if (ct__ix_is_int(p, a, &n)) return n ? b : a;
+    if (ct__ix_is_int(p, b, &n)) return n ? a : b;
+    return two(p, CT_IX_AND, a < b ? a : b, a < b ? b : a, 0, 1);
+}
+ct_ix ct__ix_not(ct_ix_pool *p, ct_ix a) {
+    int64_t n;
+    if (a < 0) return a;
+    if (ct__ix_is_int(p, a, &n)) return ct__ix_int(p, !n);
+    if (p->node[a].kind == CT_IX_NOT) return p->node[a].a;
+    return two(p, CT_IX_NOT, a, a, 0, 1);
+}
+ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
+    int64_t n;
+    if (cond < 0 || a == b) return a;
+    if (a < 0 || b < 0) return CT_IX_NONE;
+    if (ct__ix_is_int(p, cond, &n)) return n ? a : b;
+    const ct_ix_node *x = &p->node[a], *y = &p->node[b];
+    ct_ix_node s = {.kind = CT_IX_SELECT,
+                    .a = cond,
+                    .b = a,
+                    .c = b,
+                    .lo = x->lo < y->lo ? x->lo : y->lo,
+                    .hi = x->hi > y->hi ? x->hi : y->hi,
+                    .vars = p->node[cond].vars | x->vars | y->vars};
+    return intern(p, s);
+}
+
+// ------------------------------------------------------------------------------------------------
+// looking inside
+
+bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
+    if (e < 0) return false;
+    const ct_ix_node *x = &p->node[e];
+    if (!(x->vars & p->node[var].vars)) return false;
+    switch (x->kind) {
+    case CT_IX_VAR: return e == var;
+    case CT_IX_SUM:
+        for (int i = 0; i < x->n; i++)
+            if (ct__ix_uses(p, x->term[i].atom, var)) return true;
+        return false;
+    case CT_IX_LOAD:
+        for (int i = 0; i < x->n; i++)
+            if (ct__ix_uses(p, x->at[i], var)) return true;
+        return false;
+    default:
+        return ct__ix_uses(p, x->a, var) || ct__ix_uses(p, x->b, var) || ct__ix_uses(p, x->c, var);
+    }
+}
+
+bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
+    sum s, t = {.n = 0};
+    sum_of(p, e, &s);
+    for (int i = 0; i < s.n; i++) {
+        if (s.t[i].atom == var)
+            put(&t, (ct_ix_term){CT_IX_NONE, s.t[i].mono, s.t[i].coef});
+        else if (ct__ix_uses(p, s.t[i].atom, var))
+            return false;
+    }
+    *stride = make_sum(p, &t);
+    return true;
+}
+
+static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
+    switch (x.kind) {
+    case CT_IX_PROD: return ct__ix_mul(p, a, b);
+    case CT_IX_DIV: return ct__ix_div(p, a, b);
+    case CT_IX_MOD: return ct__ix_mod(p, a, b);
+    case CT_IX_MIN: return ct__ix_min(p, a, b);
+    case CT_IX_MAX: return ct__ix_max(p, a, b);
+    case CT_IX_LT: return ct__ix_lt(p, a, b);
+    case CT_IX_EQ: return ct__ix_eq(p, a, b);
+    case CT_IX_AND: return ct__ix_and(p, a, b);
+    case CT_IX_NOT: return ct__ix_not(p, a);
+    default: return ct__ix_select(p, a, b, c);
+    }
+}
+
+enum { MAX_AT = 32 };
+ct_ix ct__ix_replace(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
+    if (e < 0 || by < 0) return e < 0 ? e : by;
+    if (e == var) return by;
+    if (!ct__ix_uses(p, e, var)) return e;
+    ct_ix_node x = p->node[e]; // a copy: the pool moves
+    if (x.kind == CT_IX_SUM) {
+        ct_ix r = ct__ix_int(p, 0);
+        for (int i = 0; i < x.n; i++) {
+            ct_ix_term size = {CT_IX_NONE, x.term[i].mono, x.term[i].coef};
+            ct_ix t = size_of(p, size);
+            if (x.term[i].atom >= 0)
+                t = ct__ix_mul(p, t, ct__ix_replace(p, x.term[i].atom, var, by));
+            r = ct__ix_add(p, r, t);
+        }
+        return r;
+    }
+    if (x.kind == CT_IX_LOAD) {
+        ct_ix at[MAX_AT];
+        if (x.n > MAX_AT) return fail(p);
+        for (int i = 0; i < x.n; i++) at[i] = ct__ix_replace(p, x.at[i], var, by);
+        return ct__ix_load(p, x.number, at, x.n);
+    }
+    return rebuilt(p, x, ct__ix_replace(p, x.a, var, by), ct__ix_replace(p, x.b, var, by),
+                   ct__ix_replace(p, x.c, var, by));
+}

@@ -1,0 +1,89 @@
+// Index expressions: integer arithmetic over loop variables and dynamic sizes, kept in a normal
+// form, so that reshapes, permutations and slices of each other collapse to plain strides.
+//
+// An expression is a number in a pool; equal expressions have equal numbers. The normal form is a
+// sum of coefficient x (product of dynamic sizes) x atom, where an atom is a loop variable or
+// something opaque (a quotient, a minimum, a loaded value). Quotients and remainders vanish where
+// the sum proves them. All of these calls accept a failed expression (CT_IX_NONE) and pass it on;
+// only memory makes one fail.
+#ifndef COTAN_GRAPH_INDEX_H
+#define COTAN_GRAPH_INDEX_H
+
+#include "base/mem.h"
+
+typedef int32_t ct_ix;
+enum { CT_IX_NONE = -1 };
+typedef struct ct_ix_pool ct_ix_pool;
+
+typedef enum ct_ix_kind {
+    CT_IX_SUM,  // of terms
+    CT_IX_VAR,  // a loop variable: `number`, extent `a`
+    CT_IX_PROD, // a * b, neither a number nor a dynamic size
+    CT_IX_DIV,  // of a >= 0 by b > 0, downwards
+    CT_IX_MOD,  // of a >= 0 by b > 0
+    CT_IX_MIN,
+    CT_IX_MAX,
+    CT_IX_LT, // conditions: 0 or 1
+    CT_IX_EQ,
+    CT_IX_AND,
+    CT_IX_NOT,
+    CT_IX_SELECT, // a ? b : c
+    CT_IX_LOAD,   // the integer element of value `number` of the kernel at index `at`
+} ct_ix_kind;
+
+// coef * sizes * atom. `mono` is a product of dynamic sizes in the pool (0: none), atom CT_IX_NONE:
+// the number 1.
+typedef struct ct_ix_term {
+    ct_ix atom;
+    int32_t mono;
+    int64_t coef;
+} ct_ix_term;
+
+typedef struct ct_ix_node {
+    ct_ix_kind kind;
+    ct_ix a, b, c;
+    int64_t number; // VAR: its number; LOAD: which value
+    int n;          // SUM: terms; LOAD: indices
+    union {
+        const ct_ix_term *term; // SUM, sorted by atom, then mono
+        const ct_ix *at;        // LOAD
+    };
+    int64_t lo, hi; // always within; INT64_MIN, INT64_MAX: not known
+    uint64_t vars;  // which variables it depends on: bit number % 64
+} ct_ix_node;
+
+ct_ix_pool *ct__ix_new(ct_arena *arena); // NULL: no memory. Lives and goes with the arena
+const ct_ix_node *ct__ix_node(const ct_ix_pool *pool, ct_ix e);
+
+ct_ix ct__ix_int(ct_ix_pool *pool, int64_t value);
+ct_ix ct__ix_sym(ct_ix_pool *pool, int number);   // a dynamic size, >= 1 where it is used
+ct_ix ct__ix_var(ct_ix_pool *pool, ct_ix extent); // a new variable in [0, extent)
+ct_ix ct__ix_load(ct_ix_pool *pool, int64_t value, const ct_ix *at, int n);
+ct_ix ct__ix_add(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_sub(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_mul(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_div(ct_ix_pool *pool, ct_ix a, ct_ix b); // a >= 0, b > 0
+ct_ix ct__ix_mod(ct_ix_pool *pool, ct_ix a, ct_ix b); // a >= 0, b > 0
+ct_ix ct__ix_min(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_max(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_lt(ct_ix_pool *pool, ct_ix a, ct_ix b); // a < b
+ct_ix ct__ix_le(ct_ix_pool *pool, ct_ix a, ct_ix b); // a <= b
+ct_ix ct__ix_eq(ct_ix_pool *pool, ct_ix a, ct_ix b);
+// Conditions. CT_IX_NONE is no condition here: always true.
+ct_ix ct__ix_and(ct_ix_pool *pool, ct_ix a, ct_ix b);
+ct_ix ct__ix_not(ct_ix_pool *pool, ct_ix a);
+ct_ix ct__ix_select(ct_ix_pool *pool, ct_ix cond, ct_ix a, ct_ix b);
+
+bool ct__ix_is_int(const ct_ix_pool *pool, ct_ix e, int64_t *value);
+// Is e a number times dynamic sizes (as every size is)?
+bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
+// If e is rest + stride * var, where neither depends on var: gives stride (CT_IX_NONE into *stride
+// when there is no memory).
+bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
+bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var); // exact, follows opaque parts
+ct_ix ct__ix_replace(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix by);
+// Sizes in the mono, into syms (room for max); gives their number.
+int ct__ix_mono(const ct_ix_pool *pool, int32_t mono, int *syms, int max);
+bool ct__ix_failed(const ct_ix_pool *pool); // memory ran out in some call
+
+#endif
