@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "data/corpus.h"
+#include "io/utf8.h"
 
 static char folder[64];
 
@@ -339,6 +340,37 @@ static void streaming_text(void **state) {
     assert_int_equal(ct__decode(&vocab, &decoder, -1, out), 3);
 }
 
+// Random bytes, the lead and continuation bytes favoured: what comes out is UTF-8 after each token,
+// and, where the bytes were UTF-8, the same bytes. Seed 1.
+static void streaming_random_bytes(void **state) {
+    (void)state;
+    ct_vocab vocab = {CT_TOKENS_BYTES, 256, NULL};
+    uint64_t draw = 1;
+    size_t valid = 0;
+    for (int run = 0; run < 20000; run++) {
+        ct_decoder decoder = {0};
+        char in[8], out[8 * CT_DECODE_ROOM];
+        size_t n = 0;
+        for (int i = 0; i <= 8; i++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u;
+            unsigned byte = (unsigned)(draw >> 33) & 0xff;
+            if (draw >> 60 < 10)
+                byte = (byte & 0x3f) | 0x80;
+            else if (draw >> 60 < 14)
+                byte |= 0xc0;
+            if (i < 8) in[i] = (char)byte;
+            n += i < 8 ? ct__decode(&vocab, &decoder, (int32_t)byte, out + n)
+                       : ct__decode_end(&decoder, out + n);
+            if (ct__utf8_bad(out, n) != n) fail_msg("run %d", run);
+        }
+        if (ct__utf8_bad(in, 8) < 8) continue;
+        valid++;
+        assert_int_equal(n, 8);
+        assert_memory_equal(in, out, 8);
+    }
+    assert_true(valid > 5);
+}
+
 static void allocations_may_fail(void **state) {
     (void)state;
     const char *path = at("tree");
@@ -367,6 +399,7 @@ int main(void) {
         cmocka_unit_test(prompts),
         cmocka_unit_test(vocabularies_that_are_none),
         cmocka_unit_test(streaming_text),
+        cmocka_unit_test(streaming_random_bytes),
         cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -7,9 +7,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/os.h"
@@ -29,7 +32,7 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     (void)state;
     unlink(path);
-    return rmdir(folder); // fails if a temporary file was left
+    return rmdir(folder);
 }
 
 static const float weights[6] = {1, 2, 3, 4, 5, 6};
@@ -116,6 +119,52 @@ static void order_of_arguments_changes_no_byte(void **state) {
     assert_memory_equal(one, two, n1);
     free(one);
     free(two);
+}
+
+static void headers_are_padded_to_eight(void **state) {
+    (void)state;
+    for (size_t n = 1; n <= 8; n++) {
+        ct_err err = {0};
+        ct_st_out out = {&"aaaaaaaa"[8 - n], CT_F32, 2, s23, weights};
+        char *file;
+        size_t size;
+        assert_true(ct__st_write(path, &out, 1, NULL, 0, &err));
+        assert_true(ct__file_read(path, &file, &size, &err));
+        assert_int_equal(file[0] % 8, 0);
+        assert_int_equal(size, 8 + file[0] + 24);
+        free(file);
+    }
+}
+
+// The file system refuses in the middle of the bytes, or at the end: the old file stays (and
+// nothing else: see no_temporary_file_is_left).
+static void the_disk_refuses(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st st;
+    char whole[200];
+    struct rlimit before, small = {16, 16};
+    assert_true(ct__st_write(path, outs, 5, NULL, 0, &err));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    bool ok = ct__st_write(path, outs, 2, NULL, 0, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_false(ok);
+    snprintf(whole, sizeof whole, "%s: cannot write: File too large", path);
+    assert_string_equal(err.text, whole);
+    err = (ct_err){0};
+    assert_true(ct__st_open(path, &st, &err));
+    assert_int_equal(st.n, 5);
+    ct__st_close(&st);
+    char inner[100];
+    snprintf(inner, sizeof inner, "%s/d", folder);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    assert_false(ct__st_write(inner, outs, 2, NULL, 0, &err));
+    snprintf(whole, sizeof whole, "%s: cannot rename into place: Is a directory", inner);
+    assert_string_equal(err.text, whole);
+    assert_int_equal(rmdir(inner), 0);
 }
 
 static void a_failed_write_keeps_the_old_file(void **state) {
@@ -252,6 +301,7 @@ static void utf8_finds_the_first_bad_byte(void **state) {
         {"a\xe0\x80\x80", 4, 1},
         {"a\xed\xa0\x80", 4, 1},
         {"a\xf4\x90\x80\x80", 5, 1},
+        {"a\xf0\x80\x80\x80", 5, 1},
         {"a\xf8", 2, 1},
         {"ab\xe2\x82", 4, 2},
     };
@@ -284,11 +334,23 @@ static void printable_escapes_and_cuts(void **state) {
     }
 }
 
+// Runs last.
+static void no_temporary_file_is_left(void **state) {
+    (void)state;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (entry->d_name[0] != '.') assert_string_equal(entry->d_name, "m.safetensors");
+    closedir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_written_file_reads_back),
         cmocka_unit_test(the_header_is_as_the_reference_writes_it),
         cmocka_unit_test(order_of_arguments_changes_no_byte),
+        cmocka_unit_test(headers_are_padded_to_eight),
+        cmocka_unit_test(the_disk_refuses),
         cmocka_unit_test(a_failed_write_keeps_the_old_file),
         cmocka_unit_test(empty_files_are_legal),
         cmocka_unit_test(allocations_may_fail),
@@ -297,6 +359,7 @@ int main(void) {
         cmocka_unit_test(utf8_takes_every_code_point),
         cmocka_unit_test(utf8_finds_the_first_bad_byte),
         cmocka_unit_test(printable_escapes_and_cuts),
+        cmocka_unit_test(no_temporary_file_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <jansson.h>
 #include <locale.h>
 #include <math.h>
@@ -34,7 +35,7 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     (void)state;
     unlink(path);
-    return rmdir(folder); // fails if a temporary file was left
+    return rmdir(folder);
 }
 
 static void put(const char *text) {
@@ -444,6 +445,16 @@ static void allocations_may_fail(void **state) {
     }
 }
 
+// Runs last.
+static void no_temporary_file_is_left(void **state) {
+    (void)state;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (entry->d_name[0] != '.') assert_string_equal(entry->d_name, "file");
+    closedir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reals_are_short_and_exact),
@@ -458,6 +469,7 @@ int main(void) {
         cmocka_unit_test(points_lie_where_they_belong),
         cmocka_unit_test(plots_of_odd_series),
         cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(no_temporary_file_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
