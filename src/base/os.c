@@ -25,7 +25,8 @@ static bool file_err(ct_err *err, const char *what, const char *path) {
 
 // Opens a regular file and gives its size.
 static int open_sized(const char *path, size_t *n, ct_err *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK a named pipe would be waited for before it can be refused.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     if (fd < 0) {
         file_err(err, "open", path);

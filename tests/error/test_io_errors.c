@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/safetensors.h"
@@ -318,6 +319,12 @@ static void files_that_cannot_be_opened(void **state) {
     snprintf(whole, sizeof whole,
              "%s: safetensors: the file has 0 bytes, but the length of the header alone takes 8",
              path);
+    assert_string_equal(err.text, whole);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0); // must be refused, not waited for
+    err = (ct_err){0};
+    assert_false(ct__st_open(path, &st, &err));
+    snprintf(whole, sizeof whole, "%s: not a regular file", path);
     assert_string_equal(err.text, whole);
     unlink(path);
 }
