@@ -323,14 +323,14 @@ static void accumulate_arg(const ct_render *r, const reduction *d) {
     ct__text_add(r->out, ";\n");
     line(r);
     if (!vector) {
-        ct__textf(r->out, "if (s_better_%s_%s(q%d, a%d)) a%d = q%d, m%d = i%d;\n", d->op, d->t,
+        ct__textf(r->out, "if (s_better_%s_%s(q%d, a%d)) a%d = q%d, m%d = j%d;\n", d->op, d->t,
                   d->id, d->id, d->id, d->id, d->id, d->ins->in);
         return;
     }
     ct__textf(r->out, "const bx16 w%d = better_%s_%s(q%d, a%d);\n", d->id, d->op, d->t, d->id,
               d->id);
     line(r);
-    ct__textf(r->out, "a%d = sel_%s(w%d, q%d, a%d); m%d = sel_i64(w%d, %s(i%d%s), m%d);\n", d->id,
+    ct__textf(r->out, "a%d = sel_%s(w%d, q%d, a%d); m%d = sel_i64(w%d, %s(j%d%s), m%d);\n", d->id,
               d->t, d->id, d->id, d->id, d->id, d->id, d->lanes ? "iota_i64" : "splat_i64",
               d->ins->in, d->lanes ? ", 1" : "", d->id);
 }
@@ -343,7 +343,7 @@ static void accumulate(const ct_render *r, ct_kval id) {
     }
     char a[48];
     if (d.array)
-        snprintf(a, sizeof a, "a%d[i%d & 15]", id, d.ins->in);
+        snprintf(a, sizeof a, "a%d[j%d & 15]", id, d.ins->in);
     else
         snprintf(a, sizeof a, "a%d", id);
     line(r);
@@ -434,16 +434,16 @@ static bool in_blocks(const ct_render *r, ct_kval loop) {
 static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
     line(r);
     if (ins->sub == CT_BIND_CORE) {
-        ct__textf(r->out, "for (i64 i%d = begin; i%d < end; i%d++) {", v, v, v);
+        ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
     } else {
-        ct__textf(r->out, "for (i64 i%d = ", v);
+        ct__textf(r->out, "for (i64 j%d = ", v);
         if (blocks)
-            ct__textf(r->out, "h%d; i%d < e%d", v, v, v);
+            ct__textf(r->out, "h%d; j%d < e%d", v, v, v);
         else {
-            ct__textf(r->out, "0; i%d < ", v);
+            ct__textf(r->out, "0; j%d < ", v);
             ct__render_scalar(r, ins->a);
         }
-        ct__textf(r->out, ins->sub == CT_BIND_VECTOR ? "; i%d += 16) {" : "; i%d++) {", v);
+        ct__textf(r->out, ins->sub == CT_BIND_VECTOR ? "; j%d += 16) {" : "; j%d++) {", v);
     }
     if (ins->name) ct__textf(r->out, " // %s", ins->name);
     ct__text_add(r->out, "\n");
@@ -480,7 +480,7 @@ static void open_loop(ct_render *r, ct_kval v) {
         line(r);
         ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
         ct__render_scalar(r, ins->a);
-        ct__textf(r->out, " - i%d);\n", v);
+        ct__textf(r->out, " - j%d);\n", v);
     }
 }
 

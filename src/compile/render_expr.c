@@ -117,7 +117,7 @@ static void name_of(const ct_render *r, ct_kval v) {
     case CT_K_CONST: ct__render_literal(r->out, ins->dtype, ins); return;
     case CT_K_ARG: ct__textf(r->out, "n%" PRId64, ins->imm.i); return;
     case CT_K_PARAM: ct__textf(r->out, "x%" PRId64, ins->imm.i); return;
-    case CT_K_LOOP: ct__textf(r->out, "i%d", v); return;
+    case CT_K_LOOP: ct__textf(r->out, "j%d", v); return;
     case CT_K_REG: ct__textf(r->out, "r%d", v); return;
     default: ct__textf(r->out, "v%d", v); return;
     }
