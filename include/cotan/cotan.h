@@ -219,6 +219,20 @@ CT_API ct_tensor ct_params_find(const ct_params *params, const char *name); // C
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
 
+// -------------------------------------------------------------------------------------------------
+// gradients
+
+// Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
+// that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. A tensor
+// that the loss does not depend on, and a path through a kept or read value, are errors when the
+// plan is made.
+CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
+                       ct_loc here);
+#define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)
+
+// ---------------------------------------------------------------------------------------------------
+// metrics
+
 // A root of every plan, whether or not anybody looks; the newest evaluated value by name.
 CT_API void ct_metric_at(const char *name, ct_tensor t, ct_loc here);
 #define ct_metric(name, t) ct_metric_at((name), (t), CT_HERE)

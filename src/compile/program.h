@@ -4,7 +4,7 @@
 #ifndef COTAN_COMPILE_PROGRAM_H
 #define COTAN_COMPILE_PROGRAM_H
 
-#include "graph/graph.h"
+#include "backend/backend.h"
 
 // A graph ready to be lowered: compositions and transforms are gone; operands stand before users;
 // what no root needs is dropped. Elementwise operands may still broadcast and promote implicitly
@@ -74,18 +74,19 @@ typedef struct ct_launch {
     double flops;  // KERNEL: for reports, and to decide whether threads pay
 } ct_launch;
 
-struct kir; // a kernel in kernel IR
+struct ct_kir; // a kernel in kernel IR
+struct ct_program_kernel {
+    struct ct_kir *ir;
+    ct_kernel made; // text NULL until rendered
+};
+
 typedef struct ct_program {
     ct_arena *arena; // of the plan: everything here lives in it
     ct_buf *bufs;
     size_t n_bufs, bufs_cap;
     ct_launch *launches;
     size_t n_launches, launches_cap;
-    struct ct_program_kernel {
-        struct kir *ir;
-        const char *text; // rendered source; NULL until then
-        void *code;       // the backend's handle
-    } * kernels;          // distinct ones
+    struct ct_program_kernel *kernels; // (n_kernels) distinct ones
     size_t n_kernels, kernels_cap;
     size_t arena_bytes; // set by the memory plan
 } ct_program;

@@ -157,14 +157,19 @@ ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_lo
     return frame;
 }
 
-static void release_values(ct_node *node) {
+uint64_t ct__nodes_recorded(void) { return current ? current->nodes : 0; }
+
+static void release_values(ct_ctx *ctx, ct_node *node) {
+    ct__free(node->mirror);
+    node->mirror = NULL;
+    if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
     if (!node->value) return;
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
 }
 
 static void release_leaf(ct_node *leaf) {
-    release_values(leaf);
+    release_values(leaf->ctx, leaf);
     if (leaf->flags & CT_NODE_DROPPED) {
         leaf->flags = 0;
         ct__leaf_recycle(leaf);
@@ -186,7 +191,7 @@ void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
         ct__slot_release(ctx, node, here);
         release_operands(node);
     }
-    for (ct_node *node = frame->nodes; node; node = node->next) release_values(node);
+    for (ct_node *node = frame->nodes; node; node = node->next) release_values(ctx, node);
     ctx->depth--;
     ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
     ct__arena_reset(&frame->own);

@@ -39,6 +39,7 @@ enum {
     CT_NODE_PINNED = 4,
     CT_NODE_EXTRA = 8, // has a value only because an earlier cut wanted it again
     CT_NODE_DROPPED = 16,
+    CT_NODE_STALE = 32, // scratch of ct__order: needs a version of a variable that is gone
 };
 
 struct ct_node {
@@ -55,8 +56,10 @@ struct ct_node {
     uint64_t number; // a scalar's bits, a read's version, a parameter's place
     uint64_t epoch;  // scratch of walks: `index` is valid in this epoch
     uint32_t index;
-    uint32_t slot;  // 0: has no handle yet
-    uint32_t users; // of data leaves: recorded nodes that have it as an operand
+    uint32_t ran_plan, ran_index; // the last plan that computed it, and its place there
+    void *mirror;                 // of a read leaf: host copy made for ct_data
+    uint32_t slot;                // 0: has no handle yet
+    uint32_t users;               // of data leaves: recorded nodes that have it as an operand
     uint16_t n_in, n_out;
     uint8_t flags;
 };
@@ -143,6 +146,8 @@ struct ct_ctx {
     int tracing;          // open TRACE and BODY frames
     uint32_t *free_slots; // of this context
     size_t n_free, free_cap;
+    size_t n_extras; // nodes flagged EXTRA
+    uint64_t nodes;  // recorded so far
     ct_node *poison; // made at start, for when there is no memory
 };
 
@@ -150,7 +155,8 @@ struct ct_ctx {
 bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct_type *type);
 bool ct__root_add(ct_ctx *ctx, ct_root root);
 void ct__roots_abandon(
-    ct_ctx *ctx);      // forgets pending roots: kept ones are poisoned, variables keep their value
+    ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+uint64_t ct__nodes_recorded(void); // by the thread's context
 ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
 bool ct__env_flag(const char *name); // set, and not "0" or ""
@@ -248,7 +254,13 @@ typedef struct ct_order {
     } * stack;
     size_t stack_cap;
     uint64_t epoch;
+    bool met_transform, met_value; // a transform; a value that was read earlier
+    bool through; // walk through values that were read, since a transform needs what is behind them
 } ct_order;
+// Does the order stop at this node: has it a value (and no transform that looks behind it)?
+static inline bool ct__stops(const ct_order *order, const ct_node *node) {
+    return node->value && !(order->through && node->n_in && !(node->flags & CT_NODE_STALE));
+}
 // Fills `order` for the roots (its buffers are reused). False: the error stands in the context
 // (memory, spent).
 bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);

@@ -356,6 +356,7 @@ static ct_node *lay_node(ct_ctx *ctx, ct_call *call, const ct_val *in, int n_in)
                       .n_in = (uint16_t)n_in,
                       .n_out = (uint16_t)call->n_out};
     frame->nodes = node;
+    ctx->nodes++;
     for (int i = 0; i < n_in; i++) {
         node->in[i] = in[i];
         if (in[i].node->op == &ct__op_data) in[i].node->users++;

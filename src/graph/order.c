@@ -76,7 +76,9 @@ static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage) {
 
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
-    if (node->value) {
+    o->met_transform = o->met_transform || node->op->kind == CT_KIND_TRANSFORM;
+    o->met_value = o->met_value || (node->value && node->n_in);
+    if (ct__stops(o, node)) {
         for (int i = 0; i < node->n_out; i++) {
             if (!node->value[i]) continue;
             if (!put_leaf(o, node, node->value[i]) || !put_type(o, &node->out[i])) return false;
@@ -129,7 +131,7 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     while (top) {
         ct_node *node = o->stack[top - 1].node;
         uint32_t next = o->stack[top - 1].next;
-        bool leaf = node->value != NULL;
+        bool leaf = ct__stops(o, node);
         while (!leaf && next < node->n_in && node->in[next].node->epoch == o->epoch) next++;
         if (!leaf && next < node->n_in) {
             o->stack[top - 1].next = next + 1;
@@ -151,11 +153,52 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     return true;
 }
 
-bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+// Flags every value behind the roots that needs a version of a variable that is gone: a walk
+// through everything, which numbers nodes by an epoch of its own.
+static bool flag_stale(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+    o->epoch = ct__new_epoch();
+    for (size_t i = 0; i < n_roots; i++) {
+        size_t top = 0;
+        if (roots[i].val.node->epoch != o->epoch && !push(o, &top, roots[i].val.node))
+            goto no_memory;
+        while (top) {
+            ct_node *node = o->stack[top - 1].node;
+            uint32_t next = o->stack[top - 1].next;
+            if (next < node->n_in) {
+                o->stack[top - 1].next = next + 1;
+                if (node->in[next].node->epoch != o->epoch && !push(o, &top, node->in[next].node))
+                    goto no_memory;
+                continue;
+            }
+            top--;
+            node->epoch = o->epoch;
+            bool stale = node->op == &ct__op_read && node->number != node->var->version;
+            for (int k = 0; k < node->n_in; k++)
+                stale = stale || (node->in[k].node->flags & CT_NODE_STALE);
+            node->flags =
+                (uint8_t)(stale ? node->flags | CT_NODE_STALE : node->flags & ~CT_NODE_STALE);
+        }
+    }
+    return true;
+no_memory:
+    return ct__err_memory(&ctx->err, CT_NOWHERE, "order", sizeof *o->stack);
+}
+
+static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     o->n = o->n_words = o->n_leaves = o->n_scalars = 0;
     o->epoch = ct__new_epoch();
     for (size_t i = 0; i < n_roots; i++)
         if (!visit(ctx, o, roots[i].val.node, roots[i].here)) return false;
+    return true;
+}
+
+bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+    o->met_transform = o->met_value = o->through = false;
+    if (!visit_all(ctx, o, roots, n_roots)) return false;
+    if (o->met_transform && o->met_value) {
+        o->through = true;
+        if (!flag_stale(ctx, o, roots, n_roots) || !visit_all(ctx, o, roots, n_roots)) return false;
+    }
     for (size_t i = 0; i < n_roots; i++) {
         const ct_root *r = &roots[i];
         uint64_t target = UINT32_MAX;

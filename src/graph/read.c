@@ -38,9 +38,13 @@ ct_dtype ct_dtype_of(ct_tensor t) {
     return type ? (ct_dtype)type->dtype : CT_DEFAULT;
 }
 
-static bool has_value(ct_val v) {
-    return v.node->op == &ct__op_scalar || (v.node->value && v.node->value[v.out]);
+// Where the value of v lies now; NULL: it must be computed (or is a scalar).
+static ct_storage *storage_of(ct_val v) {
+    if (v.node->value) return v.node->value[v.out];
+    bool current = v.node->op == &ct__op_read && v.node->number == v.node->var->version;
+    return current ? v.node->var->storage : NULL;
 }
+static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage_of(v); }
 
 bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -91,7 +95,7 @@ double ct_item_at(ct_tensor t, ct_loc here) {
     }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
-    else if (!ct__hooks.download(ctx, v.node->value[v.out], bytes, ct_dtype_size(type->dtype)))
+    else if (!ct__hooks.download(ctx, storage_of(v), bytes, ct_dtype_size(type->dtype)))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }
@@ -101,17 +105,20 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     ct_val v;
     if (!ctx || !value_of(ctx, t, &v, "data", here)) return NULL;
     if (v.node->op == &ct__op_scalar) return &v.node->number;
-    ct_storage *storage = v.node->value[v.out];
+    // A variable's copy belongs to the read, since the variable changes.
+    ct_storage *storage = storage_of(v);
+    void **mirror =
+        v.node->op == &ct__op_read && !v.node->value ? &v.node->mirror : &storage->mirror;
     size_t bytes = ct__type_bytes(ct__type(v));
-    if (storage->mirror) return storage->mirror;
-    void *mirror = ct__malloc(bytes);
-    if (!mirror) {
+    if (*mirror) return *mirror;
+    void *copy = ct__malloc(bytes);
+    if (!copy) {
         ct__err_memory(&ctx->err, here, "data", bytes);
         return NULL;
     }
-    if (!ct__hooks.download(ctx, storage, mirror, bytes)) {
-        ct__free(mirror);
+    if (!ct__hooks.download(ctx, storage, copy, bytes)) {
+        ct__free(copy);
         return NULL;
     }
-    return storage->mirror = mirror;
+    return *mirror = copy;
 }

@@ -1,0 +1,189 @@
+// A device that runs another one on a thread of its own, behind buffers that the host cannot touch:
+// what a GPU looks like to the layers above, for tests. A buffer's address is the real one with its
+// upper bits flipped, so that any access faults; commands are copied into a queue and run in order.
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "backend/backend.h"
+
+#define VEIL 0xa5a5000000000000u
+
+typedef struct item {
+    struct item *next;
+    ct_command command;
+    ct_operand *args;
+    void *bytes; // of an upload, in args[0] the target
+} item;
+
+typedef struct async {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    item *first, **last;
+    uint64_t enqueued, finished;
+    bool closing;
+    ct_err err; // the first fault, until somebody hears of it
+} async;
+
+static void *veiled(void *p) { return (void *)((uintptr_t)p ^ VEIL); }
+
+static void run_item(ct_device *inner, item *it, ct_err *err) {
+    if (err->code) return; // after a fault nothing runs until it was reported
+    if (it->bytes)
+        inner->backend->copy_in(inner, it->args[0], it->bytes, it->command.bytes, err);
+    else
+        inner->backend->submit(inner, &it->command, 1, err);
+}
+
+static void *worker(void *arg) {
+    ct_device *device = arg;
+    async *a = device->state;
+    pthread_mutex_lock(&a->lock);
+    for (;;) {
+        while (!a->first && !a->closing) pthread_cond_wait(&a->work, &a->lock);
+        item *it = a->first;
+        if (!it) break;
+        a->first = it->next;
+        if (!a->first) a->last = &a->first;
+        ct_err err = a->err;
+        pthread_mutex_unlock(&a->lock);
+        run_item(device->inner, it, &err);
+        ct__free(it);
+        pthread_mutex_lock(&a->lock);
+        if (!a->err.code) a->err = err;
+        a->finished++;
+        pthread_cond_broadcast(&a->done);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+static bool async_open(ct_device *device, ct_err *err) {
+    async *a = ct__calloc(1, sizeof *a);
+    if (!a) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *a);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->work, NULL);
+    pthread_cond_init(&a->done, NULL);
+    a->last = &a->first;
+    device->state = a;
+    sigset_t all, before; // the thread takes none of the host program's signals
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&a->thread, NULL, worker, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) return true;
+    ct__free(a);
+    return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "async", "cannot start a thread: %s",
+                   strerror(failed));
+}
+
+static void async_close(ct_device *device) {
+    async *a = device->state;
+    pthread_mutex_lock(&a->lock);
+    a->closing = true;
+    pthread_cond_signal(&a->work);
+    pthread_mutex_unlock(&a->lock);
+    pthread_join(a->thread, NULL);
+    pthread_cond_destroy(&a->done);
+    pthread_cond_destroy(&a->work);
+    pthread_mutex_destroy(&a->lock);
+    ct__free(a);
+}
+
+static bool async_wait(ct_device *device, uint64_t event, ct_err *err) {
+    async *a = device->state;
+    pthread_mutex_lock(&a->lock);
+    while (a->finished < event) pthread_cond_wait(&a->done, &a->lock);
+    bool ok = !a->err.code;
+    if (!ok && err && !err->code) *err = a->err;
+    a->err.code = CT_OK;
+    pthread_mutex_unlock(&a->lock);
+    return ok;
+}
+static uint64_t async_event(ct_device *device) {
+    async *a = device->state;
+    pthread_mutex_lock(&a->lock);
+    uint64_t event = a->enqueued;
+    pthread_mutex_unlock(&a->lock);
+    return event;
+}
+
+static void *async_alloc(ct_device *device, size_t bytes, ct_err *err) {
+    void *p = device->inner->backend->alloc(device->inner, bytes, err);
+    return p ? veiled(p) : NULL;
+}
+static void async_free(ct_device *device,
+                       void *buffer) { // not before what was enqueued has used it
+    async_wait(device, async_event(device), NULL);
+    device->inner->backend->free(device->inner, veiled(buffer));
+}
+
+static void enqueue(async *a, item *it) {
+    pthread_mutex_lock(&a->lock);
+    *a->last = it;
+    a->last = &it->next;
+    a->enqueued++;
+    pthread_cond_signal(&a->work);
+    pthread_mutex_unlock(&a->lock);
+}
+
+// A command with its operands, numbers and bytes copied behind it.
+static item *make_item(const ct_command *c, const void *bytes, size_t n) {
+    size_t args = c->n_args * sizeof(ct_operand), numbers = c->n_numbers * sizeof(int64_t);
+    item *it = ct__malloc(sizeof *it + args + numbers + n);
+    if (!it) return NULL;
+    *it = (item){.command = *c};
+    it->args = (ct_operand *)(it + 1);
+    int64_t *own = (int64_t *)(it->args + c->n_args);
+    for (uint32_t i = 0; i < c->n_args; i++)
+        it->args[i] = (ct_operand){veiled(c->args[i].buffer), c->args[i].offset};
+    if (numbers) memcpy(own, c->numbers, numbers);
+    it->command.args = it->args;
+    it->command.numbers = own;
+    if (bytes) {
+        it->bytes = own + c->n_numbers;
+        memcpy(it->bytes, bytes, n);
+    }
+    return it;
+}
+
+static bool async_copy_in(ct_device *device, ct_operand to, const void *host, size_t n,
+                          ct_err *err) {
+    if (!n) return true;
+    ct_command c = {.kind = CT_COMMAND_COPY, .args = &to, .n_args = 1, .bytes = n};
+    item *it = make_item(&c, host, n);
+    if (!it) return ct__err_memory(err, CT_NOWHERE, "async", n);
+    enqueue(device->state, it);
+    return true;
+}
+static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
+    if (!async_wait(device, async_event(device), err)) return false;
+    from.buffer = veiled(from.buffer);
+    return device->inner->backend->copy_out(device->inner, from, host, n, err);
+}
+static bool async_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        item *it = make_item(&commands[i], NULL, 0);
+        if (!it) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *it);
+        enqueue(device->state, it);
+    }
+    return true;
+}
+static bool async_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    return device->inner->backend->build(device->inner, kernels, n, err);
+}
+
+const ct_backend ct__backend_async = {
+    .name = "async",
+    .open = async_open,
+    .close = async_close,
+    .alloc = async_alloc,
+    .free = async_free,
+    .copy_in = async_copy_in,
+    .copy_out = async_copy_out,
+    .submit = async_submit,
+    .event = async_event,
+    .wait = async_wait,
+    .build = async_build,
+};

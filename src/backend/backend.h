@@ -1,0 +1,88 @@
+// What a device is to the layers above: memory, copies, one queue in order, events, kernels.
+//
+// Buffers are opaque: only the device may look inside. Everything enqueued runs in order; copy_out
+// and wait are the only calls that block. A device error is reported by the next call that can
+// (wait, copy_out, submit).
+#ifndef COTAN_BACKEND_BACKEND_H
+#define COTAN_BACKEND_BACKEND_H
+
+#include "graph/graph.h"
+
+typedef struct ct_device ct_device;
+
+typedef struct ct_operand {
+    void *buffer;
+    size_t offset; // bytes
+} ct_operand;
+
+// A kernel as source, and what the device made of it.
+typedef struct ct_kernel {
+    const char *name, *text;
+    size_t scratch; // bytes a thread needs
+    void *code;     // filled by build; lives as long as the process
+} ct_kernel;
+
+typedef enum { CT_COMMAND_NODE, CT_COMMAND_KERNEL, CT_COMMAND_COPY } ct_command_kind;
+// One resolved launch. NODE: args are the operands, then the outputs of `node`. COPY: args[0] to
+// args[1].
+typedef struct ct_command {
+    ct_command_kind kind;
+    const ct_node *node;
+    const ct_kernel *kernel;
+    const ct_operand *args;
+    uint32_t n_args, n_numbers;
+    const int64_t *numbers;
+    int64_t grid;
+    size_t bytes; // COPY: how many; KERNEL: what it moves
+    double flops;
+} ct_command;
+
+typedef struct ct_backend {
+    const char *name;
+    bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands
+    bool (*open)(ct_device *device, ct_err *err);
+    void (*close)(ct_device *device);
+    void *(*alloc)(ct_device *device, size_t bytes,
+                   ct_err *err); // 64-byte aligned; NULL: no memory
+    void (*free)(ct_device *device, void *buffer);
+    // Host bytes may be reused when copy_in returns.
+    bool (*copy_in)(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err);
+    bool (*copy_out)(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err);
+    // Enqueues commands; what they point to (nodes, args, numbers) must live until the event has
+    // passed.
+    bool (*submit)(ct_device *device, const ct_command *commands, size_t n, ct_err *err);
+    uint64_t (*event)(ct_device *device); // of all that is enqueued so far
+    bool (*wait)(ct_device *device, uint64_t event, ct_err *err);
+    // Compiles kernels. NULL where evaluates_ops.
+    bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
+} ct_backend;
+
+struct ct_device {
+    const ct_backend *backend;
+    ct_device *inner; // of an asynchronous device: what really computes
+    void *state;      // the backend's
+    atomic_int refs;
+};
+
+// "cpu", "ref", "async:cpu", "async:ref". NULL and an error for other names.
+ct_device *ct__device_open(const char *name, ct_err *err);
+void ct__device_close(ct_device *device);
+// Storages hold their device, so that a value outlives the context that computed it.
+ct_device *ct__device_retain(ct_device *device);
+void ct__device_release(ct_device *device); // closes it with the last holder
+
+// Process-wide counters behind ct_get_stats.
+typedef struct ct_counters {
+    _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, launches, arena_bytes,
+        live_bytes;
+} ct_counters;
+extern ct_counters ct__counters;
+
+extern const ct_backend ct__backend_ref;
+extern const ct_backend ct__backend_cpu;
+extern const ct_backend ct__backend_async; // wraps `inner`
+
+// Evaluates one node op by op on host memory; what ref does.
+bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err);
+
+#endif

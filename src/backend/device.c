@@ -1,0 +1,55 @@
+// Devices by name.
+#include <string.h>
+
+#include "backend/backend.h"
+
+ct_counters ct__counters;
+
+static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref};
+
+static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_err *err) {
+    ct_device *device = ct__calloc(1, sizeof *device);
+    if (!device) {
+        ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
+        return NULL;
+    }
+    device->backend = backend;
+    device->inner = inner;
+    atomic_init(&device->refs, 1);
+    if (backend->open && !backend->open(device, err)) {
+        ct__free(device);
+        return NULL;
+    }
+    return device;
+}
+
+ct_device *ct__device_open(const char *name, ct_err *err) {
+    bool async = strncmp(name, "async:", 6) == 0;
+    const char *plain = async ? name + 6 : name;
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        if (strcmp(plain, backends[i]->name) != 0) continue;
+        ct_device *device = open_backend(backends[i], NULL, err);
+        if (!device || !async) return device;
+        ct_device *wrapped = open_backend(&ct__backend_async, device, err);
+        if (!wrapped) ct__device_close(device);
+        return wrapped;
+    }
+    ct__err(err, CT_E_DEVICE, CT_NOWHERE, "device",
+            "there is no device \"%.40s\": known are cpu, ref, async:cpu, async:ref", name);
+    return NULL;
+}
+
+ct_device *ct__device_retain(ct_device *device) {
+    atomic_fetch_add(&device->refs, 1);
+    return device;
+}
+void ct__device_release(ct_device *device) {
+    if (device && atomic_fetch_sub(&device->refs, 1) == 1) ct__device_close(device);
+}
+
+void ct__device_close(ct_device *device) {
+    if (!device) return;
+    if (device->backend->close) device->backend->close(device);
+    if (device->inner) ct__device_close(device->inner);
+    ct__free(device);
+}

@@ -1,0 +1,144 @@
+// The reference backend: one node at a time, as plainly as possible, floats in double, integers
+// exactly. The oracle.
+#include <string.h>
+
+#include "backend/backend.h"
+#include "ops/rules.h"
+
+static void *ref_alloc(ct_device *device, size_t bytes, ct_err *err) {
+    (void)device;
+    void *p = ct__aligned(64, bytes ? bytes : 64);
+    if (!p) ct__err_memory(err, CT_NOWHERE, "ref", bytes);
+    return p;
+}
+static void ref_free(ct_device *device, void *buffer) {
+    (void)device;
+    ct__free(buffer);
+}
+static bool ref_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err) {
+    (void)device, (void)err;
+    if (n) memcpy((char *)to.buffer + to.offset, host, n);
+    return true;
+}
+static bool ref_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
+    (void)device, (void)err;
+    if (n) memcpy(host, (char *)from.buffer + from.offset, n);
+    return true;
+}
+
+// Places of one element of the result in operands that broadcast.
+typedef struct {
+    int64_t stride[CT_MAX_RANK]; // by axis of the result; 0 where the operand has size 1 or no such
+                                 // axis
+} reach;
+static reach reach_of(const ct_type *out, const ct_type *in) {
+    reach r = {{0}};
+    int64_t own[CT_MAX_RANK];
+    ct__strides(in, own);
+    for (int a = 0; a < in->rank; a++)
+        if (in->dim[a] != 1) r.stride[out->rank - in->rank + a] = own[a];
+    return r;
+}
+static int64_t place(const reach *r, const ct_type *out, int64_t i) {
+    int64_t at = 0;
+    for (int a = out->rank - 1; a >= 0; a--) {
+        at += i % out->dim[a] * r->stride[a];
+        i /= out->dim[a];
+    }
+    return at;
+}
+
+// A value as the compute dtype has it: promotion rounds before the op does.
+static double as_float(ct_dtype compute, double x) {
+    return compute == CT_F32 ? (double)(float)x : x;
+}
+
+enum { MOST_OPERANDS = 4 };
+static bool eval_elementwise(const ct_node *node, void *const *args, ct_err *err) {
+    const ct_opdef *op = node->op;
+    const ct_type *out = node->out;
+    if (node->n_in > MOST_OPERANDS)
+        return ct__err(err, CT_E_INTERNAL, node->here, op->name, "too many operands");
+    reach reaches[MOST_OPERANDS];
+    for (int k = 0; k < node->n_in; k++) reaches[k] = reach_of(out, ct__type(node->in[k]));
+    ct_dtype compute = ct__compute_dtype(node);
+    bool is_float = ct__is_float(compute);
+    int64_t n = ct__count(out);
+    for (int64_t i = 0; i < n; i++) {
+        double x[MOST_OPERANDS];
+        int64_t whole[MOST_OPERANDS];
+        for (int k = 0; k < node->n_in; k++) {
+            int64_t at = place(&reaches[k], out, i);
+            ct_dtype d = ct__type(node->in[k])->dtype;
+            if (is_float)
+                x[k] = as_float(compute, ct__load_f64(d, args[k], at));
+            else
+                whole[k] = ct__load_i64(d, args[k], at);
+        }
+        void *to = args[node->n_in];
+        if (is_float && op->eval_f64)
+            ct__store_f64(out->dtype, to, i, op->eval_f64(x));
+        else if (!is_float && op->eval_i64)
+            ct__store_i64(out->dtype, to, i, op->eval_i64(whole, compute));
+        else
+            return ct__err(err, CT_E_INTERNAL, node->here, op->name,
+                           "no reference evaluation for %s", ct_dtype_name(compute));
+    }
+    return true;
+}
+
+bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err) {
+    if (!node->op->eval) {
+        if (node->op->kind == CT_KIND_ELEMENTWISE) return eval_elementwise(node, args, err);
+        return ct__err(err, CT_E_INTERNAL, node->here, node->op->name, "no reference evaluation");
+    }
+    ct_type *types = ct__malloc((node->n_in + 1u) * sizeof *types);
+    if (!types) return ct__err_memory(err, node->here, node->op->name, node->n_in * sizeof *types);
+    for (int k = 0; k < node->n_in; k++) types[k] = *ct__type(node->in[k]);
+    ct_ref ref = {.node = node,
+                  .attrs = node->attrs,
+                  .n_in = node->n_in,
+                  .n_out = node->n_out,
+                  .in_type = types,
+                  .in = (const void *const *)args,
+                  .out_type = node->out,
+                  .out = args + node->n_in,
+                  .err = err};
+    bool ok = node->op->eval(&ref);
+    ct__free(types);
+    return ok;
+}
+
+static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    (void)device;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        const ct_command *c = &commands[i];
+        void **args = ct__malloc((c->n_args + 1) * sizeof *args);
+        if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
+        for (uint32_t k = 0; k < c->n_args; k++)
+            args[k] = (char *)c->args[k].buffer + c->args[k].offset;
+        if (c->kind == CT_COMMAND_COPY)
+            memmove(args[1], args[0], c->bytes);
+        else
+            ok = ct__ref_node(c->node, args, err);
+        ct__free(args);
+    }
+    return ok;
+}
+static uint64_t ref_event(ct_device *device) { return (void)device, 0; }
+static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {
+    return (void)device, (void)event, (void)err, true;
+}
+
+const ct_backend ct__backend_ref = {
+    .name = "ref",
+    .evaluates_ops = true,
+    .alloc = ref_alloc,
+    .free = ref_free,
+    .copy_in = ref_copy_in,
+    .copy_out = ref_copy_out,
+    .submit = ref_submit,
+    .event = ref_event,
+    .wait = ref_wait,
+};

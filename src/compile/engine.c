@@ -1,0 +1,254 @@
+// What scope ends and reads reach: pending roots become a plan, found or made, and their values
+// come back.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "compile/explain.h"
+#include "compile/plan.h"
+
+enum { MOST_PLANS = 256, FIRST_BUCKETS = 64 };
+
+static void engine_free(ct_engine *e) {
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i], *next; p; p = next) {
+            next = p->next;
+            ct__plan_free(e, p);
+        }
+    ct__order_free(&e->order);
+    ct__free(e->buckets);
+    ct__free(e->fresh);
+    ct__free(e->roots);
+    ct__free(e->scalar_bytes);
+    if (e->device) ct__device_release(e->device);
+    ct__free(e);
+}
+
+static ct_engine *engine_new(const char *device, ct_err *err) {
+    ct_engine *e = ct__calloc(1, sizeof *e);
+    if (e) e->buckets = ct__calloc(e->n_buckets = FIRST_BUCKETS, sizeof(ct_plan *));
+    if (!e || !e->buckets) {
+        ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
+    } else if ((e->device = ct__device_open(device, err))) {
+        return e;
+    }
+    if (e) engine_free(e);
+    return NULL;
+}
+
+static ct_engine *engine_of(ct_ctx *ctx) {
+    if (!ctx->device) {
+        const char *name = getenv("COTAN_DEVICE");
+        ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
+    }
+    return ctx->device;
+}
+
+bool ct_set_device(const char *name) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return false;
+    if (ctx->n_roots || ctx->tracing) {
+        ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
+        return false;
+    }
+    ct_engine *e = engine_new(name, &ctx->err);
+    if (!e) return false;
+    if (ctx->device) engine_free(ctx->device);
+    ctx->device = e;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// finding plans
+
+static ct_plan *find(ct_engine *e, const ct_order *o) {
+    for (ct_plan *p = e->buckets[o->hash.lo & (e->n_buckets - 1)]; p; p = p->next)
+        if (ct__hash_equal(p->hash, o->hash) && p->n_words == o->n_words &&
+            memcmp(p->words, o->words, o->n_words * sizeof *o->words) == 0)
+            return p;
+    return NULL;
+}
+
+static void drop_oldest(ct_engine *e) {
+    ct_plan **oldest = NULL;
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan **at = &e->buckets[i]; *at; at = &(*at)->next)
+            if (!oldest || (*at)->stamp < (*oldest)->stamp) oldest = at;
+    if (!oldest) return;
+    ct_plan *p = *oldest;
+    *oldest = p->next;
+    ct__plan_free(e, p);
+    e->n_plans--;
+}
+
+static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t n) {
+    ct_plan *p = find(e, &e->order);
+    if (!p) {
+        double begin = ct__now();
+        if (e->n_plans >= MOST_PLANS) drop_oldest(e);
+        p = ct__plan_make(ctx, e, &e->order, roots, n);
+        if (!p) return NULL;
+        p->number = ++e->made;
+        ct__explain_new(ctx, e, p, &e->order, ct__now() - begin);
+        ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)];
+        p->next = *bucket;
+        *bucket = p;
+        e->n_plans++;
+    }
+    p->stamp = ++e->clock;
+    return p;
+}
+
+static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
+    if (!CT_GROW(e->roots, e->roots_cap, *n + 1))
+        return ct__err_memory(&ctx->err, root.here, "run", sizeof root);
+    e->roots[(*n)++] = root;
+    return true;
+}
+
+// The pending roots, and with each output of a node that stays its other outputs, since the node
+// becomes a leaf.
+static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
+    for (size_t i = 0; i < ctx->n_roots; i++) {
+        ct_root r = ctx->roots[i];
+        bool stays = r.kind == CT_ROOT_KEEP || r.kind == CT_ROOT_READ;
+        if (stays && r.val.node->value) continue;
+        if (!add_root(ctx, e, n, r)) return false;
+        for (uint32_t k = 0; stays && k < r.val.node->n_out; k++)
+            if (k != r.val.out &&
+                !add_root(ctx, e, n,
+                          (ct_root){.kind = CT_ROOT_READ, .val = {r.val.node, k}, .here = r.here}))
+                return false;
+    }
+    return true;
+}
+
+// A plan that was cut earlier keeps what was wanted again: its roots grow by these.
+static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
+    if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    ct_plan *p = find(e, &e->order);
+    if (p && p->n_extra) {
+        for (size_t i = 0; i < p->n_extra; i++) {
+            ct_node *node = e->order.nodes[p->extra[i]];
+            for (uint32_t k = 0; k < node->n_out; k++)
+                if (!add_root(
+                        ctx, e, n,
+                        (ct_root){.kind = CT_ROOT_EXTRA, .val = {node, k}, .here = node->here}))
+                    return NULL;
+        }
+        if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    }
+    return find_or_make(ctx, e, e->roots, *n);
+}
+
+// ------------------------------------------------------------------------------------------------
+// values come back
+
+static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
+    if (!CT_GROW(e->fresh, e->fresh_cap, n))
+        return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
+    for (size_t i = 0; i < n; i++) {
+        const ct_root *r = &e->roots[i];
+        e->fresh[i] = r->var && r->var->storage
+                          ? ct__storage_ref(r->var->storage)
+                          : ct__storage_new(e->device, ct__type_bytes(ct__type(r->val)), &ctx->err);
+        if (e->fresh[i]) continue;
+        while (i-- > 0) ct__storage_unref(e->fresh[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
+    ct_node *node = r->val.node;
+    if (!node->value) {
+        node->value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
+        if (!node->value)
+            return ct__err_memory(&ctx->err, r->here, "run", node->n_out * sizeof *node->value);
+        if (r->kind == CT_ROOT_EXTRA) {
+            node->flags |= CT_NODE_EXTRA;
+            ctx->n_extras++;
+        }
+    }
+    if (!node->value[r->val.out]) node->value[r->val.out] = ct__storage_ref(storage);
+    return true;
+}
+
+static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
+    bool ok = true, assigned = false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_root *r = &e->roots[i];
+        if (r->kind == CT_ROOT_ASSIGN) {
+            ct_var *var = r->var;
+            if (!var->storage) var->storage = ct__storage_ref(e->fresh[i]);
+            var->version++;
+            var->writer = NULL;
+            assigned = true;
+        } else if (r->kind == CT_ROOT_METRIC) {
+            ct__metric_store(ctx, r->name, e->fresh[i], ct__type(r->val));
+        } else {
+            ok = give_value(ctx, r, e->fresh[i]) && ok;
+        }
+        ct__storage_unref(e->fresh[i]);
+    }
+    if (assigned && ctx->n_extras) ct__extras_spent(ctx);
+    return ok;
+}
+
+static bool run(ct_ctx *ctx, ct_loc here) {
+    (void)here;
+    ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
+    size_t n = 0;
+    bool ok = e && gather_roots(ctx, e, &n);
+    if (ok && n) {
+        ct_plan *p = choose_plan(ctx, e, &n);
+        ok = p && make_storages(ctx, e, n);
+        if (ok) {
+            ct__note_cuts(ctx, e, p, &e->order);
+            ok = ct__plan_run(ctx, e, p, &e->order, e->fresh);
+            if (ok)
+                ok = take_results(ctx, e, n);
+            else
+                for (size_t i = 0; i < n; i++) ct__storage_unref(e->fresh[i]);
+        }
+    }
+    if (ok)
+        ctx->n_roots = 0;
+    else
+        ct__roots_abandon(ctx);
+    return ok;
+}
+
+static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
+    ct_engine *e = engine_of(ctx);
+    ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
+    if (!s) return NULL;
+    if (e->device->backend->copy_in(e->device, (ct_operand){s->buffer, 0}, bytes, n, &ctx->err))
+        return s;
+    ct__storage_unref(s);
+    return NULL;
+}
+
+static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
+    ct_device *device = from->owner;
+    return device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
+}
+
+static void close_engine(ct_ctx *ctx) {
+    if (ctx->device) engine_free(ctx->device);
+    ctx->device = NULL;
+}
+
+const ct_hooks ct__hooks = {
+    .run = run, .upload = upload, .download = download, .close = close_engine};
+
+ct_stats ct_get_stats(void) {
+    return (ct_stats){.plans_made = ct__counters.plans_made,
+                      .plans_run = ct__counters.plans_run,
+                      .kernels_compiled = ct__counters.kernels_compiled,
+                      .kernels_loaded = ct__counters.kernels_loaded,
+                      .launches = ct__counters.launches,
+                      .arena_bytes = ct__counters.arena_bytes,
+                      .live_bytes = ct__counters.live_bytes,
+                      .nodes = ct__nodes_recorded()};
+}

@@ -1,0 +1,161 @@
+#include "compile/explain.h"
+
+#include <string.h>
+
+#include "transform/transform.h"
+
+enum { PLANS_BEFORE_HINT = 8 };
+
+static const char *file_of(ct_loc here) { return here.file ? here.file : "?"; }
+
+// A leaf as the user knows it.
+static void name_leaf(ct_text *text, const ct_plan_leaf *leaf) {
+    if (leaf->name)
+        ct__textf(text, "variable \"%s\"", leaf->name);
+    else
+        ct__textf(text, "the tensor made at %s:%u", file_of(leaf->here), leaf->here.line);
+}
+
+static bool keep_leaves(ct_plan *plan, const ct_order *order) {
+    plan->leaves = ct__arena(&plan->arena, (order->n_leaves + 1) * sizeof *plan->leaves);
+    if (!plan->leaves) return false;
+    plan->n_leaves = order->n_leaves;
+    for (size_t i = 0; i < order->n_leaves; i++) {
+        const ct_node *node = order->leaf_nodes[i];
+        ct_plan_leaf *leaf = &plan->leaves[i];
+        *leaf = (ct_plan_leaf){.type = *node->out, .here = node->here};
+        int64_t *dim = ct__arena(&plan->arena, node->out->rank * sizeof *dim);
+        if (!dim) return false;
+        if (node->out->rank) memcpy(dim, node->out->dim, node->out->rank * sizeof *dim);
+        leaf->type.dim = dim;
+        if (node->var) leaf->name = ct__arena_str(&plan->arena, node->var->name);
+    }
+    return true;
+}
+
+// The newest earlier plan of the same line with as many leaves; how many plans the line has made.
+static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
+    ct_plan *best = NULL;
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i]; p; p = p->next) {
+            if (p == plan || p->here.line != plan->here.line || !p->here.file || !plan->here.file ||
+                strcmp(p->here.file, plan->here.file) != 0)
+                continue;
+            ++*count;
+            if (p->n_leaves == plan->n_leaves && (!best || p->number > best->number)) best = p;
+        }
+    return best;
+}
+
+// The first leaf whose type differs, in words. False: none does.
+static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *before) {
+    for (size_t i = 0; i < plan->n_leaves; i++) {
+        const ct_type *now = &plan->leaves[i].type, *was = &before->leaves[i].type;
+        if (now->dtype != was->dtype || now->rank != was->rank) {
+            name_leaf(text, &plan->leaves[i]);
+            ct__textf(text, " is %s, it was %s", ct__type_text(now).s, ct__type_text(was).s);
+            return true;
+        }
+        for (int a = 0; a < now->rank; a++) {
+            if (now->dim[a] == was->dim[a]) continue;
+            name_leaf(text, &plan->leaves[i]);
+            ct__textf(text, ": axis %d has size %lld, it had %lld", a, (long long)now->dim[a],
+                      (long long)was->dim[a]);
+            return true;
+        }
+    }
+    return false;
+}
+
+void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                     double seconds) {
+    size_t siblings = 0;
+    if (!keep_leaves(plan, order)) return;
+    ct_plan *before = sibling(engine, plan, &siblings);
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT;
+    if (!hint && !ct__env_flag("COTAN_EXPLAIN")) return;
+    ct_text text = {0}, why = {0};
+    bool differs = before && say_difference(&why, plan, before);
+    ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
+              file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
+              order->n, plan->n_commands, plan->program.n_kernels);
+    if (differs)
+        ct__text_add(&text, why.s);
+    else
+        ct__text_add(&text, siblings ? "what was recorded differs in structure"
+                                     : "the first of this line");
+    if (hint && differs)
+        ct__textf(&text,
+                  "\n  hint: this line has made %d plans; a size that varies can be declared with "
+                  "CT_DYN: %s",
+                  PLANS_BEFORE_HINT, why.s);
+    if (text.s && !text.failed) ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
+    ct__text_free(&text);
+    ct__text_free(&why);
+}
+
+// ------------------------------------------------------------------------------------------------------
+// cuts
+
+static ct_plan *plan_by_number(ct_engine *e, uint64_t number) {
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i]; p; p = p->next)
+            if (p->number == number) return p;
+    return NULL;
+}
+
+static void keep_next_time(ct_ctx *ctx, ct_engine *e, const ct_node *user, const ct_node *node) {
+    ct_plan *p = plan_by_number(e, node->ran_plan);
+    if (!p) return;
+    for (size_t i = 0; i < p->n_extra; i++)
+        if (p->extra[i] == node->ran_index) return;
+    if (!CT_GROW(p->extra, p->extra_cap, p->n_extra + 1)) return;
+    p->extra[p->n_extra++] = node->ran_index;
+    if (!ct__env_flag("COTAN_EXPLAIN")) return;
+    ct_text text = {0};
+    ct__textf(&text,
+              "%s:%u: %s recomputes %s of %s:%u, which an earlier read had computed and not kept; "
+              "it is kept from now on",
+              file_of(user->here), user->here.line, user->op->name, node->op->name,
+              file_of(node->here), node->here.line);
+    if (text.s) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
+    ct__text_free(&text);
+}
+
+void ct__note_cuts(ct_ctx *ctx, ct_engine *e, ct_plan *plan, const ct_order *o) {
+    for (size_t i = 0; i < o->n; i++) {
+        const ct_node *node = o->nodes[i];
+        if (node->value || node->ran_plan) continue;
+        for (int k = 0; k < node->n_in; k++) {
+            const ct_node *in = node->in[k].node;
+            if (in->ran_plan && !in->value && in->op->kind != CT_KIND_LEAF)
+                keep_next_time(ctx, e, node, in);
+        }
+    }
+    for (size_t i = 0; i < o->n; i++) {
+        o->nodes[i]->ran_plan = (uint32_t)plan->number;
+        o->nodes[i]->ran_index = (uint32_t)i;
+    }
+}
+
+static bool needs_old_version(const ct_nodes *list) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i]->op == &ct__op_read && list->v[i]->number != list->v[i]->var->version)
+            return true;
+    return false;
+}
+
+void ct__extras_spent(ct_ctx *ctx) {
+    ct_nodes list = {0};
+    for (size_t d = 0; d < ctx->depth; d++)
+        for (ct_node *node = ctx->frames[d]->nodes; node && ctx->n_extras; node = node->next) {
+            if (!(node->flags & CT_NODE_EXTRA) || !node->value) continue;
+            if (!ct__reach(&list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(&list))
+                continue;
+            for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
+            node->value = NULL;
+            node->flags &= (uint8_t)~CT_NODE_EXTRA;
+            ctx->n_extras--;
+        }
+    ct__nodes_free(&list);
+}

@@ -1,0 +1,68 @@
+// The passes, in order: from what the user recorded to a program ready to run.
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/plan.h"
+#include "compile/rebuild.h"
+
+static void dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    const char *what = getenv("COTAN_DUMP");
+    if (!what || !strstr(what, "graph")) return;
+    ct_text text = {0};
+    ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);
+    ct__print_nodes(&text, graph->nodes, graph->n);
+    if (text.s) ct__log(ctx, CT_LOG_DUMP, text.s);
+    ct__text_free(&text);
+}
+
+static bool verified(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
+    dump_graph(ctx, pass, graph);
+#ifndef NDEBUG
+    return ct__verify(graph->nodes, graph->n, &ctx->err);
+#else
+    return true;
+#endif
+}
+
+// Replaced by the scheduler's.
+__attribute__((weak)) bool ct__lower_kernels(const ct_graph *graph, ct_program *program,
+                                             ct_err *err) {
+    (void)graph, (void)program;
+    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, "cpu",
+                   "kernels are not generated yet; use --device ref");
+}
+
+static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  const ct_root *roots, size_t n_roots) {
+    ct_graph graph = {0};
+    if (!ct__expand(ctx, order, roots, n_roots, &graph) || !verified(ctx, "expanded", &graph))
+        return false;
+    if (!ct__simplify(ctx, &graph) || !verified(ctx, "simplified", &graph)) return false;
+    plan->program.arena = &plan->arena;
+    bool by_ops = ct__evaluates_ops(engine->device);
+    if (!(by_ops ? ct__lower_ops : ct__lower_kernels)(&graph, &plan->program, &ctx->err))
+        return false;
+    if (!ct__plan_memory(&plan->program, &ctx->err)) return false;
+    return by_ops || ct__build_kernels(ctx, engine->device, &plan->program);
+}
+
+ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+                       size_t n_roots) {
+    ct_plan *plan = ct__calloc(1, sizeof *plan);
+    if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
+        ct__free(plan);
+        ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
+        return NULL;
+    }
+    plan->here = roots[0].here;
+    plan->n_scalars = order->n_scalars;
+    bool ok = lower(ctx, engine, plan, order, roots, n_roots);
+    ct__frame_pop(ctx, roots[0].here);
+    ok = ok && ct__plan_prepare(ctx, engine, plan, order);
+    if (!ok) {
+        ct__plan_free(engine, plan);
+        return NULL;
+    }
+    atomic_fetch_add(&ct__counters.plans_made, 1);
+    return plan;
+}

@@ -1,0 +1,70 @@
+// A plan: a program bound to a device, found again by the canonical record of what was pending.
+#ifndef COTAN_COMPILE_PLAN_H
+#define COTAN_COMPILE_PLAN_H
+
+#include "backend/backend.h"
+#include "compile/program.h"
+
+typedef struct ct_plan_leaf { // for explanations
+    ct_type type;
+    ct_loc here;
+    const char *name; // of the variable, or NULL
+} ct_plan_leaf;
+
+typedef struct ct_plan {
+    struct ct_plan *next; // in its bucket
+    ct_hash hash;
+    uint64_t *words; // (n_words) the canonical record, compared on a hit
+    size_t n_words;
+    uint64_t stamp, number; // last use; which plan of its engine this is
+    ct_arena arena;
+    ct_program program;
+    void *memory;  // TEMP buffers; NULL when arena_bytes is 0
+    void *scalars; // SCALARS buffer
+    void **consts; // (program.n_bufs) CONST buffers
+    size_t n_scalars;
+    ct_command *commands;   // (n_commands) with operands to fill
+    ct_operand *operands;   // (n_operands)
+    const ct_arg **binding; // (n_operands) what fills each
+    size_t n_commands, n_operands;
+    uint32_t *extra; // (n_extra) places in the order of values that a later plan wanted again
+    size_t n_extra, extra_cap;
+    ct_plan_leaf *leaves; // (n_leaves)
+    size_t n_leaves;
+    ct_loc here;
+} ct_plan;
+
+typedef struct ct_engine { // one a context
+    ct_device *device;
+    const char *device_name;
+    ct_plan **buckets; // (n_buckets) a power of two
+    size_t n_buckets, n_plans;
+    uint64_t clock, made;
+    ct_order order;
+    ct_storage **fresh; // (n roots) storages made for a run
+    size_t fresh_cap;
+    ct_root *roots; // of this run: the context's, with companions
+    size_t roots_cap;
+    unsigned char *scalar_bytes;
+    size_t scalar_cap;
+} ct_engine;
+
+// Makes the plan for an order: expand, simplify, lower, place, compile. NULL and an error in the
+// context.
+ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+                       size_t n_roots);
+void ct__plan_free(ct_engine *engine, ct_plan *plan);
+// Runs it with the leaves and scalars of `order`; root i's value goes to `fresh[i]`.
+bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  ct_storage *const *fresh);
+
+// Steps of ct__plan_make: kernels compiled by the device; commands and memory made ready.
+bool ct__build_kernels(ct_ctx *ctx, ct_device *device, ct_program *program);
+bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
+
+ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
+static inline bool ct__evaluates_ops(const ct_device *d) {
+    return (d->inner ? d->inner : d)->backend->evaluates_ops;
+}
+
+#endif

@@ -1,0 +1,187 @@
+// Running plans: operands bound, scalars sent, launches enqueued.
+#include <stdio.h>
+#include <string.h>
+
+#include "compile/plan.h"
+
+static void destroy_storage(ct_storage *s) {
+    ct_device *device = s->owner;
+    device->backend->free(device, s->buffer);
+    atomic_fetch_sub_explicit(&ct__counters.live_bytes, s->bytes, memory_order_relaxed);
+    ct__free(s);
+    ct__device_release(device);
+}
+
+ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
+    ct_storage *s = ct__calloc(1, sizeof *s);
+    void *buffer = s ? device->backend->alloc(device, bytes, err) : NULL;
+    if (!buffer) {
+        ct__err_memory(err, CT_NOWHERE, "storage", bytes);
+        ct__free(s);
+        return NULL;
+    }
+    atomic_init(&s->refs, 1);
+    s->buffer = buffer;
+    s->bytes = bytes;
+    s->owner = ct__device_retain(device);
+    s->destroy = destroy_storage;
+    atomic_fetch_add_explicit(&ct__counters.live_bytes, bytes, memory_order_relaxed);
+    return s;
+}
+
+// -------------------------------------------------------------------------------------------------
+// preparing
+
+// Launches become commands whose operands are filled at each run; loops are unrolled into them,
+// since an operand of an iteration differs from the next only in its offset.
+static size_t loop_end(const ct_program *p, size_t begin) {
+    size_t depth = 0;
+    for (size_t i = begin; i < p->n_launches; i++) {
+        if (p->launches[i].kind == CT_LAUNCH_LOOP) depth++;
+        if (p->launches[i].kind == CT_LAUNCH_END && --depth == 0) return i;
+    }
+    return p->n_launches;
+}
+
+typedef struct {
+    ct_plan *plan;
+    size_t commands_cap, binding_cap, offsets_cap;
+} preparation;
+
+static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
+    ct_plan *p = x->plan;
+    if (!CT_GROW(p->commands, x->commands_cap, p->n_commands + 1) ||
+        !CT_GROW(p->binding, x->binding_cap, p->n_operands + l->n_args) ||
+        !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args))
+        return false;
+    ct_command *c = &p->commands[p->n_commands++];
+    *c = (ct_command){.node = l->node,
+                      .n_args = l->n_args,
+                      .numbers = l->numbers,
+                      .n_numbers = l->n_numbers,
+                      .grid = l->grid,
+                      .bytes = l->bytes,
+                      .flops = l->flops};
+    c->kind = l->kind == CT_LAUNCH_NODE   ? CT_COMMAND_NODE
+              : l->kind == CT_LAUNCH_COPY ? CT_COMMAND_COPY
+                                          : CT_COMMAND_KERNEL;
+    if (l->kind == CT_LAUNCH_KERNEL) c->kernel = &p->program.kernels[l->kernel].made;
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        const ct_buf *b = &p->program.bufs[l->args[k].buf];
+        size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
+        p->binding[p->n_operands] = &l->args[k];
+        p->operands[p->n_operands++].offset =
+            base + l->args[k].offset + (size_t)(l->args[k].step * iteration);
+    }
+    return true;
+}
+
+static bool add_range(preparation *x, size_t begin, size_t end, int64_t iteration) {
+    const ct_program *p = &x->plan->program;
+    for (size_t i = begin; i < end; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind != CT_LAUNCH_LOOP) {
+            if (!add_command(x, l, iteration)) return false;
+            continue;
+        }
+        size_t stop = loop_end(p, i);
+        for (int64_t k = 0; k < l->count; k++)
+            if (!add_range(x, i + 1, stop, k)) return false;
+        i = stop;
+    }
+    return true;
+}
+
+static bool upload_consts(ct_device *device, ct_plan *plan, ct_err *err) {
+    plan->consts = ct__calloc(plan->program.n_bufs + 1, sizeof *plan->consts);
+    if (!plan->consts)
+        return ct__err_memory(err, plan->here, "plan", plan->program.n_bufs * sizeof *plan->consts);
+    for (size_t i = 0; i < plan->program.n_bufs; i++) {
+        const ct_buf *b = &plan->program.bufs[i];
+        if (b->kind != CT_BUF_CONST) continue;
+        plan->consts[i] = device->backend->alloc(device, b->bytes, err);
+        if (!plan->consts[i] || !device->backend->copy_in(device, (ct_operand){plan->consts[i], 0},
+                                                          b->data, b->bytes, err))
+            return false;
+    }
+    return true;
+}
+
+bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order) {
+    ct_device *device = engine->device;
+    preparation x = {.plan = plan};
+    plan->hash = order->hash;
+    plan->n_words = order->n_words;
+    plan->words = ct__malloc((order->n_words + 1) * sizeof *plan->words);
+    if (!plan->words || !add_range(&x, 0, plan->program.n_launches, 0))
+        return ct__err_memory(&ctx->err, plan->here, "plan", order->n_words * sizeof *plan->words);
+    memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
+    for (size_t i = 0, at = 0; i < plan->n_commands; i++) {
+        plan->commands[i].args = plan->operands + at;
+        at += plan->commands[i].n_args;
+    }
+    if (!upload_consts(device, plan, &ctx->err)) return false;
+    size_t arena = plan->program.arena_bytes;
+    if (arena && !(plan->memory = device->backend->alloc(device, arena, &ctx->err))) return false;
+    if (plan->n_scalars &&
+        !(plan->scalars = device->backend->alloc(device, plan->n_scalars * 8, &ctx->err)))
+        return false;
+    atomic_fetch_add(&ct__counters.arena_bytes, arena);
+    return true;
+}
+
+void ct__plan_free(ct_engine *engine, ct_plan *plan) {
+    ct_device *device = engine->device;
+    device->backend->wait(device, device->backend->event(device), NULL);
+    if (plan->memory) {
+        device->backend->free(device, plan->memory);
+        atomic_fetch_sub(&ct__counters.arena_bytes, plan->program.arena_bytes);
+    }
+    if (plan->scalars) device->backend->free(device, plan->scalars);
+    for (size_t i = 0; plan->consts && i < plan->program.n_bufs; i++)
+        if (plan->consts[i]) device->backend->free(device, plan->consts[i]);
+    ct__free(plan->consts);
+    ct__free(plan->words);
+    ct__free(plan->commands);
+    ct__free(plan->operands);
+    ct__free(plan->binding);
+    ct__free(plan->extra);
+    ct__free(plan->program.bufs);
+    ct__free(plan->program.launches);
+    ct__free(plan->program.kernels);
+    ct__arena_free(&plan->arena);
+    ct__free(plan);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// running
+
+bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  ct_storage *const *fresh) {
+    ct_device *device = engine->device;
+    const ct_backend *backend = device->backend;
+    if (order->n_scalars) {
+        size_t n = order->n_scalars * 8;
+        if (!CT_GROW(engine->scalar_bytes, engine->scalar_cap, n))
+            return ct__err_memory(&ctx->err, plan->here, "plan", n);
+        for (size_t i = 0; i < order->n_scalars; i++)
+            memcpy(engine->scalar_bytes + 8 * i, &order->scalars[i]->number, 8);
+        if (!backend->copy_in(device, (ct_operand){plan->scalars, 0}, engine->scalar_bytes, n,
+                              &ctx->err))
+            return false;
+    }
+    for (size_t i = 0; i < plan->n_operands; i++) {
+        const ct_buf *b = &plan->program.bufs[plan->binding[i]->buf];
+        ct_operand *to = &plan->operands[i];
+        switch (b->kind) {
+        case CT_BUF_LEAF: to->buffer = order->leaves[b->index]->buffer; break;
+        case CT_BUF_SCALARS: to->buffer = plan->scalars; break;
+        case CT_BUF_CONST: to->buffer = plan->consts[plan->binding[i]->buf]; break;
+        case CT_BUF_ROOT: to->buffer = fresh[b->index]->buffer; break;
+        case CT_BUF_TEMP: to->buffer = plan->memory; break;
+        }
+    }
+    atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
+    return backend->submit(device, plan->commands, plan->n_commands, &ctx->err);
+}

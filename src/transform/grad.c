@@ -1,0 +1,389 @@
+// Gradients: linearise forward with the ops' jvp rules, then transpose the linear part backwards.
+//
+// The forward rules record tangents as functions of tangent placeholders, one a wrt. Whatever
+// depends on a placeholder is linear in it, so that a cotangent can be pushed back through these
+// nodes in reverse order, with the ops' transpose rules, until it arrives at the placeholders.
+// Tangent nodes themselves are never evaluated. (Radul, Paszke, Frostig, Johnson, Maclaurin: "You
+// Only Linearize Once", POPL 2023.)
+#include <string.h>
+
+#include "ops/rules.h"
+#include "transform/transform.h"
+
+// ------------------------------------------------------------------------------------- a
+// composition's own vjp The tangent of a composition with its own vjp is one node, linear in
+// tangents, that only exists to be transposed: operands are the composition's operands, its
+// outputs, then the tangents that are there (`present` says of which).
+
+#define LINEAR_ATTRS(F, op) F(op, i64, node) F(op, ints, present)
+CT_ATTRS(linear, LINEAR_ATTRS);
+
+static const ct_node *composition(const ct_rule *r) {
+    return (const ct_node *)(uintptr_t)((const linear_attrs *)r->attrs)->node;
+}
+static bool linear_infer(ct_call *call) {
+    const linear_attrs *attrs = call->attrs;
+    const ct_node *node = (const ct_node *)(uintptr_t)attrs->node;
+    if (!ct__call_outs(call, node->n_out)) return false;
+    for (int i = 0; i < node->n_out; i++) call->out[i] = node->out[i];
+    return true;
+}
+static bool linear_transpose(ct_rule *r) {
+    const linear_attrs *attrs = r->attrs;
+    const ct_node *node = composition(r);
+    ct_arena scratch = {0};
+    ct_tensor *c_in = ct__arena_zero(&scratch, node->n_in * sizeof *c_in);
+    if (!c_in) return false;
+    ct_rule inner = {.node = node,
+                     .attrs = node->attrs,
+                     .n_in = node->n_in,
+                     .n_out = node->n_out,
+                     .in = r->in,
+                     .out = r->in + node->n_in,
+                     .c_out = r->c_out,
+                     .c_in = c_in};
+    bool ok = node->op->vjp(&inner);
+    for (int64_t i = 0; i < attrs->present.n && ok; i++)
+        r->c_in[node->n_in + node->n_out + i] = c_in[attrs->present.v[i]];
+    ct__arena_free(&scratch);
+    return ok;
+}
+static bool linear_jvp(ct_rule *r) {
+    ct_ctx *ctx = ct__ctx();
+    ct__fail(ctx, CT_E_INTERNAL, r->node->here, "grad", "a tangent of %s was differentiated",
+             composition(r)->op->name);
+    return false;
+}
+const ct_opdef ct__op_linear = {
+    .id = CT_OP_LINEAR,
+    .name = "linear",
+    .doc = "The tangent of a composition that has its own vjp.",
+    .kind = CT_KIND_TRANSFORM,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(linear),
+    .accepts = CT_ANY,
+    .infer = linear_infer,
+    .jvp = linear_jvp,
+    .transpose = linear_transpose,
+};
+
+// ----------------------------------------------------------------------------------------------
+// the recorded node
+
+static bool grad_infer(ct_call *call) {
+    if (ct__count(call->in[0]) != 1 || !ct__is_float(call->in[0]->dtype))
+        return ct__call_err(call, CT_E_SHAPE, "the loss must be one float, it is %s",
+                            ct__type_text(call->in[0]).s);
+    if (!ct__call_outs(call, call->n_in - 1)) return false;
+    for (int i = 1; i < call->n_in; i++) {
+        if (!ct__is_float(call->in[i]->dtype))
+            return ct__call_err(call, CT_E_DTYPE, "operand %d is %s; only floats have gradients", i,
+                                ct__type_text(call->in[i]).s);
+        call->out[i - 1] = *call->in[i];
+        call->out[i - 1].weak = false;
+    }
+    return true;
+}
+const ct_opdef ct__op_grad = {
+    .id = CT_OP_GRAD,
+    .name = "grad",
+    .doc = "Gradients of a scalar with respect to values behind it.",
+    .kind = CT_KIND_TRANSFORM,
+    .n_in = -1,
+    .n_out = -1,
+    .accepts = CT_ANY,
+    .infer = grad_infer,
+    .jvp = CT_NO_GRAD,
+};
+
+// The version of a variable that the loss reads: the only one behind it. Only looked for when the
+// variable has a pending assignment; otherwise the newest version is the one.
+static bool version_read(ct_ctx *ctx, ct_val loss, ct_var *var, ct_val *read, ct_loc here) {
+    ct_nodes list = {0};
+    const ct_node *found = NULL;
+    bool ok = ct__reach(&list, &loss, 1, &ctx->err);
+    for (size_t i = 0; i < list.n && ok; i++)
+        if (list.v[i]->op == &ct__op_read && list.v[i]->var == var) {
+            found = list.v[i];
+            *read = (ct_val){list.v[i], 0};
+        }
+    for (size_t i = 0; i < list.n && ok && found; i++)
+        if (list.v[i] == var->pending.node) {
+            ct__fail(ctx, CT_E_GRAD, here, "grad", "the loss reads two versions of variable \"%s\"",
+                     var->name);
+            ok = false;
+        }
+    if (ok && !found) *read = var->pending;
+    ct__nodes_free(&list);
+    return ok;
+}
+
+void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    for (size_t i = 0; i < n; i++) grads[i] = CT_NONE;
+    ct_tensor *in = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in), poisoned = CT_NONE;
+    ct_val at;
+    if (!in)
+        poisoned = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
+    else if (n == 0 || n > 4000)
+        poisoned = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
+                            "%zu tensors are named, 1 to 4000 are possible", n);
+    else if (!ct__resolve(ctx, loss, &at, "grad", 0, here))
+        poisoned = ct__poison(ctx, here);
+    if (!poisoned.bits) in[0] = ct__handle_of(at);
+    for (size_t i = 0; i < n && !poisoned.bits; i++) {
+        ct_var *var = ct__var_of(wrt[i]);
+        ct_val read;
+        in[i + 1] = wrt[i];
+        if (!var || var->writer != ctx) continue;
+        if (version_read(ctx, at, var, &read, here))
+            in[i + 1] = ct__handle_of(read);
+        else
+            poisoned = ct__poison(ctx, here);
+    }
+    ct_tensor all = poisoned.bits ? poisoned : ct__record(&ct__op_grad, NULL, in, (int)n + 1, here);
+    for (size_t i = 0; i < n; i++) grads[i] = ct__output(all, (uint32_t)i);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// linearising
+
+typedef struct {
+    ct_ctx *ctx;
+    ct_loc here;
+    ct_arena scratch;
+    ct_nodes forward, backward;
+    ct_tensor **tangent; // of each node of `forward`, an array of its outputs; NULL: none
+    ct_node **holder;    // (n wrt) tangent placeholders
+} gradient;
+
+static bool needs_body(const ct_node *node) {
+    return node->op->jvp == NULL && node->op->vjp == NULL;
+}
+static bool has_rule(const ct_node *node) { return !needs_body(node); }
+
+// The tangent of a composition by its vjp: see above.
+static bool record_linear(gradient *g, ct_rule *r) {
+    const ct_node *node = r->node;
+    int extra = 0, total = node->n_in * 2 + node->n_out;
+    ct_tensor *in = ct__arena(&g->scratch, (size_t)total * sizeof *in);
+    int64_t *present = ct__arena(&g->scratch, node->n_in * sizeof *present);
+    if (!in || !present) return false;
+    memcpy(in, r->in, node->n_in * sizeof *in);
+    memcpy(in + node->n_in, r->out, node->n_out * sizeof *in);
+    for (int i = 0; i < node->n_in; i++)
+        if (!ct__is_none(r->t_in[i])) {
+            in[node->n_in + node->n_out + extra] = r->t_in[i];
+            present[extra++] = i;
+        }
+    linear_attrs attrs = {.node = (int64_t)(uintptr_t)node, .present = {extra, present}};
+    ct_tensor t =
+        ct__record(&ct__op_linear, &attrs, in, node->n_in + node->n_out + extra, node->here);
+    for (int i = 0; i < node->n_out; i++)
+        r->t_out[i] = ct__is_float(node->out[i].dtype) ? ct__output(t, (uint32_t)i) : CT_NONE;
+    return true;
+}
+
+static bool linearise_node(gradient *g, size_t i) {
+    ct_node *node = g->forward.v[i];
+    bool active = false;
+    ct_tensor *t_in = ct__arena_zero(&g->scratch, (node->n_in + 1u) * sizeof *t_in);
+    if (!t_in) return false;
+    for (int k = 0; k < node->n_in; k++) {
+        ct_tensor *of = g->tangent[node->in[k].node->index];
+        if (of) t_in[k] = of[node->in[k].out];
+        active = active || !ct__is_none(t_in[k]);
+    }
+    if (!active) return true;
+    ct_tensor *in = ct__arena(&g->scratch, node->n_in * sizeof *in),
+              *out = ct__arena(&g->scratch, node->n_out * sizeof *out);
+    ct_tensor *t_out = ct__arena_zero(&g->scratch, node->n_out * sizeof *t_out);
+    if (!in || !out || !t_out) return false;
+    for (int k = 0; k < node->n_in; k++) in[k] = ct__handle_of(node->in[k]);
+    for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
+    ct_rule r = {.node = node,
+                 .attrs = node->attrs,
+                 .n_in = node->n_in,
+                 .n_out = node->n_out,
+                 .in = in,
+                 .out = out,
+                 .t_in = t_in,
+                 .t_out = t_out};
+    if (!(node->op->vjp ? record_linear(g, &r) : node->op->jvp(&r))) return false;
+    g->tangent[i] = t_out;
+    return !g->ctx->err.code;
+}
+
+// Tangents of everything between wrt and outs.
+static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_val *wrt, size_t n) {
+    if (!ct__reach(&g->forward, outs, n_outs, &g->ctx->err)) return false;
+    uint64_t epoch = g->forward.epoch;
+    g->tangent = ct__arena_zero(&g->scratch, (g->forward.n + 1) * sizeof *g->tangent);
+    g->holder = ct__arena_zero(&g->scratch, (n + 1) * sizeof *g->holder);
+    if (!g->tangent || !g->holder)
+        return ct__err_memory(&g->ctx->err, g->here, "grad", g->forward.n * sizeof *g->tangent);
+    for (size_t i = 0; i < n; i++) {
+        ct_node *node = wrt[i].node;
+        if (node->epoch != epoch) continue; // the caller says what that means
+        ct_tensor **of = &g->tangent[node->index];
+        if (!*of) *of = ct__arena_zero(&g->scratch, node->n_out * sizeof **of);
+        g->holder[i] =
+            *of ? ct__leaf(g->ctx, &ct__op_param, NULL, *ct__type(wrt[i]), g->here) : NULL;
+        if (!g->holder[i]) return ct__err_memory(&g->ctx->err, g->here, "grad", sizeof(ct_node));
+        (*of)[wrt[i].out] = ct__add_zero((*of)[wrt[i].out], ct__handle(g->holder[i], 0));
+    }
+    for (size_t i = 0; i < g->forward.n; i++)
+        if (!g->tangent[i] && !linearise_node(g, i)) return false;
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------------------
+// transposing
+
+// A cotangent in the shape and dtype of the operand: broadcast axes are summed, the dtype is cast
+// back.
+static ct_tensor fit(ct_tensor c, const ct_type *to) {
+    const ct_type *from = ct__type_of(c);
+    int lead = from->rank - to->rank, n = 0;
+    int64_t axes[CT_MAX_RANK], dims[CT_MAX_RANK];
+    if (!ct__same_shape(from, to)) {
+        for (int a = 0; a < from->rank; a++) {
+            bool own = a >= lead && (to->dim[a - lead] != 1 || ct__is_dyn(to, a - lead));
+            if (!own) axes[n++] = a;
+        }
+        for (int a = 0; a < to->rank; a++)
+            dims[a] = ct__is_dyn(to, a) ? CT_DYN(to->dim[a]) : to->dim[a];
+        if (n) c = ct_sum(c, .axes = {n, axes});
+        c = ct_reshape(c, ((ct_ints){to->rank, dims}));
+    }
+    return ct__type_of(c)->dtype == to->dtype ? c : ct_cast(c, (ct_dtype)to->dtype);
+}
+
+typedef struct {
+    bool linear;  // depends on a placeholder
+    ct_tensor *c; // cotangents of its outputs
+} mark;
+
+static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
+    mark *m = &marks[node->index];
+    bool *linear = ct__arena_zero(&g->scratch, node->n_in + 1u);
+    ct_tensor *in = ct__arena(&g->scratch, node->n_in * sizeof *in),
+              *out = ct__arena(&g->scratch, node->n_out * sizeof *out);
+    ct_tensor *c_in = ct__arena_zero(&g->scratch, node->n_in * sizeof *c_in);
+    if (!linear || !in || !out || !c_in) return false;
+    for (int k = 0; k < node->n_in; k++) {
+        linear[k] = marks[node->in[k].node->index].linear;
+        in[k] = ct__handle_of(node->in[k]);
+    }
+    for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
+    if (!node->op->transpose) {
+        ct__fail(g->ctx, CT_E_INTERNAL, node->here, "grad",
+                 "%s has no transpose rule but appears in a tangent", node->op->name);
+        return false;
+    }
+    ct_rule r = {.node = node,
+                 .attrs = node->attrs,
+                 .n_in = node->n_in,
+                 .n_out = node->n_out,
+                 .in = in,
+                 .out = out,
+                 .c_out = m->c,
+                 .c_in = c_in,
+                 .linear = linear};
+    if (!node->op->transpose(&r) || g->ctx->err.code) return false;
+    for (int k = 0; k < node->n_in; k++) {
+        if (!linear[k] || ct__is_none(c_in[k])) continue;
+        ct_val to = node->in[k];
+        mark *into = &marks[to.node->index];
+        if (!into->c && !(into->c = ct__arena_zero(&g->scratch, to.node->n_out * sizeof *into->c)))
+            return false;
+        into->c[to.out] = ct__add_zero(into->c[to.out], fit(c_in[k], ct__type(to)));
+    }
+    return true;
+}
+
+static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *cotangents,
+                      size_t n_outs, size_t n, ct_tensor *grads) {
+    ct_val *roots = ct__arena(&g->scratch, (n_outs + 1) * sizeof *roots);
+    size_t n_roots = 0;
+    if (!roots) return ct__err_memory(&g->ctx->err, g->here, "grad", n_outs * sizeof *roots);
+    for (size_t i = 0; i < n_outs; i++)
+        if (!ct__is_none(tangents[i]) && !ct__is_none(cotangents[i]))
+            roots[n_roots].node = ct__peek(tangents[i], &roots[n_roots].out), n_roots++;
+    if (!ct__reach(&g->backward, roots, n_roots, &g->ctx->err)) return false;
+    mark *marks = ct__arena_zero(&g->scratch, (g->backward.n + 1) * sizeof *marks);
+    if (!marks) return ct__err_memory(&g->ctx->err, g->here, "grad", g->backward.n * sizeof *marks);
+    uint64_t epoch = g->backward.epoch;
+    for (size_t i = 0; i < n; i++)
+        if (g->holder[i] && g->holder[i]->epoch == epoch) marks[g->holder[i]->index].linear = true;
+    for (size_t i = 0; i < g->backward.n; i++)
+        for (int k = 0; k < g->backward.v[i]->n_in; k++)
+            if (marks[g->backward.v[i]->in[k].node->index].linear) marks[i].linear = true;
+    for (size_t i = 0, at = 0; i < n_outs; i++) {
+        if (ct__is_none(tangents[i]) || ct__is_none(cotangents[i])) continue;
+        ct_val v = roots[at++];
+        mark *m = &marks[v.node->index];
+        if (!m->c && !(m->c = ct__arena_zero(&g->scratch, v.node->n_out * sizeof *m->c)))
+            return false;
+        m->c[v.out] = ct__add_zero(m->c[v.out], fit(cotangents[i], ct__type(v)));
+    }
+    for (size_t i = g->backward.n; i-- > 0;)
+        if (marks[i].linear && marks[i].c && g->backward.v[i]->n_in &&
+            !transpose_node(g, marks, g->backward.v[i]))
+            return false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_node *h = g->holder[i];
+        mark *m = h && h->epoch == epoch ? &marks[h->index] : NULL;
+        grads[i] = m && m->c ? m->c[0] : CT_NONE;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------------
+// entrances
+
+bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
+                    size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
+    gradient g = {.ctx = ctx, .here = here};
+    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals);
+    ct_tensor *tangents = ct__arena_zero(&g.scratch, (n_outs + 1) * sizeof *tangents);
+    bool ok = vals && tangents;
+    if (!ok) ct__err_memory(&ctx->err, here, "grad", (n_outs + n) * sizeof *vals);
+    if (ok) {
+        memcpy(vals, outs, n_outs * sizeof *vals);
+        memcpy(vals + n_outs, wrt, n * sizeof *vals);
+        // Compositions without a rule of their own are differentiated through their bodies.
+        ok = ct__expand_bodies(ctx, vals, n_outs + n, has_rule) &&
+             linearise(&g, vals, n_outs, vals + n_outs, n);
+    }
+    for (size_t i = 0; i < n_outs && ok; i++) {
+        ct_tensor *of = g.tangent[vals[i].node->index];
+        if (of) tangents[i] = of[vals[i].out];
+    }
+    ok = ok && transpose(&g, tangents, cotangents, n_outs, n, grads);
+    for (size_t i = 0; i < n && ok; i++)
+        if (ct__is_none(grads[i]) && g.holder[i])
+            grads[i] = ct__zeros_like(ct__handle_of(vals[n_outs + i]));
+    ct__nodes_free(&g.forward);
+    ct__nodes_free(&g.backward);
+    ct__arena_free(&g.scratch);
+    return ok && !ctx->err.code;
+}
+
+bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
+                     ct_tensor *grads) {
+    ct_tensor one = ct__number_like(1, ct__handle_of(loss));
+    if (!ct__vjp_expand(ctx, grad->here, &loss, &one, 1, wrt, n, grads)) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!ct__is_none(grads[i])) continue;
+        ct__fail(ctx, CT_E_GRAD, grad->here, "grad", "the loss does not depend on operand %zu, %s",
+                 i + 1, ct__type_text(ct__type(wrt[i])).s);
+        ct__err_hint(
+            &ctx->err,
+            "a value that was kept or read is a leaf: differentiate before, or with respect to it");
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,39 @@
+// Functions from graph to graph that stand on the rules of the ops.
+#ifndef COTAN_TRANSFORM_TRANSFORM_H
+#define COTAN_TRANSFORM_TRANSFORM_H
+
+#include "ops/opcode.h"
+
+// A list of values that grows; nodes in the order of a walk.
+typedef struct ct_nodes {
+    ct_node **v;
+    size_t n, cap;
+    struct ct_visit {
+        ct_node *node;
+        uint32_t next;
+    } * stack;
+    size_t stack_cap;
+    uint64_t epoch;
+} ct_nodes;
+// Everything behind roots, operands first, each with node->index its place and node->epoch the
+// list's.
+bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err);
+void ct__nodes_free(ct_nodes *list);
+
+// Replaces compositions behind vals by their bodies, all the way down; `keep` says which stay
+// (NULL: none). vals are updated. Records in the innermost trace.
+bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, bool (*keep)(const ct_node *));
+
+// Gradients of a scalar with respect to values behind it, recorded in the innermost trace. grads[i]
+// is a zero of the right shape only where `loss` depends on wrt[i] through paths that carry none;
+// no path at all is an error.
+bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
+                     ct_tensor *grads);
+// The same for several outputs with given cotangents (CT_NONE: zero).
+bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
+                    size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads);
+
+// Calls an op's body for a composition node with the given operands. out: (n_out).
+bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out);
+
+#endif

@@ -1,0 +1,126 @@
+// Walks without recursion, and the expansion of compositions.
+#include <string.h>
+
+#include "transform/transform.h"
+
+void ct__nodes_free(ct_nodes *list) {
+    ct__free(list->v);
+    ct__free(list->stack);
+    *list = (ct_nodes){0};
+}
+
+static bool push(ct_nodes *list, size_t *top, ct_node *node) {
+    if (!CT_GROW(list->stack, list->stack_cap, *top + 1)) return false;
+    list->stack[(*top)++] = (struct ct_visit){node, 0};
+    return true;
+}
+
+static bool visit(ct_nodes *list, ct_node *root) {
+    size_t top = 0;
+    if (root->epoch == list->epoch) return true;
+    if (!push(list, &top, root)) return false;
+    while (top) {
+        ct_node *node = list->stack[top - 1].node;
+        uint32_t next = list->stack[top - 1].next;
+        while (next < node->n_in && node->in[next].node->epoch == list->epoch) next++;
+        if (next < node->n_in) {
+            list->stack[top - 1].next = next + 1;
+            if (!push(list, &top, node->in[next].node)) return false;
+            continue;
+        }
+        top--;
+        if (node->epoch == list->epoch) continue;
+        if (!CT_GROW(list->v, list->cap, list->n + 1)) return false;
+        node->epoch = list->epoch;
+        node->index = (uint32_t)list->n;
+        list->v[list->n++] = node;
+    }
+    return true;
+}
+
+bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err) {
+    list->n = 0;
+    list->epoch = ct__new_epoch();
+    for (size_t i = 0; i < n_roots; i++)
+        if (!visit(list, roots[i].node))
+            return ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
+    return true;
+}
+
+bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
+    ct_rule rule = {.node = node,
+                    .attrs = node->attrs,
+                    .n_in = node->n_in,
+                    .n_out = node->n_out,
+                    .in = in,
+                    .body_out = out};
+    memset(out, 0, node->n_out * sizeof *out);
+    if (!node->op->body(&rule) || ctx->err.code) return false;
+    for (int i = 0; i < node->n_out; i++) {
+        ct_val v;
+        if (!ct__resolve(ctx, out[i], &v, node->op->name, i, node->here)) return false;
+        const ct_type *is = ct__type(v), *said = &node->out[i];
+        if (is->dtype != said->dtype || !ct__same_shape(is, said)) {
+            ct__fail(ctx, CT_E_INTERNAL, node->here, node->op->name,
+                     "its body gives %s, its shape rule says %s", ct__type_text(is).s,
+                     ct__type_text(said).s);
+            return false;
+        }
+    }
+    return true;
+}
+
+// One round: every composition that stands now is replaced; bodies may hold others.
+static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
+                            bool (*keep)(const ct_node *), bool *found) {
+    size_t outs = 0;
+    for (size_t i = 0; i < list->n; i++) outs += list->v[i]->n_out;
+    ct_arena scratch = {0};
+    ct_val **map = ct__arena(&scratch, list->n * sizeof *map),
+           *cell = ct__arena(&scratch, outs * sizeof *cell);
+    if (!map || !cell) return ct__err_memory(&ctx->err, CT_NOWHERE, "expand", outs * sizeof *cell);
+    bool ok = true;
+    for (size_t i = 0; i < list->n && ok; i++) {
+        ct_node *node = list->v[i];
+        map[i] = cell;
+        cell += node->n_out;
+        bool expand = node->op->kind == CT_KIND_COMPOSITION && !(keep && keep(node)),
+             changed = expand;
+        for (int k = 0; k < node->n_in; k++) {
+            ct_val to = map[node->in[k].node->index][node->in[k].out];
+            changed = changed || to.node != node->in[k].node || to.out != node->in[k].out;
+        }
+        for (int k = 0; k < node->n_out; k++) map[i][k] = (ct_val){node, (uint32_t)k};
+        if (!changed) continue;
+        ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in),
+                  *out = ct__arena(&scratch, node->n_out * sizeof *out);
+        ok = in && out;
+        for (int k = 0; k < node->n_in && ok; k++)
+            in[k] = ct__handle_of(map[node->in[k].node->index][node->in[k].out]);
+        if (ok && expand) {
+            *found = true;
+            ok = ct__call_body(ctx, node, in, out);
+        } else if (ok) {
+            out[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
+            for (int k = 1; k < node->n_out; k++) out[k] = ct__output(out[0], (uint32_t)k);
+        }
+        for (int k = 0; k < node->n_out && ok; k++)
+            ok = ct__resolve(ctx, out[k], &map[i][k], node->op->name, k, node->here);
+    }
+    // map uses the walk's numbers, which later records do not touch
+    for (size_t i = 0; i < n && ok; i++) vals[i] = map[vals[i].node->index][vals[i].out];
+    ct__arena_free(&scratch);
+    return ok && !ctx->err.code;
+}
+
+bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, bool (*keep)(const ct_node *)) {
+    ct_nodes list = {0};
+    bool found = true, ok = true;
+    while (found && ok) {
+        found = false;
+        ok = ct__reach(&list, vals, n, &ctx->err) &&
+             round_of_bodies(ctx, &list, vals, n, keep, &found);
+    }
+    ct__nodes_free(&list);
+    return ok;
+}
