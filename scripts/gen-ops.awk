@@ -61,71 +61,97 @@ function wrap(text,    out, line, words, k, i) {
     return out "// " line "\n"
 }
 
-function parse(i,    k, w, j) {
-    n_ops = 0; mode = ""; variadic = 0
+function parse(i,    k, w, j, out) {
+    n_ops = 0; n_needed = 0; n_outs = 0; mode = ""; variadic = 0; out = 0
     k = split(operands[i], w, / +/)
     for (j = 1; j <= k; j++) {
         if (w[j] == ";" || w[j] == ".") mode = w[j]
+        else if (w[j] == "->") out = 1
+        else if (out) outname[++n_outs] = w[j]
         else if (w[j] ~ /\*$/) { variadic = 1; opname[++n_ops] = substr(w[j], 1, length(w[j]) - 1) }
-        else opname[++n_ops] = w[j]
+        else if (w[j] ~ /\?$/) opname[++n_ops] = substr(w[j], 1, length(w[j]) - 1)
+        else if (w[j] != "") { opname[++n_ops] = w[j]; n_needed = n_ops }
     }
     n_attrs = mode == "" ? 0 : fields(attrs[upper[i]])
+    result = n_outs ? "ct_" name[i] "_out" : "ct_tensor"
 }
+
+# Is attribute j an argument? `present` is filled in by the function.
+function given(j) { return aname[j] != "present" }
 
 # "ct_tensor a, ct_tensor b, int64_t axis" and "a, b, axis"
 function signature(    s, j) {
-    s = variadic ? "const ct_tensor *" opname[1] ", int n" : ""
-    for (j = 1; j <= n_ops && !variadic; j++) s = s (j > 1 ? ", " : "") "ct_tensor " opname[j]
-    for (j = 1; j <= n_attrs; j++) s = s ", " ctype[akind[j]] " " aname[j]
-    return s
+    s = variadic ? ", const ct_tensor *" opname[1] ", int n" : ""
+    for (j = 1; j <= n_ops && !variadic; j++) s = s ", ct_tensor " opname[j]
+    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " ctype[akind[j]] " " aname[j]
+    return substr(s, 3)
 }
 function names(pre, post,    s, j) {
-    s = variadic ? pre opname[1] post ", " pre "n" post : ""
-    for (j = 1; j <= n_ops && !variadic; j++) s = s (j > 1 ? ", " : "") pre opname[j] post
-    for (j = 1; j <= n_attrs; j++) s = s ", " pre aname[j] post
-    return s
+    s = variadic ? ", " pre opname[1] post ", " pre "n" post : ""
+    for (j = 1; j <= n_ops && !variadic; j++) s = s ", " pre opname[j] post
+    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " pre aname[j] post
+    return substr(s, 3)
 }
 
 function header(i,    j) {
     if (doc[name[i]] != "") printf "%s", wrap(doc[name[i]])
+    if (n_outs) {
+        printf "typedef struct ct_%s_out {\n    ct_tensor ", name[i]
+        for (j = 1; j <= n_outs; j++) printf "%s%s", (j > 1 ? ", " : ""), outname[j]
+        printf ";\n} ct_%s_out;\n", name[i]
+    }
     if (mode == ".") {
         printf "typedef struct ct_%s_args {\n", name[i]
-        for (j = 1; j <= n_ops; j++) printf "    ct_tensor %s;\n", opname[j]
-        for (j = 1; j <= n_attrs; j++) printf "    %s %s;\n", ctype[akind[j]], aname[j]
+        for (j = 1; j <= n_ops; j++) printf "    ct_tensor %s;%s\n", opname[j], (j > n_needed ? " // may be CT_NONE" : "")
+        for (j = 1; j <= n_attrs; j++) if (given(j)) printf "    %s %s;\n", ctype[akind[j]], aname[j]
         printf "    ct_loc here;\n} ct_%s_args;\n", name[i]
-        printf "CT_API ct_tensor ct_%s_with(ct_%s_args args);\n", name[i], name[i]
+        printf "CT_API %s ct_%s_with(ct_%s_args args);\n", result, name[i], name[i]
         printf "#define ct_%s(...) ct_%s_with((ct_%s_args){__VA_ARGS__, .here = CT_HERE})\n\n", name[i], name[i], name[i]
         return
     }
-    printf "CT_API ct_tensor ct_%s_at(%s, ct_loc here);\n", name[i], signature()
-    printf "CT_API ct_tensor(ct_%s)(%s);\n", name[i], signature()
+    printf "CT_API %s ct_%s_at(%s, ct_loc here);\n", result, name[i], signature()
+    printf "CT_API %s(ct_%s)(%s);\n", result, name[i], signature()
     printf "#define ct_%s(%s) ct_%s_at(%s, CT_HERE)\n\n", name[i], names("", ""), name[i], names("(", ")")
 }
 
-function source(i,    j, init) {
-    if (mode == ".") {
-        printf "ct_tensor ct_%s_with(ct_%s_args args) {\n", name[i], name[i]
-        printf "    const ct_tensor in[] = {"
-        for (j = 1; j <= n_ops; j++) printf "%sargs.%s", (j > 1 ? ", " : ""), opname[j]
-        printf "};\n    const struct %s_attrs attrs = {", name[i]
-        for (j = 1; j <= n_attrs; j++) printf "%s.%s = args.%s", (j > 1 ? ", " : ""), aname[j], aname[j]
-        printf "};\n    return ct__record(&ct__op_%s, &attrs, in, %d, args.here);\n}\n\n", name[i], n_ops
-        return
-    }
-    printf "ct_tensor ct_%s_at(%s, ct_loc here) {\n", name[i], signature()
-    if (!variadic) {
-        printf "    const ct_tensor in[] = {"
-        for (j = 1; j <= n_ops; j++) printf "%s%s", (j > 1 ? ", " : ""), opname[j]
+# The function's body: operands, attributes, the record. `pre` stands before each argument's name.
+function body(i, pre, here,    j, in_name, count, init) {
+    in_name = variadic ? opname[1] : n_ops ? "in" : "NULL"
+    count = variadic ? "n" : n_needed < n_ops ? "n" : n_ops
+    if (n_ops && !variadic) {
+        printf "    %sct_tensor in[%d] = {", (n_needed < n_ops ? "" : "const "), n_ops
+        for (j = 1; j <= n_needed; j++) printf "%s%s%s", (j > 1 ? ", " : ""), pre, opname[j]
         printf "};\n"
+    }
+    if (n_needed < n_ops && !variadic) {
+        printf "    int n = %d;\n    int64_t present = 0;\n", n_needed
+        for (j = n_needed + 1; j <= n_ops; j++)
+            printf "    if (%s%s.bits) in[n++] = %s%s, present |= %d;\n", pre, opname[j], pre, opname[j], 2 ^ (j - n_needed - 1)
     }
     init = n_attrs ? "&attrs" : "NULL"
     if (n_attrs) {
         printf "    const struct %s_attrs attrs = {", name[i]
-        for (j = 1; j <= n_attrs; j++) printf "%s.%s = %s", (j > 1 ? ", " : ""), aname[j], aname[j]
+        for (j = 1; j <= n_attrs; j++) printf "%s.%s = %s%s", (j > 1 ? ", " : ""), aname[j], (given(j) ? pre : ""), aname[j]
         printf "};\n"
     }
-    printf "    return ct__record(&ct__op_%s, %s, %s, %s, here);\n}\n", name[i], init, variadic ? opname[1] : "in", variadic ? "n" : n_ops
-    printf "ct_tensor(ct_%s)(%s) { return ct_%s_at(%s, CT_NOWHERE); }\n\n", name[i], signature(), name[i], names("", "")
+    printf "    %s ct__record(&ct__op_%s, %s, %s, %s, %s);\n", (n_outs ? "ct_tensor t =" : "return"), name[i], init, in_name, count, here
+    if (n_outs) {
+        printf "    return (ct_%s_out){", name[i]
+        for (j = 1; j <= n_outs; j++) printf "%s", j == 1 ? "t" : ", ct__output(t, " j - 1 ")"
+        printf "};\n"
+    }
+}
+
+function source(i) {
+    if (mode == ".") {
+        printf "%s ct_%s_with(ct_%s_args args) {\n", result, name[i], name[i]
+        body(i, "args.", "args.here")
+        printf "}\n\n"
+        return
+    }
+    printf "%s ct_%s_at(%s, ct_loc here) {\n", result, name[i], signature()
+    body(i, "", "here")
+    printf "}\n%s(ct_%s)(%s) { return ct_%s_at(%s, CT_NOWHERE); }\n\n", result, name[i], signature(), name[i], names("", "")
 }
 
 # The attribute structs again, for the functions: the same lists, the same members.

@@ -87,6 +87,10 @@ typedef struct ct_ints {
 // A list of axes; negative ones count from the end: CT_AXES(-1). An empty list means the documented
 // default.
 #define CT_AXES(...) CT_DIMS(__VA_ARGS__)
+// Any other list of whole numbers: starts, steps.
+#define CT_INTS(...) CT_DIMS(__VA_ARGS__)
+// As the stop of a slice: the end of the axis.
+#define CT_END INT64_MAX
 // A size that is an argument of the kernels, not a part of them: a new value never compiles. 0 <= n
 // < 2^61.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) | (1ull << 62)))

@@ -13,18 +13,8 @@ static void move(const ct_ref *ref, int64_t to, int64_t from) {
 
 #define MOVEMENT(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_MOVEMENT, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = same_on_tangent,             \
+    .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same,                \
     .transpose = op##_transpose, .map = op##_map
-
-// All of these are linear: the tangent moves as the value does.
-static bool same_on_tangent(ct_rule *r) {
-    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
-    return true;
-}
-
-// A size as the user gives it: CT_DYN(n) has bit 62 set.
-static bool is_dynamic(int64_t size) { return size > 0 && (size >> 62 & 1); }
-static int64_t plain(int64_t size) { return is_dynamic(size) ? size & ~(1ll << 62) : size; }
 
 // ------------------------------------------------------------------------------------------------------
 // reshape
@@ -40,8 +30,8 @@ static bool reshape_infer(ct_call *call) {
     if (!dim) return false;
     uint32_t dyn = 0;
     for (int i = 0; i < rank; i++) {
-        dim[i] = plain(attrs->dims.v[i]);
-        dyn |= (uint32_t)is_dynamic(attrs->dims.v[i]) << i;
+        dim[i] = ct__unmarked(attrs->dims.v[i]);
+        dyn |= (uint32_t)ct__marked(attrs->dims.v[i]) << i;
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 0)
@@ -182,8 +172,8 @@ static bool expand_infer(ct_call *call) {
     uint32_t dyn = 0;
     *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, 0, dim};
     for (int i = 0; i < rank; i++) {
-        dim[i] = plain(attrs->dims.v[i]);
-        dyn |= (uint32_t)is_dynamic(attrs->dims.v[i]) << i;
+        dim[i] = ct__unmarked(attrs->dims.v[i]);
+        dyn |= (uint32_t)ct__marked(attrs->dims.v[i]) << i;
         if (dim[i] < 0)
             return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
     }

@@ -99,6 +99,20 @@ bool ct__normal_axes(ct_call *call, ct_ints *axes, int rank) {
     return true;
 }
 
+bool ct__normal_axis(ct_call *call, int64_t *axis) {
+    int a = ct__axis(*axis, call->in[0]->rank);
+    if (a < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
+                            (long long)*axis, ct__type_text(call->in[0]).s);
+    *axis = a;
+    return true;
+}
+
+bool ct__jvp_same(ct_rule *r) {
+    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
+    return true;
+}
+
 ct_tensor ct__add_zero(ct_tensor a, ct_tensor b) {
     if (ct__is_none(a)) return b;
     if (ct__is_none(b)) return a;
@@ -139,4 +153,10 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
     piece->fill = 0;
     piece->valid = CT_IX_NONE;
     return piece;
+}
+
+ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like) {
+    ct_dims_buffer dims;
+    if (ct__same_shape(ct__type_of(t), ct__type_of(like))) return t;
+    return ct_reshape(t, ct__dims_of(like, &dims));
 }

@@ -25,6 +25,35 @@ static inline bool ct__has_axis(const ct_ints *axes, int axis) {
     return false;
 }
 
+// One axis as given to 0..rank - 1 of operand 0. Reports a bad one.
+bool ct__normal_axis(ct_call *call, int64_t *axis);
+
+// Sizes and positions in attributes: one that CT_DYN marks is an argument of the kernels.
+static inline bool ct__marked(int64_t size) { return size > 0 && (size >> 62 & 1); }
+static inline int64_t ct__unmarked(int64_t size) {
+    return ct__marked(size) ? size & ~(1ll << 62) : size;
+}
+static inline int64_t ct__mark(int64_t size, bool dynamic) { return dynamic ? CT_DYN(size) : size; }
+
+// A shape being put together axis by axis; its room comes from ct__call_dims.
+typedef struct ct_shape {
+    int64_t *dim;
+    int rank;
+    uint32_t dyn;
+} ct_shape;
+static inline void ct__shape_add(ct_shape *shape, int64_t size, bool dynamic) {
+    shape->dyn |= (uint32_t)dynamic << shape->rank;
+    shape->dim[shape->rank++] = size;
+}
+static inline void ct__shape_add_axis(ct_shape *shape, const ct_type *type, int axis) {
+    ct__shape_add(shape, type->dim[axis], ct__is_dyn(type, axis));
+}
+static inline ct_type ct__shaped(const ct_shape *shape, ct_dtype dtype, bool weak) {
+    return (ct_type){(uint8_t)dtype, (uint8_t)shape->rank, weak, shape->dyn, shape->dim};
+}
+
+// jvp of an op that is linear in its only operand: the op itself, on the tangent.
+bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.
 ct_tensor ct__add_zero(ct_tensor a, ct_tensor b);
 static inline bool ct__is_none(ct_tensor t) { return t.bits == 0; }
@@ -38,6 +67,11 @@ ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer);
 // The type behind a handle that is known to be good (inside rules).
 const ct_type *ct__type_of(ct_tensor t);
 ct_tensor ct__zeros_like(ct_tensor t);
+static inline ct_tensor ct__or_zeros(ct_tensor t, ct_tensor like) {
+    return ct__is_none(t) ? ct__zeros_like(like) : t;
+}
+// t with its sizes marked dynamic where those of `like` are.
+ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);
 ct_tensor ct__number_like(double value, ct_tensor t); // a foldable scalar constant of t's dtype
 
 #endif

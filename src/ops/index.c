@@ -1,0 +1,454 @@
+// Reading and writing at positions that are data.
+#include <math.h>
+#include <string.h>
+
+#include "ops/rules.h"
+
+static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); }
+
+static bool whole_positions(ct_call *call, int operand, const char *what) {
+    if (CT_INTEGERS & CT_MASK(call->in[operand]->dtype)) return true;
+    return ct__call_err(call, CT_E_DTYPE, "%s are %s, they must be integers", what,
+                        ct__type_text(call->in[operand]).s);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// dynamic slice and update: a window whose place is an operand
+
+#define DYNAMIC_SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, sizes)
+#define DYNAMIC_UPDATE_ATTRS(F, op) F(op, ints, axes)
+CT_ATTRS(dynamic_slice, DYNAMIC_SLICE_ATTRS);
+CT_ATTRS(dynamic_update, DYNAMIC_UPDATE_ATTRS);
+
+// Brings the axes of a window to their normal form, all of them in the order given, and checks that
+// there is a start for each.
+static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
+    const ct_type *in = call->in[0], *at = call->in[starts];
+    if (!whole_positions(call, starts, "the start positions")) return false;
+    int64_t n = axes->n ? axes->n : in->rank;
+    int64_t *own = ct__call_dims(call, (int)n);
+    if (!own) return false;
+    uint32_t seen = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int a = axes->n ? ct__axis(axes->v[i], in->rank) : (int)i;
+        if (a < 0 || seen >> a & 1)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
+                                (long long)axes->v[i], a < 0 ? "out of range" : "named twice",
+                                ct__type_text(in).s);
+        seen |= 1u << a;
+        own[i] = a;
+    }
+    *axes = (ct_ints){n, own};
+    if ((at->rank == 0 && n == 1) || (at->rank == 1 && at->dim[0] == n)) return true;
+    return ct__call_err(call, CT_E_SHAPE, "the start positions are %s, they must be (%lld,)",
+                        ct__type_text(at).s, (long long)n);
+}
+
+// The first element of the window, each start moved so that the window lies inside.
+static void window_start(const ct_ref *ref, const ct_ints *axes, int starts, const ct_type *window,
+                         int64_t *start) {
+    memset(start, 0, CT_MAX_RANK * sizeof *start);
+    for (int64_t i = 0; i < axes->n; i++) {
+        int64_t a = axes->v[i], most = ref->in_type[0].dim[a] - window->dim[a];
+        int64_t at = ct__load_i64(ref->in_type[starts].dtype, ref->in[starts], i);
+        start[a] = at < 0 ? 0 : at > most ? most : at;
+    }
+}
+
+// The place in x of element i of the window.
+static int64_t in_window(const ct_type *x, const ct_type *window, const int64_t *start, int64_t i) {
+    int64_t place = 0, stride = 1;
+    for (int a = x->rank - 1; a >= 0; a--) {
+        place += (start[a] + i % window->dim[a]) * stride;
+        i /= window->dim[a];
+        stride *= x->dim[a];
+    }
+    return place;
+}
+
+// The same as an expression: where along axis a of x the window starts.
+static ct_ix mapped_start(ct_map *map, const ct_ints *axes, int starts, ct_ix size, int a) {
+    ct_ix_pool *p = map->pool;
+    for (int64_t i = 0; i < axes->n; i++) {
+        if (axes->v[i] != a) continue;
+        ct_ix place = ct__ix_int(p, i);
+        bool one = ct__type(map->node->in[starts])->rank == 0;
+        ct_ix most = ct__ix_sub(p, ct__map_in_size(map, 0, a), size);
+        ct_ix at = ct__ix_min(p, ct__map_load(map, starts, one ? NULL : &place), most);
+        return ct__ix_max(p, at, ct__ix_int(p, 0));
+    }
+    return ct__ix_int(p, 0);
+}
+
+static bool dynamic_slice_infer(ct_call *call) {
+    dynamic_slice_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    if (!window_axes(call, &attrs->axes, 1)) return false;
+    if (attrs->sizes.n != attrs->axes.n)
+        return ct__call_err(call, CT_E_ARGUMENT, "%lld sizes are given for %lld axes of %s",
+                            (long long)attrs->sizes.n, (long long)attrs->axes.n,
+                            ct__type_text(in).s);
+    ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
+    if (!shape.dim) return false;
+    for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
+    for (int64_t i = 0; i < attrs->axes.n; i++) {
+        int64_t a = attrs->axes.v[i], size = ct__unmarked(attrs->sizes.v[i]);
+        if (size < 0 || size > in->dim[a])
+            return ct__call_err(call, CT_E_SHAPE, "a window of %lld does not fit axis %lld of %s",
+                                (long long)size, (long long)a, ct__type_text(in).s);
+        shape.dim[a] = size;
+        shape.dyn &= ~(1u << a);
+        shape.dyn |= (uint32_t)ct__marked(attrs->sizes.v[i]) << a;
+    }
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
+    return true;
+}
+static bool dynamic_slice_eval(const ct_ref *ref) {
+    const dynamic_slice_attrs *attrs = ref->attrs;
+    int64_t start[CT_MAX_RANK], n = ct__count(ref->out_type);
+    size_t size = element(ref->out_type);
+    window_start(ref, &attrs->axes, 1, ref->out_type, start);
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)ref->out[0] + (size_t)i * size,
+               (const char *)ref->in[0] +
+                   (size_t)in_window(ref->in_type, ref->out_type, start, i) * size,
+               size);
+    return true;
+}
+static bool dynamic_slice_map(ct_map *map) {
+    const dynamic_slice_attrs *attrs = map->node->attrs;
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    for (int a = 0; a < map->node->out->rank; a++)
+        piece->from[a] = ct__ix_add(
+            map->pool, map->at[a], mapped_start(map, &attrs->axes, 1, ct__map_out_size(map, a), a));
+    return true;
+}
+static bool dynamic_slice_jvp(ct_rule *r) {
+    const ct_tensor in[2] = {r->t_in[0], r->in[1]};
+    r->t_out[0] =
+        ct__is_none(in[0]) ? CT_NONE : ct__record(r->node->op, r->attrs, in, 2, r->node->here);
+    return true;
+}
+static bool dynamic_slice_transpose(ct_rule *r) {
+    const dynamic_slice_attrs *attrs = r->attrs;
+    r->c_in[0] =
+        ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes);
+    return true;
+}
+const ct_opdef ct__op_dynamic_slice = {
+    .id = CT_OP_DYNAMIC_SLICE,
+    .name = "dynamic_slice",
+    .doc = "A window of x of the given sizes along axes (default: all), whose start positions are "
+           "an operand, one an axis; a window that would stick out is moved inside.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(dynamic_slice),
+    .accepts = CT_ANY,
+    .infer = dynamic_slice_infer,
+    .eval = dynamic_slice_eval,
+    .map = dynamic_slice_map,
+    .jvp = dynamic_slice_jvp,
+    .transpose = dynamic_slice_transpose,
+    .stablehlo = "dynamic_slice",
+};
+
+static bool dynamic_update_infer(ct_call *call) {
+    dynamic_update_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0], *update = call->in[1];
+    if (!window_axes(call, &attrs->axes, 2)) return false;
+    if (ct__promote(in->dtype, in->weak, update->dtype, update->weak) != in->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "the update is %s, x is %s", ct__type_text(update).s,
+                            ct__type_text(in).s);
+    bool fits = update->rank == in->rank;
+    for (int a = 0; fits && a < in->rank; a++)
+        fits = ct__has_axis(&attrs->axes, a) ? update->dim[a] <= in->dim[a]
+                                             : update->dim[a] == in->dim[a];
+    if (!fits)
+        return ct__call_err(call, CT_E_SHAPE, "an update %s does not fit %s",
+                            ct__type_text(update).s, ct__type_text(in).s);
+    *call->out = *in;
+    return true;
+}
+static bool dynamic_update_eval(const ct_ref *ref) {
+    const dynamic_update_attrs *attrs = ref->attrs;
+    const ct_type *x = &ref->in_type[0], *update = &ref->in_type[1];
+    int64_t start[CT_MAX_RANK], n = ct__count(update);
+    window_start(ref, &attrs->axes, 2, update, start);
+    if (ct__type_bytes(x)) memcpy(ref->out[0], ref->in[0], ct__type_bytes(x));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t to = in_window(x, update, start, i);
+        if (ct__is_float(x->dtype))
+            ct__store_f64(x->dtype, ref->out[0], to, ct__load_f64(update->dtype, ref->in[1], i));
+        else
+            ct__store_i64(x->dtype, ref->out[0], to, ct__load_i64(update->dtype, ref->in[1], i));
+    }
+    return true;
+}
+static bool dynamic_update_map(ct_map *map) {
+    const dynamic_update_attrs *attrs = map->node->attrs;
+    ct_ix_pool *p = map->pool;
+    ct_map_piece *inside = ct__map_piece(map, 1), *rest = ct__map_piece(map, 0);
+    for (int a = 0; a < map->node->out->rank; a++) {
+        rest->from[a] = inside->from[a] = map->at[a];
+        if (!ct__has_axis(&attrs->axes, a)) continue;
+        ct_ix size = ct__map_in_size(map, 1, a);
+        ct_ix at = ct__ix_sub(p, map->at[a], mapped_start(map, &attrs->axes, 2, size, a));
+        inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
+        inside->valid = ct__ix_and(p, inside->valid, ct__ix_lt(p, at, size));
+        inside->from[a] = at;
+    }
+    return true;
+}
+static bool dynamic_update_jvp(ct_rule *r) {
+    const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1]),
+                             r->in[2]};
+    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
+    return true;
+}
+static bool dynamic_update_transpose(ct_rule *r) {
+    const dynamic_update_attrs *attrs = r->attrs;
+    if (r->linear[0])
+        r->c_in[0] =
+            ct_dynamic_update(r->c_out[0], ct__zeros_like(r->in[1]), r->in[2], .axes = attrs->axes);
+    if (r->linear[1]) {
+        ct_dims_buffer dims;
+        int64_t sizes[CT_MAX_RANK];
+        ct__dims_of(r->in[1], &dims);
+        for (int64_t i = 0; i < attrs->axes.n; i++) sizes[i] = dims.v[attrs->axes.v[i]];
+        r->c_in[1] = ct_dynamic_slice(r->c_out[0], r->in[2], .axes = attrs->axes,
+                                      .sizes = {attrs->axes.n, sizes});
+    }
+    return true;
+}
+const ct_opdef ct__op_dynamic_update = {
+    .id = CT_OP_DYNAMIC_UPDATE,
+    .name = "dynamic_update",
+    .doc =
+        "x with a window replaced by `update`, at start positions (an operand, one a named axis; "
+        "default: all axes); a window that would stick out is moved inside.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = 3,
+    .n_out = 1,
+    CT_FIELDS(dynamic_update),
+    .accepts = CT_ANY,
+    .infer = dynamic_update_infer,
+    .eval = dynamic_update_eval,
+    .map = dynamic_update_map,
+    .jvp = dynamic_update_jvp,
+    .transpose = dynamic_update_transpose,
+    .stablehlo = "dynamic_update_slice",
+};
+
+// ---------------------------------------------------------------------------------------------------
+// gather and scatter_add
+
+#define GATHER_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims) F(op, bool, zero_outside)
+#define SCATTER_ADD_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims)
+CT_ATTRS(gather, GATHER_ATTRS);
+CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
+
+// x is (batch, middle, n, tail), the indices (batch, picks), what is picked (batch, middle, picks,
+// tail).
+static bool picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape) {
+    const ct_type *x = call->in[0], *at = call->in[1];
+    if (!ct__check_accepts(call, x->dtype, 0) || !whole_positions(call, 1, "the indices") ||
+        !ct__normal_axis(call, axis))
+        return false;
+    if (batch < 0 || batch > *axis || batch > at->rank)
+        return ct__call_err(
+            call, CT_E_ARGUMENT, "batch_dims is %lld: x is %s, indices are %s, the axis is %lld",
+            (long long)batch, ct__type_text(x).s, ct__type_text(at).s, (long long)*axis);
+    shape->dim = ct__call_dims(call, x->rank - 1 + at->rank - (int)batch);
+    if (!shape->dim) return false;
+    for (int a = 0; a < *axis; a++) {
+        if (a < batch && x->dim[a] != at->dim[a])
+            return ct__call_err(call, CT_E_SHAPE, "batch axis %d differs: x is %s, indices are %s",
+                                a, ct__type_text(x).s, ct__type_text(at).s);
+        ct__shape_add(shape, x->dim[a], ct__is_dyn(x, a) || (a < batch && ct__is_dyn(at, a)));
+    }
+    for (int a = (int)batch; a < at->rank; a++) ct__shape_add_axis(shape, at, a);
+    for (int a = (int)*axis + 1; a < x->rank; a++) ct__shape_add_axis(shape, x, a);
+    return true;
+}
+
+typedef struct picking {
+    int64_t batch, middle, n, picks, tail;
+} picking;
+static picking picking_of(const ct_type *x, const ct_type *at, int64_t axis, int64_t batch) {
+    picking p = {1, 1, x->dim[axis], 1, 1};
+    for (int a = 0; a < x->rank; a++) {
+        int64_t size = x->dim[a];
+        if (a < batch)
+            p.batch *= size;
+        else if (a < axis)
+            p.middle *= size;
+        else if (a > axis)
+            p.tail *= size;
+    }
+    for (int a = (int)batch; a < at->rank; a++) p.picks *= at->dim[a];
+    return p;
+}
+
+static bool gather_infer(ct_call *call) {
+    gather_attrs *attrs = call->attrs;
+    ct_shape shape = {0};
+    if (!picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
+    *call->out = ct__shaped(&shape, call->in[0]->dtype, call->in[0]->weak);
+    return true;
+}
+static bool gather_eval(const ct_ref *ref) {
+    const gather_attrs *attrs = ref->attrs;
+    ct_dtype d = ref->out_type->dtype;
+    picking p = picking_of(&ref->in_type[0], &ref->in_type[1], attrs->axis, attrs->batch_dims);
+    size_t size = element(ref->out_type), row = (size_t)p.tail * size;
+    double outside = attrs->zero_outside || !ct__is_float(d) ? 0 : NAN;
+    for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
+        int64_t lead = o / p.picks, b = lead / p.middle;
+        int64_t at = ct__load_i64(ref->in_type[1].dtype, ref->in[1], b * p.picks + o % p.picks);
+        char *to = (char *)ref->out[0] + (size_t)o * row;
+        if (at >= 0 && at < p.n) {
+            if (row) memcpy(to, (const char *)ref->in[0] + (size_t)(lead * p.n + at) * row, row);
+        } else {
+            for (int64_t i = 0; i < p.tail; i++) ct__store_f64(d, to, i, outside);
+        }
+    }
+    return true;
+}
+static bool gather_map(ct_map *map) {
+    const gather_attrs *attrs = map->node->attrs;
+    const ct_type *x = ct__type(map->node->in[0]), *at = ct__type(map->node->in[1]);
+    ct_ix_pool *p = map->pool;
+    int axis = (int)attrs->axis, batch = (int)attrs->batch_dims, picks = at->rank - batch;
+    ct_ix index[CT_MAX_RANK];
+    for (int a = 0; a < batch; a++) index[a] = map->at[a];
+    for (int a = 0; a < picks; a++) index[batch + a] = map->at[axis + a];
+    ct_ix place = ct__map_load(map, 1, at->rank ? index : NULL);
+    ct_map_piece *inside = ct__map_piece(map, 0), *outside = ct__map_piece(map, -1);
+    inside->valid = ct__ix_and(p, ct__ix_le(p, ct__ix_int(p, 0), place),
+                               ct__ix_lt(p, place, ct__map_in_size(map, 0, axis)));
+    for (int a = 0; a < x->rank; a++)
+        inside->from[a] = a == axis ? place : map->at[a < axis ? a : a - 1 + picks];
+    if (!attrs->zero_outside && ct__is_float(x->dtype)) outside->fill = NAN;
+    return true;
+}
+static bool gather_jvp(ct_rule *r) {
+    const gather_attrs *attrs = r->attrs;
+    if (!ct__is_none(r->t_in[0]))
+        r->t_out[0] = ct_gather(r->t_in[0], r->in[1], .axis = attrs->axis,
+                                .batch_dims = attrs->batch_dims, .zero_outside = true);
+    return true;
+}
+static bool gather_transpose(ct_rule *r) {
+    const gather_attrs *attrs = r->attrs;
+    r->c_in[0] = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->c_out[0],
+                                .axis = attrs->axis, .batch_dims = attrs->batch_dims);
+    return true;
+}
+const ct_opdef ct__op_gather = {
+    .id = CT_OP_GATHER,
+    .name = "gather",
+    .doc = "The elements of x at `indices` along an axis: sizes are those of x before the axis, of "
+           "the indices without their first batch_dims axes (which go along with those of x), of x "
+           "behind the axis. An index outside gives NaN, or 0 for integers and with zero_outside.",
+    .kind = CT_KIND_INDEX,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(gather),
+    .accepts = CT_ANY,
+    .infer = gather_infer,
+    .eval = gather_eval,
+    .map = gather_map,
+    .jvp = gather_jvp,
+    .transpose = gather_transpose,
+    .onnx = "Gather",
+    .stablehlo = "gather",
+};
+
+static bool scatter_add_infer(ct_call *call) {
+    scatter_add_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *update = call->in[2];
+    ct_shape shape = {0};
+    if (!picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
+    if (ct__promote(x->dtype, x->weak, update->dtype, update->weak) != x->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "the updates are %s, x is %s",
+                            ct__type_text(update).s, ct__type_text(x).s);
+    ct_type wanted = ct__shaped(&shape, x->dtype, false);
+    bool fits = wanted.rank == update->rank;
+    for (int a = 0; fits && a < wanted.rank; a++) fits = wanted.dim[a] == update->dim[a];
+    if (!fits)
+        return ct__call_err(call, CT_E_SHAPE, "the updates are %s, x and the indices ask for %s",
+                            ct__type_text(update).s, ct__type_text(&wanted).s);
+    *call->out = *x;
+    return true;
+}
+static bool scatter_add_eval(const ct_ref *ref) {
+    const scatter_add_attrs *attrs = ref->attrs;
+    const ct_type *x = &ref->in_type[0], *update = &ref->in_type[2];
+    picking p = picking_of(x, &ref->in_type[1], attrs->axis, attrs->batch_dims);
+    int64_t n = ct__count(x);
+    bool is_float = ct__is_float(x->dtype);
+    double *acc = ct__malloc((size_t)n * sizeof *acc); // floats in double, integers as i64
+    if (!acc)
+        return ct__err_memory(ref->err, ref->node->here, "scatter_add", (size_t)n * sizeof *acc);
+    int64_t *whole = (int64_t *)(void *)acc;
+    for (int64_t i = 0; i < n; i++) {
+        if (is_float)
+            acc[i] = ct__load_f64(x->dtype, ref->in[0], i);
+        else
+            whole[i] = ct__load_i64(x->dtype, ref->in[0], i);
+    }
+    for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
+        int64_t lead = o / p.picks, b = lead / p.middle;
+        int64_t at = ct__load_i64(ref->in_type[1].dtype, ref->in[1], b * p.picks + o % p.picks);
+        if (at < 0 || at >= p.n) continue;
+        for (int64_t i = 0; i < p.tail; i++) {
+            int64_t to = (lead * p.n + at) * p.tail + i, from = o * p.tail + i;
+            if (is_float)
+                acc[to] += ct__load_f64(update->dtype, ref->in[2], from);
+            else
+                whole[to] = (int64_t)((uint64_t)whole[to] +
+                                      (uint64_t)ct__load_i64(update->dtype, ref->in[2], from));
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (is_float)
+            ct__store_f64(x->dtype, ref->out[0], i, acc[i]);
+        else
+            ct__store_i64(x->dtype, ref->out[0], i, whole[i]);
+    }
+    ct__free(acc);
+    return true;
+}
+static bool scatter_add_jvp(ct_rule *r) {
+    const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), r->in[1],
+                             ct__or_zeros(r->t_in[2], r->in[2])};
+    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
+    return true;
+}
+static bool scatter_add_transpose(ct_rule *r) {
+    const scatter_add_attrs *attrs = r->attrs;
+    if (r->linear[0]) r->c_in[0] = r->c_out[0];
+    if (r->linear[2]) {
+        ct_tensor picked = ct_gather(r->c_out[0], r->in[1], .axis = attrs->axis,
+                                     .batch_dims = attrs->batch_dims, .zero_outside = true);
+        r->c_in[2] = ct__shaped_like(picked, r->in[2]);
+    }
+    return true;
+}
+const ct_opdef ct__op_scatter_add = {
+    .id = CT_OP_SCATTER_ADD,
+    .name = "scatter_add",
+    .doc = "x with `updates` added at `indices` along an axis, in the order of the indices; the "
+           "updates have the sizes that gather would give. An index outside is left out.",
+    .kind = CT_KIND_INDEX,
+    .n_in = 3,
+    .n_out = 1,
+    CT_FIELDS(scatter_add),
+    .accepts = CT_NUMBERS,
+    .infer = scatter_add_infer,
+    .eval = scatter_add_eval,
+    .jvp = scatter_add_jvp,
+    .transpose = scatter_add_transpose,
+    .stablehlo = "scatter",
+};

@@ -1,0 +1,482 @@
+// Movement that cuts, extends, turns and joins.
+#include <string.h>
+
+#include "ops/rules.h"
+
+// Copies element `from` of an operand to element `to` of the result.
+static void move(const ct_ref *ref, int operand, int64_t to, int64_t from) {
+    size_t size = ct_dtype_size(ref->out_type->dtype);
+    memcpy((char *)ref->out[0] + (size_t)to * size,
+           (const char *)ref->in[operand] + (size_t)from * size, size);
+}
+
+// Is a list empty or one number an axis of operand 0?
+static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
+    if (list->n == 0 || list->n == call->in[0]->rank) return true;
+    return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %s", name, (long long)list->n,
+                        ct__type_text(call->in[0]).s);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// slice
+
+#define SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, start) F(op, ints, stop) F(op, ints, step)
+CT_ATTRS(slice, SLICE_ATTRS);
+
+// A position as given: CT_END and negative ones count from the end of the axis.
+static int64_t position(const ct_type *in, int axis, int64_t given) {
+    bool dynamic = ct__is_dyn(in, axis);
+    if (given == CT_END) return ct__mark(in->dim[axis], dynamic);
+    return given < 0 ? ct__mark(given + in->dim[axis], dynamic) : given;
+}
+
+// Spreads the lists over all axes: `own` has room for start, stop and step of each.
+static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
+    const ct_type *in = call->in[0];
+    int rank = in->rank;
+    const ct_ints *lists[3] = {&attrs->start, &attrs->stop, &attrs->step};
+    static const char *const names[3] = {"start", "stop", "step"};
+    for (int a = 0; a < rank; a++) {
+        own[a] = 0;
+        own[rank + a] = position(in, a, CT_END);
+        own[2 * rank + a] = 1;
+    }
+    int64_t named = attrs->axes.n;
+    uint32_t seen = 0;
+    for (int which = 0; which < 3; which++) {
+        int64_t n = lists[which]->n;
+        if (n == 0) continue;
+        if (named ? n != named : n > rank)
+            return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %lld axes of %s",
+                                names[which], (long long)n, (long long)(named ? named : rank),
+                                ct__type_text(in).s);
+        for (int64_t i = 0; i < n; i++) {
+            int a = named ? ct__axis(attrs->axes.v[i], rank) : (int)i;
+            if (a < 0)
+                return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
+                                    (long long)attrs->axes.v[i], ct__type_text(in).s);
+            own[which * rank + a] =
+                which == 2 ? lists[which]->v[i] : position(in, a, lists[which]->v[i]);
+        }
+    }
+    for (int64_t i = 0; i < named; i++) {
+        int a = ct__axis(attrs->axes.v[i], rank);
+        if (a < 0 || seen >> a & 1)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
+                                (long long)attrs->axes.v[i], a < 0 ? "out of range" : "named twice",
+                                ct__type_text(in).s);
+        seen |= 1u << a;
+    }
+    return true;
+}
+
+static bool slice_infer(ct_call *call) {
+    slice_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int rank = in->rank;
+    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
+    if (!own) ct__err_memory(call->err, call->here, "slice", 3 * (size_t)rank * sizeof *own);
+    if (!shape.dim || !own || !spread(call, attrs, own)) return false;
+    for (int a = 0; a < rank; a++) {
+        int64_t start = ct__unmarked(own[a]), stop = ct__unmarked(own[rank + a]),
+                step = own[2 * rank + a];
+        if (step < 1)
+            return ct__call_err(call, CT_E_ARGUMENT, "the step along axis %d is %lld", a,
+                                (long long)step);
+        if (start < 0 || start > stop || stop > in->dim[a])
+            return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
+                                (long long)start, (long long)stop, a, ct__type_text(in).s);
+        ct__shape_add(&shape, (stop - start) / step + ((stop - start) % step != 0),
+                      ct__marked(own[a]) || ct__marked(own[rank + a]));
+    }
+    *attrs = (slice_attrs){
+        .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
+    return true;
+}
+
+static bool slice_eval(const ct_ref *ref) {
+    const slice_attrs *attrs = ref->attrs;
+    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    ct__strides(ref->in_type, stride);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, from = 0;
+        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
+            int64_t at = rest % ref->out_type->dim[a];
+            from += (ct__unmarked(attrs->start.v[a]) + at * attrs->step.v[a]) * stride[a];
+            rest /= ref->out_type->dim[a];
+        }
+        move(ref, 0, i, from);
+    }
+    return true;
+}
+
+static bool slice_map(ct_map *map) {
+    const slice_attrs *attrs = map->node->attrs;
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    ct_ix_pool *p = map->pool;
+    for (int a = 0; a < map->node->out->rank; a++)
+        piece->from[a] = ct__ix_add(p, ct__ix_int(p, ct__unmarked(attrs->start.v[a])),
+                                    ct__ix_mul(p, map->at[a], ct__ix_int(p, attrs->step.v[a])));
+    return true;
+}
+static bool slice_transpose(ct_rule *r) { // zeros around and between the cotangents
+    const slice_attrs *attrs = r->attrs;
+    const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
+    int64_t high[CT_MAX_RANK], interior[CT_MAX_RANK];
+    for (int a = 0; a < in->rank; a++) {
+        int64_t start = ct__unmarked(attrs->start.v[a]), n = out->dim[a];
+        int64_t last = n ? start + (n - 1) * attrs->step.v[a] + 1 : start;
+        bool dynamic = ct__is_dyn(in, a) || ct__is_dyn(out, a);
+        high[a] = ct__mark(in->dim[a] - last, dynamic && in->dim[a] != last);
+        interior[a] = attrs->step.v[a] - 1;
+    }
+    ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = attrs->start,
+                              .high = {in->rank, high}, .interior = {in->rank, interior});
+    r->c_in[0] = ct__shaped_like(padded, r->in[0]);
+    return true;
+}
+
+const ct_opdef ct__op_slice = {
+    .id = CT_OP_SLICE,
+    .name = "slice",
+    .doc = "Elements start to stop (exclusive) by step along each axis; negative positions count "
+           "from the end, CT_END is the end. The lists speak of the axes named, else of the "
+           "leading ones; an empty list means 0, the end, 1.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(slice),
+    .accepts = CT_ANY,
+    .infer = slice_infer,
+    .eval = slice_eval,
+    .map = slice_map,
+    .jvp = ct__jvp_same,
+    .transpose = slice_transpose,
+    .onnx = "Slice",
+    .stablehlo = "slice",
+};
+
+// ---------------------------------------------------------------------------------------------------
+// pad
+
+#define PAD_ATTRS(F, op) F(op, ints, low) F(op, ints, high) F(op, ints, interior)
+CT_ATTRS(pad, PAD_ATTRS);
+
+static bool pad_infer(ct_call *call) {
+    pad_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0], *fill = call->in[1];
+    int rank = in->rank;
+    if (fill->rank != 0)
+        return ct__call_err(call, CT_E_SHAPE, "the fill value is %s, it must be a scalar",
+                            ct__type_text(fill).s);
+    if (ct__promote(in->dtype, in->weak, fill->dtype, fill->weak) != in->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "the fill value is %s, x is %s",
+                            ct__type_text(fill).s, ct__type_text(in).s);
+    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
+    if (!own) ct__err_memory(call->err, call->here, "pad", 3 * (size_t)rank * sizeof *own);
+    ct_ints *lists[3] = {&attrs->low, &attrs->high, &attrs->interior};
+    static const char *const names[3] = {"low", "high", "interior"};
+    if (!shape.dim || !own) return false;
+    for (int which = 0; which < 3; which++) {
+        if (!list_fits(call, names[which], lists[which])) return false;
+        for (int a = 0; a < rank; a++) {
+            int64_t given = lists[which]->n ? lists[which]->v[a] : 0;
+            if (given < 0)
+                return ct__call_err(call, CT_E_ARGUMENT, "%s of axis %d is %lld", names[which], a,
+                                    (long long)given);
+            own[which * rank + a] = given;
+        }
+        *lists[which] = (ct_ints){rank, own + which * rank};
+    }
+    for (int a = 0; a < rank; a++) {
+        int64_t n = in->dim[a], size = n > 1 ? n - 1 : 0;
+        if (__builtin_mul_overflow(size, attrs->interior.v[a], &size) ||
+            __builtin_add_overflow(size, n, &size) ||
+            __builtin_add_overflow(size, ct__unmarked(attrs->low.v[a]), &size) ||
+            __builtin_add_overflow(size, ct__unmarked(attrs->high.v[a]), &size))
+            return ct__call_err(call, CT_E_SHAPE, "axis %d would have more than 2^63 elements", a);
+        ct__shape_add(&shape, size,
+                      ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) ||
+                          ct__marked(attrs->high.v[a]));
+    }
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
+    return true;
+}
+
+static bool pad_eval(const ct_ref *ref) {
+    const pad_attrs *attrs = ref->attrs;
+    ct_dtype d = ref->out_type->dtype;
+    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    ct__strides(ref->in_type, stride);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, from = 0;
+        bool inside = true;
+        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
+            int64_t at = rest % ref->out_type->dim[a] - ct__unmarked(attrs->low.v[a]);
+            int64_t pitch = attrs->interior.v[a] + 1;
+            inside = inside && at >= 0 && at % pitch == 0 && at / pitch < ref->in_type->dim[a];
+            from += at / pitch * stride[a];
+            rest /= ref->out_type->dim[a];
+        }
+        if (inside)
+            move(ref, 0, i, from);
+        else if (ct__is_float(d))
+            ct__store_f64(d, ref->out[0], i, ct__load_f64(ref->in_type[1].dtype, ref->in[1], 0));
+        else
+            ct__store_i64(d, ref->out[0], i, ct__load_i64(ref->in_type[1].dtype, ref->in[1], 0));
+    }
+    return true;
+}
+
+static bool pad_map(ct_map *map) {
+    const pad_attrs *attrs = map->node->attrs;
+    const ct_type *in = ct__type(map->node->in[0]);
+    ct_ix_pool *p = map->pool;
+    ct_map_piece *inside = ct__map_piece(map, 0);
+    for (int a = 0; a < in->rank; a++) {
+        int64_t low = ct__unmarked(attrs->low.v[a]);
+        ct_ix at = ct__ix_sub(p, map->at[a], ct__ix_int(p, low));
+        if (low) inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
+        ct_ix pitch = ct__ix_int(p, attrs->interior.v[a] + 1);
+        if (attrs->interior.v[a]) { // the quotient is asked for where the condition fails, too
+            ct_ix forward = ct__ix_max(p, at, ct__ix_int(p, 0));
+            ct_ix rest = ct__ix_mod(p, forward, pitch);
+            inside->valid = ct__ix_and(p, inside->valid, ct__ix_eq(p, rest, ct__ix_int(p, 0)));
+            at = ct__ix_div(p, forward, pitch);
+        }
+        if (attrs->high.v[a])
+            inside->valid =
+                ct__ix_and(p, inside->valid, ct__ix_lt(p, at, ct__map_in_size(map, 0, a)));
+        inside->from[a] = at;
+    }
+    ct__map_piece(map, 1); // the fill value
+    return true;
+}
+static bool pad_jvp(ct_rule *r) {
+    const ct_tensor in[2] = {ct__or_zeros(r->t_in[0], r->in[0]),
+                             ct__or_zeros(r->t_in[1], r->in[1])};
+    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 2, r->node->here);
+    return true;
+}
+
+static bool pad_transpose(ct_rule *r) {
+    const pad_attrs *attrs = r->attrs;
+    const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
+    if (r->linear[0]) { // what lies where x lay
+        int64_t stop[CT_MAX_RANK], step[CT_MAX_RANK];
+        for (int a = 0; a < in->rank; a++) {
+            stop[a] = ct__mark(out->dim[a] - ct__unmarked(attrs->high.v[a]), ct__is_dyn(out, a));
+            step[a] = attrs->interior.v[a] + 1;
+        }
+        ct_tensor cut = ct_slice(r->c_out[0], .start = attrs->low, .stop = {in->rank, stop},
+                                 .step = {in->rank, step});
+        r->c_in[0] = ct__shaped_like(cut, r->in[0]);
+    }
+    if (r->linear[1]) { // the sum of all the rest
+        ct_dims_buffer dims;
+        const bool no = false, yes = true;
+        ct_tensor inside =
+            ct_expand(ct_const(&no, CT_BOOL, CT_SCALAR), ct__dims_of(r->in[0], &dims));
+        ct_tensor outside = ct_pad(inside, ct_const(&yes, CT_BOOL, CT_SCALAR), .low = attrs->low,
+                                   .high = attrs->high, .interior = attrs->interior);
+        r->c_in[1] = ct_sum(ct_select(outside, r->c_out[0], ct__number_like(0, r->c_out[0])));
+    }
+    return true;
+}
+
+const ct_opdef ct__op_pad = {
+    .id = CT_OP_PAD,
+    .name = "pad",
+    .doc = "x with `low` elements before, `high` behind and `interior` between each two along each "
+           "axis, all of the scalar value; an empty list means none.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(pad),
+    .accepts = CT_ANY,
+    .infer = pad_infer,
+    .eval = pad_eval,
+    .map = pad_map,
+    .jvp = pad_jvp,
+    .transpose = pad_transpose,
+    .onnx = "Pad",
+    .stablehlo = "pad",
+};
+
+// ---------------------------------------------------------------------------------------------------
+// flip
+
+#define FLIP_ATTRS(F, op) F(op, ints, axes)
+CT_ATTRS(flip, FLIP_ATTRS);
+
+static bool flip_infer(ct_call *call) {
+    flip_attrs *attrs = call->attrs;
+    *call->out = *call->in[0];
+    return ct__normal_axes(call, &attrs->axes, call->in[0]->rank);
+}
+static bool flip_eval(const ct_ref *ref) {
+    const flip_attrs *attrs = ref->attrs;
+    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    ct__strides(ref->in_type, stride);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, from = 0;
+        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
+            int64_t size = ref->out_type->dim[a], at = rest % size;
+            from += (ct__has_axis(&attrs->axes, a) ? size - 1 - at : at) * stride[a];
+            rest /= size;
+        }
+        move(ref, 0, i, from);
+    }
+    return true;
+}
+static bool flip_map(ct_map *map) {
+    const flip_attrs *attrs = map->node->attrs;
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    ct_ix_pool *p = map->pool;
+    for (int a = 0; a < map->node->out->rank; a++) {
+        ct_ix last = ct__ix_sub(p, ct__map_in_size(map, 0, a), ct__ix_int(p, 1));
+        piece->from[a] =
+            ct__has_axis(&attrs->axes, a) ? ct__ix_sub(p, last, map->at[a]) : map->at[a];
+    }
+    return true;
+}
+static bool flip_transpose(ct_rule *r) {
+    r->c_in[0] = ct_flip(r->c_out[0], ((const flip_attrs *)r->attrs)->axes);
+    return true;
+}
+const ct_opdef ct__op_flip = {
+    .id = CT_OP_FLIP,
+    .name = "flip",
+    .doc = "x with the elements along axes (default: all) in the opposite order.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(flip),
+    .accepts = CT_ANY,
+    .infer = flip_infer,
+    .eval = flip_eval,
+    .map = flip_map,
+    .jvp = ct__jvp_same,
+    .transpose = flip_transpose,
+    .stablehlo = "reverse",
+};
+
+// ---------------------------------------------------------------------------------------------------
+// concat
+
+#define CONCAT_ATTRS(F, op) F(op, i64, axis)
+CT_ATTRS(concat, CONCAT_ATTRS);
+
+static bool concat_infer(ct_call *call) {
+    concat_attrs *attrs = call->attrs;
+    if (call->n_in < 1) return ct__call_err(call, CT_E_ARGUMENT, "it has no operands");
+    if (call->n_in > CT_MAP_PIECES)
+        return ct__call_err(call, CT_E_ARGUMENT, "%d operands, at most %d are possible", call->n_in,
+                            CT_MAP_PIECES);
+    const ct_type *first = call->in[0];
+    if (!ct__normal_axis(call, &attrs->axis)) return false;
+    int axis = (int)attrs->axis, rank = first->rank;
+    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    if (!shape.dim) return false;
+    bool weak = true;
+    for (int a = 0; a < rank; a++) ct__shape_add_axis(&shape, first, a);
+    for (int i = 0; i < call->n_in; i++) {
+        const ct_type *in = call->in[i];
+        weak = weak && in->weak;
+        if (in->dtype != first->dtype)
+            return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, operand 1 is %s", i + 1,
+                                ct__type_text(in).s, ct__type_text(first).s);
+        bool same = in->rank == rank;
+        for (int a = 0; same && a < rank; a++) {
+            same = a == axis || in->dim[a] == first->dim[a];
+            if (ct__is_dyn(in, a)) shape.dyn |= 1u << a;
+        }
+        if (!same)
+            return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, operand 1 is %s (axis %d)",
+                                i + 1, ct__type_text(in).s, ct__type_text(first).s, axis);
+        if (i && __builtin_add_overflow(shape.dim[axis], in->dim[axis], &shape.dim[axis]))
+            return ct__call_err(call, CT_E_SHAPE, "axis %d would have more than 2^63 elements",
+                                axis);
+    }
+    *call->out = ct__shaped(&shape, first->dtype, weak);
+    return true;
+}
+static bool concat_eval(const ct_ref *ref) {
+    const concat_attrs *attrs = ref->attrs;
+    int axis = (int)attrs->axis;
+    size_t inner = ct_dtype_size(ref->out_type->dtype);
+    for (int a = axis + 1; a < ref->out_type->rank; a++) inner *= (size_t)ref->out_type->dim[a];
+    int64_t outer = 1;
+    for (int a = 0; a < axis; a++) outer *= ref->out_type->dim[a];
+    char *to = ref->out[0];
+    for (int64_t o = 0; o < outer; o++)
+        for (int i = 0; i < ref->n_in; i++) {
+            size_t bytes = (size_t)ref->in_type[i].dim[axis] * inner;
+            if (bytes) memcpy(to, (const char *)ref->in[i] + (size_t)o * bytes, bytes);
+            to += bytes;
+        }
+    return true;
+}
+static bool concat_map(ct_map *map) {
+    int64_t axis = ((const concat_attrs *)map->node->attrs)->axis;
+    ct_ix_pool *p = map->pool;
+    ct_ix start = ct__ix_int(p, 0);
+    for (int i = 0; i < map->node->n_in; i++) {
+        ct_map_piece *piece = ct__map_piece(map, i);
+        if (!piece) return false;
+        ct_ix end = ct__ix_add(p, start, ct__map_in_size(map, i, (int)axis));
+        for (int a = 0; a < map->node->out->rank; a++) piece->from[a] = map->at[a];
+        piece->from[axis] = ct__ix_sub(p, map->at[axis], start);
+        if (i < map->node->n_in - 1) piece->valid = ct__ix_lt(p, map->at[axis], end);
+        start = end;
+    }
+    return true;
+}
+static bool concat_jvp(ct_rule *r) {
+    ct_tensor *t = ct__malloc((size_t)r->n_in * sizeof *t);
+    if (!t)
+        return ct__err_memory(&ct__ctx()->err, r->node->here, "concat",
+                              (size_t)r->n_in * sizeof *t);
+    for (int i = 0; i < r->n_in; i++) t[i] = ct__or_zeros(r->t_in[i], r->in[i]);
+    r->t_out[0] = ct__record(r->node->op, r->attrs, t, r->n_in, r->node->here);
+    ct__free(t);
+    return true;
+}
+static bool concat_transpose(ct_rule *r) {
+    int64_t axis = ((const concat_attrs *)r->attrs)->axis, start = 0;
+    bool dynamic = false; // does the position depend on a dynamic size?
+    for (int i = 0; i < r->n_in; i++) {
+        const ct_type *in = ct__type_of(r->in[i]);
+        int64_t stop = start + in->dim[axis];
+        bool next = dynamic || ct__is_dyn(in, (int)axis);
+        if (r->linear[i]) {
+            int64_t from = ct__mark(start, dynamic), to = ct__mark(stop, next);
+            ct_tensor cut =
+                ct_slice(r->c_out[0], .axes = {1, &axis}, .start = {1, &from}, .stop = {1, &to});
+            r->c_in[i] = ct__shaped_like(cut, r->in[i]);
+        }
+        start = stop;
+        dynamic = next;
+    }
+    return true;
+}
+const ct_opdef ct__op_concat = {
+    .id = CT_OP_CONCAT,
+    .name = "concat",
+    .doc = "The operands, one behind the other along an axis; their other sizes and dtypes agree.",
+    .kind = CT_KIND_MOVEMENT,
+    .n_in = -1,
+    .n_out = 1,
+    CT_FIELDS(concat),
+    .accepts = CT_ANY,
+    .infer = concat_infer,
+    .eval = concat_eval,
+    .map = concat_map,
+    .jvp = concat_jvp,
+    .transpose = concat_transpose,
+    .onnx = "Concat",
+    .stablehlo = "concatenate",
+};

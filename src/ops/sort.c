@@ -1,0 +1,84 @@
+// What needs an order among elements.
+#include <math.h>
+
+#include "ops/rules.h"
+
+#define TOPK_ATTRS(F, op) F(op, i64, k)
+CT_ATTRS(topk, TOPK_ATTRS);
+
+static bool topk_infer(ct_call *call) {
+    const topk_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int last = in->rank - 1;
+    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (last < 0)
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(in).s);
+    if (attrs->k < 0 || attrs->k > in->dim[last])
+        return ct__call_err(call, CT_E_ARGUMENT, "k is %lld for axis %d of %s", (long long)attrs->k,
+                            last, ct__type_text(in).s);
+    ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
+    if (!shape.dim) return false;
+    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, in, a);
+    ct__shape_add(&shape, attrs->k, false);
+    call->out[0] = ct__shaped(&shape, in->dtype, in->weak);
+    call->out[1] = ct__shaped(&shape, CT_I32, false);
+    return true;
+}
+
+// Does element a of x stand before element b? Equals do not.
+static bool before(const ct_type *type, const void *x, int64_t a, int64_t b) {
+    if (!ct__is_float(type->dtype))
+        return ct__load_i64(type->dtype, x, a) > ct__load_i64(type->dtype, x, b);
+    double p = ct__load_f64(type->dtype, x, a), q = ct__load_f64(type->dtype, x, b);
+    return isnan(p) ? !isnan(q) : p > q;
+}
+
+static bool topk_eval(const ct_ref *ref) {
+    const topk_attrs *attrs = ref->attrs;
+    const ct_type *in = ref->in_type;
+    int64_t n = in->dim[in->rank - 1], k = attrs->k, rows = 1;
+    for (int a = 0; a < in->rank - 1; a++) rows *= in->dim[a];
+    for (int64_t row = 0; k && row < rows; row++) {
+        int32_t *best = (int32_t *)ref->out[1] + row * k; // the best so far, in order
+        int64_t have = 0, base = row * n;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t place = have;
+            while (place > 0 && before(in, ref->in[0], base + i, base + best[place - 1])) place--;
+            if (place == k) continue;
+            if (have < k) have++;
+            for (int64_t j = have - 1; j > place; j--) best[j] = best[j - 1];
+            best[place] = (int32_t)i;
+        }
+        for (int64_t j = 0; j < k; j++) {
+            if (ct__is_float(in->dtype))
+                ct__store_f64(in->dtype, ref->out[0], row * k + j,
+                              ct__load_f64(in->dtype, ref->in[0], base + best[j]));
+            else
+                ct__store_i64(in->dtype, ref->out[0], row * k + j,
+                              ct__load_i64(in->dtype, ref->in[0], base + best[j]));
+        }
+    }
+    return true;
+}
+static bool topk_jvp(ct_rule *r) {
+    int64_t last = ct__type_of(r->in[0])->rank - 1;
+    r->t_out[0] =
+        ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last, .zero_outside = true);
+    return true;
+}
+const ct_opdef ct__op_topk = {
+    .id = CT_OP_TOPK,
+    .name = "topk",
+    .doc = "The k largest elements along the last axis, in falling order, and their indices (i32); "
+           "equals in the order of x; NaN counts as largest.",
+    .kind = CT_KIND_SORT,
+    .n_in = 1,
+    .n_out = 2,
+    CT_FIELDS(topk),
+    .accepts = CT_NUMBERS,
+    .infer = topk_infer,
+    .eval = topk_eval,
+    .jvp = topk_jvp,
+    .onnx = "TopK",
+    .samples = {.kinks = true},
+};
