@@ -1,0 +1,9 @@
+// The templates, by the kind of node they write kernels for (compile/schedule.h).
+#ifndef COTAN_COMPILE_TEMPLATES_H
+#define COTAN_COMPILE_TEMPLATES_H
+
+#include "compile/schedule.h"
+
+bool ct__template_contract(ct_sched *s, ct_node *node);
+
+#endif
