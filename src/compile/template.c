@@ -7,22 +7,22 @@ static ct_kval index_of(ct_kir *k, ct_kval offset, const ct_kval *stride, int ra
     return index;
 }
 
-ct_kval ct__operand_index(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at) {
+ct_kval ct__source_index(ct_kir *k, const ct_source *o, int rank, const ct_kval *at) {
     return index_of(k, o->offset, o->stride, rank, at);
 }
 
-ct_kval ct__operand_load(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at) {
+ct_kval ct__source_load(ct_kir *k, const ct_source *o, int rank, const ct_kval *at) {
     if (o->value) return o->value(o->env, k, at);
-    return ct__kir_load(k, o->buf, ct__operand_index(k, o, rank, at));
+    return ct__kir_load(k, o->buf, ct__source_index(k, o, rank, at));
 }
 
-bool ct__operand_along(const ct_kir *k, const ct_operand *o, int axis) {
+bool ct__source_along(const ct_kir *k, const ct_source *o, int axis) {
     if (o->value) return o->along == axis;
     int64_t stride = 0;
     return ct__kir_is_int(k, o->stride[axis], &stride) && stride == 1;
 }
 
-void ct__result_store(ct_kir *k, const ct_result *r, int rank, const ct_kval *at, ct_kval value) {
+void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value) {
     if (r->store)
         r->store(r->env, k, at, value);
     else

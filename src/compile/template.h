@@ -8,30 +8,30 @@
 
 #include "compile/kir.h"
 
-typedef struct ct_operand {
+typedef struct ct_source {
     int buf;               // plain: its buffer
     ct_kval offset;        // plain: of its first element; -1 for 0
     const ct_kval *stride; // plain: elements from one position to the next along each axis
     ct_kval (*value)(void *env, ct_kir *k, const ct_kval *at); // computed: else NULL
     void *env;
     int along; // computed: the axis along which its loads are contiguous; -1: none
-} ct_operand;
+} ct_source;
 
-typedef struct ct_result {
+typedef struct ct_sink {
     int buf;
     ct_kval offset;
     const ct_kval *stride;
     void (*store)(void *env, ct_kir *k, const ct_kval *at, ct_kval value); // else NULL: plain
     void *env;
-} ct_result;
+} ct_sink;
 
 // The element at a position, in the operand's compute dtype.
-ct_kval ct__operand_load(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at);
+ct_kval ct__source_load(ct_kir *k, const ct_source *o, int rank, const ct_kval *at);
 // A plain operand's element number.
-ct_kval ct__operand_index(ct_kir *k, const ct_operand *o, int rank, const ct_kval *at);
+ct_kval ct__source_index(ct_kir *k, const ct_source *o, int rank, const ct_kval *at);
 // Is memory contiguous along this axis?
-bool ct__operand_along(const ct_kir *k, const ct_operand *o, int axis);
-void ct__result_store(ct_kir *k, const ct_result *r, int rank, const ct_kval *at, ct_kval value);
+bool ct__source_along(const ct_kir *k, const ct_source *o, int axis);
+void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value);
 
 // Position n of all positions of the axes in row-major order, as one value per axis.
 void ct__unflatten(ct_kir *k, ct_kval n, int rank, const ct_kval *dim, ct_kval *at);

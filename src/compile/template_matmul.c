@@ -23,11 +23,11 @@ typedef struct matmul {
 
 static ct_kval minus(ct_kir *k, ct_kval a, ct_kval b) { return ct__kir_sub(k, a, b); }
 
-static ct_kval load_at(matmul *m, const ct_operand *o, ct_kval first, ct_kval second) {
+static ct_kval load_at(matmul *m, const ct_source *o, ct_kval first, ct_kval second) {
     int n = m->s->n_batch;
     m->at[n] = first;
     m->at[n + 1] = second;
-    return ct__operand_load(m->k, o, n + 2, m->at);
+    return ct__source_load(m->k, o, n + 2, m->at);
 }
 
 static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
@@ -74,7 +74,7 @@ static void pack_a_by_k(matmul *m) {
 
 static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
     ct_kir *k = m->k;
-    bool by_k = ct__operand_along(k, &m->s->b, m->s->n_batch);
+    bool by_k = ct__source_along(k, &m->s->b, m->s->n_batch);
     ct_kval rest = minus(k, ct__kir_int(k, m->nr), valid);
     ct_kval col = ct__kir_add(k, m->col0, panel), kk, j;
     if (by_k) {
@@ -151,7 +151,7 @@ static void finish(matmul *m, ct_kval row, ct_kval panel, ct_kval valid, bool re
     if (result) {
         m->at[n] = ct__kir_add(k, m->row0, in_row);
         m->at[n + 1] = ct__kir_add(k, m->col0, in_col);
-        ct__result_store(k, &m->s->c, n + 2, m->at, v);
+        ct__sink_store(k, &m->s->c, n + 2, m->at, v);
     } else {
         ct__kir_store(k, m->sum, at, v);
     }
@@ -203,8 +203,8 @@ static void choose(matmul *m) {
     m->nc = t->column_block ? t->column_block : up_to(at_most(k, m->s->columns, 384), m->nr);
     m->mrp = up_to(m->mr, CT_LANES);
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
-    m->a_by_k = ct__operand_along(k, &m->s->a, m->s->n_batch) &&
-                !ct__operand_along(k, &m->s->a, m->s->n_batch + 1);
+    m->a_by_k = ct__source_along(k, &m->s->a, m->s->n_batch) &&
+                !ct__source_along(k, &m->s->a, m->s->n_batch + 1);
 }
 
 static void make_scratch(matmul *m) {

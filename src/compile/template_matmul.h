@@ -21,8 +21,8 @@ typedef struct ct_matmul_spec {
     int n_batch;          // axes in front; an operand without one has stride 0 there
     const ct_kval *batch; // their sizes
     ct_kval rows, columns, inner;
-    ct_operand a, b; // at batch..., i, k and batch..., k, j; the dtype above
-    ct_result c;     // at batch..., i, j; called once an element, inside a VECTOR loop over j
+    ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
+    ct_sink c;      // at batch..., i, j; called once an element, inside a VECTOR loop over j
     ct_matmul_tile tile;
 } ct_matmul_spec;
 

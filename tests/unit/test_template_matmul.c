@@ -84,13 +84,13 @@ static void strides(const family *f, const sizes *s, int64_t a[4], int64_t b[4])
 }
 
 typedef struct fused {
-    ct_operand plain;
-    ct_result result;
+    ct_source plain;
+    ct_sink result;
     int bias;
 } fused;
 
 static ct_kval doubled(void *env, ct_kir *k, const ct_kval *at) {
-    ct_kval v = ct__operand_load(k, &((fused *)env)->plain, 4, at);
+    ct_kval v = ct__source_load(k, &((fused *)env)->plain, 4, at);
     return ct__kir_add(k, v, v);
 }
 
@@ -100,7 +100,7 @@ static void with_bias(void *env, ct_kir *k, const ct_kval *at, ct_kval value) {
     value = ct__kir_add(k, value, ct__kir_load(k, f->bias, at[3]));
     value = ct__kir_select(k, ct__kir_lt(k, value, ct__kir_const(k, k->ins[value].dtype, 0)),
                            ct__kir_const(k, k->ins[value].dtype, 0), value);
-    ct__result_store(k, &f->result, 4, at, value);
+    ct__sink_store(k, &f->result, 4, at, value);
 }
 
 // The i-th number: a literal or an argument. Literals 1 and 0 stay literals: they are structure.
@@ -148,8 +148,8 @@ static void run(const family *f, const sizes *s, void *const bufs[4], int pieces
                            .tile = f->tile};
     fused env = {.plain = spec.a, .result = spec.c, .bias = bias};
     if (f->fused) {
-        spec.a = (ct_operand){.value = doubled, .env = &env, .along = f->ta ? 2 : 3};
-        spec.c = (ct_result){.store = with_bias, .env = &env};
+        spec.a = (ct_source){.value = doubled, .env = &env, .along = f->ta ? 2 : 3};
+        spec.c = (ct_sink){.store = with_bias, .env = &env};
     }
     ct__template_matmul(&k, &spec);
     kir_run(&k, bufs, args, pieces);
