@@ -196,7 +196,7 @@ static void first_message(const char *folder, int i, char *line, size_t size) {
     size_t n = 0;
     ct_err ignored = {0};
     snprintf(path, sizeof path, "%s/g%d.err", folder, i);
-    snprintf(line, size, "it ended with an error and no message");
+    snprintf(line, size, "it made nothing and gave no reason");
     if (!ct__file_read(path, &bytes, &n, &ignored)) return;
     const char *at = strstr(bytes, "error");
     if (!at) at = bytes;
