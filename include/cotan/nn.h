@@ -1,0 +1,195 @@
+// Modules: parameters with dotted names, and layers as small structs of variables beside plain
+// functions. Included beside cotan.h; nothing here is more than variables and ops.
+#ifndef COTAN_NN_H
+#define COTAN_NN_H
+
+#include "cotan/cotan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ------------------------------------------------------------------------------------ parameters
+
+// How a parameter gets its first value.
+typedef enum { CT_NN_AS_DEFAULT, CT_NN_AS_ZEROS, CT_NN_AS_ONES, CT_NN_AS_NORMAL } ct_nn_filling;
+typedef struct ct_nn_init {
+    ct_nn_filling filling; // CT_NN_AS_DEFAULT: what the layer says
+    double deviation;      // of the normal distribution around 0
+} ct_nn_init;
+#ifdef __cplusplus
+#define CT_NN_ZEROS (ct_nn_init{CT_NN_AS_ZEROS, 0})
+#define CT_NN_ONES (ct_nn_init{CT_NN_AS_ONES, 0})
+#define CT_NN_NORMAL(deviation) (ct_nn_init{CT_NN_AS_NORMAL, (deviation)})
+#else
+#define CT_NN_ZEROS ((ct_nn_init){CT_NN_AS_ZEROS, 0})
+#define CT_NN_ONES ((ct_nn_init){CT_NN_AS_ONES, 0})
+#define CT_NN_NORMAL(deviation) ((ct_nn_init){CT_NN_AS_NORMAL, (deviation)})
+#endif
+
+enum { CT_NN_PATH = 192 }; // longest name of a parameter, with its end
+
+// Where a layer's parameters go, by value: a set, a dotted path in it, and the seed of their first
+// values. A parameter's value depends on the seed, its full name and its shape alone, so that other
+// parameters may come and go.
+typedef struct ct_nn_place {
+    ct_params *params;
+    uint64_t seed;
+    bool unfilled;         // parameters get no first value: they will be loaded
+    ct_dtype dtype;        // of the parameters; default f32
+    char path[CT_NN_PATH]; // "h.0.attn"; "" at the top
+} ct_nn_place;
+CT_API ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed);
+// The place below: ct_nn_under(place, "h.%d", i).
+CT_API ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// A parameter, and its first value as an assignment: both run with the next plan.
+CT_API ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_nn_init init,
+                                ct_loc here);
+#define ct_nn_param(place, name, dims, init)                                                       \
+    ct_nn_param_at((place), (name), (dims), (init), CT_HERE)
+CT_API int64_t ct_params_size(const ct_params *params); // number of elements of all variables
+
+// Every variable of the set as a safetensors file; the same values give the same bytes. False: see
+// ct_error_text.
+CT_API CT_MUST_USE bool ct_params_save(const ct_params *params, const char *path);
+// Gives each variable of the set the value stored under its name; the file must hold these names,
+// with these shapes, and no others. Floats of another dtype are converted.
+CT_API CT_MUST_USE bool ct_params_load(ct_params *params, const char *path);
+
+// ------------------------------------------------------------------------------------------- modes
+
+// Training or evaluation, an argument of what behaves differently. The zero value is evaluation.
+// The n-th dropout recorded with a mode draws from `key` folded with n; start with a fresh mode
+// and key for each step.
+typedef struct ct_nn_mode {
+    bool training;
+    float dropout;  // probability that an element is dropped while training
+    ct_tensor key;  // (2,) u32; needed when training with dropout > 0
+    uint32_t drawn; // dropouts recorded so far
+} ct_nn_mode;
+// mode: NULL is evaluation.
+CT_API ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here);
+#define ct_nn_dropout(x, mode) ct_nn_dropout_at((x), (mode), CT_HERE)
+
+// ------------------------------------------------------------------------------------------ layers
+
+// x (..., in) -> (..., out). The weight is stored as the model's file wants it: (in, out) as in
+// GPT-2, or with .out_in (out, in) as in PyTorch's Linear.
+typedef struct ct_nn_linear {
+    ct_tensor weight, bias; // bias (out,), or CT_NONE
+    bool out_in;
+} ct_nn_linear;
+typedef struct ct_nn_linear_options {
+    int64_t in, out;
+    bool no_bias, out_in;
+    ct_nn_init init; // of the weight; default normal 0.02; the bias starts at zero
+    ct_loc here;
+} ct_nn_linear_options;
+CT_API ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options options);
+#define ct_nn_linear_new(place, ...)                                                               \
+    ct_nn_linear_with((place), (ct_nn_linear_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here);
+#define ct_nn_linear_apply(layer, x) ct_nn_linear_apply_at((layer), (x), CT_HERE)
+
+// ids (...) -> (..., width): rows of the weight (count, width).
+typedef struct ct_nn_embedding {
+    ct_tensor weight;
+} ct_nn_embedding;
+typedef struct ct_nn_embedding_options {
+    int64_t count, width;
+    ct_nn_init init; // default normal 0.02
+    ct_loc here;
+} ct_nn_embedding_options;
+CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options options);
+#define ct_nn_embedding_new(place, ...)                                                            \
+    ct_nn_embedding_with((place), (ct_nn_embedding_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here);
+#define ct_nn_embedding_apply(layer, ids) ct_nn_embedding_apply_at((layer), (ids), CT_HERE)
+
+// Layer norm, or with .rms root mean square norm, over the last axis.
+typedef struct ct_nn_norm {
+    ct_tensor weight, bias; // (width,); bias may be CT_NONE, and always is with rms
+    double eps;
+    bool rms;
+} ct_nn_norm;
+typedef struct ct_nn_norm_options {
+    int64_t width;
+    bool no_bias, rms;
+    double eps; // default 1e-5
+    ct_loc here;
+} ct_nn_norm_options;
+CT_API ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options options);
+#define ct_nn_norm_new(place, ...)                                                                 \
+    ct_nn_norm_with((place), (ct_nn_norm_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here);
+#define ct_nn_norm_apply(layer, x) ct_nn_norm_apply_at((layer), (x), CT_HERE)
+
+typedef enum {
+    CT_NN_GELU_TANH, // the default, as in GPT-2
+    CT_NN_GELU,
+    CT_NN_SILU,
+    CT_NN_RELU,
+    CT_NN_TANH,
+    CT_NN_IDENTITY
+} ct_nn_activation;
+CT_API ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here);
+#define ct_nn_activate(which, x) ct_nn_activate_at((which), (x), CT_HERE)
+
+// x (..., width) -> hidden -> (..., width): two linear layers, "c_fc" and "c_proj".
+typedef struct ct_nn_mlp {
+    ct_nn_linear fc, proj;
+    ct_nn_activation activation;
+} ct_nn_mlp;
+typedef struct ct_nn_mlp_options {
+    int64_t width, hidden; // hidden: default 4 * width
+    bool no_bias;
+    ct_nn_activation activation;
+    ct_nn_init init, proj_init; // of the weights; default normal 0.02
+    ct_loc here;
+} ct_nn_mlp_options;
+CT_API ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options options);
+#define ct_nn_mlp_new(place, ...)                                                                  \
+    ct_nn_mlp_with((place), (ct_nn_mlp_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode,
+                                    ct_loc here);
+#define ct_nn_mlp_apply(layer, x, mode) ct_nn_mlp_apply_at((layer), (x), (mode), CT_HERE)
+
+// Causal multi-head self-attention: x (B, T, width) -> (B, T, width); queries, keys and values from
+// one linear layer "c_attn", the result through "c_proj".
+typedef struct ct_nn_attention {
+    ct_nn_linear attn, proj;
+    int64_t heads, width;
+} ct_nn_attention;
+typedef struct ct_nn_attention_options {
+    int64_t width, heads; // heads divide the width
+    bool no_bias;
+    ct_nn_init init, proj_init; // of the weights; default normal 0.02
+    ct_loc here;
+} ct_nn_attention_options;
+CT_API ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options options);
+#define ct_nn_attention_new(place, ...)                                                            \
+    ct_nn_attention_with((place), (ct_nn_attention_options){__VA_ARGS__, .here = CT_HERE})
+// Keys and values of what came before, each (B, heads, capacity, width / heads): variables.
+typedef struct ct_nn_cache {
+    ct_tensor k, v;
+} ct_nn_cache;
+CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer,
+                                      int64_t batch, int64_t capacity, ct_loc here);
+#define ct_nn_cache_new(place, layer, batch, capacity)                                             \
+    ct_nn_cache_new_at((place), (layer), (batch), (capacity), CT_HERE)
+// cache: NULL, or what the keys and values of x are written to, from place `position` on (an
+// integer scalar, an operand); the queries then see everything up to their own place.
+CT_API ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
+                                          const ct_nn_cache *cache, ct_tensor position,
+                                          ct_nn_mode *mode, ct_loc here);
+#define ct_nn_attention_apply(layer, x, mode)                                                      \
+    ct_nn_attention_apply_at((layer), (x), NULL, CT_NONE, (mode), CT_HERE)
+#define ct_nn_attention_apply_cached(layer, x, cache, position)                                    \
+    ct_nn_attention_apply_at((layer), (x), (cache), (position), NULL, CT_HERE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,121 @@
+// Optimizers: chains of gradient transforms over the variables of a parameter set, and schedules.
+#ifndef COTAN_OPTIM_H
+#define COTAN_OPTIM_H
+
+#include "cotan/cotan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// --------------------------------------------------------------------------------------- schedules
+
+// The learning rate by step, counted from 0. It rises over `warmup` steps, at step s to
+// lr * (s + 1) / (warmup + 1), and then goes to min_lr, which it has from step `steps` on.
+typedef enum { CT_LR_CONSTANT, CT_LR_LINEAR, CT_LR_COSINE } ct_lr_shape;
+typedef struct ct_schedule {
+    ct_lr_shape shape; // default: constant behind the warm-up
+    double lr, min_lr; // min_lr and steps: of linear and cosine
+    int64_t warmup, steps;
+    double (*custom)(int64_t step, void *user); // instead of all above, where not NULL
+    void *user;
+} ct_schedule;
+CT_API double ct_schedule_at(const ct_schedule *schedule, int64_t step);
+
+// -------------------------------------------------------------------------------------- transforms
+
+typedef struct ct_optim ct_optim;
+// Which parameters: of each, its name and variable.
+typedef bool (*ct_mask)(const char *name, ct_tensor param, void *user);
+CT_API bool ct_mask_matrices(const char *name, ct_tensor param, void *user); // two axes or more
+CT_API bool ct_mask_all(const char *name, ct_tensor param, void *user);
+
+// What a transform sees of a step: it replaces the updates, which begin as the gradients and are
+// added to the parameters at the end of the chain. Recorded like any op.
+typedef struct ct_update {
+    size_t n;
+    const ct_tensor *params;       // (n) as they were before the step
+    ct_tensor *updates;            // (n) to be replaced
+    const char *const *names;      // (n)
+    const ct_tensor *const *state; // [k][i]: variable of state name k for parameter i
+    ct_tensor norm;                // global norm of the gradients, f32 scalar
+    ct_tensor lr;                  // of this step, scalar operand
+    ct_tensor count;               // this step's number, from 1, as f32 scalar
+    ct_loc here;
+} ct_update;
+
+enum { CT_TRANSFORM_STATES = 4 };
+typedef struct ct_transform {
+    void (*apply)(const struct ct_transform *self, ct_update *update);
+    const char *state[CT_TRANSFORM_STATES]; // names of state variables, zero at first, one of each
+                                            // a parameter: "exp_avg"; NULL ends the list
+    double number[4];
+    bool flag;
+    ct_mask mask;
+    void *user;
+} ct_transform;
+
+// Scales all gradients by max_norm / (norm + 1e-6) where that is below 1, as PyTorch does.
+CT_API ct_transform ct_clip_by_global_norm(double max_norm);
+// m / (sqrt(v) + eps) of the bias-corrected moments; state exp_avg and exp_avg_sq.
+CT_API ct_transform ct_scale_by_adam(double beta1, double beta2, double eps);
+// Adds decay * parameter where the mask holds (NULL: ct_mask_matrices).
+CT_API ct_transform ct_add_decayed_weights(double decay, ct_mask mask, void *user);
+// Momentum as PyTorch's SGD has it: b = momentum * b + g; state momentum_buffer.
+CT_API ct_transform ct_trace(double momentum, bool nesterov);
+CT_API ct_transform ct_scale(double factor);
+// Times minus the learning rate: the last of a chain that descends.
+CT_API ct_transform ct_scale_by_learning_rate(void);
+
+// -------------------------------------------------------------------------------------- optimizers
+
+// NULL, with the error in the context, when it failed. `params` must outlive the optimizer. State
+// is made for the variables that the set holds now.
+CT_API ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms,
+                             size_t n, ct_loc here);
+#define ct_chain(params, lr, ...)                                                                  \
+    ct_chain_of((params), (lr), (ct_transform[]){__VA_ARGS__},                                     \
+                sizeof((ct_transform[]){__VA_ARGS__}) / sizeof(ct_transform), CT_HERE)
+CT_API void ct_optim_free(ct_optim *optim);
+
+// Options of all ready-made optimizers.
+typedef struct ct_optim_options {
+    double lr;            // constant; or else:
+    ct_schedule schedule; // used where lr is 0
+    double clip;          // global norm; 0: none
+    ct_num beta1, beta2;  // Adam, AdamW: default 0.9, 0.999
+    ct_num eps;           // Adam, AdamW: default 1e-8
+    ct_num weight_decay; // AdamW: default 0.01, decoupled; others: default 0, added to the gradient
+    ct_mask decay_mask;  // default: ct_mask_matrices
+    void *mask_user;
+    double momentum; // SGD: default 0
+    bool nesterov;   // SGD
+    ct_loc here;
+} ct_optim_options;
+CT_API ct_optim *ct_sgd_with(ct_params *params, ct_optim_options options);
+CT_API ct_optim *ct_adam_with(ct_params *params, ct_optim_options options);
+CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
+#define ct_sgd(params, ...) ct_sgd_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
+#define ct_adam(params, ...)                                                                       \
+    ct_adam_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
+#define ct_adamw(params, ...)                                                                      \
+    ct_adamw_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
+
+// Records gradients of the loss and the updates of parameters and state; they run with the plan.
+// The metric "grad_norm" is the global norm of the gradients before clipping. The learning rate is
+// computed here, by the schedule at ct_optim_count, and is an operand: it never compiles anything.
+CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
+#define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
+CT_API double ct_optim_lr(const ct_optim *optim); // of the next step
+CT_API int64_t
+ct_optim_count(const ct_optim *optim); // steps recorded, those before a load included
+// The state: "step" (i32 scalar) and, say, "exp_avg.wte.weight". Save and load it with the rest;
+// after its variables were given other values, ct_optim_resume reads the step from them.
+CT_API ct_params *ct_optim_state(ct_optim *optim);
+CT_API CT_MUST_USE bool ct_optim_resume(ct_optim *optim);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
