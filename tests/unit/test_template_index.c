@@ -1,0 +1,235 @@
+// Kernels of gather, scatter_add, cumsum and topk against plain loops: equal to the bit.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/template_index.h"
+#include "support/kir_run.h"
+
+static uint64_t seed = 77001; // fixed: every run sees the same numbers
+static uint64_t next(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return seed >> 33;
+}
+static float uniform(void) { return (float)((double)next() * 0x1p-30 - 1); }
+
+static float *floats(int64_t n) {
+    float *x = malloc((size_t)n * sizeof *x + 4);
+    for (int64_t i = 0; i < n; i++) x[i] = uniform();
+    return x;
+}
+
+typedef struct plain {
+    ct_kval stride[4];
+} plain;
+
+// A dense operand with these axes.
+static ct_source source(ct_kir *k, plain *p, int buf, int rank, const int64_t *dim) {
+    int64_t stride = 1;
+    for (int a = rank - 1; a >= 0; a--) {
+        p->stride[a] = ct__kir_int(k, stride);
+        stride *= dim[a];
+    }
+    return (ct_source){.buf = buf, .offset = -1, .stride = p->stride};
+}
+static ct_sink sink(ct_kir *k, plain *p, int buf, int rank, const int64_t *dim) {
+    source(k, p, buf, rank, dim);
+    return (ct_sink){.buf = buf, .offset = -1, .stride = p->stride};
+}
+
+static ct_picking picking(ct_kir *k, const int64_t s[5]) {
+    return (ct_picking){ct__kir_int(k, s[0]), ct__kir_int(k, s[1]), ct__kir_int(k, s[2]),
+                        ct__kir_int(k, s[3]), ct__kir_int(k, s[4])};
+}
+
+// batch, middle, n, picks, tail
+static const int64_t sizes[][5] = {{1, 1, 10, 7, 1},    {1, 1, 5, 40, 3},     {1, 1, 50, 20, 100},
+                                   {2, 3, 7, 9, 17},    {3, 1, 4, 20000, 1},  {1, 2, 1, 3, 16},
+                                   {1, 1, 300, 9, 768}, {2, 2, 20000, 30, 2}, {1, 1, 3, 0, 5}};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+static int64_t product(const int64_t *v, int n) {
+    int64_t p = 1;
+    for (int i = 0; i < n; i++) p *= v[i];
+    return p;
+}
+
+// Positions of which some lie outside.
+static int32_t *positions(int64_t count, int64_t n) {
+    int32_t *at = malloc((size_t)count * sizeof *at + 4);
+    for (int64_t i = 0; i < count; i++) at[i] = (int32_t)(next() % (uint64_t)(n + 3)) - 1;
+    return at;
+}
+
+static void one_gather(const int64_t s[5], double outside) {
+    int64_t B = s[0], M = s[1], n = s[2], P = s[3], T = s[4], count = B * M * P * T;
+    float *x = floats(B * M * n * T), *y = floats(count + 1);
+    int32_t *at = positions(B * P, n);
+    y[count] = 42;
+    ct_kir k;
+    ct__kir_init(&k);
+    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), bi = ct__kir_buffer(&k, CT_I32, CT_KIR_READ),
+        by = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
+    plain px, pi, py;
+    ct_gather_spec spec = {.dtype = CT_F32,
+                           .size = picking(&k, s),
+                           .x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T}),
+                           .positions = source(&k, &pi, bi, 2, (int64_t[]){B, P}),
+                           .out = sink(&k, &py, by, 4, (int64_t[]){B, M, P, T}),
+                           .outside = outside};
+    ct__template_gather(&k, &spec);
+    kir_run(&k, (void *[]){x, at, y}, NULL, 3);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t t = i % T, p = i / T % P, m = i / T / P % M, b = i / T / P / M;
+        int64_t from = at[b * P + p];
+        bool inside = from >= 0 && from < n;
+        float want = inside ? x[((b * M + m) * n + from) * T + t] : (float)outside;
+        assert_true(isnan(want) ? isnan(y[i]) : y[i] == want);
+    }
+    assert_true(y[count] == 42);
+    free(x), free(y), free(at);
+}
+
+static void gather(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) one_gather(sizes[i], i % 2 ? 0 : NAN);
+    one_gather((int64_t[]){1, 1, 0, 5, 3}, NAN); // of nothing
+}
+
+static void scatter_add(void **state) {
+    (void)state;
+    for (int c = 0; c < N_SIZES; c++) {
+        const int64_t *s = sizes[c];
+        int64_t B = s[0], M = s[1], n = s[2], P = s[3], T = s[4], count = B * M * n * T;
+        float *x = floats(count), *u = floats(B * M * P * T), *y = floats(count + 1),
+              *want = malloc((size_t)count * sizeof *want);
+        int32_t *at = positions(B * P, n);
+        y[count] = 42;
+        ct_kir k;
+        ct__kir_init(&k);
+        int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
+            bi = ct__kir_buffer(&k, CT_I32, CT_KIR_READ),
+            bu = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
+            by = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
+        plain px, pi, pu;
+        ct_scatter_spec spec = {.size = picking(&k, s),
+                                .x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T}),
+                                .positions = source(&k, &pi, bi, 2, (int64_t[]){B, P}),
+                                .updates = source(&k, &pu, bu, 4, (int64_t[]){B, M, P, T}),
+                                .out = by};
+        ct__template_scatter_add(&k, &spec);
+        kir_run(&k, (void *[]){x, at, u, y}, NULL, 1 + c % 3);
+        memcpy(want, x, (size_t)count * sizeof *want);
+        for (int64_t i = 0; i < B * M * P; i++) {
+            int64_t lead = i / P, to = at[lead / M * P + i % P];
+            for (int64_t t = 0; t < T && to >= 0 && to < n; t++)
+                want[(lead * n + to) * T + t] += u[i * T + t];
+        }
+        assert_memory_equal(y, want, (size_t)count * sizeof *want);
+        assert_true(y[count] == 42);
+        free(x), free(u), free(y), free(want), free(at);
+    }
+}
+
+static void one_cumsum(int64_t outer, int64_t n, int64_t inner, bool reverse) {
+    const int64_t dim[3] = {outer, n, inner}, count = product(dim, 3);
+    float *x = floats(count), *y = floats(count + 1);
+    if (count) x[0] = -0.0f;
+    y[count] = 42;
+    ct_kir k;
+    ct__kir_init(&k);
+    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), by = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
+    plain px, py;
+    ct_cumsum_spec spec = {.dtype = CT_F32,
+                           .outer = ct__kir_int(&k, outer),
+                           .n = ct__kir_int(&k, n),
+                           .inner = ct__kir_int(&k, inner),
+                           .reverse = reverse,
+                           .x = source(&k, &px, bx, 3, dim),
+                           .out = sink(&k, &py, by, 3, dim)};
+    ct__template_cumsum(&k, &spec);
+    kir_run(&k, (void *[]){x, y}, NULL, 3);
+    for (int64_t line = 0; line < outer * inner; line++) {
+        int64_t base = line / inner * n * inner + line % inner;
+        float sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = base + (reverse ? n - 1 - i : i) * inner;
+            sum += x[at];
+            assert_memory_equal(&y[at], &sum, sizeof sum);
+        }
+    }
+    assert_true(y[count] == 42);
+    free(x), free(y);
+}
+
+static void cumsum(void **state) {
+    (void)state;
+    static const int64_t dims[][3] = {{1, 1000, 1}, {300, 5, 1}, {2, 9, 5},   {3, 7, 200},
+                                      {1, 1, 1},    {4, 0, 3},   {5, 33, 16}, {2, 5000, 1}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (int reverse = 0; reverse < 2; reverse++)
+            one_cumsum(dims[i][0], dims[i][1], dims[i][2], reverse);
+}
+
+static bool before(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
+
+static void one_topk(int64_t rows, int64_t n, int64_t count) {
+    float *x = floats(rows * n), *values = floats(rows * count + 1);
+    int32_t *places = malloc((size_t)(rows * count + 1) * sizeof *places);
+    for (int64_t i = 0; i < rows * n; i++) { // many equals, some NaN
+        if (next() % 4 == 0) x[i] = (float)(next() % 3) - 1;
+        if (next() % 50 == 0) x[i] = NAN;
+    }
+    values[rows * count] = 42;
+    places[rows * count] = 42;
+    ct_kir k;
+    ct__kir_init(&k);
+    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), bv = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
+        bp = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
+    plain px, pv, pp;
+    ct_topk_spec spec = {.dtype = CT_F32,
+                         .rows = ct__kir_int(&k, rows),
+                         .n = ct__kir_int(&k, n),
+                         .count = count,
+                         .x = source(&k, &px, bx, 2, (int64_t[]){rows, n}),
+                         .values = sink(&k, &pv, bv, 2, (int64_t[]){rows, count}),
+                         .places = sink(&k, &pp, bp, 2, (int64_t[]){rows, count})};
+    ct__template_topk(&k, &spec);
+    kir_run(&k, (void *[]){x, values, places}, NULL, 2);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) { // its rank: how many stand before it
+            int64_t rank = 0;
+            const float *row = x + r * n;
+            for (int64_t j = 0; j < n; j++)
+                rank += before(row[j], row[i]) || (j < i && !before(row[i], row[j]));
+            if (rank >= count) continue;
+            assert_int_equal(places[r * count + rank], i);
+            assert_memory_equal(&values[r * count + rank], &row[i], sizeof *row);
+        }
+    assert_true(values[rows * count] == 42 && places[rows * count] == 42);
+    free(x), free(values), free(places);
+}
+
+static void topk(void **state) {
+    (void)state;
+    static const int64_t dims[][3] = {
+        {1, 1, 1}, {3, 10, 3}, {2, 300, 300}, {1, 2000, 40}, {4, 5, 0}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        one_topk(dims[i][0], dims[i][1], dims[i][2]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gather),
+        cmocka_unit_test(scatter_add),
+        cmocka_unit_test(cumsum),
+        cmocka_unit_test(topk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
