@@ -6,6 +6,9 @@
 ct_template ct__template_of(const ct_node *node) {
     switch (node->op->kind) {
     case CT_KIND_CONTRACT: return ct__template_contract;
+    case CT_KIND_INDEX: return ct__template_index;
+    case CT_KIND_SCAN: return ct__template_scan;
+    case CT_KIND_SORT: return ct__template_sort;
     default: return NULL;
     }
 }

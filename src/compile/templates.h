@@ -4,6 +4,9 @@
 
 #include "compile/schedule.h"
 
-bool ct__template_contract(ct_sched *s, ct_node *node);
+bool ct__template_contract(ct_sched *s, ct_node *node); // matmul
+bool ct__template_index(ct_sched *s, ct_node *node);    // gather, scatter_add
+bool ct__template_scan(ct_sched *s, ct_node *node);     // cumsum
+bool ct__template_sort(ct_sched *s, ct_node *node);     // topk
 
 #endif

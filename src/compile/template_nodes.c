@@ -1,0 +1,184 @@
+// Nodes of the kinds index, scan and sort: their operands with axes joined as the templates see
+// them.
+#include <math.h>
+#include <string.h>
+
+#include "compile/template_index.h"
+#include "compile/templates.h"
+#include "graph/graph.h"
+#include "ops/opcode.h"
+
+enum { MOST_GROUPS = 4 };
+
+// A value whose axes start[g] .. start[g + 1] - 1 are one axis of the template.
+typedef struct joined {
+    ct_emit *e;
+    ct_val v;
+    ct_dtype as;
+    int groups, start[MOST_GROUPS + 1];
+} joined;
+
+static joined join(ct_emit *e, ct_val v, ct_dtype as, int groups, const int *start) {
+    joined j = {.e = e, .v = v, .as = as, .groups = groups};
+    memcpy(j.start, start, (size_t)groups * sizeof *start);
+    j.start[groups] = ct__type(v)->rank;
+    return j;
+}
+
+static ct_ix group_size(const joined *j, int g) {
+    ct_ix size = ct__ix_int(j->e->pool, 1);
+    for (int a = j->start[g]; a < j->start[g + 1]; a++)
+        size = ct__ix_mul(j->e->pool, size, ct__emit_size(j->e, j->v, a));
+    return size;
+}
+static ct_kval group_extent(const joined *j, int g) { return ct__emit_ix(j->e, group_size(j, g)); }
+
+static void place(const joined *j, const ct_kval *at, ct_ix *index) {
+    ct_ix_pool *pool = j->e->pool;
+    for (int g = 0; g < j->groups; g++) {
+        if (j->start[g] == j->start[g + 1]) continue;
+        ct_ix rest = ct__emit_bind(j->e, at[g], group_size(j, g));
+        for (int a = j->start[g + 1] - 1; a > j->start[g]; a--) {
+            ct_ix size = ct__emit_size(j->e, j->v, a);
+            index[a] = ct__ix_mod(pool, rest, size);
+            rest = ct__ix_div(pool, rest, size);
+        }
+        index[j->start[g]] = rest;
+    }
+}
+
+// What is remembered inside must not be seen by code of the template's other loops.
+static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
+    (void)k;
+    const joined *j = env;
+    ct_ix index[CT_MAX_RANK];
+    place(j, at, index);
+    size_t known = j->e->n_memo;
+    ct_kval v = ct__emit_value(j->e, j->v, index, j->as);
+    j->e->n_memo = known;
+    return v;
+}
+static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+    (void)k;
+    const joined *j = env;
+    ct_ix index[CT_MAX_RANK];
+    place(j, at, index);
+    size_t known = j->e->n_memo;
+    ct__emit_store(j->e, j->v, index, v);
+    j->e->n_memo = known;
+}
+static ct_source source(joined *j) { return (ct_source){.value = value, .env = j, .along = -1}; }
+static ct_sink sink(joined *j) { return (ct_sink){.store = store, .env = j}; }
+
+static const void *attribute(const ct_node *node, const char *name) {
+    for (int i = 0; i < (int)node->op->n_fields; i++)
+        if (!strcmp(node->op->fields[i].name, name))
+            return (const char *)node->attrs + node->op->fields[i].offset;
+    return NULL;
+}
+static int64_t number(const ct_node *node, const char *name) {
+    const int64_t *v = attribute(node, name);
+    return v ? *v : 0;
+}
+static bool flag(const ct_node *node, const char *name) {
+    const bool *v = attribute(node, name);
+    return v && *v;
+}
+
+static ct_dtype dtype_of(ct_val v) { return (ct_dtype)ct__type(v)->dtype; }
+// Halves are computed as f32.
+static ct_dtype compute_dtype(ct_val v) {
+    ct_dtype d = dtype_of(v);
+    return d == CT_F16 || d == CT_BF16 ? CT_F32 : d;
+}
+
+// ------------------------------------------------------------------------------------------------
+// gather and scatter_add
+
+typedef struct picks {
+    joined x, positions, picked;
+    ct_picking size;
+} picks;
+
+static void picks_of(picks *p, ct_emit *e, const ct_node *node, ct_val picked) {
+    int axis = (int)number(node, "axis"), batch = (int)number(node, "batch_dims");
+    int own = ct__type(node->in[1])->rank - batch;
+    p->x = join(e, node->in[0], compute_dtype(node->in[0]), 4, (int[]){0, batch, axis, axis + 1});
+    p->positions = join(e, node->in[1], CT_I64, 2, (int[]){0, batch});
+    p->picked = join(e, picked, compute_dtype(node->in[0]), 4, (int[]){0, batch, axis, axis + own});
+    p->size = (ct_picking){group_extent(&p->x, 0), group_extent(&p->x, 1), group_extent(&p->x, 2),
+                           group_extent(&p->positions, 1), group_extent(&p->x, 3)};
+}
+
+static bool gather(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    picks p;
+    picks_of(&p, e, node, (ct_val){node, 0});
+    bool is_float = ct__is_float(dtype_of(node->in[0]));
+    ct_gather_spec spec = {.dtype = p.x.as,
+                           .size = p.size,
+                           .x = source(&p.x),
+                           .positions = source(&p.positions),
+                           .out = sink(&p.picked),
+                           .outside = is_float && !flag(node, "zero_outside") ? (double)NAN : 0};
+    ct__template_gather(e->kir, &spec);
+    return ct__emit_done(e, 0);
+}
+
+static bool scatter_add(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    picks p;
+    picks_of(&p, e, node, node->in[2]);
+    ct_scatter_spec spec = {
+        .size = p.size,
+        .x = source(&p.x),
+        .positions = source(&p.positions),
+        .updates = source(&p.picked),
+        .out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_READ | CT_KIR_WRITE)};
+    ct__template_scatter_add(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
+}
+
+bool ct__template_index(ct_sched *s, ct_node *node) {
+    return node->op->id == CT_OP_GATHER ? gather(s, node) : scatter_add(s, node);
+}
+
+// ------------------------------------------------------------------------------------------------
+// cumsum and topk
+
+bool ct__template_scan(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    int axis = (int)number(node, "axis");
+    joined x = join(e, node->in[0], dtype_of(node->in[0]), 3, (int[]){0, axis, axis + 1});
+    joined out = join(e, (ct_val){node, 0}, x.as, 3, (int[]){0, axis, axis + 1});
+    ct_cumsum_spec spec = {.dtype = x.as,
+                           .outer = group_extent(&x, 0),
+                           .n = group_extent(&x, 1),
+                           .inner = group_extent(&x, 2),
+                           .reverse = flag(node, "reverse"),
+                           .x = source(&x),
+                           .out = sink(&out)};
+    ct__template_cumsum(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(&node->out[0]));
+}
+
+bool ct__template_sort(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    int last = ct__type(node->in[0])->rank - 1;
+    joined x = join(e, node->in[0], dtype_of(node->in[0]), 2, (int[]){0, last});
+    joined values = join(e, (ct_val){node, 0}, x.as, 2, (int[]){0, last});
+    joined places = join(e, (ct_val){node, 1}, CT_I32, 2, (int[]){0, last});
+    ct_topk_spec spec = {.dtype = x.as,
+                         .rows = group_extent(&x, 0),
+                         .n = group_extent(&x, 1),
+                         .count = number(node, "k"),
+                         .x = source(&x),
+                         .values = sink(&values),
+                         .places = sink(&places)};
+    ct__template_topk(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(ct__type(node->in[0])));
+}
