@@ -237,6 +237,45 @@ CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor
 // ---------------------------------------------------------------------------------------------------
 // metrics
 
+// ---------------------------------------------------------------------------------- functions
+
+// A function that is traced: it records out[...] from in[...] and returns; called with parameters,
+// not with values, so reading one is an error. Tensors from outside may be used; they become
+// operands.
+typedef void (*ct_fn)(const ct_tensor *in, ct_tensor *out, void *user);
+
+// f as one node; its body counts by what it records.
+CT_API void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                       size_t n_out, ct_loc here);
+#define ct_call(f, user, in, n_in, out, n_out)                                                     \
+    ct_call_at((f), (user), (in), (n_in), (out), (n_out), CT_HERE)
+
+// f with a reverse rule of its own: vjp sees f's operands, its outputs and their cotangents, and
+// records cotangents of the operands. f may not use tensors from outside.
+CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
+                             ct_tensor *out, size_t n_out, ct_loc here);
+#define ct_custom_vjp(f, vjp, user, in, n_in, out, n_out)                                          \
+    ct_custom_vjp_at((f), (vjp), (user), (in), (n_in), (out), (n_out), CT_HERE)
+
+// A loop in the graph: body sees the carried tensors and element i of every xs (their axis 0 goes),
+// and gives the next carried tensors (same types) and element i of every ys. length: needed where
+// n_xs is 0.
+typedef struct ct_scan_args {
+    ct_fn body;
+    void *user;
+    const ct_tensor *carry;
+    size_t n_carry;
+    const ct_tensor *xs;
+    size_t n_xs, n_ys;
+    int64_t length;
+    bool reverse; // from the last element to the first; ys stay in the order of xs
+    ct_loc here;
+} ct_scan_args;
+CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out,
+                         ct_tensor *ys); // (n_carry), (n_ys)
+#define ct_scan(carry_out, ys, ...)                                                                \
+    ct_scan_with((ct_scan_args){__VA_ARGS__, .here = CT_HERE}, (carry_out), (ys))
+
 // A root of every plan, whether or not anybody looks; the newest evaluated value by name.
 CT_API void ct_metric_at(const char *name, ct_tensor t, ct_loc here);
 #define ct_metric(name, t) ct_metric_at((name), (t), CT_HERE)

@@ -3,6 +3,7 @@
 
 #include "compile/program.h"
 #include "compile/rebuild.h"
+#include "transform/trace.h"
 
 typedef struct {
     ct_ctx *ctx;
@@ -88,6 +89,19 @@ static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct
     return true;
 }
 
+// Bodies of loops, which stay nodes, move from the user's scope into the plan, with those inside
+// them.
+static bool adopt_bodies(ct_ctx *ctx, ct_node *const *nodes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i]->op != &ct__op_scan) continue;
+        scan_attrs *attrs = (scan_attrs *)(uintptr_t)nodes[i]->attrs; // the plan's own copy
+        attrs->body = ct__body_clone(ctx, attrs->body);
+        if (!attrs->body || !adopt_bodies(ctx, attrs->body->nodes, attrs->body->n_nodes))
+            return false;
+    }
+    return true;
+}
+
 // The bodies of all compositions, then the graph's list of nodes.
 static bool flatten(ct_ctx *ctx, ct_graph *graph) {
     ct_val *vals = ct__malloc((graph->n_roots + 1) * sizeof *vals);
@@ -96,7 +110,7 @@ static bool flatten(ct_ctx *ctx, ct_graph *graph) {
     bool ok = ct__expand_bodies(ctx, vals, graph->n_roots, NULL);
     for (size_t i = 0; i < graph->n_roots; i++) graph->roots[i].val = vals[i];
     ct__free(vals);
-    return ok && ct__list_graph(ctx, graph);
+    return ok && ct__list_graph(ctx, graph) && adopt_bodies(ctx, graph->nodes, graph->n);
 }
 
 bool ct__list_graph(ct_ctx *ctx, ct_graph *graph) {

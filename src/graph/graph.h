@@ -206,11 +206,10 @@ void ct__frame_pop(ct_ctx *ctx,
                    ct_loc here); // releases slots and storages of its nodes; runs nothing
 static inline ct_frame *ct__top(ct_ctx *ctx) { return ctx->frames[ctx->depth - 1]; }
 
-// Is a plan being made (the innermost trace is one)?
+// Is a plan being made? What rules and bodies of ops record then is part of the plan.
 static inline bool ct__in_plan(const ct_ctx *ctx) {
-    for (size_t d = ctx->depth; d-- > 0;)
-        if (ctx->frames[d]->kind == CT_FRAME_TRACE || ctx->frames[d]->kind == CT_FRAME_BODY)
-            return ctx->frames[d]->kind == CT_FRAME_TRACE;
+    for (size_t d = 0; d < ctx->depth; d++)
+        if (ctx->frames[d]->kind == CT_FRAME_TRACE) return true;
     return false;
 }
 
@@ -225,10 +224,11 @@ struct ct_body {
     size_t n_captured, captured_cap, captured_from_cap;
     ct_val *outs; // (n_outs)
     size_t n_outs;
+    ct_node **nodes; // (n_nodes) all that the outputs need, operands first
+    size_t n_nodes;
     uint64_t *words; // canonical record
     size_t n_words;
     ct_hash hash;
-    atomic_int refs;
     ct_loc here;
 };
 

@@ -70,6 +70,13 @@ typedef struct ct_field {
         LIST(CT_ATTR_MEMBER, op)                                                                   \
     } op##_attrs;                                                                                  \
     static const ct_field op##_fields[] = {LIST(CT_ATTR_FIELD, op)}
+// For ops whose attributes several files read: the struct here, in a header; the fields beside the
+// definition.
+#define CT_ATTRS_SHARED(op, LIST)                                                                  \
+    typedef struct op##_attrs {                                                                    \
+        LIST(CT_ATTR_MEMBER, op)                                                                   \
+    } op##_attrs
+#define CT_ATTR_FIELDS(op, LIST) static const ct_field op##_fields[] = {LIST(CT_ATTR_FIELD, op)}
 // In the record of an op with attributes.
 #define CT_FIELDS(op)                                                                              \
     .fields = op##_fields, .n_fields = sizeof op##_fields / sizeof *op##_fields,                   \

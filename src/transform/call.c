@@ -1,0 +1,174 @@
+// Traced functions as nodes: call, custom_vjp.
+#include <string.h>
+
+#include "ops/rules.h"
+#include "transform/trace.h"
+
+// Operands with what the body captured behind them.
+static ct_tensor *with_captured(ct_ctx *ctx, const ct_body *body, const ct_tensor *in,
+                                size_t n_in) {
+    ct_tensor *all = ct__arena(ct__top(ctx)->arena, (n_in + body->n_captured + 1) * sizeof *all);
+    if (!all) return NULL;
+    if (n_in) memcpy(all, in, n_in * sizeof *all);
+    for (size_t i = 0; i < body->n_captured; i++)
+        all[n_in + i] = ct__handle_of(body->captured_from[i]);
+    return all;
+}
+
+// The operands' types; false: an operand is bad and its error recorded.
+static const ct_type **types_of(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,
+                                ct_loc here) {
+    const ct_type **types = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *types);
+    for (size_t i = 0; i < n_in && types; i++) {
+        ct_val v;
+        if (!ct__resolve(ctx, in[i], &v, op, (int)i, here)) return NULL;
+        types[i] = ct__type(v);
+    }
+    if (!types) ct__err_memory(&ctx->err, here, op, n_in * sizeof *types);
+    return types;
+}
+
+static bool body_outputs(ct_call *call) {
+    const ct_body *body = ((const call_attrs *)call->attrs)->body;
+    if (!ct__call_outs(call, (int)body->n_outs)) return false;
+    for (size_t i = 0; i < body->n_outs; i++) call->out[i] = *ct__type(body->outs[i]);
+    return true;
+}
+static bool inline_body(ct_rule *r) {
+    return ct__inline(ct__ctx(), ((const call_attrs *)r->attrs)->body, r->in, r->body_out);
+}
+
+CT_ATTR_FIELDS(call, CALL_ATTRS);
+const ct_opdef ct__op_call = {
+    .id = CT_OP_CALL,
+    .name = "call",
+    .doc = "A traced function of C.",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(call),
+    .accepts = CT_ANY,
+    .infer = body_outputs,
+    .body = inline_body,
+};
+
+static void spread(ct_tensor first, ct_tensor *out, size_t n_out) {
+    for (size_t i = 0; i < n_out; i++) out[i] = ct__output(first, (uint32_t)i);
+}
+static void poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here) {
+    for (size_t i = 0; i < n_out; i++) out[i] = ct__poison(ctx, here);
+}
+
+void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
+                ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    const ct_type **types = types_of(ctx, "call", in, n_in, here);
+    ct_body *body = types ? ct__trace(ctx, "call", f, user, types, n_in, n_out, here) : NULL;
+    ct_tensor *all = body ? with_captured(ctx, body, in, n_in) : NULL;
+    if (!all) {
+        poison_all(ctx, out, n_out, here);
+        return;
+    }
+    call_attrs attrs = {.body = body};
+    spread(ct__record(&ct__op_call, &attrs, all, (int)(n_in + body->n_captured), here), out, n_out);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// custom vjp
+
+#define CUSTOM_ATTRS(F, op) F(op, body, body) F(op, body, vjp)
+CT_ATTRS(custom, CUSTOM_ATTRS);
+
+// Operands: the function's, then the numbers that it uses, then those of its rule.
+static bool custom_body(ct_rule *r) {
+    return ct__inline(ct__ctx(), ((const custom_attrs *)r->attrs)->body, r->in, r->body_out);
+}
+static bool custom_vjp(ct_rule *r) {
+    const custom_attrs *attrs = r->attrs;
+    size_t own = attrs->body->n_params, numbers = attrs->vjp->n_captured;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (own + 2 * (size_t)r->n_out + numbers) * sizeof *args);
+    bool ok = args != NULL;
+    for (size_t i = 0; i < own && ok; i++) args[i] = r->in[i];
+    for (int i = 0; i < r->n_out && ok; i++) {
+        args[own + (size_t)i] = r->out[i];
+        args[own + (size_t)(r->n_out + i)] =
+            ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
+    }
+    for (size_t i = 0; i < numbers && ok; i++)
+        args[own + 2 * (size_t)r->n_out + i] = r->in[(size_t)r->n_in - numbers + i];
+    ok = ok && ct__inline(ct__ctx(), attrs->vjp, args, r->c_in);
+    ct__arena_free(&scratch);
+    return ok;
+}
+const ct_opdef ct__op_custom = {
+    .id = CT_OP_CUSTOM,
+    .name = "custom",
+    .doc = "A traced function with its own reverse rule.",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(custom),
+    .accepts = CT_ANY,
+    .infer = body_outputs,
+    .body = custom_body,
+    .vjp = custom_vjp,
+};
+
+static bool cotangents_fit(ct_ctx *ctx, const ct_body *vjp, const ct_type *const *in, size_t n_in,
+                           ct_loc here) {
+    for (size_t i = 0; i < n_in; i++) {
+        const ct_type *is = ct__type(vjp->outs[i]);
+        if (ct__same_shape(is, in[i]) && is->dtype == in[i]->dtype) continue;
+        ct__fail(ctx, CT_E_SHAPE, here, "custom_vjp",
+                 "the cotangent of operand %zu is %s, the operand is %s", i + 1,
+                 ct__type_text(is).s, ct__type_text(in[i]).s);
+        return false;
+    }
+    return true;
+}
+
+static bool only_numbers(const ct_body *body) {
+    for (size_t i = 0; i < body->n_captured; i++)
+        if (body->captured_from[i].node->op != &ct__op_scalar) return false;
+    return true;
+}
+
+void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
+                      ct_tensor *out, size_t n_out, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    const ct_type **types = types_of(ctx, "custom_vjp", in, n_in, here), **more = NULL;
+    custom_attrs attrs = {0};
+    if (types) attrs.body = ct__trace(ctx, "custom_vjp", f, user, types, n_in, n_out, here);
+    if (attrs.body) more = ct__arena(ct__top(ctx)->arena, (n_in + 2 * n_out + 1) * sizeof *more);
+    if (more) {
+        memcpy(more, types, n_in * sizeof *more);
+        for (size_t i = 0; i < n_out; i++)
+            more[n_in + i] = more[n_in + n_out + i] = ct__type(attrs.body->outs[i]);
+        attrs.vjp = ct__trace(ctx, "custom_vjp", vjp, user, more, n_in + 2 * n_out, n_in, here);
+    }
+    if (attrs.vjp && !(only_numbers(attrs.body) && only_numbers(attrs.vjp))) {
+        ct__fail(ctx, CT_E_TRACE, here, "custom_vjp", "the functions use a tensor from outside");
+        ct__err_hint(&ctx->err, "pass it as an operand");
+        attrs.vjp = NULL;
+    }
+    if (!attrs.vjp || !cotangents_fit(ctx, attrs.vjp, types, n_in, here)) {
+        poison_all(ctx, out, n_out, here);
+        return;
+    }
+    size_t first = attrs.body->n_captured, second = attrs.vjp->n_captured,
+           total = n_in + first + second;
+    ct_tensor *all = ct__arena(ct__top(ctx)->arena, (total + 1) * sizeof *all);
+    if (!all) {
+        ct__err_memory(&ctx->err, here, "custom_vjp", total * sizeof *all);
+        poison_all(ctx, out, n_out, here);
+        return;
+    }
+    memcpy(all, in, n_in * sizeof *all);
+    for (size_t i = 0; i < first; i++) all[n_in + i] = ct__handle_of(attrs.body->captured_from[i]);
+    for (size_t i = 0; i < second; i++)
+        all[n_in + first + i] = ct__handle_of(attrs.vjp->captured_from[i]);
+    spread(ct__record(&ct__op_custom, &attrs, all, (int)total, here), out, n_out);
+}

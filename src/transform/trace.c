@@ -1,0 +1,152 @@
+#include "transform/trace.h"
+
+#include <string.h>
+
+#include "ops/rules.h"
+
+// The body's canonical record: two bodies with equal words are the same function.
+static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
+    ct_order order = {0};
+    ct_root *roots = ct__malloc((body->n_outs + 1) * sizeof *roots);
+    bool ok = roots != NULL;
+    for (size_t i = 0; i < body->n_outs && ok; i++)
+        roots[i] = (ct_root){.kind = CT_ROOT_READ, .val = body->outs[i]};
+    ok = ok && ct__order(ctx, &order, roots, body->n_outs);
+    body->words = ok ? ct__arena(arena, (order.n_words + 1) * sizeof *body->words) : NULL;
+    if (body->words) {
+        memcpy(body->words, order.words, order.n_words * sizeof *body->words);
+        body->n_words = order.n_words;
+        body->hash = order.hash;
+        body->nodes = ct__arena(arena, (order.n + 1) * sizeof *body->nodes);
+        if (body->nodes && order.n) memcpy(body->nodes, order.nodes, order.n * sizeof *body->nodes);
+        body->n_nodes = order.n;
+    }
+    ct__free(roots);
+    ct__order_free(&order);
+    return body->words && body->nodes;
+}
+
+static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    ct_body *body = ct__arena_zero(arena, sizeof *body);
+    if (!body || !(body->params = ct__arena_zero(arena, (n_in + 1) * sizeof *body->params)))
+        return NULL;
+    ct_frame *frame = ct__frame_push(ctx, CT_FRAME_BODY, arena, here);
+    if (!frame) return NULL;
+    frame->body = body;
+    body->here = here;
+    body->n_params = n_in;
+    for (size_t i = 0; i < n_in; i++) {
+        ct_type type = *in[i];
+        type.weak = false;
+        body->params[i] = ct__leaf(ctx, &ct__op_param, NULL, type, here);
+        if (!body->params[i]) return NULL;
+        body->params[i]->number = i;
+    }
+    return body;
+}
+
+// Resolves the outputs, makes the record, ends the frame. What was captured moves into the arena.
+static ct_body *end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor *out, size_t n_out,
+                    size_t depth) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    bool ok = !ctx->err.code;
+    body->outs = ct__arena(arena, (n_out + 1) * sizeof *body->outs);
+    body->n_outs = n_out;
+    for (size_t i = 0; i < n_out && ok; i++)
+        ok = body->outs && ct__resolve(ctx, out[i], &body->outs[i], op, (int)i, body->here);
+    ok = ok && record_words(ctx, body, arena);
+    size_t n = body->n_captured;
+    ct_node **captured = ct__arena(arena, (n + 1) * sizeof *captured);
+    ct_val *from = ct__arena(arena, (n + 1) * sizeof *from);
+    if (captured && from && n) {
+        memcpy(captured, body->captured, n * sizeof *captured);
+        memcpy(from, body->captured_from, n * sizeof *from);
+    }
+    ct__free(body->captured);
+    ct__free(body->captured_from);
+    body->captured = captured;
+    body->captured_from = from;
+    while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
+    if (!ok || !captured || !from) {
+        ct__err_memory(&ctx->err, body->here, op, n * sizeof *from);
+        return NULL;
+    }
+    return body;
+}
+
+ct_body *ct__trace(ct_ctx *ctx, const char *op, ct_fn f, void *user, const ct_type *const *in,
+                   size_t n_in, size_t n_out, ct_loc here) {
+    size_t depth = ctx->depth;
+    ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *args);
+    ct_tensor *out = ct__arena_zero(ct__top(ctx)->arena, (n_out + 1) * sizeof *out);
+    ct_body *body = args && out ? begin(ctx, in, n_in, here) : NULL;
+    if (!body) {
+        while (ctx->depth > depth) ct__frame_pop(ctx, here);
+        ct__err_memory(&ctx->err, here, op, n_in * sizeof *args);
+        return NULL;
+    }
+    for (size_t i = 0; i < n_in; i++) args[i] = ct__handle(body->params[i], 0);
+    f(args, out, user);
+    return end(ctx, body, op, out, n_out, depth);
+}
+
+bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out) {
+    ct_arena scratch = {0};
+    ct_tensor **map = ct__arena_zero(&scratch, (body->n_nodes + 1) * sizeof *map);
+    bool ok = map != NULL;
+    for (size_t i = 0; i < body->n_nodes; i++)
+        body->nodes[i]->index = (uint32_t)i; // no other walk meets them
+    for (size_t i = 0; i < body->n_nodes && ok; i++) {
+        ct_node *node = body->nodes[i];
+        ct_tensor *to = map[i] = ct__arena(&scratch, node->n_out * sizeof *to);
+        ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
+        ok = to && in;
+        if (!ok) break;
+        if (node->op == &ct__op_param) {
+            to[0] = args[node->number];
+            continue;
+        }
+        if (node->op->kind == CT_KIND_LEAF) {
+            ct_node *leaf = ct__leaf(ctx, node->op, node->attrs, *node->out, node->here);
+            ok = leaf != NULL;
+            if (ok) to[0] = ct__handle(leaf, 0);
+            continue;
+        }
+        for (int k = 0; k < node->n_in; k++) in[k] = map[node->in[k].node->index][node->in[k].out];
+        to[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
+        for (int k = 1; k < node->n_out; k++) to[k] = ct__output(to[0], (uint32_t)k);
+        ok = !ctx->err.code;
+    }
+    for (size_t i = 0; i < body->n_outs && ok; i++)
+        out[i] = map[body->outs[i].node->index][body->outs[i].out];
+    ct__arena_free(&scratch);
+    return ok || ct__err_memory(&ctx->err, body->here, "inline", body->n_nodes * sizeof *map);
+}
+
+ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) {
+    size_t depth = ctx->depth, n = body->n_params + body->n_captured;
+    ct_arena scratch = {0};
+    const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
+    ct_tensor *args = ct__arena(&scratch, (n + 1) * sizeof *args);
+    ct_tensor *out = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *out);
+    ct_val *vals = ct__arena(&scratch, (body->n_outs + 1) * sizeof *vals);
+    bool ok = types && args && out && vals;
+    for (size_t i = 0; i < n && ok; i++)
+        types[i] = (i < body->n_params ? body->params[i] : body->captured[i - body->n_params])->out;
+    ct_body *clone = ok ? begin(ctx, types, n, body->here) : NULL;
+    ok = clone != NULL;
+    for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
+    ok = ok && ct__inline(ctx, body, args, out);
+    for (size_t i = 0; i < body->n_outs && ok; i++)
+        ok = ct__resolve(ctx, out[i], &vals[i], "body", (int)i, body->here);
+    ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, NULL);
+    for (size_t i = 0; i < body->n_outs && ok; i++) out[i] = ct__handle_of(vals[i]);
+    if (ok)
+        clone = end(ctx, clone, "body", out, body->n_outs, depth);
+    else
+        ct__err_memory(&ctx->err, body->here, "body", n * sizeof *types);
+    while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
+    ct__arena_free(&scratch);
+    return ok ? clone : NULL;
+}

@@ -1,0 +1,25 @@
+// Functions of C traced into bodies, and bodies recorded again in other places.
+#ifndef COTAN_TRANSFORM_TRACE_H
+#define COTAN_TRANSFORM_TRACE_H
+
+#include "transform/transform.h"
+
+// Calls f on parameters of the given types in a frame of its own; what it records is the body.
+// Outer tensors that it uses become further parameters (body->captured_from). NULL: the error
+// stands in the context.
+ct_body *ct__trace(ct_ctx *ctx, const char *op, ct_fn f, void *user, const ct_type *const *in,
+                   size_t n_in, size_t n_out, ct_loc here);
+// Records the body's nodes in the innermost frame, with `args` for its parameters and captured
+// values in this order.
+bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out);
+// The same body laid into the innermost frame's arena, its compositions expanded.
+ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body);
+
+// Attributes of the ops that own a traced body.
+#define CALL_ATTRS(F, op) F(op, body, body)
+CT_ATTRS_SHARED(call, CALL_ATTRS);
+#define SCAN_ATTRS(F, op)                                                                          \
+    F(op, body, body) F(op, i64, n_carry) F(op, i64, n_xs) F(op, i64, length) F(op, bool, reverse)
+CT_ATTRS_SHARED(scan, SCAN_ATTRS);
+
+#endif

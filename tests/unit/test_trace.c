@@ -1,0 +1,159 @@
+// Traced functions: call, custom_vjp, scan and its gradient.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "cotan/cotan.h"
+
+static ct_tensor scalar64(double v) { return ct_from(&v, CT_F64, CT_SCALAR); }
+
+static void square_plus(const ct_tensor *in, ct_tensor *out,
+                        void *user) { // x * x + the outer tensor
+    out[0] = ct_add(ct_mul(in[0], in[0]), *(ct_tensor *)user);
+}
+
+static void call_captures_and_differentiates(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = scalar64(3), y = scalar64(5), out, g[2];
+    ct_call(square_plus, &y, &x, 1, &out, 1);
+    ct_tensor wrt[] = {x, y};
+    ct_grad(out, wrt, 2, g);
+    assert_true(ct_item(out) == 14);
+    assert_true(ct_item(g[0]) == 6);
+    assert_true(ct_item(g[1]) == 1);
+    assert_false(ct_failed());
+}
+
+static void double_it(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[0], in[0]);
+}
+static void wrong_by_intent(const ct_tensor *in, ct_tensor *out,
+                            void *user) { // in: x, 2x, cotangent
+    (void)user;
+    out[0] = ct_mul(in[2], ct_mul(in[0], ct_f(7)));
+}
+static void custom_rule_is_used_and_differentiable(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = scalar64(3), out, g, gg;
+    ct_custom_vjp(double_it, wrong_by_intent, NULL, &x, 1, &out, 1);
+    ct_grad(out, &x, 1, &g);
+    ct_grad(g, &x, 1, &gg);
+    assert_true(ct_item(gg) == 7);
+    assert_true(ct_item(g) == 21);
+    assert_true(ct_item(out) == 6);
+}
+
+static void read_inside(const ct_tensor *in, ct_tensor *out, void *user) {
+    *(double *)user = ct_item(in[0]);
+    out[0] = in[0];
+}
+static void reading_inside_is_an_error(void **state) {
+    (void)state;
+    CT_SCOPE;
+    double seen = 0;
+    ct_tensor x = scalar64(3), out;
+    ct_call(read_inside, &seen, &x, 1, &out, 1);
+    unsigned line = __LINE__ - 9;
+    char want[200];
+    snprintf(want, sizeof want,
+             "tests/unit/test_trace.c:%u: eval: a value is read inside a traced function", line);
+    assert_true(isnan(seen));
+    assert_true(ct_failed());
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+}
+
+// h' = tanh(w h + x), y = h' * h'
+static void cell(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor w = *(ct_tensor *)user;
+    out[0] = ct_tanh(ct_add(ct_mul(w, in[0]), in[1]));
+    out[1] = ct_mul(out[0], out[0]);
+}
+enum { LENGTH = 5 };
+static double plain(double w, double h, const double *x, int reverse) {
+    double sum = 0;
+    for (int i = 0; i < LENGTH; i++) {
+        h = tanh(w * h + x[reverse ? LENGTH - 1 - i : i]);
+        sum += h * h;
+    }
+    return sum + h;
+}
+static ct_tensor with_scan(ct_tensor *w, ct_tensor h, ct_tensor x, bool reverse) {
+    ct_tensor last, ys;
+    ct_scan(&last, &ys, .body = cell, .user = w, .carry = &h, .n_carry = 1, .xs = &x, .n_xs = 1,
+            .n_ys = 1, .reverse = reverse);
+    return ct_add(ct_sum(ys), last);
+}
+
+static void scan_and_its_gradient(void **state) {
+    (void)state;
+    for (int reverse = 0; reverse < 2; reverse++) {
+        CT_SCOPE;
+        double x[LENGTH] = {0.3, -0.2, 0.5, 0.1, -0.4}, w0 = 0.7, h0 = 0.25, eps = 1e-5;
+        ct_tensor w = scalar64(w0), h = scalar64(h0), xs = ct_from(x, CT_F64, CT_DIMS(LENGTH));
+        ct_tensor loss = with_scan(&w, h, xs, reverse), g[3], wrt[] = {w, h, xs}, gg;
+        ct_grad(loss, wrt, 3, g);
+        ct_grad(g[0], &w, 1, &gg);
+        assert_true(fabs(ct_item(loss) - plain(w0, h0, x, reverse)) < 1e-12);
+        double gw = (plain(w0 + eps, h0, x, reverse) - plain(w0 - eps, h0, x, reverse)) / (2 * eps);
+        double gh = (plain(w0, h0 + eps, x, reverse) - plain(w0, h0 - eps, x, reverse)) / (2 * eps);
+        double gww = (plain(w0 + 1e-4, h0, x, reverse) - 2 * plain(w0, h0, x, reverse) +
+                      plain(w0 - 1e-4, h0, x, reverse)) /
+                     1e-8;
+        assert_true(fabs(ct_item(g[0]) - gw) < 1e-8);
+        assert_true(fabs(ct_item(g[1]) - gh) < 1e-8);
+        const double *gx = ct_data(g[2]);
+        assert_non_null(gx);
+        for (int i = 0; i < LENGTH; i++) {
+            double up[LENGTH], down[LENGTH];
+            for (int k = 0; k < LENGTH; k++) up[k] = down[k] = x[k];
+            up[i] += eps;
+            down[i] -= eps;
+            assert_true(fabs(gx[i] - (plain(w0, h0, up, reverse) - plain(w0, h0, down, reverse)) /
+                                         (2 * eps)) < 1e-8);
+        }
+        double second = ct_item(gg);
+        if (ct_failed()) fail_msg("%s", ct_error_text());
+        assert_true(fabs(second - gww) < 1e-5);
+    }
+}
+
+static void scan_shape_errors(void **state) {
+    (void)state;
+    CT_SCOPE;
+    float data[4] = {0};
+    ct_tensor w = scalar64(1), h = ct_from(data, CT_F32, CT_DIMS(2)),
+              x = ct_from(data, CT_F32, CT_DIMS(3)), last, ys;
+    unsigned line = __LINE__ + 1;
+    ct_scan(&last, &ys, .body = cell, .user = &w, .carry = &h, .n_carry = 1, .xs = &x, .n_xs = 1,
+            .n_ys = 1);
+    char want[200];
+    snprintf(want, sizeof want,
+             "tests/unit/test_trace.c:%u: scan: carried tensor 1 is (2,) f32, the body makes it "
+             "(2,) f64",
+             line);
+    assert_true(ct_failed());
+    assert_string_equal(ct_error_text(), want);
+    assert_int_equal(ct_rank(last), 0);
+    ct_error_clear();
+}
+
+int main(void) {
+    if (!ct_set_device("ref")) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(call_captures_and_differentiates),
+        cmocka_unit_test(custom_rule_is_used_and_differentiable),
+        cmocka_unit_test(reading_inside_is_an_error),
+        cmocka_unit_test(scan_and_its_gradient),
+        cmocka_unit_test(scan_shape_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
