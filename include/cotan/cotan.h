@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+#define CT_VERSION "0.1.0-dev"
+
 #define CT_API __attribute__((visibility("default")))
 #define CT_MUST_USE __attribute__((warn_unused_result))
 
@@ -39,6 +41,8 @@ typedef enum ct_code {
 
 CT_API const char *ct_code_title(ct_code code); // a few words, never NULL
 CT_API const char *ct_code_fix(ct_code code);   // what mends it, never NULL
+// The nearest of `names` (NULL-terminated) to a misspelt word, or NULL if none is near.
+CT_API const char *ct_nearest(const char *word, const char *const *names);
 
 // ------------------------------------------------------------------------------------------ dtypes
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cotan/cotan.h"
 
 static bool reserve(ct_text *text, size_t more) {
     if (text->failed || more > SIZE_MAX - text->n - 1) return false;
@@ -66,6 +67,9 @@ const char *ct__nearest(const char *word, const char *const *names) {
         if (d < least) least = d, best = *names;
     }
     return best;
+}
+const char *ct_nearest(const char *word, const char *const *names) {
+    return ct__nearest(word, names);
 }
 
 // Two multiply-and-fold lanes over 16 bytes at a time.

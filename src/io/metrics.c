@@ -50,7 +50,7 @@ bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err
     return ok;
 }
 
-bool ct__metrics_add(ct_metrics *metrics, const ct_field *fields, size_t n, ct_err *err) {
+bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t n, ct_err *err) {
     ct_text line = {0};
     ct__text_add(&line, "{");
     for (size_t i = 0; i < n; i++) {

@@ -4,14 +4,14 @@
 
 #include "base/error.h"
 
-typedef struct ct_field {
+typedef struct ct_metric_field {
     const char *name;
     bool is_integer;
     int64_t integer;
     double real; // nan and the infinities are written as the strings "nan", "inf", "-inf"
-} ct_field;
-#define CT_FIELD_INT(name, value) ((ct_field){(name), true, (value), 0})
-#define CT_FIELD_REAL(name, value) ((ct_field){(name), false, 0, (value)})
+} ct_metric_field;
+#define CT_FIELD_INT(name, value) ((ct_metric_field){(name), true, (value), 0})
+#define CT_FIELD_REAL(name, value) ((ct_metric_field){(name), false, 0, (value)})
 
 typedef struct ct_metrics {
     char *path;
@@ -21,7 +21,7 @@ typedef struct ct_metrics {
 // A new file, or, to append, the old one without a last line that a crash left incomplete.
 bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err *err);
 // One line, handed to the system at once, so that readers see whole lines.
-bool ct__metrics_add(ct_metrics *metrics, const ct_field *fields, size_t n, ct_err *err);
+bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t n, ct_err *err);
 void ct__metrics_close(ct_metrics *metrics); // also after a failure
 
 typedef struct ct_series {

@@ -132,13 +132,13 @@ static void metrics_are_lines(void **state) {
     ct_metrics metrics;
     put("old\n");
     assert_true(ct__metrics_open(path, false, &metrics, &err));
-    ct_field first[] = {CT_FIELD_INT("step", 0), CT_FIELD_REAL("loss", 4.5),
-                        CT_FIELD_REAL("val_loss", 4.25)};
+    ct_metric_field first[] = {CT_FIELD_INT("step", 0), CT_FIELD_REAL("loss", 4.5),
+                               CT_FIELD_REAL("val_loss", 4.25)};
     assert_true(ct__metrics_add(&metrics, first, 3, &err));
     check_file("{\"step\": 0, \"loss\": 4.5, \"val_loss\": 4.25}\n"); // there before it is closed
     ct__metrics_close(&metrics);
     assert_true(ct__metrics_open(path, true, &metrics, &err));
-    ct_field second[] = {CT_FIELD_INT("step", 1), CT_FIELD_REAL("loss", NAN)};
+    ct_metric_field second[] = {CT_FIELD_INT("step", 1), CT_FIELD_REAL("loss", NAN)};
     assert_true(ct__metrics_add(&metrics, second, 2, &err));
     ct__metrics_close(&metrics);
     check_file(
@@ -165,7 +165,7 @@ static void a_torn_line_goes(void **state) {
     assert_int_equal(series.n, 1);
     ct__series_free(&series);
     assert_true(ct__metrics_open(path, true, &metrics, &err));
-    ct_field field = CT_FIELD_INT("step", 1);
+    ct_metric_field field = CT_FIELD_INT("step", 1);
     assert_true(ct__metrics_add(&metrics, &field, 1, &err));
     ct__metrics_close(&metrics);
     check_file("{\"step\": 0, \"loss\": 2}\n{\"step\": 1}\n");
@@ -206,7 +206,7 @@ static void metrics_that_cannot_be_read(void **state) {
     ct__metrics_close(&metrics);
     err = (ct_err){0};
     assert_true(ct__metrics_open("/dev/full", false, &metrics, &err));
-    ct_field field = CT_FIELD_INT("step", 1);
+    ct_metric_field field = CT_FIELD_INT("step", 1);
     assert_false(ct__metrics_add(&metrics, &field, 1, &err));
     assert_string_equal(err.text, "/dev/full: cannot write: No space left on device");
     ct__metrics_close(&metrics);

@@ -1,0 +1,64 @@
+// The program `cotan`. It uses only the public headers; what it does stands in the library.
+#ifndef COTAN_CLI_CLI_H
+#define COTAN_CLI_CLI_H
+
+#include <cotan/cotan.h>
+#include <cotan/lm.h>
+
+// What a process ends with.
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_REFUSED = 2, EXIT_INTERRUPTED = 130 };
+
+// ----------------------------------------------------------------------------------------- options
+
+typedef enum {
+    OPT_FLAG,   // bool: true when given
+    OPT_WHOLE,  // int64_t
+    OPT_COUNT,  // ct_num that holds a whole number: 0 differs from "not given"
+    OPT_REAL,   // ct_num
+    OPT_TEXT,   // const char *
+    OPT_CHOICE, // int: index into choices
+    OPT_PATHS,  // paths: all words up to the next option
+} opt_kind;
+
+typedef struct paths {
+    const char *const *v;
+    size_t n;
+} paths;
+
+typedef struct opt {
+    const char *name; // without the dashes
+    opt_kind kind;
+    const char *value;          // what the help calls the value; NULL for flags
+    const char *help;           // one line
+    double low, high;           // of numbers
+    const char *const *choices; // NULL-terminated
+    void *out;
+    const char *given; // the text it was given as
+} opt;
+
+typedef struct command {
+    const char *name, *summary;
+    const char *usage;    // "[options]" and the like
+    const char *text;     // what it does, for --help
+    const char *examples; // for --help
+    const char *operand;  // what the one word without dashes is called; NULL: none is taken
+    opt *opts;
+    size_t n;
+} command;
+
+// Reads the words behind the command's name. False: `*status` is what the process ends with, and
+// what was to be said has been said (--help too).
+bool parse(command *c, int argc, char **argv, const char **operand, int *status);
+void show_help(const command *c); // to standard output
+
+int refuse(const char *format, ...)
+    __attribute__((format(printf, 1, 2))); // a sentence; EXIT_REFUSED
+int fail(void);                            // says the context's error; the status that it means
+// `text` without control characters, for one line of output. Overwritten by the third next call.
+const char *plain(const char *text);
+
+// ---------------------------------------------------------------------------------------- commands
+
+int run_info(int argc, char **argv);
+
+#endif

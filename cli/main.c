@@ -1,0 +1,74 @@
+// The program: a word that names the command, then its options.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void show_overview(FILE *out) {
+    fputs(
+        "Cotan: deep learning in C.\n"
+        "\n"
+        "usage: cotan COMMAND [options]\n"
+        "\n"
+        "  info     say what a file or a folder holds\n"
+        "  help     this text, or that of a command: cotan help info\n"
+        "  version  the version\n"
+        "\n"
+        "\n"
+        "Environment: COTAN_THREADS (cores to use), COTAN_CC (the C compiler of device cpu),\n"
+        "COTAN_EXPLAIN=1 (why each plan was made), XDG_CACHE_HOME (where compiled kernels stay).\n"
+        "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
+        out);
+}
+
+static int run_version(int argc, char **argv) {
+    (void)argv;
+    if (argc > 0) return refuse("version: it takes no options");
+    printf("cotan %s\n", CT_VERSION);
+    return EXIT_DONE;
+}
+
+static int run_help(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {{"info", run_info},   {"help", run_help}, {"version", run_version},
+                {"--help", run_help}, {"-h", run_help},   {"--version", run_version}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static int run_named(const char *name, int argc, char **argv) {
+    const char *names[COMMANDS + 1] = {0};
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc, argv);
+        names[i] = commands[i].name;
+    }
+    const char *near = ct_nearest(name, names);
+    if (near) return refuse("there is no command \"%s\"; is %s meant?", plain(name), near);
+    return refuse("there is no command \"%s\"; cotan help lists them", plain(name));
+}
+
+static int run_help(int argc, char **argv) {
+    static char help[] = "--help";
+    if (argc > 1) return refuse("help: one command is wanted: cotan help info");
+    bool about_itself =
+        argc == 1 && (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "version") == 0);
+    if (argc == 1 && argv[0][0] != '-' && !about_itself)
+        return run_named(argv[0], 1, (char *[]){help});
+    show_overview(stdout);
+    return EXIT_DONE;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        show_overview(stderr);
+        return EXIT_REFUSED;
+    }
+    int status = run_named(argv[1], argc - 2, argv + 2);
+    // Output that could not be written is a failure, even where the work was done.
+    if (fflush(stdout) != 0 && status == EXIT_DONE) {
+        perror("cotan: standard output");
+        status = EXIT_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,198 @@
+// Options by table: what is read, what is refused and what --help shows come from the same entries.
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { MOST_OPTIONS = 64 };
+
+const char *plain(const char *text) {
+    static char rooms[3][128];
+    static int turn;
+    char *out = rooms[turn++ % 3];
+    size_t n = 0;
+    for (; text[n] && n < sizeof rooms[0] - 4; n++)
+        out[n] = (unsigned char)text[n] < 32 || text[n] == 127 ? '?' : text[n];
+    strcpy(out + n, text[n] ? "..." : "");
+    return out;
+}
+
+int refuse(const char *format, ...) {
+    va_list args;
+    fputs("cotan: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return EXIT_REFUSED;
+}
+
+int fail(void) {
+    ct_code code = ct_error_code();
+    fprintf(stderr, "cotan: %s\n", ct_error_text());
+    return code == CT_E_USAGE ? EXIT_REFUSED : EXIT_FAILED;
+}
+
+// ------------------------------------------------------------------------------------------- help
+
+void show_help(const command *c) {
+    printf("usage: cotan %s %s\n\n%s", c->name, c->usage, c->text);
+    printf("\nOptions:\n");
+    for (size_t i = 0; i < c->n; i++) {
+        const opt *o = &c->opts[i];
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+    printf("  %-24s %s\n", "--help", "this text");
+    printf("\nExamples:\n%s", c->examples);
+}
+
+// ----------------------------------------------------------------------------------------- reading
+
+static opt *find(command *c, const char *name, size_t n) {
+    for (size_t i = 0; i < c->n; i++)
+        if (strlen(c->opts[i].name) == n && memcmp(c->opts[i].name, name, n) == 0)
+            return &c->opts[i];
+    return NULL;
+}
+
+static int unknown(const command *c, const char *word) {
+    const char *names[MOST_OPTIONS + 2];
+    size_t n = 0;
+    for (; n < c->n && n < MOST_OPTIONS; n++) names[n] = c->opts[n].name;
+    names[n++] = "help";
+    names[n] = NULL;
+    const char *bare = word + strspn(word, "-");
+    const char *near = ct_nearest(bare, names);
+    if (near) return refuse("%s: there is no option %s; is --%s meant?", c->name, word, near);
+    return refuse("%s: there is no option %s; cotan %s --help lists them", c->name, word, c->name);
+}
+
+static int read_number(const command *c, const opt *o, const char *text, double *value) {
+    bool whole = o->kind != OPT_REAL;
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text) || !isfinite(*value) ||
+        (whole && floor(*value) != *value))
+        return refuse("%s: --%s takes a %s, not \"%s\"", c->name, o->name,
+                      whole ? "whole number" : "number", plain(text));
+    if (*value < o->low || *value > o->high)
+        return refuse("%s: --%s must be from %.10g to %.10g, not %s", c->name, o->name, o->low,
+                      o->high, plain(text));
+    return EXIT_DONE;
+}
+
+static int read_choice(const command *c, const opt *o, const char *text) {
+    char list[128] = "";
+    for (int i = 0; o->choices[i]; i++) {
+        if (strcmp(text, o->choices[i]) == 0) {
+            *(int *)o->out = i;
+            return EXIT_DONE;
+        }
+        if (i) strncat(list, o->choices[i + 1] ? ", " : " or ", sizeof list - strlen(list) - 1);
+        strncat(list, o->choices[i], sizeof list - strlen(list) - 1);
+    }
+    const char *near = ct_nearest(text, o->choices);
+    return refuse("%s: --%s is %s, not \"%s\"%s%s%s", c->name, o->name, list, plain(text),
+                  near ? "; is " : "", near ? near : "", near ? " meant?" : "");
+}
+
+static int read_value(const command *c, const opt *o, const char *text) {
+    double number;
+    int status = EXIT_DONE;
+    switch (o->kind) {
+    case OPT_FLAG:
+    case OPT_PATHS: break;
+    case OPT_TEXT: *(const char **)o->out = text; break;
+    case OPT_CHOICE: status = read_choice(c, o, text); break;
+    case OPT_WHOLE:
+        status = read_number(c, o, text, &number);
+        if (status == EXIT_DONE) *(int64_t *)o->out = (int64_t)number;
+        break;
+    case OPT_COUNT:
+    case OPT_REAL:
+        status = read_number(c, o, text, &number);
+        if (status == EXIT_DONE) *(ct_num *)o->out = CT_F(number);
+        break;
+    }
+    return status;
+}
+
+// The words from argv[*i] on up to the next option.
+static void read_paths(const opt *o, int argc, char **argv, int *i) {
+    paths *list = o->out;
+    list->v = (const char *const *)argv + *i;
+    while (*i < argc && strncmp(argv[*i], "--", 2) != 0) list->n++, ++*i;
+}
+
+// One option and its value, argv[*i] on; *i moves behind it.
+static int read_option(command *c, int argc, char **argv, int *i) {
+    const char *word = argv[(*i)++], *equals = strchr(word, '=');
+    size_t n = (equals ? (size_t)(equals - word) : strlen(word)) - 2;
+    opt *o = strncmp(word, "--", 2) == 0 ? find(c, word + 2, n) : NULL;
+    if (!o) {
+        char name[96];
+        snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - word) : 90, plain(word));
+        return unknown(c, name);
+    }
+    if (o->given)
+        return refuse("%s: --%s is given twice, as %s and as %s", c->name, o->name, plain(o->given),
+                      equals      ? plain(equals + 1)
+                      : *i < argc ? plain(argv[*i])
+                                  : "nothing");
+    if (o->kind == OPT_FLAG) {
+        if (equals) return refuse("%s: --%s takes no value", c->name, o->name);
+        o->given = "on";
+        *(bool *)o->out = true;
+        return EXIT_DONE;
+    }
+    if (!equals && (*i == argc || strncmp(argv[*i], "--", 2) == 0))
+        return refuse("%s: --%s needs a value: %s", c->name, o->name, o->value);
+    if (o->kind == OPT_PATHS && !equals) {
+        o->given = argv[*i];
+        read_paths(o, argc, argv, i);
+        return EXIT_DONE;
+    }
+    if (o->kind == OPT_PATHS) {
+        // The text behind '=' takes the word's own place, where a list of one path can stand.
+        argv[*i - 1] = (char *)(uintptr_t)(equals + 1);
+        o->given = equals + 1;
+        *(paths *)o->out = (paths){(const char *const *)argv + *i - 1, 1};
+        return EXIT_DONE;
+    }
+    o->given = equals ? equals + 1 : argv[(*i)++];
+    return read_value(c, o, o->given);
+}
+
+bool parse(command *c, int argc, char **argv, const char **operand, int *status) {
+    *status = EXIT_DONE;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            show_help(c);
+            return false;
+        }
+    for (int i = 0; i < argc && *status == EXIT_DONE;) {
+        if (argv[i][0] == '-' && argv[i][1]) {
+            *status = read_option(c, argc, argv, &i);
+        } else if (!operand) {
+            *status = refuse("%s: \"%s\" is not an option; options begin with --", c->name,
+                             plain(argv[i]));
+        } else if (*operand) {
+            *status = refuse("%s: one %s is wanted, not both \"%s\" and \"%s\"", c->name,
+                             c->operand, plain(*operand), plain(argv[i]));
+        } else {
+            *operand = argv[i++];
+        }
+    }
+    if (*status == EXIT_DONE && operand && !*operand)
+        *status = refuse("%s: it needs a %s: cotan %s %s", c->name, c->operand, c->name, c->usage);
+    return *status == EXIT_DONE;
+}

@@ -1,0 +1,261 @@
+// What a file or a folder holds, in lines: `cotan info`.
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "cotan/lm.h"
+#include "data/corpus.h"
+#include "graph/graph.h"
+#include "io/config.h"
+#include "io/metrics.h"
+#include "io/safetensors.h"
+#include "io/utf8.h"
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static void add_bytes(ct_text *out, uint64_t bytes) {
+    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+    double v = (double)bytes;
+    size_t unit = 0;
+    for (; v >= 9999.5 && unit < 4; unit++) v /= 1000;
+    ct__textf(out, "%.0f %s", v, units[unit]);
+}
+
+// ------------------------------------------------------------------------------------ safetensors
+
+static uint64_t elements(const ct_st_entry *e) {
+    uint64_t count = 1;
+    for (size_t i = 0; i < e->rank; i++) count *= e->shape[i]; // checked when the file was opened
+    return count;
+}
+
+static void add_tensors(ct_text *out, const ct_st *st) {
+    char name[CT_PRINTABLE], value[CT_PRINTABLE], type[160];
+    size_t wide = 0;
+    for (size_t i = 0; i < st->n; i++) {
+        size_t n =
+            strlen(ct__printable(st->entries[i].name, st->entries[i].name_n, name, sizeof name));
+        if (n > wide) wide = n;
+    }
+    for (size_t i = 0; i < st->n; i++) {
+        const ct_st_entry *e = &st->entries[i];
+        ct__textf(out, "  %-*s  %-28s ", (int)wide,
+                  ct__printable(e->name, e->name_n, name, sizeof name),
+                  ct__st_describe(e, type, sizeof type));
+        add_bytes(out, e->bytes);
+        ct__text_add(out, "\n");
+    }
+    if (st->n_metadata) ct__text_add(out, "metadata\n");
+    for (size_t i = 0; i < st->n_metadata; i++)
+        ct__textf(
+            out, "  %s: %s\n",
+            ct__printable(st->metadata[i].key, st->metadata[i].key_n, name, sizeof name),
+            ct__printable(st->metadata[i].value, st->metadata[i].value_n, value, sizeof value));
+}
+
+static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
+    ct_st st;
+    uint64_t count = 0, bytes = 0;
+    if (!ct__st_open(path, &st, err)) return false;
+    for (size_t i = 0; i < st.n; i++) {
+        count += elements(&st.entries[i]);
+        bytes += st.entries[i].bytes;
+    }
+    ct__textf(out, "safetensors: %zu tensor%s, %" PRIu64 " parameters, ", st.n,
+              st.n == 1 ? "" : "s", count);
+    add_bytes(out, bytes);
+    ct__text_add(out, "\n");
+    add_tensors(out, &st);
+    ct__st_close(&st);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------- what was
+// trained
+
+static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
+    const char *model, *tokens = "", *vocabulary;
+    char shown[CT_PRINTABLE];
+    size_t n, tokens_n = 0, vocabulary_n;
+    int64_t layers, heads, width, context, vocab;
+    if (!ct__config_string(config, "model_type", &model, &n, err) ||
+        !ct__config_int(config, "n_layer", 1, INT32_MAX, &layers, err) ||
+        !ct__config_int(config, "n_head", 1, INT32_MAX, &heads, err) ||
+        !ct__config_int(config, "n_embd", 1, INT32_MAX, &width, err) ||
+        !ct__config_int(config, "n_positions", 1, INT32_MAX, &context, err) ||
+        !ct__config_int(config, "vocab_size", 1, INT32_MAX, &vocab, err))
+        return false;
+    ct__textf(out,
+              "model: %s, %" PRId64 " layers, %" PRId64 " heads, width %" PRId64
+              ", context %" PRId64 "\n",
+              ct__printable(model, n, shown, sizeof shown), layers, heads, width, context);
+    if (ct__config_has(config, "tokens") &&
+        !ct__config_string(config, "tokens", &tokens, &tokens_n, err))
+        return false;
+    ct__textf(out, "vocabulary: %" PRId64 " %s", vocab,
+              tokens_n ? ct__printable(tokens, tokens_n, shown, sizeof shown) : "tokens");
+    if (ct__config_has(config, "vocabulary")) {
+        char list[4 * CT_PRINTABLE];
+        if (!ct__config_string(config, "vocabulary", &vocabulary, &vocabulary_n, err)) return false;
+        if (vocabulary_n)
+            ct__textf(out, ": %s", ct__printable(vocabulary, vocabulary_n, list, sizeof list));
+    }
+    ct__text_add(out, "\n");
+    return true;
+}
+
+static bool describe_config(const char *path, ct_text *out, ct_err *err) {
+    ct_config config;
+    if (!ct__config_read(path, &config, err)) return false;
+    bool ok = add_model(&config, out, err);
+    ct__config_close(&config);
+    return ok;
+}
+
+static bool add_metrics(const char *path, ct_text *out, ct_err *err) {
+    static const char *const names[] = {"loss", "val_loss"};
+    ct_series s[2];
+    if (!ct__metrics_read(path, names, 2, s, err)) return false;
+    if (s[0].n)
+        ct__textf(out, "training: %zu steps, loss %.4f at first and %.4f at last\n", s[0].n,
+                  s[0].y[0], s[0].y[s[0].n - 1]);
+    if (s[1].n)
+        ct__textf(out, "validation: loss %.4f at step %.0f\n", s[1].y[s[1].n - 1],
+                  s[1].x[s[1].n - 1]);
+    ct__series_free(&s[0]);
+    ct__series_free(&s[1]);
+    return true;
+}
+
+static bool exists(const char *folder, const char *name, char *path, size_t cap) {
+    struct stat st;
+    int n = snprintf(path, cap, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
+    return n > 0 && (size_t)n < cap && stat(path, &st) == 0;
+}
+
+static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
+    char path[4096];
+    if (exists(folder, "config.json", path, sizeof path) && !describe_config(path, out, err))
+        return false;
+    if (exists(folder, "metrics.jsonl", path, sizeof path) && !add_metrics(path, out, err))
+        return false;
+    return !exists(folder, "model.safetensors", path, sizeof path) ||
+           describe_safetensors(path, out, err);
+}
+
+// -------------------------------------------------------------------------------------------- text
+
+typedef struct census {
+    size_t lines, chars, bad, kinds, first_bad;
+    unsigned char met[0x110000 / 8];
+} census;
+
+static void count_text(census *c, const unsigned char *text, size_t n) {
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t used;
+        if (ct__utf8_next(text + i, n - i, &cp, &used) != CT_UTF8_OK) {
+            if (!c->bad++) c->first_bad = i;
+            i += used;
+            continue;
+        }
+        c->chars++;
+        c->lines += cp == '\n';
+        if (!(c->met[cp / 8] >> (cp % 8) & 1)) c->kinds++;
+        c->met[cp / 8] |= (unsigned char)(1 << (cp % 8));
+        i += used;
+    }
+    c->lines += n > 0 && text[n - 1] != '\n';
+}
+
+static void add_chars(ct_text *out, const census *c) {
+    ct_text list = {0};
+    char one[4], shown[4 * CT_PRINTABLE];
+    for (uint32_t cp = 0; cp < 0x110000; cp++)
+        if (c->met[cp / 8] >> (cp % 8) & 1) ct__text_bytes(&list, one, ct__utf8_put(cp, one));
+    ct__textf(out, "vocabulary as characters: %zu: %s\n", c->kinds,
+              list.failed ? "..." : ct__printable(list.s, list.n, shown, sizeof shown));
+    ct__text_free(&list);
+}
+
+static void add_census(ct_text *out, const census *c, const ct_corpus *corpus, bool nul) {
+    bool is_text = !nul && !c->bad;
+    ct__textf(out, "%s: %zu bytes", is_text ? "text" : "not UTF-8 text", corpus->bytes);
+    if (corpus->files > 1) ct__textf(out, " in %zu files", corpus->files);
+    if (corpus->skipped)
+        ct__textf(out, " (%zu hidden, binary or irregular ones left out)", corpus->skipped);
+    if (!is_text) {
+        if (c->bad)
+            ct__textf(out, "; the first that is no character is byte %zu", c->first_bad);
+        else
+            ct__text_add(out, "; there are zero bytes in it");
+        ct__text_add(out, "\n");
+        return;
+    }
+    ct__textf(out, ", %zu characters, %zu lines\n", c->chars, c->lines);
+    add_chars(out, c);
+}
+
+static bool describe_text(const char *path, ct_text *out, ct_err *err) {
+    ct_corpus corpus;
+    if (!ct__corpus_read(&path, 1, CT_TOKENS_BYTES, &corpus, err)) return false;
+    census *c = ct__calloc(1, sizeof *c);
+    unsigned char *text = ct__malloc(corpus.n + 1);
+    bool ok = (c && text) || ct__err_memory(err, CT_NOWHERE, path, corpus.n + sizeof *c);
+    if (ok) {
+        for (size_t i = 0; i < corpus.n; i++) text[i] = (unsigned char)corpus.tokens[i];
+        count_text(c, text, corpus.n);
+        add_census(out, c, &corpus, corpus.n && memchr(text, '\0', corpus.n));
+    }
+    ct__free(text);
+    ct__free(c);
+    ct__corpus_free(&corpus);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------------ choice
+
+// A safetensors file by its content: the length of its header, then the header's '{'.
+static bool looks_like_safetensors(const char *path) {
+    unsigned char head[9];
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    return n == sizeof head && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7];
+}
+
+static bool describe(const char *path, ct_text *out, ct_err *err) {
+    char inner[4096];
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+        (exists(path, "config.json", inner, sizeof inner) ||
+         exists(path, "model.safetensors", inner, sizeof inner)))
+        return describe_run(path, out, err);
+    if (ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
+    if (ends_with(path, "config.json")) return describe_config(path, out, err);
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && looks_like_safetensors(path))
+        return describe_safetensors(path, out, err);
+    return describe_text(path, out, err);
+}
+
+bool ct_describe(const char *path, ct_write_fn write, void *user) {
+    ct_ctx *ctx = ct__ctx();
+    ct_text out = {0};
+    if (!ctx || ctx->err.code) return false;
+    bool ok = describe(path, &out, &ctx->err);
+    ok = ok && (!out.failed || ct__err_memory(&ctx->err, CT_NOWHERE, path, out.cap * 2));
+    ok = ok && (write(out.s, out.n, user) ||
+                ct__err(&ctx->err, CT_E_FILE, CT_NOWHERE, path, "the text could not be written"));
+    ct__text_free(&out);
+    return ok;
+}
