@@ -25,7 +25,7 @@ typedef struct ct_gpt2_config {
 typedef struct ct_gpt2 ct_gpt2;
 
 CT_API int64_t ct_gpt2_size(const ct_gpt2_config *config); // number of elements of all parameters
-// The largest published size: 12 layers, 12 heads, width 768, context 1024, vocabulary 50257.
+// The smallest published size: 12 layers, 12 heads, width 768, context 1024, vocabulary 50257.
 CT_API ct_gpt2_config ct_gpt2_124m(void);
 
 // Normal 0.02, and 0.02 / sqrt(2 * layers) for what is added to the residual stream; biases 0,

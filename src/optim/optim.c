@@ -1,0 +1,210 @@
+// Optimizers: a chain of transforms, the variables of its state, and the step.
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cotan/optim.h"
+#include "graph/graph.h"
+
+struct ct_optim {
+    ct_params *state;
+    ct_schedule lr;
+    ct_transform *transforms; // (n_transforms)
+    size_t n_transforms;
+    size_t n;           // parameters
+    ct_tensor *params;  // (n)
+    const char **names; // (n) owned by the parameter set
+    ct_tensor **slots;  // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
+    ct_tensor *updates; // (n) of the step being recorded
+    ct_tensor step;     // variable, i32: steps done
+    int64_t count;      // steps recorded
+};
+
+void ct_optim_free(ct_optim *optim) {
+    if (!optim) return;
+    for (size_t i = 0; optim->slots && i < optim->n_transforms * CT_TRANSFORM_STATES; i++)
+        ct__free(optim->slots[i]);
+    ct__free(optim->slots);
+    ct__free(optim->transforms);
+    ct__free(optim->params);
+    ct__free(optim->names);
+    ct__free(optim->updates);
+    ct_params_free(optim->state);
+    ct__free(optim);
+}
+
+// The variable `kind`.`name`, shaped like param, with zeros for a value.
+static ct_tensor state_like(ct_optim *optim, const char *kind, const char *name, ct_tensor param,
+                            ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    ct_ints dims = {ct_rank(param), dim};
+    for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(param, a);
+    ct_text full = {0};
+    ct__textf(&full, "%s.%s", kind, name);
+    ct_dtype dtype = ct_dtype_of(param) == CT_F64 ? CT_F64 : CT_F32;
+    ct_tensor var = full.failed ? CT_NONE : ct_param_at(optim->state, full.s, dtype, dims, here);
+    if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
+    ct__text_free(&full);
+    if (ct_ok(var)) ct_assign_at(var, ct_zeros_at(dtype, dims, here), here);
+    return var;
+}
+
+static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
+    CT_SCOPE;
+    optim->step = ct_param_at(optim->state, "step", CT_I32, CT_SCALAR, here);
+    ct_assign_at(optim->step, ct_scalar(0, CT_I32), here);
+    for (size_t t = 0; t < optim->n_transforms; t++)
+        for (int k = 0; k < CT_TRANSFORM_STATES && optim->transforms[t].state[k]; k++) {
+            ct_tensor *slot = ct__calloc(optim->n, sizeof *slot);
+            if (!slot) return ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *slot);
+            optim->slots[t * CT_TRANSFORM_STATES + (size_t)k] = slot;
+            for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
+                slot[i] = state_like(optim, optim->transforms[t].state[k], optim->names[i],
+                                     optim->params[i], here);
+        }
+    return !ctx->err.code;
+}
+
+static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
+    for (size_t i = 0; i < optim->n; i++) {
+        ct_dtype d = ct_dtype_of(optim->params[i]);
+        if (d == CT_F16 || d == CT_BF16 || d == CT_F32 || d == CT_F64) continue;
+        ct__fail(ctx, CT_E_DTYPE, here, "optim", "variable \"%s\" is %s, it must be of floats",
+                 optim->names[i], ct_dtype_name(d));
+        return false;
+    }
+    return true;
+}
+
+ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
+                      ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return NULL;
+    size_t n_params = ct_params_count(params);
+    if (!n_params) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "there are no variables to optimize");
+        return NULL;
+    }
+    ct_optim *optim = ct__calloc(1, sizeof *optim);
+    if (optim) {
+        *optim = (ct_optim){.state = ct_params_new(),
+                            .lr = lr,
+                            .transforms = ct__calloc(n + !n, sizeof *transforms),
+                            .n_transforms = n,
+                            .n = n_params,
+                            .params = ct__calloc(n_params, sizeof(ct_tensor)),
+                            .names = ct__calloc(n_params, sizeof(char *)),
+                            .updates = ct__calloc(n_params, sizeof(ct_tensor)),
+                            .slots = ct__calloc(n * CT_TRANSFORM_STATES + !n, sizeof(ct_tensor *))};
+    }
+    if (!optim || !optim->state || !optim->transforms || !optim->params || !optim->names ||
+        !optim->updates || !optim->slots) {
+        ct__err_memory(&ctx->err, here, "optim", sizeof *optim);
+        ct_optim_free(optim);
+        return NULL;
+    }
+    if (n) memcpy(optim->transforms, transforms, n * sizeof *transforms);
+    for (size_t i = 0; i < n_params; i++) {
+        optim->params[i] = ct_params_get(params, i);
+        optim->names[i] = ct_params_name(params, i);
+    }
+    // The plan of the first values runs when the scope in make_state ends: look again behind it.
+    if (all_floats(optim, ctx, here) && make_state(optim, ctx, here) && !ctx->err.code)
+        return optim;
+    ct_optim_free(optim);
+    return NULL;
+}
+
+// The square root of the sum of squares of all gradients, in f32 at least.
+static ct_tensor global_norm(const ct_optim *optim, ct_loc here) {
+    ct_tensor sum = CT_NONE;
+    for (size_t i = 0; i < optim->n; i++) {
+        ct_tensor g = optim->updates[i];
+        if (ct_dtype_of(g) == CT_F16 || ct_dtype_of(g) == CT_BF16) g = ct_cast_at(g, CT_F32, here);
+        ct_tensor own = ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
+        sum = i ? ct_add_at(sum, own, here) : own;
+    }
+    return ct_sqrt_at(sum, here);
+}
+
+void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !optim) return;
+    ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
+    if (!ct_ok(optim->updates[0])) return; // the error stands in the context
+    ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
+    ct_update update = {.n = optim->n,
+                        .params = optim->params,
+                        .updates = optim->updates,
+                        .names = optim->names,
+                        .norm = global_norm(optim, here),
+                        .lr = ct_f(ct_optim_lr(optim)),
+                        .count = ct_cast_at(done, CT_F32, here),
+                        .here = here};
+    for (size_t t = 0; t < optim->n_transforms; t++) {
+        update.state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_STATES];
+        optim->transforms[t].apply(&optim->transforms[t], &update);
+    }
+    for (size_t i = 0; i < optim->n; i++)
+        ct_assign_at(optim->params[i], ct_add_at(optim->params[i], optim->updates[i], here), here);
+    ct_assign_at(optim->step, done, here);
+    ct_metric_at("grad_norm", update.norm, here);
+    optim->count++;
+}
+
+double ct_optim_lr(const ct_optim *optim) {
+    return optim ? ct_schedule_at(&optim->lr, optim->count) : NAN;
+}
+int64_t ct_optim_count(const ct_optim *optim) { return optim ? optim->count : 0; }
+ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
+
+bool ct_optim_resume(ct_optim *optim) {
+    if (!optim) return false;
+    CT_SCOPE;
+    double step = ct_item(optim->step);
+    if (isnan(step)) return false;
+    optim->count = (int64_t)step;
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------------
+// ready-made
+
+static double or_default(ct_num number, double otherwise) {
+    return number.given ? number.value : otherwise;
+}
+
+static ct_schedule schedule_of(const ct_optim_options *o) {
+    return o->lr != 0 ? (ct_schedule){.lr = o->lr} : o->schedule;
+}
+
+ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
+    ct_transform chain[4];
+    size_t n = 0;
+    double decay = or_default(o.weight_decay, 0);
+    if (o.clip > 0) chain[n++] = ct_clip_by_global_norm(o.clip);
+    if (decay != 0) chain[n++] = ct_add_decayed_weights(decay, o.decay_mask, o.mask_user);
+    if (o.momentum != 0) chain[n++] = ct_trace(o.momentum, o.nesterov);
+    chain[n++] = ct_scale_by_learning_rate();
+    return ct_chain_of(params, schedule_of(&o), chain, n, o.here);
+}
+
+static ct_optim *adam(ct_params *params, const ct_optim_options *o, double decay, bool decoupled) {
+    ct_transform chain[5];
+    size_t n = 0;
+    ct_transform decayed = ct_add_decayed_weights(decay, o->decay_mask, o->mask_user);
+    if (o->clip > 0) chain[n++] = ct_clip_by_global_norm(o->clip);
+    if (decay != 0 && !decoupled) chain[n++] = decayed;
+    chain[n++] = ct_scale_by_adam(or_default(o->beta1, 0.9), or_default(o->beta2, 0.999),
+                                  or_default(o->eps, 1e-8));
+    if (decay != 0 && decoupled) chain[n++] = decayed;
+    chain[n++] = ct_scale_by_learning_rate();
+    return ct_chain_of(params, schedule_of(o), chain, n, o->here);
+}
+
+ct_optim *ct_adam_with(ct_params *params, ct_optim_options o) {
+    return adam(params, &o, or_default(o.weight_decay, 0), false);
+}
+ct_optim *ct_adamw_with(ct_params *params, ct_optim_options o) {
+    return adam(params, &o, or_default(o.weight_decay, 0.01), true);
+}

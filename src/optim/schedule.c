@@ -1,0 +1,16 @@
+// Learning rates by step.
+#include <math.h>
+
+#include "cotan/optim.h"
+
+double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
+    if (schedule->custom) return schedule->custom(step, schedule->user);
+    double lr = schedule->lr, low = schedule->min_lr;
+    if (step < schedule->warmup) return lr * (double)(step + 1) / (double)(schedule->warmup + 1);
+    if (schedule->shape == CT_LR_CONSTANT) return lr;
+    if (step >= schedule->steps) return low;
+    double done =
+        (double)(step - schedule->warmup) / (double)(schedule->steps - schedule->warmup); // 0 to 1
+    if (schedule->shape == CT_LR_LINEAR) return lr + (low - lr) * done;
+    return low + 0.5 * (1 + cos(3.14159265358979323846 * done)) * (lr - low);
+}

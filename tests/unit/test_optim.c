@@ -1,0 +1,288 @@
+// Optimizers against their formulas written out in double, schedules, state, failures.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "cotan/cotan.h"
+#include "cotan/optim.h"
+
+enum { ROWS = 3, COLS = 5, N = ROWS * COLS, STEPS = 6 };
+
+// Two parameters, a matrix and a vector; the loss sum(w * a * w) / 2 + sum(b^3) has the gradients
+// a * w and 3 b^2.
+typedef struct {
+    ct_params *params;
+    ct_tensor w, b;
+    float a[N];
+    double w0[N], b0[COLS];
+} problem;
+
+static problem make_problem(void) {
+    problem p = {.params = ct_params_new()};
+    float w[N], b[COLS];
+    for (int i = 0; i < N; i++) {
+        w[i] = (float)(0.3 * i - 2);
+        p.a[i] = (float)(1 + i % 4);
+        p.w0[i] = w[i];
+    }
+    for (int i = 0; i < COLS; i++) p.b0[i] = b[i] = (float)(0.5 + 0.25 * i);
+    p.w = ct_param(p.params, "w", CT_F32, CT_DIMS(ROWS, COLS));
+    p.b = ct_param(p.params, "b", CT_F32, CT_DIMS(COLS));
+    CT_SCOPE;
+    ct_assign(p.w, ct_from(w, CT_F32, CT_DIMS(ROWS, COLS)));
+    ct_assign(p.b, ct_from(b, CT_F32, CT_DIMS(COLS)));
+    return p;
+}
+
+static ct_tensor loss_of(const problem *p) {
+    ct_tensor a = ct_from(p->a, CT_F32, CT_DIMS(ROWS, COLS));
+    ct_tensor square = ct_mul(ct_mul(p->w, a), p->w), cube = ct_mul(ct_mul(p->b, p->b), p->b);
+    return ct_add(ct_mul(ct_sum(square), ct_f(0.5)), ct_sum(cube));
+}
+
+static void step(ct_optim *optim, const problem *p) {
+    CT_SCOPE;
+    ct_optim_step(optim, loss_of(p));
+}
+
+static void compare(ct_tensor t, const double *want, int n) {
+    CT_SCOPE;
+    const float *got = ct_data(t);
+    assert_non_null(got);
+    for (int i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= 4e-6 * (1 + fabs(want[i]))))
+            fail_msg("element %d: %.9g, expected %.9g", i, (double)got[i], want[i]);
+}
+
+// What each optimizer does to one number.
+typedef struct {
+    double lr, beta1, beta2, eps, decay, clip, momentum;
+    bool adam, decoupled, nesterov;
+} rule;
+typedef struct {
+    double m, v;
+} moments;
+
+static double updated(const rule *r, double p, double g, bool decays, moments *s, int t) {
+    double decay = decays ? r->decay : 0;
+    if (!r->decoupled) g += decay * p;
+    if (!r->adam) {
+        if (r->momentum == 0) return p - r->lr * g;
+        s->m = r->momentum * s->m + g;
+        return p - r->lr * (r->nesterov ? g + r->momentum * s->m : s->m);
+    }
+    if (r->decoupled) p -= r->lr * decay * p;
+    s->m = r->beta1 * s->m + (1 - r->beta1) * g;
+    s->v = r->beta2 * s->v + (1 - r->beta2) * g * g;
+    double c1 = 1 - pow(r->beta1, t), c2 = 1 - pow(r->beta2, t);
+    return p - r->lr / c1 * s->m / (sqrt(s->v) / sqrt(c2) + r->eps);
+}
+
+static void check(ct_optim *optim, problem *p, rule r) {
+    moments mw[N] = {0}, mb[COLS] = {0};
+    double w[N], b[COLS];
+    memcpy(w, p->w0, sizeof w);
+    memcpy(b, p->b0, sizeof b);
+    assert_non_null(optim);
+    for (int t = 1; t <= STEPS; t++) {
+        double gw[N], gb[COLS], sum = 0;
+        for (int i = 0; i < N; i++) gw[i] = (double)p->a[i] * w[i], sum += gw[i] * gw[i];
+        for (int i = 0; i < COLS; i++) gb[i] = 3 * b[i] * b[i], sum += gb[i] * gb[i];
+        double factor = r.clip > 0 ? fmin(1, r.clip / (sqrt(sum) + 1e-6)) : 1;
+        for (int i = 0; i < N; i++) w[i] = updated(&r, w[i], gw[i] * factor, true, &mw[i], t);
+        for (int i = 0; i < COLS; i++) b[i] = updated(&r, b[i], gb[i] * factor, false, &mb[i], t);
+        step(optim, p);
+        assert_string_equal(ct_error_text(), "");
+        assert_true(fabs(ct_metric_value("grad_norm") / sqrt(sum) - 1) < 1e-5);
+        assert_int_equal(ct_optim_count(optim), t);
+        compare(p->w, w, N);
+        compare(p->b, b, COLS);
+    }
+    ct_optim_free(optim);
+    ct_params_free(p->params);
+}
+
+static void sgd_follows_its_formula(void **state) {
+    (void)state;
+    problem p = make_problem();
+    check(ct_sgd(p.params, .lr = 0.01), &p, (rule){.lr = 0.01});
+    p = make_problem();
+    check(ct_sgd(p.params, .lr = 0.01, .momentum = 0.9, .weight_decay = CT_F(0.1)), &p,
+          (rule){.lr = 0.01, .momentum = 0.9, .decay = 0.1});
+    p = make_problem();
+    check(ct_sgd(p.params, .lr = 0.01, .momentum = 0.9, .nesterov = true, .clip = 2.0), &p,
+          (rule){.lr = 0.01, .momentum = 0.9, .nesterov = true, .clip = 2});
+}
+
+static void adam_follows_its_formula(void **state) {
+    (void)state;
+    rule adam = {.lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .adam = true};
+    problem p = make_problem();
+    check(ct_adam(p.params, .lr = 0.05), &p, adam);
+    adam.decay = 0.1;
+    p = make_problem();
+    check(ct_adam(p.params, .lr = 0.05, .weight_decay = CT_F(0.1)), &p, adam);
+    adam.decoupled = true;
+    adam.clip = 1;
+    adam.beta2 = 0.99;
+    p = make_problem();
+    check(
+        ct_adamw(p.params, .lr = 0.05, .weight_decay = CT_F(0.1), .beta2 = CT_F(0.99), .clip = 1.0),
+        &p, adam);
+    adam.decay = 0.01; // the default
+    adam.beta1 = 0;
+    p = make_problem();
+    check(ct_adamw(p.params, .lr = 0.05, .beta1 = CT_F(0), .beta2 = CT_F(0.99), .clip = 1.0), &p,
+          adam);
+}
+
+static void a_chain_is_what_it_is_made_of(void **state) {
+    (void)state;
+    problem p = make_problem();
+    ct_schedule lr = {.lr = 0.02};
+    check(ct_chain(p.params, lr, ct_clip_by_global_norm(3), ct_trace(0.5, false),
+                   ct_scale_by_learning_rate()),
+          &p, (rule){.lr = 0.02, .momentum = 0.5, .clip = 3});
+    p = make_problem();
+    check(ct_chain(p.params, lr, ct_scale(-0.25)), &p, (rule){.lr = 0.25});
+}
+
+static double custom_rate(int64_t at, void *user) { return (double)at * *(double *)user; }
+
+static void schedules_follow_their_formulas(void **state) {
+    (void)state;
+    ct_schedule s = {.lr = 2};
+    assert_true(fabs(ct_schedule_at(&s, 0) - (2)) <= 0);
+    assert_true(fabs(ct_schedule_at(&s, 1000000) - (2)) <= 0);
+    s = (ct_schedule){.shape = CT_LR_LINEAR, .lr = 1, .min_lr = 0.1, .warmup = 3, .steps = 12};
+    assert_true(fabs(ct_schedule_at(&s, 0) - (0.25)) <= 1e-12);
+    assert_true(fabs(ct_schedule_at(&s, 2) - (0.75)) <= 1e-12);
+    assert_true(fabs(ct_schedule_at(&s, 3) - (1)) <= 1e-12);
+    assert_true(fabs(ct_schedule_at(&s, 6) - (0.7)) <= 1e-12);
+    assert_true(fabs(ct_schedule_at(&s, 12) - (0.1)) <= 0);
+    assert_true(fabs(ct_schedule_at(&s, 500) - (0.1)) <= 0);
+    s.shape = CT_LR_COSINE;
+    assert_true(fabs(ct_schedule_at(&s, 3) - (1)) <= 1e-12);
+    assert_true(fabs(ct_schedule_at(&s, 6) - (0.1 + 0.9 * 0.75)) <= 1e-12); // cos(pi / 3) = 1/2
+    assert_true(fabs(ct_schedule_at(&s, 12) - (0.1)) <= 0);
+    s.warmup = 0;
+    s.steps = 0; // nothing to fall over
+    assert_true(fabs(ct_schedule_at(&s, 0) - (0.1)) <= 0);
+    double factor = 3;
+    s = (ct_schedule){.custom = custom_rate, .user = &factor};
+    assert_true(fabs(ct_schedule_at(&s, 4) - (12)) <= 0);
+}
+
+static void a_changing_rate_makes_no_plan(void **state) {
+    (void)state;
+    problem p = make_problem();
+    ct_optim *optim = ct_adamw(
+        p.params,
+        .schedule = {.shape = CT_LR_COSINE, .lr = 0.1, .min_lr = 0.01, .warmup = 2, .steps = 8});
+    step(optim, &p);
+    ct_stats before = ct_get_stats();
+    double last = ct_optim_lr(optim);
+    for (int i = 0; i < 6; i++) {
+        step(optim, &p);
+        assert_true(ct_optim_lr(optim) != last);
+        last = ct_optim_lr(optim);
+    }
+    assert_string_equal(ct_error_text(), "");
+    assert_int_equal(ct_get_stats().plans_made, before.plans_made);
+    assert_int_equal(ct_get_stats().plans_run, before.plans_run + 6);
+    ct_optim_free(optim);
+    ct_params_free(p.params);
+}
+
+// Copies the value of every variable of `from` into the one of the same name in `to`.
+static void copy_params(ct_params *to, const ct_params *from) {
+    CT_SCOPE;
+    assert_int_equal(ct_params_count(to), ct_params_count(from));
+    for (size_t i = 0; i < ct_params_count(from); i++)
+        ct_assign(ct_params_find(to, ct_params_name(from, i)), ct_params_get(from, i));
+}
+
+static void state_has_names_and_can_be_resumed(void **state) {
+    (void)state;
+    problem p = make_problem(), q = make_problem();
+    ct_optim *a = ct_adamw(p.params, .schedule = {.lr = 0.1, .warmup = 5});
+    for (int i = 0; i < 3; i++) step(a, &p);
+    ct_params *s = ct_optim_state(a);
+    const char *names[] = {"step", "exp_avg.w", "exp_avg.b", "exp_avg_sq.w", "exp_avg_sq.b"};
+    assert_int_equal(ct_params_count(s), 5);
+    for (int i = 0; i < 5; i++) assert_true(ct_params_find(s, names[i]).bits != 0);
+    ct_optim *b = ct_adamw(q.params, .schedule = {.lr = 0.1, .warmup = 5});
+    copy_params(q.params, p.params);
+    copy_params(ct_optim_state(b), s);
+    assert_true(ct_optim_resume(b));
+    assert_int_equal(ct_optim_count(b), 3);
+    for (int i = 0; i < 3; i++) step(a, &p), step(b, &q);
+    CT_SCOPE;
+    const float *x = ct_data(p.w), *y = ct_data(q.w);
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_memory_equal(x, y, N * sizeof *x);
+    ct_optim_free(a);
+    ct_optim_free(b);
+    ct_params_free(p.params);
+    ct_params_free(q.params);
+}
+
+static void a_failed_loss_changes_nothing(void **state) {
+    (void)state;
+    problem p = make_problem();
+    ct_optim *optim = ct_adamw(p.params, .lr = 0.1);
+    {
+        CT_SCOPE;
+        ct_tensor wrong = ct_add(loss_of(&p), ct_add(p.w, ct_zeros(CT_F32, CT_DIMS(4))));
+        ct_optim_step(optim, wrong);
+    }
+    assert_true(ct_failed());
+    ct_error_clear();
+    assert_int_equal(ct_optim_count(optim), 0);
+    compare(p.w, p.w0, N);
+    CT_SCOPE;
+    assert_true(ct_item(ct_params_find(ct_optim_state(optim), "step")) == 0);
+    ct_optim_free(optim);
+    ct_params_free(p.params);
+}
+
+static void refuses_what_it_cannot_optimize(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    assert_null(ct_sgd(params, .lr = 0.1));
+    assert_non_null(strstr(ct_error_text(), "optim: there are no variables to optimize"));
+    ct_error_clear();
+    ct_param(params, "counts", CT_I32, CT_DIMS(3));
+    assert_null(ct_sgd(params, .lr = 0.1));
+    assert_non_null(
+        strstr(ct_error_text(), "optim: variable \"counts\" is i32, it must be of floats"));
+    ct_error_clear();
+    ct_params_free(params);
+    problem p = make_problem();
+    assert_null(ct_chain(p.params, (ct_schedule){.lr = 1}, ct_trace(0.1, false),
+                         ct_trace(0.2, false))); // both would own momentum_buffer
+    assert_non_null(strstr(ct_error_text(), "\"momentum_buffer.w\" is taken"));
+    ct_error_clear();
+    ct_params_free(p.params);
+}
+
+int main(void) {
+    if (!ct_set_device("ref")) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sgd_follows_its_formula),
+        cmocka_unit_test(adam_follows_its_formula),
+        cmocka_unit_test(a_chain_is_what_it_is_made_of),
+        cmocka_unit_test(schedules_follow_their_formulas),
+        cmocka_unit_test(a_changing_rate_makes_no_plan),
+        cmocka_unit_test(state_has_names_and_can_be_resumed),
+        cmocka_unit_test(a_failed_loss_changes_nothing),
+        cmocka_unit_test(refuses_what_it_cannot_optimize),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
