@@ -24,14 +24,6 @@ static bool verified(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
 #endif
 }
 
-// Replaced by the scheduler's.
-__attribute__((weak)) bool ct__lower_kernels(const ct_graph *graph, ct_program *program,
-                                             ct_err *err) {
-    (void)graph, (void)program;
-    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, "cpu",
-                   "kernels are not generated yet; use --device ref");
-}
-
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};

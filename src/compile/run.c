@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compile/kir.h"
 #include "compile/plan.h"
 
 static void destroy_storage(ct_storage *s) {
@@ -148,6 +149,11 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct__free(plan->extra);
     ct__free(plan->program.bufs);
     ct__free(plan->program.launches);
+    for (size_t i = 0; i < plan->program.n_kernels; i++) {
+        ct_kir *ir = plan->program.kernels[i].ir;
+        if (ir) ct__kir_free(ir);
+        ct__free(ir);
+    }
     ct__free(plan->program.kernels);
     ct__arena_free(&plan->arena);
     ct__free(plan);

@@ -29,6 +29,7 @@
 typedef struct ct_sched ct_sched;
 typedef struct ct_memo ct_memo;
 typedef struct ct_bind ct_bind;
+typedef struct ct_seen ct_seen;
 
 // A kernel being written.
 typedef struct ct_emit {
@@ -51,7 +52,11 @@ typedef struct ct_emit {
     int *syms; // (n_syms) dynamic size behind each i64 argument
     ct_kval *sym_values;
     size_t n_syms, syms_cap, sym_values_cap;
-    int depth; // of nested inlining
+    ct_seen *seen; // (n_seen) every access, for the choice of loops
+    size_t n_seen, seen_cap;
+    int32_t group; // whose values are computed here, not loaded; -1: none
+    ct_ix guard;   // the condition under which values are wanted now; CT_IX_NONE: always
+    int depth;     // of nested inlining
     double bytes, flops;
 } ct_emit;
 

@@ -1,0 +1,123 @@
+// A finished kernel becomes a launch; equal kernels are kept once.
+#include <string.h>
+
+#include "compile/schedule_impl.h"
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+static uint64_t word(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
+
+static uint64_t hash_kernel(const ct_kir *k) {
+    uint64_t h = mix((uint64_t)k->nparams, (uint64_t)k->nargs);
+    for (size_t i = 0; i < k->nbufs; i++)
+        h = mix(mix(h, word(k->bufs[i].dtype, k->bufs[i].flags)), (uint64_t)k->bufs[i].count);
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *x = &k->ins[i];
+        h = mix(h, (uint64_t)x->op | (uint64_t)x->dtype << 8 | (uint64_t)x->lanes << 16 |
+                       (uint64_t)x->sub << 24);
+        h = mix(mix(h, word(x->a, x->b)), word(x->c, x->d));
+        h = mix(h, (uint64_t)x->imm.i);
+    }
+    return h;
+}
+
+static bool same_kernel(const ct_kir *a, const ct_kir *b) {
+    if (a->n != b->n || a->nbufs != b->nbufs || a->nparams != b->nparams || a->nargs != b->nargs)
+        return false;
+    for (size_t i = 0; i < a->nbufs; i++)
+        if (a->bufs[i].dtype != b->bufs[i].dtype || a->bufs[i].flags != b->bufs[i].flags ||
+            a->bufs[i].count != b->bufs[i].count)
+            return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const ct_kins *x = &a->ins[i], *y = &b->ins[i];
+        if (x->op != y->op || x->dtype != y->dtype || x->lanes != y->lanes || x->sub != y->sub ||
+            x->a != y->a || x->b != y->b || x->c != y->c || x->d != y->d || x->imm.i != y->imm.i)
+            return false;
+    }
+    return true;
+}
+
+// The number of the kernel in the program; takes the IR over.
+static bool share_kernel(ct_emit *e, uint32_t *number) {
+    ct_sched *s = e->sched;
+    ct_program *p = s->program;
+    uint64_t hash = hash_kernel(e->kir);
+    for (size_t i = 0; i < s->n_known; i++)
+        if (s->known[i].hash == hash && same_kernel(p->kernels[s->known[i].kernel].ir, e->kir)) {
+            *number = s->known[i].kernel;
+            return true;
+        }
+    if (!CT_GROW(p->kernels, p->kernels_cap, p->n_kernels + 1) ||
+        !CT_GROW(s->known, s->known_cap, s->n_known + 1))
+        return ct__err_memory(s->err, CT_NOWHERE, "kernel", sizeof *p->kernels);
+    *number = (uint32_t)p->n_kernels;
+    s->known[s->n_known].hash = hash;
+    s->known[s->n_known++].kernel = *number;
+    p->kernels[p->n_kernels] = (struct ct_program_kernel){.ir = e->kir};
+    p->n_kernels++;
+    e->kir = NULL;
+    return true;
+}
+
+// A kernel that reads the variable which it assigns must read each element only where it writes it.
+// False: it does not.
+static bool in_place(ct_emit *e) {
+    const ct_sched *s = e->sched;
+    for (size_t w = 0; w < e->n_args; w++) {
+        const ct_buf *to = &s->program->bufs[e->args[w].buf];
+        if (to->kind != CT_BUF_ROOT || s->graph->roots[to->index].kind != CT_ROOT_ASSIGN) continue;
+        for (size_t r = 0; r < e->n_args; r++) {
+            const ct_buf *from = &s->program->bufs[e->args[r].buf];
+            if (from->kind != CT_BUF_LEAF ||
+                (int32_t)from->index != s->graph->roots[to->index].leaf)
+                continue;
+            e->kir->bufs[e->arg_ids[w]].flags |= CT_KIR_ALIAS;
+            e->kir->bufs[e->arg_ids[r]].flags |= CT_KIR_ALIAS;
+            for (size_t i = 0; i < e->n_seen; i++)
+                for (size_t k = 0; k < e->n_seen; k++)
+                    if (e->seen[i].buf == e->args[w].buf && e->seen[i].write &&
+                        e->seen[k].buf == e->args[r].buf && e->seen[i].offset != e->seen[k].offset)
+                        return false;
+        }
+    }
+    return true;
+}
+
+static bool finish(ct_emit *e, double flops) {
+    ct_sched *s = e->sched;
+    if (s->err->code) return false;
+    if (e->kir->err.code) {
+        *s->err = e->kir->err;
+        return false;
+    }
+    if (ct__ix_failed(e->pool))
+        return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
+    if (!in_place(e)) {
+        s->conflict = true;
+        return true;
+    }
+    if (!ct__kir_verify(e->kir, s->err)) return false;
+    ct_launch *l = ct__sched_launch(s, (ct_launch){.kind = CT_LAUNCH_KERNEL, .node = e->node},
+                                    (uint32_t)e->n_args, (uint32_t)e->n_syms);
+    if (!l) return false;
+    double elements = 0;
+    for (size_t i = 0; i < e->n_args; i++) {
+        const ct_buf *b = &s->program->bufs[e->args[i].buf];
+        l->args[i] = e->args[i];
+        l->bytes += b->bytes;
+        double n = (double)b->bytes / (double)ct_dtype_size(e->arg_types[i]);
+        elements = n > elements ? n : elements;
+    }
+    for (size_t i = 0; i < e->n_syms; i++) l->numbers[i] = s->sym_value[e->syms[i]];
+    l->flops = flops > 0 ? flops : e->flops * elements;
+    l->grid = ct__kir_grid(e->kir, l->numbers);
+    return share_kernel(e, &l->kernel);
+}
+
+bool ct__emit_done(ct_emit *e, double flops) {
+    bool ok = finish(e, flops);
+    ct__emit_free(e);
+    return ok;
+}
