@@ -604,6 +604,16 @@ ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a) {
     return pure(k, ins);
 }
 
+ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high) {
+    const ct_kins *x = operand(k, CT_K_ZIP, a), *y = operand(k, CT_K_ZIP, b);
+    if (!x || !y) return -1;
+    if (x->lanes != CT_LANES || y->lanes != CT_LANES || x->dtype != y->dtype)
+        return bad(k, CT_K_ZIP, "the operands are not two 16-lane values of one dtype");
+    ct_kins ins = make(CT_K_ZIP, x->dtype, CT_LANES, a, b, -1);
+    ins.sub = high;
+    return pure(k, ins);
+}
+
 // ---------------------------------------------------------------------------------------- the
 // launch's side
 

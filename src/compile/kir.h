@@ -73,7 +73,7 @@ enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
     /* registers and reductions */                                                                 \
     X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)                                                     \
     /* lanes */                                                                                    \
-    X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1)                                                              \
+    X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1) X(ZIP, 2)                                                    \
     /* one operand */                                                                              \
     X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)        \
     X(CAST, 1) X(BITCAST, 1) X(MATH, 1)                                                            \
@@ -125,7 +125,8 @@ typedef struct ct_kins {
     uint8_t op;    // ct_kop
     uint8_t dtype; // ct_dtype of the result; CT_DEFAULT: no result
     uint8_t lanes; // of the result: 1 or CT_LANES; 0: no result
-    uint8_t sub;   // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; MATH: ct_kmath; CAST: target ct_dtype
+    uint8_t sub; // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; ZIP: high?; MATH: ct_kmath; CAST: target
+                 // ct_dtype
     ct_kval a, b, c, d; // operands, -1 where absent. LOAD: index, cond. STORE: index, value, cond.
                         // VLOAD: index, count. VSTORE: index, value, count. SET: register, value.
                         // END: a = its LOOP. LOOP: extent.
@@ -256,6 +257,9 @@ ct_kval ct__kir_iota(ct_kir *k); // i64: 0 1 ... 15
 ct_kval ct__kir_vload(ct_kir *k, int buf, ct_kval index, ct_kval count);
 void ct__kir_vstore(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval count);
 ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a); // lanes j op= j+8, j+4, j+2, j+1: a scalar
+// Lanes in turn: a0 b0 a1 b1 ... a7 b7, or a8 b8 ... a15 b15 (`high`). Four rounds of it over 16
+// vectors, v[i] with v[i + 8], transpose them.
+ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high);
 
 // ---------------------------------------------------------------------------------------------
 // functions A math function is a kernel of PARAM, straight-line arithmetic and one RET.

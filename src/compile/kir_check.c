@@ -185,6 +185,7 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub & 3]); break;
     case CT_K_REDUCE:
     case CT_K_FOLD: ct__textf(out, " %s", red_names[ins->sub & 7]); break;
+    case CT_K_ZIP: ct__text_add(out, ins->sub ? " high" : " low"); break;
     case CT_K_MATH:
         ct__textf(out, " %s", ins->sub < CT_MATH_COUNT ? math_names[ins->sub] : "?");
         break;

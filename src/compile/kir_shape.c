@@ -88,7 +88,8 @@ static ct_kshape shape_of(const ct_kir *k, const ct_kshape *s, size_t i) {
         return affine(0, 1, true);
     case CT_K_IOTA: return affine(1, 0, true);
     case CT_K_PARAM: return ins->lanes == CT_LANES ? varying : uniform;
-    case CT_K_VLOAD: return varying;
+    case CT_K_VLOAD:
+    case CT_K_ZIP: return varying;
     case CT_K_FOLD: return uniform;
     case CT_K_SPLAT: return s[ins->a];
     case CT_K_REG: return s[i].vary || s[ins->a].vary || ins->lanes > 1 ? varying : uniform;

@@ -302,6 +302,7 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
         ct__render_wide(r, ins->a);
         break;
     case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
+    case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
     case CT_K_SELECT:
         if (r->shape[ins->a].vary == CT_UNIFORM) {
             ct__render_scalar(r, ins->a);

@@ -15,6 +15,8 @@ typedef struct matmul {
     bool a_by_k;         // A is packed as [tile][k][row], else as [row][k]
     int64_t mrp;         // rows of a packed tile with their padding
     bool many;           // may there be more than one chunk?
+    bool b_by_column;    // b is contiguous along k
+    int stage;           // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
     ct_kval at[CT_MAX_RANK];        // the task's batch position, then free for two more
     ct_kval row0, rows, col0, cols; // the task's block
@@ -72,30 +74,76 @@ static void pack_a_by_k(matmul *m) {
     ct__kir_end(k);
 }
 
-static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
+// Zeros in the columns of the panel from `valid` on.
+static void pad_b(matmul *m, ct_kval valid) {
     ct_kir *k = m->k;
-    bool by_k = ct__source_along(k, &m->s->b, m->s->n_batch);
     ct_kval rest = minus(k, ct__kir_int(k, m->nr), valid);
-    ct_kval col = ct__kir_add(k, m->col0, panel), kk, j;
-    if (by_k) {
-        j = ct__kir_loop(k, CT_BIND_SEQ, valid, "pack column of b");
-        kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
-    } else {
-        kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
-        j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
-    }
-    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
-    ct__kir_store(k, m->b, ct__kir_add(k, ct__kir_muli(k, kk, m->nr), j), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
-    kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "columns to the edge of the panel");
-    j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "columns to the edge of the panel");
+    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
     ct_kval to = ct__kir_add(k, ct__kir_muli(k, kk, m->nr), ct__kir_add(k, valid, j));
     ct__kir_store(k, m->b, to, zero(m));
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
+}
+
+static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
+    ct_kir *k = m->k;
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
+    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
+    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
+    ct__kir_store(k, m->b, ct__kir_add(k, ct__kir_muli(k, kk, m->nr), j), v);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    pad_b(m, valid);
+}
+
+// 16 x 16 elements of the staged columns, turned into rows of the panel at column `group`.
+static void transpose(matmul *m, ct_kval group) {
+    ct_kir *k = m->k;
+    ct_kval x[CT_LANES], y[CT_LANES];
+    ct_kval kb =
+        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->kn, CT_LANES), "16 steps of k");
+    kb = ct__kir_muli(k, kb, CT_LANES);
+    for (int c = 0; c < CT_LANES; c++)
+        x[c] = ct__kir_vload(k, m->stage, ct__kir_addi(k, kb, (int64_t)c * CT_DOT_CHUNK), -1);
+    for (int round = 0; round < 4; round++) {
+        for (int c = 0; c < CT_LANES; c++)
+            y[c] = ct__kir_zip(k, x[c / 2], x[c / 2 + CT_LANES / 2], c & 1);
+        memcpy(x, y, sizeof x);
+    }
+    ct_kval to = ct__kir_add(k, ct__kir_muli(k, kb, m->nr), group);
+    for (int r = 0; r < CT_LANES; r++)
+        ct__kir_vstore(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r], -1);
+    ct__kir_end(k);
+}
+
+// Where b is contiguous along k: 16 columns at a time are staged in scratch, then turned.
+static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
+    ct_kir *k = m->k;
+    ct_kval groups = ct__kir_ceil_div(k, valid, CT_LANES);
+    ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "16 columns of b");
+    group = ct__kir_muli(k, group, CT_LANES);
+    ct_kval some = ct__kir_min(k, minus(k, valid, group), ct__kir_int(k, CT_LANES));
+    ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, some, "pack column of b");
+    ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    ct_kval from = ct__kir_add(k, col, ct__kir_add(k, group, j));
+    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
+    ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, CT_DOT_CHUNK), kk), v);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    transpose(m, group);
+    ct__kir_end(k);
+    pad_b(m, valid);
+}
+
+static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
+    ct_kval col = ct__kir_add(m->k, m->col0, panel);
+    if (m->b_by_column)
+        pack_b_by_column(m, col, valid);
+    else
+        pack_b_by_row(m, col, valid);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -203,6 +251,8 @@ static void choose(matmul *m) {
     m->nc = t->column_block ? t->column_block : up_to(at_most(k, m->s->columns, 384), m->nr);
     m->mrp = up_to(m->mr, CT_LANES);
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
+    m->b_by_column = ct__source_along(k, &m->s->b, m->s->n_batch) &&
+                     !ct__source_along(k, &m->s->b, m->s->n_batch + 1);
     m->a_by_k = ct__source_along(k, &m->s->a, m->s->n_batch) &&
                 !ct__source_along(k, &m->s->a, m->s->n_batch + 1);
 }
@@ -211,6 +261,7 @@ static void make_scratch(matmul *m) {
     int64_t depth = CT_DOT_CHUNK, a_rows = m->a_by_k ? m->mc / m->mr * m->mrp : m->mc;
     m->a = ct__kir_local(m->k, m->s->dtype, a_rows * depth);
     m->b = ct__kir_local(m->k, m->s->dtype, m->nr * depth);
+    m->stage = m->b_by_column ? ct__kir_local(m->k, m->s->dtype, CT_LANES * depth) : -1;
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->nc) : -1;
 }
