@@ -257,22 +257,28 @@ static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) 
 }
 
 static void wide_cast(const ct_render *r, const ct_kins *ins) {
-    int from = r->k->ins[ins->a].dtype;
-    const char *f = ct__render_suffix(from), *t = ct__render_suffix(ins->dtype);
-    bool half = ins->sub == CT_F16 || ins->sub == CT_BF16, convert = false;
-    if (half)
+    const char *f = ct__render_suffix(r->k->ins[ins->a].dtype);
+    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
         ct__textf(r->out, "round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
     else if (ins->dtype == CT_BOOL)
         ct__textf(r->out, "ne_%s(splat_%s(0), ", f, f);
-    else if (is_float(from) && !is_float(ins->dtype))
-        ct__textf(r->out, "%s_of_%s(", t, f);
-    else {
-        convert = true;
-        ct__textf(r->out, "CV(%s", from == CT_BOOL ? "-" : "");
-    }
+    else
+        ct__textf(r->out, "%s_of_%s(", ct__render_suffix(ins->dtype), f);
     ct__render_wide(r, ins->a);
-    if (convert) ct__textf(r->out, ", %sx16", t);
     ct__text_add(r->out, ")");
+}
+
+static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
+    int from = r->k->ins[ins->a].dtype, to = ins->dtype;
+    // u32 passes through i32, the type of a float's bits
+    if (to == CT_U32) ct__text_add(r->out, "u32_bits(");
+    if (is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
+    if (is_float(to))
+        ct__textf(r->out, "from_%s_%s(", to == CT_F32 ? "i32" : "i64", ct__render_type(to));
+    if (from == CT_U32) ct__text_add(r->out, "i32_bits(");
+    ct__render_wide(r, ins->a);
+    int open = (to == CT_U32) + is_float(from) + is_float(to) + (from == CT_U32);
+    for (int i = 0; i < open; i++) ct__text_add(r->out, ")");
 }
 
 // A comparison of indices of which one is affine: by the distance of lane 0, without i64 vectors.
@@ -297,10 +303,7 @@ static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
 static void wide_value(const ct_render *r, const ct_kins *ins) {
     switch (ins->op) {
     case CT_K_CAST: wide_cast(r, ins); break;
-    case CT_K_BITCAST:
-        ct__textf(r->out, "(%sx16)", ct__render_suffix(ins->dtype));
-        ct__render_wide(r, ins->a);
-        break;
+    case CT_K_BITCAST: wide_bitcast(r, ins); break;
     case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
     case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
     case CT_K_SELECT:
