@@ -193,6 +193,10 @@ CT_API ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 CT_API ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_ones(dtype, dims) ct_ones_at((dtype), (dims), CT_HERE)
 
+// A key for ct_random_...: a leaf (2,) u32. The same seed gives JAX's key and, with it, JAX's bits.
+CT_API ct_tensor ct_random_key_at(int64_t seed, ct_loc here);
+#define ct_random_key(seed) ct_random_key_at((seed), CT_HERE)
+
 // --------------------------------------------------------------------------------------------
 // reading values
 

@@ -325,7 +325,7 @@ const ct_opdef ct__op_tanh = {
 static double erf_f64(const double *x) { return erf(x[0]); }
 static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
-    return slope(r, ct_mul(bell, ct_f(1.1283791670955126)));
+    return slope(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
 }
 const ct_opdef ct__op_erf = {
     UNARY(ERF, erf),      .doc = "The error function of x.",

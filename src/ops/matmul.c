@@ -77,28 +77,26 @@ static bool matmul_jvp(ct_rule *r) {
     return true;
 }
 
-// The last two axes exchanged.
-static ct_tensor turned(ct_tensor t) {
-    int rank = ct_rank(t);
-    int64_t axes[CT_MAX_RANK];
-    for (int i = 0; i < rank; i++) axes[i] = i;
-    axes[rank - 2] = rank - 1;
-    axes[rank - 1] = rank - 2;
-    return ct_permute(t, ((ct_ints){rank, axes}));
-}
 // (..., M, N) as (rows, N).
-static ct_tensor flat(ct_tensor t) { return ct_reshape(t, CT_DIMS(-1, ct_dim(t, -1))); }
+static ct_tensor flat(ct_tensor t) {
+    const ct_type *type = ct__type_of(t);
+    int64_t rows = 1, last = type->rank - 1;
+    for (int a = 0; a < last; a++) rows *= type->dim[a];
+    bool dynamic = type->dyn & ((1u << last) - 1);
+    return ct_reshape(t, CT_DIMS(ct__mark(rows, dynamic),
+                                 ct__mark(type->dim[last], ct__is_dyn(type, (int)last))));
+}
 
 static bool matmul_transpose(ct_rule *r) {
     if (r->linear[0]) { // (..., M, K) from (..., M, N) and (..., K, N)
-        r->c_in[0] = ct_matmul(r->c_out[0], turned(r->in[1]));
+        r->c_in[0] = ct_matmul(r->c_out[0], ct__swap_last(r->in[1]));
         return true;
     }
     // One matrix for all batches: a single product over all rows instead of one a batch and their
     // sum.
     bool shared = ct_rank(r->in[1]) == 2 && ct_rank(r->in[0]) > 2;
     ct_tensor a = shared ? flat(r->in[0]) : r->in[0], c = shared ? flat(r->c_out[0]) : r->c_out[0];
-    r->c_in[1] = ct_matmul(turned(a), c);
+    r->c_in[1] = ct_matmul(ct__swap_last(a), c);
     return true;
 }
 

@@ -17,7 +17,7 @@ CT_ATTRS(argmax, ARGMAX_ATTRS);
 // The four share one layout, so one shape rule serves them.
 typedef sum_attrs reduce_attrs;
 
-static bool reduced_type(ct_call *call, const ct_ints *axes, bool keepdims) {
+bool ct__reduced_type(ct_call *call, const ct_ints *axes, bool keepdims, ct_type *out) {
     const ct_type *in = call->in[0];
     int64_t *dim = ct__call_dims(call, in->rank);
     if (!dim) return false;
@@ -29,23 +29,19 @@ static bool reduced_type(ct_call *call, const ct_ints *axes, bool keepdims) {
         dyn |= (uint32_t)(!gone && ct__is_dyn(in, a)) << rank;
         dim[rank++] = gone ? 1 : in->dim[a];
     }
-    call->out->rank = (uint8_t)rank;
-    call->out->dyn = dyn;
-    call->out->dim = dim;
+    *out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
     return true;
 }
 
-static bool reduce_infer(ct_call *call) {
+bool ct__infer_reduce(ct_call *call) {
     reduce_attrs *attrs = call->attrs;
     if (!ct__check_accepts(call, call->in[0]->dtype, 0) ||
         !ct__normal_axes(call, &attrs->axes, call->in[0]->rank))
         return false;
-    *call->out = *call->in[0];
-    return reduced_type(call, &attrs->axes, attrs->keepdims);
+    return ct__reduced_type(call, &attrs->axes, attrs->keepdims, call->out);
 }
 
-// The result with its reduced axes put back as 1, so that it broadcasts against the operand.
-static ct_tensor with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, bool keepdims) {
+ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, bool keepdims) {
     if (keepdims) return reduced;
     ct_dims_buffer dims;
     ct__dims_of(like, &dims);
@@ -116,13 +112,13 @@ static bool sum_jvp(ct_rule *r) {
 static bool sum_transpose(ct_rule *r) {
     const sum_attrs *attrs = r->attrs;
     ct_dims_buffer dims;
-    r->c_in[0] = ct_expand(with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
+    r->c_in[0] = ct_expand(ct__with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
                            ct__dims_of(r->in[0], &dims));
     return true;
 }
 #define REDUCE(ID, op, text)                                                                       \
     .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1,     \
-    CT_FIELDS(op), .accepts = CT_NUMBERS, .infer = reduce_infer, .eval = op##_eval,                \
+    CT_FIELDS(op), .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval,            \
     .jvp = op##_jvp, .kernel = #op
 const ct_opdef ct__op_sum = {
     REDUCE(SUM, sum, "The sum over axes (default: all). Floats add in a tree of fixed shape."),
@@ -158,7 +154,7 @@ static bool max_eval(const ct_ref *ref) {
 // The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
 static bool extreme_jvp(ct_rule *r) {
     const reduce_attrs *attrs = r->attrs;
-    ct_tensor best = with_axes(r->out[0], r->in[0], &attrs->axes, attrs->keepdims);
+    ct_tensor best = ct__with_axes(r->out[0], r->in[0], &attrs->axes, attrs->keepdims);
     ct_tensor hit = ct_cast(ct_equal(r->in[0], best), (ct_dtype)ct__type_of(r->in[0])->dtype);
     ct_sum_args count = {.x = hit, .axes = attrs->axes, .keepdims = attrs->keepdims};
     ct_sum_args chosen = {
@@ -207,8 +203,9 @@ static bool argmax_infer(ct_call *call) {
                             ct__type_text(in).s);
     attrs->axis = axis;
     int64_t one = axis;
-    if (!reduced_type(call, &(ct_ints){1, &one}, attrs->keepdims)) return false;
+    if (!ct__reduced_type(call, &(ct_ints){1, &one}, attrs->keepdims, call->out)) return false;
     call->out->dtype = CT_I32;
+    call->out->weak = false;
     return true;
 }
 

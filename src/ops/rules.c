@@ -127,7 +127,9 @@ const ct_type *ct__type_of(ct_tensor t) {
 }
 
 ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer) {
-    const ct_type *type = ct__type_of(t);
+    return ct__type_dims(ct__type_of(t), buffer);
+}
+ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer) {
     for (int i = 0; i < type->rank; i++)
         buffer->v[i] = ct__is_dyn(type, i) ? CT_DYN(type->dim[i]) : type->dim[i];
     buffer->list = (ct_ints){type->rank, buffer->v};
@@ -153,6 +155,54 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
     piece->fill = 0;
     piece->valid = CT_IX_NONE;
     return piece;
+}
+
+// A size that is dynamic is not known to the plan's kernels: the last index of an iota over one
+// element more is that size.
+static ct_tensor size_number(int64_t size, ct_dtype dtype) {
+    int64_t more = CT_DYN(size + 1), start = 0, stop = 1;
+    ct_tensor down = ct_flip(ct_iota(CT_I64, ((ct_ints){1, &more}), 0), CT_SCALAR);
+    ct_tensor first = ct_slice(down, .start = {1, &start}, .stop = {1, &stop});
+    return ct_cast(ct_reshape(first, CT_SCALAR), dtype);
+}
+
+ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes) {
+    const ct_type *type = ct__type_of(t);
+    int64_t known = 1;
+    ct_tensor count = CT_NONE;
+    for (int i = 0; i < (n_axes < 0 ? type->rank : n_axes); i++) {
+        int64_t a = n_axes < 0 ? i : axes[i];
+        if (!ct__is_dyn(type, (int)a)) {
+            known *= type->dim[a];
+            continue;
+        }
+        ct_tensor size = size_number(type->dim[a], (ct_dtype)type->dtype);
+        count = ct__is_none(count) ? size : ct_mul(count, size);
+    }
+    if (ct__is_none(count)) return ct__number_like((double)known, t);
+    return known == 1 ? count : ct_mul(count, ct__number_like((double)known, t));
+}
+
+ct_tensor ct__of_type(ct_tensor t, const ct_type *type) {
+    ct_dims_buffer dims;
+    if (ct__same_shape(ct__type_of(t), type)) return t;
+    return ct_reshape(t, ct__type_dims(type, &dims));
+}
+
+ct_tensor ct__add_last(ct_tensor t) {
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    dims.v[dims.list.n++] = 1;
+    return ct_reshape(t, dims.list);
+}
+
+ct_tensor ct__swap_last(ct_tensor t) {
+    int rank = ct__type_of(t)->rank;
+    int64_t axes[CT_MAX_RANK];
+    for (int i = 0; i < rank; i++) axes[i] = i;
+    axes[rank - 2] = rank - 1;
+    axes[rank - 1] = rank - 2;
+    return ct_permute(t, ((ct_ints){rank, axes}));
 }
 
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like) {

@@ -25,6 +25,12 @@ static inline bool ct__has_axis(const ct_ints *axes, int axis) {
     return false;
 }
 
+// Shape rule of a reduction: attributes begin with `ints axes` (default: all), `bool keepdims`.
+bool ct__infer_reduce(ct_call *call);
+// The type of operand 0 without the axes (or with 1 in their place).
+bool ct__reduced_type(ct_call *call, const ct_ints *axes, bool keepdims, ct_type *out);
+// The result with its reduced axes put back as 1, so that it broadcasts against the operand.
+ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, bool keepdims);
 // One axis as given to 0..rank - 1 of operand 0. Reports a bad one.
 bool ct__normal_axis(ct_call *call, int64_t *axis);
 
@@ -70,6 +76,13 @@ ct_tensor ct__zeros_like(ct_tensor t);
 static inline ct_tensor ct__or_zeros(ct_tensor t, ct_tensor like) {
     return ct__is_none(t) ? ct__zeros_like(like) : t;
 }
+// How many elements of t share a place once axes are reduced (n_axes -1: all of t), as a scalar of
+// t's dtype: a constant, but where a size is dynamic.
+ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes);
+ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer);
+ct_tensor ct__of_type(ct_tensor t, const ct_type *type); // t reshaped to a type's sizes
+ct_tensor ct__add_last(ct_tensor t);                     // (...) as (..., 1)
+ct_tensor ct__swap_last(ct_tensor t);                    // the last two axes exchanged
 // t with its sizes marked dynamic where those of `like` are.
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);
 ct_tensor ct__number_like(double value, ct_tensor t); // a foldable scalar constant of t's dtype

@@ -1,0 +1,296 @@
+// Functions of elements that are made of others.
+#include <math.h>
+
+#include "ops/rules.h"
+
+#define FUNCTION(ID, op, n)                                                                        \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = n, .n_out = 1,             \
+    .infer = ct__infer_elementwise, .body = op##_body
+#define QUESTION(ID, op)                                                                           \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
+    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body,                  \
+    .jvp = CT_NO_GRAD
+
+static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }
+
+// ---------------------------------------------------------------------------------------------------
+// powers
+
+static bool square_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_square = {
+    FUNCTION(SQUARE, square, 1),
+    .doc = "x * x.",
+    .accepts = CT_NUMBERS,
+};
+
+static bool reciprocal_body(ct_rule *r) {
+    r->body_out[0] = ct_div(ct_f(1), r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_reciprocal = {
+    FUNCTION(RECIPROCAL, reciprocal, 1),
+    .doc = "1 / x.",
+    .accepts = CT_FLOATS,
+    .onnx = "Reciprocal",
+    .samples = {.lo = 0.5, .hi = 3},
+};
+
+static bool rsqrt_body(ct_rule *r) {
+    r->body_out[0] = ct_div(ct_f(1), ct_sqrt(r->in[0]));
+    return true;
+}
+const ct_opdef ct__op_rsqrt = {
+    FUNCTION(RSQRT, rsqrt, 1),
+    .doc = "1 / sqrt(x).",
+    .accepts = CT_FLOATS,
+    .stablehlo = "rsqrt",
+    .samples = {.lo = 0.25, .hi = 4, .ulp = 1},
+};
+
+// |x|^y as exp(y log|x|) loses digits as the exponent grows, so f64 carries it; then the cases
+// that the formula does not know, as C's pow has them.
+static bool pow_body(ct_rule *r) {
+    ct_dtype dtype = r->node->out->dtype;
+    ct_tensor x = ct_cast(r->in[0], CT_F64), y = ct_cast(r->in[1], CT_F64);
+    ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
+    ct_tensor value = ct_exp(ct_mul(y, ct_log(size)));
+    ct_tensor whole = ct_equal(ct_floor(y), y); // infinities are whole and even
+    ct_tensor half = ct_mul(y, ct_f(0.5));
+    ct_tensor odd = ct_and(whole, ct_not_equal(ct_floor(half), half));
+    ct_tensor below = ct_less(x, zero); // a negative base
+    value = ct_select(ct_and(below, odd), ct_neg(value), value);
+    value = ct_select(ct_and(below, ct_not(whole)), ct_f(NAN), value);
+    ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
+    ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));
+    value = ct_select(ct_or(plain, turning), one, value);
+    r->body_out[0] = ct_cast(value, dtype);
+    return true;
+}
+static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
+    ct_tensor x = r->in[0], y = r->in[1], zero = ct_f(0), t[2] = {CT_NONE, CT_NONE};
+    if (!ct__is_none(r->t_in[0])) {
+        ct_tensor lower = ct_mul(y, ct_pow(x, ct_sub(y, ct_f(1))));
+        t[0] = ct_mul(r->t_in[0], ct_select(ct_equal(y, zero), zero, lower));
+    }
+    if (!ct__is_none(r->t_in[1])) {
+        ct_tensor log = ct_select(ct_equal(x, zero), zero, ct_log(x));
+        t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
+    }
+    r->t_out[0] = ct__add_zero(t[0], t[1]);
+    return true;
+}
+const ct_opdef ct__op_pow = {
+    FUNCTION(POW, pow, 2),
+    .doc = "x to the power y; NaN for a negative x and a y that is not whole.",
+    .accepts = CT_FLOATS,
+    .jvp = pow_jvp,
+    .onnx = "Pow",
+    .stablehlo = "power",
+    .samples = {.lo = 0.5, .hi = 2, .ulp = 1},
+};
+
+// ---------------------------------------------------------------------------------------------------
+// order
+
+static bool sign_body(ct_rule *r) { // 0, -0 and NaN stay what they are
+    ct_tensor x = r->in[0], zero = ct_i(0);
+    r->body_out[0] =
+        ct_select(ct_less(x, zero), ct_i(-1), ct_select(ct_greater(x, zero), ct_i(1), x));
+    return true;
+}
+const ct_opdef ct__op_sign = {
+    FUNCTION(SIGN, sign, 1),
+    .doc = "-1, 0 or 1 as x is negative, zero or positive; NaN of NaN; no gradient.",
+    .accepts = CT_NUMBERS,
+    .jvp = CT_NO_GRAD,
+    .onnx = "Sign",
+    .stablehlo = "sign",
+};
+
+static bool clamp_body(ct_rule *r) {
+    r->body_out[0] = ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]);
+    return true;
+}
+const ct_opdef ct__op_clamp = {
+    FUNCTION(CLAMP, clamp, 3), .doc = "x, but at least `low` and at most `high`; NaN of NaN.",
+    .accepts = CT_NUMBERS,     .onnx = "Clip",
+    .stablehlo = "clamp",      .samples = {.kinks = true},
+};
+
+static bool is_nan_body(ct_rule *r) {
+    r->body_out[0] = ct_not_equal(r->in[0], r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_is_nan = {QUESTION(IS_NAN, is_nan), .doc = "Where x is NaN, as bool.",
+                                .onnx = "IsNaN"};
+static bool is_inf_body(ct_rule *r) {
+    r->body_out[0] = ct_equal(ct_abs(r->in[0]), ct_f(INFINITY));
+    return true;
+}
+const ct_opdef ct__op_is_inf = {QUESTION(IS_INF, is_inf),
+                                .doc = "Where x is infinite, of either sign, as bool.",
+                                .onnx = "IsInf"};
+static bool is_finite_body(ct_rule *r) {
+    r->body_out[0] = ct_less(ct_abs(r->in[0]), ct_f(INFINITY));
+    return true;
+}
+const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite),
+                                   .doc = "Where x is neither infinite nor NaN, as bool.",
+                                   .stablehlo = "is_finite"};
+
+// ---------------------------------------------------------------------------------------------------
+// activations
+
+static bool relu_body(ct_rule *r) { // not maximum: the slope at 0 is 0, and NaN stays
+    r->body_out[0] = ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_relu = {
+    FUNCTION(RELU, relu, 1),    .doc = "x where it is positive, else 0; its slope at 0 is 0.",
+    .accepts = CT_NUMBERS,      .onnx = "Relu",
+    .samples = {.kinks = true},
+};
+
+static bool sigmoid_body(ct_rule *r) {
+    ct_tensor one = ct_f(1);
+    r->body_out[0] = ct_div(one, ct_add(one, ct_exp(ct_neg(r->in[0]))));
+    return true;
+}
+static bool sigmoid_jvp(ct_rule *r) {
+    ct_tensor slope = ct_mul(r->out[0], ct_sub(ct_f(1), r->out[0]));
+    r->t_out[0] = ct_mul(r->t_in[0], slope);
+    return true;
+}
+const ct_opdef ct__op_sigmoid = {
+    FUNCTION(SIGMOID, sigmoid, 1),
+    .doc = "1 / (1 + exp(-x)).",
+    .accepts = CT_FLOATS,
+    .jvp = sigmoid_jvp,
+    .onnx = "Sigmoid",
+    .stablehlo = "logistic",
+    .samples = {.ulp = 4},
+};
+
+static bool silu_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], ct_sigmoid(r->in[0]));
+    return true;
+}
+const ct_opdef ct__op_silu = {
+    FUNCTION(SILU, silu, 1),
+    .doc = "x * sigmoid(x).",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 4},
+};
+
+#define GELU_ATTRS(F, op) F(op, bool, exact)
+CT_ATTRS(gelu, GELU_ATTRS);
+// What x is multiplied with, where `half` is x / 2 and the rest is bounded by 1.
+static bool gelu_body(ct_rule *r) {
+    ct_tensor x = r->in[0], inner, half = ct_mul(x, ct_f(0.5));
+    if (((const gelu_attrs *)r->attrs)->exact) {
+        inner = ct_erf(ct_mul(x, number(0.70710678118654752, r)));
+    } else {
+        ct_tensor cube = ct_mul(ct_mul(x, x), x);
+        ct_tensor odd = ct_add(x, ct_mul(cube, number(0.044715, r)));
+        inner = ct_tanh(ct_mul(odd, number(0.79788456080286536, r)));
+    }
+    r->body_out[0] = ct_mul(half, ct_add(inner, ct_f(1)));
+    return true;
+}
+const ct_opdef ct__op_gelu = {
+    FUNCTION(GELU, gelu, 1),
+    CT_FIELDS(gelu),
+    .doc = "x times the normal distribution's cumulative probability of x, in the tanh form that "
+           "GPT-2 uses; exact: by the error function.",
+    .accepts = CT_FLOATS,
+    .onnx = "Gelu",
+    .samples = {.ulp = 16},
+};
+
+// ---------------------------------------------------------------------------------------------------
+// the inverse of the error function
+
+// Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012): two polynomials in
+// w = -log(1 - x x), highest power first; the single-precision ones, which JAX has too.
+static ct_tensor polynomial(const float *coef, int n, ct_tensor w, const ct_rule *r) {
+    ct_tensor p = number((double)coef[0], r);
+    for (int i = 1; i < n; i++) p = ct_add(ct_mul(p, w), number((double)coef[i], r));
+    return p;
+}
+static bool erfinv_body(ct_rule *r) {
+    static const float middle[] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
+                                   -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
+                                   -0.00417768164f,  0.246640727f,    1.50140941f};
+    static const float tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
+                                 -0.00367342844f,  0.00573950773f,  -0.0076224613f,
+                                 0.00943887047f,   1.00167406f,     2.83297682f};
+    ct_tensor x = r->in[0], w = ct_neg(ct_log1p(ct_neg(ct_mul(x, x))));
+    ct_tensor inner = polynomial(middle, 9, ct_sub(w, ct_f(2.5)), r);
+    ct_tensor outer = polynomial(tail, 9, ct_sub(ct_sqrt(w), ct_f(3)), r);
+    ct_tensor y = ct_mul(ct_select(ct_less(w, ct_f(5)), inner, outer), x);
+    for (int step = 0; step < 2 && r->node->out->dtype == CT_F64; step++) { // Newton's
+        ct_tensor slope = ct_mul(ct_exp(ct_neg(ct_mul(y, y))), number(1.1283791670955126, r));
+        y = ct_sub(y, ct_div(ct_sub(ct_erf(y), x), slope));
+    }
+    ct_tensor edge = ct_equal(ct_abs(x), ct_f(1));
+    r->body_out[0] = ct_select(edge, ct_mul(x, ct_f(INFINITY)), y);
+    return true;
+}
+static bool erfinv_jvp(ct_rule *r) { // sqrt(pi) / 2 exp(y y)
+    ct_tensor bell = ct_exp(ct_mul(r->out[0], r->out[0]));
+    r->t_out[0] = ct_mul(r->t_in[0], ct_mul(bell, number(0.88622692545275801, r)));
+    return true;
+}
+const ct_opdef ct__op_erfinv = {
+    FUNCTION(ERFINV, erfinv, 1),
+    .doc = "The y whose error function is x; infinite at -1 and 1, NaN beyond.",
+    .accepts = CT_FLOATS,
+    .jvp = erfinv_jvp,
+    .samples = {.lo = -0.9, .hi = 0.9, .ulp = 8},
+};
+
+// ---------------------------------------------------------------------------------------------------
+// indicators
+
+#define ONE_HOT_ATTRS(F, op) F(op, i64, n) F(op, dtype, dtype)
+CT_ATTRS(one_hot, ONE_HOT_ATTRS);
+static bool one_hot_infer(ct_call *call) {
+    one_hot_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (attrs->n < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "the new axis has size %lld", (long long)attrs->n);
+    if (attrs->dtype == CT_DEFAULT) attrs->dtype = CT_F32;
+    if (attrs->dtype < CT_BOOL || attrs->dtype >= CT_DTYPE_COUNT)
+        return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
+    ct_shape shape = {.dim = ct__call_dims(call, in->rank + 1)};
+    if (!shape.dim) return false;
+    for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
+    ct__shape_add(&shape, ct__unmarked(attrs->n), ct__marked(attrs->n));
+    *call->out = ct__shaped(&shape, attrs->dtype, false);
+    return true;
+}
+static bool one_hot_body(ct_rule *r) {
+    const one_hot_attrs *attrs = r->attrs;
+    ct_tensor classes = ct_iota(CT_I32, ((ct_ints){1, &attrs->n}), 0);
+    r->body_out[0] = ct_cast(ct_equal(ct__add_last(r->in[0]), classes), attrs->dtype);
+    return true;
+}
+const ct_opdef ct__op_one_hot = {
+    .id = CT_OP_ONE_HOT,
+    .name = "one_hot",
+    .doc = "A new last axis of n elements that is 1 at x and 0 elsewhere (all 0 for an x outside).",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(one_hot),
+    .accepts = CT_INTEGERS,
+    .infer = one_hot_infer,
+    .body = one_hot_body,
+    .jvp = CT_NO_GRAD,
+    .onnx = "OneHot",
+    .samples = {.lo = 0, .hi = 3, .integers = true},
+};

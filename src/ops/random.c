@@ -1,0 +1,274 @@
+// Random numbers as functions of a key and an index: Threefry-2x32, with the bits that JAX gives
+// under jax_threefry_partitionable=True. A key is an operand, (2,) u32; nothing holds a state.
+#include <math.h>
+
+#include "ops/rules.h"
+
+ct_tensor ct_random_key_at(int64_t seed, ct_loc here) {
+    const uint32_t words[2] = {(uint32_t)((uint64_t)seed >> 32), (uint32_t)seed};
+    return ct_from_at(words, CT_U32, CT_DIMS(2), here);
+}
+
+static bool key_fits(ct_call *call) {
+    const ct_type *key = call->in[0];
+    if (key->dtype == CT_U32 && key->rank == 1 && key->dim[0] == 2) return true;
+    return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
+                        ct__type_text(key).s);
+}
+
+typedef struct words {
+    ct_tensor v[2];
+} words;
+
+static words key_words(ct_tensor key) {
+    words w;
+    for (int64_t i = 0; i < 2; i++) {
+        int64_t stop = i + 1;
+        w.v[i] = ct_reshape(ct_slice(key, .start = {1, &i}, .stop = {1, &stop}), CT_SCALAR);
+    }
+    return w;
+}
+
+static ct_tensor rotated(ct_tensor x, int64_t by) {
+    return ct_or(ct_shift_left(x, ct_i(by)), ct_shift_right(x, ct_i(32 - by)));
+}
+
+// base/threefry.h, on tensors.
+static words threefry(words key, words x) {
+    static const int64_t rotate[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+    ct_tensor parity = ct_xor(ct_xor(key.v[0], key.v[1]), ct_i(0x1bd11bda));
+    ct_tensor k[3] = {key.v[0], key.v[1], parity};
+    ct_tensor a = ct_add(x.v[0], k[0]), b = ct_add(x.v[1], k[1]);
+    for (int round = 0; round < 20; round++) {
+        a = ct_add(a, b);
+        b = ct_xor(rotated(b, rotate[round & 7]), a);
+        if ((round & 3) == 3) {
+            int s = round / 4 + 1;
+            a = ct_add(a, k[s % 3]);
+            b = ct_add(ct_add(b, k[(s + 1) % 3]), ct_i(s));
+        }
+    }
+    return (words){{a, b}};
+}
+
+// Of counters 0 to n - 1: (n,) each.
+static words counted(ct_tensor key, int64_t n) {
+    const uint32_t zero = 0;
+    words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_iota(CT_U32, ((ct_ints){1, &n}), 0)}};
+    return threefry(key_words(key), x);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// bits
+
+#define RANDOM_BITS_ATTRS(F, op) F(op, ints, dims)
+#define RANDOM_UNIFORM_ATTRS(F, op) F(op, ints, dims)
+#define RANDOM_NORMAL_ATTRS(F, op) F(op, ints, dims)
+#define RANDOM_BERNOULLI_ATTRS(F, op) F(op, ints, dims)
+#define RANDOM_INT_ATTRS(F, op) F(op, ints, dims)
+CT_ATTRS(random_bits, RANDOM_BITS_ATTRS);
+CT_ATTRS(random_uniform, RANDOM_UNIFORM_ATTRS);
+CT_ATTRS(random_normal, RANDOM_NORMAL_ATTRS);
+CT_ATTRS(random_bernoulli, RANDOM_BERNOULLI_ATTRS);
+CT_ATTRS(random_int, RANDOM_INT_ATTRS);
+
+static bool drawn(ct_call *call, ct_dtype dtype) {
+    const random_bits_attrs *attrs = call->attrs; // all have the same
+    if (!key_fits(call) || !ct__type_from_dims(call->arena, dtype, attrs->dims, call->out,
+                                               call->err, call->here, call->op->name))
+        return false;
+    if (ct__count(call->out) <= UINT32_MAX) return true;
+    return ct__call_err(call, CT_E_SHAPE, "%s has more elements than a key has counters, 2^32",
+                        ct__type_text(call->out).s);
+}
+
+#define RANDOM(ID, op, n)                                                                          \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = n, .n_out = 1,             \
+    .infer = op##_infer, .body = op##_body, .jvp = CT_NO_GRAD
+
+static bool random_bits_infer(ct_call *call) { return drawn(call, CT_U32); }
+static bool random_bits_body(ct_rule *r) {
+    const ct_type *out = r->node->out;
+    words w = counted(r->in[0], ct__mark(ct__count(out), out->dyn != 0));
+    r->body_out[0] = ct__of_type(ct_xor(w.v[0], w.v[1]), out);
+    return true;
+}
+const ct_opdef ct__op_random_bits = {
+    RANDOM(RANDOM_BITS, random_bits, 1),
+    CT_FIELDS(random_bits),
+    .doc = "32 random bits an element (u32), as the key and the element's index say.",
+    .accepts = CT_MASK(CT_U32),
+};
+
+#define RANDOM_SPLIT_ATTRS(F, op) F(op, i64, n)
+CT_ATTRS(random_split, RANDOM_SPLIT_ATTRS);
+static bool random_split_infer(ct_call *call) {
+    const random_split_attrs *attrs = call->attrs;
+    if (!key_fits(call)) return false;
+    if (attrs->n < 0 || attrs->n > UINT32_MAX)
+        return ct__call_err(call, CT_E_ARGUMENT, "%lld keys are asked for", (long long)attrs->n);
+    int64_t *dim = ct__call_dims(call, 2);
+    if (!dim) return false;
+    dim[0] = attrs->n;
+    dim[1] = 2;
+    *call->out = (ct_type){.dtype = CT_U32, .rank = 2, .dim = dim};
+    return true;
+}
+static bool random_split_body(ct_rule *r) {
+    words w = counted(r->in[0], ((const random_split_attrs *)r->attrs)->n);
+    const ct_tensor columns[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
+    r->body_out[0] = ct_concat(columns, 2, 1);
+    return true;
+}
+const ct_opdef ct__op_random_split = {
+    RANDOM(RANDOM_SPLIT, random_split, 1),
+    CT_FIELDS(random_split),
+    .doc = "n new keys (n, 2) from one, which should not be used again.",
+    .accepts = CT_MASK(CT_U32),
+};
+
+static bool random_fold_in_infer(ct_call *call) {
+    if (!key_fits(call)) return false;
+    if (call->in[1]->rank != 0 || !(CT_INTEGERS & CT_MASK(call->in[1]->dtype)))
+        return ct__call_err(call, CT_E_DTYPE, "the number to fold in is %s, it must be one integer",
+                            ct__type_text(call->in[1]).s);
+    *call->out = *call->in[0];
+    return true;
+}
+static bool random_fold_in_body(ct_rule *r) {
+    const uint32_t zero = 0;
+    words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_cast(r->in[1], CT_U32)}};
+    words w = threefry(key_words(r->in[0]), x);
+    const ct_tensor parts[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
+    r->body_out[0] = ct_concat(parts, 2, 0);
+    return true;
+}
+const ct_opdef ct__op_random_fold_in = {
+    RANDOM(RANDOM_FOLD_IN, random_fold_in, 2),
+    .doc = "A new key from a key and an integer, such as a step number (its lower 32 bits count).",
+    .accepts = CT_MASK(CT_U32),
+};
+
+// ---------------------------------------------------------------------------------------------------
+// distributions
+
+static bool random_uniform_infer(ct_call *call) { return drawn(call, CT_F32); }
+static bool random_uniform_body(ct_rule *r) { // 23 bits as the mantissa of a number in [1, 2)
+    const random_uniform_attrs *attrs = r->attrs;
+    ct_tensor bits = ct_shift_right(ct_random_bits(r->in[0], attrs->dims), ct_i(9));
+    ct_tensor above = ct_bitcast(ct_or(bits, ct_i(0x3f800000)), CT_F32);
+    r->body_out[0] = ct_sub(above, ct_f(1));
+    return true;
+}
+const ct_opdef ct__op_random_uniform = {
+    RANDOM(RANDOM_UNIFORM, random_uniform, 1),
+    CT_FIELDS(random_uniform),
+    .doc = "Numbers (f32) from 0 to 1, 1 excluded, all equally likely.",
+    .accepts = CT_MASK(CT_U32),
+};
+
+static bool random_normal_infer(ct_call *call) { return drawn(call, CT_F32); }
+static bool random_normal_body(ct_rule *r) { // uniform over (-1, 1), through the inverse of erf
+    const random_normal_attrs *attrs = r->attrs;
+    ct_tensor low = ct_f((double)-0x1.fffffep-1f), u = ct_random_uniform(r->in[0], attrs->dims);
+    ct_tensor wide = ct_maximum(ct_add(ct_mul(u, ct_f(2)), low), low);
+    r->body_out[0] = ct_mul(ct_erfinv(wide), ct_f(1.4142135623730951));
+    return true;
+}
+const ct_opdef ct__op_random_normal = {
+    RANDOM(RANDOM_NORMAL, random_normal, 1),
+    CT_FIELDS(random_normal),
+    .doc = "Numbers (f32) with the normal distribution of mean 0 and variance 1.",
+    .accepts = CT_MASK(CT_U32),
+    .samples = {.ulp = 16},
+};
+
+static bool scalar_float(ct_call *call, int operand, const char *what) {
+    const ct_type *type = call->in[operand];
+    if (type->rank == 0 && ct__is_float(type->dtype)) return true;
+    return ct__call_err(call, CT_E_DTYPE, "%s is %s, it must be one float", what,
+                        ct__type_text(type).s);
+}
+
+static bool random_bernoulli_infer(ct_call *call) {
+    return scalar_float(call, 1, "the probability") && drawn(call, CT_BOOL);
+}
+static bool random_bernoulli_body(ct_rule *r) {
+    const random_bernoulli_attrs *attrs = r->attrs;
+    r->body_out[0] = ct_less(ct_random_uniform(r->in[0], attrs->dims), ct_cast(r->in[1], CT_F32));
+    return true;
+}
+const ct_opdef ct__op_random_bernoulli = {
+    RANDOM(RANDOM_BERNOULLI, random_bernoulli, 2),
+    CT_FIELDS(random_bernoulli),
+    .doc = "Bools that hold with probability p.",
+    .accepts = CT_MASK(CT_U32),
+};
+
+static bool random_int_infer(ct_call *call) {
+    for (int i = 1; i < 3; i++)
+        if (call->in[i]->rank != 0 || call->in[i]->dtype != CT_I32)
+            return ct__call_err(call, CT_E_DTYPE, "bound %d is %s, it must be one i32", i,
+                                ct__type_text(call->in[i]).s);
+    return drawn(call, CT_I32);
+}
+// Two words an element, taken as one number of 64 bits and divided by the span: as JAX does, bit
+// for bit. 2^32 modulo the span is what a unit of the upper word counts.
+static bool random_int_body(ct_rule *r) {
+    const random_int_attrs *attrs = r->attrs;
+    ct_tensor low = r->in[1], high = r->in[2], keys = ct_random_split(r->in[0], 2), half[2];
+    for (int64_t i = 0; i < 2; i++) {
+        int64_t stop = i + 1;
+        ct_tensor key = ct_slice(keys, .start = {1, &i}, .stop = {1, &stop});
+        half[i] = ct_random_bits(ct_reshape(key, CT_DIMS(2)), attrs->dims);
+    }
+    ct_tensor span = ct_cast(ct_sub(high, low), CT_U32);
+    span = ct_select(ct_less_equal(high, low), ct_i(1), span);
+    ct_tensor unit = ct_mod(ct_cast(ct_i(65536), CT_U32), span);
+    unit = ct_mod(ct_mul(unit, unit), span);
+    ct_tensor offset = ct_add(ct_mul(ct_mod(half[0], span), unit), ct_mod(half[1], span));
+    r->body_out[0] = ct_add(low, ct_cast(ct_mod(offset, span), CT_I32));
+    return true;
+}
+const ct_opdef ct__op_random_int = {
+    RANDOM(RANDOM_INT, random_int, 3),
+    CT_FIELDS(random_int),
+    .doc = "Whole numbers (i32) from low to high, high excluded; low where high is not above it.",
+    .accepts = CT_MASK(CT_U32),
+};
+
+// ---------------------------------------------------------------------------------------------------
+// dropout
+
+static bool dropout_infer(ct_call *call) {
+    const ct_type *key = call->in[1];
+    if (!ct__check_accepts(call, call->in[0]->dtype, 0)) return false;
+    if (key->dtype != CT_U32 || key->rank != 1 || key->dim[0] != 2)
+        return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
+                            ct__type_text(key).s);
+    *call->out = *call->in[0];
+    return scalar_float(call, 2, "the rate");
+}
+static bool dropout_body(ct_rule *r) {
+    ct_dims_buffer dims;
+    ct_tensor x = r->in[0], rate = r->in[2];
+    ct_dtype dtype = (ct_dtype)ct__type_of(x)->dtype;
+    ct_tensor u = ct_random_uniform(r->in[1], ct__dims_of(x, &dims));
+    ct_tensor keep = ct_greater_equal(u, ct_cast(rate, CT_F32));
+    ct_tensor scale = ct_div(ct_f(1), ct_sub(ct_f(1), ct_cast(rate, dtype)));
+    r->body_out[0] = ct_select(keep, ct_mul(x, scale), ct_f(0));
+    return true;
+}
+const ct_opdef ct__op_dropout = {
+    .id = CT_OP_DROPOUT,
+    .name = "dropout",
+    .doc = "x where a draw from the key is at least `rate` (one float), divided by 1 - rate; else "
+           "0. For training: in evaluation it is left out.",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = 3,
+    .n_out = 1,
+    .accepts = CT_FLOATS,
+    .infer = dropout_infer,
+    .body = dropout_body,
+    .onnx = "Dropout",
+};

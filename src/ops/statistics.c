@@ -1,0 +1,366 @@
+// What is computed over axes: means, softmax and its kin, norms, cross-entropy. Each is written so
+// that all of it stands over one row: a fusing compiler makes it one kernel.
+#include <math.h>
+
+#include "ops/rules.h"
+
+#define STATISTIC(ID, op)                                                                          \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
+    CT_FIELDS(op), .body = op##_body
+
+static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
+    return ct_sum(x, .axes = *axes, .keepdims = true);
+}
+static ct_tensor count_of(ct_tensor x, const ct_ints *axes) {
+    return ct__count_along(x, axes->v, (int)axes->n);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// moments
+
+#define MEAN_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define VAR_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims) F(op, i64, correction)
+CT_ATTRS(mean, MEAN_ATTRS);
+CT_ATTRS(var, VAR_ATTRS);
+
+static bool mean_body(ct_rule *r) {
+    const mean_attrs *attrs = r->attrs;
+    ct_tensor sum = ct_sum(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims);
+    r->body_out[0] = attrs->axes.n ? ct_div(sum, count_of(r->in[0], &attrs->axes)) : sum;
+    return true;
+}
+const ct_opdef ct__op_mean = {
+    STATISTIC(MEAN, mean), .doc = "The mean over axes (default: all); NaN of nothing.",
+    .accepts = CT_FLOATS,  .infer = ct__infer_reduce,
+    .onnx = "ReduceMean",
+};
+
+static bool var_body(ct_rule *r) {
+    const var_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0], count = count_of(x, &attrs->axes);
+    ct_tensor mean = attrs->axes.n ? ct_div(sum_over(x, &attrs->axes), count) : x;
+    ct_tensor d = ct_sub(x, mean), square = ct_mul(d, d);
+    if (attrs->axes.n) square = ct_sum(square, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    if (attrs->correction) count = ct_sub(count, ct__number_like((double)attrs->correction, x));
+    r->body_out[0] = ct_div(square, count);
+    return true;
+}
+const ct_opdef ct__op_var = {
+    STATISTIC(VAR, var),
+    .doc = "The variance over axes (default: all): the mean squared distance from the mean; the "
+           "divisor is the count less `correction`.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+};
+
+#define ANY_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define ALL_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+CT_ATTRS(any, ANY_ATTRS);
+CT_ATTRS(all, ALL_ATTRS);
+static bool any_body(ct_rule *r) {
+    const any_attrs *attrs = r->attrs;
+    ct_tensor bits = ct_cast(r->in[0], CT_I32);
+    ct_tensor most = ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    r->body_out[0] = ct_greater(attrs->axes.n ? most : bits, ct_i(0));
+    return true;
+}
+const ct_opdef ct__op_any = {
+    STATISTIC(ANY, any),
+    .doc = "Does x (bool) hold anywhere over axes (default: all)? False of nothing.",
+    .accepts = CT_MASK(CT_BOOL),
+    .infer = ct__infer_reduce,
+    .jvp = CT_NO_GRAD,
+};
+static bool all_body(ct_rule *r) {
+    const all_attrs *attrs = r->attrs;
+    ct_tensor bits = ct_cast(r->in[0], CT_I32);
+    ct_tensor least = ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    r->body_out[0] = ct_greater(attrs->axes.n ? least : bits, ct_i(0));
+    return true;
+}
+const ct_opdef ct__op_all = {
+    STATISTIC(ALL, all),
+    .doc = "Does x (bool) hold everywhere over axes (default: all)? True of nothing.",
+    .accepts = CT_MASK(CT_BOOL),
+    .infer = ct__infer_reduce,
+    .jvp = CT_NO_GRAD,
+};
+
+// ---------------------------------------------------------------------------------------------------
+// softmax and its kin
+
+#define SOFTMAX_ATTRS(F, op) F(op, ints, axes)
+#define LOG_SOFTMAX_ATTRS(F, op) F(op, ints, axes)
+#define LOGSUMEXP_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+CT_ATTRS(softmax, SOFTMAX_ATTRS);
+CT_ATTRS(log_softmax, LOG_SOFTMAX_ATTRS);
+CT_ATTRS(logsumexp, LOGSUMEXP_ATTRS);
+
+static bool softmax_infer(ct_call *call) { // no axes: the last one
+    softmax_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    int64_t last = -1;
+    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (in->rank == 0)
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(in).s);
+    if (attrs->axes.n == 0) attrs->axes = (ct_ints){1, &last};
+    *call->out = *in;
+    return ct__normal_axes(call, &attrs->axes, in->rank);
+}
+
+// x less its largest element along axes, so that exp stays in range; what is taken away cancels in
+// the result, hence carries no gradient.
+static ct_tensor shifted(ct_tensor x, const ct_ints *axes) {
+    return ct_sub(x, ct_stop_gradient(ct_max(x, .axes = *axes, .keepdims = true)));
+}
+
+static bool softmax_body(ct_rule *r) {
+    const softmax_attrs *attrs = r->attrs;
+    ct_tensor e = ct_exp(shifted(r->in[0], &attrs->axes));
+    r->body_out[0] = ct_div(e, sum_over(e, &attrs->axes));
+    return true;
+}
+static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
+    const softmax_attrs *attrs = r->attrs;
+    if (ct__is_none(r->c_out[0])) return true;
+    ct_tensor cy = ct_mul(r->c_out[0], r->out[0]);
+    r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], sum_over(cy, &attrs->axes)));
+    return true;
+}
+const ct_opdef ct__op_softmax = {
+    STATISTIC(SOFTMAX, softmax), .doc = "exp(x) divided by its sum over axes (default: the last).",
+    .accepts = CT_FLOATS,        .infer = softmax_infer,
+    .vjp = softmax_vjp,          .onnx = "Softmax",
+    .samples = {.ulp = 8},
+};
+
+static bool log_softmax_body(ct_rule *r) {
+    const log_softmax_attrs *attrs = r->attrs;
+    ct_tensor z = shifted(r->in[0], &attrs->axes);
+    r->body_out[0] = ct_sub(z, ct_log(sum_over(ct_exp(z), &attrs->axes)));
+    return true;
+}
+static bool log_softmax_vjp(ct_rule *r) { // c - exp(y) sum(c)
+    const log_softmax_attrs *attrs = r->attrs;
+    ct_tensor c = r->c_out[0];
+    if (ct__is_none(c)) return true;
+    r->c_in[0] = ct_sub(c, ct_mul(ct_exp(r->out[0]), sum_over(c, &attrs->axes)));
+    return true;
+}
+const ct_opdef ct__op_log_softmax = {
+    STATISTIC(LOG_SOFTMAX, log_softmax),
+    .doc = "The logarithm of softmax over axes (default: the last).",
+    .accepts = CT_FLOATS,
+    .infer = softmax_infer,
+    .vjp = log_softmax_vjp,
+    .onnx = "LogSoftmax",
+    .samples = {.ulp = 8},
+};
+
+static bool logsumexp_body(ct_rule *r) {
+    const logsumexp_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0], most = x;
+    if (attrs->axes.n) most = ct_max(x, .axes = attrs->axes, .keepdims = true);
+    most = ct_stop_gradient(most); // an infinite one must not be taken from itself
+    most = ct_select(ct_is_finite(most), most, ct_f(0));
+    ct_tensor e = ct_exp(ct_sub(x, most));
+    ct_tensor sum = attrs->axes.n ? sum_over(e, &attrs->axes) : e;
+    r->body_out[0] = ct__of_type(ct_add(ct_log(sum), most), r->node->out);
+    return true;
+}
+const ct_opdef ct__op_logsumexp = {
+    STATISTIC(LOGSUMEXP, logsumexp),
+    .doc = "The logarithm of the sum of exp(x) over axes (default: all), without overflow.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+    .onnx = "ReduceLogSumExp",
+    .samples = {.ulp = 8},
+};
+
+// ---------------------------------------------------------------------------------------------------
+// cross-entropy
+
+#define CROSS_ENTROPY_ATTRS(F, op) F(op, bool, per_row)
+CT_ATTRS(cross_entropy, CROSS_ENTROPY_ATTRS);
+
+// The second output, log(sum(exp(logits))) of each row, is what the gradient needs of the forward
+// pass: with it a row's softmax is one exp an element.
+static bool cross_entropy_infer(ct_call *call) {
+    const cross_entropy_attrs *attrs = call->attrs;
+    const ct_type *logits = call->in[0], *targets = call->in[1];
+    if (!ct__check_accepts(call, logits->dtype, 0)) return false;
+    if (!(CT_INTEGERS & CT_MASK(targets->dtype)))
+        return ct__call_err(call, CT_E_DTYPE, "the targets are %s, they must be integers",
+                            ct__type_text(targets).s);
+    bool fits = logits->rank == targets->rank + 1;
+    for (int a = 0; fits && a < targets->rank; a++) fits = logits->dim[a] == targets->dim[a];
+    if (!fits)
+        return ct__call_err(
+            call, CT_E_SHAPE,
+            "the targets are %s, for logits %s they must have all axes but the last",
+            ct__type_text(targets).s, ct__type_text(logits).s);
+    ct_shape rows = {.dim = ct__call_dims(call, targets->rank)};
+    if (!rows.dim) return false;
+    for (int a = 0; a < targets->rank; a++)
+        ct__shape_add(&rows, targets->dim[a], ct__is_dyn(targets, a) || ct__is_dyn(logits, a));
+    call->out[1] = ct__shaped(&rows, logits->dtype, false);
+    call->out[0] = attrs->per_row ? call->out[1] : (ct_type){.dtype = logits->dtype};
+    return true;
+}
+static bool cross_entropy_body(ct_rule *r) {
+    const cross_entropy_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0]; // (..., V)
+    int64_t last = ct__type_of(x)->rank - 1;
+    ct_ints axes = {1, &last};
+    ct_tensor most = ct_stop_gradient(ct_max(x, .axes = axes, .keepdims = true)); // (..., 1)
+    ct_tensor log = ct_log(sum_over(ct_exp(ct_sub(x, most)), &axes));
+    ct_tensor target = ct_gather(x, r->in[1], .axis = last, .batch_dims = last); // (...)
+    ct_tensor rows = ct_sub(log, ct_sub(ct__add_last(target), most));
+    r->body_out[1] = ct__of_type(ct_add(log, most), &r->node->out[1]);
+    rows = ct__of_type(rows, &r->node->out[1]);
+    r->body_out[0] = attrs->per_row ? rows : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1));
+    return true;
+}
+// Of a row: (softmax - the target's one-hot) c, and softmax c for its log-sum-exp.
+static bool cross_entropy_vjp(ct_rule *r) {
+    const cross_entropy_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0], c = r->c_out[0], c_sum = r->c_out[1];
+    if (ct__is_none(c) && ct__is_none(c_sum)) return true;
+    if (!ct__is_none(c))
+        c = attrs->per_row ? ct__add_last(c) : ct_div(c, ct__count_along(r->out[1], NULL, -1));
+    if (!ct__is_none(c_sum)) c_sum = ct__add_last(c_sum);
+    ct_tensor p = ct_exp(ct_sub(x, ct__add_last(r->out[1])));
+    p = ct_mul(p, ct__add_zero(c, c_sum));
+    if (!ct__is_none(c)) {
+        const ct_type *type = ct__type_of(x);
+        int last = type->rank - 1;
+        int64_t classes = ct__mark(type->dim[last], ct__is_dyn(type, last));
+        ct_tensor place = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
+        p = ct_sub(p, ct_select(ct_equal(place, ct__add_last(r->in[1])), c, ct_f(0)));
+    }
+    r->c_in[0] = p;
+    return true;
+}
+const ct_opdef ct__op_cross_entropy = {
+    .id = CT_OP_CROSS_ENTROPY,
+    .name = "cross_entropy",
+    .doc = "The mean over rows of -log(softmax(logits))[target]: logits (..., V), integer targets "
+           "(...); per_row: not averaged. A target outside 0 to V - 1 gives NaN.",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = 2,
+    .n_out = 2,
+    CT_FIELDS(cross_entropy),
+    .accepts = CT_FLOATS,
+    .infer = cross_entropy_infer,
+    .body = cross_entropy_body,
+    .vjp = cross_entropy_vjp,
+    .samples = {.ulp = 8},
+};
+
+// ---------------------------------------------------------------------------------------------------
+// norms over the last axis
+
+#define LAYER_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
+#define RMS_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
+CT_ATTRS(layer_norm, LAYER_NORM_ATTRS);
+CT_ATTRS(rms_norm, RMS_NORM_ATTRS);
+
+// x (..., C); all other operands (C,) in its dtype.
+static bool norm_infer(ct_call *call) {
+    layer_norm_attrs *attrs = call->attrs; // both have the same
+    const ct_type *x = call->in[0];
+    if (!ct__check_accepts(call, x->dtype, 0)) return false;
+    if (x->rank == 0)
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(x).s);
+    for (int i = 1; i < call->n_in; i++) {
+        const ct_type *w = call->in[i];
+        if (w->dtype != x->dtype)
+            return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, x is %s", i + 1,
+                                ct__type_text(w).s, ct__type_text(x).s);
+        if (w->rank != 1 || w->dim[0] != x->dim[x->rank - 1])
+            return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, it must be (%lld,) for x %s",
+                                i + 1, ct__type_text(w).s, (long long)x->dim[x->rank - 1],
+                                ct__type_text(x).s);
+    }
+    if (!attrs->eps.given) attrs->eps = (ct_num){1e-5, true};
+    *call->out = *x;
+    return true;
+}
+
+typedef struct normal {
+    int64_t last;
+    ct_ints axes;    // the last one
+    ct_tensor count; // C
+    ct_tensor hat;   // (..., C) x normalised
+    ct_tensor rate;  // (..., 1) what its distance from the mean was multiplied with
+} normal;
+static void normalise(normal *n, const ct_rule *r, bool centred) {
+    ct_tensor x = r->in[0], d = x;
+    n->last = ct__type_of(x)->rank - 1;
+    n->axes = (ct_ints){1, &n->last};
+    n->count = count_of(x, &n->axes);
+    if (centred) d = ct_sub(x, ct_div(sum_over(x, &n->axes), n->count));
+    ct_tensor var = ct_div(sum_over(ct_mul(d, d), &n->axes), n->count);
+    ct_tensor eps = ct__number_like(((const layer_norm_attrs *)r->attrs)->eps.value, x);
+    n->rate = ct_div(ct_f(1), ct_sqrt(ct_add(var, eps)));
+    n->hat = ct_mul(d, n->rate);
+}
+// (..., C) added up to (C,).
+static ct_tensor sum_rows(ct_tensor t, int64_t last) {
+    int64_t axes[CT_MAX_RANK];
+    for (int64_t a = 0; a < last; a++) axes[a] = a;
+    return last ? ct_sum(t, .axes = {last, axes}) : t;
+}
+// Places of weight and bias among the operands; 0: absent.
+static int weight_at(const ct_rule *r) {
+    return ((const layer_norm_attrs *)r->attrs)->present & 1 ? 1 : 0;
+}
+static int bias_at(const ct_rule *r) {
+    return ((const layer_norm_attrs *)r->attrs)->present & 2 ? r->n_in - 1 : 0;
+}
+
+static bool norm_body(ct_rule *r, bool centred) {
+    normal n;
+    normalise(&n, r, centred);
+    ct_tensor y = n.hat;
+    if (weight_at(r)) y = ct_mul(y, r->in[weight_at(r)]);
+    if (bias_at(r)) y = ct_add(y, r->in[bias_at(r)]);
+    r->body_out[0] = y;
+    return true;
+}
+static bool norm_vjp(ct_rule *r, bool centred) {
+    normal n;
+    ct_tensor c = r->c_out[0];
+    if (ct__is_none(c)) return true;
+    normalise(&n, r, centred);
+    if (bias_at(r)) r->c_in[bias_at(r)] = sum_rows(c, n.last);
+    if (weight_at(r)) {
+        r->c_in[weight_at(r)] = sum_rows(ct_mul(c, n.hat), n.last);
+        c = ct_mul(c, r->in[weight_at(r)]);
+    }
+    // The part along hat, and for a centred norm the mean, change nothing in the result.
+    ct_tensor along = ct_div(sum_over(ct_mul(c, n.hat), &n.axes), n.count), rest = c;
+    if (centred) rest = ct_sub(c, ct_div(sum_over(c, &n.axes), n.count));
+    r->c_in[0] = ct_mul(ct_sub(rest, ct_mul(n.hat, along)), n.rate);
+    return true;
+}
+static bool layer_norm_body(ct_rule *r) { return norm_body(r, true); }
+static bool layer_norm_vjp(ct_rule *r) { return norm_vjp(r, true); }
+static bool rms_norm_body(ct_rule *r) { return norm_body(r, false); }
+static bool rms_norm_vjp(ct_rule *r) { return norm_vjp(r, false); }
+
+#define NORM(ID, op)                                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = -1, .n_out = 1,            \
+    CT_FIELDS(op), .accepts = CT_FLOATS, .infer = norm_infer, .body = op##_body, .vjp = op##_vjp,  \
+    .samples = {.ulp = 16}
+const ct_opdef ct__op_layer_norm = {
+    NORM(LAYER_NORM, layer_norm),
+    .doc = "x less its mean over the last axis, divided by its standard deviation (eps is added to "
+           "the variance; default 1e-5), times weight plus bias; both may be left out.",
+    .onnx = "LayerNormalization",
+};
+const ct_opdef ct__op_rms_norm = {
+    NORM(RMS_NORM, rms_norm),
+    .doc = "x divided by the root of its mean square over the last axis (eps is added to the mean "
+           "square; default 1e-5), times weight, which may be left out.",
+};
