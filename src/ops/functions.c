@@ -60,8 +60,9 @@ static bool pow_body(ct_rule *r) {
     ct_tensor whole = ct_equal(ct_floor(y), y); // infinities are whole and even
     ct_tensor half = ct_mul(y, ct_f(0.5));
     ct_tensor odd = ct_and(whole, ct_not_equal(ct_floor(half), half));
-    ct_tensor below = ct_less(x, zero); // a negative base
-    value = ct_select(ct_and(below, odd), ct_neg(value), value);
+    ct_tensor below = ct_less(x, zero);                            // a negative base
+    ct_tensor minus = ct_or(below, ct_less(ct_div(one, x), zero)); // or -0
+    value = ct_select(ct_and(minus, odd), ct_neg(value), value);
     value = ct_select(ct_and(below, ct_not(whole)), ct_f(NAN), value);
     ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
     ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));

@@ -148,8 +148,18 @@ const ct_opdef ct__op_prod = {
 
 static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
 static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+// What the largest (smallest) of no elements is: the least (greatest) value of the dtype.
+static int64_t least(ct_dtype d) {
+    const ct_dtype_info *info = ct__dtype(d);
+    return info->class == CT_CLASS_INT ? INT64_MIN >> (64 - info->bits) : 0;
+}
+static int64_t greatest(ct_dtype d) {
+    const ct_dtype_info *info = ct__dtype(d);
+    return info->class == CT_CLASS_INT ? INT64_MAX >> (64 - info->bits)
+                                       : (int64_t)(UINT64_MAX >> (64 - info->bits));
+}
 static bool max_eval(const ct_ref *ref) {
-    return fold(ref, -INFINITY, INT64_MIN, larger, larger_i64);
+    return fold(ref, -INFINITY, least((ct_dtype)ref->in_type->dtype), larger, larger_i64);
 }
 // The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
 static bool extreme_jvp(ct_rule *r) {
@@ -175,7 +185,7 @@ const ct_opdef ct__op_max = {
 static double smaller(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
 static int64_t smaller_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static bool min_eval(const ct_ref *ref) {
-    return fold(ref, INFINITY, INT64_MAX, smaller, smaller_i64);
+    return fold(ref, INFINITY, greatest((ct_dtype)ref->in_type->dtype), smaller, smaller_i64);
 }
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {

@@ -1,0 +1,160 @@
+"""Cases for single ops: written for `test_ops --cases`, which evaluates them, and read back."""
+import os
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+PROGRAM = str(Path(os.environ.get("COTAN_BUILD", "build")) / "tests/ops/test_ops")
+DTYPES = ["?", "bool", "u8", "i32", "u32", "i64", "f16", "bf16", "f32", "f64"]
+NUMPY = {"bool": np.bool_, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64": np.int64,
+         "f16": np.float16, "f32": np.float32, "f64": np.float64}  # bf16: as its bits, see to_bf16
+DYNAMIC = 1 << 62
+END = 2**63 - 1
+PLAIN, REVERSED, EXPANDED = 0, 1, 2
+
+
+def dyn(n):
+    """A size that is an argument of the kernels."""
+    return n | DYNAMIC
+
+
+class Op:
+    def __init__(self, place, line):
+        cells = line.split()
+        self.place, self.name, self.kind = place, cells[0], cells[1]
+        self.n_in, self.n_out, accepts = int(cells[2]), int(cells[3]), int(cells[4])
+        self.accepts = [d for i, d in enumerate(DTYPES) if i and accepts >> i & 1]
+        self.gradient = cells[5] == "1"
+        self.lo, self.hi = float(cells[6]), float(cells[7])
+        if self.lo == 0 and self.hi == 0:
+            self.lo, self.hi = -2.0, 2.0
+        self.integers, self.kinks, self.ulp = cells[8] == "1", cells[9] == "1", float(cells[10])
+        self.fields = [tuple(cell.split(":")) for cell in cells[11:]]
+
+
+def read_table():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([PROGRAM, "--table", f"{folder}/table"], check=True)
+        lines = Path(f"{folder}/table").read_text().splitlines()
+    return {op.name: op for op in (Op(i, line) for i, line in enumerate(lines))}
+
+
+class Operand:
+    """An array as an operand: as it is, behind a permute (its bytes lie reversed), or expanded to `wide`."""
+
+    def __init__(self, array, view=PLAIN, wide=None, dims=None, dtype=None):
+        self.array = np.asarray(array)
+        self.view, self.wide, self.dims = view, wide, dims
+        self.dtype = dtype or next(d for d, n in NUMPY.items() if n == self.array.dtype.type)
+
+    def value(self):
+        return np.broadcast_to(self.array, self.wide) if self.view == EXPANDED else self.array
+
+    def words(self):
+        laid = np.ascontiguousarray(self.array.T if self.view == REVERSED else self.array)
+        if self.array.ndim == 0:
+            laid = laid.reshape(())
+        out = [pack(self.view, DTYPES.index(self.dtype)), ints(self.dims or laid.shape)]
+        if self.view == EXPANDED:
+            out.append(ints(self.wide))
+        return b"".join(out) + data(laid)
+
+
+def pack(*words):
+    return struct.pack(f"<{len(words)}q", *words)
+
+
+def ints(values):
+    values = [int(v) for v in values]
+    return pack(len(values), *values)
+
+
+def data(array):
+    raw = array.tobytes()
+    return pack(len(raw)) + raw + b"\0" * (-len(raw) % 8)
+
+
+class Case:
+    """`weights`: None, or arrays f64, one an output, that make outputs a loss to differentiate; `directions`: one an
+    operand of f64, that make the gradient a number to differentiate again (`again`)."""
+
+    def __init__(self, op, operands, attrs=None, weights=None, directions=None, again=True):
+        self.op = op
+        self.operands = [o if isinstance(o, Operand) else Operand(o) for o in operands]
+        self.attrs = attrs or {}
+        self.weights, self.directions, self.again = weights, directions, again
+        unknown = set(self.attrs) - {name for _, name in op.fields}
+        assert not unknown, f"{op.name} has no attribute {unknown}"
+
+    def __repr__(self):
+        shapes = ", ".join(f"{o.value().shape} {o.dtype}" + ["", " permuted", " expanded"][o.view]
+                           for o in self.operands)
+        return f"{self.op.name}({shapes}; {self.attrs})"
+
+    def words(self):
+        out = [pack(self.op.place, self.weights is not None)]
+        for kind, name in self.op.fields:
+            v = self.attrs.get(name)
+            if kind == "num":
+                out.append(pack(v is not None) + struct.pack("<d", v or 0.0))
+            elif kind == "f64":
+                out.append(struct.pack("<d", v or 0.0))
+            elif kind == "ints":
+                out.append(ints(v or ()))
+            elif kind == "dtype":
+                out.append(pack(DTYPES.index(v or "?")))
+            else:
+                out.append(pack(int(v or 0)))
+        out.append(pack(len(self.operands)))
+        out += [o.words() for o in self.operands]
+        if self.weights is not None:
+            out += [data(np.float64(w)) for w in self.weights]
+            out += [data(np.float64(d)) for d in self.directions]
+            out.append(pack(self.again))
+        return b"".join(out)
+
+
+class Failure(str):
+    """The error text of a case that failed."""
+
+
+class Reader:
+    def __init__(self, raw):
+        self.raw, self.at = raw, 0
+
+    def word(self):
+        self.at += 8
+        return struct.unpack_from("<q", self.raw, self.at - 8)[0]
+
+    def bytes(self, n):
+        start = self.at
+        self.at += n + (-n % 8)
+        return self.raw[start:start + n]
+
+    def tensor(self):
+        dtype = DTYPES[self.word()]
+        dims = [self.word() for _ in range(self.word())]
+        kind = np.uint16 if dtype == "bf16" else NUMPY[dtype]
+        raw = self.bytes(int(np.prod(dims, dtype=np.int64)) * np.dtype(kind).itemsize)
+        return np.frombuffer(raw, kind).reshape(dims)
+
+
+def run(cases, device="ref"):
+    """The tensors of each case, or a Failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(f"{folder}/in").write_bytes(b"".join(case.words() for case in cases))
+        done = subprocess.run([PROGRAM, "--cases", device, f"{folder}/in", f"{folder}/out"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-2000:]}"
+        r = Reader(Path(f"{folder}/out").read_bytes())
+    results = []
+    for _ in cases:
+        if r.word():
+            results.append(Failure(r.bytes(r.word()).decode()))
+        else:
+            results.append([r.tensor() for _ in range(r.word())])
+    assert r.at == len(r.raw)
+    return results

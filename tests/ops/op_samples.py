@@ -1,0 +1,597 @@
+"""For each op what its operands look like, and what NumPy makes of them. An op of the table that is not here fails."""
+import math
+
+import numpy as np
+from op_cases import END, EXPANDED, NUMPY, PLAIN, REVERSED, Operand, dyn
+
+RNG_SEED = 20240711
+FLOATS = ("f32", "f64")
+
+
+# ------------------------------------------------------------------------------------------ drawing
+
+def draw(rng, op, dtype, shape, distinct=False):
+    """Values of a dtype in the op's range; `distinct`: no two so near that a small step makes them change places."""
+    n = int(np.prod(shape))
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype not in FLOATS + ("f16",):
+        lo, hi = (op.lo, op.hi) if op.integers else (-9, 9)
+        if dtype in ("u8", "u32"):
+            lo = max(lo, 0)
+        return rng.integers(int(lo), int(hi) + 1, shape).astype(NUMPY[dtype])
+    if distinct and n:
+        steps = (np.arange(n) + 0.25 + 0.5 * rng.random(n)) / n
+        values = op.lo + (op.hi - op.lo) * rng.permutation(steps).reshape(shape)
+    else:
+        values = rng.uniform(op.lo, op.hi, shape)
+    if op.integers:
+        values = np.round(values)
+    return values.astype(NUMPY[dtype])
+
+
+# ------------------------------------------------------------------------------------------ elementwise
+
+def erf(x):
+    return np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64))
+
+
+def whole_div(a, b):
+    pairs = zip(*(v.ravel().tolist() for v in np.broadcast_arrays(a, b)))
+    q = [0 if y == 0 else abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1) for x, y in pairs]
+    wrap = 1 << 8 * a.dtype.itemsize
+    return np.array([v % wrap for v in q], np.uint64).astype(a.dtype).reshape(np.broadcast(a, b).shape)
+
+
+def divide(a, b):
+    return a / b if a.dtype.kind == "f" else whole_div(a, b)
+
+
+def modulo(a, b):
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    return np.where(b == 0, 0, np.fmod(a, np.where(b == 0, 1, b))).astype(a.dtype)
+
+
+def shift(left):
+    def f(a, b):
+        bits = a.dtype.itemsize * 8
+        unsigned = a.view(f"u{a.dtype.itemsize}")
+        by = np.clip(b, 0, bits - 1).astype(unsigned.dtype)
+        moved = unsigned << by if left else unsigned >> by
+        return np.where((b < 0) | (b >= bits), 0, moved).astype(unsigned.dtype).view(a.dtype)
+    return f
+
+
+def erfinv(x):
+    """By bisection; erf is monotonous."""
+    lo, hi = np.full(x.shape, -7.0), np.full(x.shape, 7.0)
+    for _ in range(200):
+        mid = (lo + hi) / 2
+        above = erf(mid) > x
+        lo, hi = np.where(above, lo, mid), np.where(above, mid, hi)
+    out = np.where(np.abs(x) > 1, np.nan, (lo + hi) / 2)
+    return np.where(np.abs(x) == 1, x * np.inf, np.where(np.isnan(x), np.nan, out))
+
+
+def gelu(x, exact=False):
+    if exact:
+        return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+# One function of arrays an op; operands are floats in f64, or the integers themselves.
+ELEMENTWISE = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "mod": modulo,
+    "neg": np.negative, "abs": np.abs, "maximum": np.maximum, "minimum": np.minimum,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sqrt": np.sqrt, "exp": np.exp,
+    "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "erf": erf, "stop_gradient": lambda x: x,
+    "equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
+    "greater": np.greater, "greater_equal": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "shift_left": shift(True), "shift_right": shift(False), "select": np.where,
+    "square": np.square, "reciprocal": lambda x: 1 / x, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power, "sign": np.sign, "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    "is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite,
+    "relu": lambda x: np.where(x <= 0, x * 0 if x.dtype.kind != "f" else 0.0, x).astype(x.dtype),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": gelu, "erfinv": erfinv,
+}
+ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}]}
+
+
+def elementwise(rng, op, dtype):
+    """Operands of all the layouts that an elementwise op meets."""
+    def at(shape, place=0):
+        kind = "bool" if op.name == "select" and place == 0 else dtype
+        return draw(rng, op, kind, shape, op.kinks)
+
+    def several(*shapes):
+        return [at(shapes[i % len(shapes)], i) for i in range(op.n_in)]
+
+    yield several((2, 3))
+    yield several(())
+    yield several((1,))
+    yield several((0, 3))
+    yield several((7, 13))
+    yield several((17,), (1,), (17,))
+    yield several((4, 1, 3), (5, 1), (3,))
+    yield several((), (2, 3), (3,))
+    yield [Operand(a, REVERSED) for a in several((3, 5))]
+    yield [Operand(a, REVERSED if i == 0 else PLAIN) for i, a in enumerate(several((2, 3, 5)))]
+    yield [Operand(a, EXPANDED, (4, 3)) for a in several((3,))]
+    yield [Operand(a, EXPANDED, (2, 5, 3)) if i == 0 else a
+           for i, a in enumerate(several((5, 1), (2, 5, 3)))]
+
+
+FLOAT_EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 3.0, 1e-3, -1e-3]
+EDGES = {"u8": [0, 1, 2, 127, 128, 255], "bool": [0, 1], "u32": [0, 1, 2, 31, 2**31, 2**32 - 1],
+         "i32": [0, 1, -1, 2, 31, 2**31 - 1, -2**31], "i64": [0, 1, -1, 2, 63, 2**31, -2**62]}
+
+
+def edges(op, dtype):
+    """Every pairing of the values at which functions change their mind."""
+    values = FLOAT_EDGES if dtype in FLOATS else EDGES[dtype]
+    values = np.array(values, NUMPY[dtype])
+    if op.name == "select":
+        a, b = np.meshgrid(values, values)
+        return [np.array([[True], [False]]), a.reshape(1, -1), b.reshape(1, -1)]
+    return [m.ravel() for m in np.meshgrid(*[values] * op.n_in)]
+
+
+# ------------------------------------------------------------------------------------------ reductions
+
+def reduce_with(f, empty=None):
+    def g(x, axes=(), keepdims=False):
+        axes = tuple(axes) or None
+        if empty is not None and x.size == 0:
+            return f(x, axis=axes, keepdims=keepdims, initial=empty(x.dtype))
+        return f(x, axis=axes, keepdims=keepdims)
+    return g
+
+
+def least(dtype):
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def most(dtype):
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def as_own(f):
+    """NumPy sums small integers in wider ones."""
+    return lambda x, **k: f(x, **k).astype(x.dtype)
+
+
+def quiet_mean(x, axes=(), keepdims=False):
+    n = np.prod([x.shape[a] for a in (axes or range(x.ndim))])
+    with np.errstate(all="ignore"):
+        return x.sum(axis=tuple(axes) or None, keepdims=keepdims) / n
+
+
+def variance(x, axes=(), keepdims=False, correction=0):
+    axes = tuple(axes) or tuple(range(x.ndim))
+    n = np.prod([x.shape[a] for a in axes])
+    with np.errstate(all="ignore"):
+        d = x - x.sum(axis=axes, keepdims=True) / n
+        return (d * d).sum(axis=axes, keepdims=keepdims) / (n - correction)
+
+
+def logsumexp(x, axes=(), keepdims=False):
+    axes = tuple(axes) or tuple(range(x.ndim))
+    m = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    m = np.where(np.isfinite(m), m, 0)
+    out = np.log(np.exp(x - m).sum(axis=axes, keepdims=True)) + m
+    return out if keepdims else out.reshape([s for a, s in enumerate(x.shape) if a not in axes])
+
+
+def softmax(x, axes=()):
+    axes = tuple(axes) or (-1,)
+    e = np.exp(x - x.max(axis=axes, keepdims=True, initial=-np.inf))
+    return e / e.sum(axis=axes, keepdims=True)
+
+
+REDUCE = {
+    "sum": as_own(reduce_with(np.sum)), "prod": as_own(reduce_with(np.prod)),
+    "max": reduce_with(np.max, least), "min": reduce_with(np.min, most),
+    "mean": quiet_mean, "var": variance, "logsumexp": logsumexp,
+    "any": reduce_with(np.any), "all": reduce_with(np.all),
+}
+
+
+def reduce_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape, op.kinks)
+    yield [x(3, 5)], {}
+    yield [x(3, 5)], {"axes": [0]}
+    yield [x(3, 5)], {"axes": [1], "keepdims": True}
+    yield [x(2, 3, 4)], {"axes": [0, 2]}
+    yield [x(2, 3, 4)], {"axes": [-1], "keepdims": True}
+    yield [Operand(x(2, 3, 7), REVERSED)], {"axes": [1]}
+    yield [Operand(x(5, 1), EXPANDED, (3, 5, 2))], {"axes": [0, 2]}
+    yield [Operand(x(6), dims=[dyn(6)])], {}
+    yield [Operand(x(2, 6), dims=[2, dyn(6)])], {"axes": [1], "keepdims": True}
+    yield [x()], {}
+    yield [x(1, 1)], {"axes": [1]}
+    yield [x(0, 3)], {"axes": [0]}
+    yield [x(3, 0)], {"axes": [0]}
+    yield [x(131)], {}
+    yield [x(67, 3)], {"axes": [0]}
+    if op.name == "var":
+        yield [x(4, 3)], {"axes": [0], "correction": 1}
+
+
+def argmax(x, axis=0, keepdims=False):
+    return np.argmax(x, axis=axis, keepdims=keepdims).astype(np.int32)
+
+
+def argmax_cases(rng, op, dtype):
+    yield [draw(rng, op, dtype, (5,))], {}
+    yield [draw(rng, op, dtype, (3, 7))], {"axis": 1}
+    yield [Operand(draw(rng, op, dtype, (3, 7, 2)), REVERSED)], {"axis": -2, "keepdims": True}
+    yield [draw(rng, op, dtype, (0, 7))], {"axis": 1}
+    yield [np.zeros((2, 3), NUMPY[dtype])], {"axis": 1}  # the first of equals
+    if dtype in FLOATS:
+        yield [np.array([1, np.nan, np.inf, np.nan], NUMPY[dtype])], {}
+
+
+# ------------------------------------------------------------------------------------------ movement
+
+def movement(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    name = op.name
+    if name == "reshape":
+        yield [x(2, 6)], {"dims": [3, 4]}
+        yield [x(2, 6)], {"dims": [-1]}
+        yield [x(1)], {"dims": []}
+        yield [x()], {"dims": [1, 1]}
+        yield [x(0, 4)], {"dims": [2, 0]}
+        yield [Operand(x(3, 5), REVERSED)], {"dims": [5, -1]}
+    elif name == "permute":
+        yield [x(2, 3)], {}
+        yield [x(2, 3, 5)], {"axes": [1, 2, 0]}
+        yield [x(0, 3)], {"axes": [1, 0]}
+        yield [Operand(x(2, 3, 5), REVERSED)], {"axes": [-1, 0, 1]}
+    elif name == "expand":
+        yield [x()], {"dims": [2, 3]}
+        yield [x(3, 1)], {"dims": [2, 3, 4]}
+        yield [x(1, 3)], {"dims": [0, 3]}
+        yield [Operand(x(4, 1), REVERSED)], {"dims": [4, 5]}
+    elif name == "slice":
+        yield [x(7)], {"start": [2], "stop": [5]}
+        yield [x(7, 4)], {"start": [1, -2], "stop": [-1, END], "step": [2, 1]}
+        yield [x(7, 5)], {"axes": [1], "start": [1], "stop": [5], "step": [3]}
+        yield [Operand(x(5, 7), REVERSED)], {"axes": [-1, 0], "start": [-3, 1]}
+        yield [x(7)], {"start": [3], "stop": [3]}
+        yield [x(0, 3)], {"axes": [1], "stop": [2]}
+        yield [Operand(x(4, 9), dims=[4, dyn(9)])], {"axes": [1], "start": [2]}
+    elif name == "pad":
+        fill = np.array(draw(rng, op, dtype, ()))
+        yield [x(3), fill], {"low": [2], "high": [1]}
+        yield [x(3, 2), fill], {"low": [0, 1], "interior": [2, 1]}
+        yield [x(0), fill], {"low": [2], "high": [1], "interior": [3]}
+        yield [x(), fill], {}
+        yield [Operand(x(2, 3), REVERSED), fill], {"high": [1, 0], "interior": [0, 1]}
+    elif name == "flip":
+        yield [x(5)], {}
+        yield [x(2, 3)], {"axes": [-1]}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"axes": [0, 2]}
+        yield [x(0, 2)], {}
+    elif name == "concat":
+        yield [x(3), x(2)], {}
+        yield [x(2, 3), x(2, 0), x(2, 1)], {"axis": 1}
+        yield [x(4)], {}
+        yield [Operand(x(2, 3), REVERSED), x(1, 3)], {"axis": 0}
+        yield [x(2, 2), Operand(x(1, 2), EXPANDED, (3, 2))], {"axis": -2}
+        yield [Operand(x(2, 3), dims=[2, dyn(3)]), x(2, 2)], {"axis": 1}
+    elif name == "dynamic_slice":
+        def at(*v): return np.array(v, np.int32)
+        yield [x(7), at(2)], {"sizes": [3]}
+        yield [x(7), np.int64(6)], {"sizes": [3]}  # moved inside
+        yield [x(7, 5), at(-4, 1)], {"sizes": [2, 2]}
+        yield [x(2, 7, 5), at(3, 1)], {"axes": [2, 1], "sizes": [2, 3]}
+        yield [Operand(x(4, 5), REVERSED), at(1)], {"axes": [-1], "sizes": [5]}
+        yield [x(3, 0), at(2)], {"axes": [0], "sizes": [1]}
+    elif name == "dynamic_update":
+        def at(*v): return np.array(v, np.int32)
+        yield [x(7), x(3), at(2)], {}
+        yield [x(7), x(3), np.int64(100)], {}
+        yield [x(7, 5), x(2, 2), at(-1, 1)], {}
+        yield [x(2, 7, 5), x(2, 3, 5), at(3)], {"axes": [1]}
+        yield [Operand(x(4, 5), REVERSED), Operand(x(4, 2), REVERSED), at(1)], {"axes": [-1]}
+        yield [x(5), x(0), at(2)], {}
+
+
+def whole(values):
+    return [int(v) & ~(1 << 62) if 0 < v != END else int(v) for v in values]
+
+
+def np_slice(x, axes=(), start=(), stop=(), step=()):
+    cut = [slice(None)] * x.ndim
+    axes = list(axes) or list(range(max(len(start), len(stop), len(step))))
+    for i, a in enumerate(axes):
+        end = stop[i] if stop else END
+        cut[a] = slice(start[i] if start else 0, None if end == END else end,
+                       step[i] if step else 1)
+    return x[tuple(cut)]
+
+
+def np_pad(x, fill, low=(), high=(), interior=()):
+    low, high, interior = (list(v) or [0] * x.ndim for v in (low, high, interior))
+    shape = [lo + n + max(n - 1, 0) * i + hi
+             for n, lo, hi, i in zip(x.shape, low, high, interior)]
+    out = np.full(shape, fill, x.dtype)
+    out[tuple(slice(lo, lo + n + max(n - 1, 0) * i, i + 1)
+              for n, lo, i in zip(x.shape, low, interior))] = x
+    return out
+
+
+def window(x, sizes, starts, axes):
+    cut = [slice(None)] * x.ndim
+    axes = list(axes) or list(range(x.ndim))
+    for a, size, start in zip(axes, sizes, np.atleast_1d(starts)):
+        at = min(max(int(start), 0), x.shape[a] - size)
+        cut[a] = slice(at, at + size)
+    return tuple(cut)
+
+
+def np_dynamic_slice(x, starts, axes=(), sizes=()):
+    return x[window(x, sizes, starts, axes)]
+
+
+def np_dynamic_update(x, update, starts, axes=()):
+    out = x.copy()
+    sizes = [update.shape[a] for a in (list(axes) or range(x.ndim))]
+    out[window(x, sizes, starts, axes)] = update
+    return out
+
+
+MOVEMENT = {
+    "reshape": lambda x, dims=(): x.reshape(dims),
+    "permute": lambda x, axes=(): np.transpose(x, axes or None),
+    "expand": lambda x, dims=(): np.broadcast_to(x, dims),
+    "slice": np_slice, "pad": np_pad,
+    "flip": lambda x, axes=(): np.flip(x, tuple(axes) or None),
+    "concat": lambda *xs, axis=0: np.concatenate(xs, axis),
+    "dynamic_slice": np_dynamic_slice, "dynamic_update": np_dynamic_update,
+}
+
+
+# ------------------------------------------------------------------------------------------ indices
+
+def np_gather(x, indices, axis=0, batch_dims=0, zero_outside=False):
+    axis %= x.ndim
+    batch = x.shape[:batch_dims]
+    rest = indices.shape[batch_dims:]
+    out = np.zeros(x.shape[:axis] + rest + x.shape[axis + 1:], x.dtype)
+    outside = np.nan if x.dtype.kind == "f" and not zero_outside else 0
+    for b in np.ndindex(*batch):
+        for i in np.ndindex(*rest):
+            at = int(indices[b + i])
+            to = b + (slice(None),) * (axis - batch_dims) + i
+            inside = 0 <= at < x.shape[axis]
+            out[to] = np.take(x[b], at, axis - batch_dims) if inside else outside
+    return out
+
+
+def np_scatter_add(x, indices, updates, axis=0, batch_dims=0):
+    axis %= x.ndim
+    out = x.copy()
+    for b in np.ndindex(*x.shape[:batch_dims]):
+        for i in np.ndindex(*indices.shape[batch_dims:]):
+            at = int(indices[b + i])
+            lead = b + (slice(None),) * (axis - batch_dims)
+            if 0 <= at < x.shape[axis]:
+                out[lead + (at,)] += updates[lead + i]
+    return out
+
+
+def index_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+
+    def at(n, *shape, kind=np.int32):
+        return rng.integers(-1 if op.name == "gather" else -2, n + 1, shape).astype(kind)
+    layouts = [
+        ((5,), at(5, 4), {}),
+        ((5, 3), at(5, 2, 2), {}),
+        ((4, 5, 3), at(5, 2, kind=np.int64), {"axis": 1}),
+        ((2, 5, 3), at(5, 2, 7), {"axis": 1, "batch_dims": 1}),
+        ((2, 3, 5), at(5, 2, 4), {"axis": 2, "batch_dims": 1}),
+        ((2, 3, 5), at(5, 2, 3), {"axis": -1, "batch_dims": 2}),
+        ((5, 2), np.int32(3), {}),
+        ((5, 0), at(5, 3), {}),
+        ((5, 2), at(5, 0), {}),
+        ((200, 2), rng.integers(0, 200, 3).astype(np.uint8), {}),
+    ]
+    for shape, indices, attrs in layouts:
+        a = x(*shape)
+        if op.name == "gather":
+            yield [a, indices], attrs
+            yield [Operand(a, REVERSED), indices], attrs | {"zero_outside": True}
+        else:
+            updates = x(*np_gather(a, indices, **attrs).shape)
+            yield [a, indices, updates], attrs
+            yield [Operand(a, REVERSED), indices, Operand(updates, REVERSED)], attrs
+
+
+# ------------------------------------------------------------------------------------------ order
+
+def np_cumsum(x, axis=0, reverse=False):
+    x = np.flip(x, axis) if reverse else x
+    out = np.cumsum(x, axis=axis, dtype=x.dtype)
+    return np.flip(out, axis) if reverse else out
+
+
+def np_topk(x, k=0):
+    rank = np.where(np.isnan(x), np.inf, x) if x.dtype.kind == "f" else x
+    nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
+    order = np.zeros(x.shape[:-1] + (k,), np.int32)
+    for row in np.ndindex(*x.shape[:-1]):
+        order[row] = sorted(range(x.shape[-1]),
+                            key=lambda i: (not nan[row][i], -int(rank[row][i])
+                                           if x.dtype.kind != "f" else -rank[row][i], i))[:k]
+    return [np.take_along_axis(x, order.astype(np.int64), -1), order]
+
+
+def along_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape, op.kinks)
+    if op.name == "cumsum":
+        for attrs in ({}, {"reverse": True}):
+            yield [x(7)], attrs
+            yield [x(3, 5)], attrs | {"axis": 1}
+            yield [Operand(x(2, 3, 5), REVERSED)], attrs | {"axis": -2}
+            yield [x(0, 2)], attrs
+            yield [x(1)], attrs
+    else:
+        yield [x(7)], {"k": 3}
+        yield [x(3, 5)], {"k": 5}
+        yield [x(3, 5)], {"k": 0}
+        yield [x(0, 5)], {"k": 2}
+        yield [Operand(x(11, 2), REVERSED)], {"k": 1}
+        if dtype in FLOATS:
+            yield [np.array([1, np.nan, 3, np.inf, np.nan, -1], NUMPY[dtype])], {"k": 4}
+        yield [np.array([2, 1, 2, 2, 1], NUMPY[dtype])], {"k": 4}
+
+
+# ------------------------------------------------------------------------------------------ matmul
+
+def matmul_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    yield [x(2, 3), x(3, 4)], {}
+    yield [x(7, 13), x(13, 5)], {}
+    yield [Operand(x(3, 5), REVERSED), Operand(x(5, 2), REVERSED)], {}
+    yield [x(2, 4, 3), x(3, 5)], {}
+    yield [x(2, 1, 4, 3), x(3, 3, 5)], {}
+    yield [x(0, 3), x(3, 4)], {}
+    yield [x(2, 0), x(0, 4)], {}
+    yield [x(1, 1), x(1, 1)], {}
+    yield [x(3, 4, 67), x(3, 67, 2)], {}
+
+
+# ------------------------------------------------------------------------------------------ networks
+
+def np_cross_entropy(x, targets, per_row=False):
+    rows = x.reshape(-1, x.shape[-1])
+    lse = logsumexp(rows, [1])
+    flat = targets.reshape(-1).astype(np.int64)
+    inside = (flat >= 0) & (flat < x.shape[-1])
+    picked = np.where(inside, rows[np.arange(len(flat)), np.where(inside, flat, 0)], np.nan)
+    loss = (lse - picked).reshape(targets.shape)
+    with np.errstate(all="ignore"):
+        out = loss if per_row else loss.sum() / loss.size
+    return [out, lse.reshape(targets.shape)]
+
+
+def np_layer_norm(x, *rest, eps=1e-5, present=0):
+    d = x - x.mean(-1, keepdims=True)
+    y = d / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
+    rest = list(rest)
+    if present & 1:
+        y = y * rest.pop(0)
+    return y + rest.pop(0) if present & 2 else y
+
+
+def np_rms_norm(x, *rest, eps=1e-5, present=0):
+    y = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    return y * rest[0] if present else y
+
+
+def np_attention(q, k, v, *rest, causal=False, scale=None, present=0):
+    rest = list(rest)
+    position = int(rest.pop(0)) if present & 1 else 0
+    s = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    see = np.ones(s.shape, bool)
+    if causal:
+        see &= np.arange(s.shape[-1]) <= np.arange(s.shape[-2])[:, None] + position
+    if present & 2:
+        see = see & rest.pop(0)
+    s = np.where(see, s, -np.inf)
+    m = s.max(-1, keepdims=True, initial=-np.inf)
+    e = np.exp(s - np.where(np.isfinite(m), m, 0))
+    total = e.sum(-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        out = np.where(total == 0, 0, e @ v / total)
+        lse = (np.log(total) + np.where(np.isfinite(m), m, 0))[..., 0]
+    return [out, lse]
+
+
+def network(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    if op.name in ("softmax", "log_softmax"):
+        yield [x(7)], {}
+        yield [x(3, 5)], {"axes": [0]}
+        yield [x(2, 3, 4)], {"axes": [0, 2]}
+        yield [Operand(x(3, 131), REVERSED)], {}
+        yield [Operand(x(2, 6), dims=[2, dyn(6)])], {}
+        yield [x(0, 3)], {}
+        yield [x(1)], {}
+        yield [x(5) * 200], {}  # exp alone would overflow
+    elif op.name == "cross_entropy":
+        def t(n, *shape): return rng.integers(0, n, shape).astype(np.int32)
+        for attrs in ({}, {"per_row": True}):
+            yield [x(3, 5), t(5, 3)], attrs
+            yield [x(2, 3, 131), t(131, 2, 3).astype(np.int64)], attrs
+            yield [Operand(x(5, 7), REVERSED), t(7, 5)], attrs
+            yield [x(4), np.uint8(2)], attrs
+            yield [Operand(x(6, 5), dims=[dyn(6), 5]), Operand(t(5, 6), dims=[dyn(6)])], attrs
+            yield [x(3, 5) * 300, t(5, 3)], attrs
+        yield [x(2, 5), np.array([1, 5], np.int32)], {"per_row": True}  # outside: NaN
+        yield [x(0, 5), t(5, 0)], {"per_row": True}
+    elif op.name in ("layer_norm", "rms_norm"):
+        yield [x(3, 8)], {}
+        yield [x(3, 8), x(8)], {"present": 1}
+        yield [Operand(x(5, 7), REVERSED), x(7)], {"present": 1, "eps": 0.1}
+        yield [x(2, 3, 131), x(131)], {"present": 1}
+        yield [x(9), x(9)], {"present": 1}
+        yield [x(0, 3), x(3)], {"present": 1}
+        if op.name == "layer_norm":
+            yield [x(3, 8), x(8), x(8)], {"present": 3}
+            yield [x(2, 3, 7), x(7)], {"present": 2}
+    elif op.name == "attention":
+        pos = np.int32
+        yield [x(3, 4), x(5, 4), x(5, 2)], {}
+        yield [x(2, 3, 4), x(2, 5, 4), x(2, 5, 4)], {"scale": 0.3}
+        yield [x(2, 2, 5, 4), x(2, 2, 5, 4), x(2, 2, 5, 4)], {"causal": True}
+        yield [x(1, 4), x(7, 4), x(7, 4), pos(3)], {"causal": True, "present": 1}
+        yield [x(2, 3, 4), x(2, 131, 4), x(2, 131, 4), pos(100)], {"causal": True, "present": 1}
+        yield [x(150, 4), x(150, 4), x(150, 3)], {"causal": True}
+        yield [x(3, 4), x(70, 4), x(70, 4)], {"causal": True}
+        yield [x(2, 3, 4), x(2, 70, 4), x(2, 70, 4), rng.random((3, 70)) < 0.5], {"present": 2}
+        yield [x(3, 4), x(6, 4), x(6, 4), np.array([[True], [False], [True]])], {"present": 2}
+        yield [x(2, 3, 4), x(2, 6, 4), x(2, 6, 4), pos(2), rng.random((2, 1, 6)) < 0.5], \
+            {"causal": True, "present": 3}
+        yield [Operand(x(5, 4), REVERSED), Operand(x(6, 4), REVERSED),
+               Operand(x(6, 3), REVERSED)], {}
+        yield [x(0, 4), x(3, 4), x(3, 4)], {}
+        keys = [dyn(70), 4]
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), pos(40)], \
+            {"causal": True, "present": 1}
+
+
+NETWORK = {
+    "softmax": softmax,
+    "log_softmax": lambda x, axes=(): x - logsumexp(x, list(axes) or [x.ndim - 1], True),
+    "cross_entropy": np_cross_entropy, "layer_norm": np_layer_norm, "rms_norm": np_rms_norm,
+    "attention": np_attention,
+}
+
+# ------------------------------------------------------------------------------------------ all of them
+
+# name: (function of arrays and attributes, cases)
+SAMPLES = {name: (f, reduce_cases) for name, f in REDUCE.items()}
+SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
+SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
+SAMPLES |= {
+    "argmax": (argmax, argmax_cases), "matmul": (np.matmul, matmul_cases),
+    "gather": (np_gather, index_cases), "scatter_add": (np_scatter_add, index_cases),
+    "cumsum": (np_cumsum, along_cases), "topk": (np_topk, along_cases),
+}
+# Tested by cases of their own in test_op_values.py and test_op_random.py.
+SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",
+           "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout"}

@@ -1,0 +1,255 @@
+// The table of ops: every record is whole. And, called as
+//     test_ops --cases DEVICE IN OUT        evaluates cases that test_op_values.py wrote
+//     test_ops --table OUT                  writes the records, from which it makes them
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/rules.h"
+
+// ---------------------------------------------------------------------------------------------------
+// the table
+
+static void ids_are_places(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < CT_OP_COUNT; i++) {
+        const ct_opdef *op = ct__ops[i];
+        assert_int_equal(op->id, i);
+        assert_non_null(op->name);
+        for (uint32_t j = 0; j < i; j++) assert_string_not_equal(op->name, ct__ops[j]->name);
+    }
+}
+
+static void records_are_whole(void **state) {
+    (void)state;
+    int bad = 0;
+#define NEEDS(condition, what)                                                                     \
+    if (!(condition)) bad++, print_error("op %s: %s\n", op->name, what)
+    for (uint32_t i = 0; i < CT_OP_COUNT; i++) {
+        const ct_opdef *op = ct__ops[i];
+        bool composed = op->kind == CT_KIND_COMPOSITION;
+        NEEDS(op->doc && *op->doc && op->doc[strlen(op->doc) - 1] == '.', "no doc, or no sentence");
+        NEEDS(op->infer, "no shape rule");
+        NEEDS(op->accepts, "accepts nothing");
+        NEEDS((op->fields == NULL) == (op->attr_size == 0), "fields and size of attributes differ");
+        NEEDS(op->jvp || (composed && (op->body || op->vjp)), "no jvp and no CT_NO_GRAD");
+        NEEDS(composed == (op->body != NULL), "a body is what makes a composition");
+        NEEDS(!op->vjp || composed, "a vjp of its own is for compositions");
+        if (op->kind == CT_KIND_ELEMENTWISE) {
+            NEEDS(op->kernel, "no kernel function");
+            NEEDS(!(op->accepts & CT_FLOATS) || op->eval_f64 || op->eval, "no eval_f64");
+            NEEDS(!(op->accepts & CT_BITS) || op->eval_i64 || op->eval, "no eval_i64");
+        } else if (!composed && op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM &&
+                   op->kind != CT_KIND_LOOP) {
+            NEEDS(op->eval, "no reference evaluation");
+        }
+        if (op->kind == CT_KIND_REDUCE) NEEDS(op->kernel, "no kernel function");
+        if (op->kind == CT_KIND_MOVEMENT) {
+            NEEDS(op->map, "no index map");
+            NEEDS(op->transpose, "linear, but no transpose");
+        }
+        if (op->kind == CT_KIND_SOURCE) NEEDS(op->map, "no index map");
+        if (op->jvp == ct__jvp_same) NEEDS(op->transpose, "linear, but no transpose");
+    }
+#undef NEEDS
+    assert_int_equal(bad, 0);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// cases from a file: little-endian words of 8 bytes, data padded to whole words
+
+typedef struct {
+    const int64_t *at, *end;
+} reader;
+static int64_t word(reader *r) {
+    if (r->at >= r->end) {
+        fputs("test_ops: the file of cases ends early\n", stderr);
+        exit(2);
+    }
+    return *r->at++;
+}
+static double number(reader *r) {
+    int64_t w = word(r);
+    double d;
+    memcpy(&d, &w, sizeof d);
+    return d;
+}
+static const void *bytes_of(reader *r, size_t n) {
+    const void *p = r->at;
+    for (size_t i = 0; i < (n + 7) / 8; i++) word(r);
+    return p;
+}
+static ct_ints list(reader *r) {
+    int64_t n = word(r);
+    const int64_t *v = r->at;
+    for (int64_t i = 0; i < n; i++) word(r);
+    return (ct_ints){n, n ? v : NULL};
+}
+
+static void put(FILE *out, int64_t w) { fwrite(&w, sizeof w, 1, out); }
+static void put_bytes(FILE *out, const void *p, size_t n) {
+    static const char zero[8];
+    if (n) fwrite(p, 1, n, out);
+    fwrite(zero, 1, (8 - n % 8) % 8, out);
+}
+static void put_tensor(FILE *out, ct_tensor t) {
+    const ct_type *type = ct__type_of(t);
+    const void *data = ct_data(t);
+    put(out, type->dtype);
+    put(out, type->rank);
+    for (int i = 0; i < type->rank; i++) put(out, type->dim[i]);
+    if (!data) { // the caller reads the error first
+        fputs("test_ops: a value was lost\n", stderr);
+        exit(2);
+    }
+    put_bytes(out, data, ct__type_bytes(type));
+}
+
+static void read_attrs(reader *r, const ct_opdef *op, char *attrs) {
+    for (size_t i = 0; i < op->n_fields; i++) {
+        char *to = attrs + op->fields[i].offset;
+        switch (op->fields[i].kind) {
+        case CT_FIELD_i64: *(int64_t *)(void *)to = word(r); break;
+        case CT_FIELD_f64: *(double *)(void *)to = number(r); break;
+        case CT_FIELD_num: {
+            bool given = word(r);
+            *(ct_num *)(void *)to = (ct_num){number(r), given};
+            break;
+        }
+        case CT_FIELD_bool: *(bool *)to = word(r) != 0; break;
+        case CT_FIELD_dtype: *(ct_dtype *)(void *)to = (ct_dtype)word(r); break;
+        case CT_FIELD_ints: *(ct_ints *)(void *)to = list(r); break;
+        default:
+            fprintf(stderr, "test_ops: %s has an attribute that no case can give\n", op->name);
+            exit(2);
+        }
+    }
+}
+
+enum { PLAIN, REVERSED, EXPANDED }; // how an operand is seen
+enum { MANY = 128 };
+
+static ct_tensor read_operand(reader *r) {
+    int64_t view = word(r);
+    ct_dtype dtype = (ct_dtype)word(r);
+    ct_ints dims = list(r), wide = {0, NULL};
+    if (view == EXPANDED) wide = list(r);
+    size_t bytes = (size_t)word(r);
+    ct_tensor t = ct_from(bytes_of(r, bytes), dtype, dims);
+    if (view == REVERSED) return ct_permute(t, CT_SCALAR);
+    return view == EXPANDED ? ct_expand(t, wide) : t;
+}
+
+// sum over float tensors of a sum of elements times weights; the weights come from the file.
+static ct_tensor weighted(reader *r, const ct_tensor *t, int n) {
+    ct_tensor total = CT_NONE;
+    for (int i = 0; i < n; i++) {
+        size_t bytes = (size_t)word(r);
+        const void *data = bytes_of(r, bytes);
+        if (!bytes || !ct_ok(t[i])) continue;
+        ct_dims_buffer dims;
+        ct_tensor w = ct_from(data, CT_F64, ct__dims_of(t[i], &dims));
+        total = ct__add_zero(total, ct_sum(ct_mul(t[i], w)));
+    }
+    return total;
+}
+
+static void one_case(reader *r, FILE *out) {
+    CT_SCOPE;
+    const ct_opdef *op = ct__ops[word(r)];
+    bool gradients = word(r);
+    char attrs[512] = {0};
+    read_attrs(r, op, attrs);
+    ct_tensor in[MANY], outs[MANY], floats[MANY], first[MANY] = {{0}}, second[MANY] = {{0}};
+    int n_in = (int)word(r), n_floats = 0, n_out = 0;
+    for (int i = 0; i < n_in; i++) {
+        in[i] = read_operand(r);
+        if (ct_dtype_of(in[i]) == CT_F64) floats[n_floats++] = in[i];
+    }
+    ct_tensor t = ct__record(op, attrs, in, n_in, (ct_loc){"case", 1});
+    uint32_t first_out;
+    const ct_node *node = ct__peek(t, &first_out);
+    n_out = node && ct_ok(t) ? node->n_out : 1;
+    for (int i = 0; i < n_out; i++) outs[i] = ct__output(t, (uint32_t)i);
+    ct_tensor roots[2 * MANY + 2];
+    size_t n = 0;
+    for (int i = 0; i < n_out; i++) roots[n++] = outs[i];
+    if (gradients) {
+        ct_tensor loss = weighted(r, outs, n_out);
+        ct_grad(loss, floats, (size_t)n_floats, first);
+        ct_tensor slope = weighted(r, first, n_floats);
+        bool again = word(r);
+        roots[n++] = loss;
+        roots[n++] = slope;
+        for (int i = 0; i < n_floats; i++) roots[n++] = first[i];
+        if (again) {
+            ct_grad(slope, floats, (size_t)n_floats, second);
+            for (int i = 0; i < n_floats; i++) roots[n++] = second[i];
+        }
+    }
+    bool ok = !ct_failed() && ct_eval(roots, n);
+    put(out, ok ? 0 : 1);
+    if (ok) {
+        put(out, (int64_t)n);
+        for (size_t i = 0; i < n; i++) put_tensor(out, roots[i]);
+    } else {
+        const char *text = ct_error_text();
+        put(out, (int64_t)strlen(text));
+        put_bytes(out, text, strlen(text));
+        ct_error_clear();
+    }
+}
+
+static int run_cases(const char *device, const char *from, const char *to) {
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    if (!in || !out) return fprintf(stderr, "test_ops: cannot open %s or %s\n", from, to), 2;
+    fseek(in, 0, SEEK_END);
+    size_t n = (size_t)ftell(in);
+    rewind(in);
+    int64_t *all = malloc(n + 8);
+    if (!all || fread(all, 1, n, in) != n) return 2;
+    fclose(in);
+    if (!ct_set_device(device)) return fprintf(stderr, "%s\n", ct_error_text()), 2;
+    reader r = {all, all + n / 8};
+    while (r.at < r.end) one_case(&r, out);
+    free(all);
+    return fclose(out) == 0 ? 0 : 2;
+}
+
+// A line an op: name kind operands outputs accepts gradient lo hi integers kinks ulp, then fields
+// kind:name.
+static int write_table(const char *to) {
+    FILE *out = fopen(to, "w");
+    if (!out) return 2;
+    static const char *const kinds[] = {"leaf",     "elementwise", "reduce",    "movement",
+                                        "contract", "index",       "source",    "scan",
+                                        "sort",     "composition", "transform", "loop"};
+    static const char *const fields[] = {"i64",  "f64",  "num",  "bool", "dtype",
+                                         "ints", "body", "data", "type"};
+    for (int i = 0; i < CT_OP_COUNT; i++) {
+        const ct_opdef *op = ct__ops[i];
+        fprintf(out, "%s %s %d %d %u %d %g %g %d %d %g", op->name, kinds[op->kind], op->n_in,
+                op->n_out, op->accepts, op->jvp != ct__no_grad, op->samples.lo, op->samples.hi,
+                op->samples.integers, op->samples.kinks, op->samples.ulp);
+        for (size_t f = 0; f < op->n_fields; f++)
+            fprintf(out, " %s:%s", fields[op->fields[f].kind], op->fields[f].name);
+        fputc('\n', out);
+    }
+    return fclose(out) == 0 ? 0 : 2;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 5 && strcmp(argv[1], "--cases") == 0) return run_cases(argv[2], argv[3], argv[4]);
+    if (argc == 3 && strcmp(argv[1], "--table") == 0) return write_table(argv[2]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_places),
+        cmocka_unit_test(records_are_whole),
+    };
+    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}
