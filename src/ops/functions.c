@@ -63,7 +63,8 @@ static bool pow_body(ct_rule *r) {
     ct_tensor below = ct_less(x, zero);                            // a negative base
     ct_tensor minus = ct_or(below, ct_less(ct_div(one, x), zero)); // or -0
     value = ct_select(ct_and(minus, odd), ct_neg(value), value);
-    value = ct_select(ct_and(below, ct_not(whole)), ct_f(NAN), value);
+    ct_tensor lost = ct_and(ct_and(below, ct_not(whole)), ct_less(size, ct_f(INFINITY)));
+    value = ct_select(lost, ct_f(NAN), value);
     ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
     ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));
     value = ct_select(ct_or(plain, turning), one, value);
