@@ -94,6 +94,15 @@ typedef struct ct_program {
 // The two lowerings. On failure false with the error recorded.
 bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
 bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err);
+// A scan (operands and outputs at the given places) as a loop of launches, its body lowered by
+// `lower`.
+typedef struct ct_place {
+    uint32_t buf;
+    size_t offset;
+} ct_place;
+typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
+                    ct_lowering lower, ct_err *err);
 // Offsets of TEMP buffers from their lifetimes over the launches (a buffer touched in a loop lives
 // through it); fills arena_bytes.
 bool ct__plan_memory(ct_program *program, ct_err *err);
