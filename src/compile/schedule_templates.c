@@ -9,6 +9,7 @@ ct_template ct__template_of(const ct_node *node) {
     case CT_KIND_INDEX: return ct__template_index;
     case CT_KIND_SCAN: return ct__template_scan;
     case CT_KIND_SORT: return ct__template_sort;
+    case CT_KIND_LOOP: return ct__template_loop;
     default: return NULL;
     }
 }

@@ -147,13 +147,18 @@ static void scan_shape_errors(void **state) {
 }
 
 int main(void) {
-    if (!ct_set_device("ref")) return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(call_captures_and_differentiates),
-        cmocka_unit_test(custom_rule_is_used_and_differentiable),
-        cmocka_unit_test(reading_inside_is_an_error),
-        cmocka_unit_test(scan_and_its_gradient),
-        cmocka_unit_test(scan_shape_errors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const char *const devices[] = {"ref", "cpu", "async:cpu"};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        if (!ct_set_device(devices[i])) return 1;
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(call_captures_and_differentiates),
+            cmocka_unit_test(custom_rule_is_used_and_differentiable),
+            cmocka_unit_test(reading_inside_is_an_error),
+            cmocka_unit_test(scan_and_its_gradient),
+            cmocka_unit_test(scan_shape_errors),
+        };
+        failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
+    }
+    return failed;
 }
