@@ -284,9 +284,9 @@ static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
 // A comparison of indices of which one is affine: by the distance of lane 0, without i64 vectors.
 static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     const int64_t limit = 1 << 20;
+    if (ins->op < CT_K_LT || ins->op > CT_K_NE) return false;
     ct_kshape a = r->shape[ins->a], b = r->shape[ins->b];
-    if (ins->op < CT_K_LT || ins->op > CT_K_NE || a.vary == CT_VARYING || b.vary == CT_VARYING)
-        return false;
+    if (a.vary == CT_VARYING || b.vary == CT_VARYING) return false;
     int64_t stride = 0;
     if (__builtin_sub_overflow(a.stride, b.stride, &stride) || stride > limit || stride < -limit)
         return false;

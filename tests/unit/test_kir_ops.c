@@ -449,6 +449,25 @@ static void select_of_every_dtype(void **state) {
         }
 }
 
+static void zips_take_lanes_in_turn(void **state) {
+    (void)state;
+    for (int j = 0; j < 7; j++) {
+        ct_dtype d = computed[j];
+        char x[32 * 8], y[32 * 8];
+        for (int i = 0; i < 32; i++) put(d, x, i, sample(d));
+        ct_kir k;
+        ct__kir_init(&k);
+        int in = ct__kir_buffer(&k, d, CT_KIR_READ), out = ct__kir_buffer(&k, d, CT_KIR_WRITE);
+        ct_kval a = ct__kir_vload(&k, in, ct__kir_int(&k, 0), -1);
+        ct_kval b = ct__kir_vload(&k, in, ct__kir_int(&k, 16), -1);
+        ct__kir_vstore(&k, out, ct__kir_int(&k, 0), ct__kir_zip(&k, a, b, false), -1);
+        ct__kir_vstore(&k, out, ct__kir_int(&k, 16), ct__kir_zip(&k, a, b, true), -1);
+        kir_run(&k, (void *[]){x, y}, NULL, 1);
+        for (int i = 0; i < 32; i++)
+            assert_true(equal(d, get(d, y, i), get(d, x, i / 2 + (i & 1) * 16)));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arithmetic_of_every_dtype),
@@ -457,6 +476,7 @@ int main(void) {
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(fma_rounds_once),
         cmocka_unit_test(select_of_every_dtype),
+        cmocka_unit_test(zips_take_lanes_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
