@@ -111,8 +111,8 @@ class Case:
         out.append(pack(len(self.operands)))
         out += [o.words() for o in self.operands]
         if self.weights is not None:
-            out += [data(np.float64(w)) for w in self.weights]
-            out += [data(np.float64(d)) for d in self.directions]
+            out += [data(np.asarray(w, np.float64)) for w in self.weights]
+            out += [data(np.asarray(d, np.float64)) for d in self.directions]
             out.append(pack(self.again))
         return b"".join(out)
 

@@ -182,7 +182,8 @@ def logsumexp(x, axes=(), keepdims=False):
     axes = tuple(axes) or tuple(range(x.ndim))
     m = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0)
-    out = np.log(np.exp(x - m).sum(axis=axes, keepdims=True)) + m
+    with np.errstate(divide="ignore"):
+        out = np.log(np.exp(x - m).sum(axis=axes, keepdims=True)) + m
     return out if keepdims else out.reshape([s for a, s in enumerate(x.shape) if a not in axes])
 
 
@@ -454,7 +455,7 @@ def along_cases(rng, op, dtype):
         yield [Operand(x(11, 2), REVERSED)], {"k": 1}
         if dtype in FLOATS:
             yield [np.array([1, np.nan, 3, np.inf, np.nan, -1], NUMPY[dtype])], {"k": 4}
-        yield [np.array([2, 1, 2, 2, 1], NUMPY[dtype])], {"k": 4}
+        yield [np.array([2, 1, 2, 2, 1], NUMPY[dtype])], {"k": 4}  # equals: no derivative
 
 
 # ------------------------------------------------------------------------------------------ matmul

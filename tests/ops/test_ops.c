@@ -147,8 +147,9 @@ static ct_tensor read_operand(reader *r) {
     return view == EXPANDED ? ct_expand(t, wide) : t;
 }
 
-// sum over float tensors of a sum of elements times weights; the weights come from the file.
-static ct_tensor weighted(reader *r, const ct_tensor *t, int n) {
+// The sum over float tensors of all elements times weights from the file; `bent`: of x + x x / 2
+// for each element x, so that linear ops have a second derivative, too.
+static ct_tensor weighted(reader *r, const ct_tensor *t, int n, bool bent) {
     ct_tensor total = CT_NONE;
     for (int i = 0; i < n; i++) {
         size_t bytes = (size_t)word(r);
@@ -156,7 +157,9 @@ static ct_tensor weighted(reader *r, const ct_tensor *t, int n) {
         if (!bytes || !ct_ok(t[i])) continue;
         ct_dims_buffer dims;
         ct_tensor w = ct_from(data, CT_F64, ct__dims_of(t[i], &dims));
-        total = ct__add_zero(total, ct_sum(ct_mul(t[i], w)));
+        ct_tensor x = t[i];
+        if (bent) x = ct_add(x, ct_mul(ct_mul(x, x), ct_f(0.5)));
+        total = ct__add_zero(total, ct_sum(ct_mul(x, w)));
     }
     return total;
 }
@@ -182,9 +185,9 @@ static void one_case(reader *r, FILE *out) {
     size_t n = 0;
     for (int i = 0; i < n_out; i++) roots[n++] = outs[i];
     if (gradients) {
-        ct_tensor loss = weighted(r, outs, n_out);
+        ct_tensor loss = weighted(r, outs, n_out, true);
         ct_grad(loss, floats, (size_t)n_floats, first);
-        ct_tensor slope = weighted(r, first, n_floats);
+        ct_tensor slope = weighted(r, first, n_floats, false);
         bool again = word(r);
         roots[n++] = loss;
         roots[n++] = slope;
