@@ -1,0 +1,27 @@
+// What the files of the model share.
+#ifndef COTAN_MODELS_GPT2_H
+#define COTAN_MODELS_GPT2_H
+
+#include "cotan/models.h"
+#include "graph/graph.h"
+
+typedef struct ct_gpt2_block {
+    ct_nn_norm ln_1, ln_2;
+    ct_nn_attention attn;
+    ct_nn_mlp mlp;
+} ct_gpt2_block;
+
+struct ct_gpt2 {
+    ct_gpt2_config config; // its texts are the model's own
+    ct_params *params;
+    ct_nn_embedding wte, wpe;
+    ct_gpt2_block *blocks; // (layers)
+    ct_nn_norm ln_f;
+};
+
+// Sizes that make a model; else a sentence in the context's error.
+bool ct__gpt2_check(const ct_gpt2_config *config, ct_ctx *ctx, ct_loc here);
+// The variables, with first values unless `unfilled`. NULL: the error stands in the context.
+ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfilled, ct_loc here);
+
+#endif

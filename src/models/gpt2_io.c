@@ -1,0 +1,216 @@
+// GPT-2 in Hugging Face's files: model.safetensors and config.json.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "io/config.h"
+#include "models/gpt2.h"
+#include "nn/store.h"
+
+static const char weights_name[] = "model.safetensors", config_name[] = "config.json";
+
+static bool path_in(ct_text *path, const char *dir, const char *name, ct_err *err) {
+    ct__textf(path, "%s/%s", dir, name);
+    return !path->failed || ct__err_memory(err, CT_NOWHERE, "gpt2", strlen(dir));
+}
+
+// ---------------------------------------------------------------------------------------------------
+// weights
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_bias(const char *name) { return ends_with(name, ".bias"); }
+
+// Names that a file may hold beside the parameters: the causal masks that old ones stored, a copy
+// of the output layer, and the biases of a model that has none (all checked to change nothing).
+static bool beside_parameters(const char *name, void *user) {
+    const ct_gpt2_config *config = user;
+    if (strncmp(name, "h.", 2) == 0 &&
+        (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")))
+        return true;
+    return strcmp(name, "lm_head.weight") == 0 || (config->no_bias && is_bias(name));
+}
+
+static bool all_zero(const ct_st_entry *entry) {
+    const char *bytes = entry->data;
+    for (uint64_t i = 0; i < entry->bytes; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
+static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_store_rules *rules,
+                            ct_err *err) {
+    const ct_st_entry *head = ct__st_find(file, "lm_head.weight"),
+                      *wte = ct__store_find(file, rules, "wte.weight");
+    if (head && wte && (head->bytes != wte->bytes || memcmp(head->data, wte->data, wte->bytes)))
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
+                       "%s: \"lm_head.weight\" differs from \"wte.weight\": the output layer of "
+                       "this model is the embedding",
+                       rules->path);
+    for (size_t i = 0; model->config.no_bias && i < file->n; i++) {
+        const ct_st_entry *entry = &file->entries[i];
+        if (is_bias(entry->name) && !ends_with(entry->name, ".attn.bias") && !all_zero(entry))
+            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
+                           "%s: \"%.200s\" is not zero, but the model has no biases", rules->path,
+                           entry->name);
+    }
+    return true;
+}
+
+bool ct_gpt2_load_weights(ct_gpt2 *model, const char *path) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !model || ctx->err.code) return false;
+    ct_store_rules rules = {.path = path,
+                            .prefix = "transformer.",
+                            .prefix_optional = true,
+                            .ignored = beside_parameters,
+                            .user = &model->config};
+    ct_st file;
+    bool ok = ct__st_open(path, &file, &ctx->err) &&
+              changes_nothing(model, &file, &rules, &ctx->err) &&
+              ct__store_load(model->params, &file, &rules, &ctx->err);
+    ct__st_close(&file);
+    return ok;
+}
+
+// A model without biases is stored with biases of zero, so that the file is a whole GPT-2.
+static bool add_zero_biases(ct_store *store, const ct_gpt2 *model, const void *zeros, ct_err *err) {
+    const ct_gpt2_config *c = &model->config;
+    const struct {
+        const char *name;
+        int64_t n;
+    } of_block[] = {{"ln_1.bias", c->width},         {"attn.c_attn.bias", 3 * c->width},
+                    {"attn.c_proj.bias", c->width},  {"ln_2.bias", c->width},
+                    {"mlp.c_fc.bias", 4 * c->width}, {"mlp.c_proj.bias", c->width}};
+    for (int64_t i = 0; i < c->layers; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "h.%lld.", (long long)i);
+        for (size_t k = 0; k < sizeof of_block / sizeof *of_block; k++)
+            if (!ct__store_put(store, prefix, of_block[k].name, CT_F32, CT_DIMS(of_block[k].n),
+                               zeros, err))
+                return false;
+    }
+    return ct__store_put(store, "ln_f.", "bias", CT_F32, CT_DIMS(c->width), zeros, err);
+}
+
+static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err) {
+    CT_SCOPE;
+    ct_store store = {0};
+    static const ct_st_pair torch = {"format", "pt", 6, 2}; // without it transformers refuses
+    void *zeros = model->config.no_bias ? ct__calloc(4 * (size_t)model->config.width, 4) : NULL;
+    bool ok = ct__store_add(&store, model->params, "", err);
+    if (ok && model->config.no_bias)
+        ok = zeros ? add_zero_biases(&store, model, zeros, err)
+                   : ct__err_memory(err, CT_NOWHERE, "gpt2", 16 * (size_t)model->config.width);
+    ok = ok && ct__st_write(path, store.out, store.n, &torch, 1, err);
+    ct__store_free(&store);
+    ct__free(zeros);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// config.json
+
+static bool save_config(const ct_gpt2_config *c, const char *path, ct_err *err) {
+    ct_config out;
+    bool ok = ct__config_new(path, &out, err);
+    if (ok) {
+        ct__config_set_string(&out, "model_type", "gpt2", 4);
+        ct__config_set_int(&out, "vocab_size", c->vocab);
+        ct__config_set_int(&out, "n_positions", c->context);
+        ct__config_set_int(&out, "n_embd", c->width);
+        ct__config_set_int(&out, "n_layer", c->layers);
+        ct__config_set_int(&out, "n_head", c->heads);
+        ct__config_set_string(&out, "activation_function", "gelu_new", 8);
+        ct__config_set_real(&out, "layer_norm_epsilon", c->norm_eps);
+        ct__config_set_real(&out, "initializer_range", 0.02);
+        ct__config_set_real(&out, "embd_pdrop", c->dropout);
+        ct__config_set_real(&out, "resid_pdrop", c->dropout);
+        ct__config_set_real(&out, "attn_pdrop", 0);
+        ct__config_set_bool(&out, "tie_word_embeddings", true);
+        ct__config_set_bool(&out, "bias", !c->no_bias);
+        if (c->tokens) ct__config_set_string(&out, "tokens", c->tokens, strlen(c->tokens));
+        if (c->characters)
+            ct__config_set_string(&out, "vocabulary", c->characters, c->characters_n);
+        ok = ct__config_write(&out, err);
+    }
+    ct__config_close(&out);
+    return ok;
+}
+
+static bool read_size(const ct_config *in, const char *key, int64_t *value, ct_err *err) {
+    return ct__config_int(in, key, 1, INT32_MAX, value, err);
+}
+
+static bool read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err) {
+    static const char *const types[] = {"gpt2", NULL}, *const activations[] = {"gelu_new", NULL},
+                             *const kinds[] = {"bytes", "chars", NULL};
+    int kind = 0;
+    bool bias = true;
+    if (!ct__config_choice(in, "model_type", types, &kind, err) ||
+        !read_size(in, "vocab_size", &c->vocab, err) ||
+        !read_size(in, "n_positions", &c->context, err) ||
+        !read_size(in, "n_embd", &c->width, err) || !read_size(in, "n_layer", &c->layers, err) ||
+        !read_size(in, "n_head", &c->heads, err))
+        return false;
+    if (ct__config_has(in, "activation_function") &&
+        !ct__config_choice(in, "activation_function", activations, &kind, err))
+        return false;
+    if (ct__config_has(in, "layer_norm_epsilon") &&
+        !ct__config_real(in, "layer_norm_epsilon", 0, 1, &c->norm_eps, err))
+        return false;
+    if (ct__config_has(in, "resid_pdrop") &&
+        !ct__config_real(in, "resid_pdrop", 0, 1, &c->dropout, err))
+        return false;
+    if (ct__config_has(in, "bias") && !ct__config_bool(in, "bias", &bias, err)) return false;
+    c->no_bias = !bias;
+    if (ct__config_has(in, "tokens")) {
+        if (!ct__config_choice(in, "tokens", kinds, &kind, err)) return false;
+        c->tokens = kinds[kind];
+        if (kind == 1 &&
+            !ct__config_string(in, "vocabulary", &c->characters, &c->characters_n, err))
+            return false;
+    }
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------- both
+
+bool ct_gpt2_save(const ct_gpt2 *model, const char *dir) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !model || ctx->err.code) return false;
+    ct_text weights = {0}, config = {0};
+    bool ok = path_in(&weights, dir, weights_name, &ctx->err) &&
+              path_in(&config, dir, config_name, &ctx->err) &&
+              ct__make_dirs(dir, 0777, &ctx->err) &&
+              save_config(&model->config, config.s, &ctx->err) &&
+              save_weights(model, weights.s, &ctx->err);
+    ct__text_free(&weights);
+    ct__text_free(&config);
+    return ok;
+}
+
+ct_gpt2 *ct_gpt2_load(const char *dir) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return NULL;
+    ct_text weights = {0}, config = {0};
+    ct_config in = {0};
+    ct_gpt2_config c = {0};
+    ct_gpt2 *model = NULL;
+    if (path_in(&weights, dir, weights_name, &ctx->err) &&
+        path_in(&config, dir, config_name, &ctx->err) &&
+        ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err))
+        model = ct__gpt2_make(&c, 0, true, CT_NOWHERE);
+    if (model && !ct_gpt2_load_weights(model, weights.s)) {
+        ct_gpt2_free(model);
+        model = NULL;
+    }
+    ct__config_close(&in);
+    ct__text_free(&weights);
+    ct__text_free(&config);
+    return model;
+}

@@ -1,0 +1,188 @@
+// Layers: variables with names, and the ops between them.
+#include "cotan/nn.h"
+#include "graph/graph.h"
+
+static ct_nn_init or_normal(ct_nn_init init) {
+    return init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(0.02) : init;
+}
+
+// -------------------------------------------------------------------------------------------
+// linear
+
+ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
+    ct_nn_linear layer = {.out_in = o.out_in};
+    ct_ints dims = o.out_in ? CT_DIMS(o.out, o.in) : CT_DIMS(o.in, o.out);
+    layer.weight = ct_nn_param_at(place, "weight", dims, or_normal(o.init), o.here);
+    if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
+    return layer;
+}
+
+ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here) {
+    ct_tensor weight = layer->weight;
+    if (layer->out_in) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
+    ct_tensor y = ct_matmul_at(x, weight, here); // (..., out)
+    return layer->bias.bits ? ct_add_at(y, layer->bias, here) : y;
+}
+
+// ----------------------------------------------------------------------------------------
+// embedding
+
+ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options o) {
+    return (ct_nn_embedding){
+        ct_nn_param_at(place, "weight", CT_DIMS(o.count, o.width), or_normal(o.init), o.here)};
+}
+
+ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here) {
+    return ct_gather_with((ct_gather_args){.x = layer->weight, .indices = ids, .here = here});
+}
+
+// ---------------------------------------------------------------------------------------------
+// norm
+
+ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
+    ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
+    layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
+    if (!o.no_bias && !o.rms)
+        layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.width), CT_NN_ZEROS, o.here);
+    return layer;
+}
+
+ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here) {
+    if (layer->rms)
+        return ct_rms_norm_with((ct_rms_norm_args){
+            .x = x, .weight = layer->weight, .eps = CT_F(layer->eps), .here = here});
+    return ct_layer_norm_with((ct_layer_norm_args){.x = x,
+                                                   .weight = layer->weight,
+                                                   .bias = layer->bias,
+                                                   .eps = CT_F(layer->eps),
+                                                   .here = here});
+}
+
+// ----------------------------------------------------------------------------------------------
+// MLP
+
+ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
+    switch (which) {
+    case CT_NN_GELU_TANH: return ct_gelu_with((ct_gelu_args){.x = x, .here = here});
+    case CT_NN_GELU: return ct_gelu_with((ct_gelu_args){.x = x, .exact = true, .here = here});
+    case CT_NN_SILU: return ct_silu_at(x, here);
+    case CT_NN_RELU: return ct_relu_at(x, here);
+    case CT_NN_TANH: return ct_tanh_at(x, here);
+    case CT_NN_IDENTITY: return x;
+    }
+    return ct__fail(ct__ctx(), CT_E_ARGUMENT, here, "activate", "there is no activation %d",
+                    (int)which);
+}
+
+ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
+    int64_t hidden = o.hidden ? o.hidden : 4 * o.width;
+    ct_nn_mlp layer = {.activation = o.activation};
+    layer.fc = ct_nn_linear_with(
+        ct_nn_under(place, "c_fc"),
+        (ct_nn_linear_options){
+            .in = o.width, .out = hidden, .no_bias = o.no_bias, .init = o.init, .here = o.here});
+    layer.proj =
+        ct_nn_linear_with(ct_nn_under(place, "c_proj"), (ct_nn_linear_options){.in = hidden,
+                                                                               .out = o.width,
+                                                                               .no_bias = o.no_bias,
+                                                                               .init = o.proj_init,
+                                                                               .here = o.here});
+    return layer;
+}
+
+ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode, ct_loc here) {
+    ct_tensor h = ct_nn_linear_apply_at(&layer->fc, x, here); // (..., hidden)
+    h = ct_nn_activate_at(layer->activation, h, here);
+    return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, h, here), mode, here);
+}
+
+// ----------------------------------------------------------------------------------------
+// attention
+
+ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options o) {
+    ct_nn_attention layer = {.heads = o.heads, .width = o.width};
+    if (o.heads < 1 || o.width % o.heads) {
+        ct_ctx *ctx = ct__ctx();
+        if (ctx)
+            layer.attn.weight = ct__fail(ctx, CT_E_ARGUMENT, o.here, "attention",
+                                         "width %lld is no multiple of %lld heads",
+                                         (long long)o.width, (long long)o.heads);
+        layer.proj = layer.attn;
+        return layer;
+    }
+    layer.attn =
+        ct_nn_linear_with(ct_nn_under(place, "c_attn"), (ct_nn_linear_options){.in = o.width,
+                                                                               .out = 3 * o.width,
+                                                                               .no_bias = o.no_bias,
+                                                                               .init = o.init,
+                                                                               .here = o.here});
+    layer.proj =
+        ct_nn_linear_with(ct_nn_under(place, "c_proj"), (ct_nn_linear_options){.in = o.width,
+                                                                               .out = o.width,
+                                                                               .no_bias = o.no_bias,
+                                                                               .init = o.proj_init,
+                                                                               .here = o.here});
+    return layer;
+}
+
+ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, int64_t batch,
+                               int64_t capacity, ct_loc here) {
+    ct_ints dims = CT_DIMS(batch, layer->heads, capacity, layer->width / layer->heads);
+    ct_nn_cache cache = {.k = ct_nn_param_at(place, "k", dims, CT_NN_ZEROS, here)};
+    cache.v = ct_nn_param_at(place, "v", dims, CT_NN_ZEROS, here);
+    return cache;
+}
+
+// Part `which` of queries, keys and values (B, T, 3 * width), as (B, heads, T, width / heads).
+static ct_tensor part(const ct_nn_attention *layer, ct_tensor qkv, int which, ct_loc here) {
+    int64_t from = which * layer->width, width = layer->width / layer->heads;
+    ct_tensor x = ct_slice_with((ct_slice_args){.x = qkv,
+                                                .axes = CT_AXES(-1),
+                                                .start = CT_INTS(from),
+                                                .stop = CT_INTS(from + layer->width),
+                                                .here = here}); // (B, T, width)
+    ct_ints split = CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), layer->heads, width);
+    return ct_permute_at(ct_reshape_at(x, split, here), CT_AXES(0, 2, 1, 3), here);
+}
+
+// The cache with what is new written from `position` on; later reads of the cache see it too.
+static ct_tensor remember(ct_tensor cache, ct_tensor part, ct_tensor position, ct_loc here) {
+    ct_tensor now = ct_dynamic_update_with((ct_dynamic_update_args){
+        .x = cache, .update = part, .starts = position, .axes = CT_AXES(2), .here = here});
+    ct_assign_at(cache, now, here);
+    return now;
+}
+
+ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
+                                   const ct_nn_cache *cache, ct_tensor position, ct_nn_mode *mode,
+                                   ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (ct_ok(x) && (ct_rank(x) != 3 || ct_dim(x, 2) != layer->width))
+        return ct__fail(ctx, CT_E_SHAPE, here, "attention",
+                        "x has %d axes, the last of size %lld; it must be (batch, time, %lld)",
+                        ct_rank(x), (long long)ct_dim(x, -1), (long long)layer->width);
+    if (cache && ct_dim(x, 1) > ct_dim(cache->k, 2))
+        return ct__fail(ctx, CT_E_SHAPE, here, "attention",
+                        "%lld positions do not fit a cache of %lld", (long long)ct_dim(x, 1),
+                        (long long)ct_dim(cache->k, 2));
+    ct_tensor qkv = ct_nn_linear_apply_at(&layer->attn, x, here); // (B, T, 3 * width)
+    if (!ct_ok(qkv)) return qkv;
+    ct_tensor q = part(layer, qkv, 0, here); // (B, heads, T, width / heads)
+    ct_tensor k = part(layer, qkv, 1, here), v = part(layer, qkv, 2, here);
+    if (cache) {
+        k = remember(cache->k, k, position, here); // (B, heads, capacity, width / heads)
+        v = remember(cache->v, v, position, here);
+    }
+    ct_tensor y = ct_attention_with((ct_attention_args){
+        .q = q,
+        .k = k,
+        .v = v,
+        .position = cache ? position : CT_NONE,
+        .causal = true,
+        .here = here,
+    }); // (B, heads, T, width / heads)
+    ct_ints joined = CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), layer->width);
+    y = ct_reshape_at(ct_permute_at(y, CT_AXES(0, 2, 1, 3), here), joined, here);
+    return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, y, here), mode, here);
+}

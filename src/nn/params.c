@@ -1,0 +1,73 @@
+// Parameters: their names, their first values, dropout.
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cotan/nn.h"
+#include "graph/graph.h"
+
+ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed) {
+    return (ct_nn_place){.params = params, .seed = seed};
+}
+
+// A path that is cut off fills its room, so that no name fits behind it: the parameter says so.
+ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...) {
+    size_t used = strnlen(place.path, sizeof place.path - 1);
+    if (used && used + 1 < sizeof place.path) place.path[used++] = '.';
+    va_list args;
+    va_start(args, format);
+    vsnprintf(place.path + used, sizeof place.path - used, format, args);
+    va_end(args);
+    return place;
+}
+
+// FNV-1a. Equal on every machine: values drawn for a name are part of what a seed means.
+static uint32_t name_number(const char *name) {
+    uint32_t h = 2166136261u;
+    for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
+    return h;
+}
+
+static ct_tensor first_value(const ct_nn_place *place, const char *name, ct_ints dims,
+                             ct_nn_init init, ct_loc here) {
+    ct_dtype dtype = place->dtype ? place->dtype : CT_F32;
+    switch (init.filling) {
+    case CT_NN_AS_NORMAL: {
+        ct_tensor key = ct_random_key_at((int64_t)place->seed, here); // (2,)
+        key = ct_random_fold_in_at(key, ct_scalar(name_number(name), CT_U32), here);
+        return ct_mul_at(ct_random_normal_at(key, dims, here), ct_f(init.deviation), here);
+    }
+    case CT_NN_AS_ONES: return ct_ones_at(dtype, dims, here);
+    case CT_NN_AS_ZEROS:
+    case CT_NN_AS_DEFAULT: break;
+    }
+    return ct_zeros_at(dtype, dims, here);
+}
+
+ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_nn_init init,
+                         ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    char full[CT_NN_PATH];
+    int n = snprintf(full, sizeof full, "%s%s%s", place.path, *place.path ? "." : "", name);
+    if (n >= (int)sizeof full)
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
+                        "the name \"%s...\" is longer than %d bytes", full, CT_NN_PATH - 1);
+    ct_dtype dtype = place.dtype ? place.dtype : CT_F32;
+    ct_tensor var = ct_param_at(place.params, full, dtype, dims, here);
+    if (!place.unfilled && ct_ok(var))
+        ct_assign_at(var, first_value(&place, full, dims, init, here), here);
+    return var;
+}
+
+int64_t ct_params_size(const ct_params *params) {
+    int64_t size = 0;
+    for (size_t i = 0; i < ct_params_count(params); i++) size += ct_size(ct_params_get(params, i));
+    return size;
+}
+
+ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here) {
+    if (!mode || !mode->training || mode->dropout <= 0) return x;
+    ct_tensor key = ct_random_fold_in_at(mode->key, ct_i(mode->drawn++), here); // (2,)
+    return ct_dropout_at(x, key, ct_f((double)mode->dropout), here);
+}

@@ -1,0 +1,171 @@
+// Parameter sets in safetensors files: all of them or a sentence that says what does not fit.
+#include "nn/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cotan/nn.h"
+#include "graph/graph.h"
+
+// ------------------------------------------------------------------------------------------
+// writing
+
+bool ct__store_put(ct_store *store, const char *prefix, const char *name, ct_dtype dtype,
+                   ct_ints dims, const void *data, ct_err *err) {
+    size_t rank = (size_t)dims.n;
+    int64_t *shape = ct__arena(&store->arena, rank * sizeof *shape);
+    char *full = ct__arena_printf(&store->arena, "%s%s", prefix, name);
+    if (!shape || !full || !CT_GROW(store->out, store->cap, store->n + 1))
+        return ct__err_memory(err, CT_NOWHERE, "safetensors", rank * sizeof *shape);
+    if (rank) memcpy(shape, dims.v, rank * sizeof *shape);
+    store->out[store->n++] =
+        (ct_st_out){.name = full, .dtype = dtype, .rank = rank, .shape = shape, .data = data};
+    return true;
+}
+
+bool ct__store_add(ct_store *store, const ct_params *params, const char *prefix, ct_err *err) {
+    for (size_t i = 0; i < ct_params_count(params); i++) {
+        ct_tensor var = ct_params_get(params, i);
+        int64_t dim[CT_MAX_RANK];
+        ct_ints dims = {ct_rank(var), dim};
+        for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(var, a);
+        const void *data = ct_data(var);
+        if (!data) {
+            ct_ctx *ctx = ct__ctx();
+            if (ctx && err != &ctx->err && !err->code) *err = ctx->err;
+            return false;
+        }
+        if (!ct__store_put(store, prefix, ct_params_name(params, i), ct_dtype_of(var), dims, data,
+                           err))
+            return false;
+    }
+    return true;
+}
+
+void ct__store_free(ct_store *store) {
+    ct__free(store->out);
+    ct__arena_free(&store->arena);
+    *store = (ct_store){0};
+}
+
+bool ct_params_save(const ct_params *params, const char *path) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return false;
+    CT_SCOPE;
+    ct_store store = {0};
+    bool ok = ct__store_add(&store, params, "", &ctx->err) &&
+              ct__st_write(path, store.out, store.n, NULL, 0, &ctx->err);
+    ct__store_free(&store);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------------
+// reading
+
+const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules,
+                                  const char *name) {
+    const ct_st_entry *found = NULL;
+    if (rules->prefix) {
+        char full[512];
+        int n = snprintf(full, sizeof full, "%s%s", rules->prefix, name);
+        if (n < (int)sizeof full) found = ct__st_find(file, full);
+        if (found || !rules->prefix_optional) return found;
+    }
+    return ct__st_find(file, name);
+}
+
+static bool is_float(ct_dtype d) {
+    return d == CT_F16 || d == CT_BF16 || d == CT_F32 || d == CT_F64;
+}
+
+static const char architecture[] =
+    "this is a checkpoint of another architecture, or of other sizes";
+
+static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var,
+                       const ct_store_rules *rules, ct_err *err) {
+    bool same = entry->rank == (size_t)ct_rank(var);
+    for (size_t a = 0; same && a < entry->rank; a++)
+        same = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
+    ct_dtype to = ct_dtype_of(var);
+    bool converts = entry->dtype == to || (is_float(entry->dtype) && is_float(to));
+    if (same && converts) return true;
+    char have[256], want[256];
+    int64_t dim[CT_MAX_RANK];
+    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
+    ct_type type = {.dtype = to, .rank = (uint8_t)ct_rank(var), .dim = dim};
+    snprintf(want, sizeof want, "%s", ct__type_text(&type).s);
+    ct__err(err, same ? CT_E_DTYPE : CT_E_SHAPE, CT_NOWHERE, "safetensors",
+            "%s: tensor \"%.200s\" is %s in the file, %s is wanted", rules->path, name,
+            ct__st_describe(entry, have, sizeof have), want);
+    if (!same) ct__err_hint(err, architecture);
+    return false;
+}
+
+// The file's name without the prefix, or NULL where it is none of the set's.
+static const char *own_name(const ct_st_entry *entry, const ct_store_rules *rules) {
+    size_t n = rules->prefix ? strlen(rules->prefix) : 0;
+    if (n && strncmp(entry->name, rules->prefix, n) == 0) return entry->name + n;
+    return !n || rules->prefix_optional ? entry->name : NULL;
+}
+
+static bool nothing_else(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
+                         ct_err *err) {
+    for (size_t i = 0; i < file->n; i++) {
+        const char *name = own_name(&file->entries[i], rules);
+        if (!name && rules->others) continue;
+        if (name && ct_params_find(params, name).bits &&
+            ct__store_find(file, rules, name) == &file->entries[i])
+            continue;
+        if (name && rules->ignored && rules->ignored(name, rules->user)) continue;
+        char kind[256];
+        ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
+                "%s: holds a tensor \"%.200s\", %s, that has no place in the model", rules->path,
+                file->entries[i].name, ct__st_describe(&file->entries[i], kind, sizeof kind));
+        ct__err_hint(err, architecture);
+        return false;
+    }
+    return true;
+}
+
+bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
+                    ct_err *err) {
+    ct_ctx *ctx = ct__ctx();
+    size_t n = ct_params_count(params);
+    if (!ctx) return ct__err_memory(err, CT_NOWHERE, "safetensors", 0);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = ct_params_name(params, i);
+        const ct_st_entry *entry = ct__store_find(file, rules, name);
+        if (!entry && rules->absent && rules->absent(name, rules->user)) continue;
+        if (!entry) {
+            ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
+                    "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", rules->path,
+                    name, file->n);
+            ct__err_hint(err, architecture);
+            return false;
+        }
+        if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
+    }
+    if (!nothing_else(params, file, rules, err)) return false;
+    for (size_t i = 0; i < n && !ctx->err.code; i++) {
+        const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
+        if (!entry) continue;
+        ct_tensor var = ct_params_get(params, i);
+        int64_t dim[CT_MAX_RANK];
+        for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
+        // A scope each, so that no more than one tensor is in memory twice.
+        CT_SCOPE;
+        ct_assign(var, ct_from(entry->data, entry->dtype, ((ct_ints){ct_rank(var), dim})));
+    }
+    if (ctx->err.code && err != &ctx->err && !err->code) *err = ctx->err;
+    return !ctx->err.code;
+}
+
+bool ct_params_load(ct_params *params, const char *path) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return false;
+    ct_st file;
+    bool ok = ct__st_open(path, &file, &ctx->err) &&
+              ct__store_load(params, &file, &(ct_store_rules){.path = path}, &ctx->err);
+    ct__st_close(&file);
+    return ok;
+}
