@@ -127,6 +127,15 @@ static bool nothing_else(const ct_params *params, const ct_st *file, const ct_st
     return true;
 }
 
+// Bytes given to variables in one plan: until it ran they are in memory twice.
+enum { AT_ONCE = 256 << 20 };
+
+static void give(ct_tensor var, const ct_st_entry *entry) {
+    int64_t dim[CT_MAX_RANK];
+    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
+    ct_assign(var, ct_from(entry->data, entry->dtype, ((ct_ints){ct_rank(var), dim})));
+}
+
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
                     ct_err *err) {
     ct_ctx *ctx = ct__ctx();
@@ -146,15 +155,14 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
         if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
     if (!nothing_else(params, file, rules, err)) return false;
-    for (size_t i = 0; i < n && !ctx->err.code; i++) {
-        const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
-        if (!entry) continue;
-        ct_tensor var = ct_params_get(params, i);
-        int64_t dim[CT_MAX_RANK];
-        for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
-        // A scope each, so that no more than one tensor is in memory twice.
+    for (size_t i = 0; i < n && !ctx->err.code;) {
         CT_SCOPE;
-        ct_assign(var, ct_from(entry->data, entry->dtype, ((ct_ints){ct_rank(var), dim})));
+        for (uint64_t bytes = 0; i < n && bytes < AT_ONCE; i++) {
+            const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
+            if (!entry) continue;
+            give(ct_params_get(params, i), entry);
+            bytes += entry->bytes;
+        }
     }
     if (ctx->err.code && err != &ctx->err && !err->code) *err = ctx->err;
     return !ctx->err.code;

@@ -1,0 +1,477 @@
+// GPT-2: names and sizes, first values, files, decoding with a cache, training.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cotan/cotan.h"
+#include "cotan/models.h"
+#include "cotan/optim.h"
+#include "io/safetensors.h"
+
+enum { V = 11, C = 10, L = 2, H = 2, W = 12, B = 3 };
+
+static ct_gpt2_config tiny(void) {
+    return (ct_gpt2_config){.vocab = V, .context = C, .layers = L, .heads = H, .width = W};
+}
+
+static ct_gpt2 *make(ct_gpt2_config config, uint64_t seed) {
+    ct_gpt2 *model = ct_gpt2_new(&config, seed);
+    assert_string_equal(ct_error_text(), "");
+    assert_non_null(model);
+    return model;
+}
+
+// Text `row` is 3 t^2 + 5 t + 2 row, modulo V.
+static ct_tensor tokens(int64_t rows, int64_t time, int64_t first_row, int64_t shift) {
+    int32_t ids[B * C];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t t = 0; t < time; t++) {
+            int64_t at = t + shift;
+            ids[r * time + t] = (int32_t)((3 * at * at + 5 * at + 2 * (r + first_row)) % V);
+        }
+    return ct_from(ids, CT_I32, CT_DIMS(rows, time));
+}
+
+// A folder of its own for a test's files.
+static const char *folder(void) {
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/cotan_gpt2_XXXXXX");
+    assert_non_null(mkdtemp(name));
+    return name;
+}
+static const char *in_folder(const char *dir, const char *file) {
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    return path;
+}
+static void remove_folder(const char *dir) {
+    unlink(in_folder(dir, "model.safetensors"));
+    unlink(in_folder(dir, "config.json"));
+    assert_int_equal(rmdir(dir), 0);
+}
+
+// The whole error of the context, the folder written as DIR; then it is cleared.
+static void expect_error(const char *dir, const char *want) {
+    const char *text = ct_error_text();
+    size_t n = strlen(dir);
+    char shown[2048];
+    size_t k = 0;
+    for (const char *p = text; *p && k < sizeof shown - 4; p++) {
+        if (n && strncmp(p, dir, n) == 0) {
+            k += (size_t)sprintf(shown + k, "DIR");
+            p += n - 1;
+        } else {
+            shown[k++] = *p;
+        }
+    }
+    shown[k] = '\0';
+    assert_string_equal(shown, want);
+    ct_error_clear();
+}
+
+// -------------------------------------------------------------------------------------------------
+
+static void names_and_shapes_are_those_of_the_files(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 1);
+    const struct {
+        const char *name;
+        int rows, cols;
+    } want[] = {
+        {"wte.weight", V, W},
+        {"wpe.weight", C, W},
+        {"h.0.ln_1.weight", W, 0},
+        {"h.0.ln_1.bias", W, 0},
+        {"h.0.attn.c_attn.weight", W, 3 * W},
+        {"h.0.attn.c_attn.bias", 3 * W, 0},
+        {"h.0.attn.c_proj.weight", W, W},
+        {"h.0.attn.c_proj.bias", W, 0},
+        {"h.0.ln_2.weight", W, 0},
+        {"h.0.ln_2.bias", W, 0},
+        {"h.0.mlp.c_fc.weight", W, 4 * W},
+        {"h.0.mlp.c_fc.bias", 4 * W, 0},
+        {"h.0.mlp.c_proj.weight", 4 * W, W},
+        {"h.1.mlp.c_proj.bias", W, 0},
+        {"ln_f.weight", W, 0},
+        {"ln_f.bias", W, 0},
+    };
+    ct_params *params = ct_gpt2_params(model);
+    assert_int_equal(ct_params_count(params), 2 + 12 * L + 2);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        ct_tensor t = ct_params_find(params, want[i].name);
+        assert_int_equal(ct_rank(t), want[i].cols ? 2 : 1);
+        assert_int_equal(ct_dim(t, 0), want[i].rows);
+        if (want[i].cols) assert_int_equal(ct_dim(t, 1), want[i].cols);
+        assert_int_equal(ct_dtype_of(t), CT_F32);
+    }
+    ct_gpt2_free(model);
+}
+
+static void the_size_is_known_before_the_model(void **state) {
+    (void)state;
+    ct_gpt2_config config = ct_gpt2_124m();
+    assert_int_equal(ct_gpt2_size(&config), 124439808); // as published
+    for (int no_bias = 0; no_bias < 2; no_bias++) {
+        config = tiny();
+        config.no_bias = no_bias;
+        ct_gpt2 *model = make(config, 1);
+        assert_int_equal(ct_gpt2_size(&config), ct_params_size(ct_gpt2_params(model)));
+        ct_gpt2_free(model);
+    }
+}
+
+static double deviation(ct_tensor t) {
+    CT_SCOPE;
+    const float *x = ct_data(t);
+    assert_non_null(x);
+    double sum = 0;
+    for (int64_t i = 0; i < ct_size(t); i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum / (double)ct_size(t));
+}
+
+static bool same(ct_tensor a, ct_tensor b) {
+    CT_SCOPE;
+    const void *x = ct_data(a), *y = ct_data(b);
+    assert_non_null(x);
+    assert_non_null(y);
+    return memcmp(x, y, (size_t)ct_size(a) * 4) == 0;
+}
+
+static void first_values_follow_seed_and_name(void **state) {
+    (void)state;
+    ct_gpt2_config config = tiny(), deeper = tiny();
+    config.width = deeper.width = 64;
+    deeper.layers = 3;
+    ct_gpt2 *a = make(config, 7), *b = make(config, 7), *c = make(config, 8), *d = make(deeper, 7);
+    ct_params *p = ct_gpt2_params(a);
+    for (size_t i = 0; i < ct_params_count(p); i++) {
+        const char *name = ct_params_name(p, i);
+        ct_tensor t = ct_params_get(p, i);
+        assert_true(same(t, ct_params_find(ct_gpt2_params(b), name)));
+        bool drawn = ct_rank(t) == 2;
+        assert_int_equal(same(t, ct_params_find(ct_gpt2_params(c), name)), !drawn);
+        if (!drawn) {
+            assert_true(deviation(t) == (strstr(name, "bias") ? 0 : 1));
+            continue;
+        }
+        bool residual = strstr(name, "c_proj") != NULL;
+        double want = residual ? 0.02 / sqrt(2.0 * L) : 0.02;
+        assert_true(fabs(deviation(t) / want - 1) < 5 / sqrt(2.0 * (double)ct_size(t)));
+        // Another depth leaves the values of what both have alone, but for the scale.
+        if (!residual) assert_true(same(t, ct_params_find(ct_gpt2_params(d), name)));
+    }
+    assert_false(
+        same(ct_params_find(p, "h.0.mlp.c_fc.weight"), ct_params_find(p, "h.1.mlp.c_fc.weight")));
+    ct_gpt2_free(a);
+    ct_gpt2_free(b);
+    ct_gpt2_free(c);
+    ct_gpt2_free(d);
+}
+
+static void a_model_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    ct_gpt2_config config = tiny();
+    config.heads = 5;
+    assert_null(ct_gpt2_new_at(&config, 1, (ct_loc){"main.c", 3}));
+    expect_error("", "main.c:3: gpt2: width 12 is no multiple of 5 heads");
+    config = tiny();
+    config.layers = 0;
+    assert_null(ct_gpt2_new_at(&config, 1, (ct_loc){"main.c", 3}));
+    expect_error("", "main.c:3: gpt2: layers is 0, it must be 1 to 10000");
+    config = tiny();
+    config.dropout = 1;
+    assert_null(ct_gpt2_new_at(&config, 1, (ct_loc){"main.c", 3}));
+    expect_error("", "main.c:3: gpt2: dropout is 1, it must be from 0 to below 1");
+    ct_gpt2 *model = make(tiny(), 1);
+    CT_SCOPE;
+    assert_false(ct_ok(ct_gpt2_logits_at(model, tokens(1, C, 0, 0), NULL, CT_NOWHERE)) == false);
+    int32_t ids[C + 1] = {0};
+    ct_tensor longer = ct_from(ids, CT_I32, CT_DIMS(1, C + 1));
+    assert_false(ct_ok(ct_gpt2_logits_at(model, longer, NULL, (ct_loc){"main.c", 4})));
+    expect_error("", "main.c:4: gpt2: the tokens are (1, 11) i32; they must be (batch, time) with "
+                     "a time of 1 to 10");
+    ct_gpt2_free(model);
+}
+
+// -------------------------------------------------------------------------------------------------
+// files
+
+static void files_round_trip(void **state) {
+    (void)state;
+    const char text[] = "\n abc\xc3\xa9";
+    for (int no_bias = 0; no_bias < 2; no_bias++) {
+        ct_gpt2_config config = tiny();
+        config.no_bias = no_bias;
+        config.dropout = 0.25;
+        config.tokens = "chars";
+        config.characters = text;
+        config.characters_n = sizeof text - 1;
+        ct_gpt2 *a = make(config, 3);
+        const char *dir = folder();
+        assert_true(ct_gpt2_save(a, dir));
+        ct_gpt2 *b = ct_gpt2_load(dir);
+        assert_string_equal(ct_error_text(), "");
+        const ct_gpt2_config *c = ct_gpt2_config_of(b);
+        assert_int_equal(c->vocab, V);
+        assert_int_equal(c->context, C);
+        assert_int_equal(c->layers, L);
+        assert_int_equal(c->heads, H);
+        assert_int_equal(c->width, W);
+        assert_int_equal(c->no_bias, no_bias);
+        assert_true(c->dropout == 0.25 && c->norm_eps == 1e-5);
+        assert_string_equal(c->tokens, "chars");
+        assert_int_equal(c->characters_n, sizeof text - 1);
+        assert_memory_equal(c->characters, text, sizeof text);
+        {
+            CT_SCOPE;
+            ct_tensor x = tokens(B, C, 0, 0);
+            assert_true(same(ct_gpt2_logits(a, x, NULL), ct_gpt2_logits(b, x, NULL)));
+        }
+        ct_st file; // whole, with biases or without
+        ct_err err = {0};
+        assert_true(ct__st_open(in_folder(dir, "model.safetensors"), &file, &err));
+        assert_int_equal(file.n, 4 + 12 * L);
+        assert_string_equal(ct__st_metadata(&file, "format"), "pt");
+        ct__st_close(&file);
+        ct_gpt2_free(a);
+        ct_gpt2_free(b);
+        remove_folder(dir);
+    }
+}
+
+// Writes the model's variables under prefix + name, but for the one named `without`, and `also`
+// with `n` zeros.
+static void write_file(ct_gpt2 *model, const char *path, const char *prefix, const char *without,
+                       const char *also, int64_t n) {
+    CT_SCOPE;
+    ct_params *p = ct_gpt2_params(model);
+    static char names[64][80];
+    static int64_t shapes[64][2];
+    ct_st_out out[64];
+    size_t k = 0;
+    for (size_t i = 0; i < ct_params_count(p); i++) {
+        ct_tensor t = ct_params_get(p, i);
+        if (without && strcmp(ct_params_name(p, i), without) == 0) continue;
+        snprintf(names[k], sizeof names[k], "%s%s", prefix, ct_params_name(p, i));
+        for (int a = 0; a < ct_rank(t); a++) shapes[k][a] = ct_dim(t, a);
+        out[k] = (ct_st_out){names[k], CT_F32, (size_t)ct_rank(t), shapes[k], ct_data(t)};
+        k++;
+    }
+    static float zeros[4096];
+    if (also) out[k++] = (ct_st_out){also, CT_F32, 1, &n, zeros};
+    ct_err err = {0};
+    assert_true(ct__st_write(path, out, k, NULL, 0, &err));
+}
+
+static void old_names_and_masks_are_accepted(void **state) {
+    (void)state;
+    ct_gpt2 *a = make(tiny(), 3), *b = make(tiny(), 4);
+    const char *dir = folder(), *path = in_folder(dir, "model.safetensors");
+    write_file(a, path, "transformer.", NULL, "transformer.h.0.attn.bias", 100);
+    assert_true(ct_gpt2_load_weights(b, path));
+    ct_params *p = ct_gpt2_params(a);
+    for (size_t i = 0; i < ct_params_count(p); i++)
+        assert_true(same(ct_params_get(p, i), ct_params_get(ct_gpt2_params(b), i)));
+    write_file(a, path, "", NULL, "h.1.attn.masked_bias", 1);
+    assert_true(ct_gpt2_load_weights(b, path));
+    ct_gpt2_free(a);
+    ct_gpt2_free(b);
+    remove_folder(dir);
+}
+
+static void another_architecture_is_a_sentence(void **state) {
+    (void)state;
+    ct_gpt2_config wide = tiny(), bare = tiny();
+    wide.width = 16;
+    bare.no_bias = true;
+    ct_gpt2 *a = make(tiny(), 3), *b = make(wide, 4), *c = make(bare, 5);
+    const char *dir = folder(), *path = in_folder(dir, "model.safetensors");
+    static const char hint[] =
+        "\n  hint: this is a checkpoint of another architecture, or of other sizes";
+    char want[512];
+    write_file(a, path, "", NULL, NULL, 0);
+    assert_false(ct_gpt2_load_weights(b, path));
+    snprintf(want, sizeof want,
+             "safetensors: DIR/model.safetensors: tensor \"wte.weight\" is f32 (11, 12) in the "
+             "file, (11, 16) f32 is wanted%s",
+             hint);
+    expect_error(dir, want);
+    write_file(a, path, "", "h.1.ln_2.weight", NULL, 0);
+    ct_gpt2 *before = make(tiny(), 9), *after = make(tiny(), 9);
+    assert_false(ct_gpt2_load_weights(after, path));
+    snprintf(want, sizeof want,
+             "safetensors: DIR/model.safetensors: tensor \"h.1.ln_2.weight\" is missing: the file "
+             "holds 27 tensors%s",
+             hint);
+    expect_error(dir, want);
+    assert_true(same(ct_params_get(ct_gpt2_params(before), 0),
+                     ct_params_get(ct_gpt2_params(after), 0))); // nothing was loaded
+    write_file(a, path, "", NULL, "score.weight", 4);
+    assert_false(ct_gpt2_load_weights(a, path));
+    snprintf(want, sizeof want,
+             "safetensors: DIR/model.safetensors: holds a tensor \"score.weight\", f32 (4), that "
+             "has no place in the model%s",
+             hint);
+    expect_error(dir, want);
+    write_file(a, path, "", NULL, "lm_head.weight", V * W);
+    assert_false(ct_gpt2_load_weights(a, path));
+    expect_error(dir, "gpt2: DIR/model.safetensors: \"lm_head.weight\" differs from "
+                      "\"wte.weight\": the output layer of this model is the embedding");
+    {
+        CT_SCOPE;
+        ct_tensor bias = ct_params_find(ct_gpt2_params(a), "ln_f.bias");
+        ct_assign(bias, ct_ones(CT_F32, CT_DIMS(W)));
+    }
+    write_file(a, path, "", NULL, NULL, 0);
+    assert_false(ct_gpt2_load_weights(c, path));
+    expect_error(dir, "gpt2: DIR/model.safetensors: \"ln_f.bias\" is not zero, but the model has "
+                      "no biases");
+    assert_null(ct_gpt2_load(dir));
+    assert_non_null(strstr(ct_error_text(), "config.json"));
+    ct_error_clear();
+    ct_gpt2 *all[] = {a, b, c, before, after};
+    for (int i = 0; i < 5; i++) ct_gpt2_free(all[i]);
+    remove_folder(dir);
+}
+
+// -------------------------------------------------------------------------------------------------
+// running
+
+static void a_row_does_not_see_its_batch(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 5);
+    CT_SCOPE;
+    const float *all = ct_data(ct_gpt2_logits(model, tokens(B, C, 0, 0), NULL));
+    assert_non_null(all);
+    for (int64_t r = 0; r < B; r++) {
+        const float *one = ct_data(ct_gpt2_logits(model, tokens(1, C, r, 0), NULL));
+        const float *last = ct_data(ct_gpt2_next_logits(model, tokens(1, C, r, 0)));
+        assert_non_null(one);
+        assert_non_null(last);
+        assert_memory_equal(one, all + r * C * V, C * V * sizeof *one);
+        assert_memory_equal(last, one + (C - 1) * V, V * sizeof *one);
+    }
+    ct_gpt2_free(model);
+}
+
+static void a_token_does_not_see_what_follows(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 5);
+    CT_SCOPE;
+    int32_t ids[C] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    const float *a = ct_data(ct_gpt2_logits(model, ct_from(ids, CT_I32, CT_DIMS(1, C)), NULL));
+    ids[6] = 0;
+    const float *b = ct_data(ct_gpt2_logits(model, ct_from(ids, CT_I32, CT_DIMS(1, C)), NULL));
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_memory_equal(a, b, 6 * V * sizeof *a);
+    assert_true(memcmp(a + 6 * V, b + 6 * V, V * sizeof *a) != 0);
+    ct_gpt2_free(model);
+}
+
+static void decoding_gives_the_bits_of_prefill(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 5);
+    float want[C][B * V]; // behind each position, from the whole text at once
+    for (int64_t t = 0; t < C; t++) {
+        CT_SCOPE;
+        const float *x = ct_data(ct_gpt2_next_logits(model, tokens(B, t + 1, 0, 0)));
+        assert_non_null(x);
+        memcpy(want[t], x, sizeof want[t]);
+    }
+    const int64_t first[] = {1, 4, C}; // tokens taken at once in the beginning
+    for (int i = 0; i < 3; i++) {
+        ct_gpt2_cache *cache = ct_gpt2_cache_new(model, B, 0);
+        assert_non_null(cache);
+        uint64_t plans = 0;
+        for (int64_t t = 0; t < C;) {
+            CT_SCOPE;
+            int64_t n = t ? 1 : first[i];
+            ct_tensor logits = ct_gpt2_decode(model, cache, tokens(B, n, 0, t), ct_i(t));
+            const float *x = ct_data(logits);
+            assert_string_equal(ct_error_text(), "");
+            assert_memory_equal(x, want[t + n - 1], sizeof *want);
+            // Behind the first single step nothing is made anew.
+            if (t > first[i]) assert_int_equal(ct_get_stats().plans_made, plans);
+            plans = ct_get_stats().plans_made;
+            t += n;
+        }
+        ct_gpt2_cache_free(cache);
+    }
+    ct_gpt2_free(model);
+}
+
+static void dropout_follows_its_key(void **state) {
+    (void)state;
+    ct_gpt2_config config = tiny();
+    config.dropout = 0.5;
+    ct_gpt2 *model = make(config, 5);
+    double loss[4];
+    for (int i = 0; i < 4; i++) {
+        CT_SCOPE;
+        ct_nn_mode mode = {.training = i < 3, .key = ct_random_key(i == 1 ? 2 : 1)};
+        loss[i] = ct_item(ct_gpt2_loss(model, tokens(B, C, 0, 0), tokens(B, C, 0, 1), &mode));
+        assert_int_equal(mode.drawn, i < 3 ? 1 + 2 * L : 0);
+    }
+    CT_SCOPE;
+    double plain = ct_item(ct_gpt2_loss(model, tokens(B, C, 0, 0), tokens(B, C, 0, 1), NULL));
+    assert_true(loss[0] == loss[2] && loss[0] != loss[1] && loss[0] != plain);
+    assert_true(loss[3] == plain);
+    assert_true(fabs(plain - log(V)) < 0.1);
+    ct_gpt2_free(model);
+}
+
+static void training_learns_a_text_by_heart(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 5);
+    ct_optim *optim = ct_adamw(ct_gpt2_params(model), .lr = 0.01, .clip = 1.0);
+    double loss = 0;
+    uint64_t plans = 0;
+    for (int step = 0; step < 60; step++) {
+        CT_SCOPE;
+        ct_tensor l = ct_gpt2_loss(model, tokens(B, C - 1, 0, 0), tokens(B, C - 1, 0, 1), NULL);
+        ct_optim_step(optim, l);
+        ct_metric("loss", l);
+        if (step == 2) plans = ct_get_stats().plans_made;
+    }
+    loss = ct_metric_value("loss");
+    assert_string_equal(ct_error_text(), "");
+    assert_true(loss < 0.5);
+    assert_int_equal(ct_get_stats().plans_made, plans);
+    ct_optim_free(optim);
+    ct_gpt2_free(model);
+}
+
+static int fresh(void **state) {
+    (void)state;
+    ct_error_clear();
+    return 0;
+}
+
+int main(void) {
+    if (!ct_set_device("ref")) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(names_and_shapes_are_those_of_the_files, fresh),
+        cmocka_unit_test_setup(the_size_is_known_before_the_model, fresh),
+        cmocka_unit_test_setup(first_values_follow_seed_and_name, fresh),
+        cmocka_unit_test_setup(a_model_that_cannot_be_is_refused, fresh),
+        cmocka_unit_test_setup(files_round_trip, fresh),
+        cmocka_unit_test_setup(old_names_and_masks_are_accepted, fresh),
+        cmocka_unit_test_setup(another_architecture_is_a_sentence, fresh),
+        cmocka_unit_test_setup(a_row_does_not_see_its_batch, fresh),
+        cmocka_unit_test_setup(a_token_does_not_see_what_follows, fresh),
+        cmocka_unit_test_setup(decoding_gives_the_bits_of_prefill, fresh),
+        cmocka_unit_test_setup(dropout_follows_its_key, fresh),
+        cmocka_unit_test_setup(training_learns_a_text_by_heart, fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
