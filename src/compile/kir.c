@@ -31,8 +31,7 @@ static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
     return -1;
 }
 
-// ------------------------------------------------------------------------------------------
-// instructions
+// ---------------------------------------------------------------------------------- instructions
 
 static bool is_float(int dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 static bool is_compute(int dtype) {
@@ -137,8 +136,7 @@ static const ct_kins *operand(ct_kir *k, ct_kop op, ct_kval v) {
     return &k->ins[v];
 }
 
-// ------------------------------------------------------------------------------------ parameters,
-// values
+// ---------------------------------------------------------------------------- parameters, values
 
 static int add_buffer(ct_kir *k, ct_dtype dtype, int flags, int64_t count) {
     if (k->err.code) return -1;
@@ -215,8 +213,7 @@ bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value) {
     return true;
 }
 
-// --------------------------------------------------------------------------------------------
-// arithmetic
+// ------------------------------------------------------------------------------------ arithmetic
 
 // x op y of i64 constants, with the semantics of kir.h.
 static bool fold_i64(ct_kop op, int64_t x, int64_t y, int64_t *r) {
@@ -427,8 +424,7 @@ ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b) {
     return ct__kir_min(k, rest, ct__kir_int(k, CT_REDUCE_BLOCK));
 }
 
-// ------------------------------------------------------------------------------------------------
-// memory
+// ---------------------------------------------------------------------------------------- memory
 
 static int compute_of(ct_dtype storage) {
     return storage == CT_F16 || storage == CT_BF16 ? CT_F32 : (int)storage;
@@ -507,8 +503,7 @@ void ct__kir_vstore(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval co
     append(k, ins);
 }
 
-// ------------------------------------------------------------------- loops, registers, reductions,
-// lanes
+// ----------------------------------------------------------- loops, registers, reductions, lanes
 
 static bool plain_name(const char *name) {
     for (; *name; name++)
@@ -614,8 +609,7 @@ ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high) {
     return pure(k, ins);
 }
 
-// ---------------------------------------------------------------------------------------- the
-// launch's side
+// ----------------------------------------------------------------------------- the launch's side
 
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
     ct_kval core = -1;

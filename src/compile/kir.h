@@ -160,14 +160,12 @@ typedef struct ct_kir {
     ct_err err; // the first mistake of the builder
 } ct_kir;
 
-// ------------------------------------------------------------------------------------- life of a
-// kernel
+// ------------------------------------------------------------------------------ life of a kernel
 
 void ct__kir_init(ct_kir *k);
 void ct__kir_free(ct_kir *k);
 
-// -------------------------------------------------------------------------------------------
-// parameters
+// ------------------------------------------------------------------------------------ parameters
 
 // A buffer parameter: flags CT_KIR_READ, CT_KIR_WRITE or both, and CT_KIR_ALIAS where another
 // parameter may be bound to overlapping memory. Gives a buffer id (not a value).
@@ -178,8 +176,7 @@ int ct__kir_local(ct_kir *k, ct_dtype dtype, int64_t count);
 // The next i64 argument: a dynamic size, a position, a stride.
 ct_kval ct__kir_arg(ct_kir *k);
 
-// -----------------------------------------------------------------------------------------------
-// values
+// ---------------------------------------------------------------------------------------- values
 
 ct_kval ct__kir_int(ct_kir *k, int64_t value);                  // an i64 constant
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value); // of a float dtype (or small int)
@@ -223,16 +220,14 @@ ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b);       // i64, a >= 0:
 ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b);   // min(1024, n - 1024 * b)
 bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 constant?
 
-// -----------------------------------------------------------------------------------------------
-// memory
+// ---------------------------------------------------------------------------------------- memory
 
 ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
 
-// ------------------------------------------------------------------------------------ loops and
-// registers
+// --------------------------------------------------------------------------- loops and registers
 
 // Opens a loop and gives its variable. `name` says what it runs over ("row"), a literal; or NULL.
 ct_kval ct__kir_loop(ct_kir *k, ct_kbind bind, ct_kval extent, const char *name);
@@ -245,10 +240,9 @@ ct_kval ct__kir_reg(ct_kir *k, ct_kval init);
 ct_kval ct__kir_get(ct_kir *k, ct_kval reg);
 void ct__kir_set(ct_kir *k, ct_kval reg, ct_kval value);
 
-// ----------------------------------------------------------------------------- 16-lane values by
-// hand For templates, outside of VECTOR loops. All arithmetic above works lane by lane; ct__kir_reg
-// of a 16-lane value is a vector register. A LOAD or STORE whose index has 16 lanes gathers or
-// scatters.
+// ------------------------------------------------------------------------- 16-lane values by hand
+// For templates, outside of VECTOR loops. All arithmetic above works lane by lane; ct__kir_reg of a
+// 16-lane value is a vector register. A LOAD or STORE whose index has 16 lanes gathers or scatters.
 
 ct_kval ct__kir_splat(ct_kir *k, ct_kval a);
 ct_kval ct__kir_iota(ct_kir *k); // i64: 0 1 ... 15
@@ -261,14 +255,13 @@ ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a); // lanes j op= j+8, j+4,
 // vectors, v[i] with v[i + 8], transpose them.
 ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high);
 
-// ---------------------------------------------------------------------------------------------
-// functions A math function is a kernel of PARAM, straight-line arithmetic and one RET.
+// -------------------------------------------------------------------------------------- functions
+// A math function is a kernel of PARAM, straight-line arithmetic and one RET.
 
 ct_kval ct__kir_param(ct_kir *k, ct_dtype dtype);
 void ct__kir_ret(ct_kir *k, ct_kval value);
 
-// -------------------------------------------------------------------------------------- looking at
-// kernels
+// ---------------------------------------------------------------------------- looking at kernels
 
 bool ct__kir_verify(const ct_kir *k, ct_err *err);
 void ct__kir_print(const ct_kir *k, ct_text *out); // one instruction a line, indented by loops

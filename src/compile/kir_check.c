@@ -151,8 +151,7 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
     return ok;
 }
 
-// ------------------------------------------------------------------------------------------------
-// printer
+// --------------------------------------------------------------------------------------- printer
 
 static const char *const bind_names[] = {"seq", "unroll", "vector", "core"};
 static const char *const red_names[] = {"add", "mul", "max",    "min",

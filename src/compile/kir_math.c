@@ -96,8 +96,7 @@ static const format twice = {CT_F64,    CT_I64,       52,
                              INT64_MIN, 0x1.62e42p-1, 0x1.fdf473de6af28p-22,
                              -746,      710,          0x1p-55};
 
-// ------------------------------------------------------------------------------------------- short
-// hands
+// ----------------------------------------------------------------------------------- short hands
 
 static ct_kval num(ct_kir *k, const format *t, double x) { return ct__kir_const(k, t->f, x); }
 static ct_kval integer(ct_kir *k, const format *t, int64_t x) {
@@ -139,8 +138,7 @@ static ct_kval power_of_two(ct_kir *k, const format *t, ct_kval n) {
     return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_SHL, biased, integer(k, t, t->mantissa)), t->f);
 }
 
-// ---------------------------------------------------------------------------------------- exp and
-// expm1
+// --------------------------------------------------------------------------------- exp and expm1
 
 // x = n ln 2 + r with |r| <= ln 2 / 2; gives n as an int, and exp(r) - 1 = r + r^2 q(r).
 static ct_kval exp_reduced(ct_kir *k, const format *t, ct_kval x, ct_kval *n) {
@@ -173,8 +171,7 @@ static ct_kval build_expm1(ct_kir *k, const format *t, ct_kval x) {
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
 }
 
-// ---------------------------------------------------------------------------------------- log and
-// log1p
+// --------------------------------------------------------------------------------- log and log1p
 
 // log(1 + f) - f, for 1 + f in [sqrt(1/2), sqrt(2)], plus low
 static ct_kval log_rest(ct_kir *k, const format *t, ct_kval f, ct_kval low) {
@@ -223,8 +220,7 @@ static ct_kval build_log1p(ct_kir *k, const format *t, ct_kval x) {
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, r);
 }
 
-// ------------------------------------------------------------------------------------------- sin
-// and cos
+// ----------------------------------------------------------------------------------- sin and cos
 
 // In f64 for both: x = q pi/2 + r with pi/2 in three parts (each product is exact in the fma), then
 // a quarter by q mod 4. Good to |x| of 2^52; beyond that the argument itself is coarser than a
@@ -264,8 +260,7 @@ static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine)
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
 }
 
-// ------------------------------------------------------------------------------------------ tanh
-// and erf
+// ---------------------------------------------------------------------------------- tanh and erf
 
 static ct_kval build_tanh(ct_kir *k, const format *t, ct_kval x) {
     ct_kval a = ct__kir_un(k, CT_K_ABS, x), z = ct__kir_mul(k, x, x);

@@ -20,8 +20,7 @@ static void type_of(const ct_render *r, ct_kval v) {
         ct__text_add(r->out, ct__render_type(dtype));
 }
 
-// ------------------------------------------------------------------------------------------------
-// memory
+// ---------------------------------------------------------------------------------------- memory
 
 static void buffer_name(const ct_render *r, int64_t buf) {
     int flags = r->k->bufs[buf].flags;
@@ -221,8 +220,7 @@ static void vector_store(const ct_render *r, const ct_kins *ins) {
     wide_stored(r, ins);
 }
 
-// --------------------------------------------------------------------------------------------
-// reductions
+// ------------------------------------------------------------------------------------ reductions
 
 static const char *const red_names[] = {"add", "mul", "max", "min", "or", "and", "max", "min"};
 
@@ -413,8 +411,7 @@ static void result(const ct_render *r, const reduction *d, bool blocks) {
     ct__text_add(r->out, ";\n");
 }
 
-// -------------------------------------------------------------------------------------------------
-// loops
+// ----------------------------------------------------------------------------------------- loops
 
 // Calls each REDUCE of a loop: those standing directly in it.
 #define EACH_REDUCE(r, loop, d)                                                                    \
@@ -499,8 +496,7 @@ static void close_loop(ct_render *r, ct_kval v) {
     EACH_REDUCE(r, v, d) result(r, &d, blocks);
 }
 
-// ------------------------------------------------------------------------------------------
-// instructions
+// ---------------------------------------------------------------------------------- instructions
 
 static void assigned(const ct_render *r, ct_kval reg, ct_kval value) {
     if (ct__render_is_wide(r, reg))
@@ -599,8 +595,7 @@ static void find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested
     }
 }
 
-// --------------------------------------------------------------------------------------- math
-// functions
+// -------------------------------------------------------------------------------- math functions
 
 typedef bool math_set[CT_MATH_COUNT][2]; // f32, f64
 
@@ -673,8 +668,7 @@ static void trees_needed(const ct_render *r, ct_text *out) {
     }
 }
 
-// -----------------------------------------------------------------------------------------------
-// kernels
+// --------------------------------------------------------------------------------------- kernels
 
 static void parameters(const ct_render *r) {
     const ct_kir *k = r->k;

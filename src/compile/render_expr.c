@@ -77,8 +77,7 @@ void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins) {
     }
 }
 
-// ------------------------------------------------------------------------------------------ names
-// of ops
+// ---------------------------------------------------------------------------------- names of ops
 
 static const char *c_operator(int op) {
     switch (op) {
@@ -108,8 +107,7 @@ static const char *const math_names[] = {
 #undef X
 };
 
-// ----------------------------------------------------------------------------------------------
-// scalars
+// --------------------------------------------------------------------------------------- scalars
 
 static void name_of(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
@@ -228,8 +226,7 @@ static void scalar_value(const ct_render *r, const ct_kins *ins) {
     }
 }
 
-// ---------------------------------------------------------------------------------------- 16-lane
-// values
+// -------------------------------------------------------------------------------- 16-lane values
 
 void ct__render_wide(const ct_render *r, ct_kval v) {
     switch (r->shape[v].vary) {

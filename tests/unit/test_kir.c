@@ -20,8 +20,8 @@ static double uniform(void) {
     return (double)(seed >> 11) * 0x1p-53 * 2 - 1;
 }
 
-// ------------------------------------------------------------------------------------- the worked
-// example softmax of each row of a (rows, columns) matrix:
+// ----------------------------------------------------------------------------- the worked example
+// softmax of each row of a (rows, columns) matrix:
 //     m = max_j x[r, j];  e[j] = exp(x[r, j] - m);  y[r, j] = e[j] / sum_j e[j]
 // in three passes over the row. The CORE loop makes the rows parallel; the VECTOR loops are written
 // like scalar loops, and REDUCE gives what they add up to.
@@ -82,8 +82,7 @@ static void softmax_agrees_with_double(void **state) {
     }
 }
 
-// -------------------------------------------------------------------------------------------
-// memory access
+// --------------------------------------------------------------------------------- memory access
 
 // y[i] = x[index(i)] for indices of every kind; guards stand around x, and around y.
 typedef ct_kval (*index_fn)(ct_kir *k, ct_kval i);
@@ -252,8 +251,7 @@ static void indices_as_values(void **state) {
     ct__kir_free(&k);
 }
 
-// -------------------------------------------------------------------------------- registers,
-// locals, lanes
+// ---------------------------------------------------------------------- registers, locals, lanes
 
 // Running sum along the rows of each column: a register a lane, in a loop inside the vector loop.
 static void a_register_is_carried_by_a_loop(void **state) {
@@ -388,8 +386,7 @@ static void lanes_by_hand(void **state) {
     }
 }
 
-// -------------------------------------------------------------------------------------------------
-// mistakes
+// -------------------------------------------------------------------------------------- mistakes
 
 static void expect_fault(ct_kir *k, const char *text) {
     ct_err err = {0};

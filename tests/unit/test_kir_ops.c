@@ -80,8 +80,7 @@ static number sample(ct_dtype d) {
     return (number){.i = wrap(d, x)};
 }
 
-// ---------------------------------------------------------------------------------------- in plain
-// C
+// ------------------------------------------------------------------------------------ in plain C
 
 static int width(ct_dtype d) { return d == CT_U8 ? 8 : d == CT_I64 ? 64 : 32; }
 static int64_t lowest(ct_dtype d) {
@@ -162,8 +161,7 @@ static bool equal(ct_dtype d, number a, number b) {
     return (isnan(a.f) && isnan(b.f)) || a.i == b.i;
 }
 
-// --------------------------------------------------------------------------------------------- the
-// test
+// -------------------------------------------------------------------------------------- the test
 
 typedef struct {
     int op;
@@ -234,8 +232,7 @@ static void arithmetic_of_every_dtype(void **state) {
     for (int d = 0; d < 7; d++) check_dtype(computed[d]);
 }
 
-// -------------------------------------------------------------------------------------------------
-// casts
+// ----------------------------------------------------------------------------------------- casts
 
 static number cast(ct_dtype from, ct_dtype to, number x) {
     if (is_float(from) && is_float(to))
@@ -321,8 +318,7 @@ static void bits_pass_through_bitcasts(void **state) {
     }
 }
 
-// ---------------------------------------------------------------------------------------- 16-bit
-// floats
+// --------------------------------------------------------------------------------- 16-bit floats
 
 // The nearest value of a format with `digits` bits, least exponent and largest number; ties to
 // even.
@@ -379,8 +375,7 @@ static void sixteen_bit_floats_round_to_nearest_even(void **state) {
     free(h);
 }
 
-// ------------------------------------------------------------------------------------- fma,
-// select, fold
+// ----------------------------------------------------------------------------- fma, select, fold
 
 static void fma_rounds_once(void **state) {
     (void)state;

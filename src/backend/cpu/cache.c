@@ -24,8 +24,7 @@ typedef struct {
 
 static const char magic[8] = {'c', 'o', 't', 'a', 'n', 's', 'o', '1'};
 
-// ------------------------------------------------------------------------------------------------
-// folders
+// --------------------------------------------------------------------------------------- folders
 
 static bool folder_is_ours(const char *path) {
     struct stat st;
@@ -80,8 +79,7 @@ void ct__cache_work_end(const char *folder) {
     rmdir(folder);
 }
 
-// ------------------------------------------------------------------------------------------------
-// entries
+// --------------------------------------------------------------------------------------- entries
 
 bool ct__cache_seal(const char *path, ct_err *err) {
     const void *bytes = NULL;

@@ -46,8 +46,7 @@ static bool no_compiler(ct_err *err, const char *what, const char *detail) {
     return false;
 }
 
-// ---------------------------------------------------------------------------------------------
-// finding it
+// ------------------------------------------------------------------------------------ finding it
 
 static bool is_program(const char *path) {
     struct stat st;
@@ -118,8 +117,7 @@ bool ct__cc_find(ct_cc *cc, ct_err *err) {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------
-// running it
+// ------------------------------------------------------------------------------------ running it
 
 typedef struct {
     pid_t pid;

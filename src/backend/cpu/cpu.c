@@ -39,8 +39,7 @@ static bool cpu_copy_out(ct_device *device, ct_operand from, void *host, size_t 
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------
-// threads
+// --------------------------------------------------------------------------------------- threads
 
 static int asked_threads; // by ct_set_threads; 0: the environment, else the cores
 
@@ -71,8 +70,7 @@ static ct_pool *pool_of(int threads) {
     return p;
 }
 
-// ------------------------------------------------------------------------------------------------------
-// launches
+// -------------------------------------------------------------------------------------- launches
 
 typedef struct {
     char *scratch; // of all threads
