@@ -1,14 +1,7 @@
 // Kernels of a program: rendered, built by the device, printed when asked.
-#include <stdlib.h>
-#include <string.h>
-
+#include "compile/dump.h"
 #include "compile/plan.h"
 #include "compile/render_c.h"
-
-static void dump_kernel(ct_ctx *ctx, const char *text) {
-    const char *what = getenv("COTAN_DUMP");
-    if (what && strstr(what, "kernels")) ct__log(ctx, CT_LOG_DUMP, text);
-}
 
 static bool render(ct_ctx *ctx, ct_program *program, struct ct_program_kernel *k) {
     ct_text text = {0};
@@ -33,8 +26,8 @@ bool ct__build_kernels(ct_ctx *ctx, ct_device *device, ct_program *program) {
         struct ct_program_kernel *k = &program->kernels[i];
         ok = k->made.text || render(ctx, program, k);
         kernels[i] = &k->made;
-        if (ok) dump_kernel(ctx, k->made.text);
     }
+    if (ok) ct__dump_kernels(ctx, program);
     ok = ok && (n == 0 || device->backend->build(device, kernels, n, &ctx->err));
     ct__free(kernels);
     return ok;

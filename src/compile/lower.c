@@ -1,22 +1,10 @@
 // The passes, in order: from what the user recorded to a program ready to run.
-#include <stdlib.h>
-#include <string.h>
-
+#include "compile/dump.h"
 #include "compile/plan.h"
 #include "compile/rebuild.h"
 
-static void dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
-    const char *what = getenv("COTAN_DUMP");
-    if (!what || !strstr(what, "graph")) return;
-    ct_text text = {0};
-    ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);
-    ct__print_nodes(&text, graph->nodes, graph->n);
-    if (text.s) ct__log(ctx, CT_LOG_DUMP, text.s);
-    ct__text_free(&text);
-}
-
 static bool verified(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
-    dump_graph(ctx, pass, graph);
+    ct__dump_graph(ctx, pass, graph);
 #ifndef NDEBUG
     return ct__verify(graph->nodes, graph->n, &ctx->err);
 #else
@@ -35,6 +23,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     if (!(by_ops ? ct__lower_ops : ct__lower_kernels)(&graph, &plan->program, &ctx->err))
         return false;
     if (!ct__plan_memory(&plan->program, &ctx->err)) return false;
+    ct__dump_plan(ctx, &plan->program);
     return by_ops || ct__build_kernels(ctx, engine->device, &plan->program);
 }
 

@@ -1,0 +1,81 @@
+// What COTAN_DUMP prints: graph, plan, kernels (any of these words in the variable).
+#include "compile/dump.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ct__dump_wants(const char *what) {
+    const char *list = getenv("COTAN_DUMP");
+    return list && strstr(list, what);
+}
+
+static void flush(ct_ctx *ctx, ct_text *text) {
+    if (text->s && !text->failed) ct__log(ctx, CT_LOG_DUMP, text->s);
+    ct__text_free(text);
+}
+
+void ct__dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    if (!ct__dump_wants("graph")) return;
+    ct_text text = {0};
+    ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);
+    ct__print_nodes(&text, graph->nodes, graph->n);
+    flush(ctx, &text);
+}
+
+static void put_line(ct_text *text, const ct_node *node) {
+    if (node && node->here.file)
+        ct__textf(text, "%s of %s:%u", node->op->name, node->here.file, node->here.line);
+    else
+        ct__text_add(text, node ? node->op->name : "-");
+}
+
+static const char *const buf_names[] = {"leaf", "scalars", "const", "root", "temp"};
+
+static void put_args(ct_text *text, const ct_program *program, const ct_launch *l) {
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        const ct_buf *b = &program->bufs[l->args[k].buf];
+        ct__textf(text, "%s%s%u", k ? ", " : "", l->args[k].write ? "-> " : "", l->args[k].buf);
+        ct__textf(text, " %s", buf_names[b->kind]);
+    }
+}
+
+void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
+    if (!ct__dump_wants("plan")) return;
+    static const char *const kinds[] = {"node", "kernel", "copy", "loop", "end"};
+    ct_text text = {0};
+    ct__textf(&text, "// plan: %zu launches, %zu kernels, %zu buffers, arena %zu bytes\n",
+              program->n_launches, program->n_kernels, program->n_bufs, program->arena_bytes);
+    for (size_t i = 0; i < program->n_launches; i++) {
+        const ct_launch *l = &program->launches[i];
+        ct__textf(&text, "%4zu %-6s ", i, kinds[l->kind]);
+        put_line(&text, l->node);
+        if (l->kind == CT_LAUNCH_KERNEL)
+            ct__textf(&text, " [%u] grid %lld, %.3g MB, %.3g MFLOP", l->kernel, (long long)l->grid,
+                      (double)l->bytes * 1e-6, l->flops * 1e-6);
+        if (l->kind == CT_LAUNCH_COPY) ct__textf(&text, " %zu bytes", l->bytes);
+        if (l->kind == CT_LAUNCH_LOOP) ct__textf(&text, " %lld times", (long long)l->count);
+        ct__text_add(&text, " (");
+        put_args(&text, program, l);
+        ct__text_add(&text, ")\n");
+    }
+    flush(ctx, &text);
+}
+
+void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
+    if (!ct__dump_wants("kernels")) return;
+    for (size_t i = 0; i < program->n_kernels; i++) {
+        ct_text text = {0};
+        const ct_node *first = NULL;
+        size_t uses = 0;
+        for (size_t k = 0; k < program->n_launches; k++) {
+            const ct_launch *l = &program->launches[k];
+            if (l->kind != CT_LAUNCH_KERNEL || l->kernel != i) continue;
+            if (!uses++) first = l->node;
+        }
+        ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
+        put_line(&text, first);
+        ct__textf(&text, "\n%s\n",
+                  program->kernels[i].made.text ? program->kernels[i].made.text : "");
+        flush(ctx, &text);
+    }
+}
