@@ -146,7 +146,7 @@ static bool place_stored(ct_sched *s) {
         ct_node *node = s->graph->nodes[i];
         for (int o = 0; o < node->n_out; o++) {
             ct_sval *val = &s->vals[i][o];
-            if (val->group < 0 || val->buf != UINT32_MAX) continue;
+            if (!val->stored || val->buf != UINT32_MAX || node->op->kind == CT_KIND_LEAF) continue;
             val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP,
                                                  .bytes = ct__type_bytes(&node->out[o]),
                                                  .node = node});

@@ -270,13 +270,15 @@ static ct_kval recall(const ct_emit *e, ct_val v, const ct_ix *at) {
     return -1;
 }
 
+bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at) { return recall(e, v, at) >= 0; }
+
 ct_kval ct__cast_from(ct_emit *e, ct_kval v, ct_dtype from, ct_dtype to) {
     if (from == to || v < 0) return v;
     return ct__kir_cast(e->kir, v, to);
 }
 
 // The index in an operand that broadcasts to the node's shape.
-static void broadcast_index(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own) {
+void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own) {
     const ct_type *t = ct__type(v);
     for (int a = 0; a < t->rank; a++)
         own[a] =
@@ -291,12 +293,12 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
     if (!x) return no_memory(e) - 1;
     bool halves = compute == CT_F16 || compute == CT_BF16;
     if (halves && strcmp(node->op->kernel, "bitcast") == 0) {
-        broadcast_index(e, node->in[0], node->out->rank, at, own);
+        ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
         return load_as(e, node->in[0], own, out);
     }
     bool choice = node->op->infer == ct__infer_choice;
     for (int i = 0; i < node->n_in; i++) {
-        broadcast_index(e, node->in[i], node->out->rank, at, own);
+        ct__broadcast_ix(e, node->in[i], node->out->rank, at, own);
         x[i] = ct__emit_value(e, node->in[i], own, choice && i == 0 ? CT_BOOL : compute);
     }
     e->flops++;
@@ -385,10 +387,9 @@ static ct_kval computed(ct_emit *e, ct_val v, const ct_ix *at) {
         return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__ix_int(e->pool, 0));
     if (val->buf != UINT32_MAX && (val->group < 0 || val->group != e->group))
         return load_as(e, v, at, dtype);
+    if (node->op->map) return moved(e, node, at);
     switch (node->op->kind) {
     case CT_KIND_ELEMENTWISE: return elementwise(e, node, at);
-    case CT_KIND_MOVEMENT:
-    case CT_KIND_SOURCE: return moved(e, node, at);
     case CT_KIND_REDUCE: return ct__emit_reduce_here(e, v, at);
     default:
         ct__err(e->sched->err, CT_E_INTERNAL, node->here, node->op->name,
@@ -428,7 +429,7 @@ bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
                ct__emit_contiguous(e, v.node->in[map.piece[0].operand], map.piece[0].from, var);
     case CT_KIND_ELEMENTWISE: // the widest operand decides
         for (int i = 0; i < v.node->n_in; i++) {
-            broadcast_index(e, v.node->in[i], v.node->out->rank, at, own);
+            ct__broadcast_ix(e, v.node->in[i], v.node->out->rank, at, own);
             if (ct__emit_contiguous(e, v.node->in[i], own, var)) return true;
         }
         return false;

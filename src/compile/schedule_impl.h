@@ -18,6 +18,7 @@ typedef struct ct_sval {
     size_t offset;   // in bytes
     int32_t group;   // that computes and stores it, or -1: leaf, or inlined where it is used
     int32_t root;    // that its buffer belongs to, or -1
+    bool stored;     // a group computes it and gives it a buffer
     ct_extent *size; // (rank) where it has dynamic axes, else NULL
 } ct_sval;
 
@@ -44,8 +45,9 @@ typedef struct ct_group {
         int axis;
     } rows[CT_MAX_RANK];
     bool has_reduce;
-    bool dead; // merged into another
-    int order; // among the launches
+    bool dead;   // merged into another
+    bool sealed; // takes no other units
+    int order;   // among the launches
 } ct_group;
 
 struct ct_sched {
@@ -124,6 +126,9 @@ void ct__emit_open(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name, ct
 void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value);
 ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at); // of an element in its buffer
 void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
+bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at);
+// The index in an operand that broadcasts to an elementwise node of this rank.
+void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own);
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset);
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value);

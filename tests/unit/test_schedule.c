@@ -258,7 +258,7 @@ TEST_EQUAL(gradients)
 #define TEST_ONE(name)                                                                             \
     static void test_##name(void **state) {                                                        \
         (void)state;                                                                               \
-        check(name);                                                                               \
+        assert_int_equal(check(name), 1);                                                          \
     }
 TEST_ONE(softmax)
 TEST_ONE(softmax_outer)
