@@ -156,9 +156,11 @@ typedef struct ct_scope {
 } ct_scope;
 // What is recorded in a scope goes with it; at its end pending roots run as one plan. A statement:
 // break, continue and return behave.
-#define CT_SCOPE                                                                                   \
-    ct_scope ct__scope_here __attribute__((cleanup(ct__scope_cleanup), unused)) =                  \
-        ct_scope_begin(CT_HERE)
+#define CT_SCOPE CT__SCOPE_NAMED(CT__PASTE(ct__scope_, __LINE__)) // a name of its own: scopes nest
+#define CT__PASTE(a, b) CT__PASTE_NOW(a, b)
+#define CT__PASTE_NOW(a, b) a##b
+#define CT__SCOPE_NAMED(name)                                                                      \
+    ct_scope name __attribute__((cleanup(ct__scope_cleanup), unused)) = ct_scope_begin(CT_HERE)
 CT_API ct_scope ct_scope_begin(ct_loc here);
 CT_API void ct_scope_end(ct_scope scope, ct_loc here); // ends inner scopes too
 CT_API void ct__scope_cleanup(ct_scope *scope);

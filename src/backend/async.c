@@ -96,8 +96,10 @@ static bool async_wait(ct_device *device, uint64_t event, ct_err *err) {
     pthread_mutex_lock(&a->lock);
     while (a->finished < event) pthread_cond_wait(&a->done, &a->lock);
     bool ok = !a->err.code;
-    if (!ok && err && !err->code) *err = a->err;
-    a->err.code = CT_OK;
+    if (!ok && err && !err->code) {
+        *err = a->err;
+        a->err.code = CT_OK; // heard of; otherwise it waits for the next who asks
+    }
     pthread_mutex_unlock(&a->lock);
     return ok;
 }

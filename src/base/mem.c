@@ -103,7 +103,10 @@ void ct__arena_reset(ct_arena *arena) {
         ct__free(b);
         b = below;
     }
-    if (keep) {
+    if (keep && keep->size > LARGEST_STEP) { // a single large thing; the next use may be small
+        ct__free(keep);
+        *arena = (ct_arena){0};
+    } else if (keep) {
         keep->below = NULL;
         arena->next = keep->data;
         arena->end = keep->data + keep->size;

@@ -18,6 +18,7 @@ static void engine_free(ct_engine *e) {
     ct__order_free(&e->order);
     ct__free(e->buckets);
     ct__free(e->fresh);
+    ct__free(e->copies);
     ct__free(e->roots);
     ct__free(e->scalar_bytes);
     if (e->device) ct__device_release(e->device);
@@ -53,7 +54,10 @@ bool ct_set_device(const char *name) {
     }
     ct_engine *e = engine_new(name, &ctx->err);
     if (!e) return false;
-    if (ctx->device) engine_free(ctx->device);
+    if (ctx->device) {
+        e->made = ((ct_engine *)ctx->device)->made; // nodes remember plans by number
+        engine_free(ctx->device);
+    }
     ctx->device = e;
     return true;
 }
@@ -126,8 +130,8 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
 // A plan that was cut earlier keeps what was wanted again: its roots grow by these.
 static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
     if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
-    ct_plan *p = find(e, &e->order);
-    if (p && p->n_extra) {
+    ct_plan *p;
+    while ((p = find(e, &e->order)) && p->n_extra) {
         for (size_t i = 0; i < p->n_extra; i++) {
             ct_node *node = e->order.nodes[p->extra[i]];
             for (uint32_t k = 0; k < node->n_out; k++)
@@ -183,6 +187,7 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
             if (!var->storage) var->storage = ct__storage_ref(e->fresh[i]);
             var->version++;
             var->writer = NULL;
+            var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {
             ct__metric_store(ctx, r->name, e->fresh[i], ct__type(r->val));
@@ -195,27 +200,87 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
     return ok;
 }
 
+// ------------------------------------------------------------------------------------------------
+// values of other devices
+
+static bool foreign(const ct_engine *e, const ct_storage *s) {
+    const ct_device *d = s->owner; // devices without a queue of their own share the host's memory
+    return d != e->device && (d->inner || e->device->inner);
+}
+
+// A copy here of a value that lies on another device.
+static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
+    void *bytes = ct__malloc(from->bytes);
+    ct_storage *to = bytes ? ct__storage_new(e->device, from->bytes, &ctx->err) : NULL;
+    bool ok = to && ct__hooks.download(ctx, from, bytes, from->bytes) &&
+              e->device->backend->copy_in(e->device, (ct_operand){to->buffer, 0}, bytes,
+                                          from->bytes, &ctx->err);
+    if (!ok) ct__err_memory(&ctx->err, CT_NOWHERE, "run", from->bytes);
+    ct__free(bytes);
+    if (ok) return to;
+    ct__storage_unref(to);
+    return NULL;
+}
+
+// What a plan updates in place moves here for good.
+static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ct_var *var = e->roots[i].var;
+        if (!var || !var->storage || !foreign(e, var->storage)) continue;
+        ct_storage *here = fetch(ctx, e, var->storage);
+        if (!here) return false;
+        ct__storage_unref(var->storage);
+        var->storage = here;
+    }
+    return true;
+}
+
+// What it only reads is copied for the run.
+static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        if (!foreign(e, e->order.leaves[i])) continue;
+        if (!CT_GROW(e->copies, e->copies_cap, e->n_copies + 1)) return false;
+        ct_storage *here = fetch(ctx, e, e->order.leaves[i]);
+        if (!here) return false;
+        e->copies[e->n_copies++] = e->order.leaves[i] = here;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// a run
+
+static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
+    if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
+    ct__note_cuts(ctx, e, p, &e->order);
+    e->started = false;
+    if (ct__plan_run(ctx, e, p, &e->order, e->fresh)) return take_results(ctx, e, n);
+    for (size_t i = 0; i < n; i++) {
+        ct_var *var = e->roots[i].var;
+        if (e->started && var && var->storage) { // it may hold anything now
+            var->broken = true;
+            var->version++;
+        }
+        ct__storage_unref(e->fresh[i]);
+    }
+    return false;
+}
+
 static bool run(ct_ctx *ctx, ct_loc here) {
-    (void)here;
     ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
     size_t n = 0;
     bool ok = e && gather_roots(ctx, e, &n);
     if (ok && n) {
-        ct_plan *p = choose_plan(ctx, e, &n);
-        ok = p && make_storages(ctx, e, n);
-        if (ok) {
-            ct__note_cuts(ctx, e, p, &e->order);
-            ok = ct__plan_run(ctx, e, p, &e->order, e->fresh);
-            if (ok)
-                ok = take_results(ctx, e, n);
-            else
-                for (size_t i = 0; i < n; i++) ct__storage_unref(e->fresh[i]);
-        }
+        ct_plan *p = fetch_targets(ctx, e, n) ? choose_plan(ctx, e, &n) : NULL;
+        ok = p && run_plan(ctx, e, p, n);
+        while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
     }
-    if (ok)
-        ctx->n_roots = 0;
-    else
+    if (ok) {
+        ct__roots_done(ctx);
+    } else {
+        ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
         ct__roots_abandon(ctx);
+    }
     return ok;
 }
 

@@ -9,27 +9,30 @@ typedef struct {
     ct_ctx *ctx;
     const ct_order *order;
     ct_arena scratch;
-    ct_val **map;      // (order->n) of each node, its outputs in the trace
-    ct_node **leaf_of; // (n_leaves) one node a storage, so that equal leaves are one
+    ct_val **map;       // (order->n) of each node, its outputs in the trace
+    ct_node **leaf_of;  // (n_leaves) one node a storage, so that equal leaves are one
+    uint64_t n_scalars; // met so far: they come in the order's order
 } expansion;
 
 static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
     return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", bytes);
 }
 
+static bool same_type(const ct_type *a, const ct_type *b) {
+    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
+}
+
 // A leaf of the trace for a value that is known by its storage.
 static ct_node *plan_leaf(expansion *x, ct_storage *storage, const ct_type *type, ct_loc here) {
-    ct_node **at = &x->leaf_of[storage->index];
-    if (*at) {
-        // One storage seen with two types (a reshaped alias) stays two leaves with one number.
-        if ((*at)->out->dtype == type->dtype && ct__same_shape((*at)->out, type)) return *at;
-    }
-    ct_type own = *type;
-    own.weak = false;
-    ct_node *leaf = ct__leaf(x->ctx, &ct__op_data, NULL, own, here);
+    uint32_t number = ct__order_leaf(x->order, storage);
+    ct_node **at = &x->leaf_of[number];
+    // One storage seen with two types (a bare number that was kept, beside a variable that took it)
+    // stays two leaves with one number.
+    if (*at && same_type((*at)->out, type)) return *at;
+    ct_node *leaf = ct__leaf(x->ctx, &ct__op_data, NULL, *type, here);
     if (!leaf) return NULL;
     leaf->value = NULL; // it stands for whatever the plan is run with
-    leaf->number = storage->index;
+    leaf->number = number;
     return *at = leaf;
 }
 
@@ -46,8 +49,7 @@ static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     ct_node *leaf = ct__leaf(x->ctx, node->op, node->attrs, *node->out, node->here);
     if (!leaf) return false;
     if (node->op == &ct__op_scalar) {
-        for (size_t i = 0; i < x->order->n_scalars; i++)
-            if (x->order->scalars[i] == node) leaf->number = i;
+        leaf->number = x->n_scalars++;
     } else {
         leaf->number = node->number;
     }
@@ -71,8 +73,15 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         out[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
         for (int k = 1; k < node->n_out; k++) out[k] = ct__output(out[0], (uint32_t)k);
     }
-    for (int k = 0; k < node->n_out; k++)
+    for (int k = 0; k < node->n_out; k++) {
         if (!ct__resolve(x->ctx, out[k], &to[k], node->op->name, k, node->here)) return false;
+        // Storages are made by what was said when recording, so nothing else may come out here.
+        const ct_type *is = ct__type(to[k]), *said = &node->out[k];
+        if (is->dtype != said->dtype || !ct__same_shape(is, said))
+            return ct__err(&x->ctx->err, CT_E_INTERNAL, node->here, node->op->name,
+                           "the plan makes %s of what was recorded as %s", ct__type_text(is).s,
+                           ct__type_text(said).s);
+    }
     return true;
 }
 
@@ -83,8 +92,8 @@ static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct
     for (size_t i = 0; i < n_roots; i++) {
         graph->roots[i].kind = roots[i].kind;
         graph->roots[i].val = x->map[roots[i].val.node->index][roots[i].val.out];
-        const ct_storage *s = roots[i].var ? roots[i].var->storage : NULL;
-        graph->roots[i].leaf = s && s->epoch == x->order->epoch ? (int32_t)s->index : -1;
+        uint32_t leaf = ct__order_leaf(x->order, roots[i].var ? roots[i].var->storage : NULL);
+        graph->roots[i].leaf = leaf == UINT32_MAX ? -1 : (int32_t)leaf;
     }
     return true;
 }

@@ -43,6 +43,9 @@ typedef struct ct_engine { // one a context
     ct_order order;
     ct_storage **fresh; // (n roots) storages made for a run
     size_t fresh_cap;
+    ct_storage **copies; // (n_copies) of leaves that lie on other devices, for this run
+    size_t n_copies, copies_cap;
+    bool started;   // the device has work of this run
     ct_root *roots; // of this run: the context's, with companions
     size_t roots_cap;
     unsigned char *scalar_bytes;

@@ -189,5 +189,6 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     }
     atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
+    engine->started = true;
     return backend->submit(device, plan->commands, plan->n_commands, &ctx->err);
 }

@@ -68,8 +68,9 @@ static bool is_number(ct_val v, double value) {
     double x;
     return number_of(v, &x) && x == value && (value != 0 || !__builtin_signbit(x));
 }
+// Weakness too: it decides how users promote.
 static bool same_type(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && ct__same_shape(a, b);
+    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
 }
 
 // A value among the operands that equals the node in every bit; false: none.

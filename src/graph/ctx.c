@@ -39,6 +39,8 @@ void ct_set_log(ct_log_fn fn, void *user) {
 ct_ctx *ct_ctx_new(void) {
     ct_ctx *ctx = ct__calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
+    static _Atomic uint64_t made;
+    ctx->id = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
     ctx->log = log_to_stderr;
     // The poisoned node for a failed allocation stands ready, with a slot of its own.
     ct_frame *base = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, CT_NOWHERE);
@@ -71,9 +73,18 @@ static void free_frame(ct_frame *frame) {
     ct__free(frame);
 }
 
+static void say_unread(ct_ctx *ctx) {
+    if (ctx->err.code && !ctx->err_noticed) ct__log(ctx, CT_LOG_WARNING, ctx->err.text);
+}
+
+// The context of the thread that ends the process ends with it: no key is destroyed then.
+__attribute__((destructor)) static void process_ends(void) {
+    if (own) say_unread(own);
+}
+
 void ct_ctx_free(ct_ctx *ctx) {
     if (!ctx) return;
-    if (ctx->err.code && !ctx->err_noticed) ct__log(ctx, CT_LOG_WARNING, ctx->err.text);
+    say_unread(ctx);
     ct__roots_abandon(ctx);
     while (ctx->depth) ct__frame_pop(ctx, CT_NOWHERE);
     if (ct__hooks.close) ct__hooks.close(ctx);
@@ -163,6 +174,7 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
     ct__free(node->mirror);
     node->mirror = NULL;
     if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
+    if (node->op == &ct__op_read) ct__var_unref(node->var);
     if (!node->value) return;
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
@@ -177,12 +189,12 @@ static void release_leaf(ct_node *leaf) {
 }
 
 // Data leaves count their users, so that ct_drop knows when the storage may go.
+void ct__unuse(ct_node *node) {
+    if (node->op == &ct__op_data && --node->users == 0 && node->flags & CT_NODE_DROPPED)
+        release_leaf(node);
+}
 static void release_operands(const ct_node *node) {
-    for (int i = 0; i < node->n_in; i++) {
-        ct_node *leaf = node->in[i].node;
-        if (leaf->op == &ct__op_data && --leaf->users == 0 && leaf->flags & CT_NODE_DROPPED)
-            release_leaf(leaf);
-    }
+    for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
 }
 
 void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
@@ -203,6 +215,13 @@ void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
 
 // -----------------------------------------------------------------------------------------------------
 // scopes
+
+size_t ct__outside_depth(const ct_ctx *ctx) {
+    if (!ctx->tracing) return ctx->depth;
+    for (size_t d = 0; d < ctx->depth; d++)
+        if (ctx->frames[d]->kind == CT_FRAME_BODY) return d;
+    return ctx->depth;
+}
 
 ct_scope ct_scope_begin(ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -277,7 +296,9 @@ void ct_scope_end(ct_scope scope, ct_loc here) {
     ct_ctx *ctx = scope.ctx;
     if (!ctx || scope.depth < 2 || scope.depth > ctx->depth) return;
     if (ctx->frames[scope.depth - 1]->serial != scope.serial) return; // ended with an outer one
+    ct_ctx *before = ct_ctx_use(ctx); // what is recorded for the plan is this context's
     while (ctx->depth >= scope.depth) end_one(ctx, here);
+    ct_ctx_use(before);
 }
 
 void ct__scope_cleanup(ct_scope *scope) {
@@ -299,6 +320,11 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
     if (traced && ct__top(ctx)->kind != CT_FRAME_INNER)
         return ct__fail(ctx, CT_E_TRACE, here, op,
                         "a traced function returns its results; it cannot keep a tensor");
+    if (traced && v.node->op == &ct__op_param) return ct__handle_of(v); // outlives the scope anyway
+    if (v.node->op == &ct__op_read && !v.node->value) {
+        v.node = ct__read_leaf(ctx, v.node->var, here); // others share the newest leaf
+        if (!v.node) return ct__poison(ctx, here);
+    }
     if (!traced && !v.node->value && v.node->op != &ct__op_scalar) {
         if (!ct__root_add(ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = v, .here = here}))
             return ct__poison(ctx, here);

@@ -21,9 +21,7 @@ typedef struct ct_storage {
     size_t bytes;
     void *owner;                              // the device
     void (*destroy)(struct ct_storage *self); // frees buffer and self
-    void *mirror;                             // host copy made for ct_data, or NULL
-    uint64_t epoch;                           // scratch of walks: `index` is valid in this epoch
-    uint32_t index;
+    _Atomic(void *) mirror;                   // host copy made for ct_data, or NULL
 } ct_storage;
 ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
 void ct__storage_unref(ct_storage *storage);
@@ -75,11 +73,17 @@ struct ct_var {
     ct_ctx *writer;      // the context with a pending assignment, or NULL
     ct_val pending;      // its value, when writer is set
     ct_loc assigned;     // line of the newest assignment
-    ct_node *
-        read; // newest read leaf of `version`, valid while frame (depth, serial) stands in read_ctx
-    ct_ctx *read_ctx;
+    bool freed;          // its set is gone; the record waits for the last read leaf
+    bool broken;         // a device failed while a plan was updating it
+    atomic_int refs;     // its set, and each read leaf
+    uint64_t owner; // id of the context that made it: the only one that may use the three below
+    ct_node *read;  // newest read leaf of `version`, valid while frame (depth, serial) stands
     uint32_t read_depth, read_serial;
 };
+void ct__var_unref(ct_var *var);
+// A new leaf that reads the variable's current version, outside of traced functions. NULL: no
+// memory.
+ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
 
 typedef enum {
     CT_ROOT_KEEP,
@@ -129,6 +133,7 @@ typedef struct ct_hooks {
 extern const ct_hooks ct__hooks; // defined by src/compile
 
 struct ct_ctx {
+    uint64_t id;       // of this process, never used again
     ct_frame **frames; // (depth) the scope stack; frames[0] is the context's own
     size_t depth, frames_cap;
     uint32_t serial; // of the newest frame
@@ -153,9 +158,16 @@ struct ct_ctx {
 
 // The value of a metric after a run; false when the context has no metric of this name.
 bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct_type *type);
+// A pending root is a user of its value: a leaf that is dropped meanwhile stays until the root is
+// done.
 bool ct__root_add(ct_ctx *ctx, ct_root root);
+void ct__roots_done(ct_ctx *ctx);
+void ct__unuse(ct_node *node); // one user less
 void ct__roots_abandon(
     ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+// The number of frames outside of functions being traced: where leaves belong that these take as
+// parameters.
+size_t ct__outside_depth(const ct_ctx *ctx);
 uint64_t ct__nodes_recorded(void); // by the thread's context
 ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
@@ -172,6 +184,7 @@ ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // of an error that is recorded 
 // -------------------------------------------------------------------------------------------------
 // handles
 
+enum { CT_MOST_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
 ct_tensor ct__handle(ct_node *node, uint32_t out);
 static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.out); }
 // Looks a handle up. False: none, stale, poisoned or foreign; the error stands in the context. A
@@ -243,6 +256,12 @@ typedef struct ct_order {
     ct_storage **leaves; // (n_leaves) distinct storages by number; NULL for scalars
     ct_node **leaf_nodes;
     size_t n_leaves, leaves_cap, leaf_nodes_cap;
+    struct ct_leaf_place { // (n_places) a power of two: storages hashed by address
+        const ct_storage *storage;
+        uint64_t epoch; // an entry of another epoch is empty
+        uint32_t index;
+    } * places;
+    size_t n_places;
     ct_node **scalars; // (n_scalars) scalar leaves in order
     size_t n_scalars, scalars_cap;
     uint64_t *words;
@@ -265,6 +284,9 @@ static inline bool ct__stops(const ct_order *order, const ct_node *node) {
 // (memory, spent).
 bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);
 void ct__order_free(ct_order *order);
+// The number of a storage among the leaves; UINT32_MAX: it is none. (Contexts share storages, so
+// the number cannot stand in the storage.)
+uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);
 uint64_t ct__new_epoch(void);
 
 // ---------------------------------------------------------------------------------------- printing

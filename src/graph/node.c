@@ -231,21 +231,39 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
                  var->name);
         return false;
     }
-    bool cached = var->read && var->read_ctx == ctx && var->read_depth < ctx->depth &&
+    if (var->broken) {
+        ct__fail(ctx, CT_E_DEVICE, here, op,
+                 "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
+                 var->name, var->assigned.file ? var->assigned.file : "?", var->assigned.line);
+        ct__err_hint(&ctx->err, "assign it anew");
+        return false;
+    }
+    bool own = var->owner == ctx->id; // others read at the same time, each with leaves of its own
+    bool cached = own && var->read && var->read_depth < ctx->depth &&
                   ctx->frames[var->read_depth]->serial == var->read_serial &&
                   var->read->number == var->version;
-    if (!cached) {
-        ct_node *node = ct__leaf(ctx, &ct__op_read, NULL, var->type, here);
-        if (!node) return false;
-        node->var = var;
-        node->number = var->version;
-        var->read = node;
-        var->read_ctx = ctx;
-        var->read_depth = (uint32_t)ctx->depth - 1;
-        var->read_serial = ct__top(ctx)->serial;
+    ct_node *leaf = cached ? var->read : ct__read_leaf(ctx, var, here);
+    if (!leaf) return false;
+    if (own && !cached) {
+        size_t depth = ct__outside_depth(ctx);
+        var->read = leaf;
+        var->read_depth = (uint32_t)depth - 1;
+        var->read_serial = ctx->frames[depth - 1]->serial;
     }
-    *val = (ct_val){var->read, 0};
+    *val = (ct_val){leaf, 0};
     return true;
+}
+
+ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) {
+    size_t depth = ctx->depth;
+    ctx->depth = ct__outside_depth(ctx);
+    ct_node *leaf = ct__leaf(ctx, &ct__op_read, NULL, var->type, here);
+    ctx->depth = depth;
+    if (!leaf) return NULL;
+    atomic_fetch_add_explicit(&var->refs, 1, memory_order_relaxed);
+    leaf->var = var;
+    leaf->number = var->version;
+    return leaf;
 }
 
 // Outer tensors that a traced function uses become parameters of its body, one level after the
@@ -298,7 +316,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
                      argument + 1, node->here.file ? node->here.file : "?", node->here.line);
             return false;
         }
-        ct_node *local = ct__leaf_like(ctx, ct__top(ctx), node);
+        ct_node *local = ct__leaf_like(ctx, ctx->frames[ct__outside_depth(ctx) - 1], node);
         if (!local) return false;
         local->number = node->number;
         for (int i = 0; i < node->n_out && node->value; i++)
@@ -364,6 +382,22 @@ static ct_node *lay_node(ct_ctx *ctx, ct_call *call, const ct_val *in, int n_in)
     return node;
 }
 
+// What a node can hold: operands and outputs by number, sizes in bytes below 2^63.
+static bool fits(ct_call *call) {
+    if (call->n_in > UINT16_MAX || call->n_out > CT_MOST_OUTPUTS)
+        return ct__call_err(call, CT_E_ARGUMENT,
+                            "%d operands and %d outputs; at most %d and %d are possible",
+                            call->n_in, call->n_out, UINT16_MAX, CT_MOST_OUTPUTS);
+    for (int i = 0; i < call->n_out; i++) {
+        const ct_type *t = &call->out[i];
+        int64_t bytes = 8; // the widest element
+        for (int a = 0; a < t->rank; a++)
+            if (__builtin_mul_overflow(bytes, t->dim[a] ? t->dim[a] : 1, &bytes))
+                return ct__call_err(call, CT_E_SHAPE, "the result has more bytes than 2^63");
+    }
+    return true;
+}
+
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -385,7 +419,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
         if (!ct__resolve(ctx, in[i], &val[i], op->name, i, here)) return ct__poison(ctx, here);
         types[i] = ct__type(val[i]);
     }
-    if (!op->infer(&call)) return ct__poison(ctx, here);
+    if (!op->infer(&call) || !fits(&call)) return ct__poison(ctx, here);
     ct_node *node = lay_node(ctx, &call, val, n_in);
     ct_tensor t = node ? ct__handle(node, 0) : CT_NONE;
     return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");

@@ -59,18 +59,46 @@ static bool put_attr(ct_order *o, const ct_field *f, const void *attrs) {
     return false;
 }
 
-// A leaf's storage by number: leaves that share one get the same.
-static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage) {
-    if (storage->epoch != o->epoch) {
-        storage->epoch = o->epoch;
-        storage->index = (uint32_t)o->n_leaves;
+// Where a storage's entry is, or would be.
+static struct ct_leaf_place *place_of(const ct_order *o, const ct_storage *storage) {
+    size_t mask = o->n_places - 1,
+           at = (size_t)(((uint64_t)(uintptr_t)storage >> 4) * 0x9e3779b97f4a7c15u >> 32) & mask;
+    while (o->places[at].epoch == o->epoch && o->places[at].storage != storage)
+        at = (at + 1) & mask;
+    return &o->places[at];
+}
+
+uint32_t ct__order_leaf(const ct_order *o, const ct_storage *storage) {
+    const struct ct_leaf_place *place = o->n_places && storage ? place_of(o, storage) : NULL;
+    return place && place->epoch == o->epoch ? place->index : UINT32_MAX;
+}
+
+static bool grow_places(ct_order *o) {
+    if (o->n_places >= (o->n_leaves + 1) * 2) return true;
+    size_t n = o->n_places ? o->n_places * 2 : 64;
+    struct ct_leaf_place *places = ct__calloc(n, sizeof *places);
+    if (!places) return false;
+    ct__free(o->places);
+    o->places = places;
+    o->n_places = n;
+    for (size_t i = 0; i < o->n_leaves; i++)
+        *place_of(o, o->leaves[i]) = (struct ct_leaf_place){o->leaves[i], o->epoch, (uint32_t)i};
+    return true;
+}
+
+// A leaf's storage by number: leaves that share one get the same. `n` values follow of its node.
+static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage, uint64_t n) {
+    if (!grow_places(o)) return false;
+    struct ct_leaf_place *place = place_of(o, storage);
+    if (place->epoch != o->epoch) {
         if (!CT_GROW(o->leaves, o->leaves_cap, o->n_leaves + 1) ||
             !CT_GROW(o->leaf_nodes, o->leaf_nodes_cap, o->n_leaves + 1))
             return false;
+        *place = (struct ct_leaf_place){storage, o->epoch, (uint32_t)o->n_leaves};
         o->leaf_nodes[o->n_leaves] = node;
         o->leaves[o->n_leaves++] = storage;
     }
-    uint64_t w = 1ull << 63 | storage->index;
+    uint64_t w = 1ull << 63 | n << 32 | place->index;
     return put(o, &w, 1);
 }
 
@@ -81,12 +109,14 @@ static bool put_node(ct_order *o, ct_node *node) {
     if (ct__stops(o, node)) {
         for (int i = 0; i < node->n_out; i++) {
             if (!node->value[i]) continue;
-            if (!put_leaf(o, node, node->value[i]) || !put_type(o, &node->out[i])) return false;
+            if (!put_leaf(o, node, node->value[i], node->n_out - (unsigned)i) ||
+                !put_type(o, &node->out[i]))
+                return false;
         }
         return true;
     }
     if (node->op == &ct__op_read)
-        return put_leaf(o, node, node->var->storage) && put_type(o, node->out);
+        return put_leaf(o, node, node->var->storage, 1) && put_type(o, node->out);
     uint64_t head =
         (uint64_t)node->op->id | (uint64_t)node->n_in << 16 | (uint64_t)node->n_out << 32;
     if (!put(o, &head, 1)) return false;
@@ -107,9 +137,10 @@ static bool put_node(ct_order *o, ct_node *node) {
 
 static bool spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
     ct__fail(ctx, CT_E_SPENT, here, "read",
-             "the value needs variable \"%s\" as it was read at %s:%u, but it was assigned at "
+             "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
              "%s:%u and is gone",
              read->var->name, read->here.file ? read->here.file : "?", read->here.line,
+             read->var->freed ? "freed after its assignment" : "assigned",
              read->var->assigned.file ? read->var->assigned.file : "?", read->var->assigned.line);
     ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
     return false;
@@ -122,8 +153,8 @@ static bool push(ct_order *o, size_t *top, ct_node *node) {
     return true;
 }
 
-// Depth first without recursion: a node is numbered when all its operands are. A node on the stack
-// is marked by epoch with index UINT32_MAX; operands point backwards, so it cannot be met again.
+// Depth first without recursion: a node is numbered when all its operands are. The stack is one
+// path of the graph, which has no circles, so a node cannot be on it twice.
 static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     size_t top = 0;
     if (root->epoch == o->epoch) return true;
@@ -141,7 +172,7 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
         }
         top--;
         if (node->epoch == o->epoch) continue;
-        if (node->op == &ct__op_read && node->number != node->var->version)
+        if (node->op == &ct__op_read && !node->value && node->number != node->var->version)
             return spent(ctx, node, here);
         node->epoch = o->epoch;
         node->index = (uint32_t)o->n;
@@ -172,7 +203,8 @@ static bool flag_stale(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_
             }
             top--;
             node->epoch = o->epoch;
-            bool stale = node->op == &ct__op_read && node->number != node->var->version;
+            bool stale =
+                node->op == &ct__op_read && !node->value && node->number != node->var->version;
             for (int k = 0; k < node->n_in; k++)
                 stale = stale || (node->in[k].node->flags & CT_NODE_STALE);
             node->flags =
@@ -203,8 +235,8 @@ bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
         const ct_root *r = &roots[i];
         uint64_t target = UINT32_MAX;
         if (r->var && r->var->storage) {
-            ct_storage *s = r->var->storage;
-            target = s->epoch == o->epoch ? s->index : UINT32_MAX - 1;
+            uint32_t leaf = ct__order_leaf(o, r->var->storage);
+            target = leaf != UINT32_MAX ? leaf : UINT32_MAX - 1;
         }
         uint64_t w[2] = {(uint64_t)r->kind << 60 | 1ull << 59 | r->val.node->index,
                          (uint64_t)r->val.out << 32 | target};
@@ -218,6 +250,7 @@ void ct__order_free(ct_order *o) {
     ct__free(o->nodes);
     ct__free(o->leaves);
     ct__free(o->leaf_nodes);
+    ct__free(o->places);
     ct__free(o->scalars);
     ct__free(o->words);
     ct__free(o->stack);

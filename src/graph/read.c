@@ -10,7 +10,7 @@ ct_storage *ct__storage_ref(ct_storage *storage) {
 }
 void ct__storage_unref(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
-    ct__free(storage->mirror);
+    ct__free(atomic_load(&storage->mirror));
     storage->destroy(storage);
 }
 
@@ -105,12 +105,13 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     ct_val v;
     if (!ctx || !value_of(ctx, t, &v, "data", here)) return NULL;
     if (v.node->op == &ct__op_scalar) return &v.node->number;
-    // A variable's copy belongs to the read, since the variable changes.
+    // A variable's copy belongs to the read, since the variable changes; a value's to its storage,
+    // which other contexts may be reading too: the first copy stays.
     ct_storage *storage = storage_of(v);
-    void **mirror =
-        v.node->op == &ct__op_read && !v.node->value ? &v.node->mirror : &storage->mirror;
+    bool of_read = v.node->op == &ct__op_read && !v.node->value;
+    void *have = of_read ? v.node->mirror : atomic_load(&storage->mirror);
     size_t bytes = ct__type_bytes(ct__type(v));
-    if (*mirror) return *mirror;
+    if (have) return have;
     void *copy = ct__malloc(bytes);
     if (!copy) {
         ct__err_memory(&ctx->err, here, "data", bytes);
@@ -120,5 +121,8 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
         ct__free(copy);
         return NULL;
     }
-    return *mirror = copy;
+    if (of_read) return v.node->mirror = copy;
+    if (atomic_compare_exchange_strong(&storage->mirror, &have, copy)) return copy;
+    ct__free(copy);
+    return have;
 }

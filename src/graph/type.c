@@ -258,6 +258,7 @@ void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     case CT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case CT_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
     case CT_I64: ((int64_t *)data)[i] = v; break;
+    case CT_F32: ((float *)data)[i] = (float)v; break; // by way of double it would round twice
     default: ct__store_f64(dtype, data, i, (double)v); break;
     }
 }

@@ -22,11 +22,23 @@ static void free_var(ct_ctx *ctx, ct_var *var) {
         ct_ctx *w = var->writer;
         size_t kept = 0;
         for (size_t i = 0; i < w->n_roots; i++)
-            if (w->roots[i].var != var) w->roots[kept++] = w->roots[i];
+            if (w->roots[i].var != var)
+                w->roots[kept++] = w->roots[i];
+            else
+                ct__unuse(w->roots[i].val.node);
         w->n_roots = kept;
+        var->writer = NULL;
     }
     if (var->node.slot) ct__slot_release(ctx, &var->node, CT_NOWHERE);
     ct__storage_unref(var->storage);
+    var->storage = NULL;
+    var->freed = true;
+    var->version++; // what was recorded with it is spent
+    ct__var_unref(var);
+}
+
+void ct__var_unref(ct_var *var) {
+    if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
     ct__free((void *)(uintptr_t)var->type.dim);
     ct__free(var->name);
     ct__free(var);
@@ -51,6 +63,8 @@ static ct_var *make_var(ct_ctx *ctx, const char *name, const ct_type *type, ct_l
         return NULL;
     }
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
+    atomic_init(&var->refs, 1);
+    var->owner = ctx->id;
     var->name = copy;
     var->type = *type;
     var->type.dim = dim;
@@ -110,7 +124,13 @@ bool ct__root_add(ct_ctx *ctx, ct_root root) {
     if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1))
         return ct__err_memory(&ctx->err, root.here, "root", sizeof root);
     ctx->roots[ctx->n_roots++] = root;
+    if (root.val.node->op == &ct__op_data) root.val.node->users++;
     return true;
+}
+
+void ct__roots_done(ct_ctx *ctx) {
+    for (size_t i = 0; i < ctx->n_roots; i++) ct__unuse(ctx->roots[i].val.node);
+    ctx->n_roots = 0;
 }
 
 void ct__roots_abandon(ct_ctx *ctx) {
@@ -119,7 +139,7 @@ void ct__roots_abandon(ct_ctx *ctx) {
         if (root->var) root->var->writer = NULL;
         if (root->kind == CT_ROOT_KEEP) root->val.node->flags |= CT_NODE_POISON;
     }
-    ctx->n_roots = 0;
+    ct__roots_done(ctx);
 }
 
 void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
@@ -146,7 +166,7 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
                  var->name, ct__type_text(&var->type).s, ct__type_text(type).s);
         return;
     }
-    if (type->dtype != var->type.dtype) {
+    if (type->dtype != var->type.dtype || type->weak) { // a later read is as strong as the variable
         ct_dtype to = var->type.dtype;
         if (!ct__resolve(ctx, ct_cast_at(ct__handle_of(v), to, here), &v, "assign", 1, here))
             return;
@@ -162,7 +182,11 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
             return;
     } else {
         for (size_t i = 0; i < ctx->n_roots; i++)
-            if (ctx->roots[i].var == var) ctx->roots[i].val = v, ctx->roots[i].here = here;
+            if (ctx->roots[i].var == var) {
+                if (v.node->op == &ct__op_data) v.node->users++;
+                ct__unuse(ctx->roots[i].val.node);
+                ctx->roots[i].val = v, ctx->roots[i].here = here;
+            }
     }
     var->writer = ctx;
     var->pending = v;
@@ -186,6 +210,10 @@ void ct_metric_at(const char *name, ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
     if (!ctx || !ct__resolve(ctx, t, &v, "metric", 0, here)) return;
+    if (!name) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, "metric", "it has no name");
+        return;
+    }
     if (ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, here, "metric", "\"%.100s\" is reported inside a traced function",
                  name);
@@ -217,7 +245,7 @@ bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct
 
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
-    ct_metric_entry *entry = ctx ? metric(ctx, name, false) : NULL;
+    ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
     char bytes[8];
     if (!entry || !entry->value) return NAN;
     if (!ct__hooks.download(ctx, entry->value, bytes, ct_dtype_size(entry->type.dtype))) return NAN;

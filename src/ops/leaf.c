@@ -58,13 +58,6 @@ ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc her
     return node ? ct__handle(node, 0) : ct__poison(ctx, here);
 }
 
-// The depth at which a number is recorded: outside of traced functions, which take it as a
-// parameter, so that another value needs no other body.
-static size_t number_depth(const ct_ctx *ctx) {
-    for (size_t d = 0; d < ctx->depth; d++)
-        if (ctx->frames[d]->kind == CT_FRAME_BODY) return d;
-    return ctx->depth;
-}
 
 static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type) {
     ct_ctx *ctx = ct__ctx();
@@ -81,7 +74,8 @@ static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type
         return folded ? ct__handle(folded, 0) : ct__poison(ctx, CT_NOWHERE);
     }
     size_t depth = ctx->depth;
-    ctx->depth = number_depth(ctx);
+    // Outside of traced functions, which take it as a parameter: another value needs no other body.
+    ctx->depth = ct__outside_depth(ctx);
     ct_node *node = ct__leaf(ctx, &ct__op_scalar, NULL, type, CT_NOWHERE);
     ctx->depth = depth;
     if (!node) return ct__poison(ctx, CT_NOWHERE);

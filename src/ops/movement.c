@@ -44,8 +44,8 @@ static bool reshape_infer(ct_call *call) {
             return ct__call_err(call, CT_E_SHAPE, "%s does not divide into %lld parts for axis %d",
                                 ct__type_text(in).s, (long long)known, open);
         dim[open] = count / known;
-        dyn |= (uint32_t)(in->dyn != 0 && dyn == 0)
-               << open; // a size computed from a dynamic one is dynamic
+        // A size computed from a dynamic one is dynamic.
+        dyn |= (uint32_t)(__builtin_popcount(in->dyn) > __builtin_popcount(dyn)) << open;
     }
     *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
     if (ct__count(call->out) != count)

@@ -97,53 +97,92 @@ const ct_opdef ct__op_grad = {
     .jvp = CT_NO_GRAD,
 };
 
-// The version of a variable that the loss reads: the only one behind it. Only looked for when the
-// variable has a pending assignment; otherwise the newest version is the one.
-static bool version_read(ct_ctx *ctx, ct_val loss, ct_var *var, ct_val *read, ct_loc here) {
+// A variable among the wrt; in a table of a power of two places, at least twice as many as these.
+typedef struct {
+    const ct_var *var;
+    const ct_node *read; // what the loss reads of it
+} wrt_var;
+static wrt_var *find_var(wrt_var *table, size_t size, const ct_var *var) {
+    size_t at = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32) & (size - 1);
+    while (table[at].var && table[at].var != var) at = (at + 1) & (size - 1);
+    return &table[at];
+}
+
+static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *read, ct_loc here) {
+    const char *name = entry->var->name, *file = read->here.file ? read->here.file : "?";
+    if (read->value)
+        ct__fail(ctx, CT_E_GRAD, here, "grad",
+                 "the loss depends on variable \"%s\" through the value kept at %s:%u", name, file,
+                 read->here.line);
+    else if (entry->read && entry->read->number != read->number)
+        ct__fail(ctx, CT_E_GRAD, here, "grad",
+                 "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u", name,
+                 entry->read->here.file ? entry->read->here.file : "?", entry->read->here.line,
+                 file, read->here.line);
+    entry->read = read;
+    return !ctx->err.code;
+}
+
+// With respect to a variable means the version that the loss reads: in[1 + i] becomes that one.
+static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_tensor *in,
+                          ct_loc here) {
+    ct_arena scratch = {0};
     ct_nodes list = {0};
-    const ct_node *found = NULL;
-    bool ok = ct__reach(&list, &loss, 1, &ctx->err);
-    for (size_t i = 0; i < list.n && ok; i++)
-        if (list.v[i]->op == &ct__op_read && list.v[i]->var == var) {
-            found = list.v[i];
-            *read = (ct_val){list.v[i], 0};
-        }
-    for (size_t i = 0; i < list.n && ok && found; i++)
-        if (list.v[i] == var->pending.node) {
-            ct__fail(ctx, CT_E_GRAD, here, "grad", "the loss reads two versions of variable \"%s\"",
-                     var->name);
+    size_t size = 16;
+    while (size < 2 * n) size *= 2;
+    wrt_var *table = ct__arena_zero(&scratch, size * sizeof *table);
+    bool any = false, ok = table != NULL;
+    for (size_t i = 0; i < n && ok; i++) {
+        const ct_var *var = ct__var_of(wrt[i]);
+        if (var) *find_var(table, size, var) = (wrt_var){.var = var};
+        any = any || var;
+    }
+    ok = ok && (!any || ct__reach(&list, &loss, 1, &ctx->err));
+    for (size_t i = 0; i < list.n && ok; i++) {
+        const ct_node *node = list.v[i];
+        wrt_var *entry = node->op == &ct__op_read ? find_var(table, size, node->var) : NULL;
+        ok = !entry || !entry->var || meet_read(ctx, entry, node, here);
+    }
+    for (size_t i = 0; i < n && ok && any; i++) {
+        const ct_var *var = ct__var_of(wrt[i]);
+        if (!var) continue;
+        const ct_node *read = find_var(table, size, var)->read;
+        bool newest = var->writer == ctx && var->pending.node->epoch == list.epoch;
+        if (newest && read && read != var->pending.node) {
+            ct__fail(ctx, CT_E_GRAD, here, "grad",
+                     "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u",
+                     var->name, read->here.file ? read->here.file : "?", read->here.line,
+                     var->assigned.file ? var->assigned.file : "?", var->assigned.line);
             ok = false;
         }
-    if (ok && !found) *read = var->pending;
+        if (read) in[i + 1] = ct__handle((ct_node *)(uintptr_t)read, 0);
+    }
     ct__nodes_free(&list);
-    return ok;
+    ct__arena_free(&scratch);
+    return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof *table);
 }
 
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return;
     for (size_t i = 0; i < n; i++) grads[i] = CT_NONE;
-    ct_tensor *in = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in), poisoned = CT_NONE;
+    bool sane = n > 0 && n < CT_MOST_OUTPUTS;
+    ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, all;
     ct_val at;
-    if (!in)
-        poisoned = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
-    else if (n == 0 || n > 4000)
-        poisoned = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
-                            "%zu tensors are named, 1 to 4000 are possible", n);
+    if (!sane)
+        all = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
+                       "%zu tensors are named, 1 to %d are possible", n, CT_MOST_OUTPUTS - 1);
+    else if (!in)
+        all = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
     else if (!ct__resolve(ctx, loss, &at, "grad", 0, here))
-        poisoned = ct__poison(ctx, here);
-    if (!poisoned.bits) in[0] = ct__handle_of(at);
-    for (size_t i = 0; i < n && !poisoned.bits; i++) {
-        ct_var *var = ct__var_of(wrt[i]);
-        ct_val read;
-        in[i + 1] = wrt[i];
-        if (!var || var->writer != ctx) continue;
-        if (version_read(ctx, at, var, &read, here))
-            in[i + 1] = ct__handle_of(read);
-        else
-            poisoned = ct__poison(ctx, here);
+        all = ct__poison(ctx, here);
+    else {
+        in[0] = ct__handle_of(at);
+        memcpy(in + 1, wrt, n * sizeof *in);
+        all = bind_versions(ctx, at, wrt, n, in, here)
+                  ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
+                  : ct__poison(ctx, here);
     }
-    ct_tensor all = poisoned.bits ? poisoned : ct__record(&ct__op_grad, NULL, in, (int)n + 1, here);
     for (size_t i = 0; i < n; i++) grads[i] = ct__output(all, (uint32_t)i);
 }
 
@@ -366,6 +405,7 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
     for (size_t i = 0; i < n && ok; i++)
         if (ct__is_none(grads[i]) && g.holder[i])
             grads[i] = ct__zeros_like(ct__handle_of(vals[n_outs + i]));
+    if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
     ct__nodes_free(&g.forward);
     ct__nodes_free(&g.backward);
     ct__arena_free(&g.scratch);

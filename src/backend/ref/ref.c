@@ -119,7 +119,7 @@ static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, 
         for (uint32_t k = 0; k < c->n_args; k++)
             args[k] = (char *)c->args[k].buffer + c->args[k].offset;
         if (c->kind == CT_COMMAND_COPY)
-            memmove(args[1], args[0], c->bytes);
+            ok = !c->bytes || memmove(args[1], args[0], c->bytes);
         else
             ok = ct__ref_node(c->node, args, err);
         ct__free(args);
