@@ -58,7 +58,6 @@ ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc her
     return node ? ct__handle(node, 0) : ct__poison(ctx, here);
 }
 
-
 static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
