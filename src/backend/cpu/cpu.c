@@ -1,5 +1,6 @@
 // The CPU as a device: host memory, kernels compiled from C, a thread pool that splits each
 // kernel's grid.
+#include <fenv.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,7 @@ static bool run_kernel(cpu_state *state, const ct_command *c, ct_err *err) {
     return ok;
 }
 
-static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+static bool run_commands(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     for (size_t i = 0; i < n; i++) {
         const ct_command *c = &commands[i];
         if (c->kind == CT_COMMAND_KERNEL) {
@@ -147,6 +148,17 @@ static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, 
         }
     }
     return true;
+}
+
+// The host program's rounding mode and flush-to-zero must not change bits: kernels run in the
+// default floating-point environment (the pool's threads have it), and the caller's is put back.
+static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    fenv_t host;
+    fegetenv(&host);
+    fesetenv(FE_DFL_ENV);
+    bool ok = run_commands(device, commands, n, err);
+    fesetenv(&host);
+    return ok;
 }
 
 // Everything runs within submit, so there is nothing to wait for.
