@@ -59,6 +59,8 @@ const char *plain(const char *text);
 
 // ---------------------------------------------------------------------------------------- commands
 
+int run_train(int argc, char **argv);
+int run_sample(int argc, char **argv);
 int run_info(int argc, char **argv);
 
 #endif

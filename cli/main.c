@@ -10,10 +10,15 @@ static void show_overview(FILE *out) {
         "\n"
         "usage: cotan COMMAND [options]\n"
         "\n"
+        "  train    train a GPT on text\n"
+        "  sample   write text with a trained model\n"
         "  info     say what a file or a folder holds\n"
-        "  help     this text, or that of a command: cotan help info\n"
+        "  help     this text, or that of a command: cotan help train\n"
         "  version  the version\n"
         "\n"
+        "Start with:\n"
+        "  cotan train --data FILE --out run    # chooses a model for this machine\n"
+        "  cotan sample run --prompt \"Once \"\n"
         "\n"
         "Environment: COTAN_THREADS (cores to use), COTAN_CC (the C compiler of device cpu),\n"
         "COTAN_EXPLAIN=1 (why each plan was made), XDG_CACHE_HOME (where compiled kernels stay).\n"
@@ -33,8 +38,9 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", run_info},   {"help", run_help}, {"version", run_version},
-                {"--help", run_help}, {"-h", run_help},   {"--version", run_version}};
+} commands[] = {{"train", run_train}, {"sample", run_sample},    {"info", run_info},
+                {"help", run_help},   {"version", run_version},  {"--help", run_help},
+                {"-h", run_help},     {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static int run_named(const char *name, int argc, char **argv) {
@@ -50,7 +56,7 @@ static int run_named(const char *name, int argc, char **argv) {
 
 static int run_help(int argc, char **argv) {
     static char help[] = "--help";
-    if (argc > 1) return refuse("help: one command is wanted: cotan help info");
+    if (argc > 1) return refuse("help: one command is wanted: cotan help train");
     bool about_itself =
         argc == 1 && (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "version") == 0);
     if (argc == 1 && argv[0][0] != '-' && !about_itself)

@@ -126,11 +126,13 @@ static int read_value(const command *c, const opt *o, const char *text) {
     return status;
 }
 
+static bool is_option(const char *word) { return word[0] == '-' && word[1]; }
+
 // The words from argv[*i] on up to the next option.
 static void read_paths(const opt *o, int argc, char **argv, int *i) {
     paths *list = o->out;
     list->v = (const char *const *)argv + *i;
-    while (*i < argc && strncmp(argv[*i], "--", 2) != 0) list->n++, ++*i;
+    while (*i < argc && !is_option(argv[*i])) list->n++, ++*i;
 }
 
 // One option and its value, argv[*i] on; *i moves behind it.
@@ -154,7 +156,9 @@ static int read_option(command *c, int argc, char **argv, int *i) {
         *(bool *)o->out = true;
         return EXIT_DONE;
     }
-    if (!equals && (*i == argc || strncmp(argv[*i], "--", 2) == 0))
+    // Values may begin with one dash: a negative number.
+    if (!equals && (*i == argc || strncmp(argv[*i], "--", 2) == 0 ||
+                    (o->kind == OPT_PATHS && is_option(argv[*i]))))
         return refuse("%s: --%s needs a value: %s", c->name, o->name, o->value);
     if (o->kind == OPT_PATHS && !equals) {
         o->given = argv[*i];
@@ -180,7 +184,7 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
             return false;
         }
     for (int i = 0; i < argc && *status == EXIT_DONE;) {
-        if (argv[i][0] == '-' && argv[i][1]) {
+        if (is_option(argv[i])) {
             *status = read_option(c, argc, argv, &i);
         } else if (!operand) {
             *status = refuse("%s: \"%s\" is not an option; options begin with --", c->name,

@@ -3,7 +3,7 @@
 #ifndef COTAN_LM_H
 #define COTAN_LM_H
 
-#include "cotan/cotan.h"
+#include "cotan/train.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,9 +11,67 @@ extern "C" {
 
 // Takes text as it comes; false: it cannot, and the work ends with an error.
 typedef bool (*ct_write_fn)(const char *text, size_t n, void *user);
-// Asked between pieces of work; true: stop, and save what there is. Nothing here installs signal
-// handlers: a program's own may set a flag that this function reads.
-typedef bool (*ct_stop_fn)(void *user);
+
+// ---------------------------------------------------------------------------------------- training
+
+typedef enum {
+    CT_LM_MODEL,  // text: the model, in a sentence; before the first step
+    CT_LM_STEP,   // point
+    CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation
+    CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
+} ct_lm_event_kind;
+typedef struct ct_lm_event {
+    ct_lm_event_kind kind;
+    const char *text;
+    ct_fit_point point;
+} ct_lm_event;
+
+// 0 and NULL mean the default.
+typedef struct ct_lm_train_options {
+    const char *const *data; // files, folders and globs
+    size_t n_data;
+    const char *out;                         // the folder to write; made where it is missing
+    bool chars;                              // a token a character instead of a byte
+    int64_t layers, heads, width;            // default: what this machine trains in some minutes
+    int64_t context, batch;                  // likewise
+    int64_t steps;                           // default 2000
+    double lr;                               // default 1e-3; 6e-4 from width 512 on
+    ct_num min_lr, warmup;                   // default lr / 10; a tenth of the steps, at most 100
+    ct_num beta1, beta2, weight_decay, clip; // default 0.9, 0.99, 0.1, 1; clip 0: none
+    double dropout;
+    bool no_bias;        // linear layers and norms without a bias
+    int64_t eval_every;  // default a tenth of the steps
+    ct_num eval_batches; // of the held-out text; 0: all of it; default 50
+    int64_t save_every;  // default eval_every
+    uint64_t seed;
+    void (*event)(const ct_lm_event *event, void *user);
+    ct_stop_fn stop; // true: the step is ended, the folder written, the error CT_E_INTERRUPTED
+    void *user;
+} ct_lm_train_options;
+
+// Trains a GPT-2 on the first 90 % of the text; the rest validates, in windows that do not overlap.
+// Writes model.safetensors, state.safetensors, config.json, metrics.jsonl and loss.svg. Equal
+// options give equal weights, bit for bit, however many threads work. Errors of code CT_E_USAGE
+// come before anything is read or written.
+CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
+
+// ---------------------------------------------------------------------------------------- sampling
+
+// 0 and NULL mean the default.
+typedef struct ct_lm_sample_options {
+    const char *dir;    // a folder that ct_lm_train wrote
+    const char *prompt; // UTF-8; default: a line's end, which is not written
+    int64_t length;     // tokens to write, default 500
+    ct_num temperature; // default 0.8; 0: always the likeliest token
+    int64_t top_k;      // draws among the likeliest k, default 40
+    uint64_t seed;      // of the draws
+    ct_write_fn write;  // gets the prompt, then whole characters as they are drawn
+    ct_stop_fn stop;
+    void *user;
+} ct_lm_sample_options;
+
+// Writes text with a key-value cache. Where the context is full, the newest half of it is kept.
+CT_API CT_MUST_USE bool ct_lm_sample(const ct_lm_sample_options *options);
 
 // --------------------------------------------------------------------------------------- looking
 

@@ -1,5 +1,6 @@
 """What the program says to what it cannot do: whole messages and exit statuses."""
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,9 +25,19 @@ def refused(status, message, *words, env=None):
     (["reconstruct"], 'there is no command "reconstruct"; cotan help lists them'),
     (["x\x1b[2J"], 'there is no command "x?[2J"; cotan help lists them'),
     (["help", "inof"], 'there is no command "inof"; is info meant?'),
-    (["help", "info", "info"], "help: one command is wanted: cotan help info"),
+    (["help", "info", "info"], "help: one command is wanted: cotan help train"),
     (["version", "x"], "version: it takes no options"),
     (["info"], "info: it needs a FILE: cotan info FILE"),
+    (["train"], "train: --data is missing: files, folders or patterns of text"),
+    (["train", "README.md"], 'train: "README.md" is not an option; options begin with --'),
+    (["sample"], "sample: it needs a DIR: cotan sample DIR [options]"),
+    (["sample", "run", "--promt", "x"], "sample: there is no option --promt; is --prompt meant?"),
+    (["sample", "run", "--top-k", "0"], "sample: --top-k must be from 1 to 1000000000, not 0"),
+    (["sample", "run", "--temperature", "-1"],
+     "sample: --temperature must be from 0 to 1000, not -1"),
+    (["sample", "run", "--length", "many"], 'sample: --length takes a whole number, not "many"'),
+    (["sample", "run", "--device", "rev"],
+     'sample: --device is cpu or ref, not "rev"; is ref meant?'),
     (["info", "a", "b"], 'info: one FILE is wanted, not both "a" and "b"'),
     (["info", "--hlp"], "info: there is no option --hlp; is --help meant?"),
     (["info", "--completely-else"],
@@ -59,3 +70,140 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     refused(1, f"{path}: safetensors: the header takes 16 bytes by its length, but only 2 follow: the "
             "file is cut short",
             "info", path)
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--lyers", 3], "there is no option --lyers; is --layers meant?"),
+    (["--lyers=3"], "there is no option --lyers; is --layers meant?"),
+    (["-x"], "there is no option -x; cotan train --help lists them"),
+    (["--layers"], "--layers needs a value: N"),
+    (["--layers", "--heads", 2], "--layers needs a value: N"),
+    (["--layers", 0], "--layers must be from 1 to 1000, not 0"),
+    (["--layers", 3.5], '--layers takes a whole number, not "3.5"'),
+    (["--lr", "fast"], '--lr takes a number, not "fast"'),
+    (["--lr", "nan"], '--lr takes a number, not "nan"'),
+    (["--dropout", 1.5], "--dropout must be from 0 to 0.99, not 1.5"),
+    (["--tokens", "char"], '--tokens is bytes or chars, not "char"; is chars meant?'),
+    (["--steps", 10, "--steps", 20], "--steps is given twice, as 10 and as 20"),
+    (["--no-bias=1"], "--no-bias takes no value"),
+    (["--width", 100, "--heads", 3], "--width 100 is not a multiple of --heads 3"),
+    (["--lr", 0.01, "--min-lr", 0.1], "--min-lr 0.1 is above --lr 0.01"),
+    (["--warmup", 100, "--steps", 50], "--warmup 100 is not below --steps 50"),
+])
+def test_options_of_train(tmp_path, words, message):
+    out = tmp_path / "out"
+    refused(2, f"train: {message}", "train", "--data", ROOT / "README.md", "--out", out, *words)
+    assert not out.exists()
+
+
+def test_data(tmp_path):
+    missing, empty, binary = (tmp_path / name for name in ("missing", "empty", "binary"))
+    empty.touch()
+    binary.write_bytes(bytes(range(256)))
+    words = ["train", "--out", tmp_path / "out", "--device", "ref", "--data"]
+    refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
+    refused(1, f"{empty}: the file is empty", *words, empty)
+    refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
+               "  hint: --tokens bytes takes any file", *words, binary, "--tokens", "chars")
+    refused(1, f"{tmp_path}/*.txt: no file matches this pattern", *words, f"{tmp_path}/*.txt")
+    binary.write_text("short" * 20)
+    refused(1, "corpus: 100 tokens are too few for context 64: 90 to train on and 10 to validate on, "
+               "each must be at least 65\n  hint: use more text or a smaller --context",
+            *words, binary, "--context", 64)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unreadable_data(tmp_path):
+    path, why = tmp_path / "text", "Permission denied"
+    if os.geteuid() == 0:  # who may read every file: one that names itself
+        path.symlink_to(path)
+        why = "Too many levels of symbolic links"
+    else:
+        path.write_text("text" * 100)
+        path.chmod(0)
+    refused(1, f"{path}: cannot open: {why}", "train", "--data", path, "--out", tmp_path / "out")
+
+
+def test_out_is_a_file(tmp_path):
+    path = tmp_path / "out"
+    path.touch()
+    refused(1, f"{path}: exists and is not a folder", "train", "--data", ROOT / "README.md", "--out",
+            path)
+
+
+def test_no_compiler(tmp_path):
+    words = ["train", "--data", ROOT / "README.md", "--out", tmp_path / "out", "--device", "cpu"]
+    hint = "\n  hint: install gcc or clang, or set COTAN_CC to one"
+    refused(1, "cpu: no working C compiler: COTAN_CC names no program: /nonexistent" + hint, *words,
+            env={"COTAN_CC": "/nonexistent"})
+    refused(1, "cpu: no working C compiler: neither cc, gcc nor clang is on PATH" + hint, *words,
+            env={"COTAN_CC": "", "PATH": ""})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    done = cotan("train", "--data", ROOT / "README.md", "--tokens", "chars", "--layers", 1, "--heads",
+                 1, "--width", 16, "--context", 8, "--batch", 2, "--steps", 1, "--eval-batches", 1,
+                 "--device", "ref", "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def refuses_to_sample(folder, message, *more):
+    refused(1, message, "sample", folder, "--device", "ref", *more)
+
+
+def test_prompt_outside_the_vocabulary(run):
+    n = len(set((ROOT / "README.md").read_text()))
+    refuses_to_sample(run, f'prompt: character "☃" (U+2603) at byte 2 is not among the {n} '
+                           "characters of the model", "--prompt", "A ☃")
+
+
+def test_no_checkpoint(tmp_path):
+    refuses_to_sample(tmp_path, f"{tmp_path}/config.json: cannot open: No such file or directory")
+
+
+def test_truncated_checkpoint(copy):
+    path = copy / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    done = cotan("sample", copy, "--device", "ref")
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith(f"cotan: {path}: safetensors: the header takes ")
+    assert done.stderr.endswith(" follow: the file is cut short\n")
+
+
+def test_another_architecture(copy):
+    edit(copy / "config.json", '"gpt2"', '"llama"')
+    refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "llama", not one of: gpt2')
+
+
+def test_another_width(copy):
+    edit(copy / "config.json", '"n_embd": 16', '"n_embd": 32')
+    n = len(set((ROOT / "README.md").read_text()))
+    refuses_to_sample(copy, f'safetensors: {copy}/model.safetensors: tensor "wte.weight" is f32 '
+                            f"({n}, 16) in the file, ({n}, 32) f32 is wanted\n"
+                            "  hint: this is a checkpoint of another architecture, or of other sizes")
+
+
+def test_tokens_that_are_not_said(copy):
+    edit(copy / "config.json", '"tokens": "chars",', "")
+    refuses_to_sample(copy, f"{copy}: config.json does not say which text the tokens stand for")
+
+
+def test_vocabulary_of_another_size(copy):
+    edit(copy / "config.json", "abc", "ab")
+    n = len(set((ROOT / "README.md").read_text()))
+    refuses_to_sample(copy, f"{copy}: the model has {n} tokens, but the vocabulary in config.json {n - 1}")

@@ -1,0 +1,56 @@
+// cotan sample: text out of a trained model.
+#include <stdio.h>
+
+#include "cli.h"
+
+static const char *const devices[] = {"cpu", "ref", NULL};
+
+static bool print(const char *text, size_t n, void *user) {
+    (void)user;
+    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+int run_sample(int argc, char **argv) {
+    ct_lm_sample_options s = {.write = print};
+    ct_num seed = {0};
+    int64_t threads = 0;
+    int device = -1, status;
+    opt options[] = {
+        {"prompt", OPT_TEXT, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
+        {"length", OPT_WHOLE, "N", "tokens to write (500)", 1, 1e9, .out = &s.length},
+        {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (0.8)", 0, 1000,
+         .out = &s.temperature},
+        {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (40)", 1, 1e9,
+         .out = &s.top_k},
+        {"seed", OPT_COUNT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
+        {"threads", OPT_WHOLE, "N", "threads (COTAN_THREADS, else the cores allowed)", 1, 256,
+         .out = &threads},
+        {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
+         .choices = devices, .out = &device},
+    };
+    command c = {
+        .name = "sample",
+        .usage = "DIR [options]",
+        .operand = "DIR",
+        .text =
+            "Writes text with the model in DIR, a folder that cotan train wrote, to standard\n"
+            "output as it is drawn. Equal seeds give equal text. Where the context is full, the\n"
+            "newest half of it is kept.\n",
+        .examples = "  cotan sample run\n"
+                    "  cotan sample run --prompt \"Once upon a time\" --length 200\n"
+                    "  cotan sample run --temperature 0      # the likeliest text\n"
+                    "  cotan sample run --seed 7 >text.txt   # another one\n",
+        .opts = options,
+        .n = sizeof options / sizeof *options,
+    };
+    if (!parse(&c, argc, argv, &s.dir, &status)) return status;
+    s.seed = (uint64_t)seed.value;
+    if (threads) ct_set_threads((int)threads);
+    if (device >= 0 && !ct_set_device(devices[device])) return fail();
+    if (!ct_lm_sample(&s)) {
+        fflush(stdout);
+        return fail();
+    }
+    putchar('\n');
+    return EXIT_DONE;
+}

@@ -1,0 +1,260 @@
+// cotan train: options, what is shown while it works, and Ctrl-C.
+#define _GNU_SOURCE
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+// ------------------------------------------------------------------------------------------ Ctrl-C
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void on_signal(int signal_number) {
+    (void)signal_number;
+    asked_to_stop = 1;
+}
+
+static bool stop(void *user) {
+    (void)user;
+    return asked_to_stop != 0;
+}
+
+// The first signal asks; a second one ends the process, as it would have without us.
+static void listen_for_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+// -------------------------------------------------------------------------------------- what is
+// shown
+
+enum { SECONDS_A_LINE = 10 }; // where standard error is no terminal
+
+typedef struct display {
+    bool terminal;
+    bool line_open; // a live line stands on the terminal
+    double shown;   // when the last line was
+} display;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void close_line(display *d) {
+    if (d->line_open) fputc('\n', stderr);
+    d->line_open = false;
+}
+
+static void format_left(char *out, size_t cap, double seconds) {
+    if (!isfinite(seconds))
+        snprintf(out, cap, "-");
+    else if (seconds < 60)
+        snprintf(out, cap, "%.0f s", seconds);
+    else if (seconds < 3600)
+        snprintf(out, cap, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(out, cap, "%d h %02d min", (int)(seconds / 3600), (int)seconds / 60 % 60);
+}
+
+static void show_step(display *d, const ct_fit_point *p) {
+    char line[256], left[32], val[24] = "-";
+    bool last = p->step == p->steps - 1;
+    double t = now();
+    if (!d->terminal && !p->evaluated && t - d->shown < SECONDS_A_LINE) return;
+    if (d->terminal && !p->evaluated && t - d->shown < 0.1) return;
+    d->shown = t;
+    if (!isnan(p->val_loss)) snprintf(val, sizeof val, "%.4f", p->val_loss);
+    format_left(left, sizeof left, last ? 0 : p->seconds_left);
+    int n = snprintf(line, sizeof line,
+                     "step %lld/%lld  loss %.4f  validation %s  %.0f tokens/s  %.0f MB  %s left",
+                     (long long)p->step + 1, (long long)p->steps, p->loss, val, p->tokens_per_s,
+                     (double)p->memory / 1e6, left);
+    if (!d->terminal) {
+        fprintf(stderr, "%s\n", line);
+        return;
+    }
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && n >= size.ws_col)
+        line[size.ws_col - 1] = '\0'; // a line that wraps could not be written over
+    fprintf(stderr, "\r\033[K%s", line);
+    d->line_open = true;
+    if (p->evaluated) close_line(d); // stays
+}
+
+// Indented, and without what would move the cursor.
+static void show_sample(display *d, const char *text) {
+    close_line(d);
+    fputs("    | ", stderr);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '\n')
+            fputs("\n    | ", stderr);
+        else if (c == '\t')
+            fputs("    ", stderr);
+        else if (c >= 32 && c != 127)
+            fputc(c, stderr);
+    }
+    fputc('\n', stderr);
+}
+
+static void show(const ct_lm_event *event, void *user) {
+    display *d = user;
+    switch (event->kind) {
+    case CT_LM_MODEL: fprintf(stderr, "%s\n", event->text); break;
+    case CT_LM_STEP: show_step(d, &event->point); break;
+    case CT_LM_SAMPLE: show_sample(d, event->text); break;
+    case CT_LM_DONE:
+        close_line(d);
+        fprintf(stderr, "%s\n", event->text);
+        break;
+    }
+}
+
+// ----------------------------------------------------------------------------------------- options
+
+typedef struct settings {
+    ct_lm_train_options train;
+    paths data;
+    int tokens, device;
+    ct_num lr, dropout, seed;
+    int64_t threads;
+} settings;
+
+static const char *const token_kinds[] = {"bytes", "chars", NULL};
+static const char *const devices[] = {"cpu", "ref", NULL};
+enum { MOST = 1000000000 };
+
+static size_t list_options(settings *s, opt *o) {
+    ct_lm_train_options *t = &s->train;
+    const opt all[] = {
+        {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
+        {"tokens", OPT_CHOICE, "KIND", "bytes or chars (bytes)", .choices = token_kinds,
+         .out = &s->tokens},
+        {"layers", OPT_WHOLE, "N", "layers (chosen for this machine)", 1, 1000, .out = &t->layers},
+        {"heads", OPT_WHOLE, "N", "attention heads; they divide the width (chosen)", 1, 1000,
+         .out = &t->heads},
+        {"width", OPT_WHOLE, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
+        {"context", OPT_WHOLE, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
+        {"batch", OPT_WHOLE, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
+        {"steps", OPT_WHOLE, "N", "steps (2000)", 1, MOST, .out = &t->steps},
+        {"lr", OPT_REAL, "X", "learning rate (0.001; 0.0006 from width 512 on)", 1e-12, 100,
+         .out = &s->lr},
+        {"min-lr", OPT_REAL, "X", "where its cosine ends (a tenth of it)", 0, 100,
+         .out = &t->min_lr},
+        {"warmup", OPT_COUNT, "N", "steps in which it rises (a tenth, at most 100)", 0, MOST,
+         .out = &t->warmup},
+        {"beta1", OPT_REAL, "X", "of AdamW (0.9)", 0, 0.999999, .out = &t->beta1},
+        {"beta2", OPT_REAL, "X", "of AdamW (0.99)", 0, 0.999999, .out = &t->beta2},
+        {"weight-decay", OPT_REAL, "X", "of matrices (0.1)", 0, 100, .out = &t->weight_decay},
+        {"clip", OPT_REAL, "X", "largest norm of the gradients; 0: any (1)", 0, 1e9,
+         .out = &t->clip},
+        {"dropout", OPT_REAL, "X", "part dropped in training (0)", 0, 0.99, .out = &s->dropout},
+        {"no-bias", OPT_FLAG, NULL, "linear layers and norms without a bias", .out = &t->no_bias},
+        {"eval-every", OPT_WHOLE, "N", "steps between evaluations (a tenth)", 1, MOST,
+         .out = &t->eval_every},
+        {"eval-batches", OPT_COUNT, "N", "batches an evaluation; 0: all (50)", 0, MOST,
+         .out = &t->eval_batches},
+        {"save-every", OPT_WHOLE, "N", "steps between saves (as evaluations)", 1, MOST,
+         .out = &t->save_every},
+        {"seed", OPT_COUNT, "N", "of weights, windows and dropout (0)", 0, 9e15, .out = &s->seed},
+        {"threads", OPT_WHOLE, "N", "threads (COTAN_THREADS, else the cores allowed)", 1, 256,
+         .out = &s->threads},
+        {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
+         .choices = devices, .out = &s->device},
+        {"out", OPT_TEXT, "DIR", "folder to write (run, or run-2 ... where that is there)",
+         .out = &t->out},
+    };
+    memcpy(o, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static const char text[] =
+    "Trains a GPT-2 on text. The first 90 % is trained on, the rest validates. What is not given\n"
+    "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C ends the step\n"
+    "and saves. The folder gets model.safetensors, which Hugging Face's GPT-2 reads, "
+    "state.safetensors\n"
+    "(the optimizer's), config.json, metrics.jsonl (a line a step) and loss.svg.\n";
+
+static const char examples[] =
+    "  cotan train --data book.txt                         # all is chosen\n"
+    "  cotan train --data src docs 'notes/*.md' --out run  # folders and patterns\n"
+    "  cotan train --data tinyshakespeare.txt --tokens chars --layers 4 --heads 4 --width 128 \\\n"
+    "      --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 --no-bias --out shakespeare\n"
+    "  cotan sample shakespeare --prompt 'ROMEO:'\n";
+
+// "run", or the first of run-2, run-3 ... that is not there: nothing is overwritten unasked.
+static const char *free_folder(char *name, size_t cap) {
+    struct stat st;
+    snprintf(name, cap, "run");
+    for (int i = 2; i < 10000 && lstat(name, &st) == 0; i++) snprintf(name, cap, "run-%d", i);
+    return name;
+}
+
+// In quotes for a shell where it needs them.
+static void show_folder(const char *name) {
+    static const char safe[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+    if (name[strspn(name, safe)] == '\0' && name[0] != '-') {
+        fputs(name, stderr);
+        return;
+    }
+    fputs(name[0] == '-' ? "'./" : "'", stderr);
+    for (; *name; name++)
+        if (*name == '\'')
+            fputs("'\\''", stderr);
+        else
+            fputc(*name, stderr);
+    fputc('\'', stderr);
+}
+
+static int finish(const settings *s, bool trained) {
+    bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
+    if (!trained && !interrupted) return fail();
+    if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
+    fputs("cotan sample ", stderr);
+    show_folder(s->train.out);
+    // The same device, where another one than usual was asked for.
+    fprintf(stderr, "%s\n", s->device == 1 ? " --device ref" : "");
+    return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
+}
+
+int run_train(int argc, char **argv) {
+    settings s = {.device = -1};
+    opt options[32];
+    char folder[32];
+    int status;
+    command c = {.name = "train",
+                 .usage = "--data PATH... [options]",
+                 .text = text,
+                 .examples = examples,
+                 .opts = options};
+    c.n = list_options(&s, options);
+    if (!parse(&c, argc, argv, NULL, &status)) return status;
+    display d = {.terminal = isatty(STDERR_FILENO) == 1};
+    s.train.data = s.data.v;
+    s.train.n_data = s.data.n;
+    s.train.chars = s.tokens == 1;
+    s.train.lr = s.lr.value;
+    s.train.dropout = s.dropout.value;
+    s.train.seed = (uint64_t)s.seed.value;
+    s.train.event = show;
+    s.train.stop = stop;
+    s.train.user = &d;
+    if (!s.train.out) s.train.out = free_folder(folder, sizeof folder);
+    if (s.threads) ct_set_threads((int)s.threads);
+    if (s.device >= 0 && !ct_set_device(devices[s.device])) return fail();
+    listen_for_signals();
+    bool trained = ct_lm_train(&s.train);
+    close_line(&d);
+    return finish(&s, trained);
+}

@@ -1,0 +1,217 @@
+// Text out of a model: a prompt is fed to the key-value cache, then one token a step is drawn.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threefry.h"
+#include "graph/graph.h"
+#include "io/utf8.h"
+#include "models/lm.h"
+
+// Prompts are fed in pieces of this size and then one by one, so that two plans serve every length.
+enum { PIECE = 16 };
+
+typedef struct choice {
+    double weight;
+    int32_t token;
+} choice;
+
+typedef struct writer {
+    const ct_gpt2 *model;
+    ct_gpt2_cache *cache;
+    const ct_vocab *vocab;
+    const ct_lm_draw *draw;
+    ct_err *err;
+    ct_decoder decoder;
+    int32_t *text; // (context) tokens, the ones in the cache and those still to be fed
+    int64_t n, fed, context;
+    float *logits; // (vocab)
+    choice *choices;
+    uint64_t drawn;
+} writer;
+
+// ----------------------------------------------------------------------------------------- feeding
+
+// Feeds text[fed .. fed + n) and fetches the logits behind it.
+static bool feed_some(writer *w, int64_t n) {
+    CT_SCOPE;
+    ct_tensor tokens = ct_from(w->text + w->fed, CT_I32, CT_DIMS(1, n));
+    ct_tensor logits = ct_gpt2_decode(w->model, w->cache, tokens, ct_i(w->fed));
+    const float *values = ct_data(logits); // (1, vocab)
+    if (!values) return false;
+    memcpy(w->logits, values, (size_t)w->vocab->n * sizeof *values);
+    w->fed += n;
+    return true;
+}
+
+static bool feed(writer *w) {
+    while (w->fed < w->n) {
+        bool piece = w->n - w->fed >= PIECE;
+        if (w->draw->stop && w->draw->stop(w->draw->user)) return true;
+        if (!feed_some(w, piece ? PIECE : 1)) return false;
+    }
+    return true;
+}
+
+// A full context keeps its newest half, which is fed again from place 0 on.
+static void add_token(writer *w, int32_t token) {
+    if (w->n == w->context) {
+        int64_t half = w->context / 2;
+        memmove(w->text, w->text + w->n - half, (size_t)half * sizeof *w->text);
+        w->n = half;
+        w->fed = 0;
+    }
+    w->text[w->n++] = token;
+}
+
+// ----------------------------------------------------------------------------------------- drawing
+
+static int likeliest_first(const void *a, const void *b) {
+    const choice *x = a, *y = b;
+    if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+// 53 random bits as a number from 0 up to 1, of the k-th draw.
+static double uniform(uint64_t seed, uint64_t k) {
+    ct_u32x2 key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
+    ct_u32x2 bits = ct__threefry(key, (ct_u32x2){{(uint32_t)k, (uint32_t)(k >> 32)}});
+    uint64_t both = (uint64_t)bits.v[1] << 32 | bits.v[0];
+    return (double)(both >> 11) * 0x1p-53;
+}
+
+static bool pick(writer *w, int32_t *token) {
+    int32_t n = w->vocab->n;
+    int64_t k = w->draw->top_k < n ? w->draw->top_k : n;
+    for (int32_t i = 0; i < n; i++) {
+        if (!isfinite(w->logits[i]))
+            return ct__err(w->err, CT_E_DATA, CT_NOWHERE, "sample",
+                           "the model gives no finite scores: its weights are not usable");
+        w->choices[i] = (choice){w->logits[i], i};
+    }
+    qsort(w->choices, (size_t)n, sizeof *w->choices, likeliest_first);
+    *token = w->choices[0].token;
+    if (w->draw->temperature == 0) return true;
+    double top = w->choices[0].weight, total = 0;
+    for (int64_t i = 0; i < k; i++)
+        total += w->choices[i].weight = exp((w->choices[i].weight - top) / w->draw->temperature);
+    double left = uniform(w->draw->seed, w->drawn++) * total;
+    for (int64_t i = 0; i < k && left >= 0; i++) {
+        *token = w->choices[i].token;
+        left -= w->choices[i].weight;
+    }
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- writing
+
+static bool put(writer *w, const char *text, size_t n) {
+    if (n == 0 || w->draw->write(text, n, w->draw->user)) return true;
+    return ct__err(w->err, CT_E_FILE, CT_NOWHERE, "sample", "the text could not be written");
+}
+
+static bool write_text(writer *w) {
+    char out[CT_DECODE_ROOM];
+    int32_t token = 0;
+    for (int64_t i = 0; i < w->draw->length; i++) {
+        if (!feed(w)) return false;
+        if (w->draw->stop && w->draw->stop(w->draw->user)) break;
+        if (!pick(w, &token)) return false;
+        if (!put(w, out, ct__decode(w->vocab, &w->decoder, token, out))) return false;
+        add_token(w, token);
+    }
+    return put(w, out, ct__decode_end(&w->decoder, out));
+}
+
+size_t ct__lm_first(const ct_vocab *vocab, char out[4]) {
+    uint32_t first = '\n';
+    bool has = vocab->kind == CT_TOKENS_BYTES;
+    for (int32_t i = 0; !has && i < vocab->n; i++) has = vocab->chars[i] == '\n';
+    if (!has) first = vocab->chars[0];
+    return ct__utf8_put(first, out);
+}
+
+bool ct__lm_write(const ct_gpt2 *model, ct_gpt2_cache *cache, const ct_vocab *vocab,
+                  const ct_lm_draw *draw, ct_err *err) {
+    writer w = {.model = model, .cache = cache, .vocab = vocab, .draw = draw, .err = err};
+    int32_t *prompt = NULL;
+    size_t n = 0, vocab_n = (size_t)vocab->n;
+    if (!ct__encode(vocab, "prompt", draw->prompt, draw->prompt_n, &prompt, &n, err)) return false;
+    w.context = ct_gpt2_config_of(model)->context;
+    w.text = ct__malloc((size_t)w.context * sizeof *w.text);
+    w.logits = ct__malloc(vocab_n * sizeof *w.logits);
+    w.choices = ct__malloc(vocab_n * sizeof *w.choices);
+    bool ok = (w.text && w.logits && w.choices) ||
+              ct__err_memory(err, CT_NOWHERE, "sample", vocab_n * sizeof *w.choices);
+    for (size_t i = 0; ok && i < n; i++) add_token(&w, prompt[i]);
+    ok = ok && (!draw->echo || put(&w, draw->prompt, draw->prompt_n)) && write_text(&w);
+    ct__free(w.text);
+    ct__free(w.logits);
+    ct__free(w.choices);
+    ct__free(prompt);
+    return ok && !err->code;
+}
+
+// ------------------------------------------------------------------------------------- a saved
+// model
+
+static bool vocab_of(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab, ct_err *err) {
+    bool bytes = config->tokens && strcmp(config->tokens, "bytes") == 0;
+    bool chars = config->tokens && strcmp(config->tokens, "chars") == 0;
+    if (!bytes && !chars)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
+                       "config.json does not say which text the tokens stand for");
+    if (!ct__vocab_parse(dir, bytes ? CT_TOKENS_BYTES : CT_TOKENS_CHARS, config->characters,
+                         config->characters_n, vocab, err))
+        return false;
+    if (vocab->n == config->vocab) return true;
+    int32_t n = vocab->n;
+    ct__vocab_free(vocab);
+    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
+                   "the model has %" PRId64 " tokens, but the vocabulary in config.json %" PRId32,
+                   config->vocab, n);
+}
+
+static bool usable(const ct_lm_sample_options *o, ct_err *err) {
+    if (!o->dir || !o->write)
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
+                       "a folder and a function that takes the text are needed");
+    if (o->length < 0 || o->top_k < 0 || (o->temperature.given && !(o->temperature.value >= 0)))
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
+                       "length, top_k and temperature cannot be negative");
+    return true;
+}
+
+bool ct_lm_sample(const ct_lm_sample_options *o) {
+    ct_ctx *ctx = ct__ctx();
+    char first[4];
+    if (!ctx || ctx->err.code || !usable(o, &ctx->err)) return false;
+    ct_gpt2 *model = ct_gpt2_load(o->dir);
+    ct_vocab vocab = {0};
+    ct_gpt2_cache *cache = NULL;
+    bool ok = model && vocab_of(o->dir, ct_gpt2_config_of(model), &vocab, &ctx->err);
+    ok = ok && (cache = ct_gpt2_cache_new(model, 1, 0));
+    if (ok) {
+        ct_lm_draw draw = {.prompt = o->prompt,
+                           .prompt_n = o->prompt ? strlen(o->prompt) : 0,
+                           .length = o->length ? o->length : 500,
+                           .top_k = o->top_k ? o->top_k : 40,
+                           .temperature = o->temperature.given ? o->temperature.value : 0.8,
+                           .seed = o->seed,
+                           .write = o->write,
+                           .stop = o->stop,
+                           .user = o->user};
+        draw.echo = draw.prompt_n > 0;
+        if (!draw.echo) {
+            draw.prompt = first;
+            draw.prompt_n = ct__lm_first(&vocab, first);
+        }
+        ok = ct__lm_write(model, cache, &vocab, &draw, &ctx->err);
+    }
+    ct_gpt2_cache_free(cache);
+    ct__vocab_free(&vocab);
+    ct_gpt2_free(model);
+    return ok;
+}

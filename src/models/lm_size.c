@@ -1,0 +1,140 @@
+// The size of a model that this machine trains in some minutes: a matmul is timed, and the largest
+// of a ladder of sizes is taken whose time, memory and appetite for text fit.
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/os.h"
+#include "data/loader.h"
+#include "graph/graph.h"
+#include "models/lm.h"
+
+typedef struct rung {
+    int64_t layers, heads, width, context, batch;
+} rung;
+
+static const rung ladder[] = {
+    {12, 12, 768, 512, 8}, {8, 8, 512, 256, 16}, {6, 6, 384, 256, 16}, {6, 6, 192, 128, 16},
+    {4, 4, 128, 128, 16},  {4, 4, 128, 64, 12},  {2, 2, 64, 64, 8},    {2, 2, 32, 32, 8},
+};
+enum { RUNGS = sizeof ladder / sizeof *ladder };
+
+// A training run should end in about this time, ...
+static const double some_minutes = 300;
+// ... and its step reaches about this part of a matmul's speed: small operands and the elementwise
+// rest cost more than their operations count.
+static const double step_efficiency = 0.4;
+// Parameters a token of text beyond which a model only learns it by heart.
+static const double most_parameters_a_token = 8;
+
+// ------------------------------------------------------------------------------------------- costs
+
+static ct_gpt2_config config_of(const rung *r, const ct_corpus *corpus, bool no_bias) {
+    return (ct_gpt2_config){.vocab = corpus->vocab.n,
+                            .context = r->context,
+                            .layers = r->layers,
+                            .heads = r->heads,
+                            .width = r->width,
+                            .no_bias = no_bias};
+}
+
+// Forward and backward are three matmuls a weight; attention adds its own two.
+static double step_flops(const rung *r, double parameters) {
+    double tokens = (double)(r->batch * r->context);
+    return tokens * (6 * parameters + 12 * (double)(r->layers * r->width * r->context));
+}
+
+// Weights, gradients and two moments; what the backward pass needs of each layer; the logits and
+// their gradient; the text.
+static double run_bytes(const rung *r, double parameters, const ct_corpus *corpus) {
+    double tokens = (double)(r->batch * r->context);
+    double layer = 20 * (double)r->width + 2 * (double)(r->heads * r->context);
+    double activations = tokens * ((double)r->layers * layer + 3 * (double)corpus->vocab.n);
+    return 4 * (4 * parameters + activations + (double)corpus->n);
+}
+
+// GFLOP/s of a square matmul.
+static double measure(int64_t n, double *seconds, ct_err *err) {
+    size_t count = (size_t)(n * n);
+    float *values = ct__malloc(count * sizeof *values);
+    double best = INFINITY;
+    if (!values) {
+        ct__err_memory(err, CT_NOWHERE, "train", count * sizeof *values);
+        return NAN;
+    }
+    for (size_t i = 0; i < count; i++) values[i] = 1.0f / (float)(i % 31 + 1);
+    for (int turn = 0; turn < 3; turn++) { // the first one compiles
+        CT_SCOPE;
+        ct_tensor a = ct_from(values, CT_F32, CT_DIMS(n, n));
+        double begin = ct__now();
+        ct_tensor product = ct_matmul(a, a);
+        if (!ct_eval(&product, 1)) break;
+        double took = ct__now() - begin;
+        if (turn && took < best) best = took;
+    }
+    ct__free(values);
+    *seconds = best;
+    return 2 * (double)n * (double)n * (double)n / best * 1e-9;
+}
+
+// --------------------------------------------------------------------------------------------
+// choice
+
+static int64_t heads_for(int64_t width) { // of 32 or more each, as many as divide the width
+    for (int64_t heads = width / 32; heads > 1; heads--)
+        if (width % heads == 0) return heads;
+    return 1;
+}
+
+// The rung with what the options say in place of its own.
+static rung with_options(rung r, const ct_lm_train_options *o) {
+    if (o->layers) r.layers = o->layers;
+    if (o->context) r.context = o->context;
+    if (o->batch) r.batch = o->batch;
+    if (o->width) r.width = o->width;
+    if (o->heads) r.heads = o->heads;
+    if (!o->width && o->heads) r.width = (r.width + r.heads - 1) / r.heads * r.heads;
+    if (o->width && !o->heads) r.heads = heads_for(r.width);
+    return r;
+}
+
+static bool suits(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
+                  const ct_lm_size *size) {
+    ct_gpt2_config config = config_of(r, corpus, o->no_bias);
+    double parameters = (double)ct_gpt2_size(&config);
+    double memory = (double)ct__available_bytes();
+    return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
+           parameters <= most_parameters_a_token * (double)corpus->n &&
+           (memory == 0 || run_bytes(r, parameters, corpus) <= memory / 2) &&
+           step_flops(r, parameters) * (double)o->steps <=
+               some_minutes * size->gflops * 1e9 * step_efficiency;
+}
+
+bool ct__lm_choose(ct_lm_train_options *o, const ct_corpus *corpus, ct_lm_size *size, ct_err *err) {
+    double seconds = 0;
+    *size = (ct_lm_size){.chosen = !o->layers || !o->width || !o->context || !o->batch};
+    if (size->chosen) {
+        size->gflops = measure(128, &seconds, err);
+        // Fast machines need more work to show it.
+        if (!err->code && seconds < 5e-3) size->gflops = measure(512, &seconds, err);
+        if (err->code) return false;
+    }
+    rung r = with_options(ladder[RUNGS - 1], o);
+    for (size_t i = 0; size->chosen && i < RUNGS; i++) {
+        rung candidate = with_options(ladder[i], o);
+        if (!suits(&candidate, o, corpus, size)) continue;
+        r = candidate;
+        break;
+    }
+    o->layers = r.layers;
+    o->heads = r.heads;
+    o->width = r.width;
+    o->context = r.context;
+    o->batch = r.batch;
+    ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
+    double parameters = (double)ct_gpt2_size(&config);
+    size->memory = (uint64_t)run_bytes(&r, parameters, corpus);
+    if (size->chosen)
+        size->seconds =
+            step_flops(&r, parameters) * (double)o->steps / (size->gflops * 1e9 * step_efficiency);
+    return true;
+}

@@ -1,0 +1,389 @@
+// A language model trained on text, from files to the folder that is written.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/threefry.h"
+#include "data/loader.h"
+#include "graph/graph.h"
+#include "io/utf8.h"
+#include "models/lm.h"
+
+enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100, PATH_ROOM = 4096 };
+
+typedef struct run {
+    ct_lm_train_options o; // with nothing left open
+    ct_err *err;
+    ct_corpus corpus;
+    size_t n_train; // tokens; the others validate
+    ct_text characters;
+    ct_gpt2 *model;
+    ct_gpt2_cache *cache;
+    ct_optim *optim;
+    ct_tensor position; // of the loader, a variable
+    ct_loader loader;
+    int32_t *x, *y; // (B, T)
+    float *rows;    // (B, 1): 1 for a row that counts
+    ct_text sample;
+    double val_loss;
+    char model_path[PATH_ROOM], state_path[PATH_ROOM], metrics_path[PATH_ROOM],
+        plot_path[PATH_ROOM];
+} run;
+
+// ---------------------------------------------------------------------------------------- options
+
+static double number_or(ct_num n, double otherwise) { return n.given ? n.value : otherwise; }
+
+static void fill_in(ct_lm_train_options *o) {
+    if (!o->steps) o->steps = 2000;
+    if (!o->eval_every) o->eval_every = o->steps >= 10 ? o->steps / 10 : 1;
+    if (!o->save_every) o->save_every = o->eval_every;
+    o->eval_batches = CT_F(number_or(o->eval_batches, 50));
+    o->beta1 = CT_F(number_or(o->beta1, 0.9));
+    o->beta2 = CT_F(number_or(o->beta2, 0.99));
+    o->weight_decay = CT_F(number_or(o->weight_decay, 0.1));
+    o->clip = CT_F(number_or(o->clip, 1));
+    double tenth = (double)(o->steps / 10);
+    o->warmup = CT_F(number_or(o->warmup, tenth < 100 ? tenth : 100));
+}
+
+static double default_lr(int64_t width) { return width < 512 ? 1e-3 : 6e-4; }
+
+// What depends on the size of the model.
+static void fill_in_rates(ct_lm_train_options *o) {
+    if (o->lr == 0) o->lr = default_lr(o->width);
+    o->min_lr = CT_F(number_or(o->min_lr, o->lr / 10));
+}
+
+static bool refuse(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(ct_err *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ct__err_v(err, CT_E_USAGE, CT_NOWHERE, "train", format, args);
+    va_end(args);
+    return false;
+}
+
+static bool in_range(const ct_lm_train_options *o) {
+    const int64_t counts[] = {o->layers, o->heads, o->width,      o->context,
+                              o->batch,  o->steps, o->eval_every, o->save_every};
+    const ct_num numbers[] = {o->min_lr, o->warmup,       o->weight_decay, o->clip,
+                              o->beta1,  o->eval_batches, o->beta2,        CT_F(o->lr)};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i] < 0) return false;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].given && !(numbers[i].value >= 0 && isfinite(numbers[i].value)))
+            return false;
+    return number_or(o->beta1, 0) < 1 && number_or(o->beta2, 0) < 1 && o->dropout >= 0 &&
+           o->dropout < 1;
+}
+
+static bool usable(const ct_lm_train_options *o, ct_err *err) {
+    int64_t steps = o->steps ? o->steps : 2000;
+    double lr = o->lr > 0 ? o->lr : default_lr(o->width);
+    if (!o->n_data) return refuse(err, "--data is missing: files, folders or patterns of text");
+    if (!o->out) return refuse(err, "--out is missing: the folder to write");
+    if (!in_range(o)) return refuse(err, "an option is out of its range");
+    if (o->width && o->heads && o->width % o->heads)
+        return refuse(err, "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
+                      o->heads);
+    if (o->min_lr.given && o->min_lr.value > lr)
+        return refuse(err, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
+    if (o->warmup.given && o->warmup.value >= (double)steps)
+        return refuse(err, "--warmup %.0f is not below --steps %" PRId64, o->warmup.value, steps);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------ events
+
+static void tell(run *r, ct_lm_event event) {
+    if (r->o.event) r->o.event(&event, r->o.user);
+}
+
+static void add_grouped(ct_text *text, int64_t n) { // 12,345,678
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, n);
+    for (int i = 0; i < length; i++)
+        ct__textf(text, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
+}
+
+static void add_duration(ct_text *text, double seconds) {
+    if (seconds < 90)
+        ct__textf(text, "%.0f s", seconds < 1 ? 1 : seconds);
+    else if (seconds < 5400)
+        ct__textf(text, "%.0f min", seconds / 60);
+    else
+        ct__textf(text, "%.1f h", seconds / 3600);
+}
+
+static void tell_model(run *r, const ct_lm_size *size) {
+    const ct_lm_train_options *o = &r->o;
+    ct_text text = {0};
+    ct__textf(&text, "%zu %s of text, %zu to train on; ", r->corpus.n,
+              o->chars ? "characters" : "bytes", r->n_train);
+    if (size->chosen) ct__text_add(&text, "chosen for this machine: ");
+    ct__textf(&text,
+              "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64
+              ", batch %" PRId64 ": ",
+              o->layers, o->heads, o->width, o->context, o->batch);
+    add_grouped(&text, ct_gpt2_size(ct_gpt2_config_of(r->model)));
+    ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->memory / 1e6));
+    if (size->chosen) {
+        ct__textf(&text, ", about ");
+        add_duration(&text, size->seconds);
+        ct__textf(&text, " for %" PRId64 " steps (%.3g GFLOP/s measured)", o->steps, size->gflops);
+    }
+    tell(r, (ct_lm_event){.kind = CT_LM_MODEL, .text = text.failed ? "" : text.s});
+    ct__text_free(&text);
+}
+
+// The held-out loss, in nats a byte whatever a token is.
+static void tell_done(run *r) {
+    ct_text text = {0};
+    char one[4];
+    double bytes = 0, n = (double)(r->corpus.n - r->n_train);
+    for (size_t i = r->n_train; i < r->corpus.n; i++)
+        bytes +=
+            r->o.chars ? (double)ct__utf8_put(r->corpus.vocab.chars[r->corpus.tokens[i]], one) : 1;
+    ct__textf(&text, "held-out loss: %.4f nats a byte", r->val_loss * n / bytes);
+    if (r->o.chars) ct__textf(&text, ", %.4f nats a character", r->val_loss);
+    tell(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
+    ct__text_free(&text);
+}
+
+// -------------------------------------------------------------------------------------- what it
+// does
+
+static ct_tensor record_loss(int64_t step, void *user) {
+    run *r = user;
+    int64_t B = r->o.batch, T = r->o.context;
+    r->loader.step = (uint64_t)step;
+    ct__loader_next(&r->loader, r->x, r->y);
+    ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T)), y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
+    ct_nn_mode mode = {.training = true, .dropout = (float)r->o.dropout};
+    if (r->o.dropout > 0) {
+        ct_u32x2 seed = {{(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)}};
+        ct_u32x2 key = ct__threefry(seed, (ct_u32x2){{STREAM_DROPOUT, 0}});
+        key = ct__threefry(key, (ct_u32x2){{(uint32_t)step, (uint32_t)((uint64_t)step >> 32)}});
+        mode.key = ct_from(key.v, CT_U32, CT_DIMS(2));
+    }
+    // With the step, so that it is never another one's, and saving needs no plan of its own.
+    ct_assign(r->position, ct_scalar((double)step + 1, CT_I64));
+    return ct_gpt2_loss(r->model, x, y, &mode);
+}
+
+static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user); }
+
+// The sum over the rows that count, so that the last batch, which may be short, has the shape of
+// all others and needs no plan of its own.
+static bool add_batch(run *r, ct_windows *windows, double *sum) {
+    int64_t B = r->o.batch, T = r->o.context;
+    size_t rows = ct__windows_next(windows, r->x, r->y);
+    for (size_t b = 0; b < (size_t)B; b++) r->rows[b] = b < rows ? 1 : 0;
+    {
+        CT_SCOPE;
+        ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T));
+        ct_tensor y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
+        ct_tensor count = ct_from(r->rows, CT_F32, CT_DIMS(B, 1));
+        ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
+        ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
+        ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
+    }
+    if (r->err->code) return false;
+    *sum += ct_metric_value("val_sum");
+    return !r->err->code;
+}
+
+static bool collect(const char *text, size_t n, void *user) {
+    run *r = user;
+    ct__text_bytes(&r->sample, text, n);
+    return !r->sample.failed;
+}
+
+static bool stop_of_run(void *user) { return stop_wanted(user); }
+
+static bool show_sample(run *r) {
+    char first[4];
+    if (!r->o.event) return true;
+    ct_lm_draw draw = {.prompt = first,
+                       .prompt_n = ct__lm_first(&r->corpus.vocab, first),
+                       .length = SHOWN_TOKENS,
+                       .top_k = 40,
+                       .temperature = 0.8,
+                       .seed = r->o.seed,
+                       .write = collect,
+                       .stop = stop_of_run,
+                       .user = r};
+    ct__text_free(&r->sample);
+    if (!ct__lm_write(r->model, r->cache, &r->corpus.vocab, &draw, r->err)) return false;
+    tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE, .text = r->sample.s ? r->sample.s : ""});
+    return true;
+}
+
+static bool evaluate(double *val_loss, void *user) {
+    run *r = user;
+    ct_windows windows = {.tokens = r->corpus.tokens + r->n_train,
+                          .n = r->corpus.n - r->n_train,
+                          .batch = (size_t)r->o.batch,
+                          .context = (size_t)r->o.context};
+    size_t count = ct__windows_count(&windows), done = 0;
+    double most = r->o.eval_batches.value, sum = 0;
+    for (double batch = 0; windows.next < count && (most == 0 || batch < most); batch++) {
+        if (stop_wanted(r)) return true;
+        if (!add_batch(r, &windows, &sum)) return false;
+        done = windows.next;
+    }
+    *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
+    return show_sample(r);
+}
+
+static bool save(int64_t steps_done, void *user) {
+    run *r = user;
+    (void)steps_done; // the state holds it
+    return ct_gpt2_save(r->model, r->o.out) &&
+           ct_params_save(ct_optim_state(r->optim), r->state_path);
+}
+
+static bool report(const ct_fit_point *point, void *user) {
+    tell(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
+    return true;
+}
+
+// ------------------------------------------------------------------------------------- making
+// ready
+
+static bool place(const run *r, const char *name, char path[PATH_ROOM]) {
+    int n = snprintf(path, PATH_ROOM, "%s/%s", r->o.out, name);
+    if (n > 0 && n < PATH_ROOM) return true;
+    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+}
+
+static bool make_folder(run *r) {
+    return ct__make_dirs(r->o.out, 0777, r->err) && place(r, "model.safetensors", r->model_path) &&
+           place(r, "state.safetensors", r->state_path) &&
+           place(r, "metrics.jsonl", r->metrics_path) && place(r, "loss.svg", r->plot_path);
+}
+
+static bool read_text(run *r) {
+    const ct_lm_train_options *o = &r->o;
+    ct_tokens kind = o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
+    // The smallest context that would be chosen, where none is asked for.
+    size_t context = o->context ? (size_t)o->context : 32;
+    if (!ct__corpus_read(o->data, o->n_data, kind, &r->corpus, r->err) ||
+        !ct__corpus_check(&r->corpus, context, r->err))
+        return false;
+    r->n_train = ct__split(r->corpus.n);
+    ct__vocab_text(&r->corpus.vocab, &r->characters);
+    return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, "train", r->corpus.n);
+}
+
+static bool make_batches(run *r) {
+    size_t B = (size_t)r->o.batch, T = (size_t)r->o.context;
+    r->loader = (ct_loader){.tokens = r->corpus.tokens,
+                            .n = r->n_train,
+                            .batch = B,
+                            .context = T,
+                            .seed = r->o.seed,
+                            .stream = STREAM_WINDOWS};
+    // Zeros: rows of a short batch that no window fills are valid tokens all the same.
+    r->x = ct__calloc(B * T, sizeof *r->x);
+    r->y = ct__calloc(B * T, sizeof *r->y);
+    r->rows = ct__calloc(B, sizeof *r->rows);
+    return (r->x && r->y && r->rows) ||
+           ct__err_memory(r->err, CT_NOWHERE, "train", B * T * sizeof *r->x);
+}
+
+// What a resumed run needs besides the optimizer's own state, in the same file.
+static bool make_state(run *r) {
+    uint32_t key[2] = {(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)};
+    ct_params *state = ct_optim_state(r->optim);
+    r->position = ct_param(state, "loader.position", CT_I64, CT_SCALAR);
+    ct_tensor random = ct_param(state, "random.key", CT_U32, CT_DIMS(2));
+    {
+        CT_SCOPE;
+        ct_assign(r->position, ct_scalar(0, CT_I64));
+        ct_assign(random, ct_from(key, CT_U32, CT_DIMS(2)));
+    }
+    return !r->err->code;
+}
+
+static bool make_model(run *r) {
+    const ct_lm_train_options *o = &r->o;
+    ct_gpt2_config config = {.vocab = r->corpus.vocab.n,
+                             .context = o->context,
+                             .layers = o->layers,
+                             .heads = o->heads,
+                             .width = o->width,
+                             .no_bias = o->no_bias,
+                             .dropout = o->dropout,
+                             .tokens = o->chars ? "chars" : "bytes",
+                             .characters = r->characters.s,
+                             .characters_n = r->characters.n};
+    r->model = ct_gpt2_new(&config, o->seed);
+    if (!r->model) return false;
+    r->optim = ct_adamw(ct_gpt2_params(r->model),
+                        .schedule = {.shape = CT_LR_COSINE,
+                                     .lr = o->lr,
+                                     .min_lr = o->min_lr.value,
+                                     .warmup = (int64_t)o->warmup.value,
+                                     .steps = o->steps},
+                        .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
+                        .weight_decay = o->weight_decay);
+    if (!r->optim) return false;
+    if (r->o.event) r->cache = ct_gpt2_cache_new(r->model, 1, 0);
+    return (r->cache || !r->o.event) && make_state(r);
+}
+
+static void free_run(run *r) {
+    ct_gpt2_cache_free(r->cache);
+    ct_optim_free(r->optim);
+    ct_gpt2_free(r->model);
+    ct__corpus_free(&r->corpus);
+    ct__text_free(&r->characters);
+    ct__text_free(&r->sample);
+    ct__free(r->x);
+    ct__free(r->y);
+    ct__free(r->rows);
+}
+
+static bool train(run *r) {
+    ct_lm_size size;
+    if (!read_text(r) || !make_folder(r)) return false;
+    if (!ct__lm_choose(&r->o, &r->corpus, &size, r->err)) return false;
+    fill_in_rates(&r->o);
+    if (!make_batches(r) || !make_model(r)) return false;
+    tell_model(r, &size);
+    ct_fit_options fit = {.steps = r->o.steps,
+                          .eval_every = r->o.eval_every,
+                          .save_every = r->o.save_every,
+                          .tokens_per_step = r->o.batch * r->o.context,
+                          .optim = r->optim,
+                          .loss = record_loss,
+                          .evaluate = evaluate,
+                          .save = save,
+                          .report = report,
+                          .stop = r->o.stop ? stop_of_run : NULL,
+                          .user = r,
+                          .metrics = r->metrics_path,
+                          .plot = r->plot_path,
+                          .title = "loss"};
+    if (!ct_fit(&fit)) return false;
+    tell_done(r);
+    return true;
+}
+
+bool ct_lm_train(const ct_lm_train_options *options) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code || !usable(options, &ctx->err)) return false;
+    run *r = ct__calloc(1, sizeof *r);
+    if (!r) return ct__err_memory(&ctx->err, CT_NOWHERE, "train", sizeof *r);
+    r->o = *options;
+    r->err = &ctx->err;
+    fill_in(&r->o);
+    bool ok = train(r);
+    free_run(r);
+    ct__free(r);
+    return ok;
+}

@@ -1,0 +1,202 @@
+"""The program, whole: training writes its folder, sampling reads it; Ctrl-C; the same bits again.
+
+Device ref and a tiny model, so that what is tested is the program; with COTAN_TEST_DEVICE=cpu it is
+the compiled one.
+"""
+import json
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import time
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
+DEVICE = os.environ.get("COTAN_TEST_DEVICE", "ref")
+FIELDS = ["step", "loss", "lr", "grad_norm", "ms", "tokens_per_s", "plans_compiled"]
+TINY = ["--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--batch", 4, "--device", DEVICE]
+
+
+def text():
+    """Real text: Shakespeare where the data lies, else what the project says of itself."""
+    data = Path(os.environ.get("COTAN_DATA", ROOT / "../shared/data")) / "tinyshakespeare.txt"
+    if data.is_file():
+        return data.read_text()[:8000]
+    return "".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))[:8000]
+
+
+def cotan(*words, **options):
+    return subprocess.run([str(COTAN), *map(str, words)], capture_output=True, timeout=300,
+                          stdin=subprocess.DEVNULL, **options)
+
+
+def train(corpus, out, *more):
+    done = cotan("train", "--data", corpus, *TINY, "--out", out, *more)
+    assert done.returncode == 0 and not done.stdout, done.stderr.decode()
+    return done.stderr.decode()
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def header(path):
+    data = path.read_bytes()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]]), data
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text(text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "a run"
+    said = train(corpus, out, "--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches",
+                 3, "--seed", 7)
+    return out, said
+
+
+def test_folder(run):
+    out, _ = run
+    assert sorted(os.listdir(out)) == ["config.json", "loss.svg", "metrics.jsonl",
+                                       "model.safetensors", "state.safetensors"]
+    xml.parse(out / "loss.svg")
+    config = json.loads((out / "config.json").read_text())
+    assert config["model_type"] == "gpt2" and config["n_layer"] == 1 and config["n_positions"] == 16
+    assert "".join(sorted(set(text()))) in config.values()
+
+
+def test_state(run):
+    tensors, data = header(run[0] / "state.safetensors")
+    begin = len(data) - max(t["data_offsets"][1] for k, t in tensors.items() if k != "__metadata__")
+
+    def value(name, layout):
+        first, last = tensors[name]["data_offsets"]
+        return struct.unpack(layout, data[begin + first:begin + last])
+
+    assert value("step", "<i") == (12,)
+    assert value("loader.position", "<q") == (12,)
+    assert value("random.key", "<2I") == (7, 0)
+    names = {k for k in header(run[0] / "model.safetensors")[0] if k != "__metadata__"}
+    assert {f"{moment}.{name}" for name in names for moment in ("exp_avg", "exp_avg_sq")} == \
+        set(tensors) - {"step", "loader.position", "random.key", "__metadata__"}
+
+
+def test_metrics(run):
+    found = lines(run[0])
+    assert [m["step"] for m in found] == list(range(12))
+    for m in found:
+        evaluated = m["step"] in (0, 5, 10, 11)
+        assert list(m) == FIELDS + ["val_loss"] * evaluated
+        assert m["ms"] > 0 and m["tokens_per_s"] > 0 and m["grad_norm"] > 0
+    assert found[0]["plans_compiled"] > 0
+    assert [m["plans_compiled"] for m in found[2:]] == [0] * 10
+    # The schedule: a warm-up of a tenth of the steps, then a cosine to a tenth of the rate.
+    assert found[0]["lr"] == pytest.approx(5e-4) and found[1]["lr"] == pytest.approx(1e-3)
+    assert found[-1]["lr"] < 1.3e-4
+
+
+def test_a_loss_begins_where_it_must_and_falls(run):
+    import math
+    found = lines(run[0])
+    assert found[0]["loss"] == pytest.approx(math.log(len(set(text()))), abs=0.1)
+    assert found[-1]["val_loss"] < found[0]["val_loss"]
+
+
+def test_progress(run):
+    out, said = run
+    assert "\r" not in said and "\x1b" not in said  # no terminal: whole lines
+    shown = said.splitlines()
+    assert "parameters, about" in shown[0] and "chosen" not in shown[0]
+    steps = [line for line in shown if line.startswith("step ")]
+    assert [line.split()[1] for line in steps] == ["1/12", "6/12", "11/12", "12/12"]
+    for part in ("loss ", "validation ", " tokens/s", " MB", " left"):
+        assert all(part in line for line in steps)
+    assert sum(line.startswith("    | ") for line in shown) >= 4
+    assert shown[-2].startswith("held-out loss: ") and " nats a byte, " in shown[-2]
+    command = shlex.split(shown[-1])
+    assert command[:3] == ["cotan", "sample", str(out)]
+    done = cotan(*command[1:], "--length", 5)
+    assert done.returncode == 0 and len(done.stdout.decode()) == 6
+
+
+@pytest.mark.parametrize("more, same", [(["--threads", 2], True), (["--seed", 8], False)])
+def test_bits(run, corpus, tmp_path, more, same):
+    words = ["--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches", 3]
+    train(corpus, tmp_path / "other", *words, *(["--seed", 7] if same else []), *more)
+    for name in ("model.safetensors", "state.safetensors"):
+        assert ((run[0] / name).read_bytes() == (tmp_path / "other" / name).read_bytes()) == same
+
+
+def test_dropout_is_random_and_repeats(corpus, tmp_path):
+    weights = []
+    for name, rate in (("a", 0.2), ("b", 0.2), ("c", 0)):
+        train(corpus, tmp_path / name, "--steps", 3, "--eval-batches", 1, "--dropout", rate)
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+        assert [m["plans_compiled"] for m in lines(tmp_path / name)][2:] == [0]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_interrupt(corpus, tmp_path):
+    out = tmp_path / "run"
+    process = subprocess.Popen([str(COTAN), *map(str, [
+        "train", "--data", corpus, *TINY, "--out", out, "--steps", 10**6, "--eval-batches", 1])],
+        stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (out / "metrics.jsonl").exists() and len((out / "metrics.jsonl").read_bytes().splitlines()) > 3:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said.decode()
+    steps = len(lines(out))
+    assert f"train: stopped after {steps} of 1000000 steps, and saved\ncotan sample " in said.decode()
+    assert header(out / "state.safetensors")[0]["loader.position"]["shape"] == []
+    assert cotan("sample", out, "--length", 3, "--device", DEVICE).returncode == 0
+
+
+def sample(out, *more):
+    done = cotan("sample", out, "--device", DEVICE, *more)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_sample(run):
+    out, _ = run
+    prompt = text()[:20]  # longer than the context
+    once = sample(out, "--prompt", prompt, "--length", 40, "--seed", 3)
+    assert once.startswith(prompt) and len(once) == 20 + 40 + 1
+    assert once == sample(out, "--prompt", prompt, "--length", 40, "--seed", 3, "--threads", 2)
+    assert once != sample(out, "--prompt", prompt, "--length", 40, "--seed", 4)
+    assert once.startswith(sample(out, "--prompt", prompt, "--length", 25, "--seed", 3)[:-1])
+    greedy = sample(out, "--length", 30, "--temperature", 0, "--seed", 1)
+    assert greedy == sample(out, "--length", 30, "--temperature", 0, "--seed", 2)
+    assert greedy == sample(out, "--length", 30, "--top-k", 1)
+
+
+def test_info(run):
+    said = cotan("info", run[0]).stdout.decode()
+    assert "model: gpt2, 1 layers, 2 heads, width 16, context 16\n" in said
+    assert "training: 12 steps, loss " in said and "\nvalidation: loss " in said
+    assert "wte.weight" in said
+
+
+def test_a_size_is_chosen(corpus, tmp_path):
+    done = cotan("train", "--data", corpus, "--steps", 1, "--eval-batches", 1, "--device", DEVICE,
+                 cwd=tmp_path)
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert "chosen for this machine: " in said and " GFLOP/s measured)" in said
+    assert said.splitlines()[-1].startswith("cotan sample run")
+    again = cotan("train", "--data", corpus, *TINY, "--steps", 1, "--eval-batches", 1, cwd=tmp_path)
+    assert again.stderr.decode().splitlines()[-1].startswith("cotan sample run-2")
