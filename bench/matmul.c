@@ -1,6 +1,6 @@
 // Matrix products of generated kernels beside OpenBLAS: paired runs, GFLOP/s, ratio.
 //   matmul [--rounds N] [--threads T] [--only NAME,NAME] [--openblas FILE] [--out FILE]
-//          [--tile ROWS,VECTORS,ROW_BLOCK,COLUMN_BLOCK]
+//          [--tile ROWS,VECTORS,ROW_BLOCK,COLUMN_BLOCK,GROUP]
 // Prints a table for 1, 2, 4 ... T threads, and writes it to FILE with date, CPU and versions.
 // OpenBLAS is loaded at run time (Debian: libopenblas0-pthread); without it its columns are 0. Old
 // versions take new CPUs for a Prescott, so OPENBLAS_CORETYPE is set where AVX-512 is there.
@@ -268,8 +268,8 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--openblas")) library = value;
         if (!strcmp(argv[i], "--out")) file = value;
         long rows = 0, columns = 0;
-        if (!strcmp(argv[i], "--tile") &&
-            sscanf(value, "%d,%d,%ld,%ld", &tile.rows, &tile.vectors, &rows, &columns) == 4)
+        if (!strcmp(argv[i], "--tile") && sscanf(value, "%d,%d,%ld,%ld,%d", &tile.rows,
+                                                 &tile.vectors, &rows, &columns, &tile.group) >= 4)
             tile.row_block = rows, tile.column_block = columns;
     }
     if (rounds < 1 || rounds > MOST_ROUNDS || threads < 1 || threads > MOST_THREADS) {

@@ -10,13 +10,16 @@ enum { MOST_ROWS = 16, MOST_VECTORS = 8 };
 typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
-    int mr, nv, nr;      // the register tile: rows, vectors, columns
-    int64_t mc, nc;      // the task's block
-    bool a_by_k;         // A is packed as [tile][k][row], else as [row][k]
-    int64_t mrp;         // rows of a packed tile with their padding
-    bool many;           // may there be more than one chunk?
-    bool b_by_column;    // b is contiguous along k
-    int stage;           // scratch for turning columns of b
+    int group;        // panels of b that are packed together
+    int mr, nv, nr;   // the register tile: rows, vectors, columns
+    int64_t mc, nc;   // the task's block
+    bool a_by_k;      // A is packed as [tile][k][row], else as [row][k]
+    int64_t mrp;      // rows of a packed tile with their padding
+    bool many;        // may there be more than one chunk?
+    bool b_by_column; // b is contiguous along k
+    bool deep;        // all chunks of a are packed at once, and the panels are the outer loop
+    int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
+    int stage;                  // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
     ct_kval at[CT_MAX_RANK];        // the task's batch position, then free for two more
     ct_kval row0, rows, col0, cols; // the task's block
@@ -37,19 +40,26 @@ static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0
 // ------------------------------------------------------------------------------------------------
 // packing: rows and columns beyond the edge become zeros, so that every tile is whole
 
+// The place in the packed block of A of a row, or of a tile where it is packed by k.
+static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
+    ct_kir *k = m->k;
+    ct_kval at = ct__kir_muli(k, row_or_tile, CT_DOT_CHUNK * (m->a_by_k ? m->mrp : 1));
+    return m->deep ? ct__kir_add(k, at, ct__kir_muli(k, m->chunk, m->a_chunk)) : at;
+}
+
 static void pack_a_by_row(matmul *m) {
     ct_kir *k = m->k;
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, m->rows, "pack row of a");
     ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
     ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, m->row0, row), ct__kir_add(k, m->k0, kk));
-    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_muli(k, row, CT_DOT_CHUNK), kk), v);
+    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), v);
     ct__kir_end(k);
     ct__kir_end(k);
     ct_kval whole = ct__kir_muli(k, ct__kir_ceil_div(k, m->rows, m->mr), m->mr);
     row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
     row = ct__kir_add(k, row, m->rows);
     kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
-    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_muli(k, row, CT_DOT_CHUNK), kk), zero(m));
+    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), zero(m));
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -61,7 +71,7 @@ static void pack_a_by_k(matmul *m) {
     ct_kval row = ct__kir_muli(k, tile, m->mr);
     ct_kval valid = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
-    ct_kval to = ct__kir_muli(k, ct__kir_add(k, ct__kir_muli(k, tile, CT_DOT_CHUNK), kk), m->mrp);
+    ct_kval to = ct__kir_add(k, a_place(m, tile), ct__kir_muli(k, kk, m->mrp));
     ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, valid, "row");
     ct_kval from = ct__kir_add(k, m->row0, ct__kir_add(k, row, r));
     ct__kir_store(k, m->a, ct__kir_add(k, to, r),
@@ -74,15 +84,24 @@ static void pack_a_by_k(matmul *m) {
     ct__kir_end(k);
 }
 
-// Zeros in the columns of the panel from `valid` on.
+// The place of (k, column) in the packed panels: [panel][k][column].
+static ct_kval b_place(const matmul *m, ct_kval kk, ct_kval column) {
+    ct_kir *k = m->k;
+    ct_kval width = ct__kir_int(k, m->nr), panel = ct__kir_div(k, column, width);
+    ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), kk);
+    return ct__kir_add(k, ct__kir_muli(k, row, m->nr), ct__kir_mod(k, column, width));
+}
+
+// Zeros in the columns from `valid` to the edge of the last panel.
 static void pad_b(matmul *m, ct_kval valid) {
     ct_kir *k = m->k;
-    ct_kval rest = minus(k, ct__kir_int(k, m->nr), valid);
+    ct_kval rest = minus(k, ct__kir_muli(k, ct__kir_ceil_div(k, valid, m->nr), m->nr), valid);
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "columns to the edge of the panel");
+    // All of them are in the last panel, so the first one's place is enough.
+    ct_kval to = b_place(m, kk, valid);
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
-    ct_kval to = ct__kir_add(k, ct__kir_muli(k, kk, m->nr), ct__kir_add(k, valid, j));
-    ct__kir_store(k, m->b, to, zero(m));
+    ct__kir_store(k, m->b, ct__kir_add(k, to, j), zero(m));
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -93,7 +112,7 @@ static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
     ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
-    ct__kir_store(k, m->b, ct__kir_add(k, ct__kir_muli(k, kk, m->nr), j), v);
+    ct__kir_store(k, m->b, b_place(m, kk, j), v);
     ct__kir_end(k);
     ct__kir_end(k);
     pad_b(m, valid);
@@ -113,7 +132,7 @@ static void transpose(matmul *m, ct_kval group) {
             y[c] = ct__kir_zip(k, x[c / 2], x[c / 2 + CT_LANES / 2], c & 1);
         memcpy(x, y, sizeof x);
     }
-    ct_kval to = ct__kir_add(k, ct__kir_muli(k, kb, m->nr), group);
+    ct_kval to = b_place(m, kb, group);
     for (int r = 0; r < CT_LANES; r++)
         ct__kir_vstore(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r], -1);
     ct__kir_end(k);
@@ -138,8 +157,8 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     pad_b(m, valid);
 }
 
-static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
-    ct_kval col = ct__kir_add(m->k, m->col0, panel);
+static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
+    ct_kval col = ct__kir_add(m->k, m->col0, first);
     if (m->b_by_column)
         pack_b_by_column(m, col, valid);
     else
@@ -150,17 +169,17 @@ static void pack_b(matmul *m, ct_kval panel, ct_kval valid) {
 // a register tile
 
 // The chunk's chains of fused multiply-adds, from +0, into m->tile.
-static void multiply(matmul *m, ct_kval row) {
+static void multiply(matmul *m, ct_kval row, ct_kval panel) {
     ct_kir *k = m->k;
     ct_kval acc[MOST_ROWS][MOST_VECTORS], b[MOST_VECTORS];
     for (int r = 0; r < m->mr; r++)
         for (int v = 0; v < m->nv; v++) acc[r][v] = ct__kir_reg(k, ct__kir_splat(k, zero(m)));
-    ct_kval base = ct__kir_muli(k, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row,
-                                m->a_by_k ? CT_DOT_CHUNK * m->mrp : CT_DOT_CHUNK);
+    ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
+    ct_kval b_row =
+        ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), ct__kir_muli(k, kk, m->nr));
     for (int v = 0; v < m->nv; v++)
-        b[v] = ct__kir_vload(
-            k, m->b, ct__kir_addi(k, ct__kir_muli(k, kk, m->nr), (int64_t)v * CT_LANES), -1);
+        b[v] = ct__kir_vload(k, m->b, ct__kir_addi(k, b_row, (int64_t)v * CT_LANES), -1);
     ct_kval from = ct__kir_add(k, base, ct__kir_muli(k, kk, m->a_by_k ? m->mrp : 1));
     for (int r = 0; r < m->mr; r++) {
         ct_kval a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
@@ -187,14 +206,16 @@ static ct_kval total(matmul *m, ct_kval r, ct_kval j, ct_kval at) {
 }
 
 // What becomes of a tile: kept for the next chunk, or the result.
-static void finish(matmul *m, ct_kval row, ct_kval panel, ct_kval valid, bool result) {
+static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid,
+                   bool result) {
     ct_kir *k = m->k;
     int n = m->s->n_batch;
     ct_kval rows = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
-    ct_kval in_row = ct__kir_add(k, row, r), in_col = ct__kir_add(k, panel, j);
-    ct_kval at = ct__kir_add(k, ct__kir_muli(k, in_row, m->nc), in_col);
+    ct_kval in_row = ct__kir_add(k, row, r);
+    ct_kval in_group = ct__kir_add(k, panel, j), in_col = ct__kir_add(k, group, in_group);
+    ct_kval at = ct__kir_add(k, ct__kir_muli(k, in_row, m->sum_width), m->deep ? in_group : in_col);
     ct_kval v = total(m, r, j, at);
     if (result) {
         m->at[n] = ct__kir_add(k, m->row0, in_row);
@@ -207,25 +228,69 @@ static void finish(matmul *m, ct_kval row, ct_kval panel, ct_kval valid, bool re
     ct__kir_end(k);
 }
 
-static void tiles(matmul *m) {
+static void tiles(matmul *m, ct_kval group, ct_kval panel) {
     ct_kir *k = m->k;
-    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->cols, m->nr), "panel of b");
-    panel = ct__kir_muli(k, panel, m->nr);
-    ct_kval valid = ct__kir_min(k, minus(k, m->cols, panel), ct__kir_int(k, m->nr));
-    pack_b(m, panel, valid);
+    ct_kval rest = minus(k, m->cols, ct__kir_add(k, group, panel));
+    ct_kval valid = ct__kir_min(k, rest, ct__kir_int(k, m->nr));
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
     row = ct__kir_muli(k, row, m->mr);
-    multiply(m, row);
+    multiply(m, row, panel);
     if (m->many) {
         ct__kir_if(k, ct__kir_un(k, CT_K_NOT, m->last));
-        finish(m, row, panel, valid, false);
+        finish(m, row, group, panel, valid, false);
         ct__kir_end(k);
         ct__kir_if(k, m->last);
     }
-    finish(m, row, panel, valid, true);
+    finish(m, row, group, panel, valid, true);
     if (m->many) ct__kir_end(k);
     ct__kir_end(k);
+}
+
+// Opens the loop over the chunks.
+static void chunks(matmul *m) {
+    ct_kir *k = m->k;
+    // One chunk at least: an empty sum is +0.
+    ct_kval n = ct__kir_ceil_div(k, m->s->inner, CT_DOT_CHUNK);
+    n = ct__kir_max(k, ct__kir_int(k, 1), n);
+    m->chunk = ct__kir_loop(k, CT_BIND_SEQ, n, "chunk of k");
+    m->last = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_addi(k, n, -1));
+    m->k0 = ct__kir_muli(k, m->chunk, CT_DOT_CHUNK);
+    m->kn = ct__kir_min(k, minus(k, m->s->inner, m->k0), ct__kir_int(k, CT_DOT_CHUNK));
+}
+
+static void pack_a(matmul *m) {
+    if (m->a_by_k)
+        pack_a_by_k(m);
+    else
+        pack_a_by_row(m);
+}
+
+// Panels are packed a few at a time: rows of b are read in longer pieces, and each panel is used
+// while it is near.
+static void panels(matmul *m) {
+    ct_kir *k = m->k;
+    int64_t width = (int64_t)m->group * m->nr;
+    ct_kval groups = ct__kir_ceil_div(k, m->cols, width);
+    ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "panels of b");
+    group = ct__kir_muli(k, group, width);
+    if (m->deep) chunks(m);
+    ct_kval valid = ct__kir_min(k, minus(k, m->cols, group), ct__kir_int(k, width));
+    pack_b(m, group, valid);
+    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
+    tiles(m, group, ct__kir_muli(k, panel, m->nr));
     ct__kir_end(k);
+    if (m->deep) ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// A block of the result. Where all of a is small it is packed once, and the columns of b are read
+// to their ends one after the other; else one chunk of both at a time.
+static void block(matmul *m) {
+    chunks(m);
+    pack_a(m);
+    if (m->deep) ct__kir_end(m->k);
+    panels(m);
+    if (!m->deep) ct__kir_end(m->k);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -240,30 +305,55 @@ static int64_t up_to(int64_t n, int64_t multiple) {
     return n <= 0 ? multiple : (n + multiple - 1) / multiple * multiple;
 }
 
+// Columns of a task: about 16 tasks, so that threads share the work well, but wide enough that
+// packing a for each of them costs little.
+static int64_t column_block(const matmul *m) {
+    enum { TASKS = 16, NARROW = 96, WIDE = 384 };
+    int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX);
+    for (int i = 0; i < m->s->n_batch; i++)
+        if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
+    if (ct__kir_is_int(m->k, m->s->rows, &size)) others *= (size + m->mc - 1) / m->mc;
+    int64_t width = columns / TASKS * (others < TASKS ? others : TASKS);
+    if (width > WIDE) width = WIDE;
+    if (width < NARROW) width = NARROW;
+    return up_to(width < columns ? width : columns, m->nr);
+}
+
 static void choose(matmul *m) {
     const ct_matmul_tile *t = &m->s->tile;
     const ct_kir *k = m->k;
     m->mr = t->rows ? t->rows : (int)at_most(k, m->s->rows, 13);
     if (m->mr < 1) m->mr = 1;
-    m->nv = t->vectors ? t->vectors : m->s->dtype == CT_F64 ? 1 : 2;
-    m->nr = m->nv * CT_LANES;
-    m->mc = t->row_block ? t->row_block : up_to(at_most(k, m->s->rows, 256), m->mr);
-    m->nc = t->column_block ? t->column_block : up_to(at_most(k, m->s->columns, 384), m->nr);
-    m->mrp = up_to(m->mr, CT_LANES);
-    m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
     m->b_by_column = ct__source_along(k, &m->s->b, m->s->n_batch) &&
                      !ct__source_along(k, &m->s->b, m->s->n_batch + 1);
+    // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of b.
+    m->nv = t->vectors ? t->vectors : m->b_by_column || m->mr > 6 ? 2 : m->mr > 2 ? 4 : 8;
+    if (!t->vectors && m->s->dtype == CT_F64) m->nv = m->nv / 2;
+    m->nr = m->nv * CT_LANES;
+    m->mc = t->row_block ? t->row_block : up_to(at_most(k, m->s->rows, 256), m->mr);
+    m->nc = t->column_block ? t->column_block : column_block(m);
+    m->mrp = up_to(m->mr, CT_LANES);
+    m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
+    m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
+    if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
     m->a_by_k = ct__source_along(k, &m->s->a, m->s->n_batch) &&
                 !ct__source_along(k, &m->s->a, m->s->n_batch + 1);
 }
 
 static void make_scratch(matmul *m) {
-    int64_t depth = CT_DOT_CHUNK, a_rows = m->a_by_k ? m->mc / m->mr * m->mrp : m->mc;
-    m->a = ct__kir_local(m->k, m->s->dtype, a_rows * depth);
-    m->b = ct__kir_local(m->k, m->s->dtype, m->nr * depth);
-    m->stage = m->b_by_column ? ct__kir_local(m->k, m->s->dtype, CT_LANES * depth) : -1;
+    enum { SMALL = 3 << 17 }; // bytes of a that may stay packed: some of a core's second cache
+    int64_t size = m->s->dtype == CT_F64 ? 8 : 4, n = 0, all = 1;
+    m->a_chunk = (m->a_by_k ? m->mc / m->mr * m->mrp : m->mc) * CT_DOT_CHUNK;
+    if (m->many && ct__kir_is_int(m->k, m->s->inner, &n)) {
+        all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
+        m->deep = all * m->a_chunk * size <= SMALL;
+    }
+    m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
+    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * CT_DOT_CHUNK);
+    m->stage = m->b_by_column ? ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK) : -1;
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
-    m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->nc) : -1;
+    m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;
+    m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->sum_width) : -1;
 }
 
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
@@ -282,18 +372,6 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     ct__unflatten(k, task, spec->n_batch, spec->batch, m.at);
     m.rows = ct__kir_min(k, minus(k, spec->rows, m.row0), ct__kir_int(k, m.mc));
     m.cols = ct__kir_min(k, minus(k, spec->columns, m.col0), ct__kir_int(k, m.nc));
-    // One chunk at least: an empty sum is +0.
-    ct_kval chunks =
-        ct__kir_max(k, ct__kir_int(k, 1), ct__kir_ceil_div(k, spec->inner, CT_DOT_CHUNK));
-    m.chunk = ct__kir_loop(k, CT_BIND_SEQ, chunks, "chunk of k");
-    m.last = ct__kir_bin(k, CT_K_EQ, m.chunk, ct__kir_addi(k, chunks, -1));
-    m.k0 = ct__kir_muli(k, m.chunk, CT_DOT_CHUNK);
-    m.kn = ct__kir_min(k, minus(k, spec->inner, m.k0), ct__kir_int(k, CT_DOT_CHUNK));
-    if (m.a_by_k)
-        pack_a_by_k(&m);
-    else
-        pack_a_by_row(&m);
-    tiles(&m);
-    ct__kir_end(k);
+    block(&m);
     ct__kir_end(k);
 }

@@ -14,6 +14,7 @@ typedef struct ct_matmul_tile {
     int vectors;       // 16-lane vectors in a row of it
     int64_t row_block; // rows of a task, a multiple of `rows`
     int64_t column_block;
+    int group; // panels of b packed together
 } ct_matmul_tile;
 
 typedef struct ct_matmul_spec {
