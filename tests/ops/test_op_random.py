@@ -83,7 +83,7 @@ def test_bernoulli(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_int(device):
-    for low, high in ((0, 10), (-5, 7), (3, 3), (0, 2**31 - 1), (-2**31, 2**31 - 1), (0, 65537)):
+    for low, high in ((-5, 7), (3, 3), (-2**31, 2**31 - 1), (0, 65537)):
         got = drawn("random_int", lambda s: [key(s), np.int32(low), np.int32(high)], ALL, device)
         for (seed, shape), g in zip(ALL, got):
             want = np.asarray(jax.random.randint(key(seed), shape, low, high, jnp.int32))

@@ -1,0 +1,257 @@
+// What is wrong with the operands or options of an op is said at once, at the caller's line, and
+// whole: file, line, op, what, values, hint.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cotan/cotan.h"
+
+// Compilers differ over which line a macro call of several lines stands on: any of them will do.
+static void failed(ct_tensor bad, int line, ct_code code, const char *text) {
+    unsigned said = 0;
+    int skip = 0;
+    assert_false(ct_ok(bad));
+    assert_true(ct_failed());
+    const char *whole = ct_error_text();
+    assert_int_equal(sscanf(whole, "tests/error/test_op_errors.c:%u: %n", &said, &skip), 1);
+    assert_in_range(said, line - 3, line + 3);
+    assert_string_equal(whole + skip, text);
+    assert_int_equal(ct_error_code(), code);
+    ct_error_clear();
+}
+#define FAILS(expr, code, text) failed(expr, __LINE__, code, text)
+
+// Tensors of one dtype and shape; values do not matter here.
+static ct_tensor of(ct_dtype dtype, ct_ints dims) { return ct_zeros(dtype, dims); }
+#define F(...) of(CT_F32, CT_DIMS(__VA_ARGS__))
+#define D(...) of(CT_F64, CT_DIMS(__VA_ARGS__))
+#define I(...) of(CT_I32, CT_DIMS(__VA_ARGS__))
+#define B(...) of(CT_BOOL, CT_DIMS(__VA_ARGS__))
+#define U(...) of(CT_U32, CT_DIMS(__VA_ARGS__))
+static ct_tensor one(ct_dtype dtype) { return of(dtype, CT_SCALAR); }
+
+static void elementwise(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_add(F(2, 3), F(4)), CT_E_SHAPE,
+          "add: shapes do not broadcast: (2, 3) f32 and (4,) f32");
+    FAILS(ct_add(F(CT_DYN(1)), F(4)), CT_E_SHAPE,
+          "add: shapes do not broadcast: (n=1,) f32 and (4,) f32");
+    FAILS(ct_add(B(2), B(2)), CT_E_DTYPE,
+          "add: operand 2 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
+    FAILS(ct_exp(I(3)), CT_E_DTYPE, "exp: operand 1 is (3,) i32, accepted are f32, f64");
+    FAILS(ct_sqrt(of(CT_F16, CT_DIMS(3))), CT_E_DTYPE,
+          "sqrt: operand 1 is (3,) f16, accepted are f32, f64");
+    FAILS(ct_and(F(3), I(3)), CT_E_DTYPE,
+          "and: operand 1 is (3,) f32, accepted are bool, u8, i32, u32, i64");
+    FAILS(ct_select(F(3), F(3), F(3)), CT_E_DTYPE,
+          "select: the condition is (3,) f32, it must be bool");
+    FAILS(ct_select(B(2), F(3), F(3)), CT_E_SHAPE,
+          "select: shapes do not broadcast: (2,) bool, (3,) f32 and (3,) f32");
+    FAILS(ct_clamp(F(2), F(3), F(1)), CT_E_SHAPE,
+          "clamp: shapes do not broadcast: (2,) f32, (3,) f32 and (1,) f32");
+    FAILS(ct_cast(F(2), (ct_dtype)77), CT_E_DTYPE, "cast: 77 is not a dtype");
+    FAILS(ct_bitcast(F(2), CT_F64), CT_E_DTYPE, "bitcast: f32 and f64 differ in size");
+    FAILS(ct_relu(B(2)), CT_E_DTYPE,
+          "relu: operand 1 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
+    FAILS(ct_is_nan(I(2)), CT_E_DTYPE, "is_nan: operand 1 is (2,) i32, accepted are f32, f64");
+    FAILS(ct_one_hot(F(2), 3, CT_F32), CT_E_DTYPE,
+          "one_hot: operand 1 is (2,) f32, accepted are u8, i32, u32, i64");
+    FAILS(ct_one_hot(I(2), -3, CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -3");
+}
+
+static void reductions(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_sum(F(2, 3), .axes = CT_AXES(2)), CT_E_ARGUMENT,
+          "sum: axis 2 is out of range for (2, 3) f32");
+    FAILS(ct_max(F(2, 3), .axes = CT_AXES(0, -2)), CT_E_ARGUMENT,
+          "max: axis -2 is named twice for (2, 3) f32");
+    FAILS(ct_sum(B(2)), CT_E_DTYPE,
+          "sum: operand 1 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
+    FAILS(ct_argmax(F(2, 0), .axis = 1), CT_E_SHAPE,
+          "argmax: axis 1 of (2, 0) f32 has no elements");
+    FAILS(ct_argmax(F(2), .axis = 1), CT_E_ARGUMENT, "argmax: axis 1 is out of range for (2,) f32");
+    FAILS(ct_mean(I(2)), CT_E_DTYPE, "mean: operand 1 is (2,) i32, accepted are f32, f64");
+    FAILS(ct_any(F(2)), CT_E_DTYPE, "any: operand 1 is (2,) f32, accepted are bool");
+    FAILS(ct_logsumexp(F(2), .axes = CT_AXES(-2)), CT_E_ARGUMENT,
+          "logsumexp: axis -2 is out of range for (2,) f32");
+    FAILS(ct_cumsum(F(2), .axis = 3), CT_E_ARGUMENT, "cumsum: axis 3 is out of range for (2,) f32");
+    FAILS(ct_topk(F(2, 3), 4).values, CT_E_ARGUMENT, "topk: k is 4 for axis 1 of (2, 3) f32");
+    FAILS(ct_topk(one(CT_F32), 1).indices, CT_E_SHAPE, "topk: x is () f32, it needs an axis");
+}
+
+static void movement(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_reshape(F(2, 3), CT_DIMS(4)), CT_E_SHAPE,
+          "reshape: (2, 3) f32 has 6 elements, the new shape (4,) f32 has 4");
+    FAILS(ct_reshape(F(2, 3), CT_DIMS(-1, 4)), CT_E_SHAPE,
+          "reshape: (2, 3) f32 does not divide into 4 parts for axis 0");
+    FAILS(ct_reshape(F(2, 3), CT_DIMS(-1, -1)), CT_E_ARGUMENT, "reshape: axis 1 has size -1");
+    FAILS(ct_permute(F(2, 3), CT_AXES(0)), CT_E_ARGUMENT,
+          "permute: 1 axes are named for (2, 3) f32");
+    FAILS(ct_permute(F(2, 3), CT_AXES(0, 0)), CT_E_ARGUMENT,
+          "permute: axis 0 is named twice for (2, 3) f32");
+    FAILS(ct_expand(F(2, 3), CT_DIMS(2, 4)), CT_E_SHAPE,
+          "expand: (2, 3) f32 does not expand to (2, 4) f32");
+    FAILS(ct_slice(F(7), .start = CT_INTS(2), .stop = CT_INTS(9)), CT_E_ARGUMENT,
+          "slice: 2 to 9 does not lie in axis 0 of (7,) f32");
+    FAILS(ct_slice(F(7), .start = CT_INTS(5), .stop = CT_INTS(3)), CT_E_ARGUMENT,
+          "slice: 5 to 3 does not lie in axis 0 of (7,) f32");
+    FAILS(ct_slice(F(7), .step = CT_INTS(0)), CT_E_ARGUMENT, "slice: the step along axis 0 is 0");
+    FAILS(ct_slice(F(7), .start = CT_INTS(0, 0)), CT_E_ARGUMENT,
+          "slice: start has 2 numbers for 1 axes of (7,) f32");
+    FAILS(ct_slice(F(7), .axes = CT_AXES(1), .start = CT_INTS(0)), CT_E_ARGUMENT,
+          "slice: axis 1 is out of range for (7,) f32");
+    FAILS(ct_pad(F(2, 3), ct_f(0), .low = CT_INTS(1)), CT_E_ARGUMENT,
+          "pad: low has 1 numbers for (2, 3) f32");
+    FAILS(ct_pad(F(2), ct_f(0), .high = CT_INTS(-1)), CT_E_ARGUMENT, "pad: high of axis 0 is -1");
+    FAILS(ct_pad(F(2), F(1)), CT_E_SHAPE, "pad: the fill value is (1,) f32, it must be a scalar");
+    FAILS(ct_pad(I(2), ct_f(0)), CT_E_DTYPE, "pad: the fill value is () f32, x is (2,) i32");
+    FAILS(ct_flip(F(2), CT_AXES(1)), CT_E_ARGUMENT, "flip: axis 1 is out of range for (2,) f32");
+    const ct_tensor mixed[] = {F(2, 3), D(2, 3)}, uneven[] = {F(2, 3), F(3, 3)};
+    FAILS(ct_concat(mixed, 2, 0), CT_E_DTYPE,
+          "concat: operand 2 is (2, 3) f64, operand 1 is (2, 3) f32");
+    FAILS(ct_concat(uneven, 2, 1), CT_E_SHAPE,
+          "concat: operand 2 is (3, 3) f32, operand 1 is (2, 3) f32 (axis 1)");
+    FAILS(ct_concat(uneven, 2, 2), CT_E_ARGUMENT, "concat: axis 2 is out of range for (2, 3) f32");
+    FAILS(ct_concat(NULL, 0, 0), CT_E_ARGUMENT, "concat: it has no operands");
+    FAILS(ct_iota(CT_BOOL, CT_DIMS(2), 0), CT_E_DTYPE, "iota: there is no iota of bool");
+    FAILS(ct_iota(CT_I32, CT_DIMS(2), 1), CT_E_ARGUMENT,
+          "iota: axis 1 is out of range for (2,) i32");
+    FAILS(ct_iota(CT_I32, CT_DIMS(-2), 0), CT_E_SHAPE, "iota: axis 0 has size -2");
+}
+
+static void indices(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_gather(F(5), F(2)), CT_E_DTYPE,
+          "gather: the indices are (2,) f32, they must be integers");
+    FAILS(ct_gather(F(5), I(2), .axis = 1), CT_E_ARGUMENT,
+          "gather: axis 1 is out of range for (5,) f32");
+    FAILS(ct_gather(F(2, 5), I(3, 1), .axis = 1, .batch_dims = 1), CT_E_SHAPE,
+          "gather: batch axis 0 differs: x is (2, 5) f32, indices are (3, 1) i32");
+    FAILS(ct_gather(F(2, 5), I(2), .batch_dims = 1), CT_E_ARGUMENT,
+          "gather: batch_dims is 1: x is (2, 5) f32, indices are (2,) i32, the axis is 0");
+    FAILS(ct_scatter_add(F(5, 2), I(3), F(3)), CT_E_SHAPE,
+          "scatter_add: the updates are (3,) f32, x and the indices ask for (3, 2) f32");
+    FAILS(ct_scatter_add(F(5), I(3), D(3)), CT_E_DTYPE,
+          "scatter_add: the updates are (3,) f64, x is (5,) f32");
+    FAILS(ct_dynamic_slice(F(5), F(1), .sizes = CT_INTS(2)), CT_E_DTYPE,
+          "dynamic_slice: the start positions are (1,) f32, they must be integers");
+    FAILS(ct_dynamic_slice(F(5, 2), I(1), .sizes = CT_INTS(2, 2)), CT_E_SHAPE,
+          "dynamic_slice: the start positions are (1,) i32, they must be (2,)");
+    FAILS(ct_dynamic_slice(F(5), I(1), .sizes = CT_INTS(6)), CT_E_SHAPE,
+          "dynamic_slice: a window of 6 does not fit axis 0 of (5,) f32");
+    FAILS(ct_dynamic_slice(F(5), I(1)), CT_E_ARGUMENT,
+          "dynamic_slice: 0 sizes are given for 1 axes of (5,) f32");
+    FAILS(ct_dynamic_slice(F(5), I(1), .axes = CT_AXES(1), .sizes = CT_INTS(1)), CT_E_ARGUMENT,
+          "dynamic_slice: axis 1 is out of range for (5,) f32");
+    FAILS(ct_dynamic_update(F(5), F(6), I(1)), CT_E_SHAPE,
+          "dynamic_update: an update (6,) f32 does not fit (5,) f32");
+    FAILS(ct_dynamic_update(F(5), D(2), I(1)), CT_E_DTYPE,
+          "dynamic_update: the update is (2,) f64, x is (5,) f32");
+}
+
+static void contractions(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(
+        ct_matmul(F(2, 3), F(4, 5)), CT_E_SHAPE,
+        "matmul: inner sizes differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 of b)");
+    FAILS(ct_matmul(F(2, 3), F(5, 3)), CT_E_SHAPE,
+          "matmul: inner sizes differ: a is (2, 3) f32, b is (5, 3) f32 (axis 1 of a, axis 0 of "
+          "b)\n  hint: permute b: its last axis has the size");
+    FAILS(ct_matmul(F(3), F(3, 2)), CT_E_SHAPE,
+          "matmul: both operands need two axes: a is (3,) f32, b is (3, 2) f32");
+    FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
+          "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32");
+    FAILS(ct_matmul(I(2, 3), F(3, 2)), CT_E_DTYPE,
+          "matmul: operand 1 is (2, 3) i32, accepted are f32, f64");
+}
+
+static void networks(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_softmax(one(CT_F32)), CT_E_SHAPE, "softmax: x is () f32, it needs an axis");
+    FAILS(ct_log_softmax(F(2), .axes = CT_AXES(1)), CT_E_ARGUMENT,
+          "log_softmax: axis 1 is out of range for (2,) f32");
+    FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
+          "cross_entropy: the targets are (2,) f32, they must be integers");
+    FAILS(ct_cross_entropy(F(2, 5), I(3)), CT_E_SHAPE,
+          "cross_entropy: the targets are (3,) i32, for logits (2, 5) f32 they must have all axes "
+          "but the last");
+    FAILS(ct_layer_norm(F(2, 5), F(4)), CT_E_SHAPE,
+          "layer_norm: operand 2 is (4,) f32, it must be (5,) for x (2, 5) f32");
+    FAILS(ct_layer_norm(F(2, 5), F(5), D(5)), CT_E_DTYPE,
+          "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32");
+    FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
+          "rms_norm: operand 1 is (2, 5) i32, accepted are f32, f64");
+    FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
+          "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
+          "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32");
+    FAILS(ct_attention(F(3, 4), D(5, 4), F(5, 4)), CT_E_DTYPE,
+          "attention: dtypes differ: q is (3, 4) f32, k is (5, 4) f64, v is (5, 4) f32");
+    FAILS(ct_attention(F(3, 4), F(0, 4), F(0, 4)), CT_E_SHAPE,
+          "attention: there are no keys: k is (0, 4) f32");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_i(2)), CT_E_ARGUMENT,
+          "attention: a position has no meaning without .causal");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_f(2), .causal = true), CT_E_DTYPE,
+          "attention: the position is () f32, it must be one integer");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .mask = B(3, 4)), CT_E_SHAPE,
+          "attention: the mask is (3, 4) bool, it must be bool and broadcast to the queries and "
+          "keys of q (3, 4) f32 and k (5, 4) f32");
+}
+
+static void random_numbers(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_random_bits(U(3), CT_DIMS(2)), CT_E_SHAPE,
+          "random_bits: the key is (3,) u32, it must be (2,) u32");
+    FAILS(ct_random_uniform(I(2), CT_DIMS(2)), CT_E_SHAPE,
+          "random_uniform: the key is (2,) i32, it must be (2,) u32");
+    FAILS(ct_random_normal(U(2), CT_DIMS(-2)), CT_E_SHAPE, "random_normal: axis 0 has size -2");
+    FAILS(ct_random_bits(U(2), CT_DIMS(65536, 65536)), CT_E_SHAPE,
+          "random_bits: (65536, 65536) u32 has more elements than a key has counters, 2^32");
+    FAILS(ct_random_split(U(2), -1), CT_E_ARGUMENT, "random_split: -1 keys are asked for");
+    FAILS(ct_random_fold_in(U(2), F(2)), CT_E_DTYPE,
+          "random_fold_in: the number to fold in is (2,) f32, it must be one integer");
+    FAILS(ct_random_bernoulli(U(2), F(2), CT_DIMS(2)), CT_E_DTYPE,
+          "random_bernoulli: the probability is (2,) f32, it must be one float");
+    FAILS(ct_random_int(U(2), ct_f(0), ct_i(3), CT_DIMS(2)), CT_E_DTYPE,
+          "random_int: bound 1 is () f32, it must be one i32");
+    FAILS(ct_dropout(F(2), F(2), ct_f(0.1)), CT_E_SHAPE,
+          "dropout: the key is (2,) f32, it must be (2,) u32");
+    FAILS(ct_dropout(F(2), U(2), ct_i(1)), CT_E_DTYPE,
+          "dropout: the rate is () i32, it must be one float");
+}
+
+// The first error stays; what is computed from a poisoned tensor is poisoned and adds nothing.
+static void the_first_error_stays(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor bad = ct_add(F(2), F(3));
+    char first[1024];
+    snprintf(first, sizeof first, "%s", ct_error_text());
+    ct_tensor worse = ct_matmul(bad, F(3));
+    assert_false(ct_ok(worse));
+    assert_string_equal(ct_error_text(), first);
+    assert_int_equal(ct_dim(worse, 0), 0);
+    ct_error_clear();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise),    cmocka_unit_test(reductions),
+        cmocka_unit_test(movement),       cmocka_unit_test(indices),
+        cmocka_unit_test(contractions),   cmocka_unit_test(networks),
+        cmocka_unit_test(random_numbers), cmocka_unit_test(the_first_error_stays),
+    };
+    return cmocka_run_group_tests_name("op errors", tests, NULL, NULL);
+}
