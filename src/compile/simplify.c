@@ -1,6 +1,7 @@
 // Equal nodes become one, constants fold, and algebra that keeps every bit is done: x * 1, x / 1, x
 // - 0, -(-x), a cast, reshape, expand or permute that changes nothing, one reshape of another. (x +
 // 0 stays: it turns -0 into 0.)
+#include <math.h>
 #include <string.h>
 
 #include "backend/backend.h"
@@ -56,17 +57,15 @@ static ct_node *known(simplify *s, const ct_node *node, const ct_val *in, ct_nod
 // ------------------------------------------------------------------------------------------------------
 // algebra
 
-// The value of a constant of one element, under any number of expands and reshapes.
-static bool number_of(ct_val v, double *value) {
-    while (v.node->op == &ct__op_expand || v.node->op == &ct__op_reshape) v = v.node->in[0];
+// Is v this number in every element: a constant of one element, moved about in any way?
+static bool is_number(ct_val v, double value) {
+    while (v.node->op->kind == CT_KIND_MOVEMENT && v.node->n_in == 1 &&
+           ct__count(ct__type(v.node->in[0])) == 1)
+        v = v.node->in[0];
     if (v.node->op != &ct__op_const || ct__count(v.node->out) != 1) return false;
     const ct_data_bytes *data = v.node->attrs;
-    *value = ct__load_f64(v.node->out->dtype, data->bytes, 0);
-    return true;
-}
-static bool is_number(ct_val v, double value) {
-    double x;
-    return number_of(v, &x) && x == value && (value != 0 || !__builtin_signbit(x));
+    double x = ct__load_f64(v.node->out->dtype, data->bytes, 0);
+    return x == value && (value != 0 || !signbit(x));
 }
 // Weakness too: it decides how users promote.
 static bool same_type(const ct_type *a, const ct_type *b) {
@@ -77,34 +76,15 @@ static bool same_type(const ct_type *a, const ct_type *b) {
 static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
     const ct_opdef *op = node->op;
     int keep = -1;
-    if (op == &ct__op_mul)
-        keep = is_number(in[1], 1) ? 0 : is_number(in[0], 1) ? 1 : -1;
-    else if (op == &ct__op_div)
-        keep = is_number(in[1], 1) ? 0 : -1;
-    else if (op == &ct__op_sub)
-        keep = is_number(in[1], 0) ? 0 : -1;
-    else if (op == &ct__op_stop_gradient || op == &ct__op_cast || op == &ct__op_reshape ||
-             op == &ct__op_expand)
+    if (op->neutral.right && is_number(in[1], op->neutral.number))
         keep = 0;
-    else if (op->kind == CT_KIND_REDUCE && op != &ct__op_argmax)
-        keep = ct__count(ct__type(in[0])) == 0 ? -1 : 0;
-    else if (op == &ct__op_neg && in[0].node->op == &ct__op_neg) {
-        *equal = in[0].node->in[0];
-        return true;
-    }
-    if (op == &ct__op_permute) {
-        const ct_ints *axes = node->attrs;
+    else if (op->neutral.left && is_number(in[0], op->neutral.number))
+        keep = 1;
+    else if (op->unchanged && op->unchanged(node))
         keep = 0;
-        for (int64_t i = 0; i < axes->n; i++)
-            if (axes->v[i] != i) keep = -1;
-    }
-    if (op->kind == CT_KIND_REDUCE &&
-        keep == 0) { // over axes of size 1 of the same shape: the sum of one element
-        keep = op == &ct__op_max || op == &ct__op_min ? 0 : -1;
-    }
-    if (keep < 0 || !same_type(ct__type(in[keep]), node->out)) return false;
-    *equal = in[keep];
-    return true;
+    *equal = keep >= 0 ? in[keep] : (ct_val){0};
+    if (op->involution && in[0].node->op == op) *equal = in[0].node->in[0];
+    return equal->node && same_type(ct__type(*equal), node->out);
 }
 
 // All operands are small constants: evaluated now, with the target's arithmetic where it is exact,
@@ -113,11 +93,14 @@ static bool foldable(const ct_node *node, const ct_val *in) {
     ct_kind kind = node->op->kind;
     if (node->n_in == 0 || node->n_out != 1 || ct__count(node->out) > FOLD_AT_MOST) return false;
     if (kind != CT_KIND_ELEMENTWISE && kind != CT_KIND_MOVEMENT) return false;
-    if (node->op == &ct__op_expand || node->op->samples.ulp > 0 || node->out->dyn) return false;
-    for (int k = 0; k < node->n_in; k++)
-        if (in[k].node->op != &ct__op_const || ct__count(ct__type(in[k])) > FOLD_AT_MOST)
-            return false;
-    return true;
+    if (node->op->samples.ulp > 0 || node->out->dyn) return false;
+    int64_t most = 0;
+    for (int k = 0; k < node->n_in; k++) {
+        int64_t count = ct__count(ct__type(in[k]));
+        if (in[k].node->op != &ct__op_const || count > FOLD_AT_MOST) return false;
+        most = count > most ? count : most;
+    }
+    return ct__count(node->out) <= most; // one number spread out is best known as one number
 }
 
 static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
@@ -160,8 +143,7 @@ static bool simplify_node(simplify *s, ct_node *node, ct_val *to) {
     ct_val *in = ct__arena(&s->scratch, (node->n_in + 1u) * sizeof *in);
     if (!in) return false;
     for (int k = 0; k < node->n_in; k++) in[k] = s->map[node->in[k].node->index][node->in[k].out];
-    if (node->op == &ct__op_reshape)
-        while (in[0].node->op == &ct__op_reshape) in[0] = in[0].node->in[0];
+    while (node->op->outermost && in[0].node->op == node->op) in[0] = in[0].node->in[0];
     if (identity(node, in, &to[0])) return true;
     ct_node **claim = NULL, *equal = known(s, node, in, &claim);
     if (!equal && foldable(node, in)) {

@@ -179,6 +179,12 @@ typedef struct ct_samples {
     double ulp; // f32 bound against the reference; 0: exact
 } ct_samples;
 
+// A number that, as one of two operands, leaves the other one unchanged in every bit.
+typedef struct ct_neutral {
+    double number;
+    bool left, right; // as operand 0, as operand 1
+} ct_neutral;
+
 struct ct_opdef {
     uint32_t id; // its place in ops.list: its number in records and hashes
     const char *name, *doc;
@@ -203,9 +209,15 @@ struct ct_opdef {
     const char *kernel;       // elementwise, reduce: the function of the kernel IR that computes it
     bool (*map)(ct_map *map); // movement, source: where elements come from
     const char *onnx, *stablehlo;
+    // Algebra that keeps every bit.
+    ct_neutral neutral;                     // x + number = x
+    bool (*unchanged)(const ct_node *node); // of the operand's type, the result is operand 0
+    bool involution;                        // f(f(x)) = x
+    bool outermost;                         // f(f(x, any), attributes) = f(x, attributes)
     ct_samples samples;
 };
 
+bool ct__always_unchanged(const ct_node *node); // for `unchanged`
 // An explicit "has no gradient" (integer results, comparisons): tangents are zero.
 bool ct__no_grad(ct_rule *rule);
 #define CT_NO_GRAD ct__no_grad

@@ -66,7 +66,7 @@ static bool sub_transpose(ct_rule *r) {
 const ct_opdef ct__op_sub = {
     BINARY(SUB, sub),    .doc = "a - b.",         .accepts = CT_NUMBERS,
     .eval_i64 = sub_i64, .jvp = sub_jvp,          .transpose = sub_transpose,
-    .onnx = "Sub",       .stablehlo = "subtract",
+    .onnx = "Sub",       .stablehlo = "subtract", .neutral = {0, false, true},
 };
 
 static double neg_f64(const double *x) { return -x[0]; }
@@ -80,7 +80,7 @@ static bool neg_transpose(ct_rule *r) {
 const ct_opdef ct__op_neg = {
     UNARY(NEG, neg),     .doc = "-x.",          .accepts = CT_NUMBERS,
     .eval_i64 = neg_i64, .jvp = linear_unary,   .transpose = neg_transpose,
-    .onnx = "Neg",       .stablehlo = "negate",
+    .onnx = "Neg",       .stablehlo = "negate", .involution = true,
 };
 
 static double mul_f64(const double *x) { return x[0] * x[1]; }
@@ -101,7 +101,7 @@ static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the 
 const ct_opdef ct__op_mul = {
     BINARY(MUL, mul),    .doc = "a * b.",         .accepts = CT_NUMBERS,
     .eval_i64 = mul_i64, .jvp = mul_jvp,          .transpose = mul_transpose,
-    .onnx = "Mul",       .stablehlo = "multiply",
+    .onnx = "Mul",       .stablehlo = "multiply", .neutral = {1, true, true},
 };
 
 static double div_f64(const double *x) { return x[0] / x[1]; }
@@ -133,6 +133,7 @@ const ct_opdef ct__op_div = {
     .onnx = "Div",
     .stablehlo = "divide",
     .samples = {.lo = 0.5, .hi = 3},
+    .neutral = {1, false, true},
 };
 
 static double mod_f64(const double *x) { return fmod(x[0], x[1]); }
@@ -348,4 +349,5 @@ const ct_opdef ct__op_stop_gradient = {
     .eval_i64 = stop_gradient_i64,
     .jvp = CT_NO_GRAD,
     .kernel = "copy",
+    .unchanged = ct__always_unchanged,
 };

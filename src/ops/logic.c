@@ -181,6 +181,7 @@ const ct_opdef ct__op_cast = {
     .kernel = "cast",
     .onnx = "Cast",
     .stablehlo = "convert",
+    .unchanged = ct__always_unchanged,
 };
 
 #define BITCAST_ATTRS(F, op) F(op, dtype, dtype)

@@ -89,6 +89,8 @@ const ct_opdef ct__op_reshape = {
         "The same elements in row-major order with other sizes; one size may be -1: what is left.",
     .onnx = "Reshape",
     .stablehlo = "reshape",
+    .unchanged = ct__always_unchanged,
+    .outermost = true,
 };
 
 // ------------------------------------------------------------------------------------------------------
@@ -150,11 +152,18 @@ static bool permute_transpose(ct_rule *r) {
         attrs->axes.n ? ct_permute(r->c_out[0], ((ct_ints){attrs->axes.n, back})) : r->c_out[0];
     return true;
 }
+static bool permute_unchanged(const ct_node *node) {
+    const permute_attrs *attrs = node->attrs;
+    for (int64_t i = 0; i < attrs->axes.n; i++)
+        if (attrs->axes.v[i] != i) return false;
+    return true;
+}
 const ct_opdef ct__op_permute = {
     MOVEMENT(PERMUTE, permute),
     .doc = "Axis i of the result is axis axes[i] of x; no axes: all reversed (the transpose).",
     .onnx = "Transpose",
     .stablehlo = "transpose",
+    .unchanged = permute_unchanged,
 };
 
 // -------------------------------------------------------------------------------------------------------
@@ -229,4 +238,5 @@ const ct_opdef ct__op_expand = {
     .doc = "x broadcast to the given sizes (NumPy's rule).",
     .onnx = "Expand",
     .stablehlo = "broadcast_in_dim",
+    .unchanged = ct__always_unchanged,
 };

@@ -180,6 +180,7 @@ const ct_opdef ct__op_max = {
     .onnx = "ReduceMax",
     .stablehlo = "reduce maximum",
     .samples = {.kinks = true},
+    .unchanged = ct__always_unchanged,
 };
 
 static double smaller(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
@@ -195,6 +196,7 @@ const ct_opdef ct__op_min = {
     .onnx = "ReduceMin",
     .stablehlo = "reduce minimum",
     .samples = {.kinks = true},
+    .unchanged = ct__always_unchanged,
 };
 
 // -----------------------------------------------------------------------------------------------------
