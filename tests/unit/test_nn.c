@@ -1,0 +1,432 @@
+// Modules: names, first values, layers against their formulas in double, parameter files.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cotan/cotan.h"
+#include "cotan/nn.h"
+#include "io/safetensors.h"
+
+#define HERE ((ct_loc){"main.c", 9})
+
+static int fresh(void **state) {
+    (void)state;
+    ct_error_clear();
+    return 0;
+}
+
+// Numbers that look random, from -1 to 1.
+static double number(int64_t i) { return 2 * fmod(0.6180339887 * (double)(i + 1) * 7.3, 1) - 1; }
+
+static ct_tensor numbers(ct_ints dims, int64_t first) {
+    static float x[4096];
+    int64_t n = 1;
+    for (int64_t a = 0; a < dims.n; a++) n *= dims.v[a];
+    assert_true(n <= 4096);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)number(first + i);
+    return ct_from(x, CT_F32, dims);
+}
+
+// Gives a variable these numbers.
+static void fill(ct_tensor var, int64_t first) {
+    CT_SCOPE;
+    int64_t dim[CT_MAX_RANK];
+    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
+    ct_assign(var, numbers((ct_ints){ct_rank(var), dim}, first));
+}
+
+static double at(int64_t first, int64_t i) { return (double)(float)number(first + i); }
+
+static void compare(ct_tensor t, const double *want, int64_t n) {
+    assert_string_equal(ct_error_text(), "");
+    assert_int_equal(ct_size(t), n);
+    const float *got = ct_data(t);
+    assert_string_equal(ct_error_text(), "");
+    assert_non_null(got);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= 2e-6 * (1 + fabs(want[i]))))
+            fail_msg("element %d: %.9g, expected %.9g", (int)i, (double)got[i], want[i]);
+}
+
+// ---------------------------------------------------------------------------------------
+// parameters
+
+static void places_make_dotted_names(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1), block = ct_nn_under(top, "h.%d", 3);
+    CT_SCOPE;
+    ct_nn_param(top, "scale", CT_SCALAR, CT_NN_ONES);
+    ct_nn_param(ct_nn_under(block, "attn"), "weight", CT_DIMS(2, 3), CT_NN_ZEROS);
+    assert_string_equal(ct_params_name(params, 0), "scale");
+    assert_string_equal(ct_params_name(params, 1), "h.3.attn.weight");
+    assert_int_equal(ct_params_size(params), 7);
+    assert_string_equal(ct_error_text(), "");
+    ct_nn_param_at(top, "scale", CT_SCALAR, CT_NN_ONES, HERE);
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: param: the name \"scale\" is taken in this set");
+    ct_error_clear();
+    ct_params_free(params);
+}
+
+static void a_name_that_is_too_long_is_refused(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place place = ct_nn_place_in(params, 1);
+    for (int i = 0; i < 10; i++) place = ct_nn_under(place, "a_rather_long_name_%d", i);
+    ct_nn_param_at(place, "x", CT_DIMS(1), CT_NN_ZEROS, HERE);
+    assert_non_null(strstr(ct_error_text(), "main.c:9: param: the name \"a_rather_long_name_0."));
+    assert_non_null(strstr(ct_error_text(), "...\" is longer than 191 bytes"));
+    assert_int_equal(ct_params_count(params), 0);
+    ct_params_free(params);
+}
+
+static void first_values_have_their_distribution(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 11), unfilled = top, half = top;
+    unfilled.unfilled = true;
+    half.dtype = CT_BF16;
+    ct_tensor x, none, h;
+    {
+        CT_SCOPE;
+        x = ct_nn_param(top, "x", CT_DIMS(100, 100), CT_NN_NORMAL(0.5));
+        h = ct_nn_param(half, "h", CT_DIMS(4), CT_NN_ONES);
+        none = ct_nn_param(unfilled, "none", CT_DIMS(4), CT_NN_ONES);
+    }
+    CT_SCOPE;
+    const float *v = ct_data(x);
+    assert_non_null(v);
+    double sum = 0, squares = 0;
+    int beyond = 0;
+    for (int i = 0; i < 10000; i++) {
+        sum += (double)v[i];
+        squares += (double)v[i] * (double)v[i];
+        beyond += fabs((double)v[i]) > 1; // two deviations: 4.55 % of them
+    }
+    assert_true(fabs(sum / 10000) < 0.02 && fabs(sqrt(squares / 10000) / 0.5 - 1) < 0.03);
+    assert_true(beyond > 380 && beyond < 530);
+    assert_int_equal(ct_dtype_of(h), CT_BF16);
+    assert_true(ct_item(ct_sum(ct_cast(h, CT_F32))) == 4);
+    assert_null(ct_data(none));
+    assert_int_equal(ct_error_code(), CT_E_UNSET);
+    ct_params_free(params);
+}
+
+// -------------------------------------------------------------------------------------------
+// layers
+
+static void linear_has_either_layout(void **state) {
+    (void)state;
+    enum { B = 2, T = 3, IN = 4, OUT = 5 };
+    for (int out_in = 0; out_in < 2; out_in++) {
+        ct_params *params = ct_params_new();
+        ct_nn_linear layer =
+            ct_nn_linear_new(ct_nn_place_in(params, 1), .in = IN, .out = OUT, .out_in = out_in);
+        fill(layer.weight, 0);
+        fill(layer.bias, 50);
+        assert_int_equal(ct_dim(layer.weight, 0), out_in ? OUT : IN);
+        double want[B * T * OUT];
+        for (int r = 0; r < B * T; r++)
+            for (int o = 0; o < OUT; o++) {
+                double y = at(50, o);
+                for (int i = 0; i < IN; i++)
+                    y += at(100, r * IN + i) * at(0, out_in ? o * IN + i : i * OUT + o);
+                want[r * OUT + o] = y;
+            }
+        CT_SCOPE;
+        compare(ct_nn_linear_apply(&layer, numbers(CT_DIMS(B, T, IN), 100)), want, B * T * OUT);
+        ct_params_free(params);
+    }
+}
+
+static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    CT_SCOPE;
+    ct_nn_linear layer =
+        ct_nn_linear_new(ct_nn_place_in(params, 1), .in = 4, .out = 5, .no_bias = true);
+    assert_true(layer.bias.bits == 0);
+    assert_false(ct_ok(ct_nn_linear_apply_at(&layer, numbers(CT_DIMS(2, 3), 0), HERE)));
+    assert_true(strncmp(ct_error_text(), "main.c:9: matmul: ", 18) == 0);
+    ct_params_free(params);
+}
+
+static void embedding_takes_rows(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_embedding layer = ct_nn_embedding_new(ct_nn_place_in(params, 1), .count = 6, .width = 3);
+    fill(layer.weight, 20);
+    const int32_t ids[4] = {5, 0, 5, 2};
+    double want[12];
+    for (int i = 0; i < 12; i++) want[i] = at(20, ids[i / 3] * 3 + i % 3);
+    CT_SCOPE;
+    compare(ct_nn_embedding_apply(&layer, ct_from(ids, CT_I32, CT_DIMS(2, 2))), want, 12);
+    ct_params_free(params);
+}
+
+static void norms_follow_their_formulas(void **state) {
+    (void)state;
+    enum { R = 3, W = 7 };
+    for (int rms = 0; rms < 2; rms++) {
+        ct_params *params = ct_params_new();
+        ct_nn_norm layer =
+            ct_nn_norm_new(ct_nn_place_in(params, 1), .width = W, .rms = rms, .eps = 0.01);
+        assert_int_equal(ct_params_count(params), rms ? 1 : 2);
+        fill(layer.weight, 5);
+        if (!rms) fill(layer.bias, 25);
+        double want[R * W];
+        for (int r = 0; r < R; r++) {
+            double mean = 0, square = 0;
+            for (int i = 0; i < W && !rms; i++) mean += at(60, r * W + i) / W;
+            for (int i = 0; i < W; i++) square += pow(at(60, r * W + i) - mean, 2) / W;
+            for (int i = 0; i < W; i++)
+                want[r * W + i] = (at(60, r * W + i) - mean) / sqrt(square + 0.01) * at(5, i) +
+                                  (rms ? 0 : at(25, i));
+        }
+        CT_SCOPE;
+        compare(ct_nn_norm_apply(&layer, numbers(CT_DIMS(R, W), 60)), want, R * W);
+        ct_params_free(params);
+    }
+}
+
+static double activated(ct_nn_activation which, double x) {
+    switch (which) {
+    case CT_NN_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case CT_NN_GELU: return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case CT_NN_SILU: return x / (1 + exp(-x));
+    case CT_NN_RELU: return x > 0 ? x : 0;
+    case CT_NN_TANH: return tanh(x);
+    case CT_NN_IDENTITY: break;
+    }
+    return x;
+}
+
+static void mlp_is_two_linear_layers(void **state) {
+    (void)state;
+    enum { W = 3, HIDDEN = 12 };
+    for (int which = CT_NN_GELU_TANH; which <= CT_NN_IDENTITY; which++) {
+        ct_params *params = ct_params_new();
+        ct_nn_mlp layer = ct_nn_mlp_new(ct_nn_under(ct_nn_place_in(params, 1), "mlp"), .width = W,
+                                        .activation = (ct_nn_activation)which);
+        assert_true(ct_params_find(params, "mlp.c_fc.weight").bits == layer.fc.weight.bits);
+        assert_true(ct_params_find(params, "mlp.c_proj.bias").bits == layer.proj.bias.bits);
+        fill(layer.fc.weight, 0);
+        fill(layer.fc.bias, 40);
+        fill(layer.proj.weight, 80);
+        fill(layer.proj.bias, 120);
+        double want[2 * W], h[HIDDEN];
+        for (int r = 0; r < 2; r++) {
+            for (int k = 0; k < HIDDEN; k++) {
+                h[k] = at(40, k);
+                for (int i = 0; i < W; i++) h[k] += at(200, r * W + i) * at(0, i * HIDDEN + k);
+                h[k] = activated((ct_nn_activation)which, h[k]);
+            }
+            for (int o = 0; o < W; o++) {
+                want[r * W + o] = at(120, o);
+                for (int k = 0; k < HIDDEN; k++) want[r * W + o] += h[k] * at(80, k * W + o);
+            }
+        }
+        CT_SCOPE;
+        compare(ct_nn_mlp_apply(&layer, numbers(CT_DIMS(2, W), 200), NULL), want, 2 * W);
+        ct_params_free(params);
+    }
+}
+
+enum { AB = 2, AT = 5, AH = 2, AW = 6, AD = AW / AH };
+
+// Causal attention in double, from x (AB, AT, AW) and the layer's numbers, first at 0, 300, 400,
+// 500, and x at 600.
+static void attend(double *y) {
+    static double qkv[AB * AT][3 * AW], joined[AB * AT][AW];
+    for (int r = 0; r < AB * AT; r++)
+        for (int o = 0; o < 3 * AW; o++) {
+            qkv[r][o] = at(300, o);
+            for (int i = 0; i < AW; i++) qkv[r][o] += at(600, r * AW + i) * at(0, i * 3 * AW + o);
+        }
+    for (int r = 0; r < AB * AT; r++)
+        for (int h = 0; h < AH; h++) {
+            double sum = 0, mixed[AD] = {0};
+            for (int s = r / AT * AT; s <= r; s++) {
+                double score = 0;
+                for (int d = 0; d < AD; d++) score += qkv[r][h * AD + d] * qkv[s][AW + h * AD + d];
+                double weight = exp(score / sqrt(AD));
+                sum += weight;
+                for (int d = 0; d < AD; d++) mixed[d] += weight * qkv[s][2 * AW + h * AD + d];
+            }
+            for (int d = 0; d < AD; d++) joined[r][h * AD + d] = mixed[d] / sum;
+        }
+    for (int r = 0; r < AB * AT; r++)
+        for (int o = 0; o < AW; o++) {
+            y[r * AW + o] = at(500, o);
+            for (int i = 0; i < AW; i++) y[r * AW + o] += joined[r][i] * at(400, i * AW + o);
+        }
+}
+
+static ct_nn_attention attention_layer(ct_params *params) {
+    ct_nn_attention layer =
+        ct_nn_attention_new(ct_nn_place_in(params, 1), .width = AW, .heads = AH);
+    assert_true(ct_params_find(params, "c_attn.weight").bits == layer.attn.weight.bits);
+    assert_true(ct_params_find(params, "c_proj.weight").bits == layer.proj.weight.bits);
+    fill(layer.attn.weight, 0);
+    fill(layer.attn.bias, 300);
+    fill(layer.proj.weight, 400);
+    fill(layer.proj.bias, 500);
+    return layer;
+}
+
+static void attention_follows_its_formula(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new(), *kept = ct_params_new();
+    ct_nn_attention layer = attention_layer(params);
+    double want[AB * AT * AW];
+    attend(want);
+    CT_SCOPE;
+    ct_tensor x = numbers(CT_DIMS(AB, AT, AW), 600);
+    compare(ct_nn_attention_apply(&layer, x, NULL), want, AB * AT * AW);
+    // In two parts through a cache that has room for more.
+    ct_nn_cache cache = ct_nn_cache_new(ct_nn_place_in(kept, 1), &layer, AB, AT + 4);
+    ct_tensor parts[2] = {ct_slice(x, .axes = CT_AXES(1), .stop = CT_INTS(2)),
+                          ct_slice(x, .axes = CT_AXES(1), .start = CT_INTS(2))};
+    parts[0] = ct_nn_attention_apply_cached(&layer, parts[0], &cache, ct_i(0));
+    parts[1] = ct_nn_attention_apply_cached(&layer, parts[1], &cache, ct_i(2));
+    compare(ct_concat(parts, 2, 1), want, AB * AT * AW);
+    ct_params_free(params);
+    ct_params_free(kept);
+}
+
+static void attention_refuses_what_does_not_fit(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1);
+    CT_SCOPE;
+    ct_nn_attention_with(top, (ct_nn_attention_options){.width = 6, .heads = 4, .here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: attention: width 6 is no multiple of 4 heads");
+    ct_error_clear();
+    ct_nn_attention layer = ct_nn_attention_new(top, .width = 6, .heads = 2);
+    ct_nn_cache cache = ct_nn_cache_new(ct_nn_under(top, "cache"), &layer, 1, 3);
+    ct_nn_attention_apply_at(&layer, numbers(CT_DIMS(2, 6), 0), NULL, CT_NONE, NULL, HERE);
+    assert_string_equal(ct_error_text(), "main.c:9: attention: x has 2 axes, the last of size 6; "
+                                         "it must be (batch, time, 6)");
+    ct_error_clear();
+    ct_nn_attention_apply_at(&layer, numbers(CT_DIMS(1, 4, 6), 0), &cache, ct_i(0), NULL, HERE);
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: attention: 4 positions do not fit a cache of 3");
+    ct_error_clear();
+    ct_params_free(params);
+}
+
+static void dropout_is_for_training(void **state) {
+    (void)state;
+    CT_SCOPE;
+    enum { N = 4000 };
+    ct_tensor x = ct_ones(CT_F32, CT_DIMS(N));
+    ct_nn_mode mode = {.dropout = 0.25f, .key = ct_random_key(3)};
+    assert_true(ct_nn_dropout(x, NULL).bits == x.bits);
+    assert_true(ct_nn_dropout(x, &mode).bits == x.bits);
+    mode.training = true;
+    ct_tensor first = ct_nn_dropout(x, &mode), second = ct_nn_dropout(x, &mode);
+    assert_int_equal(mode.drawn, 2);
+    ct_nn_mode again = {.dropout = 0.25f, .key = ct_random_key(3), .training = true};
+    const float *a = ct_data(first), *b = ct_data(second), *c = ct_data(ct_nn_dropout(x, &again));
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_non_null(c);
+    assert_memory_equal(a, c, N * sizeof *a);
+    assert_true(memcmp(a, b, N * sizeof *a) != 0);
+    int dropped = 0;
+    for (int i = 0; i < N; i++) {
+        dropped += a[i] == 0;
+        assert_true(a[i] == 0 || fabs((double)a[i] - 1 / 0.75) < 1e-6);
+    }
+    assert_true(dropped > 890 && dropped < 1110); // 1000, four deviations of 27
+}
+
+// --------------------------------------------------------------------------------------------
+// files
+
+static void parameters_round_trip_in_a_file(void **state) {
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/cotan_nn_%d.safetensors", (int)getpid());
+    ct_params *a = ct_params_new(), *b = ct_params_new();
+    ct_tensor from[2], to[2];
+    for (int i = 0; i < 2; i++) {
+        ct_params *set = i ? b : a;
+        ct_tensor *vars = i ? to : from;
+        vars[0] = ct_param(set, "layer.weight", CT_F32, CT_DIMS(3, 4));
+        vars[1] = ct_param(set, "step", CT_I32, CT_SCALAR);
+    }
+    fill(from[0], 9);
+    {
+        CT_SCOPE;
+        ct_assign(from[1], ct_scalar(77, CT_I32));
+    }
+    assert_true(ct_params_save(a, path));
+    assert_true(ct_params_load(b, path));
+    {
+        CT_SCOPE;
+        const void *x = ct_data(from[0]), *y = ct_data(to[0]);
+        assert_non_null(x);
+        assert_non_null(y);
+        assert_memory_equal(x, y, 48);
+        assert_true(ct_item(to[1]) == 77);
+    }
+    // Halves are converted, whole numbers into floats are not.
+    const uint16_t halves[2] = {0x3f80, 0xc000}; // bf16: 1, -2
+    const int64_t two = 2;
+    ct_st_out out = {"x", CT_BF16, 1, &two, halves};
+    ct_err err = {0};
+    assert_true(ct__st_write(path, &out, 1, NULL, 0, &err));
+    ct_params *c = ct_params_new();
+    ct_tensor x = ct_param(c, "x", CT_F32, CT_DIMS(2));
+    assert_true(ct_params_load(c, path));
+    {
+        CT_SCOPE;
+        const float *v = ct_data(x);
+        assert_non_null(v);
+        assert_true(v[0] == 1 && v[1] == -2);
+    }
+    const int32_t whole[2] = {1, 2};
+    out = (ct_st_out){"x", CT_I32, 1, &two, whole};
+    assert_true(ct__st_write(path, &out, 1, NULL, 0, &err));
+    assert_false(ct_params_load(c, path));
+    char want[256];
+    snprintf(want, sizeof want,
+             "safetensors: %s: tensor \"x\" is i32 (2) in the file, (2,) f32 is wanted", path);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    unlink(path);
+    assert_false(ct_params_load(c, path));
+    assert_non_null(strstr(ct_error_text(), path));
+    ct_error_clear();
+    ct_params_free(a);
+    ct_params_free(b);
+    ct_params_free(c);
+}
+
+int main(void) {
+    if (!ct_set_device("ref")) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(places_make_dotted_names, fresh),
+        cmocka_unit_test_setup(a_name_that_is_too_long_is_refused, fresh),
+        cmocka_unit_test_setup(first_values_have_their_distribution, fresh),
+        cmocka_unit_test_setup(linear_has_either_layout, fresh),
+        cmocka_unit_test_setup(a_wrong_width_is_an_error_of_the_users_line, fresh),
+        cmocka_unit_test_setup(embedding_takes_rows, fresh),
+        cmocka_unit_test_setup(norms_follow_their_formulas, fresh),
+        cmocka_unit_test_setup(mlp_is_two_linear_layers, fresh),
+        cmocka_unit_test_setup(attention_follows_its_formula, fresh),
+        cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),
+        cmocka_unit_test_setup(dropout_is_for_training, fresh),
+        cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
