@@ -97,7 +97,7 @@ typedef struct ct_ints {
 #define CT_END INT64_MAX
 // A size that is an argument of the kernels, not a part of them: a new value never compiles. 0 <= n
 // < 2^61.
-#define CT_DYN(n) ((int64_t)((uint64_t)(n) | (1ull << 62)))
+#define CT_DYN(n) ((int64_t)((uint64_t)(n) | (uint64_t)1 << 62))
 
 // A number that may be 0 where 0 otherwise means "the default".
 typedef struct ct_num {

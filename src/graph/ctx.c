@@ -181,17 +181,20 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
 }
 
 static void release_leaf(ct_node *leaf) {
+    ct__slot_release(leaf->ctx, leaf, CT_NOWHERE);
     release_values(leaf->ctx, leaf);
-    if (leaf->flags & CT_NODE_DROPPED) {
-        leaf->flags = 0;
-        ct__leaf_recycle(leaf);
-    }
+    leaf->flags = 0;
+    ct__leaf_recycle(leaf);
 }
 
-// Data leaves count their users, so that ct_drop knows when the storage may go.
 void ct__unuse(ct_node *node) {
-    if (node->op == &ct__op_data && --node->users == 0 && node->flags & CT_NODE_DROPPED)
-        release_leaf(node);
+    if (--node->users == 0 && node->flags & CT_NODE_DROPPED) release_leaf(node);
+}
+
+// A leaf goes now, or with its last user.
+void ct__leaf_drop(ct_node *leaf) {
+    leaf->flags |= CT_NODE_DROPPED;
+    if (!leaf->users) release_leaf(leaf);
 }
 static void release_operands(const ct_node *node) {
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
@@ -344,7 +347,6 @@ void ct_drop(ct_tensor t) {
     node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
     ct__slot_release(ctx, node, CT_NOWHERE);
     if (node->op != &ct__op_data) return; // an intermediate: its memory goes with its scope
-    node->flags |= CT_NODE_DROPPED;
-    if (!node->users) release_leaf(node);
+    ct__leaf_drop(node);
 }
 void ct_unpin(ct_tensor t) { ct_drop(t); }

@@ -57,7 +57,7 @@ struct ct_node {
     uint32_t ran_plan, ran_index; // the last plan that computed it, and its place there
     void *mirror;                 // of a read leaf: host copy made for ct_data
     uint32_t slot;                // 0: has no handle yet
-    uint32_t users;               // of data leaves: recorded nodes that have it as an operand
+    uint32_t users; // of leaves of data and reads: recorded nodes and pending roots that need it
     uint16_t n_in, n_out;
     uint8_t flags;
 };
@@ -162,7 +162,10 @@ bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct
 // done.
 bool ct__root_add(ct_ctx *ctx, ct_root root);
 void ct__roots_done(ct_ctx *ctx);
-void ct__unuse(ct_node *node); // one user less
+static inline void ct__use(ct_node *node) { // cheap enough to count users of all nodes
+    node->users++;
+}
+void ct__unuse(ct_node *node); // one user less; a dropped leaf goes with its last one
 void ct__roots_abandon(
     ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
 // The number of frames outside of functions being traced: where leaves belong that these take as

@@ -13,6 +13,7 @@ ct_node *ct__leaf_quiet(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_t
                         ct_loc here);
 ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like);
 void ct__leaf_recycle(ct_node *leaf);
+void ct__leaf_drop(ct_node *leaf);
 
 bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended);
 

@@ -209,6 +209,7 @@ static bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op, int argument, c
     ct_loc made, ended;
     if (!t.bits) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "operand %d is no tensor", argument + 1);
+        return false;
     } else if (ct__stale_lines(t, &made, &ended) && made.file) {
         ct__fail(ctx, CT_E_STALE, here, op,
                  "operand %d was used after its scope ended: made at %s:%u, the scope of %s:%u",
@@ -239,9 +240,15 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         return false;
     }
     bool own = var->owner == ctx->id; // others read at the same time, each with leaves of its own
-    bool cached = own && var->read && var->read_depth < ctx->depth &&
-                  ctx->frames[var->read_depth]->serial == var->read_serial &&
-                  var->read->number == var->version;
+    bool stands = own && var->read && var->read_depth < ctx->depth &&
+                  ctx->frames[var->read_depth]->serial == var->read_serial;
+    bool cached = stands && var->read->number == var->version;
+    // The leaf of a version that is gone goes with its users, unless somebody may hold its host
+    // copy.
+    if (stands && !cached && !var->read->mirror && !var->read->slot) {
+        ct__leaf_drop(var->read);
+        var->read = NULL;
+    }
     ct_node *leaf = cached ? var->read : ct__read_leaf(ctx, var, here);
     if (!leaf) return false;
     if (own && !cached) {
@@ -377,7 +384,7 @@ static ct_node *lay_node(ct_ctx *ctx, ct_call *call, const ct_val *in, int n_in)
     ctx->nodes++;
     for (int i = 0; i < n_in; i++) {
         node->in[i] = in[i];
-        if (in[i].node->op == &ct__op_data) in[i].node->users++;
+        ct__use(in[i].node);
     }
     return node;
 }

@@ -124,7 +124,7 @@ bool ct__root_add(ct_ctx *ctx, ct_root root) {
     if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1))
         return ct__err_memory(&ctx->err, root.here, "root", sizeof root);
     ctx->roots[ctx->n_roots++] = root;
-    if (root.val.node->op == &ct__op_data) root.val.node->users++;
+    ct__use(root.val.node);
     return true;
 }
 
@@ -183,7 +183,7 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
     } else {
         for (size_t i = 0; i < ctx->n_roots; i++)
             if (ctx->roots[i].var == var) {
-                if (v.node->op == &ct__op_data) v.node->users++;
+                ct__use(v.node);
                 ct__unuse(ctx->roots[i].val.node);
                 ctx->roots[i].val = v, ctx->roots[i].here = here;
             }

@@ -124,38 +124,41 @@ static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *read, ct_loc h
 }
 
 // With respect to a variable means the version that the loss reads: in[1 + i] becomes that one.
+// What a pending version was computed from is not read by the loss.
 static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_tensor *in,
                           ct_loc here) {
     ct_arena scratch = {0};
     ct_nodes list = {0};
-    size_t size = 16;
+    size_t size = 16, n_vars = 0, n_stops = 0;
     while (size < 2 * n) size *= 2;
     wrt_var *table = ct__arena_zero(&scratch, size * sizeof *table);
-    bool any = false, ok = table != NULL;
+    ct_val *stops = ct__arena(&scratch, n * sizeof *stops);
+    bool ok = table && stops;
     for (size_t i = 0; i < n && ok; i++) {
         const ct_var *var = ct__var_of(wrt[i]);
-        if (var) *find_var(table, size, var) = (wrt_var){.var = var};
-        any = any || var;
+        if (!var) continue;
+        n_vars++;
+        *find_var(table, size, var) = (wrt_var){.var = var};
+        if (var->writer == ctx) stops[n_stops++] = var->pending;
     }
-    ok = ok && (!any || ct__reach(&list, &loss, 1, &ctx->err));
+    ok = ok && (!n_vars || ct__reach_until(&list, loss, stops, n_stops, &ctx->err));
     for (size_t i = 0; i < list.n && ok; i++) {
         const ct_node *node = list.v[i];
         wrt_var *entry = node->op == &ct__op_read ? find_var(table, size, node->var) : NULL;
         ok = !entry || !entry->var || meet_read(ctx, entry, node, here);
     }
-    for (size_t i = 0; i < n && ok && any; i++) {
+    for (size_t i = 0; i < n && ok && n_vars; i++) {
         const ct_var *var = ct__var_of(wrt[i]);
-        if (!var) continue;
-        const ct_node *read = find_var(table, size, var)->read;
-        bool newest = var->writer == ctx && var->pending.node->epoch == list.epoch;
-        if (newest && read && read != var->pending.node) {
+        const ct_node *read = var ? find_var(table, size, var)->read : NULL;
+        if (!read) continue; // of the newest version, or not at all
+        if (var->writer == ctx && var->pending.node->index == CT_MET) {
             ct__fail(ctx, CT_E_GRAD, here, "grad",
                      "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u",
                      var->name, read->here.file ? read->here.file : "?", read->here.line,
                      var->assigned.file ? var->assigned.file : "?", var->assigned.line);
             ok = false;
         }
-        if (read) in[i + 1] = ct__handle((ct_node *)(uintptr_t)read, 0);
+        in[i + 1] = ct__handle((ct_node *)(uintptr_t)read, 0);
     }
     ct__nodes_free(&list);
     ct__arena_free(&scratch);

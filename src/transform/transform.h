@@ -18,6 +18,10 @@ typedef struct ct_nodes {
 // Everything behind roots, operands first, each with node->index its place and node->epoch the
 // list's.
 bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err);
+// The same without what lies behind the `stops`, which are not listed. Each of them has the list's
+// epoch, and index CT_NOT_MET or CT_MET.
+enum { CT_NOT_MET = 0x7ffffffe, CT_MET };
+bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
 // Replaces compositions behind vals by their bodies, all the way down; `keep` says which stay

@@ -47,6 +47,24 @@ bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err)
     return true;
 }
 
+bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops,
+                     ct_err *err) {
+    list->n = 0;
+    list->epoch = ct__new_epoch();
+    for (size_t i = 0; i < n_stops; i++) {
+        stops[i].node->epoch = list->epoch;
+        stops[i].node->index = stops[i].node == root.node ? CT_MET : CT_NOT_MET;
+    }
+    if (!visit(list, root.node))
+        return ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
+    for (size_t i = 0; i < list->n && n_stops; i++)
+        for (int k = 0; k < list->v[i]->n_in; k++) {
+            ct_node *in = list->v[i]->in[k].node;
+            if (in->index == CT_NOT_MET) in->index = CT_MET;
+        }
+    return true;
+}
+
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
     ct_rule rule = {.node = node,
                     .attrs = node->attrs,

@@ -1,0 +1,412 @@
+// "What runs, and when": variables, versions, assignments, spent nodes, gradients of versions.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/record.h"
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
+#define FILE_NAME "tests/unit/test_semantics_variables.c"
+
+static void a_parameter_is_a_leaf_that_a_step_assigns(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 0);
+    for (int step = 0; step < 5; step++) {
+        CT_SCOPE;
+        ct_assign(w, ct_add(w, ct_f(step)));
+    }
+    assert_true(at(w, 0) == 10);
+    ct_params_free(set);
+}
+
+static void the_plan_updates_in_place(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 0);
+    assert_true(at(w, 0) == 0);
+    uint64_t live = 0;
+    for (int step = 0; step < 4; step++) {
+        {
+            CT_SCOPE;
+            ct_assign(w, ct_add(w, ct_f(1)));
+        }
+        if (step == 1) live = ct_get_stats().live_bytes;
+        if (step > 1) assert_int_equal(ct_get_stats().live_bytes, live);
+    }
+    ct_params_free(set);
+}
+
+static void a_read_binds_the_version_current_when_it_is_recorded(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1), old, new;
+    {
+        CT_SCOPE;
+        ct_tensor before = ct_mul(w, ct_f(10));
+        ct_assign(w, ct_add(w, ct_f(1)));
+        ct_tensor after = ct_mul(w, ct_f(10));
+        ct_assign(w, ct_add(w, ct_f(1)));
+        old = ct_keep(ct_add(before, after));
+        new = ct_keep(ct_mul(w, ct_f(10)));
+    }
+    assert_true(at(old, 0) == 30 && at(new, 0) == 30 && at(w, 0) == 3);
+    ct_params_free(set);
+}
+
+static void assignments_follow_all_reads_of_older_versions(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor a = set_var(set, "a", 1), b = set_var(set, "b", 2), c = set_var(set, "c", 3), late;
+    {
+        CT_SCOPE;
+        ct_tensor was = ct_add(a, b);
+        ct_tensor x = ct_mul(a, ct_f(1)); // nothing but a itself, after simplification
+        ct_assign(a, b);                  // a rotation, and a swap inside it
+        ct_assign(b, c);
+        ct_assign(c, x);
+        late = ct_keep(ct_mul(was, ct_f(100)));
+    }
+    assert_true(at(a, 0) == 2 && at(b, 1) == 3 && at(c, 0) == 1 && at(late, 1) == 300);
+    ct_params_free(set);
+}
+
+static void a_variable_assigned_from_itself_moved_about(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor m = ct_param(set, "m", CT_F32, CT_DIMS(3, 3));
+    ct_assign(m, ct_reshape(line_of(9), CT_DIMS(3, 3)));
+    for (int step = 0; step < 3; step++) {
+        CT_SCOPE;
+        ct_assign(m, ct_permute(m, CT_AXES(1, 0)));
+        ct_metric("corner", ct_sum(ct_slice(m, .start = CT_INTS(0, 2), .stop = CT_INTS(1, 3))));
+    }
+    assert_ok();
+    assert_true(at(m, 0) == 1 && at(m, 1) == 4 && at(m, 2) == 7 && at(m, 3) == 2);
+    assert_true(ct_metric_value("corner") == 7);
+    {
+        CT_SCOPE;
+        ct_assign(m, m);
+    }
+    assert_true(at(m, 1) == 4);
+    ct_params_free(set);
+}
+
+static void an_initial_value_is_the_first_assignment(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(2));
+    assert_true(isnan(ct_item(ct_sum(w))));
+    assert_true(
+        strstr(ct_error_text(), "sum: variable \"w\" is read before its first assignment") != NULL);
+    ct_error_clear();
+    ct_assign(w, line_of(2));
+    assert_true(ct_item(ct_sum(w)) == 3);
+    ct_params_free(set);
+}
+
+static void an_assignment_casts_and_a_bare_number_becomes_as_strong_as_the_variable(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor s = ct_param(set, "s", CT_F32, CT_SCALAR), k = ct_param(set, "k", CT_I32, CT_SCALAR);
+    ct_assign(s, ct_f(2));
+    ct_assign(k, ct_f(3.9));
+    ct_tensor half = ct_cast(line_of(2), CT_BF16);
+    assert_int_equal(ct_dtype_of(ct_add(s, half)), CT_F32); // before it ran, and after
+    assert_true(ct_item(s) == 2 && ct_item(k) == 3);
+    assert_int_equal(ct_dtype_of(ct_add(s, half)), CT_F32);
+    ct_params_free(set);
+}
+
+static void shapes_of_assignments_must_fit(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1), x = line_of(3);
+    ct_assign(w, x);
+    char want[256];
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: assign: variable \"w\" is (2,) f32, the value is (3,) f32",
+             __LINE__ - 4);
+    assert_error(CT_E_SHAPE, want);
+    ct_assign(x, w);
+    snprintf(want, sizeof want, FILE_NAME ":%d: assign: the first operand is no variable",
+             __LINE__ - 2);
+    assert_error(CT_E_ARGUMENT, want);
+    ct_params_free(set);
+}
+
+// ------------------------------------------------------------------------------------------ spent
+
+static void a_pending_node_whose_version_is_gone_is_spent(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    assert_true(at(w, 0) == 1);
+    CT_SCOPE;
+    ct_tensor y = ct_mul(w, ct_f(5));
+    ct_assign(w, ct_add(w, ct_f(1)));
+    assert_true(at(w, 0) == 2);
+    for (int again = 0; again < 2; again++) { // never a new value
+        assert_true(isnan(ct_item(ct_sum(y))));
+        assert_int_equal(ct_error_code(), CT_E_SPENT);
+        ct_error_clear();
+    }
+    assert_true(at(w, 0) == 2); // the variable is as it was
+    ct_params_free(set);
+}
+
+static void both_lines_of_a_spent_node(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    assert_true(ct_eval(NULL, 0));
+    CT_SCOPE;
+    ct_tensor y = ct_mul(w, ct_f(5));
+    int read_line = __LINE__ - 1;
+    ct_assign(w, ct_add(w, ct_f(1)));
+    assert_true(ct_eval(NULL, 0));
+    assert_false(ct_eval(&y, 1));
+    char want[512];
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: read: the value needs variable \"w\" as it was read at " FILE_NAME
+                       ":%d, but it was assigned at " FILE_NAME ":%d and is gone\n"
+                       "  hint: read the value, or ct_keep it, before the variable is assigned",
+             __LINE__ - 6, read_line, read_line + 2);
+    assert_error(CT_E_SPENT, want);
+    ct_params_free(set);
+}
+
+static void a_freed_set_leaves_pending_reads_spent(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    assert_true(ct_eval(NULL, 0));
+    CT_SCOPE;
+    ct_tensor y = ct_mul(w, ct_f(5));
+    ct_assign(w, y);
+    ct_params_free(set);
+    assert_false(ct_ok(w));
+    assert_false(ct_eval(&y, 1));
+    assert_int_equal(ct_error_code(), CT_E_SPENT);
+    assert_non_null(strstr(ct_error_text(), "but it was freed after its assignment at "));
+    ct_error_clear();
+}
+
+// ----------------------------------------------------------------------------------------
+// gradients
+
+static void a_gradient_is_of_the_version_that_the_loss_reads(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), g;
+    assert_true(ct_eval(NULL, 0));
+    {
+        CT_SCOPE;
+        ct_tensor loss = ct_sum(ct_mul(w, w));
+        ct_assign(w, ct_mul(w, ct_f(10)));
+        ct_grad(loss, &w, 1, &g); // w is 30 by now; the loss read 3
+        g = ct_keep(g);
+    }
+    assert_ok();
+    assert_true(at(g, 0) == 6 && at(w, 0) == 30);
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_mul(w, ct_f(0.1)));
+        ct_tensor loss = ct_sum(ct_mul(w, w)); // reads the pending version
+        ct_grad(loss, &w, 1, &g);
+        g = ct_keep(g);
+    }
+    assert_ok();
+    assert_true(fabs(at(g, 0) - 6) < 1e-5);
+    ct_params_free(set);
+}
+
+static void two_versions_under_a_gradient_are_an_error(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), g;
+    assert_true(ct_eval(NULL, 0));
+    CT_SCOPE;
+    ct_tensor old = ct_mul(w, w);
+    int old_line = __LINE__ - 1;
+    ct_assign(w, ct_add(w, ct_f(1)));
+    ct_tensor loss = ct_sum(ct_add(old, w));
+    ct_grad(loss, &w, 1, &g);
+    char want[512];
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: grad: the loss reads two versions of variable \"w\": of " FILE_NAME
+                       ":%d and of " FILE_NAME ":%d",
+             __LINE__ - 5, old_line, old_line + 2);
+    assert_error(CT_E_GRAD, want);
+    assert_false(ct_ok(g));
+    ct_params_free(set);
+}
+
+// The same, after the assignment ran and the older part was read in time.
+static void two_versions_are_found_behind_values_that_were_read(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), g;
+    assert_true(ct_eval(NULL, 0));
+    CT_SCOPE;
+    ct_tensor old = ct_mul(w, w);
+    assert_true(at(old, 0) == 9);
+    ct_assign(w, ct_add(w, ct_f(1)));
+    assert_true(at(w, 0) == 4);
+    ct_tensor loss = ct_sum(ct_add(old, w));
+    ct_grad(loss, &w, 1, &g);
+    assert_int_equal(ct_error_code(), CT_E_GRAD);
+    assert_non_null(strstr(ct_error_text(), "the loss reads two versions of variable \"w\""));
+    ct_error_clear();
+    ct_params_free(set);
+}
+
+static void a_gradient_of_what_the_loss_does_not_read_is_an_error(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor v[2] = {set_var(set, "w", 3), set_var(set, "u", 1)}, g[2];
+    CT_SCOPE;
+    ct_tensor loss = ct_sum(ct_mul(v[0], v[0]));
+    ct_grad(loss, v, 2, g);
+    assert_false(ct_eval(g, 2));
+    char want[512];
+    snprintf(want, sizeof want,
+             FILE_NAME
+             ":%d: grad: the loss does not depend on operand 2, (2,) f32\n  hint: a value "
+             "that was kept or read is a leaf: differentiate before, or with respect to it",
+             __LINE__ - 7);
+    assert_error(CT_E_GRAD, want);
+    ct_params_free(set);
+}
+
+static void a_path_through_a_kept_value_is_an_error(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), kept, g;
+    {
+        CT_SCOPE;
+        kept = ct_keep(ct_mul(w, w));
+    }
+    CT_SCOPE;
+    ct_tensor loss = ct_sum(kept);
+    ct_grad(loss, &w, 1, &g);
+    assert_false(ct_eval(&g, 1));
+    assert_int_equal(ct_error_code(), CT_E_GRAD);
+    ct_error_clear();
+    ct_grad(loss, &kept, 1, &g); // with respect to it: fine
+    assert_true(at(g, 0) == 1);
+    ct_tensor copy = ct_keep(w); // a kept variable is a value too
+    assert_true(ct_eval(&copy, 1));
+    ct_grad(ct_sum(ct_mul(copy, w)), &w, 1, &g);
+    assert_false(ct_ok(g));
+    assert_non_null(strstr(ct_error_text(), "the loss depends on variable \"w\" through the value "
+                                            "kept at " FILE_NAME));
+    ct_error_clear();
+    ct_params_free(set);
+}
+
+// A loss that was read before it is differentiated gives the same gradient.
+static void reading_the_loss_first_changes_no_gradient(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), g[2];
+    for (int read = 0; read < 2; read++) {
+        CT_SCOPE;
+        ct_tensor h = ct_exp(ct_mul(w, ct_f(0.25)));
+        if (read) assert_true(at(h, 0) > 2);
+        ct_tensor loss = ct_sum(ct_mul(h, h));
+        if (read) assert_true(ct_item(loss) > 0);
+        ct_grad(loss, &w, 1, &g[read]);
+        g[read] = ct_keep(g[read]);
+    }
+    assert_ok();
+    assert_true(at(g[0], 0) == at(g[1], 0) && at(g[0], 0) > 0);
+    ct_params_free(set);
+}
+
+// --------------------------------------------------------------------------------- failure and
+// writes
+
+static void an_assignment_of_a_poisoned_value_is_not_recorded(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3);
+    assert_true(ct_eval(NULL, 0));
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_add(w, line_of(3)));
+    }
+    assert_true(ct_failed());
+    ct_error_clear();
+    assert_true(at(w, 0) == 3);
+    ct_params_free(set);
+}
+
+static void after_an_error_variables_keep_their_values(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3);
+    assert_true(ct_eval(NULL, 0));
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_add(w, ct_f(1)));
+        ct_add(w, line_of(3)); // an error elsewhere
+    }
+    assert_true(ct_failed());
+    ct_error_clear();
+    assert_true(at(w, 0) == 3);
+    ct_params_free(set);
+}
+
+static void one_context_at_a_time_assigns(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3);
+    assert_true(ct_eval(NULL, 0));
+    ct_assign(w, ct_mul(w, ct_f(2)));
+    ct_ctx *other = ct_ctx_new(), *mine = ct_ctx_use(other);
+    assert_true(ct_set_device("ref"));
+    assert_true(at(w, 0) == 3); // the version that ran
+    ct_assign(w, line_of(2));
+    char want[256];
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: assign: variable \"w\" has a pending assignment in another context",
+             __LINE__ - 4);
+    assert_error(CT_E_CONTEXT, want);
+    ct_ctx_use(mine);
+    ct_ctx_free(other);
+    assert_true(at(w, 0) == 6);
+    ct_params_free(set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_parameter_is_a_leaf_that_a_step_assigns),
+        TEST(the_plan_updates_in_place),
+        TEST(a_read_binds_the_version_current_when_it_is_recorded),
+        TEST(assignments_follow_all_reads_of_older_versions),
+        TEST(a_variable_assigned_from_itself_moved_about),
+        TEST(an_initial_value_is_the_first_assignment),
+        TEST(an_assignment_casts_and_a_bare_number_becomes_as_strong_as_the_variable),
+        TEST(shapes_of_assignments_must_fit),
+        TEST(a_pending_node_whose_version_is_gone_is_spent),
+        TEST(both_lines_of_a_spent_node),
+        TEST(a_freed_set_leaves_pending_reads_spent),
+        TEST(a_gradient_is_of_the_version_that_the_loss_reads),
+        TEST(two_versions_under_a_gradient_are_an_error),
+        TEST(two_versions_are_found_behind_values_that_were_read),
+        TEST(a_gradient_of_what_the_loss_does_not_read_is_an_error),
+        TEST(a_path_through_a_kept_value_is_an_error),
+        TEST(reading_the_loss_first_changes_no_gradient),
+        TEST(an_assignment_of_a_poisoned_value_is_not_recorded),
+        TEST(after_an_error_variables_keep_their_values),
+        TEST(one_context_at_a_time_assigns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
