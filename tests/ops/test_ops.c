@@ -164,13 +164,19 @@ static ct_tensor weighted(reader *r, const ct_tensor *t, int n, bool bent) {
     return total;
 }
 
-static void one_case(reader *r, FILE *out) {
-    CT_SCOPE;
+// What a case asks for: outputs; of a case with gradients then loss, slope, first and second
+// derivatives.
+typedef struct {
+    ct_tensor v[4 * MANY + 2];
+    size_t n;
+} wanted;
+
+static void record_case(reader *r, wanted *want) {
     const ct_opdef *op = ct__ops[word(r)];
     bool gradients = word(r);
-    char attrs[512] = {0};
+    _Alignas(8) char attrs[512] = {0};
     read_attrs(r, op, attrs);
-    ct_tensor in[MANY], outs[MANY], floats[MANY], first[MANY] = {{0}}, second[MANY] = {{0}};
+    ct_tensor in[MANY], floats[MANY], *outs = want->v;
     int n_in = (int)word(r), n_floats = 0, n_out = 0;
     for (int i = 0; i < n_in; i++) {
         in[i] = read_operand(r);
@@ -181,32 +187,64 @@ static void one_case(reader *r, FILE *out) {
     const ct_node *node = ct__peek(t, &first_out);
     n_out = node && ct_ok(t) ? node->n_out : 1;
     for (int i = 0; i < n_out; i++) outs[i] = ct__output(t, (uint32_t)i);
-    ct_tensor roots[2 * MANY + 2];
-    size_t n = 0;
-    for (int i = 0; i < n_out; i++) roots[n++] = outs[i];
-    if (gradients) {
-        ct_tensor loss = weighted(r, outs, n_out, true);
-        ct_grad(loss, floats, (size_t)n_floats, first);
-        ct_tensor slope = weighted(r, first, n_floats, false);
-        bool again = word(r);
-        roots[n++] = loss;
-        roots[n++] = slope;
-        for (int i = 0; i < n_floats; i++) roots[n++] = first[i];
-        if (again) {
-            ct_grad(slope, floats, (size_t)n_floats, second);
-            for (int i = 0; i < n_floats; i++) roots[n++] = second[i];
-        }
-    }
-    bool ok = !ct_failed() && ct_eval(roots, n);
+    want->n = (size_t)n_out;
+    if (!gradients) return;
+    ct_tensor *loss = outs + n_out, *slope = loss + 1, *first = slope + 1;
+    *loss = weighted(r, outs, n_out, true);
+    ct_grad(*loss, floats, (size_t)n_floats, first);
+    *slope = weighted(r, first, n_floats, false);
+    want->n += 2 + (size_t)n_floats;
+    if (!word(r)) return;
+    ct_grad(*slope, floats, (size_t)n_floats, first + n_floats);
+    want->n += (size_t)n_floats;
+}
+
+static void put_case(FILE *out, const wanted *want, bool ok) {
     put(out, ok ? 0 : 1);
     if (ok) {
-        put(out, (int64_t)n);
-        for (size_t i = 0; i < n; i++) put_tensor(out, roots[i]);
-    } else {
-        const char *text = ct_error_text();
-        put(out, (int64_t)strlen(text));
-        put_bytes(out, text, strlen(text));
+        put(out, (int64_t)want->n);
+        for (size_t i = 0; i < want->n; i++) put_tensor(out, want->v[i]);
+        return;
+    }
+    const char *text = ct_error_text();
+    put(out, (int64_t)strlen(text));
+    put_bytes(out, text, strlen(text));
+    ct_error_clear();
+}
+
+enum { GROUP = 64 };
+
+// Some cases as one plan, so that a device that compiles does so once for all of them; one by one
+// when that fails, to tell which it was.
+static void some_cases(reader *r, FILE *out) {
+    static wanted want[GROUP];
+    static ct_tensor all[GROUP * MANY];
+    reader before = *r;
+    int n = 0;
+    {
+        CT_SCOPE;
+        size_t n_all = 0;
+        while (n < GROUP && r->at < r->end) {
+            reader here = *r;
+            record_case(r, &want[n]);
+            if (n_all + want[n].n > GROUP * MANY) { // the next group's first
+                *r = here;
+                break;
+            }
+            for (size_t i = 0; i < want[n].n; i++) all[n_all++] = want[n].v[i];
+            n++;
+        }
+        if (!ct_failed() && ct_eval(all, n_all)) {
+            for (int i = 0; i < n; i++) put_case(out, &want[i], true);
+            return;
+        }
         ct_error_clear();
+    }
+    *r = before;
+    for (int i = 0; i < n; i++) {
+        CT_SCOPE;
+        record_case(r, &want[0]);
+        put_case(out, &want[0], !ct_failed() && ct_eval(want[0].v, want[0].n));
     }
 }
 
@@ -221,7 +259,7 @@ static int run_cases(const char *device, const char *from, const char *to) {
     fclose(in);
     if (!ct_set_device(device)) return fprintf(stderr, "%s\n", ct_error_text()), 2;
     reader r = {all, all + n / 8};
-    while (r.at < r.end) one_case(&r, out);
+    while (r.at < r.end) some_cases(&r, out);
     free(all);
     return fclose(out) == 0 ? 0 : 2;
 }
