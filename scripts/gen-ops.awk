@@ -1,5 +1,5 @@
 # Derives the public face of the ops from src/ops/ops.list and the attribute lists and docs in the definitions.
-# usage: awk -v part=header|source|enum -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
+# usage: awk -v part=header|source|enum|docs -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
 #   header: cotan/ops.h    source: the exported functions    enum: opcode.h
 BEGIN {
     ctype["i64"] = "int64_t"; ctype["f64"] = "double"; ctype["bool"] = "bool"; ctype["num"] = "ct_num"
@@ -7,12 +7,13 @@ BEGIN {
 }
 
 FILENAME ~ /ops\.list$/ {
+    if ($0 ~ /^\/\/ [a-z_\/]+\.c/) { heading = $0; sub(/^\/\/ /, "", heading) }
     if ($0 !~ /^OP\(/) next
     line = $0
     sub(/^OP\(/, "", line); sub(/\).*$/, "", line)
     split(line, cell, /, */)
     n++
-    upper[n] = cell[1]; name[n] = cell[2]; operands[n] = cell[3]
+    upper[n] = cell[1]; name[n] = cell[2]; operands[n] = cell[3]; group[n] = heading
     next
 }
 
@@ -154,6 +155,24 @@ function source(i) {
     printf "}\n%s(ct_%s)(%s) { return ct_%s_at(%s, CT_NOWHERE); }\n\n", result, name[i], signature(), name[i], names("", "")
 }
 
+# How it is called: `ct_sum(x, .axes, .keepdims)`; what may be left out in brackets.
+function call(i,    s, j) {
+    s = variadic ? ", " opname[1] ", n" : ""
+    for (j = 1; j <= n_ops && !variadic; j++)
+        s = s ", " (j > n_needed ? "[." opname[j] "]" : opname[j])
+    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " (mode == "." ? "[." aname[j] "]" : aname[j])
+    s = "ct_" name[i] "(" substr(s, 3) ")"
+    for (j = 1; j <= n_outs; j++) s = s (j > 1 ? ", ." : " -> .") outname[j]
+    return s
+}
+function docs(i,    text) {
+    if (group[i] != shown) printf "\n## %s\n\n| Call | What it gives |\n|---|---|\n", group[i]
+    shown = group[i]
+    text = doc[name[i]]
+    gsub(/\|/, "\\|", text)
+    printf "| `%s` | %s |\n", call(i), text
+}
+
 # The attribute structs again, for the functions: the same lists, the same members.
 function structs(i,    j) {
     if (!n_attrs) return
@@ -170,6 +189,12 @@ END {
         print "    CT_OP_COUNT\n} ct_opcode;\n"
         for (i = 1; i <= n; i++) printf "extern const ct_opdef ct__op_%s;\n", name[i]
         print "extern const ct_opdef *const ct__ops[CT_OP_COUNT];\n\n#endif"
+        exit
+    }
+    if (part == "docs") {
+        print "<!-- Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit. -->"
+        print "# Ops\n\nOperands come first, then options by name; those in brackets may be left out."
+        for (i = 1; i <= n; i++) if (operands[i] != "-") { parse(i); docs(i) }
         exit
     }
     print "// Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit."

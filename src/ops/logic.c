@@ -3,50 +3,76 @@
 
 #include "ops/rules.h"
 
-#define COMPARE(ID, op, sign, text, onnx_name, direction)                                          \
+#define COMPARING(op, sign)                                                                        \
     static double op##_f64(const double *x) { return x[0] sign x[1]; }                             \
-    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }      \
-    const ct_opdef ct__op_##op = {.id = CT_OP_##ID,                                                \
-                                  .name = #op,                                                     \
-                                  .doc = text,                                                     \
-                                  .kind = CT_KIND_ELEMENTWISE,                                     \
-                                  .n_in = 2,                                                       \
-                                  .n_out = 1,                                                      \
-                                  .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),                        \
-                                  .infer = ct__infer_elementwise_bool,                             \
-                                  .eval_f64 = op##_f64,                                            \
-                                  .eval_i64 = op##_i64,                                            \
-                                  .jvp = CT_NO_GRAD,                                               \
-                                  .kernel = #op,                                                   \
-                                  .onnx = onnx_name,                                               \
-                                  .stablehlo = "compare " direction}
+    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }
+#define COMPARE(ID, op)                                                                            \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL), .infer = ct__infer_elementwise_bool,                 \
+    .eval_f64 = op##_f64, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD, .kernel = #op
+COMPARING(equal, ==)
+COMPARING(not_equal, !=)
+COMPARING(less, <)
+COMPARING(less_equal, <=)
+COMPARING(greater, >)
+COMPARING(greater_equal, >=)
 
-COMPARE(EQUAL, equal, ==, "Where a equals b, as bool.", "Equal", "EQ");
-COMPARE(NOT_EQUAL, not_equal, !=, "Where a differs from b, as bool.", NULL, "NE");
-COMPARE(LESS, less, <, "Where a is less than b, as bool.", "Less", "LT");
-COMPARE(LESS_EQUAL, less_equal, <=, "Where a is at most b, as bool.", "LessOrEqual", "LE");
-COMPARE(GREATER, greater, >, "Where a is greater than b, as bool.", "Greater", "GT");
-COMPARE(GREATER_EQUAL, greater_equal, >=, "Where a is at least b, as bool.", "GreaterOrEqual",
-        "GE");
+const ct_opdef ct__op_equal = {
+    COMPARE(EQUAL, equal),
+    .doc = "Where a equals b, as bool.",
+    .onnx = "Equal",
+    .stablehlo = "compare EQ",
+};
+const ct_opdef ct__op_not_equal = {
+    COMPARE(NOT_EQUAL, not_equal),
+    .doc = "Where a differs from b, as bool.",
+    .stablehlo = "compare NE",
+};
+const ct_opdef ct__op_less = {
+    COMPARE(LESS, less),
+    .doc = "Where a is less than b, as bool.",
+    .onnx = "Less",
+    .stablehlo = "compare LT",
+};
+const ct_opdef ct__op_less_equal = {
+    COMPARE(LESS_EQUAL, less_equal),
+    .doc = "Where a is at most b, as bool.",
+    .onnx = "LessOrEqual",
+    .stablehlo = "compare LE",
+};
+const ct_opdef ct__op_greater = {
+    COMPARE(GREATER, greater),
+    .doc = "Where a is greater than b, as bool.",
+    .onnx = "Greater",
+    .stablehlo = "compare GT",
+};
+const ct_opdef ct__op_greater_equal = {
+    COMPARE(GREATER_EQUAL, greater_equal),
+    .doc = "Where a is at least b, as bool.",
+    .onnx = "GreaterOrEqual",
+    .stablehlo = "compare GE",
+};
 
-#define BITWISE(ID, op, sign, text)                                                                \
-    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }      \
-    const ct_opdef ct__op_##op = {.id = CT_OP_##ID,                                                \
-                                  .name = #op,                                                     \
-                                  .doc = text,                                                     \
-                                  .kind = CT_KIND_ELEMENTWISE,                                     \
-                                  .n_in = 2,                                                       \
-                                  .n_out = 1,                                                      \
-                                  .accepts = CT_BITS,                                              \
-                                  .infer = ct__infer_elementwise,                                  \
-                                  .eval_i64 = op##_i64,                                            \
-                                  .jvp = CT_NO_GRAD,                                               \
-                                  .kernel = #op,                                                   \
-                                  .stablehlo = #op}
+#define BITWISE(ID, op)                                                                            \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .accepts = CT_BITS, .infer = ct__infer_elementwise, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD,   \
+    .kernel = #op, .stablehlo = #op
 
-BITWISE(AND, and, &, "Bits that are set in a and in b; of bool: both.");
-BITWISE(OR, or, |, "Bits that are set in a or in b; of bool: either.");
-BITWISE(XOR, xor, ^, "Bits that are set in one of a and b; of bool: they differ.");
+static int64_t and_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] & x[1]; }
+const ct_opdef ct__op_and = {
+    BITWISE(AND, and),
+    .doc = "Bits that are set in a and in b; of bool: both.",
+};
+static int64_t or_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] | x[1]; }
+const ct_opdef ct__op_or = {
+    BITWISE(OR, or),
+    .doc = "Bits that are set in a or in b; of bool: either.",
+};
+static int64_t xor_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ^ x[1]; }
+const ct_opdef ct__op_xor = {
+    BITWISE(XOR, xor),
+    .doc = "Bits that are set in one of a and b; of bool: they differ.",
+};
 
 static int64_t not_i64(const int64_t *x, ct_dtype d) { return d == CT_BOOL ? !x[0] : ~x[0]; }
 const ct_opdef ct__op_not = {

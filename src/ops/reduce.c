@@ -116,12 +116,13 @@ static bool sum_transpose(ct_rule *r) {
                            ct__dims_of(r->in[0], &dims));
     return true;
 }
-#define REDUCE(ID, op, text)                                                                       \
-    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1,     \
-    CT_FIELDS(op), .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval,            \
-    .jvp = op##_jvp, .kernel = #op
+#define REDUCE(ID, op)                                                                             \
+    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1, CT_FIELDS(op),   \
+    .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval, .jvp = op##_jvp,          \
+    .kernel = #op
 const ct_opdef ct__op_sum = {
-    REDUCE(SUM, sum, "The sum over axes (default: all). Floats add in a tree of fixed shape."),
+    REDUCE(SUM, sum),
+    .doc = "The sum over axes (default: all). Floats add in a tree of fixed shape.",
     .transpose = sum_transpose,
     .onnx = "ReduceSum",
     .stablehlo = "reduce add",
@@ -139,8 +140,8 @@ prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros amo
     return true;
 }
 const ct_opdef ct__op_prod = {
-    REDUCE(PROD, prod,
-           "The product over axes (default: all). Its gradient is NaN where an operand is 0."),
+    REDUCE(PROD, prod),
+    .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0.",
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",
     .samples = {.lo = 0.5, .hi = 1.5},
@@ -174,9 +175,9 @@ static bool extreme_jvp(ct_rule *r) {
 }
 static bool max_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_max = {
-    REDUCE(MAX, max,
-           "The largest element over axes (default: all); NaN if there is one; -infinity or the "
-           "least integer of none."),
+    REDUCE(MAX, max),
+    .doc = "The largest element over axes (default: all); NaN if there is one; -infinity or the "
+           "least integer of none.",
     .onnx = "ReduceMax",
     .stablehlo = "reduce maximum",
     .samples = {.kinks = true},
@@ -190,9 +191,9 @@ static bool min_eval(const ct_ref *ref) {
 }
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {
-    REDUCE(MIN, min,
-           "The smallest element over axes (default: all); NaN if there is one; infinity or the "
-           "largest integer of none."),
+    REDUCE(MIN, min),
+    .doc = "The smallest element over axes (default: all); NaN if there is one; infinity or the "
+           "largest integer of none.",
     .onnx = "ReduceMin",
     .stablehlo = "reduce minimum",
     .samples = {.kinks = true},
