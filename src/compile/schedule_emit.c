@@ -140,6 +140,15 @@ static ct_kval as_bool(ct_emit *e, ct_ix x) {
                : ct__kir_bin(e->kir, CT_K_NE, v, ct__kir_int(e->kir, 0));
 }
 
+// A condition without the parts that hang on the value x: they were added once it was known, so
+// that its own load cannot wait for them.
+static ct_ix guard_before(ct_emit *e, ct_ix guard, ct_ix x) {
+    if (guard < 0 || !ct__ix_holds(e->pool, guard, x)) return guard;
+    ct_ix_node n = *ct__ix_node(e->pool, guard);
+    if (n.kind != CT_IX_AND) return CT_IX_NONE;
+    return ct__ix_and(e->pool, guard_before(e, n.a, x), guard_before(e, n.b, x));
+}
+
 // Conditions come as bool, everything else as i64.
 ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
     if (x < 0) return -1;
@@ -169,7 +178,11 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
         return ct__kir_select(k, as_bool(e, n.a), ct__emit_ix(e, n.b), ct__emit_ix(e, n.c));
     case CT_IX_LOAD: {
         ct_val v = {e->sched->graph->nodes[n.number >> 8], (uint32_t)(n.number & 255)};
-        return ct__emit_value(e, v, n.at, CT_I64);
+        ct_ix outer = e->guard;
+        e->guard = guard_before(e, outer, x);
+        ct_kval value = ct__emit_value(e, v, n.at, CT_I64);
+        e->guard = outer;
+        return value;
     }
     }
     return -1;

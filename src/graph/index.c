@@ -696,6 +696,25 @@ bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     }
 }
 
+bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
+    if (e < 0 || e == part) return e >= 0;
+    if (e < part) return false; // parts are made before what holds them
+    const ct_ix_node *x = &p->node[e];
+    bool found = false;
+    switch (x->kind) {
+    case CT_IX_VAR: return false;
+    case CT_IX_SUM:
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->term[i].atom, part);
+        return found;
+    case CT_IX_LOAD:
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->at[i], part);
+        return found;
+    default:
+        return ct__ix_holds(p, x->a, part) || ct__ix_holds(p, x->b, part) ||
+               ct__ix_holds(p, x->c, part);
+    }
+}
+
 bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
     sum s, t = {.n = 0};
     sum_of(p, e, &s);

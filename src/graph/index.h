@@ -80,7 +80,8 @@ bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
 // If e is rest + stride * var, where neither depends on var: gives stride (CT_IX_NONE into *stride
 // when there is no memory).
 bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
-bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var); // exact, follows opaque parts
+bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var);   // exact, follows opaque parts
+bool ct__ix_holds(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or inside of it?
 ct_ix ct__ix_replace(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix by);
 // Sizes in the mono, into syms (room for max); gives their number.
 int ct__ix_mono(const ct_ix_pool *pool, int32_t mono, int *syms, int max);
