@@ -319,16 +319,47 @@ static int64_t column_block(const matmul *m) {
     return up_to(width < columns ? width : columns, m->nr);
 }
 
+// Have vector registers room for 32 values of 16 f32 (AVX-512), or for 8 (AVX2, NEON)?
+static bool many_registers(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f");
+#else
+    return false;
+#endif
+}
+
+// Rows of a register tile: few of them beyond the edge, and few tiles.
+static int tile_rows(int64_t rows, int most) {
+    int best = most;
+    int64_t least = INT64_MAX;
+    for (int r = most; r > most / 2; r--) {
+        int64_t cost = (rows + r - 1) / r * (r + 1);
+        if (cost < least) least = cost, best = r;
+    }
+    return rows < best ? (int)rows : best;
+}
+
+static void register_tile(matmul *m) {
+    const ct_matmul_tile *t = &m->s->tile;
+    bool wide = m->s->dtype == CT_F64, large = many_registers();
+    int most = large ? 14 : wide ? 3 : 6;
+    m->mr = t->rows ? t->rows : tile_rows(at_most(m->k, m->s->rows, INT64_MAX / 16), most);
+    if (m->mr < 1) m->mr = 1;
+    // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of b.
+    int vectors = large ? 28 : 6;
+    if (wide) vectors /= 2;
+    m->nv = t->vectors;
+    if (!m->nv)
+        for (m->nv = m->b_by_column ? 2 : MOST_VECTORS; m->nv > 1 && m->nv * m->mr > vectors;)
+            m->nv /= 2;
+}
+
 static void choose(matmul *m) {
     const ct_matmul_tile *t = &m->s->tile;
     const ct_kir *k = m->k;
-    m->mr = t->rows ? t->rows : (int)at_most(k, m->s->rows, 13);
-    if (m->mr < 1) m->mr = 1;
     m->b_by_column = ct__source_along(k, &m->s->b, m->s->n_batch) &&
                      !ct__source_along(k, &m->s->b, m->s->n_batch + 1);
-    // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of b.
-    m->nv = t->vectors ? t->vectors : m->b_by_column || m->mr > 6 ? 2 : m->mr > 2 ? 4 : 8;
-    if (!t->vectors && m->s->dtype == CT_F64) m->nv = m->nv / 2;
+    register_tile(m);
     m->nr = m->nv * CT_LANES;
     m->mc = t->row_block ? t->row_block : up_to(at_most(k, m->s->rows, 256), m->mr);
     m->nc = t->column_block ? t->column_block : column_block(m);
