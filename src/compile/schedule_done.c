@@ -85,6 +85,24 @@ static bool in_place(ct_emit *e) {
     return true;
 }
 
+// Sizes that were declared and never used are no arguments of the kernel.
+static void drop_unused_sizes(ct_emit *e) {
+    size_t kept = 0;
+    for (size_t i = 0; i < e->n_syms; i++) {
+        ct_kins *ins = &e->kir->ins[e->sym_values[i]];
+        ins->imm.i = (int64_t)kept;
+        if (e->syms[i] >= 0) {
+            e->syms[kept] = e->syms[i];
+            e->sym_values[kept++] = e->sym_values[i];
+        } else { // the values behind it keep their numbers
+            ins->op = CT_K_CONST;
+            ins->imm.i = 0;
+        }
+    }
+    e->n_syms = kept;
+    e->kir->nargs = (int)kept;
+}
+
 static bool finish(ct_emit *e, double flops) {
     ct_sched *s = e->sched;
     if (s->err->code) return false;
@@ -94,6 +112,7 @@ static bool finish(ct_emit *e, double flops) {
     }
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
+    drop_unused_sizes(e);
     if (!in_place(e)) {
         s->conflict = true;
         return true;

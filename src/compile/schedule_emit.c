@@ -14,6 +14,8 @@ static bool no_memory(ct_emit *e) {
                           sizeof(ct_kir));
 }
 
+static ct_kval declare_sym(ct_emit *e, int sym);
+
 bool ct__emit_restart(ct_emit *e) {
     if (e->kir) ct__kir_free(e->kir);
     ct__free(e->kir);
@@ -26,6 +28,8 @@ bool ct__emit_restart(ct_emit *e) {
     e->bytes = e->flops = 0;
     if (!e->kir || !e->pool) return no_memory(e);
     ct__kir_init(e->kir);
+    for (int i = 0; i < (int)e->sched->n_syms; i++)
+        if (e->sched->sym_parent[i] == i) declare_sym(e, i);
     return true;
 }
 
@@ -71,14 +75,24 @@ ct_ix ct__emit_size(ct_emit *e, ct_val v, int axis) {
     return ct__emit_sized(e, ct__sched_size(e->sched, v, axis));
 }
 
-static ct_kval sym_value(ct_emit *e, int sym) {
-    for (size_t i = 0; i < e->n_syms; i++)
-        if (e->syms[i] == sym) return e->sym_values[i];
+// An argument is declared before the loops, where it is not known yet which will be asked for: so
+// all are, as ~sym, and those never used are taken back at the end.
+static ct_kval declare_sym(ct_emit *e, int sym) {
     if (!CT_GROW(e->syms, e->syms_cap, e->n_syms + 1) ||
         !CT_GROW(e->sym_values, e->sym_values_cap, e->n_syms + 1))
         return no_memory(e) - 1;
-    e->syms[e->n_syms] = sym;
+    e->syms[e->n_syms] = ~sym;
     return e->sym_values[e->n_syms++] = ct__kir_arg(e->kir);
+}
+static ct_kval sym_value(ct_emit *e, int sym) {
+    for (size_t i = 0; i < e->n_syms; i++)
+        if (e->syms[i] == sym || e->syms[i] == ~sym) {
+            e->syms[i] = sym;
+            return e->sym_values[i];
+        }
+    ct_kval value = declare_sym(e, sym);
+    if (value >= 0) e->syms[e->n_syms - 1] = sym;
+    return value;
 }
 
 ct_ix ct__emit_bind(ct_emit *e, ct_kval value, ct_ix extent) {
