@@ -1,0 +1,675 @@
+// What each kind of op wants of its operands and attributes. Elementwise ops and reductions are
+// served by their records alone; the others have a builder here, and an op without one is found
+// missing by the test.
+#include "support/graph_build.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ------------------------------------------------------------------------------------------------
+// shapes
+
+static int64_t any_size(gen_graph *g) {
+    static const int64_t sizes[] = {1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67};
+    static const int64_t large[] = {129, 257, 1000, 1025, 2050, 3001};
+    int way = gen_below(g, 100);
+    return way < 2 ? 0 : way < 7 ? large[gen_below(g, 6)] : sizes[gen_below(g, 18)];
+}
+
+static ct_ints any_dims(gen_graph *g, int least, int most) {
+    int64_t v[8], rank = least + gen_below(g, most - least + 1), n = 1;
+    int64_t limit = g->gradients ? GEN_MOST / 2 : GEN_MOST;
+    for (int64_t a = 0; a < rank; a++) {
+        v[a] = any_size(g);
+        while (n * v[a] > limit) v[a] = v[a] > 8 ? v[a] / 8 : 1;
+        if (v[a]) n *= v[a];
+        if (v[a] && gen_chance(g, 4)) v[a] = CT_DYN(v[a]);
+    }
+    return gen_dims(g, rank, v);
+}
+
+// Sizes that broadcast with those of a type: some axes missing in front, some 1.
+static ct_ints fitting_dims(gen_graph *g, const gen_value *like) {
+    int64_t v[CT_MAX_RANK], n = 0;
+    int from = gen_chance(g, 50) ? 0 : gen_below(g, like->type.rank + 1);
+    for (int a = from; a < like->type.rank; a++) v[n++] = gen_chance(g, 70) ? like->dims.v[a] : 1;
+    return gen_dims(g, n, v);
+}
+
+static bool broadcast_fits(const ct_type *a, const ct_type *b) {
+    int64_t n = 1;
+    int rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 1; i <= rank; i++) { // from the last axis
+        int64_t x = i <= a->rank ? a->dim[a->rank - i] : 1;
+        int64_t y = i <= b->rank ? b->dim[b->rank - i] : 1;
+        bool x_dyn = i <= a->rank && ct__is_dyn(a, a->rank - i);
+        bool y_dyn = i <= b->rank && ct__is_dyn(b, b->rank - i);
+        if (x != y && !(x == 1 && !x_dyn) && !(y == 1 && !y_dyn)) return false;
+        n *= x == 1 ? y : x;
+    }
+    return n <= GEN_MOST;
+}
+
+// ------------------------------------------------------------------------------------------------
+// operands
+
+typedef struct {
+    uint32_t accepts; // dtypes
+    int least, most;  // rank
+    bool exact;
+    const ct_type *with; // it broadcasts with this
+} want;
+
+static ct_dtype any_dtype(gen_graph *g, uint32_t accepts) {
+    if (accepts & CT_MASK(CT_F32) && gen_chance(g, 60)) return CT_F32;
+    ct_dtype d = CT_DEFAULT;
+    while (!(accepts & CT_MASK(d))) d = (ct_dtype)(1 + gen_below(g, CT_DTYPE_COUNT - 1));
+    return d;
+}
+
+static bool good(const gen_value *v, const want *w) {
+    if (!(w->accepts & CT_MASK(v->type.dtype)) || v->type.rank < w->least || v->type.rank > w->most)
+        return false;
+    if (w->exact && !v->exact) return false;
+    return !w->with || broadcast_fits(&v->type, w->with);
+}
+
+// A value that was made before, rather one that nothing uses yet; -1: none fits.
+static int found(gen_graph *g, const want *w) {
+    int best = -1, score = 0;
+    for (int i = 0; i < g->n_values; i++) {
+        const gen_value *v = &g->value[i];
+        if (!good(v, w)) continue;
+        int mine = 1 + gen_below(g, 100) + (v->uses ? 0 : 60) + 2 * i;
+        if (v->type.weak) mine /= 4;
+        if (mine > score) best = i, score = mine;
+    }
+    return best;
+}
+
+static int pick(gen_graph *g, const ct_opdef *op, want w) {
+    int v = gen_chance(g, 80) ? found(g, &w) : -1;
+    if (v >= 0) return v;
+    double lo = op->samples.lo, hi = op->samples.hi;
+    if (lo == 0 && hi == 0) lo = -2, hi = 2;
+    ct_ints dims = any_dims(g, w.least, w.most > 4 ? 4 : w.most);
+    return gen_leaf(g, any_dtype(g, w.accepts), dims, lo, hi);
+}
+
+static int apply(gen_graph *g, const ct_opdef *op, int n, const int *in) {
+    gen_step s = {.kind = GEN_OP, .op = op, .n_in = n};
+    for (int i = 0; i < n; i++) {
+        if (in[i] < 0) return -1;
+        s.in[i] = in[i];
+    }
+    return gen_commit(g, &s);
+}
+
+// A float brought into the range of an op's samples: cut off where it is exact, else pressed in.
+static int ranged(gen_graph *g, const ct_opdef *op, int at) {
+    if (at < 0 || !(CT_FLOATS & CT_MASK(g->value[at].type.dtype))) return at;
+    double lo = op->samples.lo, hi = op->samples.hi;
+    const gen_value *v = &g->value[at];
+    bool open = lo == 0 && hi == 0; // any number will do, if it does not grow and grow
+    if (open) lo = -2, hi = 2;
+    double slack = open ? 4 : 1;
+    if ((v->lo >= slack * lo && v->hi <= slack * hi) || v->lo > v->hi) return at;
+    if (v->type.weak) return gen_number(g, gen_uniform(g, lo, hi), false);
+    if (gen_chance(g, 8)) return at;
+    int low = gen_number(g, lo, false), high = gen_number(g, hi, false);
+    if (v->exact) return apply(g, &ct__op_clamp, 3, (int[]){at, low, high});
+    int unit = apply(g, &ct__op_sigmoid, 1, &at), span = gen_number(g, hi - lo, false);
+    return apply(g, &ct__op_add, 2, (int[]){apply(g, &ct__op_mul, 2, (int[]){unit, span}), low});
+}
+
+// ------------------------------------------------------------------------------------------------
+// attributes
+
+static void *attr(gen_step *s, const char *name) {
+    for (size_t i = 0; i < s->op->n_fields; i++)
+        if (strcmp(s->op->fields[i].name, name) == 0) return s->attrs + s->op->fields[i].offset;
+    abort(); // the op's attributes have other names now
+}
+static void set(gen_step *s, const char *name, int64_t v) { *(int64_t *)attr(s, name) = v; }
+static void set_flag(gen_step *s, const char *name, bool v) { *(bool *)attr(s, name) = v; }
+static void set_dtype(gen_step *s, const char *name, ct_dtype v) { *(ct_dtype *)attr(s, name) = v; }
+static void set_list(gen_graph *g, gen_step *s, const char *name, int64_t n, const int64_t *v) {
+    *(ct_ints *)attr(s, name) = gen_dims(g, n, v);
+}
+
+// Some axes of a rank, perhaps counted from the end; none: 0.
+static int64_t some_axes(gen_graph *g, int rank, int64_t *axes) {
+    int64_t n = 0;
+    for (int a = 0; a < rank; a++)
+        if (gen_chance(g, 50)) axes[n++] = gen_chance(g, 30) ? a - rank : a;
+    return n;
+}
+
+static want any_of(const gen_step *s, int least, int most) {
+    return (want){.accepts = s->op->accepts, .least = least, .most = most};
+}
+static int first(gen_graph *g, gen_step *s, int least, int most) {
+    want w = any_of(s, least, most);
+    gen_step probe = *s;
+    w.exact = gen_jumps(g, &probe);
+    s->in[0] = ranged(g, s->op, pick(g, s->op, w));
+    s->n_in = 1;
+    return s->in[0];
+}
+static const gen_value *value(const gen_graph *g, int v) { return &g->value[v]; }
+
+// ------------------------------------------------------------------------------------------------
+// by kind
+
+static bool elementwise(gen_graph *g, gen_step *s) {
+    bool choice = s->op->infer == ct__infer_choice, exact = gen_jumps(g, s);
+    int n = s->op->n_in, head = choice ? 1 : 0;
+    want w = any_of(s, 0, 4);
+    w.exact = exact;
+    int base = s->in[head] = ranged(g, s->op, pick(g, s->op, w));
+    if (base < 0) return false;
+    for (int i = 0; i < n; i++) {
+        if (i == head) continue;
+        uint32_t own = CT_MASK(value(g, base)->type.dtype);
+        want other = {.accepts = gen_chance(g, 80) ? own : s->op->accepts,
+                      .most = 4,
+                      .exact = exact,
+                      .with = &value(g, base)->type};
+        if (choice && i == 0) other.accepts = CT_MASK(CT_BOOL);
+        bool number = other.accepts & (CT_MASK(CT_F32) | CT_MASK(CT_I32)) && gen_chance(g, 12);
+        int v = !number && gen_chance(g, 60) ? found(g, &other) : -1;
+        double lo = s->op->samples.lo, hi = s->op->samples.hi;
+        if (lo == 0 && hi == 0) lo = -2, hi = 2;
+        if (number) {
+            bool whole = !(other.accepts & CT_MASK(CT_F32));
+            v = gen_number(g, whole ? gen_below(g, 7) : gen_uniform(g, lo, hi), whole);
+        } else if (v < 0) {
+            ct_ints dims = fitting_dims(g, value(g, base));
+            v = gen_leaf(g, any_dtype(g, other.accepts), dims, lo, hi);
+        }
+        s->in[i] = ranged(g, s->op, v);
+    }
+    s->n_in = n;
+    return true;
+}
+
+static bool reduce(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 0, 4);
+    int64_t axes[CT_MAX_RANK];
+    if (x < 0) return false;
+    set_list(g, s, "axes", some_axes(g, value(g, x)->type.rank, axes), axes);
+    set_flag(s, "keepdims", gen_chance(g, 40));
+    if (s->op->id == CT_OP_VAR) set(s, "correction", gen_below(g, 2));
+    return true;
+}
+
+static bool along(gen_graph *g, gen_step *s) { // argmax, cumsum
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    set(s, "axis", gen_below(g, value(g, x)->type.rank));
+    set_flag(s, s->op->id == CT_OP_ARGMAX ? "keepdims" : "reverse", gen_chance(g, 40));
+    return true;
+}
+
+static bool topk(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    const ct_type *t = &value(g, x)->type;
+    int64_t n = t->dim[t->rank - 1];
+    set(s, "k", gen_below(g, (n < 9 ? n : 9) + 1));
+    return true;
+}
+
+static bool softmax(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    int64_t axes[CT_MAX_RANK];
+    if (x < 0) return false;
+    set_list(g, s, "axes", some_axes(g, value(g, x)->type.rank, axes), axes);
+    return true;
+}
+
+static bool unary(gen_graph *g, gen_step *s) { return first(g, s, 0, 4) >= 0; }
+
+static bool cast(gen_graph *g, gen_step *s) {
+    set_dtype(s, "dtype", any_dtype(g, CT_ANY));
+    return unary(g, s);
+}
+
+// NaNs have many bit patterns, so only leaves are read as bits.
+static bool bitcast(gen_graph *g, gen_step *s) {
+    ct_dtype from = any_dtype(g, CT_ANY), to = any_dtype(g, CT_ANY);
+    while (ct_dtype_size(to) != ct_dtype_size(from) || to == CT_BOOL) {
+        from = any_dtype(g, CT_ANY);
+        to = any_dtype(g, CT_ANY);
+    }
+    s->in[0] = gen_leaf(g, from, any_dims(g, 0, 4), -2, 2);
+    s->n_in = 1;
+    set_dtype(s, "dtype", to);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// movement
+
+static bool reshape(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 0, 4);
+    if (x < 0) return false;
+    const gen_value *v = value(g, x);
+    int64_t n = gen_count(v->dims), dims[8], rank = 0;
+    if (v->type.dyn) {
+        dims[rank++] = -1;
+        if (v->type.rank && !ct__is_dyn(&v->type, v->type.rank - 1) && n)
+            dims[rank++] = v->dims.v[v->type.rank - 1];
+    } else {
+        while (rank < 4 && gen_chance(g, 80)) {
+            int64_t part = 1 + gen_below(g, 9);
+            dims[rank++] = n % part == 0 ? part : 1;
+            if (n) n /= dims[rank - 1];
+        }
+        if (n != 1 || rank == 0 || gen_chance(g, 30)) dims[rank++] = n;
+    }
+    set_list(g, s, "dims", rank, dims);
+    return true;
+}
+
+static bool permute(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 2, 4);
+    if (x < 0) return false;
+    int rank = value(g, x)->type.rank;
+    int64_t axes[CT_MAX_RANK];
+    for (int a = 0; a < rank; a++) axes[a] = a;
+    for (int a = rank - 1; a > 0; a--) {
+        int b = gen_below(g, a + 1);
+        int64_t t = axes[a];
+        axes[a] = axes[b];
+        axes[b] = t;
+    }
+    set_list(g, s, "axes", gen_chance(g, 20) ? 0 : rank, axes);
+    return true;
+}
+
+static bool expand(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 0, 3);
+    if (x < 0) return false;
+    const gen_value *v = value(g, x);
+    int64_t dims[8], rank = 0, n = gen_count(v->dims);
+    if (n * 5 <= GEN_MOST && gen_chance(g, 60)) dims[rank++] = 1 + gen_below(g, 5), n *= dims[0];
+    for (int a = 0; a < v->type.rank; a++) {
+        bool one = v->dims.v[a] == 1;
+        dims[rank++] = one && n * 9 <= GEN_MOST ? 1 + gen_below(g, 9) : v->dims.v[a];
+        if (one) n *= dims[rank - 1];
+    }
+    set_list(g, s, "dims", rank, dims);
+    return true;
+}
+
+static bool slice(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    const ct_type *t = &value(g, x)->type;
+    int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK], step[CT_MAX_RANK];
+    for (int a = 0; a < t->rank; a++) {
+        int64_t n = t->dim[a];
+        start[a] = gen_chance(g, 40) ? 0 : gen_below(g, n / 2 + 1);
+        stop[a] = gen_chance(g, 50) ? CT_END : n - gen_below(g, (n - start[a]) / 2 + 1);
+        step[a] = gen_chance(g, 60) ? 1 : 1 + gen_below(g, 4);
+        if (n && start[a] && gen_chance(g, 20)) start[a] -= n;
+    }
+    set_list(g, s, "start", t->rank, start);
+    set_list(g, s, "stop", t->rank, stop);
+    set_list(g, s, "step", gen_chance(g, 40) ? 0 : t->rank, step);
+    return true;
+}
+
+static bool pad(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    const ct_type *t = &value(g, x)->type;
+    int64_t low[CT_MAX_RANK], high[CT_MAX_RANK], interior[CT_MAX_RANK];
+    for (int a = 0; a < t->rank; a++) {
+        low[a] = gen_below(g, 3);
+        high[a] = gen_below(g, 3);
+        interior[a] = gen_chance(g, 70) ? 0 : gen_below(g, 3);
+    }
+    ct_dtype dtype = (ct_dtype)t->dtype;
+    int rank = t->rank;
+    s->in[1] = gen_leaf(g, dtype, CT_SCALAR, -2, 2);
+    s->n_in = 2;
+    set_list(g, s, "low", rank, low);
+    set_list(g, s, "high", gen_chance(g, 30) ? 0 : rank, high);
+    set_list(g, s, "interior", rank, interior);
+    return true;
+}
+
+static bool flip(gen_graph *g, gen_step *s) { return softmax(g, s); }
+
+static bool concat(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int n = 1 + gen_below(g, 4), axis = gen_below(g, value(g, x)->type.rank);
+    for (int i = 1; i < n; i++) {
+        const gen_value *v = value(g, x);
+        ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
+        int64_t *own = (int64_t *)(uintptr_t)dims.v;
+        own[axis] = gen_below(g, 5);
+        bool again = gen_count(v->dims) < 500 && gen_chance(g, 30);
+        s->in[i] = again ? x : gen_leaf(g, (ct_dtype)v->type.dtype, dims, -2, 2);
+    }
+    s->n_in = n;
+    set(s, "axis", gen_chance(g, 30) ? axis - value(g, x)->type.rank : axis);
+    return true;
+}
+
+// Start positions for some axes, now and then outside.
+static int starts(gen_graph *g, const ct_type *t, int64_t n, const int64_t *axes) {
+    int64_t at[CT_MAX_RANK];
+    for (int64_t i = 0; i < n; i++) at[i] = gen_below(g, t->dim[axes[i]] + 3) - 2;
+    return gen_numbers(g, gen_chance(g, 50) ? CT_I32 : CT_I64, gen_dims(g, 1, &n), at);
+}
+
+static int64_t plain_axes(gen_graph *g, int rank, int64_t *axes) { // at least one, from the front
+    int64_t n = 0;
+    for (int a = 0; a < rank; a++)
+        if (gen_chance(g, 50) || (a == rank - 1 && n == 0)) axes[n++] = a;
+    return n;
+}
+
+static bool dynamic_slice(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int64_t axes[CT_MAX_RANK], sizes[CT_MAX_RANK];
+    int64_t n = plain_axes(g, value(g, x)->type.rank, axes);
+    for (int64_t i = 0; i < n; i++) sizes[i] = gen_below(g, value(g, x)->type.dim[axes[i]] + 1);
+    s->in[1] = starts(g, &value(g, x)->type, n, axes);
+    s->n_in = 2;
+    set_list(g, s, "axes", n, axes);
+    set_list(g, s, "sizes", n, sizes);
+    return true;
+}
+
+static bool dynamic_update(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int64_t axes[CT_MAX_RANK];
+    const gen_value *v = value(g, x);
+    int64_t n = plain_axes(g, v->type.rank, axes);
+    ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)(uintptr_t)dims.v)[axes[i]] = gen_below(g, v->type.dim[axes[i]] + 1);
+    s->in[1] = gen_leaf(g, (ct_dtype)v->type.dtype, dims, -2, 2);
+    s->in[2] = starts(g, &value(g, x)->type, n, axes);
+    s->n_in = 3;
+    set_list(g, s, "axes", n, axes);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// positions
+
+static int positions(gen_graph *g, const ct_type *x, int axis, int batch) {
+    int64_t dims[8], n = 0, count, v[GEN_MOST];
+    int extra = gen_below(g, 3);
+    for (int a = 0; a < batch; a++) dims[n++] = x->dim[a];
+    for (int a = 0; a < extra; a++) dims[n++] = gen_below(g, 8);
+    ct_ints list = gen_dims(g, n, dims);
+    count = gen_count(list);
+    if (count > GEN_MOST) return -1;
+    for (int64_t i = 0; i < count; i++)
+        v[i] = gen_chance(g, 8) ? gen_below(g, 40) - 20 : gen_below(g, x->dim[axis]);
+    return gen_numbers(g, gen_chance(g, 60) ? CT_I32 : gen_chance(g, 60) ? CT_I64 : CT_U8, list, v);
+}
+
+static bool gather(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
+    if (gen_chance(g, 50)) batch = 0;
+    s->in[1] = positions(g, &value(g, x)->type, axis, batch);
+    s->n_in = 2;
+    set(s, "axis", axis);
+    set(s, "batch_dims", batch);
+    set_flag(s, "zero_outside", gen_chance(g, 50));
+    return s->in[1] >= 0;
+}
+
+static bool scatter_add(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
+    int at = positions(g, &value(g, x)->type, axis, batch);
+    if (at < 0) return false;
+    const gen_value *v = value(g, x), *p = value(g, at);
+    int64_t dims[16], n = 0;
+    for (int a = 0; a < axis; a++) dims[n++] = v->dims.v[a];
+    for (int a = batch; a < p->type.rank; a++) dims[n++] = p->dims.v[a];
+    for (int a = axis + 1; a < v->type.rank; a++) dims[n++] = v->dims.v[a];
+    ct_ints list = gen_dims(g, n, dims);
+    if (gen_count(list) > GEN_MOST) return false;
+    s->in[1] = at;
+    s->in[2] = gen_leaf(g, (ct_dtype)v->type.dtype, list, -2, 2);
+    s->n_in = 3;
+    set(s, "axis", axis);
+    set(s, "batch_dims", batch);
+    return true;
+}
+
+static bool one_hot(gen_graph *g, gen_step *s) {
+    set(s, "n", gen_below(g, 8));
+    set_dtype(s, "dtype", any_dtype(g, CT_ANY));
+    int x = first(g, s, 0, 3);
+    return x >= 0 && gen_count(value(g, x)->dims) * 8 <= GEN_MOST;
+}
+
+static bool iota(gen_graph *g, gen_step *s) {
+    ct_ints dims = any_dims(g, 1, 4);
+    set_dtype(s, "dtype", any_dtype(g, s->op->accepts));
+    set_list(g, s, "dims", dims.n, dims.v);
+    set(s, "axis", gen_below(g, dims.n));
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// products and networks
+
+static int float_leaf(gen_graph *g, ct_dtype d, int64_t n, const int64_t *v) {
+    ct_ints dims = gen_dims(g, n, v);
+    return gen_count(dims) > 4 * GEN_MOST ? -1 : gen_leaf(g, d, dims, -1, 1);
+}
+
+static bool matmul(gen_graph *g, gen_step *s) {
+    int a = first(g, s, 2, 4);
+    if (a < 0) return false;
+    const gen_value *v = value(g, a);
+    int rank = v->type.rank;
+    int64_t dims[8], k = v->dims.v[rank - 1], n = any_size(g), rows = gen_count(v->dims), m = 0;
+    while (n * rows > 200000 || n * ct__unmarked(k) > 4 * GEN_MOST) n /= 4;
+    int batch = gen_below(g, rank - 1);
+    for (int i = rank - 2 - batch; i < rank - 2; i++)
+        dims[m++] = gen_chance(g, 70) ? v->dims.v[i] : 1;
+    bool turned = gen_chance(g, 40); // b as a permuted view
+    dims[m++] = turned ? n : k;
+    dims[m++] = turned ? k : n;
+    int b = float_leaf(g, (ct_dtype)v->type.dtype, m, dims);
+    if (b >= 0 && turned) {
+        gen_step view = {.kind = GEN_OP, .op = &ct__op_permute, .n_in = 1, .in = {b}};
+        int64_t axes[8];
+        for (int i = 0; i < m; i++) axes[i] = i < m - 2 ? i : 2 * m - 3 - i;
+        set_list(g, &view, "axes", m, axes);
+        b = gen_commit(g, &view);
+    }
+    s->in[1] = b;
+    s->n_in = 2;
+    return b >= 0;
+}
+
+static bool norm(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4), most = s->op->id == CT_OP_LAYER_NORM ? 2 : 1, present = 0;
+    if (x < 0) return false;
+    for (int i = 0; i < most; i++) {
+        if (gen_chance(g, 40)) continue;
+        const gen_value *v = value(g, x);
+        present |= 1 << i;
+        s->in[s->n_in++] = float_leaf(g, (ct_dtype)v->type.dtype, 1, &v->dims.v[v->type.rank - 1]);
+    }
+    set(s, "present", present);
+    return true;
+}
+
+static bool cross_entropy(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    int64_t v[GEN_MOST];
+    if (x < 0) return false;
+    const ct_type *t = &value(g, x)->type;
+    ct_ints dims = gen_dims(g, t->rank - 1, value(g, x)->dims.v);
+    for (int64_t i = 0; i < gen_count(dims); i++) v[i] = gen_below(g, t->dim[t->rank - 1]);
+    s->in[1] = gen_numbers(g, gen_chance(g, 50) ? CT_I32 : CT_I64, dims, v);
+    s->n_in = 2;
+    set_flag(s, "per_row", gen_chance(g, 50));
+    return true;
+}
+
+static bool attention(gen_graph *g, gen_step *s) {
+    int q = first(g, s, 2, 4);
+    if (q < 0) return false;
+    const gen_value *v = value(g, q);
+    int rank = v->type.rank;
+    ct_dtype dtype = (ct_dtype)v->type.dtype;
+    int64_t dims[8], keys = 1 + gen_below(g, gen_chance(g, 25) ? 150 : 9), zero = 0;
+    memcpy(dims, v->dims.v, (size_t)rank * sizeof *dims);
+    int64_t queries = ct__unmarked(dims[rank - 2]);
+    if (gen_count(v->dims) * keys > 100000) return false;
+    dims[rank - 2] = keys;
+    s->in[1] = float_leaf(g, dtype, rank, dims);
+    dims[rank - 1] = 1 + gen_below(g, 9);
+    s->in[2] = float_leaf(g, dtype, rank, dims);
+    s->n_in = 3;
+    bool causal = gen_chance(g, 60), position = causal && gen_chance(g, 50),
+         mask = gen_chance(g, 40);
+    zero = gen_below(g, keys);
+    if (position) s->in[s->n_in++] = gen_numbers(g, CT_I32, CT_SCALAR, &zero);
+    if (mask) {
+        int64_t grid[2] = {gen_chance(g, 50) ? queries : 1, keys};
+        s->in[s->n_in++] = gen_leaf(g, CT_BOOL, gen_dims(g, 2, grid), 0, 1);
+    }
+    set_flag(s, "causal", causal);
+    set(s, "present", position | mask << 1);
+    return s->in[1] >= 0 && s->in[2] >= 0;
+}
+
+// A scan along axis 0 of x, with an accumulator like its rows.
+static bool loop(gen_graph *g, gen_step *s) {
+    want w = {.accepts = CT_FLOATS, .least = 1, .most = 3};
+    int x = found(g, &w);
+    if (x < 0) return false;
+    const gen_value *v = value(g, x);
+    if (v->type.weak || v->type.dim[0] > 40 || v->type.dyn) return false;
+    s->in[1] = ranged(g, &ct__op_tanh, x);
+    s->in[0] = float_leaf(g, (ct_dtype)v->type.dtype, v->dims.n - 1, v->dims.v + 1);
+    *s = (gen_step){.kind = GEN_LOOP, .in = {s->in[0], s->in[1]}, .n_in = 2};
+    for (int i = 0; i < 3; i++) s->attrs[i] = (char)gen_below(g, i < 2 ? 3 : 2);
+    return s->in[0] >= 0 && s->in[1] >= 0;
+}
+
+// ------------------------------------------------------------------------------------------------
+// random numbers
+
+static int key(gen_graph *g) {
+    const int64_t words[2] = {(int64_t)(gen_bits(&g->random) >> 32), gen_below(g, 100)};
+    return gen_numbers(g, CT_U32, gen_dims(g, 1, (const int64_t[]){2}), words);
+}
+static bool random_numbers(gen_graph *g, gen_step *s) {
+    s->in[0] = key(g);
+    for (int i = 1; i < s->op->n_in; i++) {
+        const int64_t bound = i == 1 ? -3 : gen_below(g, 50);
+        s->in[i] = s->op->id == CT_OP_RANDOM_INT ? gen_numbers(g, CT_I32, CT_SCALAR, &bound)
+                                                 : gen_leaf(g, CT_F32, CT_SCALAR, 0, 1);
+    }
+    s->n_in = s->op->n_in;
+    ct_ints dims = any_dims(g, 0, 3);
+    set_list(g, s, "dims", dims.n, dims.v);
+    return true;
+}
+static bool random_split(gen_graph *g, gen_step *s) {
+    s->in[0] = key(g);
+    s->n_in = 1;
+    set(s, "n", gen_below(g, 9));
+    return true;
+}
+static bool random_fold_in(gen_graph *g, gen_step *s) {
+    const int64_t step = gen_below(g, 1000);
+    s->in[0] = key(g);
+    s->in[1] = gen_numbers(g, CT_I64, CT_SCALAR, &step);
+    s->n_in = 2;
+    return true;
+}
+static bool dropout(gen_graph *g, gen_step *s) {
+    if (first(g, s, 0, 4) < 0) return false;
+    s->in[1] = key(g);
+    s->in[2] = gen_leaf(g, CT_F32, CT_SCALAR, 0, 0.75);
+    s->n_in = 3;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
+// the table
+
+typedef bool (*builder)(gen_graph *g, gen_step *s);
+static const builder builders[CT_OP_COUNT] = {
+    [CT_OP_CAST] = cast,
+    [CT_OP_BITCAST] = bitcast,
+    [CT_OP_ARGMAX] = along,
+    [CT_OP_CUMSUM] = along,
+    [CT_OP_TOPK] = topk,
+    [CT_OP_SOFTMAX] = softmax,
+    [CT_OP_LOG_SOFTMAX] = softmax,
+    [CT_OP_RESHAPE] = reshape,
+    [CT_OP_PERMUTE] = permute,
+    [CT_OP_EXPAND] = expand,
+    [CT_OP_SLICE] = slice,
+    [CT_OP_PAD] = pad,
+    [CT_OP_FLIP] = flip,
+    [CT_OP_CONCAT] = concat,
+    [CT_OP_DYNAMIC_SLICE] = dynamic_slice,
+    [CT_OP_DYNAMIC_UPDATE] = dynamic_update,
+    [CT_OP_GATHER] = gather,
+    [CT_OP_SCATTER_ADD] = scatter_add,
+    [CT_OP_ONE_HOT] = one_hot,
+    [CT_OP_IOTA] = iota,
+    [CT_OP_MATMUL] = matmul,
+    [CT_OP_LAYER_NORM] = norm,
+    [CT_OP_RMS_NORM] = norm,
+    [CT_OP_CROSS_ENTROPY] = cross_entropy,
+    [CT_OP_ATTENTION] = attention,
+    [CT_OP_RANDOM_BITS] = random_numbers,
+    [CT_OP_RANDOM_UNIFORM] = random_numbers,
+    [CT_OP_RANDOM_NORMAL] = random_numbers,
+    [CT_OP_RANDOM_BERNOULLI] = random_numbers,
+    [CT_OP_RANDOM_INT] = random_numbers,
+    [CT_OP_RANDOM_SPLIT] = random_split,
+    [CT_OP_RANDOM_FOLD_IN] = random_fold_in,
+    [CT_OP_DROPOUT] = dropout,
+    [CT_OP_SCAN] = loop,
+};
+
+static builder builder_of(const ct_opdef *op) {
+    if (builders[op->id]) return builders[op->id];
+    if (op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool ||
+        op->infer == ct__infer_choice)
+        return elementwise;
+    return op->infer == ct__infer_reduce ? reduce : NULL;
+}
+
+void gen_op(gen_graph *g) {
+    const ct_opdef *op = ct__ops[gen_below(g, CT_OP_COUNT)];
+    static const ct_opdef *const frequent[] = {
+        &ct__op_matmul,  &ct__op_sum,     &ct__op_max,    &ct__op_reshape,    &ct__op_permute,
+        &ct__op_softmax, &ct__op_slice,   &ct__op_add,    &ct__op_mul,        &ct__op_tanh,
+        &ct__op_expand,  &ct__op_exp,     &ct__op_select, &ct__op_layer_norm, &ct__op_mean,
+        &ct__op_concat,  &ct__op_maximum, &ct__op_gather,
+    };
+    if (gen_chance(g, 50)) op = frequent[gen_below(g, sizeof frequent / sizeof *frequent)];
+    builder build = builder_of(op);
+    gen_step s = {.kind = GEN_OP, .op = op};
+    if (build && build(g, &s)) gen_commit(g, &s);
+}

@@ -1,0 +1,363 @@
+#include "support/graph_gen.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/graph_build.h"
+
+uint64_t gen_bits(uint64_t *state) { // SplitMix64
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+int gen_below(gen_graph *g, int64_t n) {
+    return (int)(gen_bits(&g->random) % (uint64_t)(n < 1 ? 1 : n));
+}
+bool gen_chance(gen_graph *g, int percent) { return gen_below(g, 100) < percent; }
+double gen_uniform(gen_graph *g, double lo, double hi) {
+    return lo + (hi - lo) * ((double)(gen_bits(&g->random) >> 11) * 0x1p-53);
+}
+
+// ------------------------------------------------------------------------------------------------
+// leaves
+
+static double draw_float(gen_graph *g, int style, double lo, double hi) {
+    static const double special[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 0.0, -0.0};
+    if (style >= 96 && gen_chance(g, 10)) return special[gen_below(g, 5)];
+    double v = gen_uniform(g, lo, hi);
+    if (style >= 40) return v;
+    v = nearbyint(v * 8) / 8; // with ties
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+static void fill(gen_graph *g, gen_step *s, int64_t n, double lo, double hi) {
+    int style = gen_below(g, 100);
+    if (g->gradients && style >= 96) style = 50;
+    for (int64_t i = 0; i < n; i++) {
+        if (s->dtype == CT_BOOL)
+            ct__store_i64(s->dtype, s->data, i, gen_below(g, 2));
+        else if (ct__is_float(s->dtype))
+            ct__store_f64(s->dtype, s->data, i, draw_float(g, style, lo, hi));
+        else if (style < 85)
+            ct__store_i64(
+                s->dtype, s->data, i,
+                gen_below(g, 10) *
+                    (s->dtype == CT_U8 || s->dtype == CT_U32 || gen_chance(g, 50) ? 1 : -1));
+        else
+            ct__store_i64(s->dtype, s->data, i, (int64_t)gen_bits(&g->random));
+    }
+}
+
+int64_t gen_count(ct_ints dims) {
+    int64_t n = 1;
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
+    return n;
+}
+
+ct_ints gen_dims(gen_graph *g, int64_t n, const int64_t *v) {
+    int64_t *own = ct__arena(&g->arena, (size_t)(n + 1) * sizeof *own);
+    if (n) memcpy(own, v, (size_t)n * sizeof *own);
+    return (ct_ints){n, own};
+}
+
+static gen_step *open_step(gen_graph *g, gen_kind kind) {
+    if (g->n_steps == GEN_STEPS) abort();
+    gen_step *s = &g->step[g->n_steps];
+    *s = (gen_step){.kind = kind};
+    return s;
+}
+
+int gen_leaf(gen_graph *g, ct_dtype dtype, ct_ints dims, double lo, double hi) {
+    int64_t n = gen_count(dims);
+    gen_step *s =
+        open_step(g, n <= 64 && !ct__is_float(dtype) && gen_chance(g, 20) ? GEN_CONST : GEN_DATA);
+    s->dtype = dtype;
+    s->dims = dims;
+    s->data = ct__arena_zero(&g->arena, (size_t)n * ct_dtype_size(dtype) + 1);
+    for (int64_t i = 0; s->kind == GEN_CONST && i < dims.n; i++)
+        if (ct__marked(dims.v[i])) s->kind = GEN_DATA;
+    fill(g, s, n, lo, hi);
+    return gen_commit(g, s);
+}
+
+int gen_numbers(gen_graph *g, ct_dtype dtype, ct_ints dims, const int64_t *v) {
+    gen_step *s = open_step(g, GEN_DATA);
+    int64_t n = gen_count(dims);
+    s->dtype = dtype;
+    s->dims = dims;
+    s->data = ct__arena_zero(&g->arena, (size_t)n * ct_dtype_size(dtype) + 1);
+    for (int64_t i = 0; i < n; i++) ct__store_i64(dtype, s->data, i, v[i]);
+    return gen_commit(g, s);
+}
+
+int gen_number(gen_graph *g, double value, bool is_int) {
+    gen_step *s = open_step(g, GEN_WEAK);
+    s->dtype = is_int ? CT_I32 : CT_F32;
+    s->number = value;
+    return gen_commit(g, s);
+}
+
+// ------------------------------------------------------------------------------------------------
+// steps
+
+// The body of a loop: two of a few functions; the carried tensor stays in range.
+static void loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    const gen_step *s = user;
+    int first = s->attrs[0], second = s->attrs[1];
+    ct_tensor h = first == 0   ? ct_add(in[0], in[1])
+                  : first == 1 ? ct_mul(in[0], in[1])
+                               : ct_sub(in[1], in[0]);
+    out[0] = second == 0 ? ct_tanh(h) : second == 1 ? ct_sin(h) : ct_div(h, ct_f(2));
+    out[1] = ct_mul(out[0], h);
+}
+
+// Records a step over operands; returns output 0.
+static ct_tensor record_step(const gen_step *s, const ct_tensor *in) {
+    const ct_loc here = {"graph", 1};
+    switch (s->kind) {
+    case GEN_DATA: return ct_from_at(s->data, s->dtype, s->dims, here);
+    case GEN_CONST: return ct_const_at(s->data, s->dtype, s->dims, here);
+    case GEN_WEAK: return s->dtype == CT_I32 ? ct_i((int64_t)s->number) : ct_f(s->number);
+    case GEN_OP: return ct__record(s->op, s->op->n_fields ? s->attrs : NULL, in, s->n_in, here);
+    case GEN_LOOP: break;
+    }
+    ct_tensor carry, ys;
+    ct_scan_with((ct_scan_args){.body = loop_body,
+                                .user = (void *)(uintptr_t)s,
+                                .carry = in,
+                                .n_carry = 1,
+                                .xs = in + 1,
+                                .n_xs = 1,
+                                .n_ys = 1,
+                                .reverse = s->attrs[2],
+                                .here = here},
+                 &carry, &ys);
+    return carry;
+}
+
+// Does its result jump where an operand moves a little?
+bool gen_jumps(const gen_graph *g, const gen_step *s) {
+    const ct_opdef *op = s->op;
+    if (s->kind != GEN_OP || op->kind == CT_KIND_SOURCE) return false;
+    if (op->id == CT_OP_CAST) {
+        const ct_dtype to = *(const ct_dtype *)(const void *)(s->attrs + op->fields[0].offset);
+        return !(CT_FLOATS & CT_MASK(to));
+    }
+    if (g->gradients && op->samples.kinks) return true;
+    return (op->jvp == CT_NO_GRAD && op->id != CT_OP_STOP_GRADIENT) || op->id == CT_OP_MOD ||
+           op->kind == CT_KIND_SORT;
+}
+
+// Is the result the same number wherever it is computed, given the same operands?
+static bool determined(const gen_step *s, const gen_value *in0) {
+    const ct_opdef *op = s->op;
+    if (s->kind == GEN_LOOP) return false;
+    if (s->kind != GEN_OP) return true;
+    if (op->samples.ulp != 0) return false;
+    switch (op->kind) {
+    case CT_KIND_REDUCE: return op->id != CT_OP_SUM && op->id != CT_OP_PROD;
+    case CT_KIND_COMPOSITION: return op->infer == ct__infer_elementwise;
+    case CT_KIND_ELEMENTWISE: // an i64 becomes a float by way of a double in the reference
+        return op->id != CT_OP_CAST || in0->type.dtype != CT_I64;
+    case CT_KIND_MOVEMENT:
+    case CT_KIND_SOURCE:
+    case CT_KIND_SORT: return true;
+    case CT_KIND_INDEX: return op->id == CT_OP_GATHER || op->kind == CT_KIND_MOVEMENT;
+    default: return false;
+    }
+}
+
+static bool look(gen_graph *g, gen_value *v, ct_tensor t) {
+    const void *data = ct_data(t);
+    int64_t n = ct_size(t);
+    if (!data && n) return false;
+    v->lo = (double)INFINITY, v->hi = -(double)INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        double x = ct__load_f64((ct_dtype)v->type.dtype, data, i);
+        if (!isfinite(x))
+            v->odd = true;
+        else
+            v->lo = fmin(v->lo, x), v->hi = fmax(v->hi, x);
+    }
+    (void)g;
+    return true;
+}
+
+static void note(gen_graph *g, gen_step *s, int out, ct_tensor t) {
+    gen_value *v = &g->value[g->n_values];
+    const ct_type *type = ct__type_of(t);
+    *v = (gen_value){.step = g->n_steps, .out = out, .type = *type, .exact = true};
+    ct_dims_buffer dims;
+    v->dims = gen_dims(g, type->rank, ct__dims_of(t, &dims).v);
+    int64_t *plain = ct__arena(&g->arena, (size_t)(type->rank + 1) * sizeof *plain);
+    for (int a = 0; a < type->rank; a++) plain[a] = type->dim[a];
+    v->type.dim = plain;
+    bool is_float = ct__is_float((ct_dtype)type->dtype);
+    for (int i = 0; i < s->n_in && is_float; i++) {
+        const gen_value *in = &g->value[s->in[i]];
+        v->exact = v->exact && in->exact;
+        if (s->kind == GEN_LOOP || s->op->jvp != CT_NO_GRAD) v->behind |= in->behind;
+    }
+    if (is_float && s->kind != GEN_WEAK)
+        v->exact = v->exact && determined(s, s->n_in ? &g->value[s->in[0]] : NULL);
+    bool leaf = s->kind == GEN_DATA && (CT_FLOATS & CT_MASK(type->dtype));
+    if (leaf && g->n_leaves < 64) {
+        v->behind = 1ull << g->n_leaves;
+        g->leaf[g->n_leaves++] = g->n_values;
+    }
+    g->live[g->n_values++] = t;
+}
+
+int gen_commit(gen_graph *g, gen_step *step) {
+    ct_tensor in[GEN_IN], out[2];
+    gen_step *s = &g->step[g->n_steps];
+    if (s != step) *s = *step;
+    for (int i = 0; i < s->n_in; i++) in[i] = g->live[s->in[i]];
+    s->n_out = s->kind == GEN_OP && s->op->kind == CT_KIND_SORT ? 2 : 1;
+    if (s->kind == GEN_LOOP) s->n_out = 2;
+    out[0] = record_step(s, in);
+    if (s->n_out == 2) out[1] = ct__output(out[0], 1);
+    bool ok = !ct_failed();
+    for (int i = 0; i < s->n_out && ok; i++) ok = ct_size(out[i]) <= GEN_MOST * 2;
+    ok = ok && ct_eval(out, (size_t)s->n_out);
+    if (!ok) {
+        ct_error_clear();
+        g->rejected++;
+        return -1;
+    }
+    s->first = g->n_values;
+    for (int i = 0; i < s->n_out; i++) {
+        note(g, s, i, out[i]);
+        if (!look(g, &g->value[s->first + i], out[i])) abort();
+    }
+    for (int i = 0; i < s->n_in; i++) g->value[s->in[i]].uses++;
+    if (s->kind == GEN_OP || s->kind == GEN_LOOP) g->n_ops++;
+    g->n_steps++;
+    return s->first;
+}
+
+// ------------------------------------------------------------------------------------------------
+// graphs
+
+static void choose_roots(gen_graph *g) {
+    for (int i = g->n_values - 1; i >= 0 && g->n_roots < GEN_ROOTS - 2; i--) {
+        bool op = g->step[g->value[i].step].kind >= GEN_OP;
+        if (op && g->value[i].uses == 0) g->root[g->n_roots++] = i;
+    }
+    for (int k = 0; k < 2; k++) { // values in the middle of things
+        int i = gen_below(g, g->n_values);
+        if (g->step[g->value[i].step].kind >= GEN_OP && g->value[i].uses) g->root[g->n_roots++] = i;
+    }
+}
+
+static void choose_loss(gen_graph *g) {
+    g->loss = -1;
+    if (!g->gradients) return;
+    int most = 0;
+    for (int i = 0; i < g->n_values; i++) {
+        const gen_value *v = &g->value[i];
+        int leaves = __builtin_popcountll(v->behind);
+        if (!(CT_FLOATS & CT_MASK(v->type.dtype)) || v->type.weak) continue;
+        if (g->step[v->step].kind < GEN_OP || leaves < most) continue;
+        most = leaves;
+        g->loss = i;
+    }
+    if (most == 0) g->loss = -1;
+    for (int k = 0; g->loss >= 0 && k < g->n_leaves && g->n_wrt < GEN_WRT; k++)
+        if (g->value[g->loss].behind >> k & 1) g->wrt[g->n_wrt++] = g->leaf[k];
+}
+
+void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
+    CT_SCOPE;
+    memset(g, 0, sizeof *g);
+    g->random = seed ^ number * 0xd1342543de82ef95u;
+    g->live = malloc(GEN_VALUES * sizeof *g->live);
+    if (!g->live) abort();
+    g->gradients = number % 3 == 2;
+    int wanted = 3 + gen_below(g, gen_chance(g, 15) ? 26 : 9), tries = 0;
+    while (g->n_ops < wanted && g->n_steps < 30 && tries++ < 200) gen_op(g);
+    choose_roots(g);
+    choose_loss(g);
+    free(g->live);
+    g->live = NULL;
+}
+
+void gen_free(gen_graph *g) { ct__arena_free(&g->arena); }
+
+// ------------------------------------------------------------------------------------------------
+// recording
+
+typedef struct {
+    const gen_graph *g;
+    uint64_t noise;
+    ct_tensor clean[GEN_VALUES], noisy[GEN_VALUES];
+} replay;
+
+// t times numbers that differ from 1 in the last few bits.
+static ct_tensor disturbed(replay *r, ct_tensor t, const gen_value *v) {
+    if (!(CT_FLOATS & CT_MASK(v->type.dtype)) || v->type.weak) return t;
+    int64_t n = gen_count(v->dims);
+    double unit = v->type.dtype == CT_F32 ? 0x1p-18 : 0x1p-47;
+    void *data = malloc((size_t)n * 8 + 1);
+    if (!data) abort();
+    for (int64_t i = 0; i < n; i++) {
+        double by = ((double)(gen_bits(&r->noise) >> 11) * 0x1p-53 * 2 - 1) * unit;
+        ct__store_f64((ct_dtype)v->type.dtype, data, i, 1 + by);
+    }
+    ct_tensor noise = ct_from(data, (ct_dtype)v->type.dtype, v->dims);
+    free(data);
+    return ct_mul(t, noise);
+}
+
+static void replay_step(replay *r, const gen_step *s) {
+    ct_tensor clean[GEN_IN], noisy[GEN_IN];
+    const gen_value *value = r->g->value;
+    bool exact = true, jumps = gen_jumps(r->g, s);
+    for (int i = 0; i < s->n_in; i++) {
+        clean[i] = r->clean[s->in[i]];
+        noisy[i] = r->noisy[s->in[i]];
+        exact = exact && value[s->in[i]].exact;
+    }
+    bool same = !r->noise || jumps; // else a second, disturbed, copy
+    ct_tensor plain = CT_NONE, moved = CT_NONE;
+    if (exact || same) plain = record_step(s, clean);
+    if (!same && s->n_in) moved = record_step(s, noisy);
+    for (int i = 0; i < s->n_out; i++) {
+        int v = s->first + i;
+        ct_tensor other = same || !s->n_in ? plain : moved;
+        ct_tensor out = i && other.bits ? ct__output(other, (uint32_t)i) : other;
+        r->noisy[v] = r->noise ? disturbed(r, out, &value[v]) : out;
+        r->clean[v] = plain.bits && i ? ct__output(plain, (uint32_t)i) : plain;
+        if (!plain.bits) r->clean[v] = r->noisy[v];
+    }
+}
+
+int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results) {
+    static _Thread_local replay r;
+    int n = 0;
+    r.g = g;
+    r.noise = noise;
+    for (int i = 0; i < g->n_steps; i++) replay_step(&r, &g->step[i]);
+    for (int i = 0; i < g->n_roots; i++) results[n++] = r.noisy[g->root[i]];
+    if (g->loss < 0) return n;
+    const gen_value *v = &g->value[g->loss];
+    gen_graph weights = {.random = 1};
+    int64_t count = gen_count(v->dims);
+    double *w = malloc((size_t)count * sizeof *w + 1);
+    if (!w) abort();
+    for (int64_t i = 0; i < count; i++) w[i] = gen_uniform(&weights, -1, 1);
+    ct_tensor weight = ct_cast(ct_from(w, CT_F64, v->dims), (ct_dtype)v->type.dtype);
+    free(w);
+    if (noise) weight = disturbed(&r, weight, v);
+    ct_tensor loss = ct_sum(ct_mul(r.noisy[g->loss], weight)), wrt[GEN_WRT];
+    results[n++] = loss;
+    for (int i = 0; i < g->n_wrt; i++) wrt[i] = r.clean[g->wrt[i]];
+    ct_grad(loss, wrt, (size_t)g->n_wrt, results + n);
+    return n + g->n_wrt;
+}
+
+bool gen_exact(const gen_graph *g, int result) {
+    return result < g->n_roots && g->value[g->root[result]].exact;
+}

@@ -1,0 +1,66 @@
+// Random graphs, made from the records of the table of ops: a list of steps that can be recorded as
+// often as wanted, in any context.
+//
+// A graph is made step by step on the reference device, so that values are seen: operands are
+// brought into an op's range of samples, and a value is either *exact* (any correct evaluation
+// gives the same number: integers, movement, operations that IEEE 754 defines) or it is not. What
+// jumps (comparisons, floor, top-k, casts to integers) reads exact values only.
+#ifndef COTAN_TESTS_GRAPH_GEN_H
+#define COTAN_TESTS_GRAPH_GEN_H
+
+#include "ops/rules.h"
+
+enum { GEN_STEPS = 64, GEN_VALUES = 96, GEN_IN = 6, GEN_ROOTS = 16, GEN_WRT = 4, GEN_ATTRS = 160 };
+
+typedef enum { GEN_DATA, GEN_CONST, GEN_WEAK, GEN_OP, GEN_LOOP } gen_kind;
+typedef struct gen_step {
+    gen_kind kind;
+    const ct_opdef *op;    // OP
+    char attrs[GEN_ATTRS]; // OP
+    int in[GEN_IN], n_in;  // values
+    ct_dtype dtype;        // DATA, CONST, WEAK
+    ct_ints dims;          // DATA, CONST: with marks of dynamic sizes
+    void *data;            // DATA, CONST
+    double number;         // WEAK
+    int first, n_out;      // values
+} gen_step;
+
+typedef struct gen_value {
+    int step, out;
+    ct_type type;
+    ct_ints dims; // with marks
+    bool exact, odd;
+    double lo, hi;   // of the finite elements
+    uint64_t behind; // float leaves on which it depends by a path that has a gradient
+    int uses;
+} gen_value;
+
+typedef struct gen_graph {
+    ct_arena arena;
+    uint64_t random;
+    bool gradients;
+    gen_step step[GEN_STEPS];
+    gen_value value[GEN_VALUES];
+    int n_steps, n_values, n_ops;
+    int leaf[64], n_leaves; // values: float leaves, by their bit in `behind`
+    int root[GEN_ROOTS], n_roots;
+    int loss, wrt[GEN_WRT], n_wrt; // loss: a value, or -1
+    ct_tensor *live;               // while it is made
+    int rejected;
+} gen_graph;
+
+// Makes graph `number` of a seed. The context's device should evaluate op by op.
+void gen_make(gen_graph *g, uint64_t seed, uint64_t number);
+void gen_free(gen_graph *g);
+
+// Records it: values of roots, then the gradients. `noise` is 0, or else a seed by which every
+// operand of a rounding operation is disturbed by a few units in its last place: how far results
+// move says how well the graph is conditioned. Returns how many roots there are.
+enum { GEN_RESULTS = GEN_ROOTS + 1 + GEN_WRT };
+int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results);
+bool gen_exact(const gen_graph *g, int result);
+
+// Random numbers.
+uint64_t gen_bits(uint64_t *state);
+
+#endif
