@@ -305,18 +305,24 @@ static int64_t up_to(int64_t n, int64_t multiple) {
     return n <= 0 ? multiple : (n + multiple - 1) / multiple * multiple;
 }
 
+// n in equal blocks of at most about `most`, each a multiple of `unit`.
+static int64_t equal_blocks(int64_t n, int64_t most, int64_t unit) {
+    int64_t blocks = (n + most - 1) / most;
+    return blocks > 0 ? up_to((n + blocks - 1) / blocks, unit) : unit;
+}
+
 // Columns of a task: about 16 tasks, so that threads share the work well, but wide enough that
 // packing a for each of them costs little.
 static int64_t column_block(const matmul *m) {
-    enum { TASKS = 16, NARROW = 96, WIDE = 384 };
-    int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX);
+    enum { TASKS = 16, NARROW = 192, WIDE = 384 };
+    int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX / 16);
     for (int i = 0; i < m->s->n_batch; i++)
         if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
     if (ct__kir_is_int(m->k, m->s->rows, &size)) others *= (size + m->mc - 1) / m->mc;
     int64_t width = columns / TASKS * (others < TASKS ? others : TASKS);
     if (width > WIDE) width = WIDE;
     if (width < NARROW) width = NARROW;
-    return up_to(width < columns ? width : columns, m->nr);
+    return equal_blocks(columns, width, m->nr);
 }
 
 // Have vector registers room for 32 values of 16 f32 (AVX-512), or for 8 (AVX2, NEON)?
@@ -361,7 +367,8 @@ static void choose(matmul *m) {
                      !ct__source_along(k, &m->s->b, m->s->n_batch + 1);
     register_tile(m);
     m->nr = m->nv * CT_LANES;
-    m->mc = t->row_block ? t->row_block : up_to(at_most(k, m->s->rows, 256), m->mr);
+    m->mc = t->row_block ? t->row_block
+                         : equal_blocks(at_most(k, m->s->rows, INT64_MAX / 16), 256, m->mr);
     m->nc = t->column_block ? t->column_block : column_block(m);
     m->mrp = up_to(m->mr, CT_LANES);
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
