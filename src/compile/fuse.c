@@ -178,13 +178,33 @@ static void weigh(fuser *f, const ct_node *node) {
     }
 }
 
-// A template reads its operands element by element, several times: it should meet plain memory. Of
-// views it may, unless they divide positions.
+// A template reads its operands element by element, several times: it should meet plain memory, or
+// views of it whose steps are plain (a vector of 16 never crosses a multiple of 16).
+static bool plain_view(fuser *f, ct_val v, ct_node **base) {
+    if (!ct__emit_restart(f->e)) return false;
+    ct_ix var[CT_MAX_RANK], at[CT_MAX_RANK];
+    int rank = ct__type(v)->rank;
+    for (int a = 0; a < rank; a++)
+        at[a] = var[a] = ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
+    ct_val from = v;
+    while (from.node->op->kind == CT_KIND_MOVEMENT && from.node->n_in == 1 &&
+           !f->of[from.node->index].unit) {
+        ct_map map;
+        if (!ct__emit_map(f->e, from.node, at, &map)) return false;
+        if (map.n_pieces != 1 || map.piece[0].operand != 0 || map.piece[0].valid >= 0) break;
+        from = from.node->in[0];
+        if (ct__type(from)->rank) memcpy(at, map.piece[0].from, sizeof at);
+    }
+    *base = from.node;
+    ct_ix offset = ct__emit_offset(f->e, from, at);
+    for (int a = 0; a < rank; a++)
+        if (ct__ix_divides(f->e->pool, offset, var[a], CT_LANES)) return false;
+    return true;
+}
 static void template_operand(fuser *f, ct_val v) {
     ct_node *node = v.node;
-    while (node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1 && !f->of[node->index].unit &&
-           node->out->rank == ct__type(node->in[0])->rank)
-        node = node->in[0].node;
+    if (is_leaf(node) || has_template(node)) return;
+    if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
     if (!is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
 }
 

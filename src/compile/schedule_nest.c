@@ -422,26 +422,6 @@ static void pointwise(nest *n) {
 // ------------------------------------------------------------------------------------------------
 // choice: kernels are written on trial and their accesses looked at
 
-// Is there a quotient or remainder in x that hangs on the variable?
-static bool divides(const ct_emit *e, ct_ix x, ct_ix var) {
-    if (x < 0 || !ct__ix_uses(e->pool, x, var)) return false;
-    const ct_ix_node *n = ct__ix_node(e->pool, x);
-    switch (n->kind) {
-    case CT_IX_VAR: return false;
-    case CT_IX_DIV:
-    case CT_IX_MOD: return true;
-    case CT_IX_SUM:
-        for (int i = 0; i < n->n; i++)
-            if (divides(e, n->term[i].atom, var)) return true;
-        return false;
-    case CT_IX_LOAD:
-        for (int i = 0; i < n->n; i++)
-            if (divides(e, n->at[i], var)) return true;
-        return false;
-    default: return divides(e, n->a, var) || divides(e, n->b, var) || divides(e, n->c, var);
-    }
-}
-
 // How many accesses are not plain steps of 0 or 1 along the lanes; `crossed`: some even divide.
 static int rough(nest *n, bool *crossed) {
     int bad = 0;
@@ -449,7 +429,8 @@ static int rough(nest *n, bool *crossed) {
     for (size_t i = 0; i < n->e->n_seen; i++)
         for (int v = 0; v < n->n_vec; v++) {
             const ct_seen *x = &n->e->seen[i];
-            if (divides(n->e, x->offset, n->vec[v]) || divides(n->e, x->guard, n->vec[v]))
+            if (ct__ix_divides(n->e->pool, x->offset, n->vec[v], 0) ||
+                ct__ix_divides(n->e->pool, x->guard, n->vec[v], 0))
                 *crossed = true;
             ct_ix stride;
             int64_t step;

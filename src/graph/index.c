@@ -715,6 +715,30 @@ bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     }
 }
 
+bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
+    if (!ct__ix_uses(p, e, var)) return false;
+    const ct_ix_node *x = &p->node[e];
+    int64_t by;
+    switch (x->kind) {
+    case CT_IX_VAR: return false;
+    case CT_IX_DIV:
+    case CT_IX_MOD:
+        if (!group || !ct__ix_is_int(p, x->b, &by) || by % group) return true;
+        return ct__ix_divides(p, x->a, var, group);
+    case CT_IX_SUM:
+        for (int i = 0; i < x->n; i++)
+            if (ct__ix_divides(p, x->term[i].atom, var, group)) return true;
+        return false;
+    case CT_IX_LOAD:
+        for (int i = 0; i < x->n; i++)
+            if (ct__ix_divides(p, x->at[i], var, group)) return true;
+        return false;
+    default:
+        return ct__ix_divides(p, x->a, var, group) || ct__ix_divides(p, x->b, var, group) ||
+               ct__ix_divides(p, x->c, var, group);
+    }
+}
+
 bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
     sum s, t = {.n = 0};
     sum_of(p, e, &s);

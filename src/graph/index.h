@@ -82,6 +82,9 @@ bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
 bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
 bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var);   // exact, follows opaque parts
 bool ct__ix_holds(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or inside of it?
+
+// Does a quotient or remainder in e hang on var, other than by multiples of `group` (0: at all)?
+bool ct__ix_divides(const ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t group);
 ct_ix ct__ix_replace(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix by);
 // Sizes in the mono, into syms (room for max); gives their number.
 int ct__ix_mono(const ct_ix_pool *pool, int32_t mono, int *syms, int max);
