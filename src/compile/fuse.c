@@ -17,8 +17,8 @@ enum {
     KEEP_WEIGHT = 6,   // ops of a value above which several users share a buffer
     MOST_WEIGHT = 160, // ops inlined into one value
     MOST_LOADS = 48,   // of them, loads
-    MOST_DEPTH = 80,   // of nested inlining in a unit
-    GROUP_DEPTH = 320, // and through the units of a group
+    MOST_DEPTH = 48,   // of nested inlining in a unit
+    GROUP_DEPTH = 96,  // and through the units of a group
     MOST_UNITS = 48,   // of a group
     FEW_ROWS = 8,      // below, whole rows are not worth keeping together ...
     LONG_ROW = 4096,   // ... that are longer than this
@@ -52,11 +52,13 @@ typedef struct fuser {
     struct deps {
         int32_t *v;
         size_t n, cap;
-        uint32_t stamp;
+        uint32_t stamp, oldest, newest; // nodes of the group, by index
         int depth;
     } * deps; // (n_groups) groups that a group reads
     size_t deps_cap;
     uint32_t stamp;
+    int32_t *walk;
+    size_t walk_cap;
 } fuser;
 
 static bool no_memory(ct_sched *s) {
@@ -88,16 +90,22 @@ static ct_group *new_group(fuser *f) {
         return NULL;
     }
     g->id = (int32_t)s->n_groups;
-    f->deps[s->n_groups] = (struct deps){0};
+    f->deps[s->n_groups] = (struct deps){.oldest = UINT32_MAX};
     s->groups[s->n_groups++] = g;
     return g;
 }
 
+static void note_age(fuser *f, const ct_group *g, const ct_node *node) {
+    struct deps *d = &f->deps[g->id];
+    if (node->index < d->oldest) d->oldest = node->index;
+    if (node->index > d->newest) d->newest = node->index;
+}
 static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return no_memory(f->s);
     g->units[g->n_units++] = *u;
     g->has_reduce |= u->reduce;
     ct__sval(f->s, u->v)->group = g->id;
+    note_age(f, g, u->v.node);
     return true;
 }
 static ct_unit unit_of(ct_node *node) {
@@ -127,26 +135,33 @@ static bool add_dep(fuser *f, int32_t group, int32_t on) {
     return true;
 }
 
-// Does group `from` need group `to`, directly or through others?
-static bool reaches(fuser *f, int32_t from, int32_t to) {
-    if (from == to) return true;
-    struct deps *d = &f->deps[from];
-    if (d->stamp == f->stamp) return false;
-    d->stamp = f->stamp;
-    for (size_t i = 0; i < d->n; i++)
-        if (reaches(f, d->v[i], to)) return true;
+// Does a group of the list need group `to`, directly or through others? `without`: a group that is
+// not looked through.
+static bool reaches(fuser *f, const int32_t *from, size_t n, int32_t without, int32_t to) {
+    size_t depth = 0;
+    f->stamp++;
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] == without) continue;
+        if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true; // the careful answer
+        f->walk[depth++] = from[i];
+    }
+    while (depth > 0) {
+        int32_t g = f->walk[--depth];
+        struct deps *d = &f->deps[g];
+        if (g == to) return true;
+        if (d->stamp == f->stamp || d->newest < f->deps[to].oldest) continue;
+        d->stamp = f->stamp;
+        for (size_t i = 0; i < d->n; i++) {
+            if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true;
+            f->walk[depth++] = d->v[i];
+        }
+    }
     return false;
 }
-static bool needs(fuser *f, int32_t from, int32_t to) {
-    f->stamp++;
-    return reaches(f, from, to);
-}
+static bool needs(fuser *f, int32_t from, int32_t to) { return reaches(f, &from, 1, -1, to); }
 // The same by a way that leaves `from` to another group than `to`.
 static bool needs_around(fuser *f, int32_t from, int32_t to) {
-    f->stamp++;
-    for (size_t i = 0; i < f->deps[from].n; i++)
-        if (f->deps[from].v[i] != to && reaches(f, f->deps[from].v[i], to)) return true;
-    return false;
+    return reaches(f, f->deps[from].v, f->deps[from].n, to, to);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -603,6 +618,7 @@ static bool place_template(fuser *f, ct_node *node) {
     ct_group *g = new_group(f);
     if (!g) return false;
     g->only = node;
+    note_age(f, g, node);
     for (int o = 0; o < node->n_out; o++) {
         s->vals[node->index][o].group = g->id;
         s->vals[node->index][o].stored = true;
@@ -649,9 +665,9 @@ static bool finish_group(fuser *f, ct_group *g) {
     if (kept == 0) g->dead = true;
     for (size_t i = 0; i < kept; i++) {
         ct_unit *u = &g->units[i];
-        if (!u->reduce) continue;
         level_env env = {f, g, 0};
-        if (!ct__sched_walk(s, g->id, u->v.node->in, 1, note_level, &env)) return false;
+        const ct_val *from = u->reduce ? u->v.node->in : &u->v;
+        if (!ct__sched_walk(s, g->id, from, 1, note_level, &env)) return false;
         u->level = env.level;
     }
     return true;
@@ -691,6 +707,7 @@ bool ct__sched_fuse(ct_sched *s) {
     ct__free(f.of);
     ct__free(f.reads);
     ct__free(f.edges);
+    ct__free(f.walk);
     ct__emit_free(f.e);
     return ok;
 }

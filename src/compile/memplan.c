@@ -6,10 +6,13 @@
 
 #include "compile/program.h"
 
-typedef struct {
+enum { MANY = 4000 }; // buffers above which the search would take seconds
+
+typedef struct life {
     uint32_t buf;
     size_t first, last; // launches that touch it
     size_t bytes, offset;
+    const struct life *next; // of the free ones of its size
 } life;
 
 // A buffer touched in a loop lives from the loop's begin to its end: the next iteration may want
@@ -60,6 +63,59 @@ static size_t lowest(const life *placed, size_t n, const life *x, const life **n
     return at;
 }
 
+// For very many buffers: in order of time, each takes the place of a dead one of its size, or a new
+// one.
+static int earlier_first(const void *a, const void *b) {
+    const life *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+static int ends_first(const void *a, const void *b) {
+    const life *x = *(life *const *)a, *y = *(life *const *)b;
+    if (x->last != y->last) return x->last < y->last ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+enum { BINS = 1024 };
+static size_t by_time(life *lives, size_t n, const life **ends) {
+    struct {
+        size_t bytes;
+        const life *free; // linked by `next`
+    } bin[BINS] = {{0}};
+    size_t top = 0, dead = 0;
+    qsort(lives, n, sizeof *lives, earlier_first);
+    for (size_t i = 0; i < n; i++) ends[i] = &lives[i];
+    qsort(ends, n, sizeof *ends, ends_first);
+    for (size_t i = 0; i < n; i++) {
+        for (; ends[dead]->last < lives[i].first; dead++) {
+            size_t k = ends[dead]->bytes / 64 % BINS;
+            if (bin[k].free && bin[k].bytes != ends[dead]->bytes) continue;
+            bin[k].bytes = ends[dead]->bytes;
+            ((life *)(uintptr_t)ends[dead])->next = bin[k].free;
+            bin[k].free = ends[dead];
+        }
+        size_t k = lives[i].bytes / 64 % BINS;
+        if (bin[k].free && bin[k].bytes == lives[i].bytes) {
+            lives[i].offset = bin[k].free->offset;
+            bin[k].free = bin[k].free->next;
+        } else {
+            lives[i].offset = top;
+            top += lives[i].bytes;
+        }
+    }
+    return top;
+}
+
+static size_t by_size(life *lives, size_t n, const life **near) {
+    size_t top = 0;
+    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
+    for (size_t i = 0; i < n; i++) {
+        lives[i].offset = lowest(lives, i, &lives[i], near);
+        size_t end = lives[i].offset + lives[i].bytes;
+        if (end > top) top = end;
+    }
+    return top;
+}
+
 bool ct__plan_memory(ct_program *p, ct_err *err) {
     life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
     const life **near = ct__calloc(p->n_bufs + 1, sizeof *near);
@@ -82,14 +138,8 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
         lives[b].bytes = (p->bufs[b].bytes + 63) & ~(size_t)63;
         lives[n++] = lives[b];
     }
-    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
-    p->arena_bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        lives[i].offset = lowest(lives, i, &lives[i], near);
-        p->bufs[lives[i].buf].offset = lives[i].offset;
-        size_t end = lives[i].offset + lives[i].bytes;
-        if (end > p->arena_bytes) p->arena_bytes = end;
-    }
+    p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
+    for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
     ct__free(lives);
     ct__free(near);
     return ok;

@@ -179,6 +179,7 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
         for (size_t i = 0; i < e->n_binds; i++)
             if (e->binds[i].var == x) return e->binds[i].value;
         return -1;
+    case CT_IX_WITHIN: return ct__emit_ix(e, n.a);
     case CT_IX_PROD: return ct__kir_mul(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
     case CT_IX_DIV: return ct__kir_div(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
     case CT_IX_MOD: return ct__kir_mod(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
@@ -257,7 +258,7 @@ ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_ix offset = ct__ix_int(e->pool, 0);
     for (int a = 0; a < ct__type(v)->rank; a++)
         offset = ct__ix_add(e->pool, ct__ix_mul(e->pool, offset, ct__emit_size(e, v, a)), at[a]);
-    return offset;
+    return ct__ix_bare(e->pool, offset);
 }
 
 static ct_kval load_as(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
@@ -354,7 +355,17 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
                     .load = map_load,
                     .user = e};
     if (!map->piece) return no_memory(e);
-    if (node->op->map && node->op->map(map)) return true;
+    if (node->op->map && node->op->map(map)) {
+        // Where a piece counts, its index lies inside of its operand.
+        for (int i = 0; i < map->n_pieces; i++) {
+            ct_map_piece *piece = &map->piece[i];
+            if (piece->operand < 0 || (map->n_pieces == 1 && piece->valid < 0)) continue;
+            ct_val v = node->in[piece->operand];
+            for (int a = 0; a < ct__type(v)->rank; a++)
+                piece->from[a] = ct__ix_within(e->pool, piece->from[a], ct__emit_size(e, v, a));
+        }
+        return true;
+    }
     return ct__err(e->sched->err, CT_E_INTERNAL, node->here, node->op->name,
                    "it does not say where its elements come from");
 }

@@ -198,6 +198,33 @@ static ct_ix block_count(ct_emit *e, ct_ix extent) {
     return ct__ix_div(e->pool, up, ct__ix_int(e->pool, CT_REDUCE_BLOCK));
 }
 
+// Stored values that need no more than the reductions before this loop, and run over its extent,
+// are stored in it: what both compute is computed once.
+static void stores_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
+    ct_emit *e = n->e;
+    ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
+    size_t members[64], m = 0;
+    ct_kval value[64];
+    for (size_t i = 0; i < n->g->n_units && m < 64 && n->flat && n->pass == 0; i++) {
+        const ct_unit *u = &n->g->units[i];
+        int count = u->reduce ? 0 : inner_sizes(n, u, size);
+        if (done[i] || count == 0 || u->level > level || product(e, size, count) != extent)
+            continue;
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+        unit_index(n, u, inner, at);
+        value[m] = ct__emit_value(e, u->v, at, CT_DEFAULT);
+        members[m++] = i;
+        done[i] = true;
+    }
+    for (size_t i = 0; i < m; i++) {
+        const ct_unit *u = &n->g->units[members[i]];
+        int count = inner_sizes(n, u, size);
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+        unit_index(n, u, inner, at);
+        ct__emit_store(e, u->v, at, value[i]);
+    }
+}
+
 // Reductions of one level and extent in one loop. `done` marks them.
 static void reduce_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
@@ -224,6 +251,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     else
         open_vector(n, extent, var);
     ct_kval value[64];
+    stores_in_loop(n, g->units[first].level, extent, var, done);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
         folds own = folds_of(e, u->v.node);
@@ -422,22 +450,24 @@ static void pointwise(nest *n) {
 // ------------------------------------------------------------------------------------------------
 // choice: kernels are written on trial and their accesses looked at
 
-// How many accesses are not plain steps of 0 or 1 along the lanes; `crossed`: some even divide.
-static int rough(nest *n, bool *crossed) {
+// How many accesses are not steps of 0 or 1 along the lanes. `crossed`: in some a quotient hangs on
+// the lanes' variable, even if only by multiples of 16; `torn`: in some by other numbers.
+static int rough(nest *n, bool *crossed, bool *torn) {
+    ct_ix_pool *p = n->e->pool;
     int bad = 0;
-    *crossed = false;
+    *crossed = *torn = false;
     for (size_t i = 0; i < n->e->n_seen; i++)
         for (int v = 0; v < n->n_vec; v++) {
             const ct_seen *x = &n->e->seen[i];
-            if (ct__ix_divides(n->e->pool, x->offset, n->vec[v], 0) ||
-                ct__ix_divides(n->e->pool, x->guard, n->vec[v], 0))
-                *crossed = true;
-            ct_ix stride;
+            ct_ix var = n->vec[v];
+            *crossed |= ct__ix_divides(p, x->offset, var, 0);
+            *torn |= ct__ix_divides(p, x->offset, var, CT_LANES);
+            if (x->guard >= 0) {
+                *crossed |= ct__ix_divides(p, x->guard, var, 0);
+                *torn |= ct__ix_divides(p, x->guard, var, CT_LANES);
+            }
             int64_t step;
-            if (!ct__ix_uses(n->e->pool, x->offset, n->vec[v])) continue;
-            if (!ct__ix_stride(n->e->pool, x->offset, n->vec[v], &stride) ||
-                !ct__ix_is_int(n->e->pool, stride, &step) || step != 1)
-                bad++;
+            if (!ct__ix_lane_step(p, x->offset, var, &step) || (step != 0 && step != 1)) bad++;
         }
     return bad;
 }
@@ -459,30 +489,39 @@ static bool write_out(nest *n, const nest *how) {
     return !e->sched->err->code;
 }
 
+// All trailing axes that no access divides; where those are short, also such that are divided by
+// multiples of 16 alone.
 static bool choose_pointwise(nest *best) {
     nest n, how = *best;
-    bool crossed = false;
-    int rank = ct__type(how.g->units[0].v)->rank;
+    bool crossed, torn;
+    int rank = ct__type(how.g->units[0].v)->rank, tolerant = 0;
     for (how.lanes = rank; how.lanes > 1; how.lanes--) {
         if (!write_out(&n, &how)) return false;
-        rough(&n, &crossed);
+        int bad = rough(&n, &crossed, &torn);
         if (!crossed) break;
+        if (!torn && !bad && !tolerant) tolerant = how.lanes;
     }
     best->lanes = how.lanes;
+    if (tolerant > how.lanes) {
+        int64_t width = 1;
+        const ct_type *t = ct__type(how.g->units[0].v);
+        for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
+        if (width < 8 * CT_LANES) best->lanes = tolerant;
+    }
     return true;
 }
 
 static bool choose_rows(nest *best) {
     nest n, how = *best;
-    bool crossed;
+    bool crossed, torn;
     how.lanes = 0;
     how.flat = true;
     if (!write_out(&n, &how)) return false;
-    int bad = rough(&n, &crossed);
-    if (crossed) {
+    int bad = rough(&n, &crossed, &torn);
+    if (torn) {
         how.flat = false;
         if (!write_out(&n, &how)) return false;
-        bad = rough(&n, &crossed);
+        bad = rough(&n, &crossed, &torn);
     }
     best->lanes = 0;
     best->flat = how.flat;
@@ -496,11 +535,11 @@ static bool choose_rows(nest *best) {
     if (bad == 0 && !tiny) return true;
     for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
         if (!write_out(&n, &how)) return false;
-        int own = rough(&n, &crossed);
-        if (crossed && how.lanes > 1) continue;
+        int own = rough(&n, &crossed, &torn);
+        if (torn && how.lanes > 1) continue;
         ct_ix wide = product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
         bool enough = guess(n.e, wide) >= CT_LANES / 2;
-        if (!crossed && enough && (own < bad || (tiny && own <= bad))) best->lanes = how.lanes;
+        if (enough && (own < bad || (tiny && own <= bad))) best->lanes = how.lanes;
         break;
     }
     return true;

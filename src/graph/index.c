@@ -445,7 +445,7 @@ static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
             ct_ix_term n;
             if (v->kind == CT_IX_VAR) {
                 if (!single(p, v->a, &n)) continue;
-            } else if (v->kind == CT_IX_MOD) {
+            } else if (v->kind == CT_IX_MOD || v->kind == CT_IX_WITHIN) {
                 if (!single(p, v->b, &n)) continue;
             } else {
                 continue;
@@ -715,6 +715,37 @@ bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     }
 }
 
+// Steps of sizes count only where they are numbers.
+bool ct__ix_lane_step(ct_ix_pool *p, ct_ix e, ct_ix var, int64_t *step) {
+    *step = 0;
+    if (!ct__ix_uses(p, e, var)) return true;
+    const ct_ix_node *x = &p->node[e];
+    int64_t by;
+    switch (x->kind) {
+    case CT_IX_VAR: *step = 1; return true;
+    case CT_IX_WITHIN: return ct__ix_lane_step(p, x->a, var, step);
+    case CT_IX_DIV: // lanes never cross a multiple of 16
+    case CT_IX_MOD: {
+        bool div = x->kind == CT_IX_DIV;
+        if (!ct__ix_is_int(p, x->b, &by) || by % 16 || x->a != var) return false;
+        *step = !div;
+        return true;
+    }
+    case CT_IX_SUM: {
+        const ct_ix_term *term = x->term;
+        for (int i = 0, n = x->n; i < n; i++) {
+            int64_t own;
+            if (!ct__ix_uses(p, term[i].atom, var)) continue;
+            if (!ct__ix_lane_step(p, term[i].atom, var, &own)) return false;
+            if (own && term[i].mono) return false;
+            *step += own * term[i].coef;
+        }
+        return true;
+    }
+    default: return false;
+    }
+}
+
 bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
     if (!ct__ix_uses(p, e, var)) return false;
     const ct_ix_node *x = &p->node[e];
@@ -752,6 +783,29 @@ bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
     return true;
 }
 
+ct_ix ct__ix_within(ct_ix_pool *p, ct_ix a, ct_ix size) {
+    int64_t n;
+    ct_ix_term t;
+    if (a < 0 || size < 0) return CT_IX_NONE;
+    if (ct__ix_is_int(p, size, &n) && n == 1) return ct__ix_int(p, 0);
+    sum s;
+    sum_of(p, a, &s);
+    if (single(p, size, &t) && t.coef > 0 && below(p, &s, t)) return a;
+    return two(p, CT_IX_WITHIN, a, size, 0, ct__ix_is_int(p, size, &n) ? n - 1 : INT64_MAX);
+}
+
+static bool has_mark(const ct_ix_pool *p, ct_ix e) {
+    if (e < 0) return false;
+    const ct_ix_node *x = &p->node[e];
+    if (x->kind == CT_IX_WITHIN) return true;
+    if (x->kind == CT_IX_VAR) return false;
+    if (x->kind != CT_IX_SUM && x->kind != CT_IX_LOAD)
+        return has_mark(p, x->a) || has_mark(p, x->b) || has_mark(p, x->c);
+    for (int i = 0; i < x->n; i++)
+        if (has_mark(p, x->kind == CT_IX_SUM ? x->term[i].atom : x->at[i])) return true;
+    return false;
+}
+
 static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
     switch (x.kind) {
     case CT_IX_PROD: return ct__ix_mul(p, a, b);
@@ -763,23 +817,25 @@ static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
     case CT_IX_EQ: return ct__ix_eq(p, a, b);
     case CT_IX_AND: return ct__ix_and(p, a, b);
     case CT_IX_NOT: return ct__ix_not(p, a);
+    case CT_IX_WITHIN: return ct__ix_within(p, a, b);
     default: return ct__ix_select(p, a, b, c);
     }
 }
 
 enum { MAX_AT = 32 };
-ct_ix ct__ix_replace(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
-    if (e < 0 || by < 0) return e < 0 ? e : by;
+// With var replaced by `by`; or, where var is CT_IX_NONE, with marks of ranges taken out.
+static ct_ix mapped(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
+    if (e < 0) return e;
     if (e == var) return by;
-    if (!ct__ix_uses(p, e, var)) return e;
+    if (var >= 0 ? !ct__ix_uses(p, e, var) : !has_mark(p, e)) return e;
     ct_ix_node x = p->node[e]; // a copy: the pool moves
+    if (x.kind == CT_IX_WITHIN && var < 0) return mapped(p, x.a, var, by);
     if (x.kind == CT_IX_SUM) {
         ct_ix r = ct__ix_int(p, 0);
         for (int i = 0; i < x.n; i++) {
             ct_ix_term size = {CT_IX_NONE, x.term[i].mono, x.term[i].coef};
             ct_ix t = size_of(p, size);
-            if (x.term[i].atom >= 0)
-                t = ct__ix_mul(p, t, ct__ix_replace(p, x.term[i].atom, var, by));
+            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, mapped(p, x.term[i].atom, var, by));
             r = ct__ix_add(p, r, t);
         }
         return r;
@@ -787,9 +843,12 @@ ct_ix ct__ix_replace(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
     if (x.kind == CT_IX_LOAD) {
         ct_ix at[MAX_AT];
         if (x.n > MAX_AT) return fail(p);
-        for (int i = 0; i < x.n; i++) at[i] = ct__ix_replace(p, x.at[i], var, by);
+        for (int i = 0; i < x.n; i++) at[i] = mapped(p, x.at[i], var, by);
         return ct__ix_load(p, x.number, at, x.n);
     }
-    return rebuilt(p, x, ct__ix_replace(p, x.a, var, by), ct__ix_replace(p, x.b, var, by),
-                   ct__ix_replace(p, x.c, var, by));
+    return rebuilt(p, x, mapped(p, x.a, var, by), mapped(p, x.b, var, by), mapped(p, x.c, var, by));
 }
+ct_ix ct__ix_replace(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
+    return by < 0 ? by : mapped(p, e, var, by);
+}
+ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) { return mapped(p, e, CT_IX_NONE, CT_IX_NONE); }

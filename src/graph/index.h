@@ -28,6 +28,7 @@ typedef enum ct_ix_kind {
     CT_IX_AND,
     CT_IX_NOT,
     CT_IX_SELECT, // a ? b : c
+    CT_IX_WITHIN, // a, known to be in [0, b) wherever it is used
     CT_IX_LOAD,   // the integer element of value `number` of the kernel at index `at`
 } ct_ix_kind;
 
@@ -74,6 +75,11 @@ ct_ix ct__ix_and(ct_ix_pool *pool, ct_ix a, ct_ix b);
 ct_ix ct__ix_not(ct_ix_pool *pool, ct_ix a);
 ct_ix ct__ix_select(ct_ix_pool *pool, ct_ix cond, ct_ix a, ct_ix b);
 
+// a, of which something outside of the expression guarantees that 0 <= a < size where it matters:
+// quotients of what is made of it collapse. ct__ix_bare takes such marks out again.
+ct_ix ct__ix_within(ct_ix_pool *pool, ct_ix a, ct_ix size);
+ct_ix ct__ix_bare(ct_ix_pool *pool, ct_ix e);
+
 bool ct__ix_is_int(const ct_ix_pool *pool, ct_ix e, int64_t *value);
 // Is e a number times dynamic sizes (as every size is)?
 bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
@@ -82,7 +88,9 @@ bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
 bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
 bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var);   // exact, follows opaque parts
 bool ct__ix_holds(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or inside of it?
-
+// The step of e from one lane to the next when var runs over 16 lanes aligned at 16. False: the
+// steps differ.
+bool ct__ix_lane_step(ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t *step);
 // Does a quotient or remainder in e hang on var, other than by multiples of `group` (0: at all)?
 bool ct__ix_divides(const ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t group);
 ct_ix ct__ix_replace(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix by);
