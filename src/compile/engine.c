@@ -110,18 +110,30 @@ static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
     return true;
 }
 
-// The pending roots, and with each output of a node that stays its other outputs, since the node
-// becomes a leaf.
+static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
+
+// Is a pending root among the first n the value of this node, of output `out` (-1: of any)?
+static bool wanted(const ct_ctx *ctx, size_t n, const ct_node *node, int64_t out) {
+    for (size_t i = 0; i < n; i++)
+        if (ctx->roots[i].val.node == node && stays(&ctx->roots[i]) &&
+            (out < 0 || ctx->roots[i].val.out == out))
+            return true;
+    return false;
+}
+
+// The pending roots, and with an output of a node that stays its other outputs, each once, since
+// the node becomes a leaf.
 static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root r = ctx->roots[i];
-        bool stays = r.kind == CT_ROOT_KEEP || r.kind == CT_ROOT_READ;
-        if (stays && r.val.node->value) continue;
+        ct_node *node = r.val.node;
+        if (stays(&r) && node->value) continue;
         if (!add_root(ctx, e, n, r)) return false;
-        for (uint32_t k = 0; stays && k < r.val.node->n_out; k++)
-            if (k != r.val.out &&
+        if (!stays(&r) || node->n_out == 1 || wanted(ctx, i, node, -1)) continue;
+        for (uint32_t k = 0; k < node->n_out; k++)
+            if (!wanted(ctx, ctx->n_roots, node, k) &&
                 !add_root(ctx, e, n,
-                          (ct_root){.kind = CT_ROOT_READ, .val = {r.val.node, k}, .here = r.here}))
+                          (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = r.here}))
                 return false;
     }
     return true;

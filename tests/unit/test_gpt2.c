@@ -451,6 +451,26 @@ static void training_learns_a_text_by_heart(void **state) {
     ct_gpt2_free(model);
 }
 
+static void gradients_that_are_read_take_their_own_room_alone(void **state) {
+    (void)state;
+    ct_gpt2 *model = make(tiny(), 5);
+    ct_params *params = ct_gpt2_params(model);
+    size_t n = ct_params_count(params);
+    ct_tensor wrt[64], grads[64];
+    assert_true(n <= 64);
+    for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
+    uint64_t before = ct_get_stats().live_bytes;
+    CT_SCOPE;
+    ct_grad(ct_gpt2_loss(model, tokens(B, C, 0, 0), tokens(B, C, 0, 1), NULL), wrt, n, grads);
+    assert_true(ct_eval(grads, n));
+    uint64_t room = ct_get_stats().live_bytes - before;
+    assert_true(room < 2 * 4 * (uint64_t)ct_params_size(params));
+    uint64_t plans = ct_get_stats().plans_run;
+    for (size_t i = 0; i < n; i++) assert_non_null(ct_data(grads[i]));
+    assert_int_equal(ct_get_stats().plans_run, plans);
+    ct_gpt2_free(model);
+}
+
 static int fresh(void **state) {
     (void)state;
     ct_error_clear();
@@ -471,6 +491,7 @@ int main(void) {
         cmocka_unit_test_setup(a_token_does_not_see_what_follows, fresh),
         cmocka_unit_test_setup(decoding_gives_the_bits_of_prefill, fresh),
         cmocka_unit_test_setup(dropout_follows_its_key, fresh),
+        cmocka_unit_test_setup(gradients_that_are_read_take_their_own_room_alone, fresh),
         cmocka_unit_test_setup(training_learns_a_text_by_heart, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
