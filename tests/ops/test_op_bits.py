@@ -6,7 +6,7 @@ import pytest
 from op_cases import Case, read_table, run
 
 TABLE = read_table()
-DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref").split(",")
+DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref,cpu").split(",")
 SEED = 20240711
 
 

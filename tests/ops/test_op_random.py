@@ -11,7 +11,7 @@ from op_cases import Case, dyn, read_table, run
 
 jax.config.update("jax_threefry_partitionable", True)
 TABLE = read_table()
-DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref").split(",")
+DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref,cpu").split(",")
 SHAPES = [(), (1,), (5,), (2, 3), (3, 1, 7), (0, 4), (1031,)]
 KEYS = [0, 1, 1337, 2**31 - 1]
 
