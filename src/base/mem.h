@@ -18,7 +18,8 @@ void ct__fail_alloc_after(int64_t n); // tests: the n-th allocation from now fai
 // Grows *array (of *cap elements of `size` bytes) so that it holds at least `need`. False: no
 // memory, unchanged.
 bool ct__grow(void **array, size_t *cap, size_t need, size_t size);
-#define CT_GROW(array, cap, need) ct__grow((void **)&(array), &(cap), (need), sizeof *(array))
+#define CT_GROW(array, cap, need)                                                                  \
+    ((size_t)(need) <= (cap) || ct__grow((void **)&(array), &(cap), (need), sizeof *(array)))
 
 typedef struct ct_block ct_block;
 typedef struct ct_arena {

@@ -123,7 +123,7 @@ static void keep_next_time(ct_ctx *ctx, ct_engine *e, const ct_node *user, const
 }
 
 void ct__note_cuts(ct_ctx *ctx, ct_engine *e, ct_plan *plan, const ct_order *o) {
-    for (size_t i = 0; i < o->n; i++) {
+    for (size_t i = 0; i < o->n && o->met_ran; i++) {
         const ct_node *node = o->nodes[i];
         if (node->value || node->ran_plan) continue;
         for (int k = 0; k < node->n_in; k++) {

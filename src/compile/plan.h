@@ -11,6 +11,11 @@ typedef struct ct_plan_leaf { // for explanations
     const char *name; // of the variable, or NULL
 } ct_plan_leaf;
 
+typedef struct ct_binding { // an operand that is the buffer of a leaf or a root
+    uint32_t operand, index;
+    bool is_root;
+} ct_binding;
+
 typedef struct ct_plan {
     struct ct_plan *next; // in its bucket
     ct_hash hash;
@@ -21,12 +26,12 @@ typedef struct ct_plan {
     ct_program program;
     void *memory;  // TEMP buffers; NULL when arena_bytes is 0
     void *scalars; // SCALARS buffer
-    void **consts; // (program.n_bufs) CONST buffers
+    void **homes;  // (program.n_bufs) where TEMP, SCALARS and CONST buffers lie; else NULL
     size_t n_scalars;
-    ct_command *commands;   // (n_commands) with operands to fill
-    ct_operand *operands;   // (n_operands)
-    const ct_arg **binding; // (n_operands) what fills each
-    size_t n_commands, n_operands;
+    ct_command *commands; // (n_commands) with operands to fill
+    ct_operand *operands; // (n_operands)
+    ct_binding *binding;  // (n_binding) the operands that a run brings
+    size_t n_commands, n_operands, n_binding;
     uint32_t *extra; // (n_extra) places in the order of values that a later plan wanted again
     size_t n_extra, extra_cap;
     ct_plan_leaf *leaves; // (n_leaves)

@@ -46,13 +46,14 @@ static size_t loop_end(const ct_program *p, size_t begin) {
 
 typedef struct {
     ct_plan *plan;
+    void **home; // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
     size_t commands_cap, binding_cap, offsets_cap;
 } preparation;
 
 static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
     ct_plan *p = x->plan;
     if (!CT_GROW(p->commands, x->commands_cap, p->n_commands + 1) ||
-        !CT_GROW(p->binding, x->binding_cap, p->n_operands + l->n_args) ||
+        !CT_GROW(p->binding, x->binding_cap, p->n_binding + l->n_args) ||
         !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args))
         return false;
     ct_command *c = &p->commands[p->n_commands++];
@@ -70,9 +71,12 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &p->program.bufs[l->args[k].buf];
         size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
-        p->binding[p->n_operands] = &l->args[k];
-        p->operands[p->n_operands++].offset =
-            base + l->args[k].offset + (size_t)(l->args[k].step * iteration);
+        if (b->kind == CT_BUF_LEAF || b->kind == CT_BUF_ROOT)
+            p->binding[p->n_binding++] =
+                (ct_binding){(uint32_t)p->n_operands, b->index, b->kind == CT_BUF_ROOT};
+        p->operands[p->n_operands++] =
+            (ct_operand){x->home[l->args[k].buf],
+                         base + l->args[k].offset + (size_t)(l->args[k].step * iteration)};
     }
     return true;
 }
@@ -93,41 +97,46 @@ static bool add_range(preparation *x, size_t begin, size_t end, int64_t iteratio
     return true;
 }
 
-static bool upload_consts(ct_device *device, ct_plan *plan, ct_err *err) {
-    plan->consts = ct__calloc(plan->program.n_bufs + 1, sizeof *plan->consts);
-    if (!plan->consts)
-        return ct__err_memory(err, plan->here, "plan", plan->program.n_bufs * sizeof *plan->consts);
-    for (size_t i = 0; i < plan->program.n_bufs; i++) {
+static bool upload_const(ct_device *device, const ct_buf *b, void **home, ct_err *err) {
+    *home = device->backend->alloc(device, b->bytes, err);
+    return *home &&
+           device->backend->copy_in(device, (ct_operand){*home, 0}, b->data, b->bytes, err);
+}
+
+// Where the buffers lie that are the plan's own.
+static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
+    size_t n = plan->program.n_bufs, arena = plan->program.arena_bytes;
+    plan->homes = ct__calloc(n + 1, sizeof *plan->homes);
+    if (!plan->homes) return ct__err_memory(err, plan->here, "plan", n * sizeof *plan->homes);
+    if (arena && !(plan->memory = device->backend->alloc(device, arena, err))) return false;
+    if (plan->memory) atomic_fetch_add(&ct__counters.arena_bytes, arena);
+    if (plan->n_scalars &&
+        !(plan->scalars = device->backend->alloc(device, plan->n_scalars * 8, err)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
         const ct_buf *b = &plan->program.bufs[i];
-        if (b->kind != CT_BUF_CONST) continue;
-        plan->consts[i] = device->backend->alloc(device, b->bytes, err);
-        if (!plan->consts[i] || !device->backend->copy_in(device, (ct_operand){plan->consts[i], 0},
-                                                          b->data, b->bytes, err))
-            return false;
+        if (b->kind == CT_BUF_TEMP) plan->homes[i] = plan->memory;
+        if (b->kind == CT_BUF_SCALARS) plan->homes[i] = plan->scalars;
+        if (b->kind == CT_BUF_CONST && !upload_const(device, b, &plan->homes[i], err)) return false;
     }
     return true;
 }
 
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order) {
-    ct_device *device = engine->device;
-    preparation x = {.plan = plan};
     plan->hash = order->hash;
     plan->n_words = order->n_words;
     plan->words = ct__malloc((order->n_words + 1) * sizeof *plan->words);
-    if (!plan->words || !add_range(&x, 0, plan->program.n_launches, 0))
+    if (!plan->words)
         return ct__err_memory(&ctx->err, plan->here, "plan", order->n_words * sizeof *plan->words);
     memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
+    if (!make_homes(engine->device, plan, &ctx->err)) return false;
+    preparation x = {.plan = plan, .home = plan->homes};
+    if (!add_range(&x, 0, plan->program.n_launches, 0))
+        return ct__err_memory(&ctx->err, plan->here, "plan", sizeof *plan->commands);
     for (size_t i = 0, at = 0; i < plan->n_commands; i++) {
         plan->commands[i].args = plan->operands + at;
         at += plan->commands[i].n_args;
     }
-    if (!upload_consts(device, plan, &ctx->err)) return false;
-    size_t arena = plan->program.arena_bytes;
-    if (arena && !(plan->memory = device->backend->alloc(device, arena, &ctx->err))) return false;
-    if (plan->n_scalars &&
-        !(plan->scalars = device->backend->alloc(device, plan->n_scalars * 8, &ctx->err)))
-        return false;
-    atomic_fetch_add(&ct__counters.arena_bytes, arena);
     return true;
 }
 
@@ -139,9 +148,10 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
         atomic_fetch_sub(&ct__counters.arena_bytes, plan->program.arena_bytes);
     }
     if (plan->scalars) device->backend->free(device, plan->scalars);
-    for (size_t i = 0; plan->consts && i < plan->program.n_bufs; i++)
-        if (plan->consts[i]) device->backend->free(device, plan->consts[i]);
-    ct__free(plan->consts);
+    for (size_t i = 0; plan->homes && i < plan->program.n_bufs; i++)
+        if (plan->program.bufs[i].kind == CT_BUF_CONST && plan->homes[i])
+            device->backend->free(device, plan->homes[i]);
+    ct__free(plan->homes);
     ct__free(plan->words);
     ct__free(plan->commands);
     ct__free(plan->operands);
@@ -176,16 +186,10 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
                               &ctx->err))
             return false;
     }
-    for (size_t i = 0; i < plan->n_operands; i++) {
-        const ct_buf *b = &plan->program.bufs[plan->binding[i]->buf];
-        ct_operand *to = &plan->operands[i];
-        switch (b->kind) {
-        case CT_BUF_LEAF: to->buffer = order->leaves[b->index]->buffer; break;
-        case CT_BUF_SCALARS: to->buffer = plan->scalars; break;
-        case CT_BUF_CONST: to->buffer = plan->consts[plan->binding[i]->buf]; break;
-        case CT_BUF_ROOT: to->buffer = fresh[b->index]->buffer; break;
-        case CT_BUF_TEMP: to->buffer = plan->memory; break;
-        }
+    for (size_t i = 0; i < plan->n_binding; i++) {
+        const ct_binding *b = &plan->binding[i];
+        plan->operands[b->operand].buffer =
+            (b->is_root ? fresh[b->index] : order->leaves[b->index])->buffer;
     }
     atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);

@@ -202,11 +202,12 @@ static void release_operands(const ct_node *node) {
 
 void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
+    // Newest first: a leaf comes after all that use it.
     for (ct_node *node = frame->nodes; node; node = node->next) {
         ct__slot_release(ctx, node, here);
         release_operands(node);
+        if (node->value || node->mirror || node->op == &ct__op_read) release_values(ctx, node);
     }
-    for (ct_node *node = frame->nodes; node; node = node->next) release_values(ctx, node);
     ctx->depth--;
     ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
     ct__arena_reset(&frame->own);

@@ -277,6 +277,7 @@ typedef struct ct_order {
     size_t stack_cap;
     uint64_t epoch;
     bool met_transform, met_value; // a transform; a value that was read earlier
+    bool met_ran;                  // a node that an earlier plan computed without keeping it
     bool through; // walk through values that were read, since a transform needs what is behind them
 } ct_order;
 // Does the order stop at this node: has it a value (and no transform that looks behind it)?

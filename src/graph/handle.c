@@ -6,33 +6,22 @@
 
 #include "graph/handle.h"
 
-enum { OUT_BITS = 12, SLOT_BITS = 26, GEN_BITS = 26, CHUNK_BITS = 12, BATCH = 256 };
-#define LAST_GEN ((1u << GEN_BITS) - 1)
+enum { OUT_BITS = CT_OUT_BITS, SLOT_BITS = CT_SLOT_BITS, CHUNK_BITS = CT_CHUNK_BITS, BATCH = 256 };
+#define LAST_GEN ((1u << CT_GEN_BITS) - 1)
 #define LAST_SLOT ((1u << SLOT_BITS) - 1)
 
-typedef struct slot {
-    _Atomic(ct_node *) node;
-    _Atomic uint32_t gen;
-    ct_loc made, ended; // of the last node that had it: for the message of a stale handle
-} slot;
-
-static _Atomic(slot *) chunks[1u << (SLOT_BITS - CHUNK_BITS)];
+_Atomic(ct_slot *) ct__slot_chunks[1u << (SLOT_BITS - CHUNK_BITS)];
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t *pool; // released slots that no context holds
 static size_t n_pool, pool_cap;
 static uint32_t fresh = 1; // first slot never given out; 0 means "no slot"
 
-static slot *slot_at(uint32_t i) {
-    slot *chunk = atomic_load_explicit(&chunks[i >> CHUNK_BITS], memory_order_acquire);
-    return chunk ? &chunk[i & ((1u << CHUNK_BITS) - 1)] : NULL;
-}
-
 static bool make_chunk(uint32_t i) {
-    if (slot_at(i)) return true;
-    slot *chunk = ct__calloc(1u << CHUNK_BITS, sizeof *chunk);
+    if (ct__slot_at(i)) return true;
+    ct_slot *chunk = ct__calloc(1u << CHUNK_BITS, sizeof *chunk);
     if (!chunk) return false;
     for (uint32_t k = 0; k < 1u << CHUNK_BITS; k++) atomic_init(&chunk[k].gen, 1);
-    atomic_store_explicit(&chunks[i >> CHUNK_BITS], chunk, memory_order_release);
+    atomic_store_explicit(&ct__slot_chunks[i >> CHUNK_BITS], chunk, memory_order_release);
     return true;
 }
 
@@ -58,16 +47,16 @@ ct_tensor ct__handle(ct_node *node, uint32_t out) {
         if (!ctx->n_free && !refill(ctx)) return CT_NONE;
         uint32_t i = ctx->free_slots[--ctx->n_free];
         node->slot = i;
-        atomic_store_explicit(&slot_at(i)->node, node, memory_order_release);
+        atomic_store_explicit(&ct__slot_at(i)->node, node, memory_order_release);
     }
-    uint32_t gen = atomic_load_explicit(&slot_at(node->slot)->gen, memory_order_relaxed);
+    uint32_t gen = atomic_load_explicit(&ct__slot_at(node->slot)->gen, memory_order_relaxed);
     return (ct_tensor){(uint64_t)gen << (OUT_BITS + SLOT_BITS) | (uint64_t)node->slot << OUT_BITS |
                        out};
 }
 
 void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended) {
     if (!node->slot) return;
-    slot *s = slot_at(node->slot);
+    ct_slot *s = ct__slot_at(node->slot);
     uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
     s->made = node->here;
     s->ended = ended;
@@ -86,7 +75,7 @@ void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended) {
 void ct__slot_move(ct_node *from, ct_node *to) {
     to->slot = from->slot;
     from->slot = 0;
-    if (to->slot) atomic_store_explicit(&slot_at(to->slot)->node, to, memory_order_release);
+    if (to->slot) atomic_store_explicit(&ct__slot_at(to->slot)->node, to, memory_order_release);
 }
 
 void ct__slots_return(ct_ctx *ctx) {
@@ -101,20 +90,11 @@ void ct__slots_return(ct_ctx *ctx) {
     ctx->n_free = ctx->free_cap = 0;
 }
 
-ct_node *ct__peek(ct_tensor t, uint32_t *out) {
-    uint32_t i = (uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT;
-    slot *s = t.bits ? slot_at(i) : NULL;
-    if (!s ||
-        atomic_load_explicit(&s->gen, memory_order_acquire) != t.bits >> (OUT_BITS + SLOT_BITS))
-        return NULL;
-    ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
-    *out = (uint32_t)(t.bits & ((1u << OUT_BITS) - 1));
-    return node && *out < node->n_out ? node : NULL;
-}
+ct_node *ct__peek(ct_tensor t, uint32_t *out) { return ct__peek_fast(t, out); }
 
 // Where a stale handle was made and ended; false when its slot has had another node since.
 bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended) {
-    slot *s = slot_at((uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT);
+    ct_slot *s = ct__slot_at((uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT);
     uint32_t gen = s ? atomic_load_explicit(&s->gen, memory_order_acquire) : 0;
     if (!s || (gen ? gen - 1 : LAST_GEN) != t.bits >> (OUT_BITS + SLOT_BITS)) return false;
     *made = s->made;

@@ -4,6 +4,33 @@
 
 #include "graph/graph.h"
 
+enum { CT_OUT_BITS = 12, CT_SLOT_BITS = 26, CT_GEN_BITS = 26, CT_CHUNK_BITS = 12 };
+
+typedef struct ct_slot {
+    _Atomic(ct_node *) node;
+    _Atomic uint32_t gen;
+    ct_loc made, ended; // of the last node that had it: for the message of a stale handle
+} ct_slot;
+extern _Atomic(ct_slot *) ct__slot_chunks[1u << (CT_SLOT_BITS - CT_CHUNK_BITS)];
+
+static inline ct_slot *ct__slot_at(uint32_t i) {
+    ct_slot *chunk =
+        atomic_load_explicit(&ct__slot_chunks[i >> CT_CHUNK_BITS], memory_order_acquire);
+    return chunk ? &chunk[i & ((1u << CT_CHUNK_BITS) - 1)] : NULL;
+}
+
+// ct__peek, for recording.
+static inline ct_node *ct__peek_fast(ct_tensor t, uint32_t *out) {
+    uint32_t i = (uint32_t)(t.bits >> CT_OUT_BITS) & ((1u << CT_SLOT_BITS) - 1);
+    ct_slot *s = t.bits ? ct__slot_at(i) : NULL;
+    if (!s || atomic_load_explicit(&s->gen, memory_order_acquire) !=
+                  t.bits >> (CT_OUT_BITS + CT_SLOT_BITS))
+        return NULL;
+    ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
+    *out = (uint32_t)(t.bits & ((1u << CT_OUT_BITS) - 1));
+    return node && *out < node->n_out ? node : NULL;
+}
+
 void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended);
 void ct__slot_move(ct_node *from, ct_node *to);
 void ct__slots_return(ct_ctx *ctx);

@@ -364,31 +364,6 @@ bool ct__call_outs(ct_call *call, int n) {
     return true;
 }
 
-enum { FEW = 8 };
-
-static ct_node *lay_node(ct_ctx *ctx, ct_call *call, const ct_val *in, int n_in) {
-    ct_frame *frame = ct__top(ctx);
-    ct_node *node = ct__arena(frame->arena, sizeof *node + (size_t)n_in * sizeof *in);
-    if (!node) return NULL;
-    *node = (ct_node){.op = call->op,
-                      .attrs = call->attrs,
-                      .in = (ct_val *)(node + 1),
-                      .out = call->out,
-                      .ctx = ctx,
-                      .frame = frame,
-                      .next = frame->nodes,
-                      .here = call->here,
-                      .n_in = (uint16_t)n_in,
-                      .n_out = (uint16_t)call->n_out};
-    frame->nodes = node;
-    ctx->nodes++;
-    for (int i = 0; i < n_in; i++) {
-        node->in[i] = in[i];
-        ct__use(in[i].node);
-    }
-    return node;
-}
-
 // What a node can hold: operands and outputs by number, sizes in bytes below 2^63.
 static bool fits(ct_call *call) {
     if (call->n_in > UINT16_MAX || call->n_out > CT_MOST_OUTPUTS)
@@ -405,30 +380,57 @@ static bool fits(ct_call *call) {
     return true;
 }
 
+// Most operands are pending nodes of this context, whose handles say all.
+static inline bool resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument,
+                           ct_loc here) {
+    ct_node *node = val->node = ct__peek_fast(t, &val->out);
+    if (__builtin_expect(node && !(node->flags & CT_NODE_POISON) && node->ctx == ctx &&
+                             node->op != &ct__op_variable && !ctx->tracing,
+                         1))
+        return true;
+    return ct__resolve(ctx, t, val, op, argument, here);
+}
+
+enum { FEW = 8 };
+
+// The node, its operands and outputs lie together; the shape rule fills the outputs in place.
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    ct_val few[FEW], *val = few;
+    ct_frame *frame = ct__top(ctx);
+    ct_arena *arena = frame->arena;
+    size_t n_out = op->n_out < 0 ? 0 : (size_t)op->n_out;
     const ct_type *few_types[FEW], **types = few_types;
-    ct_arena *arena = ct__top(ctx)->arena;
-    if (n_in > FEW) {
-        val = ct__arena(arena, (size_t)n_in * sizeof *val);
-        types = ct__arena(arena, (size_t)n_in * sizeof *types);
-    }
+    ct_node *node =
+        ct__arena(arena, sizeof *node + (size_t)n_in * sizeof(ct_val) + n_out * sizeof(ct_type));
+    if (n_in > FEW) types = ct__arena(arena, (size_t)n_in * sizeof *types);
     void *own = op->n_fields ? ct__attrs_copy(arena, op, attrs) : NULL;
-    ct_call call = {op,   own,   n_in,      types, op->n_out < 0 ? 0 : op->n_out,
-                    NULL, arena, &ctx->err, here};
-    if (!val || !types || (op->n_fields && !own) ||
-        (op->n_out > 0 && !ct__call_outs(&call, op->n_out)))
+    if (!node || !types || (op->n_fields && !own))
         return ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
+    ct_val *val = (ct_val *)(node + 1);
+    ct_type *out = (ct_type *)(val + n_in);
+    memset(out, 0, n_out * sizeof *out);
+    ct_call call = {op, own, n_in, types, (int)n_out, n_out ? out : NULL, arena, &ctx->err, here};
     for (int i = 0; i < n_in; i++) {
-        if (!ct__resolve(ctx, in[i], &val[i], op->name, i, here)) return ct__poison(ctx, here);
+        if (!resolve(ctx, in[i], &val[i], op->name, i, here)) return ct__poison(ctx, here);
         types[i] = ct__type(val[i]);
     }
     if (!op->infer(&call) || !fits(&call)) return ct__poison(ctx, here);
-    ct_node *node = lay_node(ctx, &call, val, n_in);
-    ct_tensor t = node ? ct__handle(node, 0) : CT_NONE;
+    for (int i = 0; i < n_in; i++) ct__use(val[i].node);
+    *node = (ct_node){.op = op,
+                      .attrs = own,
+                      .in = val,
+                      .out = call.out,
+                      .ctx = ctx,
+                      .frame = frame,
+                      .next = frame->nodes,
+                      .here = here,
+                      .n_in = (uint16_t)n_in,
+                      .n_out = (uint16_t)call.n_out};
+    frame->nodes = node;
+    ctx->nodes++;
+    ct_tensor t = ct__handle(node, 0);
     return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
 }
 

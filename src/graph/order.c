@@ -6,7 +6,7 @@
 static _Atomic uint64_t epochs = 1;
 uint64_t ct__new_epoch(void) { return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed); }
 
-static bool put(ct_order *o, const void *words, size_t n) {
+static inline bool put(ct_order *o, const void *words, size_t n) {
     if (!CT_GROW(o->words, o->words_cap, o->n_words + n)) return false;
     memcpy(o->words + o->n_words, words, n * sizeof *o->words);
     o->n_words += n;
@@ -106,6 +106,7 @@ static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage, uint64_t n
 static bool put_node(ct_order *o, ct_node *node) {
     o->met_transform = o->met_transform || node->op->kind == CT_KIND_TRANSFORM;
     o->met_value = o->met_value || (node->value && node->n_in);
+    o->met_ran = o->met_ran || (node->ran_plan && node->n_in && !node->value);
     if (ct__stops(o, node)) {
         for (int i = 0; i < node->n_out; i++) {
             if (!node->value[i]) continue;
@@ -225,7 +226,7 @@ static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_r
 }
 
 bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
-    o->met_transform = o->met_value = o->through = false;
+    o->met_transform = o->met_value = o->met_ran = o->through = false;
     if (!visit_all(ctx, o, roots, n_roots)) return false;
     if (o->met_transform && o->met_value) {
         o->through = true;
