@@ -37,29 +37,32 @@ enum {
     CT_NODE_PINNED = 4,
     CT_NODE_EXTRA = 8, // has a value only because an earlier cut wanted it again
     CT_NODE_DROPPED = 16,
+    CT_NODE_RAN = 64,   // a plan has computed it, whether or not it kept the value
     CT_NODE_STALE = 32, // scratch of ct__order: needs a version of a variable that is gone
 };
 
 struct ct_node {
+    // what recording and walks look at, in one cache line
     const ct_opdef *op;
-    const void *attrs;
-    ct_val *in;         // (n_in)
-    ct_type *out;       // (n_out)
-    ct_storage **value; // (n_out) of leaves with data, and of nodes once evaluated; else NULL
     ct_ctx *ctx;
-    ct_frame *frame;
-    ct_node *next; // in the frame, newest first
-    ct_loc here;
-    ct_var *var;     // a variable, or a read of one
-    uint64_t number; // a scalar's bits, a read's version, a parameter's place
-    uint64_t epoch;  // scratch of walks: `index` is valid in this epoch
+    ct_type *out;       // (n_out)
+    ct_val *in;         // (n_in)
+    ct_storage **value; // (n_out) of leaves with data, and of nodes once evaluated; else NULL
+    uint64_t epoch;     // scratch of walks: `index` is valid in this epoch
     uint32_t index;
-    uint32_t ran_plan, ran_index; // the last plan that computed it, and its place there
-    void *mirror;                 // of a read leaf: host copy made for ct_data
-    uint32_t slot;                // 0: has no handle yet
     uint32_t users; // of leaves of data and reads: recorded nodes and pending roots that need it
     uint16_t n_in, n_out;
     uint8_t flags;
+    // the rest
+    uint32_t slot; // 0: has no handle yet
+    const void *attrs;
+    ct_frame *frame;
+    ct_node *next; // in the frame, newest first
+    ct_loc here;
+    ct_var *var;                  // a variable, or a read of one
+    uint64_t number;              // a scalar's bits, a read's version, a parameter's place
+    uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, and its place there
+    void *mirror;                 // of a read leaf: host copy made for ct_data
 };
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 

@@ -106,7 +106,7 @@ static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage, uint64_t n
 static bool put_node(ct_order *o, ct_node *node) {
     o->met_transform = o->met_transform || node->op->kind == CT_KIND_TRANSFORM;
     o->met_value = o->met_value || (node->value && node->n_in);
-    o->met_ran = o->met_ran || (node->ran_plan && node->n_in && !node->value);
+    o->met_ran = o->met_ran || (node->flags & CT_NODE_RAN && node->n_in && !node->value);
     if (ct__stops(o, node)) {
         for (int i = 0; i < node->n_out; i++) {
             if (!node->value[i]) continue;
@@ -164,6 +164,8 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
         ct_node *node = o->stack[top - 1].node;
         uint32_t next = o->stack[top - 1].next;
         bool leaf = ct__stops(o, node);
+        if (!next) // all of them are looked at, one after the other
+            for (int k = 1; k < node->n_in; k++) __builtin_prefetch(node->in[k].node);
         while (!leaf && next < node->n_in && node->in[next].node->epoch == o->epoch) next++;
         if (!leaf && next < node->n_in) {
             o->stack[top - 1].next = next + 1;
