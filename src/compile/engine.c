@@ -27,7 +27,8 @@ static void engine_free(ct_engine *e) {
 
 static ct_engine *engine_new(const char *device, ct_err *err) {
     ct_engine *e = ct__calloc(1, sizeof *e);
-    if (e) e->buckets = ct__calloc(e->n_buckets = FIRST_BUCKETS, sizeof(ct_plan *));
+    if (e) e->buckets = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
+    if (e && e->buckets) e->n_buckets = FIRST_BUCKETS;
     if (!e || !e->buckets) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if ((e->device = ct__device_open(device, err))) {

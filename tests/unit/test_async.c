@@ -1,0 +1,195 @@
+// The device behind a queue: same bits as the reference, memory the host cannot touch, no error
+// lost.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "compile/plan.h"
+#include "support/record.h"
+
+enum { STEPS = 20, BATCH = 8, IN = 5, HIDDEN = 7, N_PARAMS = 4 };
+
+static ct_tensor mlp(ct_tensor x, const ct_tensor *p) {
+    ct_tensor h = ct_tanh(ct_add(ct_matmul(x, p[0]), p[1])); // (B, 7)
+    return ct_add(ct_matmul(h, p[2]), p[3]);                 // (B, 1)
+}
+
+static double uniform(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*seed >> 11) * 0x1p-53 * 2 - 1;
+}
+
+static ct_tensor noise(uint64_t *seed, ct_ints dims) {
+    float v[64];
+    int64_t n = 1;
+    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i];
+    for (int64_t i = 0; i < n; i++) v[i] = (float)uniform(seed);
+    return ct_from(v, CT_F32, dims);
+}
+
+// Losses of all steps and the final parameters, as bits.
+typedef struct {
+    float loss[STEPS], param[N_PARAMS][64];
+} trained;
+
+static void train(const char *device, trained *out) {
+    ct_ctx *ctx = ct_ctx_new(), *mine = ct_ctx_use(ctx);
+    memset(out, 0, sizeof *out);
+    assert_true(ct_set_device(device));
+    uint64_t seed = 42; // fixed
+    ct_params *set = ct_params_new();
+    const int64_t dims[N_PARAMS][2] = {{IN, HIDDEN}, {1, HIDDEN}, {HIDDEN, 1}, {1, 1}};
+    ct_tensor p[N_PARAMS], g[N_PARAMS];
+    for (int i = 0; i < N_PARAMS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        p[i] = ct_param(set, name, CT_F32, ((ct_ints){2, dims[i]}));
+        ct_assign(p[i], noise(&seed, (ct_ints){2, dims[i]}));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        CT_SCOPE;
+        ct_tensor x = noise(&seed, CT_DIMS(BATCH, IN)), y = noise(&seed, CT_DIMS(BATCH, 1));
+        ct_tensor error = ct_sub(mlp(x, p), y);
+        ct_tensor loss = ct_sum(ct_mul(error, error)); // ()
+        ct_grad(loss, p, N_PARAMS, g);
+        for (int i = 0; i < N_PARAMS; i++)
+            ct_assign(p[i], ct_sub(p[i], ct_mul(ct_f(0.01 / (step + 1)), g[i])));
+        out->loss[step] = (float)ct_item(loss);
+    }
+    for (int i = 0; i < N_PARAMS; i++) {
+        const float *data = ct_data(p[i]);
+        assert_non_null(data);
+        memcpy(out->param[i], data, (size_t)(dims[i][0] * dims[i][1]) * sizeof *data);
+    }
+    assert_ok();
+    ct_params_free(set);
+    ct_ctx_free(ctx);
+    ct_ctx_use(mine);
+}
+
+static void a_training_step_gives_the_bits_of_ref(void **state) {
+    (void)state;
+    static trained ref, async;
+    train("ref", &ref);
+    train("async:ref", &async);
+    assert_true(ref.loss[STEPS - 1] < ref.loss[0]);
+    assert_memory_equal(&ref, &async, sizeof ref);
+}
+
+// The address of a value on the asynchronous device, as the layers above see it.
+static const volatile char *address(void) {
+    assert_true(ct_set_device("async:ref"));
+    ct_tensor t = line_of(4);
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    assert_non_null(node);
+    assert_true(at(t, 3) == 4);
+    return node->value[0]->buffer;
+}
+
+static void the_host_cannot_touch_a_buffer(void **state) {
+    (void)state;
+    const volatile char *p = address();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); // a sanitizer's would report
+        signal(SIGBUS, SIG_DFL);
+        _exit(p[0] == 77 ? 1 : 2);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_true(WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS);
+}
+
+static ct_device *open_async(void) {
+    ct_err err = {0};
+    ct_device *device = ct__device_open("async:ref", &err);
+    if (!device) fail_msg("%s", err.text);
+    return device;
+}
+
+static void work_runs_in_order(void **state) {
+    (void)state;
+    ct_device *d = open_async();
+    const ct_backend *b = d->backend;
+    ct_err err = {0};
+    void *x = b->alloc(d, 4, &err), *y = b->alloc(d, 4, &err);
+    assert_true(x && y);
+    for (int32_t i = 0; i < 500; i++) {
+        int32_t got = -1;
+        assert_true(b->copy_in(d, (ct_operand){x, 0}, &i, 4, &err));
+        ct_operand args[] = {{x, 0}, {y, 0}};
+        ct_command copy = {.kind = CT_COMMAND_COPY, .args = args, .n_args = 2, .bytes = 4};
+        assert_true(b->submit(d, &copy, 1, &err));
+        if (i % 7) continue;
+        assert_true(b->copy_out(d, (ct_operand){y, 0}, &got, 4, &err));
+        assert_int_equal(got, i);
+    }
+    b->free(d, x); // waits for what is enqueued
+    b->free(d, y);
+    ct__device_release(d);
+}
+
+static bool always_fails(const ct_ref *ref) {
+    return ct__err(ref->err, CT_E_INTERNAL, CT_NOWHERE, "broken", "as the test wants it");
+}
+
+// A fault is heard of once, by the first who asks with a record to put it in; nothing runs before.
+static void a_fault_is_reported_once_and_never_lost(void **state) {
+    (void)state;
+    ct_device *d = open_async();
+    const ct_backend *b = d->backend;
+    ct_err err = {0};
+    void *x = b->alloc(d, 4, &err), *other = b->alloc(d, 4, &err);
+    assert_true(x && other);
+    static const ct_opdef broken = {.name = "broken", .kind = CT_KIND_SOURCE, .eval = always_fails};
+    ct_type type = {.dtype = CT_F32};
+    ct_node node = {.op = &broken, .out = &type, .n_out = 1};
+    ct_operand args[] = {{x, 0}};
+    ct_command bad = {.kind = CT_COMMAND_NODE, .node = &node, .args = args, .n_args = 1};
+    assert_true(b->submit(d, &bad, 1, &err)); // nothing is known yet
+    int32_t five = 5, got = 0;
+    b->copy_in(d, (ct_operand){x, 0}, &five, 4, &err);
+    b->free(d, other); // waits, and has nowhere to report to
+    assert_false(b->wait(d, b->event(d), &err));
+    assert_string_equal(err.text, "broken: as the test wants it");
+    err.code = CT_OK;
+    assert_true(b->copy_in(d, (ct_operand){x, 0}, &five, 4, &err)); // afterwards all is well
+    assert_true(b->copy_out(d, (ct_operand){x, 0}, &got, 4, &err));
+    assert_int_equal(got, 5);
+    b->free(d, x);
+    ct__device_release(d);
+}
+
+static void unknown_devices_are_named(void **state) {
+    (void)state;
+    ct_err err = {0};
+    assert_null(ct__device_open("async:gpu", &err));
+    assert_string_equal(err.text, "device: there is no device \"async:gpu\": known are cpu, ref, "
+                                  "async:cpu, async:ref");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_training_step_gives_the_bits_of_ref),
+        TEST(the_host_cannot_touch_a_buffer),
+        TEST(work_runs_in_order),
+        TEST(a_fault_is_reported_once_and_never_lost),
+        TEST(unknown_devices_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

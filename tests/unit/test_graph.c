@@ -1,0 +1,306 @@
+// Types, promotion, conversions, records, the printer and the verifier.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "ops/opcode.h"
+#include "support/record.h"
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
+#define FILE_NAME "tests/unit/test_graph.c"
+
+// ------------------------------------------------------------------------------------ promotion
+
+// NumPy's table where it has the dtypes, but integers with floats take the float (as JAX): rows and
+// columns bool u8 i32 u32 i64 f16 bf16 f32 f64.
+static void promotion_of_strong_dtypes(void **state) {
+    (void)state;
+    static const char *const table[] = {
+        "bool u8 i32 u32 i64 f16 bf16 f32 f64",      "u8 u8 i32 u32 i64 f16 bf16 f32 f64",
+        "i32 i32 i32 i64 i64 f16 bf16 f32 f64",      "u32 u32 i64 u32 i64 f16 bf16 f32 f64",
+        "i64 i64 i64 i64 i64 f16 bf16 f32 f64",      "f16 f16 f16 f16 f16 f16 f32 f32 f64",
+        "bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64", "f32 f32 f32 f32 f32 f32 f32 f32 f64",
+        "f64 f64 f64 f64 f64 f64 f64 f64 f64",
+    };
+    for (int a = CT_BOOL; a < CT_DTYPE_COUNT; a++) {
+        char row[128] = "";
+        for (int b = CT_BOOL; b < CT_DTYPE_COUNT; b++) {
+            ct_dtype both = ct__promote((ct_dtype)a, false, (ct_dtype)b, false);
+            snprintf(row + strlen(row), sizeof row - strlen(row), "%s%s", b > CT_BOOL ? " " : "",
+                     ct_dtype_name(both));
+            assert_int_equal(both, ct__promote((ct_dtype)b, false, (ct_dtype)a, false));
+        }
+        assert_string_equal(row, table[a - CT_BOOL]);
+    }
+}
+
+// Bare numbers: ct_i takes any dtype it meets but bool; ct_f any float, and makes others f32.
+static void promotion_of_bare_numbers(void **state) {
+    (void)state;
+    static const ct_dtype with_i[] = {0,      CT_I32, CT_U8,   CT_I32, CT_U32,
+                                      CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64};
+    static const ct_dtype with_f[] = {0,      CT_F32, CT_F32,  CT_F32, CT_F32,
+                                      CT_F32, CT_F16, CT_BF16, CT_F32, CT_F64};
+    for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++) {
+        assert_int_equal(ct__promote(CT_I32, true, (ct_dtype)d, false), with_i[d]);
+        assert_int_equal(ct__promote((ct_dtype)d, false, CT_I32, true), with_i[d]);
+        assert_int_equal(ct__promote(CT_F32, true, (ct_dtype)d, false), with_f[d]);
+        assert_int_equal(ct__promote((ct_dtype)d, false, CT_F32, true), with_f[d]);
+    }
+    assert_int_equal(ct__promote(CT_I32, true, CT_F32, true), CT_F32);
+    assert_int_equal(ct_dtype_of(ct_add(ct_i(1), ct_i(1ll << 40))), CT_I64);
+}
+
+// ---------------------------------------------------------------------------------- conversions
+
+// The nearest of all values of a 16-bit format to x, ties to the even pattern, by their real
+// values.
+static double half_value(uint32_t h) {
+    int exponent = (int)(h >> 10 & 31), mantissa = (int)(h & 1023);
+    double v = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    return h & 0x8000 ? -v : v; // exponent 31 counts as 2^16: where infinity would lie
+}
+static double bf16_value(uint32_t h) {
+    int exponent = (int)(h >> 7 & 255), mantissa = (int)(h & 127);
+    double v = exponent ? ldexp(128 + mantissa, exponent - 134) : ldexp(mantissa, -133);
+    return h & 0x8000 ? -v : v;
+}
+
+static void all_65536_halves(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = ct__half_to_float((uint16_t)h), g = ct__bf16_to_float((uint16_t)h);
+        uint32_t special = h & 0x7fff;
+        if (special > 0x7c00) {
+            assert_true(isnan(f) && (ct__float_to_half(f) & 0x7c00) == 0x7c00);
+            assert_true(ct__float_to_half(f) & 0x3ff);
+        } else {
+            assert_true(special == 0x7c00 ? isinf(f) : (double)f == half_value(h));
+            assert_int_equal(!!signbit(f), h >> 15);
+            assert_int_equal(ct__float_to_half(f), h);
+        }
+        if (special > 0x7f80) {
+            assert_true(isnan(g) && isnan(ct__bf16_to_float(ct__float_to_bf16(g))));
+        } else {
+            assert_true(special == 0x7f80 ? isinf(g) : (double)g == bf16_value(h));
+            assert_int_equal(ct__float_to_bf16(g), h);
+        }
+    }
+}
+
+// Between neighbours: the midpoint goes to the even one, a little beside it to the nearer one.
+static void rounding_between_all_neighbours(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x7c00; h++) {
+        double a = half_value(h), b = half_value(h + 1), middle = (a + b) / 2;
+        float m = (float)middle;
+        assert_true((double)m == middle);
+        assert_int_equal(ct__float_to_half(m), h & 1 ? h + 1 : h);
+        assert_int_equal(ct__float_to_half(nextafterf(m, 0)), h);
+        assert_int_equal(ct__float_to_half(nextafterf(m, INFINITY)), h + 1);
+        assert_int_equal(ct__float_to_half(-m), 0x8000 | (h & 1 ? h + 1 : h));
+    }
+    for (uint32_t h = 0; h < 0x7f7f; h++) {
+        double middle = (bf16_value(h) + bf16_value(h + 1)) / 2;
+        float m = (float)middle;
+        assert_int_equal(ct__float_to_bf16(m), h & 1 ? h + 1 : h);
+        if (h) assert_int_equal(ct__float_to_bf16(nextafterf(m, 0)), h);
+        assert_int_equal(ct__float_to_bf16(nextafterf(m, INFINITY)), h + 1);
+    }
+    assert_int_equal(ct__float_to_bf16(3.4e38f), 0x7f80); // past the largest: infinity
+    assert_int_equal(ct__float_to_half(1e9f), 0x7c00);
+}
+
+static void elements_convert_as_documented(void **state) {
+    (void)state;
+    int32_t i = 0;
+    uint8_t u = 9;
+    float f = 0;
+    ct__store_f64(CT_I32, &i, 0, -2.9);
+    assert_int_equal(i, -2);
+    ct__store_f64(CT_I32, &i, 0, 1e300);
+    assert_int_equal(i, INT32_MAX);
+    ct__store_f64(CT_U8, &u, 0, (double)NAN);
+    assert_int_equal(u, 0);
+    ct__store_i64(CT_U8, &u, 0, 257);
+    assert_int_equal(u, 1);
+    // one rounding, not two: by way of double this would be a tie, and go down
+    ct__store_i64(CT_F32, &f, 0, (1ll << 53) + (1 << 29) + 1);
+    assert_true(f == (float)((1ll << 53) + (1 << 30)));
+}
+
+// ------------------------------------------------------------------------------------------ types
+
+static void types_print_as_tuples(void **state) {
+    (void)state;
+    const int64_t dims[] = {2, 3, 5};
+    ct_type t = {.dtype = CT_F32, .rank = 3, .dim = dims};
+    assert_string_equal(ct__type_text(&t).s, "(2, 3, 5) f32");
+    t.dyn = 2;
+    assert_string_equal(ct__type_text(&t).s, "(2, n=3, 5) f32");
+    t.rank = 1, t.dyn = 0, t.dtype = CT_BF16;
+    assert_string_equal(ct__type_text(&t).s, "(2,) bf16");
+    t.rank = 0;
+    assert_string_equal(ct__type_text(&t).s, "() bf16");
+    int64_t many[CT_MAX_RANK];
+    for (int i = 0; i < CT_MAX_RANK; i++) many[i] = INT64_MAX / 2;
+    t = (ct_type){.dtype = CT_F64, .rank = CT_MAX_RANK, .dim = many};
+    assert_true(strlen(ct__type_text(&t).s) < CT_TYPE_TEXT); // cut, and ended
+}
+
+static void shapes_that_are_too_large_are_refused(void **state) {
+    (void)state;
+    const int64_t huge = 1ll << 40;
+    ct_tensor x = ct_f(1);
+    int line = __LINE__ + 1;
+    ct_expand(x, CT_DIMS(huge, huge));
+    char want[256];
+    snprintf(want, sizeof want, FILE_NAME ":%d: expand: the result has more bytes than 2^63", line);
+    assert_error(CT_E_SHAPE, want);
+    ct_tensor wide = ct_expand(x, CT_DIMS(1, huge)), tall = ct_expand(x, CT_DIMS(huge, 1));
+    assert_ok();
+    line = __LINE__ + 1;
+    ct_add(wide, tall);
+    snprintf(want, sizeof want, FILE_NAME ":%d: add: the result has more bytes than 2^63", line);
+    assert_error(CT_E_SHAPE, want);
+}
+
+static void more_operands_than_a_node_holds_are_refused(void **state) {
+    (void)state;
+    enum { N = 70000 };
+    ct_tensor *xs = malloc(N * sizeof *xs), x = line_of(1);
+    assert_non_null(xs);
+    for (int i = 0; i < N; i++) xs[i] = x;
+    ct_tensor all = ct_concat(xs, N, 0);
+    if (ct_failed()) {
+        assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
+        ct_error_clear();
+    } else {
+        assert_int_equal(ct_dim(all, 0), N); // cut into several by its constructor
+    }
+    free(xs);
+}
+
+// ---------------------------------------------------------------------------------------- records
+
+static ct_hash hash_of(const ct_tensor *roots, size_t n, ct_order *order) {
+    ct_root list[8];
+    for (size_t i = 0; i < n; i++) {
+        list[i] = (ct_root){.kind = CT_ROOT_READ};
+        assert_true(ct__resolve(ct__ctx(), roots[i], &list[i].val, "test", 0, CT_HERE));
+    }
+    assert_true(ct__order(ct__ctx(), order, list, n));
+    return order->hash;
+}
+
+static void records_depend_on_structure_alone(void **state) {
+    (void)state;
+    ct_order o = {0};
+    ct_tensor x = line_of(3), y = line_of(3), z = vec(3, (double[]){7, 8, 9});
+    ct_tensor a = ct_exp(x), b = ct_sin(y), ab = ct_mul(a, b);
+    ct_tensor d = ct_sin(z), c = ct_exp(x), cd = ct_mul(c, d); // recorded the other way round
+    ct_hash first = hash_of(&ab, 1, &o);
+    assert_true(ct__hash_equal(first, hash_of(&cd, 1, &o)));
+    ct_tensor others[] = {
+        ct_mul(b, a),                                                   // operands exchanged
+        ct_mul(ct_exp(x), ct_sin(x)),                                   // one leaf twice
+        ct_mul(a, ct_cos(y)),                                           // another op
+        ct_add(a, b),                                                   //
+        ct_mul(a, ct_sin(line_of(1))),                                  // another shape
+        ct_mul(a, ct_sin(ct_cast(y, CT_F64))),                          //
+        ct_mul(a, ct_sin(ct_from((double[3]){0}, CT_F64, CT_DIMS(3)))), // another dtype
+        ct_mul(a, ct_mul(b, ct_f(1))),                                  //
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(ct__hash_equal(first, hash_of(&others[i], 1, &o)));
+    ct_tensor two[] = {a, b}, swapped[] = {b, a};
+    ct_hash pair = hash_of(two, 2, &o);
+    assert_false(ct__hash_equal(pair, hash_of(swapped, 2, &o)));
+    ct_tensor s0 = ct_sum(x, .axes = CT_AXES(0)), keep = ct_sum(x, .keepdims = true);
+    ct_hash sum = hash_of(&s0, 1, &o);
+    assert_false(ct__hash_equal(sum, hash_of(&keep, 1, &o))); // an attribute
+    ct__order_free(&o);
+}
+
+static void graphs_print_a_line_a_node(void **state) {
+    (void)state;
+    ct_order o = {0};
+    ct_tensor x = ct_reshape(line_of(6), CT_DIMS(2, 3));
+    ct_topk_out top = ct_topk(x, 2);
+    ct_tensor y = ct_add(ct_sum(top.values, .axes = CT_AXES(-1)), ct_f(2));
+    hash_of(&y, 1, &o);
+    ct_text text = {0};
+    ct__print_nodes(&text, o.nodes, o.n);
+    assert_string_equal(text.s, "%0 = data : f32(6,)\n"
+                                "%1 = reshape %0 {dims=[2, 3]} : f32(2, 3)\n"
+                                "%2 = topk %1 {k=2} : f32(2, 2), i32(2, 2)\n"
+                                "%3 = sum %2.0 {axes=[1], keepdims=false} : f32(2,)\n"
+                                "%4 = scalar : f32()\n"
+                                "%5 = add %3 %4 : f32(2,)\n");
+    ct__text_free(&text);
+    ct__order_free(&o);
+}
+
+static void the_verifier_finds_what_is_broken(void **state) {
+    (void)state;
+    ct_order o = {0};
+    ct_tensor x = line_of(3), y = ct_sum(ct_mul(ct_exp(x), x));
+    hash_of(&y, 1, &o); // data, exp, mul, sum
+    ct_err err = {0};
+    assert_int_equal(o.n, 4);
+    assert_true(ct__verify(o.nodes, o.n, &err));
+    ct_node *mul = o.nodes[2];
+
+    ct_node *order[] = {o.nodes[0], mul, o.nodes[1], o.nodes[3]};
+    assert_false(ct__verify(order, 4, &err));
+    assert_non_null(strstr(err.text, "verify: node 1: mul uses a later or foreign node"));
+
+    err.code = CT_OK;
+    ct_val right = mul->in[1];
+    mul->in[1].out = 5;
+    assert_false(ct__verify(o.nodes, o.n, &err));
+    assert_non_null(strstr(err.text, "verify: node 2: mul uses output 5 of data"));
+    mul->in[1] = right;
+
+    err.code = CT_OK;
+    uint8_t dtype = mul->out->dtype;
+    mul->out->dtype = CT_F64;
+    assert_false(ct__verify(o.nodes, o.n, &err));
+    assert_non_null(
+        strstr(err.text, "verify: node 2: mul: output 0 is (3,) f64, its rule says (3,) f32"));
+    mul->out->dtype = dtype;
+
+    err.code = CT_OK;
+    mul->n_in = 1;
+    assert_false(ct__verify(o.nodes, o.n, &err));
+    assert_non_null(strstr(err.text, "verify: node 2: mul has 1 operands"));
+    mul->n_in = 2;
+    err.code = CT_OK;
+    assert_true(ct__verify(o.nodes, o.n, &err));
+    ct__order_free(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(promotion_of_strong_dtypes),
+        TEST(promotion_of_bare_numbers),
+        TEST(all_65536_halves),
+        TEST(rounding_between_all_neighbours),
+        TEST(elements_convert_as_documented),
+        TEST(types_print_as_tuples),
+        TEST(shapes_that_are_too_large_are_refused),
+        TEST(more_operands_than_a_node_holds_are_refused),
+        TEST(records_depend_on_structure_alone),
+        TEST(graphs_print_a_line_a_node),
+        TEST(the_verifier_finds_what_is_broken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
