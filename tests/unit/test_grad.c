@@ -1,0 +1,221 @@
+// Gradients of first and second order against finite differences in f64, on random small graphs.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/record.h"
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
+#define FILE_NAME "tests/unit/test_grad.c"
+
+enum { ROWS = 2, COLUMNS = 3, N = ROWS * COLUMNS, GRAPHS = 60, OPS = 7 };
+
+static uint64_t seed;
+static uint64_t draw(uint64_t below) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (seed >> 33) % below;
+}
+static double uniform(void) { return (double)draw(1 << 24) * 0x1p-23 - 1; }
+
+// One random smooth op on values of shape (2, 3), which keeps magnitudes near 1.
+static ct_tensor random_op(ct_tensor a, ct_tensor b) {
+    switch (draw(16)) {
+    case 0: return ct_add(a, b);
+    case 1: return ct_sub(a, b);
+    case 2: return ct_mul(a, b);
+    case 3: return ct_div(a, ct_add(ct_mul(b, b), ct_f(1.5)));
+    case 4: return ct_tanh(a);
+    case 5: return ct_sin(a);
+    case 6: return ct_exp(ct_mul(ct_tanh(a), ct_f(0.5)));
+    case 7: return ct_log(ct_add(ct_mul(a, a), ct_f(1.25)));
+    case 8: return ct_sqrt(ct_add(ct_mul(a, a), ct_f(0.75)));
+    case 9: return ct_mul(a, ct_sum(b, .axes = CT_AXES(1), .keepdims = true));
+    case 10: return ct_add(b, ct_sum(a, .axes = CT_AXES(0)));
+    case 11: return ct_permute(ct_reshape(a, CT_DIMS(COLUMNS, ROWS)), CT_AXES(1, 0));
+    case 12:
+        return ct_matmul(ct_mul(a, ct_f(0.5)), ct_tanh(ct_matmul(ct_permute(b, CT_AXES(1, 0)), a)));
+    case 13:
+        return ct_neg(
+            ct_expand(ct_slice(a, .axes = CT_AXES(0), .start = CT_INTS(0), .stop = CT_INTS(1)),
+                      CT_DIMS(ROWS, COLUMNS)));
+    case 14: return ct_softmax(a);
+    default: return ct_cumsum(ct_mul(a, ct_f(0.5)), .axis = 1);
+    }
+}
+
+static ct_tensor leaf(const double *v) { return ct_from(v, CT_F64, CT_DIMS(ROWS, COLUMNS)); }
+
+// The graph of this seed as one number.
+static ct_tensor loss_of(uint64_t graph, ct_tensor x, ct_tensor y) {
+    seed = graph;
+    ct_tensor values[OPS + 2] = {x, y};
+    for (int i = 0; i < OPS; i++) {
+        uint64_t a = draw((uint64_t)i + 2), b = draw((uint64_t)i + 2);
+        values[i + 2] = random_op(values[i % 2 ? a : (uint64_t)i + 1], values[b]);
+    }
+    ct_tensor all = ct_mul(x, y);
+    for (int i = 2; i < OPS + 2; i++) all = ct_add(all, values[i]);
+    return ct_sum(ct_mul(all, ct_tanh(all)));
+}
+
+// What is compared: the loss, or for second order a fixed combination of the first gradients.
+static ct_tensor function(uint64_t graph, int order, ct_tensor x, ct_tensor y) {
+    ct_tensor loss = loss_of(graph, x, y), wrt[] = {x, y}, g[2];
+    if (order == 0) return loss;
+    ct_grad(loss, wrt, 2, g);
+    return ct_sum(ct_add(ct_mul(g[0], ct_f(0.75)), ct_mul(g[1], x)));
+}
+
+static double value(uint64_t graph, int order, const double *x, const double *y) {
+    CT_SCOPE;
+    return ct_item(function(graph, order, leaf(x), leaf(y)));
+}
+
+static void gradients_of(int order, double bound) {
+    for (uint64_t graph = 1; graph <= GRAPHS; graph++) {
+        double v[2][N], got[2][N];
+        seed = graph * 1000003;
+        for (int k = 0; k < 2 * N; k++) v[k / N][k % N] = uniform();
+        {
+            CT_SCOPE;
+            ct_tensor wrt[] = {leaf(v[0]), leaf(v[1])}, g[2];
+            ct_grad(function(graph, order, wrt[0], wrt[1]), wrt, 2, g);
+            if (!ct_eval(g, 2)) fail_msg("graph %d: %s", (int)graph, ct_error_text());
+            for (int k = 0; k < 2; k++) memcpy(got[k], ct_data(g[k]), sizeof got[k]);
+        }
+        for (int k = 0; k < 2 * N; k++) {
+            double *at_k = &v[k / N][k % N], was = *at_k, h = 1e-4, f[4];
+            const double steps[] = {-2 * h, -h, h, 2 * h};
+            for (int i = 0; i < 4; i++) {
+                *at_k = was + steps[i];
+                f[i] = value(graph, order, v[0], v[1]);
+            }
+            *at_k = was;
+            double want = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h); // error of order h^4
+            double error = fabs(want - got[k / N][k % N]);
+            if (!(error <= bound * (1 + fabs(want))))
+                fail_msg("graph %d, order %d, element %d: gradient %.12g, by differences %.12g",
+                         (int)graph, order + 1, k, got[k / N][k % N], want);
+        }
+    }
+}
+
+static void first_gradients_of_random_graphs(void **state) {
+    (void)state;
+    gradients_of(0, 1e-8);
+}
+static void second_gradients_of_random_graphs(void **state) {
+    (void)state;
+    gradients_of(1, 1e-7);
+}
+
+static void one_tensor_named_twice_gets_its_gradient_twice(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = line_of(2), wrt[] = {x, x}, g[2];
+    ct_grad(ct_sum(ct_mul(x, x)), wrt, 2, g);
+    assert_true(at(g[0], 1) == 4 && at(g[1], 1) == 4);
+}
+
+static void a_gradient_has_the_shape_and_dtype_of_its_operand(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor row = line_of(3), half = ct_cast(vec(1, (double[]){2}), CT_BF16);
+    ct_tensor table = ct_reshape(line_of(6), CT_DIMS(2, 3)), wrt[] = {row, half}, g[2];
+    ct_tensor all = ct_mul(ct_mul(table, row), ct_cast(half, CT_F32));
+    ct_grad(ct_sum(all), wrt, 2, g);
+    assert_int_equal(ct_rank(g[0]), 1);
+    assert_int_equal(ct_dtype_of(g[1]), CT_BF16);
+    assert_true(at(g[0], 0) == 10 && at(g[0], 2) == 18); // (1 + 4) * 2, (3 + 6) * 2
+    assert_true(ct_item(g[1]) == 46);                    // 1 + 4 + 9 + 4 + 10 + 18
+}
+
+static void no_path_and_a_path_without_slope_differ(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = line_of(2), g;
+    ct_grad(ct_sum(ct_add(ct_stop_gradient(x), ct_floor(x))), &x, 1, &g);
+    assert_true(at(g, 0) == 0 && at(g, 1) == 0); // it depends on x; the slope is 0
+    ct_tensor z = line_of(2);
+    int line = __LINE__ + 1;
+    ct_grad(ct_sum(x), &z, 1, &g);
+    assert_false(ct_eval(&g, 1));
+    char want[256];
+    snprintf(want, sizeof want,
+             FILE_NAME
+             ":%d: grad: the loss does not depend on operand 1, (2,) f32\n  hint: a value "
+             "that was kept or read is a leaf: differentiate before, or with respect to it",
+             line);
+    assert_error(CT_E_GRAD, want);
+}
+
+static void what_has_no_gradient_is_refused_when_recorded(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = line_of(2), g, whole = ct_cast(x, CT_I32);
+    char want[256];
+    int line = __LINE__ + 1;
+    ct_grad(ct_mul(x, x), &x, 1, &g);
+    snprintf(want, sizeof want, FILE_NAME ":%d: grad: the loss must be one float, it is (2,) f32",
+             line);
+    assert_error(CT_E_SHAPE, want);
+    line = __LINE__ + 1;
+    ct_grad(ct_sum(whole), &x, 1, &g);
+    snprintf(want, sizeof want, FILE_NAME ":%d: grad: the loss must be one float, it is () i32",
+             line);
+    assert_error(CT_E_SHAPE, want);
+    line = __LINE__ + 1;
+    ct_grad(ct_sum(x), &whole, 1, &g);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: grad: operand 1 is (2,) i32; only floats have gradients", line);
+    assert_error(CT_E_DTYPE, want);
+    line = __LINE__ + 1;
+    ct_grad(ct_sum(x), &x, 0, &g);
+    snprintf(want, sizeof want, FILE_NAME ":%d: grad: 0 tensors are named, 1 to 4094 are possible",
+             line);
+    assert_error(CT_E_ARGUMENT, want);
+}
+
+// k steps of descent recorded in one scope are one plan, and give what k scopes give.
+static void several_steps_in_one_scope(void **state) {
+    (void)state;
+    double end[2];
+    for (int together = 0; together < 2; together++) {
+        ct_params *set = ct_params_new();
+        ct_tensor w = set_var(set, "w", 3), g;
+        assert_true(ct_eval(NULL, 0));
+        uint64_t run = plans_run();
+        ct_scope outer = ct_scope_begin(CT_HERE);
+        for (int step = 0; step < 3; step++) {
+            ct_scope inner = together ? (ct_scope){0} : ct_scope_begin(CT_HERE);
+            ct_grad(ct_sum(ct_mul(w, ct_mul(w, w))), &w, 1, &g);
+            ct_assign(w, ct_sub(w, ct_mul(g, ct_f(0.01))));
+            ct_scope_end(inner, CT_HERE);
+        }
+        ct_scope_end(outer, CT_HERE);
+        assert_ok();
+        assert_int_equal(plans_run(), run + (together ? 1 : 3));
+        end[together] = at(w, 1);
+        ct_params_free(set);
+    }
+    assert_true(end[0] == end[1] && end[0] < 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(first_gradients_of_random_graphs),
+        TEST(second_gradients_of_random_graphs),
+        TEST(one_tensor_named_twice_gets_its_gradient_twice),
+        TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
+        TEST(no_path_and_a_path_without_slope_differ),
+        TEST(what_has_no_gradient_is_refused_when_recorded),
+        TEST(several_steps_in_one_scope),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
