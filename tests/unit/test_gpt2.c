@@ -478,7 +478,6 @@ static int fresh(void **state) {
 }
 
 int main(void) {
-    if (!ct_set_device("ref")) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(names_and_shapes_are_those_of_the_files, fresh),
         cmocka_unit_test_setup(the_size_is_known_before_the_model, fresh),
@@ -494,5 +493,11 @@ int main(void) {
         cmocka_unit_test_setup(gradients_that_are_read_take_their_own_room_alone, fresh),
         cmocka_unit_test_setup(training_learns_a_text_by_heart, fresh),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const char *const devices[] = {"ref", "cpu"};
+    int failed = 0;
+    for (int i = 0; i < 2; i++) {
+        print_message("on %s\n", devices[i]);
+        failed += ct_set_device(devices[i]) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    }
+    return failed;
 }

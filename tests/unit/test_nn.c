@@ -413,7 +413,6 @@ static void parameters_round_trip_in_a_file(void **state) {
 }
 
 int main(void) {
-    if (!ct_set_device("ref")) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(places_make_dotted_names, fresh),
         cmocka_unit_test_setup(a_name_that_is_too_long_is_refused, fresh),
@@ -428,5 +427,11 @@ int main(void) {
         cmocka_unit_test_setup(dropout_is_for_training, fresh),
         cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const char *const devices[] = {"ref", "cpu"};
+    int failed = 0;
+    for (int i = 0; i < 2; i++) {
+        print_message("on %s\n", devices[i]);
+        failed += ct_set_device(devices[i]) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    }
+    return failed;
 }

@@ -273,7 +273,6 @@ static void refuses_what_it_cannot_optimize(void **state) {
 }
 
 int main(void) {
-    if (!ct_set_device("ref")) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_follows_its_formula),
         cmocka_unit_test(adam_follows_its_formula),
@@ -284,5 +283,11 @@ int main(void) {
         cmocka_unit_test(a_failed_loss_changes_nothing),
         cmocka_unit_test(refuses_what_it_cannot_optimize),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const char *const devices[] = {"ref", "cpu"};
+    int failed = 0;
+    for (int i = 0; i < 2; i++) {
+        print_message("on %s\n", devices[i]);
+        failed += ct_set_device(devices[i]) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    }
+    return failed;
 }
