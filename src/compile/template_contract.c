@@ -108,6 +108,7 @@ static int contiguous(const contract *c, int which) {
 bool ct__template_contract(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
+    ct__template_sizes(e, node);
     const ct_type *out = &node->out[0], *b = ct__type(node->in[1]), *a = ct__type(node->in[0]);
     contract c = {.e = e,
                   .out = {node, 0},

@@ -18,6 +18,23 @@ typedef struct joined {
     int groups, start[MOST_GROUPS + 1];
 } joined;
 
+// An operand is memory, or a chain of views of memory (src/compile/fuse.c).
+static void declare_sizes(ct_emit *e, ct_val v) {
+    for (;;) {
+        for (int a = 0; a < ct__type(v)->rank; a++)
+            if (ct__is_dyn(ct__type(v), a)) ct__emit_ix(e, ct__emit_size(e, v, a));
+        if (v.node->op->kind != CT_KIND_MOVEMENT || v.node->n_in != 1) return;
+        v = v.node->in[0];
+    }
+}
+void ct__template_sizes(ct_emit *e, ct_node *node) {
+    for (int i = 0; i < node->n_in; i++) declare_sizes(e, node->in[i]);
+    for (uint32_t o = 0; o < node->n_out; o++)
+        for (int a = 0; a < node->out[o].rank; a++)
+            if (ct__is_dyn(&node->out[o], a))
+                ct__emit_ix(e, ct__emit_size(e, (ct_val){node, o}, a));
+}
+
 static joined join(ct_emit *e, ct_val v, ct_dtype as, int groups, const int *start) {
     joined j = {.e = e, .v = v, .as = as, .groups = groups};
     memcpy(j.start, start, (size_t)groups * sizeof *start);
@@ -113,6 +130,7 @@ static void picks_of(picks *p, ct_emit *e, const ct_node *node, ct_val picked) {
 static bool gather(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
+    ct__template_sizes(e, node);
     picks p;
     picks_of(&p, e, node, (ct_val){node, 0});
     bool is_float = ct__is_float(dtype_of(node->in[0]));
@@ -129,6 +147,7 @@ static bool gather(ct_sched *s, ct_node *node) {
 static bool scatter_add(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
+    ct__template_sizes(e, node);
     picks p;
     picks_of(&p, e, node, node->in[2]);
     ct_scatter_spec spec = {
@@ -151,6 +170,7 @@ bool ct__template_index(ct_sched *s, ct_node *node) {
 bool ct__template_scan(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
+    ct__template_sizes(e, node);
     int axis = (int)number(node, "axis");
     joined x = join(e, node->in[0], dtype_of(node->in[0]), 3, (int[]){0, axis, axis + 1});
     joined out = join(e, (ct_val){node, 0}, x.as, 3, (int[]){0, axis, axis + 1});
@@ -168,6 +188,7 @@ bool ct__template_scan(ct_sched *s, ct_node *node) {
 bool ct__template_sort(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
+    ct__template_sizes(e, node);
     int last = ct__type(node->in[0])->rank - 1;
     joined x = join(e, node->in[0], dtype_of(node->in[0]), 2, (int[]){0, last});
     joined values = join(e, (ct_val){node, 0}, x.as, 2, (int[]){0, last});

@@ -4,6 +4,10 @@
 
 #include "compile/schedule.h"
 
+// Makes kernel arguments of all dynamic sizes that reading the node's operands may need: they must
+// stand before the first loop.
+void ct__template_sizes(ct_emit *e, ct_node *node);
+
 bool ct__template_contract(ct_sched *s, ct_node *node); // matmul
 bool ct__template_index(ct_sched *s, ct_node *node);    // gather, scatter_add
 bool ct__template_scan(ct_sched *s, ct_node *node);     // cumsum

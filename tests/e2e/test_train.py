@@ -5,6 +5,7 @@ the compiled one.
 """
 import json
 import os
+import pty
 import shlex
 import signal
 import struct
@@ -127,6 +128,26 @@ def test_progress(run):
     assert command[:3] == ["cotan", "sample", str(out)]
     done = cotan(*command[1:], "--length", 5)
     assert done.returncode == 0 and len(done.stdout.decode()) == 6
+
+
+def test_progress_on_a_terminal(corpus, tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([str(COTAN), *map(str, [
+        "train", "--data", corpus, *TINY, "--out", tmp_path / "run", "--steps", 200, "--eval-every",
+        100, "--eval-batches", 1])], stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert shown.count(b"\r\x1b[Kstep ") >= 3  # written over in place
+    for step in (1, 101, 200):  # an evaluation's line stays
+        assert b"\r\x1b[Kstep %d/200 " % step in shown
+    assert shown.split(b"\r\n")[-2].startswith(b"cotan sample ")
 
 
 @pytest.mark.parametrize("more, same", [(["--threads", 2], True), (["--seed", 8], False)])
