@@ -22,7 +22,7 @@ enum { RUNGS = sizeof ladder / sizeof *ladder };
 static const double some_minutes = 300;
 // ... and its step reaches about this part of a matmul's speed: small operands and the elementwise
 // rest cost more than their operations count.
-static const double step_efficiency = 0.4;
+static const double step_efficiency = 0.2;
 // Parameters a token of text beyond which a model only learns it by heart.
 static const double most_parameters_a_token = 8;
 
@@ -43,13 +43,13 @@ static double step_flops(const rung *r, double parameters) {
     return tokens * (6 * parameters + 12 * (double)(r->layers * r->width * r->context));
 }
 
-// Weights, gradients and two moments; what the backward pass needs of each layer; the logits and
-// their gradient; the text.
+// Weights, two moments, gradients and updates; what the backward pass needs of each layer, and the
+// logits; the text. The numbers of a layer fit what plans of four sizes took.
 static double run_bytes(const rung *r, double parameters, const ct_corpus *corpus) {
     double tokens = (double)(r->batch * r->context);
-    double layer = 20 * (double)r->width + 2 * (double)(r->heads * r->context);
-    double activations = tokens * ((double)r->layers * layer + 3 * (double)corpus->vocab.n);
-    return 4 * (4 * parameters + activations + (double)corpus->n);
+    double layer = 80 * (double)r->width + 10 * (double)(r->heads * r->context);
+    double activations = tokens * ((double)r->layers * layer + 8 * (double)corpus->vocab.n);
+    return 4 * (6 * parameters + activations + (double)corpus->n);
 }
 
 // GFLOP/s of a square matmul.
