@@ -17,9 +17,10 @@ enum {
     KEEP_WEIGHT = 6,   // ops of a value above which several users share a buffer
     MOST_WEIGHT = 160, // ops inlined into one value
     MOST_LOADS = 48,   // of them, loads
-    MOST_DEPTH = 48,   // of nested inlining in a unit
-    GROUP_DEPTH = 96,  // and through the units of a group
-    MOST_UNITS = 48,   // of a group
+    MOST_DEPTH = 96,   // of nested inlining in a unit
+    GROUP_DEPTH = 256, // and through the units of a group
+    MOST_UNITS = 200,  // of a group
+    MOST_READS = 160,  // of a group, loads (a kernel takes 256 buffers)
     FEW_ROWS = 8,      // below, whole rows are not worth keeping together ...
     LONG_ROW = 4096,   // ... that are longer than this
 };
@@ -54,7 +55,8 @@ typedef struct fuser {
         size_t n, cap;
         uint32_t stamp, oldest, newest; // nodes of the group, by index
         int depth;
-    } * deps; // (n_groups) groups that a group reads
+        size_t reads; // at most so many buffers
+    } * deps;         // (n_groups) groups that a group reads
     size_t deps_cap;
     uint32_t stamp;
     int32_t *walk;
@@ -508,8 +510,16 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
+static size_t outside_reads(const fuser *f, const ct_group *g) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_reads; i++)
+        n += is_leaf(f->reads[i].v.node) || ct__sval(f->s, f->reads[i].v)->group != g->id;
+    return n;
+}
+
 static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
     if (g->only || g->dead || g->sealed || g->n_units >= MOST_UNITS ||
+        f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
         return false;
     memset(u->row, -1, sizeof u->row);
@@ -525,6 +535,7 @@ static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     if (b->only || b->dead || b->sealed || g->sealed || b == g ||
         g->n_units + b->n_units > MOST_UNITS ||
         f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
+        f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
         g->has_reduce != b->has_reduce || needs_around(f, g->id, b->id) ||
         needs_around(f, b->id, g->id))
         return true;
@@ -549,6 +560,7 @@ static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
         if (!add_unit(f, g, &m)) return false;
     }
     b->dead = true;
+    f->deps[g->id].reads += f->deps[b->id].reads;
     if (f->deps[b->id].depth > f->deps[g->id].depth) f->deps[g->id].depth = f->deps[b->id].depth;
     for (size_t i = 0; i < f->deps[b->id].n; i++)
         if (!add_dep(f, g->id, f->deps[b->id].v[i])) return false;
@@ -591,6 +603,7 @@ static bool place_unit(fuser *f, ct_node *node) {
     int depth = depth_in(f, home, node);
     if (!add_unit(f, home, &u)) return false;
     if (depth > f->deps[home->id].depth) f->deps[home->id].depth = depth;
+    f->deps[home->id].reads += outside_reads(f, home) + 1;
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
         if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(s);
