@@ -96,8 +96,8 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
     ct_arena scratch = {0};
     ct_val **map = ct__arena(&scratch, list->n * sizeof *map),
            *cell = ct__arena(&scratch, outs * sizeof *cell);
-    if (!map || !cell) return ct__err_memory(&ctx->err, CT_NOWHERE, "expand", outs * sizeof *cell);
-    bool ok = true;
+    bool ok = map && cell;
+    if (!ok) ct__err_memory(&ctx->err, CT_NOWHERE, "expand", outs * sizeof *cell);
     for (size_t i = 0; i < list->n && ok; i++) {
         ct_node *node = list->v[i];
         map[i] = cell;
