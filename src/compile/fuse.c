@@ -15,6 +15,7 @@
 
 enum {
     KEEP_WEIGHT = 6,   // ops of a value above which several users share a buffer
+    KEEP_LOADS = 3,    // or loads: such as a sum of a few layers' results
     MOST_WEIGHT = 160, // ops inlined into one value
     MOST_LOADS = 48,   // of them, loads
     MOST_DEPTH = 96,   // of nested inlining in a unit
@@ -169,18 +170,10 @@ static bool needs_around(fuser *f, int32_t from, int32_t to) {
 // ------------------------------------------------------------------------------------------------
 // what is worth a buffer
 
-static bool costs_much(const ct_node *n) {
-    static const char *const names[] = {"exp",  "log", "expm1", "log1p", "sin", "cos",
-                                        "tanh", "erf", "sqrt",  "div",   "mod"};
-    for (size_t i = 0; n->op->kernel && i < sizeof names / sizeof *names; i++)
-        if (strcmp(n->op->kernel, names[i]) == 0) return true;
-    return false;
-}
-
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
     c->weight = is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
-    c->costly = costs_much(node) && ct__count(node->out) > 1;
+    c->costly = node->op->costly && ct__count(node->out) > 1;
     for (int i = 0; i < node->n_in; i++) {
         const ct_node *in = node->in[i].node;
         const cost *x = &f->of[in->index];
@@ -253,7 +246,8 @@ static void mark_units(fuser *f) {
             continue;
         }
         weigh(f, node);
-        bool shared = c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT);
+        bool shared =
+            c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
         c->unit |= is_reduce(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
                    c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
     }

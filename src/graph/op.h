@@ -209,6 +209,7 @@ struct ct_opdef {
     const char *kernel;       // elementwise, reduce: the function of the kernel IR that computes it
     bool (*map)(ct_map *map); // movement, source: where elements come from
     const char *onnx, *stablehlo;
+    bool costly; // much work an element: worth a buffer rather than computing it twice
     // Algebra that keeps every bit.
     ct_neutral neutral;                     // x + number = x
     bool (*unchanged)(const ct_node *node); // of the operand's type, the result is operand 0

@@ -134,6 +134,7 @@ const ct_opdef ct__op_div = {
     .stablehlo = "divide",
     .samples = {.lo = 0.5, .hi = 3},
     .neutral = {1, false, true},
+    .costly = true,
 };
 
 static double mod_f64(const double *x) { return fmod(x[0], x[1]); }
@@ -155,6 +156,7 @@ const ct_opdef ct__op_mod = {
     .onnx = "Mod",
     .stablehlo = "remainder",
     .samples = {.lo = 0.5, .hi = 3, .kinks = true},
+    .costly = true,
 };
 
 // ------------------------------------------------------------------------------------------------
@@ -251,13 +253,14 @@ const ct_opdef ct__op_sqrt = {
     .onnx = "Sqrt",
     .stablehlo = "sqrt",
     .samples = {.lo = 0.25, .hi = 4},
+    .costly = true,
 };
 
 static double exp_f64(const double *x) { return exp(x[0]); }
 static bool exp_jvp(ct_rule *r) { return slope(r, r->out[0]); }
 const ct_opdef ct__op_exp = {
     UNARY(EXP, exp), .doc = "e to the power x.", .accepts = CT_FLOATS,  .jvp = exp_jvp,
-    .onnx = "Exp",   .stablehlo = "exponential", .samples = {.ulp = 2},
+    .onnx = "Exp",   .stablehlo = "exponential", .samples = {.ulp = 2}, .costly = true,
 };
 
 static double log_f64(const double *x) { return log(x[0]); }
@@ -273,6 +276,7 @@ const ct_opdef ct__op_log = {
     .onnx = "Log",
     .stablehlo = "log",
     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
+    .costly = true,
 };
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
@@ -284,6 +288,7 @@ const ct_opdef ct__op_expm1 = {
     .jvp = expm1_jvp,
     .stablehlo = "exponential_minus_one",
     .samples = {.ulp = 2},
+    .costly = true,
 };
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
@@ -292,9 +297,13 @@ static bool log1p_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_log1p = {
-    UNARY(LOG1P, log1p),         .doc = "The natural logarithm of 1 + x, exact near 0.",
-    .accepts = CT_FLOATS,        .jvp = log1p_jvp,
-    .stablehlo = "log_plus_one", .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
+    UNARY(LOG1P, log1p),
+    .doc = "The natural logarithm of 1 + x, exact near 0.",
+    .accepts = CT_FLOATS,
+    .jvp = log1p_jvp,
+    .stablehlo = "log_plus_one",
+    .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
+    .costly = true,
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }
@@ -303,7 +312,7 @@ const ct_opdef ct__op_sin = {
     UNARY(SIN, sin),       .doc = "The sine of x, in radians.",
     .accepts = CT_FLOATS,  .jvp = sin_jvp,
     .onnx = "Sin",         .stablehlo = "sine",
-    .samples = {.ulp = 2},
+    .samples = {.ulp = 2}, .costly = true,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
 static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
@@ -311,7 +320,7 @@ const ct_opdef ct__op_cos = {
     UNARY(COS, cos),       .doc = "The cosine of x, in radians.",
     .accepts = CT_FLOATS,  .jvp = cos_jvp,
     .onnx = "Cos",         .stablehlo = "cosine",
-    .samples = {.ulp = 2},
+    .samples = {.ulp = 2}, .costly = true,
 };
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }
@@ -320,7 +329,7 @@ const ct_opdef ct__op_tanh = {
     UNARY(TANH, tanh),     .doc = "The hyperbolic tangent of x.",
     .accepts = CT_FLOATS,  .jvp = tanh_jvp,
     .onnx = "Tanh",        .stablehlo = "tanh",
-    .samples = {.ulp = 2},
+    .samples = {.ulp = 2}, .costly = true,
 };
 
 static double erf_f64(const double *x) { return erf(x[0]); }
@@ -332,6 +341,7 @@ const ct_opdef ct__op_erf = {
     UNARY(ERF, erf),      .doc = "The error function of x.",
     .accepts = CT_FLOATS, .jvp = erf_jvp,
     .onnx = "Erf",        .samples = {.ulp = 2},
+    .costly = true,
 };
 
 static double stop_gradient_f64(const double *x) { return x[0]; }
