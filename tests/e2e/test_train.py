@@ -1,7 +1,6 @@
 """The program, whole: training writes its folder, sampling reads it; Ctrl-C; the same bits again.
 
-Device ref and a tiny model, so that what is tested is the program; with COTAN_TEST_DEVICE=cpu it is
-the compiled one.
+With a tiny model, so that what is tested is the program; on device ref and on the compiled one.
 """
 import json
 import os
@@ -18,9 +17,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
-DEVICE = os.environ.get("COTAN_TEST_DEVICE", "ref")
 FIELDS = ["step", "loss", "lr", "grad_norm", "ms", "tokens_per_s", "plans_compiled"]
-TINY = ["--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--batch", 4, "--device", DEVICE]
+TINY = ["--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--batch", 4]
+
+
+@pytest.fixture(scope="module", params=["ref", "cpu"], autouse=True)
+def device(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COTAN_DEVICE", request.param)
+        yield request.param
 
 
 def text():
@@ -52,7 +57,7 @@ def header(path):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def corpus(tmp_path_factory, device):
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     path.write_text(text())
     return path
@@ -183,11 +188,11 @@ def test_interrupt(corpus, tmp_path):
     steps = len(lines(out))
     assert f"train: stopped after {steps} of 1000000 steps, and saved\ncotan sample " in said.decode()
     assert header(out / "state.safetensors")[0]["loader.position"]["shape"] == []
-    assert cotan("sample", out, "--length", 3, "--device", DEVICE).returncode == 0
+    assert cotan("sample", out, "--length", 3).returncode == 0
 
 
 def sample(out, *more):
-    done = cotan("sample", out, "--device", DEVICE, *more)
+    done = cotan("sample", out, *more)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
@@ -205,6 +210,11 @@ def test_sample(run):
     assert greedy == sample(out, "--length", 30, "--top-k", 1)
 
 
+def test_device_is_asked_for(corpus, tmp_path):
+    said = train(corpus, tmp_path / "run", "--steps", 1, "--eval-batches", 1, "--device", "ref")
+    assert said.splitlines()[-1] == f"cotan sample {tmp_path}/run --device ref"
+
+
 def test_info(run):
     said = cotan("info", run[0]).stdout.decode()
     assert "model: gpt2, 1 layers, 2 heads, width 16, context 16\n" in said
@@ -213,8 +223,7 @@ def test_info(run):
 
 
 def test_a_size_is_chosen(corpus, tmp_path):
-    done = cotan("train", "--data", corpus, "--steps", 1, "--eval-batches", 1, "--device", DEVICE,
-                 cwd=tmp_path)
+    done = cotan("train", "--data", corpus, "--steps", 1, "--eval-batches", 1, cwd=tmp_path)
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert "chosen for this machine: " in said and " GFLOP/s measured)" in said
