@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/os.h"
+
 enum { MOST_ROWS = 16, MOST_VECTORS = 8 };
 
 typedef struct matmul {
@@ -311,15 +313,16 @@ static int64_t equal_blocks(int64_t n, int64_t most, int64_t unit) {
     return blocks > 0 ? up_to((n + blocks - 1) / blocks, unit) : unit;
 }
 
-// Columns of a task: about 16 tasks, so that threads share the work well, but wide enough that
-// packing a for each of them costs little.
+// Columns of a task: a task for each core at least, but wide, since each task packs its rows of a
+// anew (256 x 3072 x 768: 94 % of the speed of OpenBLAS with 384 columns, 84 % with 96).
 static int64_t column_block(const matmul *m) {
-    enum { TASKS = 16, NARROW = 192, WIDE = 384 };
+    enum { NARROW = 96, WIDE = 384 };
+    int64_t tasks = ct__cores_allowed();
     int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX / 16);
     for (int i = 0; i < m->s->n_batch; i++)
         if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
     if (ct__kir_is_int(m->k, m->s->rows, &size)) others *= (size + m->mc - 1) / m->mc;
-    int64_t width = columns / TASKS * (others < TASKS ? others : TASKS);
+    int64_t width = columns / tasks * (others < tasks ? others : tasks);
     if (width > WIDE) width = WIDE;
     if (width < NARROW) width = NARROW;
     return equal_blocks(columns, width, m->nr);
