@@ -109,15 +109,51 @@ static void pad_b(matmul *m, ct_kval valid) {
     ct__kir_end(k);
 }
 
-static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
+// Whole panels: straight code, so that many loads are on their way at a time.
+static void pack_whole_rows(matmul *m, ct_kval col) {
     ct_kir *k = m->k;
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
+    for (int p = 0; p < m->group; p++) {
+        int64_t first = (int64_t)p * m->nr;
+        ct_kval j = ct__kir_loop_n(k, CT_BIND_VECTOR, m->nr, "column");
+        ct_kval from = ct__kir_addi(k, ct__kir_add(k, col, j), first);
+        ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
+        ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, kk, ct__kir_int(k, first)), j), v);
+        ct__kir_end(k);
+    }
+    ct__kir_end(k);
+}
+
+static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
+    ct_kir *k = m->k;
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack part of a row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
     ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
     ct__kir_store(k, m->b, b_place(m, kk, j), v);
     ct__kir_end(k);
     ct__kir_end(k);
     pad_b(m, valid);
+}
+
+static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
+    ct_kir *k = m->k;
+    int64_t columns = 0, width = (int64_t)m->group * m->nr;
+    bool known = ct__kir_is_int(k, m->s->columns, &columns);
+    if (known && columns < width) {
+        pack_some_columns(m, col, valid);
+        return;
+    }
+    if (known && columns % width == 0 && m->nc % width == 0) {
+        pack_whole_rows(m, col);
+        return;
+    }
+    ct_kval whole = ct__kir_bin(k, CT_K_EQ, valid, ct__kir_int(k, width));
+    ct__kir_if(k, whole);
+    pack_whole_rows(m, col);
+    ct__kir_end(k);
+    ct__kir_if(k, ct__kir_un(k, CT_K_NOT, whole));
+    pack_some_columns(m, col, valid);
+    ct__kir_end(k);
 }
 
 // 16 x 16 elements of the staged columns, turned into rows of the panel at column `group`.
