@@ -7,7 +7,9 @@
 
 #include "base/os.h"
 
-enum { MOST_ROWS = 16, MOST_VECTORS = 8 };
+// A_TILE: steps of k in a tile of a that is packed by k, one more than needed, so that tiles do not
+// all begin in one set of the first cache.
+enum { MOST_ROWS = 16, MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
 
 typedef struct matmul {
     ct_kir *k;
@@ -45,7 +47,7 @@ static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0
 // The place in the packed block of A of a row, or of a tile where it is packed by k.
 static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
     ct_kir *k = m->k;
-    ct_kval at = ct__kir_muli(k, row_or_tile, CT_DOT_CHUNK * (m->a_by_k ? m->mrp : 1));
+    ct_kval at = ct__kir_muli(k, row_or_tile, m->a_by_k ? A_TILE * m->mrp : CT_DOT_CHUNK);
     return m->deep ? ct__kir_add(k, at, ct__kir_muli(k, m->chunk, m->a_chunk)) : at;
 }
 
@@ -66,21 +68,31 @@ static void pack_a_by_row(matmul *m) {
     ct__kir_end(k);
 }
 
+// `extent` rows of a tile, at one k.
+static void pack_k(matmul *m, ct_kval tile, ct_kval kk, ct_kval extent) {
+    ct_kir *k = m->k;
+    ct_kval row = ct__kir_add(k, m->row0, ct__kir_muli(k, tile, m->mr));
+    ct_kval to = ct__kir_add(k, a_place(m, tile), ct__kir_muli(k, kk, m->mrp));
+    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, extent, "row");
+    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, row, r), ct__kir_add(k, m->k0, kk));
+    ct__kir_store(k, m->a, ct__kir_add(k, to, r), v);
+    ct__kir_end(k);
+}
+
 static void pack_a_by_k(matmul *m) {
     ct_kir *k = m->k;
-    ct_kval tile =
-        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "pack tile of a");
-    ct_kval row = ct__kir_muli(k, tile, m->mr);
-    ct_kval valid = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
-    ct_kval to = ct__kir_add(k, a_place(m, tile), ct__kir_muli(k, kk, m->mrp));
-    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, valid, "row");
-    ct_kval from = ct__kir_add(k, m->row0, ct__kir_add(k, row, r));
-    ct__kir_store(k, m->a, ct__kir_add(k, to, r),
-                  load_at(m, &m->s->a, from, ct__kir_add(k, m->k0, kk)));
+    ct_kval height = ct__kir_int(k, m->mr), whole = ct__kir_div(k, m->rows, height);
+    ct_kval rest = ct__kir_mod(k, m->rows, height);
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack a by k");
+    pack_k(m, ct__kir_loop(k, CT_BIND_SEQ, whole, "tile"), kk, height);
     ct__kir_end(k);
-    r = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, ct__kir_int(k, m->mr), valid), "edge");
-    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, valid), r), zero(m));
+    ct__kir_end(k);
+    ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
+    kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack the last tile of a");
+    pack_k(m, whole, kk, rest);
+    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, height, rest), "edge");
+    ct_kval to = ct__kir_add(k, a_place(m, whole), ct__kir_muli(k, kk, m->mrp));
+    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, rest), r), zero(m));
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -420,7 +432,7 @@ static void choose(matmul *m) {
 static void make_scratch(matmul *m) {
     enum { SMALL = 3 << 17 }; // bytes of a that may stay packed: some of a core's second cache
     int64_t size = m->s->dtype == CT_F64 ? 8 : 4, n = 0, all = 1;
-    m->a_chunk = (m->a_by_k ? m->mc / m->mr * m->mrp : m->mc) * CT_DOT_CHUNK;
+    m->a_chunk = m->a_by_k ? m->mc / m->mr * m->mrp * A_TILE : m->mc * CT_DOT_CHUNK;
     if (m->many && ct__kir_is_int(m->k, m->s->inner, &n)) {
         all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
         m->deep = all * m->a_chunk * size <= SMALL;
