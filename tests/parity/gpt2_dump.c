@@ -1,10 +1,9 @@
 // Runs GPT-2 on given weights and batches, for test_gpt2.py:
-//     gpt2_dump DEVICE MODEL_DIR BATCHES OUT SAVED_DIR RATE
+//     gpt2_dump DEVICE MODEL_DIR BATCHES OUT SAVED_DIR
 // BATCHES holds tokens and targets (steps, B, T) i32. OUT gets logits, loss and every gradient
-// (grad.NAME) of the first batch, and the losses of one AdamW step at this rate on each; SAVED_DIR
-// the model after them.
+// (grad.NAME) of the first batch, and the losses of one AdamW step on each; SAVED_DIR the model
+// after them.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cotan/cotan.h"
@@ -48,8 +47,8 @@ static bool first_batch(ct_gpt2 *model, ct_store *out, ct_err *err) {
     return ok;
 }
 
-static bool train(ct_gpt2 *model, double rate, float *losses, int64_t steps) {
-    ct_optim *adamw = ct_adamw(ct_gpt2_params(model), .lr = rate, .weight_decay = CT_F(0.1),
+static bool train(ct_gpt2 *model, float *losses, int64_t steps) {
+    ct_optim *adamw = ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .weight_decay = CT_F(0.1),
                                .beta2 = CT_F(0.99), .clip = 1.0);
     for (int64_t step = 0; step < steps && adamw && !ct_failed(); step++) {
         CT_SCOPE;
@@ -74,8 +73,7 @@ static bool run(char **argv, ct_err *err) {
         batches = ct__st_find(&in, "tokens");
         answers = ct__st_find(&in, "targets");
         int64_t steps = (int64_t)batches->shape[0];
-        ok = steps <= STEPS && first_batch(model, &out, err) &&
-             train(model, strtod(argv[6], NULL), losses, steps) &&
+        ok = steps <= STEPS && first_batch(model, &out, err) && train(model, losses, steps) &&
              ct__store_put(&out, "", "losses", CT_F32, CT_DIMS(steps), losses, err) &&
              ct__st_write(argv[4], out.out, out.n, NULL, 0, err) && ct_gpt2_save(model, argv[5]);
         ct__st_close(&in);
@@ -87,7 +85,7 @@ static bool run(char **argv, ct_err *err) {
 
 int main(int argc, char **argv) {
     ct_err err = {0};
-    if (argc == 7 && run(argv, &err)) return 0;
+    if (argc == 6 && run(argv, &err)) return 0;
     fprintf(stderr, "gpt2_dump: %s%s\n", err.text, ct_error_text());
     return 1;
 }

@@ -5,6 +5,7 @@ norms before attention and MLP, tied embeddings), with its names. Run by `make p
 COTAN_PARITY_DEVICES (default "cpu ref") chooses the devices. The reference evaluates op by op, so it
 gets the small configuration alone.
 """
+import copy
 import json
 import math
 import os
@@ -105,12 +106,12 @@ def loss_of(model, tokens, targets):
     return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def train(model, tokens, targets, rate=1e-3):
+def train(model, tokens, targets):
     params = list(model.parameters())
     optimizer = torch.optim.AdamW(
         [{"params": [p for p in params if p.dim() >= 2], "weight_decay": 0.1},
          {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}],
-        lr=rate, betas=(0.9, 0.99))
+        lr=1e-3, betas=(0.9, 0.99))
     losses = []
     for x, y in zip(tokens, targets):
         loss = loss_of(model, x, y)[1]
@@ -159,7 +160,7 @@ def check_first_batch(out, logits, loss, model):
     assert not wrong, wrong
 
 
-def compare(program, folder, device, config, scale, batch, time, rate):
+def compare(program, folder, device, config, scale, batch, time):
     print("seed 1")
     model = Gpt2(config)
     initialise(model, config, scale, 1)
@@ -177,7 +178,7 @@ def compare(program, folder, device, config, scale, batch, time, rate):
     numpy_files.save_file(batches, folder / "batches.safetensors")
     done = subprocess.run(
         [program, device, folder, folder / "batches.safetensors", folder / "out.safetensors",
-         folder / "saved", repr(rate)], capture_output=True, text=True)
+         folder / "saved"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     out = numpy_files.load_file(folder / "out.safetensors")
     tokens, targets = (torch.from_numpy(b.astype(np.int64)) for b in batches.values())
@@ -185,9 +186,15 @@ def compare(program, folder, device, config, scale, batch, time, rate):
     loss.backward()
     check_first_batch(out, logits, loss, model)
     del logits, loss
-    losses = train(model, tokens, targets, rate)
-    print("losses", [f"{a:.5f} {b:.5f}" for a, b in zip(out["losses"], losses)])
-    assert np.allclose(out["losses"], losses, rtol=0, atol=1e-4), (out["losses"], losses)
+    # In double, since Adam divides by the size of a gradient and so makes small errors large: on the
+    # large model PyTorch's own losses in f32 stray by 2e-4 from its losses in double.
+    exact = train(copy.deepcopy(model).double(), tokens, targets)
+    losses = train(model, tokens, targets)
+    print("losses: ours, in f64, in f32")
+    for row in zip(out["losses"], exact, losses):
+        print("  %.5f %.5f %.5f" % row)
+    assert np.allclose(out["losses"], exact, rtol=0, atol=1e-4), (out["losses"], exact)
+    assert np.allclose(out["losses"], losses, rtol=1e-4, atol=0), (out["losses"], losses)
     assert losses[0] - losses[-1] > 0.1, "nothing was learnt: a weak comparison"
     # Ours load there: every name, every shape, and the trained model computes the same.
     saved = numpy_files.load_file(folder / "saved/model.safetensors")
@@ -200,10 +207,10 @@ def compare(program, folder, device, config, scale, batch, time, rate):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_small(program, tmp_path, device):
-    compare(program, tmp_path / "small", device, SMALL, 5, 3, 20, 1e-3)
+    compare(program, tmp_path / "small", device, SMALL, 5, 3, 20)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("cpu" not in DEVICES, reason="the reference would take hours")
 def test_124m(program, tmp_path):
-    compare(program, tmp_path / "large", "cpu", LARGE, 1, 2, 64, 1e-4)
+    compare(program, tmp_path / "large", "cpu", LARGE, 1, 2, 64)
