@@ -187,6 +187,26 @@ const ct_opdef ct__op_silu = {
     .samples = {.ulp = 4},
 };
 
+// max(x, 0) + log(1 + exp(-|x|)): neither overflows nor loses what is small.
+static bool softplus_body(ct_rule *r) {
+    ct_tensor x = r->in[0];
+    ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(x))));
+    r->body_out[0] = ct_add(ct_relu(x), tail);
+    return true;
+}
+static bool softplus_jvp(ct_rule *r) { // the body has kinks at 0 that cancel
+    r->t_out[0] = ct_mul(r->t_in[0], ct_sigmoid(r->in[0]));
+    return true;
+}
+const ct_opdef ct__op_softplus = {
+    FUNCTION(SOFTPLUS, softplus, 1),
+    .jvp = softplus_jvp,
+    .doc = "log(1 + exp(x)), exact for large and small x.",
+    .accepts = CT_FLOATS,
+    .onnx = "Softplus",
+    .samples = {.ulp = 4},
+};
+
 #define GELU_ATTRS(F, op) F(op, bool, exact)
 CT_ATTRS(gelu, GELU_ATTRS);
 // What x is multiplied with, where `half` is x / 2 and the rest is bounded by 1.

@@ -96,7 +96,7 @@ ELEMENTWISE = {
     "is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite,
     "relu": lambda x: np.where(x <= 0, x * 0 if x.dtype.kind != "f" else 0.0, x).astype(x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
-    "gelu": gelu, "erfinv": erfinv,
+    "gelu": gelu, "erfinv": erfinv, "softplus": lambda x: np.logaddexp(x, 0).astype(x.dtype),
 }
 ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}]}
 
