@@ -207,6 +207,17 @@ const ct_opdef ct__op_softplus = {
     .samples = {.ulp = 4},
 };
 
+static bool log_sigmoid_body(ct_rule *r) {
+    r->body_out[0] = ct_neg(ct_softplus(ct_neg(r->in[0])));
+    return true;
+}
+const ct_opdef ct__op_log_sigmoid = {
+    FUNCTION(LOG_SIGMOID, log_sigmoid, 1),
+    .doc = "log(sigmoid(x)), exact for large and small x.",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 4},
+};
+
 #define GELU_ATTRS(F, op) F(op, bool, exact)
 CT_ATTRS(gelu, GELU_ATTRS);
 // What x is multiplied with, where `half` is x / 2 and the rest is bounded by 1.
