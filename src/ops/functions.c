@@ -218,6 +218,23 @@ const ct_opdef ct__op_log_sigmoid = {
     .samples = {.ulp = 4},
 };
 
+#define LEAKY_RELU_ATTRS(F, op) F(op, num, slope)
+CT_ATTRS(leaky_relu, LEAKY_RELU_ATTRS);
+static bool leaky_relu_body(ct_rule *r) {
+    ct_num slope = ((const leaky_relu_attrs *)r->attrs)->slope;
+    ct_tensor x = r->in[0], low = ct_mul(x, number(slope.given ? slope.value : 0.01, r));
+    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
+    return true;
+}
+const ct_opdef ct__op_leaky_relu = {
+    FUNCTION(LEAKY_RELU, leaky_relu, 1),
+    CT_FIELDS(leaky_relu),
+    .doc = "x where it is positive, else slope (default 0.01) times x.",
+    .accepts = CT_FLOATS,
+    .onnx = "LeakyRelu",
+    .samples = {.kinks = true},
+};
+
 #define GELU_ATTRS(F, op) F(op, bool, exact)
 CT_ATTRS(gelu, GELU_ATTRS);
 // What x is multiplied with, where `half` is x / 2 and the rest is bounded by 1.

@@ -97,6 +97,7 @@ ELEMENTWISE = {
     "relu": lambda x: np.where(x <= 0, x * 0 if x.dtype.kind != "f" else 0.0, x).astype(x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": gelu, "erfinv": erfinv, "softplus": lambda x: np.logaddexp(x, 0).astype(x.dtype),
+    "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, x * x.dtype.type(slope)),
     "log_sigmoid": lambda x: -np.logaddexp(-x, 0).astype(x.dtype),
 }
 ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}]}
