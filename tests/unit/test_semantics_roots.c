@@ -266,9 +266,10 @@ static void a_kept_bare_number_keeps_its_weakness(void **state) {
 static void dropping_a_pending_value_drops_the_handle_alone(void **state) {
     (void)state;
     ct_params *set = ct_params_new();
-    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(2)), x = line_of(2), y = line_of(2);
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(2));
     {
         CT_SCOPE;
+        ct_tensor x = line_of(2), y = line_of(2);
         ct_assign(w, x);
         ct_metric("m", ct_sum(y));
         ct_drop(x); // a root holds it
