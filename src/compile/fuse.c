@@ -504,6 +504,28 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
+// An elementwise unit behind a matrix product: computed from each element before it is stored. Not
+// an assignment: a product must not meet what it has overwritten.
+static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
+    const ct_sched *s = f->s;
+    if (u->reduce || g->only->op->kind != CT_KIND_CONTRACT) return false;
+    const ct_val product = {g->only, 0};
+    const ct_type *t = ct__type(u->v), *first = ct__type(product);
+    if (t->rank != first->rank) return false;
+    for (int a = 0; a < t->rank; a++)
+        if (ct__emit_size(f->e, u->v, a) != ct__emit_size(f->e, product, a)) return false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        if (is_leaf(r->v.node) || ct__sval(s, r->v)->group != g->id) continue;
+        for (int a = 0; a < t->rank; a++)
+            if (r->at[a] != f->axis[a]) return false;
+    }
+    for (size_t i = 0; i < s->graph->n_roots; i++)
+        if (s->graph->roots[i].kind == CT_ROOT_ASSIGN && s->graph->roots[i].val.node == u->v.node)
+            return false;
+    return true;
+}
+
 static size_t outside_reads(const fuser *f, const ct_group *g) {
     size_t n = 0;
     for (size_t i = 0; i < f->n_reads; i++)
@@ -512,12 +534,13 @@ static size_t outside_reads(const fuser *f, const ct_group *g) {
 }
 
 static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
-    if (g->only || g->dead || g->sealed || g->n_units >= MOST_UNITS ||
+    if (g->dead || g->sealed || g->n_units >= MOST_UNITS ||
         f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
         return false;
     memset(u->row, -1, sizeof u->row);
     if (closes_circle(f, g)) return false;
+    if (g->only) return reads_it && joins_product(f, g, u);
     if (!reads_it) return g->has_reduce ? joins_beside(f, g, u) : joins_pointwise(f, g, u);
     if (g->has_reduce) return joins_rows(f, g, u);
     return u->reduce ? reduces_pointwise(f, g, u) : joins_pointwise(f, g, u);
@@ -526,7 +549,7 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
 // A second group that the unit reads becomes part of the first: both elementwise, or both with the
 // same rows as the unit sees them.
 static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
-    if (b->only || b->dead || b->sealed || g->sealed || b == g ||
+    if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g ||
         g->n_units + b->n_units > MOST_UNITS ||
         f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
         f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
@@ -577,12 +600,14 @@ static bool place_unit(fuser *f, ct_node *node) {
     ct_group *home = NULL;
     if (!look(f, node)) return false;
     bool sealed = reads_memory(node), free_to_join = s->fuse && !sealed;
-    for (size_t i = 0; i < f->n_reads && free_to_join && !home; i++) {
-        ct_val v = f->reads[i].v;
-        if (is_leaf(v.node)) continue;
-        ct_group *g = s->groups[ct__sval(s, v)->group];
-        if (joins(f, g, &u, true)) home = g;
-    }
+    // Behind a product first: that saves a pass over memory whatever follows.
+    for (int other = 0; other < 2 && free_to_join; other++)
+        for (size_t i = 0; i < f->n_reads && !home; i++) {
+            ct_val v = f->reads[i].v;
+            if (is_leaf(v.node)) continue;
+            ct_group *g = s->groups[ct__sval(s, v)->group];
+            if ((g->only == NULL) == other && joins(f, g, &u, true)) home = g;
+        }
     for (size_t back = 1; back <= s->n_groups && back <= 16 && free_to_join && !home; back++) {
         ct_group *g = s->groups[s->n_groups - back];
         if (!g->dead && !g->only && shares_input(f, g) && joins(f, g, &u, false)) home = g;
@@ -628,7 +653,7 @@ static bool place_template(fuser *f, ct_node *node) {
     note_age(f, g, node);
     for (int o = 0; o < node->n_out; o++) {
         s->vals[node->index][o].group = g->id;
-        s->vals[node->index][o].stored = true;
+        s->vals[node->index][o].stored = !s->fuse || node->op->kind != CT_KIND_CONTRACT;
     }
     return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, note_source, f);
 }
@@ -669,7 +694,7 @@ static bool finish_group(fuser *f, ct_group *g) {
         g->units[kept++] = u;
     }
     g->n_units = kept;
-    if (kept == 0) g->dead = true;
+    if (kept == 0 && !g->only) g->dead = true;
     for (size_t i = 0; i < kept; i++) {
         ct_unit *u = &g->units[i];
         level_env env = {f, g, 0};
@@ -690,8 +715,7 @@ static bool finish_groups(fuser *f) {
             s->vals[from->index][0].stored = true;
     }
     for (size_t i = 0; i < s->n_groups; i++)
-        if (!s->groups[i]->only && !s->groups[i]->dead && !finish_group(f, s->groups[i]))
-            return false;
+        if (!s->groups[i]->dead && !finish_group(f, s->groups[i])) return false;
     return true;
 }
 

@@ -209,14 +209,14 @@ static bool add_edge(ct_sched *s, edges *of, int32_t before, int32_t after) {
 }
 
 static size_t group_values(ct_group *g, ct_val *out) {
-    if (g->only) {
-        for (uint32_t o = 0; o < g->only->n_out; o++) out[o] = (ct_val){g->only, o};
-        return g->only->n_out;
-    }
-    for (size_t i = 0; i < g->n_units; i++) out[i] = g->units[i].v;
-    return g->n_units;
+    size_t n = 0;
+    for (uint32_t o = 0; g->only && o < g->only->n_out; o++) out[n++] = (ct_val){g->only, o};
+    for (size_t i = 0; i < g->n_units; i++) out[n++] = g->units[i].v;
+    return n;
 }
-static size_t most_values(const ct_group *g) { return g->only ? g->only->n_out : g->n_units; }
+static size_t most_values(const ct_group *g) {
+    return g->n_units + (g->only ? g->only->n_out : 0u);
+}
 
 static bool build_edges(ct_sched *s, edges *of) {
     ct_val *values = NULL;

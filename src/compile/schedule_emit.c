@@ -39,6 +39,7 @@ ct_emit *ct__emit_new(ct_sched *s, const ct_node *node) {
         e->sched = s;
         e->node = node;
         e->group = -1;
+        if (node && node->op->kind == CT_KIND_CONTRACT) e->group = s->vals[node->index][0].group;
         if (ct__emit_restart(e)) return e;
     }
     ct__emit_free(e);
@@ -267,10 +268,38 @@ static ct_kval load_as(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
     return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__emit_offset(e, v, at));
 }
 
-void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
+static void store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     const ct_sval *val = ct__sval(e->sched, v);
     ct__emit_store_at(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype,
                       ct__emit_offset(e, v, at), value);
+}
+
+// Behind a template's node: what is computed from its element at the same index.
+static void store_behind(ct_emit *e, const ct_group *g, ct_val v, const ct_ix *at, ct_kval value) {
+    const ct_type *t = ct__type(v);
+    ct_dtype dtype = (ct_dtype)t->dtype;
+    ct_ix own[CT_MAX_RANK];
+    for (int a = 0; a < t->rank; a++)
+        own[a] = t->dim[a] == 1 && !ct__is_dyn(t, a) ? ct__ix_int(e->pool, 0) : at[a];
+    bool half = dtype == CT_F16 || dtype == CT_BF16;
+    ct__emit_remember(e, v, own, half ? ct__kir_cast(e->kir, value, dtype) : value);
+    ct_kval *made = ct__arena(&e->arena, g->n_units * sizeof *made);
+    if (!made) {
+        no_memory(e);
+        return;
+    }
+    for (size_t i = 0; i < g->n_units; i++)
+        made[i] = ct__emit_value(e, g->units[i].v, own, CT_DEFAULT);
+    if (ct__sval(e->sched, v)->stored) store_one(e, v, at, value);
+    for (size_t i = 0; i < g->n_units; i++) store_one(e, g->units[i].v, at, made[i]);
+}
+
+void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
+    const ct_group *g = e->group >= 0 ? e->sched->groups[e->group] : NULL;
+    if (g && g->only == v.node && g->n_units)
+        store_behind(e, g, v, at, value);
+    else
+        store_one(e, v, at, value);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ typedef struct ct_unit {
 // inside. Without reductions there are no row axes: all axes run inside, spread by chunks.
 typedef struct ct_group {
     int32_t id;
-    ct_node *only;  // a template's node, else NULL
+    ct_node *only;  // a template's node, else NULL; units then are computed behind it
     ct_unit *units; // (n_units) in graph order
     size_t n_units, units_cap;
     int n_rows;

@@ -242,6 +242,24 @@ static int gradients(ct_tensor *out) {
     return 4;
 }
 
+static int product_gelu(ct_tensor *out) { // bias, gelu and a residual behind a matrix product
+    ct_tensor x = tensor(CT_DIMS(3, 20, 48)), w = tensor(CT_DIMS(48, 70)), b = tensor(CT_DIMS(70));
+    ct_tensor h = ct_add(ct_matmul(x, w), b);
+    ct_tensor u = ct_add(h, ct_mul(ct_f(0.044715), ct_mul(h, ct_mul(h, h))));
+    ct_tensor g = ct_mul(ct_mul(h, ct_f(0.5)), ct_add(ct_f(1), ct_tanh(u)));
+    out[0] = ct_add(g, tensor(CT_DIMS(3, 20, 70)));
+    return 1;
+}
+static int product_shared(ct_tensor *out) { // the product is wanted itself, and turned
+    ct_tensor x = ct_tanh(tensor(CT_DIMS(33, 48))), w = ct_mul(tensor(CT_DIMS(48, 40)), ct_f(0.1));
+    ct_tensor h = ct_matmul(x, w);
+    out[0] = ct_tanh(h);
+    out[1] = ct_sum(h, .axes = CT_AXES(1));
+    out[2] = ct_add(ct_permute(h, CT_DIMS(1, 0)), ct_f(1));
+    out[3] = ct_mul(ct_sub(h, ct_reshape(out[1], CT_DIMS(33, 1))), out[0]);
+    return 4;
+}
+
 #define TEST_EQUAL(name)                                                                           \
     static void test_##name(void **state) {                                                        \
         (void)state;                                                                               \
@@ -254,6 +272,7 @@ TEST_EQUAL(long_sum)
 TEST_EQUAL(integers)
 TEST_EQUAL(halves)
 TEST_EQUAL(gradients)
+TEST_EQUAL(product_shared)
 // Issue item 6: one launch each, whatever the axes and whoever wrote them.
 #define TEST_ONE(name)                                                                             \
     static void test_##name(void **state) {                                                        \
@@ -268,14 +287,16 @@ TEST_ONE(rms_norm_two_axes)
 TEST_ONE(gelu_bias)
 TEST_ONE(adamw)
 TEST_ONE(cross_entropy)
+TEST_ONE(product_gelu)
 
 #define T(name) cmocka_unit_test(test_##name)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(chain),         T(views),       T(sums),          T(long_sum),
-        T(integers),      T(halves),      T(gradients),     T(softmax),
-        T(softmax_outer), T(log_softmax), T(layer_norm),    T(rms_norm_two_axes),
-        T(gelu_bias),     T(adamw),       T(cross_entropy),
+        T(chain),          T(views),       T(sums),          T(long_sum),
+        T(integers),       T(halves),      T(gradients),     T(softmax),
+        T(softmax_outer),  T(log_softmax), T(layer_norm),    T(rms_norm_two_axes),
+        T(gelu_bias),      T(adamw),       T(cross_entropy), T(product_gelu),
+        T(product_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
