@@ -268,11 +268,11 @@ static ct_kval simplify(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     default: break;
     }
     // (v op c1) op c2 with the constant on the right
-    const ct_kins *ia = &k->ins[a];
+    const ct_kins ia = k->ins[a]; // a copy: a new constant may move the instructions
     int64_t z = 0;
-    if (cy && (op == CT_K_ADD || op == CT_K_MUL) && ia->op == op && ct__kir_is_int(k, ia->b, &z) &&
+    if (cy && (op == CT_K_ADD || op == CT_K_MUL) && ia.op == op && ct__kir_is_int(k, ia.b, &z) &&
         fold_i64(op, z, y, &r))
-        return ct__kir_bin(k, op, ia->a, ct__kir_int(k, r));
+        return ct__kir_bin(k, op, ia.a, ct__kir_int(k, r));
     return -1;
 }
 
