@@ -57,6 +57,8 @@ int fail(void);                            // says the context's error; the stat
 // `text` without control characters, for one line of output. Overwritten by the third next call.
 const char *plain(const char *text);
 
+extern const char *program; // as it was called, for commands that are shown
+
 // ---------------------------------------------------------------------------------------- commands
 
 int run_train(int argc, char **argv);

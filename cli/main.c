@@ -65,7 +65,10 @@ static int run_help(int argc, char **argv) {
     return EXIT_DONE;
 }
 
+const char *program = "cotan";
+
 int main(int argc, char **argv) {
+    if (argc > 0 && argv[0][0]) program = argv[0];
     if (argc < 2) {
         show_overview(stderr);
         return EXIT_REFUSED;

@@ -201,7 +201,7 @@ static const char *free_folder(char *name, size_t cap) {
 }
 
 // In quotes for a shell where it needs them.
-static void show_folder(const char *name) {
+static void show_word(const char *name) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
     if (name[strspn(name, safe)] == '\0' && name[0] != '-') {
@@ -221,8 +221,9 @@ static int finish(const settings *s, bool trained) {
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
     if (!trained && !interrupted) return fail();
     if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
-    fputs("cotan sample ", stderr);
-    show_folder(s->train.out);
+    show_word(program);
+    fputs(" sample ", stderr);
+    show_word(s->train.out);
     // The same device, where another one than usual was asked for.
     fprintf(stderr, "%s\n", s->device == 1 ? " --device ref" : "");
     return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;

@@ -130,7 +130,7 @@ def test_progress(run):
     assert sum(line.startswith("    | ") for line in shown) >= 4
     assert shown[-2].startswith("held-out loss: ") and " nats a byte, " in shown[-2]
     command = shlex.split(shown[-1])
-    assert command[:3] == ["cotan", "sample", str(out)]
+    assert command == [str(COTAN), "sample", str(out)]
     done = cotan(*command[1:], "--length", 5)
     assert done.returncode == 0 and len(done.stdout.decode()) == 6
 
@@ -152,7 +152,7 @@ def test_progress_on_a_terminal(corpus, tmp_path):
     assert shown.count(b"\r\x1b[Kstep ") >= 3  # written over in place
     for step in (1, 101, 200):  # an evaluation's line stays
         assert b"\r\x1b[Kstep %d/200 " % step in shown
-    assert shown.split(b"\r\n")[-2].startswith(b"cotan sample ")
+    assert shown.split(b"\r\n")[-2].startswith(f"{COTAN} sample ".encode())
 
 
 @pytest.mark.parametrize("more, same", [(["--threads", 2], True), (["--seed", 8], False)])
@@ -186,7 +186,7 @@ def test_interrupt(corpus, tmp_path):
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said.decode()
     steps = len(lines(out))
-    assert f"train: stopped after {steps} of 1000000 steps, and saved\ncotan sample " in said.decode()
+    assert f"train: stopped after {steps} of 1000000 steps, and saved\n{COTAN} sample " in said.decode()
     assert header(out / "state.safetensors")[0]["loader.position"]["shape"] == []
     assert cotan("sample", out, "--length", 3).returncode == 0
 
@@ -212,7 +212,7 @@ def test_sample(run):
 
 def test_device_is_asked_for(corpus, tmp_path):
     said = train(corpus, tmp_path / "run", "--steps", 1, "--eval-batches", 1, "--device", "ref")
-    assert said.splitlines()[-1] == f"cotan sample {tmp_path}/run --device ref"
+    assert said.splitlines()[-1] == f"{COTAN} sample {tmp_path}/run --device ref"
 
 
 def test_info(run):
@@ -227,6 +227,6 @@ def test_a_size_is_chosen(corpus, tmp_path):
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert "chosen for this machine: " in said and " GFLOP/s measured)" in said
-    assert said.splitlines()[-1].startswith("cotan sample run")
+    assert said.splitlines()[-1].startswith(f"{COTAN} sample run")
     again = cotan("train", "--data", corpus, *TINY, "--steps", 1, "--eval-batches", 1, cwd=tmp_path)
-    assert again.stderr.decode().splitlines()[-1].startswith("cotan sample run-2")
+    assert again.stderr.decode().splitlines()[-1].startswith(f"{COTAN} sample run-2")
