@@ -1,0 +1,374 @@
+// Bits do not depend on how many rows stand together, on prefill against decode, on threads, or on
+// fusion.
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cotan/models.h"
+#include "cotan/optim.h"
+
+enum { ROWS = 64 };
+
+static uint64_t random_state;
+static uint64_t bits(void) { // SplitMix64
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+static float *floats(int64_t n) {
+    float *v = malloc((size_t)n * sizeof *v + 1);
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)(bits() >> 40) * 0x1p-22f - 2;
+    return v;
+}
+static ct_tensor weight(ct_ints dims) {
+    int64_t n = 1;
+    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i];
+    float *v = floats(n);
+    ct_tensor t = ct_from(v, CT_F32, dims);
+    free(v);
+    return t;
+}
+static void good(const char *what) {
+    if (ct_failed()) fail_msg("%s: %s", what, ct_error_text());
+}
+
+// A context of its own for each way of running.
+static ct_ctx *enter(const char *fuse, int threads) {
+    setenv("COTAN_FUSE", fuse, 1);
+    ct_set_threads(threads);
+    ct_ctx *ctx = ct_ctx_new();
+    assert_non_null(ctx);
+    ct_ctx_use(ctx);
+    ct_set_log(NULL, NULL); // many shapes on one line are meant here
+    if (!ct_set_device("cpu")) fail_msg("%s", ct_error_text());
+    return ctx;
+}
+static void leave(ct_ctx *ctx) {
+    good("end");
+    ct_ctx_use(NULL);
+    ct_ctx_free(ctx);
+    ct_set_threads(0);
+}
+
+// ------------------------------------------------------------------------------------------------
+// rows
+
+typedef ct_tensor (*row_wise)(ct_tensor x); // (B, T, C) -> (B, ...)
+
+static ct_tensor linear(ct_tensor x) {
+    return ct_add(ct_matmul(x, weight(CT_DIMS(1000, 70))), weight(CT_DIMS(70)));
+}
+static ct_tensor linear_flat(ct_tensor x) { // every element a row
+    ct_tensor flat = ct_reshape(x, CT_DIMS(-1, 1000));
+    ct_tensor y = ct_matmul(flat, weight(CT_DIMS(1000, 33)));
+    return ct_reshape(y, CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), 33));
+}
+static ct_tensor linear_turned(ct_tensor x) { // the weight as PyTorch stores it
+    return ct_matmul(x, ct_permute(weight(CT_DIMS(48, 1000)), CT_AXES(1, 0)));
+}
+static ct_tensor layer_norm(ct_tensor x) {
+    return ct_layer_norm(x, weight(CT_DIMS(1000)), weight(CT_DIMS(1000)));
+}
+static ct_tensor rms_norm(ct_tensor x) { return ct_rms_norm(x, weight(CT_DIMS(1000))); }
+static ct_tensor softmax(ct_tensor x) { return ct_softmax(x); }
+static ct_tensor log_softmax(ct_tensor x) { return ct_log_softmax(x); }
+static ct_tensor gelu(ct_tensor x) { return ct_gelu(ct_add(x, weight(CT_DIMS(1000)))); }
+static ct_tensor sums(ct_tensor x) { return ct_sum(ct_exp(x), .axes = CT_AXES(-1)); }
+static ct_tensor cross_entropy(ct_tensor x) {
+    ct_tensor targets = ct_zeros(CT_I32, CT_DIMS(ct_dim(x, 0), ct_dim(x, 1)));
+    return ct_cross_entropy(x, targets, .per_row = true);
+}
+static ct_tensor attention(ct_tensor x) { // 4 heads of 250
+    ct_ints split = CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), 4, 250);
+    ct_tensor h = ct_permute(ct_reshape(x, split), CT_AXES(0, 2, 1, 3));
+    return ct_attention(h, ct_sin(h), ct_cos(h), .causal = true);
+}
+static ct_tensor block(ct_tensor x) {
+    ct_tensor w = weight(CT_DIMS(1000, 90));
+    return ct_matmul(ct_gelu(ct_matmul(ct_layer_norm(x), w)), ct_permute(w, CT_AXES(1, 0)));
+}
+
+static const struct {
+    const char *name;
+    row_wise f;
+} functions[] = {
+#define F(f)                                                                                       \
+    { #f, f }
+    F(linear), F(linear_flat), F(linear_turned), F(layer_norm),    F(rms_norm),  F(softmax),
+    F(gelu),   F(log_softmax), F(sums),          F(cross_entropy), F(attention), F(block),
+#undef F
+};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+
+// Rows `at` to `at + n` of a batch, alone: (n, T, 1000) -> bytes of the result, `each` a row.
+static char *some_rows(row_wise f, const float *x, int64_t at, int64_t n, int64_t t, size_t *each) {
+    CT_SCOPE;
+    random_state = 5; // the same weights
+    ct_tensor y = f(ct_from(x + at * t * 1000, CT_F32, CT_DIMS(n, t, 1000)));
+    const void *data = ct_data(y);
+    good("rows");
+    size_t size = (size_t)ct_size(y) * sizeof(float);
+    char *copy = malloc(size);
+    assert_true(copy && data);
+    memcpy(copy, data, size);
+    *each = size / (size_t)n;
+    return copy;
+}
+
+static void check_rows(const char *fuse, int64_t t) {
+    static const int64_t batches[] = {1, 2, 3, 5, 7, 16, 33};
+    ct_ctx *ctx = enter(fuse, 2);
+    random_state = 11;
+    float *x = floats(ROWS * t * 1000);
+    for (int f = 0; f < FUNCTIONS; f++) {
+        size_t each, own;
+        char *all = some_rows(functions[f].f, x, 0, ROWS, t, &each);
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+            int64_t n = batches[b], at = (int64_t)(bits() % (uint64_t)(ROWS - n));
+            char *few = some_rows(functions[f].f, x, at, n, t, &own);
+            assert_int_equal(own, each);
+            if (memcmp(few, all + (size_t)at * each, (size_t)n * each) != 0)
+                fail_msg("%s, COTAN_FUSE=%s: %lld rows of length %lld are not those of %d",
+                         functions[f].name, fuse, (long long)n, (long long)t, ROWS);
+            free(few);
+        }
+        free(all);
+    }
+    free(x);
+    leave(ctx);
+}
+static void rows_do_not_see_their_batch(void **state) {
+    (void)state;
+    check_rows("1", 1);
+    check_rows("1", 3);
+    check_rows("0", 1);
+    check_rows("0", 3);
+}
+
+// ------------------------------------------------------------------------------------------------
+// GPT-2
+
+enum { VOCAB = 65, CONTEXT = 150, WIDTH = 48 };
+static const ct_gpt2_config config = {
+    .vocab = VOCAB, .context = CONTEXT, .layers = 2, .heads = 3, .width = WIDTH};
+
+static ct_gpt2 *model_of(uint64_t seed) {
+    ct_gpt2 *model = ct_gpt2_new(&config, seed);
+    if (!model) fail_msg("%s", ct_error_text());
+    return model;
+}
+static void tokens(int32_t *v, int64_t n) {
+    for (int64_t i = 0; i < n; i++) v[i] = (int32_t)(bits() % VOCAB);
+}
+static void same(const char *what, int64_t at, const float *a, const float *b, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(a + i, b + i, sizeof *a) != 0)
+            fail_msg("%s: row %lld, number %lld: %.9g and %.9g", what, (long long)at, (long long)i,
+                     (double)a[i], (double)b[i]);
+}
+
+static void texts_do_not_see_their_batch(void **state) {
+    (void)state;
+    enum { T = 20 };
+    int32_t ids[ROWS * T];
+    for (int fuse = 0; fuse < 2; fuse++) {
+        ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
+        ct_gpt2 *model = model_of(3);
+        random_state = 21;
+        tokens(ids, ROWS * T);
+        {
+            CT_SCOPE;
+            ct_tensor all = ct_gpt2_logits(model, ct_from(ids, CT_I32, CT_DIMS(ROWS, T)), NULL);
+            const float *together = ct_data(all);
+            good("logits");
+            for (int row = 0; row < ROWS; row += 21) {
+                ct_tensor one = ct_from(ids + row * T, CT_I32, CT_DIMS(1, T));
+                const float *alone = ct_data(ct_gpt2_logits(model, one, NULL));
+                good("logits of one text");
+                same("GPT-2, a text alone and in a batch", row, alone, together + row * T * VOCAB,
+                     T * VOCAB);
+            }
+        }
+        ct_gpt2_free(model);
+        leave(ctx);
+    }
+}
+
+// Feeds `ids` in pieces of the given sizes (the last one repeats); the logits behind each piece.
+static void decode(const ct_gpt2 *model, const int32_t *ids, int64_t n, const int64_t *piece,
+                   int64_t capacity, const float *prefill, const char *what) {
+    ct_gpt2_cache *cache = ct_gpt2_cache_new(model, 1, capacity);
+    if (!cache) fail_msg("%s", ct_error_text());
+    for (int64_t at = 0, k = 0; at < n;) {
+        CT_SCOPE;
+        int64_t size = piece[k];
+        if (piece[k + 1]) k++;
+        if (size > n - at) size = n - at;
+        ct_tensor next = ct_from(ids + at, CT_I32, CT_DIMS(1, size));
+        const float *logits = ct_data(ct_gpt2_decode(model, cache, next, ct_i(at)));
+        good(what);
+        at += size;
+        same(what, at - 1, logits, prefill + (at - 1) * VOCAB, VOCAB);
+    }
+    ct_gpt2_cache_free(cache);
+}
+
+static void decode_equals_prefill(void **state) {
+    (void)state;
+    int32_t ids[CONTEXT];
+    for (int fuse = 0; fuse < 2; fuse++) {
+        ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
+        ct_gpt2 *model = model_of(4);
+        random_state = 31;
+        tokens(ids, CONTEXT);
+        {
+            CT_SCOPE;
+            ct_tensor all = ct_from(ids, CT_I32, CT_DIMS(1, CONTEXT));
+            const float *prefill = ct_data(ct_gpt2_logits(model, all, NULL));
+            good("prefill");
+            decode(model, ids, CONTEXT, (int64_t[]){1, 0}, 0, prefill, "token by token");
+            decode(model, ids, CONTEXT, (int64_t[]){100, 1, 0}, 0, prefill,
+                   "a prompt, then tokens");
+            decode(model, ids, 70, (int64_t[]){5, 66, 0}, 71, prefill, "pieces");
+            decode(model, ids, 40, (int64_t[]){1, 0}, 40, prefill, "a small cache");
+        }
+        { // prefixes, as sampling without a cache sees them
+            CT_SCOPE;
+            ct_tensor all = ct_from(ids, CT_I32, CT_DIMS(1, CONTEXT));
+            const float *prefill = ct_data(ct_gpt2_logits(model, all, NULL));
+            for (int64_t n = 1; n <= CONTEXT; n += 37) {
+                ct_tensor head = ct_from(ids, CT_I32, CT_DIMS(1, n));
+                const float *logits = ct_data(ct_gpt2_next_logits(model, head));
+                good("prefix");
+                same("a prefix", n - 1, logits, prefill + (n - 1) * VOCAB, VOCAB);
+            }
+        }
+        ct_gpt2_free(model);
+        leave(ctx);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// training
+
+// Threads of this process, and how long those other than the first have run, in nanoseconds.
+static int threads_alive(uint64_t *others_ran) {
+    DIR *folder = opendir("/proc/self/task");
+    int n = 0;
+    *others_ran = 0;
+    assert_non_null(folder);
+    char path[300];
+    for (const struct dirent *d; (d = readdir(folder));) {
+        if (d->d_name[0] == '.') continue;
+        n++;
+        if (atoi(d->d_name) == (int)getpid()) continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", d->d_name);
+        FILE *f = fopen(path, "r");
+        unsigned long long ran = 0;
+        if (f && fscanf(f, "%llu", &ran) == 1) *others_ran += ran;
+        if (f) fclose(f);
+    }
+    closedir(folder);
+    return n;
+}
+
+typedef struct {
+    size_t n;
+    char *bytes;
+    float loss;
+} weights;
+
+static weights weights_of(ct_params *params) {
+    CT_SCOPE;
+    weights w = {0};
+    w.bytes = malloc((size_t)ct_params_size(params) * sizeof(float));
+    assert_non_null(w.bytes);
+    for (size_t i = 0; i < ct_params_count(params); i++) {
+        ct_tensor t = ct_params_get(params, i);
+        const void *data = ct_data(t);
+        good(ct_params_name(params, i));
+        memcpy(w.bytes + w.n, data, (size_t)ct_size(t) * sizeof(float));
+        w.n += (size_t)ct_size(t) * sizeof(float);
+    }
+    return w;
+}
+
+static weights train(const char *fuse, int threads) {
+    enum { BATCH = 8, T = 64, STEPS = 20 };
+    int32_t in[BATCH * T], out[BATCH * T];
+    ct_ctx *ctx = enter(fuse, threads);
+    ct_gpt2_config own = config;
+    own.dropout = 0.1;
+    ct_gpt2 *model = ct_gpt2_new(&own, 7);
+    if (!model) fail_msg("%s", ct_error_text());
+    ct_optim *adamw = ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0);
+    if (!adamw) fail_msg("%s", ct_error_text());
+    random_state = 41;
+    uint64_t before, after;
+    threads_alive(&before);
+    for (int step = 0; step < STEPS; step++) {
+        CT_SCOPE;
+        tokens(in, BATCH * T);
+        for (int i = 0; i < BATCH * T; i++) out[i] = (in[i] * 3 + 1) % VOCAB; // can be learnt
+        ct_nn_mode mode = {.training = true, .key = ct_random_key(step)};
+        ct_tensor x = ct_from(in, CT_I32, CT_DIMS(BATCH, T));
+        ct_tensor y = ct_from(out, CT_I32, CT_DIMS(BATCH, T));
+        ct_tensor loss = ct_gpt2_loss(model, x, y, &mode);
+        ct_metric("loss", loss);
+        ct_optim_step(adamw, loss);
+    }
+    good("training");
+    int alive = threads_alive(&after);
+    weights w = weights_of(ct_gpt2_params(model));
+    w.loss = (float)ct_metric_value("loss");
+    print_message("COTAN_FUSE=%s, %d threads: %d alive, the pool ran %.1f ms; loss %.6f\n", fuse,
+                  threads, alive, (double)(after - before) / 1e6, (double)w.loss);
+    if (threads > 1) {
+        assert_true(alive >= threads);
+        if (access("/proc/self/schedstat", R_OK) == 0) assert_true(after > before);
+    }
+    ct_optim_free(adamw);
+    ct_gpt2_free(model);
+    leave(ctx);
+    return w;
+}
+
+static void weights_do_not_see_threads_or_fusion(void **state) {
+    (void)state;
+    weights first = train("1", 1);
+    assert_true(first.loss < 4.17f); // log(65): something was learnt
+    static const struct {
+        const char *fuse;
+        int threads;
+    } ways[] = {{"1", 2}, {"1", 4}, {"0", 1}, {"0", 2}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        weights w = train(ways[i].fuse, ways[i].threads);
+        assert_int_equal(w.n, first.n);
+        for (size_t k = 0; k < w.n; k += sizeof(float))
+            if (memcmp(w.bytes + k, first.bytes + k, sizeof(float)) != 0)
+                fail_msg("COTAN_FUSE=%s, %d threads: weights differ at byte %zu", ways[i].fuse,
+                         ways[i].threads, k);
+        free(w.bytes);
+    }
+    free(first.bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_do_not_see_their_batch),
+        cmocka_unit_test(texts_do_not_see_their_batch),
+        cmocka_unit_test(decode_equals_prefill),
+        cmocka_unit_test(weights_do_not_see_threads_or_fusion),
+    };
+    return cmocka_run_group_tests_name("bits", tests, NULL, NULL);
+}
