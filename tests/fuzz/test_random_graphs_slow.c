@@ -38,7 +38,7 @@ typedef struct {
 } one_graph;
 
 static uint64_t seed = 20261120;
-static int n_graphs = 300, only = -1, failures;
+static int n_graphs = 300, only = -1, failures, busy = -1;
 static one_graph *all;
 static ct_ctx *reference, *fused, *unfused, *async;
 static struct { int64_t elements, exact, nan, undecided; } seen; // how strict the comparison was
@@ -321,8 +321,11 @@ static void compare_batch(int at, int end) {
 
 static void cpu_equals_ref(void **state) {
     (void)state;
-    for (int at = 0; at < n_graphs; at += BATCH)
+    for (int at = 0; at < n_graphs; at += BATCH) {
+        busy = at;
         compare_batch(at, at + BATCH < n_graphs ? at + BATCH : n_graphs);
+    }
+    busy = -1;
     ct_set_threads(0);
     if (failures) fail_msg("%d comparisons failed", failures);
     ct_stats stats = ct_get_stats();
@@ -339,6 +342,9 @@ static void cpu_equals_ref(void **state) {
 
 static int free_graphs(void **state) {
     (void)state;
+    if (busy >= 0)
+        fprintf(stderr, "a crash among graphs %d to %d: COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=...\n",
+                busy, busy + BATCH - 1, (unsigned long long)seed);
     for (int i = 0; all && i < n_graphs; i++) {
         if (all[i].graph) gen_free(all[i].graph);
         free(all[i].graph);
