@@ -30,7 +30,7 @@ static bool scan_infer(ct_call *call) {
                 return ct__call_err(call, CT_E_SHAPE,
                                     "carried tensor %lld is %s, the body makes it %s",
                                     (long long)i + 1, ct__type_text(in).s, ct__type_text(out).s);
-            call->out[i] = *out;
+            call->out[i] = *in; // not the body's sizes, which go with the user's scope
             call->out[i].weak = false;
             continue;
         }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -126,6 +127,38 @@ static void scan_and_its_gradient(void **state) {
     }
 }
 
+static void add_up(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[0], in[1]);
+}
+// The plan of the first round serves the others, long after what it was made from is gone.
+static void scan_outlives_its_record(void **state) {
+    (void)state;
+    enum { ROWS = 4, WIDTH = 300 };
+    float x[ROWS * WIDTH], h[WIDTH];
+    for (int i = 0; i < ROWS * WIDTH; i++) x[i] = (float)(i % 7);
+    for (int i = 0; i < WIDTH; i++) h[i] = (float)i;
+    for (int round = 0; round < 4; round++) {
+        {
+            CT_SCOPE;
+            ct_tensor carry = ct_from(h, CT_F32, CT_DIMS(WIDTH)), last;
+            ct_tensor xs = ct_from(x, CT_F32, CT_DIMS(ROWS, WIDTH));
+            ct_scan(&last, NULL, .body = add_up, .carry = &carry, .n_carry = 1, .xs = &xs,
+                    .n_xs = 1);
+            const float *sum = ct_data(ct_mul(last, ct_f(2)));
+            if (!sum) fail_msg("%s", ct_error_text());
+            for (int i = 0; i < WIDTH; i++)
+                assert_true(sum[i] ==
+                            2 * (h[i] + x[i] + x[WIDTH + i] + x[2 * WIDTH + i] + x[3 * WIDTH + i]));
+        }
+        // What the record's memory was is used by others.
+        char *block[400];
+        for (int i = 0; i < 400; i++)
+            if ((block[i] = malloc(100u << i % 9))) memset(block[i], 0xee, 100u << i % 9);
+        for (int i = 0; i < 400; i++) free(block[i]);
+    }
+}
+
 static void scan_shape_errors(void **state) {
     (void)state;
     CT_SCOPE;
@@ -156,6 +189,7 @@ int main(void) {
             cmocka_unit_test(custom_rule_is_used_and_differentiable),
             cmocka_unit_test(reading_inside_is_an_error),
             cmocka_unit_test(scan_and_its_gradient),
+            cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
         };
         failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
