@@ -681,7 +681,7 @@ static bool note_level(void *env_, ct_val v, bool loaded) {
 
 static bool finish_group(fuser *f, ct_group *g) {
     ct_sched *s = f->s;
-    qsort(g->units, g->n_units, sizeof *g->units, by_index);
+    if (g->n_units) qsort(g->units, g->n_units, sizeof *g->units, by_index);
     size_t kept = 0;
     for (size_t i = 0; i < g->n_units; i++) {
         ct_unit u = g->units[i];
