@@ -8,7 +8,7 @@ uint64_t ct__new_epoch(void) { return atomic_fetch_add_explicit(&epochs, 1, memo
 
 static inline bool put(ct_order *o, const void *words, size_t n) {
     if (!CT_GROW(o->words, o->words_cap, o->n_words + n)) return false;
-    memcpy(o->words + o->n_words, words, n * sizeof *o->words);
+    if (n) memcpy(o->words + o->n_words, words, n * sizeof *o->words);
     o->n_words += n;
     return true;
 }
