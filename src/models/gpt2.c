@@ -154,7 +154,8 @@ static bool tokens_fit(ct_tensor tokens, int64_t most, ct_ctx *ctx, ct_loc here)
     if (!ct_ok(tokens)) return true; // the ops say so
     int64_t dim[CT_MAX_RANK], time = ct_rank(tokens) == 2 ? ct_dim(tokens, 1) : 0;
     if (time >= 1 && time <= most) return true;
-    ct_type type = {.dtype = ct_dtype_of(tokens), .rank = (uint8_t)ct_rank(tokens), .dim = dim};
+    ct_type type = {
+        .dtype = (uint8_t)ct_dtype_of(tokens), .rank = (uint8_t)ct_rank(tokens), .dim = dim};
     for (int a = 0; a < type.rank; a++) dim[a] = ct_dim(tokens, a);
     ct__fail(ctx, CT_E_SHAPE, here, "gpt2",
              "the tokens are %s; they must be (batch, time) with a time of 1 to %lld",

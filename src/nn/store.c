@@ -92,7 +92,7 @@ static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];
     for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
-    ct_type type = {.dtype = to, .rank = (uint8_t)ct_rank(var), .dim = dim};
+    ct_type type = {.dtype = (uint8_t)to, .rank = (uint8_t)ct_rank(var), .dim = dim};
     snprintf(want, sizeof want, "%s", ct__type_text(&type).s);
     ct__err(err, same ? CT_E_DTYPE : CT_E_SHAPE, CT_NOWHERE, "safetensors",
             "%s: tensor \"%.200s\" is %s in the file, %s is wanted", rules->path, name,
