@@ -131,6 +131,24 @@ static void compiled_once_then_known_then_loaded(void **state) {
     }
 }
 
+// The linker makes files that the group may write where the umask allows it; entries are the
+// owner's.
+static void the_umask_does_not_matter(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 9, 3);
+    ct_err err = {0};
+    ct__build_counts before = ct__cpu_build_counts();
+    mode_t was = umask(002);
+    bool ok = ct__cpu_build(&k, 1, 1, &err);
+    ct__cpu_build_forget();
+    ok = ok && ct__cpu_build(&k, 1, 1, &err);
+    umask(was);
+    if (!ok) fail_msg("%s", err.text);
+    assert_int_equal(ct__cpu_build_counts().loaded - before.loaded, 1);
+    expect_number(&k, 3);
+}
+
 // Entries of one group are links to one file.
 static void a_group_is_one_file(void **state) {
     (void)state;
@@ -278,6 +296,7 @@ static void failures_are_one_sentence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_is_one_file, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_entries_are_rebuilt, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_others_may_write_is_not_used, setup, teardown),

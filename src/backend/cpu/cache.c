@@ -89,7 +89,8 @@ bool ct__cache_seal(const char *path, ct_err *err) {
     memcpy(t.magic, magic, sizeof magic);
     ct__file_unmap(bytes, n);
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    bool ok = fd >= 0 && write(fd, &t, sizeof t) == (ssize_t)sizeof t;
+    // The linker follows the umask: with 002 the group might write, and the file would be refused.
+    bool ok = fd >= 0 && fchmod(fd, 0700) == 0 && write(fd, &t, sizeof t) == (ssize_t)sizeof t;
     if (fd >= 0) ok = close(fd) == 0 && ok;
     return ok ||
            ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot be written: %s", strerror(errno));
