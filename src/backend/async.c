@@ -1,6 +1,7 @@
 // A device that runs another one on a thread of its own, behind buffers that the host cannot touch:
 // what a GPU looks like to the layers above, for tests. A buffer's address is the real one with its
 // upper bits flipped, so that any access faults; commands are copied into a queue and run in order.
+#include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static void run_item(ct_device *inner, item *it, ct_err *err) {
 static void *worker(void *arg) {
     ct_device *device = arg;
     async *a = device->state;
+    fesetenv(FE_DFL_ENV); // not what the host program's thread had
     pthread_mutex_lock(&a->lock);
     for (;;) {
         while (!a->first && !a->closing) pthread_cond_wait(&a->work, &a->lock);

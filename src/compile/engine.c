@@ -1,5 +1,6 @@
 // What scope ends and reads reach: pending roots become a plan, found or made, and their values
 // come back.
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -280,6 +281,10 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
 }
 
 static bool run(ct_ctx *ctx, ct_loc here) {
+    // Folding and the reference round as kernels do, whatever the host program's mode is.
+    fenv_t host;
+    fegetenv(&host);
+    fesetenv(FE_DFL_ENV);
     ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
     size_t n = 0;
     bool ok = e && gather_roots(ctx, e, &n);
@@ -294,6 +299,7 @@ static bool run(ct_ctx *ctx, ct_loc here) {
         ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
         ct__roots_abandon(ctx);
     }
+    fesetenv(&host);
     return ok;
 }
 

@@ -53,7 +53,40 @@ static void host_modes_change_nothing(void **state) {
 #endif
 }
 
+// What is folded when a plan is made, and what the reference computes, in a context of its own.
+static void products(const char *device, float out[2]) {
+    ct_ctx *before = ct_ctx_use(ct_ctx_new());
+    assert_true(ct_set_device(device));
+    {
+        CT_SCOPE;
+        const float a = 0.1f, b = 0.3f;
+        ct_tensor folded = ct_mul(ct_const(&a, CT_F32, CT_SCALAR), ct_const(&b, CT_F32, CT_SCALAR));
+        ct_tensor run = ct_mul(ct_from(&a, CT_F32, CT_SCALAR), ct_from(&b, CT_F32, CT_SCALAR));
+        const float *x = ct_data(folded), *y = ct_data(run);
+        assert_true(x && y);
+        out[0] = *x;
+        out[1] = *y;
+    }
+    ct_ctx_free(ct_ctx_use(before));
+}
+
+static void plans_made_in_any_mode_are_equal(void **state) {
+    (void)state;
+    const char *devices[] = {"ref", "async:ref", "cpu"};
+    for (int i = 0; i < 3; i++) {
+        float plain[2], upward[2];
+        products(devices[i], plain);
+        fesetround(FE_UPWARD);
+        products(devices[i], upward);
+        int after = fegetround();
+        fesetround(FE_TONEAREST);
+        assert_int_equal(after, FE_UPWARD);
+        assert_memory_equal(plain, upward, sizeof plain);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(host_modes_change_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(host_modes_change_nothing),
+                                       cmocka_unit_test(plans_made_in_any_mode_are_equal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
