@@ -47,8 +47,9 @@ static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
     return best;
 }
 
-// The first leaf whose type differs, in words. False: none does.
-static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *before) {
+// The first leaf whose type differs, in words. False: none does. `declared`: it is a dynamic size.
+static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *before,
+                           bool *declared) {
     for (size_t i = 0; i < plan->n_leaves; i++) {
         const ct_type *now = &plan->leaves[i].type, *was = &before->leaves[i].type;
         if (now->dtype != was->dtype || now->rank != was->rank) {
@@ -58,6 +59,7 @@ static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *be
         }
         for (int a = 0; a < now->rank; a++) {
             if (now->dim[a] == was->dim[a]) continue;
+            *declared = ct__is_dyn(now, a) && ct__is_dyn(was, a);
             name_leaf(text, &plan->leaves[i]);
             ct__textf(text, ": axis %d has size %lld, it had %lld", a, (long long)now->dim[a],
                       (long long)was->dim[a]);
@@ -72,10 +74,11 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     size_t siblings = 0;
     if (!keep_leaves(plan, order)) return;
     ct_plan *before = sibling(engine, plan, &siblings);
-    bool hint = siblings + 1 == PLANS_BEFORE_HINT;
-    if (!hint && !ct__env_flag("COTAN_EXPLAIN")) return;
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
+    if (!hint && !explain) return;
     ct_text text = {0}, why = {0};
-    bool differs = before && say_difference(&why, plan, before);
+    bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
+    hint = hint && !declared; // lengths are dynamic so that they may vary
     ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
               order->n, plan->n_commands, plan->program.n_kernels);
@@ -89,7 +92,8 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
                   "\n  hint: this line has made %d plans; a size that varies can be declared with "
                   "CT_DYN: %s",
                   PLANS_BEFORE_HINT, why.s);
-    if (text.s && !text.failed) ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
+    if (text.s && !text.failed && (hint || explain))
+        ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
     ct__text_free(&text);
     ct__text_free(&why);
 }
