@@ -270,6 +270,9 @@ static ct_kval load_as(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
 
 static void store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     const ct_sval *val = ct__sval(e->sched, v);
+    const ct_type *t = ct__type(v);
+    for (int a = 0; a < t->rank; a++) // no element, whose place would not even move with the lanes
+        if (t->dim[a] == 0 && !ct__is_dyn(t, a)) return;
     ct__emit_store_at(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype,
                       ct__emit_offset(e, v, at), value);
 }

@@ -260,6 +260,14 @@ static int product_shared(ct_tensor *out) { // the product is wanted itself, and
     return 4;
 }
 
+static int nothing(ct_tensor *out) { // values without elements beside others of the same rows
+    ct_tensor rows = tensor(CT_DIMS(4, 67)), best = ct_argmax(rows, .axis = 0);
+    ct_tensor none = ct_one_hot(best, 0, CT_F32);
+    out[0] = ct_add(none, none);
+    out[1] = ct_mul(best, best);
+    return 2;
+}
+
 #define TEST_EQUAL(name)                                                                           \
     static void test_##name(void **state) {                                                        \
         (void)state;                                                                               \
@@ -272,6 +280,7 @@ TEST_EQUAL(long_sum)
 TEST_EQUAL(integers)
 TEST_EQUAL(halves)
 TEST_EQUAL(gradients)
+TEST_EQUAL(nothing)
 TEST_EQUAL(product_shared)
 // Issue item 6: one launch each, whatever the axes and whoever wrote them.
 #define TEST_ONE(name)                                                                             \
@@ -292,10 +301,23 @@ TEST_ONE(product_gelu)
 #define T(name) cmocka_unit_test(test_##name)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(chain),          T(views),       T(sums),          T(long_sum),
-        T(integers),       T(halves),      T(gradients),     T(softmax),
-        T(softmax_outer),  T(log_softmax), T(layer_norm),    T(rms_norm_two_axes),
-        T(gelu_bias),      T(adamw),       T(cross_entropy), T(product_gelu),
+        T(chain),
+        T(views),
+        T(sums),
+        T(long_sum),
+        T(integers),
+        T(halves),
+        T(gradients),
+        T(nothing),
+        T(softmax),
+        T(softmax_outer),
+        T(log_softmax),
+        T(layer_norm),
+        T(rms_norm_two_axes),
+        T(gelu_bias),
+        T(adamw),
+        T(cross_entropy),
+        T(product_gelu),
         T(product_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
