@@ -193,7 +193,7 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
     case CT_IX_SELECT:
         return ct__kir_select(k, as_bool(e, n.a), ct__emit_ix(e, n.b), ct__emit_ix(e, n.c));
     case CT_IX_LOAD: {
-        ct_val v = {e->sched->graph->nodes[n.number >> 8], (uint32_t)(n.number & 255)};
+        ct_val v = {e->sched->graph->nodes[n.number >> 16], (uint32_t)(n.number & 0xffff)};
         ct_ix outer = e->guard;
         e->guard = guard_before(e, outer, x);
         ct_kval value = ct__emit_value(e, v, n.at, CT_I64);
@@ -373,7 +373,7 @@ static ct_ix map_size(ct_map *map, int operand, int axis) {
 }
 static ct_ix map_load(ct_map *map, int operand, const ct_ix *at) {
     ct_val v = map->node->in[operand];
-    return ct__ix_load(map->pool, (int64_t)v.node->index << 8 | v.out, at, ct__type(v)->rank);
+    return ct__ix_load(map->pool, (int64_t)v.node->index << 16 | v.out, at, ct__type(v)->rank);
 }
 
 // Asks the op where the element at `at` comes from. The pieces live in the emit's arena.

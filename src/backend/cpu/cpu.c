@@ -2,6 +2,7 @@
 // kernel's grid.
 #include <fenv.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -42,12 +43,12 @@ static bool cpu_copy_out(ct_device *device, ct_operand from, void *host, size_t 
 
 // --------------------------------------------------------------------------------------- threads
 
-static int asked_threads; // by ct_set_threads; 0: the environment, else the cores
+static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else the cores
 
 void ct_set_threads(int n) { asked_threads = n < 0 ? 0 : n; }
 
 static int thread_count(void) {
-    static int by_default;
+    static atomic_int by_default;
     if (asked_threads) return asked_threads;
     if (!by_default) {
         const char *env = getenv("COTAN_THREADS");
@@ -57,18 +58,27 @@ static int thread_count(void) {
     return by_default;
 }
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static ct_pool *pool; // of the process: contexts take turns
+// The pool of the process, in which contexts take turns. Whoever runs a job holds the lock for
+// reading: the pool grows between jobs alone, so that its number of workers, by which scratch
+// memory is sized, stays.
+static pthread_rwlock_t pool_lock = PTHREAD_RWLOCK_INITIALIZER;
+static ct_pool *pool;
 
-static ct_pool *pool_of(int threads) {
-    pthread_mutex_lock(&pool_lock);
-    if (!pool)
-        pool = ct__pool_new(threads);
-    else if (ct__pool_threads(pool) < threads)
-        ct__pool_resize(pool, threads);
-    ct_pool *p = pool;
-    pthread_mutex_unlock(&pool_lock);
-    return p;
+// Locks a pool of at least this many threads for reading; NULL (and not locked): no memory.
+static ct_pool *lock_pool(int threads) {
+    for (;;) {
+        pthread_rwlock_rdlock(&pool_lock);
+        if (pool && ct__pool_threads(pool) >= threads) return pool;
+        pthread_rwlock_unlock(&pool_lock);
+        pthread_rwlock_wrlock(&pool_lock);
+        if (!pool)
+            pool = ct__pool_new(threads);
+        else if (ct__pool_threads(pool) < threads)
+            ct__pool_resize(pool, threads);
+        bool enough = pool && ct__pool_threads(pool) >= threads;
+        pthread_rwlock_unlock(&pool_lock);
+        if (!enough) return NULL;
+    }
 }
 
 // -------------------------------------------------------------------------------------- launches
@@ -109,30 +119,43 @@ static char *scratch_of(cpu_state *state, size_t bytes) {
     return state->scratch;
 }
 
+// How many threads the launch is worth.
+static int threads_for(const ct_command *c) {
+    int threads = thread_count();
+    double most = weight(c) / WORTH_A_THREAD + 1;
+    if (threads > most) threads = (int)most;
+    if (threads > c->grid) threads = c->grid < 1 ? 1 : (int)c->grid;
+    return threads;
+}
+
+static bool run_pieces(cpu_state *state, const ct_command *c, launch *l, ct_pool *workers,
+                       int threads, ct_err *err) {
+    if (workers && !ct__pool_usable(workers))
+        return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
+                       "the threads of this process stayed in its parent: no use after fork");
+    size_t scratch = l->scratch * (size_t)(workers ? ct__pool_threads(workers) : 1);
+    if (scratch && !(l->scratches = scratch_of(state, scratch)))
+        return ct__err_memory(err, CT_NOWHERE, "cpu", scratch);
+    int64_t pieces = (int64_t)threads * PIECES_A_THREAD;
+    if (workers)
+        ct__pool_run(workers, run_piece, l, c->grid, (c->grid + pieces - 1) / pieces);
+    else
+        l->fn(l->bufs, l->numbers, 0, c->grid, l->scratches);
+    return true;
+}
+
 static bool run_kernel(cpu_state *state, const ct_command *c, ct_err *err) {
     void *few[32], **bufs = few;
     if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
         return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
-    int threads = thread_count();
-    double most = weight(c) / WORTH_A_THREAD + 1;
-    if (threads > most) threads = (int)most;
-    if (threads > c->grid) threads = c->grid < 1 ? 1 : (int)c->grid;
-    ct_pool *workers = threads > 1 ? pool_of(threads) : NULL;
-    if (workers && !ct__pool_usable(workers))
-        return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
-                       "the threads of this process stayed in its parent: no use after fork");
+    int threads = threads_for(c);
     size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
-    int holders = workers ? ct__pool_threads(workers) : 1;
     launch l = {(ct__kernel_fn)(uintptr_t)c->kernel->code, bufs, c->numbers, scratch, NULL};
-    bool ok = scratch == 0 || (l.scratches = scratch_of(state, scratch * (size_t)holders));
-    if (!ok) ct__err_memory(err, CT_NOWHERE, "cpu", scratch * (size_t)holders);
-    int64_t pieces = (int64_t)threads * PIECES_A_THREAD;
-    if (ok && workers)
-        ct__pool_run(workers, run_piece, &l, c->grid, (c->grid + pieces - 1) / pieces);
-    else if (ok)
-        l.fn(bufs, c->numbers, 0, c->grid, l.scratches);
+    ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL; // without memory for one: alone
+    bool ok = run_pieces(state, c, &l, workers, threads, err);
+    if (workers) pthread_rwlock_unlock(&pool_lock);
     if (bufs != few) ct__free(bufs);
     return ok;
 }
