@@ -130,6 +130,10 @@ CT_API void ct_set_log(ct_log_fn fn, void *user); // of the current context; NUL
 // "cpu" (default), "ref", or "async:cpu", "async:ref": the same with memory that the host cannot
 // touch. Only while the context holds no pending work. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
+// What decides the bits of the current context's device beside the inputs: a short text without
+// sizes, host or threads, part of every plan's key and stored in checkpoints. "" where there is no
+// device.
+CT_API const char *ct_numerics(void);
 CT_API void ct_set_threads(int n); // of the process; 0: COTAN_THREADS, else the cores allowed
 
 CT_API bool ct_failed(void); // did the current context fail? Reading it counts as noticing

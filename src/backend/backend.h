@@ -40,6 +40,9 @@ typedef struct ct_command {
 typedef struct ct_backend {
     const char *name;
     bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands
+    // What decides its bits, by docs/design/bits.md: version of the rules, and the choices made in
+    // them. No sizes, no host, no threads.
+    const char *numerics;
     bool (*open)(ct_device *device, ct_err *err);
     void (*close)(ct_device *device);
     void *(*alloc)(ct_device *device, size_t bytes,

@@ -33,6 +33,7 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     if (!e || !e->buckets) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if ((e->device = ct__device_open(device, err))) {
+        e->order.numerics = ct__numerics(e->device);
         return e;
     }
     if (e) engine_free(e);
@@ -45,6 +46,12 @@ static ct_engine *engine_of(ct_ctx *ctx) {
         ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
     }
     return ctx->device;
+}
+
+const char *ct_numerics(void) {
+    ct_ctx *ctx = ct__ctx();
+    ct_engine *e = ctx ? engine_of(ctx) : NULL;
+    return e ? ct__numerics(e->device) : "";
 }
 
 bool ct_set_device(const char *name) {

@@ -71,6 +71,9 @@ bool ct__build_kernels(ct_ctx *ctx, ct_device *device, ct_program *program);
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
+static inline const char *ct__numerics(const ct_device *d) {
+    return (d->inner ? d->inner : d)->backend->numerics;
+}
 static inline bool ct__evaluates_ops(const ct_device *d) {
     return (d->inner ? d->inner : d)->backend->evaluates_ops;
 }

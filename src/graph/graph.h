@@ -272,6 +272,7 @@ typedef struct ct_order {
     size_t n_scalars, scalars_cap;
     uint64_t *words;
     size_t n_words, words_cap;
+    const char *numerics; // stands first in the record of a plan; NULL: of a body
     ct_hash hash;
     struct {
         ct_node *node;

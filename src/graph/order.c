@@ -222,6 +222,8 @@ no_memory:
 static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     o->n = o->n_words = o->n_leaves = o->n_scalars = 0;
     o->epoch = ct__new_epoch();
+    if (o->numerics && !put_bytes(o, o->numerics, strlen(o->numerics)))
+        return ct__err_memory(&ctx->err, CT_NOWHERE, "order", o->words_cap * sizeof *o->words);
     for (size_t i = 0; i < n_roots; i++)
         if (!visit(ctx, o, roots[i].val.node, roots[i].here)) return false;
     return true;

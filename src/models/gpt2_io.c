@@ -100,13 +100,15 @@ static bool add_zero_biases(ct_store *store, const ct_gpt2 *model, const void *z
 static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err) {
     CT_SCOPE;
     ct_store store = {0};
-    static const ct_st_pair torch = {"format", "pt", 6, 2}; // without it transformers refuses
+    const char *numerics = ct_numerics();
+    const ct_st_pair about[] = {{"cotan.numerics", numerics, 14, strlen(numerics)},
+                                {"format", "pt", 6, 2}}; // without "format" transformers refuses
     void *zeros = model->config.no_bias ? ct__calloc(4 * (size_t)model->config.width, 4) : NULL;
     bool ok = ct__store_add(&store, model->params, "", err);
     if (ok && model->config.no_bias)
         ok = zeros ? add_zero_biases(&store, model, zeros, err)
                    : ct__err_memory(err, CT_NOWHERE, "gpt2", 16 * (size_t)model->config.width);
-    ok = ok && ct__st_write(path, store.out, store.n, &torch, 1, err);
+    ok = ok && ct__st_write(path, store.out, store.n, about, 2, err);
     ct__store_free(&store);
     ct__free(zeros);
     return ok;

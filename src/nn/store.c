@@ -53,8 +53,10 @@ bool ct_params_save(const ct_params *params, const char *path) {
     if (!ctx || ctx->err.code) return false;
     CT_SCOPE;
     ct_store store = {0};
+    const char *numerics = ct_numerics();
+    ct_st_pair made_by = {"cotan.numerics", numerics, 14, strlen(numerics)};
     bool ok = ct__store_add(&store, params, "", &ctx->err) &&
-              ct__st_write(path, store.out, store.n, NULL, 0, &ctx->err);
+              ct__st_write(path, store.out, store.n, &made_by, 1, &ctx->err);
     ct__store_free(&store);
     return ok;
 }
