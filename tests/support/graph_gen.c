@@ -214,6 +214,11 @@ int gen_commit(gen_graph *g, gen_step *step) {
     ct_tensor in[GEN_IN], out[2];
     gen_step *s = &g->step[g->n_steps];
     if (s != step) *s = *step;
+    for (int i = 0; i < s->n_in; i++)
+        if (s->in[i] < 0) { // no value fits this operand
+            g->rejected++;
+            return -1;
+        }
     for (int i = 0; i < s->n_in; i++) in[i] = g->live[s->in[i]];
     s->n_out = s->kind == GEN_OP && s->op->kind == CT_KIND_SORT ? 2 : 1;
     if (s->kind == GEN_LOOP) s->n_out = 2;
