@@ -21,7 +21,11 @@ static void show_overview(FILE *out) {
         "  cotan sample run --prompt \"Once \"\n"
         "\n"
         "Environment: COTAN_THREADS (cores to use), COTAN_CC (the C compiler of device cpu),\n"
-        "COTAN_EXPLAIN=1 (why each plan was made), XDG_CACHE_HOME (where compiled kernels stay).\n"
+        "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,plan,kernels (what was made "
+        "of\n"
+        "it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR or "
+        "XDG_CACHE_HOME\n"
+        "(where compiled kernels stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
         out);
 }

@@ -147,7 +147,7 @@ typedef struct ct_stats {
     uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
     uint64_t launches;                         // kernels launched
     uint64_t arena_bytes, live_bytes;          // plan arenas; all device buffers alive
-    uint64_t nodes;                            // recorded by users and rules
+    uint64_t nodes; // recorded by users and rules in the thread's current context
 } ct_stats;
 CT_API ct_stats ct_get_stats(void);
 

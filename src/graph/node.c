@@ -134,10 +134,8 @@ static ct_node *lay_leaf(ct_ctx *ctx, ct_frame *frame, const ct_opdef *op, const
             *at = node->next;
             break;
         }
-    bool reused = node != NULL;
     if (!node) node = ct__arena(frame->arena, bytes);
     if (!node) return NULL;
-    ct_node *next = reused ? NULL : frame->nodes;
     memset(node, 0, bytes);
     node->out = (ct_type *)(node + 1);
     ct_storage **value = (ct_storage **)(node->out + n_out);
@@ -155,13 +153,8 @@ static ct_node *lay_leaf(ct_ctx *ctx, ct_frame *frame, const ct_opdef *op, const
     node->frame = frame;
     node->here = here;
     node->n_out = (uint16_t)n_out;
-    node->next = next;
-    if (!reused)
-        frame->nodes = node;
-    else {
-        node->next = frame->nodes;
-        frame->nodes = node;
-    }
+    node->next = frame->nodes;
+    frame->nodes = node;
     return node;
 }
 
