@@ -114,6 +114,7 @@ uint32_t ct__reduce_axes(const ct_node *node); // mask
 
 // schedule_ops.c
 ct_kval ct__emit_elementwise(ct_emit *e, const ct_node *node, ct_kval *x, ct_dtype compute);
+bool ct__knows_reduction(const ct_node *node);
 ct_kred ct__reduce_op(const ct_node *node);
 bool ct__knows_elementwise(const ct_node *node);
 

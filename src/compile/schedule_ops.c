@@ -131,17 +131,23 @@ ct_kval ct__emit_elementwise(ct_emit *e, const ct_node *node, ct_kval *x, ct_dty
     return functions[i].f(&c);
 }
 
-ct_kred ct__reduce_op(const ct_node *node) {
-    static const struct {
-        const char *name;
-        ct_kred op;
-    } table[] = {{"sum", CT_RED_ADD},       {"prod", CT_RED_MUL},     {"max", CT_RED_MAX},
-                 {"min", CT_RED_MIN},       {"any", CT_RED_OR},       {"all", CT_RED_AND},
-                 {"argmax", CT_RED_ARGMAX}, {"argmin", CT_RED_ARGMIN}};
-    for (size_t i = 0; node->op->kernel && i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, node->op->kernel) == 0) return table[i].op;
-    return CT_RED_ADD;
+static const struct {
+    const char *name;
+    ct_kred op;
+} reductions[] = {{"sum", CT_RED_ADD},
+                  {"prod", CT_RED_MUL},
+                  {"max", CT_RED_MAX},
+                  {"min", CT_RED_MIN},
+                  {"argmax", CT_RED_ARGMAX}};
+
+static int find_reduction(const ct_node *node) {
+    for (size_t i = 0; node->op->kernel && i < sizeof reductions / sizeof *reductions; i++)
+        if (strcmp(reductions[i].name, node->op->kernel) == 0) return (int)i;
+    return -1;
 }
+bool ct__knows_reduction(const ct_node *node) { return find_reduction(node) >= 0; }
+// Of a known one: the scheduler refuses graphs with others before it begins.
+ct_kred ct__reduce_op(const ct_node *node) { return reductions[find_reduction(node)].op; }
 
 // The attribute that names the reduced axes: a list `axes` or a single `axis`.
 uint32_t ct__reduce_axes(const ct_node *node) {
