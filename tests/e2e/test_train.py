@@ -155,7 +155,7 @@ def test_progress_on_a_terminal(corpus, tmp_path):
     assert shown.split(b"\r\n")[-2].startswith(f"{COTAN} sample ".encode())
 
 
-@pytest.mark.parametrize("more, same", [(["--threads", 2], True), (["--seed", 8], False)])
+@pytest.mark.parametrize("more, same", [([], True), (["--seed", 8], False)])
 def test_bits(run, corpus, tmp_path, more, same):
     words = ["--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches", 3]
     train(corpus, tmp_path / "other", *words, *(["--seed", 7] if same else []), *more)
