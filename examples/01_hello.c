@@ -1,5 +1,4 @@
-// A gradient in 20 lines: d/dx of sum(x * exp(x)) is (1 + x) exp(x), and its gradient (2 + x)
-// exp(x).
+// Gradients in 20 lines: f = x * exp(x) has f' = (1 + x) * exp(x) and f'' = (2 + x) * exp(x).
 #include <cotan/cotan.h>
 #include <stdio.h>
 

@@ -61,11 +61,11 @@ typedef enum ct_dtype {
     CT_DTYPE_COUNT
 } ct_dtype;
 
-CT_API const char *ct_dtype_name(ct_dtype dtype); // "f32"; "?" for a value that is no dtype
-CT_API size_t ct_dtype_size(ct_dtype dtype); // bytes an element; 0 for a value that is no dtype
+// "f32", and bytes an element; "?" and 0 for a value that is no dtype.
+CT_API const char *ct_dtype_name(ct_dtype dtype);
+CT_API size_t ct_dtype_size(ct_dtype dtype);
 
-// ---------------------------------------------------------------------------------------------------
-// tensors
+// ----------------------------------------------------------------------------------------- tensors
 
 // A tensor: one 64-bit word, passed by value. All bits zero means "no tensor".
 typedef struct ct_tensor {
@@ -88,15 +88,14 @@ typedef struct ct_ints {
 #define CT_DIMS(...)                                                                               \
     ((ct_ints){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}})
 #define CT_SCALAR ((ct_ints){0, 0})
-// A list of axes; negative ones count from the end: CT_AXES(-1). An empty list means the documented
-// default.
+// A list of axes; negative ones count from the end: CT_AXES(-1). Empty: the documented default.
 #define CT_AXES(...) CT_DIMS(__VA_ARGS__)
 // Any other list of whole numbers: starts, steps.
 #define CT_INTS(...) CT_DIMS(__VA_ARGS__)
 // As the stop of a slice: the end of the axis.
 #define CT_END INT64_MAX
-// A size that is an argument of the kernels, not a part of them: a new value never compiles. 0 <= n
-// < 2^61.
+// A size (0 <= n < 2^61) that is an argument of the kernels, not a part of them: a new value never
+// compiles.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) | (uint64_t)1 << 62))
 
 // A number that may be 0 where 0 otherwise means "the default".
@@ -106,15 +105,14 @@ typedef struct ct_num {
 } ct_num;
 #define CT_F(x) ((ct_num){(x), true})
 
-CT_API int ct_rank(ct_tensor t); // number of axes; 0 for a poisoned tensor
-CT_API int64_t
-ct_dim(ct_tensor t, int axis); // size of an axis (negative: from the end); 0 for a poisoned tensor
-CT_API int64_t ct_size(ct_tensor t);      // number of elements; 0 for a poisoned tensor
-CT_API ct_dtype ct_dtype_of(ct_tensor t); // CT_DEFAULT for a poisoned tensor
-CT_API bool ct_ok(ct_tensor t);           // neither "no tensor" nor poisoned nor stale
+// Of a poisoned tensor all are 0: it has no axes, no elements and dtype CT_DEFAULT.
+CT_API int ct_rank(ct_tensor t);              // number of axes
+CT_API int64_t ct_dim(ct_tensor t, int axis); // size of an axis; negative: from the end
+CT_API int64_t ct_size(ct_tensor t);          // number of elements
+CT_API ct_dtype ct_dtype_of(ct_tensor t);
+CT_API bool ct_ok(ct_tensor t); // neither "no tensor" nor poisoned nor stale
 
-// ------------------------------------------------------------------------------------- contexts
-// and failure
+// ---------------------------------------------------------------------------- contexts and failure
 
 typedef struct ct_ctx ct_ctx;
 typedef enum { CT_LOG_WARNING, CT_LOG_EXPLAIN, CT_LOG_DUMP } ct_log_kind;
@@ -122,11 +120,12 @@ typedef void (*ct_log_fn)(ct_log_kind kind, const char *text, void *user);
 
 // A thread has a current context; the first call makes one. Contexts are independent of each other.
 CT_API ct_ctx *ct_ctx_new(void); // NULL: no memory
-CT_API ct_ctx *
-ct_ctx_use(ct_ctx *ctx); // makes it this thread's; returns the one before (maybe NULL)
-CT_API void
-ct_ctx_free(ct_ctx *ctx); // ends its scopes without running them; an unread error is logged
-CT_API void ct_set_log(ct_log_fn fn, void *user); // of the current context; NULL silences it
+// Makes it this thread's; returns the one before, maybe NULL.
+CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
+// Ends its scopes without running them; an unread error is logged.
+CT_API void ct_ctx_free(ct_ctx *ctx);
+// Who gets the current context's log; NULL silences it. Until then it goes to standard error.
+CT_API void ct_set_log(ct_log_fn fn, void *user);
 // "cpu" (default), "ref", or "async:cpu", "async:ref": the same with memory that the host cannot
 // touch. Only while the context holds no pending work. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
@@ -134,10 +133,13 @@ CT_API CT_MUST_USE bool ct_set_device(const char *name);
 // sizes, host or threads, part of every plan's key and stored in checkpoints. "" where there is no
 // device.
 CT_API const char *ct_numerics(void);
-CT_API void ct_set_threads(int n); // of the process; 0: COTAN_THREADS, else the cores allowed
+// Threads of the process; 0: COTAN_THREADS, else the cores allowed.
+CT_API void ct_set_threads(int n);
 
-CT_API bool ct_failed(void); // did the current context fail? Reading it counts as noticing
-CT_API const char *ct_error_text(void); // the first error since the last clear; "" without one
+// Did the current context fail? Asking counts as noticing.
+CT_API bool ct_failed(void);
+// The first error since the last clear; "" without one.
+CT_API const char *ct_error_text(void);
 CT_API ct_code ct_error_code(void);
 CT_API void ct_error_clear(void);
 
@@ -147,12 +149,11 @@ typedef struct ct_stats {
     uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
     uint64_t launches;                         // kernels launched
     uint64_t arena_bytes, live_bytes;          // plan arenas; all device buffers alive
-    uint64_t nodes; // recorded by users and rules in the thread's current context
+    uint64_t nodes;                            // recorded in the thread's current context
 } ct_stats;
 CT_API ct_stats ct_get_stats(void);
 
-// ----------------------------------------------------------------------------------------------------
-// scopes
+// ------------------------------------------------------------------------------------------ scopes
 
 typedef struct ct_scope {
     ct_ctx *ctx;
@@ -169,17 +170,17 @@ CT_API ct_scope ct_scope_begin(ct_loc here);
 CT_API void ct_scope_end(ct_scope scope, ct_loc here); // ends inner scopes too
 CT_API void ct__scope_cleanup(ct_scope *scope);
 
-CT_API ct_tensor ct_keep_at(ct_tensor t,
-                            ct_loc here); // a root; afterwards a leaf of the enclosing scope
+// Makes t a root of the plan, and afterwards a leaf of the enclosing scope.
+CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
-CT_API void ct_drop(ct_tensor t); // ends a kept tensor (or any handle) early
+// Ends a kept tensor, or any handle, early.
+CT_API void ct_drop(ct_tensor t);
 // For bindings alone: hold a tensor beyond its scope until ct_unpin.
 CT_API ct_tensor ct_pin_at(ct_tensor t, ct_loc here);
 #define ct_pin(t) ct_pin_at((t), CT_HERE)
 CT_API void ct_unpin(ct_tensor t);
 
-// ---------------------------------------------------------------------------------------------------
-// sources
+// ----------------------------------------------------------------------------------------- sources
 
 // A leaf holding a copy of ct_size elements of `dtype` at `data`.
 CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
@@ -187,8 +188,8 @@ CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_l
 // The same, but part of the plan: foldable, hashed by content. For tables that never change.
 CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_const(data, dtype, dims) ct_const_at((data), (dtype), (dims), CT_HERE)
-// Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet
-// (f32, i32 alone).
+// Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet;
+// alone they are f32 and i32.
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);
@@ -203,21 +204,19 @@ CT_API ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 CT_API ct_tensor ct_random_key_at(int64_t seed, ct_loc here);
 #define ct_random_key(seed) ct_random_key_at((seed), CT_HERE)
 
-// --------------------------------------------------------------------------------------------
-// reading values
+// ---------------------------------------------------------------------------------- reading values
 
 // Runs all pending roots and t as one plan. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here);
 #define ct_eval(t, n) ct_eval_at((t), (n), CT_HERE)
-CT_API CT_MUST_USE double ct_item_at(ct_tensor t,
-                                     ct_loc here); // of a one-element tensor; NaN when it failed
+// The value of a one-element tensor; NaN when it failed.
+CT_API CT_MUST_USE double ct_item_at(ct_tensor t, ct_loc here);
 #define ct_item(t) ct_item_at((t), CT_HERE)
 // Row-major elements on the host, valid until t's scope ends; NULL when it failed.
 CT_API CT_MUST_USE const void *ct_data_at(ct_tensor t, ct_loc here);
 #define ct_data(t) ct_data_at((t), CT_HERE)
 
-// -------------------------------------------------------------------------------------------------
-// variables
+// --------------------------------------------------------------------------------------- variables
 
 // Variables are owned by a parameter set, independent of scopes, until it is freed.
 typedef struct ct_params ct_params;
@@ -231,14 +230,14 @@ CT_API ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype
 CT_API size_t ct_params_count(const ct_params *params);
 CT_API ct_tensor ct_params_get(const ct_params *params, size_t i);
 CT_API const char *ct_params_name(const ct_params *params, size_t i);
-CT_API ct_tensor ct_params_find(const ct_params *params, const char *name); // CT_NONE: no such name
+// CT_NONE: no such name.
+CT_API ct_tensor ct_params_find(const ct_params *params, const char *name);
 // Later reads see `value`; reads recorded before keep the older version. The value is cast to the
 // variable's dtype.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
 
-// -------------------------------------------------------------------------------------------------
-// gradients
+// --------------------------------------------------------------------------------------- gradients
 
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
 // that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. A tensor
@@ -248,10 +247,7 @@ CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)
 
-// ---------------------------------------------------------------------------------------------------
-// metrics
-
-// ---------------------------------------------------------------------------------- functions
+// --------------------------------------------------------------------------------------- functions
 
 // A function that is traced: it records out[...] from in[...] and returns; called with parameters,
 // not with values, so reading one is an error. Tensors from outside may be used; they become
@@ -285,10 +281,12 @@ typedef struct ct_scan_args {
     bool reverse; // from the last element to the first; ys stay in the order of xs
     ct_loc here;
 } ct_scan_args;
-CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out,
-                         ct_tensor *ys); // (n_carry), (n_ys)
+// carry_out: n_carry tensors; ys: n_ys.
+CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys);
 #define ct_scan(carry_out, ys, ...)                                                                \
     ct_scan_with((ct_scan_args){__VA_ARGS__, .here = CT_HERE}, (carry_out), (ys))
+
+// ----------------------------------------------------------------------------------------- metrics
 
 // A root of every plan, whether or not anybody looks; the newest evaluated value by name.
 CT_API void ct_metric_at(const char *name, ct_tensor t, ct_loc here);

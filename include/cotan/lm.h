@@ -73,7 +73,7 @@ typedef struct ct_lm_sample_options {
 // Writes text with a key-value cache. Where the context is full, the newest half of it is kept.
 CT_API CT_MUST_USE bool ct_lm_sample(const ct_lm_sample_options *options);
 
-// --------------------------------------------------------------------------------------- looking
+// ----------------------------------------------------------------------------------------- looking
 
 // Says what `path` holds, in lines: a safetensors file, a config.json, a folder that ct_lm_train
 // wrote, or text. Names out of files are shown without control characters.

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-// ------------------------------------------------------------------------------------ parameters
+// -------------------------------------------------------------------------------------- parameters
 
 // How a parameter gets its first value.
 typedef enum { CT_NN_AS_DEFAULT, CT_NN_AS_ZEROS, CT_NN_AS_ONES, CT_NN_AS_NORMAL } ct_nn_filling;

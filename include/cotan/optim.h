@@ -106,9 +106,10 @@ CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
 // computed here, by the schedule at ct_optim_count, and is an operand: it never compiles anything.
 CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
-CT_API double ct_optim_lr(const ct_optim *optim); // of the next step
-CT_API int64_t
-ct_optim_count(const ct_optim *optim); // steps recorded, those before a load included
+// The learning rate of the next step.
+CT_API double ct_optim_lr(const ct_optim *optim);
+// Steps recorded, those before a load included.
+CT_API int64_t ct_optim_count(const ct_optim *optim);
 // The state: "step" (i32 scalar) and, say, "exp_avg.wte.weight". Save and load it with the rest;
 // after its variables were given other values, ct_optim_resume reads the step from them.
 CT_API ct_params *ct_optim_state(ct_optim *optim);
