@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the polynomial coefficients of src/compile/kir_math.c. Needs mpmath.
+"""Prints the polynomial coefficients of src/kir/kir_math.c. Needs mpmath.
 
 Each is the polynomial that interpolates the function at Chebyshev nodes, computed with 120 digits and
 rounded to the dtype; beside it stands the largest error over the interval.

@@ -67,8 +67,8 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         vals[k] = x->map[node->in[k].node->index][node->in[k].out];
         in[k] = ct__handle_of(vals[k]);
     }
-    if (node->op == &ct__op_grad) {
-        if (!ct__grad_expand(x->ctx, node, vals[0], vals + 1, node->n_in - 1u, out)) return false;
+    if (node->op->expand) {
+        if (!node->op->expand(x->ctx, node, vals, out)) return false;
     } else {
         out[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
         for (int k = 1; k < node->n_out; k++) out[k] = ct__output(out[0], (uint32_t)k);
@@ -98,15 +98,18 @@ static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct
     return true;
 }
 
-// Bodies of loops, which stay nodes, move from the user's scope into the plan, with those inside
-// them.
+// Bodies that are attributes of nodes which stay (loops) move from the user's scope into the plan,
+// with those inside them.
 static bool adopt_bodies(ct_ctx *ctx, ct_node *const *nodes, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (nodes[i]->op != &ct__op_scan) continue;
-        scan_attrs *attrs = (scan_attrs *)(uintptr_t)nodes[i]->attrs; // the plan's own copy
-        attrs->body = ct__body_clone(ctx, attrs->body);
-        if (!attrs->body || !adopt_bodies(ctx, attrs->body->nodes, attrs->body->n_nodes))
-            return false;
+        for (size_t k = 0; k < nodes[i]->op->n_fields; k++) {
+            const ct_field *field = &nodes[i]->op->fields[k];
+            if (field->kind != CT_FIELD_body) continue;
+            char *attrs = (char *)(uintptr_t)nodes[i]->attrs; // the plan's own copy
+            ct_body **body = (ct_body **)(void *)(attrs + field->offset);
+            *body = ct__body_clone(ctx, *body);
+            if (!*body || !adopt_bodies(ctx, (*body)->nodes, (*body)->n_nodes)) return false;
+        }
     }
     return true;
 }

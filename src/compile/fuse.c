@@ -220,8 +220,7 @@ static void template_operand(fuser *f, ct_val v) {
 
 // Reads its operand's memory as another type: a kernel of its own, behind the operand's.
 static bool reads_memory(const ct_node *node) {
-    return node->op->kernel && strcmp(node->op->kernel, "bitcast") == 0 &&
-           ct_dtype_size((ct_dtype)node->out->dtype) == 2;
+    return node->op->reinterprets && ct_dtype_size((ct_dtype)node->out->dtype) == 2;
 }
 
 static void mark_units(fuser *f) {
@@ -304,7 +303,7 @@ static bool look(fuser *f, ct_node *node) {
     if (!ct__emit_restart(f->e)) return false;
     ct_val v = is_reduce(node) ? node->in[0] : (ct_val){node, 0};
     const ct_type *t = ct__type(v);
-    uint32_t mask = is_reduce(node) ? ct__reduce_axes(node) : 0;
+    uint32_t mask = is_reduce(node) ? ct__along(node).axes : 0;
     f->rank = t->rank;
     for (int a = 0; a < t->rank; a++) {
         f->reduced[a] = mask >> a & 1;
@@ -403,7 +402,7 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *m = &g->units[i];
         const ct_node *other = m->v.node;
-        if (!m->reduce || ct__reduce_axes(other) != ct__reduce_axes(node) ||
+        if (!m->reduce || ct__along(other).axes != ct__along(node).axes ||
             other->out->rank != node->out->rank ||
             !ct__same_shape(ct__type(other->in[0]), ct__type(node->in[0])))
             continue;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compile/kir_math.h"
 #include "compile/render_impl.h"
+#include "kir/kir_math.h"
 
 static void line(const ct_render *r) {
     for (int i = 0; i < r->depth; i++) ct__text_add(r->out, "    ");
@@ -222,10 +222,13 @@ static void vector_store(const ct_render *r, const ct_kins *ins) {
 
 // ------------------------------------------------------------------------------------ reductions
 
-static const char *const red_names[] = {"add", "mul", "max", "min", "or", "and", "max", "min"};
-
 static bool is_arg(const ct_kins *ins) {
     return ins->sub == CT_RED_ARGMAX || ins->sub == CT_RED_ARGMIN;
+}
+
+// The operation itself: argmax compares as max does.
+static const char *red_name(const ct_kins *ins) {
+    return ct__kred_name(ins->sub) + (is_arg(ins) ? strlen("arg") : 0);
 }
 
 // Does the order of its operations show in the bits?
@@ -272,7 +275,7 @@ static reduction reduction_of(const ct_render *r, ct_kval id) {
     d.array = !d.lanes && is_ordered(r->k, ins);
     d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
-    d.op = red_names[ins->sub & 7];
+    d.op = red_name(ins);
     return d;
 }
 
@@ -523,7 +526,7 @@ static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     case CT_K_VLOAD: vector_load(r, ins); break;
     case CT_K_GET: ct__textf(r->out, "r%d", ins->a); break;
     case CT_K_FOLD:
-        ct__textf(r->out, "fold_%s_%s(", red_names[ins->sub & 7], ct__render_suffix(ins->dtype));
+        ct__textf(r->out, "fold_%s_%s(", red_name(ins), ct__render_suffix(ins->dtype));
         ct__render_wide(r, ins->a);
         ct__text_add(r->out, ")");
         break;

@@ -2,7 +2,7 @@
 #ifndef COTAN_COMPILE_RENDER_C_H
 #define COTAN_COMPILE_RENDER_C_H
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 // Verifies k and appends its C source: the math functions it needs (each guarded, so that many
 // kernels fit one file) and one function

@@ -2,7 +2,7 @@
 #ifndef COTAN_COMPILE_RENDER_IMPL_H
 #define COTAN_COMPILE_RENDER_IMPL_H
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 typedef struct ct_render {
     const ct_kir *k;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 #include "compile/plan.h"
 
 static void destroy_storage(ct_storage *s) {

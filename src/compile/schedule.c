@@ -440,9 +440,11 @@ static bool prepare(ct_sched *s) {
         if (!s->vals[i]) return no_memory(s, sizeof **s->vals);
         for (int o = 0; o < node->n_out; o++)
             s->vals[i][o] = (ct_sval){.buf = UINT32_MAX, .group = -1, .root = -1};
-        if (node->op->kind == CT_KIND_REDUCE && !ct__knows_reduction(node))
+        bool elementwise = node->op->kind == CT_KIND_ELEMENTWISE;
+        if ((elementwise && !node->op->emit) ||
+            (node->op->kind == CT_KIND_REDUCE && !(node->op->reduction && node->op->along)))
             return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
-                           "no kernel reduces by it");
+                           "it does not say how kernels compute it");
         // Constants of one element are literals: they get a buffer when something wants one.
         bool literal = node->op == &ct__op_const && ct__count(node->out) == 1;
         if (node->op->kind == CT_KIND_LEAF && !literal && !ct__sched_place_leaf(s, node))

@@ -23,7 +23,7 @@
 #ifndef COTAN_COMPILE_SCHEDULE_H
 #define COTAN_COMPILE_SCHEDULE_H
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 #include "compile/program.h"
 
 typedef struct ct_sched ct_sched;

@@ -352,17 +352,17 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
     if (node->n_in > 4) x = ct__arena(&e->arena, node->n_in * sizeof *x);
     if (!x) return no_memory(e) - 1;
     bool halves = compute == CT_F16 || compute == CT_BF16;
-    if (halves && strcmp(node->op->kernel, "bitcast") == 0) {
+    if (halves && node->op->reinterprets) {
         ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
         return load_as(e, node->in[0], own, out);
     }
-    bool choice = node->op->infer == ct__infer_choice;
     for (int i = 0; i < node->n_in; i++) {
         ct__broadcast_ix(e, node->in[i], node->out->rank, at, own);
-        x[i] = ct__emit_value(e, node->in[i], own, choice && i == 0 ? CT_BOOL : compute);
+        bool condition = i == 0 && node->op->condition;
+        x[i] = ct__emit_value(e, node->in[i], own, condition ? CT_BOOL : compute);
     }
     e->flops++;
-    ct_kval r = ct__emit_elementwise(e, node, x, compute);
+    ct_kval r = node->op->emit(&(ct_elem){e->kir, node, x, compute});
     // What comes out in a wider form than the node's dtype is rounded to it.
     return out == CT_F16 || out == CT_BF16 ? ct__kir_cast(e->kir, r, out) : r;
 }

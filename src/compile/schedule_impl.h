@@ -97,6 +97,12 @@ static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
     return &s->vals[v.node->index][v.out];
 }
 
+static inline ct_along ct__along(const ct_node *node) {
+    ct_along along = {0};
+    node->op->along(node, &along);
+    return along;
+}
+
 // schedule_sizes.c
 bool ct__sched_sizes(ct_sched *s);
 ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis);
@@ -110,13 +116,6 @@ ct_launch *ct__sched_launch(ct_sched *s, ct_launch launch, uint32_t n_args, uint
 typedef bool (*ct_visit)(void *env, ct_val v, bool loaded);
 bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n, ct_visit visit,
                     void *env);
-uint32_t ct__reduce_axes(const ct_node *node); // mask
-
-// schedule_ops.c
-ct_kval ct__emit_elementwise(ct_emit *e, const ct_node *node, ct_kval *x, ct_dtype compute);
-bool ct__knows_reduction(const ct_node *node);
-ct_kred ct__reduce_op(const ct_node *node);
-bool ct__knows_elementwise(const ct_node *node);
 
 // schedule_emit.c
 bool ct__emit_restart(ct_emit *e); // an empty kernel again

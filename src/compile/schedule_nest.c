@@ -95,7 +95,7 @@ typedef struct {
 
 static folds folds_of(ct_emit *e, const ct_node *node) {
     folds f = {.n = 0};
-    uint32_t mask = ct__reduce_axes(node);
+    uint32_t mask = ct__along(node).axes;
     int rank = ct__type(node->in[0])->rank;
     for (int a = 0; a < rank; a++) {
         if (!(mask >> a & 1)) continue;
@@ -117,7 +117,7 @@ static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, con
     ct_ix own[CT_MAX_RANK], size[CT_MAX_RANK];
     const ct_type *in = ct__type(node->in[0]);
     bool keep = node->out->rank == in->rank;
-    uint32_t mask = ct__reduce_axes(node);
+    uint32_t mask = ct__along(node).axes;
     for (int a = 0, o = 0; a < in->rank; a++)
         if (!(mask >> a & 1)) own[a] = keep ? at[a] : at[o++];
     for (int i = 0; i < f->n; i++) {
@@ -129,7 +129,7 @@ static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, con
 }
 
 static ct_kval finished(ct_emit *e, const ct_node *node, ct_kval r) {
-    ct_kred op = ct__reduce_op(node);
+    ct_kred op = node->op->reduction;
     bool arg = op == CT_RED_ARGMAX || op == CT_RED_ARGMIN;
     ct_dtype from = arg ? CT_I64 : (ct_dtype)ct__type(node->in[0])->dtype;
     return ct__cast_from(e, r, from, (ct_dtype)node->out->dtype);
@@ -141,7 +141,7 @@ static ct_kval fold_from(ct_emit *e, const ct_node *node, const folds *f, int i,
     bool vector = i == f->n - 1 && !in_vector(e->kir);
     position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
     ct_kval r =
-        ct__kir_reduce(e->kir, ct__reduce_op(node), fold_from(e, node, f, i + 1, at, position));
+        ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
     ct__emit_end(e);
     return r;
 }
@@ -263,7 +263,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
             value[m] = folded_value(e, u->v.node, &own, at, &var);
     }
     for (size_t m = 0; m < count; m++)
-        value[m] = ct__kir_reduce(e->kir, ct__reduce_op(g->units[members[m]].v.node), value[m]);
+        value[m] = ct__kir_reduce(e->kir, g->units[members[m]].v.node->op->reduction, value[m]);
     ct__emit_end(e);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
@@ -358,7 +358,7 @@ static void block_body(nest *n, ct_ix block) {
         if (!u->reduce) continue;
         unit_index(n, u, NULL, at);
         value[i] = folded_value(e, u->v.node, &f, at, &var);
-        value[i] = ct__kir_reduce(e->kir, ct__reduce_op(u->v.node), value[i]);
+        value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
     }
     ct__emit_end(e);
     for (size_t i = 0; i < count; i++)
@@ -559,7 +559,7 @@ static bool wants_split(nest *n) {
             continue;
         }
         folds f = folds_of(e, u->v.node);
-        ct_kred op = ct__reduce_op(u->v.node);
+        ct_kred op = u->v.node->op->reduction;
         if (u->level || f.n != 1 || op == CT_RED_ARGMAX || op == CT_RED_ARGMIN) return false;
         if (extent >= 0 && extent != f.extent[0]) return false;
         extent = f.extent[0];

@@ -95,7 +95,7 @@ static void sizes_aligned_right(ct_sched *s, ct_node *node, int skip_last) {
 }
 
 static void sizes_of_reduce(ct_sched *s, ct_node *node) {
-    uint32_t gone = ct__reduce_axes(node);
+    uint32_t gone = ct__along(node).axes;
     int rank = ct__type(node->in[0])->rank, a = 0;
     bool keep = node->out->rank == rank;
     for (int b = 0; b < rank; b++)

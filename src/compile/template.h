@@ -6,7 +6,7 @@
 #ifndef COTAN_COMPILE_TEMPLATE_H
 #define COTAN_COMPILE_TEMPLATE_H
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 typedef struct ct_source {
     int buf;               // plain: its buffer

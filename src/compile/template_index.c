@@ -1,4 +1,4 @@
-// Reading and adding at positions that are data.
+// Adding at positions that are data.
 #include "compile/template_index.h"
 
 enum { GRAIN = 8192 }; // elements that are worth a task of their own
@@ -15,36 +15,6 @@ static ct_kval position(ct_kir *k, const ct_source *s, ct_kval batch, ct_kval i)
 
 static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
     return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), ct__kir_lt(k, v, to));
-}
-
-void ct__template_gather(ct_kir *k, const ct_gather_spec *spec) {
-    const ct_picking *p = &spec->size;
-    int64_t tail = literal(k, p->tail, 64);
-    int64_t block = tail >= GRAIN ? 1 : GRAIN / (tail > 1 ? tail : 1);
-    ct_kval blocks = ct__kir_ceil_div(k, p->picks, block);
-    ct_kval task = ct__kir_loop(
-        k, CT_BIND_CORE, ct__kir_mul(k, ct__kir_mul(k, p->batch, p->middle), blocks), "block");
-    ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
-    task = ct__kir_div(k, task, blocks);
-    ct_kval m = ct__kir_mod(k, task, p->middle), b = ct__kir_div(k, task, p->middle);
-    ct_kval rows = ct__kir_min(k, ct__kir_sub(k, p->picks, first), ct__kir_int(k, block));
-    // The vector loop runs over what there is more of.
-    bool narrow = literal(k, p->tail, CT_LANES) == 1;
-    ct_kval i = ct__kir_loop(k, narrow ? CT_BIND_VECTOR : CT_BIND_SEQ, rows, "pick");
-    i = ct__kir_add(k, first, i);
-    ct_kval at = position(k, &spec->positions, b, i), zero = ct__kir_int(k, 0);
-    ct_kval inside = in_range(k, at, zero, p->n), t = zero;
-    at = ct__kir_select(k, inside, at, zero);
-    if (!narrow) t = ct__kir_loop(k, CT_BIND_VECTOR, p->tail, "tail");
-    bool is_float = spec->dtype == CT_F32 || spec->dtype == CT_F64;
-    ct_kval v = is_float ? ct__kir_const(k, spec->dtype, spec->outside)
-                         : ct__kir_const_int(k, spec->dtype, 0);
-    if (literal(k, p->n, 1) > 0) // of an empty axis nothing can be read
-        v = ct__kir_select(k, inside, ct__source_load(k, &spec->x, 4, (ct_kval[]){b, m, at, t}), v);
-    ct__sink_store(k, &spec->out, 4, (ct_kval[]){b, m, i, t}, v);
-    if (!narrow) ct__kir_end(k);
-    ct__kir_end(k);
-    ct__kir_end(k);
 }
 
 // A task owns a block of destination rows: no two threads meet, and the order of the additions to

@@ -1,26 +1,15 @@
-// Kernels that read or write at positions that are data, and kernels that go along an axis in
-// order: gather, scatter_add, cumsum, topk. Their operands are seen with few axes; the caller joins
-// axes.
+// Kernels that add at positions which are data, and kernels that go along an axis in order:
+// scatter_add, cumsum, topk. Their operands are seen with few axes; the caller joins axes.
 #ifndef COTAN_COMPILE_TEMPLATE_INDEX_H
 #define COTAN_COMPILE_TEMPLATE_INDEX_H
 
 #include "compile/template.h"
 
-// x is (batch, middle, n, tail), the positions (batch, picks), what is picked (batch, middle,
-// picks, tail).
+// x is (batch, middle, n, tail), the positions (batch, picks), the updates (batch, middle, picks,
+// tail).
 typedef struct ct_picking {
     ct_kval batch, middle, n, picks, tail;
 } ct_picking;
-
-// out[b, m, i, t] = x[b, m, positions[b, i], t], and `outside` where the position is not in [0, n).
-typedef struct ct_gather_spec {
-    ct_dtype dtype; // compute dtype of x
-    ct_picking size;
-    ct_source x, positions; // positions: of any int dtype
-    ct_sink out;
-    double outside;
-} ct_gather_spec;
-void ct__template_gather(ct_kir *k, const ct_gather_spec *spec);
 
 // out = x; then for i in order: out[b, m, positions[b, i], t] += updates[b, m, i, t]. Each element
 // is one chain of additions from x on, in the order of i; positions outside are left out.

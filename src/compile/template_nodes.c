@@ -1,12 +1,11 @@
 // Nodes of the kinds index, scan and sort: their operands with axes joined as the templates see
 // them.
-#include <math.h>
 #include <string.h>
 
+#include "compile/schedule_impl.h"
 #include "compile/template_index.h"
 #include "compile/templates.h"
 #include "graph/graph.h"
-#include "ops/opcode.h"
 
 enum { MOST_GROUPS = 4 };
 
@@ -87,21 +86,6 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
 static ct_source source(joined *j) { return (ct_source){.value = value, .env = j, .along = -1}; }
 static ct_sink sink(joined *j) { return (ct_sink){.store = store, .env = j}; }
 
-static const void *attribute(const ct_node *node, const char *name) {
-    for (int i = 0; i < (int)node->op->n_fields; i++)
-        if (!strcmp(node->op->fields[i].name, name))
-            return (const char *)node->attrs + node->op->fields[i].offset;
-    return NULL;
-}
-static int64_t number(const ct_node *node, const char *name) {
-    const int64_t *v = attribute(node, name);
-    return v ? *v : 0;
-}
-static bool flag(const ct_node *node, const char *name) {
-    const bool *v = attribute(node, name);
-    return v && *v;
-}
-
 static ct_dtype dtype_of(ct_val v) { return (ct_dtype)ct__type(v)->dtype; }
 // Halves are computed as f32.
 static ct_dtype compute_dtype(ct_val v) {
@@ -110,75 +94,52 @@ static ct_dtype compute_dtype(ct_val v) {
 }
 
 // ------------------------------------------------------------------------------------------------
-// gather and scatter_add
+// adding at positions
 
-typedef struct picks {
-    joined x, positions, picked;
-    ct_picking size;
-} picks;
-
-static void picks_of(picks *p, ct_emit *e, const ct_node *node, ct_val picked) {
-    int axis = (int)number(node, "axis"), batch = (int)number(node, "batch_dims");
-    int own = ct__type(node->in[1])->rank - batch;
-    p->x = join(e, node->in[0], compute_dtype(node->in[0]), 4, (int[]){0, batch, axis, axis + 1});
-    p->positions = join(e, node->in[1], CT_I64, 2, (int[]){0, batch});
-    p->picked = join(e, picked, compute_dtype(node->in[0]), 4, (int[]){0, batch, axis, axis + own});
-    p->size = (ct_picking){group_extent(&p->x, 0), group_extent(&p->x, 1), group_extent(&p->x, 2),
-                           group_extent(&p->positions, 1), group_extent(&p->x, 3)};
-}
-
-static bool gather(ct_sched *s, ct_node *node) {
-    ct_emit *e = ct__emit_new(s, node);
-    if (!e) return false;
-    ct__template_sizes(e, node);
-    picks p;
-    picks_of(&p, e, node, (ct_val){node, 0});
-    bool is_float = ct__is_float(dtype_of(node->in[0]));
-    ct_gather_spec spec = {.dtype = p.x.as,
-                           .size = p.size,
-                           .x = source(&p.x),
-                           .positions = source(&p.positions),
-                           .out = sink(&p.picked),
-                           .outside = is_float && !flag(node, "zero_outside") ? (double)NAN : 0};
-    ct__template_gather(e->kir, &spec);
-    return ct__emit_done(e, 0);
-}
-
-static bool scatter_add(ct_sched *s, ct_node *node) {
-    ct_emit *e = ct__emit_new(s, node);
-    if (!e) return false;
-    ct__template_sizes(e, node);
-    picks p;
-    picks_of(&p, e, node, node->in[2]);
-    ct_scatter_spec spec = {
-        .size = p.size,
-        .x = source(&p.x),
-        .positions = source(&p.positions),
-        .updates = source(&p.picked),
-        .out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_READ | CT_KIR_WRITE)};
-    ct__template_scatter_add(e->kir, &spec);
-    return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
+// A second op of the kind needs a template, or this one generalised.
+static bool only_adds(ct_sched *s, const ct_node *node) {
+    return node->op->reduction == CT_RED_ADD ||
+           ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
+                   "its template only adds, it puts elements together otherwise");
 }
 
 bool ct__template_index(ct_sched *s, ct_node *node) {
-    return node->op->id == CT_OP_GATHER ? gather(s, node) : scatter_add(s, node);
+    ct_emit *e = only_adds(s, node) ? ct__emit_new(s, node) : NULL;
+    if (!e) return false;
+    ct__template_sizes(e, node);
+    ct_along along = ct__along(node);
+    int axis = along.axis, batch = along.batch, own = ct__type(node->in[1])->rank - batch;
+    ct_dtype as = compute_dtype(node->in[0]);
+    joined x = join(e, node->in[0], as, 4, (int[]){0, batch, axis, axis + 1});
+    joined positions = join(e, node->in[1], CT_I64, 2, (int[]){0, batch});
+    joined updates = join(e, node->in[2], as, 4, (int[]){0, batch, axis, axis + own});
+    ct_scatter_spec spec = {
+        .size = {group_extent(&x, 0), group_extent(&x, 1), group_extent(&x, 2),
+                 group_extent(&positions, 1), group_extent(&x, 3)},
+        .x = source(&x),
+        .positions = source(&positions),
+        .updates = source(&updates),
+        .out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_READ | CT_KIR_WRITE)};
+    ct__template_scatter_add(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
 }
 
 // ------------------------------------------------------------------------------------------------
 // cumsum and topk
 
 bool ct__template_scan(ct_sched *s, ct_node *node) {
-    ct_emit *e = ct__emit_new(s, node);
+    ct_emit *e = only_adds(s, node) ? ct__emit_new(s, node) : NULL;
     if (!e) return false;
     ct__template_sizes(e, node);
-    int axis = (int)number(node, "axis");
+    ct_along along = ct__along(node);
+    int axis = along.axis;
     joined x = join(e, node->in[0], dtype_of(node->in[0]), 3, (int[]){0, axis, axis + 1});
     joined out = join(e, (ct_val){node, 0}, x.as, 3, (int[]){0, axis, axis + 1});
     ct_cumsum_spec spec = {.dtype = x.as,
                            .outer = group_extent(&x, 0),
                            .n = group_extent(&x, 1),
                            .inner = group_extent(&x, 2),
-                           .reverse = flag(node, "reverse"),
+                           .reverse = along.reverse,
                            .x = source(&x),
                            .out = sink(&out)};
     ct__template_cumsum(e->kir, &spec);
@@ -196,7 +157,7 @@ bool ct__template_sort(ct_sched *s, ct_node *node) {
     ct_topk_spec spec = {.dtype = x.as,
                          .rows = group_extent(&x, 0),
                          .n = group_extent(&x, 1),
-                         .count = number(node, "k"),
+                         .count = ct__along(node).count,
                          .x = source(&x),
                          .values = sink(&values),
                          .places = sink(&places)};

@@ -9,7 +9,7 @@
 void ct__template_sizes(ct_emit *e, ct_node *node);
 
 bool ct__template_contract(ct_sched *s, ct_node *node); // matmul
-bool ct__template_index(ct_sched *s, ct_node *node);    // gather, scatter_add
+bool ct__template_index(ct_sched *s, ct_node *node);    // scatter_add
 bool ct__template_scan(ct_sched *s, ct_node *node);     // cumsum
 bool ct__template_sort(ct_sched *s, ct_node *node);     // topk
 bool ct__template_loop(ct_sched *s, ct_node *node);     // scan

@@ -4,7 +4,9 @@
 
 #include "graph/index.h"
 #include "graph/type.h"
+#include "kir/kir.h"
 
+struct ct_val;
 typedef struct ct_node ct_node;
 typedef struct ct_opdef ct_opdef;
 typedef struct ct_body ct_body;
@@ -16,10 +18,10 @@ typedef enum ct_kind {
     CT_KIND_REDUCE,      // over attribute axes
     CT_KIND_MOVEMENT,    // each output element is one input element or a fill value
     CT_KIND_CONTRACT,    // matmul
-    CT_KIND_INDEX,       // gather, scatter: data-dependent positions
+    CT_KIND_INDEX,       // at positions that are data: gather (by its map), adding at positions
     CT_KIND_SOURCE,      // made from indices alone: iota
     CT_KIND_SCAN,        // along an axis: cumulative sum
-    CT_KIND_SORT,        // top-k
+    CT_KIND_SORT,        // along the last axis: top-k
     CT_KIND_COMPOSITION, // owns a body, built when a plan is made
     CT_KIND_TRANSFORM,   // a function of the graph itself: grad
     CT_KIND_LOOP,        // a traced body run many times: scan
@@ -171,6 +173,24 @@ static inline ct_ix ct__map_load(ct_map *map, int operand, const ct_ix *at) {
     return map->load(map, operand, at);
 }
 
+// What an elementwise op sees when a kernel is written: one element, as values of the kernel IR. It
+// answers with the value of its result, built from them.
+typedef struct ct_elem {
+    ct_kir *k;
+    const ct_node *node;
+    const ct_kval *x; // (n_in) operands in `dtype` (a condition: bool); 16-bit floats come as f32
+    ct_dtype dtype;   // in which it computes (ct__compute_dtype)
+} ct_elem;
+
+// What the kernels of a kind must know of a node's attributes, so that no pass reads them.
+typedef struct ct_along {
+    uint32_t axes; // REDUCE: mask of the axes of operand 0 that go
+    int axis;      // INDEX, SCAN: of operand 0
+    int batch;     // INDEX: leading axes that operands 0 and 1 share
+    bool reverse;  // SCAN: from the end
+    int64_t count; // SORT: elements kept
+} ct_along;
+
 // From where generated tests draw operands, and how exact an answer must be.
 typedef struct ct_samples {
     double lo, hi; // both 0: -2 to 2
@@ -206,8 +226,15 @@ struct ct_opdef {
     bool (*transpose)(ct_rule *rule);
     bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
     bool (*body)(ct_rule *rule); // compositions: records the body
-    const char *kernel;       // elementwise, reduce: the function of the kernel IR that computes it
+    // Transforms: records what the node stands for, its operands being `in`.
+    bool (*expand)(ct_ctx *ctx, const ct_node *node, const struct ct_val *in, ct_tensor *out);
+    // Kernels.
+    ct_kval (*emit)(const ct_elem *elem); // elementwise: one element
+    ct_kred reduction;                    // reduce, index, scan: how elements are put together
+    void (*along)(const ct_node *node, ct_along *along); // reduce, index, scan, sort
     bool (*map)(ct_map *map); // movement, source: where elements come from
+    bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
+    bool reinterprets; // elementwise: the result is the operand's bits, in memory too
     const char *onnx, *stablehlo;
     bool costly; // much work an element: worth a buffer rather than computing it twice
     // Algebra that keeps every bit.

@@ -20,10 +20,10 @@ static ct_tensor negated(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg
 
 #define BINARY(ID, op)                                                                             \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
-    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .kernel = #op
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
 #define UNARY(ID, op)                                                                              \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 1, .n_out = 1,             \
-    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .kernel = #op
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
 
 // -------------------------------------------------------------------------------------------------------
 // linear
@@ -41,6 +41,7 @@ static bool add_transpose(ct_rule *r) {
         if (r->linear[i]) r->c_in[i] = r->c_out[0];
     return true;
 }
+static ct_kval add_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_ADD); }
 const ct_opdef ct__op_add = {
     BINARY(ADD, add),    .doc = "a + b.",    .accepts = CT_NUMBERS,
     .eval_i64 = add_i64, .jvp = add_jvp,     .transpose = add_transpose,
@@ -63,6 +64,7 @@ static bool sub_transpose(ct_rule *r) {
     if (r->linear[1]) r->c_in[1] = ct_neg(r->c_out[0]);
     return true;
 }
+static ct_kval sub_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_SUB); }
 const ct_opdef ct__op_sub = {
     BINARY(SUB, sub),    .doc = "a - b.",         .accepts = CT_NUMBERS,
     .eval_i64 = sub_i64, .jvp = sub_jvp,          .transpose = sub_transpose,
@@ -77,6 +79,7 @@ static bool neg_transpose(ct_rule *r) {
     r->c_in[0] = ct_neg(r->c_out[0]);
     return true;
 }
+static ct_kval neg_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_NEG); }
 const ct_opdef ct__op_neg = {
     UNARY(NEG, neg),     .doc = "-x.",          .accepts = CT_NUMBERS,
     .eval_i64 = neg_i64, .jvp = linear_unary,   .transpose = neg_transpose,
@@ -98,6 +101,7 @@ static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the 
         r->c_in[1] = ct_mul(r->c_out[0], r->in[0]);
     return true;
 }
+static ct_kval mul_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MUL); }
 const ct_opdef ct__op_mul = {
     BINARY(MUL, mul),    .doc = "a * b.",         .accepts = CT_NUMBERS,
     .eval_i64 = mul_i64, .jvp = mul_jvp,          .transpose = mul_transpose,
@@ -123,6 +127,7 @@ static bool div_transpose(ct_rule *r) {
     r->c_in[0] = ct_div(r->c_out[0], r->in[1]);
     return true;
 }
+static ct_kval div_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_DIV); }
 const ct_opdef ct__op_div = {
     BINARY(DIV, div),
     .doc = "a / b. Integers: towards zero, and 0 where b is 0.",
@@ -147,6 +152,7 @@ static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
     r->t_out[0] = ct__add_zero(r->t_in[0], negated(times(r->t_in[1], whole)));
     return true;
 }
+static ct_kval mod_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MOD); }
 const ct_opdef ct__op_mod = {
     BINARY(MOD, mod),
     .doc = "The remainder of a / b, with the sign of a. Integers: 0 where b is 0.",
@@ -172,6 +178,7 @@ static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
                                ct_select(ct_greater(r->in[0], zero), ct_f(1), zero));
     return slope(r, sign);
 }
+static ct_kval abs_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ABS); }
 const ct_opdef ct__op_abs = {
     UNARY(ABS, abs),       .doc = "The absolute value of x; its slope at 0 is 0.",
     .accepts = CT_NUMBERS, .eval_i64 = abs_i64,
@@ -198,6 +205,7 @@ static double maximum_f64(const double *x) {
 static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
     return (void)d, x[0] > x[1] ? x[0] : x[1];
 }
+static ct_kval maximum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MAX); }
 const ct_opdef ct__op_maximum = {
     BINARY(MAXIMUM, maximum), .doc = "The larger of a and b; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = maximum_i64,
@@ -211,6 +219,7 @@ static double minimum_f64(const double *x) {
 static int64_t minimum_i64(const int64_t *x, ct_dtype d) {
     return (void)d, x[0] < x[1] ? x[0] : x[1];
 }
+static ct_kval minimum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MIN); }
 const ct_opdef ct__op_minimum = {
     BINARY(MINIMUM, minimum), .doc = "The smaller of a and b; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = minimum_i64,
@@ -219,18 +228,21 @@ const ct_opdef ct__op_minimum = {
 };
 
 static double floor_f64(const double *x) { return floor(x[0]); }
+static ct_kval floor_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_FLOOR); }
 const ct_opdef ct__op_floor = {
     UNARY(FLOOR, floor),  .doc = "The largest whole number that is at most x; no gradient.",
     .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
     .onnx = "Floor",      .stablehlo = "floor",
 };
 static double ceil_f64(const double *x) { return ceil(x[0]); }
+static ct_kval ceil_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_CEIL); }
 const ct_opdef ct__op_ceil = {
     UNARY(CEIL, ceil),    .doc = "The smallest whole number that is at least x; no gradient.",
     .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
     .onnx = "Ceil",       .stablehlo = "ceil",
 };
 static double round_f64(const double *x) { return nearbyint(x[0]); }
+static ct_kval round_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ROUND); }
 const ct_opdef ct__op_round = {
     UNARY(ROUND, round),  .doc = "The nearest whole number, halves to the even one; no gradient.",
     .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
@@ -245,6 +257,7 @@ static bool sqrt_jvp(ct_rule *r) {
     r->t_out[0] = ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]);
     return true;
 }
+static ct_kval sqrt_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_SQRT); }
 const ct_opdef ct__op_sqrt = {
     UNARY(SQRT, sqrt),
     .doc = "The square root of x; NaN below 0.",
@@ -258,6 +271,7 @@ const ct_opdef ct__op_sqrt = {
 
 static double exp_f64(const double *x) { return exp(x[0]); }
 static bool exp_jvp(ct_rule *r) { return slope(r, r->out[0]); }
+static ct_kval exp_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP); }
 const ct_opdef ct__op_exp = {
     UNARY(EXP, exp), .doc = "e to the power x.", .accepts = CT_FLOATS,  .jvp = exp_jvp,
     .onnx = "Exp",   .stablehlo = "exponential", .samples = {.ulp = 2}, .costly = true,
@@ -268,6 +282,7 @@ static bool log_jvp(ct_rule *r) {
     r->t_out[0] = ct_div(r->t_in[0], r->in[0]);
     return true;
 }
+static ct_kval log_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG); }
 const ct_opdef ct__op_log = {
     UNARY(LOG, log),
     .doc = "The natural logarithm of x; -infinity at 0, NaN below.",
@@ -281,6 +296,7 @@ const ct_opdef ct__op_log = {
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
 static bool expm1_jvp(ct_rule *r) { return slope(r, ct_add(r->out[0], ct_f(1))); }
+static ct_kval expm1_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXPM1); }
 const ct_opdef ct__op_expm1 = {
     UNARY(EXPM1, expm1),
     .doc = "e to the power x, minus 1, exact near 0.",
@@ -296,6 +312,7 @@ static bool log1p_jvp(ct_rule *r) {
     r->t_out[0] = ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1)));
     return true;
 }
+static ct_kval log1p_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG1P); }
 const ct_opdef ct__op_log1p = {
     UNARY(LOG1P, log1p),
     .doc = "The natural logarithm of 1 + x, exact near 0.",
@@ -308,6 +325,7 @@ const ct_opdef ct__op_log1p = {
 
 static double sin_f64(const double *x) { return sin(x[0]); }
 static bool sin_jvp(ct_rule *r) { return slope(r, ct_cos(r->in[0])); }
+static ct_kval sin_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_SIN); }
 const ct_opdef ct__op_sin = {
     UNARY(SIN, sin),       .doc = "The sine of x, in radians.",
     .accepts = CT_FLOATS,  .jvp = sin_jvp,
@@ -316,6 +334,7 @@ const ct_opdef ct__op_sin = {
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
 static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
+static ct_kval cos_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_COS); }
 const ct_opdef ct__op_cos = {
     UNARY(COS, cos),       .doc = "The cosine of x, in radians.",
     .accepts = CT_FLOATS,  .jvp = cos_jvp,
@@ -325,6 +344,7 @@ const ct_opdef ct__op_cos = {
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }
 static bool tanh_jvp(ct_rule *r) { return slope(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0]))); }
+static ct_kval tanh_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_TANH); }
 const ct_opdef ct__op_tanh = {
     UNARY(TANH, tanh),     .doc = "The hyperbolic tangent of x.",
     .accepts = CT_FLOATS,  .jvp = tanh_jvp,
@@ -337,6 +357,7 @@ static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
     return slope(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
 }
+static ct_kval erf_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_ERF); }
 const ct_opdef ct__op_erf = {
     UNARY(ERF, erf),      .doc = "The error function of x.",
     .accepts = CT_FLOATS, .jvp = erf_jvp,
@@ -346,6 +367,7 @@ const ct_opdef ct__op_erf = {
 
 static double stop_gradient_f64(const double *x) { return x[0]; }
 static int64_t stop_gradient_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
+static ct_kval stop_gradient_emit(const ct_elem *e) { return e->x[0]; }
 const ct_opdef ct__op_stop_gradient = {
     .id = CT_OP_STOP_GRADIENT,
     .name = "stop_gradient",
@@ -358,6 +380,6 @@ const ct_opdef ct__op_stop_gradient = {
     .eval_f64 = stop_gradient_f64,
     .eval_i64 = stop_gradient_i64,
     .jvp = CT_NO_GRAD,
-    .kernel = "copy",
+    .emit = stop_gradient_emit,
     .unchanged = ct__always_unchanged,
 };

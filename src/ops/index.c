@@ -436,6 +436,11 @@ static bool scatter_add_transpose(ct_rule *r) {
     }
     return true;
 }
+static void scatter_add_along(const ct_node *node, ct_along *along) {
+    const scatter_add_attrs *attrs = node->attrs;
+    along->axis = (int)attrs->axis;
+    along->batch = (int)attrs->batch_dims;
+}
 const ct_opdef ct__op_scatter_add = {
     .id = CT_OP_SCATTER_ADD,
     .name = "scatter_add",
@@ -448,6 +453,8 @@ const ct_opdef ct__op_scatter_add = {
     .accepts = CT_NUMBERS,
     .infer = scatter_add_infer,
     .eval = scatter_add_eval,
+    .reduction = CT_RED_ADD,
+    .along = scatter_add_along,
     .jvp = scatter_add_jvp,
     .transpose = scatter_add_transpose,
     .stablehlo = "scatter",

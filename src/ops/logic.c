@@ -9,7 +9,14 @@
 #define COMPARE(ID, op)                                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL), .infer = ct__infer_elementwise_bool,                 \
-    .eval_f64 = op##_f64, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD, .kernel = #op
+    .eval_f64 = op##_f64, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD, .emit = op##_emit
+
+// Order is compared as numbers: the IR orders no bools.
+static ct_kval compared(const ct_elem *e, ct_kop op, bool turned) {
+    ct_kval a = e->x[turned], b = e->x[!turned];
+    if (e->dtype == CT_BOOL) a = ct__kir_cast(e->k, a, CT_I32), b = ct__kir_cast(e->k, b, CT_I32);
+    return ct__kir_bin(e->k, op, a, b);
+}
 COMPARING(equal, ==)
 COMPARING(not_equal, !=)
 COMPARING(less, <)
@@ -17,35 +24,41 @@ COMPARING(less_equal, <=)
 COMPARING(greater, >)
 COMPARING(greater_equal, >=)
 
+static ct_kval equal_emit(const ct_elem *e) { return compared(e, CT_K_EQ, false); }
 const ct_opdef ct__op_equal = {
     COMPARE(EQUAL, equal),
     .doc = "Where a equals b, as bool.",
     .onnx = "Equal",
     .stablehlo = "compare EQ",
 };
+static ct_kval not_equal_emit(const ct_elem *e) { return compared(e, CT_K_NE, false); }
 const ct_opdef ct__op_not_equal = {
     COMPARE(NOT_EQUAL, not_equal),
     .doc = "Where a differs from b, as bool.",
     .stablehlo = "compare NE",
 };
+static ct_kval less_emit(const ct_elem *e) { return compared(e, CT_K_LT, false); }
 const ct_opdef ct__op_less = {
     COMPARE(LESS, less),
     .doc = "Where a is less than b, as bool.",
     .onnx = "Less",
     .stablehlo = "compare LT",
 };
+static ct_kval less_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, false); }
 const ct_opdef ct__op_less_equal = {
     COMPARE(LESS_EQUAL, less_equal),
     .doc = "Where a is at most b, as bool.",
     .onnx = "LessOrEqual",
     .stablehlo = "compare LE",
 };
+static ct_kval greater_emit(const ct_elem *e) { return compared(e, CT_K_LT, true); }
 const ct_opdef ct__op_greater = {
     COMPARE(GREATER, greater),
     .doc = "Where a is greater than b, as bool.",
     .onnx = "Greater",
     .stablehlo = "compare GT",
 };
+static ct_kval greater_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, true); }
 const ct_opdef ct__op_greater_equal = {
     COMPARE(GREATER_EQUAL, greater_equal),
     .doc = "Where a is at least b, as bool.",
@@ -56,25 +69,29 @@ const ct_opdef ct__op_greater_equal = {
 #define BITWISE(ID, op)                                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
     .accepts = CT_BITS, .infer = ct__infer_elementwise, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD,   \
-    .kernel = #op, .stablehlo = #op
+    .emit = op##_emit, .stablehlo = #op
 
 static int64_t and_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] & x[1]; }
+static ct_kval and_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_AND); }
 const ct_opdef ct__op_and = {
     BITWISE(AND, and),
     .doc = "Bits that are set in a and in b; of bool: both.",
 };
 static int64_t or_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] | x[1]; }
+static ct_kval or_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_OR); }
 const ct_opdef ct__op_or = {
     BITWISE(OR, or),
     .doc = "Bits that are set in a or in b; of bool: either.",
 };
 static int64_t xor_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ^ x[1]; }
+static ct_kval xor_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_XOR); }
 const ct_opdef ct__op_xor = {
     BITWISE(XOR, xor),
     .doc = "Bits that are set in one of a and b; of bool: they differ.",
 };
 
 static int64_t not_i64(const int64_t *x, ct_dtype d) { return d == CT_BOOL ? !x[0] : ~x[0]; }
+static ct_kval not_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_NOT); }
 const ct_opdef ct__op_not = {
     .id = CT_OP_NOT,
     .name = "not",
@@ -86,7 +103,7 @@ const ct_opdef ct__op_not = {
     .infer = ct__infer_elementwise,
     .eval_i64 = not_i64,
     .jvp = CT_NO_GRAD,
-    .kernel = "not",
+    .emit = not_emit,
     .onnx = "Not",
     .stablehlo = "not",
 };
@@ -94,6 +111,18 @@ const ct_opdef ct__op_not = {
 static int64_t width(ct_dtype d) { return ct__dtype(d)->bits; }
 static int64_t shift_left_i64(const int64_t *x, ct_dtype d) {
     return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)((uint64_t)x[0] << x[1]);
+}
+// The IR takes the count modulo the width.
+static ct_kval within_width(const ct_elem *e, ct_kval shifted) {
+    ct_kir *k = e->k;
+    ct_kval zero = ct__kir_const_int(k, e->dtype, 0);
+    ct_kval ok = ct__kir_lt(k, e->x[1], ct__kir_const_int(k, e->dtype, width(e->dtype)));
+    if (e->dtype == CT_I32 || e->dtype == CT_I64)
+        ok = ct__kir_bin(k, CT_K_AND, ok, ct__kir_bin(k, CT_K_LE, zero, e->x[1]));
+    return ct__kir_select(k, ok, shifted, zero);
+}
+static ct_kval shift_left_emit(const ct_elem *e) {
+    return within_width(e, ct__elem_bin(e, CT_K_SHL));
 }
 const ct_opdef ct__op_shift_left = {
     .id = CT_OP_SHIFT_LEFT,
@@ -106,13 +135,30 @@ const ct_opdef ct__op_shift_left = {
     .infer = ct__infer_elementwise,
     .eval_i64 = shift_left_i64,
     .jvp = CT_NO_GRAD,
-    .kernel = "shift_left",
+    .emit = shift_left_emit,
     .stablehlo = "shift_left",
     .samples = {.lo = 0, .hi = 7, .integers = true},
 };
 static int64_t shift_right_i64(const int64_t *x, ct_dtype d) {
     uint64_t mask = width(d) == 64 ? UINT64_MAX : (1ull << width(d)) - 1;
     return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)(((uint64_t)x[0] & mask) >> x[1]);
+}
+static ct_kval shift_right_emit(const ct_elem *e) { // zeros come in
+    ct_kir *k = e->k;
+    ct_kval r;
+    if (e->dtype == CT_I32) {
+        ct_kval a = ct__kir_cast(k, e->x[0], CT_U32), n = ct__kir_cast(k, e->x[1], CT_U32);
+        r = ct__kir_cast(k, ct__kir_bin(k, CT_K_SHR, a, n), CT_I32);
+    } else if (e->dtype == CT_I64) { // copies of the sign are masked away: ((max >> n) << 1) + 1
+        ct_kval max = ct__kir_const_int(k, CT_I64, INT64_MAX);
+        ct_kval one = ct__kir_const_int(k, CT_I64, 1);
+        ct_kval kept = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
+        kept = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, kept, one), one);
+        r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), kept);
+    } else {
+        r = ct__elem_bin(e, CT_K_SHR);
+    }
+    return within_width(e, r);
 }
 const ct_opdef ct__op_shift_right = {
     .id = CT_OP_SHIFT_RIGHT,
@@ -125,7 +171,7 @@ const ct_opdef ct__op_shift_right = {
     .infer = ct__infer_elementwise,
     .eval_i64 = shift_right_i64,
     .jvp = CT_NO_GRAD,
-    .kernel = "shift_right",
+    .emit = shift_right_emit,
     .stablehlo = "shift_right_logical",
     .samples = {.lo = 0, .hi = 7, .integers = true},
 };
@@ -142,6 +188,9 @@ static bool select_transpose(ct_rule *r) {
     if (r->linear[2]) r->c_in[2] = ct_select(r->in[0], ct_f(0), r->c_out[0]);
     return true;
 }
+static ct_kval select_emit(const ct_elem *e) {
+    return ct__kir_select(e->k, e->x[0], e->x[1], e->x[2]);
+}
 const ct_opdef ct__op_select = {
     .id = CT_OP_SELECT,
     .name = "select",
@@ -150,12 +199,13 @@ const ct_opdef ct__op_select = {
     .n_in = 3,
     .n_out = 1,
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
-    .infer = ct__infer_choice,
+    .infer = ct__infer_elementwise,
+    .condition = true,
     .eval_f64 = select_f64,
     .eval_i64 = select_i64,
     .jvp = select_jvp,
     .transpose = select_transpose,
-    .kernel = "select",
+    .emit = select_emit,
     .onnx = "Where",
     .stablehlo = "select",
 };
@@ -188,6 +238,10 @@ static bool cast_transpose(ct_rule *r) {
     r->c_in[0] = ct_cast(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype);
     return true;
 }
+static ct_kval cast_emit(const ct_elem *e) {
+    ct_dtype to = (ct_dtype)e->node->out->dtype;
+    return to == e->dtype ? e->x[0] : ct__kir_cast(e->k, e->x[0], to);
+}
 const ct_opdef ct__op_cast = {
     .id = CT_OP_CAST,
     .name = "cast",
@@ -204,7 +258,7 @@ const ct_opdef ct__op_cast = {
     .eval_i64 = cast_i64,
     .jvp = cast_jvp,
     .transpose = cast_transpose,
-    .kernel = "cast",
+    .emit = cast_emit,
     .onnx = "Cast",
     .stablehlo = "convert",
     .unchanged = ct__always_unchanged,
@@ -229,6 +283,13 @@ static bool bitcast_eval(const ct_ref *ref) {
     if (bytes) __builtin_memcpy(ref->out[0], ref->in[0], bytes);
     return true;
 }
+// 16-bit floats never come here: the scheduler reads their memory as the other type.
+static ct_kval bitcast_emit(const ct_elem *e) {
+    ct_dtype to = (ct_dtype)e->node->out->dtype;
+    if (to == e->dtype) return e->x[0];
+    bool is_float = ct__is_float(to) || ct__is_float(e->dtype);
+    return is_float ? ct__kir_bitcast(e->k, e->x[0], to) : ct__kir_cast(e->k, e->x[0], to);
+}
 const ct_opdef ct__op_bitcast = {
     .id = CT_OP_BITCAST,
     .name = "bitcast",
@@ -241,6 +302,7 @@ const ct_opdef ct__op_bitcast = {
     .infer = bitcast_infer,
     .eval = bitcast_eval,
     .jvp = CT_NO_GRAD,
-    .kernel = "bitcast",
+    .emit = bitcast_emit,
+    .reinterprets = true,
     .stablehlo = "bitcast_convert",
 };

@@ -116,12 +116,16 @@ static bool sum_transpose(ct_rule *r) {
                            ct__dims_of(r->in[0], &dims));
     return true;
 }
-#define REDUCE(ID, op)                                                                             \
+static void listed_axes(const ct_node *node, ct_along *along) {
+    const reduce_attrs *attrs = node->attrs;
+    for (int64_t i = 0; i < attrs->axes.n; i++) along->axes |= 1u << attrs->axes.v[i];
+}
+#define REDUCE(ID, op, by)                                                                         \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1, CT_FIELDS(op),   \
     .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval, .jvp = op##_jvp,          \
-    .kernel = #op
+    .reduction = CT_RED_##by, .along = listed_axes
 const ct_opdef ct__op_sum = {
-    REDUCE(SUM, sum),
+    REDUCE(SUM, sum, ADD),
     .doc = "The sum over axes (default: all). Floats add in a tree of fixed shape.",
     .transpose = sum_transpose,
     .onnx = "ReduceSum",
@@ -140,7 +144,7 @@ prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros amo
     return true;
 }
 const ct_opdef ct__op_prod = {
-    REDUCE(PROD, prod),
+    REDUCE(PROD, prod, MUL),
     .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0.",
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",
@@ -175,7 +179,7 @@ static bool extreme_jvp(ct_rule *r) {
 }
 static bool max_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_max = {
-    REDUCE(MAX, max),
+    REDUCE(MAX, max, MAX),
     .doc = "The largest element over axes (default: all); NaN if there is one; -infinity or the "
            "least integer of none.",
     .onnx = "ReduceMax",
@@ -191,7 +195,7 @@ static bool min_eval(const ct_ref *ref) {
 }
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {
-    REDUCE(MIN, min),
+    REDUCE(MIN, min, MIN),
     .doc = "The smallest element over axes (default: all); NaN if there is one; infinity or the "
            "largest integer of none.",
     .onnx = "ReduceMin",
@@ -243,6 +247,9 @@ static bool argmax_eval(const ct_ref *ref) {
     }
     return true;
 }
+static void argmax_along(const ct_node *node, ct_along *along) {
+    along->axes = 1u << ((const argmax_attrs *)node->attrs)->axis;
+}
 const ct_opdef ct__op_argmax = {
     .id = CT_OP_ARGMAX,
     .name = "argmax",
@@ -256,6 +263,7 @@ const ct_opdef ct__op_argmax = {
     .infer = argmax_infer,
     .eval = argmax_eval,
     .jvp = CT_NO_GRAD,
-    .kernel = "argmax",
+    .reduction = CT_RED_ARGMAX,
+    .along = argmax_along,
     .onnx = "ArgMax",
 };

@@ -50,24 +50,23 @@ static bool infer_broadcast(ct_call *call, int first) {
                         ct__type_text(call->in[2]).s);
 }
 
-bool ct__infer_elementwise(ct_call *call) { return infer_broadcast(call, 0); }
+bool ct__infer_elementwise(ct_call *call) {
+    bool condition = call->op->condition;
+    if (condition && call->in[0]->dtype != CT_BOOL)
+        return ct__call_err(call, CT_E_DTYPE, "the condition is %s, it must be bool",
+                            ct__type_text(call->in[0]).s);
+    return infer_broadcast(call, condition);
+}
 
 bool ct__infer_elementwise_bool(ct_call *call) {
-    if (!infer_broadcast(call, 0)) return false;
+    if (!ct__infer_elementwise(call)) return false;
     call->out->dtype = CT_BOOL;
     call->out->weak = false;
     return true;
 }
 
-bool ct__infer_choice(ct_call *call) {
-    if (call->in[0]->dtype != CT_BOOL)
-        return ct__call_err(call, CT_E_DTYPE, "the condition is %s, it must be bool",
-                            ct__type_text(call->in[0]).s);
-    return infer_broadcast(call, 1);
-}
-
 ct_dtype ct__compute_dtype(const ct_node *node) {
-    int first = node->op->infer == ct__infer_choice;
+    int first = node->op->condition;
     const ct_type *t = ct__type(node->in[first]);
     ct_dtype dtype = t->dtype;
     bool weak = t->weak;

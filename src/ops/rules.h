@@ -5,13 +5,23 @@
 #include "ops/opcode.h"
 
 // Elementwise: operands promote to one dtype and broadcast to one shape, which the result has.
-// `_bool`: the result is bool. `_choice`: operand 0 is a condition and does not promote.
+// `_bool`: the result is bool. Where the record says `condition`, operand 0 does not promote.
 bool ct__infer_elementwise(ct_call *call);
 bool ct__infer_elementwise_bool(ct_call *call);
-bool ct__infer_choice(ct_call *call);
 // The dtype in which an elementwise node computes: its operands' promoted one (without a leading
 // condition).
 ct_dtype ct__compute_dtype(const ct_node *node);
+
+// One element in kernel IR: the instruction or function of the operands.
+static inline ct_kval ct__elem_un(const ct_elem *e, ct_kop op) {
+    return ct__kir_un(e->k, op, e->x[0]);
+}
+static inline ct_kval ct__elem_bin(const ct_elem *e, ct_kop op) {
+    return ct__kir_bin(e->k, op, e->x[0], e->x[1]);
+}
+static inline ct_kval ct__elem_math(const ct_elem *e, ct_kmath f) {
+    return ct__kir_math(e->k, f, e->x[0]);
+}
 
 // Is operand i's dtype accepted? Reports which are.
 bool ct__check_accepts(ct_call *call, ct_dtype dtype, int operand);

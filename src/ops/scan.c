@@ -36,6 +36,11 @@ static bool cumsum_transpose(ct_rule *r) { // element i counts in all later sums
     r->c_in[0] = ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse);
     return true;
 }
+static void cumsum_along(const ct_node *node, ct_along *along) {
+    const cumsum_attrs *attrs = node->attrs;
+    along->axis = (int)attrs->axis;
+    along->reverse = attrs->reverse;
+}
 const ct_opdef ct__op_cumsum = {
     .id = CT_OP_CUMSUM,
     .name = "cumsum",
@@ -48,6 +53,8 @@ const ct_opdef ct__op_cumsum = {
     .accepts = CT_NUMBERS,
     .infer = cumsum_infer,
     .eval = cumsum_eval,
+    .reduction = CT_RED_ADD,
+    .along = cumsum_along,
     .jvp = ct__jvp_same,
     .transpose = cumsum_transpose,
     .onnx = "CumSum",

@@ -66,6 +66,9 @@ static bool topk_jvp(ct_rule *r) {
         ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last, .zero_outside = true);
     return true;
 }
+static void topk_along(const ct_node *node, ct_along *along) {
+    along->count = ((const topk_attrs *)node->attrs)->k;
+}
 const ct_opdef ct__op_topk = {
     .id = CT_OP_TOPK,
     .name = "topk",
@@ -78,6 +81,7 @@ const ct_opdef ct__op_topk = {
     .accepts = CT_NUMBERS,
     .infer = topk_infer,
     .eval = topk_eval,
+    .along = topk_along,
     .jvp = topk_jvp,
     .onnx = "TopK",
     .samples = {.kinks = true},

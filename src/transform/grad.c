@@ -85,6 +85,9 @@ static bool grad_infer(ct_call *call) {
     }
     return true;
 }
+static bool grad_node(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out) {
+    return ct__grad_expand(ctx, node, in[0], in + 1, node->n_in - 1u, out);
+}
 const ct_opdef ct__op_grad = {
     .id = CT_OP_GRAD,
     .name = "grad",
@@ -94,6 +97,7 @@ const ct_opdef ct__op_grad = {
     .n_out = -1,
     .accepts = CT_ANY,
     .infer = grad_infer,
+    .expand = grad_node,
     .jvp = CT_NO_GRAD,
 };
 

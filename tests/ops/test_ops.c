@@ -43,14 +43,19 @@ static void records_are_whole(void **state) {
         NEEDS(composed == (op->body != NULL), "a body is what makes a composition");
         NEEDS(!op->vjp || owner, "a vjp of its own is for what owns a body");
         if (op->kind == CT_KIND_ELEMENTWISE) {
-            NEEDS(op->kernel, "no kernel function");
+            NEEDS(op->emit, "no kernel IR");
             NEEDS(!(op->accepts & CT_FLOATS) || op->eval_f64 || op->eval, "no eval_f64");
             NEEDS(!(op->accepts & CT_BITS) || op->eval_i64 || op->eval, "no eval_i64");
         } else if (!composed && op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM &&
                    op->kind != CT_KIND_LOOP) {
             NEEDS(op->eval, "no reference evaluation");
         }
-        if (op->kind == CT_KIND_REDUCE) NEEDS(op->kernel, "no kernel function");
+        bool reduces = op->kind == CT_KIND_REDUCE || op->kind == CT_KIND_SCAN;
+        if (reduces) NEEDS(op->reduction, "no reduction");
+        if (reduces || op->kind == CT_KIND_SORT || (op->kind == CT_KIND_INDEX && !op->map))
+            NEEDS(op->along, "kernels learn nothing of its attributes");
+        if (op->kind == CT_KIND_TRANSFORM)
+            NEEDS(op->expand || op->transpose, "it does not say what it stands for");
         if (op->kind == CT_KIND_MOVEMENT) {
             NEEDS(op->map, "no index map");
             NEEDS(op->transpose, "linear, but no transpose");

@@ -163,7 +163,7 @@ static const gen_value *value(const gen_graph *g, int v) { return &g->value[v]; 
 // by kind
 
 static bool elementwise(gen_graph *g, gen_step *s) {
-    bool choice = s->op->infer == ct__infer_choice, exact = gen_jumps(g, s);
+    bool choice = s->op->condition, exact = gen_jumps(g, s);
     int n = s->op->n_in, head = choice ? 1 : 0;
     want w = any_of(s, 0, 4);
     w.exact = exact;
@@ -655,7 +655,7 @@ static const builder builders[CT_OP_COUNT] = {
 static builder builder_of(const ct_opdef *op) {
     if (builders[op->id]) return builders[op->id];
     if (op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool ||
-        op->infer == ct__infer_choice)
+        op->condition)
         return elementwise;
     return op->infer == ct__infer_reduce ? reduce : NULL;
 }

@@ -2,7 +2,7 @@
 #ifndef COTAN_TESTS_KIR_RUN_H
 #define COTAN_TESTS_KIR_RUN_H
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 // Runs the whole grid in `pieces` calls. Fails the test with the error's text and the kernel's dump
 // if anything goes wrong. The kernel is freed.

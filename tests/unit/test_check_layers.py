@@ -40,6 +40,22 @@ def test_a_lower_layer_may_not_include_a_higher_one(tmp_path):
         'src/base/mem.c:2: "graph/node.h" is not allowed here: layer base is below layer graph']
 
 
+def test_passes_name_no_ops(tmp_path):
+    files = CLEAN | {
+        "src/transform/grad.c": "const ct_opdef ct__op_grad = {\n    .id = CT_OP_GRAD,\n};\n",
+        "src/transform/call.c": "bool b = op == &ct__op_grad; // or ct__op_add\n",
+        "src/compile/fuse.c": "bool a = op == &ct__op_const;\nbool b = op->id == CT_OP_CAST;\n"
+                              "bool c = op == &ct__op_grad;\nbool d = !strcmp(node->op->name, x);\n"
+                              "bool e = !strcmp(op->fields[i].name, x);\nfor (i = 0; i < CT_OP_COUNT;) f();\n",
+    }
+    ask = "ask for its kind, or its record for what you need"
+    compares = "a pass compares names of ops or attributes: let the record say it"
+    assert check(tmp_path, files) == [
+        f"src/compile/fuse.c:2: a pass names the op cast: {ask}",
+        f"src/compile/fuse.c:3: a pass names the op grad: {ask}",
+        f"src/compile/fuse.c:4: {compares}", f"src/compile/fuse.c:5: {compares}"]
+
+
 def test_the_program_and_examples_use_public_headers_only(tmp_path):
     files = CLEAN | {"cli/main.c": '#include "base/mem.h"\n',
                      "examples/01.c": '#include "../src/base/mem.h"\n'}

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backend/cpu/build.h"
-#include "compile/kir.h"
+#include "kir/kir.h"
 #include "compile/render_c.h"
 #include "support/kir_run.h"
 

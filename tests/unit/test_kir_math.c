@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/kir.h"
-#include "compile/kir_math.h"
+#include "kir/kir.h"
+#include "kir/kir_math.h"
 #include "support/kir_run.h"
 
 enum { RANDOM = 60000 };

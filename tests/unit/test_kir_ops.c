@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 #include "support/kir_run.h"
 
 enum { N = 16 * 40 + 5 }; // with a tail

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/kir.h"
+#include "kir/kir.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 42;

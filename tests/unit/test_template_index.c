@@ -1,4 +1,4 @@
-// Kernels of gather, scatter_add, cumsum and topk against plain loops: equal to the bit.
+// Kernels of scatter_add, cumsum and topk against plain loops: equal to the bit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,41 +65,6 @@ static int32_t *positions(int64_t count, int64_t n) {
     int32_t *at = malloc((size_t)count * sizeof *at + 4);
     for (int64_t i = 0; i < count; i++) at[i] = (int32_t)(next() % (uint64_t)(n + 3)) - 1;
     return at;
-}
-
-static void one_gather(const int64_t s[5], double outside) {
-    int64_t B = s[0], M = s[1], n = s[2], P = s[3], T = s[4], count = B * M * P * T;
-    float *x = floats(B * M * n * T), *y = floats(count + 1);
-    int32_t *at = positions(B * P, n);
-    y[count] = 42;
-    ct_kir k;
-    ct__kir_init(&k);
-    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), bi = ct__kir_buffer(&k, CT_I32, CT_KIR_READ),
-        by = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    plain px, pi, py;
-    ct_gather_spec spec = {.dtype = CT_F32,
-                           .size = picking(&k, s),
-                           .x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T}),
-                           .positions = source(&k, &pi, bi, 2, (int64_t[]){B, P}),
-                           .out = sink(&k, &py, by, 4, (int64_t[]){B, M, P, T}),
-                           .outside = outside};
-    ct__template_gather(&k, &spec);
-    kir_run(&k, (void *[]){x, at, y}, NULL, 3);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t t = i % T, p = i / T % P, m = i / T / P % M, b = i / T / P / M;
-        int64_t from = at[b * P + p];
-        bool inside = from >= 0 && from < n;
-        float want = inside ? x[((b * M + m) * n + from) * T + t] : (float)outside;
-        assert_true(isnan(want) ? isnan(y[i]) : y[i] == want);
-    }
-    assert_true(y[count] == 42);
-    free(x), free(y), free(at);
-}
-
-static void gather(void **state) {
-    (void)state;
-    for (int i = 0; i < N_SIZES; i++) one_gather(sizes[i], i % 2 ? 0 : NAN);
-    one_gather((int64_t[]){1, 1, 0, 5, 3}, NAN); // of nothing
 }
 
 static void scatter_add(void **state) {
@@ -226,7 +191,6 @@ static void topk(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gather),
         cmocka_unit_test(scatter_add),
         cmocka_unit_test(cumsum),
         cmocka_unit_test(topk),

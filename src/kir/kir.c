@@ -1,6 +1,6 @@
 // The builder of kernel IR: types are inferred and checked, i64 constants folded, equal pure
 // instructions shared.
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 #include <string.h>
 
@@ -23,6 +23,12 @@ const char *ct__kop_name(ct_kop op) {
 #undef X
     };
     return op < CT_K_COUNT ? names[op] : "?";
+}
+
+const char *ct__kred_name(ct_kred op) {
+    static const char *const names[] = {"none", "add", "mul",    "max",   "min",
+                                        "or",   "and", "argmax", "argmin"};
+    return op <= CT_RED_ARGMIN ? names[op] : "?";
 }
 
 static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
@@ -548,6 +554,7 @@ ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value) {
     const ct_kins *v = operand(k, CT_K_REDUCE, value);
     if (!v) return -1;
     if (k->open < 0) return bad(k, CT_K_REDUCE, "outside of a loop");
+    if (op == CT_RED_NONE) return bad(k, CT_K_REDUCE, "by nothing");
     bool logical = op == CT_RED_OR || op == CT_RED_AND;
     if (logical ? is_float(v->dtype) : v->dtype == CT_BOOL)
         return bad(k, CT_K_REDUCE, "dtype not accepted");

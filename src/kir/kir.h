@@ -54,8 +54,8 @@
 // Errors are sticky: a bad call records one and returns -1, every call accepts -1 and passes it on;
 // ct__kir_verify (or ct__render_c) reports it. The builder folds i64 constants and shares equal
 // pure instructions, so index code may be written without care.
-#ifndef COTAN_COMPILE_KIR_H
-#define COTAN_COMPILE_KIR_H
+#ifndef COTAN_KIR_KIR_H
+#define COTAN_KIR_KIR_H
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -95,6 +95,7 @@ typedef enum ct_kop {
 typedef enum ct_kbind { CT_BIND_SEQ, CT_BIND_UNROLL, CT_BIND_VECTOR, CT_BIND_CORE } ct_kbind;
 
 typedef enum ct_kred {
+    CT_RED_NONE,
     CT_RED_ADD,
     CT_RED_MUL,
     CT_RED_MAX,
@@ -266,6 +267,8 @@ void ct__kir_ret(ct_kir *k, ct_kval value);
 bool ct__kir_verify(const ct_kir *k, ct_err *err);
 void ct__kir_print(const ct_kir *k, ct_text *out); // one instruction a line, indented by loops
 const char *ct__kop_name(ct_kop op);               // "add"
+const char *ct__kred_name(ct_kred op);             // "argmax"
+const char *ct__kir_math_name(ct_kmath f);         // "exp"
 // The extent of the CORE loop for these args; 1 without one.
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
 // Bytes of scratch that each thread must pass to the kernel (64-byte aligned).

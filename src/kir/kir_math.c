@@ -5,7 +5,7 @@
 // nodes, computed with 120 digits and rounded to the dtype (scripts/math-coefficients.py prints
 // them); below, the error of each is under a tenth of a unit in the last place of the result.
 // Special values fall out of the arithmetic where possible, else of a select.
-#include "compile/kir_math.h"
+#include "kir/kir_math.h"
 
 static const double exp_q_f32[] = {0.5, 0.166665763, 0.0416665524, 0.00836323295, 0.00139262504};
 static const double log_p_f32[] = {0.333333313,  -0.24999997,  0.200007156,

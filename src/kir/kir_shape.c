@@ -1,6 +1,6 @@
 // Which values differ between the iterations of a VECTOR loop, and how: the analysis behind
 // contiguous loads. Indices are followed through +, -, * and through / and % by constants.
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 static int64_t gcd(int64_t a, int64_t b) {
     while (b) {

@@ -1,5 +1,5 @@
 // What a legal kernel is, and how one is printed.
-#include "compile/kir.h"
+#include "kir/kir.h"
 
 typedef struct {
     const ct_kir *k;
@@ -154,13 +154,6 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
 // --------------------------------------------------------------------------------------- printer
 
 static const char *const bind_names[] = {"seq", "unroll", "vector", "core"};
-static const char *const red_names[] = {"add", "mul", "max",    "min",
-                                        "or",  "and", "argmax", "argmin"};
-static const char *const math_names[] = {
-#define X(NAME, name) #name,
-    CT_KMATHS(X)
-#undef X
-};
 
 static void print_lower(ct_text *out, const char *name) {
     for (; *name; name++)
@@ -183,11 +176,9 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_VSTORE: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
     case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub & 3]); break;
     case CT_K_REDUCE:
-    case CT_K_FOLD: ct__textf(out, " %s", red_names[ins->sub & 7]); break;
+    case CT_K_FOLD: ct__textf(out, " %s", ct__kred_name(ins->sub)); break;
     case CT_K_ZIP: ct__text_add(out, ins->sub ? " high" : " low"); break;
-    case CT_K_MATH:
-        ct__textf(out, " %s", ins->sub < CT_MATH_COUNT ? math_names[ins->sub] : "?");
-        break;
+    case CT_K_MATH: ct__textf(out, " %s", ct__kir_math_name(ins->sub)); break;
     case CT_K_CAST: ct__textf(out, " to %s", ct_dtype_name(ins->sub)); break;
     default: break;
     }
