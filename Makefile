@@ -3,7 +3,7 @@ BUILD := build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
 
 .DEFAULT_GOAL := build
-.PHONY: run test test-sanitize check format build bench parity docs clean help
+.PHONY: run test test-all test-sanitize check format build bench parity docs clean help
 
 run: ## install what is missing, build, train a small GPT on this project's own text, sample from it
 	@scripts/setup run
@@ -17,6 +17,10 @@ test: ## install what is missing, build, run every test; closes with `N passed, 
 	@mkdir -p $(BUILD) && $(CONFIGURE)
 	@cmake --build $(BUILD)
 	@scripts/run-tests --build $(BUILD) --checks $(ONLY)
+
+test-all: ## the same, with what is too much to install for every change: Go and Rust programs
+	@scripts/setup test-all
+	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
 	@scripts/setup test

@@ -85,9 +85,14 @@ typedef struct ct_ints {
     const int64_t *v; // n values; NULL when n is 0
 } ct_ints;
 // A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR.
+// (In C++ lists are cotan::ints of cotan.hpp.)
 #define CT_DIMS(...)                                                                               \
     ((ct_ints){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}})
+#ifdef __cplusplus
+#define CT_SCALAR (ct_ints{0, nullptr})
+#else
 #define CT_SCALAR ((ct_ints){0, 0})
+#endif
 // A list of axes; negative ones count from the end: CT_AXES(-1). Empty: the documented default.
 #define CT_AXES(...) CT_DIMS(__VA_ARGS__)
 // Any other list of whole numbers: starts, steps.
@@ -103,7 +108,11 @@ typedef struct ct_num {
     double value;
     bool given;
 } ct_num;
+#ifdef __cplusplus
+#define CT_F(x) (ct_num{(x), true})
+#else
 #define CT_F(x) ((ct_num){(x), true})
+#endif
 
 // Of a poisoned tensor all are 0: it has no axes, no elements and dtype CT_DEFAULT.
 CT_API int ct_rank(ct_tensor t);              // number of axes

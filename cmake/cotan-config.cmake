@@ -1,0 +1,23 @@
+# cotan::cotan is the shared library, cotan::static the static one (there where pkg-config finds jansson,
+# which the shared one brings along).
+include(CMakeFindDependencyMacro)
+include(${CMAKE_CURRENT_LIST_DIR}/cotan-targets.cmake)
+
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND AND NOT TARGET PkgConfig::JANSSON)
+    pkg_check_modules(JANSSON QUIET IMPORTED_TARGET jansson)
+endif()
+if(TARGET PkgConfig::JANSSON)
+    find_dependency(Threads)
+    include(${CMAKE_CURRENT_LIST_DIR}/cotan-static-targets.cmake)
+    set(cotan_static_FOUND TRUE)
+endif()
+foreach(component ${cotan_FIND_COMPONENTS})
+    if(NOT component STREQUAL static)
+        set(cotan_FOUND FALSE)
+        set(cotan_NOT_FOUND_MESSAGE "cotan has no component ${component}")
+    elseif(cotan_FIND_REQUIRED_static AND NOT cotan_static_FOUND)
+        set(cotan_FOUND FALSE)
+        set(cotan_NOT_FOUND_MESSAGE "cotan::static needs jansson, which pkg-config does not find")
+    endif()
+endforeach()

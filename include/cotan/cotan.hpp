@@ -1,0 +1,74 @@
+// Cotan for C++17 and later: every function of the C headers that takes a line of the user's
+// program stands in namespace cotan without its prefix, finds that line itself and takes its
+// options by name. With C++20
+//
+//     ct_tensor y = cotan::sum(x, {.axes = {1}, .keepdims = true});
+//
+// and with C++17
+//
+//     cotan::sum_args o;
+//     o.axes = {1};
+//     ct_tensor y = cotan::sum(x, o);
+//
+// The rest of the C headers is used as it is: ct_tensor, CT_SCOPE, ct_failed(). Names that are
+// words of C++ get an underscore behind them: cotan::and_, cotan::const_.
+#ifndef COTAN_COTAN_HPP
+#define COTAN_COTAN_HPP
+
+#include <initializer_list>
+
+#include "cotan/lm.h"
+#include "cotan/models.h"
+#include "cotan/nn.h"
+#include "cotan/optim.h"
+#include "cotan/train.h"
+
+namespace cotan {
+
+// Sizes, axes, starts: {2, 3}. Holds its numbers itself, so that it may be kept. One number more
+// than a tensor has axes is held, so that a list that is too long is refused as such.
+class ints {
+  public:
+    ints() = default;
+    ints(std::initializer_list<int64_t> list) : ints(list.begin(), list.size()) {}
+    ints(const ct_ints &list) : ints(list.v, static_cast<size_t>(list.n)) {}
+    ints(const int64_t *from, size_t n) {
+        for (; n_ < static_cast<int64_t>(n) && n_ <= CT_MAX_RANK; n_++) v_[n_] = from[n_];
+    }
+    operator ct_ints() const { return {n_, v_}; }
+
+  private:
+    int64_t n_ = 0;
+    int64_t v_[CT_MAX_RANK + 1] = {};
+};
+
+// A number that may be left out.
+class num {
+  public:
+    num() = default;
+    num(double value) : c_{value, true} {}
+    operator ct_num() const { return c_; }
+
+  private:
+    ct_num c_ = {0, false};
+};
+
+} // namespace cotan
+
+// Where the call stands.
+#define CT__CALLER const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
+
+#include "cotan/functions.hpp"
+
+namespace cotan {
+
+// An optimizer from transforms: cotan::chain(params, lr, {ct_trace(0.9, false),
+// ct_scale_by_learning_rate()}).
+inline ct_optim *chain(ct_params *params, const ct_schedule &lr,
+                       std::initializer_list<ct_transform> transforms, CT__CALLER) {
+    return ::ct_chain_of(params, lr, transforms.begin(), transforms.size(), {file, line});
+}
+
+} // namespace cotan
+
+#endif
