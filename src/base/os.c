@@ -84,34 +84,6 @@ void ct__file_unmap(const void *bytes, size_t n) {
     if (bytes) munmap((void *)(uintptr_t)bytes, n);
 }
 
-static bool write_all(int fd, const char *bytes, size_t n) {
-    while (n) {
-        ssize_t w = write(fd, bytes, n);
-        if (w < 0 && errno == EINTR) continue;
-        if (w < 0) return false;
-        bytes += w;
-        n -= (size_t)w;
-    }
-    return true;
-}
-
-bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err) {
-    char beside[4096];
-    int w = snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid());
-    if (w < 0 || (size_t)w >= sizeof beside)
-        return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return file_err(err, "create", path);
-    bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;
-    ok = close(fd) == 0 && ok;
-    ok = ok && rename(beside, path) == 0;
-    if (!ok) {
-        file_err(err, "write", path);
-        unlink(beside);
-    }
-    return ok;
-}
-
 bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     char part[4096];
     size_t n = strlen(path);
@@ -122,8 +94,11 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
         if (part[i] != '/' && part[i] != '\0') continue;
         char kept = part[i];
         part[i] = '\0';
-        if (mkdir(part, (mode_t)mode) != 0 && errno != EEXIST)
-            return file_err(err, "create the folder", part);
+        bool made = mkdir(part, (mode_t)mode) == 0;
+        if (!made && errno != EEXIST) return file_err(err, "create the folder", part);
+        // Modes narrower than what the umask is for hold whatever it says.
+        if (made && mode != 0777 && chmod(part, (mode_t)mode) != 0)
+            return file_err(err, "set the permissions of", part);
         part[i] = kept;
     }
     struct stat st;

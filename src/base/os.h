@@ -11,8 +11,6 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err);
 // A file mapped read-only; empty files give bytes = NULL, n = 0.
 bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
-// Writes beside `path` and renames, so that readers see the old file or the new one, never a part.
-bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err);
 bool ct__make_dirs(const char *path, int mode, ct_err *err); // like mkdir -p
 size_t ct__resident_bytes(void);                             // of this process now; 0 where unknown
 size_t ct__available_bytes(

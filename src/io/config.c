@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "io/atomic.h"
 #include "io/json.h"
 #include "io/utf8.h"
 
@@ -170,16 +170,13 @@ void ct__config_set_string(ct_config *config, const char *key, const char *value
 
 bool ct__config_write(const ct_config *config, ct_err *err) {
     ct_text text = {0};
-    ct_atomic file = {.fd = -1};
     if (config->failed)
         return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, config->path,
                        "a value cannot be written: a number that is not finite, text that is not "
                        "UTF-8, or no memory");
     ct__json_tree(&text, config->root);
     bool ok = !text.failed || ct__err_memory(err, CT_NOWHERE, config->path, text.cap * 2);
-    ok = ok && ct__atomic_begin(&file, config->path, err) &&
-         ct__atomic_put(&file, text.s, text.n, err) && ct__atomic_commit(&file, err);
-    ct__atomic_abandon(&file);
+    ok = ok && ct__file_write(config->path, text.s, text.n, err);
     ct__text_free(&text);
     return ok;
 }

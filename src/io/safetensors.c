@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "io/atomic.h"
 #include "io/jscan.h"
 #include "io/json.h"
 #include "io/utf8.h"
@@ -564,7 +564,7 @@ static bool put_file(writer *w, size_t n) {
     unsigned char length[8];
     uint64_t bytes;
     for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)w->header.n >> 8 * i);
-    bool ok = ct__atomic_begin(&file, w->path, w->err) &&
+    bool ok = ct__atomic_begin(&file, w->path, 0, w->err) &&
               ct__atomic_put(&file, length, sizeof length, w->err) &&
               ct__atomic_put(&file, w->header.s, w->header.n, w->err);
     for (size_t i = 0; i < n && ok; i++)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
-#include "io/atomic.h"
 #include "io/utf8.h"
 
 enum {
@@ -397,12 +397,9 @@ void ct__svg_loss(ct_text *text, const char *title, const ct_series *train, cons
 bool ct__svg_loss_write(const char *path, const char *title, const ct_series *train,
                         const ct_series *val, ct_err *err) {
     ct_text text = {0};
-    ct_atomic file = {.fd = -1};
     ct__svg_loss(&text, title, train, val);
     bool ok = !text.failed || ct__err_memory(err, CT_NOWHERE, path, text.cap * 2);
-    ok = ok && ct__atomic_begin(&file, path, err) && ct__atomic_put(&file, text.s, text.n, err) &&
-         ct__atomic_commit(&file, err);
-    ct__atomic_abandon(&file);
+    ok = ok && ct__file_write(path, text.s, text.n, err);
     ct__text_free(&text);
     return ok;
 }

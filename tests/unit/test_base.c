@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/atomic.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -336,7 +337,7 @@ static void what_is_no_file_is_refused_in_words(void **state) {
     expect_file_error(&err, "no/such/folder: cannot create: No such file or directory");
     assert_int_equal(mkdir("taken", 0777), 0);
     assert_false(ct__file_write("taken", "x", 1, &err));
-    expect_file_error(&err, "taken: cannot write: Is a directory");
+    expect_file_error(&err, "taken: cannot rename into place: Is a directory");
     assert_true(ct__file_write("f", "x", 1, &err));
     ct__fail_alloc_after(0);
     assert_false(ct__file_read("f", &bytes, &n, &err));

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/atomic.h"
 #include "base/os.h"
 #include "io/config.h"
 #include "io/json.h"

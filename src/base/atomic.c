@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "io/atomic.h"
+#include "base/atomic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool fail(const ct_atomic *file, const char *what, ct_err *err) {
     return ct__err(err, CT_E_FILE, CT_NOWHERE, file->path, "cannot %s: %s", what, strerror(errno));
 }
 
-bool ct__atomic_begin(ct_atomic *file, const char *path, ct_err *err) {
+bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err) {
     static _Atomic unsigned serial; // two threads may write the same file
     file->fd = -1;
     if (strlen(path) >= sizeof file->path)
@@ -22,8 +23,13 @@ bool ct__atomic_begin(ct_atomic *file, const char *path, ct_err *err) {
     strcpy(file->path, path);
     snprintf(file->beside, sizeof file->beside, "%s.%ld-%u.tmp", path, (long)getpid(),
              atomic_fetch_add(&serial, 1));
-    file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    return file->fd >= 0 || fail(file, "create", err);
+    file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                    mode ? mode & 0700 : 0666);
+    if (file->fd < 0) return fail(file, "create", err);
+    if (!mode || fchmod(file->fd, mode) == 0) return true;
+    fail(file, "set the permissions of", err);
+    ct__atomic_abandon(file);
+    return false;
 }
 
 bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
@@ -54,18 +60,42 @@ static bool sync_folder(const ct_atomic *file, ct_err *err) {
     return ok;
 }
 
-bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
-    bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
+static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
     ok = (close(file->fd) == 0 || !ok || fail(file, "close", err)) && ok;
     file->fd = -1;
     ok = ok && (rename(file->beside, file->path) == 0 || fail(file, "rename into place", err));
     if (!ok) unlink(file->beside);
-    return ok && sync_folder(file, err);
+    return ok;
 }
+
+bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
+    bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
+    return close_and_rename(file, ok, err) && sync_folder(file, err);
+}
+
+bool ct__atomic_place(ct_atomic *file, ct_err *err) { return close_and_rename(file, true, err); }
 
 void ct__atomic_abandon(ct_atomic *file) {
     if (file->fd < 0) return;
     close(file->fd);
     unlink(file->beside);
     file->fd = -1;
+}
+
+static bool begin_whole(ct_atomic *file, const char *path, unsigned mode, const void *bytes,
+                        size_t n, ct_err *err) {
+    if (!ct__atomic_begin(file, path, mode, err)) return false;
+    if (ct__atomic_put(file, bytes, n, err)) return true;
+    ct__atomic_abandon(file);
+    return false;
+}
+
+bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err) {
+    ct_atomic file;
+    return begin_whole(&file, path, 0, bytes, n, err) && ct__atomic_commit(&file, err);
+}
+
+bool ct__file_place(const char *path, const void *bytes, size_t n, unsigned mode, ct_err *err) {
+    ct_atomic file;
+    return begin_whole(&file, path, mode, bytes, n, err) && ct__atomic_place(&file, err);
 }
