@@ -17,24 +17,36 @@ typedef struct item {
     void *bytes; // of an upload, in args[0] the target
 } item;
 
+enum { MOST_LOST = 16 };
+struct span {
+    uint64_t first, last;
+};
+
 typedef struct async {
     pthread_t thread;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; // of all below
     pthread_cond_t work, done;
     item *first, **last;
     uint64_t enqueued, finished;
     bool closing;
-    ct_err err; // the first fault, until somebody hears of it
+    ct_err err;                  // the first fault, until somebody hears of it
+    uint64_t failed;             // the command that it befell; numbered from 1
+    struct span lost[MOST_LOST]; // what never ran, by faults that were heard of
+    size_t n_lost;
 } async;
 
 static void *veiled(void *p) { return (void *)((uintptr_t)p ^ VEIL); }
 
 static void run_item(ct_device *inner, item *it, ct_err *err) {
-    if (err->code) return; // after a fault nothing runs until it was reported
     if (it->bytes)
         inner->backend->copy_in(inner, it->args[0], it->bytes, it->command.bytes, err);
     else
         inner->backend->submit(inner, &it->command, 1, err);
+}
+
+// After a fault nothing runs until somebody hears of it, and then what was enqueued behind that.
+static bool runs(const async *a, uint64_t number) {
+    return !a->err.code && (!a->n_lost || number > a->lost[a->n_lost - 1].last);
 }
 
 static void *worker(void *arg) {
@@ -48,13 +60,17 @@ static void *worker(void *arg) {
         if (!it) break;
         a->first = it->next;
         if (!a->first) a->last = &a->first;
-        ct_err err = a->err;
+        ct_err err = {0};
+        bool wanted = runs(a, a->finished + 1);
         pthread_mutex_unlock(&a->lock);
-        run_item(device->inner, it, &err);
+        if (wanted) run_item(device->inner, it, &err);
         ct__free(it);
         pthread_mutex_lock(&a->lock);
-        if (!a->err.code) a->err = err;
         a->finished++;
+        if (err.code) {
+            a->err = err;
+            a->failed = a->finished;
+        }
         pthread_cond_broadcast(&a->done);
     }
     pthread_mutex_unlock(&a->lock);
@@ -93,14 +109,35 @@ static void async_close(ct_device *device) {
     ct__free(a);
 }
 
+// Somebody has heard of the fault: what it befell, and what is enqueued by now, is lost.
+static void close_fault(async *a) {
+    a->err.code = CT_OK;
+    // Where more faults are remembered than there is room, what ran between two counts as lost too.
+    if (a->n_lost == MOST_LOST)
+        a->lost[MOST_LOST - 1].last = a->enqueued;
+    else
+        a->lost[a->n_lost++] = (struct span){a->failed, a->enqueued};
+    atomic_fetch_add(&ct__faults, 1);
+}
+
+static bool async_lost(ct_device *device, uint64_t begin, uint64_t end) {
+    async *a = device->state;
+    bool found = false;
+    pthread_mutex_lock(&a->lock);
+    for (size_t i = 0; i < a->n_lost; i++)
+        found |= begin < a->lost[i].last && end >= a->lost[i].first && begin < end;
+    pthread_mutex_unlock(&a->lock);
+    return found;
+}
+
 static bool async_wait(ct_device *device, uint64_t event, ct_err *err) {
     async *a = device->state;
     pthread_mutex_lock(&a->lock);
     while (a->finished < event) pthread_cond_wait(&a->done, &a->lock);
     bool ok = !a->err.code;
     if (!ok && err && !err->code) {
-        *err = a->err;
-        a->err.code = CT_OK; // heard of; otherwise it waits for the next who asks
+        *err = a->err; // otherwise it waits for the next who asks
+        close_fault(a);
     }
     pthread_mutex_unlock(&a->lock);
     return ok;
@@ -189,5 +226,6 @@ const ct_backend ct__backend_async = {
     .submit = async_submit,
     .event = async_event,
     .wait = async_wait,
+    .lost = async_lost,
     .build = async_build,
 };

@@ -56,6 +56,9 @@ typedef struct ct_backend {
     bool (*submit)(ct_device *device, const ct_command *commands, size_t n, ct_err *err);
     uint64_t (*event)(ct_device *device); // of all that is enqueued so far
     bool (*wait)(ct_device *device, uint64_t event, ct_err *err);
+    // Did any of the work behind event `begin` up to event `end` not run, by a fault that was
+    // reported? NULL where all work runs within submit, which reports it.
+    bool (*lost)(ct_device *device, uint64_t begin, uint64_t end);
     // Compiles kernels. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
 } ct_backend;

@@ -64,6 +64,11 @@ bool ct_set_device(const char *name) {
     ct_engine *e = engine_new(name, &ctx->err);
     if (!e) return false;
     if (ctx->device) {
+        ct_device *old = ((ct_engine *)ctx->device)->device; // whose faults are told before it goes
+        if (!old->backend->wait(old, old->backend->event(old), &ctx->err)) {
+            engine_free(e);
+            return false;
+        }
         e->made = ((ct_engine *)ctx->device)->made; // nodes remember plans by number
         engine_free(ctx->device);
     }
@@ -271,11 +276,40 @@ static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
 // ------------------------------------------------------------------------------------------------
 // a run
 
+static bool storage_lost(const ct_storage *s) {
+    ct_device *device = s->owner;
+    return device->backend->lost && device->backend->lost(device, s->begin, s->end);
+}
+
+// Values that a device failed to make may have been recorded with before that was known.
+static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
+    for (size_t i = 0; i < o->n_leaves; i++) {
+        const ct_node *node = o->leaf_nodes[i];
+        if (!ct__lost(o->leaves[i])) continue;
+        if (node->var)
+            return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
+                           "variable \"%s\", read here, is poisoned: the plan that was updating it "
+                           "for %s:%u failed",
+                           node->var->name,
+                           node->var->assigned.file ? node->var->assigned.file : "?",
+                           node->var->assigned.line);
+        return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
+                       "the value made here is poisoned: the device failed while it was computed");
+    }
+    return true;
+}
+
 static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
+    if (!leaves_stand(ctx, &e->order)) return false;
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     ct__note_cuts(ctx, e, p, &e->order);
     e->started = false;
-    if (ct__plan_run(ctx, e, p, &e->order, e->fresh)) return take_results(ctx, e, n);
+    uint64_t begin = e->device->backend->event(e->device);
+    if (ct__plan_run(ctx, e, p, &e->order, e->fresh)) {
+        uint64_t end = e->device->backend->event(e->device);
+        for (size_t i = 0; i < n; i++) e->fresh[i]->begin = begin, e->fresh[i]->end = end;
+        return take_results(ctx, e, n);
+    }
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
         if (e->started && var && var->storage) { // it may hold anything now
@@ -314,8 +348,11 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
     ct_engine *e = engine_of(ctx);
     ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
     if (!s) return NULL;
-    if (e->device->backend->copy_in(e->device, (ct_operand){s->buffer, 0}, bytes, n, &ctx->err))
-        return s;
+    s->begin = e->device->backend->event(e->device);
+    bool ok =
+        e->device->backend->copy_in(e->device, (ct_operand){s->buffer, 0}, bytes, n, &ctx->err);
+    s->end = e->device->backend->event(e->device);
+    if (ok) return s;
     ct__storage_unref(s);
     return NULL;
 }
@@ -326,12 +363,19 @@ static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
 }
 
 static void close_engine(ct_ctx *ctx) {
-    if (ctx->device) engine_free(ctx->device);
+    ct_engine *e = ctx->device;
+    ct_err err = {0}; // of a fault that nobody has heard of
+    if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
+        ct__log(ctx, CT_LOG_WARNING, err.text);
+    if (e) engine_free(e);
     ctx->device = NULL;
 }
 
-const ct_hooks ct__hooks = {
-    .run = run, .upload = upload, .download = download, .close = close_engine};
+const ct_hooks ct__hooks = {.run = run,
+                            .upload = upload,
+                            .download = download,
+                            .lost = storage_lost,
+                            .close = close_engine};
 
 ct_stats ct_get_stats(void) {
     return (ct_stats){.plans_made = ct__counters.plans_made,

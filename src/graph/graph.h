@@ -22,6 +22,7 @@ typedef struct ct_storage {
     void *owner;                              // the device
     void (*destroy)(struct ct_storage *self); // frees buffer and self
     _Atomic(void *) mirror;                   // host copy made for ct_data, or NULL
+    uint64_t begin, end; // the owner's events around the work that wrote it: (begin, end]
 } ct_storage;
 ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
 void ct__storage_unref(ct_storage *storage);
@@ -131,9 +132,18 @@ typedef struct ct_hooks {
     bool (*run)(ct_ctx *ctx, ct_loc here); // all pending roots as one plan
     ct_storage *(*upload)(ct_ctx *ctx, const void *bytes, size_t n); // NULL and an error: no memory
     bool (*download)(ct_ctx *ctx, ct_storage *from, void *to, size_t n);
+    bool (*lost)(const ct_storage *storage);
     void (*close)(ct_ctx *ctx);
 } ct_hooks;
 extern const ct_hooks ct__hooks; // defined by src/compile
+
+// Faults of devices that work behind a queue, counted when somebody hears of them: by then
+// variables and values are thought to be there that the device never made.
+extern _Atomic unsigned ct__faults;
+static inline bool ct__lost(const ct_storage *storage) {
+    return atomic_load_explicit(&ct__faults, memory_order_relaxed) && storage &&
+           ct__hooks.lost(storage);
+}
 
 struct ct_ctx {
     uint64_t id;       // of this process, never used again

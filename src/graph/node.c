@@ -225,7 +225,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
                  var->name);
         return false;
     }
-    if (var->broken) {
+    if (var->broken || ct__lost(var->storage)) {
         ct__fail(ctx, CT_E_DEVICE, here, op,
                  "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
                  var->name, var->assigned.file ? var->assigned.file : "?", var->assigned.line);
@@ -303,6 +303,11 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
         if (!ctx->err.code)
             ct__fail(ctx, CT_E_STALE, here, op,
                      "operand %d is poisoned by an error that was cleared", argument + 1);
+        return false;
+    }
+    if (val->node->value && ct__lost(val->node->value[val->out])) {
+        ct__fail(ctx, CT_E_DEVICE, here, op,
+                 "operand %d is poisoned: the device failed while it was computed", argument + 1);
         return false;
     }
     if (val->node->op == &ct__op_variable && !resolve_var(ctx, val->node->var, val, op, here))

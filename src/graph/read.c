@@ -4,6 +4,8 @@
 
 #include "graph/graph.h"
 
+_Atomic unsigned ct__faults;
+
 ct_storage *ct__storage_ref(ct_storage *storage) {
     if (storage) atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
     return storage;

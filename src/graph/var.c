@@ -248,6 +248,11 @@ double ct_metric_value(const char *name) {
     ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
     char bytes[8];
     if (!entry || !entry->value) return NAN;
+    if (ct__lost(entry->value)) {
+        ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",
+                 "\"%.100s\" is poisoned: the device failed while it was computed", name);
+        return NAN;
+    }
     if (!ct__hooks.download(ctx, entry->value, bytes, ct_dtype_size(entry->type.dtype))) return NAN;
     return ct__load_f64(entry->type.dtype, bytes, 0);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +174,205 @@ static void a_fault_is_reported_once_and_never_lost(void **state) {
     ct__device_release(d);
 }
 
+// The device of this test's context with one command of its queue failing: the n-th from now.
+static ct_backend failing;
+static const ct_backend *sound;
+static int countdown;
+
+static bool submit_or_fail(ct_device *inner, const ct_command *commands, size_t n, ct_err *err) {
+    if (countdown && --countdown == 0)
+        return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "gpu", "as the test wants it");
+    return sound->submit(inner, commands, n, err);
+}
+
+static void fail_at(int n) {
+    ct_ctx *ctx = ct__ctx();
+    ct_device *inner = ((ct_engine *)ctx->device)->device->inner;
+    if (inner->backend != &failing) {
+        sound = inner->backend;
+        failing = *sound;
+        failing.submit = submit_or_fail;
+        inner->backend = &failing;
+    }
+    countdown = n;
+}
+
+#define TOLD "gpu: as the test wants it"
+
+// What a failed plan updated and made stays poisoned when the error is cleared, until it is made
+// anew; what was there before stays good.
+static void what_a_fault_befell_is_poisoned(const char *device) {
+    assert_true(ct_set_device(device));
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1), other = set_var(set, "other", 5);
+    ct_tensor before = ct_keep(ct_add(w, ct_f(10)));
+    assert_true(at(before, 0) == 11);
+    fail_at(1);
+    ct_tensor made, later;
+    int assigned, built, line;
+    {
+        CT_SCOPE;
+        made = ct_keep(ct_mul(w, ct_f(3)));
+        ct_metric("loss", ct_sum(made));
+        assigned = __LINE__ + 1;
+        ct_assign(w, ct_add(w, ct_f(1)));
+    }
+    assert_ok(); // nobody has heard of it
+    {
+        CT_SCOPE; // and what builds on it is as lost
+        built = __LINE__ + 1;
+        later = ct_keep(ct_add(made, ct_f(1)));
+    }
+    assert_false(ct_eval(&later, 1) && ct_data(later));
+    assert_error(CT_E_DEVICE, TOLD);
+    char want[300];
+    line = __LINE__ + 1;
+    assert_null(ct_data(w));
+    snprintf(want, sizeof want,
+             "tests/unit/test_async.c:%d: data: variable \"w\" is poisoned: the plan that was "
+             "updating it for tests/unit/test_async.c:%d failed\n  hint: assign it anew",
+             line, assigned);
+    assert_error(CT_E_DEVICE, want);
+    line = __LINE__ + 1;
+    assert_null(ct_data(made));
+    snprintf(want, sizeof want,
+             "tests/unit/test_async.c:%d: data: operand 1 is poisoned: the device failed while it "
+             "was computed",
+             line);
+    assert_error(CT_E_DEVICE, want);
+    assert_true(isnan(ct_item(ct_sum(later))));
+    snprintf(want, sizeof want,
+             "tests/unit/test_async.c:%d: run: the value made here is poisoned: the device failed "
+             "while it was computed",
+             built);
+    assert_error(CT_E_DEVICE, want);
+    assert_true(isnan(ct_metric_value("loss")));
+    assert_error(CT_E_DEVICE,
+                 "metric: \"loss\" is poisoned: the device failed while it was computed");
+    assert_true(at(before, 1) == 11 && at(other, 0) == 5);
+    const double fresh[] = {7, 8};
+    ct_assign(w, vec(2, fresh));
+    assert_true(at(w, 0) == 7 && at(ct_mul(w, other), 1) == 40);
+    {
+        CT_SCOPE;
+        ct_metric("loss", ct_sum(w));
+    }
+    assert_true(ct_metric_value("loss") == 15);
+    assert_ok();
+    ct_drop(before);
+    ct_drop(made);
+    ct_drop(later);
+    ct_params_free(set);
+}
+
+static void poisoned_behind_a_queue(void **state) {
+    (void)state;
+    what_a_fault_befell_is_poisoned("async:ref");
+}
+static void poisoned_behind_a_queue_of_kernels(void **state) {
+    (void)state;
+    what_a_fault_befell_is_poisoned("async:cpu");
+}
+
+// Recorded before the fault was heard of, run after it was cleared.
+static void what_was_recorded_with_it_does_not_run(void **state) {
+    (void)state;
+    assert_true(ct_set_device("async:ref"));
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    assert_true(at(w, 0) == 1);
+    fail_at(1);
+    ct_tensor made;
+    int line;
+    {
+        CT_SCOPE;
+        line = __LINE__ + 1;
+        made = ct_keep(ct_mul(w, ct_f(3)));
+    }
+    ct_tensor sum = ct_sum(made), well = ct_sum(w);
+    assert_null(ct_data(made));
+    assert_error(CT_E_DEVICE, TOLD);
+    char want[300];
+    assert_true(isnan(ct_item(sum)));
+    snprintf(want, sizeof want,
+             "tests/unit/test_async.c:%d: run: the value made here is poisoned: the device failed "
+             "while it was computed",
+             line);
+    assert_error(CT_E_DEVICE, want);
+    assert_true(ct_item(well) == 2);
+    // The same of a variable that a failed plan was updating.
+    ct_tensor other = set_var(set, "other", 1);
+    assert_true(at(other, 0) == 1);
+    fail_at(1);
+    int assigned;
+    {
+        CT_SCOPE;
+        assigned = __LINE__ + 1;
+        ct_assign(other, ct_add(other, ct_f(1)));
+    }
+    line = __LINE__ + 1;
+    sum = ct_sum(other);
+    assert_null(ct_data(other));
+    assert_error(CT_E_DEVICE, TOLD);
+    assert_true(isnan(ct_item(sum)));
+    snprintf(
+        want, sizeof want,
+        "tests/unit/test_async.c:%d: run: variable \"other\", read here, is poisoned: the plan "
+        "that was updating it for tests/unit/test_async.c:%d failed",
+        line, assigned);
+    assert_error(CT_E_DEVICE, want);
+    ct_drop(made);
+    ct_params_free(set);
+}
+
+// More faults than are remembered one by one, each told, and what follows each is well.
+static void many_faults(void **state) {
+    (void)state;
+    assert_true(ct_set_device("async:ref"));
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 0), lost[40];
+    assert_true(at(w, 0) == 0);
+    for (int i = 0; i < 40; i++) {
+        fail_at(1);
+        lost[i] = ct_keep(ct_add(w, ct_f(i)));
+        assert_null(ct_data(lost[i]));
+        assert_error(CT_E_DEVICE, TOLD);
+        ct_tensor value = ct_add(w, ct_f(i));
+        assert_true(at(value, 0) == i);
+    }
+    for (int i = 0; i < 40; i++) {
+        assert_null(ct_data(lost[i]));
+        assert_int_equal(ct_error_code(), CT_E_DEVICE);
+        ct_error_clear();
+        ct_drop(lost[i]);
+    }
+    ct_params_free(set);
+}
+
+static void a_fault_that_nobody_heard_of_is_logged(void **state) {
+    (void)state;
+    assert_true(ct_set_device("async:ref"));
+    ct_tensor t = line_of(3);
+    assert_true(at(t, 0) == 1);
+    fail_at(1);
+    {
+        CT_SCOPE;
+        ct_metric("m", ct_sum(t));
+    }
+    assert_ok();
+    assert_false(ct_set_device("ref"));
+    assert_error(CT_E_DEVICE, TOLD);
+    fail_at(1);
+    {
+        CT_SCOPE;
+        ct_metric("m", ct_sum(t));
+    }
+    record_forget();
+    record_end(state);
+    assert_string_equal(record_log, TOLD "\n");
+    record_begin(state);
+}
+
 static void unknown_devices_are_named(void **state) {
     (void)state;
     ct_err err = {0};
@@ -189,6 +389,11 @@ int main(void) {
         TEST(the_host_cannot_touch_a_buffer),
         TEST(work_runs_in_order),
         TEST(a_fault_is_reported_once_and_never_lost),
+        TEST(poisoned_behind_a_queue),
+        TEST(poisoned_behind_a_queue_of_kernels),
+        TEST(what_was_recorded_with_it_does_not_run),
+        TEST(many_faults),
+        TEST(a_fault_that_nobody_heard_of_is_logged),
         TEST(unknown_devices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
