@@ -20,12 +20,12 @@ static void show_overview(FILE *out) {
         "  cotan train --data FILE --out run    # chooses a model for this machine\n"
         "  cotan sample run --prompt \"Once \"\n"
         "\n"
-        "Environment: COTAN_THREADS (cores to use), COTAN_CC (the C compiler of device cpu),\n"
+        "Environment: COTAN_THREADS (cores to use, 1 to 256), COTAN_CC (the C compiler of device "
+        "cpu),\n"
         "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,plan,kernels (what was made "
         "of\n"
-        "it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR or "
-        "XDG_CACHE_HOME\n"
-        "(where compiled kernels stay).\n"
+        "it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR (an\n"
+        "absolute path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
         out);
 }

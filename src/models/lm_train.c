@@ -377,6 +377,8 @@ static bool train(run *r) {
 bool ct_lm_train(const ct_lm_train_options *options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || ctx->err.code || !usable(options, &ctx->err)) return false;
+    ct_numerics(); // opens the device, which may refuse what the environment asks of it
+    if (ctx->err.code) return false;
     run *r = ct__calloc(1, sizeof *r);
     if (!r) return ct__err_memory(&ctx->err, CT_NOWHERE, "train", sizeof *r);
     r->o = *options;

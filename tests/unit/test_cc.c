@@ -7,20 +7,69 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend/cpu/build.h"
+#include "base/atomic.h"
 #include "base/os.h"
 
 static char root[64]; // a folder of this run; holds the cache
 static char cache[128];
+
+// ------------------------------------------------------------------- what a system may refuse
+
+// Definitions here stand before libc's. What is not refused is passed on.
+static bool refuse_links, refuse_memory;
+static const char *no_programs[2]; // folders mounted noexec, as it were; "" is every one
+static const char *said;
+
+int link(const char *from, const char *to) {
+    if (!refuse_links) return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+    errno = EPERM;
+    return -1;
+}
+
+int memfd_create(const char *name, unsigned flags) {
+    int (*real)(const char *, unsigned);
+    *(void **)&real = dlsym(RTLD_NEXT, "memfd_create");
+    if (!refuse_memory) return real(name, flags);
+    errno = EPERM;
+    return -1;
+}
+
+void *dlopen(const char *path, int flags) {
+    void *(*real)(const char *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    for (int i = 0; i < 2; i++)
+        if (path && no_programs[i] && strncmp(path, no_programs[i], strlen(no_programs[i])) == 0) {
+            static char text[5000];
+            snprintf(text, sizeof text, "%s: failed to map segment from shared object", path);
+            said = text;
+            return NULL;
+        }
+    return real(path, flags);
+}
+
+char *dlerror(void) {
+    char *(*real)(void), *text = (char *)(uintptr_t)said;
+    *(void **)&real = dlsym(RTLD_NEXT, "dlerror");
+    said = NULL;
+    return text ? text : real();
+}
+
+// ---------------------------------------------------------------------------------------------
 
 static int setup(void **state) {
     (void)state;
@@ -47,6 +96,9 @@ static void remove_tree(const char *path) {
 
 static int teardown(void **state) {
     (void)state;
+    refuse_links = refuse_memory = false;
+    no_programs[0] = no_programs[1] = NULL;
+    unsetenv("TMPDIR");
     chmod(cache, 0700);
     remove_tree(root);
     unsetenv("COTAN_CC");
@@ -131,22 +183,151 @@ static void compiled_once_then_known_then_loaded(void **state) {
     }
 }
 
+// Two starts: the first compiles all, the second loads all.
+static void expect_kept(int salt) {
+    made m[3];
+    ct__kernel_source k[3];
+    ct_err err = {0};
+    for (int i = 0; i < 3; i++) k[i] = kernel(&m[i], salt, salt + i);
+    for (int start = 0; start < 2; start++) {
+        ct__cpu_build_forget();
+        ct__build_counts before = ct__cpu_build_counts();
+        if (!ct__cpu_build(k, 3, 2, &err)) fail_msg("%s", err.text);
+        ct__build_counts now = ct__cpu_build_counts();
+        assert_int_equal(now.compiled - before.compiled, start ? 0 : 3);
+        assert_int_equal(now.loaded - before.loaded, start ? 3 : 0);
+        for (int i = 0; i < 3; i++) expect_number(&k[i], salt + i);
+    }
+}
+
 // The linker makes files that the group may write where the umask allows it; entries are the
 // owner's.
 static void the_umask_does_not_matter(void **state) {
     (void)state;
+    const mode_t masks[] = {002, 000, 077, 022};
+    for (int i = 0; i < 8; i++) {
+        struct stat st;
+        char last[256], path[600];
+        refuse_links = i >= 4; // some file systems have none
+        mode_t was = umask(masks[i % 4]);
+        expect_kept(40 + 3 * i);
+        umask(was);
+        assert_int_equal(stat(cache, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0700);
+        assert_int_equal(entries(cache, last), 3);
+        snprintf(path, sizeof path, "%s/%s", cache, last);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0700);
+        remove_tree(cache);
+    }
+}
+
+// ---------------------------------------------------------------------------- folders that refuse
+
+static void a_folder_without_programs_still_keeps_them(void **state) {
+    (void)state;
+    no_programs[0] = "/tmp"; // and so what lies in it
+    expect_kept(70);         // from memory
+    refuse_links = true;
+    expect_kept(73); // and where each entry is a file of its own
+    refuse_memory = true;
+    no_programs[0] = cache;
+    expect_kept(76); // from a folder beside
+    char tmp[200];
+    snprintf(tmp, sizeof tmp, "%s/tmp", root);
+    assert_int_equal(mkdir(tmp, 0700), 0);
+    setenv("TMPDIR", tmp, 1);
+    expect_kept(79);
+    no_programs[1] = tmp;
+    expect_kept(82); // from /tmp
+    assert_int_equal(entries(tmp, NULL), 0);
+}
+
+static void programs_refused_everywhere_are_one_sentence(void **state) {
+    (void)state;
     made m;
-    ct__kernel_source k = kernel(&m, 9, 3);
+    ct__kernel_source k = kernel(&m, 90, 90);
+    char want[700];
     ct_err err = {0};
-    ct__build_counts before = ct__cpu_build_counts();
-    mode_t was = umask(002);
-    bool ok = ct__cpu_build(&k, 1, 1, &err);
-    ct__cpu_build_forget();
-    ok = ok && ct__cpu_build(&k, 1, 1, &err);
-    umask(was);
-    if (!ok) fail_msg("%s", err.text);
-    assert_int_equal(ct__cpu_build_counts().loaded - before.loaded, 1);
-    expect_number(&k, 3);
+    no_programs[0] = "";
+    snprintf(want, sizeof want,
+             "cpu: compiled kernels cannot be loaded: failed to map segment from shared object\n"
+             "  hint: %s, memory and /tmp may hold no programs (mounted noexec?): set "
+             "COTAN_CACHE_DIR or TMPDIR to a folder that may",
+             cache);
+    assert_false(ct__cpu_build(&k, 1, 1, &err));
+    assert_string_equal(err.text, want);
+    assert_int_equal(err.code, CT_E_FILE);
+    assert_int_equal(entries(cache, NULL), 0);
+    assert_int_equal(entries(root, NULL), 1); // the cache's parent
+}
+
+static void write_line(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0) _exit(70);
+    close(fd);
+}
+
+enum { NOT_PERMITTED = 71 };
+
+// A user and mount namespace of its own, where this process may mount.
+static void enter_namespace(void) {
+    char users[64], groups[64];
+    snprintf(users, sizeof users, "0 %d 1", (int)geteuid());
+    snprintf(groups, sizeof groups, "0 %d 1", (int)getegid());
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(NOT_PERMITTED);
+    write_line("/proc/self/setgroups", "deny");
+    write_line("/proc/self/uid_map", users);
+    write_line("/proc/self/gid_map", groups);
+}
+
+// The same with real mounts: compiled on a noexec file system, loaded again, and once more when it
+// is read-only.
+static void in_a_namespace(void) {
+    made m;
+    ct__kernel_source k = kernel(&m, 95, 95);
+    ct_err err = {0};
+    enter_namespace();
+    if (!ct__make_dirs(cache, 0700, &err)) _exit(72);
+    if (mount("none", cache, "tmpfs", MS_NOEXEC, "mode=0700") != 0) _exit(NOT_PERMITTED);
+    for (int start = 0; start < 3; start++) {
+        if (start == 2 &&
+            mount("none", cache, NULL, MS_REMOUNT | MS_BIND | MS_NOEXEC | MS_RDONLY, NULL))
+            _exit(73);
+        ct__cpu_build_forget();
+        if (!ct__cpu_build(&k, 1, 1, &err) || k.compiled != (start == 0)) {
+            fprintf(stderr, "start %d: compiled %d: %s\n", start, k.compiled, err.text);
+            _exit(74);
+        }
+        int64_t y = 0, arg = 1000;
+        k.fn((void *[]){&y}, &arg, 0, 1, NULL);
+        if (y != 1095) _exit(75);
+    }
+    _exit(0);
+}
+
+static void a_cache_mounted_noexec_or_read_only_is_used(void **state) {
+    (void)state;
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) in_a_namespace();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NOT_PERMITTED) skip(); // no namespaces for this user
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_relative_cache_is_refused(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 97, 97);
+    ct_err err = {0};
+    setenv("COTAN_CACHE_DIR", "some/cache", 1);
+    assert_false(ct__cpu_build(&k, 1, 1, &err));
+    assert_string_equal(err.text, "cpu: COTAN_CACHE_DIR is \"some/cache\", not an absolute path");
+    assert_int_equal(err.code, CT_E_USAGE);
 }
 
 // Entries of one group are links to one file.
@@ -298,6 +479,13 @@ int main(void) {
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_is_one_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_folder_without_programs_still_keeps_them, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(programs_refused_everywhere_are_one_sentence, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_cache_mounted_noexec_or_read_only_is_used, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_relative_cache_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_entries_are_rebuilt, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_others_may_write_is_not_used, setup, teardown),
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),

@@ -9,8 +9,8 @@
 #include "backend/cpu/cache.h"
 #include "backend/cpu/cc.h"
 #include "backend/cpu/prelude.h"
+#include "base/atomic.h"
 #include "base/mem.h"
-#include "base/os.h"
 #include "base/text.h"
 
 // One lock around all of it: a second request would most likely want the same kernels.
@@ -73,21 +73,33 @@ static bool write_group(const job *j, int group, ct_err *err) {
     char path[4200];
     snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
     bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
-                          : ct__file_write(path, text.s, text.n, err);
+                          : ct__file_place(path, text.s, text.n, 0600, err);
     ct__text_free(&text);
     return ok;
 }
 
+// The compiler did its work, but the system does not let it run.
+static bool not_allowed(const job *j, const char *why, ct_err *err) {
+    ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu", "compiled kernels cannot be loaded: %s", why);
+    ct__err_hint(err,
+                 "%s, memory and /tmp may hold no programs (mounted noexec?): set COTAN_CACHE_DIR "
+                 "or TMPDIR to a folder that may",
+                 j->cache->folder[0] ? j->cache->folder : "TMPDIR");
+    return false;
+}
+
 static bool load_group(const job *j, int group, ct_err *err) {
-    char path[4200];
+    char path[4200], why[CT_CACHE_WHY];
     snprintf(path, sizeof path, "%s/g%d.so", j->folder, group);
     if (!ct__cache_seal(path, err)) return false;
-    void *library = ct__cache_load_file(path);
+    void *library = ct__cache_load_file(path, why);
+    if (!library && strstr(why, "failed to map segment")) return not_allowed(j, why, err);
     for (size_t i = (size_t)group; i < j->n; i += (size_t)j->groups) {
         size_t at = j->missing[i];
         if (!take(&j->kernels[at], j->keys[at], library, err))
             return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu",
-                           "no working C compiler: what %s made cannot be loaded", j->cc->path);
+                           "no working C compiler: what %s made cannot be loaded: %s", j->cc->path,
+                           library ? "it lacks a kernel" : why);
         j->kernels[at].compiled = true;
         ct__cache_enter(j->cache, path, j->keys[at]);
     }
@@ -130,8 +142,7 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *ke
                   ct_err *err) {
     ct_cc cc;
     ct_cache cache;
-    if (!ct__cc_find(&cc, err)) return false;
-    ct__cache_open(&cache);
+    if (!ct__cc_find(&cc, err) || !ct__cache_open(&cache, err)) return false;
     ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
     for (size_t i = 0; i < n; i++) {
         kernels[i].fn = NULL;

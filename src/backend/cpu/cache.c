@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -29,7 +30,7 @@ static const char magic[8] = {'c', 'o', 't', 'a', 'n', 's', 'o', '1'};
 static bool folder_is_ours(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 && access(path, W_OK | X_OK) == 0;
+           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 && access(path, X_OK) == 0;
 }
 
 static const char *absolute_env(const char *name) {
@@ -37,31 +38,56 @@ static const char *absolute_env(const char *name) {
     return value && value[0] == '/' ? value : NULL;
 }
 
-void ct__cache_open(ct_cache *cache) {
-    cache->folder[0] = '\0';
-    if (getauxval(AT_SECURE)) return;
+// Where the cache is to lie, as far as the environment says; "": nowhere.
+static bool choose_folder(char *path, size_t cap, ct_err *err) {
     const char *own = getenv("COTAN_CACHE_DIR"), *xdg = absolute_env("XDG_CACHE_HOME");
     const char *home = absolute_env("HOME");
-    char path[sizeof cache->folder];
-    int n = -1;
+    int n = 0;
+    path[0] = '\0';
+    if (getauxval(AT_SECURE)) return true;
+    if (own && *own && *own != '/') // it would be another folder after each change of folder
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
+                       "COTAN_CACHE_DIR is \"%.200s\", not an absolute path", own);
     if (own && *own)
-        n = snprintf(path, sizeof path, "%s", own);
+        n = snprintf(path, cap, "%s", own);
     else if (xdg)
-        n = snprintf(path, sizeof path, "%s/cotan", xdg);
+        n = snprintf(path, cap, "%s/cotan", xdg);
     else if (home)
-        n = snprintf(path, sizeof path, "%s/.cache/cotan", home);
+        n = snprintf(path, cap, "%s/.cache/cotan", home);
+    if (n < 0 || (size_t)n >= cap) path[0] = '\0';
+    return true;
+}
+
+bool ct__cache_check(ct_err *err) {
+    ct_cache ignored;
+    return choose_folder(ignored.folder, sizeof ignored.folder, err);
+}
+
+bool ct__cache_open(ct_cache *cache, ct_err *err) {
     ct_err ignored = {0};
-    if (n <= 0 || (size_t)n >= sizeof path || !ct__make_dirs(path, 0700, &ignored)) return;
-    if (folder_is_ours(path)) memcpy(cache->folder, path, (size_t)n + 1);
+    if (!choose_folder(cache->folder, sizeof cache->folder, err)) return false;
+    if (!cache->folder[0]) return true;
+    if (!ct__make_dirs(cache->folder, 0700, &ignored) || !folder_is_ours(cache->folder))
+        cache->folder[0] = '\0';
+    return true;
+}
+
+// The folders for what is not kept: $TMPDIR where it is sound, and /tmp.
+static int temporary_folders(const char *places[2]) {
+    const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
+    int n = 0;
+    if (tmp) places[n++] = tmp;
+    places[n++] = "/tmp";
+    return n;
 }
 
 bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err) {
-    const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
-    const char *places[3] = {cache->folder[0] ? cache->folder : NULL, tmp, "/tmp"};
-    for (int i = 0; i < 3; i++) {
-        if (!places[i]) continue;
-        int n = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", places[i], i ? "cotan-" : "");
-        if (n > 0 && n < 4096 && mkdtemp(folder)) return true;
+    const char *places[3] = {cache->folder};
+    int n = 1 + temporary_folders(places + 1);
+    for (int i = 0; i < n; i++) {
+        if (!*places[i]) continue;
+        int w = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", places[i], i ? "cotan-" : "");
+        if (w > 0 && w < 4096 && mkdtemp(folder)) return true;
     }
     return ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
                    "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s",
@@ -107,59 +133,138 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
     char entry[4096];
     if (!cache->folder[0] || !entry_path(cache, key, entry)) return;
     // A link appears whole or not at all; where links are not possible, a copy is renamed into
-    // place.
+    // place, with the same permissions, since a file that others may write is refused.
     if (link(path, entry) == 0 || errno == EEXIST) return;
     char *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
-    if (ct__file_read(path, &bytes, &n, &ignored)) ct__file_write(entry, bytes, n, &ignored);
+    if (ct__file_read(path, &bytes, &n, &ignored)) ct__file_place(entry, bytes, n, 0700, &ignored);
     ct__free(bytes);
 }
 
-static bool sealed(const char *path, const struct stat *st) {
+static bool sealed(const char *path, const struct stat *st, trailer *t) {
     if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & (S_IWGRP | S_IWOTH)))
         return false;
     const void *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
     if (!ct__file_map(path, &bytes, &n, &ignored)) return false;
-    trailer t;
-    bool ok = n > sizeof t;
+    bool ok = n > sizeof *t;
     if (ok) {
-        memcpy(&t, (const char *)bytes + n - sizeof t, sizeof t);
-        ok = memcmp(t.magic, magic, sizeof magic) == 0 && t.length == n - sizeof t &&
-             ct__hash_equal(t.hash, ct__hash_bytes(bytes, n - sizeof t, (ct_hash){0, 0}));
+        memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
+        ok = memcmp(t->magic, magic, sizeof magic) == 0 && t->length == n - sizeof *t &&
+             ct__hash_equal(t->hash, ct__hash_bytes(bytes, n - sizeof *t, (ct_hash){0, 0}));
     }
     ct__file_unmap(bytes, n);
     return ok;
 }
 
-// The files that are open: entries of one group are links to one file, checked once.
+// --------------------------------------------------------------------------------------- loading
+
+// The files that are open. Entries of one group are links to one file, known by its inode and
+// checked once. Of a copy the inode says nothing (it may be another file's by now): known by its
+// content.
 static struct library {
     dev_t dev;
     ino_t ino;
+    ct_hash hash;
     void *handle;
 } * libraries;
 static size_t nlibraries, libraries_cap;
 
-void *ct__cache_load_file(const char *path) {
+static void *keep_library(struct library l) {
+    if (l.handle && CT_GROW(libraries, libraries_cap, nlibraries + 1)) libraries[nlibraries++] = l;
+    return l.handle;
+}
+
+static void *open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10U
+#endif
+
+// From memory that no mount option reaches. The descriptor stays open with the handle: its number
+// is the name under which the dynamic linker knows the library.
+static void *open_in_memory(const char *bytes, size_t n) {
+    char name[40];
+    int fd = memfd_create("cotan", MFD_CLOEXEC | MFD_EXEC);
+    if (fd < 0) fd = memfd_create("cotan", MFD_CLOEXEC); // kernels before 6.3 do not know MFD_EXEC
+    if (fd < 0) return NULL;
+    while (n) {
+        ssize_t w = write(fd, bytes, n);
+        if (w < 0 && errno != EINTR) break;
+        bytes += w < 0 ? 0 : w;
+        n -= w < 0 ? 0 : (size_t)w;
+    }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    void *handle = n ? NULL : open_library(name);
+    if (!handle) close(fd);
+    return handle;
+}
+
+// From a private folder beside the cache, for as long as it takes to open it.
+static void *open_elsewhere(const char *bytes, size_t n) {
+    const char *places[2];
+    void *handle = NULL;
+    int count = temporary_folders(places);
+    for (int i = 0; i < count && !handle; i++) {
+        char folder[4096], path[4200];
+        ct_err ignored = {0};
+        int w = snprintf(folder, sizeof folder, "%s/cotan-load-XXXXXX", places[i]);
+        if (w < 0 || w >= (int)sizeof folder || !mkdtemp(folder)) continue;
+        snprintf(path, sizeof path, "%s/k.so", folder);
+        if (ct__file_place(path, bytes, n, 0700, &ignored)) handle = open_library(path);
+        ct__cache_work_end(folder);
+    }
+    return handle;
+}
+
+// A library that its folder does not let run (mounted noexec), from a copy.
+static void *open_copy(const char *path, ct_hash hash) {
+    for (size_t i = 0; i < nlibraries; i++)
+        if (!libraries[i].ino && ct__hash_equal(libraries[i].hash, hash))
+            return libraries[i].handle;
+    char *bytes = NULL;
+    size_t n = 0;
+    ct_err ignored = {0};
+    if (!ct__file_read(path, &bytes, &n, &ignored)) return NULL;
+    void *handle = open_in_memory(bytes, n);
+    if (!handle) handle = open_elsewhere(bytes, n);
+    ct__free(bytes);
+    return keep_library((struct library){.hash = hash, .handle = handle});
+}
+
+// What the dynamic linker said last, without the path in front.
+static void note_reason(const char *path, char why[CT_CACHE_WHY]) {
+    const char *said = dlerror();
+    if (!why) return;
+    if (!said) said = "no reason was given";
+    size_t n = strlen(path);
+    if (strncmp(said, path, n) == 0 && strncmp(said + n, ": ", 2) == 0) said += n + 2;
+    snprintf(why, CT_CACHE_WHY, "%s", said);
+}
+
+void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]) {
     struct stat st;
+    trailer t;
+    if (why) snprintf(why, CT_CACHE_WHY, "the file is damaged");
     if (stat(path, &st) != 0) return NULL;
     for (size_t i = 0; i < nlibraries; i++)
         if (libraries[i].dev == st.st_dev && libraries[i].ino == st.st_ino)
             return libraries[i].handle;
-    void *handle = sealed(path, &st) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!handle) {
-        unlink(path);
-        return NULL;
+    bool whole = sealed(path, &st, &t);
+    void *handle = whole ? open_library(path) : NULL;
+    if (handle) return keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
+    if (whole) {
+        note_reason(path, why);
+        handle = open_copy(path, t.hash);
     }
-    if (CT_GROW(libraries, libraries_cap, nlibraries + 1))
-        libraries[nlibraries++] = (struct library){st.st_dev, st.st_ino, handle};
+    if (!handle) unlink(path);
     return handle;
 }
 
 void *ct__cache_load(const ct_cache *cache, ct_hash key) {
     char path[4096];
     if (!cache->folder[0] || !entry_path(cache, key, path)) return NULL;
-    return ct__cache_load_file(path);
+    return ct__cache_load_file(path, NULL);
 }

@@ -11,8 +11,11 @@ typedef struct ct_cache {
 } ct_cache;
 
 // $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700), and
-// used only if it belongs to this user and nobody else may write there. A setuid program has none.
-void ct__cache_open(ct_cache *cache);
+// used only if it belongs to this user and nobody else may write there; where this user may not
+// write either, what lies there is read. A setuid program has none. A relative COTAN_CACHE_DIR is
+// an error; the others are ignored then, as their standards ask for.
+bool ct__cache_open(ct_cache *cache, ct_err *err);
+bool ct__cache_check(ct_err *err); // that error alone, before there is anything to build
 
 // A new private folder to compile in: inside the cache, or in $TMPDIR or /tmp without one.
 bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err);
@@ -24,8 +27,12 @@ bool ct__cache_seal(const char *path, ct_err *err);
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 
 // Opens the entry of a key, or the sealed file at `path`, and gives its dlopen handle; NULL:
-// absent, or damaged (then it is removed). Handles stay open as long as the process runs.
+// absent, or damaged (then it is removed), or nowhere allowed to run, with the reason in `why` if
+// it is not NULL. A library that its folder does not let run (mounted noexec) is opened from
+// memory, else from a private folder in $TMPDIR or /tmp. Handles stay open as long as the process
+// runs.
+enum { CT_CACHE_WHY = 200 };
 void *ct__cache_load(const ct_cache *cache, ct_hash key);
-void *ct__cache_load_file(const char *path);
+void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]);
 
 #endif

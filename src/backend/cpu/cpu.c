@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/build.h"
+#include "backend/cpu/cache.h"
 #include "base/os.h"
 #include "base/pool.h"
 
@@ -47,13 +48,27 @@ static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else 
 
 void ct_set_threads(int n) { asked_threads = n < 0 ? 0 : n; }
 
+enum { MOST_THREADS = 256 }; // that the environment may ask for, as the program's --threads
+
+// COTAN_THREADS into *n, 0 where it says nothing.
+static bool environment_threads(int *n, ct_err *err) {
+    const char *text = getenv("COTAN_THREADS"), *at = text;
+    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= MOST_THREADS; at++)
+        *n = *n * 10 + *at - '0';
+    if (!text || !*text || (!*at && *n >= 1 && *n <= MOST_THREADS)) return true;
+    *n = 0;
+    return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
+                   "COTAN_THREADS is \"%.40s\", not a whole number from 1 to %d", text,
+                   MOST_THREADS);
+}
+
 static int thread_count(void) {
     static atomic_int by_default;
     if (asked_threads) return asked_threads;
     if (!by_default) {
-        const char *env = getenv("COTAN_THREADS");
-        int n = env ? atoi(env) : 0;
-        by_default = n > 0 ? n : ct__cores_allowed();
+        int n;
+        environment_threads(&n, NULL); // opening the device told of nonsense
+        by_default = n ? n : ct__cores_allowed();
     }
     return by_default;
 }
@@ -207,6 +222,9 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
 }
 
 static bool cpu_open(ct_device *device, ct_err *err) {
+    int threads;
+    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cache_check(err))
+        return false;
     device->state = ct__calloc(1, sizeof(cpu_state));
     return device->state || ct__err_memory(err, CT_NOWHERE, "cpu", sizeof(cpu_state));
 }
