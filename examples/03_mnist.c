@@ -1,0 +1,79 @@
+// Handwritten digits: a network with one hidden layer, trained on MNIST's images.
+// usage: 03_mnist TRAIN TEST [EPOCHS]     e.g. 03_mnist mnist/train mnist/t10k
+// where TRAIN-images-idx3-ubyte, TRAIN-labels-idx1-ubyte and TEST's two are files, unpacked.
+#include <cotan/data.h>
+#include <cotan/nn.h>
+#include <cotan/optim.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BATCH = 64, HIDDEN = 512, SHIFT = 2 };
+typedef struct {
+    ct_tensor images, labels; // (N, 28, 28) u8, (N,) u8
+} digits;
+typedef struct {
+    ct_nn_linear in, out;
+} mlp;
+
+static digits load(const char *prefix) {
+    char images[4096], labels[4096];
+    snprintf(images, sizeof images, "%s-images-idx3-ubyte", prefix);
+    snprintf(labels, sizeof labels, "%s-labels-idx1-ubyte", prefix);
+    return (digits){ct_load_idx(images), ct_load_idx(labels)};
+}
+
+// Random digits, all moved by the same few pixels. The draws are part of the step's plan.
+static digits draw(digits all, ct_tensor key) {
+    ct_tensor where = ct_random_fold_in(key, ct_i(0)), shift = ct_random_fold_in(key, ct_i(1));
+    ct_tensor rows = ct_random_int(where, ct_i(0), ct_i(ct_dim(all.images, 0)), CT_DIMS(BATCH));
+    ct_tensor x = ct_gather(all.images, rows); // (BATCH, 28, 28)
+    x = ct_pad(x, .value = ct_scalar(0, CT_U8), .low = CT_INTS(0, SHIFT, SHIFT),
+               .high = CT_INTS(0, SHIFT, SHIFT)); // (BATCH, 32, 32)
+    x = ct_dynamic_slice(x, .axes = CT_AXES(1, 2), .sizes = CT_DIMS(28, 28),
+                         .starts = ct_random_int(shift, ct_i(0), ct_i(2 * SHIFT + 1), CT_DIMS(2)));
+    return (digits){x, ct_gather(all.labels, rows)};
+}
+
+// images (B, 28, 28) u8 -> logits (B, 10)
+static ct_tensor apply(const mlp *net, ct_tensor images) {
+    ct_tensor x = ct_div(ct_cast(images, CT_F32), ct_f(255)); // 0 to 1
+    x = ct_reshape(x, CT_DIMS(-1, 28 * 28));                  // (B, 784)
+    ct_tensor h = ct_relu(ct_nn_linear_apply(&net->in, x));   // (B, HIDDEN)
+    return ct_nn_linear_apply(&net->out, h);
+}
+
+// The share of the digits that the network tells right; NaN where something failed.
+static double accuracy(const mlp *net, digits test) {
+    CT_SCOPE;
+    ct_tensor guess = ct_argmax(apply(net, test.images), .axis = -1); // (N,) i32
+    ct_tensor right = ct_equal(guess, ct_cast(test.labels, CT_I32));  // (N,) bool
+    return ct_item(ct_mean(ct_cast(right, CT_F32)));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return fprintf(stderr, "usage: %s TRAIN TEST [EPOCHS]\n", argv[0]), 2;
+    CT_SCOPE;
+    digits train = load(argv[1]), test = load(argv[2]);
+    long epochs = argc > 3 ? atol(argv[3]) : 30, steps = (long)ct_dim(train.images, 0) / BATCH;
+
+    ct_params *params = ct_params_new();
+    ct_nn_place place = ct_nn_place_in(params, 1);
+    mlp net = {ct_nn_linear_new(ct_nn_under(place, "in"), .in = 28 * 28, .out = HIDDEN),
+               ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = 10)};
+    ct_optim *adamw =
+        ct_adamw(params, .schedule = {CT_LR_COSINE, .lr = 1e-3, .steps = epochs * steps});
+    for (long epoch = 0; epoch < epochs && !ct_failed(); epoch++) {
+        for (long step = epoch * steps; step < (epoch + 1) * steps && !ct_failed(); step++) {
+            CT_SCOPE;
+            digits batch = draw(train, ct_random_key(step));
+            ct_tensor loss = ct_cross_entropy(apply(&net, batch.images), batch.labels);
+            ct_metric("loss", loss);
+            ct_optim_step(adamw, loss);
+        }
+        printf("epoch %2ld  loss %.3f  accuracy %.2f %%\n", epoch + 1, ct_metric_value("loss"),
+               100 * accuracy(&net, test));
+    }
+    ct_optim_free(adamw);
+    ct_params_free(params);
+    return ct_failed() ? fprintf(stderr, "%s\n", ct_error_text()), 1 : 0;
+}
