@@ -195,6 +195,7 @@ typedef struct ct_along {
 typedef struct ct_samples {
     double lo, hi; // both 0: -2 to 2
     bool integers; // whole numbers only
+    bool jumps;    // at some points of the range: a small error of an operand shows as a large one
     bool kinks; // finite differences fail at some points of the range (max, abs): ties are avoided
     double ulp; // f32 bound against the reference; 0: exact
 } ct_samples;

@@ -98,16 +98,27 @@ static const format twice = {CT_F64,    CT_I64,       52,
 
 // ----------------------------------------------------------------------------------- short hands
 
+ct_kval ct__kir_poly(ct_kir *k, ct_dtype dtype, const double *c, int n, ct_kval x) {
+    ct_kval sum = ct__kir_const(k, dtype, c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) sum = ct__kir_fma(k, sum, x, ct__kir_const(k, dtype, c[i]));
+    return sum;
+}
+
 static ct_kval num(ct_kir *k, const format *t, double x) { return ct__kir_const(k, t->f, x); }
 static ct_kval integer(ct_kir *k, const format *t, int64_t x) {
     return ct__kir_const_int(k, t->i, x);
 }
 
-// c[0] + c[1] x + ... + c[n-1] x^(n-1)
+ct_kval ct__kir_copy_sign(ct_kir *k, ct_kval magnitude, ct_kval x) {
+    const format *t = x >= 0 && k->ins[x].dtype == CT_F64 ? &twice : &single;
+    ct_kval s = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, x, t->i), integer(k, t, t->sign));
+    ct_kval m =
+        ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, magnitude, t->i), integer(k, t, ~t->sign));
+    return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_OR, m, s), t->f);
+}
+
 static ct_kval poly(ct_kir *k, const format *t, const double *c, int n, ct_kval x) {
-    ct_kval sum = num(k, t, c[n - 1]);
-    for (int i = n - 2; i >= 0; i--) sum = ct__kir_fma(k, sum, x, num(k, t, c[i]));
-    return sum;
+    return ct__kir_poly(k, t->f, c, n, x);
 }
 
 static ct_kval less(ct_kir *k, const format *t, ct_kval x, double limit) {
@@ -122,14 +133,6 @@ static ct_kval at_most(ct_kir *k, const format *t, ct_kval x, double limit) {
 static ct_kval at_least(ct_kir *k, const format *t, ct_kval x, double limit) {
     ct_kval c = num(k, t, limit);
     return ct__kir_select(k, ct__kir_lt(k, x, c), c, x);
-}
-
-// |magnitude| with the sign of x
-static ct_kval copy_sign(ct_kir *k, const format *t, ct_kval magnitude, ct_kval x) {
-    ct_kval s = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, x, t->i), integer(k, t, t->sign));
-    ct_kval m =
-        ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, magnitude, t->i), integer(k, t, ~t->sign));
-    return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_OR, m, s), t->f);
 }
 
 // 2^n for an int n in the range of normal numbers
@@ -271,7 +274,7 @@ static ct_kval build_tanh(ct_kir *k, const format *t, ct_kval x) {
     ct_kval e = ct__kir_math(k, CT_MATH_EXP, ct__kir_add(k, a, a));
     ct_kval far = ct__kir_div(k, num(k, t, 2), ct__kir_add(k, e, num(k, t, 1)));
     far = ct__kir_sub(k, num(k, t, 1), far);
-    return copy_sign(k, t, ct__kir_select(k, less(k, t, a, 0.625), near, far), x);
+    return ct__kir_copy_sign(k, ct__kir_select(k, less(k, t, a, 0.625), near, far), x);
 }
 
 static ct_kval build_erf(ct_kir *k, const format *t, ct_kval x) {
@@ -287,7 +290,7 @@ static ct_kval build_erf(ct_kir *k, const format *t, ct_kval x) {
     ct_kval l = f32 ? poly(k, t, erf_t_f32, COUNT(erf_t_f32), u)
                     : poly(k, t, erf_t_f64, COUNT(erf_t_f64), u);
     ct_kval far = ct__kir_sub(k, num(k, t, 1), ct__kir_math(k, CT_MATH_EXP, ct__kir_mul(k, b, l)));
-    return ct__kir_select(k, less(k, t, a, split), near, copy_sign(k, t, far, x));
+    return ct__kir_select(k, less(k, t, a, split), near, ct__kir_copy_sign(k, far, x));
 }
 
 void ct__kir_math_body(ct_kir *k, ct_kmath f, ct_dtype dtype) {

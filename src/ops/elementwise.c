@@ -161,7 +161,7 @@ const ct_opdef ct__op_mod = {
     .jvp = mod_jvp,
     .onnx = "Mod",
     .stablehlo = "remainder",
-    .samples = {.lo = 0.5, .hi = 3, .kinks = true},
+    .samples = {.lo = 0.5, .hi = 3, .jumps = true, .kinks = true},
     .costly = true,
 };
 

@@ -146,7 +146,7 @@ bool gen_jumps(const gen_graph *g, const gen_step *s) {
         return !(CT_FLOATS & CT_MASK(to));
     }
     if (g->gradients && op->samples.kinks) return true;
-    return (op->jvp == CT_NO_GRAD && op->id != CT_OP_STOP_GRADIENT) || op->id == CT_OP_MOD ||
+    return (op->jvp == CT_NO_GRAD && op->id != CT_OP_STOP_GRADIENT) || op->samples.jumps ||
            op->kind == CT_KIND_SORT;
 }
 
