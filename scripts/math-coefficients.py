@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Prints the polynomial coefficients of src/kir/kir_math.c. Needs mpmath.
+"""Prints the polynomial coefficients of src/kir/kir_math.c and src/ops/elementwise.c. Needs mpmath.
 
 Each is the polynomial that interpolates the function at Chebyshev nodes, computed with 120 digits and
 rounded to the dtype; beside it stands the largest error over the interval.
 """
 import struct
 
-from mpmath import chebyfit, cos, erf, erfc, exp, log, mp, mpf, nstr, pi, sin, sqrt, tanh
+from mpmath import atan, chebyfit, cos, erf, erfc, exp, log, mp, mpf, nstr, pi, sin, sqrt, tan, tanh
 
 mp.dps = 120
 
@@ -41,6 +41,9 @@ for single in (True, False):
     # sin and cos are evaluated in f64 for f32 too
     fit("sin_p" + t, lambda z: (sin(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, quarter, 3 if single else 6, False)
     fit("cos_q" + t, lambda z: (cos(sqrt(z)) - 1 + z / 2) / z**2, 0, quarter, 3 if single else 6, False)
+    # of atan2 (src/ops/elementwise.c)
+    fit("atan_p" + t, lambda z: (atan(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, tan(pi / 8) ** 2 * mpf("1.0001"),
+        4 if single else 10, single)
     split, end = (mpf("0.921875"), mpf(4)) if single else (mpf(1), mpf(6))
     fit("erf_p" + t, lambda z: erf(sqrt(z)) / sqrt(z) - 1, 0, split**2, 6 if single else 13, single)
     middle, half = (split + end) / 2, (end - split) / 2

@@ -2,6 +2,7 @@
 // its dtype.
 #include <math.h>
 
+#include "kir/kir_math.h"
 #include "ops/rules.h"
 
 // The tangent of a function of one operand is its slope times the operand's tangent.
@@ -382,4 +383,69 @@ const ct_opdef ct__op_stop_gradient = {
     .jvp = CT_NO_GRAD,
     .emit = stop_gradient_emit,
     .unchanged = ct__always_unchanged,
+};
+
+static double trunc_f64(const double *x) { return trunc(x[0]); }
+static ct_kval trunc_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_TRUNC); }
+const ct_opdef ct__op_trunc = {
+    UNARY(TRUNC, trunc),
+    .doc = "x without its fraction, towards 0; no gradient.",
+    .accepts = CT_FLOATS,
+    .jvp = CT_NO_GRAD,
+};
+
+// (atan(t) - t) / t^3 in t^2, for t up to tan(pi / 8) (scripts/math-coefficients.py)
+static const double atan_p_f32[] = {-0.333333313, 0.199995399, -0.142639503, 0.107436687,
+                                    -0.0645171851};
+static const double atan_p_f64[] = {
+    -0.3333333333333333,   0.19999999999995516, -0.14285714284665682, 0.11111111015187018,
+    -0.0909090457530649,   0.07692183125376892, -0.06664510525508936, 0.05858140904866328,
+    -0.050854078345894844, 0.03923044778479309, -0.019175404711104935};
+
+// part * pi - r, pi in two parts so that the difference rounds once.
+static ct_kval turned(ct_kir *k, ct_dtype d, double part, ct_kval r) {
+    double high = d == CT_F64 ? 0x1.921fb54442d18p+1 : 0x1.921fb6p+1;
+    double low = d == CT_F64 ? 0x1.1a62633145c07p-53 : -0x1.777a5cp-24;
+    r = ct__kir_sub(k, r, ct__kir_const(k, d, part * low));
+    return ct__kir_sub(k, ct__kir_const(k, d, part * high), r);
+}
+// The angle in the first eighth of the circle, whose tangent t is the smaller of |y| and |x| by the
+// larger one (1 where they are equal, 0 where both are 0), reduced to t <= tan(pi / 8); from there
+// back to the eighth where the point lies.
+static ct_kval atan2_emit(const ct_elem *e) {
+    ct_kir *k = e->k;
+    ct_dtype d = e->dtype == CT_F64 ? CT_F64 : CT_F32;
+    ct_kval zero = ct__kir_const(k, d, 0), one = ct__kir_const(k, d, 1);
+    ct_kval y = ct__kir_un(k, CT_K_ABS, e->x[0]), x = ct__kir_un(k, CT_K_ABS, e->x[1]);
+    ct_kval small = ct__kir_min(k, y, x), large = ct__kir_max(k, y, x);
+    ct_kval none = ct__kir_bin(k, CT_K_EQ, large, zero);
+    ct_kval t = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, small, large),
+                               ct__kir_select(k, none, zero, one), ct__kir_div(k, small, large));
+    ct_kval steep = ct__kir_lt(k, ct__kir_const(k, d, 0.41421356237309503), t);
+    ct_kval rest = ct__kir_div(k, ct__kir_sub(k, one, t), ct__kir_add(k, one, t));
+    t = ct__kir_select(k, steep, rest, t);
+    ct_kval z = ct__kir_mul(k, t, t);
+    ct_kval p =
+        d == CT_F64 ? ct__kir_poly(k, d, atan_p_f64, 11, z) : ct__kir_poly(k, d, atan_p_f32, 5, z);
+    ct_kval r = ct__kir_fma(k, ct__kir_mul(k, t, z), p, t);
+    r = ct__kir_select(k, steep, turned(k, d, 0.25, r), r);
+    r = ct__kir_select(k, ct__kir_lt(k, x, y), turned(k, d, 0.5, r), r);
+    ct_kval left = ct__kir_lt(k, ct__kir_copy_sign(k, one, e->x[1]), zero); // -0 too
+    return ct__kir_copy_sign(k, ct__kir_select(k, left, turned(k, d, 1, r), r), e->x[0]);
+}
+static double atan2_f64(const double *x) { return atan2(x[0], x[1]); }
+static bool atan2_jvp(ct_rule *r) { // (y' x - x' y) / (x x + y y)
+    ct_tensor y = r->in[0], x = r->in[1];
+    ct_tensor t = ct__add_zero(times(r->t_in[0], x), negated(times(r->t_in[1], y)));
+    r->t_out[0] = ct_div(t, ct_add(ct_mul(x, x), ct_mul(y, y)));
+    return true;
+}
+const ct_opdef ct__op_atan2 = {
+    BINARY(ATAN2, atan2),
+    .doc = "The angle of the point (x, y), from -pi to pi; its gradient at (0, 0) is NaN.",
+    .accepts = CT_FLOATS,
+    .jvp = atan2_jvp,
+    .stablehlo = "atan2",
+    .samples = {.ulp = 3, .jumps = true},
+    .costly = true,
 };
