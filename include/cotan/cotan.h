@@ -135,8 +135,10 @@ CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
 CT_API void ct_ctx_free(ct_ctx *ctx);
 // Who gets the current context's log; NULL silences it. Until then it goes to standard error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);
-// "cpu" (default), "ref", or "async:cpu", "async:ref": the same with memory that the host cannot
-// touch. Only while the context holds no pending work. False: see ct_error_text.
+// "cpu" (default), "ref"; "async:cpu", "async:ref": the same with memory that the host cannot
+// touch; "dry:cpu", "dry:ref": plans are made as there, nothing is run, compiled or allocated, and
+// reading a value is an error. Only while the context holds no pending work. False: see
+// ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
 // What decides the bits of the current context's device beside the inputs: a short text without
 // sizes, host or threads, part of every plan's key and stored in checkpoints. "" where there is no
@@ -144,6 +146,11 @@ CT_API CT_MUST_USE bool ct_set_device(const char *name);
 CT_API const char *ct_numerics(void);
 // Threads of the process; 0: COTAN_THREADS, else the cores allowed.
 CT_API void ct_set_threads(int n);
+
+// The most bytes that devices of the process may hold: values, variables, plans' temporaries and
+// constants, kernels' workspaces. A plan that cannot fit is refused when it is made, before it runs
+// or takes memory. 0, as at the start: what the system and the process's control group have left.
+CT_API void ct_set_memory_limit(uint64_t bytes);
 
 // Did the current context fail? Asking counts as noticing.
 CT_API bool ct_failed(void);
@@ -157,10 +164,50 @@ typedef struct ct_stats {
     uint64_t plans_made, plans_run;            // plans built; plans executed
     uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
     uint64_t launches;                         // kernels launched
-    uint64_t arena_bytes, live_bytes;          // plan arenas; all device buffers alive
+    uint64_t arena_bytes, live_bytes;          // plan arenas; values and variables alive
+    uint64_t memory, most_memory;              // all that devices hold; the most so far
     uint64_t nodes;                            // recorded in the thread's current context
 } ct_stats;
 CT_API ct_stats ct_get_stats(void);
+
+// What a plan costs, known before it runs. Bytes and operations of a launch are those of one time.
+typedef struct ct_plan_launch {
+    const char *kernel; // its name, "copy"; NULL where an op runs as it is (device ref)
+    const char *op;     // of the first node it serves, and that node's line
+    ct_loc here;
+    int64_t times;        // more than one in a loop
+    uint64_t bytes;       // that it must read and write
+    double flops;         // 0 where they are not known
+    uint64_t temporaries; // bytes of the arena in use meanwhile
+} ct_plan_launch;
+typedef struct ct_plan_tensor {
+    const char *what; // the variable's name, else the op; NULL: an input
+    bool variable;
+    ct_loc here;
+    ct_dtype dtype; // CT_DEFAULT: a workspace between kernels, of no shape
+    int rank;
+    const int64_t *dim;
+    uint64_t bytes;
+    size_t count; // tensors of this line that look the same
+} ct_plan_tensor;
+typedef struct ct_plan_cost {
+    ct_loc here;              // line of its first root
+    uint64_t arena_bytes;     // of temporaries, which share it; kept from step to step
+    uint64_t input_bytes;     // variables and other tensors that it reads
+    uint64_t result_bytes;    // that it makes, where they are no variable that has a value already
+    uint64_t constant_bytes;  // scalars and constants
+    uint64_t workspace_bytes; // of kernels, shared by all plans
+    uint64_t most_temporaries;
+    uint64_t bytes; // of all launches
+    double flops;
+    const ct_plan_launch *launches; // (n_launches)
+    size_t n_launches, n_kernels;   // launches; distinct kernels
+    const ct_plan_tensor *tensors;  // (n_tensors) the largest ones, largest first
+    size_t n_tensors;
+} ct_plan_cost;
+// Of the plan that the current context ran last, with a device "dry:cpu" too, where nothing runs.
+// Valid until the context runs again. NULL: none, or no memory.
+CT_API const ct_plan_cost *ct_newest_plan(void);
 
 // ------------------------------------------------------------------------------------------ scopes
 

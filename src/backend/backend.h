@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 
 typedef struct ct_device ct_device;
+typedef struct ct_account ct_account; // backend/memory.h
 
 typedef struct ct_operand {
     void *buffer;
@@ -59,18 +60,21 @@ typedef struct ct_backend {
     // Did any of the work behind event `begin` up to event `end` not run, by a fault that was
     // reported? NULL where all work runs within submit, which reports it.
     bool (*lost)(ct_device *device, uint64_t begin, uint64_t end);
+    // Bytes that it takes for itself while a kernel runs that wants `scratch` a thread. NULL: none.
+    size_t (*workspace)(const ct_device *device, size_t scratch);
     // Compiles kernels. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
 } ct_backend;
 
 struct ct_device {
     const ct_backend *backend;
-    ct_device *inner; // of an asynchronous device: what really computes
+    ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
     void *state;      // the backend's
+    ct_account *account; // where its memory is counted
     atomic_int refs;
 };
 
-// "cpu", "ref", "async:cpu", "async:ref". NULL and an error for other names.
+// "cpu", "ref", and either behind "async:" or "dry:". NULL and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_close(ct_device *device);
 // Storages hold their device, so that a value outlives the context that computed it.
@@ -79,14 +83,13 @@ void ct__device_release(ct_device *device); // closes it with the last holder
 
 // Process-wide counters behind ct_get_stats.
 typedef struct ct_counters {
-    _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, launches, arena_bytes,
-        live_bytes;
+    _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, launches;
 } ct_counters;
 extern ct_counters ct__counters;
 
 extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;
-extern const ct_backend ct__backend_async; // wraps `inner`
+extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
 
 // Evaluates one node op by op on host memory; what ref does.
 bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err);

@@ -1,7 +1,7 @@
 // Devices by name.
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/memory.h"
 
 ct_counters ct__counters;
 
@@ -15,6 +15,7 @@ static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_e
     }
     device->backend = backend;
     device->inner = inner;
+    device->account = &ct__account;
     atomic_init(&device->refs, 1);
     if (backend->open && !backend->open(device, err)) {
         ct__free(device);
@@ -24,18 +25,20 @@ static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_e
 }
 
 ct_device *ct__device_open(const char *name, ct_err *err) {
-    bool async = strncmp(name, "async:", 6) == 0;
-    const char *plain = async ? name + 6 : name;
+    bool async = strncmp(name, "async:", 6) == 0, dry = strncmp(name, "dry:", 4) == 0;
+    const char *plain = name + (async ? 6 : dry ? 4 : 0);
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
         if (strcmp(plain, backends[i]->name) != 0) continue;
         ct_device *device = open_backend(backends[i], NULL, err);
-        if (!device || !async) return device;
-        ct_device *wrapped = open_backend(&ct__backend_async, device, err);
+        if (!device || !(async || dry)) return device;
+        ct_device *wrapped =
+            open_backend(async ? &ct__backend_async : &ct__backend_dry, device, err);
         if (!wrapped) ct__device_close(device);
         return wrapped;
     }
     ct__err(err, CT_E_DEVICE, CT_NOWHERE, "device",
-            "there is no device \"%.40s\": known are cpu, ref, async:cpu, async:ref", name);
+            "there is no device \"%.40s\": known are cpu, ref, and async: or dry: before them",
+            name);
     return NULL;
 }
 

@@ -116,31 +116,84 @@ size_t ct__resident_bytes(void) {
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// One number from a cgroup file; SIZE_MAX where there is none or it says "max".
-static size_t cgroup_number(const char *path) {
-    FILE *f = fopen(path, "re");
+// One number from a file of a control group; SIZE_MAX where there is none or it says "max".
+static size_t number_in(const char *folder, const char *name) {
+    char path[4200];
     unsigned long long v = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "re");
     if (!f) return SIZE_MAX;
     bool ok = fscanf(f, "%llu", &v) == 1;
     fclose(f);
     return ok ? (size_t)v : SIZE_MAX;
 }
 
-size_t ct__available_bytes(void) {
-    size_t best = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
+// The number behind a word that begins a line; 0 where there is none.
+static size_t number_after(const char *path, const char *word) {
+    FILE *f = fopen(path, "re");
     char line[256];
-    unsigned long long kb;
+    unsigned long long v = 0;
+    size_t n = strlen(word);
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) best = (size_t)kb * 1024;
+        if (strncmp(line, word, n) == 0 && sscanf(line + n, " %llu", &v) == 1) break;
     if (f) fclose(f);
-    size_t limit = cgroup_number("/sys/fs/cgroup/memory.max");
-    size_t used = cgroup_number("/sys/fs/cgroup/memory.current");
-    if (limit != SIZE_MAX && used != SIZE_MAX) {
-        size_t left = limit > used ? limit - used : 0;
-        if (!best || left < best) best = left;
+    return (size_t)v;
+}
+
+// What one group leaves: files that it holds in memory go when the room is wanted.
+static size_t left_by(const char *folder, bool first_version) {
+    char stat_path[4200];
+    size_t limit = number_in(folder, first_version ? "memory.limit_in_bytes" : "memory.max");
+    size_t used = number_in(folder, first_version ? "memory.usage_in_bytes" : "memory.current");
+    if (limit == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
+    snprintf(stat_path, sizeof stat_path, "%s/memory.stat", folder);
+    size_t files =
+        number_after(stat_path, first_version ? "total_inactive_file " : "inactive_file ");
+    used = files < used ? used - files : 0;
+    return limit > used ? limit - used : 0;
+}
+
+// Of the group and all above it, which bind it too.
+static size_t left_above(const char *root, char *group, bool first_version) {
+    char folder[4096];
+    size_t best = SIZE_MAX;
+    for (;;) {
+        snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "", group);
+        size_t left = left_by(folder, first_version);
+        if (left < best) best = left;
+        char *slash = strrchr(group, '/');
+        if (!slash || slash == group + strlen(group) - 1) {
+            if (!*group) return best;
+            *group = '\0';
+        } else {
+            *slash = '\0';
+        }
     }
+}
+
+// The lines are "0::/group" for version 2 and "7:memory:/group" (other names beside it) for 1.
+size_t ct__cgroup_left(const char *root, const char *self) {
+    FILE *f = fopen(self, "re");
+    char line[4096];
+    size_t best = SIZE_MAX;
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = '\0';
+        bool first = names[1] != '\0';
+        if (first && !strstr(names + 1, "memory")) continue;
+        size_t left = left_above(root, group, first);
+        if (left < best) best = left;
+    }
+    if (f) fclose(f);
     return best;
+}
+
+size_t ct__available_bytes(void) {
+    size_t best = number_after("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t left = ct__cgroup_left("/sys/fs/cgroup", "/proc/self/cgroup");
+    return left != SIZE_MAX && (!best || left < best) ? left : best;
 }
 
 int ct__cores_allowed(void) {

@@ -59,6 +59,20 @@ static size_t distance(const char *a, const char *b) {
     return row[n];
 }
 
+ct_bytes_text ct__bytes_text(uint64_t bytes) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+    ct_bytes_text text;
+    double value = (double)bytes;
+    int unit = -1;
+    // 999.5 kB would be shown as 1e+03 kB.
+    while (value >= 999.5) value /= 1000, unit++;
+    if (unit < 0)
+        snprintf(text.s, sizeof text.s, "%.0f byte%s", value, bytes == 1 ? "" : "s");
+    else
+        snprintf(text.s, sizeof text.s, "%.3g %s", value, units[unit]);
+    return text;
+}
+
 const char *ct__nearest(const char *word, const char *const *names) {
     const char *best = NULL;
     size_t limit = strlen(word) / 2 + 1, least = limit + 1;

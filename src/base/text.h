@@ -18,6 +18,13 @@ void ct__text_bytes(ct_text *text, const void *bytes, size_t n);
 void ct__textf(ct_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ct__text_free(ct_text *text);
 
+// A number of bytes for people: "512 bytes", "3.2 kB", "50 MB", "1.25 GB" (powers of 1000, three
+// digits).
+typedef struct ct_bytes_text {
+    char s[24];
+} ct_bytes_text;
+ct_bytes_text ct__bytes_text(uint64_t bytes);
+
 // The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near. For
 // "did you mean".
 const char *ct__nearest(const char *word, const char *const *names);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/memory.h"
 #include "base/os.h"
+#include "compile/cost.h"
 #include "compile/explain.h"
 #include "compile/plan.h"
 
@@ -46,6 +48,16 @@ static ct_engine *engine_of(ct_ctx *ctx) {
         ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
     }
     return ctx->device;
+}
+
+const ct_account *ct__ctx_account(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? e->device->account : &ct__account;
+}
+
+const char *ct__ctx_device(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? (e->device->inner ? e->device->inner : e->device)->backend->name : "";
 }
 
 const char *ct_numerics(void) {
@@ -95,6 +107,7 @@ static void drop_oldest(ct_engine *e) {
     if (!oldest) return;
     ct_plan *p = *oldest;
     *oldest = p->next;
+    if (e->newest == p) e->newest = NULL;
     ct__plan_free(e, p);
     e->n_plans--;
 }
@@ -114,7 +127,7 @@ static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, si
         e->n_plans++;
     }
     p->stamp = ++e->clock;
-    return p;
+    return e->newest = p;
 }
 
 static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
@@ -377,13 +390,21 @@ const ct_hooks ct__hooks = {.run = run,
                             .lost = storage_lost,
                             .close = close_engine};
 
+const ct_plan_cost *ct_newest_plan(void) {
+    ct_ctx *ctx = ct__ctx();
+    ct_engine *e = ctx ? ctx->device : NULL;
+    return e && e->newest ? ct__plan_cost(ctx, e, e->newest) : NULL;
+}
+
 ct_stats ct_get_stats(void) {
     return (ct_stats){.plans_made = ct__counters.plans_made,
                       .plans_run = ct__counters.plans_run,
                       .kernels_compiled = ct__counters.kernels_compiled,
                       .kernels_loaded = ct__counters.kernels_loaded,
                       .launches = ct__counters.launches,
-                      .arena_bytes = ct__counters.arena_bytes,
-                      .live_bytes = ct__counters.live_bytes,
+                      .arena_bytes = ct__account.now[CT_MEMORY_ARENAS],
+                      .live_bytes = ct__account.now[CT_MEMORY_VALUES],
+                      .memory = ct__account.total,
+                      .most_memory = ct__account.peak,
                       .nodes = ct__nodes_recorded()};
 }

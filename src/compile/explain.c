@@ -16,23 +16,6 @@ static void name_leaf(ct_text *text, const ct_plan_leaf *leaf) {
         ct__textf(text, "the tensor made at %s:%u", file_of(leaf->here), leaf->here.line);
 }
 
-static bool keep_leaves(ct_plan *plan, const ct_order *order) {
-    plan->leaves = ct__arena(&plan->arena, (order->n_leaves + 1) * sizeof *plan->leaves);
-    if (!plan->leaves) return false;
-    plan->n_leaves = order->n_leaves;
-    for (size_t i = 0; i < order->n_leaves; i++) {
-        const ct_node *node = order->leaf_nodes[i];
-        ct_plan_leaf *leaf = &plan->leaves[i];
-        *leaf = (ct_plan_leaf){.type = *node->out, .here = node->here};
-        int64_t *dim = ct__arena(&plan->arena, node->out->rank * sizeof *dim);
-        if (!dim) return false;
-        if (node->out->rank) memcpy(dim, node->out->dim, node->out->rank * sizeof *dim);
-        leaf->type.dim = dim;
-        if (node->var) leaf->name = ct__arena_str(&plan->arena, node->var->name);
-    }
-    return true;
-}
-
 // The newest earlier plan of the same line with as many leaves; how many plans the line has made.
 static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
     ct_plan *best = NULL;
@@ -72,7 +55,6 @@ static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *be
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds) {
     size_t siblings = 0;
-    if (!keep_leaves(plan, order)) return;
     ct_plan *before = sibling(engine, plan, &siblings);
     bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;

@@ -1,4 +1,5 @@
 // The passes, in order: from what the user recorded to a program ready to run.
+#include "compile/cost.h"
 #include "compile/dump.h"
 #include "compile/plan.h"
 #include "compile/rebuild.h"
@@ -25,6 +26,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
         return false;
     if (!ct__plan_memory(&plan->program, &ctx->err)) return false;
     ct__dump_plan(ctx, &plan->program);
+    if (!ct__plan_fits(ctx, engine, plan)) return false;
     return by_ops || ct__build_kernels(ctx, engine->device, &plan->program);
 }
 
@@ -38,7 +40,8 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
     }
     plan->here = roots[0].here;
     plan->n_scalars = order->n_scalars;
-    bool ok = lower(ctx, engine, plan, order, roots, n_roots);
+    bool ok = ct__plan_name(ctx, plan, order, roots, n_roots) &&
+              lower(ctx, engine, plan, order, roots, n_roots);
     ct__frame_pop(ctx, roots[0].here);
     ok = ok && ct__plan_prepare(ctx, engine, plan, order);
     if (!ok) {

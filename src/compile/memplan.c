@@ -17,20 +17,31 @@ typedef struct life {
 
 // A buffer touched in a loop lives from the loop's begin to its end: the next iteration may want
 // it.
-static bool widen_to_loops(const ct_program *p, life *lives, ct_err *err) {
-    size_t *begin = ct__malloc((p->n_launches + 1) * sizeof *begin), depth = 0;
-    if (!begin) return ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
+static void widen_to_loops(const ct_program *p, size_t *begin, size_t *first, size_t *last) {
+    size_t depth = 0;
     for (size_t i = 0; i < p->n_launches; i++) {
         if (p->launches[i].kind == CT_LAUNCH_LOOP) begin[depth++] = i;
         if (p->launches[i].kind != CT_LAUNCH_END || depth == 0) continue;
         size_t from = begin[--depth];
         for (size_t b = 0; b < p->n_bufs; b++) {
-            life *x = &lives[b];
-            if (x->last < from || x->first > i) continue;
-            if (x->first > from) x->first = from;
-            if (x->last < i) x->last = i;
+            if (last[b] < from || first[b] > i) continue;
+            if (first[b] > from) first[b] = from;
+            if (last[b] < i) last[b] = i;
         }
     }
+}
+
+bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *err) {
+    size_t *begin = ct__malloc((p->n_launches + 1) * sizeof *begin);
+    if (!begin) return ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
+    for (size_t b = 0; b < p->n_bufs; b++) first[b] = SIZE_MAX, last[b] = 0;
+    for (size_t i = 0; i < p->n_launches; i++)
+        for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
+            uint32_t b = p->launches[i].args[a].buf;
+            if (first[b] == SIZE_MAX) first[b] = i;
+            last[b] = i;
+        }
+    widen_to_loops(p, begin, first, last);
     ct__free(begin);
     return true;
 }
@@ -119,28 +130,25 @@ static size_t by_size(life *lives, size_t n, const life **near) {
 bool ct__plan_memory(ct_program *p, ct_err *err) {
     life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
     const life **near = ct__calloc(p->n_bufs + 1, sizeof *near);
-    bool ok = lives && near;
+    size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first), n = 0;
+    size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
+    bool ok = lives && near && first && last;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "plan", (p->n_bufs + 1) * sizeof *lives);
-    for (size_t b = 0; b < p->n_bufs && ok; b++)
-        lives[b] = (life){.buf = (uint32_t)b, .first = SIZE_MAX, .last = 0};
-    for (size_t i = 0; i < p->n_launches && ok; i++)
-        for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
-            life *x = &lives[p->launches[i].args[a].buf];
-            if (x->first == SIZE_MAX) x->first = i;
-            x->last = i;
-        }
-    ok = ok && widen_to_loops(p, lives, err);
-    size_t n = 0;
+    ok = ok && ct__plan_lives(p, first, last, err);
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
         if (p->bufs[b].kind != CT_BUF_TEMP) continue;
         p->bufs[b].offset = 0;
-        if (lives[b].first == SIZE_MAX) continue;
-        lives[b].bytes = (p->bufs[b].bytes + 63) & ~(size_t)63;
-        lives[n++] = lives[b];
+        if (first[b] == SIZE_MAX) continue;
+        lives[n++] = (life){.buf = (uint32_t)b,
+                            .first = first[b],
+                            .last = last[b],
+                            .bytes = (p->bufs[b].bytes + 63) & ~(size_t)63};
     }
-    p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
+    if (ok) p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
     ct__free(lives);
     ct__free(near);
+    ct__free(first);
+    ct__free(last);
     return ok;
 }

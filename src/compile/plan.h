@@ -11,6 +11,12 @@ typedef struct ct_plan_leaf { // for explanations
     const char *name; // of the variable, or NULL
 } ct_plan_leaf;
 
+typedef struct ct_plan_root {
+    const char *name; // of the variable that gets its first value, or NULL
+    ct_loc here;
+    bool fresh; // takes memory of its own
+} ct_plan_root;
+
 typedef struct ct_binding { // an operand that is the buffer of a leaf or a root
     uint32_t operand, index;
     bool is_root;
@@ -36,6 +42,9 @@ typedef struct ct_plan {
     size_t n_extra, extra_cap;
     ct_plan_leaf *leaves; // (n_leaves)
     size_t n_leaves;
+    ct_plan_root *roots; // (n_roots) as they were when the plan was made
+    size_t n_roots;
+    ct_plan_cost *cost; // once it was asked for
     ct_loc here;
 } ct_plan;
 
@@ -45,6 +54,7 @@ typedef struct ct_engine { // one a context
     ct_plan **buckets; // (n_buckets) a power of two
     size_t n_buckets, n_plans;
     uint64_t clock, made;
+    ct_plan *newest; // the one that ran last; NULL: none, or it has gone
     ct_order order;
     ct_storage **fresh; // (n roots) storages made for a run
     size_t fresh_cap;
@@ -69,6 +79,11 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
 // Steps of ct__plan_make: kernels compiled by the device; commands and memory made ready.
 bool ct__build_kernels(ct_ctx *ctx, ct_device *device, ct_program *program);
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
+
+// Where the memory of the context's device is counted, and the name of the device that computes
+// (or, of a dry one, would).
+const ct_account *ct__ctx_account(ct_ctx *ctx);
+const char *ct__ctx_device(ct_ctx *ctx);
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 static inline const char *ct__numerics(const ct_device *d) {

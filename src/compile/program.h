@@ -106,5 +106,8 @@ bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, cons
 // Offsets of TEMP buffers from their lifetimes over the launches (a buffer touched in a loop lives
 // through it); fills arena_bytes.
 bool ct__plan_memory(ct_program *program, ct_err *err);
+// The first and the last launch in which each buffer (n_bufs) is needed; first is SIZE_MAX for one
+// that never is.
+bool ct__plan_lives(const ct_program *program, size_t *first, size_t *last, ct_err *err);
 
 #endif

@@ -2,20 +2,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/memory.h"
 #include "kir/kir.h"
 #include "compile/plan.h"
 
 static void destroy_storage(ct_storage *s) {
     ct_device *device = s->owner;
-    device->backend->free(device, s->buffer);
-    atomic_fetch_sub_explicit(&ct__counters.live_bytes, s->bytes, memory_order_relaxed);
+    ct__device_free(device, s->buffer, s->bytes, CT_MEMORY_VALUES);
     ct__free(s);
     ct__device_release(device);
 }
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
     ct_storage *s = ct__calloc(1, sizeof *s);
-    void *buffer = s ? device->backend->alloc(device, bytes, err) : NULL;
+    void *buffer = s ? ct__device_alloc(device, bytes, CT_MEMORY_VALUES, err) : NULL;
     if (!buffer) {
         ct__err_memory(err, CT_NOWHERE, "storage", bytes);
         ct__free(s);
@@ -26,7 +26,6 @@ ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
     s->bytes = bytes;
     s->owner = ct__device_retain(device);
     s->destroy = destroy_storage;
-    atomic_fetch_add_explicit(&ct__counters.live_bytes, bytes, memory_order_relaxed);
     return s;
 }
 
@@ -98,7 +97,7 @@ static bool add_range(preparation *x, size_t begin, size_t end, int64_t iteratio
 }
 
 static bool upload_const(ct_device *device, const ct_buf *b, void **home, ct_err *err) {
-    *home = device->backend->alloc(device, b->bytes, err);
+    *home = ct__device_alloc(device, b->bytes, CT_MEMORY_CONSTANTS, err);
     return *home &&
            device->backend->copy_in(device, (ct_operand){*home, 0}, b->data, b->bytes, err);
 }
@@ -108,10 +107,10 @@ static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
     size_t n = plan->program.n_bufs, arena = plan->program.arena_bytes;
     plan->homes = ct__calloc(n + 1, sizeof *plan->homes);
     if (!plan->homes) return ct__err_memory(err, plan->here, "plan", n * sizeof *plan->homes);
-    if (arena && !(plan->memory = device->backend->alloc(device, arena, err))) return false;
-    if (plan->memory) atomic_fetch_add(&ct__counters.arena_bytes, arena);
+    if (arena && !(plan->memory = ct__device_alloc(device, arena, CT_MEMORY_ARENAS, err)))
+        return false;
     if (plan->n_scalars &&
-        !(plan->scalars = device->backend->alloc(device, plan->n_scalars * 8, err)))
+        !(plan->scalars = ct__device_alloc(device, plan->n_scalars * 8, CT_MEMORY_CONSTANTS, err)))
         return false;
     for (size_t i = 0; i < n; i++) {
         const ct_buf *b = &plan->program.bufs[i];
@@ -143,14 +142,14 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
 void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct_device *device = engine->device;
     device->backend->wait(device, device->backend->event(device), NULL);
-    if (plan->memory) {
-        device->backend->free(device, plan->memory);
-        atomic_fetch_sub(&ct__counters.arena_bytes, plan->program.arena_bytes);
-    }
-    if (plan->scalars) device->backend->free(device, plan->scalars);
+    if (plan->memory)
+        ct__device_free(device, plan->memory, plan->program.arena_bytes, CT_MEMORY_ARENAS);
+    if (plan->scalars)
+        ct__device_free(device, plan->scalars, plan->n_scalars * 8, CT_MEMORY_CONSTANTS);
     for (size_t i = 0; plan->homes && i < plan->program.n_bufs; i++)
         if (plan->program.bufs[i].kind == CT_BUF_CONST && plan->homes[i])
-            device->backend->free(device, plan->homes[i]);
+            ct__device_free(device, plan->homes[i], plan->program.bufs[i].bytes,
+                            CT_MEMORY_CONSTANTS);
     ct__free(plan->homes);
     ct__free(plan->words);
     ct__free(plan->commands);

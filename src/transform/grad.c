@@ -257,7 +257,9 @@ static bool linearise_node(gradient *g, size_t i) {
                  .out = out,
                  .t_in = t_in,
                  .t_out = t_out};
+    const ct_node *before = ct__top(g->ctx)->nodes;
     if (!(node->op->vjp ? record_linear(g, &r) : node->op->jvp(&r))) return false;
+    ct__give_line(g->ctx, before, node->here);
     g->tangent[i] = t_out;
     return !g->ctx->err.code;
 }
@@ -338,7 +340,9 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
                  .c_out = m->c,
                  .c_in = c_in,
                  .linear = linear};
+    const ct_node *before = ct__top(g->ctx)->nodes;
     if (!node->op->transpose(&r) || g->ctx->err.code) return false;
+    ct__give_line(g->ctx, before, node->here);
     for (int k = 0; k < node->n_in; k++) {
         if (!linear[k] || ct__is_none(c_in[k])) continue;
         ct_val to = node->in[k];

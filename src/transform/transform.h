@@ -37,6 +37,9 @@ bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads);
 
+// What rules and bodies recorded in the innermost frame behind the node `before` is the work of the
+// user's line that made them necessary.
+void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here);
 // Calls an op's body for a composition node with the given operands. out: (n_out).
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out);
 

@@ -65,6 +65,11 @@ bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_
     return true;
 }
 
+void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here) {
+    for (ct_node *made = ct__top(ctx)->nodes; made && made != before; made = made->next)
+        made->here = here;
+}
+
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
     ct_rule rule = {.node = node,
                     .attrs = node->attrs,
@@ -73,7 +78,11 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
                     .in = in,
                     .body_out = out};
     memset(out, 0, node->n_out * sizeof *out);
+    const ct_node *before = ct__top(ctx)->nodes;
     if (!node->op->body(&rule) || ctx->err.code) return false;
+    // A function of the user's has lines of its own.
+    bool own = node->op == &ct__op_call || node->op == &ct__op_custom;
+    if (!own) ct__give_line(ctx, before, node->here);
     for (int i = 0; i < node->n_out; i++) {
         ct_val v;
         if (!ct__resolve(ctx, out[i], &v, node->op->name, i, node->here)) return false;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "backend/backend.h"
+#include "backend/memory.h"
 #include "backend/cpu/build.h"
 #include "backend/cpu/cache.h"
 #include "base/os.h"
@@ -24,7 +24,7 @@ static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
     if (!p)
         ct__err_memory(err, CT_NOWHERE, "cpu", bytes);
     else if (large)
-        madvise(p, bytes, MADV_HUGEPAGE);
+        madvise(p, bytes / PAGE * PAGE, MADV_HUGEPAGE); // no more of them than it fills
     return p;
 }
 static void cpu_free(ct_device *device, void *buffer) {
@@ -125,13 +125,26 @@ static double weight(const ct_command *c) {
     return bytes > flops ? bytes : flops;
 }
 
-static char *scratch_of(cpu_state *state, size_t bytes) {
-    if (bytes > state->bytes) {
-        ct__free(state->scratch);
-        state->scratch = ct__aligned(64, bytes);
-        state->bytes = state->scratch ? bytes : 0;
+static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
+    cpu_state *state = device->state;
+    if (bytes <= state->bytes) return state->scratch;
+    ct__free(state->scratch);
+    ct__account_sub(device->account, state->bytes, CT_MEMORY_WORKSPACES);
+    state->scratch = NULL;
+    state->bytes = 0;
+    if (!ct__account_add(device->account, bytes, CT_MEMORY_WORKSPACES, err)) return NULL;
+    state->scratch = ct__aligned(64, bytes);
+    if (state->scratch) {
+        state->bytes = bytes;
+    } else {
+        ct__account_sub(device->account, bytes, CT_MEMORY_WORKSPACES);
+        ct__err_memory(err, CT_NOWHERE, "cpu", bytes);
     }
     return state->scratch;
+}
+
+static size_t cpu_workspace(const ct_device *device, size_t scratch) {
+    return (void)device, ((scratch + 63) & ~(size_t)63) * (size_t)thread_count();
 }
 
 // How many threads the launch is worth.
@@ -143,14 +156,13 @@ static int threads_for(const ct_command *c) {
     return threads;
 }
 
-static bool run_pieces(cpu_state *state, const ct_command *c, launch *l, ct_pool *workers,
+static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,
                        int threads, ct_err *err) {
     if (workers && !ct__pool_usable(workers))
         return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
                        "the threads of this process stayed in its parent: no use after fork");
     size_t scratch = l->scratch * (size_t)(workers ? ct__pool_threads(workers) : 1);
-    if (scratch && !(l->scratches = scratch_of(state, scratch)))
-        return ct__err_memory(err, CT_NOWHERE, "cpu", scratch);
+    if (scratch && !(l->scratches = scratch_of(device, scratch, err))) return false;
     int64_t pieces = (int64_t)threads * PIECES_A_THREAD;
     if (workers)
         ct__pool_run(workers, run_piece, l, c->grid, (c->grid + pieces - 1) / pieces);
@@ -159,7 +171,7 @@ static bool run_pieces(cpu_state *state, const ct_command *c, launch *l, ct_pool
     return true;
 }
 
-static bool run_kernel(cpu_state *state, const ct_command *c, ct_err *err) {
+static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     void *few[32], **bufs = few;
     if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
         return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
@@ -169,7 +181,7 @@ static bool run_kernel(cpu_state *state, const ct_command *c, ct_err *err) {
     size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
     launch l = {(ct__kernel_fn)(uintptr_t)c->kernel->code, bufs, c->numbers, scratch, NULL};
     ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL; // without memory for one: alone
-    bool ok = run_pieces(state, c, &l, workers, threads, err);
+    bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
     if (bufs != few) ct__free(bufs);
     return ok;
@@ -179,7 +191,7 @@ static bool run_commands(ct_device *device, const ct_command *commands, size_t n
     for (size_t i = 0; i < n; i++) {
         const ct_command *c = &commands[i];
         if (c->kind == CT_COMMAND_KERNEL) {
-            if (!run_kernel(device->state, c, err)) return false;
+            if (!run_kernel(device, c, err)) return false;
         } else if (c->bytes) {
             memmove((char *)c->args[1].buffer + c->args[1].offset,
                     (char *)c->args[0].buffer + c->args[0].offset, c->bytes);
@@ -230,6 +242,7 @@ static bool cpu_open(ct_device *device, ct_err *err) {
 }
 static void cpu_close(ct_device *device) {
     cpu_state *state = device->state;
+    ct__account_sub(device->account, state->bytes, CT_MEMORY_WORKSPACES);
     ct__free(state->scratch);
     ct__free(state);
 }
@@ -246,5 +259,6 @@ const ct_backend ct__backend_cpu = {
     .submit = cpu_submit,
     .event = cpu_event,
     .wait = cpu_wait,
+    .workspace = cpu_workspace,
     .build = cpu_build,
 };

@@ -1,0 +1,57 @@
+// A device that plans for another one and runs nothing: what is recorded for it becomes plans as on
+// the other, memory is counted and not taken, kernels are written and not compiled. Values do not
+// exist: reading one is an error. It tells what a program will need before it does anything.
+#include "backend/memory.h"
+
+static bool dry_open(ct_device *device, ct_err *err) {
+    device->account = device->state = ct__calloc(1, sizeof(ct_account));
+    return device->state || ct__err_memory(err, CT_NOWHERE, "dry", sizeof(ct_account));
+}
+static void dry_close(ct_device *device) { ct__free(device->state); }
+
+// An address that no access survives; two buffers need not differ.
+static void *dry_alloc(ct_device *device, size_t bytes, ct_err *err) {
+    return (void)device, (void)bytes, (void)err, (void *)(uintptr_t)64;
+}
+static void dry_free(ct_device *device, void *buffer) { (void)device, (void)buffer; }
+static bool dry_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err) {
+    return (void)device, (void)to, (void)host, (void)n, (void)err, true;
+}
+static bool dry_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
+    (void)device, (void)from, (void)host, (void)n;
+    return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "dry",
+                   "this device plans and runs nothing: there are no values to read");
+}
+static bool dry_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    return (void)device, (void)commands, (void)n, (void)err, true;
+}
+static uint64_t dry_event(ct_device *device) { return (void)device, 0; }
+static bool dry_wait(ct_device *device, uint64_t event, ct_err *err) {
+    return (void)device, (void)event, (void)err, true;
+}
+
+// Counts the workspace that the kernels will need when they run; the largest one serves all.
+static bool dry_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    const ct_device *inner = device->inner;
+    size_t most = 0;
+    for (size_t i = 0; i < n && inner->backend->workspace; i++) {
+        size_t bytes = inner->backend->workspace(inner, kernels[i]->scratch);
+        if (bytes > most) most = bytes;
+    }
+    uint64_t now = device->account->now[CT_MEMORY_WORKSPACES];
+    return most <= now || ct__account_add(device->account, most - now, CT_MEMORY_WORKSPACES, err);
+}
+
+const ct_backend ct__backend_dry = {
+    .name = "dry",
+    .open = dry_open,
+    .close = dry_close,
+    .alloc = dry_alloc,
+    .free = dry_free,
+    .copy_in = dry_copy_in,
+    .copy_out = dry_copy_out,
+    .submit = dry_submit,
+    .event = dry_event,
+    .wait = dry_wait,
+    .build = dry_build,
+};

@@ -1,0 +1,317 @@
+// Memory: counted, planned before anything runs, refused where it does not fit.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "backend/memory.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "compile/plan.h"
+#include "cotan/optim.h"
+
+enum { IN = 64, MIDDLE = 256, ROWS = 128 };
+
+typedef struct mlp {
+    ct_params *params;
+    ct_tensor w1, w2;
+    ct_optim *optim;
+} mlp;
+
+static mlp make_mlp(void) {
+    mlp m = {.params = ct_params_new()};
+    m.w1 = ct_param(m.params, "w1", CT_F32, CT_DIMS(IN, MIDDLE));
+    m.w2 = ct_param(m.params, "w2", CT_F32, CT_DIMS(MIDDLE, IN));
+    {
+        CT_SCOPE;
+        ct_assign(m.w1, ct_full(ct_f(0.01), CT_DIMS(IN, MIDDLE)));
+        ct_assign(m.w2, ct_full(ct_f(0.02), CT_DIMS(MIDDLE, IN)));
+    }
+    m.optim = ct_adamw(m.params, .lr = 1e-3, .clip = 1.0);
+    assert_non_null(m.optim);
+    return m;
+}
+
+static void free_mlp(mlp *m) {
+    ct_optim_free(m->optim);
+    ct_params_free(m->params);
+}
+
+static uint32_t step_line;
+
+static void step(const mlp *m) {
+    static float x[ROWS * IN];
+    CT_SCOPE;
+    ct_tensor in = ct_from(x, CT_F32, CT_DIMS(ROWS, IN));          // (ROWS, IN)
+    ct_tensor middle = ct_relu(ct_matmul(in, m->w1));              // (ROWS, MIDDLE)
+    ct_tensor loss = ct_mean(ct_square(ct_matmul(middle, m->w2))); // ()
+    step_line = __LINE__ - 2;
+    ct_metric("loss", loss);
+    ct_optim_step(m->optim, loss);
+}
+
+// Everything about a program as seen from its device.
+typedef struct seen {
+    uint64_t memory, peak, arena, inputs, results, constants, workspace, bytes;
+    double flops;
+    size_t launches, kernels;
+} seen;
+
+static seen run_on(const char *device) {
+    ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
+    assert_true(ct_set_device(device));
+    const ct_account *account = ct__ctx_account(ctx);
+    uint64_t held = account->total;
+    ct__account.peak = ct__account.total; // of what runs here alone
+    mlp m = make_mlp();
+    for (int i = 0; i < 3; i++) step(&m);
+    assert_string_equal(ct_error_text(), "");
+    const ct_plan_cost *c = ct_newest_plan();
+    assert_non_null(c);
+    seen s = {.memory = account->total - held,
+              .peak = account->peak - held,
+              .arena = c->arena_bytes,
+              .inputs = c->input_bytes,
+              .results = c->result_bytes,
+              .constants = c->constant_bytes,
+              .workspace = c->workspace_bytes,
+              .bytes = c->bytes,
+              .flops = c->flops,
+              .launches = c->n_launches,
+              .kernels = c->n_kernels};
+    free_mlp(&m);
+    ct_ctx_use(before);
+    ct_ctx_free(ctx);
+    return s;
+}
+
+// A program on a dry device tells what it takes on the other, and takes, compiles and runs nothing.
+static void test_dry_tells_what_runs(void **state) {
+    const char *device = *state;
+    char dry[16];
+    snprintf(dry, sizeof dry, "dry:%s", device);
+    ct_stats begin = ct_get_stats();
+    seen planned = run_on(dry);
+    ct_stats end = ct_get_stats();
+    assert_int_equal(end.memory, begin.memory);
+    assert_int_equal(end.most_memory, end.memory);
+    assert_int_equal(end.kernels_compiled + end.kernels_loaded,
+                     begin.kernels_compiled + begin.kernels_loaded);
+    seen real = run_on(device);
+    // Workspaces are planned for all threads; small launches do not take them.
+    assert_true(real.memory <= planned.memory && real.memory >= planned.memory - planned.workspace);
+    assert_true(real.peak <= planned.peak && real.peak >= planned.peak - planned.workspace);
+    planned.memory = real.memory, planned.peak = real.peak;
+    assert_memory_equal(&planned, &real, sizeof real);
+    assert_true(planned.launches > 2);
+    assert_int_equal(ct_get_stats().memory, begin.memory); // all is given back
+}
+
+static void test_dry_has_no_values(void **state) {
+    (void)state;
+    ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
+    assert_true(ct_set_device("dry:cpu"));
+    {
+        CT_SCOPE;
+        ct_tensor x = ct_full(ct_f(2), CT_DIMS(3));
+        assert_null(ct_data(ct_exp(x)));
+        assert_string_equal(ct_error_text(),
+                            "dry: this device plans and runs nothing: there are no values to read");
+    }
+    ct_ctx_use(before);
+    ct_ctx_free(ctx);
+}
+
+static void test_cost(void **state) {
+    (void)state;
+    assert_true(ct_set_device("dry:cpu"));
+    {
+        CT_SCOPE;
+        static float x[96 * 64];
+        ct_tensor a = ct_from(x, CT_F32, CT_DIMS(96, 64));
+        ct_tensor product = ct_matmul(a, ct_permute(a, CT_AXES(1, 0))); // (96, 96)
+        ct_tensor kept = ct_sum(product, .axes = CT_AXES(0));           // (96,)
+        assert_true(ct_eval(&kept, 1));
+        const ct_plan_cost *c = ct_newest_plan();
+        assert_int_equal(c->input_bytes, 96 * 64 * 4);
+        assert_int_equal(c->result_bytes, 96 * 4);
+        assert_int_equal(c->arena_bytes, 96 * 96 * 4);
+        assert_int_equal(c->most_temporaries, 96 * 96 * 4);
+        assert_int_equal(c->n_launches, 2);
+        assert_string_equal(c->launches[0].op, "matmul");
+        assert_string_equal(c->launches[0].here.file, "tests/unit/test_memory.c");
+        assert_int_equal(c->launches[0].here.line, __LINE__ - 11);
+        assert_true(c->launches[0].flops == 2.0 * 96 * 96 * 64);
+        assert_int_equal(c->launches[0].times, 1);
+        assert_int_equal(c->launches[0].bytes + c->launches[1].bytes, c->bytes);
+        assert_true(strncmp(c->launches[0].kernel, "k_", 2) == 0);
+        assert_int_equal(c->tensors[0].bytes, 96 * 96 * 4);
+        assert_string_equal(c->tensors[0].what, "matmul");
+        assert_int_equal(c->tensors[1].bytes, 96 * 64 * 4);
+        assert_null(c->tensors[1].what);
+    }
+    assert_true(ct_set_device("cpu"));
+}
+
+static void body(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_tanh(ct_matmul(in[0], in[1]));
+    out[1] = in[1];
+}
+
+// What is in a loop counts as often as it runs.
+static void test_cost_of_a_loop(void **state) {
+    (void)state;
+    static float w[32 * 32];
+    assert_true(ct_set_device("dry:cpu"));
+    {
+        CT_SCOPE;
+        ct_tensor in = ct_from(w, CT_F32, CT_DIMS(32, 32)), carry[] = {in, in}, out[2];
+        ct_scan(out, NULL, .body = body, .carry = carry, .n_carry = 2, .length = 5);
+        assert_true(ct_eval(out, 1));
+        const ct_plan_cost *c = ct_newest_plan();
+        bool met = false;
+        for (size_t i = 0; i < c->n_launches; i++)
+            if (strcmp(c->launches[i].op, "matmul") == 0) {
+                assert_int_equal(c->launches[i].times, 5);
+                met = true;
+            }
+        assert_true(met);
+        double product = 5.0 * 2 * 32 * 32 * 32;
+        assert_true(c->flops >= product && c->flops < 1.5 * product);
+    }
+    assert_true(ct_set_device("cpu"));
+}
+
+// A plan that does not fit is refused whole, before it takes memory; variables keep their values.
+static void test_refused(void **state) {
+    (void)state;
+    char want[512];
+    mlp m = make_mlp();
+    ct_stats before = ct_get_stats();
+    ct_set_memory_limit(before.memory + 200000);
+    step(&m);
+    assert_int_equal(ct_error_code(), CT_E_LIMIT);
+    snprintf(
+        want, sizeof want,
+        "tests/unit/test_memory.c:%u: plan: 1.22 MB are needed where %s are in use: the limit is "
+        "%s; the largest tensors are matmul (128, 256) f32 of 131 kB "
+        "(tests/unit/test_memory.c:%u), 2 times select (128, 256) f32 of 131 kB "
+        "(tests/unit/test_memory.c:%u) and variable \"w1\" (64, 256) f32 of 65.5 kB "
+        "(tests/unit/test_memory.c:29)",
+        step_line + 3, ct__bytes_text(before.memory + sizeof(float[ROWS * IN])).s,
+        ct__bytes_text(before.memory + 200000).s, step_line, step_line);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    ct_stats after = ct_get_stats();
+    assert_int_equal(after.plans_made, before.plans_made);
+    assert_int_equal(after.memory, before.memory);
+    ct_set_memory_limit(0);
+    step(&m);
+    assert_string_equal(ct_error_text(), "");
+    free_mlp(&m);
+}
+
+// A plan that is there needs memory for its results only: that is counted where it is taken.
+static void test_refused_later(void **state) {
+    (void)state;
+    static float x[50000];
+    CT_SCOPE;
+    ct_tensor kept[3] = {CT_NONE, CT_NONE, CT_NONE};
+    ct_tensor in = ct_from(x, CT_F32, CT_DIMS(50000));
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) ct_set_memory_limit(ct_get_stats().memory + 1000);
+        kept[i] = ct_exp(in);
+        bool ran = ct_eval(&kept[i], 1);
+        assert_true(ran == (i < 2));
+    }
+    char want[200];
+    snprintf(
+        want, sizeof want, "memory: 200 kB more are needed where %s are in use: the limit is %s",
+        ct__bytes_text(ct_get_stats().memory).s, ct__bytes_text(ct_get_stats().memory + 1000).s);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    ct_set_memory_limit(0);
+}
+
+static void test_bytes_text(void **state) {
+    (void)state;
+    const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {{0, "0 bytes"},         {1, "1 byte"},       {999, "999 bytes"},
+                 {1000, "1 kB"},         {1500, "1.5 kB"},    {999499, "999 kB"},
+                 {999500, "1 MB"},       {50000000, "50 MB"}, {2147483648u, "2.15 GB"},
+                 {UINT64_MAX, "18.4 EB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(ct__bytes_text(cases[i].bytes).s, cases[i].text);
+}
+
+// ------------------------------------------------------------------------------------ control
+// groups
+
+static void put(const char *folder, const char *name, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_cgroups(void **state) {
+    (void)state;
+    char root[] = "/tmp/cotan-cgroup-XXXXXX", self[64], remove[128];
+    assert_non_null(mkdtemp(root));
+    snprintf(self, sizeof self, "%s/self", root);
+    assert_true(ct__cgroup_left(root, self) == SIZE_MAX); // no such file
+    put(root, "self", "1:cpu:/other\n0::/outer/inner\n");
+    assert_true(ct__cgroup_left(root, self) == SIZE_MAX); // no limit
+    put(root, "outer/inner/memory.max", "max\n");
+    put(root, "outer/inner/memory.current", "700\n");
+    assert_true(ct__cgroup_left(root, self) == SIZE_MAX);
+    put(root, "outer/memory.max", "5000\n"); // binds what is below
+    put(root, "outer/memory.current", "2000\n");
+    assert_int_equal(ct__cgroup_left(root, self), 3000);
+    put(root, "outer/memory.stat", "anon 10\nfile 90\ninactive_file 500\n"); // goes on demand
+    assert_int_equal(ct__cgroup_left(root, self), 3500);
+    put(root, "outer/inner/memory.max", "600\n");
+    assert_int_equal(ct__cgroup_left(root, self), 0); // over it already
+    put(root, "self", "4:cpu,memory:/job\n0::/\n");   // the first version, beside the second
+    put(root, "memory/job/memory.limit_in_bytes", "9000\n");
+    put(root, "memory/job/memory.usage_in_bytes", "1000\n");
+    assert_int_equal(ct__cgroup_left(root, self), 8000);
+    put(root, "memory/memory.limit_in_bytes", "4000\n");
+    put(root, "memory/memory.usage_in_bytes", "1500\n");
+    put(root, "memory/memory.stat", "inactive_file 9\ntotal_inactive_file 300\n");
+    assert_int_equal(ct__cgroup_left(root, self), 2800);
+    snprintf(remove, sizeof remove, "rm -r %s", root);
+    assert_int_equal(system(remove), 0);
+}
+
+int main(void) {
+    static char cpu[] = "cpu", ref[] = "ref";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_dry_tells_what_runs, cpu),
+        cmocka_unit_test_prestate(test_dry_tells_what_runs, ref),
+        cmocka_unit_test(test_dry_has_no_values),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_cost_of_a_loop),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_later),
+        cmocka_unit_test(test_bytes_text),
+        cmocka_unit_test(test_cgroups),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
