@@ -17,6 +17,7 @@
 
 #include <initializer_list>
 
+#include "cotan/data.h"
 #include "cotan/lm.h"
 #include "cotan/models.h"
 #include "cotan/nn.h"
