@@ -31,7 +31,8 @@ CT_API bool ct_mask_matrices(const char *name, ct_tensor param, void *user); // 
 CT_API bool ct_mask_all(const char *name, ct_tensor param, void *user);
 
 // What a transform sees of a step: it replaces the updates, which begin as the gradients and are
-// added to the parameters at the end of the chain. Recorded like any op.
+// added to the parameters at the end of the chain. Recorded like any op. A chain of the ready-made
+// ones below alone is recorded as one composition a parameter, with the same bits.
 typedef struct ct_update {
     size_t n;
     const ct_tensor *params;       // (n) as they were before the step
@@ -108,7 +109,8 @@ CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
 // The learning rate of the next step.
 CT_API double ct_optim_lr(const ct_optim *optim);
-// Steps recorded, those before a load included.
+// Steps done or pending, those before a load included; one whose plan failed or was given up does
+// not count.
 CT_API int64_t ct_optim_count(const ct_optim *optim);
 // The state: "step" (i32 scalar) and, say, "exp_avg.wte.weight". Save and load it with the rest;
 // after its variables were given other values, ct_optim_resume reads the step from them.

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cotan/optim.h"
-#include "graph/graph.h"
+#include "optim/stage.h"
 
 struct ct_optim {
     ct_params *state;
@@ -16,8 +15,14 @@ struct ct_optim {
     const char **names; // (n) owned by the parameter set
     ct_tensor **slots;  // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
     ct_tensor *updates; // (n) of the step being recorded
+    int *stages;        // (n_transforms) of each, or NULL where one is the user's
+    int64_t *list;      // (n_transforms) of the update being recorded
+    ct_tensor *numbers; // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
+    ct_tensor *in;      // of the update being recorded
     ct_tensor step;     // variable, i32: steps done
-    int64_t count;      // steps recorded
+    int64_t count;      // steps done, but for the pending ones
+    int64_t pending;    // recorded, and not known to have run
+    uint64_t version;   // of the variable `step`, when these were recorded
 };
 
 void ct_optim_free(ct_optim *optim) {
@@ -29,6 +34,10 @@ void ct_optim_free(ct_optim *optim) {
     ct__free(optim->params);
     ct__free(optim->names);
     ct__free(optim->updates);
+    ct__free(optim->stages);
+    ct__free(optim->list);
+    ct__free(optim->numbers);
+    ct__free(optim->in);
     ct_params_free(optim->state);
     ct__free(optim);
 }
@@ -76,6 +85,20 @@ static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     return true;
 }
 
+// A chain of ready-made transforms alone is one node a parameter.
+static bool make_stages(ct_optim *optim) {
+    size_t n = optim->n_transforms;
+    for (size_t t = 0; t < n; t++)
+        if (ct__stage_of(&optim->transforms[t]) < 0) return true;
+    optim->stages = ct__malloc((n + 1) * sizeof *optim->stages);
+    optim->list = ct__malloc((n + 1) * sizeof *optim->list);
+    optim->numbers = ct__malloc((n + 1) * CT_STAGE_NUMBERS * sizeof *optim->numbers);
+    optim->in = ct__malloc((2 + n * (CT_STAGE_NUMBERS + CT_TRANSFORM_STATES)) * sizeof *optim->in);
+    if (!optim->stages || !optim->list || !optim->numbers || !optim->in) return false;
+    for (size_t t = 0; t < n; t++) optim->stages[t] = ct__stage_of(&optim->transforms[t]);
+    return true;
+}
+
 ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
                       ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -97,13 +120,14 @@ ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *tra
                             .updates = ct__calloc(n_params, sizeof(ct_tensor)),
                             .slots = ct__calloc(n * CT_TRANSFORM_STATES + !n, sizeof(ct_tensor *))};
     }
-    if (!optim || !optim->state || !optim->transforms || !optim->params || !optim->names ||
-        !optim->updates || !optim->slots) {
+    bool ok = optim && optim->state && optim->transforms && optim->params && optim->names &&
+              optim->updates && optim->slots;
+    if (ok && n) memcpy(optim->transforms, transforms, n * sizeof *transforms);
+    if (!ok || !make_stages(optim)) {
         ct__err_memory(&ctx->err, here, "optim", sizeof *optim);
         ct_optim_free(optim);
         return NULL;
     }
-    if (n) memcpy(optim->transforms, transforms, n * sizeof *transforms);
     for (size_t i = 0; i < n_params; i++) {
         optim->params[i] = ct_params_get(params, i);
         optim->names[i] = ct_params_name(params, i);
@@ -115,16 +139,63 @@ ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *tra
     return NULL;
 }
 
-// The square root of the sum of squares of all gradients, in f32 at least.
-static ct_tensor global_norm(const ct_optim *optim, ct_loc here) {
-    ct_tensor sum = CT_NONE;
-    for (size_t i = 0; i < optim->n; i++) {
-        ct_tensor g = optim->updates[i];
-        if (ct_dtype_of(g) == CT_F16 || ct_dtype_of(g) == CT_BF16) g = ct_cast_at(g, CT_F32, here);
-        ct_tensor own = ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
-        sum = i ? ct_add_at(sum, own, here) : own;
+static bool takes(const ct_transform *transform, const ct_update *u, size_t i) {
+    return !transform->mask || transform->mask(u->names[i], u->params[i], transform->user);
+}
+
+// One parameter's node, and the assignments of what comes out of it.
+static void record_update(ct_optim *optim, const ct_update *u, size_t i) {
+    ct_tensor *in = optim->in;
+    int n_in = 0, n_list = 0, n_out = 0;
+    in[n_in++] = u->params[i];
+    in[n_in++] = u->updates[i];
+    for (size_t t = 0; t < optim->n_transforms; t++) {
+        if (!takes(&optim->transforms[t], u, i)) continue;
+        const ct_stage *stage = &ct__stages[optim->stages[t]];
+        optim->list[n_list++] = optim->stages[t];
+        for (int k = 0; k < stage->n_states; k++)
+            in[n_in++] = optim->slots[t * CT_TRANSFORM_STATES + (size_t)k][i];
+        for (int k = 0; k < stage->n_numbers; k++)
+            in[n_in++] = optim->numbers[t * CT_STAGE_NUMBERS + (size_t)k];
     }
-    return ct_sqrt_at(sum, here);
+    update_attrs attrs = {.stages = {n_list, optim->list}};
+    ct_tensor out = ct__record(&ct__op_update, &attrs, in, n_in, u->here);
+    ct_assign_at(u->params[i], out, u->here);
+    for (int s = 0, at = 2; s < n_list; s++) {
+        const ct_stage *stage = &ct__stages[optim->list[s]];
+        for (int k = 0; k < stage->n_states; k++)
+            ct_assign_at(in[at + k], ct__output(out, (uint32_t)++n_out), u->here);
+        at += stage->n_states + stage->n_numbers;
+    }
+}
+
+static void record_stages(ct_optim *optim, const ct_update *u) {
+    for (size_t t = 0; t < optim->n_transforms; t++)
+        ct__stages[optim->stages[t]].numbers(&optim->transforms[t], u,
+                                             optim->numbers + t * CT_STAGE_NUMBERS);
+    for (size_t i = 0; i < optim->n; i++) record_update(optim, u, i);
+}
+
+// A chain with transforms of the user: what they do is known by what they record.
+static void record_chain(ct_optim *optim, ct_update *u) {
+    for (size_t t = 0; t < optim->n_transforms; t++) {
+        u->state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_STATES];
+        optim->transforms[t].apply(&optim->transforms[t], u);
+    }
+    for (size_t i = 0; i < optim->n; i++) {
+        ct_tensor sum = ct_add_at(ct__widened(u->params[i], u->here),
+                                  ct__widened(u->updates[i], u->here), u->here);
+        ct_assign_at(u->params[i], sum, u->here);
+    }
+}
+
+// A step counts when its plan ran, which is when the variable got its next version; a plan that
+// failed, or was given up for an error, leaves no assignment pending.
+static void settle(ct_optim *optim) {
+    const ct_var *step = ct__var_of(optim->step);
+    if (!optim->pending || !step || (step->version == optim->version && step->writer)) return;
+    if (step->version != optim->version && !step->broken) optim->count += optim->pending;
+    optim->pending = 0;
 }
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
@@ -133,29 +204,35 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
     if (!ct_ok(optim->updates[0])) return; // the error stands in the context
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
-    ct_update update = {.n = optim->n,
-                        .params = optim->params,
-                        .updates = optim->updates,
-                        .names = optim->names,
-                        .norm = global_norm(optim, here),
-                        .lr = ct_f(ct_optim_lr(optim)),
-                        .count = ct_cast_at(done, CT_F32, here),
-                        .here = here};
-    for (size_t t = 0; t < optim->n_transforms; t++) {
-        update.state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_STATES];
-        optim->transforms[t].apply(&optim->transforms[t], &update);
-    }
-    for (size_t i = 0; i < optim->n; i++)
-        ct_assign_at(optim->params[i], ct_add_at(optim->params[i], optim->updates[i], here), here);
+    ct_update update = {
+        .n = optim->n,
+        .params = optim->params,
+        .updates = optim->updates,
+        .names = optim->names,
+        .norm = ct__record(&ct__op_global_norm, NULL, optim->updates, (int)optim->n, here),
+        .lr = ct_f(ct_optim_lr(optim)),
+        .count = ct_cast_at(done, CT_F32, here),
+        .here = here};
+    if (optim->stages)
+        record_stages(optim, &update);
+    else
+        record_chain(optim, &update);
     ct_assign_at(optim->step, done, here);
     ct_metric_at("grad_norm", update.norm, here);
-    optim->count++;
+    settle(optim);
+    const ct_var *step = ct__var_of(optim->step);
+    if (step) optim->version = step->version;
+    optim->pending++;
 }
 
-double ct_optim_lr(const ct_optim *optim) {
-    return optim ? ct_schedule_at(&optim->lr, optim->count) : NAN;
+int64_t ct_optim_count(const ct_optim *optim) {
+    if (!optim) return 0;
+    settle((ct_optim *)(uintptr_t)optim);
+    return optim->count + optim->pending;
 }
-int64_t ct_optim_count(const ct_optim *optim) { return optim ? optim->count : 0; }
+double ct_optim_lr(const ct_optim *optim) {
+    return optim ? ct_schedule_at(&optim->lr, ct_optim_count(optim)) : NAN;
+}
 ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
 
 bool ct_optim_resume(ct_optim *optim) {
@@ -164,6 +241,7 @@ bool ct_optim_resume(ct_optim *optim) {
     double step = ct_item(optim->step);
     if (isnan(step)) return false;
     optim->count = (int64_t)step;
+    optim->pending = 0;
     return true;
 }
 

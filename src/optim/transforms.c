@@ -3,7 +3,7 @@
 // once a step and shared by all parameters.
 #include <math.h>
 
-#include "cotan/optim.h"
+#include "optim/stage.h"
 
 bool ct_mask_matrices(const char *name, ct_tensor param, void *user) {
     (void)name, (void)user;
@@ -15,18 +15,17 @@ bool ct_mask_all(const char *name, ct_tensor param, void *user) {
     return true;
 }
 
-static void scale_all(ct_update *u, ct_tensor factor) {
-    for (size_t i = 0; i < u->n; i++) u->updates[i] = ct_mul_at(u->updates[i], factor, u->here);
+// ------------------------------------------------------------------------------------------------
+// stages
+
+static ct_tensor times_number(const ct_travel *t) {
+    return ct_mul_at(t->update, t->number[0], t->here);
 }
 
-static void clip_apply(const ct_transform *self, ct_update *u) {
-    ct_loc here = u->here;
+static void clip_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     ct_tensor room =
-        ct_div_at(ct_f(self->number[0]), ct_add_at(u->norm, ct_f(1e-6), here), here); // ()
-    scale_all(u, ct_minimum_at(room, ct_f(1), here));
-}
-ct_transform ct_clip_by_global_norm(double max_norm) {
-    return (ct_transform){.apply = clip_apply, .number = {max_norm}};
+        ct_div_at(ct_f(self->number[0]), ct_add_at(u->norm, ct_f(1e-6), u->here), u->here); // ()
+    number[0] = ct_minimum_at(room, ct_f(1), u->here);
 }
 
 // 1 - beta^count. expm1 keeps the digits that the subtraction would lose while beta^count is near
@@ -36,66 +35,111 @@ static ct_tensor correction(const ct_update *u, double beta) {
     return ct_neg_at(ct_expm1_at(exponent, u->here), u->here);
 }
 
-static void adam_apply(const ct_transform *self, ct_update *u) {
-    ct_loc here = u->here;
+static void adam_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     double beta1 = self->number[0], beta2 = self->number[1];
-    ct_tensor b1 = ct_f(beta1), c1 = ct_f(1 - beta1), b2 = ct_f(beta2), c2 = ct_f(1 - beta2);
-    ct_tensor eps = ct_f(self->number[2]), one = ct_f(1);
-    ct_tensor scale1 = ct_div_at(one, correction(u, beta1), here);                   // ()
-    ct_tensor scale2 = ct_div_at(one, ct_sqrt_at(correction(u, beta2), here), here); // ()
+    ct_tensor one = ct_f(1);
+    number[0] = ct_f(beta1);
+    number[1] = ct_f(1 - beta1);
+    number[2] = ct_f(beta2);
+    number[3] = ct_f(1 - beta2);
+    number[4] = ct_f(self->number[2]); // eps
+    number[5] = ct_div_at(one, correction(u, beta1), u->here);
+    number[6] = ct_div_at(one, ct_sqrt_at(correction(u, beta2), u->here), u->here);
+}
+static ct_tensor adam_one(const ct_travel *t) {
+    const ct_tensor *n = t->number;
+    ct_tensor g = t->update, m = t->state[0], v = t->state[1];
+    ct_loc here = t->here;
+    m = ct_add_at(ct_mul_at(n[0], m, here), ct_mul_at(n[1], g, here), here);
+    v = ct_add_at(ct_mul_at(n[2], v, here), ct_mul_at(ct_mul_at(n[3], g, here), g, here), here);
+    t->state[0] = m;
+    t->state[1] = v;
+    ct_tensor size = ct_add_at(ct_mul_at(ct_sqrt_at(v, here), n[6], here), n[4], here);
+    return ct_div_at(ct_mul_at(m, n[5], here), size, here);
+}
+
+static void first_number(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+    (void)u;
+    number[0] = ct_f(self->number[0]);
+}
+static ct_tensor decay_one(const ct_travel *t) {
+    return ct_add_at(t->update, ct_mul_at(t->number[0], t->param, t->here), t->here);
+}
+static ct_tensor trace_one(const ct_travel *t) {
+    ct_tensor b = ct_add_at(ct_mul_at(t->number[0], t->state[0], t->here), t->update, t->here);
+    return t->state[0] = b;
+}
+static ct_tensor nesterov_one(const ct_travel *t) {
+    return ct_add_at(t->update, ct_mul_at(t->number[0], trace_one(t), t->here), t->here);
+}
+
+static void rate_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+    (void)self;
+    number[0] = ct_neg_at(u->lr, u->here);
+}
+
+// A stage on its own, in a chain with transforms of the user.
+static void apply_stage(int place, const ct_transform *self, ct_update *u) {
+    const ct_stage *stage = &ct__stages[place];
+    ct_tensor number[CT_STAGE_NUMBERS], state[CT_TRANSFORM_STATES];
+    stage->numbers(self, u, number);
     for (size_t i = 0; i < u->n; i++) {
-        ct_tensor g = u->updates[i], m = u->state[0][i], v = u->state[1][i];
-        m = ct_add_at(ct_mul_at(b1, m, here), ct_mul_at(c1, g, here), here);
-        v = ct_add_at(ct_mul_at(b2, v, here), ct_mul_at(ct_mul_at(c2, g, here), g, here), here);
-        ct_assign_at(u->state[0][i], m, here);
-        ct_assign_at(u->state[1][i], v, here);
-        ct_tensor size = ct_add_at(ct_mul_at(ct_sqrt_at(v, here), scale2, here), eps, here);
-        u->updates[i] = ct_div_at(ct_mul_at(m, scale1, here), size, here);
+        if (self->mask && !self->mask(u->names[i], u->params[i], self->user)) continue;
+        for (int k = 0; k < stage->n_states; k++) state[k] = u->state[k][i];
+        ct_travel travel = {.param = ct__widened(u->params[i], u->here),
+                            .update = ct__widened(u->updates[i], u->here),
+                            .state = state,
+                            .number = number,
+                            .here = u->here};
+        u->updates[i] = stage->one(&travel);
+        for (int k = 0; k < stage->n_states; k++) ct_assign_at(u->state[k][i], state[k], u->here);
     }
+}
+
+enum { CLIP, ADAM, DECAY, TRACE, NESTEROV, SCALE, RATE };
+static void clip(const ct_transform *self, ct_update *u) { apply_stage(CLIP, self, u); }
+static void adam(const ct_transform *self, ct_update *u) { apply_stage(ADAM, self, u); }
+static void decay(const ct_transform *self, ct_update *u) { apply_stage(DECAY, self, u); }
+static void trace(const ct_transform *self, ct_update *u) { apply_stage(TRACE, self, u); }
+static void nesterov(const ct_transform *self, ct_update *u) { apply_stage(NESTEROV, self, u); }
+static void scale(const ct_transform *self, ct_update *u) { apply_stage(SCALE, self, u); }
+static void rate(const ct_transform *self, ct_update *u) { apply_stage(RATE, self, u); }
+
+const ct_stage ct__stages[CT_STAGES] = {
+    [CLIP] = {clip, 0, 1, clip_numbers, times_number},
+    [ADAM] = {adam, 2, 7, adam_numbers, adam_one},
+    [DECAY] = {decay, 0, 1, first_number, decay_one},
+    [TRACE] = {trace, 1, 1, first_number, trace_one},
+    [NESTEROV] = {nesterov, 1, 1, first_number, nesterov_one},
+    [SCALE] = {scale, 0, 1, first_number, times_number},
+    [RATE] = {rate, 0, 1, rate_numbers, times_number},
+};
+
+int ct__stage_of(const ct_transform *transform) {
+    for (int i = 0; i < CT_STAGES; i++)
+        if (transform->apply == ct__stages[i].apply) return i;
+    return -1;
+}
+
+// ------------------------------------------------------------------------------------------------
+// transforms
+
+ct_transform ct_clip_by_global_norm(double max_norm) {
+    return (ct_transform){.apply = clip, .number = {max_norm}};
 }
 ct_transform ct_scale_by_adam(double beta1, double beta2, double eps) {
     return (ct_transform){
-        .apply = adam_apply, .state = {"exp_avg", "exp_avg_sq"}, .number = {beta1, beta2, eps}};
+        .apply = adam, .state = {"exp_avg", "exp_avg_sq"}, .number = {beta1, beta2, eps}};
 }
-
-static void decay_apply(const ct_transform *self, ct_update *u) {
-    ct_tensor decay = ct_f(self->number[0]);
-    for (size_t i = 0; i < u->n; i++)
-        if (self->mask(u->names[i], u->params[i], self->user))
-            u->updates[i] =
-                ct_add_at(u->updates[i], ct_mul_at(decay, u->params[i], u->here), u->here);
-}
-ct_transform ct_add_decayed_weights(double decay, ct_mask mask, void *user) {
-    return (ct_transform){.apply = decay_apply,
-                          .number = {decay},
-                          .mask = mask ? mask : ct_mask_matrices,
-                          .user = user};
-}
-
-static void trace_apply(const ct_transform *self, ct_update *u) {
-    ct_loc here = u->here;
-    ct_tensor momentum = ct_f(self->number[0]);
-    for (size_t i = 0; i < u->n; i++) {
-        ct_tensor g = u->updates[i], b = u->state[0][i];
-        b = ct_add_at(ct_mul_at(momentum, b, here), g, here);
-        ct_assign_at(u->state[0][i], b, here);
-        u->updates[i] = self->flag ? ct_add_at(g, ct_mul_at(momentum, b, here), here) : b;
-    }
-}
-ct_transform ct_trace(double momentum, bool nesterov) {
+ct_transform ct_add_decayed_weights(double weight, ct_mask mask, void *user) {
     return (ct_transform){
-        .apply = trace_apply, .state = {"momentum_buffer"}, .number = {momentum}, .flag = nesterov};
+        .apply = decay, .number = {weight}, .mask = mask ? mask : ct_mask_matrices, .user = user};
 }
-
-static void scale_apply(const ct_transform *self, ct_update *u) {
-    scale_all(u, ct_f(self->number[0]));
+ct_transform ct_trace(double momentum, bool with_nesterov) {
+    return (ct_transform){.apply = with_nesterov ? nesterov : trace,
+                          .state = {"momentum_buffer"},
+                          .number = {momentum},
+                          .flag = with_nesterov};
 }
-ct_transform ct_scale(double factor) {
-    return (ct_transform){.apply = scale_apply, .number = {factor}};
-}
-
-static void rate_apply(const ct_transform *self, ct_update *u) {
-    (void)self;
-    scale_all(u, ct_neg_at(u->lr, u->here));
-}
-ct_transform ct_scale_by_learning_rate(void) { return (ct_transform){.apply = rate_apply}; }
+ct_transform ct_scale(double factor) { return (ct_transform){.apply = scale, .number = {factor}}; }
+ct_transform ct_scale_by_learning_rate(void) { return (ct_transform){.apply = rate}; }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/stage.h"
+
 // ------------------------------------------------------------------------------------------------
 // shapes
 
@@ -183,7 +185,7 @@ static bool elementwise(gen_graph *g, gen_step *s) {
         if (lo == 0 && hi == 0) lo = -2, hi = 2;
         if (number) {
             bool whole = !(other.accepts & CT_MASK(CT_F32));
-            v = gen_number(g, whole ? gen_below(g, 7) : gen_uniform(g, lo, hi), whole);
+            v = gen_number(g, whole ? gen_below(g, CT_STAGES) : gen_uniform(g, lo, hi), whole);
         } else if (v < 0) {
             ct_ints dims = fitting_dims(g, value(g, base));
             v = gen_leaf(g, any_dtype(g, other.accepts), dims, lo, hi);
@@ -572,6 +574,39 @@ static bool loop(gen_graph *g, gen_step *s) {
 }
 
 // ------------------------------------------------------------------------------------------------
+// optimizers
+
+static bool global_norm(gen_graph *g, gen_step *s) {
+    if (first(g, s, 0, 4) < 0) return false;
+    while (s->n_in < GEN_IN && gen_chance(g, 60))
+        s->in[s->n_in++] = pick(g, s->op, (want){.accepts = CT_FLOATS, .most = 4});
+    return s->in[s->n_in - 1] >= 0;
+}
+// A gradient of the parameter's shape, then the states and numbers of up to two stages.
+static bool update(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 0, 4);
+    if (x < 0 || value(g, x)->type.weak) return false;
+    int64_t stages[2], n = 0;
+    const gen_value *v = value(g, x);
+    ct_dtype dtype = (ct_dtype)v->type.dtype;
+    s->in[s->n_in++] = float_leaf(g, dtype, v->type.rank, v->dims.v);
+    for (int i = 0; i < 2; i++) {
+        stages[n] = gen_below(g, CT_STAGES);
+        const ct_stage *stage = &ct__stages[stages[n]];
+        if (s->n_in + stage->n_states + stage->n_numbers > GEN_IN) continue;
+        for (int k = 0; k < stage->n_states; k++) {
+            v = value(g, x); // the list may have moved
+            s->in[s->n_in++] = float_leaf(g, dtype, v->type.rank, v->dims.v);
+        }
+        for (int k = 0; k < stage->n_numbers; k++)
+            s->in[s->n_in++] = gen_leaf(g, CT_F32, CT_SCALAR, -1, 1);
+        n++;
+    }
+    set_list(g, s, "stages", n, stages);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------
 // random numbers
 
 static int key(gen_graph *g) {
@@ -649,6 +684,8 @@ static const builder builders[CT_OP_COUNT] = {
     [CT_OP_RANDOM_SPLIT] = random_split,
     [CT_OP_RANDOM_FOLD_IN] = random_fold_in,
     [CT_OP_DROPOUT] = dropout,
+    [CT_OP_GLOBAL_NORM] = global_norm,
+    [CT_OP_UPDATE] = update,
     [CT_OP_SCAN] = loop,
 };
 

@@ -252,6 +252,158 @@ static void a_failed_loss_changes_nothing(void **state) {
     ct_params_free(p.params);
 }
 
+// A transform of the user that does nothing: with it a chain is recorded op by op.
+static void nothing(const ct_transform *self, ct_update *u) { (void)self, (void)u; }
+
+static ct_optim *adamw_chain(ct_params *params, bool with_user) {
+    const ct_transform chain[] = {ct_clip_by_global_norm(1),
+                                  ct_scale_by_adam(0.9, 0.99, 1e-8),
+                                  ct_add_decayed_weights(0.1, NULL, NULL),
+                                  ct_scale_by_learning_rate(),
+                                  {.apply = nothing}};
+    ct_schedule lr = {.lr = 0.05, .warmup = 3};
+    return ct_chain_of(params, lr, chain, with_user ? 5 : 4, CT_HERE);
+}
+
+static void a_parameter_is_one_node(void **state) {
+    (void)state;
+    problem p = make_problem(), q = make_problem();
+    ct_optim *composed = adamw_chain(p.params, false), *plain = adamw_chain(q.params, true);
+    assert_non_null(composed);
+    assert_non_null(plain);
+    uint64_t launches[2], nodes[2];
+    for (int i = 0; i < STEPS; i++) {
+        ct_stats start = ct_get_stats();
+        {
+            CT_SCOPE;
+            ct_tensor loss = loss_of(&p);
+            uint64_t before = ct_get_stats().nodes;
+            ct_optim_step(composed, loss);
+            nodes[0] = ct_get_stats().nodes - before;
+        }
+        ct_stats middle = ct_get_stats();
+        {
+            CT_SCOPE;
+            ct_tensor loss = loss_of(&q);
+            uint64_t before = ct_get_stats().nodes;
+            ct_optim_step(plain, loss);
+            nodes[1] = ct_get_stats().nodes - before;
+        }
+        launches[0] = middle.launches - start.launches;
+        launches[1] = ct_get_stats().launches - middle.launches;
+    }
+    assert_string_equal(ct_error_text(), "");
+    assert_int_equal(launches[0], launches[1]);
+    // grad, norm, the step's number and its cast, 13 of numbers; and a parameter each
+    assert_int_equal(nodes[0], 17 + 2);
+    assert_int_equal(nodes[1], 17 + 15 + 15 + 2); // one of two decays
+    CT_SCOPE;
+    const char *names[] = {"exp_avg.w", "exp_avg_sq.w"};
+    assert_memory_equal(ct_data(p.w), ct_data(q.w), N * sizeof(float));
+    assert_memory_equal(ct_data(p.b), ct_data(q.b), COLS * sizeof(float));
+    for (int k = 0; k < 2; k++)
+        assert_memory_equal(ct_data(ct_params_find(ct_optim_state(composed), names[k])),
+                            ct_data(ct_params_find(ct_optim_state(plain), names[k])),
+                            N * sizeof(float));
+    ct_optim_free(composed);
+    ct_optim_free(plain);
+    ct_params_free(p.params);
+    ct_params_free(q.params);
+}
+
+// sum(x w) has the gradient x, so w becomes w - lr (x + decay w): what is computed from the new w
+// depends on x, and reading it in the same scope gives the new one.
+static void a_gradient_goes_through_an_update(void **state) {
+    (void)state;
+    problem p = make_problem();
+    ct_optim *optim = ct_sgd(p.params, .lr = 0.5, .weight_decay = CT_F(0.1));
+    double w1[N];
+    {
+        CT_SCOPE;
+        ct_tensor x = ct_from(p.a, CT_F32, CT_DIMS(ROWS, COLS)), of_x;
+        ct_optim_step(optim, ct_add(ct_sum(ct_mul(x, p.w)), ct_sum(p.b)));
+        ct_grad(ct_sum(ct_mul(p.w, p.w)), &x, 1, &of_x);
+        const float *got = ct_data(of_x), *now = ct_data(p.w);
+        assert_string_equal(ct_error_text(), "");
+        for (int i = 0; i < N; i++) {
+            w1[i] = p.w0[i] - 0.5 * ((double)p.a[i] + 0.1 * p.w0[i]);
+            assert_true(fabs((double)now[i] - w1[i]) < 1e-6);
+            assert_true(fabs((double)got[i] + w1[i]) < 1e-5); // 2 w1 times -0.5
+        }
+    }
+    compare(p.w, w1, N);
+    ct_optim_free(optim);
+    ct_params_free(p.params);
+}
+
+// f16 and bf16 variables are updated in f32 and rounded once.
+static void halves_are_updated_in_f32(void **state) {
+    (void)state;
+    const ct_dtype dtypes[] = {CT_F16, CT_BF16};
+    for (int d = 0; d < 2; d++) {
+        ct_params *params = ct_params_new();
+        ct_tensor w = ct_param(params, "w", dtypes[d], CT_DIMS(2));
+        float start[2] = {1, -0.5f};
+        {
+            CT_SCOPE;
+            ct_assign(w, ct_from(start, CT_F32, CT_DIMS(2)));
+        }
+        ct_optim *optim = ct_sgd(params, .lr = 0.25, .momentum = 0.5, .weight_decay = CT_F(1.0),
+                                 .decay_mask = ct_mask_all);
+        for (int i = 0; i < 2; i++) {
+            CT_SCOPE;
+            ct_optim_step(optim, ct_sum(ct_mul(ct_cast(w, CT_F32), ct_f(2))));
+        }
+        CT_SCOPE;
+        const float *got = ct_data(ct_cast(w, CT_F32));
+        assert_string_equal(ct_error_text(), "");
+        for (int i = 0; i < 2; i++) {
+            double x = (double)start[i], b = 2 + x;
+            x -= 0.25 * b;
+            b = 0.5 * b + 2 + x;
+            assert_true(fabs((double)got[i] - (x - 0.25 * b)) < 4e-3);
+        }
+        ct_optim_free(optim);
+        ct_params_free(params);
+    }
+}
+
+// A step whose plan does not run leaves the count, and so the learning rate, where they were.
+static void a_step_counts_when_it_ran(void **state) {
+    (void)state;
+    problem p = make_problem(), q = make_problem();
+    ct_optim *a = ct_adamw(p.params, .schedule = {.lr = 0.1, .warmup = 5});
+    ct_optim *b = ct_adamw(q.params, .schedule = {.lr = 0.1, .warmup = 5});
+    step(a, &p), step(b, &q);
+    double rate = ct_optim_lr(a);
+    {
+        CT_SCOPE;
+        ct_optim_step(a, loss_of(&p));
+        assert_int_equal(ct_optim_count(a), 2); // recorded
+        assert_true(ct_optim_lr(a) > rate);
+        (void)ct_add(p.w, ct_zeros(CT_F32, CT_DIMS(4))); // an error: the scope's plan is given up
+    }
+    assert_true(ct_failed());
+    ct_error_clear();
+    assert_int_equal(ct_optim_count(a), 1);
+    assert_true(fabs(ct_optim_lr(a) - rate) <= 0);
+    for (int i = 0; i < 3; i++) { // two steps in one scope are two steps
+        CT_SCOPE;
+        ct_optim_step(a, loss_of(&p)), ct_optim_step(b, loss_of(&q));
+        ct_optim_step(a, loss_of(&p)), ct_optim_step(b, loss_of(&q));
+        assert_int_equal(ct_optim_count(a), 3 + 2 * i);
+    }
+    assert_string_equal(ct_error_text(), "");
+    assert_int_equal(ct_optim_count(a), 7);
+    CT_SCOPE;
+    assert_true(ct_item(ct_params_find(ct_optim_state(a), "step")) == 7);
+    assert_memory_equal(ct_data(p.w), ct_data(q.w), N * sizeof(float));
+    ct_optim_free(a);
+    ct_optim_free(b);
+    ct_params_free(p.params);
+    ct_params_free(q.params);
+}
+
 static void refuses_what_it_cannot_optimize(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
@@ -281,6 +433,10 @@ int main(void) {
         cmocka_unit_test(a_changing_rate_makes_no_plan),
         cmocka_unit_test(state_has_names_and_can_be_resumed),
         cmocka_unit_test(a_failed_loss_changes_nothing),
+        cmocka_unit_test(a_parameter_is_one_node),
+        cmocka_unit_test(a_gradient_goes_through_an_update),
+        cmocka_unit_test(halves_are_updated_in_f32),
+        cmocka_unit_test(a_step_counts_when_it_ran),
         cmocka_unit_test(refuses_what_it_cannot_optimize),
     };
     const char *const devices[] = {"ref", "cpu"};
