@@ -213,6 +213,7 @@ CT_API const ct_plan_cost *ct_newest_plan(void);
 
 typedef struct ct_scope {
     ct_ctx *ctx;
+    uint64_t of; // the context's number: scopes of a context that is gone have ended
     uint32_t depth, serial;
 } ct_scope;
 // What is recorded in a scope goes with it; at its end pending roots run as one plan. A statement:

@@ -36,11 +36,38 @@ void ct_set_log(ct_log_fn fn, void *user) {
     ctx->log_user = user;
 }
 
+// All contexts there are, for scopes that end when theirs may be gone.
+static pthread_mutex_t living_lock = PTHREAD_MUTEX_INITIALIZER;
+static ct_ctx *living;
+
+static void enter_living(ct_ctx *ctx) {
+    static uint64_t made;
+    pthread_mutex_lock(&living_lock);
+    ctx->id = ++made;
+    ctx->next = living;
+    living = ctx;
+    pthread_mutex_unlock(&living_lock);
+}
+static void leave_living(const ct_ctx *ctx) {
+    pthread_mutex_lock(&living_lock);
+    ct_ctx **at = &living;
+    while (*at != ctx) at = &(*at)->next;
+    *at = ctx->next;
+    pthread_mutex_unlock(&living_lock);
+}
+static bool lives(const ct_ctx *ctx, uint64_t id) {
+    if (ctx == current) return ctx->id == id;
+    pthread_mutex_lock(&living_lock);
+    const ct_ctx *at = living;
+    while (at && at->id != id) at = at->next;
+    pthread_mutex_unlock(&living_lock);
+    return at != NULL;
+}
+
 ct_ctx *ct_ctx_new(void) {
     ct_ctx *ctx = ct__calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
-    static _Atomic uint64_t made;
-    ctx->id = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
+    enter_living(ctx);
     ctx->log = log_to_stderr;
     // The poisoned node for a failed allocation stands ready, with a slot of its own.
     ct_frame *base = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, CT_NOWHERE);
@@ -102,6 +129,7 @@ void ct_ctx_free(ct_ctx *ctx) {
         own = NULL;
         pthread_setspecific(exit_key, NULL);
     }
+    leave_living(ctx);
     ct__free(ctx);
 }
 
@@ -238,7 +266,7 @@ ct_scope ct_scope_begin(ct_loc here) {
         ct__fail(ctx, CT_E_MEMORY, here, "scope", "out of memory for a scope");
         return (ct_scope){0};
     }
-    return (ct_scope){ctx, (uint32_t)ctx->depth, frame->serial};
+    return (ct_scope){ctx, ctx->id, (uint32_t)ctx->depth, frame->serial};
 }
 
 // Moves what was kept in the innermost frame to the frame `to` below it: as a leaf, or, in a trace,
@@ -296,19 +324,25 @@ static void end_one(ct_ctx *ctx, ct_loc here) {
     ct__frame_pop(ctx, here);
 }
 
+// The scope's frame; NULL: it has ended, with an outer one or with its context.
+static const ct_frame *frame_of(const ct_scope *scope) {
+    ct_ctx *ctx = scope->ctx;
+    if (!ctx || !lives(ctx, scope->of) || scope->depth < 2 || scope->depth > ctx->depth)
+        return NULL;
+    const ct_frame *frame = ctx->frames[scope->depth - 1];
+    return frame->serial == scope->serial ? frame : NULL;
+}
+
 void ct_scope_end(ct_scope scope, ct_loc here) {
-    ct_ctx *ctx = scope.ctx;
-    if (!ctx || scope.depth < 2 || scope.depth > ctx->depth) return;
-    if (ctx->frames[scope.depth - 1]->serial != scope.serial) return; // ended with an outer one
-    ct_ctx *before = ct_ctx_use(ctx); // what is recorded for the plan is this context's
-    while (ctx->depth >= scope.depth) end_one(ctx, here);
+    if (!frame_of(&scope)) return;
+    ct_ctx *before = ct_ctx_use(scope.ctx); // what is recorded for the plan is this context's
+    while (scope.ctx->depth >= scope.depth) end_one(scope.ctx, here);
     ct_ctx_use(before);
 }
 
 void ct__scope_cleanup(ct_scope *scope) {
-    ct_ctx *ctx = scope->ctx;
-    if (!ctx || scope->depth < 2 || scope->depth > ctx->depth) return;
-    ct_scope_end(*scope, ctx->frames[scope->depth - 1]->here);
+    const ct_frame *frame = frame_of(scope);
+    if (frame) ct_scope_end(*scope, frame->here);
 }
 
 // ------------------------------------------------------------------------------------------------

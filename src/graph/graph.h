@@ -147,6 +147,7 @@ static inline bool ct__lost(const ct_storage *storage) {
 
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
+    ct_ctx *next;      // of all there are
     ct_frame **frames; // (depth) the scope stack; frames[0] is the context's own
     size_t depth, frames_cap;
     uint32_t serial; // of the newest frame

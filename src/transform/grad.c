@@ -15,15 +15,20 @@
 // tangents, that only exists to be transposed: operands are the composition's operands, its
 // outputs, then the tangents that are there (`present` says of which).
 
-#define LINEAR_ATTRS(F, op) F(op, i64, node) F(op, ints, present)
-CT_ATTRS(linear, LINEAR_ATTRS);
+// The composition itself is no attribute: the operands, its outputs among them, say which it is,
+// and what is printed or hashed holds no addresses.
+typedef struct linear_attrs {
+    ct_ints present;
+    const ct_node *node;
+} linear_attrs;
+static const ct_field linear_fields[] = {
+    {"present", CT_FIELD_ints, offsetof(linear_attrs, present)}};
 
 static const ct_node *composition(const ct_rule *r) {
-    return (const ct_node *)(uintptr_t)((const linear_attrs *)r->attrs)->node;
+    return ((const linear_attrs *)r->attrs)->node;
 }
 static bool linear_infer(ct_call *call) {
-    const linear_attrs *attrs = call->attrs;
-    const ct_node *node = (const ct_node *)(uintptr_t)attrs->node;
+    const ct_node *node = ((const linear_attrs *)call->attrs)->node;
     if (!ct__call_outs(call, node->n_out)) return false;
     for (int i = 0; i < node->n_out; i++) call->out[i] = node->out[i];
     return true;
@@ -224,7 +229,7 @@ static bool record_linear(gradient *g, ct_rule *r) {
             in[node->n_in + node->n_out + extra] = r->t_in[i];
             present[extra++] = i;
         }
-    linear_attrs attrs = {.node = (int64_t)(uintptr_t)node, .present = {extra, present}};
+    linear_attrs attrs = {.present = {extra, present}, .node = node};
     ct_tensor t =
         ct__record(&ct__op_linear, &attrs, in, node->n_in + node->n_out + extra, node->here);
     for (int i = 0; i < node->n_out; i++)

@@ -230,6 +230,17 @@ static void records_depend_on_structure_alone(void **state) {
     ct__order_free(&o);
 }
 
+// What is printed and hashed holds no addresses: a field that is none of the kinds is not listed.
+static void attributes_hold_no_addresses(void **state) {
+    (void)state;
+    char attrs[64] = {0};
+    ct_text text = {0};
+    assert_true(ct__op_linear.attr_size <= sizeof attrs);
+    ct__attrs_print(&text, &ct__op_linear, attrs);
+    assert_string_equal(text.s, "present=[]");
+    ct__text_free(&text);
+}
+
 static void graphs_print_a_line_a_node(void **state) {
     (void)state;
     ct_order o = {0};
@@ -299,6 +310,7 @@ int main(void) {
         TEST(shapes_that_are_too_large_are_refused),
         TEST(more_operands_than_a_node_holds_are_refused),
         TEST(records_depend_on_structure_alone),
+        TEST(attributes_hold_no_addresses),
         TEST(graphs_print_a_line_a_node),
         TEST(the_verifier_finds_what_is_broken),
     };

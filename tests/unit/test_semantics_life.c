@@ -77,6 +77,37 @@ static void a_scope_ends_in_its_own_context(void **state) {
 
 // ----------------------------------------------------------------------------------- stale handles
 
+// Whatever lies at the context's address by then, another context with scopes of the same depth
+// included.
+static void a_scope_may_end_after_its_context(void **state) {
+    (void)state;
+    ct_ctx *mine = ct_ctx_use(NULL);
+    for (int i = 0; i < 20; i++) {
+        ct_ctx *ctx = ct_ctx_new(), *next = NULL;
+        ct_scope by_hand, inner = {0};
+        ct_tensor t = CT_NONE;
+        {
+            ct_ctx_use(ctx);
+            CT_SCOPE;
+            by_hand = ct_scope_begin(CT_HERE);
+            ct_ctx_free(ctx);
+            next = ct_ctx_new(); // takes the memory
+            ct_ctx_use(next);
+            if (i % 2) (void)ct_scope_begin(CT_HERE);
+            inner = ct_scope_begin(CT_HERE);
+            t = ct_f(1);
+            if (i % 3 == 0) ct_ctx_use(mine);
+        }
+        ct_scope_end(by_hand, CT_HERE);
+        ct_ctx_use(next);
+        assert_true(ct_ok(t)); // its scope stands
+        ct_scope_end(inner, CT_HERE);
+        assert_false(ct_ok(t));
+        ct_ctx_free(next);
+    }
+    ct_ctx_use(mine);
+}
+
 static void a_stale_handle_is_an_error_with_both_lines(void **state) {
     (void)state;
     ct_tensor t;
@@ -405,6 +436,7 @@ int main(void) {
         TEST(break_continue_and_return_end_a_scope),
         TEST(ending_an_outer_scope_ends_the_inner_ones),
         TEST(a_scope_ends_in_its_own_context),
+        TEST(a_scope_may_end_after_its_context),
         TEST(a_stale_handle_is_an_error_with_both_lines),
         TEST(generations_tell_old_handles_from_new),
         TEST(evaluated_values_may_be_read_from_any_context_and_pending_ones_not),
