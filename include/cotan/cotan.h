@@ -326,7 +326,7 @@ CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in
 
 // A loop in the graph: body sees the carried tensors and element i of every xs (their axis 0 goes),
 // and gives the next carried tensors (same types) and element i of every ys. length: needed where
-// n_xs is 0.
+// n_xs is 0; dynamic where CT_DYN marks it or an axis 0 of xs is.
 typedef struct ct_scan_args {
     ct_fn body;
     void *user;

@@ -173,7 +173,7 @@ static bool needs_around(fuser *f, int32_t from, int32_t to) {
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
     c->weight = is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
-    c->costly = node->op->costly && ct__count(node->out) > 1;
+    c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
     for (int i = 0; i < node->n_in; i++) {
         const ct_node *in = node->in[i].node;
         const cost *x = &f->of[in->index];
@@ -217,6 +217,10 @@ static void template_operand(fuser *f, ct_val v) {
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
     if (!is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
 }
+// A loop's launches go through its operands' memory.
+static void loop_operand(fuser *f, const ct_node *node) {
+    if (!is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+}
 
 // Reads its operand's memory as another type: a kernel of its own, behind the operand's.
 static bool reads_memory(const ct_node *node) {
@@ -233,7 +237,10 @@ static void mark_units(fuser *f) {
         bool half = reads_memory(node);
         f->of[i].unit |= half;
         for (int k = 0; k < node->n_in; k++) {
-            if (has_template(node)) template_operand(f, node->in[k]);
+            if (node->op->kind == CT_KIND_LOOP)
+                loop_operand(f, node->in[k].node);
+            else if (has_template(node))
+                template_operand(f, node->in[k]);
             if (half) f->of[node->in[0].node->index].unit = true; // its memory is read
         }
     }
@@ -477,7 +484,8 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
 static bool shares_input(fuser *f, const ct_group *g) {
     for (size_t i = 0; i < f->n_reads; i++) {
         const ct_node *x = f->reads[i].v.node;
-        if (ct__count(ct__type(f->reads[i].v)) < 2) continue;
+        const ct_type *type = ct__type(f->reads[i].v);
+        if (!type->dyn && ct__count(type) < 2) continue;
         for (size_t k = 0; k < f->n_edges; k++)
             if (f->edges[k].from == x && f->s->vals[f->edges[k].unit][0].group == g->id)
                 return true;

@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "compile/program.h"
+#include "ops/rules.h"
 #include "transform/trace.h"
 
 typedef struct {
     ct_program *p;
     const ct_node *node;
     const scan_attrs *a;
+    int64_t length;
     const ct_place *in, *out;
     ct_program sub;
     ct_arg *shift; // (sub.n_bufs) what an argument on it gets: buffer, offset, step
@@ -42,7 +44,7 @@ static bool add_copy(loop *l, ct_arg from, ct_arg to, size_t bytes) {
 
 // Element `iteration` of x at a place: forwards, or backwards from the last.
 static ct_arg element(const loop *l, ct_place place, size_t bytes) {
-    int64_t last = l->a->reverse ? l->a->length - 1 : 0;
+    int64_t last = l->a->reverse && l->length ? l->length - 1 : 0;
     return (ct_arg){.buf = place.buf,
                     .offset = place.offset + (size_t)last * bytes,
                     .step = l->a->reverse ? -(int64_t)bytes : (int64_t)bytes};
@@ -138,6 +140,7 @@ static bool splice(loop *l) {
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
                     ct_lowering lower, ct_err *err) {
     loop l = {.p = p, .node = node, .a = node->attrs, .in = in, .out = out};
+    l.length = ct__unmarked(l.a->length);
     size_t nc = (size_t)l.a->n_carry, nx = (size_t)l.a->n_xs, n_out = node->n_out;
     bool ok = lower_body(&l, lower, err), nested = false;
     if (!ok) return false;
@@ -148,8 +151,7 @@ bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, cons
         ok = add_copy(&l, (ct_arg){.buf = in[i].buf, .offset = in[i].offset},
                       (ct_arg){.buf = out[i].buf, .offset = out[i].offset},
                       ct__type_bytes(&node->out[i]));
-    ok = ok &&
-         add_launch(p, (ct_launch){.kind = CT_LAUNCH_LOOP, .node = node, .count = l.a->length});
+    ok = ok && add_launch(p, (ct_launch){.kind = CT_LAUNCH_LOOP, .node = node, .count = l.length});
     if (nested) ok = ok && copy_elements(&l, CT_BUF_LEAF, nc, nc + nx, in);
     ok = ok && splice(&l);
     if (nested) ok = ok && copy_elements(&l, CT_BUF_ROOT, nc, n_out, out);

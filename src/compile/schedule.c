@@ -466,6 +466,8 @@ bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) 
     ct__free(s.groups);
     ct__free(s.sym_value);
     ct__free(s.sym_parent);
+    ct__free(s.sym_times);
+    ct__free(s.marked);
     ct__free(s.stack);
     ct__free(s.known);
     ct__arena_free(&s.arena);

@@ -85,22 +85,35 @@ static bool in_place(ct_emit *e) {
     return true;
 }
 
-// Sizes that were declared and never used are no arguments of the kernel.
-static void drop_unused_sizes(ct_emit *e) {
-    size_t kept = 0;
+// Sizes that were declared and never used are no arguments of the kernel, and leave no trace in it:
+// a kernel does not depend on which other sizes its plan has.
+static bool drop_unused_sizes(ct_emit *e) {
+    ct_kir *k = e->kir;
+    ct_kval *to = ct__arena_zero(&e->arena, (k->n + 1) * sizeof *to);
+    if (!to) return ct__err_memory(e->sched->err, CT_NOWHERE, "kernel", k->n * sizeof *to);
+    size_t kept = 0, n = 0;
     for (size_t i = 0; i < e->n_syms; i++) {
-        ct_kins *ins = &e->kir->ins[e->sym_values[i]];
-        ins->imm.i = (int64_t)kept;
-        if (e->syms[i] >= 0) {
-            e->syms[kept] = e->syms[i];
-            e->sym_values[kept++] = e->sym_values[i];
-        } else { // the values behind it keep their numbers
-            ins->op = CT_K_CONST;
-            ins->imm.i = 0;
+        if (e->syms[i] < 0) {
+            to[e->sym_values[i]] = -1;
+            continue;
         }
+        k->ins[e->sym_values[i]].imm.i = (int64_t)kept;
+        e->syms[kept++] = e->syms[i];
     }
     e->n_syms = kept;
-    e->kir->nargs = (int)kept;
+    k->nargs = (int)kept;
+    for (size_t i = 0; i < k->n; i++)
+        if (to[i] == 0) to[i] = (ct_kval)n++;
+    for (size_t i = 0; i < k->n; i++) {
+        if (to[i] < 0) continue;
+        ct_kins x = k->ins[i];
+        int32_t *of[6] = {&x.a, &x.b, &x.c, &x.d, &x.in, &x.end};
+        for (int f = 0; f < 6; f++)
+            if (*of[f] >= 0) *of[f] = to[*of[f]];
+        k->ins[to[i]] = x;
+    }
+    k->n = n;
+    return true;
 }
 
 static bool finish(ct_emit *e, double flops) {
@@ -112,7 +125,7 @@ static bool finish(ct_emit *e, double flops) {
     }
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
-    drop_unused_sizes(e);
+    if (!drop_unused_sizes(e)) return false;
     if (!in_place(e)) {
         s->conflict = true;
         return true;

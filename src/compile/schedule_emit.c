@@ -376,6 +376,11 @@ static ct_ix map_load(ct_map *map, int operand, const ct_ix *at) {
     return ct__ix_load(map->pool, (int64_t)v.node->index << 16 | v.out, at, ct__type(v)->rank);
 }
 
+static ct_ix map_attr(ct_map *map, const int64_t *where) {
+    ct_emit *e = map->user;
+    return ct__sched_attr(e->sched, map->pool, where);
+}
+
 // Asks the op where the element at `at` comes from. The pieces live in the emit's arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map) {
     *map = (ct_map){.node = node,
@@ -385,6 +390,7 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
                     .value = CT_IX_NONE,
                     .size = map_size,
                     .load = map_load,
+                    .attr = map_attr,
                     .user = e};
     if (!map->piece) return no_memory(e);
     if (node->op->map && node->op->map(map)) {

@@ -64,7 +64,16 @@ struct ct_sched {
     size_t n_groups, groups_cap;
     int64_t *sym_value; // (n_syms) of this plan's dynamic sizes
     int *sym_parent;    // equal ones are joined
-    size_t n_syms, sym_value_cap, sym_parent_cap;
+    struct {
+        int64_t by; // 0: nothing is known; else this symbol is `by` times `sym`
+        int sym;
+    } * sym_times;
+    size_t n_syms, sym_value_cap, sym_parent_cap, sym_times_cap;
+    struct {
+        const int64_t *where; // a marked entry of a node's attributes
+        int sym;              // stands for one more than it
+    } * marked;               // (n_marked)
+    size_t n_marked, marked_cap;
     uint32_t *stamp; // (graph->n) scratch of walks
     uint32_t stamp_now;
     ct_node **stack; // scratch of walks
@@ -106,6 +115,7 @@ static inline ct_along ct__along(const ct_node *node) {
 // schedule_sizes.c
 bool ct__sched_sizes(ct_sched *s);
 ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis);
+ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // for ct_map.attr
 
 // schedule.c
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);

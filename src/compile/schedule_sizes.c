@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compile/schedule_impl.h"
+#include "ops/rules.h"
 
 static int root_of(ct_sched *s, int sym) {
     while (s->sym_parent[sym] != sym) sym = s->sym_parent[sym] = s->sym_parent[s->sym_parent[sym]];
@@ -13,11 +14,24 @@ static int root_of(ct_sched *s, int sym) {
 // A new dynamic size; -1: no memory.
 static int new_sym(ct_sched *s, int64_t value) {
     if (!CT_GROW(s->sym_value, s->sym_value_cap, s->n_syms + 1) ||
-        !CT_GROW(s->sym_parent, s->sym_parent_cap, s->n_syms + 1))
+        !CT_GROW(s->sym_parent, s->sym_parent_cap, s->n_syms + 1) ||
+        !CT_GROW(s->sym_times, s->sym_times_cap, s->n_syms + 1))
         return -1;
+    s->sym_times[s->n_syms].by = 0;
     s->sym_value[s->n_syms] = value;
     s->sym_parent[s->n_syms] = (int)s->n_syms;
     return (int)s->n_syms++;
+}
+
+// A marked entry of a list of attributes is a size like others, one more than it since sizes are
+// at least 1.
+static ct_ix attr_size(ct_ix_pool *pool, int sym) {
+    return ct__ix_sub(pool, ct__ix_sym(pool, sym), ct__ix_int(pool, 1));
+}
+ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where) {
+    for (size_t i = 0; i < s->n_marked; i++)
+        if (s->marked[i].where == where) return attr_size(pool, root_of(s, s->marked[i].sym));
+    return CT_IX_NONE;
 }
 
 static void sort(ct_extent *z) {
@@ -29,17 +43,28 @@ static void sort(ct_extent *z) {
         }
 }
 
+// In terms of what is known now: equal symbols are one, multiples of others are written so.
+static ct_extent resolved(ct_sched *s, ct_extent z) {
+    for (int i = 0; i < z.n; i++) {
+        z.sym[i] = root_of(s, z.sym[i]);
+        while (s->sym_times[z.sym[i]].by) {
+            z.coef *= s->sym_times[z.sym[i]].by;
+            z.sym[i] = root_of(s, s->sym_times[z.sym[i]].sym);
+        }
+    }
+    sort(&z);
+    return z;
+}
 ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis) {
     const ct_sval *val = ct__sval(s, v);
     if (!val->size) return (ct_extent){.coef = ct__type(v)->dim[axis]};
-    ct_extent z = val->size[axis];
-    for (int i = 0; i < z.n; i++) z.sym[i] = root_of(s, z.sym[i]);
-    sort(&z);
-    return z;
+    return resolved(s, val->size[axis]);
 }
 
 // Both are the same size: where each is one plain symbol, the two are joined.
 static void join(ct_sched *s, ct_extent a, ct_extent b) {
+    a = resolved(s, a);
+    b = resolved(s, b);
     if (a.coef != 1 || b.coef != 1 || a.n != 1 || b.n != 1) return;
     int x = root_of(s, a.sym[0]), y = root_of(s, b.sym[0]);
     if (s->sym_value[x] != s->sym_value[y]) return;
@@ -66,6 +91,10 @@ static bool over(ct_extent *z, ct_extent by) {
     return true;
 }
 
+static bool same_extent(const ct_extent *a, const ct_extent *b) {
+    return a->coef == b->coef && a->n == b->n &&
+           (a->n == 0 || memcmp(a->sym, b->sym, (size_t)a->n * sizeof *a->sym) == 0);
+}
 static bool is_set(const ct_extent *z) { return z->n > 0; }
 static bool total(ct_sched *s, ct_val v, ct_extent *z) {
     *z = (ct_extent){.coef = 1};
@@ -121,8 +150,18 @@ static ct_ix map_load(ct_map *map, int operand, const ct_ix *at) {
     return ct__ix_load(map->pool, operand, NULL, 0);
 }
 
+static ct_ix map_attr(ct_map *map, const int64_t *where) {
+    const map_env *env = map->user;
+    ct_sched *s = env->s;
+    int sym = new_sym(s, ct__unmarked(*where) + 1);
+    if (sym < 0 || !CT_GROW(s->marked, s->marked_cap, s->n_marked + 1)) return CT_IX_NONE;
+    s->marked[s->n_marked].where = where;
+    s->marked[s->n_marked++].sym = sym;
+    return attr_size(map->pool, sym);
+}
+
 // Axes that the map passes through unchanged keep their size.
-static bool sizes_by_map(ct_sched *s, ct_node *node) {
+static bool sizes_by_map(ct_sched *s, ct_node *node, bool *in_order) {
     ct_arena scratch = {0};
     ct_ix_pool *pool = ct__ix_new(&scratch);
     ct_map_piece *piece = ct__arena(&scratch, CT_MAP_PIECES * sizeof *piece);
@@ -135,6 +174,7 @@ static bool sizes_by_map(ct_sched *s, ct_node *node) {
                   .value = CT_IX_NONE,
                   .size = map_size,
                   .load = map_load,
+                  .attr = map_attr,
                   .user = &env};
     bool ok = pool && piece;
     for (int a = 0; a < node->out->rank && ok; a++) at[a] = ct__ix_var(pool, map_size(&map, -1, a));
@@ -144,39 +184,76 @@ static bool sizes_by_map(ct_sched *s, ct_node *node) {
         int rank = ct__type(node->in[piece[i].operand])->rank;
         for (int b = 0; b < rank; b++)
             for (int a = 0; a < node->out->rank; a++)
-                if (piece[i].from[b] == at[a]) {
-                    // A slice from 0 also passes positions through: the sizes must agree.
-                    if (ct__type(node->in[piece[i].operand])->dim[b] == node->out->dim[a])
-                        same_axis(s, node, a, piece[i].operand, b);
-                }
+                if (piece[i].from[b] == at[a] && !(piece[i].cut >> b & 1))
+                    same_axis(s, node, a, piece[i].operand, b);
     }
+    *in_order = map.in_order;
     ct__arena_free(&scratch);
     return ok;
 }
 
-// A reshape keeps the count: one open axis is what is left; several are matched in order.
-static void sizes_by_count(ct_sched *s, ct_node *node) {
+// An operand's axis of a size P that is split into (n, 64), n open: P is 64 n, for every length.
+static bool split_by_count(ct_sched *s, ct_extent all, ct_extent rest, int64_t n, ct_extent *open) {
+    for (int i = 0; i < all.n; i++) {
+        int split = all.sym[i];
+        ct_extent others = all, by = rest;
+        if (!over(&others, (ct_extent){.coef = 1, .n = 1, .sym = {split}}) || !over(&by, others) ||
+            by.n || by.coef < 1 || s->sym_value[split] != by.coef * n)
+            continue;
+        int sym = new_sym(s, n);
+        if (sym < 0) return false;
+        s->sym_times[split].by = by.coef;
+        s->sym_times[split].sym = sym;
+        *open = (ct_extent){.coef = 1, .n = 1, .sym = {sym}};
+        return true;
+    }
+    return true;
+}
+
+// Axes of equal values in order. Where the counts would not agree for every length, they are equal
+// by chance: then all are open. Gives how many are, and the last of them.
+static int match_axes(ct_sched *s, ct_node *node, ct_extent all, int *open) {
     const ct_type *in = ct__type(node->in[0]), *out = node->out;
-    ct_extent *z = s->vals[node->index][0].size, all;
-    if (node->n_in != 1 || ct__count(in) != ct__count(out) || !total(s, node->in[0], &all)) return;
-    int open = -1, n_open = 0;
+    ct_extent *z = s->vals[node->index][0].size, count;
+    uint32_t matched = 0;
+    int n_open = 0, n_dyn = 0, last = 0;
     for (int a = 0, b = 0; a < out->rank; a++) {
         if (!ct__is_dyn(out, a) || is_set(&z[a])) continue;
+        n_dyn++;
+        last = a;
         while (b < in->rank && !(ct__is_dyn(in, b) && in->dim[b] == out->dim[a])) b++;
         if (b < in->rank) {
             z[a] = ct__sched_size(s, node->in[0], b++);
+            matched |= 1u << a;
             continue;
         }
         b = 0;
-        open = a;
+        *open = a;
         n_open++;
     }
-    if (n_open != 1) return;
+    if (n_open || !total(s, (ct_val){node, 0}, &count) || same_extent(&count, &all)) return n_open;
     for (int a = 0; a < out->rank; a++)
-        if (a != open && !over(&all, ct__sched_size(s, (ct_val){node, 0}, a))) return;
-    int64_t value = all.coef;
-    for (int i = 0; i < all.n; i++) value *= s->sym_value[all.sym[i]];
-    if (all.n && value == out->dim[open]) z[open] = all;
+        if (matched >> a & 1) z[a] = (ct_extent){.coef = 0};
+    *open = last;
+    return n_dyn;
+}
+
+// A reshape keeps the count: one open axis is what is left; several are matched in order.
+static bool sizes_by_count(ct_sched *s, ct_node *node) {
+    const ct_type *in = ct__type(node->in[0]), *out = node->out;
+    ct_extent *z = s->vals[node->index][0].size, all, rest = {.coef = 1};
+    int open = -1;
+    if (node->n_in != 1 || ct__count(in) != ct__count(out) || !total(s, node->in[0], &all) ||
+        match_axes(s, node, all, &open) != 1)
+        return true;
+    for (int a = 0; a < out->rank; a++)
+        if (a != open && !times(&rest, ct__sched_size(s, (ct_val){node, 0}, a))) return true;
+    ct_extent left = all;
+    if (!over(&left, rest)) return split_by_count(s, all, rest, out->dim[open], &z[open]);
+    int64_t value = left.coef;
+    for (int i = 0; i < left.n; i++) value *= s->sym_value[left.sym[i]];
+    if (left.n && value == out->dim[open]) z[open] = left;
+    return true;
 }
 
 static bool sizes_of(ct_sched *s, ct_node *node) {
@@ -198,10 +275,10 @@ static bool sizes_of(ct_sched *s, ct_node *node) {
         return true;
     }
     case CT_KIND_REDUCE: sizes_of_reduce(s, node); return true;
-    case CT_KIND_MOVEMENT:
-        if (!sizes_by_map(s, node)) return false;
-        sizes_by_count(s, node);
-        return true;
+    case CT_KIND_MOVEMENT: {
+        bool in_order = false;
+        return sizes_by_map(s, node, &in_order) && (!in_order || sizes_by_count(s, node));
+    }
     default: return true;
     }
 }

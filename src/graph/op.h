@@ -142,12 +142,14 @@ typedef struct ct_ref {
 //   SOURCE    `value`: the element itself, an integer that is converted to the node's dtype.
 // Positions that are operands (dynamic slices) are read with ct__map_load and clamped with
 // ct__ix_min and ct__ix_max. Sizes are asked for with ct__map_in_size and ct__map_out_size, never
-// taken from the type: a dynamic one is an argument of the kernel.
+// taken from the type: a dynamic one is an argument of the kernel. So are positions in attributes
+// that CT_DYN marks: they are asked for with ct__map_attr (ops/rules.h).
 enum { CT_MAP_PIECES = 64 };
 typedef struct ct_map_piece {
     int operand;
     double fill;
     ct_ix valid;
+    uint32_t cut; // axes of the operand at which the result may end earlier
     ct_ix from[CT_MAX_RANK];
 } ct_map_piece;
 typedef struct ct_map {
@@ -157,8 +159,10 @@ typedef struct ct_map {
     int n_pieces;        // to fill; starts at 0
     ct_map_piece *piece; // (CT_MAP_PIECES)
     ct_ix value;
+    bool in_order; // to fill: the elements of operand 0 in their order, none left out
     ct_ix (*size)(struct ct_map *map, int operand, int axis); // operand -1: the output
     ct_ix (*load)(struct ct_map *map, int operand, const ct_ix *at);
+    ct_ix (*attr)(struct ct_map *map, const int64_t *where); // a marked entry of a list
     void *user;
 } ct_map;
 // The next piece, with operand, valid = CT_IX_NONE and fill = 0 set; NULL: there are too many (ops

@@ -65,6 +65,7 @@ static bool reshape_eval(const ct_ref *ref) {
 }
 static bool reshape_map(ct_map *map) {
     ct_map_piece *piece = ct__map_piece(map, 0);
+    map->in_order = true;
     const ct_type *in = ct__type(map->node->in[0]), *out = map->node->out;
     ct_ix_pool *p = map->pool;
     ct_ix linear = ct__ix_int(p, 0);

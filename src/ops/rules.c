@@ -155,6 +155,7 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
     piece->operand = operand;
     piece->fill = 0;
     piece->valid = CT_IX_NONE;
+    piece->cut = 0;
     return piece;
 }
 

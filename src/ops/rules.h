@@ -50,6 +50,10 @@ static inline int64_t ct__unmarked(int64_t size) {
     return ct__marked(size) ? size & ~(1ll << 62) : size;
 }
 static inline int64_t ct__mark(int64_t size, bool dynamic) { return dynamic ? CT_DYN(size) : size; }
+// An entry of a list of positions, in a map: a number, or an argument of the kernel.
+static inline ct_ix ct__map_attr(ct_map *map, const int64_t *where) {
+    return ct__marked(*where) ? map->attr(map, where) : ct__ix_int(map->pool, *where);
+}
 
 // A shape being put together axis by axis; its room comes from ct__call_dims.
 typedef struct ct_shape {

@@ -23,11 +23,19 @@ static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
 #define SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, start) F(op, ints, stop) F(op, ints, step)
 CT_ATTRS(slice, SLICE_ATTRS);
 
-// A position as given: CT_END and negative ones count from the end of the axis.
-static int64_t position(const ct_type *in, int axis, int64_t given) {
-    bool dynamic = ct__is_dyn(in, axis);
-    if (given == CT_END) return ct__mark(in->dim[axis], dynamic);
-    return given < 0 ? ct__mark(given + in->dim[axis], dynamic) : given;
+// A position counts from the end of the axis where it is CT_END or negative. Along a dynamic axis
+// it stays so in the attributes: what follows from the axis' size needs no argument of its own.
+static bool from_end(int64_t position) { return position == CT_END || position < 0; }
+static int64_t place_of(const ct_type *in, int axis, int64_t position) {
+    if (!from_end(position)) return ct__unmarked(position);
+    return in->dim[axis] + (position == CT_END ? 0 : position);
+}
+static int64_t normal_position(const ct_type *in, int axis, int64_t given) {
+    return from_end(given) && !ct__is_dyn(in, axis) ? place_of(in, axis, given) : given;
+}
+// Is the place another one for another length?
+static bool moves(const ct_type *in, int axis, int64_t position) {
+    return from_end(position) ? ct__is_dyn(in, axis) : ct__marked(position);
 }
 
 // Spreads the lists over all axes: `own` has room for start, stop and step of each.
@@ -38,7 +46,7 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     static const char *const names[3] = {"start", "stop", "step"};
     for (int a = 0; a < rank; a++) {
         own[a] = 0;
-        own[rank + a] = position(in, a, CT_END);
+        own[rank + a] = normal_position(in, a, CT_END);
         own[2 * rank + a] = 1;
     }
     int64_t named = attrs->axes.n;
@@ -56,7 +64,7 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
                 return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
                                     (long long)attrs->axes.v[i], ct__type_text(in).s);
             own[which * rank + a] =
-                which == 2 ? lists[which]->v[i] : position(in, a, lists[which]->v[i]);
+                which == 2 ? lists[which]->v[i] : normal_position(in, a, lists[which]->v[i]);
         }
     }
     for (int64_t i = 0; i < named; i++) {
@@ -79,7 +87,7 @@ static bool slice_infer(ct_call *call) {
     if (!own) ct__err_memory(call->err, call->here, "slice", 3 * (size_t)rank * sizeof *own);
     if (!shape.dim || !own || !spread(call, attrs, own)) return false;
     for (int a = 0; a < rank; a++) {
-        int64_t start = ct__unmarked(own[a]), stop = ct__unmarked(own[rank + a]),
+        int64_t start = place_of(in, a, own[a]), stop = place_of(in, a, own[rank + a]),
                 step = own[2 * rank + a];
         if (step < 1)
             return ct__call_err(call, CT_E_ARGUMENT, "the step along axis %d is %lld", a,
@@ -87,8 +95,9 @@ static bool slice_infer(ct_call *call) {
         if (start < 0 || start > stop || stop > in->dim[a])
             return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
                                 (long long)start, (long long)stop, a, ct__type_text(in).s);
+        bool both_from_end = from_end(own[a]) && from_end(own[rank + a]);
         ct__shape_add(&shape, (stop - start) / step + ((stop - start) % step != 0),
-                      ct__marked(own[a]) || ct__marked(own[rank + a]));
+                      !both_from_end && (moves(in, a, own[a]) || moves(in, a, own[rank + a])));
     }
     *attrs = (slice_attrs){
         .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
@@ -104,7 +113,8 @@ static bool slice_eval(const ct_ref *ref) {
         int64_t rest = i, from = 0;
         for (int a = ref->out_type->rank - 1; a >= 0; a--) {
             int64_t at = rest % ref->out_type->dim[a];
-            from += (ct__unmarked(attrs->start.v[a]) + at * attrs->step.v[a]) * stride[a];
+            int64_t start = place_of(ref->in_type, a, attrs->start.v[a]);
+            from += (start + at * attrs->step.v[a]) * stride[a];
             rest /= ref->out_type->dim[a];
         }
         move(ref, 0, i, from);
@@ -116,23 +126,31 @@ static bool slice_map(ct_map *map) {
     const slice_attrs *attrs = map->node->attrs;
     ct_map_piece *piece = ct__map_piece(map, 0);
     ct_ix_pool *p = map->pool;
-    for (int a = 0; a < map->node->out->rank; a++)
-        piece->from[a] = ct__ix_add(p, ct__ix_int(p, ct__unmarked(attrs->start.v[a])),
-                                    ct__ix_mul(p, map->at[a], ct__ix_int(p, attrs->step.v[a])));
+    for (int a = 0; a < map->node->out->rank; a++) {
+        const int64_t *where = &attrs->start.v[a];
+        ct_ix start = from_end(*where) ? ct__map_in_size(map, 0, a) : ct__map_attr(map, where);
+        if (*where < 0) start = ct__ix_add(p, start, ct__ix_int(p, *where));
+        piece->from[a] =
+            ct__ix_add(p, start, ct__ix_mul(p, map->at[a], ct__ix_int(p, attrs->step.v[a])));
+        if (attrs->stop.v[a] != CT_END) piece->cut |= 1u << a;
+    }
     return true;
 }
 static bool slice_transpose(ct_rule *r) { // zeros around and between the cotangents
     const slice_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
-    int64_t high[CT_MAX_RANK], interior[CT_MAX_RANK];
+    int64_t low[CT_MAX_RANK], high[CT_MAX_RANK], interior[CT_MAX_RANK];
     for (int a = 0; a < in->rank; a++) {
-        int64_t start = ct__unmarked(attrs->start.v[a]), n = out->dim[a];
-        int64_t last = n ? start + (n - 1) * attrs->step.v[a] + 1 : start;
-        bool dynamic = ct__is_dyn(in, a) || ct__is_dyn(out, a);
-        high[a] = ct__mark(in->dim[a] - last, dynamic && in->dim[a] != last);
-        interior[a] = attrs->step.v[a] - 1;
+        int64_t from = attrs->start.v[a], to = attrs->stop.v[a], step = attrs->step.v[a];
+        int64_t start = place_of(in, a, from), n = out->dim[a];
+        int64_t last = n ? start + (n - 1) * step + 1 : start;
+        bool fixed = step == 1 && from_end(to); // what lies behind is of one size for any length
+        bool dynamic = ct__is_dyn(in, a) || moves(in, a, from) || moves(in, a, to);
+        low[a] = ct__mark(start, moves(in, a, from));
+        high[a] = ct__mark(in->dim[a] - last, dynamic && !fixed);
+        interior[a] = step - 1;
     }
-    ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = attrs->start,
+    ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = {in->rank, low},
                               .high = {in->rank, high}, .interior = {in->rank, interior});
     r->c_in[0] = ct__shaped_like(padded, r->in[0]);
     return true;
@@ -237,9 +255,9 @@ static bool pad_map(ct_map *map) {
     ct_ix_pool *p = map->pool;
     ct_map_piece *inside = ct__map_piece(map, 0);
     for (int a = 0; a < in->rank; a++) {
-        int64_t low = ct__unmarked(attrs->low.v[a]);
-        ct_ix at = ct__ix_sub(p, map->at[a], ct__ix_int(p, low));
-        if (low) inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
+        ct_ix at = ct__ix_sub(p, map->at[a], ct__map_attr(map, &attrs->low.v[a]));
+        if (attrs->low.v[a])
+            inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
         ct_ix pitch = ct__ix_int(p, attrs->interior.v[a] + 1);
         if (attrs->interior.v[a]) { // the quotient is asked for where the condition fails, too
             ct_ix forward = ct__ix_max(p, at, ct__ix_int(p, 0));
@@ -268,7 +286,10 @@ static bool pad_transpose(ct_rule *r) {
     if (r->linear[0]) { // what lies where x lay
         int64_t stop[CT_MAX_RANK], step[CT_MAX_RANK];
         for (int a = 0; a < in->rank; a++) {
-            stop[a] = ct__mark(out->dim[a] - ct__unmarked(attrs->high.v[a]), ct__is_dyn(out, a));
+            int64_t high = attrs->high.v[a];
+            stop[a] = ct__marked(high) ? CT_DYN(out->dim[a] - ct__unmarked(high))
+                      : high           ? -high
+                                       : CT_END;
             step[a] = attrs->interior.v[a] + 1;
         }
         ct_tensor cut = ct_slice(r->c_out[0], .start = attrs->low, .stop = {in->rank, stop},

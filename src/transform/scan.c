@@ -36,9 +36,10 @@ static bool scan_infer(ct_call *call) {
         }
         int64_t *dim = ct__call_dims(call, out->rank + 1);
         if (!dim) return false;
-        dim[0] = a->length;
+        dim[0] = ct__unmarked(a->length);
         if (out->rank) memcpy(dim + 1, out->dim, out->rank * sizeof *dim);
-        call->out[i] = (ct_type){out->dtype, (uint8_t)(out->rank + 1), false, out->dyn << 1, dim};
+        call->out[i] = (ct_type){out->dtype, (uint8_t)(out->rank + 1), false,
+                                 out->dyn << 1 | ct__marked(a->length), dim};
     }
     return true;
 }
@@ -87,13 +88,14 @@ static bool scan_eval(const ct_ref *ref) {
     const scan_attrs *a = ref->attrs;
     const ct_body *body = a->body;
     ct_arena arena = {0};
-    frame f;
+    frame f = {0};
     bool ok = make_frame(body, &arena, &f);
     if (!ok) ct__err_memory(ref->err, ref->node->here, "scan", body->n_nodes * sizeof *f.slot);
     for (int64_t i = 0; i < a->n_carry && ok; i++)
         memcpy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
-    for (int64_t step = 0; step < a->length && ok; step++) {
-        int64_t at = a->reverse ? a->length - 1 - step : step;
+    int64_t length = ct__unmarked(a->length);
+    for (int64_t step = 0; step < length && ok; step++) {
+        int64_t at = a->reverse ? length - 1 - step : step;
         for (size_t i = 0; i < body->n_nodes; i++) {
             const ct_node *node = body->nodes[i];
             if (node->op != &ct__op_param) continue;
@@ -256,7 +258,10 @@ const ct_opdef ct__op_scan = {
 // --------------------------------------------------------------------------------------------------------
 // recording
 
+// The length is dynamic where it is declared so, or some xs' axis 0 is.
 static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_type *types) {
+    bool dynamic = ct__marked(args->length), given = args->length != 0;
+    int64_t length = ct__unmarked(args->length);
     for (size_t i = 0; i < args->n_carry + args->n_xs; i++) {
         ct_val v;
         if (!ct__resolve(ctx, in[i], &v, "scan", (int)i, args->here)) return false;
@@ -265,21 +270,26 @@ static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_
             types[i] = *t;
             continue;
         }
-        if (t->rank == 0 || ct__is_dyn(t, 0)) {
+        if (t->rank == 0) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
-                     "operand %zu is %s, its axis 0 must have a fixed size", i + 1,
-                     ct__type_text(t).s);
+                     "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(t).s);
             return false;
         }
-        if (args->length == 0 && i == args->n_carry) args->length = t->dim[0];
-        if (t->dim[0] != args->length) {
+        if (!given && i == args->n_carry) length = t->dim[0];
+        if (t->dim[0] != length) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(t).s,
-                     (long long)args->length);
+                     (long long)length);
             return false;
         }
+        dynamic = dynamic || ct__is_dyn(t, 0);
         types[i] = element_type(t);
     }
+    if (length < 0) {
+        ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
+        return false;
+    }
+    args->length = ct__mark(length, dynamic);
     return true;
 }
 
