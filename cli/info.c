@@ -14,7 +14,8 @@ int run_info(int argc, char **argv) {
         .usage = "FILE",
         .operand = "FILE",
         .text = "Says what FILE holds: tensors with dtype, shape and bytes, and metadata, of a\n"
-                "safetensors file; the model and its training, of a folder that cotan train wrote\n"
+                "safetensors file, or of NumPy's npy and npz; the model and its training, of a "
+                "folder that cotan train wrote\n"
                 "or of its config.json; bytes, lines, characters and vocabulary of a text.\n",
         .examples = "  cotan info run                      # what was trained\n"
                     "  cotan info run/model.safetensors    # every tensor\n"

@@ -18,6 +18,7 @@
 #include <initializer_list>
 
 #include "cotan/data.h"
+#include "cotan/io.h"
 #include "cotan/lm.h"
 #include "cotan/models.h"
 #include "cotan/nn.h"

@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "io/config.h"
 #include "io/metrics.h"
+#include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
 
@@ -77,6 +78,63 @@ static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
     add_tensors(out, &st);
     ct__st_close(&st);
     return true;
+}
+
+// ----------------------------------------------------------------------------------- npy and npz
+
+static void add_array(ct_text *out, const ct_npy *npy) {
+    char type[160];
+    ct__textf(out, "%-28s ", ct__npy_describe(npy, type, sizeof type));
+    add_bytes(out, npy->bytes);
+    ct__textf(out, "%s%s\n", npy->fortran && npy->rank > 1 ? ", first axis fastest" : "",
+              npy->swapped ? ", big-endian" : "");
+}
+
+static bool describe_npy(const char *path, ct_text *out, ct_err *err) {
+    const void *map;
+    size_t n, prefix;
+    ct_npy npy;
+    ct_npy_name name = {path, "npy"};
+    if (!ct__file_map(path, &map, &n, err)) return false;
+    const void *bytes = map ? map : "";
+    bool ok = ct__npy_prefix(name, bytes, n < CT_NPY_FIXED ? n : CT_NPY_FIXED, &prefix, err) &&
+              ct__npy_parse(name, bytes, prefix < n ? prefix : n, n, &npy, err);
+    ct__file_unmap(map, n);
+    if (!ok) return false;
+    ct__textf(out, "npy, version %d.0: ", npy.version);
+    add_array(out, &npy);
+    return true;
+}
+
+static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
+    char name[CT_PRINTABLE];
+    size_t wide = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < npz->n; i++) {
+        const char *s = npz->entries[i].name;
+        size_t n = strlen(ct__printable(s, strlen(s), name, sizeof name));
+        if (n > wide) wide = n;
+        bytes += npz->entries[i].bytes;
+    }
+    ct__textf(out, "npz: %zu array%s, ", npz->n, npz->n == 1 ? "" : "s");
+    add_bytes(out, bytes);
+    ct__text_add(out, "\n");
+    for (size_t i = 0; i < npz->n; i++) {
+        ct_npy npy;
+        const char *s = npz->entries[i].name;
+        if (!ct__npz_head(npz, &npz->entries[i], &npy, err)) return false;
+        ct__textf(out, "  %-*s  ", (int)wide, ct__printable(s, strlen(s), name, sizeof name));
+        add_array(out, &npy);
+    }
+    return true;
+}
+
+static bool describe_npz(const char *path, ct_text *out, ct_err *err) {
+    struct ct_npz npz;
+    if (!ct__npz_open(path, &npz, err)) return false;
+    bool ok = add_arrays(&npz, out, err);
+    ct__npz_close(&npz);
+    return ok;
 }
 
 // ---------------------------------------------------------------------------------- what was
@@ -224,14 +282,19 @@ static bool describe_text(const char *path, ct_text *out, ct_err *err) {
 
 // ------------------------------------------------------------------------------------------ choice
 
-// A safetensors file by its content: the length of its header, then the header's '{'.
-static bool looks_like_safetensors(const char *path) {
+typedef bool (*describe_fn)(const char *path, ct_text *out, ct_err *err);
+
+// By its content: the length of a safetensors header, then the header's '{'; the word with which
+// npy files begin. (A zip archive may hold anything: an npz file is known by its name alone.)
+static describe_fn by_content(const char *path) {
     unsigned char head[9];
     FILE *f = fopen(path, "re");
-    if (!f) return false;
+    if (!f) return describe_text;
     size_t n = fread(head, 1, sizeof head, f);
     fclose(f);
-    return n == sizeof head && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7];
+    if (n == sizeof head && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
+        return describe_safetensors;
+    return n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0 ? describe_npy : describe_text;
 }
 
 static bool describe(const char *path, ct_text *out, ct_err *err) {
@@ -243,9 +306,10 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
         return describe_run(path, out, err);
     if (ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
     if (ends_with(path, "config.json")) return describe_config(path, out, err);
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && looks_like_safetensors(path))
-        return describe_safetensors(path, out, err);
-    return describe_text(path, out, err);
+    if (ends_with(path, ".npy")) return describe_npy(path, out, err);
+    if (ends_with(path, ".npz")) return describe_npz(path, out, err);
+    bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return (regular ? by_content(path) : describe_text)(path, out, err);
 }
 
 bool ct_describe(const char *path, ct_write_fn write, void *user) {

@@ -1,0 +1,58 @@
+// Arrays in NumPy's files: .npy holds one, .npz several by name.
+//
+// bool, u8, i32, u32, i64, f16, f32 and f64 are read and written; any other dtype is refused by a
+// sentence that names it. Files are taken as hostile: what they say of lengths, places and sizes is
+// checked before it is used, and nothing in them is evaluated.
+#ifndef COTAN_IO_H
+#define COTAN_IO_H
+
+#include "cotan/cotan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ----------------------------------------------------------------------------------- one array
+
+// Evaluates t and writes it, byte for byte as numpy.save does; the file appears whole or not at
+// all. False: see ct_error_text.
+CT_API CT_MUST_USE bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here);
+#define ct_save_npy(path, t) ct_save_npy_at((path), (t), CT_HERE)
+// A leaf with the file's array, in row-major order whatever the file's; poisoned when it failed.
+CT_API ct_tensor ct_load_npy_at(const char *path, ct_loc here);
+#define ct_load_npy(path) ct_load_npy_at((path), CT_HERE)
+
+// -------------------------------------------------------------------------------- several arrays
+
+typedef struct ct_named {
+    const char *name; // UTF-8; not twice in one file
+    ct_tensor tensor;
+} ct_named;
+typedef struct ct_npz_options {
+    bool deflate; // packed; slower by far to write, and smaller where values repeat
+    ct_loc here;
+} ct_npz_options;
+// Evaluates the tensors and writes them, as numpy.savez or numpy.savez_compressed would; the file
+// appears whole or not at all. False: see ct_error_text.
+//     ct_save_npz("run.npz", arrays, 2, .deflate = true)
+CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n,
+                                         ct_npz_options options);
+#define ct_save_npz(path, tensors, ...) CT__NPZ_SAVE(path, tensors, __VA_ARGS__, .here = CT_HERE)
+#define CT__NPZ_SAVE(path, tensors, n, ...)                                                        \
+    ct_save_npz_with((path), (tensors), (n), (ct_npz_options){__VA_ARGS__})
+
+// An open .npz file; belongs to no context, and is used by one thread at a time.
+typedef struct ct_npz ct_npz;
+CT_API ct_npz *ct_npz_open(const char *path); // NULL: see ct_error_text
+CT_API void ct_npz_close(ct_npz *npz);        // tensors that came from it stay; NULL: nothing
+CT_API size_t ct_npz_count(const ct_npz *npz);
+CT_API const char *ct_npz_name(const ct_npz *npz, size_t i); // in the file's order; NULL: no such i
+// A leaf with the array of that name; poisoned when it failed.
+CT_API ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here);
+#define ct_npz_get(npz, name) ct_npz_get_at((npz), (name), CT_HERE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,160 @@
+// Tensors from and to NumPy's files.
+#include <string.h>
+
+#include "base/os.h"
+#include "cotan/io.h"
+#include "graph/graph.h"
+#include "io/npz.h"
+#include "io/utf8.h"
+
+static const char npy_part[] = "npy";
+
+// --------------------------------------------------------------------------------------- reading
+
+static ct_tensor leaf(const ct_npy *npy, const void *data, ct_loc here) {
+    return ct_from_at(data, npy->dtype, (ct_ints){npy->rank, npy->shape}, here);
+}
+
+// The elements at `data` as a leaf; they are copied where they are not as Cotan holds them.
+static ct_tensor take(ct_ctx *ctx, const char *label, const ct_npy *npy, const void *data,
+                      ct_loc here) {
+    if (ct__npy_plain(npy, data)) return leaf(npy, data, here);
+    void *copy = ct__malloc(npy->bytes ? npy->bytes : 1);
+    if (!copy) {
+        ct__err_memory(&ctx->err, here, label, npy->bytes);
+        return ct__poison(ctx, here);
+    }
+    ct__npy_convert(npy, data, copy);
+    ct_tensor t = leaf(npy, copy, here);
+    ct__free(copy);
+    return t;
+}
+
+static bool check(const char *path, const void *map, size_t n, ct_npy *npy, ct_err *err) {
+    ct_npy_name name = {path, npy_part};
+    size_t prefix;
+    return ct__npy_prefix(name, map, n < CT_NPY_FIXED ? n : CT_NPY_FIXED, &prefix, err) &&
+           ct__npy_parse(name, map, prefix < n ? prefix : n, n, npy, err) &&
+           ct__npy_usable(name, npy, err);
+}
+
+ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    const void *map;
+    size_t n;
+    ct_npy npy;
+    if (!ctx) return CT_NONE;
+    if (ctx->err.code || !ct__file_map(path, &map, &n, &ctx->err)) return ct__poison(ctx, here);
+    ct_tensor t = check(path, map ? map : "", n, &npy, &ctx->err)
+                      ? take(ctx, path, &npy, (const char *)map + npy.begin, here)
+                      : ct__poison(ctx, here);
+    ct__file_unmap(map, n);
+    return t;
+}
+
+ct_npz *ct_npz_open(const char *path) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return NULL;
+    ct_npz *npz = ct__calloc(1, sizeof *npz);
+    if (!npz) {
+        ct__err_memory(&ctx->err, CT_NOWHERE, path, sizeof *npz);
+        return NULL;
+    }
+    if (ct__npz_open(path, npz, &ctx->err)) return npz;
+    ct__free(npz);
+    return NULL;
+}
+
+void ct_npz_close(ct_npz *npz) {
+    if (!npz) return;
+    ct__npz_close(npz);
+    ct__free(npz);
+}
+
+size_t ct_npz_count(const ct_npz *npz) { return npz ? npz->n : 0; }
+const char *ct_npz_name(const ct_npz *npz, size_t i) {
+    return i < ct_npz_count(npz) ? npz->entries[i].name : NULL;
+}
+
+ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_npy npy;
+    void *data;
+    char shown[CT_PRINTABLE];
+    if (!ctx) return CT_NONE;
+    if (ctx->err.code) return ct__poison(ctx, here);
+    if (!npz) return ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "the file is not open");
+    const ct_npz_entry *entry = ct__npz_find(npz, name);
+    if (!entry) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "%s has no array \"%s\"; it has %zu",
+                 npz->label, ct__printable(name, strlen(name), shown, sizeof shown), npz->n);
+        return ct__poison(ctx, here);
+    }
+    if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) return ct__poison(ctx, here);
+    ct_tensor t = take(ctx, npz->label, &npy, data, here);
+    ct__free(data);
+    return t;
+}
+
+// --------------------------------------------------------------------------------------- writing
+
+typedef struct held { // a tensor on the host
+    int64_t dim[CT_MAX_RANK];
+    int rank;
+    const void *data;
+} held;
+
+static bool hold(ct_tensor t, held *h, ct_loc here) {
+    h->data = ct_data_at(t, here);
+    h->rank = ct_rank(t);
+    for (int a = 0; a < h->rank; a++) h->dim[a] = ct_dim(t, a);
+    return h->data != NULL;
+}
+
+static bool write_npy(const char *path, const ct_text *head, const void *data, size_t bytes,
+                      ct_err *err) {
+    ct_atomic file;
+    if (!ct__atomic_begin(&file, path, 0, err)) return false;
+    bool ok = ct__atomic_put(&file, head->s, head->n, err) &&
+              ct__atomic_put(&file, data, bytes, err) && ct__atomic_commit(&file, err);
+    if (!ok) ct__atomic_abandon(&file);
+    return ok;
+}
+
+bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return false;
+    CT_SCOPE; // for what reading a variable records
+    held h;
+    ct_text head = {0};
+    bool ok = hold(t, &h, here) && ct__npy_header((ct_npy_name){path, npy_part}, ct_dtype_of(t),
+                                                  h.rank, h.dim, &head, &ctx->err);
+    ok = ok && write_npy(path, &head, h.data, (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)),
+                         &ctx->err);
+    ct__text_free(&head);
+    return ok;
+}
+
+bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_npz_options options) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return false;
+    CT_SCOPE; // for what reading variables records
+    ct_npz_out *out = ct__calloc(n + 1, sizeof *out);
+    held *all = ct__calloc(n + 1, sizeof *all);
+    bool ok = (out && all) || ct__err_memory(&ctx->err, options.here, "save_npz", n * sizeof *all);
+    for (size_t i = 0; i < n && ok; i++) {
+        ok = tensors[i].name || ct__err(&ctx->err, CT_E_ARGUMENT, options.here, "save_npz",
+                                        "tensor %zu has no name", i);
+        ok = ok && hold(tensors[i].tensor, &all[i], options.here);
+        if (!ok) break;
+        out[i] = (ct_npz_out){.name = tensors[i].name,
+                              .dtype = ct_dtype_of(tensors[i].tensor),
+                              .rank = all[i].rank,
+                              .shape = all[i].dim,
+                              .data = all[i].data};
+    }
+    ok = ok && ct__npz_write(path, out, n, options.deflate, &ctx->err);
+    ct__free(out);
+    ct__free(all);
+    return ok;
+}
