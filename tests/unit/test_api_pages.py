@@ -1,0 +1,100 @@
+"""scripts/api_pages.py: headers become pages; a small header whole, and nothing of the real ones is lost."""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import api_pages  # noqa: E402
+
+HEADER = """\
+// Things: to have
+// and to hold.
+#ifndef COTAN_THING_H
+#define COTAN_THING_H
+
+#include "cotan/cotan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ------ keeping things
+
+// What a thing is; it has
+// a size.
+typedef struct ct_thing {
+    int64_t size; // in units
+} ct_thing;
+#ifdef __cplusplus
+#define CT_NO_THING (ct_thing{0})
+#else
+#define CT_NO_THING ((ct_thing){0})
+#endif
+CT_API CT_MUST_USE ct_thing *ct_thing_new_at(const char *name, int64_t size, ct_loc here);
+#define ct_thing_new(label) ct_thing_new_at((label), 1, CT_HERE)
+// Frees it.
+CT_API void ct_thing_free(ct_thing *thing); // NULL too
+CT_API void ct__thing_secret(void);
+
+CT_API void ct_thing_set_with(ct_thing *thing, ct_thing_args args);
+#define ct_thing_set(thing, ...)                                                                   \\
+    ct_thing_set_with((thing), (ct_thing_args){__VA_ARGS__, .here = CT_HERE})
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+PAGE = """\
+<!-- Written by scripts/make-docs from include/cotan/thing.h; do not edit. -->
+# cotan/thing.h
+
+Things: to have and to hold.
+
+## Keeping things
+
+What a thing is; it has a size.
+
+```c
+typedef struct ct_thing {
+    int64_t size; // in units
+} ct_thing;
+#define CT_NO_THING ((ct_thing){0})
+ct_thing *ct_thing_new(const char *label);
+```
+
+Frees it.
+
+```c
+void ct_thing_free(ct_thing *thing); // NULL too
+```
+
+```c
+void ct_thing_set(ct_thing *thing, ...); // ...: the values of ct_thing_args, named
+```
+"""
+
+
+def test_a_header_becomes_a_page():
+    pages = api_pages.pages({"thing.h": HEADER})
+    assert pages["thing.md"] == PAGE
+    assert "| [`cotan/thing.h`](thing.md) | `ct_thing_new`, `ct_thing_free`, `ct_thing_set` |\n" in pages["README.md"]
+
+
+def test_every_declaration_of_the_public_headers_has_its_place():
+    headers = {p.name: p.read_text() for p in (ROOT / "include/cotan").glob("*.h")}
+    pages = api_pages.pages(headers)
+    text = "\n".join(pages.values())
+    for name, header in headers.items():
+        for word in re.findall(r"\b(?:ct|CT)_\w+", re.sub(r"//.*|CT_(API|MUST_USE|CODE|VERSION|E_)\w*|#ifdef.*", "", header)):
+            if "__" in word:  # not for users
+                continue
+            behind = re.sub(r"_(at|with|of)$", "", word)
+            assert re.search(rf"\b({word}|{behind})\b", text), f"{name}: {word} stands on no page"
+    for name, page in pages.items():
+        assert page.count("```") % 2 == 0 and "__attribute__" not in page and "CT_API" not in page, name
+        assert len(page.splitlines()) > 8, name
+        for line in page.splitlines():
+            assert len(line) <= 120 or line.startswith("|"), f"{name}: {line}"
