@@ -10,8 +10,9 @@
 #include "io/utf8.h"
 #include "models/lm.h"
 
-// Prompts are fed in pieces of this size and then one by one, so that two plans serve every length.
-enum { PIECE = 16 };
+// Prompts are fed in pieces of at most this size, of a dynamic length: the kernels of the first one
+// serve all. A single token, as each that is drawn, has kernels of its own.
+enum { PIECE = 128 };
 
 typedef struct choice {
     double weight;
@@ -37,7 +38,7 @@ typedef struct writer {
 // Feeds text[fed .. fed + n) and fetches the logits behind it.
 static bool feed_some(writer *w, int64_t n) {
     CT_SCOPE;
-    ct_tensor tokens = ct_from(w->text + w->fed, CT_I32, CT_DIMS(1, n));
+    ct_tensor tokens = ct_from(w->text + w->fed, CT_I32, CT_DIMS(1, n > 1 ? CT_DYN(n) : 1));
     ct_tensor logits = ct_gpt2_decode(w->model, w->cache, tokens, ct_i(w->fed));
     const float *values = ct_data(logits); // (1, vocab)
     if (!values) return false;
@@ -48,9 +49,9 @@ static bool feed_some(writer *w, int64_t n) {
 
 static bool feed(writer *w) {
     while (w->fed < w->n) {
-        bool piece = w->n - w->fed >= PIECE;
+        int64_t left = w->n - w->fed;
         if (w->draw->stop && w->draw->stop(w->draw->user)) return true;
-        if (!feed_some(w, piece ? PIECE : 1)) return false;
+        if (!feed_some(w, left < PIECE ? left : PIECE)) return false;
     }
     return true;
 }

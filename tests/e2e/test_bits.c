@@ -204,17 +204,19 @@ static void texts_do_not_see_their_batch(void **state) {
     }
 }
 
-// Feeds `ids` in pieces of the given sizes (the last one repeats); the logits behind each piece.
+// Feeds `ids` in pieces of the given sizes (the last one repeats; a negative one is declared
+// dynamic); the logits behind each piece.
 static void decode(const ct_gpt2 *model, const int32_t *ids, int64_t n, const int64_t *piece,
                    int64_t capacity, const float *prefill, const char *what) {
     ct_gpt2_cache *cache = ct_gpt2_cache_new(model, 1, capacity);
     if (!cache) fail_msg("%s", ct_error_text());
     for (int64_t at = 0, k = 0; at < n;) {
         CT_SCOPE;
-        int64_t size = piece[k];
+        bool dynamic = piece[k] < 0;
+        int64_t size = dynamic ? -piece[k] : piece[k];
         if (piece[k + 1]) k++;
         if (size > n - at) size = n - at;
-        ct_tensor next = ct_from(ids + at, CT_I32, CT_DIMS(1, size));
+        ct_tensor next = ct_from(ids + at, CT_I32, CT_DIMS(1, dynamic ? CT_DYN(size) : size));
         const float *logits = ct_data(ct_gpt2_decode(model, cache, next, ct_i(at)));
         good(what);
         at += size;
@@ -241,6 +243,9 @@ static void decode_equals_prefill(void **state) {
                    "a prompt, then tokens");
             decode(model, ids, 70, (int64_t[]){5, 66, 0}, 71, prefill, "pieces");
             decode(model, ids, 40, (int64_t[]){1, 0}, 40, prefill, "a small cache");
+            decode(model, ids, CONTEXT, (int64_t[]){-100, 1, 0}, 0, prefill, "a dynamic prompt");
+            decode(model, ids, 90, (int64_t[]){-1, -2, -16, -33, -7, 0}, 91, prefill,
+                   "dynamic pieces");
         }
         { // prefixes, as sampling without a cache sees them
             CT_SCOPE;
@@ -251,6 +256,10 @@ static void decode_equals_prefill(void **state) {
                 const float *logits = ct_data(ct_gpt2_next_logits(model, head));
                 good("prefix");
                 same("a prefix", n - 1, logits, prefill + (n - 1) * VOCAB, VOCAB);
+                head = ct_from(ids, CT_I32, CT_DIMS(1, CT_DYN(n)));
+                logits = ct_data(ct_gpt2_next_logits(model, head));
+                good("dynamic prefix");
+                same("a dynamic prefix", n - 1, logits, prefill + (n - 1) * VOCAB, VOCAB);
             }
         }
         ct_gpt2_free(model);
