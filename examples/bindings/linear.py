@@ -22,7 +22,7 @@ class Loc(c.Structure):
 
 
 class Scope(c.Structure):
-    _fields_ = [("ctx", c.c_void_p), ("depth", c.c_uint32), ("serial", c.c_uint32)]
+    _fields_ = [("ctx", c.c_void_p), ("of", c.c_uint64), ("depth", c.c_uint32), ("serial", c.c_uint32)]
 
 
 class Num(c.Structure):

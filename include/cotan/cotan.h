@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define CT_VERSION "0.1.0-dev"
+#define CT_VERSION "0.1.0-dev" // of this header
 
 #define CT_API __attribute__((visibility("default")))
 #define CT_MUST_USE __attribute__((warn_unused_result))
@@ -129,10 +129,17 @@ typedef void (*ct_log_fn)(ct_log_kind kind, const char *text, void *user);
 
 // A thread has a current context; the first call makes one. Contexts are independent of each other.
 CT_API ct_ctx *ct_ctx_new(void); // NULL: no memory
+// The thread's; NULL: no memory.
+CT_API ct_ctx *ct_ctx_current(void);
 // Makes it this thread's; returns the one before, maybe NULL.
 CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
 // Ends its scopes without running them; an unread error is logged.
 CT_API void ct_ctx_free(ct_ctx *ctx);
+// From any thread, or a signal handler: what the context runs, or else would run next, ends with
+// the error CT_E_INTERRUPTED. A run that has not changed a variable yet stops between two launches,
+// as if it had never begun; one that has goes to its end first. After ct_error_clear the context
+// goes on.
+CT_API void ct_cancel(ct_ctx *ctx);
 // Who gets the current context's log; NULL silences it. Until then it goes to standard error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);
 // "cpu" (default), "ref"; "async:cpu", "async:ref": the same with memory that the host cannot
@@ -151,6 +158,22 @@ CT_API void ct_set_threads(int n);
 // constants, kernels' workspaces. A plan that cannot fit is refused when it is made, before it runs
 // or takes memory. 0, as at the start: what the system and the process's control group have left.
 CT_API void ct_set_memory_limit(uint64_t bytes);
+
+// The host program's memory functions: all of the library's memory comes through them, from any
+// thread. align is a power of two; only blocks of at most malloc's alignment are given to realloc.
+typedef struct ct_allocator {
+    void *(*alloc)(size_t align, size_t bytes, void *user); // NULL: there is none
+    void *(*realloc)(void *old, size_t bytes, void *user);  // NULL: there is none, old stays
+    void (*free)(void *p, void *user);
+    void *user;
+} ct_allocator;
+// Before the first use of the library, or after ct_shutdown. NULL: the C library's.
+CT_API CT_MUST_USE bool ct_set_allocator(const ct_allocator *allocator);
+// Frees all that the library holds, joins its threads and unloads its kernels, when contexts that
+// ct_ctx_new made, parameter sets and other threads that used it are gone; false, and nothing
+// happens, when they are not. The library can be used again; old handles are stale.
+CT_API bool ct_shutdown(void);
+CT_API const char *ct_version(void); // of the library that runs
 
 // Did the current context fail? Asking counts as noticing.
 CT_API bool ct_failed(void);

@@ -205,6 +205,7 @@ static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_
 }
 static bool async_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     for (size_t i = 0; i < n; i++) {
+        if (ct__stopped(device, err)) return false;
         item *it = make_item(&commands[i], NULL, 0);
         if (!it) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *it);
         enqueue(device->state, it);

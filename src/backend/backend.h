@@ -70,7 +70,8 @@ struct ct_device {
     const ct_backend *backend;
     ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
     void *state;      // the backend's
-    ct_account *account; // where its memory is counted
+    ct_account *account;     // where its memory is counted
+    const atomic_bool *stop; // asked between commands that may be left out; NULL: never
     atomic_int refs;
 };
 
@@ -87,9 +88,16 @@ typedef struct ct_counters {
 } ct_counters;
 extern ct_counters ct__counters;
 
+// Was the device asked to stop? Then the error says so.
+#define CT_CANCELLED "cancelled: no variable has changed"
+bool ct__stopped(const ct_device *device, ct_err *err);
+
 extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;
 extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
+
+// For ct_shutdown: threads are joined, kernels unloaded. Only while no device is open.
+void ct__cpu_end(void);
 
 // Evaluates one node op by op on host memory; what ref does.
 bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err);

@@ -42,6 +42,12 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     return NULL;
 }
 
+bool ct__stopped(const ct_device *device, ct_err *err) {
+    if (!device->stop || !atomic_load_explicit(device->stop, memory_order_relaxed)) return false;
+    ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
+    return true;
+}
+
 ct_device *ct__device_retain(ct_device *device) {
     atomic_fetch_add(&device->refs, 1);
     return device;

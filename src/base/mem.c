@@ -15,17 +15,55 @@ static bool must_fail(void) {
 
 void ct__fail_alloc_after(int64_t n) { atomic_store(&fail_after, n); }
 
-void *ct__malloc(size_t bytes) { return must_fail() ? NULL : malloc(bytes ? bytes : 1); }
+// The host program's allocator; alloc NULL: it has none.
+static ct_allocator host;
+static atomic_bool given; // memory was given out: the allocator stays
+enum { PLAIN_ALIGN = _Alignof(max_align_t) };
+
+static void note(void) {
+    if (!atomic_load_explicit(&given, memory_order_relaxed)) atomic_store(&given, true);
+}
+
+bool ct__set_allocator(const ct_allocator *allocator) {
+    if (atomic_load(&given)) return false;
+    host = allocator ? *allocator : (ct_allocator){0};
+    return true;
+}
+void ct__all_freed(void) { atomic_store(&given, false); }
+
+void *ct__malloc(size_t bytes) {
+    if (must_fail()) return NULL;
+    note();
+    if (!bytes) bytes = 1;
+    return host.alloc ? host.alloc(PLAIN_ALIGN, bytes, host.user) : malloc(bytes);
+}
 void *ct__calloc(size_t count, size_t size) {
-    return must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
+    size_t bytes;
+    if (!host.alloc) {
+        note();
+        return must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
+    }
+    if (__builtin_mul_overflow(count, size, &bytes)) return NULL;
+    void *p = ct__malloc(bytes);
+    return p ? memset(p, 0, bytes) : NULL;
 }
 void *ct__realloc(void *old, size_t bytes) {
-    return must_fail() ? NULL : realloc(old, bytes ? bytes : 1);
+    if (!old) return ct__malloc(bytes);
+    if (must_fail()) return NULL;
+    if (!bytes) bytes = 1;
+    return host.alloc ? host.realloc(old, bytes, host.user) : realloc(old, bytes);
 }
-void ct__free(void *p) { free(p); }
+void ct__free(void *p) {
+    if (host.alloc && p)
+        host.free(p, host.user);
+    else
+        free(p);
+}
 
 void *ct__aligned(size_t align, size_t bytes) {
     if (must_fail() || bytes > SIZE_MAX - align) return NULL;
+    note();
+    if (host.alloc) return host.alloc(align, bytes ? bytes : 1, host.user);
     return aligned_alloc(align, (bytes + align - 1) / align * align);
 }
 

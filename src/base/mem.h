@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cotan/cotan.h"
+
 // All host memory of the library comes through these three (a test can make the n-th one fail).
 void *ct__malloc(size_t bytes);              // NULL when there is none
 void *ct__calloc(size_t count, size_t size); // zeroed; checks count * size
@@ -13,6 +15,9 @@ void *ct__realloc(void *old, size_t bytes);  // NULL leaves old untouched
 void ct__free(void *p);
 void *ct__aligned(size_t align, size_t bytes); // freed with ct__free; align a power of two
 char *ct__strdup(const char *text);
+// False: memory has been given out already. NULL: the C library's.
+bool ct__set_allocator(const ct_allocator *allocator);
+void ct__all_freed(void);             // for ct_shutdown: nothing that was given out is left
 void ct__fail_alloc_after(int64_t n); // tests: the n-th allocation from now fails; < 0: none
 
 // Grows *array (of *cap elements of `size` bytes) so that it holds at least `need`. False: no

@@ -334,6 +334,11 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     return false;
 }
 
+static bool cancelled(ct_ctx *ctx) {
+    return atomic_load(&ctx->cancelled) &&
+           !ct__err(&ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
+}
+
 static bool run(ct_ctx *ctx, ct_loc here) {
     // Folding and the reference round as kernels do, whatever the host program's mode is.
     fenv_t host;
@@ -341,7 +346,7 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     fesetenv(FE_DFL_ENV);
     ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
     size_t n = 0;
-    bool ok = e && gather_roots(ctx, e, &n);
+    bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
     if (ok && n) {
         ct_plan *p = fetch_targets(ctx, e, n) ? choose_plan(ctx, e, &n) : NULL;
         ok = p && run_plan(ctx, e, p, n);
@@ -351,6 +356,7 @@ static bool run(ct_ctx *ctx, ct_loc here) {
         ct__roots_done(ctx);
     } else {
         ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
+        if (ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
         ct__roots_abandon(ctx);
     }
     fesetenv(&host);

@@ -38,7 +38,8 @@ typedef struct ct_plan {
     ct_operand *operands; // (n_operands)
     ct_binding *binding;  // (n_binding) the operands that a run brings
     size_t n_commands, n_operands, n_binding;
-    uint32_t *extra; // (n_extra) places in the order of values that a later plan wanted again
+    size_t n_undoable; // commands before the first that changes a variable
+    uint32_t *extra;   // (n_extra) places in the order of values that a later plan wanted again
     size_t n_extra, extra_cap;
     ct_plan_leaf *leaves; // (n_leaves)
     size_t n_leaves;

@@ -45,7 +45,8 @@ static size_t loop_end(const ct_program *p, size_t begin) {
 
 typedef struct {
     ct_plan *plan;
-    void **home; // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
+    void **home;   // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
+    bool *lasting; // (program.n_bufs) is it a variable's storage?
     size_t commands_cap, binding_cap, offsets_cap;
 } preparation;
 
@@ -66,6 +67,10 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
     c->kind = l->kind == CT_LAUNCH_NODE   ? CT_COMMAND_NODE
               : l->kind == CT_LAUNCH_COPY ? CT_COMMAND_COPY
                                           : CT_COMMAND_KERNEL;
+    bool changes = false; // a variable
+    for (uint32_t k = 0; k < l->n_args; k++)
+        changes |= l->args[k].write && x->lasting[l->args[k].buf];
+    if (!changes && p->n_undoable == p->n_commands - 1) p->n_undoable++;
     if (l->kind == CT_LAUNCH_KERNEL) c->kernel = &p->program.kernels[l->kernel].made;
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &p->program.bufs[l->args[k].buf];
@@ -130,8 +135,15 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
     memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
     if (!make_homes(engine->device, plan, &ctx->err)) return false;
     preparation x = {.plan = plan, .home = plan->homes};
-    if (!add_range(&x, 0, plan->program.n_launches, 0))
-        return ct__err_memory(&ctx->err, plan->here, "plan", sizeof *plan->commands);
+    x.lasting = ct__calloc(plan->program.n_bufs + 1, sizeof *x.lasting);
+    for (size_t i = 0; x.lasting && i < plan->program.n_bufs; i++) {
+        const ct_buf *b = &plan->program.bufs[i];
+        x.lasting[i] = b->kind == CT_BUF_LEAF ||
+                       (b->kind == CT_BUF_ROOT && engine->roots[b->index].kind == CT_ROOT_ASSIGN);
+    }
+    bool made = x.lasting && add_range(&x, 0, plan->program.n_launches, 0);
+    ct__free(x.lasting);
+    if (!made) return ct__err_memory(&ctx->err, plan->here, "plan", sizeof *plan->commands);
     for (size_t i = 0, at = 0; i < plan->n_commands; i++) {
         plan->commands[i].args = plan->operands + at;
         at += plan->commands[i].n_args;
@@ -192,6 +204,13 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     }
     atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
-    engine->started = true;
-    return backend->submit(device, plan->commands, plan->n_commands, &ctx->err);
+    // Until a variable changes the run can be given up as if it had never begun; then it goes to
+    // its end, so that variables are of one step.
+    device->stop = &ctx->cancelled;
+    bool ok = backend->submit(device, plan->commands, plan->n_undoable, &ctx->err);
+    device->stop = NULL;
+    if (!ok) return false;
+    engine->started = plan->n_undoable < plan->n_commands;
+    return backend->submit(device, plan->commands + plan->n_undoable,
+                           plan->n_commands - plan->n_undoable, &ctx->err);
 }

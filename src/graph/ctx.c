@@ -7,34 +7,38 @@
 #include "graph/handle.h"
 
 static _Thread_local ct_ctx *current;
-static pthread_key_t exit_key; // frees a thread's own context when the thread ends
-static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static _Thread_local ct_ctx *own; // made by this thread's first call
 
+// ------------------------------------------------------------------------------------------------
+// the library in its process
+
+static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool in_use;            // since the first context, until ct_shutdown
+static pthread_key_t exit_key; // while in use: frees a thread's own context when the thread ends
+static atomic_bool forked;     // this is a child of a process in which the library was in use
+atomic_size_t ct__sets;
+
 static void thread_ends(void *ctx) { ct_ctx_free(ctx); }
-static void make_key(void) { pthread_key_create(&exit_key, thread_ends); }
 
-static void log_to_stderr(ct_log_kind kind, const char *text, void *user) {
-    (void)user;
-    fprintf(stderr, "%s%s%s", kind == CT_LOG_WARNING ? "cotan: " : "", text,
-            kind == CT_LOG_DUMP ? "" : "\n");
+// In the child, where the threads that held locks and worked are gone: what is done here must be
+// safe there. The child's one thread is the one that forked.
+static void in_child(void) {
+    if (!in_use) return;
+    atomic_store(&forked, true);
+    current = own = NULL;
 }
 
-bool ct__env_flag(const char *name) {
-    const char *v = getenv(name);
-    return v && *v && strcmp(v, "0") != 0;
+static bool begin_use(void) {
+    static bool watching;
+    pthread_mutex_lock(&life_lock);
+    if (!watching) watching = pthread_atfork(NULL, NULL, in_child) == 0;
+    if (!in_use) in_use = watching && pthread_key_create(&exit_key, thread_ends) == 0;
+    bool ok = in_use;
+    pthread_mutex_unlock(&life_lock);
+    return ok;
 }
 
-void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
-    if (ctx->log) ctx->log(kind, text, ctx->log_user);
-}
-
-void ct_set_log(ct_log_fn fn, void *user) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx) return;
-    ctx->log = fn;
-    ctx->log_user = user;
-}
+bool ct__forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
 
 // All contexts there are, for scopes that end when theirs may be gone.
 static pthread_mutex_t living_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,9 +67,76 @@ static bool lives(const ct_ctx *ctx, uint64_t id) {
     pthread_mutex_unlock(&living_lock);
     return at != NULL;
 }
+static size_t count_others(void) {
+    size_t n = 0;
+    pthread_mutex_lock(&living_lock);
+    for (const ct_ctx *at = living; at; at = at->next) n += at != own;
+    pthread_mutex_unlock(&living_lock);
+    return n;
+}
+
+bool ct__contexts_end(void) {
+    if (ct__forked()) return false;
+    size_t others = count_others(), sets = atomic_load(&ct__sets);
+    if (others || sets) {
+        ct_ctx *ctx = ct__ctx();
+        if (ctx)
+            ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "shutdown",
+                     "%zu other contexts and %zu parameter sets are still there", others, sets);
+        return false;
+    }
+    ct_ctx_free(own);
+    pthread_mutex_lock(&life_lock);
+    if (in_use) pthread_key_delete(exit_key);
+    in_use = false;
+    pthread_mutex_unlock(&life_lock);
+    return true;
+}
+
+bool ct_set_allocator(const ct_allocator *a) {
+    bool whole = !a || (a->alloc && a->realloc && a->free);
+    if (whole && ct__set_allocator(a)) return true;
+    ct_ctx *ctx = ct__ctx();
+    if (ctx)
+        ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_allocator", "%s",
+                 whole ? "the library has allocated memory already"
+                       : "alloc, realloc and free are needed, all three");
+    return false;
+}
+
+const char *ct_version(void) { return CT_VERSION; }
+
+// -----------------------------------------------------------------------------------------------------
+// logs
+
+static void log_to_stderr(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    fprintf(stderr, "%s%s%s", kind == CT_LOG_WARNING ? "cotan: " : "", text,
+            kind == CT_LOG_DUMP ? "" : "\n");
+}
+
+bool ct__env_flag(const char *name) {
+    const char *v = getenv(name);
+    return v && *v && strcmp(v, "0") != 0;
+}
+
+void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
+    if (ctx->log) ctx->log(kind, text, ctx->log_user);
+}
+
+void ct_set_log(ct_log_fn fn, void *user) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return;
+    ctx->log = fn;
+    ctx->log_user = user;
+}
+
+void ct_cancel(ct_ctx *ctx) {
+    if (ctx) atomic_store(&ctx->cancelled, true);
+}
 
 ct_ctx *ct_ctx_new(void) {
-    ct_ctx *ctx = ct__calloc(1, sizeof *ctx);
+    ct_ctx *ctx = ct__forked() || !begin_use() ? NULL : ct__calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
     enter_living(ctx);
     ctx->log = log_to_stderr;
@@ -83,15 +154,17 @@ ct_ctx *ct_ctx_new(void) {
 
 ct_ctx *ct__ctx(void) {
     if (current) return current;
-    pthread_once(&exit_once, make_key);
+    if (own) return current = own;
     current = own = ct_ctx_new();
     if (own) pthread_setspecific(exit_key, own);
     return current;
 }
 
+ct_ctx *ct_ctx_current(void) { return ct__ctx(); }
+
 ct_ctx *ct_ctx_use(ct_ctx *ctx) {
     ct_ctx *before = current;
-    current = ctx;
+    current = ct__forked() ? NULL : ctx;
     return before;
 }
 
@@ -110,7 +183,7 @@ __attribute__((destructor)) static void process_ends(void) {
 }
 
 void ct_ctx_free(ct_ctx *ctx) {
-    if (!ctx) return;
+    if (!ctx || ct__forked()) return;
     say_unread(ctx);
     ct__roots_abandon(ctx);
     while (ctx->depth) ct__frame_pop(ctx, CT_NOWHERE);
@@ -162,13 +235,16 @@ bool ct_failed(void) {
 }
 const char *ct_error_text(void) {
     ct_ctx *ctx = ct__ctx();
+    if (ct__forked())
+        return "fork: this process was forked while its parent used the library, and cannot use it"
+               "\n  hint: fork before the first use or after ct_shutdown; exec is always possible";
     if (!ctx) return "out of memory: there is none for a context";
     ctx->err_noticed = true;
     return ctx->err.code ? ctx->err.text : "";
 }
 ct_code ct_error_code(void) {
     ct_ctx *ctx = ct__ctx();
-    return ctx ? ctx->err.code : CT_E_MEMORY;
+    return ctx ? ctx->err.code : ct__forked() ? CT_E_FORK : CT_E_MEMORY;
 }
 void ct_error_clear(void) {
     ct_ctx *ctx = ct__ctx();
@@ -327,7 +403,8 @@ static void end_one(ct_ctx *ctx, ct_loc here) {
 // The scope's frame; NULL: it has ended, with an outer one or with its context.
 static const ct_frame *frame_of(const ct_scope *scope) {
     ct_ctx *ctx = scope->ctx;
-    if (!ctx || !lives(ctx, scope->of) || scope->depth < 2 || scope->depth > ctx->depth)
+    if (!ctx || ct__forked() || !lives(ctx, scope->of) || scope->depth < 2 ||
+        scope->depth > ctx->depth)
         return NULL;
     const ct_frame *frame = ctx->frames[scope->depth - 1];
     return frame->serial == scope->serial ? frame : NULL;

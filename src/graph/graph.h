@@ -161,9 +161,10 @@ struct ct_ctx {
     size_t n_metrics, metrics_cap;
     ct_log_fn log;
     void *log_user;
-    void *device;         // the compiler's: where plans of this context run
-    int tracing;          // open TRACE and BODY frames
-    uint32_t *free_slots; // of this context
+    atomic_bool cancelled; // by ct_cancel, until a run has said so
+    void *device;          // the compiler's: where plans of this context run
+    int tracing;           // open TRACE and BODY frames
+    uint32_t *free_slots;  // of this context
     size_t n_free, free_cap;
     size_t n_extras; // nodes flagged EXTRA
     uint64_t nodes;  // recorded so far
@@ -187,6 +188,12 @@ void ct__roots_abandon(
 size_t ct__outside_depth(const ct_ctx *ctx);
 uint64_t ct__nodes_recorded(void); // by the thread's context
 ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
+// Is this a forked child of a process that was using the library? Nothing may be touched then.
+bool ct__forked(void);
+extern atomic_size_t ct__sets; // parameter sets alive
+// For ct_shutdown: ends the thread's own context. False: there are others, or parameter sets.
+bool ct__contexts_end(void);
+void ct__slots_end(void); // and frees all slots, when no context is left
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
 bool ct__env_flag(const char *name); // set, and not "0" or ""
 

@@ -90,6 +90,26 @@ void ct__slots_return(ct_ctx *ctx) {
     ctx->n_free = ctx->free_cap = 0;
 }
 
+// Numbers of slots are not used again, so that old handles stay stale; a process that has shut down
+// very often keeps its last slots for want of numbers.
+void ct__slots_end(void) {
+    pthread_mutex_lock(&pool_lock);
+    if (fresh < LAST_SLOT / 2) {
+        for (uint32_t i = 0; i < fresh; i += 1u << CHUNK_BITS) {
+            ct__free(ct__slot_at(i) ? atomic_load(&ct__slot_chunks[i >> CHUNK_BITS]) : NULL);
+            atomic_store(&ct__slot_chunks[i >> CHUNK_BITS], NULL);
+        }
+        fresh = (fresh + (1u << CHUNK_BITS) - 1) & ~((1u << CHUNK_BITS) - 1);
+        n_pool = 0;
+    }
+    if (!n_pool) {
+        ct__free(pool);
+        pool = NULL;
+        pool_cap = 0;
+    }
+    pthread_mutex_unlock(&pool_lock);
+}
+
 ct_node *ct__peek(ct_tensor t, uint32_t *out) { return ct__peek_fast(t, out); }
 
 // Where a stale handle was made and ended; false when its slot has had another node since.

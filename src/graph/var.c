@@ -13,7 +13,9 @@ struct ct_params {
 ct_params *ct_params_new(void) {
     ct_ctx *ctx = ct__ctx();
     ct_params *params = ctx ? ct__calloc(1, sizeof *params) : NULL;
-    if (params) params->ctx = ctx;
+    if (!params) return NULL;
+    params->ctx = ctx;
+    atomic_fetch_add(&ct__sets, 1);
     return params;
 }
 
@@ -45,11 +47,12 @@ void ct__var_unref(ct_var *var) {
 }
 
 void ct_params_free(ct_params *params) {
-    if (!params) return;
+    if (!params || ct__forked()) return;
     ct_ctx *ctx = ct__ctx();
     for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);
     ct__free(params->vars);
     ct__free(params);
+    atomic_fetch_sub(&ct__sets, 1);
 }
 
 static ct_var *make_var(ct_ctx *ctx, const char *name, const ct_type *type, ct_loc here) {

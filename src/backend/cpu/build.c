@@ -184,10 +184,19 @@ ct__build_counts ct__cpu_build_counts(void) {
     return now;
 }
 
-void ct__cpu_build_forget(void) {
-    pthread_mutex_lock(&lock);
+static void forget(void) {
     ct__free(table);
     table = NULL;
     table_n = table_cap = 0;
+}
+void ct__cpu_build_forget(void) {
+    pthread_mutex_lock(&lock);
+    forget();
+    pthread_mutex_unlock(&lock);
+}
+void ct__cpu_build_end(void) {
+    pthread_mutex_lock(&lock);
+    forget();
+    ct__cache_unload();
     pthread_mutex_unlock(&lock);
 }

@@ -26,6 +26,8 @@ typedef struct ct__build_counts {
 } ct__build_counts;
 ct__build_counts ct__cpu_build_counts(void); // since the start of the process
 
+// Forgets all kernels and unloads them: no function is valid any more.
+void ct__cpu_build_end(void);
 // Tests: forget what the process knows (functions stay valid), so that the disk is asked again.
 void ct__cpu_build_forget(void);
 

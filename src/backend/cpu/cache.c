@@ -263,6 +263,13 @@ void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]) {
     return handle;
 }
 
+void ct__cache_unload(void) {
+    while (nlibraries) dlclose(libraries[--nlibraries].handle);
+    ct__free(libraries);
+    libraries = NULL;
+    libraries_cap = 0;
+}
+
 void *ct__cache_load(const ct_cache *cache, ct_hash key) {
     char path[4096];
     if (!cache->folder[0] || !entry_path(cache, key, path)) return NULL;

@@ -34,5 +34,6 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 enum { CT_CACHE_WHY = 200 };
 void *ct__cache_load(const ct_cache *cache, ct_hash key);
 void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]);
+void ct__cache_unload(void); // closes them all
 
 #endif

@@ -96,6 +96,14 @@ static ct_pool *lock_pool(int threads) {
     }
 }
 
+void ct__cpu_end(void) {
+    pthread_rwlock_wrlock(&pool_lock);
+    ct__pool_free(pool);
+    pool = NULL;
+    pthread_rwlock_unlock(&pool_lock);
+    ct__cpu_build_end();
+}
+
 // -------------------------------------------------------------------------------------- launches
 
 typedef struct {
@@ -190,6 +198,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
 static bool run_commands(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     for (size_t i = 0; i < n; i++) {
         const ct_command *c = &commands[i];
+        if (ct__stopped(device, err)) return false;
         if (c->kind == CT_COMMAND_KERNEL) {
             if (!run_kernel(device, c, err)) return false;
         } else if (c->bytes) {

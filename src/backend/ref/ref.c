@@ -110,10 +110,10 @@ bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err) {
 }
 
 static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    (void)device;
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
         const ct_command *c = &commands[i];
+        if (ct__stopped(device, err)) return false;
         void **args = ct__malloc((c->n_args + 1) * sizeof *args);
         if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
         for (uint32_t k = 0; k < c->n_args; k++)

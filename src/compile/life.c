@@ -1,0 +1,10 @@
+// The end of the library's use.
+#include "backend/backend.h"
+
+bool ct_shutdown(void) {
+    if (!ct__contexts_end()) return false;
+    ct__cpu_end();
+    ct__slots_end();
+    ct__all_freed();
+    return true;
+}
