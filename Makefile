@@ -3,7 +3,7 @@ BUILD := build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
 
 .DEFAULT_GOAL := build
-.PHONY: run test test-all test-sanitize check format build bench parity docs clean help
+.PHONY: run test test-all test-sanitize check format build bench parity fuzz docs clean help
 
 run: ## install what is missing, build, train a small GPT on this project's own text, sample from it
 	@scripts/setup run
@@ -30,6 +30,10 @@ test-sanitize: ## the tests with the address and undefined-behaviour sanitizers,
 	@cmake --build build-sanitize
 	@scripts/run-tests --build build-sanitize $(ONLY)
 
+fuzz: ## libFuzzer on the readers of files, TIME=60 seconds each; ONLY=npy is one of them
+	@scripts/setup test
+	@scripts/fuzz $(or $(TIME),60) $(ONLY)
+
 check: ## layers, format and a compilation with clang; no tests
 	@scripts/check-layers
 	@scripts/check-format
@@ -54,7 +58,7 @@ docs: ## write the pages that are derived from the sources
 	@scripts/make-docs
 
 clean: ## remove everything built (.venv stays)
-	rm -rf build build-clang build-sanitize
+	rm -rf build build-clang build-sanitize build-fuzz
 
 help: ## this list
 	@echo "Cotan: deep learning in C. The targets of make:"

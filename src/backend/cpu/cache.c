@@ -142,6 +142,14 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
     ct__free(bytes);
 }
 
+bool ct__cache_whole(const void *bytes, size_t n) {
+    trailer t;
+    if (n <= sizeof t) return false;
+    memcpy(&t, (const char *)bytes + n - sizeof t, sizeof t);
+    return memcmp(t.magic, magic, sizeof magic) == 0 && t.length == n - sizeof t &&
+           ct__hash_equal(t.hash, ct__hash_bytes(bytes, n - sizeof t, (ct_hash){0, 0}));
+}
+
 static bool sealed(const char *path, const struct stat *st, trailer *t) {
     if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & (S_IWGRP | S_IWOTH)))
         return false;
@@ -149,12 +157,8 @@ static bool sealed(const char *path, const struct stat *st, trailer *t) {
     size_t n = 0;
     ct_err ignored = {0};
     if (!ct__file_map(path, &bytes, &n, &ignored)) return false;
-    bool ok = n > sizeof *t;
-    if (ok) {
-        memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
-        ok = memcmp(t->magic, magic, sizeof magic) == 0 && t->length == n - sizeof *t &&
-             ct__hash_equal(t->hash, ct__hash_bytes(bytes, n - sizeof *t, (ct_hash){0, 0}));
-    }
+    bool ok = ct__cache_whole(bytes, n);
+    if (ok) memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
     ct__file_unmap(bytes, n);
     return ok;
 }

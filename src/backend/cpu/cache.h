@@ -21,6 +21,8 @@ bool ct__cache_check(ct_err *err); // that error alone, before there is anything
 bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err);
 void ct__cache_work_end(const char *folder); // removes it with what is in it
 
+// Are these the bytes of a sealed file, none missing and none changed?
+bool ct__cache_whole(const void *bytes, size_t n);
 // Closes a finished shared object with its trailer.
 bool ct__cache_seal(const char *path, ct_err *err);
 // Enters a sealed file under a key; a failure only means that it will be compiled again.

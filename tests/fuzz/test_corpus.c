@@ -1,0 +1,71 @@
+// Each file of tests/fuzz/corpus goes through its harness: what `make fuzz` once found, or found
+// interesting, stays harmless.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+
+#define HARNESS(name) int fuzz_##name(const uint8_t *bytes, size_t n)
+HARNESS(safetensors);
+HARNESS(npy);
+HARNESS(npz);
+HARNESS(json);
+HARNESS(cache);
+
+#define LLVMFuzzerTestOneInput fuzz_safetensors
+#include "fuzz/harness/safetensors.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_npy
+#include "fuzz/harness/npy.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_npz
+#include "fuzz/harness/npz.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_json
+#include "fuzz/harness/json.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_cache
+#include "fuzz/harness/cache.c"
+#undef LLVMFuzzerTestOneInput
+
+static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
+    char folder[256], path[1024];
+    size_t files = 0;
+    snprintf(folder, sizeof folder, "tests/fuzz/corpus/%s", name);
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        static uint8_t room[1 << 16];
+        size_t n = fread(room, 1, sizeof room, f);
+        fclose(f);
+        uint8_t *exact = malloc(n ? n : 1); // a sanitizer sees reads beyond
+        assert_non_null(exact);
+        memcpy(exact, room, n);
+        assert_int_equal(harness(exact, n), 0);
+        free(exact);
+        files++;
+    }
+    closedir(dir);
+    assert_true(files > 0);
+}
+
+static void safetensors(void **state) { (void)state, replay("safetensors", fuzz_safetensors); }
+static void npy(void **state) { (void)state, replay("npy", fuzz_npy); }
+static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
+static void json(void **state) { (void)state, replay("json", fuzz_json); }
+static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(safetensors), cmocka_unit_test(npy),   cmocka_unit_test(npz),
+        cmocka_unit_test(json),        cmocka_unit_test(cache),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
