@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-// ----------------------------------------------------------------------------------- one array
+// --------------------------------------------------------------------------------------- one array
 
 // Evaluates t and writes it, byte for byte as numpy.save does; the file appears whole or not at
 // all. False: see ct_error_text.
@@ -22,7 +22,7 @@ CT_API CT_MUST_USE bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc her
 CT_API ct_tensor ct_load_npy_at(const char *path, ct_loc here);
 #define ct_load_npy(path) ct_load_npy_at((path), CT_HERE)
 
-// -------------------------------------------------------------------------------- several arrays
+// ---------------------------------------------------------------------------------- several arrays
 
 typedef struct ct_named {
     const char *name; // UTF-8; not twice in one file

@@ -50,9 +50,9 @@ typedef struct ct_lm_train_options {
 } ct_lm_train_options;
 
 // Trains a GPT-2 on the first 90 % of the text; the rest validates, in windows that do not overlap.
-// Writes model.safetensors, state.safetensors, config.json, metrics.jsonl and loss.svg. Equal
-// options give equal weights, bit for bit, however many threads work. Errors of code CT_E_USAGE
-// come before anything is read or written.
+// Writes model.safetensors, state.safetensors, config.json, metrics.jsonl, loss.svg and a file of
+// events for TensorBoard. Equal options give equal weights, bit for bit, however many threads work.
+// Errors of code CT_E_USAGE come before anything is read or written.
 CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 
 // ---------------------------------------------------------------------------------------- sampling

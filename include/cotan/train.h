@@ -42,6 +42,7 @@ typedef struct ct_fit_options {
     ct_stop_fn stop;                                       // NULL: never
     void *user;
     const char *metrics; // a file of one JSON object a line; NULL: none
+    const char *events;  // a folder that gets a file of TensorBoard's; NULL: none
     const char *plot;    // an SVG of the losses, written whenever the model is saved; NULL: none
     const char *title;   // of the plot
 } ct_fit_options;

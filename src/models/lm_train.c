@@ -367,6 +367,7 @@ static bool train(run *r) {
                           .stop = r->o.stop ? stop_of_run : NULL,
                           .user = r,
                           .metrics = r->metrics_path,
+                          .events = r->o.out,
                           .plot = r->plot_path,
                           .title = "loss"};
     if (!ct_fit(&fit)) return false;

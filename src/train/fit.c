@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
+#include "io/events.h"
 #include "io/metrics.h"
 #include "io/svg.h"
 
@@ -12,6 +13,7 @@ typedef struct fit {
     const ct_fit_options *o;
     ct_err *err;
     ct_metrics metrics;
+    ct_events events;
     ct_series losses, val_losses;
     ct_fit_point point;
     double begin;   // of the first step's end: what came before says nothing of those to come
@@ -75,6 +77,13 @@ static bool write_line(fit *f) {
     };
     size_t n = sizeof fields / sizeof *fields - !p->evaluated;
     if (f->o->metrics && !ct__metrics_add(&f->metrics, fields, n, f->err)) return false;
+    const ct_scalar_event scalars[] = {{"loss", p->loss},
+                                       {"lr", p->lr},
+                                       {"grad_norm", p->grad_norm},
+                                       {"tokens_per_s", p->tokens_per_s},
+                                       {"val_loss", p->val_loss}};
+    size_t shown = sizeof scalars / sizeof *scalars - !p->evaluated;
+    if (f->o->events && !ct__events_add(&f->events, p->step, scalars, shown, f->err)) return false;
     bool ok = ct__series_add(&f->losses, (double)p->step, p->loss);
     if (p->evaluated) ok = ok && ct__series_add(&f->val_losses, (double)p->step, p->val_loss);
     return ok || ct__err_memory(f->err, CT_NOWHERE, "train", f->losses.cap * 2 * sizeof(double));
@@ -125,16 +134,19 @@ static bool run(fit *f) {
 bool ct_fit(const ct_fit_options *options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || ctx->err.code) return false;
-    fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1};
+    fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1};
     f.point = (ct_fit_point){.steps = options->steps, .val_loss = NAN, .seconds_left = NAN};
     if (options->steps < 1 || !options->loss || !options->optim)
         return ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
                        "an optimizer, a loss and at least one step are needed");
     bool ok = !options->metrics || ct__metrics_open(options->metrics, false, &f.metrics, f.err);
+    ok = ok &&
+         (!options->events || ct__events_open(options->events, f.point.step, &f.events, f.err));
     ok = ok && run(&f);
     // A callback that gave up without a reason is an error all the same.
     if (!ok) ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "a callback failed");
     ct__metrics_close(&f.metrics);
+    ct__events_close(&f.events);
     ct__series_free(&f.losses);
     ct__series_free(&f.val_losses);
     return ok;

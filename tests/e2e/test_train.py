@@ -5,6 +5,7 @@ With a tiny model, so that what is tested is the program; on device ref and on t
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import struct
@@ -14,6 +15,8 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
+
+from support import tfevents
 
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
@@ -73,12 +76,26 @@ def run(corpus, tmp_path_factory):
 
 def test_folder(run):
     out, _ = run
-    assert sorted(os.listdir(out)) == ["config.json", "loss.svg", "metrics.jsonl",
-                                       "model.safetensors", "state.safetensors"]
+    names = sorted(os.listdir(out))
+    assert re.fullmatch(r"events\.out\.tfevents\.\d{10}\..+\.\d+\.0", names.pop(1))
+    assert names == ["config.json", "loss.svg", "metrics.jsonl", "model.safetensors", "state.safetensors"]
     xml.parse(out / "loss.svg")
     config = json.loads((out / "config.json").read_text())
     assert config["model_type"] == "gpt2" and config["n_layer"] == 1 and config["n_positions"] == 16
     assert "".join(sorted(set(text()))) in config.values()
+
+
+def test_events(run):
+    """What TensorBoard gets is what metrics.jsonl says, rounded to f32."""
+    first, *rest = tfevents.read(next(run[0].glob("events.*")))
+    assert first.file_version == "brain.Event:2" and not first.scalars and len(rest) == 12
+    for event, line in zip(rest, lines(run[0])):
+        names = ["loss", "lr", "grad_norm", "tokens_per_s"] + ["val_loss"] * ("val_loss" in line)
+        assert event.step == line["step"] and list(event.scalars) == names
+        for name in names:
+            assert event.scalars[name] == struct.unpack("f", struct.pack("f", line[name]))[0], name
+    times = [e.wall_time for e in (first, *rest)]
+    assert times == sorted(times) and abs(times[-1] - time.time()) < 600
 
 
 def test_state(run):
