@@ -134,16 +134,13 @@ static bool finish(ct_emit *e, double flops) {
     ct_launch *l = ct__sched_launch(s, (ct_launch){.kind = CT_LAUNCH_KERNEL, .node = e->node},
                                     (uint32_t)e->n_args, (uint32_t)e->n_syms);
     if (!l) return false;
-    double elements = 0;
     for (size_t i = 0; i < e->n_args; i++) {
         const ct_buf *b = &s->program->bufs[e->args[i].buf];
         l->args[i] = e->args[i];
         l->bytes += b->bytes;
-        double n = (double)b->bytes / (double)ct_dtype_size(e->arg_types[i]);
-        elements = n > elements ? n : elements;
     }
     for (size_t i = 0; i < e->n_syms; i++) l->numbers[i] = s->sym_value[e->syms[i]];
-    l->flops = flops > 0 ? flops : e->flops * elements;
+    l->flops = flops > 0 ? flops : e->flops * ct__kir_iterations(e->kir, l->numbers);
     l->grid = ct__kir_grid(e->kir, l->numbers);
     return share_kernel(e, &l->kernel);
 }

@@ -7,7 +7,8 @@
 // computed in further loops. Lanes run along the reduced axes, or, where memory is contiguous along
 // the last row axes instead (sums over columns), along those.
 // A long reduction with few rows is split into blocks of the reduction rule (kir.h), which changes
-// no bit, and a second launch that folds them.
+// no bit, and a second launch that folds them. One of a dynamic extent may be long, and is split:
+// how many parts there are is found when a plan is made.
 #include <string.h>
 
 #include "compile/schedule_impl.h"
@@ -52,6 +53,10 @@ static ct_ix product(ct_emit *e, const ct_ix *size, int n) {
     ct_ix r = ct__ix_int(e->pool, 1);
     for (int i = 0; i < n; i++) r = ct__ix_mul(e->pool, r, size[i]);
     return r;
+}
+static bool is_dynamic(const ct_emit *e, ct_ix x) {
+    int64_t n;
+    return !ct__ix_is_int(e->pool, x, &n);
 }
 static bool is_one(const ct_emit *e, ct_ix x) {
     int64_t n;
@@ -142,6 +147,7 @@ static ct_kval fold_from(ct_emit *e, const ct_node *node, const folds *f, int i,
     position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
     ct_kval r =
         ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
+    e->flops++;
     ct__emit_end(e);
     return r;
 }
@@ -262,6 +268,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
         else
             value[m] = folded_value(e, u->v.node, &own, at, &var);
     }
+    e->flops += (double)count;
     for (size_t m = 0; m < count; m++)
         value[m] = ct__kir_reduce(e->kir, g->units[members[m]].v.node->op->reduction, value[m]);
     ct__emit_end(e);
@@ -359,6 +366,7 @@ static void block_body(nest *n, ct_ix block) {
         unit_index(n, u, NULL, at);
         value[i] = folded_value(e, u->v.node, &f, at, &var);
         value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
+        e->flops++;
     }
     ct__emit_end(e);
     for (size_t i = 0; i < count; i++)
@@ -417,7 +425,7 @@ static void pointwise(nest *n) {
     for (int a = 0; a < rank; a++) size[a] = ct__emit_size(e, g->units[0].v, a);
     ct_ix rows = product(e, size, outer), wide = product(e, size + outer, n->lanes);
     ct_ix chunk = ct__ix_int(p, CHUNK), tiles = ct__ix_int(p, 1);
-    bool chunked = guess(e, wide) > CHUNK + CHUNK / 2;
+    bool chunked = is_dynamic(e, wide) || guess(e, wide) > CHUNK + CHUNK / 2;
     if (chunked) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, CHUNK - 1)), chunk);
     ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0), tile = row;
     bool core = !is_one(e, tasks);
@@ -567,7 +575,7 @@ static bool wants_split(nest *n) {
     int outer = g->n_rows - n->lanes;
     int64_t tasks = guess(e, product(e, n->row_size, outer));
     if (n->lanes) tasks *= (guess(e, product(e, n->row_size + outer, n->lanes)) + 63) / COLUMNS;
-    return extent >= 0 && tasks < FEW_TASKS && guess(e, extent) >= LONG;
+    return extent >= 0 && tasks < FEW_TASKS && (is_dynamic(e, extent) || guess(e, extent) >= LONG);
 }
 
 static bool make_parts(nest *n) {

@@ -618,17 +618,14 @@ ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high) {
 
 // ----------------------------------------------------------------------------- the launch's side
 
-int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
-    ct_kval core = -1;
-    for (size_t i = 0; i < k->n && core < 0; i++)
-        if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_CORE) core = (ct_kval)i;
-    if (core < 0) return 1;
-    int64_t small[64] = {0}, *value = small, extent = 0;
-    if (core > 64 && !(value = ct__malloc((size_t)core * sizeof *value))) return 0;
-    for (ct_kval i = 0; i < core; i++) {
+// The values of the first n instructions as far as integers outside of memory give them, with loop
+// variables at 0; else 0.
+static void integer_values(const ct_kir *k, ct_kval n, const int64_t *args, int64_t *value) {
+    for (ct_kval i = 0; i < n; i++) {
         const ct_kins *ins = &k->ins[i];
         value[i] = 0;
-        if (ins->op == CT_K_CONST && !is_float(ins->dtype))
+        if (is_float(ins->dtype)) continue;
+        if (ins->op == CT_K_CONST)
             value[i] = ins->imm.i;
         else if (ins->op == CT_K_ARG)
             value[i] = args[ins->imm.i];
@@ -639,9 +636,35 @@ int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
         else if (ins->op >= CT_K_ADD && ins->op <= CT_K_NE && ins->b >= 0)
             fold_i64(ins->op, value[ins->a], value[ins->b], &value[i]);
     }
+}
+
+int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
+    ct_kval core = -1;
+    for (size_t i = 0; i < k->n && core < 0; i++)
+        if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_CORE) core = (ct_kval)i;
+    if (core < 0) return 1;
+    int64_t small[64] = {0}, *value = small, extent = 0;
+    if (core > 64 && !(value = ct__malloc((size_t)core * sizeof *value))) return 0;
+    integer_values(k, core, args, value);
     extent = value[k->ins[core].a];
     if (value != small) ct__free(value);
     return extent < 0 ? 0 : extent;
+}
+
+double ct__kir_iterations(const ct_kir *k, const int64_t *args) {
+    int64_t *value = ct__malloc((k->n + 1) * sizeof *value);
+    double *times = ct__malloc((k->n + 1) * sizeof *times), most = 1;
+    if (value && times) integer_values(k, (ct_kval)k->n, args, value);
+    for (size_t i = 0; i < k->n && value && times; i++) {
+        const ct_kins *ins = &k->ins[i];
+        if (ins->op != CT_K_LOOP) continue;
+        double around = ins->in >= 0 ? times[ins->in] : 1;
+        times[i] = around * (double)(value[ins->a] > 0 ? value[ins->a] : 0);
+        if (times[i] > most) most = times[i];
+    }
+    ct__free(value);
+    ct__free(times);
+    return most;
 }
 
 enum { STACK_LOCAL = 4096, STACK_LOCALS = 32768 };

@@ -271,6 +271,9 @@ const char *ct__kred_name(ct_kred op);             // "argmax"
 const char *ct__kir_math_name(ct_kmath f);         // "exp"
 // The extent of the CORE loop for these args; 1 without one.
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
+// About how often the innermost loops' bodies run for these args: the largest product of extents of
+// loops in each other. An extent that hangs on a loop around it is taken where that one begins.
+double ct__kir_iterations(const ct_kir *k, const int64_t *args);
 // Bytes of scratch that each thread must pass to the kernel (64-byte aligned).
 size_t ct__kir_scratch(const ct_kir *k);
 // Where a local lies in that scratch; -1: small, on the stack.

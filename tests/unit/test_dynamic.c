@@ -335,6 +335,63 @@ static void a_masked_key_does_not_turn_the_sign_of_zero(void **state) {
     }
 }
 
+// ------------------------------------------------------------------------------------------------
+// how many parts a launch gets
+
+static int64_t parts; // the largest grid of the plans that were dumped
+static double mflop;  // the largest estimate
+static void read_plan(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    if (kind != CT_LOG_DUMP) return;
+    for (const char *s = text; (s = strstr(s, "grid ")); s++) {
+        long long grid;
+        double megabytes, work;
+        if (sscanf(s, "grid %lld, %lf MB, %lf MFLOP", &grid, &megabytes, &work) != 3) continue;
+        parts = grid > parts ? grid : parts;
+        mflop = work > mflop ? work : mflop;
+    }
+}
+static int spread(int64_t n, bool dynamic, int variant, ct_tensor *out) {
+    ct_tensor x = tensor(1, CT_DIMS(size_of(n, dynamic)));
+    switch (variant) {
+    case 0: out[0] = ct_tanh(x); break;
+    case 1: out[0] = ct_sum(x); break;
+    case 2:
+        out[0] = ct_sum(ct_random_uniform(ct_random_key(7), CT_DIMS(size_of(n, dynamic))));
+        break;
+    default:
+        out[0] =
+            ct_sum(ct_mul(tensor(2, CT_DIMS(size_of(n, dynamic), 3)), ct_f(2)), .axes = CT_AXES(0));
+        break;
+    }
+    return 1;
+}
+static void long_ones_are_spread_over_threads(void **state) {
+    (void)state;
+    static const int64_t length[] = {700, 1, 1024, 1025, 9000, 31111};
+    for (int variant = 0; variant < 4; variant++) serves_all(spread, variant, length, 6);
+    enum { LONG = 1 << 20 };
+    for (int variant = 0; variant < 4; variant++)
+        for (int dynamic = 0; dynamic < 2; dynamic++) {
+            ct_ctx *ctx = enter("cpu", "1");
+            ct_set_log(read_plan, NULL);
+            setenv("COTAN_DUMP", "plan", 1);
+            parts = 0;
+            mflop = 0;
+            {
+                CT_SCOPE;
+                ct_tensor out;
+                spread(LONG, dynamic, variant, &out);
+                if (!ct_eval(&out, 1)) fail_msg("%s", ct_error_text());
+            }
+            unsetenv("COTAN_DUMP");
+            leave(ctx);
+            if (parts < LONG / 4096) fail_msg("variant %d: %d parts", variant, (int)parts);
+            if (mflop < LONG * 1e-6 * 0.99) fail_msg("variant %d: %g MFLOP", variant, mflop);
+            if (variant == 2) assert_true(mflop > LONG * 1e-6 * 20); // what is drawn costs
+        }
+}
+
 int main(void) {
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
@@ -345,6 +402,7 @@ int main(void) {
         cmocka_unit_test(attention_over_a_dynamic_number_of_keys),
         cmocka_unit_test(second_order_through_the_loop),
         cmocka_unit_test(a_masked_key_does_not_turn_the_sign_of_zero),
+        cmocka_unit_test(long_ones_are_spread_over_threads),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ct_ctx_free(ct_ctx_use(NULL));

@@ -526,6 +526,26 @@ static void kernels_are_printed_and_deterministic(void **state) {
     ct__kir_free(&k);
 }
 
+// The largest nest counts; a tile that ends early counts as the first one, which is whole.
+static void iterations_are_counted_from_args(void **state) {
+    (void)state;
+    ct_kir k;
+    ct__kir_init(&k);
+    ct_kval n = ct__kir_arg(&k), width = ct__kir_int(&k, 64);
+    ct_kval task = ct__kir_loop(&k, CT_BIND_CORE, ct__kir_ceil_div(&k, n, 64), "task");
+    ct_kval rest = ct__kir_sub(&k, n, ct__kir_mul(&k, task, width));
+    ct__kir_loop(&k, CT_BIND_VECTOR, ct__kir_min(&k, width, rest), "element");
+    ct__kir_end(&k);
+    ct__kir_loop_n(&k, CT_BIND_SEQ, 3, "few");
+    ct__kir_end(&k);
+    ct__kir_end(&k);
+    assert_true(ct__kir_iterations(&k, (int64_t[]){640}) == 640);
+    assert_true(ct__kir_iterations(&k, (int64_t[]){10}) == 10);
+    assert_true(ct__kir_iterations(&k, (int64_t[]){2}) == 3);
+    assert_true(ct__kir_iterations(&k, (int64_t[]){0}) == 1);
+    ct__kir_free(&k);
+}
+
 static void the_grid_is_computed_from_args(void **state) {
     (void)state;
     ct_kir k;
@@ -537,6 +557,7 @@ static void the_grid_is_computed_from_args(void **state) {
     ct__kir_end(&k);
     assert_int_equal(ct__kir_grid(&k, (int64_t[]){65, 1}), 6);
     assert_int_equal(ct__kir_grid(&k, (int64_t[]){64, 5}), 10);
+    assert_true(ct__kir_iterations(&k, (int64_t[]){65, 1}) == 6);
     ct__kir_free(&k);
 }
 
@@ -553,6 +574,7 @@ int main(void) {
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(kernels_are_printed_and_deterministic),
         cmocka_unit_test(the_grid_is_computed_from_args),
+        cmocka_unit_test(iterations_are_counted_from_args),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
