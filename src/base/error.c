@@ -3,9 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain.h"
+
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) {
     if (!err || err->code != CT_OK) return false;
+    CT_PLAIN;
     err->code = code;
     size_t n = 0;
     if (here.file) {
@@ -33,6 +36,7 @@ void ct__err_hint(ct_err *err, const char *format, ...) {
     size_t n = strlen(err->text);
     int w = snprintf(err->text + n, sizeof err->text - n, "\n  hint: ");
     if (w < 0 || (n += (size_t)w) >= sizeof err->text) return;
+    CT_PLAIN;
     va_list args;
     va_start(args, format);
     vsnprintf(err->text + n, sizeof err->text - n, format, args);

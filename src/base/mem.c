@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain.h"
+
 static _Atomic int64_t fail_after = -1;
 
 static bool must_fail(void) {
@@ -123,6 +125,7 @@ char *ct__arena_str(ct_arena *arena, const char *text) {
 }
 
 char *ct__arena_printf(ct_arena *arena, const char *format, ...) {
+    CT_PLAIN;
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);

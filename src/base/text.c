@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/plain.h"
 #include "cotan/cotan.h"
 
 static bool reserve(ct_text *text, size_t more) {
@@ -24,6 +25,7 @@ void ct__text_bytes(ct_text *text, const void *bytes, size_t n) {
 void ct__text_add(ct_text *text, const char *s) { ct__text_bytes(text, s, strlen(s)); }
 
 void ct__textf(ct_text *text, const char *format, ...) {
+    CT_PLAIN;
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
@@ -61,6 +63,7 @@ static size_t distance(const char *a, const char *b) {
 
 ct_bytes_text ct__bytes_text(uint64_t bytes) {
     static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+    CT_PLAIN;
     ct_bytes_text text;
     double value = (double)bytes;
     int unit = -1;

@@ -189,11 +189,12 @@ uint16_t ct__float_to_half(float f) {
     if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (u >> 13 & 0x3ffu));
     if (u >= 0x47800000u)
         return (uint16_t)(sign | 0x7c00u); // 65536 and above; 65520.. round up below
-    if (u <
-        0x38800000u) { // subnormal: a multiple of 2^-24, rounded by the addition of a large number
-        float magnitude;
-        memcpy(&magnitude, &u, sizeof magnitude);
-        return (uint16_t)(sign | (uint32_t)lrintf(ldexpf(magnitude, 24)));
+    if (u < 0x38800000u) {                 // subnormal: a multiple of 2^-24
+        uint32_t mantissa = (u & 0x7fffffu) | 0x800000u, drop = 126 - (u >> 23);
+        if (drop > 25) return (uint16_t)sign;
+        uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1);
+        uint32_t half = 1u << (drop - 1);
+        return (uint16_t)(sign | (kept + (rest > half || (rest == half && (kept & 1)))));
     }
     u += 0xfffu + (u >> 13 & 1);
     return (uint16_t)(sign | (u - 0x38000000u) >> 13);
@@ -231,6 +232,31 @@ static int64_t saturate(double v, double lo, double hi, int64_t least, int64_t m
     return v <= lo ? least : v >= hi ? most : (int64_t)v;
 }
 
+// (float)v as in the default floating-point mode, whatever the thread's is: numbers are stored
+// while the host program records.
+static float nearest_f32(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+    if (exponent == 1024) return (float)v; // infinite, or not a number
+    uint64_t mantissa = (bits & 0xfffffffffffffu) | 1ull << 52;
+    uint32_t sign = (uint32_t)(bits >> 63) << 31, out = 0;
+    // A float has 24 of the 53 bits, fewer where it is subnormal.
+    int drop = exponent >= -126 ? 29 : 29 - 126 - exponent;
+    if (exponent > 127) {
+        out = 0x7f800000;
+    } else if (drop <= 54) {
+        uint64_t kept = mantissa >> drop, rest = mantissa & ((1ull << drop) - 1);
+        uint64_t half = 1ull << (drop - 1);
+        kept += rest > half || (rest == half && (kept & 1)); // may carry into the exponent
+        out = (uint32_t)kept + (exponent >= -126 ? (uint32_t)(exponent + 126) << 23 : 0);
+    }
+    out |= sign;
+    float f;
+    memcpy(&f, &out, sizeof f);
+    return f;
+}
+
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
@@ -243,9 +269,9 @@ void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
         ((uint32_t *)data)[i] = (uint32_t)saturate(v, 0, 4294967295.0, 0, UINT32_MAX);
         break;
     case CT_I64: ((int64_t *)data)[i] = saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); break;
-    case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half((float)v); break;
-    case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16((float)v); break;
-    case CT_F32: ((float *)data)[i] = (float)v; break;
+    case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half(nearest_f32(v)); break;
+    case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16(nearest_f32(v)); break;
+    case CT_F32: ((float *)data)[i] = nearest_f32(v); break;
     case CT_F64: ((double *)data)[i] = v; break;
     default: break;
     }
@@ -258,7 +284,10 @@ void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     case CT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case CT_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
     case CT_I64: ((int64_t *)data)[i] = v; break;
-    case CT_F32: ((float *)data)[i] = (float)v; break; // by way of double it would round twice
+    case CT_F32: // by way of double what a double cannot hold would round twice
+        ((float *)data)[i] =
+            v >= -(1ll << 53) && v <= 1ll << 53 ? nearest_f32((double)v) : (float)v;
+        break;
     default: ct__store_f64(dtype, data, i, (double)v); break;
     }
 }

@@ -2,11 +2,12 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/plain.h"
 
 void ct__json_string(ct_text *text, const char *s, size_t n) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -32,16 +33,10 @@ void ct__json_real(ct_text *text, double value) {
         ct__text_add(text, isnan(value) ? "\"nan\"" : value < 0 ? "\"-inf\"" : "\"inf\"");
         return;
     }
+    CT_PLAIN;
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value) break;
-    }
-    // The host program's locale may write another point.
-    const char *point = localeconv()->decimal_point;
-    char *at = *point && strcmp(point, ".") != 0 ? strstr(digits, point) : NULL;
-    if (at) {
-        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
-        *at = '.';
     }
     ct__text_add(text, digits);
     if (!strpbrk(digits, ".e")) ct__text_add(text, ".0"); // stays a real when read back

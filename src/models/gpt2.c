@@ -1,6 +1,7 @@
 // GPT-2: token and position embeddings, blocks of attention and MLP behind layer norms, and the
 // token embedding once more as output layer. Probabilities of attention are not dropped out: the
 // attention op never has them in memory.
+#include "base/plain.h"
 #include "models/gpt2.h"
 
 #include <math.h>
@@ -95,6 +96,7 @@ static void make_block(ct_gpt2_block *block, ct_nn_place place, const ct_gpt2_co
 }
 
 static void make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_loc here) {
+    CT_PLAIN;
     const ct_gpt2_config *c = &model->config;
     ct_nn_place top = ct_nn_place_in(model->params, seed);
     top.unfilled = unfilled;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain.h"
 #include "base/threefry.h"
 #include "graph/graph.h"
 #include "io/utf8.h"
@@ -84,6 +85,7 @@ static double uniform(uint64_t seed, uint64_t k) {
 }
 
 static bool pick(writer *w, int32_t *token) {
+    CT_PLAIN;
     int32_t n = w->vocab->n;
     int64_t k = w->draw->top_k < n ? w->draw->top_k : n;
     for (int32_t i = 0; i < n; i++) {

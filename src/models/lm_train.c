@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/plain.h"
 #include "base/threefry.h"
 #include "data/loader.h"
 #include "graph/graph.h"
@@ -179,6 +180,7 @@ static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user)
 // The sum over the rows that count, so that the last batch, which may be short, has the shape of
 // all others and needs no plan of its own.
 static bool add_batch(run *r, ct_windows *windows, double *sum) {
+    CT_PLAIN;
     int64_t B = r->o.batch, T = r->o.context;
     size_t rows = ct__windows_next(windows, r->x, r->y);
     for (size_t b = 0; b < (size_t)B; b++) r->rows[b] = b < rows ? 1 : 0;
@@ -235,7 +237,10 @@ static bool evaluate(double *val_loss, void *user) {
         if (!add_batch(r, &windows, &sum)) return false;
         done = windows.next;
     }
-    *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
+    {
+        CT_PLAIN;
+        *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
+    }
     return show_sample(r);
 }
 

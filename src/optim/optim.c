@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/plain.h"
 #include "base/text.h"
 #include "optim/stage.h"
 
@@ -201,6 +202,7 @@ static void settle(ct_optim *optim) {
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !optim) return;
+    CT_PLAIN; // what transforms compute while they record
     ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
     if (!ct_ok(optim->updates[0])) return; // the error stands in the context
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);

@@ -1,10 +1,11 @@
 // Learning rates by step.
 #include <math.h>
 
+#include "base/plain.h"
 #include "cotan/optim.h"
 
-double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
-    if (schedule->custom) return schedule->custom(step, schedule->user);
+// Apart, so that none of it is computed outside of the caller's mode.
+__attribute__((noinline)) static double built_in(const ct_schedule *schedule, int64_t step) {
     double lr = schedule->lr, low = schedule->min_lr;
     if (step < schedule->warmup) return lr * (double)(step + 1) / (double)(schedule->warmup + 1);
     if (schedule->shape == CT_LR_CONSTANT) return lr;
@@ -13,4 +14,10 @@ double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
         (double)(step - schedule->warmup) / (double)(schedule->steps - schedule->warmup); // 0 to 1
     if (schedule->shape == CT_LR_LINEAR) return lr + (low - lr) * done;
     return low + 0.5 * (1 + cos(3.14159265358979323846 * done)) * (lr - low);
+}
+
+double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
+    if (schedule->custom) return schedule->custom(step, schedule->user);
+    CT_PLAIN;
+    return built_in(schedule, step);
 }
