@@ -1,8 +1,10 @@
-// What COTAN_DUMP prints: graph, plan, kernels (any of these words in the variable).
+// What COTAN_DUMP prints: graph, dot, plan, kernels (any of these words in the variable).
 #include "compile/dump.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "graph/dot.h"
 
 bool ct__dump_wants(const char *what) {
     const char *list = getenv("COTAN_DUMP");
@@ -14,7 +16,29 @@ static void flush(ct_ctx *ctx, ct_text *text) {
     ct__text_free(text);
 }
 
+void ct__dump_recorded(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t n_roots) {
+    if (!ct__dump_wants("dot")) return;
+    ct_text text = {0};
+    ct__dot_begin(&text, "recorded", order->nodes, order->n);
+    for (size_t i = 0; i < n_roots; i++)
+        ct__dot_root(&text, i, roots[i].kind, roots[i].val,
+                     roots[i].kind == CT_ROOT_ASSIGN ? roots[i].var->name : roots[i].name);
+    ct__dot_end(&text);
+    for (size_t i = 0; i < order->n; i++) order->nodes[i]->epoch = order->epoch; // as it was
+    flush(ctx, &text);
+}
+
+static void dump_dot(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    ct_text text = {0};
+    ct__dot_begin(&text, title, graph->nodes, graph->n);
+    for (size_t i = 0; i < graph->n_roots; i++)
+        ct__dot_root(&text, i, graph->roots[i].kind, graph->roots[i].val, NULL);
+    ct__dot_end(&text);
+    flush(ctx, &text);
+}
+
 void ct__dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    if (ct__dump_wants("dot")) dump_dot(ctx, title, graph);
     if (!ct__dump_wants("graph")) return;
     ct_text text = {0};
     ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);

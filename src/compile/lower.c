@@ -17,6 +17,7 @@ static bool verified(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
+    ct__dump_recorded(ctx, order, roots, n_roots);
     if (!ct__expand(ctx, order, roots, n_roots, &graph) || !verified(ctx, "expanded", &graph))
         return false;
     if (!ct__simplify(ctx, &graph) || !verified(ctx, "simplified", &graph)) return false;
