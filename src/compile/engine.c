@@ -18,6 +18,7 @@ static void engine_free(ct_engine *e) {
             next = p->next;
             ct__plan_free(e, p);
         }
+    ct__built_free(&e->built);
     ct__order_free(&e->order);
     ct__free(e->buckets);
     ct__free(e->fresh);

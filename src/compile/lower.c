@@ -28,7 +28,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     if (!ct__plan_memory(&plan->program, &ctx->err)) return false;
     ct__dump_plan(ctx, &plan->program);
     if (!ct__plan_fits(ctx, engine, plan)) return false;
-    return by_ops || ct__build_kernels(ctx, engine->device, &plan->program);
+    return by_ops || ct__build_kernels(ctx, engine, &plan->program);
 }
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,

@@ -49,12 +49,22 @@ typedef struct ct_plan {
     ct_loc here;
 } ct_plan;
 
+typedef struct ct_built { // kernels by what they were rendered from; they go with the engine
+    struct ct_built_kernel {
+        ct_hash key;
+        ct_kernel *made; // NULL: a free slot
+    } * of;              // (slots) a power of two
+    size_t n, slots;
+    ct_arena arena;
+} ct_built;
+
 typedef struct ct_engine { // one a context
     ct_device *device;
     const char *device_name;
     ct_plan **buckets; // (n_buckets) a power of two
     size_t n_buckets, n_plans;
     uint64_t clock, made;
+    ct_built built;
     ct_plan *newest; // the one that ran last; NULL: none, or it has gone
     ct_order order;
     ct_storage **fresh; // (n roots) storages made for a run
@@ -78,7 +88,8 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
                   ct_storage *const *fresh);
 
 // Steps of ct__plan_make: kernels compiled by the device; commands and memory made ready.
-bool ct__build_kernels(ct_ctx *ctx, ct_device *device, ct_program *program);
+bool ct__build_kernels(ct_ctx *ctx, ct_engine *engine, ct_program *program);
+void ct__built_free(ct_built *built);
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
 
 // Where the memory of the context's device is counted, and the name of the device that computes
