@@ -372,12 +372,71 @@ static void weights_do_not_see_threads_or_fusion(void **state) {
     free(first.bytes);
 }
 
+// Loss and gradients of two texts of n tokens; gives how many bytes.
+static size_t loss_and_gradients(ct_gpt2 *model, const int32_t *ids, int64_t n, bool dynamic,
+                                 char *to) {
+    CT_SCOPE;
+    enum { MOST = 64 };
+    ct_ints dims = CT_DIMS(2, dynamic ? CT_DYN(n) : n);
+    ct_tensor x = ct_from(ids, CT_I32, dims), y = ct_from(ids + 1, CT_I32, dims);
+    ct_tensor out[MOST], wrt[MOST];
+    const ct_params *params = ct_gpt2_params(model);
+    size_t count = ct_params_count(params), at = 0;
+    assert_true(count < MOST);
+    for (size_t i = 0; i < count; i++) wrt[i] = ct_params_get(params, i);
+    out[0] = ct_gpt2_loss(model, x, y, NULL);
+    ct_grad(out[0], wrt, count, out + 1);
+    if (!ct_eval(out, count + 1)) fail_msg("%s", ct_error_text());
+    for (size_t i = 0; i <= count; i++) {
+        size_t bytes = (size_t)ct_size(out[i]) * sizeof(float);
+        const void *data = ct_data(out[i]);
+        good("a gradient");
+        if (to) memcpy(to + at, data, bytes);
+        at += bytes;
+    }
+    return at;
+}
+// After the first length no other one needs a kernel, whether from the compiler or from disk.
+static void a_training_step_of_any_length_compiles_nothing(void **state) {
+    (void)state;
+    static const int64_t length[] = {100, 1, 64, 33, 65, 130};
+    int32_t ids[2 * CONTEXT + 1];
+    for (int fuse = 1; fuse >= 0; fuse--) {
+        ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
+        ct_gpt2 *model = model_of(6);
+        random_state = 41;
+        tokens(ids, 2 * CONTEXT + 1);
+        size_t n = loss_and_gradients(model, ids, length[0], true, NULL);
+        ct_stats before = ct_get_stats();
+        for (int i = 1; i < 6; i++) {
+            assert_true(length[i] <= CONTEXT);
+            loss_and_gradients(model, ids, length[i], true, NULL);
+            ct_stats now = ct_get_stats();
+            if (now.kernels_compiled + now.kernels_loaded !=
+                before.kernels_compiled + before.kernels_loaded)
+                fail_msg("COTAN_FUSE=%d: length %d needs other kernels", fuse, (int)length[i]);
+        }
+        char *a = malloc(n), *b = malloc(n);
+        assert_true(a && b);
+        for (int i = 0; i < 2; i++) { // the bits of a static length
+            assert_int_equal(loss_and_gradients(model, ids, length[i], true, a), n);
+            assert_int_equal(loss_and_gradients(model, ids, length[i], false, b), n);
+            assert_memory_equal(a, b, n);
+        }
+        free(a);
+        free(b);
+        ct_gpt2_free(model);
+        leave(ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_do_not_see_their_batch),
         cmocka_unit_test(texts_do_not_see_their_batch),
         cmocka_unit_test(decode_equals_prefill),
         cmocka_unit_test(weights_do_not_see_threads_or_fusion),
+        cmocka_unit_test(a_training_step_of_any_length_compiles_nothing),
     };
     return cmocka_run_group_tests_name("bits", tests, NULL, NULL);
 }

@@ -299,6 +299,27 @@ static void second_order_through_the_loop(void **state) {
         }
 }
 
+// Two lengths that are equal, or 1, by chance.
+static void two_lengths_may_meet(void **state) {
+    (void)state;
+    static const int64_t pair[][2] = {{5, 130}, {9, 9},  {64, 64}, {1, 1},
+                                      {130, 5}, {64, 1}, {1, 64},  {128, 2}};
+    ct_ctx *ctx = enter("cpu", "1");
+    uint64_t kernels = 0;
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        CT_SCOPE;
+        ct_tensor q = tensor(1, CT_DIMS(2, CT_DYN(pair[i][0]), 8));
+        ct_tensor k = tensor(2, CT_DIMS(2, CT_DYN(pair[i][1]), 8));
+        ct_tensor v = tensor(3, CT_DIMS(2, CT_DYN(pair[i][1]), 8)), g[3], wrt[3] = {q, k, v};
+        ct_tensor y = ct_attention(q, k, v, .causal = true);
+        ct_grad(ct_sum(ct_mul(y, y)), wrt, 3, g);
+        if (!ct_eval(g, 3)) fail_msg("%s", ct_error_text());
+        if (i == 0) kernels = new_kernels();
+        assert_int_equal(new_kernels(), kernels);
+    }
+    leave(ctx);
+}
+
 // The value of the second key is so small that its product is rounded to -0; a third key follows,
 // masked.
 static void a_masked_key_does_not_turn_the_sign_of_zero(void **state) {
@@ -401,6 +422,7 @@ int main(void) {
         cmocka_unit_test(a_length_can_be_given_as_dynamic),
         cmocka_unit_test(attention_over_a_dynamic_number_of_keys),
         cmocka_unit_test(second_order_through_the_loop),
+        cmocka_unit_test(two_lengths_may_meet),
         cmocka_unit_test(a_masked_key_does_not_turn_the_sign_of_zero),
         cmocka_unit_test(long_ones_are_spread_over_threads),
     };
