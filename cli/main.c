@@ -22,9 +22,9 @@ static void show_overview(FILE *out) {
         "\n"
         "Environment: COTAN_THREADS (cores to use, 1 to 256), COTAN_CC (the C compiler of device "
         "cpu),\n"
-        "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,dot,plan,kernels (what was "
-        "made\n"
-        "of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR (an\n"
+        "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,dot,groups,plan,kernels (what\n"
+        "was made of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR "
+        "(an\n"
         "absolute path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
         out);

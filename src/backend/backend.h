@@ -38,6 +38,12 @@ typedef struct ct_command {
     double flops;
 } ct_command;
 
+// What kernels are written for: decides tiles and how work is cut, never bits.
+typedef struct ct_target {
+    int cores;           // that tasks may run on
+    bool many_registers; // vector registers have room for 32 values of 16 f32; else for 8
+} ct_target;
+
 typedef struct ct_backend {
     const char *name;
     bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands
@@ -62,6 +68,7 @@ typedef struct ct_backend {
     bool (*lost)(ct_device *device, uint64_t begin, uint64_t end);
     // Bytes that it takes for itself while a kernel runs that wants `scratch` a thread. NULL: none.
     size_t (*workspace)(const ct_device *device, size_t scratch);
+    ct_target (*target)(void); // NULL where evaluates_ops
     // Compiles kernels. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
 } ct_backend;

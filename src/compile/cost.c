@@ -200,7 +200,7 @@ static ct_plan_launch describe_launch(const ct_program *p, const ct_launch *l, i
                           .times = times,
                           .bytes = l->bytes,
                           .flops = l->flops};
-    if (l->kind == CT_LAUNCH_KERNEL) out.kernel = p->kernels[l->kernel].made.name;
+    if (l->kind == CT_LAUNCH_KERNEL) out.kernel = p->kernels[l->kernel].made->name;
     if (l->kind == CT_LAUNCH_COPY) out.kernel = "copy";
     if (l->kind == CT_LAUNCH_NODE) // an op at a time reads and writes its arguments whole
         for (uint32_t a = 0; a < l->n_args; a++) out.bytes += p->bufs[l->args[a].buf].bytes;

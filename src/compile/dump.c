@@ -1,5 +1,6 @@
-// What COTAN_DUMP prints: graph, dot, plan, kernels (any of these words in the variable).
+// What COTAN_DUMP prints: graph, dot, groups, plan, kernels (any of these words in the variable).
 #include "compile/dump.h"
+#include "compile/schedule_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,29 @@ static void put_line(ct_text *text, const ct_node *node) {
         ct__text_add(text, node ? node->op->name : "-");
 }
 
+void ct__dump_groups(const ct_sched *s) {
+    if (!ct__dump_wants("groups")) return;
+    ct_text text = {0};
+    ct__textf(&text, "// groups of %zu nodes\n", s->graph->n);
+    for (size_t i = 0; i < s->n_groups; i++) {
+        const ct_group *g = s->groups[i];
+        if (g->dead) continue;
+        ct__textf(&text, "%4d %d rows", g->id, g->n_rows);
+        if (g->only) {
+            ct__text_add(&text, ", template ");
+            put_line(&text, g->only);
+            if (ct__sval(s, (ct_val){g->only, 0})->stored) ct__text_add(&text, " ->");
+        }
+        ct__text_add(&text, "\n");
+        for (size_t k = 0; k < g->n_units; k++) {
+            ct__text_add(&text, "       ");
+            put_line(&text, g->units[k].v.node);
+            ct__text_add(&text, g->units[k].store ? " ->\n" : "\n");
+        }
+    }
+    flush(ct__ctx(), &text);
+}
+
 static const char *const buf_names[] = {"leaf", "scalars", "const", "root", "temp"};
 
 static void put_args(ct_text *text, const ct_program *program, const ct_launch *l) {
@@ -98,8 +122,7 @@ void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
         }
         ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
         put_line(&text, first);
-        ct__textf(&text, "\n%s\n",
-                  program->kernels[i].made.text ? program->kernels[i].made.text : "");
+        ct__textf(&text, "\n%s\n", program->kernels[i].made->text);
         flush(ctx, &text);
     }
 }

@@ -67,12 +67,10 @@ typedef struct fuser {
 static bool no_memory(ct_sched *s) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof(ct_group));
 }
-static bool is_one(const ct_type *t, int axis) { return t->dim[axis] == 1 && !ct__is_dyn(t, axis); }
-static bool is_leaf(const ct_node *n) { return n->op->kind == CT_KIND_LEAF; }
-static bool is_reduce(const ct_node *n) { return n->op->kind == CT_KIND_REDUCE; }
-static bool is_elementwise(const ct_node *n) { return n->op->kind == CT_KIND_ELEMENTWISE; }
-static bool is_map(const ct_node *n) { return n->op->map != NULL || is_elementwise(n); }
-static bool has_template(const ct_node *n) { return !is_leaf(n) && !is_reduce(n) && !is_map(n); }
+static bool is_map(const ct_node *n) { return n->op->map != NULL || ct__is_elementwise(n); }
+static bool has_template(const ct_node *n) {
+    return !ct__is_leaf(n) && !ct__is_reduce(n) && !is_map(n);
+}
 
 static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axes of the mask
     int64_t n = 1;
@@ -112,7 +110,7 @@ static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     return true;
 }
 static ct_unit unit_of(ct_node *node) {
-    ct_unit u = {.v = {node, 0}, .reduce = is_reduce(node), .store = true};
+    ct_unit u = {.v = {node, 0}, .reduce = ct__is_reduce(node), .store = true};
     memset(u.row, -1, sizeof u.row);
     return u;
 }
@@ -121,7 +119,7 @@ static ct_unit unit_of(ct_node *node) {
 static void own_rows(ct_group *g, ct_unit *u) {
     const ct_type *t = ct__type(u->v);
     for (int a = 0; a < t->rank; a++) {
-        if (is_one(t, a)) continue;
+        if (ct__is_one(t, a)) continue;
         g->rows[g->n_rows].v = u->v;
         g->rows[g->n_rows].axis = a;
         u->row[a] = (int8_t)g->n_rows++;
@@ -172,12 +170,12 @@ static bool needs_around(fuser *f, int32_t from, int32_t to) {
 
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
-    c->weight = is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
+    c->weight = ct__is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
     c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
     for (int i = 0; i < node->n_in; i++) {
         const ct_node *in = node->in[i].node;
         const cost *x = &f->of[in->index];
-        if (is_leaf(in) || x->unit || has_template(in)) {
+        if (ct__is_leaf(in) || x->unit || has_template(in)) {
             c->loads += in->op != &ct__op_const || ct__count(in->out) != 1;
             continue;
         }
@@ -213,13 +211,13 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
 }
 static void template_operand(fuser *f, ct_val v) {
     ct_node *node = v.node;
-    if (is_leaf(node) || has_template(node)) return;
+    if (ct__is_leaf(node) || has_template(node)) return;
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
-    if (!is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
 }
 // A loop's launches go through its operands' memory.
 static void loop_operand(fuser *f, const ct_node *node) {
-    if (!is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
 }
 
 // Reads its operand's memory as another type: a kernel of its own, behind the operand's.
@@ -247,14 +245,14 @@ static void mark_units(fuser *f) {
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
         cost *c = &f->of[i];
-        if (is_leaf(node) || has_template(node)) {
+        if (ct__is_leaf(node) || has_template(node)) {
             c->unit = false;
             continue;
         }
         weigh(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
-        c->unit |= is_reduce(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
+        c->unit |= ct__is_reduce(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
                    c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
     }
 }
@@ -263,14 +261,14 @@ static void mark_units(fuser *f) {
 // where a unit reads
 
 static bool stops(const fuser *f, const ct_node *node) {
-    return is_leaf(node) || has_template(node) || f->of[node->index].unit;
+    return ct__is_leaf(node) || has_template(node) || f->of[node->index].unit;
 }
 
 static bool visit(fuser *f, ct_val v, const ct_ix *at);
 
 static bool visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
-    if (is_elementwise(node)) {
+    if (ct__is_elementwise(node)) {
         for (int i = 0; i < node->n_in; i++) {
             ct__broadcast_ix(f->e, node->in[i], node->out->rank, at, own);
             if (!visit(f, node->in[i], own)) return false;
@@ -308,16 +306,16 @@ static bool visit(fuser *f, ct_val v, const ct_ix *at) {
 static bool look(fuser *f, ct_node *node) {
     f->n_reads = 0;
     if (!ct__emit_restart(f->e)) return false;
-    ct_val v = is_reduce(node) ? node->in[0] : (ct_val){node, 0};
+    ct_val v = ct__is_reduce(node) ? node->in[0] : (ct_val){node, 0};
     const ct_type *t = ct__type(v);
-    uint32_t mask = is_reduce(node) ? ct__along(node).axes : 0;
+    uint32_t mask = ct__is_reduce(node) ? ct__along(node).axes : 0;
     f->rank = t->rank;
     for (int a = 0; a < t->rank; a++) {
         f->reduced[a] = mask >> a & 1;
-        f->axis[a] = is_one(t, a) ? ct__ix_int(f->e->pool, 0)
-                                  : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
+        f->axis[a] = ct__is_one(t, a) ? ct__ix_int(f->e->pool, 0)
+                                      : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
     }
-    return is_reduce(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
+    return ct__is_reduce(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
 }
 
 // Which of the unit's axes is this expression? -1: none.
@@ -343,7 +341,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
     *touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
+        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
         const ct_unit *m = find_unit(g, r->v);
         if (!m) return false;
         *touched = true;
@@ -367,7 +365,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
 
 // The unit's output axis of each of its axes (reductions: the operand's).
 static int output_axis(const fuser *f, const ct_node *node, int axis) {
-    if (!is_reduce(node) || node->out->rank == f->rank) return axis;
+    if (!ct__is_reduce(node) || node->out->rank == f->rank) return axis;
     int o = 0;
     for (int a = 0; a < axis; a++) o += !f->reduced[a];
     return o;
@@ -388,15 +386,15 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     bool touched;
     ct_node *node = u->v.node;
     if (!rows_along(f, g, along, &touched) || !touched) return false;
-    const ct_type *t = ct__type(is_reduce(node) ? node->in[0] : u->v);
+    const ct_type *t = ct__type(ct__is_reduce(node) ? node->in[0] : u->v);
     uint32_t inner = 0;
     for (int a = 0; a < f->rank; a++)
-        if (!is_one(t, a)) inner |= 1u << a;
+        if (!ct__is_one(t, a)) inner |= 1u << a;
     for (int i = 0; i < g->n_rows; i++) {
         inner &= ~(1u << along[i]);
         u->row[output_axis(f, node, along[i])] = (int8_t)i;
     }
-    for (int a = 0; a < f->rank && is_reduce(node); a++)
+    for (int a = 0; a < f->rank && ct__is_reduce(node); a++)
         if (inner >> a & 1 && !f->reduced[a]) return false; // a reduction has rows alone
     // Reductions and rows that follow a reduction over few, long rows are better spread anew.
     return !inner || worth_keeping_rows(f, g, inner, t);
@@ -431,7 +429,7 @@ static bool joins_pointwise(fuser *f, ct_group *g, ct_unit *u) {
         if (ct__emit_size(f->e, u->v, a) != ct__emit_size(f->e, g->units[0].v, a)) return false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
+        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
         for (int a = 0; a < t->rank; a++)
             if (r->at[a] != f->axis[a]) return false;
     }
@@ -447,10 +445,10 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
     bool touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
+        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
         touched = true;
         for (int a = 0; a < t->rank; a++) {
-            if (is_one(t, a)) continue;
+            if (ct__is_one(t, a)) continue;
             int own = axis_of(f, r->at[a]);
             if (own < 0 || (axis[a] >= 0 && axis[a] != own) ||
                 ct__ix_node(f->e->pool, r->at[a])->a != ct__emit_size(f->e, r->v, a))
@@ -465,7 +463,7 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
             used |= 1u << axis[a];
         }
     for (int a = 0; a < in->rank; a++) {
-        if (is_one(in, a)) continue;
+        if (ct__is_one(in, a)) continue;
         if (!(used >> a & 1)) return false;
         if (f->reduced[a])
             inner |= 1u << a;
@@ -497,7 +495,7 @@ static bool shares_input(fuser *f, const ct_group *g) {
 static bool closes_circle(fuser *f, const ct_group *g) {
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
-        if (is_leaf(v.node)) continue;
+        if (ct__is_leaf(v.node)) continue;
         int32_t from = ct__sval(f->s, v)->group;
         if (from != g->id && needs(f, from, g->id)) return true;
     }
@@ -507,7 +505,8 @@ static bool closes_circle(fuser *f, const ct_group *g) {
 static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     bool reads_it = false;
     for (size_t i = 0; i < f->n_reads; i++)
-        reads_it |= !is_leaf(f->reads[i].v.node) && ct__sval(f->s, f->reads[i].v)->group == g->id;
+        reads_it |=
+            !ct__is_leaf(f->reads[i].v.node) && ct__sval(f->s, f->reads[i].v)->group == g->id;
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
@@ -523,7 +522,7 @@ static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
         if (ct__emit_size(f->e, u->v, a) != ct__emit_size(f->e, product, a)) return false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (is_leaf(r->v.node) || ct__sval(s, r->v)->group != g->id) continue;
+        if (ct__is_leaf(r->v.node) || ct__sval(s, r->v)->group != g->id) continue;
         for (int a = 0; a < t->rank; a++)
             if (r->at[a] != f->axis[a]) return false;
     }
@@ -536,7 +535,7 @@ static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
 static size_t outside_reads(const fuser *f, const ct_group *g) {
     size_t n = 0;
     for (size_t i = 0; i < f->n_reads; i++)
-        n += is_leaf(f->reads[i].v.node) || ct__sval(f->s, f->reads[i].v)->group != g->id;
+        n += ct__is_leaf(f->reads[i].v.node) || ct__sval(f->s, f->reads[i].v)->group != g->id;
     return n;
 }
 
@@ -611,7 +610,7 @@ static bool place_unit(fuser *f, ct_node *node) {
     for (int other = 0; other < 2 && free_to_join; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {
             ct_val v = f->reads[i].v;
-            if (is_leaf(v.node)) continue;
+            if (ct__is_leaf(v.node)) continue;
             ct_group *g = s->groups[ct__sval(s, v)->group];
             if ((g->only == NULL) == other && joins(f, g, &u, true)) home = g;
         }
@@ -634,11 +633,11 @@ static bool place_unit(fuser *f, ct_node *node) {
         ct_val v = f->reads[i].v;
         if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(s);
         f->edges[f->n_edges++] = (struct edge){v.node, (int32_t)node->index};
-        if (!is_leaf(v.node) && !add_dep(f, home->id, ct__sval(s, v)->group)) return false;
+        if (!ct__is_leaf(v.node) && !add_dep(f, home->id, ct__sval(s, v)->group)) return false;
     }
     for (size_t i = 0; i < f->n_reads && s->fuse; i++) {
         ct_val v = f->reads[i].v;
-        if (!is_leaf(v.node) && !absorb(f, home, s->groups[ct__sval(s, v)->group], &u))
+        if (!ct__is_leaf(v.node) && !absorb(f, home, s->groups[ct__sval(s, v)->group], &u))
             return false;
     }
     return true;
@@ -647,7 +646,7 @@ static bool place_unit(fuser *f, ct_node *node) {
 static bool note_source(void *env, ct_val v, bool loaded) {
     fuser *f = env;
     ct_sched *s = f->s;
-    if (is_leaf(v.node) || !loaded) return true;
+    if (ct__is_leaf(v.node) || !loaded) return true;
     ct__sval(s, v)->stored = true;
     return add_dep(f, (int32_t)s->n_groups - 1, ct__sval(s, v)->group);
 }
@@ -680,7 +679,7 @@ typedef struct {
 } level_env;
 static bool note_level(void *env_, ct_val v, bool loaded) {
     level_env *env = env_;
-    if (loaded || !is_reduce(v.node)) return true;
+    if (loaded || !ct__is_reduce(v.node)) return true;
     const ct_unit *m = find_unit(env->g, v);
     if (m && m->level + 1 > env->level) env->level = m->level + 1;
     return true;
@@ -718,7 +717,8 @@ static bool finish_groups(fuser *f) {
         ct__sval(s, s->graph->roots[r].val)->stored = true;
     for (size_t i = 0; i < f->n_edges; i++) {
         ct_node *from = f->edges[i].from;
-        if (!is_leaf(from) && s->vals[from->index][0].group != s->vals[f->edges[i].unit][0].group)
+        if (!ct__is_leaf(from) &&
+            s->vals[from->index][0].group != s->vals[f->edges[i].unit][0].group)
             s->vals[from->index][0].stored = true;
     }
     for (size_t i = 0; i < s->n_groups; i++)
@@ -726,7 +726,7 @@ static bool finish_groups(fuser *f) {
     return true;
 }
 
-bool ct__sched_fuse(ct_sched *s) {
+bool ct__fuse(ct_sched *s) {
     fuser f = {.s = s};
     f.of = ct__calloc(s->graph->n + 1, sizeof *f.of);
     f.e = ct__emit_new(s, NULL);
@@ -736,7 +736,7 @@ bool ct__sched_fuse(ct_sched *s) {
         ct_node *node = s->graph->nodes[i];
         if (has_template(node))
             ok = place_template(&f, node);
-        else if (!is_leaf(node) && f.of[i].unit)
+        else if (!ct__is_leaf(node) && f.of[i].unit)
             ok = place_unit(&f, node);
     }
     ok = ok && finish_groups(&f);

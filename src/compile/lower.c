@@ -1,34 +1,64 @@
 // The passes, in order: from what the user recorded to a program ready to run.
+//
+//   expand    bodies of compositions and transforms                    expand.c
+//   simplify  fold, share, drop; only algebra that keeps every bit     simplify.c
+//   fuse      which values one kernel computes together                fuse.c
+//   schedule  buffers, launches in order, their kernels                schedule.c, template_*.c
+//   plan      lifetimes, and one arena for what is temporary           memplan.c
+//   render    kernels as source                                        render_c.c
+//   cache     known to the process, on disk, or compiled               the device
+//
+// Devices that evaluate ops (ref) have a launch a node in place of fuse and schedule (lower_ops.c).
+// After each pass stand its dump (COTAN_DUMP) and, in debug builds and tests, its verifier.
 #include "compile/cost.h"
 #include "compile/dump.h"
 #include "compile/plan.h"
 #include "compile/rebuild.h"
+#include "compile/schedule.h"
+#include "compile/verify.h"
 
-static bool verified(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
-    ct__dump_graph(ctx, pass, graph);
+static bool verifies(void) {
 #ifndef NDEBUG
-    bool wanted = true;
+    return true;
 #else
-    bool wanted = ct__env_flag("COTAN_VERIFY"); // the tests set it
+    return ct__env_flag("COTAN_VERIFY"); // the tests set it
 #endif
-    return !wanted || ct__verify(graph->nodes, graph->n, &ctx->err);
+}
+
+static bool legal_graph(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
+    ct__dump_graph(ctx, pass, graph);
+    return !verifies() || ct__verify(graph->nodes, graph->n, &ctx->err);
+}
+static bool legal_groups(ct_sched *s, ct_err *err) {
+    ct__dump_groups(s);
+    return !verifies() || ct__verify_groups(s, err);
+}
+static bool legal_program(ct_ctx *ctx, const ct_program *program, bool planned) {
+    if (planned) ct__dump_plan(ctx, program);
+    return !verifies() || ct__verify_program(program, planned, &ctx->err);
+}
+
+bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) {
+    ct_sched *s = ct__sched_new(graph, program, err);
+    bool ok = s && ct__fuse(s) && legal_groups(s, err) && ct__schedule(s);
+    ct__sched_free(s);
+    return ok;
 }
 
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
+    ct_program *program = &plan->program;
+    ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
+    program->arena = &plan->arena;
+    program->target = ct__target(engine->device);
     ct__dump_recorded(ctx, order, roots, n_roots);
-    if (!ct__expand(ctx, order, roots, n_roots, &graph) || !verified(ctx, "expanded", &graph))
-        return false;
-    if (!ct__simplify(ctx, &graph) || !verified(ctx, "simplified", &graph)) return false;
-    plan->program.arena = &plan->arena;
-    bool by_ops = ct__evaluates_ops(engine->device);
-    if (!(by_ops ? ct__lower_ops : ct__lower_kernels)(&graph, &plan->program, &ctx->err))
-        return false;
-    if (!ct__plan_memory(&plan->program, &ctx->err)) return false;
-    ct__dump_plan(ctx, &plan->program);
-    if (!ct__plan_fits(ctx, engine, plan)) return false;
-    return by_ops || ct__build_kernels(ctx, engine, &plan->program);
+    return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
+           ct__simplify(ctx, &graph) && legal_graph(ctx, "simplified", &graph) &&
+           lowering(&graph, program, &ctx->err) && legal_program(ctx, program, false) &&
+           ct__plan_memory(program, &ctx->err) && legal_program(ctx, program, true) &&
+           ct__plan_fits(ctx, engine, plan) && ct__render(ctx, engine, program) &&
+           ct__cache(ctx, engine, program);
 }
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,

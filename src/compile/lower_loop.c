@@ -68,6 +68,7 @@ static bool lower_body(loop *l, ct_lowering lower, ct_err *err) {
         if (body->nodes[i]->op == &ct__op_param)
             body->nodes[i]->op = &ct__op_data; // a leaf of this program
     l->sub.arena = l->p->arena;
+    l->sub.target = l->p->target;
     return lower(&g, &l->sub, err);
 }
 

@@ -77,11 +77,12 @@ typedef struct ct_launch {
 struct ct_kir; // a kernel in kernel IR
 struct ct_program_kernel {
     struct ct_kir *ir;
-    ct_kernel made; // text NULL until rendered
+    ct_kernel *made; // the engine's; NULL until rendered
 };
 
 typedef struct ct_program {
-    ct_arena *arena; // of the plan: everything here lives in it
+    ct_arena *arena;  // of the plan: everything here lives in it
+    ct_target target; // kernels
     ct_buf *bufs;
     size_t n_bufs, bufs_cap;
     ct_launch *launches;
@@ -91,15 +92,24 @@ typedef struct ct_program {
     size_t arena_bytes; // set by the memory plan
 } ct_program;
 
-// The two lowerings. On failure false with the error recorded.
-bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
-bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err);
-// A scan (operands and outputs at the given places) as a loop of launches, its body lowered by
-// `lower`.
 typedef struct ct_place {
     uint32_t buf;
     size_t offset;
 } ct_place;
+// Parts of a program, NULL, false or UINT32_MAX: no memory.
+uint32_t ct__program_buf(ct_program *p, ct_buf buf);
+ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
+bool ct__program_copy(ct_program *p, ct_place from, uint32_t to, const ct_node *node, size_t bytes);
+// Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
+// buffers made so far, UINT32_MAX where none is.
+bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
+                      ct_place *to);
+
+// The two lowerings. On failure false with the error recorded.
+bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err); // fuse, schedule
+// A scan (operands and outputs at the given places) as a loop of launches, its body lowered by
+// `lower`.
 typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
                     ct_lowering lower, ct_err *err);

@@ -71,7 +71,7 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
     for (uint32_t k = 0; k < l->n_args; k++)
         changes |= l->args[k].write && x->lasting[l->args[k].buf];
     if (!changes && p->n_undoable == p->n_commands - 1) p->n_undoable++;
-    if (l->kind == CT_LAUNCH_KERNEL) c->kernel = &p->program.kernels[l->kernel].made;
+    if (l->kind == CT_LAUNCH_KERNEL) c->kernel = p->program.kernels[l->kernel].made;
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &p->program.bufs[l->args[k].buf];
         size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;

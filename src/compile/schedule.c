@@ -1,10 +1,9 @@
-// From a graph to launches of kernels: the lowering of devices that run kernels.
+// From groups of values to launches of kernels.
 //
-//   1  sizes     which dynamic axes have one size (schedule_sizes.c)
-//   2  groups    which values one kernel computes together, and so which get a buffer (fuse.c)
-//   3  places    buffers; assignments straight into their variable where nobody is disturbed
-//   4  order     operands first; readers of a variable before the launch that overwrites it
-//   5  kernels   the loops of each group (schedule_nest.c), or its template
+//   sizes     which dynamic axes have one size (schedule_sizes.c); before fusing, which asks for it
+//   places    buffers; assignments straight into their variable where nobody is disturbed
+//   order     operands first; readers of a variable before the launch that overwrites it
+//   kernels   the loops of each group (schedule_nest.c), or its template
 #include "compile/schedule_impl.h"
 
 #include <stdlib.h>
@@ -15,42 +14,18 @@ static bool no_memory(ct_sched *s, size_t bytes) {
 }
 
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
-    ct_program *p = s->program;
-    if (!CT_GROW(p->bufs, p->bufs_cap, p->n_bufs + 1)) {
-        no_memory(s, sizeof buf);
-        return UINT32_MAX;
-    }
-    p->bufs[p->n_bufs] = buf;
-    return (uint32_t)p->n_bufs++;
+    uint32_t number = ct__program_buf(s->program, buf);
+    if (number == UINT32_MAX) no_memory(s, sizeof buf);
+    return number;
 }
 uint32_t ct__sched_temp(ct_sched *s, size_t bytes) {
     return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes});
 }
 
-ct_launch *ct__sched_launch(ct_sched *s, ct_launch launch, uint32_t n_args, uint32_t n_numbers) {
-    ct_program *p = s->program;
-    launch.args = ct__arena_zero(p->arena, (n_args + 1) * sizeof *launch.args);
-    launch.numbers = ct__arena_zero(p->arena, (n_numbers + 1) * sizeof *launch.numbers);
-    launch.n_args = n_args;
-    launch.n_numbers = n_numbers;
-    if (!launch.args || !launch.numbers ||
-        !CT_GROW(p->launches, p->launches_cap, p->n_launches + 1)) {
-        no_memory(s, sizeof launch);
-        return NULL;
-    }
-    p->launches[p->n_launches] = launch;
-    return &p->launches[p->n_launches++];
-}
-
 static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, size_t bytes,
                      const ct_node *node) {
-    if (bytes == 0) return true;
-    ct_launch *l = ct__sched_launch(
-        s, (ct_launch){.kind = CT_LAUNCH_COPY, .node = node, .bytes = bytes}, 2, 0);
-    if (!l) return false;
-    l->args[0] = (ct_arg){.buf = from, .offset = offset};
-    l->args[1] = (ct_arg){.buf = to, .write = true};
-    return true;
+    return ct__program_copy(s->program, (ct_place){from, offset}, to, node, bytes) ||
+           no_memory(s, sizeof(ct_launch));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -79,8 +54,7 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
             const ct_sval *val = ct__sval(s, v);
             if (s->stamp[v.node->index] == s->stamp_now) continue;
             s->stamp[v.node->index] = s->stamp_now;
-            bool loaded =
-                v.node->op->kind == CT_KIND_LEAF || (val->group >= 0 && val->group != group);
+            bool loaded = ct__is_leaf(v.node) || (val->group >= 0 && val->group != group);
             if (loaded) {
                 if (!visit(env, v, true)) return false;
             } else if (!push(s, &n, v.node)) {
@@ -96,30 +70,14 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
 
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
     ct_sval *val = &s->vals[node->index][0];
-    size_t bytes = ct__type_bytes(node->out);
+    ct_place place;
     if (val->buf != UINT32_MAX) return true;
-    if (node->op == &ct__op_scalar) {
-        if (s->scalars_buf == UINT32_MAX)
-            s->scalars_buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_SCALARS});
-        val->buf = s->scalars_buf;
-        val->offset = node->number * 8;
-    } else if (node->op == &ct__op_const) {
-        const ct_data_bytes *data = node->attrs;
-        val->buf = ct__sched_buf(
-            s, (ct_buf){.kind = CT_BUF_CONST, .bytes = bytes, .data = data->bytes, .node = node});
-    } else {
-        uint32_t *at = &s->leaf_buf[node->number];
-        if (*at == UINT32_MAX)
-            *at = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_LEAF,
-                                            .index = (uint32_t)node->number,
-                                            .bytes = bytes,
-                                            .node = node});
-        val->buf = *at;
-    }
-    return val->buf != UINT32_MAX;
+    if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &place))
+        return no_memory(s, sizeof(ct_buf));
+    val->buf = place.buf;
+    val->offset = place.offset;
+    return true;
 }
-
-static bool is_leaf(ct_val v) { return v.node->op->kind == CT_KIND_LEAF; }
 
 // The first root of a computed value gives its buffer; an assignment does when no other root can.
 static bool place_roots(ct_sched *s) {
@@ -129,7 +87,7 @@ static bool place_roots(ct_sched *s) {
             ct_val v = g->roots[i].val;
             ct_sval *val = ct__sval(s, v);
             bool assign = g->roots[i].kind == CT_ROOT_ASSIGN;
-            if (assign != assigns || is_leaf(v) || val->buf != UINT32_MAX) continue;
+            if (assign != assigns || ct__is_leaf(v.node) || val->buf != UINT32_MAX) continue;
             val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_ROOT,
                                                  .index = (uint32_t)i,
                                                  .bytes = ct__type_bytes(ct__type(v)),
@@ -146,7 +104,7 @@ static bool place_stored(ct_sched *s) {
         ct_node *node = s->graph->nodes[i];
         for (int o = 0; o < node->n_out; o++) {
             ct_sval *val = &s->vals[i][o];
-            if (!val->stored || val->buf != UINT32_MAX || node->op->kind == CT_KIND_LEAF) continue;
+            if (!val->stored || val->buf != UINT32_MAX || ct__is_leaf(node)) continue;
             val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP,
                                                  .bytes = ct__type_bytes(&node->out[o]),
                                                  .node = node});
@@ -188,7 +146,7 @@ static bool note_read(void *env_, ct_val v, bool loaded) {
     order_env *env = env_;
     edges *x = &env->of[env->group];
     if (!loaded) return true;
-    if (is_leaf(v)) {
+    if (ct__is_leaf(v.node)) {
         if (v.node->op == &ct__op_scalar || v.node->op == &ct__op_const) return true;
         if (!CT_GROW(x->leaves, x->leaves_cap, x->n_leaves + 1)) return no_memory(env->s, 8);
         x->leaves[x->n_leaves++] = (int64_t)v.node->number;
@@ -337,8 +295,8 @@ static bool copy_leaves(ct_sched *s, uint32_t *early) {
         size_t bytes = ct__type_bytes(ct__type(v));
         bool assign = s->graph->roots[r].kind == CT_ROOT_ASSIGN;
         early[r] = UINT32_MAX;
-        if (is_leaf(v) && !ct__sched_place_leaf(s, v.node)) return false;
-        if (!is_leaf(v) || (assign && !assigned_leaf(s, v))) continue;
+        if (ct__is_leaf(v.node) && !ct__sched_place_leaf(s, v.node)) return false;
+        if (!ct__is_leaf(v.node) || (assign && !assigned_leaf(s, v))) continue;
         ct_buf to = {.kind = CT_BUF_ROOT, .index = (uint32_t)r, .bytes = bytes, .node = v.node};
         if (assign) to.kind = CT_BUF_TEMP;
         early[r] = ct__sched_buf(s, to);
@@ -440,36 +398,48 @@ static bool prepare(ct_sched *s) {
         if (!s->vals[i]) return no_memory(s, sizeof **s->vals);
         for (int o = 0; o < node->n_out; o++)
             s->vals[i][o] = (ct_sval){.buf = UINT32_MAX, .group = -1, .root = -1};
-        bool elementwise = node->op->kind == CT_KIND_ELEMENTWISE;
-        if ((elementwise && !node->op->emit) ||
-            (node->op->kind == CT_KIND_REDUCE && !(node->op->reduction && node->op->along)))
+        if ((ct__is_elementwise(node) && !node->op->emit) ||
+            (ct__is_reduce(node) && !(node->op->reduction && node->op->along)))
             return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
                            "it does not say how kernels compute it");
         // Constants of one element are literals: they get a buffer when something wants one.
         bool literal = node->op == &ct__op_const && ct__count(node->out) == 1;
-        if (node->op->kind == CT_KIND_LEAF && !literal && !ct__sched_place_leaf(s, node))
-            return false;
+        if (ct__is_leaf(node) && !literal && !ct__sched_place_leaf(s, node)) return false;
     }
     return ct__sched_sizes(s) || no_memory(s, sizeof(ct_extent));
 }
 
-bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) {
+ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err) {
     const char *fuse = getenv("COTAN_FUSE");
-    ct_sched s = {.graph = graph,
-                  .program = program,
-                  .err = err,
-                  .scalars_buf = UINT32_MAX,
-                  .fuse = !fuse || strcmp(fuse, "0") != 0};
-    bool ok = prepare(&s) && ct__sched_fuse(&s) && place_roots(&s) && place_stored(&s) &&
-              run_schedule(&s);
-    for (size_t i = 0; i < s.n_groups; i++) ct__free(s.groups[i]->units);
-    ct__free(s.groups);
-    ct__free(s.sym_value);
-    ct__free(s.sym_parent);
-    ct__free(s.sym_times);
-    ct__free(s.marked);
-    ct__free(s.stack);
-    ct__free(s.known);
-    ct__arena_free(&s.arena);
-    return ok && !err->code;
+    ct_sched *s = ct__calloc(1, sizeof *s);
+    if (!s) {
+        ct__err_memory(err, CT_NOWHERE, "plan", sizeof *s);
+        return NULL;
+    }
+    s->graph = graph;
+    s->program = program;
+    s->err = err;
+    s->scalars_buf = UINT32_MAX;
+    s->fuse = !fuse || strcmp(fuse, "0") != 0;
+    if (prepare(s)) return s;
+    ct__sched_free(s);
+    return NULL;
+}
+
+bool ct__schedule(ct_sched *s) {
+    return place_roots(s) && place_stored(s) && run_schedule(s) && !s->err->code;
+}
+
+void ct__sched_free(ct_sched *s) {
+    if (!s) return;
+    for (size_t i = 0; i < s->n_groups; i++) ct__free(s->groups[i]->units);
+    ct__free(s->groups);
+    ct__free(s->sym_value);
+    ct__free(s->sym_parent);
+    ct__free(s->sym_times);
+    ct__free(s->marked);
+    ct__free(s->stack);
+    ct__free(s->known);
+    ct__arena_free(&s->arena);
+    ct__free(s);
 }

@@ -31,6 +31,13 @@ typedef struct ct_memo ct_memo;
 typedef struct ct_bind ct_bind;
 typedef struct ct_seen ct_seen;
 
+// The two passes, in order (lower.c): groups of values (fuse.c), then the launches of each
+// (schedule.c). False: recorded.
+ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__fuse(ct_sched *s);
+bool ct__schedule(ct_sched *s);
+void ct__sched_free(ct_sched *s);
+
 // A kernel being written.
 typedef struct ct_emit {
     ct_sched *sched;
@@ -76,6 +83,10 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // The result of the template at an index, in its compute dtype (rounded to v's dtype here).
 void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
+// The same two for callbacks of templates, whose loops the emitter does not know: what is
+// remembered inside must not be seen by code of others.
+ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
+void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 // The buffer of a materialised value or a temporary of the plan, as a KIR buffer id; for templates
 // that pass over memory several times. flags as of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);

@@ -3,49 +3,13 @@
 
 #include "compile/schedule_impl.h"
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
-    return h ^ h >> 29;
-}
-static uint64_t word(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
-
-static uint64_t hash_kernel(const ct_kir *k) {
-    uint64_t h = mix((uint64_t)k->nparams, (uint64_t)k->nargs);
-    for (size_t i = 0; i < k->nbufs; i++)
-        h = mix(mix(h, word(k->bufs[i].dtype, k->bufs[i].flags)), (uint64_t)k->bufs[i].count);
-    for (size_t i = 0; i < k->n; i++) {
-        const ct_kins *x = &k->ins[i];
-        h = mix(h, (uint64_t)x->op | (uint64_t)x->dtype << 8 | (uint64_t)x->lanes << 16 |
-                       (uint64_t)x->sub << 24);
-        h = mix(mix(h, word(x->a, x->b)), word(x->c, x->d));
-        h = mix(h, (uint64_t)x->imm.i);
-    }
-    return h;
-}
-
-static bool same_kernel(const ct_kir *a, const ct_kir *b) {
-    if (a->n != b->n || a->nbufs != b->nbufs || a->nparams != b->nparams || a->nargs != b->nargs)
-        return false;
-    for (size_t i = 0; i < a->nbufs; i++)
-        if (a->bufs[i].dtype != b->bufs[i].dtype || a->bufs[i].flags != b->bufs[i].flags ||
-            a->bufs[i].count != b->bufs[i].count)
-            return false;
-    for (size_t i = 0; i < a->n; i++) {
-        const ct_kins *x = &a->ins[i], *y = &b->ins[i];
-        if (x->op != y->op || x->dtype != y->dtype || x->lanes != y->lanes || x->sub != y->sub ||
-            x->a != y->a || x->b != y->b || x->c != y->c || x->d != y->d || x->imm.i != y->imm.i)
-            return false;
-    }
-    return true;
-}
-
 // The number of the kernel in the program; takes the IR over.
 static bool share_kernel(ct_emit *e, uint32_t *number) {
     ct_sched *s = e->sched;
     ct_program *p = s->program;
-    uint64_t hash = hash_kernel(e->kir);
+    uint64_t hash = ct__kir_hash(e->kir).lo;
     for (size_t i = 0; i < s->n_known; i++)
-        if (s->known[i].hash == hash && same_kernel(p->kernels[s->known[i].kernel].ir, e->kir)) {
+        if (s->known[i].hash == hash && ct__kir_same(p->kernels[s->known[i].kernel].ir, e->kir)) {
             *number = s->known[i].kernel;
             return true;
         }
@@ -131,9 +95,9 @@ static bool finish(ct_emit *e, double flops) {
         return true;
     }
     if (!ct__kir_verify(e->kir, s->err)) return false;
-    ct_launch *l = ct__sched_launch(s, (ct_launch){.kind = CT_LAUNCH_KERNEL, .node = e->node},
-                                    (uint32_t)e->n_args, (uint32_t)e->n_syms);
-    if (!l) return false;
+    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
+    ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->n_args, (uint32_t)e->n_syms);
+    if (!l) return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof *l);
     for (size_t i = 0; i < e->n_args; i++) {
         const ct_buf *b = &s->program->bufs[e->args[i].buf];
         l->args[i] = e->args[i];

@@ -264,7 +264,7 @@ ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at) {
 
 static ct_kval load_as(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
     const ct_sval *val = ct__sval(e->sched, v);
-    if (v.node->op->kind == CT_KIND_LEAF && !ct__sched_place_leaf(e->sched, v.node)) return -1;
+    if (ct__is_leaf(v.node) && !ct__sched_place_leaf(e->sched, v.node)) return -1;
     return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__emit_offset(e, v, at));
 }
 
@@ -282,9 +282,8 @@ static void store_behind(ct_emit *e, const ct_group *g, ct_val v, const ct_ix *a
     const ct_type *t = ct__type(v);
     ct_dtype dtype = (ct_dtype)t->dtype;
     ct_ix own[CT_MAX_RANK];
-    for (int a = 0; a < t->rank; a++)
-        own[a] = t->dim[a] == 1 && !ct__is_dyn(t, a) ? ct__ix_int(e->pool, 0) : at[a];
-    bool half = dtype == CT_F16 || dtype == CT_BF16;
+    for (int a = 0; a < t->rank; a++) own[a] = ct__is_one(t, a) ? ct__ix_int(e->pool, 0) : at[a];
+    bool half = ct__is_half(dtype);
     ct__emit_remember(e, v, own, half ? ct__kir_cast(e->kir, value, dtype) : value);
     ct_kval *made = ct__arena(&e->arena, g->n_units * sizeof *made);
     if (!made) {
@@ -341,8 +340,7 @@ ct_kval ct__cast_from(ct_emit *e, ct_kval v, ct_dtype from, ct_dtype to) {
 void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own) {
     const ct_type *t = ct__type(v);
     for (int a = 0; a < t->rank; a++)
-        own[a] =
-            t->dim[a] == 1 && !ct__is_dyn(t, a) ? ct__ix_int(e->pool, 0) : at[rank - t->rank + a];
+        own[a] = ct__is_one(t, a) ? ct__ix_int(e->pool, 0) : at[rank - t->rank + a];
 }
 
 static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
@@ -351,7 +349,7 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
     if (node->n_in > 4) x = ct__arena(&e->arena, node->n_in * sizeof *x);
     if (!x) return no_memory(e) - 1;
-    bool halves = compute == CT_F16 || compute == CT_BF16;
+    bool halves = ct__is_half(compute);
     if (halves && node->op->reinterprets) {
         ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
         return load_as(e, node->in[0], own, out);
@@ -364,7 +362,7 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
     e->flops++;
     ct_kval r = node->op->emit(&(ct_elem){e->kir, node, x, compute});
     // What comes out in a wider form than the node's dtype is rounded to it.
-    return out == CT_F16 || out == CT_BF16 ? ct__kir_cast(e->kir, r, out) : r;
+    return ct__is_half(out) ? ct__kir_cast(e->kir, r, out) : r;
 }
 
 static ct_ix map_size(ct_map *map, int operand, int axis) {
@@ -409,10 +407,8 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
 }
 
 static ct_kval number(ct_emit *e, ct_dtype dtype, double value) {
-    if (dtype == CT_F16 || dtype == CT_BF16)
-        return ct__kir_cast(e->kir, ct__kir_const(e->kir, CT_F32, value), dtype);
-    return ct__is_float(dtype) ? ct__kir_const(e->kir, dtype, value)
-                               : ct__kir_const_int(e->kir, dtype, (int64_t)value);
+    if (!ct__is_half(dtype)) return ct__kir_const(e->kir, dtype, value);
+    return ct__kir_cast(e->kir, ct__kir_const(e->kir, CT_F32, value), dtype);
 }
 
 static ct_kval moved(ct_emit *e, const ct_node *node, const ct_ix *at) {
@@ -488,6 +484,18 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
         ct__emit_remember(e, v, at, r);
     }
     return as == CT_DEFAULT ? r : ct__cast_from(e, r, dtype, as);
+}
+
+ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
+    size_t known = e->n_memo;
+    ct_kval r = ct__emit_value(e, v, at, as);
+    e->n_memo = known;
+    return r;
+}
+void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
+    size_t known = e->n_memo;
+    ct__emit_store(e, v, at, value);
+    e->n_memo = known;
 }
 
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {

@@ -1,4 +1,4 @@
-// What the scheduler's own files share. Start reading at schedule.c.
+// What the files of fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
 #ifndef COTAN_COMPILE_SCHEDULE_IMPL_H
 #define COTAN_COMPILE_SCHEDULE_IMPL_H
 
@@ -102,6 +102,17 @@ struct ct_seen {
     uint32_t buf;
 };
 
+static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == CT_KIND_LEAF; }
+static inline bool ct__is_reduce(const ct_node *n) { return n->op->kind == CT_KIND_REDUCE; }
+static inline bool ct__is_elementwise(const ct_node *n) {
+    return n->op->kind == CT_KIND_ELEMENTWISE;
+}
+// Does an axis have one element for every length?
+static inline bool ct__is_one(const ct_type *t, int axis) {
+    return t->dim[axis] == 1 && !ct__is_dyn(t, axis);
+}
+static inline bool ct__is_half(ct_dtype d) { return d == CT_F16 || d == CT_BF16; }
+
 static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
     return &s->vals[v.node->index][v.out];
 }
@@ -120,7 +131,6 @@ ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // fo
 // schedule.c
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node);
-ct_launch *ct__sched_launch(ct_sched *s, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
 // Calls visit for every node that computing `v` in group `group` involves and that is computed
 // there (not loaded), operands after users, each once; and leaves. False: visit said so.
 typedef bool (*ct_visit)(void *env, ct_val v, bool loaded);
@@ -150,8 +160,5 @@ void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix
 // schedule_nest.c
 bool ct__emit_group(ct_sched *s, ct_group *g);
 ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at); // its loops, at this place
-
-// fuse.c
-bool ct__sched_fuse(ct_sched *s);
 
 #endif

@@ -166,7 +166,7 @@ ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at) {
 static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
     const ct_type *t = ct__type(u->v);
     for (int a = 0, i = 0; a < t->rank; a++) {
-        if (t->dim[a] == 1 && !ct__is_dyn(t, a))
+        if (ct__is_one(t, a))
             at[a] = ct__ix_int(n->e->pool, 0);
         else if (u->row[a] >= 0)
             at[a] = n->row[u->row[a]];
@@ -178,8 +178,7 @@ static int inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
     const ct_type *t = ct__type(u->v);
     int count = 0;
     for (int a = 0; a < t->rank; a++)
-        if (u->row[a] < 0 && !(t->dim[a] == 1 && !ct__is_dyn(t, a)))
-            size[count++] = ct__emit_size(n->e, u->v, a);
+        if (u->row[a] < 0 && !(ct__is_one(t, a))) size[count++] = ct__emit_size(n->e, u->v, a);
     return count;
 }
 

@@ -1,4 +1,5 @@
 // The matmul op's kernel: the matrix template with the graph's values as operands and result.
+#include "compile/schedule_impl.h"
 #include "compile/template_matmul.h"
 #include "compile/templates.h"
 #include "graph/graph.h"
@@ -63,8 +64,6 @@ static ct_ix inner_size(const contract *c) {
     return ct__emit_size(c->e, c->in[0], ct__type(c->in[0])->rank - 1);
 }
 
-// Values that were remembered inside must not be seen by code of other loops of the template, which
-// the emitter does not know.
 static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const side *s = env;
@@ -74,10 +73,7 @@ static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
     bound(c, at, a ? row_count(c) : inner_size(c), a ? inner_size(c) : c->size[c->rank - 1], batch,
           pair);
     operand_index(c, s->which, batch, pair[0], pair[1], index);
-    size_t known = c->e->n_memo;
-    ct_kval v = ct__emit_value(c->e, c->in[s->which], index, c->dtype);
-    c->e->n_memo = known;
-    return v;
+    return ct__emit_value_apart(c->e, c->in[s->which], index, c->dtype);
 }
 
 static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
@@ -87,9 +83,7 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     bound(c, at, row_count(c), c->size[c->rank - 1], batch, pair);
     leading(c, batch, pair[0], index);
     index[c->rank - 1] = pair[1];
-    size_t known = c->e->n_memo;
-    ct__emit_store(c->e, c->out, index, v);
-    c->e->n_memo = known;
+    ct__emit_store_apart(c->e, c->out, index, v);
 }
 
 // Which of the operand's two axes is contiguous in memory, as the template counts axes; -1: none.
@@ -116,7 +110,7 @@ bool ct__template_contract(ct_sched *s, ct_node *node) {
                   .dtype = out->dtype,
                   .rank = out->rank,
                   .flat = true};
-    for (int i = 0; i < b->rank - 2; i++) c.flat &= b->dim[i] == 1 && !ct__is_dyn(b, i);
+    for (int i = 0; i < b->rank - 2; i++) c.flat &= ct__is_one(b, i);
     for (int i = 0; i < c.rank; i++) c.size[i] = ct__emit_size(e, c.out, i);
     ct_kval batch[CT_MAX_RANK];
     int n = c.flat ? 0 : c.rank - 2;
@@ -132,6 +126,7 @@ bool ct__template_contract(ct_sched *s, ct_node *node) {
         .a = {.value = value, .env = &sides[0], .along = contiguous(&c, 0)},
         .b = {.value = value, .env = &sides[1], .along = contiguous(&c, 1)},
         .c = {.store = store, .env = &c},
+        .target = s->program->target,
     };
     ct__template_matmul(e->kir, &spec);
     return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);

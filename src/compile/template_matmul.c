@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "base/os.h"
-
 // A_TILE: steps of k in a tile of a that is packed by k, one more than needed, so that tiles do not
 // all begin in one set of the first cache.
 enum { MOST_ROWS = 16, MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
@@ -365,7 +363,7 @@ static int64_t equal_blocks(int64_t n, int64_t most, int64_t unit) {
 // anew (256 x 3072 x 768: 94 % of the speed of OpenBLAS with 384 columns, 84 % with 96).
 static int64_t column_block(const matmul *m) {
     enum { NARROW = 96, WIDE = 384 };
-    int64_t tasks = ct__cores_allowed();
+    int64_t tasks = m->s->target.cores > 0 ? m->s->target.cores : 1;
     int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX / 16);
     for (int i = 0; i < m->s->n_batch; i++)
         if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
@@ -374,15 +372,6 @@ static int64_t column_block(const matmul *m) {
     if (width > WIDE) width = WIDE;
     if (width < NARROW) width = NARROW;
     return equal_blocks(columns, width, m->nr);
-}
-
-// Have vector registers room for 32 values of 16 f32 (AVX-512), or for 8 (AVX2, NEON)?
-static bool many_registers(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f");
-#else
-    return false;
-#endif
 }
 
 // Rows of a register tile: few of them beyond the edge, and few tiles.
@@ -398,7 +387,7 @@ static int tile_rows(int64_t rows, int most) {
 
 static void register_tile(matmul *m) {
     const ct_matmul_tile *t = &m->s->tile;
-    bool wide = m->s->dtype == CT_F64, large = many_registers();
+    bool wide = m->s->dtype == CT_F64, large = m->s->target.many_registers;
     int most = large ? 14 : wide ? 3 : 6;
     m->mr = t->rows ? t->rows : tile_rows(at_most(m->k, m->s->rows, INT64_MAX / 16), most);
     if (m->mr < 1) m->mr = 1;

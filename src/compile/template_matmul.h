@@ -2,6 +2,7 @@
 #ifndef COTAN_COMPILE_TEMPLATE_MATMUL_H
 #define COTAN_COMPILE_TEMPLATE_MATMUL_H
 
+#include "backend/backend.h"
 #include "compile/template.h"
 
 // A dot product is chunks of this many k, each one chain of fused multiply-adds from +0 in the
@@ -24,6 +25,7 @@ typedef struct ct_matmul_spec {
     ct_kval rows, columns, inner;
     ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
     ct_sink c;      // at batch..., i, j; called once an element, inside a VECTOR loop over j
+    ct_target target;
     ct_matmul_tile tile;
 } ct_matmul_spec;
 

@@ -50,38 +50,29 @@ static ct_ix group_size(const joined *j, int g) {
 static ct_kval group_extent(const joined *j, int g) { return ct__emit_ix(j->e, group_size(j, g)); }
 
 static void place(const joined *j, const ct_kval *at, ct_ix *index) {
-    ct_ix_pool *pool = j->e->pool;
+    ct_ix size[CT_MAX_RANK];
+    for (int a = 0; a < ct__type(j->v)->rank; a++) size[a] = ct__emit_size(j->e, j->v, a);
     for (int g = 0; g < j->groups; g++) {
-        if (j->start[g] == j->start[g + 1]) continue;
-        ct_ix rest = ct__emit_bind(j->e, at[g], group_size(j, g));
-        for (int a = j->start[g + 1] - 1; a > j->start[g]; a--) {
-            ct_ix size = ct__emit_size(j->e, j->v, a);
-            index[a] = ct__ix_mod(pool, rest, size);
-            rest = ct__ix_div(pool, rest, size);
-        }
-        index[j->start[g]] = rest;
+        int first = j->start[g], n = j->start[g + 1] - first;
+        if (n == 0) continue;
+        ct_ix flat = ct__emit_bind(j->e, at[g], group_size(j, g));
+        ct__unflatten_ix(j->e->pool, flat, &size[first], n, &index[first]);
     }
 }
 
-// What is remembered inside must not be seen by code of the template's other loops.
 static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const joined *j = env;
     ct_ix index[CT_MAX_RANK];
     place(j, at, index);
-    size_t known = j->e->n_memo;
-    ct_kval v = ct__emit_value(j->e, j->v, index, j->as);
-    j->e->n_memo = known;
-    return v;
+    return ct__emit_value_apart(j->e, j->v, index, j->as);
 }
 static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const joined *j = env;
     ct_ix index[CT_MAX_RANK];
     place(j, at, index);
-    size_t known = j->e->n_memo;
-    ct__emit_store(j->e, j->v, index, v);
-    j->e->n_memo = known;
+    ct__emit_store_apart(j->e, j->v, index, v);
 }
 static ct_source source(joined *j) { return (ct_source){.value = value, .env = j, .along = -1}; }
 static ct_sink sink(joined *j) { return (ct_sink){.store = store, .env = j}; }
@@ -90,7 +81,7 @@ static ct_dtype dtype_of(ct_val v) { return (ct_dtype)ct__type(v)->dtype; }
 // Halves are computed as f32.
 static ct_dtype compute_dtype(ct_val v) {
     ct_dtype d = dtype_of(v);
-    return d == CT_F16 || d == CT_BF16 ? CT_F32 : d;
+    return ct__is_half(d) ? CT_F32 : d;
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -17,9 +17,7 @@ void ct__template_cumsum(ct_kir *k, const ct_cumsum_spec *spec) {
     int64_t inner = 0, n = 0;
     bool known = ct__kir_is_int(k, spec->inner, &inner), single = known && inner == 1;
     if (!ct__kir_is_int(k, spec->n, &n) || n < 1) n = 1;
-    bool is_float = spec->dtype == CT_F32 || spec->dtype == CT_F64;
-    ct_kval zero =
-        is_float ? ct__kir_const(k, spec->dtype, 0) : ct__kir_const_int(k, spec->dtype, 0);
+    ct_kval zero = ct__kir_const(k, spec->dtype, 0);
     // A task: some lines of a matrix of lines, or a block of lines side by side.
     ct_kval lines = single ? spec->outer : spec->inner;
     int64_t block = single ? (n >= GRAIN ? 1 : GRAIN / n) : BLOCK;

@@ -44,13 +44,17 @@ static bool is_compute(int dtype) {
     return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && dtype != CT_F16 && dtype != CT_BF16;
 }
 
+static uint64_t pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
+static void words_of(const ct_kins *ins, uint64_t *w) { // 4
+    w[0] = (uint64_t)ins->op | (uint64_t)ins->dtype << 8 | (uint64_t)ins->lanes << 16 |
+           (uint64_t)ins->sub << 24;
+    w[1] = pair(ins->a, ins->b);
+    w[2] = pair(ins->c, ins->d);
+    w[3] = (uint64_t)ins->imm.i;
+}
 static uint64_t key_of(const ct_kins *ins) {
-    uint64_t h = 0x9e3779b97f4a7c15u;
-    uint64_t words[4] = {(uint64_t)ins->op | (uint64_t)ins->dtype << 8 |
-                             (uint64_t)ins->lanes << 16 | (uint64_t)ins->sub << 24,
-                         (uint64_t)(uint32_t)ins->a | (uint64_t)(uint32_t)ins->b << 32,
-                         (uint64_t)(uint32_t)ins->c | (uint64_t)(uint32_t)ins->d << 32,
-                         (uint64_t)ins->imm.i};
+    uint64_t h = 0x9e3779b97f4a7c15u, words[4];
+    words_of(ins, words);
     for (int i = 0; i < 4; i++) {
         h = (h ^ words[i]) * 0xff51afd7ed558ccdu;
         h ^= h >> 32;
@@ -61,6 +65,36 @@ static uint64_t key_of(const ct_kins *ins) {
 static bool same(const ct_kins *x, const ct_kins *y) {
     return x->op == y->op && x->dtype == y->dtype && x->lanes == y->lanes && x->sub == y->sub &&
            x->a == y->a && x->b == y->b && x->c == y->c && x->d == y->d && x->imm.i == y->imm.i;
+}
+
+ct_hash ct__kir_hash(const ct_kir *k) {
+    uint64_t sizes[2] = {pair(k->nparams, k->nargs), pair((int32_t)k->nbufs, (int32_t)k->n)};
+    ct_hash h = ct__hash_bytes(sizes, sizeof sizes, (ct_hash){0, 0});
+    for (size_t i = 0; i < k->nbufs; i++) {
+        uint64_t buf[2] = {pair((int32_t)k->bufs[i].dtype, k->bufs[i].flags),
+                           (uint64_t)k->bufs[i].count};
+        h = ct__hash_bytes(buf, sizeof buf, h);
+    }
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *x = &k->ins[i];
+        uint64_t w[6] = {0, 0, 0, 0, pair(x->in, x->end), 0};
+        words_of(x, w);
+        if (x->name) w[5] = ct__hash_bytes(x->name, strlen(x->name), (ct_hash){0, 0}).lo;
+        h = ct__hash_bytes(w, sizeof w, h);
+    }
+    return h;
+}
+
+bool ct__kir_same(const ct_kir *a, const ct_kir *b) {
+    if (a->n != b->n || a->nbufs != b->nbufs || a->nparams != b->nparams || a->nargs != b->nargs)
+        return false;
+    for (size_t i = 0; i < a->nbufs; i++)
+        if (a->bufs[i].dtype != b->bufs[i].dtype || a->bufs[i].flags != b->bufs[i].flags ||
+            a->bufs[i].count != b->bufs[i].count)
+            return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!same(&a->ins[i], &b->ins[i])) return false;
+    return true;
 }
 
 // Does an instruction standing in loop `in` dominate what is appended now?

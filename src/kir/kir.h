@@ -265,6 +265,9 @@ void ct__kir_ret(ct_kir *k, ct_kval value);
 // ---------------------------------------------------------------------------- looking at kernels
 
 bool ct__kir_verify(const ct_kir *k, ct_err *err);
+// Of all that a kernel's text follows from; and whether two are equal but for the names of loops.
+ct_hash ct__kir_hash(const ct_kir *k);
+bool ct__kir_same(const ct_kir *a, const ct_kir *b);
 void ct__kir_print(const ct_kir *k, ct_text *out); // one instruction a line, indented by loops
 const char *ct__kop_name(ct_kop op);               // "add"
 const char *ct__kred_name(ct_kred op);             // "argmax"

@@ -145,6 +145,7 @@ static void run(const family *f, const sizes *s, void *const bufs[4], int pieces
                            .a = {.buf = a, .offset = -1, .stride = sa},
                            .b = {.buf = b, .offset = -1, .stride = sb},
                            .c = {.buf = c, .offset = -1, .stride = sc},
+                           .target = ct__backend_cpu.target(),
                            .tile = f->tile};
     fused env = {.plain = spec.a, .result = spec.c, .bias = bias};
     if (f->fused) {

@@ -226,6 +226,14 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
     return (void)device, (void)event, (void)err, true;
 }
 
+static ct_target cpu_target(void) {
+    ct_target target = {.cores = ct__cores_allowed()};
+#if defined(__x86_64__)
+    target.many_registers = __builtin_cpu_supports("avx512f"); // else AVX2; elsewhere NEON
+#endif
+    return target;
+}
+
 static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     (void)device;
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
@@ -269,5 +277,6 @@ const ct_backend ct__backend_cpu = {
     .event = cpu_event,
     .wait = cpu_wait,
     .workspace = cpu_workspace,
+    .target = cpu_target,
     .build = cpu_build,
 };

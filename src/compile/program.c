@@ -1,0 +1,57 @@
+// A program being put together: buffers, launches, places of leaves.
+#include "compile/program.h"
+
+uint32_t ct__program_buf(ct_program *p, ct_buf buf) {
+    if (!CT_GROW(p->bufs, p->bufs_cap, p->n_bufs + 1)) return UINT32_MAX;
+    p->bufs[p->n_bufs] = buf;
+    return (uint32_t)p->n_bufs++;
+}
+
+ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args,
+                              uint32_t n_numbers) {
+    launch.args = ct__arena_zero(p->arena, (n_args + 1) * sizeof *launch.args);
+    launch.numbers = ct__arena_zero(p->arena, (n_numbers + 1) * sizeof *launch.numbers);
+    launch.n_args = n_args;
+    launch.n_numbers = n_numbers;
+    if (!launch.args || !launch.numbers ||
+        !CT_GROW(p->launches, p->launches_cap, p->n_launches + 1))
+        return NULL;
+    p->launches[p->n_launches] = launch;
+    return &p->launches[p->n_launches++];
+}
+
+bool ct__program_copy(ct_program *p, ct_place from, uint32_t to, const ct_node *node,
+                      size_t bytes) {
+    if (bytes == 0) return true;
+    ct_launch launch = {.kind = CT_LAUNCH_COPY, .node = node, .bytes = bytes};
+    ct_launch *copy = ct__program_launch(p, launch, 2, 0);
+    if (!copy) return false;
+    copy->args[0] = (ct_arg){.buf = from.buf, .offset = from.offset};
+    copy->args[1] = (ct_arg){.buf = to, .write = true};
+    return true;
+}
+
+bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
+                      ct_place *to) {
+    size_t bytes = ct__type_bytes(node->out);
+    uint32_t *shared = NULL; // its buffer, once it has one
+    ct_buf buf = {.kind = CT_BUF_LEAF, .bytes = bytes, .node = node};
+    *to = (ct_place){.buf = UINT32_MAX};
+    if (node->op == &ct__op_scalar) {
+        shared = scalars;
+        buf = (ct_buf){.kind = CT_BUF_SCALARS};
+        to->offset = node->number * 8;
+    } else if (node->op == &ct__op_const) {
+        buf.kind = CT_BUF_CONST;
+        buf.data = ((const ct_data_bytes *)node->attrs)->bytes;
+    } else {
+        shared = &leaf_buf[node->number];
+        buf.index = (uint32_t)node->number;
+    }
+    if (shared && *shared != UINT32_MAX)
+        to->buf = *shared;
+    else
+        to->buf = ct__program_buf(p, buf);
+    if (shared) *shared = to->buf;
+    return to->buf != UINT32_MAX;
+}
