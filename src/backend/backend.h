@@ -19,8 +19,12 @@ typedef struct ct_operand {
 // A kernel as source, and what the device made of it.
 typedef struct ct_kernel {
     const char *name, *text;
-    size_t scratch; // bytes a thread needs
-    void *code;     // filled by build; lives as long as the process
+    size_t scratch;          // bytes a thread needs
+    const struct ct_kir *ir; // what the text was rendered from; needed during build alone
+    // Filled by build; one of them, which lives as long as the process.
+    void *code;
+    const struct ct_interp *interp; // where there is no compiler
+    const char *notice;             // what the user should know about it, once; NULL or "": nothing
 } ct_kernel;
 
 typedef enum { CT_COMMAND_NODE, CT_COMMAND_KERNEL, CT_COMMAND_COPY } ct_command_kind;

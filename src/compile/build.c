@@ -1,5 +1,7 @@
 // Kernels of a program: as source, and as code of the device. What an engine has built it finds
 // again by the kernel's IR, so that plans which differ in dynamic sizes alone render nothing.
+#include <stdatomic.h>
+
 #include "compile/dump.h"
 #include "compile/plan.h"
 #include "compile/render_c.h"
@@ -64,18 +66,31 @@ bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     return true;
 }
 
+// What the user should know, once a process.
+static void tell(ct_ctx *ctx, const ct_kernel *kernel) {
+    static atomic_bool told;
+    if (!kernel->notice || !*kernel->notice || atomic_exchange(&told, true)) return;
+    ct_text text = {0};
+    ct__textf(&text, "cpu: %s: kernels are interpreted, several times slower\n  hint: %s",
+              kernel->notice, "install gcc or clang");
+    if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+}
+
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     size_t n = program->n_kernels, missing = 0;
     ct_kernel **build = ct__malloc((n + 1) * sizeof *build);
     if (!build) return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *build);
     for (size_t i = 0; i < n; i++) {
         ct_kernel *made = program->kernels[i].made;
-        bool listed = made->code != NULL;
+        made->ir = program->kernels[i].ir;
+        bool listed = made->code || made->interp;
         for (size_t m = 0; m < missing && !listed; m++) listed = build[m] == made;
         if (!listed) build[missing++] = made;
     }
     const ct_backend *backend = engine->device->backend;
     bool ok = missing == 0 || backend->build(engine->device, build, missing, &ctx->err);
+    for (size_t i = 0; i < missing && ok; i++) tell(ctx, build[i]);
     ct__free(build);
     return ok;
 }

@@ -747,7 +747,7 @@ bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
     bool ok = shape && nested;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     if (ok) {
-        ct__kir_shapes(k, shape);
+        ct__kir_shapes(k, CT_LANES, shape);
         find_nested(k, shape, nested, nested + k->n);
         ct_render r = {.k = k, .shape = shape, .nested = nested, .depth = 1};
         ok = render(&r, out, name, err);

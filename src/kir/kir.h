@@ -290,7 +290,8 @@ typedef struct ct_kshape {
     int64_t stride; // affine: lane l is the value of lane 0 plus l * stride
     int64_t align;  // i64: lane 0 is a multiple of this; 0: it is 0
 } ct_kshape;
-// Fills shape[0 .. k->n) of a kernel whose operands are all earlier instructions.
-void ct__kir_shapes(const ct_kir *k, ct_kshape *shape);
+// Fills shape[0 .. k->n) of a kernel whose operands are all earlier instructions. `lanes`: how many
+// iterations a VECTOR loop does at a time, a multiple of CT_LANES.
+void ct__kir_shapes(const ct_kir *k, int64_t lanes, ct_kshape *shape);
 
 #endif

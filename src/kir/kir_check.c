@@ -143,7 +143,7 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
     if (!operands_in_range(k, err)) return false;
     ct_kshape *shape = ct__malloc(k->n * sizeof *shape);
     if (!shape) return ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
-    ct__kir_shapes(k, shape);
+    ct__kir_shapes(k, CT_LANES, shape);
     checker c = {.k = k, .shape = shape, .err = err};
     bool function = k->ins[0].op == CT_K_PARAM, ok = true;
     for (c.at = 0; ok && c.at < k->n; c.at++) ok = check_one(&c, function);

@@ -23,16 +23,16 @@ static ct_kshape affine(int64_t stride, int64_t align, bool nonneg) {
     return (ct_kshape){stride ? CT_AFFINE : CT_UNIFORM, nonneg, stride, align};
 }
 
-// v / c and v % c of an affine v stay affine where no group of 16 lanes crosses a multiple of c, or
+// v / c and v % c of an affine v stay affine where no group of lanes crosses a multiple of c, or
 // where the stride is a multiple of c. C's division truncates, so v must not be negative.
-static ct_kshape divided(ct_kop op, ct_kshape v, int64_t c) {
+static ct_kshape divided(ct_kop op, ct_kshape v, int64_t c, int64_t lanes) {
     if (c <= 0) return v.vary == CT_UNIFORM ? uniform : varying;
     bool div = op == CT_K_DIV;
     int64_t align = !div ? gcd(v.align, c) : v.align % c == 0 ? v.align / c : 1;
     if (v.vary == CT_UNIFORM) return affine(0, align, v.nonneg);
     if (v.vary != CT_AFFINE || !v.nonneg || v.stride <= 0) return varying;
     if (v.stride % c == 0) return div ? affine(v.stride / c, align, true) : affine(0, align, true);
-    int64_t group = times(v.stride, CT_LANES);
+    int64_t group = times(v.stride, lanes);
     if (group > 1 && c % group == 0 && v.align % group == 0)
         return div ? affine(0, align, true) : affine(v.stride, align, true);
     return varying;
@@ -49,7 +49,8 @@ static ct_kshape multiplied(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct
     return affine(stride, align, a.nonneg && b.nonneg);
 }
 
-static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_kshape b) {
+static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_kshape b,
+                          int64_t lanes) {
     bool both = a.nonneg && b.nonneg;
     int64_t c = 0, stride = 0;
     if (a.vary == CT_VARYING || b.vary == CT_VARYING) return varying;
@@ -63,7 +64,7 @@ static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_k
     case CT_K_MUL: return multiplied(k, ins, a, b);
     case CT_K_DIV:
     case CT_K_MOD:
-        if (ct__kir_is_int(k, ins->b, &c)) return divided(ins->op, a, c);
+        if (ct__kir_is_int(k, ins->b, &c)) return divided(ins->op, a, c, lanes);
         break;
     case CT_K_MIN:
     case CT_K_MAX:
@@ -75,7 +76,7 @@ static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_k
     return a.vary || b.vary ? varying : uniform;
 }
 
-static ct_kshape shape_of(const ct_kir *k, const ct_kshape *s, size_t i) {
+static ct_kshape shape_of(const ct_kir *k, int64_t lanes, const ct_kshape *s, size_t i) {
     const ct_kins *ins = &k->ins[i];
     int64_t c = 0;
     switch (ins->op) {
@@ -84,7 +85,7 @@ static ct_kshape shape_of(const ct_kir *k, const ct_kshape *s, size_t i) {
             return affine(0, c == INT64_MIN ? 1 : c < 0 ? -c : c, c >= 0);
         return uniform;
     case CT_K_LOOP:
-        if (ins->sub == CT_BIND_VECTOR) return affine(1, CT_LANES, true);
+        if (ins->sub == CT_BIND_VECTOR) return affine(1, lanes, true);
         return affine(0, 1, true);
     case CT_K_IOTA: return affine(1, 0, true);
     case CT_K_PARAM: return ins->lanes == CT_LANES ? varying : uniform;
@@ -99,20 +100,20 @@ static ct_kshape shape_of(const ct_kir *k, const ct_kshape *s, size_t i) {
     default: break;
     }
     if (ins->dtype == CT_I64 && ins->op >= CT_K_ADD && ins->op <= CT_K_MAX)
-        return index_op(k, ins, s[ins->a], s[ins->b]);
+        return index_op(k, ins, s[ins->a], s[ins->b], lanes);
     bool vary = (ins->a >= 0 && s[ins->a].vary) || (ins->b >= 0 && s[ins->b].vary) ||
                 (ins->c >= 0 && s[ins->c].vary);
     return vary ? varying : uniform;
 }
 
-void ct__kir_shapes(const ct_kir *k, ct_kshape *s) {
+void ct__kir_shapes(const ct_kir *k, int64_t lanes, ct_kshape *s) {
     for (size_t i = 0; i < k->n; i++) s[i] = uniform;
     // A register is varying if a varying value is SET anywhere, which the GETs above then learn in
     // the next round; each round makes at least one more register varying.
     for (bool again = true; again;) {
         again = false;
         for (size_t i = 0; i < k->n; i++) {
-            s[i] = shape_of(k, s, i);
+            s[i] = shape_of(k, lanes, s, i);
             const ct_kins *ins = &k->ins[i];
             if (ins->op != CT_K_SET || !s[ins->b].vary || s[ins->a].vary) continue;
             s[ins->a] = varying;

@@ -154,11 +154,9 @@ def test_out_is_a_file(tmp_path):
 
 def test_no_compiler(tmp_path):
     words = ["train", "--data", ROOT / "README.md", "--out", tmp_path / "out", "--device", "cpu"]
-    hint = "\n  hint: install gcc or clang, or set COTAN_CC to one"
+    hint = "\n  hint: install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"
     refused(1, "cpu: no working C compiler: COTAN_CC names no program: /nonexistent" + hint, *words,
             env={"COTAN_CC": "/nonexistent"})
-    refused(1, "cpu: no working C compiler: neither cc, gcc nor clang is on PATH" + hint, *words,
-            env={"COTAN_CC": "", "PATH": ""})
 
 
 @pytest.fixture(scope="module")

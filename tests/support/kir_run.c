@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/build.h"
+#include "backend/cpu/interp.h"
 #include "compile/render_c.h"
 
 void kir_run(ct_kir *k, void *const *bufs, const int64_t *args, int pieces) {
@@ -18,16 +19,20 @@ void kir_run(ct_kir *k, void *const *bufs, const int64_t *args, int pieces) {
         print_error("%s\n", text.s ? text.s : "");
         fail_msg("%s", err.text);
     }
-    ct__kernel_source source = {.name = name, .text = text.s};
+    ct__kernel_source source = {.name = name, .text = text.s, .ir = k};
     if (!ct__cpu_build(&source, 1, 1, &err)) {
         print_error("%s\n", text.s);
         fail_msg("%s", err.text);
     }
-    size_t bytes = ct__kir_scratch(k);
+    size_t bytes = source.interp ? ct__interp_scratch(source.interp) : ct__kir_scratch(k);
     void *scratch = bytes ? ct__aligned(64, bytes) : NULL;
     int64_t grid = ct__kir_grid(k, args);
     for (int p = 0; p < pieces; p++)
-        source.fn(bufs, args, grid * p / pieces, grid * (p + 1) / pieces, scratch);
+        if (source.interp)
+            ct__interp_run(source.interp, bufs, args, grid * p / pieces, grid * (p + 1) / pieces,
+                           scratch);
+        else
+            source.fn(bufs, args, grid * p / pieces, grid * (p + 1) / pieces, scratch);
     ct__free(scratch);
     ct__text_free(&text);
     ct__kir_free(k);

@@ -436,7 +436,8 @@ static void expect_failure(ct__kernel_source *k, const char *want) {
     assert_int_equal(entries(cache, NULL), 0); // no litter
 }
 
-#define HINT "\n  hint: install gcc or clang, or set COTAN_CC to one"
+#define HINT                                                                                       \
+    "\n  hint: install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"
 
 static void failures_are_one_sentence(void **state) {
     (void)state;

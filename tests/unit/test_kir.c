@@ -215,28 +215,23 @@ static void indices_as_values(void **state) {
     static float f[N];
     static int64_t w[N];
     static uint8_t b[4 * N];
-    ct_kir k;
-    ct__kir_init(&k);
-    int of = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
-        ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE);
-    int ob = ct__kir_buffer(&k, CT_BOOL, CT_KIR_WRITE);
-    ct_kval big = ct__kir_arg(&k), i = ct__kir_loop_n(&k, CT_BIND_VECTOR, N, "element");
-    ct_kval back = ct__kir_sub(&k, ct__kir_int(&k, 20), ct__kir_muli(&k, i, 3));
-    ct__kir_store(&k, of, i, ct__kir_cast(&k, back, CT_F32));
-    ct__kir_store(&k, ow, i, back);
-    const ct_kop compares[] = {CT_K_LT, CT_K_LE, CT_K_EQ, CT_K_NE};
-    for (int c = 0; c < 4; c++)
-        ct__kir_store(&k, ob, ct__kir_addi(&k, i, c * N), ct__kir_bin(&k, compares[c], back, big));
-    ct__kir_end(&k);
-    ct_text text = {0};
-    char name[40];
-    ct_err err = {0};
-    assert_true(ct__render_c(&k, &text, name, &err));
-    ct__kernel_source s = {.name = name, .text = text.s};
-    assert_true(ct__cpu_build(&s, 1, 1, &err));
     static const int64_t limits[] = {-40, 2, 20, INT64_MIN, INT64_MAX, 1L << 40};
     for (int l = 0; l < 6; l++) {
-        s.fn((void *[]){f, w, b}, &limits[l], 0, 1, NULL);
+        ct_kir k;
+        ct__kir_init(&k);
+        int of = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
+            ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE);
+        int ob = ct__kir_buffer(&k, CT_BOOL, CT_KIR_WRITE);
+        ct_kval big = ct__kir_arg(&k), i = ct__kir_loop_n(&k, CT_BIND_VECTOR, N, "element");
+        ct_kval back = ct__kir_sub(&k, ct__kir_int(&k, 20), ct__kir_muli(&k, i, 3));
+        ct__kir_store(&k, of, i, ct__kir_cast(&k, back, CT_F32));
+        ct__kir_store(&k, ow, i, back);
+        const ct_kop compares[] = {CT_K_LT, CT_K_LE, CT_K_EQ, CT_K_NE};
+        for (int c = 0; c < 4; c++)
+            ct__kir_store(&k, ob, ct__kir_addi(&k, i, c * N),
+                          ct__kir_bin(&k, compares[c], back, big));
+        ct__kir_end(&k);
+        kir_run(&k, (void *[]){f, w, b}, &limits[l], 1);
         for (int64_t j = 0; j < N; j++) {
             int64_t v = 20 - 3 * j;
             assert_true(f[j] == (float)v);
@@ -247,8 +242,6 @@ static void indices_as_values(void **state) {
             assert_int_equal(b[3 * N + j], v != limits[l]);
         }
     }
-    ct__text_free(&text);
-    ct__kir_free(&k);
 }
 
 // ---------------------------------------------------------------------- registers, locals, lanes

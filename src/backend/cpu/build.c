@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cache.h"
 #include "backend/cpu/cc.h"
+#include "backend/cpu/interp.h"
 #include "backend/cpu/prelude.h"
 #include "base/atomic.h"
 #include "base/mem.h"
@@ -18,19 +19,28 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known {
     ct_hash key;
     ct__kernel_fn fn;
-} * table;                        // open addressing; fn NULL: free
+    ct_interp *interp;
+} * table;                        // open addressing; neither: free
 static size_t table_n, table_cap; // cap: a power of two
 static ct__build_counts counts;
 
+static bool taken(const struct known *slot) { return slot->fn || slot->interp; }
+
 static struct known *slot_of(ct_hash key) {
     size_t i = key.lo & (table_cap - 1);
-    while (table[i].fn && !ct__hash_equal(table[i].key, key)) i = (i + 1) & (table_cap - 1);
+    while (taken(&table[i]) && !ct__hash_equal(table[i].key, key)) i = (i + 1) & (table_cap - 1);
     return &table[i];
 }
 
-static ct__kernel_fn lookup(ct_hash key) { return table_cap ? slot_of(key)->fn : NULL; }
+static bool lookup(ct_hash key, ct__kernel_source *k) {
+    const struct known *slot = table_cap ? slot_of(key) : NULL;
+    if (!slot || !taken(slot)) return false;
+    k->fn = slot->fn;
+    k->interp = slot->interp;
+    return true;
+}
 
-static bool remember(ct_hash key, ct__kernel_fn fn, ct_err *err) {
+static bool remember(struct known entry, ct_err *err) {
     if ((table_n + 1) * 2 > table_cap) {
         size_t cap = table_cap ? table_cap * 2 : 256, old_cap = table_cap;
         struct known *grown = ct__calloc(cap, sizeof *grown), *old = table;
@@ -38,12 +48,12 @@ static bool remember(ct_hash key, ct__kernel_fn fn, ct_err *err) {
         table = grown;
         table_cap = cap;
         for (size_t i = 0; i < old_cap; i++)
-            if (old[i].fn) *slot_of(old[i].key) = old[i];
+            if (taken(&old[i])) *slot_of(old[i].key) = old[i];
         ct__free(old);
     }
-    struct known *slot = slot_of(key);
-    table_n += !slot->fn;
-    *slot = (struct known){key, fn};
+    struct known *slot = slot_of(entry.key);
+    table_n += !taken(slot);
+    *slot = entry;
     return true;
 }
 
@@ -51,7 +61,7 @@ static bool take(ct__kernel_source *k, ct_hash key, void *library, ct_err *err) 
     void *symbol = library ? dlsym(library, k->name) : NULL;
     if (!symbol) return false;
     memcpy(&k->fn, &symbol, sizeof k->fn); // ISO C has no cast from void * to a function
-    return remember(key, k->fn, err);
+    return remember((struct known){key, k->fn, NULL}, err);
 }
 
 typedef struct {
@@ -123,7 +133,7 @@ static size_t find_missing(ct__kernel_source *kernels, size_t n, const ct_hash *
                            const ct_cache *cache, size_t *missing, ct_err *err) {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        if ((kernels[i].fn = lookup(keys[i]))) {
+        if (lookup(keys[i], &kernels[i])) {
             counts.known++;
             continue;
         }
@@ -138,14 +148,40 @@ static size_t find_missing(ct__kernel_source *kernels, size_t n, const ct_hash *
     return m;
 }
 
+static bool interpret(ct__kernel_source *k, ct_err *err) {
+    ct_hash key = ct__hash_bytes(k->text, strlen(k->text), (ct_hash){1, 1});
+    k->compiled = false;
+    if (lookup(key, k)) return true;
+    ct_interp *interp = ct__interp_make(k->ir, err);
+    k->fn = NULL;
+    k->interp = interp;
+    counts.interpreted += interp != NULL;
+    if (interp && remember((struct known){key, NULL, interp}, err)) return true;
+    ct__interp_free(interp);
+    return false;
+}
+
+// Are all of them to be interpreted?
+static bool without_compiler(const ct__kernel_source *kernels, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!kernels[i].ir) return false;
+    return ct__cc_missing() != NULL;
+}
+
 static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *keys, size_t *missing,
                   ct_err *err) {
     ct_cc cc;
     ct_cache cache;
+    if (without_compiler(kernels, n)) {
+        bool ok = true;
+        for (size_t i = 0; i < n && ok; i++) ok = interpret(&kernels[i], err);
+        return ok;
+    }
     if (!ct__cc_find(&cc, err) || !ct__cache_open(&cache, err)) return false;
     ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
     for (size_t i = 0; i < n; i++) {
         kernels[i].fn = NULL;
+        kernels[i].interp = NULL;
         kernels[i].compiled = false;
         keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
     }
@@ -157,7 +193,7 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *ke
     j.groups = (int)(groups < most ? groups : most);
     if (!compile(&j, err)) return false;
     for (size_t i = 0; i < n; i++)
-        if (!kernels[i].fn) kernels[i].fn = lookup(keys[i]);
+        if (!kernels[i].fn) lookup(keys[i], &kernels[i]);
     return true;
 }
 

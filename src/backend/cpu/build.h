@@ -12,17 +12,23 @@ typedef void (*ct__kernel_fn)(void *const *bufs, const int64_t *args, int64_t be
 typedef struct ct__kernel_source {
     const char *name; // of the function
     const char *text; // its source, to stand behind the prelude
-    ct__kernel_fn fn; // filled by ct__cpu_build; stays valid as long as the process runs
-    bool compiled;    // filled: this request had to compile it
+    const struct ct_kir
+        *ir; // the same as kernel IR, for the interpreter; NULL: it must be compiled
+    // Filled by ct__cpu_build; one of them, which stays valid as long as the process runs.
+    ct__kernel_fn fn;
+    const struct ct_interp *interp;
+    bool compiled; // filled: this request had to compile it
 } ct__kernel_source;
 
-// Builds all kernels of a request; those that must be compiled are spread over at most `threads`
-// compilers run side by side. May be called from any thread.
+// Builds all kernels of a request. Without a compiler (COTAN_CC is "none", or there is none and no
+// COTAN_CC either) kernels that come with their IR are interpreted; those that must be compiled are
+// spread over at most `threads` compilers run side by side. May be called from any thread.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
 
 typedef struct ct__build_counts {
     uint64_t compiled, loaded, known; // kernels: by a compiler, from the disk, from memory
     uint64_t runs;                    // of the compiler
+    uint64_t interpreted;             // kernels made ready without it
 } ct__build_counts;
 ct__build_counts ct__cpu_build_counts(void); // since the start of the process
 

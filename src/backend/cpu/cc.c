@@ -42,7 +42,8 @@ enum { NFLAGS = sizeof flags / sizeof *flags };
 
 static bool no_compiler(ct_err *err, const char *what, const char *detail) {
     ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
-    ct__err_hint(err, "install gcc or clang, or set COTAN_CC to one");
+    ct__err_hint(
+        err, "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted");
     return false;
 }
 
@@ -106,12 +107,30 @@ static void identify(ct_cc *cc) {
         cc->id = ct__hash_bytes(flags[i], strlen(flags[i]) + 1, cc->id);
 }
 
-bool ct__cc_find(ct_cc *cc, ct_err *err) {
+static const char *asked_for(void) {
     const char *asked = getauxval(AT_SECURE) ? NULL : getenv("COTAN_CC");
-    if (asked && *asked) {
+    return asked && *asked ? asked : NULL;
+}
+
+static bool on_path(char path[4096]) {
+    return search("cc", path) || search("gcc", path) || search("clang", path);
+}
+
+static const char nowhere[] = "neither cc, gcc nor clang is on PATH";
+
+const char *ct__cc_missing(void) {
+    char path[4096];
+    const char *asked = asked_for();
+    if (asked) return strcmp(asked, "none") == 0 ? "" : NULL;
+    return on_path(path) ? NULL : nowhere;
+}
+
+bool ct__cc_find(ct_cc *cc, ct_err *err) {
+    const char *asked = asked_for();
+    if (asked) {
         if (!search(asked, cc->path)) return no_compiler(err, "COTAN_CC names no program: ", asked);
-    } else if (!search("cc", cc->path) && !search("gcc", cc->path) && !search("clang", cc->path)) {
-        return no_compiler(err, "neither cc, gcc nor clang is on PATH", "");
+    } else if (!on_path(cc->path)) {
+        return no_compiler(err, nowhere, "");
     }
     identify(cc);
     return true;

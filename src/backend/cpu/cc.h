@@ -10,6 +10,10 @@ typedef struct ct_cc {
     ct_hash id;      // of path, size, time of change, flags and this CPU's features
 } ct_cc;
 
+// Why kernels are to be interpreted: "" where COTAN_CC asks for it ("none"), a sentence where no
+// compiler is found; NULL: there is one, or COTAN_CC names another.
+const char *ct__cc_missing(void);
+
 // COTAN_CC, else cc, gcc, clang on PATH (a setuid program looks in /usr/bin and /bin alone).
 bool ct__cc_find(ct_cc *cc, ct_err *err);
 

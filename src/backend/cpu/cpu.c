@@ -9,6 +9,8 @@
 
 #include "backend/memory.h"
 #include "backend/cpu/build.h"
+#include "backend/cpu/cc.h"
+#include "backend/cpu/interp.h"
 #include "backend/cpu/cache.h"
 #include "base/os.h"
 #include "base/pool.h"
@@ -113,6 +115,7 @@ typedef struct {
 
 typedef struct {
     ct__kernel_fn fn;
+    const ct_interp *interp; // instead of fn, where there is no compiler
     void *const *bufs;
     const int64_t *numbers;
     size_t scratch; // bytes a thread
@@ -121,7 +124,11 @@ typedef struct {
 
 static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     const launch *l = arg;
-    l->fn(l->bufs, l->numbers, begin, end, l->scratches + (size_t)worker * l->scratch);
+    void *scratch = l->scratches + (size_t)worker * l->scratch;
+    if (l->interp)
+        ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch);
+    else
+        l->fn(l->bufs, l->numbers, begin, end, scratch);
 }
 
 enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces even out what differs
@@ -129,8 +136,9 @@ enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces eve
 // About how long a launch takes on one core, in nanoseconds: by bytes at 10 GB/s, by operations at
 // 20 GFLOP/s.
 static double weight(const ct_command *c) {
+    enum { INTERPRETED = 5 }; // times as long
     double bytes = (double)c->bytes / 10, flops = c->flops / 20;
-    return bytes > flops ? bytes : flops;
+    return (bytes > flops ? bytes : flops) * (c->kernel->interp ? INTERPRETED : 1);
 }
 
 static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
@@ -175,7 +183,7 @@ static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_poo
     if (workers)
         ct__pool_run(workers, run_piece, l, c->grid, (c->grid + pieces - 1) / pieces);
     else
-        l->fn(l->bufs, l->numbers, 0, c->grid, l->scratches);
+        run_piece(l, 0, c->grid, 0);
     return true;
 }
 
@@ -187,7 +195,11 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
     int threads = threads_for(c);
     size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
-    launch l = {(ct__kernel_fn)(uintptr_t)c->kernel->code, bufs, c->numbers, scratch, NULL};
+    launch l = {.fn = (ct__kernel_fn)(uintptr_t)c->kernel->code,
+                .interp = c->kernel->interp,
+                .bufs = bufs,
+                .numbers = c->numbers,
+                .scratch = scratch};
     ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
@@ -239,13 +251,20 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
     if (!sources) return ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *sources);
     for (size_t i = 0; i < n; i++)
-        sources[i] = (ct__kernel_source){.name = kernels[i]->name, .text = kernels[i]->text};
+        sources[i] = (ct__kernel_source){
+            .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
     ct__build_counts before = ct__cpu_build_counts();
     bool ok = ct__cpu_build(sources, n, thread_count(), err);
     ct__build_counts after = ct__cpu_build_counts();
     atomic_fetch_add(&ct__counters.kernels_compiled, after.compiled - before.compiled);
     atomic_fetch_add(&ct__counters.kernels_loaded, after.loaded - before.loaded);
-    for (size_t i = 0; i < n && ok; i++) kernels[i]->code = (void *)(uintptr_t)sources[i].fn;
+    for (size_t i = 0; i < n && ok; i++) {
+        kernels[i]->code = (void *)(uintptr_t)sources[i].fn;
+        kernels[i]->interp = sources[i].interp;
+        if (!sources[i].interp) continue;
+        kernels[i]->scratch = ct__interp_scratch(sources[i].interp);
+        kernels[i]->notice = ct__cc_missing();
+    }
     ct__free(sources);
     return ok;
 }
