@@ -96,22 +96,37 @@ static uint64_t fold(uint64_t a, uint64_t b) {
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
+static inline void absorb(ct_hash *h, uint64_t x, uint64_t y) {
+    uint64_t a = fold(x ^ h->lo, y ^ 0xe7037ed1a0b428dbu);
+    h->hi = fold(y ^ h->hi, x ^ 0x8ebc6af09c88c6e3u) + h->lo;
+    h->lo = a + (h->hi << 29 | h->hi >> 35);
+}
+static inline void absorb_bytes(ct_hash *h, const unsigned char *p, size_t n) { // at most 16
+    uint64_t w[2] = {0, 0};
+    memcpy(w, p, n);
+    absorb(h, w[0], w[1]);
+}
+
+// Long inputs go through four pairs of lanes that do not wait for each other.
 ct_hash ct__hash_bytes(const void *bytes, size_t n, ct_hash seed) {
-    const unsigned char *p = bytes;
-    uint64_t lo = seed.lo ^ 0x9e3779b97f4a7c15u, hi = seed.hi ^ 0xd1b54a32d192ed03u;
-    for (size_t left = n; left;) {
-        uint64_t w[2] = {0, 0};
-        size_t take = left < 16 ? left : 16;
-        memcpy(w, p, take);
-        uint64_t a = fold(w[0] ^ lo, w[1] ^ 0xe7037ed1a0b428dbu);
-        hi = fold(w[1] ^ hi, w[0] ^ 0x8ebc6af09c88c6e3u) + lo;
-        lo = a + (hi << 29 | hi >> 35);
-        p += take;
-        left -= take;
+    const unsigned char *p = bytes, *end = p + n;
+    ct_hash h = {seed.lo ^ 0x9e3779b97f4a7c15u, seed.hi ^ 0xd1b54a32d192ed03u};
+    if (n >= 64) {
+        ct_hash a = {h.lo + 1, h.hi}, b = {h.lo + 2, h.hi}, c = {h.lo + 3, h.hi};
+        for (; end - p >= 64; p += 64) {
+            absorb_bytes(&h, p, 16);
+            absorb_bytes(&a, p + 16, 16);
+            absorb_bytes(&b, p + 32, 16);
+            absorb_bytes(&c, p + 48, 16);
+        }
+        absorb(&h, a.lo, a.hi);
+        absorb(&h, b.lo, b.hi);
+        absorb(&h, c.lo, c.hi);
     }
-    lo = fold(lo ^ n, 0xa0761d6478bd642fu ^ hi);
-    hi = fold(hi ^ lo, 0x589965cc75374cc3u ^ n);
-    return (ct_hash){lo, hi};
+    for (; end - p >= 16; p += 16) absorb_bytes(&h, p, 16);
+    if (p < end) absorb_bytes(&h, p, (size_t)(end - p));
+    uint64_t lo = fold(h.lo ^ n, 0xa0761d6478bd642fu ^ h.hi);
+    return (ct_hash){lo, fold(h.hi ^ lo, 0x589965cc75374cc3u ^ n)};
 }
 
 void ct__hash_hex(ct_hash hash, char hex[33]) {

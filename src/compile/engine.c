@@ -188,16 +188,21 @@ static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
 // ------------------------------------------------------------------------------------------------
 // values come back
 
+// A variable's storage is borrowed for the run, all others are held.
+static void let_go(const ct_root *r, ct_storage *storage) {
+    if (!r->var || r->var->storage != storage) ct__storage_unref(storage);
+}
+
 static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
     if (!CT_GROW(e->fresh, e->fresh_cap, n))
         return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
     for (size_t i = 0; i < n; i++) {
         const ct_root *r = &e->roots[i];
         e->fresh[i] = r->var && r->var->storage
-                          ? ct__storage_ref(r->var->storage)
+                          ? r->var->storage
                           : ct__storage_new(e->device, ct__type_bytes(ct__type(r->val)), &ctx->err);
         if (e->fresh[i]) continue;
-        while (i-- > 0) ct__storage_unref(e->fresh[i]);
+        while (i-- > 0) let_go(&e->roots[i], e->fresh[i]);
         return false;
     }
     return true;
@@ -224,7 +229,7 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
         const ct_root *r = &e->roots[i];
         if (r->kind == CT_ROOT_ASSIGN) {
             ct_var *var = r->var;
-            if (!var->storage) var->storage = ct__storage_ref(e->fresh[i]);
+            if (!var->storage) var->storage = e->fresh[i];
             var->version++;
             var->writer = NULL;
             var->broken = false;
@@ -234,7 +239,7 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
         } else {
             ok = give_value(ctx, r, e->fresh[i]) && ok;
         }
-        ct__storage_unref(e->fresh[i]);
+        let_go(r, e->fresh[i]);
     }
     if (assigned && ctx->n_extras) ct__extras_spent(ctx);
     return ok;
@@ -330,7 +335,7 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
             var->broken = true;
             var->version++;
         }
-        ct__storage_unref(e->fresh[i]);
+        let_go(&e->roots[i], e->fresh[i]);
     }
     return false;
 }

@@ -23,8 +23,7 @@ static bool same_type(const ct_type *a, const ct_type *b) {
 }
 
 // A leaf of the trace for a value that is known by its storage.
-static ct_node *plan_leaf(expansion *x, ct_storage *storage, const ct_type *type, ct_loc here) {
-    uint32_t number = ct__order_leaf(x->order, storage);
+static ct_node *plan_leaf(expansion *x, uint32_t number, const ct_type *type, ct_loc here) {
     ct_node **at = &x->leaf_of[number];
     // One storage seen with two types (a bare number that was kept, beside a variable that took it)
     // stays two leaves with one number.
@@ -39,9 +38,10 @@ static ct_node *plan_leaf(expansion *x, ct_storage *storage, const ct_type *type
 static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     if (node->value || node->op == &ct__op_read) {
         for (int i = 0; i < node->n_out; i++) {
-            ct_storage *storage = node->value ? node->value[i] : node->var->storage;
-            if (!storage) continue;
-            to[i] = (ct_val){plan_leaf(x, storage, &node->out[i], node->here), 0};
+            if (node->value && !node->value[i]) continue;
+            uint32_t number = node->value ? ct__order_leaf(x->order, node->value[i])
+                                          : ct__order_var(x->order, node->var);
+            to[i] = (ct_val){plan_leaf(x, number, &node->out[i], node->here), 0};
             if (!to[i].node) return false;
         }
         return true;
@@ -92,7 +92,7 @@ static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct
     for (size_t i = 0; i < n_roots; i++) {
         graph->roots[i].kind = roots[i].kind;
         graph->roots[i].val = x->map[roots[i].val.node->index][roots[i].val.out];
-        uint32_t leaf = ct__order_leaf(x->order, roots[i].var ? roots[i].var->storage : NULL);
+        uint32_t leaf = roots[i].var ? ct__order_var(x->order, roots[i].var) : UINT32_MAX;
         graph->roots[i].leaf = leaf == UINT32_MAX ? -1 : (int32_t)leaf;
     }
     return true;

@@ -275,10 +275,12 @@ ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_lo
 uint64_t ct__nodes_recorded(void) { return current ? current->nodes : 0; }
 
 static void release_values(ct_ctx *ctx, ct_node *node) {
-    ct__free(node->mirror);
-    node->mirror = NULL;
     if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
-    if (node->op == &ct__op_read) ct__var_unref(node->var);
+    if (node->op == &ct__op_read) {
+        ct__free(node->mirror);
+        node->mirror = NULL;
+        ct__var_unref(node->var, node->ctx);
+    }
     if (!node->value) return;
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
@@ -310,7 +312,7 @@ void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
         ct__slot_release(ctx, node, here);
         release_operands(node);
-        if (node->value || node->mirror || node->op == &ct__op_read) release_values(ctx, node);
+        if (node->value || node->op == &ct__op_read) release_values(ctx, node);
     }
     ctx->depth--;
     ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
@@ -353,7 +355,7 @@ static void rehome(ct_ctx *ctx, ct_frame *from, ct_frame *to, ct_node *node) {
     if (!leaf) return;
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint8_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
-    leaf->number = node->number;
+    if (!node->n_in) leaf->number = node->number;
     if (node->value)
         for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
     ct__slot_move(node, leaf);

@@ -38,16 +38,20 @@ enum {
     CT_NODE_PINNED = 4,
     CT_NODE_EXTRA = 8, // has a value only because an earlier cut wanted it again
     CT_NODE_DROPPED = 16,
-    CT_NODE_RAN = 64,   // a plan has computed it, whether or not it kept the value
-    CT_NODE_STALE = 32, // scratch of ct__order: needs a version of a variable that is gone
+    CT_NODE_VARIABLE = 128, // of a variable: a handle of it is to be resolved to a value
+    CT_NODE_RAN = 64,       // a plan has computed it, whether or not it kept the value
+    CT_NODE_STALE = 32,     // scratch of ct__order: needs a version of a variable that is gone
 };
 
 struct ct_node {
     // what recording and walks look at, in one cache line
     const ct_opdef *op;
     ct_ctx *ctx;
-    ct_type *out;       // (n_out)
-    ct_val *in;         // (n_in)
+    ct_type *out; // (n_out)
+    union {
+        ct_val *in;      // (n_in)
+        uint64_t number; // of a leaf: a scalar's bits, a read's version, a parameter's place
+    };
     ct_storage **value; // (n_out) of leaves with data, and of nodes once evaluated; else NULL
     uint64_t epoch;     // scratch of walks: `index` is valid in this epoch
     uint32_t index;
@@ -60,11 +64,15 @@ struct ct_node {
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
     ct_loc here;
-    ct_var *var;                  // a variable, or a read of one
-    uint64_t number;              // a scalar's bits, a read's version, a parameter's place
-    uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, and its place there
-    void *mirror;                 // of a read leaf: host copy made for ct_data
+    ct_var *var; // a variable, or a read of one
+    union {
+        struct {
+            uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
+        };
+        void *mirror; // of a read leaf: host copy made for ct_data
+    };
 };
+_Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
 // A variable: a leaf whose storage a plan updates in place.
@@ -79,12 +87,17 @@ struct ct_var {
     ct_loc assigned;     // line of the newest assignment
     bool freed;          // its set is gone; the record waits for the last read leaf
     bool broken;         // a device failed while a plan was updating it
-    atomic_int refs;     // its set, and each read leaf
-    uint64_t owner; // id of the context that made it: the only one that may use the three below
-    ct_node *read;  // newest read leaf of `version`, valid while frame (depth, serial) stands
+    atomic_int refs;     // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
+    uint64_t owner;      // id of the context that made it: the only one that may use what is below
+    ct_node *read;       // newest read leaf of `version`, valid while frame (depth, serial) stands
     uint32_t read_depth, read_serial;
+    uint32_t own_refs; // read leaves of this context
+    uint32_t index;
+    uint64_t epoch; // of an order in which its storage is leaf `index`
 };
-void ct__var_unref(ct_var *var);
+// A read leaf's hold on the record, which it lets go when its context's frame does.
+void ct__var_ref(ct_var *var, const ct_ctx *ctx);
+void ct__var_unref(ct_var *var, const ct_ctx *ctx);
 // A new leaf that reads the variable's current version, outside of traced functions. NULL: no
 // memory.
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
@@ -227,6 +240,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
                      ct_loc here);
 ct_tensor ct__output(ct_tensor t,
                      uint32_t out); // another output of the same node; poison stays poison
+void ct__outputs(ct_tensor first, ct_tensor *out, size_t n); // all of them, from the first
 // A node of a leaf op in the innermost frame, with one output. NULL: no memory (the error stands in
 // the context).
 ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type type, ct_loc here);
@@ -298,6 +312,7 @@ typedef struct ct_order {
     } * stack;
     size_t stack_cap;
     uint64_t epoch;
+    uint64_t owner;                // id of the context
     bool met_transform, met_value; // a transform; a value that was read earlier
     bool met_ran;                  // a node that an earlier plan computed without keeping it
     bool through; // walk through values that were read, since a transform needs what is behind them
@@ -313,6 +328,7 @@ void ct__order_free(ct_order *order);
 // The number of a storage among the leaves; UINT32_MAX: it is none. (Contexts share storages, so
 // the number cannot stand in the storage.)
 uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);
+uint32_t ct__order_var(const ct_order *order, const ct_var *var); // the same of a variable's
 uint64_t ct__new_epoch(void);
 
 // ---------------------------------------------------------------------------------------- printing

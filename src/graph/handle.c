@@ -10,17 +10,17 @@ enum { OUT_BITS = CT_OUT_BITS, SLOT_BITS = CT_SLOT_BITS, CHUNK_BITS = CT_CHUNK_B
 #define LAST_GEN ((1u << CT_GEN_BITS) - 1)
 #define LAST_SLOT ((1u << SLOT_BITS) - 1)
 
-_Atomic(ct_slot *) ct__slot_chunks[1u << (SLOT_BITS - CHUNK_BITS)];
+_Atomic(ct_slot_chunk *) ct__slot_chunks[1u << (SLOT_BITS - CHUNK_BITS)];
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t *pool; // released slots that no context holds
 static size_t n_pool, pool_cap;
 static uint32_t fresh = 1; // first slot never given out; 0 means "no slot"
 
 static bool make_chunk(uint32_t i) {
-    if (ct__slot_at(i)) return true;
-    ct_slot *chunk = ct__calloc(1u << CHUNK_BITS, sizeof *chunk);
+    if (ct__slot_chunk(i)) return true;
+    ct_slot_chunk *chunk = ct__calloc(1, sizeof *chunk);
     if (!chunk) return false;
-    for (uint32_t k = 0; k < 1u << CHUNK_BITS; k++) atomic_init(&chunk[k].gen, 1);
+    for (uint32_t k = 0; k < 1u << CHUNK_BITS; k++) atomic_init(&chunk->slot[k].gen, 1);
     atomic_store_explicit(&ct__slot_chunks[i >> CHUNK_BITS], chunk, memory_order_release);
     return true;
 }
@@ -42,24 +42,27 @@ static bool refill(ct_ctx *ctx) {
 }
 
 ct_tensor ct__handle(ct_node *node, uint32_t out) {
-    if (!node->slot) {
+    bool has_none = !node->slot;
+    if (has_none) {
         ct_ctx *ctx = node->ctx;
         if (!ctx->n_free && !refill(ctx)) return CT_NONE;
-        uint32_t i = ctx->free_slots[--ctx->n_free];
-        node->slot = i;
-        atomic_store_explicit(&ct__slot_at(i)->node, node, memory_order_release);
+        node->slot = ctx->free_slots[--ctx->n_free];
     }
-    uint32_t gen = atomic_load_explicit(&ct__slot_at(node->slot)->gen, memory_order_relaxed);
-    return (ct_tensor){(uint64_t)gen << (OUT_BITS + SLOT_BITS) | (uint64_t)node->slot << OUT_BITS |
-                       out};
+    ct_slot *slot = ct__slot_at(node->slot);
+    if (has_none) atomic_store_explicit(&slot->node, node, memory_order_release);
+    uint64_t gen = atomic_load_explicit(&slot->gen, memory_order_relaxed);
+    return (ct_tensor){gen << (OUT_BITS + SLOT_BITS) | (uint64_t)node->slot << OUT_BITS | out};
+}
+
+static ct_slot_past *past_of(uint32_t i) {
+    return &ct__slot_chunk(i)->past[i & ((1u << CHUNK_BITS) - 1)];
 }
 
 void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended) {
     if (!node->slot) return;
     ct_slot *s = ct__slot_at(node->slot);
     uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-    s->made = node->here;
-    s->ended = ended;
+    *past_of(node->slot) = (ct_slot_past){node->here, ended};
     atomic_store_explicit(&s->node, NULL, memory_order_release);
     if (gen < LAST_GEN) {
         atomic_store_explicit(&s->gen, gen + 1, memory_order_release);
@@ -114,10 +117,11 @@ ct_node *ct__peek(ct_tensor t, uint32_t *out) { return ct__peek_fast(t, out); }
 
 // Where a stale handle was made and ended; false when its slot has had another node since.
 bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended) {
-    ct_slot *s = ct__slot_at((uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT);
+    uint32_t i = (uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT;
+    ct_slot *s = ct__slot_at(i);
     uint32_t gen = s ? atomic_load_explicit(&s->gen, memory_order_acquire) : 0;
     if (!s || (gen ? gen - 1 : LAST_GEN) != t.bits >> (OUT_BITS + SLOT_BITS)) return false;
-    *made = s->made;
-    *ended = s->ended;
+    *made = past_of(i)->made;
+    *ended = past_of(i)->ended;
     return true;
 }

@@ -8,27 +8,45 @@ enum { CT_OUT_BITS = 12, CT_SLOT_BITS = 26, CT_GEN_BITS = 26, CT_CHUNK_BITS = 12
 
 typedef struct ct_slot {
     _Atomic(ct_node *) node;
-    _Atomic uint32_t gen;
-    ct_loc made, ended; // of the last node that had it: for the message of a stale handle
+    _Atomic uint32_t gen; // from 1 on, so that no slot is that of CT_NONE; 0: retired
 } ct_slot;
-extern _Atomic(ct_slot *) ct__slot_chunks[1u << (CT_SLOT_BITS - CT_CHUNK_BITS)];
+typedef struct ct_slot_past { // of the last node that had a slot: for the message of a stale handle
+    ct_loc made, ended;
+} ct_slot_past;
+typedef struct ct_slot_chunk {
+    ct_slot slot[1u << CT_CHUNK_BITS]; // by themselves, since recording looks at nothing else
+    ct_slot_past past[1u << CT_CHUNK_BITS];
+} ct_slot_chunk;
+extern _Atomic(ct_slot_chunk *) ct__slot_chunks[1u << (CT_SLOT_BITS - CT_CHUNK_BITS)];
 
+static inline ct_slot_chunk *ct__slot_chunk(uint32_t i) {
+    return atomic_load_explicit(&ct__slot_chunks[i >> CT_CHUNK_BITS], memory_order_acquire);
+}
 static inline ct_slot *ct__slot_at(uint32_t i) {
-    ct_slot *chunk =
-        atomic_load_explicit(&ct__slot_chunks[i >> CT_CHUNK_BITS], memory_order_acquire);
-    return chunk ? &chunk[i & ((1u << CT_CHUNK_BITS) - 1)] : NULL;
+    ct_slot_chunk *chunk = ct__slot_chunk(i);
+    return chunk ? &chunk->slot[i & ((1u << CT_CHUNK_BITS) - 1)] : NULL;
 }
 
 // ct__peek, for recording.
 static inline ct_node *ct__peek_fast(ct_tensor t, uint32_t *out) {
-    uint32_t i = (uint32_t)(t.bits >> CT_OUT_BITS) & ((1u << CT_SLOT_BITS) - 1);
-    ct_slot *s = t.bits ? ct__slot_at(i) : NULL;
-    if (!s || atomic_load_explicit(&s->gen, memory_order_acquire) !=
-                  t.bits >> (CT_OUT_BITS + CT_SLOT_BITS))
-        return NULL;
+    ct_slot *s = ct__slot_at((uint32_t)(t.bits >> CT_OUT_BITS) & ((1u << CT_SLOT_BITS) - 1));
+    uint64_t gen = t.bits >> (CT_OUT_BITS + CT_SLOT_BITS);
+    if (!s || atomic_load_explicit(&s->gen, memory_order_acquire) != gen) return NULL;
     ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
     *out = (uint32_t)(t.bits & ((1u << CT_OUT_BITS) - 1));
     return node && *out < node->n_out ? node : NULL;
+}
+
+// ct__resolve, inline where it is simple: most operands are pending nodes of this context, whose
+// handles say all.
+static inline bool ct__resolve_fast(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op,
+                                    int argument, ct_loc here) {
+    ct_node *node = val->node = ct__peek_fast(t, &val->out);
+    if (__builtin_expect(node && !(node->flags & (CT_NODE_POISON | CT_NODE_VARIABLE)) &&
+                             node->ctx == ctx && !ctx->tracing,
+                         1))
+        return true;
+    return ct__resolve(ctx, t, val, op, argument, here);
 }
 
 void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended);

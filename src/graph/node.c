@@ -18,7 +18,7 @@ void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op, const void *attrs) {
             ct_ints *list = at;
             int64_t *v = ct__arena(arena, (size_t)list->n * sizeof *v);
             if (!v) return NULL;
-            if (list->n) memcpy(v, list->v, (size_t)list->n * sizeof *v);
+            for (int64_t k = 0; k < list->n; k++) v[k] = list->v[k]; // a few
             list->v = v;
         } else if (op->fields[i].kind == CT_FIELD_data) {
             ct_data_bytes *data = at;
@@ -118,43 +118,66 @@ void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs) {
 // ------------------------------------------------------------------------------------------------------
 // leaves
 
+// A new node of a frame, without operands and outputs. Field by field, since compilers clear a
+// record by a string instruction, which takes longer than recording a leaf.
+static inline void lay(ct_node *node, const ct_opdef *op, ct_ctx *ctx, ct_frame *frame,
+                       const ct_loc *here) {
+    node->op = op;
+    node->ctx = ctx;
+    node->out = NULL;
+    node->number = 0;
+    node->value = NULL;
+    node->epoch = 0;
+    node->index = node->users = 0;
+    node->n_in = node->n_out = 0;
+    node->flags = 0;
+    node->slot = 0;
+    node->attrs = NULL;
+    node->frame = frame;
+    node->next = frame->nodes;
+    node->here = *here;
+    node->var = NULL;
+    node->mirror = NULL;
+    frame->nodes = node;
+}
+
+enum { LEAF_UNIT = 64 };
+
+// A dropped leaf's memory serves again, so that loops that carry state do not grow. There, `number`
+// holds its size.
+static ct_node *leaf_room(ct_frame *frame, size_t bytes) {
+    bytes = (bytes + LEAF_UNIT - 1) & ~(size_t)(LEAF_UNIT - 1);
+    for (ct_node **at = &frame->spare; *at; at = &(*at)->next)
+        if ((*at)->number == bytes) {
+            ct_node *node = *at;
+            *at = node->next;
+            return node;
+        }
+    return ct__arena(frame->arena, bytes);
+}
+
 static ct_node *lay_leaf(ct_ctx *ctx, ct_frame *frame, const ct_opdef *op, const void *attrs,
                          const ct_type *types, int n_out, ct_loc here) {
     size_t dims = 0;
     for (int i = 0; i < n_out; i++) dims += types[i].rank;
     size_t bytes = sizeof(ct_node) + (size_t)n_out * (sizeof(ct_type) + sizeof(ct_storage *)) +
                    dims * sizeof(int64_t);
-    bytes = (bytes + 63) & ~(size_t)63;
-    // A dropped leaf's memory serves again, so that loops that carry state do not grow. `number`
-    // holds its size.
-    ct_node *node = NULL;
-    for (ct_node **at = &frame->spare; *at; at = &(*at)->next)
-        if ((*at)->number == bytes) {
-            node = *at;
-            *at = node->next;
-            break;
-        }
-    if (!node) node = ct__arena(frame->arena, bytes);
+    ct_node *node = leaf_room(frame, bytes);
     if (!node) return NULL;
-    memset(node, 0, bytes);
-    node->out = (ct_type *)(node + 1);
-    ct_storage **value = (ct_storage **)(node->out + n_out);
+    lay(node, op, ctx, frame, &here);
+    ct_type *out = (ct_type *)(node + 1);
+    ct_storage **value = (ct_storage **)(out + n_out);
     int64_t *dim = (int64_t *)(value + n_out);
     for (int i = 0; i < n_out; i++) {
-        node->out[i] = types[i];
-        if (types[i].rank) memcpy(dim, types[i].dim, types[i].rank * sizeof *dim);
-        node->out[i].dim = dim;
-        dim += types[i].rank;
+        value[i] = NULL;
+        out[i] = types[i];
+        out[i].dim = dim;
+        for (int a = 0; a < types[i].rank; a++) *dim++ = types[i].dim[a];
     }
-    node->op = op;
-    node->attrs = attrs;
-    node->value = op == &ct__op_data ? value : NULL;
-    node->ctx = ctx;
-    node->frame = frame;
-    node->here = here;
+    node->out = out;
     node->n_out = (uint16_t)n_out;
-    node->next = frame->nodes;
-    frame->nodes = node;
+    node->attrs = attrs;
+    if (op == &ct__op_data) node->value = value;
     return node;
 }
 
@@ -181,14 +204,14 @@ ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like) {
 
 void ct__leaf_recycle(ct_node *leaf) {
     ct_frame *frame = leaf->frame;
-    size_t dims = 0;
-    for (int i = 0; i < leaf->n_out; i++) dims += leaf->out[i].rank;
-    size_t bytes = sizeof(ct_node) + leaf->n_out * (sizeof(ct_type) + sizeof(ct_storage *)) +
-                   dims * sizeof(int64_t);
+    size_t bytes = sizeof *leaf;
+    for (int i = 0; i < leaf->n_out && leaf->op != &ct__op_read; i++) // its type is its variable's
+        bytes +=
+            sizeof(ct_type) + sizeof(ct_storage *) + (size_t)leaf->out[i].rank * sizeof(int64_t);
     for (ct_node **at = &frame->nodes; *at; at = &(*at)->next)
         if (*at == leaf) {
             *at = leaf->next;
-            leaf->number = (bytes + 63) & ~(size_t)63;
+            leaf->number = (bytes + LEAF_UNIT - 1) & ~(size_t)(LEAF_UNIT - 1);
             leaf->next = frame->spare;
             frame->spare = leaf;
             return;
@@ -198,7 +221,8 @@ void ct__leaf_recycle(ct_node *leaf) {
 // ---------------------------------------------------------------------------------------------------
 // resolving
 
-static bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op, int argument, ct_loc here) {
+static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op,
+                                                 int argument, ct_loc here) {
     ct_loc made, ended;
     if (!t.bits) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "operand %d is no tensor", argument + 1);
@@ -215,23 +239,44 @@ static bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op, int argument, c
     return false;
 }
 
-static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, ct_loc here) {
-    if (var->writer == ctx) {
-        *val = var->pending;
-        return true;
+// `here` goes by address where calls are frequent: passed on by value it is copied each time.
+static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
+    ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
+    ct_node *leaf = leaf_room(frame, sizeof *leaf);
+    if (!leaf) {
+        ct__err_memory(&ctx->err, *here, "read", sizeof *leaf);
+        return NULL;
     }
+    ct__var_ref(var, ctx);
+    lay(leaf, &ct__op_read, ctx, frame, here);
+    leaf->out = &var->type; // lives while the leaf does
+    leaf->n_out = 1;
+    leaf->var = var;
+    leaf->number = var->version;
+    return leaf;
+}
+ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) { return read_leaf(ctx, var, &here); }
+
+static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, const char *op,
+                                              ct_loc here) {
     if (!var->storage) {
         ct__fail(ctx, CT_E_UNSET, here, op, "variable \"%s\" is read before its first assignment",
                  var->name);
-        return false;
-    }
-    if (var->broken || ct__lost(var->storage)) {
+    } else {
         ct__fail(ctx, CT_E_DEVICE, here, op,
                  "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
                  var->name, var->assigned.file ? var->assigned.file : "?", var->assigned.line);
         ct__err_hint(&ctx->err, "assign it anew");
-        return false;
     }
+    return false;
+}
+
+static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
+    if (var->writer == ctx) {
+        *val = var->pending;
+        return true;
+    }
+    if (!var->storage || var->broken || ct__lost(var->storage)) return bad_var(ctx, var, op, *here);
     bool own = var->owner == ctx->id; // others read at the same time, each with leaves of its own
     bool stands = own && var->read && var->read_depth < ctx->depth &&
                   ctx->frames[var->read_depth]->serial == var->read_serial;
@@ -242,7 +287,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         ct__leaf_drop(var->read);
         var->read = NULL;
     }
-    ct_node *leaf = cached ? var->read : ct__read_leaf(ctx, var, here);
+    ct_node *leaf = cached ? var->read : read_leaf(ctx, var, here);
     if (!leaf) return false;
     if (own && !cached) {
         size_t depth = ct__outside_depth(ctx);
@@ -254,21 +299,9 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
     return true;
 }
 
-ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) {
-    size_t depth = ctx->depth;
-    ctx->depth = ct__outside_depth(ctx);
-    ct_node *leaf = ct__leaf(ctx, &ct__op_read, NULL, var->type, here);
-    ctx->depth = depth;
-    if (!leaf) return NULL;
-    atomic_fetch_add_explicit(&var->refs, 1, memory_order_relaxed);
-    leaf->var = var;
-    leaf->number = var->version;
-    return leaf;
-}
-
 // Outer tensors that a traced function uses become parameters of its body, one level after the
 // other.
-static bool capture(ct_ctx *ctx, ct_val *val, ct_loc here) {
+static __attribute__((noinline)) bool capture(ct_ctx *ctx, ct_val *val, ct_loc here) {
     for (size_t d = 0; d < ctx->depth; d++) {
         ct_frame *frame = ctx->frames[d];
         if (frame->kind != CT_FRAME_BODY || val->node->frame->serial >= frame->serial) continue;
@@ -310,7 +343,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
                  "operand %d is poisoned: the device failed while it was computed", argument + 1);
         return false;
     }
-    if (val->node->op == &ct__op_variable && !resolve_var(ctx, val->node->var, val, op, here))
+    if (val->node->op == &ct__op_variable && !resolve_var(ctx, val->node->var, val, op, &here))
         return false;
     if (__builtin_expect(val->node->ctx != ctx, 0)) {
         const ct_node *node = val->node;
@@ -323,7 +356,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
         }
         ct_node *local = ct__leaf_like(ctx, ctx->frames[ct__outside_depth(ctx) - 1], node);
         if (!local) return false;
-        local->number = node->number;
+        if (!node->n_in) local->number = node->number;
         for (int i = 0; i < node->n_out && node->value; i++)
             local->value[i] = ct__storage_ref(node->value[i]);
         val->node = local;
@@ -378,18 +411,7 @@ static bool fits(ct_call *call) {
     return true;
 }
 
-// Most operands are pending nodes of this context, whose handles say all.
-static inline bool resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument,
-                           ct_loc here) {
-    ct_node *node = val->node = ct__peek_fast(t, &val->out);
-    if (__builtin_expect(node && !(node->flags & CT_NODE_POISON) && node->ctx == ctx &&
-                             node->op != &ct__op_variable && !ctx->tracing,
-                         1))
-        return true;
-    return ct__resolve(ctx, t, val, op, argument, here);
-}
-
-enum { FEW = 8 };
+enum { FEW = 16 };
 
 // The node, its operands and outputs lie together; the shape rule fills the outputs in place.
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
@@ -410,36 +432,41 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_type *out = (ct_type *)(val + n_in);
     memset(out, 0, n_out * sizeof *out);
     ct_call call = {op, own, n_in, types, (int)n_out, n_out ? out : NULL, arena, &ctx->err, here};
-    for (int i = 0; i < n_in; i++) {
-        if (!resolve(ctx, in[i], &val[i], op->name, i, here)) return ct__poison(ctx, here);
-        types[i] = ct__type(val[i]);
+    int used = 0;
+    while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
+        types[used] = ct__type(val[used]);
+        ct__use(val[used++].node);
     }
-    if (!op->infer(&call) || !fits(&call)) return ct__poison(ctx, here);
-    for (int i = 0; i < n_in; i++) ct__use(val[i].node);
-    *node = (ct_node){.op = op,
-                      .attrs = own,
-                      .in = val,
-                      .out = call.out,
-                      .ctx = ctx,
-                      .frame = frame,
-                      .next = frame->nodes,
-                      .here = here,
-                      .n_in = (uint16_t)n_in,
-                      .n_out = (uint16_t)call.n_out};
-    frame->nodes = node;
+    if (used < n_in || !op->infer(&call) || !fits(&call)) {
+        while (used--) ct__unuse(val[used].node);
+        return ct__poison(ctx, here);
+    }
+    lay(node, op, ctx, frame, &here);
+    node->attrs = own;
+    node->in = val;
+    node->out = call.out;
+    node->n_in = (uint16_t)n_in;
+    node->n_out = (uint16_t)call.n_out;
     ctx->nodes++;
     ct_tensor t = ct__handle(node, 0);
     return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
 }
 
+void ct__outputs(ct_tensor first, ct_tensor *out, size_t n) {
+    uint32_t zero;
+    const ct_node *node = ct__peek_fast(first, &zero);
+    bool good = node && !(node->flags & CT_NODE_POISON);
+    for (size_t i = 0; i < n; i++) out[i].bits = first.bits + (good ? i : 0);
+}
 ct_tensor ct__output(ct_tensor t, uint32_t out) {
     uint32_t first;
-    ct_node *node = ct__peek(t, &first);
-    return !node || node->flags & CT_NODE_POISON ? t : ct__handle(node, out);
+    const ct_node *node = ct__peek_fast(t, &first);
+    if (!node || node->flags & CT_NODE_POISON) return t;
+    return (ct_tensor){t.bits - first + out};
 }
 
 ct_var *ct__var_of(ct_tensor t) {
     uint32_t out;
-    ct_node *node = ct__peek(t, &out);
-    return node && node->op == &ct__op_variable ? node->var : NULL;
+    ct_node *node = ct__peek_fast(t, &out);
+    return node && node->flags & CT_NODE_VARIABLE ? node->var : NULL;
 }

@@ -13,9 +13,12 @@ static inline bool put(ct_order *o, const void *words, size_t n) {
     return true;
 }
 
+static inline uint64_t type_word(const ct_type *t) {
+    return (uint64_t)t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->weak << 16 |
+           (uint64_t)t->dyn << 32;
+}
 static bool put_type(ct_order *o, const ct_type *t) {
-    uint64_t head = (uint64_t)t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->weak << 16 |
-                    (uint64_t)t->dyn << 32;
+    uint64_t head = type_word(t);
     return put(o, &head, 1) && put(o, t->dim, t->rank);
 }
 
@@ -72,6 +75,10 @@ uint32_t ct__order_leaf(const ct_order *o, const ct_storage *storage) {
     const struct ct_leaf_place *place = o->n_places && storage ? place_of(o, storage) : NULL;
     return place && place->epoch == o->epoch ? place->index : UINT32_MAX;
 }
+uint32_t ct__order_var(const ct_order *o, const ct_var *var) {
+    if (var->owner != o->owner) return ct__order_leaf(o, var->storage);
+    return var->epoch == o->epoch ? var->index : UINT32_MAX;
+}
 
 static bool grow_places(ct_order *o) {
     if (o->n_places >= (o->n_leaves + 1) * 2) return true;
@@ -81,58 +88,92 @@ static bool grow_places(ct_order *o) {
     ct__free(o->places);
     o->places = places;
     o->n_places = n;
-    for (size_t i = 0; i < o->n_leaves; i++)
+    for (size_t i = 0; i < o->n_leaves; i++) // of variables too, which are not looked for
         *place_of(o, o->leaves[i]) = (struct ct_leaf_place){o->leaves[i], o->epoch, (uint32_t)i};
     return true;
 }
 
+static bool add_leaf(ct_order *o, ct_node *node, ct_storage *storage) {
+    if (!CT_GROW(o->leaves, o->leaves_cap, o->n_leaves + 1) ||
+        !CT_GROW(o->leaf_nodes, o->leaf_nodes_cap, o->n_leaves + 1))
+        return false;
+    o->leaf_nodes[o->n_leaves] = node;
+    o->leaves[o->n_leaves++] = storage;
+    return true;
+}
+
 // A leaf's storage by number: leaves that share one get the same. `n` values follow of its node.
-static bool put_leaf(ct_order *o, ct_node *node, ct_storage *storage, uint64_t n) {
+static bool put_leaf(ct_order *o, uint32_t number, uint64_t n, const ct_type *type) {
+    if (!CT_GROW(o->words, o->words_cap, o->n_words + 2 + type->rank)) return false;
+    uint64_t *word = o->words + o->n_words;
+    *word++ = 1ull << 63 | n << 32 | number;
+    *word++ = type_word(type);
+    for (int a = 0; a < type->rank; a++) *word++ = (uint64_t)type->dim[a];
+    o->n_words = (size_t)(word - o->words);
+    return true;
+}
+
+static bool number_of(ct_order *o, ct_node *node, ct_storage *storage, uint32_t *number) {
     if (!grow_places(o)) return false;
     struct ct_leaf_place *place = place_of(o, storage);
     if (place->epoch != o->epoch) {
-        if (!CT_GROW(o->leaves, o->leaves_cap, o->n_leaves + 1) ||
-            !CT_GROW(o->leaf_nodes, o->leaf_nodes_cap, o->n_leaves + 1))
-            return false;
         *place = (struct ct_leaf_place){storage, o->epoch, (uint32_t)o->n_leaves};
-        o->leaf_nodes[o->n_leaves] = node;
-        o->leaves[o->n_leaves++] = storage;
+        if (!add_leaf(o, node, storage)) return false;
     }
-    uint64_t w = 1ull << 63 | n << 32 | place->index;
-    return put(o, &w, 1);
+    *number = place->index;
+    return true;
+}
+
+// No other leaf shares a variable's storage, so the variable can remember the number, but for other
+// contexts, which may be doing the same at this time.
+static bool put_read(ct_order *o, ct_node *node) {
+    ct_var *var = node->var;
+    uint32_t number;
+    if (var->owner != o->owner)
+        return number_of(o, node, var->storage, &number) && put_leaf(o, number, 1, node->out);
+    if (var->epoch != o->epoch) {
+        var->epoch = o->epoch;
+        var->index = (uint32_t)o->n_leaves;
+        if (!add_leaf(o, node, var->storage)) return false;
+    }
+    return put_leaf(o, var->index, 1, node->out);
+}
+
+static bool put_values(ct_order *o, ct_node *node) {
+    uint32_t number;
+    for (int i = 0; i < node->n_out; i++)
+        if (node->value[i] && !(number_of(o, node, node->value[i], &number) &&
+                                put_leaf(o, number, node->n_out - (unsigned)i, &node->out[i])))
+            return false;
+    return true;
 }
 
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
-    o->met_transform = o->met_transform || node->op->kind == CT_KIND_TRANSFORM;
-    o->met_value = o->met_value || (node->value && node->n_in);
-    o->met_ran = o->met_ran || (node->flags & CT_NODE_RAN && node->n_in && !node->value);
-    if (ct__stops(o, node)) {
-        for (int i = 0; i < node->n_out; i++) {
-            if (!node->value[i]) continue;
-            if (!put_leaf(o, node, node->value[i], node->n_out - (unsigned)i) ||
-                !put_type(o, &node->out[i]))
-                return false;
-        }
-        return true;
+    const ct_opdef *op = node->op;
+    if (node->n_in) {
+        o->met_transform |= op->kind == CT_KIND_TRANSFORM;
+        o->met_value |= node->value != NULL;
+        o->met_ran |= node->flags & CT_NODE_RAN && !node->value;
     }
-    if (node->op == &ct__op_read)
-        return put_leaf(o, node, node->var->storage, 1) && put_type(o, node->out);
-    uint64_t head =
-        (uint64_t)node->op->id | (uint64_t)node->n_in << 16 | (uint64_t)node->n_out << 32;
-    if (!put(o, &head, 1)) return false;
-    if (node->op == &ct__op_scalar) {
-        if (!CT_GROW(o->scalars, o->scalars_cap, o->n_scalars + 1)) return false;
-        o->scalars[o->n_scalars++] = node;
-        return put_type(o, node->out);
-    }
-    if (node->op->kind == CT_KIND_LEAF && !put_type(o, node->out)) return false;
-    if (node->op == &ct__op_param && !put(o, &node->number, 1)) return false;
-    if (!CT_GROW(o->words, o->words_cap, o->n_words + node->n_in)) return false;
+    if (ct__stops(o, node)) return put_values(o, node);
+    if (op == &ct__op_read) return put_read(o, node);
+    if (!CT_GROW(o->words, o->words_cap, o->n_words + 1 + node->n_in)) return false;
+    uint64_t *word = o->words + o->n_words;
+    *word++ = (uint64_t)op->id | (uint64_t)node->n_in << 16 | (uint64_t)node->n_out << 32;
     for (int i = 0; i < node->n_in; i++)
-        o->words[o->n_words++] = (uint64_t)node->in[i].node->index << 16 | node->in[i].out;
-    for (size_t i = 0; i < node->op->n_fields; i++)
-        if (!put_attr(o, &node->op->fields[i], node->attrs)) return false;
+        *word++ = (uint64_t)node->in[i].node->index << 16 | node->in[i].out;
+    o->n_words = (size_t)(word - o->words);
+    if (op->kind == CT_KIND_LEAF) {
+        if (!put_type(o, node->out)) return false;
+        if (op == &ct__op_param && !put(o, &node->number, 1)) return false;
+        if (op == &ct__op_scalar) {
+            if (!CT_GROW(o->scalars, o->scalars_cap, o->n_scalars + 1)) return false;
+            o->scalars[o->n_scalars++] = node;
+        }
+    }
+    for (size_t i = 0; i < op->n_fields; i++)
+        if (!put_attr(o, &op->fields[i], node->attrs)) return false;
     return true;
 }
 
@@ -154,35 +195,46 @@ static bool push(ct_order *o, size_t *top, ct_node *node) {
     return true;
 }
 
-// Depth first without recursion: a node is numbered when all its operands are. The stack is one
-// path of the graph, which has no circles, so a node cannot be on it twice.
+// The next number is this node's; all its operands have theirs.
+static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, ct_loc here) {
+    if (node->op == &ct__op_read && !node->value && node->number != node->var->version)
+        return spent(ctx, node, here);
+    node->epoch = o->epoch;
+    node->index = (uint32_t)o->n;
+    if (!CT_GROW(o->nodes, o->cap, o->n + 1))
+        return ct__err_memory(&ctx->err, here, "order", sizeof *o->nodes);
+    o->nodes[o->n++] = node;
+    return put_node(o, node) || ct__err_memory(&ctx->err, here, "order", o->n_words * 8);
+}
+
+// Depth first without recursion: a node is numbered when all its operands are, which those behind
+// which the order does not look are at once. The stack is one path of the graph, which has no
+// circles, so a node cannot be on it twice.
 static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     size_t top = 0;
     if (root->epoch == o->epoch) return true;
     if (!push(o, &top, root)) return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
     while (top) {
-        ct_node *node = o->stack[top - 1].node;
-        uint32_t next = o->stack[top - 1].next;
-        bool leaf = ct__stops(o, node);
+        ct_node *node = o->stack[top - 1].node, *open = NULL;
+        uint32_t next = o->stack[top - 1].next, n_in = ct__stops(o, node) ? 0 : node->n_in;
         if (!next) // all of them are looked at, one after the other
-            for (int k = 1; k < node->n_in; k++) __builtin_prefetch(node->in[k].node);
-        while (!leaf && next < node->n_in && node->in[next].node->epoch == o->epoch) next++;
-        if (!leaf && next < node->n_in) {
-            o->stack[top - 1].next = next + 1;
-            if (!push(o, &top, node->in[next].node))
-                return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
-            continue;
+            for (uint32_t k = 1; k < n_in; k++) __builtin_prefetch(node->in[k].node);
+        while (next < n_in && !open) {
+            ct_node *in = node->in[next++].node;
+            if (in->epoch == o->epoch) continue;
+            if (in->n_in && !ct__stops(o, in))
+                open = in;
+            else if (!number(ctx, o, in, here))
+                return false;
         }
-        top--;
-        if (node->epoch == o->epoch) continue;
-        if (node->op == &ct__op_read && !node->value && node->number != node->var->version)
-            return spent(ctx, node, here);
-        node->epoch = o->epoch;
-        node->index = (uint32_t)o->n;
-        if (!CT_GROW(o->nodes, o->cap, o->n + 1))
-            return ct__err_memory(&ctx->err, here, "order", sizeof *o->nodes);
-        o->nodes[o->n++] = node;
-        if (!put_node(o, node)) return ct__err_memory(&ctx->err, here, "order", o->n_words * 8);
+        if (open) {
+            o->stack[top - 1].next = next;
+            if (!push(o, &top, open))
+                return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
+        } else {
+            top--;
+            if (!number(ctx, o, node, here)) return false;
+        }
     }
     return true;
 }
@@ -231,6 +283,7 @@ static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_r
 
 bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     o->met_transform = o->met_value = o->met_ran = o->through = false;
+    o->owner = ctx->id;
     if (!visit_all(ctx, o, roots, n_roots)) return false;
     if (o->met_transform && o->met_value) {
         o->through = true;
@@ -240,7 +293,7 @@ bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
         const ct_root *r = &roots[i];
         uint64_t target = UINT32_MAX;
         if (r->var && r->var->storage) {
-            uint32_t leaf = ct__order_leaf(o, r->var->storage);
+            uint32_t leaf = ct__order_var(o, r->var);
             target = leaf != UINT32_MAX ? leaf : UINT32_MAX - 1;
         }
         uint64_t w[2] = {(uint64_t)r->kind << 60 | 1ull << 59 | r->val.node->index,

@@ -19,6 +19,13 @@ ct_params *ct_params_new(void) {
     return params;
 }
 
+static void let_go(ct_var *var) {
+    if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
+    ct__free((void *)(uintptr_t)var->type.dim);
+    ct__free(var->name);
+    ct__free(var);
+}
+
 static void free_var(ct_ctx *ctx, ct_var *var) {
     if (var->writer) { // a pending assignment goes with its variable
         ct_ctx *w = var->writer;
@@ -36,14 +43,18 @@ static void free_var(ct_ctx *ctx, ct_var *var) {
     var->storage = NULL;
     var->freed = true;
     var->version++; // what was recorded with it is spent
-    ct__var_unref(var);
+    if (!var->own_refs) let_go(var);
 }
 
-void ct__var_unref(ct_var *var) {
-    if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
-    ct__free((void *)(uintptr_t)var->type.dim);
-    ct__free(var->name);
-    ct__free(var);
+// Most leaves are of the variable's own context, which counts without a lock.
+void ct__var_ref(ct_var *var, const ct_ctx *ctx) {
+    if (var->owner == ctx->id)
+        var->own_refs++;
+    else
+        atomic_fetch_add_explicit(&var->refs, 1, memory_order_relaxed);
+}
+void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
+    if (var->owner != ctx->id || (--var->own_refs == 0 && var->freed)) let_go(var);
 }
 
 void ct_params_free(ct_params *params) {
@@ -77,7 +88,8 @@ static ct_var *make_var(ct_ctx *ctx, const char *name, const ct_type *type, ct_l
                           .frame = ctx->frames[0],
                           .here = here,
                           .var = var,
-                          .n_out = 1};
+                          .n_out = 1,
+                          .flags = CT_NODE_VARIABLE};
     return var;
 }
 
@@ -123,12 +135,24 @@ ct_tensor ct_params_find(const ct_params *params, const char *name) {
 // -------------------------------------------------------------------------------------------------
 // assignments
 
+static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {
+    if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1)) {
+        ct__err_memory(&ctx->err, *here, "root", sizeof(ct_root));
+        return NULL;
+    }
+    ct_root *root = &ctx->roots[ctx->n_roots++];
+    root->kind = kind;
+    root->val = val;
+    root->var = NULL;
+    root->name = NULL;
+    root->here = *here;
+    ct__use(val.node);
+    return root;
+}
 bool ct__root_add(ct_ctx *ctx, ct_root root) {
-    if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1))
-        return ct__err_memory(&ctx->err, root.here, "root", sizeof root);
-    ctx->roots[ctx->n_roots++] = root;
-    ct__use(root.val.node);
-    return true;
+    ct_root *to = add_root(ctx, root.kind, root.val, &root.here);
+    if (to) *to = root;
+    return to != NULL;
 }
 
 void ct__roots_done(ct_ctx *ctx) {
@@ -162,7 +186,7 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
                  "variable \"%s\" is assigned inside a traced function", var->name);
         return;
     }
-    if (!ct__resolve(ctx, value, &v, "assign", 1, here)) return;
+    if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
         ct__fail(ctx, CT_E_SHAPE, here, "assign", "variable \"%s\" is %s, the value is %s",
@@ -180,9 +204,9 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
         return;
     }
     if (!var->writer) {
-        if (!ct__root_add(ctx,
-                          (ct_root){.kind = CT_ROOT_ASSIGN, .val = v, .var = var, .here = here}))
-            return;
+        ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, &here);
+        if (!root) return;
+        root->var = var;
     } else {
         for (size_t i = 0; i < ctx->n_roots; i++)
             if (ctx->roots[i].var == var) {

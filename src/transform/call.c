@@ -52,9 +52,6 @@ const ct_opdef ct__op_call = {
     .body = inline_body,
 };
 
-static void spread(ct_tensor first, ct_tensor *out, size_t n_out) {
-    for (size_t i = 0; i < n_out; i++) out[i] = ct__output(first, (uint32_t)i);
-}
 static void poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here) {
     for (size_t i = 0; i < n_out; i++) out[i] = ct__poison(ctx, here);
 }
@@ -71,7 +68,8 @@ void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor
         return;
     }
     call_attrs attrs = {.body = body};
-    spread(ct__record(&ct__op_call, &attrs, all, (int)(n_in + body->n_captured), here), out, n_out);
+    ct__outputs(ct__record(&ct__op_call, &attrs, all, (int)(n_in + body->n_captured), here), out,
+                n_out);
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -170,5 +168,5 @@ void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_
     for (size_t i = 0; i < first; i++) all[n_in + i] = ct__handle_of(attrs.body->captured_from[i]);
     for (size_t i = 0; i < second; i++)
         all[n_in + first + i] = ct__handle_of(attrs.vjp->captured_from[i]);
-    spread(ct__record(&ct__op_custom, &attrs, all, (int)total, here), out, n_out);
+    ct__outputs(ct__record(&ct__op_custom, &attrs, all, (int)total, here), out, n_out);
 }

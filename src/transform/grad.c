@@ -195,7 +195,7 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
                   ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
                   : ct__poison(ctx, here);
     }
-    for (size_t i = 0; i < n; i++) grads[i] = ct__output(all, (uint32_t)i);
+    ct__outputs(all, grads, n);
 }
 
 // ---------------------------------------------------------------------------------------------------
