@@ -17,6 +17,7 @@ typedef enum {
     OPT_REAL,   // ct_num
     OPT_TEXT,   // const char *
     OPT_CHOICE, // int: index into choices
+    OPT_BYTES,  // uint64_t: 50MB, 2GiB, 4096
     OPT_PATHS,  // paths: all words up to the next option
 } opt_kind;
 
@@ -61,7 +62,22 @@ extern const char *program; // as it was called, for commands that are shown
 
 // ---------------------------------------------------------------------------------------- commands
 
+// What train and plan are told alike.
+typedef struct train_settings {
+    ct_lm_train_options train;
+    paths data;
+    int tokens, device;
+    ct_num lr, dropout, seed;
+    int64_t threads;
+    uint64_t limit;
+} train_settings;
+enum { MOST_TRAIN_OPTIONS = 31 };
+size_t list_train_options(train_settings *s, opt *options);
+// Reads the words into the settings and applies threads, device and limit. False: as parse.
+bool read_train_options(command *c, train_settings *s, int argc, char **argv, int *status);
+
 int run_train(int argc, char **argv);
+int run_plan(int argc, char **argv);
 int run_sample(int argc, char **argv);
 int run_info(int argc, char **argv);
 

@@ -35,7 +35,7 @@ int refuse(const char *format, ...) {
 int fail(void) {
     ct_code code = ct_error_code();
     fprintf(stderr, "cotan: %s\n", ct_error_text());
-    return code == CT_E_USAGE ? EXIT_REFUSED : EXIT_FAILED;
+    return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_REFUSED : EXIT_FAILED;
 }
 
 // ------------------------------------------------------------------------------------------- help
@@ -105,6 +105,32 @@ static int read_choice(const command *c, const opt *o, const char *text) {
                   near ? "; is " : "", near ? near : "", near ? " meant?" : "");
 }
 
+// A number and a unit: powers of 1000, or of 1024 with an i.
+static int read_bytes(const command *c, const opt *o, const char *text) {
+    static const char prefixes[] = "kmgt";
+    char *end;
+    double value = isdigit((unsigned char)*text) ? strtod(text, &end) : -1;
+    if (value >= 0) {
+        const char *prefix = *end ? strchr(prefixes, tolower((unsigned char)*end)) : NULL;
+        double base = 1000;
+        if (prefix && tolower((unsigned char)end[1]) == 'i') base = 1024;
+        if (prefix) {
+            value *= pow(base, (double)(prefix - prefixes + 1));
+            end += base == 1024 ? 2 : 1;
+        }
+        if (tolower((unsigned char)*end) == 'b')
+            end++;
+        else if (base == 1024)
+            value = -1; // 2Gi is half a unit
+        if (*end) value = -1;
+    }
+    if (!(value >= 1 && value < 1e18))
+        return refuse("%s: --%s takes a size such as 500MB, 2GiB or 4096, not \"%s\"", c->name,
+                      o->name, plain(text));
+    *(uint64_t *)o->out = (uint64_t)value;
+    return EXIT_DONE;
+}
+
 static int read_value(const command *c, const opt *o, const char *text) {
     double number;
     int status = EXIT_DONE;
@@ -113,6 +139,7 @@ static int read_value(const command *c, const opt *o, const char *text) {
     case OPT_PATHS: break;
     case OPT_TEXT: *(const char **)o->out = text; break;
     case OPT_CHOICE: status = read_choice(c, o, text); break;
+    case OPT_BYTES: status = read_bytes(c, o, text); break;
     case OPT_WHOLE:
         status = read_number(c, o, text, &number);
         if (status == EXIT_DONE) *(int64_t *)o->out = (int64_t)number;

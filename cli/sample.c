@@ -14,6 +14,7 @@ int run_sample(int argc, char **argv) {
     ct_lm_sample_options s = {.write = print};
     ct_num seed = {0};
     int64_t threads = 0;
+    uint64_t limit = 0;
     int device = -1, status;
     opt options[] = {
         {"prompt", OPT_TEXT, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
@@ -27,6 +28,8 @@ int run_sample(int argc, char **argv) {
          .out = &threads},
         {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
          .choices = devices, .out = &device},
+        {"memory-limit", OPT_BYTES, "SIZE", "most memory: 500MB, 2GiB (what this machine has left)",
+         .out = &limit},
     };
     command c = {
         .name = "sample",
@@ -46,6 +49,7 @@ int run_sample(int argc, char **argv) {
     if (!parse(&c, argc, argv, &s.dir, &status)) return status;
     s.seed = (uint64_t)seed.value;
     if (threads) ct_set_threads((int)threads);
+    if (limit) ct_set_memory_limit(limit);
     if (device >= 0 && !ct_set_device(devices[device])) return fail();
     if (!ct_lm_sample(&s)) {
         fflush(stdout);

@@ -41,6 +41,7 @@ enum { SECONDS_A_LINE = 10 }; // where standard error is no terminal
 typedef struct display {
     bool terminal;
     bool line_open; // a live line stands on the terminal
+    bool begun;     // a step has run
     double shown;   // when the last line was
 } display;
 
@@ -69,6 +70,7 @@ static void format_left(char *out, size_t cap, double seconds) {
 static void show_step(display *d, const ct_fit_point *p) {
     char line[256], left[32], val[24] = "-";
     bool last = p->step == p->steps - 1;
+    d->begun = true;
     double t = now();
     if (!d->terminal && !p->evaluated && t - d->shown < SECONDS_A_LINE) return;
     if (d->terminal && !p->evaluated && t - d->shown < 0.1) return;
@@ -113,6 +115,7 @@ static void show(const ct_lm_event *event, void *user) {
     case CT_LM_MODEL: fprintf(stderr, "%s\n", event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
     case CT_LM_SAMPLE: show_sample(d, event->text); break;
+    case CT_LM_MEMORY:
     case CT_LM_DONE:
         close_line(d);
         fprintf(stderr, "%s\n", event->text);
@@ -122,19 +125,11 @@ static void show(const ct_lm_event *event, void *user) {
 
 // ----------------------------------------------------------------------------------------- options
 
-typedef struct settings {
-    ct_lm_train_options train;
-    paths data;
-    int tokens, device;
-    ct_num lr, dropout, seed;
-    int64_t threads;
-} settings;
-
 static const char *const token_kinds[] = {"bytes", "chars", NULL};
 static const char *const devices[] = {"cpu", "ref", NULL};
 enum { MOST = 1000000000 };
 
-static size_t list_options(settings *s, opt *o) {
+size_t list_train_options(train_settings *s, opt *o) {
     ct_lm_train_options *t = &s->train;
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
@@ -171,11 +166,29 @@ static size_t list_options(settings *s, opt *o) {
          .out = &s->threads},
         {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
          .choices = devices, .out = &s->device},
+        {"memory-limit", OPT_BYTES, "SIZE", "most memory: 500MB, 2GiB (what this machine has left)",
+         .out = &s->limit},
         {"out", OPT_TEXT, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
     };
+    _Static_assert(sizeof all / sizeof *all <= MOST_TRAIN_OPTIONS, "room for the options");
     memcpy(o, all, sizeof all);
     return sizeof all / sizeof *all;
+}
+
+bool read_train_options(command *c, train_settings *s, int argc, char **argv, int *status) {
+    if (!parse(c, argc, argv, NULL, status)) return false;
+    s->train.data = s->data.v;
+    s->train.n_data = s->data.n;
+    s->train.chars = s->tokens == 1;
+    s->train.lr = s->lr.value;
+    s->train.dropout = s->dropout.value;
+    s->train.seed = (uint64_t)s->seed.value;
+    if (s->threads) ct_set_threads((int)s->threads);
+    if (s->limit) ct_set_memory_limit(s->limit);
+    if (s->device < 0 || ct_set_device(devices[s->device])) return true;
+    *status = fail();
+    return false;
 }
 
 static const char text[] =
@@ -217,9 +230,12 @@ static void show_word(const char *name) {
     fputc('\'', stderr);
 }
 
-static int finish(const settings *s, bool trained) {
+static int finish(const train_settings *s, const display *d, bool trained) {
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
-    if (!trained && !interrupted) return fail();
+    if (!trained && !interrupted) {
+        int status = fail();
+        return d->begun ? EXIT_FAILED : status; // work that began was not refused
+    }
     if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
     show_word(program);
     fputs(" sample ", stderr);
@@ -230,8 +246,8 @@ static int finish(const settings *s, bool trained) {
 }
 
 int run_train(int argc, char **argv) {
-    settings s = {.device = -1};
-    opt options[32];
+    train_settings s = {.device = -1};
+    opt options[MOST_TRAIN_OPTIONS];
     char folder[32];
     int status;
     command c = {.name = "train",
@@ -239,23 +255,15 @@ int run_train(int argc, char **argv) {
                  .text = text,
                  .examples = examples,
                  .opts = options};
-    c.n = list_options(&s, options);
-    if (!parse(&c, argc, argv, NULL, &status)) return status;
+    c.n = list_train_options(&s, options);
+    if (!read_train_options(&c, &s, argc, argv, &status)) return status;
     display d = {.terminal = isatty(STDERR_FILENO) == 1};
-    s.train.data = s.data.v;
-    s.train.n_data = s.data.n;
-    s.train.chars = s.tokens == 1;
-    s.train.lr = s.lr.value;
-    s.train.dropout = s.dropout.value;
-    s.train.seed = (uint64_t)s.seed.value;
     s.train.event = show;
     s.train.stop = stop;
     s.train.user = &d;
     if (!s.train.out) s.train.out = free_folder(folder, sizeof folder);
-    if (s.threads) ct_set_threads((int)s.threads);
-    if (s.device >= 0 && !ct_set_device(devices[s.device])) return fail();
     listen_for_signals();
     bool trained = ct_lm_train(&s.train);
     close_line(&d);
-    return finish(&s, trained);
+    return finish(&s, &d, trained);
 }

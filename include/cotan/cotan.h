@@ -228,6 +228,9 @@ typedef struct ct_plan_cost {
     const ct_plan_tensor *tensors;  // (n_tensors) the largest ones, largest first
     size_t n_tensors;
 } ct_plan_cost;
+// The most bytes that devices of the process have held so far; of a context with a device
+// "dry:cpu", what its program would have held.
+CT_API uint64_t ct_most_memory(void);
 // Of the plan that the current context ran last, with a device "dry:cpu" too, where nothing runs.
 // Valid until the context runs again. NULL: none, or no memory.
 CT_API const ct_plan_cost *ct_newest_plan(void);

@@ -19,6 +19,7 @@ typedef enum {
     CT_LM_STEP,   // point
     CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation
     CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
+    CT_LM_MEMORY, // text: the memory that was used and planned, in a sentence; before DONE
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
@@ -52,8 +53,28 @@ typedef struct ct_lm_train_options {
 // Trains a GPT-2 on the first 90 % of the text; the rest validates, in windows that do not overlap.
 // Writes model.safetensors, state.safetensors, config.json, metrics.jsonl, loss.svg and a file of
 // events for TensorBoard. Equal options give equal weights, bit for bit, however many threads work.
-// Errors of code CT_E_USAGE come before anything is read or written.
+// Errors of code CT_E_USAGE come before anything is read or written. What it will take is known
+// before it begins: more than ct_set_memory_limit allows, the whole process counted, or than is
+// left, is the error CT_E_LIMIT, and nothing is written then.
 CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
+
+// What a run will take at the most, in bytes, known before anything runs.
+typedef struct ct_lm_cost {
+    uint64_t memory;  // of the process: process + code + copies + what the devices take besides
+    uint64_t process; // what it has before the run: the program and the text
+    uint64_t code;    // compiled kernels
+    uint64_t copies;  // on the host while weights or the optimizer's state are saved
+    uint64_t devices; // values, arenas, constants and workspaces, most at one time
+    uint64_t weights, state, arenas, constants, workspaces; // of the devices
+} ct_lm_cost;
+// Hears of the plans of a run in their order: "first weights", "first state", "evaluation",
+// "sample", "step".
+typedef void (*ct_lm_part_fn)(const char *name, const ct_plan_cost *cost, void *user);
+
+// Makes the plans of ct_lm_train and runs none: nothing is compiled, taken or written. The event
+// MODEL is told; part may be NULL. Sizes that are open are chosen, for which a product is timed.
+CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn part,
+                                   void *user, ct_lm_cost *cost);
 
 // ---------------------------------------------------------------------------------------- sampling
 

@@ -70,8 +70,8 @@ typedef struct ct_backend {
     // Did any of the work behind event `begin` up to event `end` not run, by a fault that was
     // reported? NULL where all work runs within submit, which reports it.
     bool (*lost)(ct_device *device, uint64_t begin, uint64_t end);
-    // Bytes that it takes for itself while a kernel runs that wants `scratch` a thread. NULL: none.
-    size_t (*workspace)(const ct_device *device, size_t scratch);
+    // Bytes that it takes for itself, at most, to run this launch of a kernel. NULL: none.
+    size_t (*workspace)(const ct_device *device, const ct_command *command);
     ct_target (*target)(void); // NULL where evaluates_ops
     // Compiles kernels. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);

@@ -22,24 +22,25 @@ static bool dry_copy_out(ct_device *device, ct_operand from, void *host, size_t 
     return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "dry",
                    "this device plans and runs nothing: there are no values to read");
 }
+// Counts the workspace that launches need; the largest one serves all.
 static bool dry_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    return (void)device, (void)commands, (void)n, (void)err, true;
+    const ct_device *inner = device->inner;
+    size_t most = 0;
+    for (size_t i = 0; i < n && inner->backend->workspace; i++) {
+        if (commands[i].kind != CT_COMMAND_KERNEL) continue;
+        size_t bytes = inner->backend->workspace(inner, &commands[i]);
+        if (bytes > most) most = bytes;
+    }
+    uint64_t now = device->account->now[CT_MEMORY_WORKSPACES];
+    return most <= now || ct__account_add(device->account, most - now, CT_MEMORY_WORKSPACES, err);
 }
 static uint64_t dry_event(ct_device *device) { return (void)device, 0; }
 static bool dry_wait(ct_device *device, uint64_t event, ct_err *err) {
     return (void)device, (void)event, (void)err, true;
 }
 
-// Counts the workspace that the kernels will need when they run; the largest one serves all.
 static bool dry_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    const ct_device *inner = device->inner;
-    size_t most = 0;
-    for (size_t i = 0; i < n && inner->backend->workspace; i++) {
-        size_t bytes = inner->backend->workspace(inner, kernels[i]->scratch);
-        if (bytes > most) most = bytes;
-    }
-    uint64_t now = device->account->now[CT_MEMORY_WORKSPACES];
-    return most <= now || ct__account_add(device->account, most - now, CT_MEMORY_WORKSPACES, err);
+    return (void)device, (void)kernels, (void)n, (void)err, true;
 }
 
 const ct_backend ct__backend_dry = {

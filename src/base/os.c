@@ -190,6 +190,8 @@ size_t ct__cgroup_left(const char *root, const char *self) {
     return best;
 }
 
+size_t ct__resident_peak_bytes(void) { return number_after("/proc/self/status", "VmHWM:") * 1024; }
+
 size_t ct__available_bytes(void) {
     size_t best = number_after("/proc/meminfo", "MemAvailable:") * 1024;
     size_t left = ct__cgroup_left("/sys/fs/cgroup", "/proc/self/cgroup");

@@ -13,6 +13,8 @@ bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
 bool ct__make_dirs(const char *path, int mode, ct_err *err); // like mkdir -p
 size_t ct__resident_bytes(void);                             // of this process now; 0 where unknown
+// At most so far; 0 where unknown.
+size_t ct__resident_peak_bytes(void);
 // The smaller of what the process's control group leaves and what is available; 0: unknown.
 size_t ct__available_bytes(void);
 // What the control groups that the file `self` names leave below the folder `root`; SIZE_MAX: no

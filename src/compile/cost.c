@@ -138,8 +138,13 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     }
     for (size_t i = 0; i < plan->n_leaves; i++)
         c->input_bytes += ct__type_bytes(&plan->leaves[i].type);
-    for (size_t k = 0; k < p->n_kernels && d->backend->workspace; k++) {
-        uint64_t bytes = d->backend->workspace(d, ct__kir_scratch(p->kernels[k].ir));
+    for (size_t i = 0; i < p->n_launches && d->backend->workspace; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind != CT_LAUNCH_KERNEL) continue;
+        ct_kernel kernel = {.scratch = ct__kir_scratch(p->kernels[l->kernel].ir)};
+        ct_command command = {
+            .kernel = &kernel, .grid = l->grid, .bytes = l->bytes, .flops = l->flops};
+        uint64_t bytes = d->backend->workspace(d, &command);
         if (bytes > c->workspace_bytes) c->workspace_bytes = bytes;
     }
     c->n_kernels = p->n_kernels;

@@ -402,6 +402,11 @@ const ct_hooks ct__hooks = {.run = run,
                             .lost = storage_lost,
                             .close = close_engine};
 
+uint64_t ct_most_memory(void) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx ? ct__ctx_account(ctx)->peak : 0;
+}
+
 const ct_plan_cost *ct_newest_plan(void) {
     ct_ctx *ctx = ct__ctx();
     ct_engine *e = ctx ? ctx->device : NULL;

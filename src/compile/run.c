@@ -202,8 +202,10 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
         plan->operands[b->operand].buffer =
             (b->is_root ? fresh[b->index] : order->leaves[b->index])->buffer;
     }
-    atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
+    if (device->account == &ct__account) { // a dry device runs nothing
+        atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
+    }
     // Until a variable changes the run can be given up as if it had never begun; then it goes to
     // its end, so that variables are of one step.
     device->stop = &ctx->cancelled;

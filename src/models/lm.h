@@ -4,17 +4,41 @@
 
 #include "cotan/lm.h"
 #include "cotan/models.h"
+#include "base/text.h"
 #include "data/corpus.h"
+#include "graph/graph.h"
+
+// A rehearsal: what a run records is recorded once for a dry device, in a context of its own that
+// is the thread's until the end. `part` hears of each plan that is told.
+typedef struct ct_lm_rehearsal {
+    ct_lm_part_fn part; // may be NULL
+    void *user;
+    ct_ctx *ctx, *outer;
+    uint64_t held;   // bytes that devices held when it began
+    size_t kernels;  // of the parts
+    ct_text largest; // tensors of the part told last; to be freed
+} ct_lm_rehearsal;
+bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err);
+bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name); // of the plan made last
+// Fills in what the devices held and the sums; `cost` has weights and state already. After a
+// failed begin, too.
+void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err);
+
+// Bytes that the process may have in all: the limit asked for, else what it has and what is left.
+uint64_t ct__lm_room(const ct_lm_cost *cost);
+bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
+                 const char *hint, ct_err *err);
 
 // Fills in the sizes that the options leave open, by what a run costs on this machine.
 typedef struct ct_lm_size {
-    bool chosen;     // something was left open
-    double gflops;   // measured; 0 where nothing was to be chosen
-    uint64_t memory; // bytes of a run, estimated
-    double seconds;  // of the training, estimated; 0 where nothing was measured
+    bool chosen;    // something was left open
+    double gflops;  // measured; 0 where nothing was to be chosen
+    double seconds; // of the training, estimated; 0 where nothing was measured
+    ct_lm_cost cost;
 } ct_lm_size;
-bool ct__lm_choose(ct_lm_train_options *options, const ct_corpus *corpus, ct_lm_size *size,
-                   ct_err *err);
+typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, ct_lm_cost *cost, void *user);
+bool ct__lm_choose(ct_lm_train_options *options, const ct_corpus *corpus,
+                   ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
 
 typedef struct ct_lm_draw {
     const char *prompt;
@@ -30,6 +54,9 @@ typedef struct ct_lm_draw {
 // `cache` holds one text, as long as the model's context.
 bool ct__lm_write(const ct_gpt2 *model, ct_gpt2_cache *cache, const ct_vocab *vocab,
                   const ct_lm_draw *draw, ct_err *err);
+// Records what writing `length` tokens behind a prompt of `prompt` tokens runs, once.
+bool ct__lm_rehearse_write(const ct_gpt2 *model, ct_gpt2_cache *cache, size_t prompt,
+                           int64_t length);
 // A line's end, or the first character where the vocabulary has none. Returns its bytes in out.
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
 

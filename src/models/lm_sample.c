@@ -36,11 +36,38 @@ typedef struct writer {
 
 // ----------------------------------------------------------------------------------------- feeding
 
+static ct_tensor record_feed(const ct_gpt2 *model, ct_gpt2_cache *cache, const int32_t *text,
+                             int64_t n, int64_t position) {
+    ct_tensor tokens = ct_from(text, CT_I32, CT_DIMS(1, n > 1 ? CT_DYN(n) : 1));
+    return ct_gpt2_decode(model, cache, tokens, ct_i(position)); // (1, vocab)
+}
+
+static int64_t piece_of(int64_t left) { return left < PIECE ? left : PIECE; }
+
+static bool rehearse_feed(const ct_gpt2 *model, ct_gpt2_cache *cache, int64_t n) {
+    static const int32_t text[PIECE];
+    for (int64_t fed = 0; fed < n;) {
+        CT_SCOPE;
+        ct_tensor logits = record_feed(model, cache, text, piece_of(n - fed), fed);
+        if (!ct_eval(&logits, 1)) return false;
+        fed += piece_of(n - fed);
+    }
+    return true;
+}
+
+bool ct__lm_rehearse_write(const ct_gpt2 *model, ct_gpt2_cache *cache, size_t prompt,
+                           int64_t length) {
+    int64_t context = ct_gpt2_config_of(model)->context, half = context / 2, n = 0;
+    for (size_t i = 0; i < prompt; i++) n = (n == context ? half : n) + 1; // as add_token does
+    if (!rehearse_feed(model, cache, n)) return false;
+    bool fills = length > context - n + 1; // what is drawn last is not fed
+    return (!fills || rehearse_feed(model, cache, half + 1)) && rehearse_feed(model, cache, 1);
+}
+
 // Feeds text[fed .. fed + n) and fetches the logits behind it.
 static bool feed_some(writer *w, int64_t n) {
     CT_SCOPE;
-    ct_tensor tokens = ct_from(w->text + w->fed, CT_I32, CT_DIMS(1, n > 1 ? CT_DYN(n) : 1));
-    ct_tensor logits = ct_gpt2_decode(w->model, w->cache, tokens, ct_i(w->fed));
+    ct_tensor logits = record_feed(w->model, w->cache, w->text + w->fed, n, w->fed);
     const float *values = ct_data(logits); // (1, vocab)
     if (!values) return false;
     memcpy(w->logits, values, (size_t)w->vocab->n * sizeof *values);
@@ -50,9 +77,8 @@ static bool feed_some(writer *w, int64_t n) {
 
 static bool feed(writer *w) {
     while (w->fed < w->n) {
-        int64_t left = w->n - w->fed;
         if (w->draw->stop && w->draw->stop(w->draw->user)) return true;
-        if (!feed_some(w, left < PIECE ? left : PIECE)) return false;
+        if (!feed_some(w, piece_of(w->n - w->fed))) return false;
     }
     return true;
 }
@@ -177,6 +203,8 @@ static bool vocab_of(const char *dir, const ct_gpt2_config *config, ct_vocab *vo
                    config->vocab, n);
 }
 
+static int64_t length_of(const ct_lm_sample_options *o) { return o->length ? o->length : 500; }
+
 static bool usable(const ct_lm_sample_options *o, ct_err *err) {
     if (!o->dir || !o->write)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
@@ -187,10 +215,28 @@ static bool usable(const ct_lm_sample_options *o, ct_err *err) {
     return true;
 }
 
+// Loads and writes as the run will, on a device that does neither.
+static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
+    ct_lm_rehearsal h = {0};
+    ct_lm_cost cost = {0};
+    bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
+    ct_gpt2 *model = ok ? ct_gpt2_load(o->dir) : NULL;
+    ct_gpt2_cache *cache = model ? ct_gpt2_cache_new(model, 1, 0) : NULL;
+    ok = cache &&
+         ct__lm_rehearse_write(model, cache, o->prompt ? strlen(o->prompt) : 1, length_of(o)) &&
+         ct__rehearsal_part(&h, "token");
+    ct_gpt2_cache_free(cache);
+    ct_gpt2_free(model);
+    ct__rehearsal_end(&h, &cost, &ctx->err);
+    ok = ok && ct__lm_fits(&cost, "sample", &h.largest, "a smaller model needs less", &ctx->err);
+    ct__text_free(&h.largest);
+    return ok;
+}
+
 bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_ctx *ctx = ct__ctx();
     char first[4];
-    if (!ctx || ctx->err.code || !usable(o, &ctx->err)) return false;
+    if (!ctx || ctx->err.code || !usable(o, &ctx->err) || !rehearse(o, ctx)) return false;
     ct_gpt2 *model = ct_gpt2_load(o->dir);
     ct_vocab vocab = {0};
     ct_gpt2_cache *cache = NULL;
@@ -199,7 +245,7 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     if (ok) {
         ct_lm_draw draw = {.prompt = o->prompt,
                            .prompt_n = o->prompt ? strlen(o->prompt) : 0,
-                           .length = o->length ? o->length : 500,
+                           .length = length_of(o),
                            .top_k = o->top_k ? o->top_k : 40,
                            .temperature = o->temperature.given ? o->temperature.value : 0.8,
                            .seed = o->seed,

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "backend/memory.h"
 #include "base/os.h"
 #include "data/loader.h"
 #include "graph/graph.h"
@@ -41,15 +42,6 @@ static ct_gpt2_config config_of(const rung *r, const ct_corpus *corpus, bool no_
 static double step_flops(const rung *r, double parameters) {
     double tokens = (double)(r->batch * r->context);
     return tokens * (6 * parameters + 12 * (double)(r->layers * r->width * r->context));
-}
-
-// Weights, two moments, gradients and updates; what the backward pass needs of each layer, and the
-// logits; the text. The numbers of a layer fit what plans of four sizes took.
-static double run_bytes(const rung *r, double parameters, const ct_corpus *corpus) {
-    double tokens = (double)(r->batch * r->context);
-    double layer = 80 * (double)r->width + 10 * (double)(r->heads * r->context);
-    double activations = tokens * ((double)r->layers * layer + 8 * (double)corpus->vocab.n);
-    return 4 * (6 * parameters + activations + (double)corpus->n);
 }
 
 // GFLOP/s of a square matmul.
@@ -97,20 +89,35 @@ static rung with_options(rung r, const ct_lm_train_options *o) {
     return r;
 }
 
-static bool suits(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
-                  const ct_lm_size *size) {
+static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
+                         const ct_lm_size *size) {
     ct_gpt2_config config = config_of(r, corpus, o->no_bias);
     double parameters = (double)ct_gpt2_size(&config);
-    double memory = (double)ct__available_bytes();
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
-           (memory == 0 || run_bytes(r, parameters, corpus) <= memory / 2) &&
            step_flops(r, parameters) * (double)o->steps <=
                some_minutes * size->gflops * 1e9 * step_efficiency;
 }
 
-bool ct__lm_choose(ct_lm_train_options *o, const ct_corpus *corpus, ct_lm_size *size, ct_err *err) {
+static void put_sizes(const rung *r, ct_lm_train_options *o) {
+    o->layers = r->layers;
+    o->heads = r->heads;
+    o->width = r->width;
+    o->context = r->context;
+    o->batch = r->batch;
+}
+
+// Half of what the machine has left, where nobody said how much to use.
+static bool small_enough(const ct_lm_cost *cost) {
+    uint64_t room = ct__lm_room(cost), own = cost->process;
+    if (ct__memory_limit_asked() || room == UINT64_MAX) return cost->memory <= room;
+    return cost->memory <= own + (room - own) / 2;
+}
+
+bool ct__lm_choose(ct_lm_train_options *o, const ct_corpus *corpus, ct_lm_rehearse_fn rehearse,
+                   void *user, ct_lm_size *size, ct_err *err) {
     double seconds = 0;
+    const ct_lm_train_options asked = *o;
     *size = (ct_lm_size){.chosen = !o->layers || !o->width || !o->context || !o->batch};
     if (size->chosen) {
         size->gflops = measure(128, &seconds, err);
@@ -118,23 +125,18 @@ bool ct__lm_choose(ct_lm_train_options *o, const ct_corpus *corpus, ct_lm_size *
         if (!err->code && seconds < 5e-3) size->gflops = measure(512, &seconds, err);
         if (err->code) return false;
     }
-    rung r = with_options(ladder[RUNGS - 1], o);
-    for (size_t i = 0; size->chosen && i < RUNGS; i++) {
-        rung candidate = with_options(ladder[i], o);
-        if (!suits(&candidate, o, corpus, size)) continue;
-        r = candidate;
-        break;
+    rung r = {0};
+    for (size_t i = size->chosen ? 0 : RUNGS - 1; i < RUNGS; i++) {
+        r = with_options(ladder[i], &asked);
+        bool last = i == RUNGS - 1; // which is taken in any case
+        if (!last && !quick_enough(&r, &asked, corpus, size)) continue;
+        put_sizes(&r, o);
+        if (!rehearse(o, &size->cost, user)) return false;
+        if (last || small_enough(&size->cost)) break;
     }
-    o->layers = r.layers;
-    o->heads = r.heads;
-    o->width = r.width;
-    o->context = r.context;
-    o->batch = r.batch;
     ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
-    double parameters = (double)ct_gpt2_size(&config);
-    size->memory = (uint64_t)run_bytes(&r, parameters, corpus);
     if (size->chosen)
-        size->seconds =
-            step_flops(&r, parameters) * (double)o->steps / (size->gflops * 1e9 * step_efficiency);
+        size->seconds = step_flops(&r, (double)ct_gpt2_size(&config)) * (double)o->steps /
+                        (size->gflops * 1e9 * step_efficiency);
     return true;
 }

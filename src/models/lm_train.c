@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/memory.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/threefry.h"
@@ -11,6 +12,8 @@
 #include "graph/graph.h"
 #include "io/utf8.h"
 #include "models/lm.h"
+
+static const char smaller[] = "a smaller --batch, --context, --width or --layers needs less";
 
 enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100, PATH_ROOM = 4096 };
 
@@ -23,6 +26,10 @@ typedef struct run {
     ct_gpt2 *model;
     ct_gpt2_cache *cache;
     ct_optim *optim;
+    ct_lm_rehearsal *rehearsal; // NULL: the run itself
+    ct_lm_part_fn part;         // hears of a rehearsal's plans
+    void *part_user;
+    ct_text largest;    // tensors, in words
     ct_tensor position; // of the loader, a variable
     ct_loader loader;
     int32_t *x, *y; // (B, T)
@@ -97,6 +104,35 @@ static bool usable(const ct_lm_train_options *o, ct_err *err) {
     return true;
 }
 
+static run *start(const ct_lm_train_options *options, ct_ctx *ctx) {
+    if (!ctx || ctx->err.code || !usable(options, &ctx->err)) return NULL;
+    ct_numerics(); // opens the device, which may refuse what the environment asks of it
+    if (ctx->err.code) return NULL;
+    run *r = ct__calloc(1, sizeof *r);
+    if (!r) {
+        ct__err_memory(&ctx->err, CT_NOWHERE, "train", sizeof *r);
+        return NULL;
+    }
+    r->o = *options;
+    r->err = &ctx->err;
+    fill_in(&r->o);
+    return r;
+}
+
+static ct_gpt2_config config_of(const run *r) {
+    const ct_lm_train_options *o = &r->o;
+    return (ct_gpt2_config){.vocab = r->corpus.vocab.n,
+                            .context = o->context,
+                            .layers = o->layers,
+                            .heads = o->heads,
+                            .width = o->width,
+                            .no_bias = o->no_bias,
+                            .dropout = o->dropout,
+                            .tokens = o->chars ? "chars" : "bytes",
+                            .characters = r->characters.s,
+                            .characters_n = r->characters.n};
+}
+
 // ------------------------------------------------------------------------------------------ events
 
 static void tell(run *r, ct_lm_event event) {
@@ -121,6 +157,7 @@ static void add_duration(ct_text *text, double seconds) {
 
 static void tell_model(run *r, const ct_lm_size *size) {
     const ct_lm_train_options *o = &r->o;
+    ct_gpt2_config config = config_of(r);
     ct_text text = {0};
     ct__textf(&text, "%zu %s of text, %zu to train on; ", r->corpus.n,
               o->chars ? "characters" : "bytes", r->n_train);
@@ -129,14 +166,27 @@ static void tell_model(run *r, const ct_lm_size *size) {
               "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64
               ", batch %" PRId64 ": ",
               o->layers, o->heads, o->width, o->context, o->batch);
-    add_grouped(&text, ct_gpt2_size(ct_gpt2_config_of(r->model)));
-    ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->memory / 1e6));
+    add_grouped(&text, ct_gpt2_size(&config));
+    ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
     if (size->chosen) {
         ct__textf(&text, ", about ");
         add_duration(&text, size->seconds);
         ct__textf(&text, " for %" PRId64 " steps (%.3g GFLOP/s measured)", o->steps, size->gflops);
     }
     tell(r, (ct_lm_event){.kind = CT_LM_MODEL, .text = text.failed ? "" : text.s});
+    ct__text_free(&text);
+}
+
+// What was used, beside what was planned. Where the process once used more than now, for something
+// else, its own peak says nothing.
+static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before) {
+    ct_text text = {0};
+    uint64_t peak = ct__account.peak;
+    if (peak <= peak_before) return;
+    ct__textf(&text, "memory: tensors %s of %s planned, the process %s of %s",
+              ct__bytes_text(peak).s, ct__bytes_text(planned->devices).s,
+              ct__bytes_text(ct__resident_peak_bytes()).s, ct__bytes_text(planned->memory).s);
+    tell(r, (ct_lm_event){.kind = CT_LM_MEMORY, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }
 
@@ -179,20 +229,22 @@ static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user)
 
 // The sum over the rows that count, so that the last batch, which may be short, has the shape of
 // all others and needs no plan of its own.
+static void run_batch(run *r) {
+    int64_t B = r->o.batch, T = r->o.context;
+    CT_SCOPE;
+    ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T));
+    ct_tensor y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
+    ct_tensor count = ct_from(r->rows, CT_F32, CT_DIMS(B, 1));
+    ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
+    ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
+    ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
+}
+
 static bool add_batch(run *r, ct_windows *windows, double *sum) {
     CT_PLAIN;
-    int64_t B = r->o.batch, T = r->o.context;
     size_t rows = ct__windows_next(windows, r->x, r->y);
-    for (size_t b = 0; b < (size_t)B; b++) r->rows[b] = b < rows ? 1 : 0;
-    {
-        CT_SCOPE;
-        ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T));
-        ct_tensor y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
-        ct_tensor count = ct_from(r->rows, CT_F32, CT_DIMS(B, 1));
-        ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
-        ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
-        ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
-    }
+    for (size_t b = 0; b < (size_t)r->o.batch; b++) r->rows[b] = b < rows ? 1 : 0;
+    run_batch(r);
     if (r->err->code) return false;
     *sum += ct_metric_value("val_sum");
     return !r->err->code;
@@ -314,20 +366,16 @@ static bool make_state(run *r) {
     return !r->err->code;
 }
 
+// A plan of a rehearsal is told.
+static bool part(run *r, const char *name) {
+    return !r->rehearsal || ct__rehearsal_part(r->rehearsal, name);
+}
+
 static bool make_model(run *r) {
     const ct_lm_train_options *o = &r->o;
-    ct_gpt2_config config = {.vocab = r->corpus.vocab.n,
-                             .context = o->context,
-                             .layers = o->layers,
-                             .heads = o->heads,
-                             .width = o->width,
-                             .no_bias = o->no_bias,
-                             .dropout = o->dropout,
-                             .tokens = o->chars ? "chars" : "bytes",
-                             .characters = r->characters.s,
-                             .characters_n = r->characters.n};
+    ct_gpt2_config config = config_of(r);
     r->model = ct_gpt2_new(&config, o->seed);
-    if (!r->model) return false;
+    if (!r->model || !part(r, "first weights")) return false;
     r->optim = ct_adamw(ct_gpt2_params(r->model),
                         .schedule = {.shape = CT_LR_COSINE,
                                      .lr = o->lr,
@@ -336,30 +384,125 @@ static bool make_model(run *r) {
                                      .steps = o->steps},
                         .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
                         .weight_decay = o->weight_decay);
-    if (!r->optim) return false;
+    if (!r->optim || !part(r, "first state")) return false;
     if (r->o.event) r->cache = ct_gpt2_cache_new(r->model, 1, 0);
     return (r->cache || !r->o.event) && make_state(r);
 }
 
-static void free_run(run *r) {
+static void free_model(run *r) {
     ct_gpt2_cache_free(r->cache);
     ct_optim_free(r->optim);
     ct_gpt2_free(r->model);
-    ct__corpus_free(&r->corpus);
-    ct__text_free(&r->characters);
-    ct__text_free(&r->sample);
     ct__free(r->x);
     ct__free(r->y);
     ct__free(r->rows);
 }
 
-static bool train(run *r) {
-    ct_lm_size size;
-    if (!read_text(r) || !make_folder(r)) return false;
-    if (!ct__lm_choose(&r->o, &r->corpus, &size, r->err)) return false;
-    fill_in_rates(&r->o);
+static void free_run(run *r) {
+    free_model(r);
+    ct__corpus_free(&r->corpus);
+    ct__text_free(&r->characters);
+    ct__text_free(&r->sample);
+    ct__text_free(&r->largest);
+}
+
+// ---------------------------------------------------------------------------------------- planning
+
+static uint64_t bytes_of(const ct_params *params) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < ct_params_count(params); i++) {
+        ct_tensor var = ct_params_get(params, i);
+        bytes += (uint64_t)ct_size(var) * ct_dtype_size(ct_dtype_of(var));
+    }
+    return bytes;
+}
+
+static void record_step(run *r) { // as ct_fit does
+    CT_SCOPE;
+    ct_tensor loss = record_loss(0, r);
+    ct_metric("loss", loss);
+    ct_optim_step(r->optim, loss);
+}
+
+// All that a run records, in its order: making the model, an evaluation, a sample, a step.
+static bool record_all(run *r, ct_lm_cost *cost) {
     if (!make_batches(r) || !make_model(r)) return false;
-    tell_model(r, &size);
+    cost->weights = bytes_of(ct_gpt2_params(r->model));
+    cost->state = bytes_of(ct_optim_state(r->optim));
+    run_batch(r);
+    if (!part(r, "evaluation")) return false;
+    if (r->cache &&
+        (!ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS) || !part(r, "sample")))
+        return false;
+    record_step(r);
+    if (!part(r, "step")) return false;
+    // Once more, now that the memory of all plans is there; the plans are known.
+    run_batch(r);
+    if (r->cache && !ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS)) return false;
+    record_step(r);
+    return !r->err->code;
+}
+
+static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void *user) {
+    run *real = user, *r = ct__calloc(1, sizeof *r);
+    if (!r) return ct__err_memory(real->err, CT_NOWHERE, "plan", sizeof *r);
+    ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
+    *cost = (ct_lm_cost){0};
+    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->err);
+    if (ok) {
+        // The text is the run's own.
+        *r = (run){.o = *options,
+                   .err = &h.ctx->err,
+                   .corpus = real->corpus,
+                   .n_train = real->n_train,
+                   .characters = real->characters,
+                   .rehearsal = &h};
+        ok = record_all(r, cost);
+        free_model(r);
+    }
+    ct__free(r);
+    ct__rehearsal_end(&h, cost, real->err);
+    ct__text_free(&real->largest);
+    real->largest = h.largest;
+    return ok && !real->err->code;
+}
+
+// The text, the sizes, and what they will take: all that is known before anything is written.
+static bool prepare(run *r, ct_lm_size *size) {
+    if (!read_text(r) || !ct__lm_choose(&r->o, &r->corpus, rehearse, r, size, r->err)) return false;
+    fill_in_rates(&r->o);
+    tell_model(r, size);
+    return true;
+}
+
+bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *user,
+                ct_lm_cost *cost) {
+    ct_ctx *ctx = ct__ctx();
+    ct_lm_size size = {0};
+    ct_lm_train_options o = *options;
+    if (!o.out) o.out = "-"; // nothing is written
+    run *r = start(&o, ctx);
+    if (!r) return false;
+    bool ok = prepare(r, &size);
+    // Choosing tries several sizes; the one that was chosen is told.
+    r->part = heard;
+    r->part_user = user;
+    ok = ok && rehearse(&r->o, &size.cost, r);
+    *cost = size.cost;
+    free_run(r);
+    ct__free(r);
+    return ok;
+}
+
+// --------------------------------------------------------------------------------------------
+// train
+
+static bool train(run *r) {
+    ct_lm_size size = {0};
+    uint64_t peak = ct__account.peak;
+    if (!prepare(r, &size)) return false;
+    if (!ct__lm_fits(&size.cost, "train", &r->largest, smaller, r->err)) return false;
+    if (!make_folder(r) || !make_batches(r) || !make_model(r)) return false;
     ct_fit_options fit = {.steps = r->o.steps,
                           .eval_every = r->o.eval_every,
                           .save_every = r->o.save_every,
@@ -376,20 +519,14 @@ static bool train(run *r) {
                           .plot = r->plot_path,
                           .title = "loss"};
     if (!ct_fit(&fit)) return false;
+    tell_memory(r, &size.cost, peak);
     tell_done(r);
     return true;
 }
 
 bool ct_lm_train(const ct_lm_train_options *options) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code || !usable(options, &ctx->err)) return false;
-    ct_numerics(); // opens the device, which may refuse what the environment asks of it
-    if (ctx->err.code) return false;
-    run *r = ct__calloc(1, sizeof *r);
-    if (!r) return ct__err_memory(&ctx->err, CT_NOWHERE, "train", sizeof *r);
-    r->o = *options;
-    r->err = &ctx->err;
-    fill_in(&r->o);
+    run *r = start(options, ct__ctx());
+    if (!r) return false;
     bool ok = train(r);
     free_run(r);
     ct__free(r);

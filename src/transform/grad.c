@@ -347,7 +347,6 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
                  .linear = linear};
     const ct_node *before = ct__top(g->ctx)->nodes;
     if (!node->op->transpose(&r) || g->ctx->err.code) return false;
-    ct__give_line(g->ctx, before, node->here);
     for (int k = 0; k < node->n_in; k++) {
         if (!linear[k] || ct__is_none(c_in[k])) continue;
         ct_val to = node->in[k];
@@ -356,6 +355,7 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
             return false;
         into->c[to.out] = ct__add_zero(into->c[to.out], fit(c_in[k], ct__type(to)));
     }
+    ct__give_line(g->ctx, before, node->here);
     return true;
 }
 

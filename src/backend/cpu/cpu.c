@@ -159,10 +159,6 @@ static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
     return state->scratch;
 }
 
-static size_t cpu_workspace(const ct_device *device, size_t scratch) {
-    return (void)device, ((scratch + 63) & ~(size_t)63) * (size_t)thread_count();
-}
-
 // How many threads the launch is worth.
 static int threads_for(const ct_command *c) {
     int threads = thread_count();
@@ -170,6 +166,12 @@ static int threads_for(const ct_command *c) {
     if (threads > most) threads = (int)most;
     if (threads > c->grid) threads = c->grid < 1 ? 1 : (int)c->grid;
     return threads;
+}
+
+// A pool that other launches made larger has scratch for all of its workers.
+static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
+    size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
+    return (void)device, scratch * (size_t)(threads_for(c) > 1 ? thread_count() : 1);
 }
 
 static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,

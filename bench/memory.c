@@ -1,0 +1,94 @@
+// Memory of training GPT-2 (AdamW, clip 1.0), planned and measured.
+//   build/bench/memory [small|124m] [BATCH] [TOKENS] [STEPS]
+// Without words: both, with the batch and tokens of bench/gpt2_step. Ends with 1 where planned >=
+// measured >= 0.9 planned does not hold, or the process grew by more than 1.1 times what was
+// planned.
+#include <cotan/cotan.h>
+#include <cotan/models.h>
+#include <cotan/optim.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sizes {
+    const char *name;
+    ct_gpt2_config config;
+    int64_t batch, tokens;
+    int steps;
+} sizes;
+
+// Everything that a training run does with tensors, in the current context; on a dry device too.
+static bool train(const sizes *s, const int32_t *tokens) {
+    ct_gpt2 *model = ct_gpt2_new(&s->config, 1337);
+    ct_optim *optim =
+        model ? ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
+              : NULL;
+    for (int step = 0; optim && step < s->steps && !ct_failed(); step++) {
+        CT_SCOPE;
+        ct_tensor x = ct_from(tokens, CT_I32, CT_DIMS(s->batch, s->tokens)); // (B, T)
+        ct_tensor y = ct_from(tokens + step + 1, CT_I32, CT_DIMS(s->batch, s->tokens));
+        ct_nn_mode mode = {.training = true};
+        ct_tensor loss = ct_gpt2_loss(model, x, y, &mode); // ()
+        ct_optim_step(optim, loss);
+        ct_metric("loss", loss);
+    }
+    ct_optim_free(optim);
+    ct_gpt2_free(model);
+    return !ct_failed();
+}
+
+static double status_mb(const char *word) { // a line of /proc/self/status
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    double kb = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, word, strlen(word)) == 0) kb = atof(line + strlen(word));
+    if (f) fclose(f);
+    return kb * 1024e-6;
+}
+
+static int judge(const sizes *s) {
+    int32_t *tokens = calloc((size_t)(s->batch * s->tokens + s->steps + 1), sizeof *tokens);
+    if (!tokens) return 1;
+    for (int64_t i = 0; i < s->batch * s->tokens + s->steps + 1; i++)
+        tokens[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)s->config.vocab);
+    double before = status_mb("VmRSS:");
+    ct_ctx *dry = ct_ctx_new(), *first = ct_ctx_use(dry);
+    bool ok = ct_set_device("dry:cpu") && train(s, tokens);
+    double planned = (double)ct_most_memory() * 1e-6;
+    double process = planned + status_mb("VmRSS:") - before; // planning takes memory as well
+    if (!ok) fprintf(stderr, "%s\n", ct_error_text());
+    ct_ctx_use(first);
+    ct_ctx_free(dry);
+    ok = ok && train(s, tokens);
+    double measured = (double)ct_get_stats().most_memory * 1e-6;
+    double grown = status_mb("VmHWM:") - before;
+    if (ct_failed()) fprintf(stderr, "%s\n", ct_error_text());
+    bool holds = ok && planned >= measured && measured >= 0.9 * planned && grown <= 1.1 * process;
+    printf("%s: planned %.2f MB, measured %.2f MB (%.3f of it), the process grew by %.2f MB "
+           "(%.3f of what was planned for it)%s\n",
+           s->name, planned, measured, measured / planned, grown, grown / process,
+           holds ? "" : ": OUT OF BOUNDS");
+    free(tokens);
+    return holds ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    sizes small = {
+        "small",
+        {.vocab = 65, .context = 64, .layers = 4, .heads = 4, .width = 128, .no_bias = true},
+        12,
+        64,
+        4};
+    sizes large = {"124m", ct_gpt2_124m(), 4, 64, 3};
+    if (argc > 1 && strcmp(argv[1], "small") != 0 && strcmp(argv[1], "124m") != 0)
+        return fprintf(stderr, "usage: memory [small|124m] [BATCH] [TOKENS] [STEPS]\n"), 2;
+    sizes *one = argc > 1 && strcmp(argv[1], "124m") == 0 ? &large : &small;
+    if (argc > 2) one->batch = atoi(argv[2]);
+    if (argc > 3) one->tokens = one->config.context = atoi(argv[3]);
+    if (argc > 4) one->steps = atoi(argv[4]);
+    int status = judge(one);
+    // The peak of the smaller one does not show in that of the larger.
+    if (argc < 2) status |= judge(&large);
+    return status;
+}

@@ -1,0 +1,265 @@
+// cotan plan: what a training run will take and do, without running it.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { MOST_PARTS = 8, PLOT_WIDTH = 64, PLOT_HEIGHT = 8, SHORT_NAME = 10 };
+
+typedef struct row { // a plan, in numbers
+    char name[24];
+    size_t launches, kernels;
+    uint64_t bytes, arena;
+    double flops;
+} row;
+
+typedef struct listing {
+    bool json;
+    row rows[MOST_PARTS];
+    size_t n;
+} listing;
+
+// "512 bytes", "3.2 kB", "50 MB": powers of 1000, three digits.
+static const char *amount(double value, const char *unit, const char *none, char out[24]) {
+    static const char *const prefixes[] = {"k", "M", "G", "T", "P"};
+    int prefix = -1;
+    while (value >= 999.5 && prefix < 4) value /= 1000, prefix++;
+    snprintf(out, 24, "%.3g %s%s", value, prefix < 0 ? none : prefixes[prefix],
+             prefix < 0 ? "" : unit);
+    return out;
+}
+static const char *bytes(uint64_t n, char out[24]) { return amount((double)n, "B", "bytes", out); }
+
+// ------------------------------------------------------------------------------------------- JSON
+
+static void put_string(const char *text) {
+    if (!text) {
+        fputs("null", stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') putchar('\\');
+        if ((unsigned char)*text < 32)
+            printf("\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            putchar(*text);
+    }
+    putchar('"');
+}
+
+static void put_place(const char *op, ct_loc here) {
+    fputs("\"op\": ", stdout);
+    put_string(op);
+    fputs(", \"file\": ", stdout);
+    put_string(here.file);
+    printf(", \"line\": %u", here.line);
+}
+
+static void put_launches(const ct_plan_cost *c) {
+    fputs(", \"launches\": [", stdout);
+    for (size_t i = 0; i < c->n_launches; i++) {
+        const ct_plan_launch *l = &c->launches[i];
+        printf("%s\n    {\"kernel\": ", i ? "," : "");
+        put_string(l->kernel);
+        fputs(", ", stdout);
+        put_place(l->op, l->here);
+        printf(", \"times\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporaries\": %llu}",
+               (long long)l->times, (unsigned long long)l->bytes, l->flops,
+               (unsigned long long)l->temporaries);
+    }
+    fputs("]", stdout);
+}
+
+static void put_tensors(const ct_plan_cost *c) {
+    fputs(",\n   \"tensors\": [", stdout);
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const ct_plan_tensor *t = &c->tensors[i];
+        printf("%s\n    {\"variable\": %s, ", i ? "," : "", t->variable ? "true" : "false");
+        put_place(t->what, t->here);
+        printf(", \"dtype\": \"%s\", \"shape\": [", t->dtype ? ct_dtype_name(t->dtype) : "");
+        for (int a = 0; a < t->rank; a++) printf("%s%lld", a ? ", " : "", (long long)t->dim[a]);
+        printf("], \"bytes\": %llu, \"count\": %zu}", (unsigned long long)t->bytes, t->count);
+    }
+    fputs("]", stdout);
+}
+
+static void put_plan(const listing *l, const char *name, const ct_plan_cost *c) {
+    printf("%s\n  {\"name\": \"%s\", \"kernels\": %zu, \"bytes\": %llu, \"flops\": %.17g,\n"
+           "   \"arena_bytes\": %llu, \"most_temporaries\": %llu, \"input_bytes\": %llu, "
+           "\"result_bytes\": %llu, \"constant_bytes\": %llu, \"workspace_bytes\": %llu",
+           l->n ? "," : "{\"plans\": [", name, c->n_kernels, (unsigned long long)c->bytes, c->flops,
+           (unsigned long long)c->arena_bytes, (unsigned long long)c->most_temporaries,
+           (unsigned long long)c->input_bytes, (unsigned long long)c->result_bytes,
+           (unsigned long long)c->constant_bytes, (unsigned long long)c->workspace_bytes);
+    put_launches(c);
+    put_tensors(c);
+    putchar('}');
+}
+
+static void put_memory(const ct_lm_cost *c) {
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } fields[] = {{"all", c->memory},          {"process", c->process},
+                  {"code", c->code},           {"copies", c->copies},
+                  {"devices", c->devices},     {"weights", c->weights},
+                  {"state", c->state},         {"arenas", c->arenas},
+                  {"constants", c->constants}, {"workspaces", c->workspaces}};
+    fputs("],\n \"memory\": {", stdout);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
+               (unsigned long long)fields[i].bytes);
+    fputs("}}\n", stdout);
+}
+
+// ------------------------------------------------------------------------------------------ for
+// people
+
+static void show_launches(const ct_plan_cost *c) {
+    char moved[24], flops[24], held[24];
+    printf("\nLaunches of a step: kernel, what it does first, what it moves, computes, and what "
+           "temporaries\ntake meanwhile\n");
+    for (size_t i = 0; i < c->n_launches; i++) {
+        const ct_plan_launch *l = &c->launches[i];
+        char what[96];
+        int n = snprintf(what, sizeof what, "%s", l->op ? l->op : "-");
+        if (l->here.file && n > 0 && (size_t)n < sizeof what)
+            snprintf(what + n, sizeof what - (size_t)n, " of %s:%u", l->here.file, l->here.line);
+        printf("%5zu  %-*.*s  %-42s %9s %12s %9s", i, SHORT_NAME, SHORT_NAME,
+               l->kernel ? l->kernel : "op", what, bytes(l->bytes, moved),
+               l->flops > 0 ? amount(l->flops, "FLOP", "FLOP", flops) : "-",
+               bytes(l->temporaries, held));
+        if (l->times > 1) printf("  %lld times", (long long)l->times);
+        putchar('\n');
+    }
+}
+
+// The temporaries in use over the launches; a column is the most of some launches in a row.
+static void show_plot(const ct_plan_cost *c) {
+    size_t columns = c->n_launches < PLOT_WIDTH ? c->n_launches : PLOT_WIDTH;
+    uint64_t column[PLOT_WIDTH] = {0};
+    char top[24];
+    if (!columns || !c->most_temporaries) return;
+    for (size_t i = 0; i < c->n_launches; i++) {
+        uint64_t *most = &column[i * columns / c->n_launches];
+        if (c->launches[i].temporaries > *most) *most = c->launches[i].temporaries;
+    }
+    printf("\nTemporaries over the launches of a step, up to %s in an arena of ",
+           bytes(c->most_temporaries, top));
+    printf("%s\n", bytes(c->arena_bytes, top));
+    for (int y = PLOT_HEIGHT; y > 0; y--) {
+        double level = (double)c->most_temporaries * (y - 0.5) / PLOT_HEIGHT;
+        printf("%9s |", y == PLOT_HEIGHT ? bytes(c->most_temporaries, top) : "");
+        size_t last = columns;
+        while (last && (double)column[last - 1] < level) last--;
+        for (size_t x = 0; x < last; x++) putchar((double)column[x] >= level ? '#' : ' ');
+        putchar('\n');
+    }
+    printf("%9s +", "0");
+    for (size_t x = 0; x < columns; x++) putchar('-');
+    printf("\n%11s0%*zu\n", "", (int)columns - 1, c->n_launches - 1);
+}
+
+static void show_plans(const listing *l) {
+    char moved[24], flops[24], arena[24];
+    printf("\n%-15s %8s %8s %10s %13s %10s\n", "Plan", "launches", "kernels", "moves", "computes",
+           "arena");
+    for (size_t i = 0; i < l->n; i++) {
+        const row *r = &l->rows[i];
+        printf("%-15s %8zu %8zu %10s %13s %10s\n", r->name, r->launches, r->kernels,
+               bytes(r->bytes, moved), amount(r->flops, "FLOP", "FLOP", flops),
+               bytes(r->arena, arena));
+    }
+}
+
+static void show_memory(const ct_lm_cost *c) {
+    uint64_t named = c->weights + c->state + c->arenas + c->constants + c->workspaces;
+    const struct {
+        const char *name, *what;
+        uint64_t bytes;
+    } lines[] = {{"weights", "", c->weights},
+                 {"state", "of the optimizer", c->state},
+                 {"arenas", "of the plans' temporaries", c->arenas},
+                 {"constants", "", c->constants},
+                 {"workspaces", "of kernels", c->workspaces},
+                 {"other tensors", "batches, metrics, the sample's cache",
+                  c->devices > named ? c->devices - named : 0},
+                 {"copies", "of weights or state, while they are saved", c->copies},
+                 {"code", "compiled kernels", c->code},
+                 {"process", "the program and the text", c->process},
+                 {"all", "", c->memory}};
+    char text[24];
+    printf("\nMemory, at most\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        printf("%-15s %10s%s%s\n", lines[i].name, bytes(lines[i].bytes, text),
+               *lines[i].what ? "  " : "", lines[i].what);
+}
+
+// ----------------------------------------------------------------------------------------- command
+
+static void hear(const char *name, const ct_plan_cost *c, void *user) {
+    listing *l = user;
+    if (l->n == MOST_PARTS) return;
+    if (l->json) {
+        put_plan(l, name, c);
+    } else if (strcmp(name, "step") == 0) {
+        show_launches(c);
+        show_plot(c);
+    }
+    row *r = &l->rows[l->n++];
+    *r = (row){.launches = c->n_launches,
+               .kernels = c->n_kernels,
+               .bytes = c->bytes,
+               .arena = c->arena_bytes,
+               .flops = c->flops};
+    snprintf(r->name, sizeof r->name, "%s", name);
+}
+
+static void show_model(const ct_lm_event *event, void *user) {
+    const listing *l = user;
+    if (event->kind == CT_LM_MODEL && !l->json) printf("%s\n", event->text);
+}
+
+static const char text[] =
+    "Says what cotan train will do with the same options, and does none of it: the launches of a\n"
+    "step with the bytes they move and the operations they compute, the memory over a step, the\n"
+    "plans, and all the memory that the run will take. Nothing is compiled, run or written.\n"
+    "Where sizes are left open they are chosen as cotan train chooses them.\n";
+
+static const char examples[] =
+    "  cotan plan --data book.txt                            # what would be chosen, what it "
+    "takes\n"
+    "  cotan plan --data book.txt --layers 12 --width 768 --context 256 --batch 8\n"
+    "  cotan plan --data book.txt --json | jq .memory.all    # bytes, for a script\n"
+    "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
+
+int run_plan(int argc, char **argv) {
+    train_settings s = {.device = -1};
+    listing l = {0};
+    opt options[MOST_TRAIN_OPTIONS + 1];
+    char limit[24];
+    int status;
+    command c = {.name = "plan",
+                 .usage = "--data PATH... [options]",
+                 .text = text,
+                 .examples = examples,
+                 .opts = options};
+    c.n = list_train_options(&s, options);
+    options[c.n++] = (opt){"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
+    if (!read_train_options(&c, &s, argc, argv, &status)) return status;
+    s.train.event = show_model;
+    s.train.user = &l;
+    ct_lm_cost cost;
+    if (!ct_lm_plan(&s.train, hear, &l, &cost)) return fail();
+    if (l.json) {
+        put_memory(&cost);
+    } else {
+        show_plans(&l);
+        show_memory(&cost);
+        if (s.limit && cost.memory > s.limit)
+            printf("\ncotan train will refuse this: the limit is %s\n", bytes(s.limit, limit));
+    }
+    return EXIT_DONE;
+}

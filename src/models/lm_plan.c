@@ -1,0 +1,77 @@
+// A run's memory, before it runs: all that it records is recorded once for a dry device.
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/memory.h"
+#include "base/os.h"
+#include "compile/cost.h"
+#include "models/lm.h"
+
+// What a compiled kernel takes of the process: some pages of its file, and what the loader keeps.
+enum { A_KERNEL = 24 << 10 };
+
+bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "dry:%s", ct__ctx_device(outer));
+    h->outer = outer;
+    h->held = ct__account.total;
+    h->ctx = ct_ctx_new();
+    if (!h->ctx) return ct__err_memory(err, CT_NOWHERE, "plan", sizeof *h->ctx);
+    // What is dumped and explained is the run itself, where one follows.
+    h->ctx->log = h->part ? outer->log : NULL;
+    h->ctx->log_user = outer->log_user;
+    ct_ctx_use(h->ctx);
+    return ct_set_device(name);
+}
+
+bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
+    const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_newest_plan();
+    if (!c) return false;
+    h->kernels += c->n_kernels;
+    ct__text_free(&h->largest);
+    ct__say_tensors(&h->largest, c->tensors, c->n_tensors);
+    if (h->part) h->part(name, c, h->user);
+    return true;
+}
+
+void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
+    const ct_account *a = h->ctx ? ct__ctx_account(h->ctx) : NULL;
+    if (a && a != &ct__account) {
+        cost->arenas = a->now[CT_MEMORY_ARENAS];
+        cost->constants = a->now[CT_MEMORY_CONSTANTS];
+        cost->workspaces = a->now[CT_MEMORY_WORKSPACES];
+        cost->devices = a->peak + h->held;
+    }
+    cost->copies = cost->weights > cost->state ? cost->weights : cost->state;
+    cost->process = ct__resident_bytes();
+    cost->code = h->kernels * A_KERNEL;
+    // What this context holds already is part of the process, and counted with the devices.
+    cost->memory = cost->process + cost->code + cost->copies + cost->devices - h->held;
+    if (h->ctx) {
+        if (!err->code) *err = h->ctx->err;
+        h->ctx->err.code = CT_OK;
+        ct_ctx_use(h->outer);
+        ct_ctx_free(h->ctx);
+    }
+    ct_ctx_use(h->outer);
+    h->ctx = NULL;
+}
+
+uint64_t ct__lm_room(const ct_lm_cost *cost) {
+    uint64_t asked = ct__memory_limit_asked(), left = asked ? 0 : ct__available_bytes();
+    if (asked) return asked;
+    return left ? left + cost->process : UINT64_MAX;
+}
+
+bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
+                 const char *hint, ct_err *err) {
+    uint64_t room = ct__lm_room(cost);
+    if (cost->memory <= room) return true;
+    ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
+            "%s of memory are needed, %s %s; the largest tensors are %s",
+            ct__bytes_text(cost->memory).s,
+            ct__memory_limit_asked() ? "the limit is" : "this machine has left",
+            ct__bytes_text(room).s, largest->s && !largest->failed ? largest->s : "not known");
+    ct__err_hint(err, "%s", hint);
+    return false;
+}

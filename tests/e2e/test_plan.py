@@ -1,0 +1,141 @@
+"""cotan plan says what cotan train does, and does nothing; --memory-limit refuses what does not fit."""
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
+SMALL = ["--tokens", "chars", "--layers", 2, "--heads", 2, "--width", 32, "--context", 32, "--batch", 4,
+         "--threads", 2]
+
+
+def cotan(*words, **env):
+    return subprocess.run([str(COTAN), *map(str, words)], capture_output=True, text=True, timeout=300,
+                          stdin=subprocess.DEVNULL, env=os.environ | env, errors="replace")
+
+
+def size(text):
+    number, unit = text.split()
+    return float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text("".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))[:8000])
+    return path
+
+
+@pytest.fixture(scope="module", params=["cpu", "ref"])
+def device(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def plan(corpus, device, tmp_path_factory):
+    before = set(tmp_path_factory.getbasetemp().rglob("*"))
+    cache = tmp_path_factory.getbasetemp() / f"no-cache-{device}"
+    done = cotan("plan", "--data", corpus, *SMALL, "--device", device, "--json", XDG_CACHE_HOME=str(cache),
+                 COTAN_CC="/no/such/compiler")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert not cache.exists() and set(tmp_path_factory.getbasetemp().rglob("*")) == before
+    return json.loads(done.stdout)
+
+
+def test_plans_are_those_that_run(corpus, device, plan, tmp_path):
+    done = cotan("train", "--data", corpus, *SMALL, "--steps", 1, "--eval-batches", 1, "--out", tmp_path / "out",
+                 "--device", device, COTAN_DUMP="plan")
+    assert done.returncode == 0, done.stderr
+    ran = {}
+    for block in re.split(r"(?=// plan: )", done.stderr)[1:]:
+        launches, kernels, arena = map(int, re.match(
+            r"// plan: (\d+) launches, (\d+) kernels, \d+ buffers, arena (\d+) bytes", block).groups())
+        lines = re.findall(r"^ *\d+ (node|kernel|copy) +(\w+)", block, re.M)
+        ran[launches, kernels, arena] = [op for _, op in lines]
+    assert [p["name"] for p in plan["plans"]] == ["first weights", "first state", "evaluation", "sample", "step"]
+    for p in plan["plans"]:
+        key = len(p["launches"]), p["kernels"], p["arena_bytes"]
+        assert key in ran, (p["name"], key, list(ran))
+        assert [launch["op"] for launch in p["launches"]] == ran[key]
+        assert p["bytes"] == sum(launch["bytes"] * launch["times"] for launch in p["launches"])
+        assert p["most_temporaries"] == max(launch["temporaries"] for launch in p["launches"])
+        assert p["most_temporaries"] <= p["arena_bytes"]
+
+
+def test_what_it_says_adds_up(plan):
+    m = plan["memory"]
+    step = plan["plans"][-1]
+    assert m["all"] == m["process"] + m["code"] + m["copies"] + m["devices"]
+    assert m["arenas"] >= sum(p["arena_bytes"] for p in plan["plans"])
+    assert m["devices"] >= m["weights"] + m["state"] + m["arenas"] + m["constants"] + m["workspaces"]
+    assert m["copies"] == m["state"] > 2 * m["weights"]
+    sizes = [t["bytes"] for t in step["tensors"]]
+    assert sizes == sorted(sizes, reverse=True) and all(t["line"] for t in step["tensors"])
+
+
+def test_training_stays_within_it(corpus, device, tmp_path):
+    done = cotan("train", "--data", corpus, *SMALL, "--steps", 6, "--eval-every", 2, "--out", tmp_path / "out",
+                 "--device", device)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned, the process ([\d.]+) MB of "
+                      r"([\d.]+) MB$", done.stderr, re.M)
+    assert found, done.stderr
+    planned, measured = size(found[2]), size(found[1])  # in three digits
+    assert planned >= measured >= 0.9 * planned
+    assert float(found[3]) <= 1.1 * float(found[4])
+    announced = re.search(r"about (\d+) MB of memory", done.stderr)
+    assert abs(int(announced[1]) - float(found[4])) <= 1
+
+
+def test_for_people(corpus):
+    done = cotan("plan", "--data", corpus, *SMALL)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    for part in ("Launches of a step", " k_", " of src/models/lm_train.c:", " MFLOP", "in an arena of ",
+                 " |#", "\nstep  ", "\nMemory, at most\nweights", "\nall  "):
+        assert part in done.stdout, part
+    assert "refuse" not in done.stdout
+    done = cotan("plan", "--data", corpus, *SMALL, "--memory-limit", "1MB")
+    assert done.returncode == 0 and done.stdout.endswith(
+        "\ncotan train will refuse this: the limit is 1 MB\n")
+
+
+def test_over_the_limit(corpus, tmp_path):
+    big = ["--layers", 6, "--heads", 6, "--width", 192, "--context", 128, "--batch", 16]
+    out = tmp_path / "none"
+    done = cotan("train", "--data", corpus, *big, "--memory-limit", "50MB", "--out", out)
+    assert done.returncode == 2 and not done.stdout and not out.exists()
+    line = r"\(src/models/lm_train\.c:\d+\)"
+    assert re.fullmatch(
+        r"\d+ bytes of text, [^\n]* about \d+ MB of memory\n"
+        r"cotan: train: \d+ MB of memory are needed, the limit is 50 MB; the largest tensors are "
+        rf"\d+ times matmul \(16, 128, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(16, 128, 768\) f32 of "
+        rf"6\.29 MB {line} and \d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}\n"
+        r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
+
+
+def test_a_model_that_fits_is_chosen(corpus):
+    room = 40
+    done = cotan("plan", "--data", corpus, "--memory-limit", f"{room}MB", "--steps", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6
+
+
+def test_sample_is_refused_too(corpus, tmp_path):
+    out = tmp_path / "out"
+    assert cotan("train", "--data", corpus, *SMALL, "--steps", 1, "--eval-batches", 1, "--out", out).returncode == 0
+    done = cotan("sample", out, "--memory-limit", "1MB")
+    assert done.returncode == 2 and not done.stdout
+    assert re.fullmatch(r"cotan: sample: [\d.]+ MB of memory are needed, the limit is 1 MB; the largest tensors are "
+                        r"[^\n]+\n  hint: a smaller model needs less\n", done.stderr), done.stderr
+    assert cotan("sample", out, "--length", 3, "--memory-limit", "1GiB").returncode == 0
+
+
+@pytest.mark.parametrize("word", ["x", "", "-5", "0", "1e", "2Gi", "2GiBx", "50 MB", "nan", "inf", "1e40"])
+def test_nonsense_is_no_size(corpus, word):
+    done = cotan("train", "--data", corpus, f"--memory-limit={word}")
+    assert (done.returncode, done.stderr) == (
+        2, f'cotan: train: --memory-limit takes a size such as 500MB, 2GiB or 4096, not "{word}"\n')
