@@ -351,10 +351,9 @@ static bool copy_npz(const char *from, const char *to, bool deflate) {
     ct_npz *npz = ct_npz_open(from);
     size_t n = ct_npz_count(npz);
     ct_named *all = calloc(n + 1, sizeof *all);
-    if (!npz || !all) return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && all; i++)
         all[i] = (ct_named){ct_npz_name(npz, i), ct_npz_get(npz, ct_npz_name(npz, i))};
-    bool ok = ct_save_npz(to, all, n, .deflate = deflate);
+    bool ok = npz && all && ct_save_npz(to, all, n, .deflate = deflate);
     free(all);
     ct_npz_close(npz);
     return ok;
