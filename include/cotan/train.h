@@ -49,7 +49,8 @@ typedef struct ct_fit_options {
 
 // Runs the steps. On an evaluation's line val_loss is of the parameters before the step's update,
 // on the last line of those behind it: the ones saved. False: see ct_error_text; the code is
-// CT_E_INTERRUPTED where `stop` asked for it, and all is saved then.
+// CT_E_INTERRUPTED where `stop` asked for it, and all is saved then; after ct_cancel, which is for
+// those who cannot wait for the step's end, it is the same code and nothing is saved.
 CT_API CT_MUST_USE bool ct_fit(const ct_fit_options *options);
 
 #ifdef __cplusplus

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "cotan/optim.h"
+#include "cotan/train.h"
 
 static void fresh_start(void) {
     ct_error_clear();
@@ -309,6 +310,44 @@ static void training_goes_on_after_a_cancellation(void **state) {
     assert_memory_equal(plain, cancelled, sizeof plain);
 }
 
+static ct_tensor distance(int64_t step, void *user) {
+    (void)step;
+    return ct_sum(ct_square(ct_sub(*(const ct_tensor *)user, ct_f(1))));
+}
+static bool cancel_at_third(const ct_fit_point *point, void *user) {
+    (void)user;
+    if (point->step == 2) ct_cancel(ct_ctx_current());
+    return true;
+}
+static bool never_save(int64_t steps_done, void *user) {
+    (void)steps_done, (void)user;
+    fail_msg("a cancelled fit saved");
+    return true;
+}
+
+static void a_cancelled_fit_ends_at_once(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_tensor w = ct_param(params, "w", CT_F32, CT_DIMS(2));
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_zeros(CT_F32, CT_DIMS(2)));
+    }
+    ct_optim *adam = ct_adam(params, .lr = 0.1);
+    ct_fit_options fit = {.steps = 9,
+                          .optim = adam,
+                          .loss = distance,
+                          .report = cancel_at_third,
+                          .save = never_save,
+                          .user = &w};
+    assert_false(ct_fit(&fit));
+    assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
+    ct_error_clear();
+    assert_int_equal(ct_optim_count(adam), 3);
+    ct_optim_free(adam);
+    ct_params_free(params);
+}
+
 // ------------------------------------------------------------------------------------------------
 // forking
 
@@ -502,6 +541,7 @@ int main(void) {
         cmocka_unit_test(a_cancelled_step_happens_whole_or_not_at_all),
         cmocka_unit_test(a_run_stops_between_launches),
         cmocka_unit_test(training_goes_on_after_a_cancellation),
+        cmocka_unit_test(a_cancelled_fit_ends_at_once),
         cmocka_unit_test(a_forked_child_gets_errors),
         cmocka_unit_test(a_child_of_a_process_that_shut_down_may_use_it),
         cmocka_unit_test(used_again_after_a_shutdown),
