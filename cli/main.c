@@ -14,6 +14,8 @@ static void show_overview(FILE *out) {
         "  plan     say what train would do and what memory it would take\n"
         "  sample   write text with a trained model\n"
         "  info     say what a file or a folder holds\n"
+        "  doctor   look whether this machine has what Cotan needs\n"
+        "  explain  say more about an error: cotan explain SHAPE\n"
         "  help     this text, or that of a command: cotan help train\n"
         "  version  the version\n"
         "\n"
@@ -43,9 +45,10 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train}, {"plan", run_plan}, {"sample", run_sample},
-                {"info", run_info},   {"help", run_help}, {"version", run_version},
-                {"--help", run_help}, {"-h", run_help},   {"--version", run_version}};
+} commands[] = {{"train", run_train}, {"plan", run_plan},        {"sample", run_sample},
+                {"info", run_info},   {"doctor", run_doctor},    {"explain", run_explain},
+                {"help", run_help},   {"version", run_version},  {"--help", run_help},
+                {"-h", run_help},     {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static int run_named(const char *name, int argc, char **argv) {

@@ -53,6 +53,22 @@ typedef struct ct_fit_options {
 // those who cannot wait for the step's end, it is the same code and nothing is saved.
 CT_API CT_MUST_USE bool ct_fit(const ct_fit_options *options);
 
+// ------------------------------------------------------------------------------------- the machine
+
+typedef enum { CT_HEALTH_GOOD, CT_HEALTH_POOR, CT_HEALTH_BAD } ct_health; // poor: works, but slowly
+// Something that the library needs or uses of a machine. The texts live as long as the call.
+typedef struct ct_finding {
+    const char *what; // "compiler"
+    ct_health health;
+    const char *found; // what is there, or why it is not
+    const char *mend;  // what to do about it; "": nothing
+} ct_finding;
+typedef void (*ct_finding_fn)(const ct_finding *finding, void *user);
+
+// Looks at processor, cores, memory, compiler, cache and libraries, and runs a small step on the
+// cpu and the reference device. True: nothing was bad. What `cotan doctor` prints.
+CT_API bool ct_diagnose(ct_finding_fn each, void *user);
+
 #ifdef __cplusplus
 }
 #endif

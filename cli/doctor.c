@@ -1,0 +1,100 @@
+// cotan doctor: what this machine has of what Cotan needs; cotan explain: the error codes.
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cotan/train.h>
+
+#include "cli.h"
+
+static void print(const ct_finding *f, void *user) {
+    static const char *const words[] = {"ok", "slow", "BAD"};
+    (void)user;
+    printf("%-4s  %-10s  %s\n", words[f->health], f->what, plain(f->found));
+    if (*f->mend) printf("                  mend it: %s\n", f->mend);
+    fflush(stdout);
+}
+
+int run_doctor(int argc, char **argv) {
+    command c = {
+        .name = "doctor",
+        .usage = "",
+        .text = "Looks at the processor, the cores and the memory that this process may use, the C "
+                "compiler\n"
+                "and the cache of compiled kernels, and runs a small training step on device cpu "
+                "and on the\n"
+                "reference device. Each line says what was found and, where something is wrong, "
+                "how to\n"
+                "mend it. Exit status 1: something keeps Cotan from working.\n",
+        .examples = "  cotan doctor\n"
+                    "  COTAN_CC=none cotan doctor    # as on a machine without a compiler\n",
+    };
+    int status;
+    if (!parse(&c, argc, argv, NULL, &status)) return status;
+    return ct_diagnose(print, NULL) ? EXIT_DONE : EXIT_FAILED;
+}
+
+static const struct {
+    ct_code code;
+    const char *name;
+} codes[] = {
+#define CT_CODE(number, name, title, fix) {CT_E_##name, #name},
+#include <cotan/errors.inc>
+#undef CT_CODE
+};
+enum { CODES = sizeof codes / sizeof *codes };
+
+static bool same_word(const char *a, const char *b) {
+    while (*a && toupper((unsigned char)*a) == toupper((unsigned char)*b)) a++, b++;
+    return !*a && !*b;
+}
+
+// The code called `word`: 2, SHAPE, shape or CT_E_SHAPE; -1: none.
+static int find_code(const char *word) {
+    const char *name = strncmp(word, "CT_E_", 5) == 0 ? word + 5 : word;
+    char *end;
+    long number = strtol(word, &end, 10);
+    for (int i = 0; i < CODES; i++)
+        if ((end != word && !*end && number == (long)codes[i].code) ||
+            same_word(name, codes[i].name))
+            return i;
+    return -1;
+}
+
+static void explain(int i) {
+    printf("%d  CT_E_%s: %s\n    %s\n", (int)codes[i].code, codes[i].name,
+           ct_code_title(codes[i].code), ct_code_fix(codes[i].code));
+}
+
+int run_explain(int argc, char **argv) {
+    command c = {
+        .name = "explain",
+        .usage = "[CODE]",
+        .operand = "CODE",
+        .text = "Says what an error code means and what mends it. CODE is a number or a name, as\n"
+                "ct_error_code and docs/errors.md have them; without one, all are listed.\n",
+        .examples = "  cotan explain 2\n"
+                    "  cotan explain CT_E_SPENT\n"
+                    "  cotan explain spent\n",
+    };
+    const char *word = NULL, *names[CODES + 1] = {0};
+    int status;
+    if (argc == 0) {
+        for (int i = 0; i < CODES; i++) explain(i);
+        return EXIT_DONE;
+    }
+    if (!parse(&c, argc, argv, &word, &status)) return status;
+    int found = find_code(word);
+    if (found >= 0) {
+        explain(found);
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < CODES; i++) names[i] = codes[i].name;
+    char upper[40];
+    size_t n = 0;
+    for (; word[n] && n + 1 < sizeof upper; n++) upper[n] = (char)toupper((unsigned char)word[n]);
+    upper[n] = 0;
+    const char *near = ct_nearest(upper, names);
+    if (near) return refuse("explain: there is no code \"%s\"; is %s meant?", plain(word), near);
+    return refuse("explain: there is no code \"%s\"; cotan explain lists them", plain(word));
+}

@@ -1,0 +1,247 @@
+// What Cotan needs of a machine, found or not: `cotan doctor`.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backend/cpu/build.h"
+#include "backend/cpu/cache.h"
+#include "backend/cpu/cc.h"
+#include "backend/memory.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "cotan/train.h"
+#include "graph/graph.h"
+
+typedef struct {
+    ct_finding_fn each;
+    void *user;
+    bool sound; // nothing was bad so far
+} doctor;
+
+static void say(doctor *d, ct_health health, const char *what, const ct_text *found,
+                const char *mend) {
+    if (health == CT_HEALTH_BAD) d->sound = false;
+    if (found->s) found->s[strcspn(found->s, "\n")] = '\0'; // without an error's own hint
+    d->each(&(ct_finding){.what = what,
+                          .health = health,
+                          .found = found->s ? found->s : "",
+                          .mend = mend ? mend : ""},
+            d->user);
+}
+
+// ------------------------------------------------------------------------------------ the machine
+
+// The value of a line "key : value" of /proc/cpuinfo.
+static bool cpu_line(const char *key, char *value, size_t size) {
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[512];
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
+        snprintf(value, size, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
+        found = true;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+static void processor(doctor *d) {
+    char model[200] = "a processor without a name";
+    ct_text text = {0};
+    ct_health health = CT_HEALTH_GOOD;
+    const char *mend = NULL;
+    cpu_line("model name", model, sizeof model);
+    ct__textf(&text, "%s: ", model);
+#if defined(__x86_64__)
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    bool avx2 = __builtin_cpu_supports("avx2"), fma = __builtin_cpu_supports("fma");
+    ct__textf(&text, "%s, %s",
+              avx512 ? "AVX-512"
+              : avx2 ? "AVX2"
+                     : "SSE2",
+              fma ? "fused multiply-add" : "no fused multiply-add");
+    if (!fma) {
+        health = CT_HEALTH_POOR;
+        mend = "each multiply-add is a call of libm: use a processor of 2013 or later for training";
+    }
+#else
+    ct__text_add(&text, "vectors of the machine's own width");
+#endif
+    say(d, health, "processor", &text, mend);
+    ct__text_free(&text);
+}
+
+static void cores(doctor *d) {
+    ct_text text = {0};
+    ct_err err = {0};
+    const char *asked = getenv("COTAN_THREADS");
+    int allowed = ct__cores_allowed();
+    ct_device *device = ct__device_open("cpu", &err); // which reads the environment
+    ct__textf(&text, "%d core%s allowed", allowed, allowed == 1 ? "" : "s");
+    if (asked && *asked) ct__textf(&text, ", COTAN_THREADS=%.20s", asked);
+    if (!device) {
+        ct__textf(&text, ": %s", err.text);
+        say(d, CT_HEALTH_BAD, "cores", &text, "unset COTAN_THREADS, or set it to 1 to 256");
+    } else {
+        say(d, CT_HEALTH_GOOD, "cores", &text, NULL);
+        ct__device_close(device);
+    }
+    ct__text_free(&text);
+}
+
+static void memory(doctor *d) {
+    enum { LITTLE = 500 }; // MB: what the smallest of models wants with room to spare
+    ct_text text = {0};
+    double mb = (double)ct__available_bytes() / 1e6;
+    ct__textf(&text, "%.0f MB available to this process", mb);
+    if (ct__memory_limit_asked())
+        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit_asked() / 1e6);
+    bool little = mb < LITTLE;
+    say(d, little ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
+        little ? "end other programs, or raise the limit of the control group" : NULL);
+    ct__text_free(&text);
+}
+
+// ----------------------------------------------------------------------------- compiler and cache
+
+static const char probe[] =
+    "void k_probe(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n"
+    "    (void)args, (void)begin, (void)end, (void)scratch;\n"
+    "    *(i32 *)bufs[0] = 42;\n"
+    "}\n";
+
+static void compiler(doctor *d) {
+    ct_text text = {0};
+    ct_err err = {0};
+    ct_cc cc;
+    const char *missing = ct__cc_missing();
+    if (missing) {
+        ct__textf(&text, "%s: kernels are interpreted: the same bits, several times slower",
+                  *missing ? missing : "none is wanted (COTAN_CC=none)");
+        say(d, *missing ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "compiler", &text,
+            *missing ? "install gcc or clang" : NULL);
+        ct__text_free(&text);
+        return;
+    }
+    int answer = 0;
+    ct__kernel_source kernel = {.name = "k_probe", .text = probe};
+    double begin = ct__now();
+    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build(&kernel, 1, 1, &err);
+    if (ok) kernel.fn((void *[]){&answer}, NULL, 0, 1, NULL);
+    if (ok && answer == 42) {
+        ct__textf(&text, "%s: a kernel was %s in %.0f ms", cc.path,
+                  kernel.compiled ? "compiled" : "loaded from the cache",
+                  1e3 * (ct__now() - begin));
+        say(d, CT_HEALTH_GOOD, "compiler", &text, NULL);
+    } else {
+        ct__text_add(&text, ok ? "what it compiled gives a wrong answer" : err.text);
+        say(d, CT_HEALTH_BAD, "compiler", &text,
+            "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted");
+    }
+    ct__text_free(&text);
+}
+
+static void count_files(const char *folder, size_t *n, double *bytes) {
+    DIR *dir = opendir(folder);
+    *n = 0;
+    *bytes = 0;
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode)) continue;
+        ++*n;
+        *bytes += (double)st.st_size;
+    }
+    closedir(dir);
+}
+
+static void cache(doctor *d) {
+    ct_text text = {0};
+    ct_err err = {0};
+    ct_cache c;
+    size_t n;
+    double bytes;
+    if (!ct__cache_open(&c, &err)) {
+        ct__text_add(&text, err.text);
+        say(d, CT_HEALTH_BAD, "cache", &text, "unset COTAN_CACHE_DIR, or name an absolute path");
+    } else if (!c.folder[0]) {
+        ct__text_add(&text, "none is usable: every process compiles its kernels anew");
+        say(d, CT_HEALTH_POOR, "cache", &text,
+            "set COTAN_CACHE_DIR to a folder that belongs to you and that nobody else may write");
+    } else {
+        count_files(c.folder, &n, &bytes);
+        ct__textf(&text, "%s: %zu files, %.1f MB", c.folder, n, bytes / 1e6);
+        say(d, CT_HEALTH_GOOD, "cache", &text, NULL);
+    }
+    ct__text_free(&text);
+}
+
+static void libraries(doctor *d) {
+    ct_text text = {0};
+    ct__textf(&text, "jansson %s", jansson_version_str());
+    say(d, CT_HEALTH_GOOD, "libraries", &text, NULL);
+    ct__text_free(&text);
+}
+
+// ------------------------------------------------------------------------------------ does it work
+
+// The same small step on both devices: products, exponentials and a gradient.
+static bool small_step(const char *device, float *out, size_t n) {
+    if (!ct_set_device(device)) return false;
+    CT_SCOPE;
+    ct_tensor i = ct_iota(CT_F32, CT_DIMS(24, 36), 1), g; // (24, 36)
+    ct_tensor x = ct_sin(ct_add(i, ct_iota(CT_F32, CT_DIMS(24, 36), 0)));
+    ct_tensor loss = ct_mean(ct_softmax(ct_matmul(x, ct_permute(x, CT_AXES(1, 0)))));
+    loss = ct_add(loss, ct_mean(ct_exp(x)));
+    ct_grad(loss, &x, 1, &g);
+    const float *values = ct_data(g);
+    if (values) memcpy(out, values, n * sizeof *out);
+    return values != NULL;
+}
+
+static void self_test(doctor *d) {
+    enum { N = 24 * 36 };
+    float *got = ct__malloc(2 * N * sizeof *got), *want = got + N;
+    ct_ctx *own = ct_ctx_new(), *before = own ? ct_ctx_use(own) : NULL;
+    ct_text text = {0};
+    double worst = 0;
+    bool ok = got && own && small_step("ref", want, N) && small_step("cpu", got, N);
+    for (int i = 0; i < N && ok; i++) {
+        double off = (double)got[i] - (double)want[i];
+        if (!(off * off <= worst * worst)) worst = off;
+    }
+    bool near = worst * worst <= 1e-12;
+    if (!ok)
+        ct__text_add(&text, own ? ct_error_text() : "out of memory");
+    else
+        ct__textf(&text, "a step with its gradient %s the reference: off by %.1e",
+                  near ? "agrees with" : "differs from", worst < 0 ? -worst : worst);
+    say(d, ok && near ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "device cpu", &text,
+        ok && near ? NULL : "please report it with the lines above");
+    if (own) {
+        ct_error_clear();
+        ct_ctx_use(before);
+        ct_ctx_free(own);
+    }
+    ct__text_free(&text);
+    ct__free(got);
+}
+
+bool ct_diagnose(ct_finding_fn each, void *user) {
+    doctor d = {each, user, true};
+    processor(&d);
+    cores(&d);
+    memory(&d);
+    compiler(&d);
+    cache(&d);
+    libraries(&d);
+    self_test(&d);
+    return d.sound;
+}
