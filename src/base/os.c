@@ -84,6 +84,12 @@ void ct__file_unmap(const void *bytes, size_t n) {
     if (bytes) munmap((void *)(uintptr_t)bytes, n);
 }
 
+bool ct__could_be_folder(const char *path, ct_err *err) {
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) return true;
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "exists and is not a folder");
+}
+
 bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     char part[4096];
     size_t n = strlen(path);

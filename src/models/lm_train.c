@@ -500,7 +500,8 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
 static bool train(run *r) {
     ct_lm_size size = {0};
     uint64_t peak = ct__account.peak;
-    if (!prepare(r, &size)) return false;
+    // The folder is made when the run is known to fit.
+    if (!ct__could_be_folder(r->o.out, r->err) || !prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, "train", &r->largest, smaller, r->err)) return false;
     if (!make_folder(r) || !make_batches(r) || !make_model(r)) return false;
     ct_fit_options fit = {.steps = r->o.steps,
