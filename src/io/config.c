@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "io/crc32c.h"
 #include "io/json.h"
 #include "io/utf8.h"
 
@@ -150,6 +151,36 @@ bool ct__config_choice(const ct_config *config, const char *key, const char *con
     return false;
 }
 
+bool ct__config_child(const ct_config *config, const char *key, ct_config *child, ct_err *err) {
+    const json_t *value = find(config, key, err);
+    *child = (ct_config){0};
+    if (!value) return false;
+    if (!json_is_object(value)) return wrong_type(config, key, value, "an object", err);
+    *child = (ct_config){.path = ct__strdup(config->path),
+                         .root = json_incref((json_t *)(uintptr_t)value)};
+    if (child->path) return true;
+    ct__config_close(child);
+    return ct__err_memory(err, CT_NOWHERE, config->path, strlen(config->path) + 1);
+}
+
+bool ct__config_list(const ct_config *config, const char *key, size_t *n, ct_err *err) {
+    const json_t *value = find(config, key, err);
+    if (!value) return false;
+    if (!json_is_array(value)) return wrong_type(config, key, value, "a list", err);
+    *n = json_array_size(value);
+    return true;
+}
+
+bool ct__config_list_text(const ct_config *config, const char *key, size_t i, const char **text,
+                          ct_err *err) {
+    const json_t *value = json_array_get(json_object_get(config->root, key), i);
+    if (!json_is_string(value))
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
+                       "key \"%s\": entry %zu is no string", key, i);
+    *text = json_string_value(value);
+    return true;
+}
+
 static void set(ct_config *config, const char *key, json_t *value) {
     // json_object_set_new takes value over, and fails for NULL, which a constructor gave.
     if (json_object_set_new(config->root, key, value) != 0) config->failed = true;
@@ -166,6 +197,51 @@ void ct__config_set_bool(ct_config *config, const char *key, bool value) {
 }
 void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n) {
     set(config, key, json_stringn(value, n));
+}
+
+void ct__config_set_child(ct_config *config, const char *key, const ct_config *child) {
+    config->failed = config->failed || child->failed;
+    set(config, key, json_incref(child->root));
+}
+void ct__config_set_list(ct_config *config, const char *key, const char *const *texts, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, json_string(texts[i])) != 0) config->failed = true;
+    set(config, key, list);
+}
+
+// Of the values as they are written, whatever white space the file has.
+static bool checksum_of(const ct_config *config, char digits[9]) {
+    ct_text text = {0};
+    json_t *others = json_copy(config->root); // shallow
+    if (others) json_object_del(others, "crc32c");
+    if (others) ct__json_tree(&text, others);
+    bool ok = others && !text.failed;
+    if (ok) snprintf(digits, 9, "%08" PRIx32, ct__crc32c(text.s, text.n));
+    json_decref(others);
+    ct__text_free(&text);
+    return ok;
+}
+
+void ct__config_seal(ct_config *config) {
+    char digits[9];
+    if (checksum_of(config, digits))
+        ct__config_set_string(config, "crc32c", digits, 8);
+    else
+        config->failed = true;
+}
+
+bool ct__config_sealed(const ct_config *config, ct_err *err) {
+    char digits[9], shown[CT_PRINTABLE];
+    const char *said;
+    size_t n;
+    if (!ct__config_string(config, "crc32c", &said, &n, err)) return false;
+    if (!checksum_of(config, digits))
+        return ct__err_memory(err, CT_NOWHERE, config->path, sizeof(json_t));
+    return strcmp(said, digits) == 0 ||
+           ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
+                   "the file is damaged or was changed: the CRC-32C of its values is %s, not %s",
+                   digits, ct__printable(said, n, shown, sizeof shown));
 }
 
 bool ct__config_write(const ct_config *config, ct_err *err) {

@@ -26,11 +26,22 @@ bool ct__config_string(const ct_config *config, const char *key, const char **va
 bool ct__config_choice(const ct_config *config, const char *key, const char *const *names,
                        int *value, ct_err *err);
 
+// An object inside, read as a configuration of its own; and the i-th text of a list.
+bool ct__config_child(const ct_config *config, const char *key, ct_config *child, ct_err *err);
+bool ct__config_list(const ct_config *config, const char *key, size_t *n, ct_err *err);
+bool ct__config_list_text(const ct_config *config, const char *key, size_t i, const char **text,
+                          ct_err *err);
+
 bool ct__config_new(const char *path, ct_config *config, ct_err *err);
 void ct__config_set_int(ct_config *config, const char *key, int64_t value);
 void ct__config_set_real(ct_config *config, const char *key, double value); // finite
 void ct__config_set_bool(ct_config *config, const char *key, bool value);
 void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n);
+void ct__config_set_child(ct_config *config, const char *key, const ct_config *child);
+void ct__config_set_list(ct_config *config, const char *key, const char *const *texts, size_t n);
+// A checksum of all other values, as key "crc32c"; and whether they still have it.
+void ct__config_seal(ct_config *config);
+bool ct__config_sealed(const ct_config *config, ct_err *err);
 // Replaces the file at once; keys in the order in which they were first set.
 bool ct__config_write(const ct_config *config, ct_err *err);
 

@@ -13,28 +13,11 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-
-// CRC-32C, Castagnoli's polynomial.
-static uint32_t crc32c(const void *bytes, size_t n) {
-    // Four bits at a time: the records are short, and a table of 16 needs no start-up.
-    static const uint32_t table[16] = {
-        0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
-        0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-        0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
-    };
-    const unsigned char *b = bytes;
-    uint32_t crc = ~0u;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= b[i];
-        crc = table[crc & 15] ^ crc >> 4;
-        crc = table[crc & 15] ^ crc >> 4;
-    }
-    return ~crc;
-}
+#include "io/crc32c.h"
 
 // The checksum as it is stored: turned and shifted, so that checksums of checksums stay good.
 static uint32_t masked(const void *bytes, size_t n) {
-    uint32_t crc = crc32c(bytes, n);
+    uint32_t crc = ct__crc32c(bytes, n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 

@@ -156,3 +156,49 @@ bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_s
     for (size_t i = 0; i < n && !ok; i++) ct__series_free(&series[i]);
     return ok;
 }
+
+// ------------------------------------------------------------------------------------------
+// resuming
+
+// How many bytes the lines before step `first` take.
+static bool lines_before(const char *path, const char *text, size_t n, int64_t first, size_t *keep,
+                         ct_err *err) {
+    size_t number = 1;
+    const char *at = text, *end;
+    for (*keep = 0; (end = memchr(at, '\n', n - (size_t)(at - text))); at = end + 1, number++) {
+        json_error_t fault;
+        json_t *line = json_loadb(at, (size_t)(end - at), 0, &fault);
+        const json_t *step = json_object_get(line, "step");
+        bool known = json_is_integer(step), earlier = known && json_integer_value(step) < first;
+        json_decref(line);
+        if (!known) {
+            ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu has no whole number \"step\"",
+                    number);
+            ct__err_hint(err, "move the file away to go on without it");
+            return false;
+        }
+        if (!earlier) break;
+        *keep = (size_t)(end + 1 - text);
+    }
+    return true;
+}
+
+bool ct__metrics_cut(const char *path, int64_t first, ct_err *err) {
+    char *text;
+    size_t n, keep = 0;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return true;
+    if (!ct__file_read(path, &text, &n, err)) return false;
+    bool ok = lines_before(path, text, n, first, &keep, err);
+    ct__free(text);
+    if (!ok || keep == n) return ok;
+    ct_metrics metrics = {.path = (char *)(uintptr_t)path, .fd = open(path, O_WRONLY | O_CLOEXEC)};
+    if (metrics.fd < 0) return fail(&metrics, "open", err);
+    ok = ftruncate(metrics.fd, (off_t)keep) == 0 || fail(&metrics, "cut", err);
+    ok = ok && ct__metrics_sync(&metrics, err);
+    close(metrics.fd);
+    return ok;
+}
+
+bool ct__metrics_sync(const ct_metrics *metrics, ct_err *err) {
+    return fsync(metrics->fd) == 0 || errno == EINVAL || fail(metrics, "sync", err);
+}

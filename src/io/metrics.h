@@ -20,6 +20,10 @@ typedef struct ct_metrics {
 
 // A new file, or, to append, the old one without a last line that a crash left incomplete.
 bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err *err);
+// Drops the lines of step `first` and later ones, and a line that a crash left incomplete. No file
+// is no error.
+bool ct__metrics_cut(const char *path, int64_t first, ct_err *err);
+bool ct__metrics_sync(const ct_metrics *metrics, ct_err *err); // forced to disk
 // One line, handed to the system at once, so that readers see whole lines.
 bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t n, ct_err *err);
 void ct__metrics_close(ct_metrics *metrics); // also after a failure

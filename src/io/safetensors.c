@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "io/crc32c.h"
 #include "io/jscan.h"
 #include "io/json.h"
 #include "io/utf8.h"
@@ -401,6 +402,10 @@ bool ct__st_parse(const char *label, const void *bytes, size_t n, ct_st *st, ct_
         r.js = (ct_jscan){.start = text, .at = text, .end = text + header, .arena = &st->arena};
         ok = read_header(&r) && settle(&r) && check_places(&r, text + header, n - 8 - header);
     }
+    if (ok) {
+        st->header = (const char *)bytes + 8;
+        st->header_n = header;
+    }
     ct__free(r.entries);
     ct__free(r.metadata);
     ct__free(r.dims);
@@ -458,6 +463,7 @@ typedef struct writer {
     ct_err *err;
     const ct_st_out **order;
     ct_st_pair *metadata;
+    bool sealed; // the header holds its own checksum
     ct_text header;
 } writer;
 
@@ -536,6 +542,17 @@ static bool put_entry(writer *w, const ct_st_out *e, uint64_t *at) {
     return true;
 }
 
+// The header's own checksum as it stands in the header, and before it is known.
+static const char own_key[] = "\"crc32c\":\"", own_unknown[] = "\"crc32c\":\"00000000\"";
+enum { OWN_KEY = sizeof own_key - 1 };
+
+static void seal_header(writer *w) {
+    char digits[9], *at = strstr(w->header.s, own_unknown); // quotes inside texts are escaped
+    if (!w->sealed || !at) return;
+    snprintf(digits, sizeof digits, "%08" PRIx32, ct__crc32c(w->header.s, w->header.n));
+    memcpy(at + OWN_KEY, digits, 8);
+}
+
 static bool put_header(writer *w, size_t n, size_t n_metadata) {
     uint64_t at = 0;
     ct__text_add(&w->header, "{");
@@ -552,6 +569,7 @@ static bool put_header(writer *w, size_t n, size_t n_metadata) {
         return ct__err(w->err, CT_E_ARGUMENT, CT_NOWHERE, w->path,
                        "safetensors: the header takes %zu bytes, at most %d are allowed",
                        w->header.n, LARGEST_HEADER);
+    seal_header(w);
     return true;
 }
 
@@ -575,9 +593,9 @@ static bool put_file(writer *w, size_t n) {
     return false;
 }
 
-bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct_st_pair *metadata,
-                  size_t n_metadata, ct_err *err) {
-    writer w = {.path = path, .err = err};
+static bool write_file(const char *path, const ct_st_out *entries, size_t n,
+                       const ct_st_pair *metadata, size_t n_metadata, bool sealed, ct_err *err) {
+    writer w = {.path = path, .err = err, .sealed = sealed};
     w.order = ct__calloc(n, sizeof *w.order);
     w.metadata = ct__calloc(n_metadata, sizeof *w.metadata);
     bool ok = w.order && w.metadata;
@@ -595,4 +613,108 @@ bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct
     ct__free(w.order);
     ct__free(w.metadata);
     return ok;
+}
+
+bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct_st_pair *metadata,
+                  size_t n_metadata, ct_err *err) {
+    return write_file(path, entries, n, metadata, n_metadata, false, err);
+}
+
+// --------------------------------------------------------------------------------------- checksums
+
+static const char tensor_prefix[] = CT_ST_CHECKSUM ".";
+enum { PREFIX = sizeof tensor_prefix - 1 };
+
+static char *checksum_key(ct_arena *arena, const char *name, size_t n) {
+    char *key = ct__arena(arena, PREFIX + n + 1);
+    if (!key) return NULL;
+    memcpy(key, tensor_prefix, PREFIX);
+    memcpy(key + PREFIX, name, n + 1);
+    return key;
+}
+
+// An entry that ct__st_write is going to refuse gets any.
+static bool add_checksum(ct_arena *arena, const ct_st_out *e, ct_st_pair *pair) {
+    writer w = {.path = ""};
+    size_t n = strlen(e->name);
+    uint64_t bytes = 0;
+    if (kind_of(e->dtype) < 0 || !out_bytes(&w, e, &bytes)) bytes = 0;
+    char *key = checksum_key(arena, e->name, n);
+    char *value = ct__arena_printf(arena, "%08" PRIx32, ct__crc32c(e->data, (size_t)bytes));
+    if (!key || !value) return false;
+    *pair = (ct_st_pair){key, value, PREFIX + n, 8};
+    return true;
+}
+
+bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
+                          const ct_st_pair *metadata, size_t n_metadata, ct_err *err) {
+    ct_arena arena = {0};
+    size_t count = n + n_metadata + 1;
+    ct_st_pair *pairs = ct__arena(&arena, count * sizeof *pairs);
+    bool ok = pairs != NULL;
+    for (size_t i = 0; i < n && ok; i++) ok = add_checksum(&arena, &entries[i], &pairs[i]);
+    if (!ok) ct__err_memory(err, CT_NOWHERE, path, count * sizeof *pairs);
+    if (ok) {
+        if (n_metadata) memcpy(pairs + n, metadata, n_metadata * sizeof *pairs);
+        pairs[count - 1] = (ct_st_pair){CT_ST_CHECKSUM, "00000000", PREFIX - 1, 8};
+    }
+    ok = ok && write_file(path, entries, n, pairs, count, true, err);
+    ct__arena_free(&arena);
+    return ok;
+}
+
+__attribute__((format(printf, 4, 5))) static bool
+damaged(ct_err *err, const char *label, const ct_st_entry *e, const char *format, ...) {
+    char name[CT_PRINTABLE], text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!e)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, label,
+                       "safetensors: the header is damaged: %s", text);
+    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, label, "safetensors: tensor \"%s\" is damaged: %s",
+                   ct__printable(e->name, e->name_n, name, sizeof name), text);
+}
+
+// The checksum that the header holds of these n bytes, which are the tensor's or its own.
+static bool compare(const ct_st *st, const ct_st_entry *e, const void *bytes, size_t n,
+                    const char *label, ct_err *err) {
+    ct_arena arena = {0};
+    char said[CT_PRINTABLE], digits[9];
+    char *key = e ? checksum_key(&arena, e->name, e->name_n) : CT_ST_CHECKSUM;
+    ct_st_pair wanted = {.key = key, .key_n = e ? PREFIX + e->name_n : PREFIX - 1}, *pair = NULL;
+    if (key && st->n_metadata)
+        pair = bsearch(&wanted, st->metadata, st->n_metadata, sizeof *st->metadata, by_key);
+    ct__arena_free(&arena);
+    if (!key) return ct__err_memory(err, CT_NOWHERE, label, e->name_n);
+    if (!pair) return damaged(err, label, e, "it has no checksum");
+    snprintf(digits, sizeof digits, "%08" PRIx32, ct__crc32c(bytes, n));
+    if (pair->value_n == 8 && memcmp(pair->value, digits, 8) == 0) return true;
+    return damaged(err, label, e, "the CRC-32C of its bytes is %s, not %s", digits,
+                   ct__printable(pair->value, pair->value_n, said, sizeof said));
+}
+
+static bool verify_header(const ct_st *st, const char *label, ct_err *err) {
+    char *copy = ct__malloc(st->header_n + 1);
+    if (!copy) return ct__err_memory(err, CT_NOWHERE, label, st->header_n + 1);
+    memcpy(copy, st->header, st->header_n);
+    copy[st->header_n] = '\0';
+    char *at = strstr(copy, own_key);
+    if (at && at + OWN_KEY + 8 <= copy + st->header_n) memset(at + OWN_KEY, '0', 8);
+    bool ok = compare(st, NULL, copy, st->header_n, label, err);
+    ct__free(copy);
+    return ok;
+}
+
+bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *err) {
+    bool any = required;
+    for (size_t i = 0; i < st->n_metadata && !any; i++)
+        any = strncmp(st->metadata[i].key, CT_ST_CHECKSUM, PREFIX - 1) == 0;
+    if (any && !verify_header(st, label, err)) return false;
+    for (size_t i = 0; i < st->n && any; i++) {
+        const ct_st_entry *e = &st->entries[i];
+        if (!compare(st, e, e->data, (size_t)e->bytes, label, err)) return false;
+    }
+    return true;
 }

@@ -37,6 +37,8 @@ typedef struct ct_st {
     ct_st_entry **by_name;
     const void *map;
     size_t map_n;
+    const char *header; // header_n bytes of JSON
+    size_t header_n;
     ct_arena arena;
 } ct_st;
 
@@ -64,5 +66,15 @@ typedef struct ct_st_out {
 // dtype, wide ones first, then by name), metadata by key, and the header is padded to 8 bytes.
 bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct_st_pair *metadata,
                   size_t n_metadata, ct_err *err);
+
+// The same with checksums in the metadata, eight hexadecimal digits each: "crc32c.NAME" over the
+// tensor's bytes, and "crc32c" over the header with zeros for these digits. Other readers see
+// metadata.
+bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
+                          const ct_st_pair *metadata, size_t n_metadata, ct_err *err);
+// Compares header and tensors with their checksums. A file without any passes unless they are
+// `required`.
+bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *err);
+#define CT_ST_CHECKSUM "crc32c" // how their keys begin
 
 #endif

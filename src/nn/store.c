@@ -56,7 +56,7 @@ bool ct_params_save(const ct_params *params, const char *path) {
     const char *numerics = ct_numerics();
     ct_st_pair made_by = {"cotan.numerics", numerics, 14, strlen(numerics)};
     bool ok = ct__store_add(&store, params, "", &ctx->err) &&
-              ct__st_write(path, store.out, store.n, &made_by, 1, &ctx->err);
+              ct__st_write_checked(path, store.out, store.n, &made_by, 1, &ctx->err);
     ct__store_free(&store);
     return ok;
 }
@@ -174,7 +174,7 @@ bool ct_params_load(ct_params *params, const char *path) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || ctx->err.code) return false;
     ct_st file;
-    bool ok = ct__st_open(path, &file, &ctx->err) &&
+    bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
               ct__store_load(params, &file, &(ct_store_rules){.path = path}, &ctx->err);
     ct__st_close(&file);
     return ok;

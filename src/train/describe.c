@@ -39,6 +39,10 @@ static uint64_t elements(const ct_st_entry *e) {
     return count;
 }
 
+static bool is_checksum(const ct_st_pair *pair) {
+    return strncmp(pair->key, CT_ST_CHECKSUM, strlen(CT_ST_CHECKSUM)) == 0;
+}
+
 static void add_tensors(ct_text *out, const ct_st *st) {
     char name[CT_PRINTABLE], value[CT_PRINTABLE], type[160];
     size_t wide = 0;
@@ -55,18 +59,26 @@ static void add_tensors(ct_text *out, const ct_st *st) {
         add_bytes(out, e->bytes);
         ct__text_add(out, "\n");
     }
-    if (st->n_metadata) ct__text_add(out, "metadata\n");
+    size_t checksums = 0;
+    for (size_t i = 0; i < st->n_metadata; i++) checksums += is_checksum(&st->metadata[i]);
+    if (st->n_metadata > checksums) ct__text_add(out, "metadata\n");
     for (size_t i = 0; i < st->n_metadata; i++)
-        ct__textf(
-            out, "  %s: %s\n",
-            ct__printable(st->metadata[i].key, st->metadata[i].key_n, name, sizeof name),
-            ct__printable(st->metadata[i].value, st->metadata[i].value_n, value, sizeof value));
+        if (!is_checksum(&st->metadata[i]))
+            ct__textf(
+                out, "  %s: %s\n",
+                ct__printable(st->metadata[i].key, st->metadata[i].key_n, name, sizeof name),
+                ct__printable(st->metadata[i].value, st->metadata[i].value_n, value, sizeof value));
+    if (checksums) ct__text_add(out, "checksums: header and tensors are as they were written\n");
 }
 
 static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
     ct_st st;
     uint64_t count = 0, bytes = 0;
     if (!ct__st_open(path, &st, err)) return false;
+    if (!ct__st_verify(&st, path, false, err)) {
+        ct__st_close(&st);
+        return false;
+    }
     for (size_t i = 0; i < st.n; i++) {
         count += elements(&st.entries[i]);
         bytes += st.entries[i].bytes;

@@ -15,7 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/os.h"
+#include "io/crc32c.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
 
@@ -334,6 +336,71 @@ static void printable_escapes_and_cuts(void **state) {
     }
 }
 
+// ----------------------------------------------------------------------------------------
+// checksums
+
+static void crc32c_is_the_standard_one(void **state) {
+    (void)state;
+    unsigned char zeros[32] = {0}, rising[32];
+    for (int i = 0; i < 32; i++) rising[i] = (unsigned char)i;
+    assert_int_equal(ct__crc32c("123456789", 9), 0xe3069283); // RFC 3720, and its appendix B.4
+    assert_int_equal(ct__crc32c(zeros, 32), 0x8a9136aa);
+    assert_int_equal(ct__crc32c(rising, 32), 0x46dd794e);
+    assert_int_equal(ct__crc32c(NULL, 0), 0);
+}
+
+static bool verify(bool required, ct_err *err) {
+    ct_st st;
+    *err = (ct_err){0};
+    bool ok = ct__st_open(path, &st, err) && ct__st_verify(&st, "f", required, err);
+    ct__st_close(&st);
+    return ok;
+}
+
+// The file with each bit flipped in turn is refused, and where it is a tensor's, the tensor named.
+static void every_flipped_bit_is_found(void **state) {
+    (void)state;
+    ct_err err = {0};
+    char *bytes;
+    size_t n, header;
+    assert_true(ct__st_write_checked(path, outs, 5, pairs, 2, &err));
+    assert_true(verify(true, &err));
+    assert_true(ct__file_read(path, &bytes, &n, &err));
+    header = 8 + (unsigned char)bytes[0] + 256 * (size_t)(unsigned char)bytes[1];
+    for (size_t bit = 0; bit < n * 8; bit++) {
+        ct_st st;
+        err = (ct_err){0};
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        bool ok = ct__st_parse("f", bytes, n, &st, &err) && ct__st_verify(&st, "f", true, &err);
+        ct__st_close(&st);
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        if (ok) fail_msg("bit %zu", bit);
+        if (bit / 8 >= header) assert_non_null(strstr(err.text, "f: safetensors: tensor \""));
+    }
+    bytes[n - 1] ^= 1; // the last byte is b's
+    assert_true(ct__file_write(path, bytes, n, &err));
+    free(bytes);
+    assert_false(verify(false, &err));
+    assert_string_equal(err.text, "f: safetensors: tensor \"b\" is damaged: the CRC-32C of its "
+                                  "bytes is 03595c64, not f132df67");
+}
+
+static void files_without_checksums(void **state) {
+    (void)state;
+    ct_err err = {0};
+    assert_true(ct__st_write(path, outs, 5, pairs, 2, &err));
+    assert_true(verify(false, &err));
+    assert_false(verify(true, &err));
+    assert_string_equal(err.text, "f: safetensors: the header is damaged: it has no checksum");
+    // One tensor's is missing: somebody else has changed the file.
+    char digits[9];
+    const ct_st_pair own = {"crc32c.b", digits, 8, 8};
+    snprintf(digits, sizeof digits, "%08x", (unsigned)ct__crc32c(bytes3, 3));
+    assert_true(ct__st_write(path, outs, 5, &own, 1, &err));
+    assert_false(verify(false, &err));
+    assert_string_equal(err.text, "f: safetensors: the header is damaged: it has no checksum");
+}
+
 // Runs last.
 static void no_temporary_file_is_left(void **state) {
     (void)state;
@@ -359,6 +426,9 @@ int main(void) {
         cmocka_unit_test(utf8_takes_every_code_point),
         cmocka_unit_test(utf8_finds_the_first_bad_byte),
         cmocka_unit_test(printable_escapes_and_cuts),
+        cmocka_unit_test(crc32c_is_the_standard_one),
+        cmocka_unit_test(every_flipped_bit_is_found),
+        cmocka_unit_test(files_without_checksums),
         cmocka_unit_test(no_temporary_file_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -181,6 +181,41 @@ static void a_torn_line_goes(void **state) {
     check_file("");
 }
 
+static void later_steps_go(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t first;
+        const char *left;
+    } cases[] = {
+        {"{\"step\": 0}\n{\"step\": 1}\n{\"step\": 2}\n", 1, "{\"step\": 0}\n"},
+        {"{\"step\": 0}\n{\"step\": 1}\n", 2, "{\"step\": 0}\n{\"step\": 1}\n"},
+        {"{\"step\": 0}\n{\"step\": 1}\n{\"st", 2, "{\"step\": 0}\n{\"step\": 1}\n"},
+        {"{\"step\": 3}\n", 3, ""},
+        {"", 3, ""},
+        {"{\"st", 0, ""},
+    };
+    ct_err err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put(cases[i].text);
+        assert_true(ct__metrics_cut(path, cases[i].first, &err));
+        check_file(cases[i].left);
+    }
+    static const char *const bad[] = {"no\n", "{\"loss\": 0}\n", "[1]\n", "{\"step\": 0.5}\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"step\": 0}\n%s", bad[i]);
+        put(text);
+        assert_false(ct__metrics_cut(path, 5, &err));
+        check_error(&err, CT_E_FORMAT,
+                    "line 2 has no whole number \"step\"\n  hint: move the file away to go on "
+                    "without it");
+        err = (ct_err){0};
+        check_file(text);
+    }
+    assert_true(ct__metrics_cut("/nonexistent/m", 1, &err));
+}
+
 static void metrics_that_cannot_be_read(void **state) {
     (void)state;
     static const struct {
@@ -317,6 +352,59 @@ static void config_errors(void **state) {
 }
 
 // JSON nested 100,000 deep is refused, not followed down the stack.
+// Objects and lists inside; a checksum that sees values and not white space.
+static void config_is_sealed(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_config config, child;
+    const char *list[] = {"a", "b c"}, *text;
+    int64_t steps;
+    size_t n;
+    assert_true(ct__config_new(path, &config, &err) && ct__config_new(path, &child, &err));
+    ct__config_set_int(&child, "steps", 7);
+    ct__config_set_list(&child, "data", list, 2);
+    ct__config_set_child(&config, "training", &child);
+    ct__config_seal(&config);
+    assert_true(ct__config_write(&config, &err));
+    ct__config_close(&config);
+    ct__config_close(&child);
+    check_file("{\n  \"training\": {\n    \"steps\": 7,\n    \"data\": [\"a\", \"b c\"]\n  },\n"
+               "  \"crc32c\": \"54e857b2\"\n}\n");
+
+    put("{\"training\": {\"steps\": 7, \"data\": [\"a\", \"b c\"]}, \"crc32c\": \"54e857b2\"}");
+    assert_true(ct__config_read(path, &config, &err) && ct__config_sealed(&config, &err));
+    assert_true(ct__config_child(&config, "training", &child, &err));
+    assert_true(ct__config_int(&child, "steps", 1, 10, &steps, &err) && steps == 7);
+    assert_true(ct__config_list(&child, "data", &n, &err) && n == 2);
+    assert_true(ct__config_list_text(&child, "data", 1, &text, &err));
+    assert_string_equal(text, "b c");
+    assert_false(ct__config_list_text(&child, "data", 2, &text, &err));
+    check_error(&err, CT_E_FORMAT, "key \"data\": entry 2 is no string");
+    err = (ct_err){0};
+    assert_false(ct__config_list(&child, "steps", &n, &err));
+    check_error(&err, CT_E_FORMAT, "key \"steps\" is a number, not a list");
+    ct__config_close(&child);
+    err = (ct_err){0};
+    assert_false(ct__config_child(&config, "crc32c", &child, &err));
+    check_error(&err, CT_E_FORMAT, "key \"crc32c\" is a string, not an object");
+    ct__config_close(&config);
+
+    err = (ct_err){0};
+    put("{\"training\": {\"steps\": 8, \"data\": [\"a\", \"b c\"]}, \"crc32c\": \"54e857b2\"}");
+    assert_true(ct__config_read(path, &config, &err));
+    assert_false(ct__config_sealed(&config, &err));
+    check_error(&err, CT_E_FORMAT,
+                "the file is damaged or was changed: the CRC-32C of its values is d05b57ef, not "
+                "54e857b2");
+    ct__config_close(&config);
+    err = (ct_err){0};
+    put("{\"training\": {}}");
+    assert_true(ct__config_read(path, &config, &err));
+    assert_false(ct__config_sealed(&config, &err));
+    check_error(&err, CT_E_FORMAT, "key \"crc32c\" is missing");
+    ct__config_close(&config);
+}
+
 static void config_depth_is_bounded(void **state) {
     (void)state;
     enum { DEEP = 100000 };
@@ -462,9 +550,11 @@ int main(void) {
         cmocka_unit_test(trees_keep_their_order),
         cmocka_unit_test(metrics_are_lines),
         cmocka_unit_test(a_torn_line_goes),
+        cmocka_unit_test(later_steps_go),
         cmocka_unit_test(metrics_that_cannot_be_read),
         cmocka_unit_test(config_is_written_and_read),
         cmocka_unit_test(config_errors),
+        cmocka_unit_test(config_is_sealed),
         cmocka_unit_test(config_depth_is_bounded),
         cmocka_unit_test(plots_are_deterministic_and_bounded),
         cmocka_unit_test(points_lie_where_they_belong),
