@@ -27,6 +27,7 @@ typedef struct ct_fit_point {
 
 typedef struct ct_fit_options {
     int64_t steps;           // at least 1
+    int64_t first_step;      // steps done before, of a run that is resumed; default 0
     int64_t eval_every;      // 0: the first step and the last
     int64_t save_every;      // 0: when done
     int64_t tokens_per_step; // for tokens_per_s
@@ -47,10 +48,11 @@ typedef struct ct_fit_options {
     const char *title;   // of the plot
 } ct_fit_options;
 
-// Runs the steps. On an evaluation's line val_loss is of the parameters before the step's update,
-// on the last line of those behind it: the ones saved. False: see ct_error_text; the code is
-// CT_E_INTERRUPTED where `stop` asked for it, and all is saved then; after ct_cancel, which is for
-// those who cannot wait for the step's end, it is the same code and nothing is saved.
+// Runs the steps from first_step on; what metrics and plot hold of those before stays. On an
+// evaluation's line val_loss is of the parameters before the step's update, on the last line of
+// those behind it: the ones saved. False: see ct_error_text; the code is CT_E_INTERRUPTED where
+// `stop` asked for it, and all is saved then; after ct_cancel, which is for those who cannot wait
+// for the step's end, it is the same code and nothing is saved.
 CT_API CT_MUST_USE bool ct_fit(const ct_fit_options *options);
 
 // ------------------------------------------------------------------------------------- the machine

@@ -43,9 +43,18 @@ bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
     return true;
 }
 
-// The folder's entry of the file. A file system that cannot sync folders (EINVAL) loses nothing
-// that it promised.
-static bool sync_folder(const ct_atomic *file, ct_err *err) {
+// A file system that cannot sync folders (EINVAL) loses nothing that it promised.
+bool ct__sync_folder(const char *folder, ct_err *err) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    if (!ok)
+        ct__err(err, CT_E_FILE, CT_NOWHERE, folder, "cannot sync the folder: %s", strerror(errno));
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+// The folder's entry of the file.
+static bool sync_entry(const ct_atomic *file, ct_err *err) {
     char folder[sizeof file->path];
     strcpy(folder, file->path);
     char *slash = strrchr(folder, '/');
@@ -53,11 +62,7 @@ static bool sync_folder(const ct_atomic *file, ct_err *err) {
         strcpy(folder, ".");
     else
         slash[slash == folder] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return fail(file, "open the folder of", err);
-    bool ok = fsync(fd) == 0 || errno == EINVAL || fail(file, "sync the folder of", err);
-    close(fd);
-    return ok;
+    return ct__sync_folder(folder, err);
 }
 
 static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
@@ -70,7 +75,7 @@ static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
 
 bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
     bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
-    return close_and_rename(file, ok, err) && sync_folder(file, err);
+    return close_and_rename(file, ok, err) && sync_entry(file, err);
 }
 
 bool ct__atomic_place(ct_atomic *file, ct_err *err) { return close_and_rename(file, true, err); }

@@ -20,6 +20,9 @@ bool ct__atomic_commit(ct_atomic *file, ct_err *err);
 bool ct__atomic_place(ct_atomic *file, ct_err *err);
 void ct__atomic_abandon(ct_atomic *file); // leaves no trace; nothing behind a commit or place
 
+// Forces the names of a folder's files to disk.
+bool ct__sync_folder(const char *folder, ct_err *err);
+
 // The whole file in one call: committed, or placed with these permissions.
 bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err);
 bool ct__file_place(const char *path, const void *bytes, size_t n, unsigned mode, ct_err *err);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/os.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -111,6 +112,17 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "exists and is not a folder");
     return true;
+}
+
+void ct__remove_folder(const char *path) {
+    DIR *dir = opendir(path);
+    if (dir) {
+        for (struct dirent *e; (e = readdir(dir));)
+            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+                unlinkat(dirfd(dir), e->d_name, 0);
+        closedir(dir);
+    }
+    rmdir(path);
 }
 
 size_t ct__resident_bytes(void) {

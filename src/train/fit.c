@@ -92,14 +92,17 @@ static bool write_line(fit *f) {
 static bool report(fit *f) {
     ct_fit_point *p = &f->point;
     double now = ct__now();
-    if (p->step == 0) f->begin = now;
+    int64_t done = p->step - f->o->first_step;
+    if (!done) f->begin = now;
     p->seconds_left =
-        p->step ? (now - f->begin) / (double)p->step * (double)(p->steps - 1 - p->step) : NAN;
+        done ? (now - f->begin) / (double)done * (double)(p->steps - 1 - p->step) : NAN;
     p->memory = ct__resident_bytes();
     return !f->o->report || f->o->report(p, f->o->user);
 }
 
 static bool save(fit *f, int64_t done) {
+    // A checkpoint's steps are never missing in the metrics, whatever is lost with the power.
+    if (f->metrics.fd >= 0 && !ct__metrics_sync(&f->metrics, f->err)) return false;
     if (f->o->save && !f->o->save(done, f->o->user)) return false;
     return !f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
                                              &f->losses, &f->val_losses, f->err);
@@ -131,15 +134,35 @@ static bool run(fit *f) {
                    (long long)f->o->steps);
 }
 
+static bool open_metrics(fit *f) {
+    static const char *const names[] = {"loss", "val_loss"};
+    const char *path = f->o->metrics;
+    int64_t first = f->o->first_step;
+    if (!path) return true;
+    if (!first) return ct__metrics_open(path, false, &f->metrics, f->err);
+    ct_series s[2] = {0};
+    bool ok = ct__metrics_cut(path, first, f->err) &&
+              ct__metrics_open(path, true, &f->metrics, f->err) &&
+              ct__metrics_read(path, names, 2, s, f->err);
+    f->losses = s[0];
+    f->val_losses = s[1];
+    if (s[1].n) f->point.val_loss = s[1].y[s[1].n - 1];
+    return ok;
+}
+
 bool ct_fit(const ct_fit_options *options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || ctx->err.code) return false;
     fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1};
     f.point = (ct_fit_point){.steps = options->steps, .val_loss = NAN, .seconds_left = NAN};
+    f.point.step = options->first_step;
     if (options->steps < 1 || !options->loss || !options->optim)
         return ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
                        "an optimizer, a loss and at least one step are needed");
-    bool ok = !options->metrics || ct__metrics_open(options->metrics, false, &f.metrics, f.err);
+    if (options->first_step < 0 || options->first_step > options->steps)
+        return ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "first_step is %lld of %lld steps",
+                       (long long)options->first_step, (long long)options->steps);
+    bool ok = open_metrics(&f);
     ok = ok &&
          (!options->events || ct__events_open(options->events, f.point.step, &f.events, f.err));
     ok = ok && run(&f);

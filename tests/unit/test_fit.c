@@ -179,11 +179,46 @@ static void all_but_the_loss_is_optional(void **state) {
     assert_true(ct_metric_value("loss") == 1);
 }
 
+// From step 5 on: what was written of steps before stays, and what they did not do is not done.
+static void a_fit_may_begin_later(void **state) {
+    world *s = *state;
+    ct_fit_options o = options(s);
+    assert_true(ct_fit(&o));
+    s->n_evaluated = s->n_saved = s->reports = 0;
+    o.first_step = 5;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->reports, 3);
+    assert_int_equal(s->n_evaluated, 2); // steps 6 and 7
+    assert_int_equal(s->n_saved, 1);
+    assert_int_equal(s->saved[0], 8);
+    static const char *const names[] = {"loss"};
+    ct_series series[1];
+    ct_err err = {0};
+    assert_true(ct__metrics_read(s->metrics, names, 1, series, &err));
+    assert_int_equal(series[0].n, 8);
+    for (size_t i = 0; i < 8; i++) assert_true(series[0].x[i] == (double)i);
+    assert_true(series[0].y[5] < series[0].y[4]);
+    ct__series_free(&series[0]);
+    s->reports = 0;
+    o.first_step = 8; // nothing is left to do but to save
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->reports, 0);
+    assert_int_equal(s->n_saved, 2);
+    o.first_step = 9;
+    assert_false(ct_fit(&o));
+    assert_string_equal(ct_error_text(), "fit: first_step is 9 of 8 steps");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(runs_to_its_end),  TEST(stops_and_saves),       TEST(a_loss_that_is_no_number_ends_it),
-        TEST(a_callback_fails), TEST(needs_something_to_do), TEST(all_but_the_loss_is_optional),
+        TEST(runs_to_its_end),
+        TEST(stops_and_saves),
+        TEST(a_loss_that_is_no_number_ends_it),
+        TEST(a_callback_fails),
+        TEST(needs_something_to_do),
+        TEST(all_but_the_loss_is_optional),
+        TEST(a_fit_may_begin_later),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "backend/cpu/cache.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -94,16 +93,7 @@ bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err) {
                    strerror(errno));
 }
 
-void ct__cache_work_end(const char *folder) {
-    DIR *dir = opendir(folder);
-    if (dir) {
-        for (struct dirent *e; (e = readdir(dir));)
-            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                unlinkat(dirfd(dir), e->d_name, 0);
-        closedir(dir);
-    }
-    rmdir(folder);
-}
+void ct__cache_work_end(const char *folder) { ct__remove_folder(folder); }
 
 // --------------------------------------------------------------------------------------- entries
 

@@ -1,0 +1,240 @@
+// Everything hangs on one rename: a folder that is filled under a temporary name and forced to disk
+// gets its own. Whatever a process was doing when it died, the folders named step-N are whole.
+#define _GNU_SOURCE
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/mem.h"
+#include "base/os.h"
+
+// In the order in which they get their names in the run's folder: where a process dies between two,
+// the state there is newer than the model, never older.
+static const char *const names[] = {"state.safetensors", "model.safetensors", "config.json"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static bool fail(const char *path, const char *what, ct_err *err) {
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
+}
+
+__attribute__((format(printf, 3, 4))) static bool make_path(char path[CT_RUN_PATH], ct_err *err,
+                                                            const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(path, CT_RUN_PATH, format, args);
+    va_end(args);
+    return (n > 0 && n < CT_RUN_PATH) ||
+           ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "the path of the folder is too long");
+}
+
+// ------------------------------------------------------------------------------------ the folder
+
+bool ct__run_lock(const char *dir, int *lock, ct_err *err) {
+    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return fail(dir, "open", err);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    ct__run_unlock(*lock);
+    *lock = -1;
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "another process is training in this folder");
+}
+
+void ct__run_unlock(int lock) {
+    if (lock >= 0) close(lock);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+// "state.safetensors.1234-5.tmp": what a write that did not end leaves.
+static bool is_leftover(const char *name) {
+    static const char *const others[] = {"loss.svg"};
+    if (!ends_with(name, ".tmp")) return false;
+    for (int i = 0; i < NAMES; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
+    return strncmp(name, others[0], strlen(others[0])) == 0;
+}
+
+// Calls `visit` for each entry of a folder; one that is not there has none.
+static bool each_entry(const char *folder, bool (*visit)(const char *name, void *user), void *user,
+                       ct_err *err) {
+    DIR *dir = opendir(folder);
+    bool ok = true;
+    if (!dir) return errno == ENOENT || fail(folder, "read the folder", err);
+    for (struct dirent *e; ok && (e = readdir(dir));) ok = visit(e->d_name, user);
+    closedir(dir);
+    return ok;
+}
+
+typedef struct tidying {
+    const char *folder;
+    bool in_checkpoints;
+    ct_err *err;
+} tidying;
+
+static bool tidy_one(const char *name, void *user) {
+    const tidying *t = user;
+    char path[CT_RUN_PATH];
+    if (t->in_checkpoints ? !ends_with(name, ".tmp") : !is_leftover(name)) return true;
+    if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
+    if (t->in_checkpoints)
+        ct__remove_folder(path);
+    else
+        unlink(path);
+    return true;
+}
+
+bool ct__run_tidy(const char *dir, ct_err *err) {
+    char folder[CT_RUN_PATH];
+    return each_entry(dir, tidy_one, &(tidying){dir, false, err}, err) &&
+           make_path(folder, err, "%s/checkpoints", dir) &&
+           each_entry(folder, tidy_one, &(tidying){folder, true, err}, err);
+}
+
+// ----------------------------------------------------------------------------------- what is there
+
+typedef struct list {
+    int64_t *steps;
+    size_t n, cap;
+    ct_err *err;
+} list;
+
+static bool list_one(const char *name, void *user) {
+    list *l = user;
+    char again[40];
+    int64_t step;
+    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0) return true;
+    snprintf(again, sizeof again, "step-%" PRId64, step);
+    if (strcmp(again, name) != 0) return true; // "step-4.tmp", "step-004"
+    if (!CT_GROW(l->steps, l->cap, l->n + 1))
+        return ct__err_memory(l->err, CT_NOWHERE, "train", l->cap * 2 * sizeof step);
+    l->steps[l->n++] = step;
+    return true;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err) {
+    char folder[CT_RUN_PATH];
+    list l = {.err = err};
+    bool ok =
+        make_path(folder, err, "%s/checkpoints", dir) && each_entry(folder, list_one, &l, err);
+    if (!ok) {
+        ct__free(l.steps);
+        l = (list){0};
+    }
+    if (l.n) qsort(l.steps, l.n, sizeof *l.steps, newest_first);
+    *steps = l.steps;
+    *n = l.n;
+    return ok;
+}
+
+bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char path[CT_RUN_PATH],
+                         ct_err *err) {
+    return make_path(path, err, "%s/checkpoints/step-%" PRId64 "%s%s", dir, step, name ? "/" : "",
+                     name ? name : "");
+}
+
+// ---------------------------------------------------------------------------------------- a save
+
+static bool unfinished_path(const char *dir, int64_t step, char path[CT_RUN_PATH], ct_err *err) {
+    return make_path(path, err, "%s/checkpoints/step-%" PRId64 ".tmp", dir, step);
+}
+
+bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH], ct_err *err) {
+    char above[CT_RUN_PATH];
+    if (!make_path(above, err, "%s/checkpoints", dir) || !unfinished_path(dir, step, folder, err))
+        return false;
+    struct stat st;
+    if (stat(above, &st) != 0 && (!ct__make_dirs(above, 0777, err) || !ct__sync_folder(dir, err)))
+        return false;
+    return ct__make_dirs(folder, 0777, err);
+}
+
+void ct__checkpoint_abandon(const char *dir, int64_t step) {
+    char folder[CT_RUN_PATH];
+    ct_err ignored = {0};
+    if (unfinished_path(dir, step, folder, &ignored)) ct__remove_folder(folder);
+}
+
+bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH], above[CT_RUN_PATH];
+    if (!unfinished_path(dir, step, from, err) || !ct__checkpoint_path(dir, step, NULL, to, err) ||
+        !make_path(above, err, "%s/checkpoints", dir))
+        return false;
+    // The files in it were forced to disk one by one, and their names with each of them.
+    return (rename(from, to) == 0 || fail(from, "rename into place", err)) &&
+           ct__sync_folder(above, err);
+}
+
+static bool copy_file(const char *from, const char *to, ct_err *err) {
+    const void *bytes;
+    size_t n;
+    if (!ct__file_map(from, &bytes, &n, err)) return false;
+    bool ok = ct__file_write(to, bytes, n, err);
+    ct__file_unmap(bytes, n);
+    return ok;
+}
+
+// A further name of the file, in place of what has that name now; a copy where there are no links.
+static bool publish_one(const char *dir, int64_t step, const char *name, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH], beside[CT_RUN_PATH];
+    struct stat a, b;
+    if (!ct__checkpoint_path(dir, step, name, from, err) ||
+        !make_path(to, err, "%s/%s", dir, name) || !make_path(beside, err, "%s/%s.tmp", dir, name))
+        return false;
+    if (stat(from, &a) != 0) return fail(from, "open", err);
+    if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
+    unlink(beside);
+    if (link(from, beside) != 0) return copy_file(from, to, err);
+    if (rename(beside, to) == 0) return true;
+    fail(to, "rename into place", err);
+    unlink(beside);
+    return false;
+}
+
+// Under a temporary name first: a folder that is removed by halves must not look like a checkpoint.
+static bool forget(const char *dir, int64_t step, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    if (!ct__checkpoint_path(dir, step, NULL, from, err) || !unfinished_path(dir, step, to, err))
+        return false;
+    if (rename(from, to) != 0) return fail(from, "remove", err);
+    ct__remove_folder(to);
+    return true;
+}
+
+bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err) {
+    int64_t *steps;
+    size_t n;
+    for (int i = 0; i < NAMES; i++)
+        if (!publish_one(dir, step, names[i], err)) return false;
+    if (!ct__sync_folder(dir, err) || !ct__checkpoint_list(dir, &steps, &n, err)) return false;
+    bool ok = true;
+    for (size_t i = CT_CHECKPOINTS_KEPT; i < n && ok; i++) ok = forget(dir, steps[i], err);
+    ct__free(steps);
+    return ok;
+}
+
+bool ct__checkpoint_forget_after(const char *dir, int64_t step, ct_err *err) {
+    int64_t *steps;
+    size_t n;
+    if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;
+    bool ok = true;
+    for (size_t i = 0; i < n && steps[i] > step && ok; i++) ok = forget(dir, steps[i], err);
+    ct__free(steps);
+    return ok;
+}

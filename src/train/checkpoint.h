@@ -1,0 +1,32 @@
+// Checkpoints of a run: DIR/checkpoints/step-N, a folder each, that appears whole or not at all.
+// The newest one's files also stand in DIR itself, as further names of the same files.
+#ifndef COTAN_TRAIN_CHECKPOINT_H
+#define COTAN_TRAIN_CHECKPOINT_H
+
+#include "base/error.h"
+
+enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
+
+// Keeps other processes from training in `dir` until it is closed. Where the file system has no
+// locks, there is none.
+bool ct__run_lock(const char *dir, int *lock, ct_err *err);
+void ct__run_unlock(int lock);
+// Removes what processes left that died while they wrote; only under the lock.
+bool ct__run_tidy(const char *dir, ct_err *err);
+
+// Steps of the checkpoints, the newest first; freed with ct__free. None is no error.
+bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err);
+// The path of a file of a checkpoint; name NULL: the checkpoint's own.
+bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char path[CT_RUN_PATH],
+                         ct_err *err);
+
+// A save: begin gives a folder to fill; commit makes it the checkpoint of that step; publish gives
+// its files their names in DIR and removes checkpoints beyond the newest CT_CHECKPOINTS_KEPT.
+bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH], ct_err *err);
+bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err);
+void ct__checkpoint_abandon(const char *dir, int64_t step);
+bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err);
+// Removes the checkpoints of later steps than this one; -1: all.
+bool ct__checkpoint_forget_after(const char *dir, int64_t step, ct_err *err);
+
+#endif
