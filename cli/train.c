@@ -112,7 +112,8 @@ static void show_sample(display *d, const char *text) {
 static void show(const ct_lm_event *event, void *user) {
     display *d = user;
     switch (event->kind) {
-    case CT_LM_MODEL: fprintf(stderr, "%s\n", event->text); break;
+    case CT_LM_MODEL:
+    case CT_LM_RESUME: fprintf(stderr, "%s\n", event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
     case CT_LM_SAMPLE: show_sample(d, event->text); break;
     case CT_LM_MEMORY:
@@ -170,6 +171,10 @@ size_t list_train_options(train_settings *s, opt *o) {
          .out = &s->limit},
         {"out", OPT_TEXT, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
+        {"resume", OPT_TEXT, "DIR", "go on with the run in DIR, from its last save",
+         .out = &t->resume},
+        {"resume-step", OPT_COUNT, "N", "from its save of step N (the newest)", 0, MOST,
+         .out = &t->resume_step},
     };
     _Static_assert(sizeof all / sizeof *all <= MOST_TRAIN_OPTIONS, "room for the options");
     memcpy(o, all, sizeof all);
@@ -196,14 +201,19 @@ static const char text[] =
     "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C ends the step\n"
     "and saves. The folder gets model.safetensors, which Hugging Face's GPT-2 reads, "
     "state.safetensors\n"
-    "(the optimizer's), config.json, metrics.jsonl (a line a step) and loss.svg.\n";
+    "(the optimizer's), config.json, metrics.jsonl (a line a step) and loss.svg; checkpoints/ "
+    "keeps the\n"
+    "newest two saves. --resume goes on after Ctrl-C, a crash or a kill as if nothing had "
+    "happened: with\n"
+    "the run's own options and text, to the same bits.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"
     "  cotan train --data src docs 'notes/*.md' --out run  # folders and patterns\n"
     "  cotan train --data tinyshakespeare.txt --tokens chars --layers 4 --heads 4 --width 128 \\\n"
     "      --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 --no-bias --out shakespeare\n"
-    "  cotan sample shakespeare --prompt 'ROMEO:'\n";
+    "  cotan sample shakespeare --prompt 'ROMEO:'\n"
+    "  cotan train --resume shakespeare                    # goes on where it was stopped\n";
 
 // "run", or the first of run-2, run-3 ... that is not there: nothing is overwritten unasked.
 static const char *free_folder(char *name, size_t cap) {
@@ -231,6 +241,7 @@ static void show_word(const char *name) {
 }
 
 static int finish(const train_settings *s, const display *d, bool trained) {
+    const char *out = s->train.resume ? s->train.resume : s->train.out;
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
     if (!trained && !interrupted) {
         int status = fail();
@@ -239,9 +250,16 @@ static int finish(const train_settings *s, const display *d, bool trained) {
     if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
     show_word(program);
     fputs(" sample ", stderr);
-    show_word(s->train.out);
+    show_word(out);
     // The same device, where another one than usual was asked for.
-    fprintf(stderr, "%s\n", s->device == 1 ? " --device ref" : "");
+    const char *device = s->device == 1 ? " --device ref" : "";
+    fprintf(stderr, "%s\n", device);
+    if (interrupted) {
+        show_word(program);
+        fputs(" train --resume ", stderr);
+        show_word(out);
+        fprintf(stderr, "%s\n", device);
+    }
     return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
@@ -251,7 +269,7 @@ int run_train(int argc, char **argv) {
     char folder[32];
     int status;
     command c = {.name = "train",
-                 .usage = "--data PATH... [options]",
+                 .usage = "--data PATH... [options] | --resume DIR",
                  .text = text,
                  .examples = examples,
                  .opts = options};
@@ -261,7 +279,11 @@ int run_train(int argc, char **argv) {
     s.train.event = show;
     s.train.stop = stop;
     s.train.user = &d;
-    if (!s.train.out) s.train.out = free_folder(folder, sizeof folder);
+    for (size_t i = 0; i < c.n; i++)
+        if (options[i].out == &s.tokens && options[i].given) s.train.given |= CT_LM_GIVEN_CHARS;
+    if (s.dropout.given) s.train.given |= CT_LM_GIVEN_DROPOUT;
+    if (s.seed.given) s.train.given |= CT_LM_GIVEN_SEED;
+    if (!s.train.out && !s.train.resume) s.train.out = free_folder(folder, sizeof folder);
     listen_for_signals();
     bool trained = ct_lm_train(&s.train);
     close_line(&d);

@@ -20,12 +20,16 @@ typedef enum {
     CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation
     CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
     CT_LM_MEMORY, // text: the memory that was used and planned, in a sentence; before DONE
+    CT_LM_RESUME, // text: "resuming at step S"; S steps are done
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
     const char *text;
     ct_fit_point point;
 } ct_lm_event;
+
+// With `resume`, options of which 0 means something that were given all the same.
+enum { CT_LM_GIVEN_CHARS = 1, CT_LM_GIVEN_DROPOUT = 2, CT_LM_GIVEN_SEED = 4 };
 
 // 0 and NULL mean the default.
 typedef struct ct_lm_train_options {
@@ -45,6 +49,10 @@ typedef struct ct_lm_train_options {
     ct_num eval_batches; // of the held-out text; 0: all of it; default 50
     int64_t save_every;  // default eval_every
     uint64_t seed;
+    const char *resume; // a folder to go on in, instead of data and out; all other options are its
+                        // run's, and one that says otherwise is an error
+    ct_num resume_step; // from the checkpoint of this step instead of the newest
+    unsigned given;     // CT_LM_GIVEN_...
     void (*event)(const ct_lm_event *event, void *user);
     ct_stop_fn stop; // true: the step is ended, the folder written, the error CT_E_INTERRUPTED
     void *user;
@@ -52,10 +60,11 @@ typedef struct ct_lm_train_options {
 
 // Trains a GPT-2 on the first 90 % of the text; the rest validates, in windows that do not overlap.
 // Writes model.safetensors, state.safetensors, config.json, metrics.jsonl, loss.svg and a file of
-// events for TensorBoard. Equal options give equal weights, bit for bit, however many threads work.
-// Errors of code CT_E_USAGE come before anything is read or written. What it will take is known
+// events for TensorBoard, and keeps the newest two saves in checkpoints/step-N. Equal options give
+// equal weights, bit for bit, however many threads work, and however often the run was killed and
+// resumed. Errors of code CT_E_USAGE come before anything is written. What it will take is known
 // before it begins: more than ct_set_memory_limit allows, the whole process counted, or than is
-// left, is the error CT_E_LIMIT, and nothing is written then.
+// left, is the error CT_E_LIMIT, and no step is done then.
 CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 
 // What a run will take at the most, in bytes, known before anything runs.

@@ -4,6 +4,7 @@
 
 #include "cotan/models.h"
 #include "graph/graph.h"
+#include "io/config.h"
 
 typedef struct ct_gpt2_block {
     ct_nn_norm ln_1, ln_2;
@@ -23,5 +24,9 @@ struct ct_gpt2 {
 bool ct__gpt2_check(const ct_gpt2_config *config, ct_ctx *ctx, ct_loc here);
 // The variables, with first values unless `unfilled`. NULL: the error stands in the context.
 ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfilled, ct_loc here);
+// Adds to config.json what else belongs there; false: the error is told.
+typedef bool (*ct__config_more)(struct ct_config *config, void *user, ct_err *err);
+// ct_gpt2_save with that; more NULL: nothing else.
+bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user);
 
 #endif

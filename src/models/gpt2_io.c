@@ -70,7 +70,7 @@ bool ct_gpt2_load_weights(ct_gpt2 *model, const char *path) {
                             .ignored = beside_parameters,
                             .user = &model->config};
     ct_st file;
-    bool ok = ct__st_open(path, &file, &ctx->err) &&
+    bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
               changes_nothing(model, &file, &rules, &ctx->err) &&
               ct__store_load(model->params, &file, &rules, &ctx->err);
     ct__st_close(&file);
@@ -108,7 +108,7 @@ static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err) {
     if (ok && model->config.no_bias)
         ok = zeros ? add_zero_biases(&store, model, zeros, err)
                    : ct__err_memory(err, CT_NOWHERE, "gpt2", 16 * (size_t)model->config.width);
-    ok = ok && ct__st_write(path, store.out, store.n, about, 2, err);
+    ok = ok && ct__st_write_checked(path, store.out, store.n, about, 2, err);
     ct__store_free(&store);
     ct__free(zeros);
     return ok;
@@ -117,7 +117,8 @@ static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err) {
 // ---------------------------------------------------------------------------------------------------
 // config.json
 
-static bool save_config(const ct_gpt2_config *c, const char *path, ct_err *err) {
+static bool save_config(const ct_gpt2_config *c, const char *path, ct__config_more more, void *user,
+                        ct_err *err) {
     ct_config out;
     bool ok = ct__config_new(path, &out, err);
     if (ok) {
@@ -138,7 +139,7 @@ static bool save_config(const ct_gpt2_config *c, const char *path, ct_err *err) 
         if (c->tokens) ct__config_set_string(&out, "tokens", c->tokens, strlen(c->tokens));
         if (c->characters)
             ct__config_set_string(&out, "vocabulary", c->characters, c->characters_n);
-        ok = ct__config_write(&out, err);
+        ok = (!more || more(&out, user, err)) && ct__config_write(&out, err);
     }
     ct__config_close(&out);
     return ok;
@@ -183,13 +184,17 @@ static bool read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err) {
 // -------------------------------------------------------------------------------------------- both
 
 bool ct_gpt2_save(const ct_gpt2 *model, const char *dir) {
+    return ct__gpt2_save(model, dir, NULL, NULL);
+}
+
+bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !model || ctx->err.code) return false;
     ct_text weights = {0}, config = {0};
     bool ok = path_in(&weights, dir, weights_name, &ctx->err) &&
               path_in(&config, dir, config_name, &ctx->err) &&
               ct__make_dirs(dir, 0777, &ctx->err) &&
-              save_config(&model->config, config.s, &ctx->err) &&
+              save_config(&model->config, config.s, more, user, &ctx->err) &&
               save_weights(model, weights.s, &ctx->err);
     ct__text_free(&weights);
     ct__text_free(&config);

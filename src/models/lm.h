@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "data/corpus.h"
 #include "graph/graph.h"
+#include "io/config.h"
 
 // A rehearsal: what a run records is recorded once for a dry device, in a context of its own that
 // is the thread's until the end. `part` hears of each plan that is told.
@@ -59,5 +60,26 @@ bool ct__lm_rehearse_write(const ct_gpt2 *model, ct_gpt2_cache *cache, size_t pr
                            int64_t length);
 // A line's end, or the first character where the vocabulary has none. Returns its bytes in out.
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
+
+// What a run's config.json says of its training, and where it goes on.
+typedef struct ct_lm_resumed {
+    int64_t step; // of the checkpoint
+    int64_t tokens;
+    char checksum[9];  // of the tokens
+    const char **data; // (n_data) paths, absolute
+    size_t n_data;
+    ct_config config; // holds the paths
+} ct_lm_resumed;
+// Adds the options, which must be whole, and the text to a config.json, and seals it.
+bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
+                           const ct_corpus *corpus, ct_err *err);
+// Finds the checkpoint that options->resume and resume_step ask for, checks every byte of it, and
+// gives `options` what its run was started with; options that say otherwise are an error. A damaged
+// one is named, and one that is whole offered.
+bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err);
+void ct__lm_resumed_free(ct_lm_resumed *resumed); // also after a failure
+// Is this the text that the run was trained on?
+bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
+                      ct_err *err);
 
 #endif

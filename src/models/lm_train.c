@@ -10,12 +10,15 @@
 #include "base/threefry.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "io/safetensors.h"
 #include "io/utf8.h"
+#include "models/gpt2.h"
 #include "models/lm.h"
+#include "train/checkpoint.h"
 
 static const char smaller[] = "a smaller --batch, --context, --width or --layers needs less";
 
-enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100, PATH_ROOM = 4096 };
+enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100 };
 
 typedef struct run {
     ct_lm_train_options o; // with nothing left open
@@ -29,15 +32,17 @@ typedef struct run {
     ct_lm_rehearsal *rehearsal; // NULL: the run itself
     ct_lm_part_fn part;         // hears of a rehearsal's plans
     void *part_user;
-    ct_text largest;    // tensors, in words
-    ct_tensor position; // of the loader, a variable
+    ct_text largest;            // tensors, in words
+    ct_tensor position, random; // of the loader, and the seed: variables
     ct_loader loader;
     int32_t *x, *y; // (B, T)
     float *rows;    // (B, 1): 1 for a row that counts
     ct_text sample;
     double val_loss;
-    char model_path[PATH_ROOM], state_path[PATH_ROOM], metrics_path[PATH_ROOM],
-        plot_path[PATH_ROOM];
+    ct_lm_resumed resumed;
+    int64_t first, saved; // steps done before; in the newest checkpoint, -1: there is none
+    int lock;             // of the folder; -1: none
+    char metrics_path[CT_RUN_PATH], plot_path[CT_RUN_PATH];
 } run;
 
 // ---------------------------------------------------------------------------------------- options
@@ -91,9 +96,13 @@ static bool in_range(const ct_lm_train_options *o) {
 static bool usable(const ct_lm_train_options *o, ct_err *err) {
     int64_t steps = o->steps ? o->steps : 2000;
     double lr = o->lr > 0 ? o->lr : default_lr(o->width);
+    if (!in_range(o)) return refuse(err, "an option is out of its range");
+    if (o->resume && o->out)
+        return refuse(err, "--out is not for --resume, which goes on in its folder");
+    if (o->resume) return true; // the rest is the run's
+    if (o->resume_step.given) return refuse(err, "--resume-step is missing --resume");
     if (!o->n_data) return refuse(err, "--data is missing: files, folders or patterns of text");
     if (!o->out) return refuse(err, "--out is missing: the folder to write");
-    if (!in_range(o)) return refuse(err, "an option is out of its range");
     if (o->width && o->heads && o->width % o->heads)
         return refuse(err, "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
                       o->heads);
@@ -115,7 +124,9 @@ static run *start(const ct_lm_train_options *options, ct_ctx *ctx) {
     }
     r->o = *options;
     r->err = &ctx->err;
-    fill_in(&r->o);
+    r->lock = -1;
+    r->saved = -1;
+    if (!r->o.resume) fill_in(&r->o);
     return r;
 }
 
@@ -296,11 +307,33 @@ static bool evaluate(double *val_loss, void *user) {
     return show_sample(r);
 }
 
+static bool add_settings(ct_config *config, void *user, ct_err *err) {
+    const run *r = user;
+    return ct__lm_settings_store(config, &r->o, &r->corpus, err);
+}
+
+static bool fill_checkpoint(run *r, int64_t steps_done) {
+    char folder[CT_RUN_PATH], state[CT_RUN_PATH + 32];
+    if (!ct__checkpoint_begin(r->o.out, steps_done, folder, r->err)) return false;
+    snprintf(state, sizeof state, "%s/state.safetensors", folder);
+    return ct__gpt2_save(r->model, folder, add_settings, r) &&
+           ct_params_save(ct_optim_state(r->optim), state) &&
+           ct__checkpoint_commit(r->o.out, steps_done, r->err);
+}
+
 static bool save(int64_t steps_done, void *user) {
     run *r = user;
-    (void)steps_done; // the state holds it
-    return ct_gpt2_save(r->model, r->o.out) &&
-           ct_params_save(ct_optim_state(r->optim), r->state_path);
+    if (steps_done != r->saved && !fill_checkpoint(r, steps_done)) {
+        ct__checkpoint_abandon(r->o.out, steps_done);
+        if (r->err->code == CT_E_FILE && r->saved >= 0)
+            ct__err_hint(r->err,
+                         "the checkpoint of step %" PRId64
+                         " is whole: --resume goes on from there when this is mended",
+                         r->saved);
+        return false;
+    }
+    r->saved = steps_done;
+    return ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
 static bool report(const ct_fit_point *point, void *user) {
@@ -311,16 +344,29 @@ static bool report(const ct_fit_point *point, void *user) {
 // ------------------------------------------------------------------------------------- making
 // ready
 
-static bool place(const run *r, const char *name, char path[PATH_ROOM]) {
-    int n = snprintf(path, PATH_ROOM, "%s/%s", r->o.out, name);
-    if (n > 0 && n < PATH_ROOM) return true;
+static bool place(const run *r, const char *name, char path[CT_RUN_PATH]) {
+    int n = snprintf(path, CT_RUN_PATH, "%s/%s", r->o.out, name);
+    if (n > 0 && n < CT_RUN_PATH) return true;
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
 }
 
-static bool make_folder(run *r) {
-    return ct__make_dirs(r->o.out, 0777, r->err) && place(r, "model.safetensors", r->model_path) &&
-           place(r, "state.safetensors", r->state_path) &&
+// The folder is this process's from here on.
+static bool enter_folder(run *r) {
+    return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_tidy(r->o.out, r->err) &&
            place(r, "metrics.jsonl", r->metrics_path) && place(r, "loss.svg", r->plot_path);
+}
+
+// Of a new run; what an earlier one left in the folder is not to be resumed with it.
+static bool make_folder(run *r) {
+    return ct__make_dirs(r->o.out, 0777, r->err) && enter_folder(r) &&
+           ct__checkpoint_forget_after(r->o.out, -1, r->err);
+}
+
+static bool reopen_folder(run *r) {
+    r->o.out = r->o.resume;
+    if (!enter_folder(r) || !ct__lm_resume(&r->o, &r->resumed, r->err)) return false;
+    r->first = r->saved = r->resumed.step;
+    return true;
 }
 
 static bool read_text(run *r) {
@@ -357,11 +403,11 @@ static bool make_state(run *r) {
     uint32_t key[2] = {(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)};
     ct_params *state = ct_optim_state(r->optim);
     r->position = ct_param(state, "loader.position", CT_I64, CT_SCALAR);
-    ct_tensor random = ct_param(state, "random.key", CT_U32, CT_DIMS(2));
+    r->random = ct_param(state, "random.key", CT_U32, CT_DIMS(2));
     {
         CT_SCOPE;
         ct_assign(r->position, ct_scalar(0, CT_I64));
-        ct_assign(random, ct_from(key, CT_U32, CT_DIMS(2)));
+        ct_assign(r->random, ct_from(key, CT_U32, CT_DIMS(2)));
     }
     return !r->err->code;
 }
@@ -369,6 +415,62 @@ static bool make_state(run *r) {
 // A plan of a rehearsal is told.
 static bool part(run *r, const char *name) {
     return !r->rehearsal || ct__rehearsal_part(r->rehearsal, name);
+}
+
+// The checkpoint's weights and state in place of the first ones.
+static bool load_checkpoint(run *r) {
+    char model[CT_RUN_PATH], state[CT_RUN_PATH];
+    const char *dir = r->o.out;
+    if (!ct__checkpoint_path(dir, r->first, "model.safetensors", model, r->err) ||
+        !ct__checkpoint_path(dir, r->first, "state.safetensors", state, r->err) ||
+        !ct_gpt2_load_weights(r->model, model) ||
+        !ct_params_load(ct_optim_state(r->optim), state) || !ct_optim_resume(r->optim))
+        return false;
+    CT_SCOPE;
+    double position = ct_item(r->position);
+    const uint32_t *key = ct_data(r->random);
+    if (!key) return false;
+    if (position != (double)r->first || ct_optim_count(r->optim) != r->first)
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, state,
+                       "it holds %" PRId64 " steps and loader position %.0f, not step %" PRId64,
+                       ct_optim_count(r->optim), position, r->first);
+    if (key[0] != (uint32_t)r->o.seed || key[1] != (uint32_t)(r->o.seed >> 32))
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, state,
+                       "its random key is not that of the run's seed");
+    return true;
+}
+
+// Other rules of computing give other bits; the run goes on all the same.
+static bool compare_numerics(run *r) {
+    char path[CT_RUN_PATH];
+    ct_st file;
+    if (!ct__checkpoint_path(r->o.out, r->first, "state.safetensors", path, r->err) ||
+        !ct__st_open(path, &file, r->err))
+        return false;
+    const char *then = ct__st_metadata(&file, "cotan.numerics"), *now = ct_numerics();
+    if (then && strcmp(then, now) != 0) {
+        ct_text text = {0};
+        char shown[CT_PRINTABLE];
+        ct__textf(&text,
+                  "the run was computed with \"%s\", this device computes with \"%s\": other bits "
+                  "than without the stop",
+                  ct__printable(then, strlen(then), shown, sizeof shown), now);
+        if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
+        ct__text_free(&text);
+    }
+    ct__st_close(&file);
+    return true;
+}
+
+static bool go_on(run *r) {
+    char text[64];
+    if (!load_checkpoint(r) || !compare_numerics(r) ||
+        !ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
+        !ct__checkpoint_publish(r->o.out, r->first, r->err))
+        return false;
+    snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
+    tell(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
+    return true;
 }
 
 static bool make_model(run *r) {
@@ -400,6 +502,8 @@ static void free_model(run *r) {
 
 static void free_run(run *r) {
     free_model(r);
+    ct__lm_resumed_free(&r->resumed);
+    ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
     ct__text_free(&r->characters);
     ct__text_free(&r->sample);
@@ -459,6 +563,8 @@ static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void 
                    .rehearsal = &h};
         ok = record_all(r, cost);
         free_model(r);
+        ct__lm_resumed_free(&r->resumed);
+        ct__run_unlock(r->lock);
     }
     ct__free(r);
     ct__rehearsal_end(&h, cost, real->err);
@@ -469,7 +575,10 @@ static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void 
 
 // The text, the sizes, and what they will take: all that is known before anything is written.
 static bool prepare(run *r, ct_lm_size *size) {
-    if (!read_text(r) || !ct__lm_choose(&r->o, &r->corpus, rehearse, r, size, r->err)) return false;
+    bool resumed = r->o.resume != NULL;
+    if (!read_text(r)) return false;
+    if (resumed && !ct__lm_same_text(&r->resumed, &r->corpus, r->o.chars, r->err)) return false;
+    if (!ct__lm_choose(&r->o, &r->corpus, rehearse, r, size, r->err)) return false;
     fill_in_rates(&r->o);
     tell_model(r, size);
     return true;
@@ -480,6 +589,10 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
     ct_ctx *ctx = ct__ctx();
     ct_lm_size size = {0};
     ct_lm_train_options o = *options;
+    if (!ctx || ctx->err.code) return false;
+    if (o.resume || o.resume_step.given)
+        return refuse(&ctx->err,
+                      "--resume is not for a plan: a run that is resumed takes what it took");
     if (!o.out) o.out = "-"; // nothing is written
     run *r = start(&o, ctx);
     if (!r) return false;
@@ -500,11 +613,15 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
 static bool train(run *r) {
     ct_lm_size size = {0};
     uint64_t peak = ct__account.peak;
-    // The folder is made when the run is known to fit.
-    if (!ct__could_be_folder(r->o.out, r->err) || !prepare(r, &size)) return false;
+    bool resumed = r->o.resume != NULL;
+    // A new folder is made when the run is known to fit.
+    if (resumed ? !reopen_folder(r) : !ct__could_be_folder(r->o.out, r->err)) return false;
+    if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, "train", &r->largest, smaller, r->err)) return false;
-    if (!make_folder(r) || !make_batches(r) || !make_model(r)) return false;
+    if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
+    if (resumed && !go_on(r)) return false;
     ct_fit_options fit = {.steps = r->o.steps,
+                          .first_step = r->first,
                           .eval_every = r->o.eval_every,
                           .save_every = r->o.save_every,
                           .tokens_per_step = r->o.batch * r->o.context,
@@ -520,6 +637,8 @@ static bool train(run *r) {
                           .plot = r->plot_path,
                           .title = "loss"};
     if (!ct_fit(&fit)) return false;
+    double value; // where all steps were done before, nothing has evaluated
+    if (r->first == r->o.steps && !evaluate(&value, r)) return false;
     tell_memory(r, &size.cost, peak);
     tell_done(r);
     return true;

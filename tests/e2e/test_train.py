@@ -77,8 +77,9 @@ def run(corpus, tmp_path_factory):
 def test_folder(run):
     out, _ = run
     names = sorted(os.listdir(out))
-    assert re.fullmatch(r"events\.out\.tfevents\.\d{10}\..+\.\d+\.0", names.pop(1))
-    assert names == ["config.json", "loss.svg", "metrics.jsonl", "model.safetensors", "state.safetensors"]
+    assert re.fullmatch(r"events\.out\.tfevents\.\d{10}\..+\.\d+\.0", names.pop(2))
+    assert names == ["checkpoints", "config.json", "loss.svg", "metrics.jsonl", "model.safetensors",
+                     "state.safetensors"]
     xml.parse(out / "loss.svg")
     config = json.loads((out / "config.json").read_text())
     assert config["model_type"] == "gpt2" and config["n_layer"] == 1 and config["n_positions"] == 16

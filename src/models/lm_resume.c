@@ -1,0 +1,352 @@
+// What a run writes of itself so that it can be resumed, and how a checkpoint is chosen and
+// checked.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/crc32c.h"
+#include "io/safetensors.h"
+#include "io/utf8.h"
+#include "models/lm.h"
+#include "train/checkpoint.h"
+
+// ---------------------------------------------------------------------------------------- settings
+
+// Every option that changes bits or the metrics. One list for what is written, read and compared.
+typedef enum {
+    KIND_INT,
+    KIND_REAL,
+    KIND_NUM,
+    KIND_SEED,
+    KIND_DROPOUT,
+    KIND_CHARS,
+    KIND_NO_BIAS
+} kind;
+static const struct setting {
+    const char *key, *option;
+    kind kind;
+    size_t at;
+} settings[] = {
+#define SETTING(key, option, kind, field)                                                          \
+    { key, option, kind, offsetof(ct_lm_train_options, field) }
+    SETTING("chars", "tokens", KIND_CHARS, chars),
+    SETTING("layers", "layers", KIND_INT, layers),
+    SETTING("heads", "heads", KIND_INT, heads),
+    SETTING("width", "width", KIND_INT, width),
+    SETTING("context", "context", KIND_INT, context),
+    SETTING("batch", "batch", KIND_INT, batch),
+    SETTING("steps", "steps", KIND_INT, steps),
+    SETTING("lr", "lr", KIND_REAL, lr),
+    SETTING("min_lr", "min-lr", KIND_NUM, min_lr),
+    SETTING("warmup", "warmup", KIND_NUM, warmup),
+    SETTING("beta1", "beta1", KIND_NUM, beta1),
+    SETTING("beta2", "beta2", KIND_NUM, beta2),
+    SETTING("weight_decay", "weight-decay", KIND_NUM, weight_decay),
+    SETTING("clip", "clip", KIND_NUM, clip),
+    SETTING("dropout", "dropout", KIND_DROPOUT, dropout),
+    SETTING("no_bias", "no-bias", KIND_NO_BIAS, no_bias),
+    SETTING("eval_every", "eval-every", KIND_INT, eval_every),
+    SETTING("eval_batches", "eval-batches", KIND_NUM, eval_batches),
+    SETTING("save_every", "save-every", KIND_INT, save_every),
+    SETTING("seed", "seed", KIND_SEED, seed),
+#undef SETTING
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static void store(ct_config *to, const struct setting *s, const ct_lm_train_options *o) {
+    const char *at = (const char *)o + s->at;
+    switch (s->kind) {
+    case KIND_INT:
+    case KIND_SEED: ct__config_set_int(to, s->key, *(const int64_t *)at); break;
+    case KIND_REAL:
+    case KIND_DROPOUT: ct__config_set_real(to, s->key, *(const double *)at); break;
+    case KIND_NUM: ct__config_set_real(to, s->key, ((const ct_num *)at)->value); break;
+    case KIND_CHARS:
+    case KIND_NO_BIAS: ct__config_set_bool(to, s->key, *(const bool *)at); break;
+    }
+}
+
+static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_options *o,
+                    ct_err *err) {
+    char *at = (char *)o + s->at;
+    switch (s->kind) {
+    case KIND_INT: return ct__config_int(from, s->key, 1, INT64_MAX, (int64_t *)at, err);
+    case KIND_SEED: return ct__config_int(from, s->key, INT64_MIN, INT64_MAX, (int64_t *)at, err);
+    case KIND_REAL: return ct__config_real(from, s->key, 0, 1e300, (double *)at, err);
+    case KIND_DROPOUT: return ct__config_real(from, s->key, 0, 1, (double *)at, err);
+    case KIND_NUM:
+        ((ct_num *)at)->given = true;
+        return ct__config_real(from, s->key, 0, 1e300, &((ct_num *)at)->value, err);
+    case KIND_CHARS:
+    case KIND_NO_BIAS: return ct__config_bool(from, s->key, (bool *)at, err);
+    }
+    return false;
+}
+
+// Texts of what was given and of what the run has; false: nothing was given, or the same.
+static bool differs(const struct setting *s, const ct_lm_train_options *given,
+                    const ct_lm_train_options *run, char asked[32], char has[32]) {
+    const char *a = (const char *)given + s->at, *b = (const char *)run + s->at;
+    double x = 0, y = 0;
+    bool was_given = false;
+    switch (s->kind) {
+    case KIND_INT: x = (double)*(const int64_t *)a, y = (double)*(const int64_t *)b; break;
+    case KIND_REAL: x = *(const double *)a, y = *(const double *)b; break;
+    case KIND_SEED:
+        x = (double)*(const uint64_t *)a, y = (double)*(const uint64_t *)b;
+        was_given = given->given & CT_LM_GIVEN_SEED;
+        break;
+    case KIND_DROPOUT:
+        x = *(const double *)a, y = *(const double *)b;
+        was_given = given->given & CT_LM_GIVEN_DROPOUT;
+        break;
+    case KIND_NUM:
+        x = ((const ct_num *)a)->value, y = ((const ct_num *)b)->value;
+        was_given = ((const ct_num *)a)->given;
+        break;
+    case KIND_CHARS:
+    case KIND_NO_BIAS:
+        x = *(const bool *)a, y = *(const bool *)b;
+        was_given = s->kind == KIND_CHARS && given->given & CT_LM_GIVEN_CHARS;
+        break;
+    }
+    if ((!was_given && x == 0) || x == y) return false;
+    static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
+    if (s->kind == KIND_CHARS || s->kind == KIND_NO_BIAS) {
+        snprintf(asked, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",
+                 s->kind == KIND_CHARS ? words[0][x != 0] : "");
+        snprintf(has, 32, "%s", s->kind == KIND_CHARS ? words[0][y != 0] : words[1][1]);
+    } else {
+        snprintf(asked, 32, " %.10g", x);
+        snprintf(has, 32, "%.10g", y);
+    }
+    return true;
+}
+
+static bool store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err) {
+    ct_arena arena = {0};
+    const char **paths = ct__arena(&arena, o->n_data * sizeof *paths);
+    char here[CT_RUN_PATH] = "";
+    bool ok = paths && getcwd(here, sizeof here);
+    for (size_t i = 0; i < o->n_data && ok; i++) { // so that the run can be resumed from anywhere
+        paths[i] =
+            o->data[i][0] == '/' ? o->data[i] : ct__arena_printf(&arena, "%s/%s", here, o->data[i]);
+        ok = paths[i] != NULL;
+    }
+    if (ok)
+        ct__config_set_list(to, "data", paths, o->n_data);
+    else if (paths && !here[0])
+        ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot tell the current folder: %s",
+                strerror(errno));
+    else
+        ct__err_memory(err, CT_NOWHERE, "train", o->n_data * sizeof *paths);
+    ct__arena_free(&arena);
+    return ok;
+}
+
+static void checksum(const ct_corpus *corpus, char digits[9]) {
+    snprintf(digits, 9, "%08" PRIx32,
+             ct__crc32c(corpus->tokens, corpus->n * sizeof *corpus->tokens));
+}
+
+bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
+                           const ct_corpus *corpus, ct_err *err) {
+    ct_config training;
+    char digits[9];
+    if (!ct__config_new(config->path, &training, err)) return false;
+    for (int i = 0; i < SETTINGS; i++) store(&training, &settings[i], options);
+    checksum(corpus, digits);
+    ct__config_set_int(&training, "text_tokens", (int64_t)corpus->n);
+    ct__config_set_string(&training, "text_crc32c", digits, 8);
+    bool ok = store_data(&training, options, err);
+    if (ok) {
+        ct__config_set_child(config, "training", &training);
+        ct__config_seal(config);
+    }
+    ct__config_close(&training);
+    return ok;
+}
+
+bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
+                      ct_err *err) {
+    char digits[9];
+    checksum(corpus, digits);
+    if ((int64_t)corpus->n == resumed->tokens && strcmp(digits, resumed->checksum) == 0)
+        return true;
+    ct__err(err, CT_E_DATA, CT_NOWHERE, "train",
+            "the text is not the one that the run was trained on: %zu %s with CRC-32C %s, not "
+            "%" PRId64 " with %s",
+            corpus->n, chars ? "characters" : "bytes", digits, resumed->tokens, resumed->checksum);
+    ct__err_hint(err, "--data says where that text lies now");
+    return false;
+}
+
+static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
+                          ct_err *err) {
+    const char *digits;
+    size_t n;
+    if (!ct__config_child(config, "training", &resumed->config, err)) return false;
+    const ct_config *from = &resumed->config;
+    for (int i = 0; i < SETTINGS; i++)
+        if (!restore(from, &settings[i], o, err)) return false;
+    if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->tokens, err) ||
+        !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
+        !ct__config_list(from, "data", &resumed->n_data, err))
+        return false;
+    snprintf(resumed->checksum, sizeof resumed->checksum, "%s", digits);
+    resumed->data = ct__calloc(resumed->n_data + 1, sizeof *resumed->data);
+    if (!resumed->data)
+        return ct__err_memory(err, CT_NOWHERE, "train", resumed->n_data * sizeof *resumed->data);
+    for (size_t i = 0; i < resumed->n_data; i++)
+        if (!ct__config_list_text(from, "data", i, &resumed->data[i], err)) return false;
+    return true;
+}
+
+// Gives `o` the run's settings; what was given and differs is an error.
+static bool take_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
+                          ct_err *err) {
+    ct_lm_train_options given = *o;
+    char asked[32], has[32];
+    if (!read_settings(config, o, resumed, err)) return false;
+    for (int i = 0; i < SETTINGS; i++)
+        if (differs(&settings[i], &given, o, asked, has))
+            return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+                           "--%s%s contradicts the run in %s, which has %s", settings[i].option,
+                           asked, o->resume, has);
+    if (!o->n_data) {
+        o->data = resumed->data;
+        o->n_data = resumed->n_data;
+    }
+    return true;
+}
+
+void ct__lm_resumed_free(ct_lm_resumed *resumed) {
+    ct__config_close(&resumed->config);
+    ct__free(resumed->data);
+    resumed->data = NULL;
+}
+
+// ------------------------------------------------------------------------------- which checkpoint
+
+static bool whole_file(const char *path, ct_err *err) {
+    ct_st file;
+    bool ok = ct__st_open(path, &file, err) && ct__st_verify(&file, path, true, err);
+    ct__st_close(&file);
+    return ok;
+}
+
+static const char *const tensor_files[] = {"model.safetensors", "state.safetensors"};
+
+// Every byte of the checkpoint against its checksum; its config.json stays open.
+static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, ct_err *err) {
+    char path[CT_RUN_PATH];
+    *config = (ct_config){0};
+    bool ok = ct__checkpoint_path(dir, step, "config.json", path, err) &&
+              ct__config_read(path, config, err) && ct__config_sealed(config, err);
+    for (int i = 0; i < 2; i++)
+        ok = ok && ct__checkpoint_path(dir, step, tensor_files[i], path, err) &&
+             whole_file(path, err);
+    if (!ok) ct__config_close(config);
+    return ok;
+}
+
+// The files in the run's folder, where they are not the checkpoint's own under a further name: who
+// asks for the newest checkpoint means them too.
+static bool whole_folder(const char *dir, int64_t step, ct_err *err) {
+    for (int i = 0; i < 2; i++) {
+        char path[CT_RUN_PATH], inner[CT_RUN_PATH];
+        struct stat a, b;
+        int n = snprintf(path, sizeof path, "%s/%s", dir, tensor_files[i]);
+        if (n >= (int)sizeof path || !ct__checkpoint_path(dir, step, tensor_files[i], inner, err))
+            return false;
+        if (stat(path, &a) != 0 || stat(inner, &b) != 0) continue; // it gets its name back
+        if (a.st_dev == b.st_dev && a.st_ino == b.st_ino) continue;
+        if (!whole_file(path, err)) return false;
+    }
+    return true;
+}
+
+// For a shell.
+static void add_word(ct_text *text, const char *word) {
+    static const char safe[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+    if (word[strspn(word, safe)] == '\0') {
+        ct__text_add(text, word);
+        return;
+    }
+    ct__text_add(text, "'");
+    for (; *word; word++) ct__textf(text, *word == '\'' ? "'\\''" : "%c", *word);
+    ct__text_add(text, "'");
+}
+
+// The newest checkpoint that is whole, `from` or older.
+static void offer(const char *dir, const int64_t *steps, size_t n, int64_t from, ct_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        ct_config config;
+        ct_err ignored = {0};
+        if (steps[i] > from || !whole_checkpoint(dir, steps[i], &config, &ignored)) continue;
+        ct__config_close(&config);
+        ct_text word = {0};
+        add_word(&word, dir);
+        ct__err_hint(err,
+                     "the checkpoint of step %" PRId64 " is whole: cotan train --resume %s "
+                     "--resume-step %" PRId64,
+                     steps[i], word.failed ? "DIR" : word.s, steps[i]);
+        ct__text_free(&word);
+        return;
+    }
+    ct__err_hint(err, "no checkpoint of this run is whole");
+}
+
+static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, int64_t *step,
+                 ct_err *err) {
+    if (!n) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, o->resume, "there is no checkpoint to resume from");
+        ct__err_hint(err, "a run makes its first after --save-every steps");
+        return false;
+    }
+    *step = o->resume_step.given ? (int64_t)o->resume_step.value : steps[0];
+    ct_text list = {0};
+    for (size_t i = n; i-- > 0;) {
+        if (steps[i] == *step) {
+            ct__text_free(&list);
+            return true;
+        }
+        ct__textf(&list, "%s%" PRId64, list.n ? ", " : "", steps[i]);
+    }
+    ct__err(err, CT_E_FILE, CT_NOWHERE, o->resume,
+            "there is no checkpoint of step %" PRId64 ", only of: %s", *step,
+            list.failed ? "..." : list.s);
+    ct__text_free(&list);
+    return false;
+}
+
+bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err) {
+    int64_t *steps;
+    size_t n;
+    const char *dir = options->resume;
+    *resumed = (ct_lm_resumed){0};
+    if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;
+    bool ok = pick(options, steps, n, &resumed->step, err);
+    if (ok) {
+        ct_config config;
+        int64_t step = resumed->step;
+        bool newest = !options->resume_step.given;
+        ok = whole_checkpoint(dir, step, &config, err);
+        if (!ok) {
+            offer(dir, steps, n, step - 1, err);
+        } else if (newest && !whole_folder(dir, step, err)) {
+            offer(dir, steps, n, step, err);
+            ok = false;
+        }
+        ok = ok && take_settings(&config, options, resumed, err);
+        ct__config_close(&config);
+    }
+    ct__free(steps);
+    return ok;
+}

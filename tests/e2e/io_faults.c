@@ -1,0 +1,97 @@
+// Preloaded into the program by test_resume.py: the k-th call that changes files below FAULT_DIR
+// kills the process (FAULT=kill; a write does half its work first), or it and all later ones find
+// the disk full (FAULT=full). FAULT_COUNT names a file that gets the number of calls when the
+// process ends. FAULT_LINKS=none refuses hard links.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long calls;
+
+static int below(const char *path) {
+    const char *dir = getenv("FAULT_DIR");
+    return dir && path && strncmp(path, dir, strlen(dir)) == 0;
+}
+
+static int fd_below(int fd) {
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(name, path, sizeof path - 1);
+    if (n < 0) return 0;
+    path[n] = '\0';
+    return below(path);
+}
+
+enum { GO_ON, DIE, FULL };
+static int verdict(void) {
+    const char *at = getenv("FAULT_AT"), *what = getenv("FAULT");
+    long k = at ? atol(at) : 0;
+    calls++;
+    if (!k || !what || calls < k) return GO_ON;
+    return strcmp(what, "kill") == 0 ? DIE : FULL;
+}
+
+static int refuse(void) {
+    errno = ENOSPC;
+    return -1;
+}
+
+__attribute__((destructor)) static void tell(void) {
+    const char *path = getenv("FAULT_COUNT");
+    FILE *f = path ? fopen(path, "w") : NULL;
+    if (!f) return;
+    fprintf(f, "%ld\n", calls);
+    fclose(f);
+}
+
+#define REAL(name) __typeof__(name) *real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+ssize_t write(int fd, const void *bytes, size_t n) {
+    REAL(write);
+    int v = fd > 2 && fd_below(fd) ? verdict() : GO_ON;
+    if (v == GO_ON) return real(fd, bytes, n);
+    if (n > 1 && real(fd, bytes, n / 2) < 0) return -1;
+    if (v == DIE) raise(SIGKILL);
+    return refuse();
+}
+
+// What only takes a name or a descriptor.
+#define CALL(name, params, args, mine)                                                             \
+    int name params {                                                                              \
+        REAL(name);                                                                                \
+        int v = mine ? verdict() : GO_ON;                                                          \
+        if (v == DIE) raise(SIGKILL);                                                              \
+        return v == FULL ? refuse() : real args;                                                   \
+    }
+CALL(fsync, (int fd), (fd), fd_below(fd))
+CALL(rename, (const char *from, const char *to), (from, to), below(to))
+CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path))
+
+// A full disk lets one shorten and remove; a process may die there.
+#define FREEING(name, params, args, mine)                                                          \
+    int name params {                                                                              \
+        REAL(name);                                                                                \
+        if (mine && verdict() == DIE) raise(SIGKILL);                                              \
+        return real args;                                                                          \
+    }
+FREEING(ftruncate, (int fd, off_t n), (fd, n), fd_below(fd))
+FREEING(unlink, (const char *path), (path), below(path))
+FREEING(unlinkat, (int fd, const char *path, int flags), (fd, path, flags), fd_below(fd))
+FREEING(rmdir, (const char *path), (path), below(path))
+
+int link(const char *from, const char *to) {
+    REAL(link);
+    const char *links = getenv("FAULT_LINKS");
+    int v = below(to) ? verdict() : GO_ON;
+    if (v == DIE) raise(SIGKILL);
+    if (links && strcmp(links, "none") == 0) {
+        errno = EPERM;
+        return -1;
+    }
+    return v == FULL ? refuse() : real(from, to);
+}

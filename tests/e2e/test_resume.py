@@ -1,0 +1,505 @@
+"""Runs that are killed, interrupted, out of disk or damaged, and resumed: the same bits at the end.
+
+io_faults.c makes single calls to the system kill the process or fail, one after the other.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
+STEPS, SAVES = 6, (2, 4, 6)
+OPTIONS = ["--tokens", "chars", "--layers", 1, "--heads", 2, "--width", 8, "--context", 8, "--batch", 2,
+           "--eval-batches", 1, "--dropout", 0.1, "--seed", 11]
+SHORT = ["--steps", STEPS, "--save-every", 2, "--eval-every", 3]
+TENSORS = ("model.safetensors", "state.safetensors")
+
+
+def cotan(*words, env=None):
+    return subprocess.run([str(COTAN), *map(str, words)], capture_output=True, text=True, timeout=300,
+                          stdin=subprocess.DEVNULL, env=os.environ | (env or {}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_ref():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COTAN_DEVICE", "ref")
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text((ROOT / "README.md").read_text()[:3000])
+    return path
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """A folder where forcing to disk costs nothing, if there is one."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared, prefix="cotan-test-") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shim") / "io_faults.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", "-o", path, ROOT / "tests/e2e/io_faults.c"],
+                   check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def faulty(shim, folder, kind, at, *words, **more):
+    env = {"LD_PRELOAD": str(shim), "FAULT_DIR": str(folder), "FAULT": kind, "FAULT_AT": str(at),
+           "ASAN_OPTIONS": "verify_asan_link_order=0"} | more
+    return cotan(*words, env=env)
+
+
+def count(shim, folder, *words):
+    path = folder.parent / f"{folder.name}.count"
+    done = faulty(shim, folder, "", 0, *words, FAULT_COUNT=str(path))
+    assert done.returncode == 0, done.stderr
+    return int(path.read_text())
+
+
+def checkpoints(out):
+    """Steps of the checkpoints that are there, oldest first."""
+    names = os.listdir(out / "checkpoints") if (out / "checkpoints").exists() else []
+    return sorted(int(n[5:]) for n in names if re.fullmatch(r"step-\d+", n))
+
+
+def lines(out):
+    """metrics.jsonl without what a clock or the compiler says."""
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in m.items() if k not in ("ms", "tokens_per_s", "plans_compiled")}
+            for m in found]
+
+
+def leftovers(out):
+    return [p for p in out.rglob("*") if ".tmp" in p.name]
+
+
+def same_end(out, whole, steps=STEPS, saves=SAVES):
+    for name in TENSORS:
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    assert lines(out) == lines(whole)
+    assert [m["step"] for m in lines(out)] == list(range(steps))
+    xml.parse(out / "loss.svg")
+    assert (out / "loss.svg").read_bytes() == (whole / "loss.svg").read_bytes()
+    assert checkpoints(out) == list(saves[-2:])
+    for name in (*TENSORS, "config.json"):
+        assert (out / name).read_bytes() == (out / f"checkpoints/step-{steps}" / name).read_bytes()
+    assert leftovers(out) == []
+
+
+def resume(out, steps=STEPS):
+    """Resumes and checks what it says and that it ran the later steps alone; the step it began at."""
+    last = checkpoints(out)[-1]
+    before = (out / "metrics.jsonl").read_text().splitlines()[:last]
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^resuming at step (\d+)$", done.stderr, re.M)
+    assert said == [str(last)]
+    after = (out / "metrics.jsonl").read_text().splitlines()
+    assert after[:last] == before and len(after) == steps  # the clock's fields too: not run again
+    return last
+
+
+# ------------------------------------------------------------------------------- one run, undisturbed
+
+
+def test_checkpoints(whole):
+    assert checkpoints(whole) == [4, 6]
+    for step in (4, 6):
+        folder = whole / f"checkpoints/step-{step}"
+        assert sorted(os.listdir(folder)) == ["config.json", *TENSORS]
+        assert cotan("sample", folder, "--length", 3).returncode == 0
+    for name in (*TENSORS, "config.json"):
+        assert os.path.samefile(whole / name, whole / "checkpoints/step-6" / name)
+
+
+def test_a_run_that_is_done(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    assert resume(tmp_path / "run") == STEPS
+    same_end(tmp_path / "run", whole)
+
+
+def test_from_an_older_checkpoint(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    done = cotan("train", "--resume", tmp_path / "run", "--resume-step", 4)
+    assert done.returncode == 0 and "\nresuming at step 4\n" in done.stderr
+    same_end(tmp_path / "run", whole)
+
+
+def test_the_text_may_move(whole, corpus, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.copy(corpus, tmp_path / "elsewhere")
+    words = ["train", "--resume", tmp_path / "run", "--resume-step", 4, "--data", tmp_path / "elsewhere"]
+    assert cotan(*words).returncode == 0
+    shutil.copytree(whole, tmp_path / "other")
+    (tmp_path / "elsewhere").write_text(corpus.read_text() + ".")
+    words[2] = tmp_path / "other"
+    done = cotan(*words)
+    assert done.returncode == 1 and re.fullmatch(
+        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C "
+        r"[0-9a-f]{8}, not 3000 with [0-9a-f]{8}\n"
+        r"  hint: --data says where that text lies now\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--steps", 7], "--steps 7 contradicts the run in {run}, which has 6"),
+    (["--lr", 0.5], "--lr 0.5 contradicts the run in {run}, which has 0.001"),
+    (["--seed", 0], "--seed 0 contradicts the run in {run}, which has 11"),
+    (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
+    (["--tokens", "bytes"], "--tokens bytes contradicts the run in {run}, which has chars"),
+    (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
+    (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
+    (["--out", "x"], "--out is not for --resume, which goes on in its folder"),
+])
+def test_contradictions(whole, words, message):
+    done = cotan("train", "--resume", whole, *words)
+    assert (done.returncode, done.stderr) == (2, f"cotan: train: {message.format(run=whole)}\n")
+
+
+def test_the_same_options_are_none(whole, corpus, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    done = cotan("train", "--resume", tmp_path / "run", "--data", corpus, *OPTIONS, *SHORT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_to_resume(whole, corpus, tmp_path):
+    def refused(message, *words):
+        done = cotan("train", *words)
+        assert (done.returncode, done.stderr) == (1, f"cotan: {message}\n")
+
+    refused(f"{tmp_path}/none: cannot open: No such file or directory", "--resume", tmp_path / "none")
+    refused(f"{tmp_path}: there is no checkpoint to resume from\n"
+            "  hint: a run makes its first after --save-every steps", "--resume", tmp_path)
+    refused(f"{whole}: there is no checkpoint of step 5, only of: 4, 6", "--resume", whole,
+            "--resume-step", 5)
+    done = cotan("train", "--resume-step", 5, "--data", corpus)
+    assert (done.returncode, done.stderr) == (2, "cotan: train: --resume-step is missing --resume\n")
+
+
+def test_another_device_is_told(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    done = cotan("train", "--resume", tmp_path / "run", "--device", "cpu")
+    assert done.returncode == 0
+    assert re.search(r'^cotan: the run was computed with ".*", this device computes with ".*": other bits '
+                     r"than without the stop$", done.stderr, re.M), done.stderr
+
+
+# -------------------------------------------------------------------------------------- killed, stopped
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+def test_killed_at_random_moments(corpus, tmp_path, device):
+    env = {"COTAN_DEVICE": device}
+    words = ["train", "--data", corpus, *OPTIONS, "--steps", 150, "--save-every", 7, "--eval-every", 40]
+    assert cotan(*words, "--out", tmp_path / "whole", env=env).returncode == 0
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    draw, out = random.Random(seed), tmp_path / "run"
+    moments = sorted(draw.sample(range(8, 140), 2))
+    words += ["--out", out]
+    for moment in moments:
+        process = subprocess.Popen([str(COTAN), *map(str, words)], stderr=subprocess.DEVNULL,
+                                   env=os.environ | env)
+        metrics = out / "metrics.jsonl"
+        while process.poll() is None:
+            if metrics.exists() and metrics.read_bytes().count(b"\n") >= moment:
+                break
+            time.sleep(0.001)
+        time.sleep(draw.random() * 0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        words = ["train", "--resume", out]
+    os.environ["COTAN_DEVICE"] = device
+    try:
+        resume(out, 150)
+    finally:
+        os.environ["COTAN_DEVICE"] = "ref"
+    same_end(out, tmp_path / "whole", 150, (147, 150))
+
+
+def test_interrupted(corpus, tmp_path):
+    words = ["train", "--data", corpus, *OPTIONS, "--steps", 400, "--save-every", 200, "--eval-every", 90]
+    assert cotan(*words, "--out", tmp_path / "whole").returncode == 0
+    out = tmp_path / "a run"
+    command, stops = [str(COTAN), *map(str, words), "--out", str(out)], 0
+    while True:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.12)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        if process.returncode != 130 or stops == 4:
+            break
+        stops += 1
+        done = len(lines(out))
+        assert said.endswith(f"train: stopped after {done} of 400 steps, and saved\n"
+                             f"{COTAN} sample '{out}'\n{COTAN} train --resume '{out}'\n")
+        assert checkpoints(out)[-1] == done
+        command = [str(COTAN), "train", "--resume", str(out)]
+    assert stops > 0
+    if process.returncode == 130:
+        resume(out, 400)
+    for name in TENSORS:
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert lines(out) == lines(tmp_path / "whole")
+
+
+def test_two_at_once(corpus, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", "--data", corpus, *OPTIONS, "--steps", 10**6, "--save-every", 2, "--out", out]
+    process = subprocess.Popen([str(COTAN), *map(str, words)], stderr=subprocess.DEVNULL)
+    while process.poll() is None and len(checkpoints(out)) < 2:
+        time.sleep(0.01)
+    message = f"cotan: {out}: another process is training in this folder\n"
+    for again in (words, ["train", "--resume", out]):
+        done = cotan(*again)
+        assert done.returncode == 1 and done.stderr.endswith(message)
+    process.kill()
+    process.wait()
+    assert checkpoints(out)
+
+
+# ------------------------------------------------------------------------- every call of a save, in turn
+
+
+class Seen:
+    """The bytes of each checkpoint that any disturbed run made: always the same ones."""
+
+    def __init__(self):
+        self.bytes = {}
+
+    def check(self, out):
+        for step in checkpoints(out):
+            folder = out / f"checkpoints/step-{step}"
+            assert sorted(os.listdir(folder)) == ["config.json", *TENSORS]
+            found = [(folder / name).read_bytes() for name in TENSORS]
+            assert self.bytes.setdefault(step, found) == found
+        # The folder's own pair: no model that is newer than the state beside it.
+        steps = [{found[i]: step for step, found in self.bytes.items()} for i in (0, 1)]
+        model, state = (out / name for name in TENSORS)
+        if model.exists():
+            assert steps[0][model.read_bytes()] <= steps[1][state.read_bytes()]
+
+
+def finish(out, corpus, whole):
+    """Resumes, where there is a checkpoint; begins anew, where there is none."""
+    if checkpoints(out):
+        resume(out)
+    else:
+        done = cotan("train", "--resume", out)
+        assert done.returncode == 1 and "there is no checkpoint to resume from" in done.stderr
+        done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+        assert done.returncode == 0, done.stderr
+    same_end(out, whole)
+
+
+def moments(calls):
+    """Every call from the second save on, of those before every fourth; the last first, so that all
+    checkpoints are met early."""
+    return [k for k in range(calls, 0, -1) if k > 0.55 * calls or k % 4 == 0]
+
+
+@pytest.mark.parametrize("links", ["all", "none"])
+def test_dies_at_the_kth_call(shim, corpus, whole, memory, links):
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--out"]
+    calls = count(shim, memory / "counted", *words, memory / "counted")
+    assert calls > 100
+    seen, reached = Seen(), set()
+    for k in moments(calls)[::1 if links == "all" else 7]:
+        out = memory / f"run-{k}"
+        done = faulty(shim, out, "kill", k, *words, out, FAULT_LINKS=links)
+        assert done.returncode == -signal.SIGKILL, (k, done.stderr)
+        if out.exists():
+            seen.check(out)
+            reached.add(checkpoints(out)[-1] if checkpoints(out) else 0)
+            finish(out, corpus, whole)
+            shutil.rmtree(out)
+    assert reached == {0, *SAVES}
+
+
+def test_dies_at_the_kth_call_of_resuming(shim, corpus, whole, memory):
+    """From what a process left that died between a checkpoint and its names in the folder."""
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--out"]
+    for k in range(60, 400):
+        left = memory / "left"
+        done = faulty(shim, left, "kill", k, *words, left)
+        assert done.returncode == -signal.SIGKILL
+        if checkpoints(left)[-1:] == [4] and leftovers(left) == [] and \
+                not os.path.samefile(left / TENSORS[1], left / "checkpoints/step-4" / TENSORS[1]):
+            break
+        shutil.rmtree(left)
+    (left / "state.safetensors.1-1.tmp").write_text("torn")
+    (left / "checkpoints/step-6.tmp").mkdir()
+    (left / "checkpoints/step-6.tmp/model.safetensors").write_text("torn")
+    shutil.copytree(left, memory / "counted")
+    calls = count(shim, memory / "counted", "train", "--resume", memory / "counted")
+    for k in range(1, calls + 1):
+        out = memory / f"again-{k}"
+        shutil.copytree(left, out)
+        done = faulty(shim, out, "kill", k, "train", "--resume", out)
+        assert done.returncode == -signal.SIGKILL, (k, done.stderr)
+        resume(out)
+        same_end(out, whole)
+        shutil.rmtree(out)
+
+
+def test_the_disk_is_full_from_the_kth_call_on(shim, corpus, whole, memory):
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--out"]
+    calls = count(shim, memory / "counted", *words, memory / "counted")
+    seen, sentences = Seen(), set()
+    for k in moments(calls):
+        out = memory / f"run-{k}"
+        done = faulty(shim, out, "full", k, *words, out)
+        if done.returncode == 0:  # nothing but removals was left to do
+            same_end(out, whole)
+            continue
+        assert done.returncode == 1, (k, done.stderr)
+        told = re.search(r"^cotan: (\S+): (cannot .*): No space left on device$", done.stderr, re.M)
+        assert told, done.stderr
+        sentences.add(told[2])
+        if out.exists():
+            assert leftovers(out) == [], k
+            seen.check(out)
+            saved = checkpoints(out)
+            hint = f"  hint: the checkpoint of step {saved[-1]} is whole: " if saved else None
+            if "/checkpoints/step-" in told[1] and ".tmp" in told[1] and saved:
+                assert done.stderr.splitlines()[-1].startswith(hint)
+            finish(out, corpus, whole)
+            shutil.rmtree(out)
+    assert {"write", "sync", "rename into place", "create the folder"} <= \
+        {s.removeprefix("cannot ") for s in sentences}
+
+
+# --------------------------------------------------------------------------------------------- damage
+
+
+def flip(path, bit):
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def offsets(path):
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    return json.loads(data[8:8 + n]), 8 + n, len(data)
+
+
+def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, memory):
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    draw, out = random.Random(seed), memory / "run"
+    for turn in range(24):
+        shutil.copytree(whole, out)
+        for name in TENSORS:  # further names of the same files, as the run had them
+            (out / name).unlink()
+            os.link(out / "checkpoints/step-6" / name, out / name)
+        name = TENSORS[turn % 2]
+        header, begin, size = offsets(out / name)
+        bit = draw.randrange(begin * 8, size * 8)
+        tensor = next(t for t, e in header.items() if t != "__metadata__" and
+                      e["data_offsets"][0] <= bit // 8 - begin < e["data_offsets"][1])
+        flip(out / name, bit)
+        done = cotan("train", "--resume", out)
+        assert done.returncode == 1 and re.fullmatch(
+            rf'cotan: {out}/checkpoints/step-6/{name}: safetensors: tensor "{re.escape(tensor)}" is damaged: '
+            r"the CRC-32C of its bytes is [0-9a-f]{8}, not [0-9a-f]{8}\n"
+            rf"  hint: the checkpoint of step 4 is whole: cotan train --resume {out} --resume-step 4\n",
+            done.stderr), done.stderr
+        for words in (["info", out / name], ["sample", out])[:2 - turn % 2]:
+            told = cotan(*words)
+            assert told.returncode == 1 and f'tensor "{tensor}" is damaged: ' in told.stderr
+        if turn < 2:
+            done = cotan("train", "--resume", out, "--resume-step", 4)
+            assert done.returncode == 0, done.stderr
+            same_end(out, whole)
+        shutil.rmtree(out)
+
+
+def test_a_damaged_copy_in_the_folder_is_noticed_too(whole, tmp_path):
+    out = tmp_path / "a run"
+    shutil.copytree(whole, out)  # no links any more
+    flip(out / "state.safetensors", 8 * (out / "state.safetensors").stat().st_size - 1)
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 1
+    assert f'{out}/state.safetensors: safetensors: tensor "' in done.stderr
+    assert done.stderr.endswith("  hint: the checkpoint of step 6 is whole: cotan train --resume "
+                                f"'{out}' --resume-step 6\n")
+    assert cotan("train", "--resume", out, "--resume-step", 6).returncode == 0
+    same_end(out, whole)
+
+
+def same_json(path, before):
+    """1e-05 or 1E-05: nothing has changed."""
+    try:
+        return path.suffix == ".json" and json.loads(path.read_bytes()) == json.loads(before)
+    except ValueError:
+        return False
+
+
+def test_any_flipped_bit_is_noticed(whole, memory):
+    """In headers and config.json too."""
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    draw, out = random.Random(seed), memory / "run"
+    for turn in range(90):
+        shutil.copytree(whole, out)
+        path = out / "checkpoints/step-6" / (*TENSORS, "config.json")[turn % 3]
+        end = path.stat().st_size if path.suffix == ".json" else offsets(path)[1]
+        bit = draw.randrange(end * 8)
+        kept = path.read_bytes()
+        flip(path, bit)
+        done = cotan("train", "--resume", out)
+        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is whole" in done.stderr) or \
+            same_json(path, kept), (turn, bit, done.stderr)
+        shutil.rmtree(out)
+
+
+def test_none_is_whole(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    for step in (4, 6):
+        path = out / f"checkpoints/step-{step}/model.safetensors"
+        flip(path, 8 * path.stat().st_size - 1)
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is whole\n")
+
+
+def test_damaged_metrics(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    text = (out / "metrics.jsonl").read_text()
+    (out / "metrics.jsonl").write_text(text.replace('"step": 2', '"stop": 2'))
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 1 and done.stderr.endswith(
+        f'cotan: {out}/metrics.jsonl: line 3 has no whole number "step"\n'
+        "  hint: move the file away to go on without it\n")
+    (out / "metrics.jsonl").unlink()
+    assert cotan("train", "--resume", out, "--resume-step", 4).returncode == 0
+    assert [m["step"] for m in lines(out)] == [4, 5]
