@@ -26,9 +26,10 @@ static void show_overview(FILE *out) {
         "Environment: COTAN_THREADS (cores to use, 1 to 256), COTAN_CC (the C compiler of device\n"
         "cpu; none: kernels are interpreted, the same bits several times slower),\n"
         "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,dot,groups,plan,kernels (what\n"
-        "was made of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower), COTAN_CACHE_DIR "
-        "(an\n"
-        "absolute path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
+        "was made of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower),\n"
+        "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
+        "NaN) or ref,nan: stops at what is wrong, with its line; COTAN_CACHE_DIR (an absolute\n"
+        "path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
         out);
 }

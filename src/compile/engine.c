@@ -6,6 +6,7 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
+#include "compile/check.h"
 #include "compile/cost.h"
 #include "compile/explain.h"
 #include "compile/plan.h"
@@ -35,7 +36,8 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     if (e && e->buckets) e->n_buckets = FIRST_BUCKETS;
     if (!e || !e->buckets) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
-    } else if ((e->device = ct__device_open(device, err))) {
+    } else if (ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
+        if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
@@ -324,7 +326,10 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     ct__note_cuts(ctx, e, p, &e->order);
     e->started = false;
     uint64_t begin = e->device->backend->event(e->device);
-    if (ct__plan_run(ctx, e, p, &e->order, e->fresh)) {
+    bool ok = ct__check_before(ctx, e, p, n) && ct__plan_run(ctx, e, p, &e->order, e->fresh) &&
+              ct__check_after(e, p);
+    ct__check_done(e);
+    if (ok) {
         uint64_t end = e->device->backend->event(e->device);
         for (size_t i = 0; i < n; i++) e->fresh[i]->begin = begin, e->fresh[i]->end = end;
         return take_results(ctx, e, n);

@@ -10,6 +10,7 @@
 //
 // Devices that evaluate ops (ref) have a launch a node in place of fuse and schedule (lower_ops.c).
 // After each pass stand its dump (COTAN_DUMP) and, in debug builds and tests, its verifier.
+#include "compile/check.h"
 #include "compile/cost.h"
 #include "compile/dump.h"
 #include "compile/plan.h"
@@ -45,6 +46,13 @@ bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) 
     return ok;
 }
 
+// The graph before any pass has changed it, for COTAN_CHECK.
+static bool remembered(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_graph *graph) {
+    if (!engine->check) return true;
+    plan->check = ct__check_graph(&plan->arena, graph);
+    return plan->check || ct__err_memory(&ctx->err, plan->here, "check", graph->n);
+}
+
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
@@ -54,11 +62,11 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     program->target = ct__target(engine->device);
     ct__dump_recorded(ctx, order, roots, n_roots);
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
-           ct__simplify(ctx, &graph) && legal_graph(ctx, "simplified", &graph) &&
-           lowering(&graph, program, &ctx->err) && legal_program(ctx, program, false) &&
-           ct__plan_memory(program, &ctx->err) && legal_program(ctx, program, true) &&
-           ct__plan_fits(ctx, engine, plan) && ct__render(ctx, engine, program) &&
-           ct__cache(ctx, engine, program);
+           remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
+           legal_graph(ctx, "simplified", &graph) && lowering(&graph, program, &ctx->err) &&
+           legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
+           legal_program(ctx, program, true) && ct__plan_fits(ctx, engine, plan) &&
+           ct__render(ctx, engine, program) && ct__cache(ctx, engine, program);
 }
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,

@@ -22,6 +22,8 @@ typedef struct ct_binding { // an operand that is the buffer of a leaf or a root
     bool is_root;
 } ct_binding;
 
+typedef struct ct_check_graph ct_check_graph; // compile/check.h
+
 typedef struct ct_plan {
     struct ct_plan *next; // in its bucket
     ct_hash hash;
@@ -45,7 +47,8 @@ typedef struct ct_plan {
     size_t n_leaves;
     ct_plan_root *roots; // (n_roots) as they were when the plan was made
     size_t n_roots;
-    ct_plan_cost *cost; // once it was asked for
+    ct_plan_cost *cost;    // once it was asked for
+    ct_check_graph *check; // where COTAN_CHECK is set
     ct_loc here;
 } ct_plan;
 
@@ -71,6 +74,8 @@ typedef struct ct_engine { // one a context
     size_t fresh_cap;
     ct_storage **copies; // (n_copies) of leaves that lie on other devices, for this run
     size_t n_copies, copies_cap;
+    unsigned check; // what COTAN_CHECK asked for when the device was opened
+    struct ct_check_run *checking;
     bool started;   // the device has work of this run
     ct_root *roots; // of this run: the context's, with companions
     size_t roots_cap;

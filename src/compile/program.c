@@ -1,5 +1,6 @@
 // A program being put together: buffers, launches, places of leaves.
 #include "compile/program.h"
+#include "kir/kir.h"
 
 uint32_t ct__program_buf(ct_program *p, ct_buf buf) {
     if (!CT_GROW(p->bufs, p->bufs_cap, p->n_bufs + 1)) return UINT32_MAX;
@@ -54,4 +55,15 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
         to->buf = ct__program_buf(p, buf);
     if (shared) *shared = to->buf;
     return to->buf != UINT32_MAX;
+}
+
+void ct__program_free(ct_program *p) {
+    for (size_t i = 0; i < p->n_kernels; i++) {
+        if (p->kernels[i].ir) ct__kir_free(p->kernels[i].ir);
+        ct__free(p->kernels[i].ir);
+    }
+    ct__free(p->bufs);
+    ct__free(p->launches);
+    ct__free(p->kernels);
+    *p = (ct_program){0};
 }

@@ -100,6 +100,7 @@ typedef struct ct_place {
 uint32_t ct__program_buf(ct_program *p, ct_buf buf);
 ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
 bool ct__program_copy(ct_program *p, ct_place from, uint32_t to, const ct_node *node, size_t bytes);
+void ct__program_free(ct_program *p); // what does not lie in its arena
 // Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
 // buffers made so far, UINT32_MAX where none is.
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,

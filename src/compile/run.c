@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "backend/memory.h"
-#include "kir/kir.h"
-#include "compile/plan.h"
+#include "compile/check.h"
 
 static void destroy_storage(ct_storage *s) {
     ct_device *device = s->owner;
@@ -168,14 +167,8 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct__free(plan->operands);
     ct__free(plan->binding);
     ct__free(plan->extra);
-    ct__free(plan->program.bufs);
-    ct__free(plan->program.launches);
-    for (size_t i = 0; i < plan->program.n_kernels; i++) {
-        ct_kir *ir = plan->program.kernels[i].ir;
-        if (ir) ct__kir_free(ir);
-        ct__free(ir);
-    }
-    ct__free(plan->program.kernels);
+    ct__program_free(&plan->program);
+    ct__check_graph_free(plan->check);
     ct__arena_free(&plan->arena);
     ct__free(plan);
 }
