@@ -7,7 +7,9 @@
 
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) {
-    if (!err || err->code != CT_OK) return false;
+    if (!err) return false;
+    err->settled = err->code != CT_OK;
+    if (err->settled) return false;
     CT_PLAIN;
     err->code = code;
     size_t n = 0;
@@ -32,7 +34,8 @@ bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char 
 }
 
 void ct__err_hint(ct_err *err, const char *format, ...) {
-    if (!err || err->code == CT_OK) return;
+    if (!err || err->code == CT_OK || err->settled) return;
+    err->settled = true;
     size_t n = strlen(err->text);
     int w = snprintf(err->text + n, sizeof err->text - n, "\n  hint: ");
     if (w < 0 || (n += (size_t)w) >= sizeof err->text) return;

@@ -18,6 +18,7 @@ enum { CT_ERROR_TEXT = 1024 };
 typedef struct ct_err {
     ct_code code;             // CT_OK: no error
     char text[CT_ERROR_TEXT]; // "file:line: op: what is wrong: values", then maybe "\n  hint: ..."
+    bool settled;             // has its hint, or others failed behind it: their hints are not its
 } ct_err;
 
 // Records an error unless one is recorded already. `op` names the operation or the file format;
@@ -28,7 +29,8 @@ bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char 
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) __attribute__((format(printf, 5, 0)));
 
-// Appends "\n  hint: ..." to a recorded error; no effect without one.
+// Appends "\n  hint: ..." to the error that was recorded just now; no effect where there is none,
+// or it is an earlier one, or has a hint.
 void ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // The record for a failed allocation of `bytes`; needs no memory itself.

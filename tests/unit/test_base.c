@@ -228,6 +228,13 @@ static void the_first_error_wins(void **state) {
     assert_false(ct__err_memory(&err, CT_HERE, "later", 10));
     assert_int_equal(err.code, CT_E_DTYPE);
     assert_string_equal(err.text, "log: not for bool");
+    ct__err_hint(&err, "of the later one");
+    assert_string_equal(err.text, "log: not for bool");
+    err.code = CT_OK;
+    ct__err(&err, CT_E_DTYPE, CT_NOWHERE, "log", "not for bool");
+    ct__err_hint(&err, "cast it");
+    ct__err_hint(&err, "cast it");
+    assert_string_equal(err.text, "log: not for bool\n  hint: cast it");
     ct_err memory = {0};
     assert_false(ct__err_memory(&memory, CT_NOWHERE, "plan", 1 << 20));
     assert_string_equal(memory.text, "plan: out of memory: 1048576 bytes were asked for");
