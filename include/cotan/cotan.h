@@ -272,7 +272,7 @@ CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_l
 CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_const(data, dtype, dims) ct_const_at((data), (dtype), (dims), CT_HERE)
 // Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet;
-// alone they are f32 (what f64 meets is rounded to f32, too: ct_scalar keeps all digits) and i32.
+// alone they are f32 (what meets an f64 keeps all its digits) and i32.
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);

@@ -69,7 +69,8 @@ struct ct_node {
         struct {
             uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
         };
-        void *mirror; // of a read leaf: host copy made for ct_data
+        void *mirror;   // of a read leaf: host copy made for ct_data
+        double precise; // of a bare number: as it was before it was rounded to f32
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
@@ -244,6 +245,8 @@ void ct__outputs(ct_tensor first, ct_tensor *out, size_t n); // all of them, fro
 // A node of a leaf op in the innermost frame, with one output. NULL: no memory (the error stands in
 // the context).
 ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type type, ct_loc here);
+// A scalar leaf of a bare number, outside of traced functions. NULL: as of ct__leaf.
+ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
 extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_const, ct__op_read, ct__op_variable,
     ct__op_param;

@@ -414,6 +414,38 @@ static bool fits(ct_call *call) {
 enum { FEW = 16 };
 
 // The node, its operands and outputs lie together; the shape rule fills the outputs in place.
+ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
+    size_t depth = ctx->depth;
+    // Outside of traced functions, which take it as a parameter: another value needs no other body.
+    ctx->depth = ct__outside_depth(ctx);
+    ct_node *node = ct__leaf(ctx, &ct__op_scalar, NULL, type, CT_NOWHERE);
+    ctx->depth = depth;
+    return node;
+}
+
+// Bare numbers (ct_f) that meet an f64 are taken as they were written, not as the f32 that they
+// are alone.
+static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in,
+                           ct_val *val, const ct_type **types, ct_loc here) {
+    for (int i = 0; i < n_in; i++) {
+        uint32_t out;
+        const ct_node *number = ct__peek_fast(in[i], &out);
+        if (!number || number->op != &ct__op_scalar || !number->out->weak ||
+            number->out->dtype != CT_F32)
+            continue;
+        ct_node *wide = ct__number_leaf(ctx, (ct_type){.dtype = CT_F64});
+        ct_val to;
+        if (!wide) return false;
+        ct__store_f64(CT_F64, &wide->number, 0, number->precise);
+        if (!ct__resolve(ctx, ct__handle(wide, 0), &to, op->name, i, here)) return false;
+        ct__unuse(val[i].node);
+        val[i] = to;
+        types[i] = ct__type(to);
+        ct__use(to.node);
+    }
+    return true;
+}
+
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -433,11 +465,16 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     memset(out, 0, n_out * sizeof *out);
     ct_call call = {op, own, n_in, types, (int)n_out, n_out ? out : NULL, arena, &ctx->err, here};
     int used = 0;
+    unsigned seen = 0; // dtypes; those of bare numbers in the upper half
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         types[used] = ct__type(val[used]);
+        seen |= 1u << (types[used]->dtype + 16 * types[used]->weak);
         ct__use(val[used++].node);
     }
-    if (used < n_in || !op->infer(&call) || !fits(&call)) {
+    const unsigned mixed = 1u << CT_F64 | 1u << (16 + CT_F32);
+    bool ok = used == n_in &&
+              ((seen & mixed) != mixed || numbers_in_f64(ctx, op, in, n_in, val, types, here));
+    if (!ok || !op->infer(&call) || !fits(&call)) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);
     }

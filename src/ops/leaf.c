@@ -72,16 +72,13 @@ static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type
         ct_node *folded = ct__leaf(ctx, &ct__op_const, &attrs, type, CT_NOWHERE);
         return folded ? ct__handle(folded, 0) : ct__poison(ctx, CT_NOWHERE);
     }
-    size_t depth = ctx->depth;
-    // Outside of traced functions, which take it as a parameter: another value needs no other body.
-    ctx->depth = ct__outside_depth(ctx);
-    ct_node *node = ct__leaf(ctx, &ct__op_scalar, NULL, type, CT_NOWHERE);
-    ctx->depth = depth;
+    ct_node *node = ct__number_leaf(ctx, type);
     if (!node) return ct__poison(ctx, CT_NOWHERE);
     if (is_whole)
         ct__store_i64(type.dtype, &node->number, 0, whole);
     else
         ct__store_f64(type.dtype, &node->number, 0, value);
+    node->precise = is_whole ? (double)whole : value;
     return ct__handle(node, 0);
 }
 ct_tensor ct_f(double value) {

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/build.h"
+#include "backend/cpu/cache.h"
 #include "base/atomic.h"
 #include "base/os.h"
 
@@ -428,6 +429,40 @@ static void children_of_the_program_are_left_alone(void **state) {
     expect_number(&k, 7);
 }
 
+// Ten files of 64 KB, one used an hour after the other, each under two names; of the first, its
+// reading is the newest of all.
+static void what_was_not_used_for_longest_goes(void **state) {
+    (void)state;
+    enum { FILES = 10, BYTES = 1 << 16 };
+    static char bytes[BYTES];
+    ct_cache c;
+    ct_err err = {0};
+    assert_true(ct__cache_open(&c, &err));
+    memset(bytes, 7, sizeof bytes);
+    for (int i = 0; i < FILES; i++) {
+        char path[300], other[300];
+        snprintf(path, sizeof path, "%s/%da.so", cache, i);
+        snprintf(other, sizeof other, "%s/%db.so", cache, i);
+        assert_true(ct__file_place(path, bytes, BYTES, 0700, &err));
+        assert_int_equal(linkat(AT_FDCWD, path, AT_FDCWD, other, 0), 0);
+        time_t used = 1700000000 + 3600 * i;
+        struct timespec times[2] = {{.tv_sec = i ? used : 1800000000}, {.tv_sec = used}};
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    ct__cache_trim(&c, FILES * BYTES);
+    assert_int_equal(entries(cache, NULL), 2 * FILES); // they fit
+    ct__cache_trim(&c, 8 * BYTES);                     // to six of them
+    assert_int_equal(entries(cache, NULL), 2 * 6);
+    for (int i = 0; i < FILES; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%db.so", cache, i);
+        assert_int_equal(access(path, F_OK) == 0, i == 0 || i > 4);
+        unlink(path);
+        snprintf(path, sizeof path, "%s/%da.so", cache, i);
+        unlink(path);
+    }
+}
+
 static void expect_failure(ct__kernel_source *k, const char *want) {
     ct_err err = {0};
     assert_false(ct__cpu_build(k, 1, 1, &err));
@@ -479,6 +514,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_not_used_for_longest_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_is_one_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_without_programs_still_keeps_them, setup,
                                         teardown),

@@ -312,6 +312,29 @@ static void least_recently_used_plans_go(void **state) {
     assert_int_equal(plans_made(), made + 302); // the first one went
 }
 
+static void twice_and_a_bit(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(ct_mul(ct_f(2), in[0]), ct_f(1e-5));
+}
+
+// A bare number keeps the digits that f64 has room for, in traced functions too.
+static void a_bare_number_meets_f64_with_all_its_digits(void **state) {
+    (void)state;
+    CT_SCOPE;
+    double three = 3;
+    ct_tensor x = ct_from(&three, CT_F64, CT_SCALAR), y;
+    assert_true(ct_item(ct_mul(ct_f(1e-5), x)) == 1e-5 * 3);
+    assert_true(ct_item(ct_select(ct_less(ct_f(0.1), x), ct_f(0.1), x)) == 0.1);
+    ct_call(twice_and_a_bit, NULL, &x, 1, &y, 1);
+    assert_int_equal(ct_dtype_of(y), CT_F64);
+    assert_true(ct_item(y) == 2.0 * 3 + 1e-5);
+    uint64_t made = plans_made();
+    ct_call(twice_and_a_bit, NULL, &x, 1, &y, 1);
+    assert_true(ct_item(y) == 2.0 * 3 + 1e-5);
+    assert_int_equal(plans_made(), made);
+    assert_true(ct_item(ct_mul(ct_f(1e-5), line_of(1))) == (double)1e-5f); // and f32 what it has
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_learning_rate_and_a_position_that_change_never_recompile),
@@ -330,6 +353,7 @@ int main(void) {
         TEST(a_variable_is_named_in_the_explanation),
         TEST(the_eighth_plan_of_a_line_gets_a_hint),
         TEST(least_recently_used_plans_go),
+        TEST(a_bare_number_meets_f64_with_all_its_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

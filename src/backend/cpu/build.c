@@ -123,6 +123,7 @@ static bool compile(job *j, ct_err *err) {
     ok = ok && ct__cc_run(j->cc, j->folder, j->groups, err);
     for (int g = 0; ok && g < j->groups; g++) ok = load_group(j, g, err);
     ct__cache_work_end(j->folder);
+    if (ok && counts.runs == 0) ct__cache_trim(j->cache, CT_CACHE_LIMIT); // once a process
     counts.runs += (uint64_t)j->groups;
     if (ok) counts.compiled += j->n;
     return ok;

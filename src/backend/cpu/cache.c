@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "backend/cpu/cache.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +131,73 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
     ct_err ignored = {0};
     if (ct__file_read(path, &bytes, &n, &ignored)) ct__file_place(entry, bytes, n, 0700, &ignored);
     ct__free(bytes);
+}
+
+typedef struct {
+    char name[64];
+    struct timespec used;
+    ino_t file;
+    uint64_t bytes; // of the file, which entries of one group share
+    bool shared;    // another entry stands for its bytes
+} entry;
+
+static int by_file(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    return x->file < y->file ? -1 : x->file > y->file;
+}
+static int by_use(const void *a, const void *b) { // the oldest first, entries of a file together
+    const entry *x = a, *y = b;
+    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+    return by_file(a, b);
+}
+
+// Entries of the folder (freed with ct__free), and how many bytes they take together.
+static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
+    entry *list = NULL;
+    size_t cap = 0;
+    *n = 0;
+    *total = 0;
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        if (strlen(e->d_name) >= sizeof list->name ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        if (!CT_GROW(list, cap, *n + 1)) break;
+        entry *x = &list[(*n)++];
+        // A read sets the time of access, at least once a day on most file systems.
+        bool read_later = st.st_atim.tv_sec > st.st_mtim.tv_sec;
+        *x = (entry){.used = read_later ? st.st_atim : st.st_mtim,
+                     .file = st.st_ino,
+                     .bytes = (uint64_t)st.st_blocks * 512};
+        memcpy(x->name, e->d_name, strlen(e->d_name) + 1);
+    }
+    if (*n) qsort(list, *n, sizeof *list, by_file);
+    for (size_t i = 0; i < *n; i++) {
+        list[i].shared = i && list[i].file == list[i - 1].file;
+        if (!list[i].shared) *total += list[i].bytes;
+    }
+    return list;
+}
+
+void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
+    DIR *dir = cache->folder[0] ? opendir(cache->folder) : NULL;
+    if (!dir) return;
+    size_t n;
+    uint64_t total;
+    entry *list = list_entries(dir, &n, &total);
+    if (total > limit && n) {
+        qsort(list, n, sizeof *list, by_use);
+        bool going = true; // entries of a file go together: its bytes are free with the last
+        for (size_t i = 0; i < n; i++) {
+            if (i && list[i].file != list[i - 1].file) going = total > limit / 4 * 3;
+            if (!going) break;
+            unlinkat(dirfd(dir), list[i].name, 0);
+            if (!list[i].shared) total -= list[i].bytes < total ? list[i].bytes : total;
+        }
+    }
+    ct__free(list);
+    closedir(dir);
 }
 
 bool ct__cache_whole(const void *bytes, size_t n) {

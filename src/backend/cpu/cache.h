@@ -28,6 +28,11 @@ bool ct__cache_seal(const char *path, ct_err *err);
 // Enters a sealed file under a key; a failure only means that it will be compiled again.
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 
+// Removes the entries that were not used for longest until the others take three quarters of
+// `limit` bytes; nothing where all take less than it.
+enum { CT_CACHE_LIMIT = 1 << 30 };
+void ct__cache_trim(const ct_cache *cache, uint64_t limit);
+
 // Opens the entry of a key, or the sealed file at `path`, and gives its dlopen handle; NULL:
 // absent, or damaged (then it is removed), or nowhere allowed to run, with the reason in `why` if
 // it is not NULL. A library that its folder does not let run (mounted noexec) is opened from
