@@ -237,6 +237,18 @@ static bool record_linear(gradient *g, ct_rule *r) {
     return true;
 }
 
+// A tangent in the shape and dtype of the result: that of a + b where b has none is a's own.
+static ct_tensor widen(ct_tensor t, const ct_type *to) {
+    int64_t dims[CT_MAX_RANK];
+    if (ct__is_none(t)) return t;
+    if (!ct__same_shape(ct__type_of(t), to)) {
+        for (int a = 0; a < to->rank; a++)
+            dims[a] = ct__is_dyn(to, a) ? CT_DYN(to->dim[a]) : to->dim[a];
+        t = ct_expand(t, ((ct_ints){to->rank, dims}));
+    }
+    return ct__type_of(t)->dtype == to->dtype ? t : ct_cast(t, (ct_dtype)to->dtype);
+}
+
 static bool linearise_node(gradient *g, size_t i) {
     ct_node *node = g->forward.v[i];
     bool active = false;
@@ -264,6 +276,7 @@ static bool linearise_node(gradient *g, size_t i) {
                  .t_out = t_out};
     const ct_node *before = ct__top(g->ctx)->nodes;
     if (!(node->op->vjp ? record_linear(g, &r) : node->op->jvp(&r))) return false;
+    for (int k = 0; k < node->n_out; k++) t_out[k] = widen(t_out[k], &node->out[k]);
     ct__give_line(g->ctx, before, node->here);
     g->tangent[i] = t_out;
     return !g->ctx->err.code;

@@ -207,11 +207,40 @@ static void several_steps_in_one_scope(void **state) {
     assert_true(end[0] == end[1] && end[0] < 3);
 }
 
+// What is added to something larger that has no gradient counts once for each element of the sum.
+static void broadcast_beside_what_has_no_gradient(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const double three[] = {1, 2, 3}, six[] = {1, 2, 3, 4, 5, 6}, two[] = {0, 1};
+    ct_tensor x = ct_from(three, CT_F64, CT_DIMS(3)), c = ct_from(six, CT_F64, CT_DIMS(2, 3));
+    ct_tensor y = ct_cast(x, CT_F32), g[6];
+    ct_tensor yes = ct_equal(ct_from(two, CT_F64, CT_DIMS(2, 1)), ct_f(1));
+    const ct_tensor loss[] = {
+        ct_sum(ct_add(x, c)),
+        ct_sum(ct_sub(c, x)),
+        ct_sum(ct_sum(ct_sub(x, c), .axes = CT_AXES(0))), // of an axis that x has not
+        ct_sum(ct_select(ct_equal(x, x), x, c)),
+        ct_sum(ct_mean(ct_add(c, ct_sum(x)), .axes = CT_AXES(1), .keepdims = true)),
+        ct_sum(ct_mul(ct_select(yes, x, c), ct_f(5))),
+    };
+    const double want[] = {2, -2, 2, 2, 2, 5};
+    for (int i = 0; i < 6; i++) {
+        ct_grad(loss[i], &x, 1, &g[i]);
+        assert_ok();
+        for (int k = 0; k < 3; k++)
+            assert_float_equal(at(ct_cast(g[i], CT_F32), k), want[i], 1e-12);
+    }
+    ct_grad(ct_sum(ct_add(y, c)), &y, 1, g); // and in the operand's own dtype
+    assert_int_equal(ct_dtype_of(g[0]), CT_F32);
+    for (int k = 0; k < 3; k++) assert_float_equal(at(g[0], k), 2, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(first_gradients_of_random_graphs),
         TEST(second_gradients_of_random_graphs),
         TEST(one_tensor_named_twice_gets_its_gradient_twice),
+        TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
         TEST(no_path_and_a_path_without_slope_differ),
         TEST(what_has_no_gradient_is_refused_when_recorded),
