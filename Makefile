@@ -30,8 +30,10 @@ test-sanitize: ## the tests with the address and undefined-behaviour sanitizers,
 	@cmake --build build-sanitize
 	@scripts/run-tests --build build-sanitize $(ONLY)
 
-fuzz: ## libFuzzer on the readers of files, TIME=60 seconds each; ONLY=npy is one of them
+fuzz: ## random graphs with new seeds, libFuzzer on the readers of files: TIME=60 seconds each; ONLY=graphs, ONLY=npy
 	@scripts/setup test
+	@mkdir -p $(BUILD) && $(CONFIGURE)
+	@cmake --build $(BUILD) --target tests_fuzz_test_random_graphs_slow
 	@scripts/fuzz $(or $(TIME),60) $(ONLY)
 
 check: ## layers, format and a compilation with clang; no tests

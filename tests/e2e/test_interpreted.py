@@ -10,7 +10,7 @@ BUILD = Path(os.environ.get("COTAN_BUILD", ROOT / "build"))
 # Programs whose expectations hold to the bit, whoever runs their kernels.
 SUITES = ["unit/test_kir", "unit/test_kir_math", "unit/test_kir_ops", "unit/test_kir_reduce", "unit/test_template_index",
           "unit/test_template_matmul", "unit/test_template_nodes", "unit/test_schedule",
-          "unit/test_schedule_places", "unit/test_grad", "fuzz/test_graphs_slow", "fuzz/test_random_graphs_slow"]
+          "unit/test_schedule_places", "unit/test_grad"]
 
 
 def run(*words, **env):

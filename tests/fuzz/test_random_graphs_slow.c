@@ -1,9 +1,14 @@
-// Differential fuzzing: random graphs on the generated kernels against the reference, element by
-// element; and the same bits however they are computed (fused or not, by any number of threads, in
-// memory that the host cannot touch). A third of the graphs have gradients.
+// Differential fuzzing: random graphs of distinct structure, of 5 to 60 nodes, on the generated
+// kernels against the reference, element by element; and the same bits however they are computed:
+// fused or not, by any number of threads, in memory that the host cannot touch, interpreted or
+// compiled. A third of the graphs have gradients. And that a miscompiled kernel would be found.
 //
-//   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n   more or fewer graphs
-//   COTAN_FUZZ_ONLY=n    graph n alone, in plans of its own
+//   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
+//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many alone
+//
+// Interpreting a kernel costs nothing beforehand and gives a compiled one's bits, so that is how
+// graphs run in all these ways; once they are compiled, a hundred of them in one or two calls of
+// the compiler.
 //
 // How near is near enough is measured, not guessed: the reference runs each graph three times more
 // with its roundings disturbed by some 60 units in the last place (support/graph_gen.h); a result
@@ -19,9 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/plan.h"
 #include "support/graph_gen.h"
 
-enum { BATCH = 10, DISTURBED = 3, MOST_GRAPHS = 100000, MOST_SHOWN = 500 };
+enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000 };
+enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
 
 typedef struct {
     int n;
@@ -32,16 +39,21 @@ typedef struct {
 
 typedef struct {
     gen_graph *graph;
-    ct_hash hash;
-    bool run; // not left out by COTAN_FUZZ_ONLY
+    uint64_t number; // of the generator, which makes it again
+    bool run;        // false: it failed
     results ref, moved[DISTURBED], cpu;
 } one_graph;
 
-static uint64_t seed = 20261120;
-static int n_graphs = 300, only = -1, failures, busy = -1;
-static one_graph *all;
-static ct_ctx *reference, *fused, *unfused, *async;
+static uint64_t seed = 20261120, only;
+static int n_graphs = GRAPHS, n_compiled = INT32_MAX, failures;
+static bool only_one, quiet; // quiet: failures are counted, not shown
+static const char *compiler; // COTAN_CC as it was
+static ct_ctx *reference, *fused, *unfused, *async, *compiled, *planted;
 static struct { int64_t elements, exact, nan, undecided; } seen; // how strict the comparison was
+static struct {
+    int op[CT_OP_COUNT], dtype[CT_DTYPE_COUNT]; // graphs with it
+    int graphs, gradients, dynamic, nodes, large;
+} covered;
 
 static void results_free(results *r) {
     for (int i = 0; i < r->n; i++) free(r->data[i]);
@@ -51,28 +63,34 @@ static void results_free(results *r) {
 // ------------------------------------------------------------------------------------------------
 // reports
 
-static void show(int number, const char *what) {
-    one_graph *o = &all[number];
-    if (++failures > MOST_SHOWN) return;
+// What the graph records, in the order in which it would be computed. False: nothing, or an error.
+static bool order_of(const gen_graph *g, ct_order *order, ct_root *roots, int *n) {
+    ct_tensor t[GEN_RESULTS];
+    *n = gen_record(g, 0, t);
+    for (int i = 0; i < *n; i++) {
+        roots[i] = (ct_root){.kind = CT_ROOT_READ};
+        roots[i].val.node = ct__peek(t[i], &roots[i].val.out);
+    }
+    return *n && ct__order(ct__ctx(), order, roots, (size_t)*n);
+}
+
+static void show(const one_graph *o, const char *what) {
+    if (++failures > MOST_SHOWN || quiet) return;
     ct_ctx *before = ct_ctx_use(reference);
     {
         CT_SCOPE;
-        ct_tensor t[GEN_RESULTS];
         ct_root roots[GEN_RESULTS] = {{0}};
         ct_order order = {0};
         ct_text text = {0};
-        int n = gen_record(o->graph, 0, t);
-        for (int i = 0; i < n; i++) {
-            roots[i] = (ct_root){.kind = CT_ROOT_READ};
-            roots[i].val.node = ct__peek(t[i], &roots[i].val.out);
-        }
-        if (ct__order(ct__ctx(), &order, roots, (size_t)n))
-            ct__print_nodes(&text, order.nodes, order.n);
-        fprintf(stderr, "graph %d: %s\n%sroots:", number, what, text.s ? text.s : "");
+        int n = 0;
+        if (order_of(o->graph, &order, roots, &n)) ct__print_nodes(&text, order.nodes, order.n);
+        fprintf(stderr, "graph %llu: %s\n%sroots:", (unsigned long long)o->number, what,
+                text.s ? text.s : "");
         for (int i = 0; i < n; i++)
             fprintf(stderr, " %%%u.%u", roots[i].val.node->index, roots[i].val.out);
-        fprintf(stderr, "\nrepeat: COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=%d %s\n\n",
-                (unsigned long long)seed, number, "build/tests/fuzz/test_random_graphs_slow");
+        fprintf(stderr, "\nrepeat: COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=%llu %s\n\n",
+                (unsigned long long)seed, (unsigned long long)o->number,
+                "build/tests/fuzz/test_random_graphs_slow");
         ct__text_free(&text);
         ct__order_free(&order);
     }
@@ -95,25 +113,25 @@ static void take(results *r, int n, const ct_tensor *t) {
     }
 }
 
-// Graphs from `at` to `end` in one plan; false: it failed. `into` says where their results go.
-static bool run(ct_ctx *ctx, int at, int end, uint64_t noise, results **into) {
+// Graphs in one plan; false: it failed. `into` says where their results go.
+static bool run(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, results **into) {
     ct_ctx *before = ct_ctx_use(ctx);
     bool ok;
     {
         CT_SCOPE;
         static ct_tensor t[BATCH * GEN_RESULTS];
-        int n[BATCH], total = 0;
-        for (int i = at; i < end; i++) {
-            n[i - at] = all[i].run ? gen_record(all[i].graph, noise, t + total) : 0;
-            total += n[i - at];
+        int each[BATCH], total = 0;
+        for (int i = 0; i < n; i++) {
+            each[i] = all[i].run ? gen_record(all[i].graph, noise, t + total) : 0;
+            total += each[i];
         }
         ok = !ct_failed() && (total == 0 || ct_eval(t, (size_t)total));
         total = 0;
-        for (int i = at; i < end && ok; total += n[i - at], i++)
-            if (all[i].run) take(into[i - at], n[i - at], t + total);
-        if (!ok && end - at == 1) {
-            show(at, ct_error_text());
-            all[at].run = false;
+        for (int i = 0; i < n && ok; total += each[i], i++)
+            if (all[i].run) take(into[i], each[i], t + total);
+        if (!ok && n == 1) {
+            show(all, ct_error_text());
+            all->run = false;
         }
         if (!ok) ct_error_clear();
     }
@@ -122,14 +140,15 @@ static bool run(ct_ctx *ctx, int at, int end, uint64_t noise, results **into) {
 }
 
 // As one plan; where that fails, a graph at a time, to learn which it is.
-static void run_batch(ct_ctx *ctx, int at, int end, uint64_t noise, results **into) {
-    if (run(ctx, at, end, noise, into)) return;
+static void run_batch(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, results **into) {
+    if (run(ctx, all, n, noise, into) || n == 1) return;
     int known = failures;
-    for (int i = at; i < end; i++)
-        if (all[i].run) run(ctx, i, i + 1, noise, into + (i - at));
+    for (int i = 0; i < n; i++)
+        if (all[i].run) run(ctx, all + i, 1, noise, into + i);
     if (failures == known) {
         failures++;
-        fprintf(stderr, "graphs %d to %d fail together, none of them alone\n", at, end - 1);
+        fprintf(stderr, "graphs %llu to %llu fail together, none of them alone\n",
+                (unsigned long long)all->number, (unsigned long long)all[n - 1].number);
     }
 }
 
@@ -159,7 +178,7 @@ static double largest(const one_graph *o, int k) {
 }
 
 static bool near(const one_graph *o, int k, int64_t i, double want, double got, double slack) {
-    double moved = far(o, k, i, want), unit = o->ref.dtype[k] == CT_F64 ? 0x1p-49 : 0x1p-20;
+    double moved = far(o, k, i, want), unit = 16 * gen_unit(o->ref.dtype[k]);
     bool exact = gen_exact(o->graph, k), undecided = !exact && isinf(moved);
     seen.elements++;
     seen.exact += exact;
@@ -170,8 +189,7 @@ static bool near(const one_graph *o, int k, int64_t i, double want, double got, 
     return fabs(want - got) <= 4 * moved + slack + unit * fabs(want);
 }
 
-static void compare_with_ref(int number) {
-    one_graph *o = &all[number];
+static void compare_with_ref(const one_graph *o) {
     const results *ref = &o->ref, *cpu = &o->cpu;
     assert_int_equal(ref->n, cpu->n);
     for (int k = 0; k < ref->n; k++) {
@@ -182,7 +200,7 @@ static void compare_with_ref(int number) {
             if (memcmp(ref->data[k], cpu->data[k], (size_t)ref->count[k] * ct_dtype_size(d)) != 0) {
                 char what[80];
                 snprintf(what, sizeof what, "root %d, %s: cpu and ref differ", k, ct_dtype_name(d));
-                show(number, what);
+                show(o, what);
                 return;
             }
             continue;
@@ -191,7 +209,7 @@ static void compare_with_ref(int number) {
             double by = far(o, k, i, ct__load_f64(d, ref->data[k], i));
             if (isfinite(by)) mean += by / (double)ref->count[k];
         }
-        double slack = 4 * mean + largest(o, k) * (d == CT_F64 ? 0x1p-49 : 0x1p-20);
+        double slack = 4 * mean + largest(o, k) * 64 * gen_unit(d);
         for (int64_t i = 0; i < ref->count[k]; i++) {
             double want = ct__load_f64(d, ref->data[k], i), got = ct__load_f64(d, cpu->data[k], i);
             if (near(o, k, i, want, got, slack)) continue;
@@ -200,13 +218,15 @@ static void compare_with_ref(int number) {
                      "root %d, element %lld: cpu has %.17g, ref %.17g (disturbed: by %.3g)%s", k,
                      (long long)i, got, want, far(o, k, i, want),
                      gen_exact(o->graph, k) ? "; it is exact" : "");
-            show(number, what);
+            show(o, what);
             return;
         }
     }
 }
 
-static void same_bits(int number, const results *a, const results *b, const char *what) {
+static void same_bits(const one_graph *o, const results *b, const char *what) {
+    const results *a = &o->cpu;
+    if (!o->run) return;
     for (int k = 0; k < a->n; k++) {
         size_t size = ct_dtype_size(a->dtype[k]);
         for (int64_t i = 0; i < a->count[k]; i++) {
@@ -221,128 +241,240 @@ static void same_bits(int number, const results *a, const results *b, const char
             snprintf(text, sizeof text, "%s: bits differ: root %d, element %lld: %.17g and %.17g",
                      what, k, (long long)i, ct__load_f64(a->dtype[k], x, 0),
                      ct__load_f64(a->dtype[k], y, 0));
-            show(number, text);
+            show(o, text);
             return;
         }
     }
 }
 
 // ------------------------------------------------------------------------------------------------
-// the graphs
+// one batch
 
-static ct_hash hash_of(const gen_graph *g) {
-    CT_SCOPE;
-    ct_tensor t[GEN_RESULTS];
-    ct_root roots[GEN_RESULTS] = {{0}};
-    ct_order order = {0};
-    int n = gen_record(g, 0, t);
+static void use_compiler(bool yes) {
+    if (!yes)
+        setenv("COTAN_CC", "none", 1);
+    else if (compiler)
+        setenv("COTAN_CC", compiler, 1);
+    else
+        unsetenv("COTAN_CC");
+}
+
+static void equal_bits(ct_ctx *ctx, one_graph *all, int n, int threads, const char *what) {
+    results other[BATCH] = {{0}}, *others[BATCH];
+    for (int i = 0; i < n; i++) others[i] = &other[i];
+    ct_set_threads(threads);
+    run_batch(ctx, all, n, 0, others);
     for (int i = 0; i < n; i++) {
-        roots[i] = (ct_root){.kind = CT_ROOT_READ};
-        roots[i].val.node = ct__peek(t[i], &roots[i].val.out);
+        same_bits(&all[i], &other[i], what);
+        results_free(&other[i]);
     }
-    if (n == 0 || !ct__order(ct__ctx(), &order, roots, (size_t)n)) fail_msg("%s", ct_error_text());
-    ct_hash hash = order.hash;
-    ct__order_free(&order);
-    return hash;
 }
 
-static bool is_new(int number) {
-    for (int i = 0; i < number; i++)
-        if (ct__hash_equal(all[i].hash, all[number].hash)) return false;
-    return true;
-}
-
-static int make_graphs(void **state) {
-    (void)state;
-    ct_ctx_use(reference);
-    all = calloc((size_t)n_graphs, sizeof *all);
-    if (!all) return -1;
-    for (int i = 0; i < n_graphs; i++) {
-        gen_graph *g = all[i].graph = malloc(sizeof *g);
-        if (!g) return -1;
-        for (uint64_t again = 0;; again++) { // until it is like none before
-            gen_make(g, seed, (uint64_t)i + again * 3 * MOST_GRAPHS);
-            if (g->n_steps >= 5 && g->n_roots) {
-                all[i].hash = hash_of(g);
-                if (is_new(i)) break;
-            }
-            gen_free(g);
-        }
-        all[i].run = only < 0 || only == i;
-    }
-    return 0;
-}
-
-static void covers_the_table(void **state) {
-    (void)state;
-    int times[CT_OP_COUNT] = {0}, missing = 0, graphs_with_gradients = 0, dynamic = 0;
-    for (int i = 0; i < n_graphs; i++) {
-        const gen_graph *g = all[i].graph;
-        graphs_with_gradients += g->loss >= 0;
-        for (int s = 0; s < g->n_steps; s++) {
-            if (g->step[s].kind == GEN_OP) times[g->step[s].op->id]++;
-            if (g->step[s].kind == GEN_LOOP) times[CT_OP_SCAN]++;
-        }
-        for (int v = 0; v < g->n_values; v++) dynamic += g->value[v].type.dyn != 0;
-    }
-    for (int i = 0; i < CT_OP_COUNT; i++) {
-        ct_kind kind = ct__ops[i]->kind;
-        bool traced = i == CT_OP_CALL || i == CT_OP_CUSTOM;
-        if (times[i] || kind == CT_KIND_LEAF || kind == CT_KIND_TRANSFORM || traced) continue;
-        fprintf(stderr, "no graph has the op %s\n", ct__ops[i]->name);
-        missing++;
-    }
-    print_message("%d graphs, %d with gradients, %d values with dynamic sizes; seed %llu\n",
-                  n_graphs, graphs_with_gradients, dynamic, (unsigned long long)seed);
-    if (n_graphs < 300 || only >= 0) return;
-    assert_int_equal(missing, 0);
-    assert_true(graphs_with_gradients * 4 >= n_graphs && dynamic > 0);
-}
-
-static void compare_batch(int at, int end) {
-    results *ref[BATCH], *cpu[BATCH], other[BATCH] = {{0}}, *others[BATCH];
-    static const int threads[] = {1, 2, 4};
-    for (int i = at; i < end; i++) {
-        ref[i - at] = &all[i].ref;
-        cpu[i - at] = &all[i].cpu;
-        others[i - at] = &other[i - at];
-    }
-    for (int i = at; i < end; i++) { // alone: quick there, and a graph's noise is its own
-        if (all[i].run) run_batch(reference, i, i + 1, 0, ref + (i - at));
-        for (int m = 0; m < DISTURBED && all[i].run; m++)
-            run_batch(reference, i, i + 1, (uint64_t)m + 1, (results *[]){&all[i].moved[m]});
-    }
+static void run_unfused(one_graph *all, int n) {
+    results *cpu[BATCH];
+    for (int i = 0; i < n; i++) cpu[i] = &all[i].cpu;
     ct_set_threads(1);
     setenv("COTAN_FUSE", "0", 1);
-    run_batch(unfused, at, end, 0, cpu);
+    run_batch(unfused, all, n, 0, cpu);
     setenv("COTAN_FUSE", "1", 1);
-    for (int i = at; i < end; i++)
-        if (all[i].run) compare_with_ref(i);
-    for (int way = 0; way < 4; way++) {
-        char what[64];
-        snprintf(what, sizeof what, way < 3 ? "unfused and fused, %d threads" : "async",
-                 threads[way % 3]);
-        ct_set_threads(threads[way % 3]);
-        run_batch(way < 3 ? fused : async, at, end, 0, others);
-        for (int i = at; i < end; i++) {
-            if (all[i].run) same_bits(i, cpu[i - at], &other[i - at], what);
-            results_free(&other[i - at]);
-        }
-    }
-    for (int i = at; i < end; i++) {
+}
+
+static void forget(one_graph *all, int n) {
+    for (int i = 0; i < n; i++) {
         results_free(&all[i].ref);
         results_free(&all[i].cpu);
         for (int m = 0; m < DISTURBED; m++) results_free(&all[i].moved[m]);
     }
 }
 
+static void compare(one_graph *all, int n, bool compile) {
+    for (int i = 0; i < n; i++) { // alone: quick there, and a graph's noise is its own
+        run_batch(reference, all + i, 1, 0, (results *[]){&all[i].ref});
+        for (int m = 0; m < DISTURBED && all[i].run; m++)
+            run_batch(reference, all + i, 1, (uint64_t)m + 1, (results *[]){&all[i].moved[m]});
+    }
+    use_compiler(false);
+    run_unfused(all, n);
+    for (int i = 0; i < n; i++)
+        if (all[i].run) compare_with_ref(&all[i]);
+    equal_bits(fused, all, n, 1, "unfused and fused, 1 thread");
+    equal_bits(fused, all, n, 2, "unfused and fused, 2 threads");
+    equal_bits(fused, all, n, 4, "unfused and fused, 4 threads");
+    equal_bits(async, all, n, 1, "async");
+    use_compiler(true);
+    if (compile) equal_bits(compiled, all, n, 2, "interpreted and compiled");
+    forget(all, n);
+}
+
+// ------------------------------------------------------------------------------------------------
+// a smaller graph that fails as well
+
+static bool fails(const one_graph *o, gen_graph *g, bool compile) {
+    one_graph alone = {.graph = g, .number = o->number, .run = true};
+    int before = failures;
+    quiet = true;
+    compare(&alone, 1, compile);
+    quiet = false;
+    bool failed = failures > before;
+    failures = before;
+    return failed;
+}
+
+// The value of an op as a leaf, so that what made it is not needed.
+static bool cut(gen_graph *g, gen_step *s) {
+    const gen_value *v = &g->value[s->first];
+    gen_graph alone = *g;
+    if (s->kind < GEN_OP || s->n_out != 1 || v->type.weak) return false;
+    alone.root[0] = s->first, alone.n_roots = 1, alone.loss = -1;
+    ct_ctx *before = ct_ctx_use(reference);
+    bool ok;
+    {
+        CT_SCOPE;
+        ct_tensor t[GEN_RESULTS];
+        gen_record(&alone, 0, t);
+        size_t bytes = (size_t)ct_size(t[0]) * ct_dtype_size(ct_dtype_of(t[0]));
+        const void *data = ct_data(t[0]);
+        void *copy = ct__arena_zero(&g->arena, bytes + 1);
+        ok = copy && (data || !bytes);
+        if (ok && bytes) memcpy(copy, data, bytes);
+        if (ok)
+            *s = (gen_step){.kind = GEN_DATA,
+                            .dtype = (ct_dtype)v->type.dtype,
+                            .dims = v->dims,
+                            .data = copy,
+                            .first = s->first,
+                            .n_out = 1};
+        ct_error_clear();
+    }
+    ct_ctx_use(before);
+    return ok;
+}
+
+// Leaves one result alone that fails: the earliest value, or else a gradient.
+static bool single_out(const one_graph *o, gen_graph *g, bool compile) {
+    gen_graph whole = *g;
+    for (int v = 0; v < g->n_values; v++) {
+        if (g->step[g->value[v].step].kind < GEN_OP) continue;
+        g->root[0] = v, g->n_roots = 1, g->loss = -1, g->n_wrt = 0;
+        if (fails(o, g, compile)) return true;
+    }
+    for (int w = 0; w < whole.n_wrt; w++) {
+        g->n_roots = 0, g->loss = whole.loss, g->wrt[0] = whole.wrt[w], g->n_wrt = 1;
+        if (fails(o, g, compile)) return true;
+    }
+    *g = whole;
+    return false;
+}
+
+// Then as few ops before it as will do.
+static void shrink(const one_graph *o, bool compile) {
+    gen_graph *g = o->graph;
+    if (!single_out(o, g, compile)) return;
+    int last = g->value[g->n_roots ? g->root[0] : g->loss].step;
+    for (int i = last - 1; i >= 0; i--) {
+        gen_step step = g->step[i];
+        if (cut(g, &g->step[i]) && !fails(o, g, compile)) g->step[i] = step;
+    }
+    show(o, "the same, made smaller");
+}
+
+static void compare_batch(one_graph *all, int n, bool compile) {
+    static int shrunk;
+    int before = failures;
+    compare(all, n, compile);
+    for (int i = 0; i < n && failures > before && shrunk < 3; i++) {
+        if (!fails(&all[i], all[i].graph, compile)) continue;
+        shrink(&all[i], compile);
+        shrunk++;
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// the graphs
+
+// Of a size that is wanted and of a structure that was not yet?
+static bool accept(const gen_graph *g, ct_hash *hashes, int n_hashes) {
+    CT_SCOPE;
+    ct_root roots[GEN_RESULTS] = {{0}};
+    ct_order order = {0};
+    int n = 0;
+    if (!g->n_roots || !order_of(g, &order, roots, &n)) return false;
+    bool good = order.n >= LEAST_NODES && order.n <= MOST_NODES;
+    for (int i = 0; i < n_hashes && good; i++) good = !ct__hash_equal(hashes[i], order.hash);
+    if (good) {
+        bool op[CT_OP_COUNT] = {0}, dtype[CT_DTYPE_COUNT] = {0}, dynamic = false;
+        for (size_t i = 0; i < order.n; i++) {
+            const ct_node *node = order.nodes[i];
+            op[node->op->id] = true;
+            for (uint32_t k = 0; k < node->n_out; k++) {
+                dtype[node->out[k].dtype] = true;
+                dynamic |= node->out[k].dyn != 0;
+            }
+        }
+        for (int i = 0; i < CT_OP_COUNT; i++) covered.op[i] += op[i];
+        for (int i = 0; i < CT_DTYPE_COUNT; i++) covered.dtype[i] += dtype[i];
+        covered.graphs++;
+        covered.gradients += g->loss >= 0;
+        covered.dynamic += dynamic;
+        covered.nodes += (int)order.n;
+        covered.large += order.n >= 40;
+        hashes[n_hashes] = order.hash;
+    }
+    ct__order_free(&order);
+    return good;
+}
+
+// Makes the graphs of the seed one after another; the next that is accepted, or the one asked for.
+typedef struct {
+    ct_hash *hashes;
+    int n;
+    uint64_t number;
+} maker;
+
+static void next_graph(maker *m, one_graph *o) {
+    gen_graph *g = malloc(sizeof *g);
+    assert_non_null(g);
+    ct_ctx *before = ct_ctx_use(reference);
+    for (;; gen_free(g)) {
+        uint64_t number = only_one ? only : m->number++;
+        gen_make(g, seed, number);
+        *o = (one_graph){.graph = g, .number = number, .run = true};
+        if (only_one || accept(g, m->hashes, m->n)) break;
+    }
+    m->n++;
+    ct_ctx_use(before);
+}
+
+static int next_batch(maker *m, one_graph *all, int most) {
+    int n = 0;
+    for (; n < BATCH && m->n < most; n++) next_graph(m, &all[n]);
+    return n;
+}
+
+static void free_batch(one_graph *all, int n) {
+    for (int i = 0; i < n; i++) {
+        gen_free(all[i].graph);
+        free(all[i].graph);
+    }
+}
+
+static void maker_begin(maker *m) {
+    *m = (maker){.hashes = calloc((size_t)n_graphs, sizeof(ct_hash))};
+    assert_non_null(m->hashes);
+    memset(&covered, 0, sizeof covered);
+}
+
 static void cpu_equals_ref(void **state) {
     (void)state;
-    for (int at = 0; at < n_graphs; at += BATCH) {
-        busy = at;
-        compare_batch(at, at + BATCH < n_graphs ? at + BATCH : n_graphs);
+    maker m;
+    maker_begin(&m);
+    while (m.n < n_graphs) {
+        one_graph all[BATCH];
+        int from = m.n, n = next_batch(&m, all, n_graphs);
+        compare_batch(all, n, from < n_compiled);
+        free_batch(all, n);
     }
-    busy = -1;
+    free(m.hashes);
     ct_set_threads(0);
     if (failures) fail_msg("%d comparisons failed", failures);
     ct_stats stats = ct_get_stats();
@@ -350,27 +482,75 @@ static void cpu_equals_ref(void **state) {
     print_message("%lld floats compared, %lld of them exactly; %lld NaN, %lld undecided\n",
                   (long long)seen.elements, (long long)seen.exact, (long long)seen.nan,
                   (long long)seen.undecided);
-    if (only < 0)
+    if (!only_one)
         assert_true(seen.nan * 20 < seen.elements && seen.undecided * 200 < seen.elements);
     print_message("%llu kernels compiled, %llu loaded; %llu launches\n",
                   (unsigned long long)stats.kernels_compiled,
                   (unsigned long long)stats.kernels_loaded, (unsigned long long)stats.launches);
 }
 
-static int free_graphs(void **state) {
+static void covers_the_table(void **state) {
     (void)state;
-    if (busy >= 0)
-        fprintf(stderr, "a crash among graphs %d to %d: COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=...\n",
-                busy, busy + BATCH - 1, (unsigned long long)seed);
-    for (int i = 0; all && i < n_graphs; i++) {
-        if (all[i].graph) gen_free(all[i].graph);
-        free(all[i].graph);
+    int missing = 0, rarest = INT32_MAX, rare_dtype = INT32_MAX;
+    if (only_one) return;
+    for (int i = 0; i < CT_OP_COUNT; i++) {
+        if (!gen_wants(ct__ops[i])) continue;
+        if (covered.op[i] < rarest) rarest = covered.op[i];
+        if (covered.op[i] >= PRIMITIVE_IN) continue;
+        fprintf(stderr, "%d graphs have the op %s\n", covered.op[i], ct__ops[i]->name);
+        missing++;
     }
-    free(all);
-    ct_ctx_use(NULL);
-    ct_ctx *contexts[] = {reference, fused, unfused, async};
-    for (int i = 0; i < 4; i++) ct_ctx_free(contexts[i]);
-    return 0;
+    for (int d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++) {
+        if (covered.dtype[d] < rare_dtype) rare_dtype = covered.dtype[d];
+        if (covered.dtype[d] >= DTYPE_IN) continue;
+        fprintf(stderr, "%d graphs have the dtype %s\n", covered.dtype[d],
+                ct_dtype_name((ct_dtype)d));
+        missing++;
+    }
+    print_message("%d graphs of %.1f nodes, %d of 40 or more; %d with gradients, %d with dynamic "
+                  "sizes; each op in %d or more, each dtype in %d or more; seed %llu\n",
+                  covered.graphs, (double)covered.nodes / covered.graphs, covered.large,
+                  covered.gradients, covered.dynamic, rarest, rare_dtype, (unsigned long long)seed);
+    if (n_graphs < GRAPHS) return;
+    assert_int_equal(missing, 0);
+    assert_true(covered.gradients * 4 >= n_graphs && covered.dynamic * 20 >= n_graphs &&
+                covered.large * 20 >= n_graphs);
+}
+
+// ------------------------------------------------------------------------------------------------
+// planted bugs
+
+static int plant;
+static ct_arena planted_texts;
+
+static const char *const plants[] = {"a difference turned round", "a choice turned round",
+                                     "a factor taken for the other"};
+
+// Spoils the first place of its kind that reads what the kernel itself computed, as only a fused
+// one does.
+static bool spoil(ct_kir *k) {
+    for (size_t i = 0; i < k->n; i++) {
+        ct_kins *ins = &k->ins[i];
+        ct_kval *a = plant == 1 ? &ins->b : &ins->a, *b = plant == 1 ? &ins->c : &ins->b;
+        static const int op[] = {CT_K_SUB, CT_K_SELECT, CT_K_MUL};
+        if (ins->op != op[plant] || !(CT_FLOATS & CT_MASK(ins->dtype)) || *a == *b) continue;
+        if (k->ins[*a].op < CT_K_NEG || k->ins[*a].lanes != k->ins[*b].lanes) continue;
+        ct_kval first = *a;
+        *a = *b;
+        if (plant != 2) *b = first;
+        return true;
+    }
+    return false;
+}
+
+static bool planted_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (!spoil((ct_kir *)(uintptr_t)kernels[i]->ir)) continue;
+        kernels[i]->text = // by which the process knows kernels
+            ct__arena_printf(&planted_texts, "%s// spoiled %d\n", kernels[i]->text, plant);
+        assert_non_null(kernels[i]->text);
+    }
+    return ct__backend_cpu.build(device, kernels, n, err);
 }
 
 static ct_ctx *context(const char *device) {
@@ -384,20 +564,73 @@ static ct_ctx *context(const char *device) {
     return ctx;
 }
 
+static bool finds(one_graph *all, int n) {
+    int before = failures;
+    run_unfused(all, n);
+    equal_bits(planted, all, n, 1, plants[plant]);
+    forget(all, n);
+    bool found = failures > before;
+    failures = before;
+    return found;
+}
+
+static void finds_planted_bugs(void **state) {
+    (void)state;
+    ct_backend spoiling = ct__backend_cpu;
+    spoiling.build = planted_build;
+    if (only_one) return;
+    use_compiler(false);
+    for (plant = 0; plant < 3; plant++) {
+        maker m;
+        maker_begin(&m);
+        planted = context("cpu");
+        ((ct_engine *)ct__ctx()->device)->device->backend = &spoiling;
+        bool found = false;
+        quiet = true;
+        while (m.n < n_graphs && !found) {
+            one_graph one;
+            next_graph(&m, &one);
+            found = finds(&one, 1);
+            free_batch(&one, 1);
+        }
+        quiet = false;
+        free(m.hashes);
+        ct_ctx_use(NULL);
+        ct_ctx_free(planted);
+        if (!found) fail_msg("%s: %d graphs do not show it", plants[plant], m.n);
+        print_message("%s: found with graph %d\n", plants[plant], m.n);
+    }
+    use_compiler(true);
+    ct_set_threads(0);
+    ct__arena_free(&planted_texts);
+}
+
+static int free_contexts(void **state) {
+    (void)state;
+    ct_ctx_use(NULL);
+    ct_ctx *contexts[] = {reference, fused, unfused, async, compiled};
+    for (int i = 0; i < 5; i++) ct_ctx_free(contexts[i]);
+    return 0;
+}
+
 int main(void) {
     const char *text;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
-    if ((text = getenv("COTAN_FUZZ_ONLY"))) only = atoi(text);
-    if (only >= n_graphs) n_graphs = only + 1;
-    if (n_graphs < 1 || n_graphs > MOST_GRAPHS) return 2;
+    if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
+    if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
+    if (only_one) n_graphs = 1;
+    if (n_graphs < 1) return 2;
+    if ((text = getenv("COTAN_CC")) && !(compiler = strdup(text))) return 2;
     reference = context("ref");
     fused = context("cpu");
     unfused = context("cpu");
     async = context("async:cpu");
+    compiled = context("cpu");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(covers_the_table),
         cmocka_unit_test(cpu_equals_ref),
+        cmocka_unit_test(covers_the_table),
+        cmocka_unit_test(finds_planted_bugs),
     };
-    return cmocka_run_group_tests_name("graphs", tests, make_graphs, free_graphs);
+    return cmocka_run_group_tests_name("graphs", tests, NULL, free_contexts);
 }

@@ -65,6 +65,7 @@ typedef struct {
 
 static ct_dtype any_dtype(gen_graph *g, uint32_t accepts) {
     if (accepts & CT_MASK(CT_F32) && gen_chance(g, 60)) return CT_F32;
+    if (accepts & CT_MASK(CT_F16) && gen_chance(g, 40)) return gen_chance(g, 50) ? CT_F16 : CT_BF16;
     ct_dtype d = CT_DEFAULT;
     while (!(accepts & CT_MASK(d))) d = (ct_dtype)(1 + gen_below(g, CT_DTYPE_COUNT - 1));
     return d;
@@ -706,7 +707,11 @@ void gen_op(gen_graph *g) {
         &ct__op_concat,  &ct__op_maximum, &ct__op_gather,
     };
     if (gen_chance(g, 50)) op = frequent[gen_below(g, sizeof frequent / sizeof *frequent)];
+    gen_this(g, op);
+}
+
+bool gen_this(gen_graph *g, const ct_opdef *op) {
     builder build = builder_of(op);
     gen_step s = {.kind = GEN_OP, .op = op};
-    if (build && build(g, &s)) gen_commit(g, &s);
+    return build && build(g, &s) && gen_commit(g, &s) >= 0;
 }

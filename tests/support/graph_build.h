@@ -21,5 +21,6 @@ int gen_commit(gen_graph *g, gen_step *step);
 bool gen_jumps(const gen_graph *g, const gen_step *s);
 
 void gen_op(gen_graph *g); // tries to add one op
+bool gen_this(gen_graph *g, const ct_opdef *op);
 
 #endif

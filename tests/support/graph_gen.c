@@ -6,6 +6,8 @@
 
 #include "support/graph_build.h"
 
+enum { GEN_LEAST_FREE = 56 }; // steps: an op may bring some more
+
 uint64_t gen_bits(uint64_t *state) { // SplitMix64
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -274,19 +276,47 @@ static void choose_loss(gen_graph *g) {
         if (g->value[g->loss].behind >> k & 1) g->wrt[g->n_wrt++] = g->leaf[k];
 }
 
-void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
-    CT_SCOPE;
+static void begin(gen_graph *g, uint64_t random) {
     memset(g, 0, sizeof *g);
-    g->random = seed ^ number * 0xd1342543de82ef95u;
+    g->random = random;
     g->live = malloc(GEN_VALUES * sizeof *g->live);
     if (!g->live) abort();
-    g->gradients = number % 3 == 2;
-    int wanted = 3 + gen_below(g, gen_chance(g, 15) ? 26 : 9), tries = 0;
-    while (g->n_ops < wanted && g->n_steps < 30 && tries++ < 200) gen_op(g);
+}
+
+static void end(gen_graph *g) {
     choose_roots(g);
     choose_loss(g);
     free(g->live);
     g->live = NULL;
+}
+
+// Three of four are small, where there is most to see for the time; the others have up to 60 nodes.
+void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
+    CT_SCOPE;
+    begin(g, seed ^ number * 0xd1342543de82ef95u);
+    g->gradients = number % 3 == 2;
+    bool large = gen_chance(g, 25);
+    int wanted = 3 + gen_below(g, large ? 40 : 9), most = large ? GEN_LEAST_FREE : 30, tries = 0;
+    while (g->n_ops < wanted && g->n_steps < most && tries++ < 300) gen_op(g);
+    end(g);
+}
+
+bool gen_wants(const ct_opdef *op) {
+    return op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM && op->id != CT_OP_CALL &&
+           op->id != CT_OP_CUSTOM;
+}
+
+bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
+    CT_SCOPE;
+    for (uint64_t number = 0; number < 100; number++) {
+        begin(g, seed ^ (number * CT_OP_COUNT + op->id) * 0xd1342543de82ef95u);
+        if (op->id == CT_OP_SCAN) gen_leaf(g, CT_F32, gen_dims(g, 2, (int64_t[]){3, 4}), -1, 1);
+        bool made = gen_this(g, op);
+        end(g);
+        if (made && g->n_roots) return true;
+        gen_free(g);
+    }
+    return false;
 }
 
 void gen_free(gen_graph *g) { ct__arena_free(&g->arena); }
@@ -300,11 +330,15 @@ typedef struct {
     ct_tensor clean[GEN_VALUES], noisy[GEN_VALUES];
 } replay;
 
+double gen_unit(ct_dtype d) {
+    return d == CT_F64 ? 0x1p-53 : d == CT_F32 ? 0x1p-24 : d == CT_F16 ? 0x1p-11 : 0x1p-8;
+}
+
 // t times numbers that differ from 1 in the last few bits.
 static ct_tensor disturbed(replay *r, ct_tensor t, const gen_value *v) {
     if (!(CT_FLOATS & CT_MASK(v->type.dtype)) || v->type.weak) return t;
     int64_t n = gen_count(v->dims);
-    double unit = v->type.dtype == CT_F32 ? 0x1p-18 : 0x1p-47;
+    double unit = 64 * gen_unit((ct_dtype)v->type.dtype);
     void *data = malloc((size_t)n * 8 + 1);
     if (!data) abort();
     for (int64_t i = 0; i < n; i++) {

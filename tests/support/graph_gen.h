@@ -10,7 +10,7 @@
 
 #include "ops/rules.h"
 
-enum { GEN_STEPS = 64, GEN_VALUES = 96, GEN_IN = 6, GEN_ROOTS = 16, GEN_WRT = 4, GEN_ATTRS = 160 };
+enum { GEN_STEPS = 80, GEN_VALUES = 128, GEN_IN = 6, GEN_ROOTS = 24, GEN_WRT = 4, GEN_ATTRS = 160 };
 
 typedef enum { GEN_DATA, GEN_CONST, GEN_WEAK, GEN_OP, GEN_LOOP } gen_kind;
 typedef struct gen_step {
@@ -51,7 +51,14 @@ typedef struct gen_graph {
 
 // Makes graph `number` of a seed. The context's device should evaluate op by op.
 void gen_make(gen_graph *g, uint64_t seed, uint64_t number);
+// A graph around one op, and nothing but what that needs; false: after many tries there is none
+// (ops of other layers, or one that the generator does not know).
+bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op);
 void gen_free(gen_graph *g);
+
+// Is it an op that graphs are made of? Leaves stand in all of them, gradients are taken of the
+// whole, and calls of traced functions have tests of their own.
+bool gen_wants(const ct_opdef *op);
 
 // Records it: values of roots, then the gradients. `noise` is 0, or else a seed by which every
 // operand of a rounding operation is disturbed by a few units in its last place: how far results
@@ -59,6 +66,8 @@ void gen_free(gen_graph *g);
 enum { GEN_RESULTS = GEN_ROOTS + 1 + GEN_WRT };
 int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results);
 bool gen_exact(const gen_graph *g, int result);
+
+double gen_unit(ct_dtype d); // half of a unit in the last place of 1
 
 // Random numbers.
 uint64_t gen_bits(uint64_t *state);
