@@ -91,8 +91,9 @@ static bool save(ct_check_run *x) {
         const ct_var *var = x->engine->roots[i].var;
         if (!var || !var->storage) continue;
         if (!(x->old[i] = fetch(x->ctx, var->storage))) return false;
-        uint32_t leaf = ct__order_leaf(&x->engine->order, var->storage);
-        if (leaf == UINT32_MAX) continue;
+        size_t leaf = 0;
+        while (leaf < x->n_leaves && x->engine->order.leaves[leaf] != var->storage) leaf++;
+        if (leaf == x->n_leaves) continue;
         x->saved[leaf] = ct__malloc(var->storage->bytes + 8);
         if (!x->saved[leaf]) return no_memory(x->ctx, var->storage->bytes);
         memcpy(x->saved[leaf], x->old[i], var->storage->bytes);
