@@ -124,7 +124,7 @@ CT_API bool ct_ok(ct_tensor t); // neither "no tensor" nor poisoned nor stale
 // ---------------------------------------------------------------------------- contexts and failure
 
 typedef struct ct_ctx ct_ctx;
-typedef enum { CT_LOG_WARNING, CT_LOG_EXPLAIN, CT_LOG_DUMP } ct_log_kind;
+typedef enum { CT_LOG_WARNING, CT_LOG_EXPLAIN, CT_LOG_DUMP, CT_LOG_PRINT } ct_log_kind;
 typedef void (*ct_log_fn)(ct_log_kind kind, const char *text, void *user);
 
 // A thread has a current context; the first call makes one. Contexts are independent of each other.
@@ -299,6 +299,17 @@ CT_API CT_MUST_USE double ct_item_at(ct_tensor t, ct_loc here);
 CT_API CT_MUST_USE const void *ct_data_at(ct_tensor t, ct_loc here);
 #define ct_data(t) ct_data_at((t), CT_HERE)
 
+// Dtype, shape and values as text, laid out as NumPy does: five digits of floats; of more than 1000
+// elements three at both ends of each axis. At most size - 1 bytes of it are written to `text`, and
+// a '\0'; the result is its whole length, 0 when the value cannot be read.
+CT_API size_t ct_format_at(ct_tensor t, char *text, size_t size, ct_loc here);
+#define ct_format(t, text, size) ct_format_at((t), (text), (size), CT_HERE)
+// The same text behind the line and `name`, to the log (ct_set_log): to standard error, if nobody
+// took it. ct_print(x) prints the expression x as the name. A value is read: inside a traced
+// function, where there is none, it is an error. False: see ct_error_text.
+CT_API bool ct_print_at(ct_tensor t, const char *name, ct_loc here);
+#define ct_print(t) ct_print_at((t), #t, CT_HERE)
+
 // --------------------------------------------------------------------------------------- variables
 
 // Variables are owned by a parameter set, independent of scopes, until it is freed.
@@ -349,6 +360,26 @@ CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in
                              ct_tensor *out, size_t n_out, ct_loc here);
 #define ct_custom_vjp(f, vjp, user, in, n_in, out, n_out)                                          \
     ct_custom_vjp_at((f), (vjp), (user), (in), (n_in), (out), (n_out), CT_HERE)
+
+// Compares gradients of f with central differences in f64: its float operands `in` are cast to f64,
+// its outputs, weighted at random, make a number, and for some elements of each operand that
+// number's slope must be the gradient. order 2: the gradient's own gradient as well. Where f is not
+// smooth (differences of two step sizes disagree) an element is left out. f is called, not traced:
+// it may read values. False, with an error that names operand, element and both numbers, where one
+// is wrong.
+typedef struct ct_check_grad_args {
+    ct_fn f;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in, n_out; // n_out 0: one output
+    int order;          // 0: 1
+    int64_t samples;    // elements of each operand; 0: 16
+    double tolerance;   // relative; 0: 1e-6
+    int64_t seed;       // of weights and elements
+    ct_loc here;
+} ct_check_grad_args;
+CT_API CT_MUST_USE bool ct_check_grad_with(ct_check_grad_args args);
+#define ct_check_grad(...) ct_check_grad_with((ct_check_grad_args){__VA_ARGS__, .here = CT_HERE})
 
 // A loop in the graph: body sees the carried tensors and element i of every xs (their axis 0 goes),
 // and gives the next carried tensors (same types) and element i of every ys. length: needed where

@@ -41,11 +41,8 @@ def test_linear():
 
 
 def test_attention():
-    lines = output("07_attention").splitlines()
-    assert [line.split(":")[0] for line in lines] == ["q", "k", "v", "fade"]
-    for line in lines:
-        slope, difference = map(float, re.findall(r"[+-]\d+\.\d+", line))
-        assert abs(slope - difference) < 2e-8 and slope != 0
+    assert output("07_attention").splitlines() == [
+        "the gradients of q, k, v and fade agree with differences, to the second order"]
 
 
 def write_idx(path, values, *sizes):
