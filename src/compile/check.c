@@ -28,7 +28,7 @@ bool ct__check_wanted(unsigned *what, ct_err *err) {
             size_t kept = n < sizeof word ? n : sizeof word - 1;
             memcpy(word, list, kept);
             word[kept] = '\0';
-            ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "COTAN_CHECK",
+            ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_CHECK",
                     "there is no check \"%s\": the variable is ref, nan, or ref,nan", word);
             const char *near = ct__nearest(word, names);
             if (near) ct__err_hint(err, "did you mean %s?", near);
@@ -36,7 +36,7 @@ bool ct__check_wanted(unsigned *what, ct_err *err) {
         }
         list += n;
         if (*list == ',' && !*++list)
-            return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "COTAN_CHECK",
+            return ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_CHECK",
                            "nothing follows the comma: the variable is ref, nan, or ref,nan");
     }
     return true;
@@ -143,7 +143,7 @@ static void say_root(ct_text *text, const ct_root *r) {
         ct__text_add(text, "its value");
 }
 
-static bool fused_differs(ct_check_run *x, const ct_root *r, ct_check_difference d, const void *got,
+static void fused_differs(ct_check_run *x, const ct_root *r, ct_check_difference d, const void *got,
                           const void *want) {
     const ct_type *type = ct__type(r->val);
     const ct_node *node = r->val.node;
@@ -164,20 +164,30 @@ static bool fused_differs(ct_check_run *x, const ct_root *r, ct_check_difference
         ct__err(&x->ctx->err, CT_E_CHECK, node->here, node->op->name, "%s", text.s);
     ct__text_free(&text);
     ct__err_hint(&x->ctx->err, "one op at a time is right: COTAN_FUSE=0 goes around the fault");
-    return false;
 }
 
-static bool same_as_ops(ct_check_run *x) {
+// Of the results that differ the first in the order of the ops, which is nearest to the fault.
+static bool same_as_ops(ct_check_run *x, const ct_plan *plan) {
+    void *first = NULL;
+    size_t at = 0;
+    ct_check_difference of_first = {0};
     for (size_t i = 0; i < x->n_roots; i++) {
-        const ct_root *r = &x->engine->roots[i];
         void *got = fetch(x->ctx, x->engine->fresh[i]);
-        if (!got) return false;
-        ct_check_difference d = ct__check_same(ct__type(r->val), got, x->root[i]);
-        bool same = !d.count || fused_differs(x, r, d, got, x->root[i]);
-        ct__free(got);
-        if (!same) return false;
+        if (!got) break;
+        ct_check_difference d = ct__check_same(ct__type(x->engine->roots[i].val), got, x->root[i]);
+        bool earlier = !first || ct__check_place(plan->check, i) < ct__check_place(plan->check, at);
+        if (d.count && earlier) {
+            ct__free(first);
+            first = got;
+            at = i;
+            of_first = d;
+        } else {
+            ct__free(got);
+        }
     }
-    return true;
+    if (first) fused_differs(x, &x->engine->roots[at], of_first, first, x->root[at]);
+    ct__free(first);
+    return !x->ctx->err.code;
 }
 
 static bool any_is_bad(ct_check_run *x, bool *bad) {
@@ -210,7 +220,7 @@ bool ct__check_after(ct_engine *e, ct_plan *plan) {
     if (!x) return true;
     bool ok, bad = false;
     if (x->what & CT_CHECK_REF)
-        ok = same_as_ops(x);
+        ok = same_as_ops(x, plan);
     else
         ok = any_is_bad(x, &bad) && (!bad || (ct__check_ops(x, plan) && roots_are_finite(x)));
     if (!ok) put_back(x);

@@ -28,6 +28,8 @@ void ct__check_done(ct_engine *engine); // frees what the two kept
 // memory.
 ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph);
 void ct__check_graph_free(ct_check_graph *graph);
+// Where a root's value stands in the order of the ops.
+uint32_t ct__check_place(const ct_check_graph *graph, size_t root);
 
 typedef struct ct_check_event { // an op that made NaN or infinity, or an input that holds NaN
     ct_loc here;

@@ -100,6 +100,8 @@ void ct__check_graph_free(ct_check_graph *g) {
     }
 }
 
+uint32_t ct__check_place(const ct_check_graph *g, size_t root) { return g->root[root]; }
+
 // ------------------------------------------------------------------------------------------------
 // programs of single ops
 

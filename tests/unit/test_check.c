@@ -125,6 +125,21 @@ static void ref_finds_a_fault_of_the_plan(void **state) {
     ct_params_free(set);
 }
 
+// Two results are wrong, the later op's first among the roots: the earlier op is named.
+static void ref_names_the_first_of_a_plan(void **state) {
+    (void)state;
+    ct_opdef wrong = wrong_op(&ct__op_neg, once_twice);
+    kernels_written = 0;
+    CT_SCOPE;
+    ct_tensor x = line_of(2), y = neg(&wrong, x, 60);
+    ct_tensor both[] = {ct_exp_at(y, (ct_loc){"t.c", 61}), y};
+    assert_false(ct_eval(both, 2));
+    assert_error(CT_E_CHECK,
+                 "t.c:60: neg: its value differs between the plan and the same ops one by one in 2 "
+                 "of 2 elements, first at (0,): 2 instead of -1\n"
+                 "  hint: one op at a time is right: COTAN_FUSE=0 goes around the fault");
+}
+
 static void ref_without_the_check_is_not_asked(void **state) {
     (void)state;
     assert_int_equal(with(NULL), 0);
@@ -271,11 +286,11 @@ static void wanted_infinities_pass(void **state) {
 static void nonsense_is_refused(void **state) {
     (void)state;
     assert_int_equal(with("nam"), -1);
-    assert_error(CT_E_ARGUMENT, "COTAN_CHECK: there is no check \"nam\": the variable is ref, nan, "
-                                "or ref,nan\n  hint: did you mean nan?");
+    assert_error(CT_E_USAGE, "COTAN_CHECK: there is no check \"nam\": the variable is ref, nan, "
+                             "or ref,nan\n  hint: did you mean nan?");
     end(NULL);
     assert_int_equal(with("ref,"), -1);
-    assert_error(CT_E_ARGUMENT,
+    assert_error(CT_E_USAGE,
                  "COTAN_CHECK: nothing follows the comma: the variable is ref, nan, or ref,nan");
     end(NULL);
     assert_int_equal(with(""), 0);
@@ -302,6 +317,7 @@ static void dry_devices_check_nothing(void **state) {
 static const struct CMUnitTest tests[] = {ALL(ref_names_the_wrong_kernel, with_ref),
                                           ALL(ref_names_it_in_a_loop, with_ref),
                                           ALL(ref_finds_a_fault_of_the_plan, with_ref),
+                                          ALL(ref_names_the_first_of_a_plan, with_ref),
                                           ALL(right_steps_pass, with_ref),
                                           ALL(right_steps_pass, with_nan),
                                           ALL(nan_names_op_and_inputs, with_nan),

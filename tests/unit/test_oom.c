@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -85,9 +86,13 @@ static void every_allocation_may_fail(void **state) {
     assert_true(failed > 200);
 }
 
+static int checked(void **state) { return (void)state, setenv("COTAN_CHECK", "ref,nan", 1); }
+static int unchecked(void **state) { return (void)state, unsetenv("COTAN_CHECK"); }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test_setup_teardown(every_allocation_may_fail, checked, unchecked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
