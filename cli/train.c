@@ -31,6 +31,10 @@ static void listen_for_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    // Who read the progress may go; the run does not.
+    action.sa_handler = SIG_IGN;
+    action.sa_flags = 0;
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 // -------------------------------------------------------------------------------------- what is

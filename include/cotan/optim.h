@@ -20,7 +20,7 @@ typedef struct ct_schedule {
     double (*custom)(int64_t step, void *user); // instead of all above, where not NULL
     void *user;
 } ct_schedule;
-CT_API double ct_schedule_at(const ct_schedule *schedule, int64_t step);
+CT_API double ct_schedule_at(const ct_schedule *schedule, int64_t step); // NaN: no schedule
 
 // -------------------------------------------------------------------------------------- transforms
 

@@ -86,7 +86,7 @@ const char *ct__nearest(const char *word, const char *const *names) {
     return best;
 }
 const char *ct_nearest(const char *word, const char *const *names) {
-    return ct__nearest(word, names);
+    return word && names ? ct__nearest(word, names) : NULL;
 }
 
 // Two multiply-and-fold lanes over 16 bytes at a time.

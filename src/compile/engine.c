@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "compile/check.h"
 #include "compile/cost.h"
+#include "compile/env.h"
 #include "compile/explain.h"
 #include "compile/plan.h"
 
@@ -36,7 +37,8 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     if (e && e->buckets) e->n_buckets = FIRST_BUCKETS;
     if (!e || !e->buckets) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
-    } else if (ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
+    } else if (ct__env_check(err) && ct__check_wanted(&e->check, err) &&
+               (e->device = ct__device_open(device, err))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         e->order.numerics = ct__numerics(e->device);
         return e;
@@ -76,6 +78,7 @@ bool ct_set_device(const char *name) {
         ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
         return false;
     }
+    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name")) return false;
     ct_engine *e = engine_new(name, &ctx->err);
     if (!e) return false;
     if (ctx->device) {

@@ -4,6 +4,7 @@
 //   places    buffers; assignments straight into their variable where nobody is disturbed
 //   order     operands first; readers of a variable before the launch that overwrites it
 //   kernels   the loops of each group (schedule_nest.c), or its template
+#include "compile/env.h"
 #include "compile/schedule_impl.h"
 
 #include <stdlib.h>
@@ -410,7 +411,6 @@ static bool prepare(ct_sched *s) {
 }
 
 ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err) {
-    const char *fuse = getenv("COTAN_FUSE");
     ct_sched *s = ct__calloc(1, sizeof *s);
     if (!s) {
         ct__err_memory(err, CT_NOWHERE, "plan", sizeof *s);
@@ -420,7 +420,7 @@ ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err)
     s->program = program;
     s->err = err;
     s->scalars_buf = UINT32_MAX;
-    s->fuse = !fuse || strcmp(fuse, "0") != 0;
+    s->fuse = ct__env_fuses();
     if (prepare(s)) return s;
     ct__sched_free(s);
     return NULL;

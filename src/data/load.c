@@ -16,7 +16,7 @@ static char *read_file(ct_ctx *ctx, const char *op, const char *path, size_t *n,
     ct_err err = {0};
     char *bytes = NULL;
     if (!path)
-        ct__fail(ctx, CT_E_ARGUMENT, here, op, "the path is NULL");
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "the path must not be NULL");
     else if (!ct__file_read(path, &bytes, n, &err))
         ct__fail(ctx, err.code, here, op, "%s", err.text);
     return bytes;

@@ -227,6 +227,11 @@ ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const
     return ct__poison(ctx, here);
 }
 
+bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, const char *what) {
+    if (!argument) ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s must not be NULL", what);
+    return argument != NULL;
+}
+
 bool ct_failed(void) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return true;

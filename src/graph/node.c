@@ -446,10 +446,42 @@ static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in,
     return true;
 }
 
+// Lists come from the caller: their lengths are looked at before they are read.
+static bool lists_sound(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_loc here) {
+    for (size_t i = 0; i < op->n_fields; i++) {
+        if (op->fields[i].kind != CT_FIELD_ints) continue;
+        const ct_ints *list = attr_at(&op->fields[i], attrs);
+        if (list->n >= 0 && list->n <= CT_MAX_RANK && (list->v || !list->n)) continue;
+        if (list->n < 0 || list->n > CT_MAX_RANK)
+            ct__fail(ctx, CT_E_SHAPE, here, op->name,
+                     "%s has %lld numbers, at most %d are possible", op->fields[i].name,
+                     (long long)list->n, CT_MAX_RANK);
+        else
+            ct__fail(ctx, CT_E_ARGUMENT, here, op->name, "the %lld numbers of %s are NULL",
+                     (long long)list->n, op->fields[i].name);
+        return false;
+    }
+    return true;
+}
+
+static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef *op,
+                                                     const ct_tensor *in, int n_in, ct_loc here) {
+    if (n_in < 0 || n_in > UINT16_MAX) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op->name, "%d operands, 0 to %d are possible", n_in,
+                 UINT16_MAX);
+        return false;
+    }
+    return ct__given(ctx, in, here, op->name, "the list of operands");
+}
+
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
+    if (((!in && n_in) || n_in < 0 || n_in > UINT16_MAX) &&
+        !operands_sound(ctx, op, in, n_in, here))
+        return ct__poison(ctx, here);
+    if (op->n_fields && !lists_sound(ctx, op, attrs, here)) return ct__poison(ctx, here);
     ct_frame *frame = ct__top(ctx);
     ct_arena *arena = frame->arena;
     size_t n_out = op->n_out < 0 ? 0 : (size_t)op->n_out;

@@ -50,7 +50,7 @@ static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage
 
 bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx) return false;
+    if (!ctx || (n && !ct__given(ctx, t, here, "eval", "the list of tensors"))) return false;
     for (size_t i = 0; i < n; i++) {
         ct_val v;
         if (!ct__resolve(ctx, t[i], &v, "eval", (int)i, here)) return false;

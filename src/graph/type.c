@@ -73,6 +73,9 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
     if (dims.n < 0 || dims.n > CT_MAX_RANK)
         return ct__err(err, CT_E_SHAPE, here, op, "%lld axes, at most %d are possible",
                        (long long)dims.n, CT_MAX_RANK);
+    if (dims.n && !dims.v)
+        return ct__err(err, CT_E_ARGUMENT, here, op, "the sizes of %lld axes are NULL",
+                       (long long)dims.n);
     int64_t *dim = ct__arena(arena, (size_t)dims.n * sizeof *dim);
     if (!dim) return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *dim);
     *type = (ct_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)dims.n, .dim = dim};

@@ -127,7 +127,7 @@ const char *ct_params_name(const ct_params *params, size_t i) {
     return params && i < params->n ? params->vars[i]->name : NULL;
 }
 ct_tensor ct_params_find(const ct_params *params, const char *name) {
-    for (size_t i = 0; params && i < params->n; i++)
+    for (size_t i = 0; params && name && i < params->n; i++)
         if (strcmp(params->vars[i]->name, name) == 0) return ct_params_get(params, i);
     return CT_NONE;
 }

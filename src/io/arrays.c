@@ -44,7 +44,9 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
     size_t n;
     ct_npy npy;
     if (!ctx) return CT_NONE;
-    if (ctx->err.code || !ct__file_map(path, &map, &n, &ctx->err)) return ct__poison(ctx, here);
+    if (!ct__given(ctx, path, here, "load_npy", "the path") || ctx->err.code ||
+        !ct__file_map(path, &map, &n, &ctx->err))
+        return ct__poison(ctx, here);
     ct_tensor t = check(path, map ? map : "", n, &npy, &ctx->err)
                       ? take(ctx, path, &npy, (const char *)map + npy.begin, here)
                       : ct__poison(ctx, here);
@@ -54,7 +56,8 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
 
 ct_npz *ct_npz_open(const char *path) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return NULL;
+    if (!ctx || !ct__given(ctx, path, CT_NOWHERE, "npz_open", "the path") || ctx->err.code)
+        return NULL;
     ct_npz *npz = ct__calloc(1, sizeof *npz);
     if (!npz) {
         ct__err_memory(&ctx->err, CT_NOWHERE, path, sizeof *npz);
@@ -84,6 +87,7 @@ ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
     if (!ctx) return CT_NONE;
     if (ctx->err.code) return ct__poison(ctx, here);
     if (!npz) return ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "the file is not open");
+    if (!ct__given(ctx, name, here, "npz_get", "the name")) return ct__poison(ctx, here);
     const ct_npz_entry *entry = ct__npz_find(npz, name);
     if (!entry) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "%s has no array \"%s\"; it has %zu",
@@ -123,7 +127,7 @@ static bool write_npy(const char *path, const ct_text *head, const void *data, s
 
 bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, path, here, "save_npy", "the path") || ctx->err.code) return false;
     CT_SCOPE; // for what reading a variable records
     held h;
     ct_text head = {0};
@@ -137,7 +141,10 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
 
 bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_npz_options options) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, path, options.here, "save_npz", "the path") ||
+        (n && !ct__given(ctx, tensors, options.here, "save_npz", "the list of tensors")) ||
+        ctx->err.code)
+        return false;
     CT_SCOPE; // for what reading variables records
     ct_npz_out *out = ct__calloc(n + 1, sizeof *out);
     held *all = ct__calloc(n + 1, sizeof *all);

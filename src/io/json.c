@@ -42,6 +42,18 @@ void ct__json_real(ct_text *text, double value) {
     if (!strpbrk(digits, ".e")) ct__text_add(text, ".0"); // stays a real when read back
 }
 
+json_t *ct__json_read(const char *text, size_t n, size_t flags, json_error_t *fault) {
+    const char *zero = n ? memchr(text, '\0', n) : NULL;
+    if (!zero) return json_loadb(text, n, flags, fault);
+    const char *line = text;
+    *fault = (json_error_t){.line = 1, .position = (int)(zero - text), .source = "<buffer>"};
+    for (const char *at = text; at < zero; at++)
+        if (*at == '\n') fault->line++, line = at + 1;
+    fault->column = (int)(zero - line) + 1;
+    snprintf(fault->text, sizeof fault->text, "a zero byte");
+    return NULL;
+}
+
 static void indent(ct_text *text, int depth) {
     ct__text_add(text, "\n");
     for (int i = 0; i < depth; i++) ct__text_add(text, "  ");

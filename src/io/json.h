@@ -6,6 +6,11 @@
 #include "base/text.h"
 
 struct json_t;
+struct json_error_t;
+
+// A JSON text by the JSON library, which itself takes a zero byte for the end of the text: here it
+// is a fault. NULL: see fault.
+struct json_t *ct__json_read(const char *text, size_t n, size_t flags, struct json_error_t *fault);
 
 void ct__json_string(ct_text *text, const char *s, size_t n); // in quotes, least escaped
 // The shortest digits that read back as the same double. JSON has no words for the others: they

@@ -146,7 +146,7 @@ bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_s
     for (char *at = text, *end; ok && (end = memchr(at, '\n', size - (size_t)(at - text)));
          at = end + 1, number++) {
         json_error_t fault;
-        json_t *line = json_loadb(at, (size_t)(end - at), 0, &fault);
+        json_t *line = ct__json_read(at, (size_t)(end - at), 0, &fault);
         ok = line ? read_line(path, number, line, names, n, series, err)
                   : ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu is not a JSON object",
                             number);
@@ -167,7 +167,7 @@ static bool lines_before(const char *path, const char *text, size_t n, int64_t f
     const char *at = text, *end;
     for (*keep = 0; (end = memchr(at, '\n', n - (size_t)(at - text))); at = end + 1, number++) {
         json_error_t fault;
-        json_t *line = json_loadb(at, (size_t)(end - at), 0, &fault);
+        json_t *line = ct__json_read(at, (size_t)(end - at), 0, &fault);
         const json_t *step = json_object_get(line, "step");
         bool known = json_is_integer(step), earlier = known && json_integer_value(step) < first;
         json_decref(line);

@@ -15,6 +15,7 @@ ct_gpt2_config ct_gpt2_124m(void) {
 }
 
 int64_t ct_gpt2_size(const ct_gpt2_config *c) {
+    if (!c) return 0;
     int64_t w = c->width, bias = c->no_bias ? 0 : 1;
     int64_t norm = w * (1 + bias);
     int64_t attn = w * 3 * w + w * w + bias * 4 * w, mlp = 2 * w * 4 * w + bias * 5 * w;
@@ -117,7 +118,9 @@ static void make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_loc her
 
 ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfilled, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code || !ct__gpt2_check(config, ctx, here)) return NULL;
+    if (!ctx || !ct__given(ctx, config, here, "gpt2", "the config") || ctx->err.code ||
+        !ct__gpt2_check(config, ctx, here))
+        return NULL;
     ct_gpt2 *model = ct__calloc(1, sizeof *model);
     bool ok = model != NULL;
     if (ok) {
@@ -218,8 +221,10 @@ static ct_tensor last_logits(const ct_gpt2 *model, ct_tensor x, ct_loc here) {
 
 ct_tensor ct_gpt2_hidden_at(const ct_gpt2 *model, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !model) return CT_NONE;
-    if (!tokens_fit(tokens, model->config.context, ctx, here)) return ct__poison(ctx, here);
+    if (!ctx) return CT_NONE;
+    if (!ct__given(ctx, model, here, "gpt2", "the model") ||
+        !tokens_fit(tokens, model->config.context, ctx, here))
+        return ct__poison(ctx, here);
     if (mode && mode->training && mode->dropout == 0 && mode->key.bits)
         mode->dropout = (float)model->config.dropout;
     ct_tensor x = stream(model, tokens, NULL, CT_NONE, mode, here);
@@ -227,14 +232,16 @@ ct_tensor ct_gpt2_hidden_at(const ct_gpt2 *model, ct_tensor tokens, ct_nn_mode *
 }
 
 ct_tensor ct_gpt2_logits_at(const ct_gpt2 *model, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
-    if (!model) return CT_NONE;
-    return head(model, ct_gpt2_hidden_at(model, tokens, mode, here), here);
+    ct_tensor hidden = ct_gpt2_hidden_at(model, tokens, mode, here); // NULL is an error of it
+    return model ? head(model, hidden, here) : hidden;
 }
 
 ct_tensor ct_gpt2_next_logits_at(const ct_gpt2 *model, ct_tensor tokens, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !model) return CT_NONE;
-    if (!tokens_fit(tokens, model->config.context, ctx, here)) return ct__poison(ctx, here);
+    if (!ctx) return CT_NONE;
+    if (!ct__given(ctx, model, here, "gpt2", "the model") ||
+        !tokens_fit(tokens, model->config.context, ctx, here))
+        return ct__poison(ctx, here);
     return last_logits(model, stream(model, tokens, NULL, CT_NONE, NULL, here), here);
 }
 
@@ -251,7 +258,7 @@ ct_tensor ct_gpt2_loss_at(const ct_gpt2 *model, ct_tensor tokens, ct_tensor targ
 ct_gpt2_cache *ct_gpt2_cache_new_at(const ct_gpt2 *model, int64_t batch, int64_t capacity,
                                     ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code || !model) return NULL;
+    if (!ctx || !ct__given(ctx, model, here, "gpt2", "the model") || ctx->err.code) return NULL;
     if (capacity == 0) capacity = model->config.context;
     if (batch < 1 || capacity < 1 || capacity > model->config.context) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "gpt2",
@@ -288,7 +295,10 @@ void ct_gpt2_cache_free(ct_gpt2_cache *cache) {
 ct_tensor ct_gpt2_decode_at(const ct_gpt2 *model, ct_gpt2_cache *cache, ct_tensor tokens,
                             ct_tensor position, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !model || !cache) return CT_NONE;
+    if (!ctx) return CT_NONE;
+    if (!ct__given(ctx, model, here, "gpt2", "the model") ||
+        !ct__given(ctx, cache, here, "gpt2", "the cache"))
+        return ct__poison(ctx, here);
     if (!tokens_fit(tokens, cache->capacity, ctx, here)) return ct__poison(ctx, here);
     if (ct_ok(tokens) && ct_dim(tokens, 0) != cache->batch)
         return ct__fail(ctx, CT_E_SHAPE, here, "gpt2",

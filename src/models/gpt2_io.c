@@ -63,7 +63,9 @@ static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_st
 
 bool ct_gpt2_load_weights(ct_gpt2 *model, const char *path) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !model || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, model, CT_NOWHERE, "gpt2", "the model") ||
+        !ct__given(ctx, path, CT_NOWHERE, "gpt2", "the path") || ctx->err.code)
+        return false;
     ct_store_rules rules = {.path = path,
                             .prefix = "transformer.",
                             .prefix_optional = true,
@@ -189,7 +191,9 @@ bool ct_gpt2_save(const ct_gpt2 *model, const char *dir) {
 
 bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !model || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, model, CT_NOWHERE, "gpt2", "the model") ||
+        !ct__given(ctx, dir, CT_NOWHERE, "gpt2", "the folder") || ctx->err.code)
+        return false;
     ct_text weights = {0}, config = {0};
     bool ok = path_in(&weights, dir, weights_name, &ctx->err) &&
               path_in(&config, dir, config_name, &ctx->err) &&
@@ -203,7 +207,8 @@ bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, 
 
 ct_gpt2 *ct_gpt2_load(const char *dir) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return NULL;
+    if (!ctx || !ct__given(ctx, dir, CT_NOWHERE, "gpt2", "the folder") || ctx->err.code)
+        return NULL;
     ct_text weights = {0}, config = {0};
     ct_config in = {0};
     ct_gpt2_config c = {0};

@@ -236,7 +236,8 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
 bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_ctx *ctx = ct__ctx();
     char first[4];
-    if (!ctx || ctx->err.code || !usable(o, &ctx->err) || !rehearse(o, ctx)) return false;
+    if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "sample", "the options")) return false;
+    if (ctx->err.code || !usable(o, &ctx->err) || !rehearse(o, ctx)) return false;
     ct_gpt2 *model = ct_gpt2_load(o->dir);
     ct_vocab vocab = {0};
     ct_gpt2_cache *cache = NULL;

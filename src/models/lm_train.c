@@ -114,7 +114,9 @@ static bool usable(const ct_lm_train_options *o, ct_err *err) {
 }
 
 static run *start(const ct_lm_train_options *options, ct_ctx *ctx) {
-    if (!ctx || ctx->err.code || !usable(options, &ctx->err)) return NULL;
+    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "train", "the options") || ctx->err.code ||
+        !usable(options, &ctx->err))
+        return NULL;
     ct_numerics(); // opens the device, which may refuse what the environment asks of it
     if (ctx->err.code) return NULL;
     run *r = ct__calloc(1, sizeof *r);
@@ -588,8 +590,10 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
                 ct_lm_cost *cost) {
     ct_ctx *ctx = ct__ctx();
     ct_lm_size size = {0};
+    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "plan", "the options") ||
+        !ct__given(ctx, cost, CT_NOWHERE, "plan", "the room for the cost") || ctx->err.code)
+        return false;
     ct_lm_train_options o = *options;
-    if (!ctx || ctx->err.code) return false;
     if (o.resume || o.resume_step.given)
         return refuse(&ctx->err,
                       "--resume is not for a plan: a run that is resumed takes what it took");

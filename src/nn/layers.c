@@ -3,6 +3,15 @@
 #include "graph/graph.h"
 #include "ops/rules.h"
 
+static bool has_layer(const void *layer, const char *op, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx && ct__given(ctx, layer, here, op, "the layer");
+}
+static ct_tensor none(ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx ? ct__poison(ctx, here) : CT_NONE;
+}
+
 static ct_nn_init or_normal(ct_nn_init init) {
     return init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(0.02) : init;
 }
@@ -19,6 +28,7 @@ ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
 }
 
 ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here) {
+    if (!has_layer(layer, "linear", here)) return none(here);
     ct_tensor weight = layer->weight;
     if (layer->out_in) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
     ct_tensor y = ct_matmul_at(x, weight, here); // (..., out)
@@ -34,6 +44,7 @@ ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options 
 }
 
 ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here) {
+    if (!has_layer(layer, "embedding", here)) return none(here);
     return ct_gather_with((ct_gather_args){.x = layer->weight, .indices = ids, .here = here});
 }
 
@@ -49,6 +60,7 @@ ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
 }
 
 ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here) {
+    if (!has_layer(layer, "norm", here)) return none(here);
     if (layer->rms)
         return ct_rms_norm_with((ct_rms_norm_args){
             .x = x, .weight = layer->weight, .eps = CT_F(layer->eps), .here = here});
@@ -71,8 +83,9 @@ ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
     case CT_NN_TANH: return ct_tanh_at(x, here);
     case CT_NN_IDENTITY: return x;
     }
-    return ct__fail(ct__ctx(), CT_E_ARGUMENT, here, "activate", "there is no activation %d",
-                    (int)which);
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    return ct__fail(ctx, CT_E_ARGUMENT, here, "activate", "there is no activation %d", (int)which);
 }
 
 ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
@@ -92,6 +105,7 @@ ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
 }
 
 ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode, ct_loc here) {
+    if (!has_layer(layer, "mlp", here)) return none(here);
     ct_tensor h = ct_nn_linear_apply_at(&layer->fc, x, here); // (..., hidden)
     h = ct_nn_activate_at(layer->activation, h, here);
     return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, h, here), mode, here);
@@ -128,6 +142,8 @@ ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options 
 
 ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, int64_t batch,
                                int64_t capacity, ct_loc here) {
+    if (!has_layer(layer, "cache", here)) return (ct_nn_cache){none(here), none(here)};
+    if (layer->heads < 1) return (ct_nn_cache){layer->attn.weight, layer->attn.weight};
     ct_ints dims = CT_DIMS(batch, layer->heads, capacity, layer->width / layer->heads);
     ct_nn_cache cache = {.k = ct_nn_param_at(place, "k", dims, CT_NN_ZEROS, here)};
     cache.v = ct_nn_param_at(place, "v", dims, CT_NN_ZEROS, here);
@@ -163,7 +179,8 @@ ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
                                    const ct_nn_cache *cache, ct_tensor position, ct_nn_mode *mode,
                                    ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx) return CT_NONE;
+    if (!ctx || !has_layer(layer, "attention", here)) return none(here);
+    if (layer->heads < 1) return layer->attn.weight; // its error has been said
     if (ct_ok(x) && (ct_rank(x) != 3 || ct_dim(x, 2) != layer->width))
         return ct__fail(ctx, CT_E_SHAPE, here, "attention",
                         "x has %d axes, the last of size %lld; it must be (batch, time, %lld)",

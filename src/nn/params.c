@@ -14,6 +14,11 @@ ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed) {
 ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...) {
     size_t used = strnlen(place.path, sizeof place.path - 1);
     if (used && used + 1 < sizeof place.path) place.path[used++] = '.';
+    if (!format) { // the parameter's error is that its name is too long: say the true one first
+        ct_ctx *ctx = ct__ctx();
+        if (ctx) ct__given(ctx, format, CT_NOWHERE, "under", "the path");
+        return place;
+    }
     va_list args;
     va_start(args, format);
     vsnprintf(place.path + used, sizeof place.path - used, format, args);
@@ -48,6 +53,7 @@ ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_n
                          ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
+    if (!ct__given(ctx, name, here, "param", "the name")) return ct__poison(ctx, here);
     char full[CT_NN_PATH];
     int n = snprintf(full, sizeof full, "%s%s%s", place.path, *place.path ? "." : "", name);
     if (n >= (int)sizeof full)

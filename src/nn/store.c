@@ -50,7 +50,9 @@ void ct__store_free(ct_store *store) {
 
 bool ct_params_save(const ct_params *params, const char *path) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, params, CT_NOWHERE, "params_save", "the parameter set") ||
+        !ct__given(ctx, path, CT_NOWHERE, "params_save", "the path") || ctx->err.code)
+        return false;
     CT_SCOPE;
     ct_store store = {0};
     const char *numerics = ct_numerics();
@@ -172,7 +174,9 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
 
 bool ct_params_load(ct_params *params, const char *path) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, params, CT_NOWHERE, "params_load", "the parameter set") ||
+        !ct__given(ctx, path, CT_NOWHERE, "params_load", "the path") || ctx->err.code)
+        return false;
     ct_st file;
     bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
               ct__store_load(params, &file, &(ct_store_rules){.path = path}, &ctx->err);

@@ -31,7 +31,9 @@ static int64_t place_of(const ct_type *in, int axis, int64_t position) {
     return in->dim[axis] + (position == CT_END ? 0 : position);
 }
 static int64_t normal_position(const ct_type *in, int axis, int64_t given) {
-    return from_end(given) && !ct__is_dyn(in, axis) ? place_of(in, axis, given) : given;
+    int64_t place = place_of(in, axis, given);
+    // One before the axis stays as it is: normal, it would look like another one from the end.
+    return from_end(given) && !ct__is_dyn(in, axis) && place >= 0 ? place : given;
 }
 // Is the place another one for another length?
 static bool moves(const ct_type *in, int axis, int64_t position) {
@@ -78,6 +80,16 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     return true;
 }
 
+// A place as the caller wrote it, where it counts from the end: the error's.
+static int64_t written(const ct_type *in, const slice_attrs *attrs, const ct_ints *list, int axis,
+                       int64_t place) {
+    for (int64_t i = 0; i < list->n; i++)
+        if ((attrs->axes.n ? ct__axis(attrs->axes.v[i], in->rank) : (int)i) == axis &&
+            from_end(list->v[i]) && list->v[i] != CT_END)
+            return list->v[i];
+    return place;
+}
+
 static bool slice_infer(ct_call *call) {
     slice_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
@@ -94,7 +106,9 @@ static bool slice_infer(ct_call *call) {
                                 (long long)step);
         if (start < 0 || start > stop || stop > in->dim[a])
             return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
-                                (long long)start, (long long)stop, a, ct__type_text(in).s);
+                                (long long)written(in, attrs, &attrs->start, a, start),
+                                (long long)written(in, attrs, &attrs->stop, a, stop), a,
+                                ct__type_text(in).s);
         bool both_from_end = from_end(own[a]) && from_end(own[rank + a]);
         ct__shape_add(&shape, (stop - start) / step + ((stop - start) % step != 0),
                       !both_from_end && (moves(in, a, own[a]) || moves(in, a, own[rank + a])));

@@ -103,7 +103,9 @@ static bool make_stages(ct_optim *optim) {
 ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
                       ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return NULL;
+    if (!ctx || (n && !ct__given(ctx, transforms, here, "optim", "the list of transforms")) ||
+        ctx->err.code)
+        return NULL;
     size_t n_params = ct_params_count(params);
     if (!n_params) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "there are no variables to optimize");
@@ -201,7 +203,7 @@ static void settle(ct_optim *optim) {
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !optim) return;
+    if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
     CT_PLAIN; // what transforms compute while they record
     ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
     if (!ct_ok(optim->updates[0])) return; // the error stands in the context
@@ -238,7 +240,8 @@ double ct_optim_lr(const ct_optim *optim) {
 ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
 
 bool ct_optim_resume(ct_optim *optim) {
-    if (!optim) return false;
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, optim, CT_NOWHERE, "optim_resume", "the optimizer")) return false;
     CT_SCOPE;
     double step = ct_item(optim->step);
     if (isnan(step)) return false;

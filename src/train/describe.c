@@ -327,7 +327,10 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
 bool ct_describe(const char *path, ct_write_fn write, void *user) {
     ct_ctx *ctx = ct__ctx();
     ct_text out = {0};
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, path, CT_NOWHERE, "describe", "the path") ||
+        !ct__given(ctx, (void *)(uintptr_t)write, CT_NOWHERE, "describe", "who takes the text") ||
+        ctx->err.code)
+        return false;
     bool ok = describe(path, &out, &ctx->err);
     ok = ok && (!out.failed || ct__err_memory(&ctx->err, CT_NOWHERE, path, out.cap * 2));
     ok = ok && (write(out.s, out.n, user) ||

@@ -28,6 +28,7 @@ static void say(doctor *d, ct_health health, const char *what, const ct_text *fo
                 const char *mend) {
     if (health == CT_HEALTH_BAD) d->sound = false;
     if (found->s) found->s[strcspn(found->s, "\n")] = '\0'; // without an error's own hint
+    if (!d->each) return;
     d->each(&(ct_finding){.what = what,
                           .health = health,
                           .found = found->s ? found->s : "",

@@ -152,7 +152,8 @@ static bool open_metrics(fit *f) {
 
 bool ct_fit(const ct_fit_options *options) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "fit", "the options") || ctx->err.code)
+        return false;
     fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1};
     f.point = (ct_fit_point){.steps = options->steps, .val_loss = NAN, .seconds_left = NAN};
     f.point.step = options->first_step;

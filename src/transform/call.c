@@ -52,6 +52,13 @@ const ct_opdef ct__op_call = {
     .body = inline_body,
 };
 
+// What the caller must give; without room for results nothing can be poisoned.
+static bool all_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,
+                      const ct_tensor *out, size_t n_out, ct_loc here) {
+    return (!n_in || ct__given(ctx, in, here, op, "the list of operands")) &&
+           (!n_out || ct__given(ctx, out, here, op, "the room for the results"));
+}
+
 static void poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here) {
     for (size_t i = 0; i < n_out; i++) out[i] = ct__poison(ctx, here);
 }
@@ -59,8 +66,9 @@ static void poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here) {
 void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
                 ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx) return;
-    const ct_type **types = types_of(ctx, "call", in, n_in, here);
+    if (!ctx || !all_given(ctx, "call", in, n_in, out, n_out, here)) return;
+    bool traceable = ct__given(ctx, (void *)(uintptr_t)f, here, "call", "the function");
+    const ct_type **types = traceable ? types_of(ctx, "call", in, n_in, here) : NULL;
     ct_body *body = types ? ct__trace(ctx, "call", f, user, types, n_in, n_out, here) : NULL;
     ct_tensor *all = body ? with_captured(ctx, body, in, n_in) : NULL;
     if (!all) {
@@ -136,13 +144,16 @@ static bool only_numbers(const ct_body *body) {
 void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
                       ct_tensor *out, size_t n_out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx) return;
-    const ct_type **types = types_of(ctx, "custom_vjp", in, n_in, here), **more = NULL;
+    if (!ctx || !all_given(ctx, "custom_vjp", in, n_in, out, n_out, here)) return;
+    bool traceable = ct__given(ctx, (void *)(uintptr_t)f, here, "custom_vjp", "the function") &&
+                     ct__given(ctx, (void *)(uintptr_t)vjp, here, "custom_vjp", "the rule");
+    const ct_type **types = traceable ? types_of(ctx, "custom_vjp", in, n_in, here) : NULL;
+    const ct_type **more = NULL;
     custom_attrs attrs = {0};
     if (types) attrs.body = ct__trace(ctx, "custom_vjp", f, user, types, n_in, n_out, here);
     if (attrs.body) more = ct__arena(ct__top(ctx)->arena, (n_in + 2 * n_out + 1) * sizeof *more);
     if (more) {
-        memcpy(more, types, n_in * sizeof *more);
+        if (n_in) memcpy(more, types, n_in * sizeof *more);
         for (size_t i = 0; i < n_out; i++)
             more[n_in + i] = more[n_in + n_out + i] = ct__type(attrs.body->outs[i]);
         attrs.vjp = ct__trace(ctx, "custom_vjp", vjp, user, more, n_in + 2 * n_out, n_in, here);
@@ -164,7 +175,7 @@ void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_
         poison_all(ctx, out, n_out, here);
         return;
     }
-    memcpy(all, in, n_in * sizeof *all);
+    if (n_in) memcpy(all, in, n_in * sizeof *all);
     for (size_t i = 0; i < first; i++) all[n_in + i] = ct__handle_of(attrs.body->captured_from[i]);
     for (size_t i = 0; i < second; i++)
         all[n_in + first + i] = ct__handle_of(attrs.vjp->captured_from[i]);

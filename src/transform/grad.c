@@ -176,7 +176,7 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
 
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx) return;
+    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
     for (size_t i = 0; i < n; i++) grads[i] = CT_NONE;
     bool sane = n > 0 && n < CT_MOST_OUTPUTS;
     ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, all;
@@ -184,6 +184,8 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     if (!sane)
         all = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
                        "%zu tensors are named, 1 to %d are possible", n, CT_MOST_OUTPUTS - 1);
+    else if (!ct__given(ctx, wrt, here, "grad", "the list of tensors"))
+        all = ct__poison(ctx, here);
     else if (!in)
         all = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
     else if (!ct__resolve(ctx, loss, &at, "grad", 0, here))

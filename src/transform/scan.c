@@ -323,8 +323,14 @@ static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
 void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor t = CT_NONE;
-    if (!ctx) return;
-    bool ok = record_scan(ctx, args, &t);
+    if (!ctx ||
+        (args.n_carry && !ct__given(ctx, carry_out, args.here, "scan", "the room for carry_out")) ||
+        (args.n_ys && !ct__given(ctx, ys, args.here, "scan", "the room for ys")))
+        return;
+    bool ok = ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "scan", "the body") &&
+              (!args.n_carry || ct__given(ctx, args.carry, args.here, "scan", "carry")) &&
+              (!args.n_xs || ct__given(ctx, args.xs, args.here, "scan", "xs")) &&
+              record_scan(ctx, args, &t);
     for (size_t i = 0; i < args.n_carry; i++)
         carry_out[i] = ok ? ct__output(t, (uint32_t)i) : ct__poison(ctx, args.here);
     for (size_t i = 0; i < args.n_ys; i++)

@@ -190,6 +190,26 @@ def test_dropout_is_random_and_repeats(corpus, tmp_path):
     assert weights[0] == weights[1] != weights[2]
 
 
+def test_who_reads_the_progress_goes(corpus, tmp_path):
+    """As `2>&1 | head -1` does."""
+    out = tmp_path / "run"
+    process = subprocess.Popen([str(COTAN), *map(str, [
+        "train", "--data", corpus, *TINY, "--out", out, "--steps", 12])], stderr=subprocess.PIPE, restore_signals=True)
+    assert b"parameters, about" in process.stderr.readline()
+    process.stderr.close()
+    assert process.wait(timeout=300) == 0
+    assert len(lines(out)) == 12
+    assert cotan("sample", out, "--length", 3).returncode == 0
+
+
+def test_who_reads_the_text_goes(run):
+    process = subprocess.Popen([str(COTAN), "sample", str(run[0]), "--length", "100000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=True)
+    assert process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(timeout=60) == -signal.SIGPIPE
+
+
 def test_interrupt(corpus, tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen([str(COTAN), *map(str, [

@@ -109,6 +109,30 @@ def test_threads_of_the_environment(tmp_path, run, value):
     assert cotan("sample", run, "--length", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
 
 
+DUMPS = "cannot be shown: graph, dot, groups, plan and kernels can, with commas between them"
+
+
+@pytest.mark.parametrize("name, value, message", [
+    *[(name, value, f'{name}: it is "{value}", not 0 or 1')
+      for name in ("COTAN_FUSE", "COTAN_EXPLAIN", "COTAN_VERIFY") for value in ("maybe", "2", "yes")],
+    ("COTAN_DUMP", "nonsense", f'COTAN_DUMP: "nonsense" {DUMPS}'),
+    ("COTAN_DUMP", "plan,kernel", f'COTAN_DUMP: "kernel" {DUMPS}\n  hint: did you mean kernels?'),
+    ("COTAN_DUMP", "plan,", f'COTAN_DUMP: "" {DUMPS}'),
+])
+def test_words_of_the_environment(tmp_path, run, name, value, message):
+    words = ["train", "--data", ROOT / "README.md", "--out", tmp_path / "out"]
+    refused(2, message, *words, env={name: value})
+    assert not (tmp_path / "out").exists()
+    refused(2, message, "sample", run, env={name: value})
+    assert cotan("sample", run, "--length", 1, env={name: ""}).returncode == 0
+
+
+def test_device_of_the_environment(run):
+    message = ('device: there is no device "maybe": known are cpu, ref, and async: or dry: before '
+               'them')
+    refused(1, message, "sample", run, env={"COTAN_DEVICE": "maybe"})
+
+
 def test_relative_cache(tmp_path, run):
     message = 'cpu: COTAN_CACHE_DIR is "kernels", not an absolute path'
     env = {"COTAN_CACHE_DIR": "kernels", "COTAN_DEVICE": "cpu"}

@@ -104,6 +104,10 @@ static void movement(void **state) {
           "slice: 2 to 9 does not lie in axis 0 of (7,) f32");
     FAILS(ct_slice(F(7), .start = CT_INTS(5), .stop = CT_INTS(3)), CT_E_ARGUMENT,
           "slice: 5 to 3 does not lie in axis 0 of (7,) f32");
+    FAILS(ct_slice(F(3), .start = CT_INTS(INT64_MIN), .stop = CT_INTS(INT64_MIN)), CT_E_ARGUMENT,
+          "slice: -9223372036854775808 to -9223372036854775808 does not lie in axis 0 of (3,) f32");
+    FAILS(ct_slice(F(7), .start = CT_INTS(-9)), CT_E_ARGUMENT,
+          "slice: -9 to 7 does not lie in axis 0 of (7,) f32");
     FAILS(ct_slice(F(7), .step = CT_INTS(0)), CT_E_ARGUMENT, "slice: the step along axis 0 is 0");
     FAILS(ct_slice(F(7), .start = CT_INTS(0, 0)), CT_E_ARGUMENT,
           "slice: start has 2 numbers for 1 axes of (7,) f32");

@@ -123,7 +123,7 @@ static void what_cannot_be_read_is_said(void **state) {
     assert_int_equal(ct_error_code(), CT_E_FILE);
     ct_error_clear();
     assert_false(ct_ok(ct_load_idx(NULL)));
-    refused(CT_E_ARGUMENT, __LINE__ - 1, "load_idx", "the path is NULL");
+    refused(CT_E_ARGUMENT, __LINE__ - 1, "load_idx", "the path must not be NULL");
 }
 
 int main(void) {

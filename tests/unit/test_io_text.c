@@ -39,10 +39,11 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static void put(const char *text) {
+static void put_bytes(const char *bytes, size_t n) {
     ct_err err = {0};
-    assert_true(ct__file_write(path, text, strlen(text), &err));
+    assert_true(ct__file_write(path, bytes, n, &err));
 }
+static void put(const char *text) { put_bytes(text, strlen(text)); }
 
 static void check_file(const char *expected) {
     ct_err err = {0};
@@ -216,6 +217,19 @@ static void later_steps_go(void **state) {
     assert_true(ct__metrics_cut("/nonexistent/m", 1, &err));
 }
 
+static void metrics_with_a_zero_byte(void **state) {
+    (void)state;
+    static const char *const names[] = {"loss"};
+    static const char text[] = "{\"step\": 0}\n{\"step\": 1}\0 junk\n";
+    ct_err err = {0};
+    ct_series series;
+    char sentence[200];
+    put_bytes(text, sizeof text - 1);
+    assert_false(ct__metrics_read(path, names, 1, &series, &err));
+    snprintf(sentence, sizeof sentence, "%s: line 2 is not a JSON object", path);
+    assert_string_equal(err.text, sentence);
+}
+
 static void metrics_that_cannot_be_read(void **state) {
     (void)state;
     static const struct {
@@ -336,6 +350,8 @@ static void config_errors(void **state) {
     put("{\"a\": 1, \"a\": 2}");
     FAILS(ct__config_read(path, &config, &err),
           "not JSON: line 1, column 12: duplicate object key near '\\\"a\\\"'");
+    put_bytes("{\"a\":\n 1}\0junk", 14);
+    FAILS(ct__config_read(path, &config, &err), "not JSON: line 2, column 4: a zero byte");
     put("");
     FAILS(ct__config_read(path, &config, &err),
           "not JSON: line 1, column 0: unexpected token near end of file");
@@ -551,6 +567,7 @@ int main(void) {
         cmocka_unit_test(metrics_are_lines),
         cmocka_unit_test(a_torn_line_goes),
         cmocka_unit_test(later_steps_go),
+        cmocka_unit_test(metrics_with_a_zero_byte),
         cmocka_unit_test(metrics_that_cannot_be_read),
         cmocka_unit_test(config_is_written_and_read),
         cmocka_unit_test(config_errors),
