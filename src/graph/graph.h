@@ -285,6 +285,7 @@ struct ct_body {
     uint64_t *words; // canonical record
     size_t n_words;
     ct_hash hash;
+    bool transforms; // some of the nodes are transforms, which mean the body by itself
     ct_loc here;
 };
 

@@ -90,23 +90,124 @@ CT_ATTRS(custom, CUSTOM_ATTRS);
 static bool custom_body(ct_rule *r) {
     return ct__inline(ct__ctx(), ((const custom_attrs *)r->attrs)->body, r->in, r->body_out);
 }
-static bool custom_vjp(ct_rule *r) {
-    const custom_attrs *attrs = r->attrs;
-    size_t own = attrs->body->n_params, numbers = attrs->vjp->n_captured;
+
+// The rule's result is a node of its own: the operands of the function's node, its outputs, their
+// cotangents. What the rule records is the body; but its derivative is that of the function's
+// gradient, since a rule need not be differentiable (or true to second order).
+static bool back_infer(ct_call *call) {
+    const ct_body *vjp = ((const custom_attrs *)call->attrs)->vjp;
+    if (!ct__call_outs(call, (int)vjp->n_outs)) return false;
+    for (size_t i = 0; i < vjp->n_outs; i++) call->out[i] = *ct__type(vjp->outs[i]);
+    return true;
+}
+static bool back_body(ct_rule *r) {
+    const ct_body *vjp = ((const custom_attrs *)r->attrs)->vjp;
+    size_t n_out = ((const custom_attrs *)r->attrs)->body->n_outs, own = vjp->n_outs,
+           all = (size_t)r->n_in - 2 * n_out;
     ct_arena scratch = {0};
-    ct_tensor *args = ct__arena(&scratch, (own + 2 * (size_t)r->n_out + numbers) * sizeof *args);
+    ct_tensor *args = ct__arena(&scratch, (own + 2 * n_out + vjp->n_captured + 1) * sizeof *args);
     bool ok = args != NULL;
     for (size_t i = 0; i < own && ok; i++) args[i] = r->in[i];
-    for (int i = 0; i < r->n_out && ok; i++) {
-        args[own + (size_t)i] = r->out[i];
-        args[own + (size_t)(r->n_out + i)] =
-            ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
-    }
-    for (size_t i = 0; i < numbers && ok; i++)
-        args[own + 2 * (size_t)r->n_out + i] = r->in[(size_t)r->n_in - numbers + i];
-    ok = ok && ct__inline(ct__ctx(), attrs->vjp, args, r->c_in);
+    for (size_t i = 0; i < 2 * n_out && ok; i++) args[own + i] = r->in[all + i];
+    for (size_t i = 0; i < vjp->n_captured && ok; i++)
+        args[own + 2 * n_out + i] = r->in[all - vjp->n_captured + i];
+    ok = ok && ct__inline(ct__ctx(), vjp, args, r->body_out);
     ct__arena_free(&scratch);
     return ok;
+}
+
+// The gradient of the function's gradient. In: the function's operands, the cotangents of its
+// outputs, the cotangents of its operands' cotangents. Out: cotangents of the first two.
+static void back_twice(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_node *node = user;
+    const ct_body *body = ((const custom_attrs *)node->attrs)->body;
+    ct_ctx *ctx = ct__ctx();
+    size_t own = body->n_params, n_in = own + body->n_captured, n_out = body->n_outs, n = 0;
+    ct_arena scratch = {0};
+    ct_tensor *outs = ct__arena_zero(&scratch, (n_out + 1) * sizeof *outs),
+              *once = ct__arena_zero(&scratch, (own + 1) * sizeof *once),
+              *cots = ct__arena_zero(&scratch, (own + n_out + 1) * sizeof *cots);
+    ct_val *vals = ct__arena(&scratch, (own + n_out + 1) * sizeof *vals),
+           *wrt = ct__arena(&scratch, (n_in + n_out + 1) * sizeof *wrt);
+    bool ok = outs && once && cots && vals && wrt && ct__inline(ctx, body, in, outs);
+    for (size_t i = 0; i < n_in + n_out && ok; i++)
+        ok = ct__resolve(ctx, in[i], &wrt[i], "custom_vjp", (int)i, node->here);
+    for (size_t i = 0; i < n_out && ok; i++) {
+        ok = ct__resolve(ctx, outs[i], &vals[i], "custom_vjp", (int)i, node->here);
+        cots[i] = ok && ct__is_float(ct__type(vals[i])->dtype) ? in[n_in + i] : CT_NONE;
+    }
+    ok = ok && ct__vjp_expand(ctx, node->here, vals, cots, n_out, wrt, own, once);
+    for (size_t i = 0; i < own && ok; i++) {
+        if (ct__is_none(once[i]) || !ct__is_float(ct__type(wrt[i])->dtype)) continue;
+        ok = ct__resolve(ctx, once[i], &vals[n], "custom_vjp", (int)i, node->here);
+        cots[n++] = in[n_in + n_out + i];
+    }
+    ok = ok && ct__vjp_expand(ctx, node->here, vals, cots, n, wrt, n_in + n_out, out);
+    for (size_t i = 0; i < n_in + n_out && ok; i++)
+        if (ct__is_none(out[i]) || !ct__is_float(ct__type(wrt[i])->dtype))
+            out[i] = ct__zeros_like(in[i]);
+    ct__arena_free(&scratch);
+}
+
+// Traced, so that operands which are the same tensor stay apart.
+static bool back_vjp(ct_rule *r) {
+    const custom_attrs *a = r->attrs;
+    size_t own = a->body->n_params, first = own + a->body->n_captured, n_out = a->body->n_outs,
+           all = (size_t)r->n_in - 2 * n_out, n = first + n_out + own;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, n * sizeof *args),
+              *out = ct__arena_zero(&scratch, n * sizeof *out);
+    const ct_type **types = ct__arena(&scratch, n * sizeof *types);
+    bool ok = args && out && types;
+    for (size_t i = 0; i < n && ok; i++) {
+        size_t k = i - first - n_out;
+        if (i < first)
+            args[i] = r->in[i];
+        else if (i < first + n_out)
+            args[i] = r->in[all + n_out + i - first];
+        else
+            args[i] = ct__is_none(r->c_out[k]) ? ct__zeros_like(r->out[k]) : r->c_out[k];
+        types[i] = ct__type_of(args[i]);
+    }
+    ct_body *twice = ok && !ct_failed() ? ct__trace(ct__ctx(), "custom_vjp", back_twice,
+                                                    (void *)(uintptr_t)r->node, types, n,
+                                                    first + n_out, r->node->here)
+                                        : NULL;
+    ok = twice && ct__inline(ct__ctx(), twice, args, out);
+    for (size_t i = 0; i < first + n_out && ok; i++)
+        r->c_in[i < first ? i : all + n_out + i - first] = out[i];
+    ct__arena_free(&scratch);
+    return ok;
+}
+const ct_opdef ct__op_custom_back = {
+    .id = CT_OP_CUSTOM_BACK,
+    .name = "custom_back",
+    .doc = "What the reverse rule of a custom node gives.",
+    .kind = CT_KIND_COMPOSITION,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(custom),
+    .accepts = CT_ANY,
+    .infer = back_infer,
+    .body = back_body,
+    .vjp = back_vjp,
+};
+
+static bool custom_vjp(ct_rule *r) {
+    size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (n_in + 2 * n_out) * sizeof *args);
+    if (!args) return false;
+    memcpy(args, r->in, n_in * sizeof *args);
+    for (size_t i = 0; i < n_out; i++) {
+        args[n_in + i] = r->out[i];
+        args[n_in + n_out + i] = ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
+    }
+    ct__outputs(
+        ct__record(&ct__op_custom_back, r->attrs, args, (int)(n_in + 2 * n_out), r->node->here),
+        r->c_in, ((const custom_attrs *)r->attrs)->vjp->n_outs);
+    ct__arena_free(&scratch);
+    return !ct_failed();
 }
 const ct_opdef ct__op_custom = {
     .id = CT_OP_CUSTOM,

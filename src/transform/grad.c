@@ -443,17 +443,34 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
     return ok && !ctx->err.code;
 }
 
+// The variable that an operand is a version of: one that was read, or one that is pending.
+static const ct_var *var_behind(const ct_ctx *ctx, ct_val operand) {
+    const ct_node *node = operand.node;
+    if (node->op == &ct__op_read && !node->var->freed) return node->var;
+    for (size_t i = 0; i < ctx->n_roots; i++)
+        if (ctx->roots[i].var && ctx->roots[i].val.node == node &&
+            ctx->roots[i].val.out == operand.out)
+            return ctx->roots[i].var;
+    return NULL;
+}
+
 bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
                      ct_tensor *grads) {
     ct_tensor one = ct__number_like(1, ct__handle_of(loss));
     if (!ct__vjp_expand(ctx, grad->here, &loss, &one, 1, wrt, n, grads)) return false;
     for (size_t i = 0; i < n; i++) {
         if (!ct__is_none(grads[i])) continue;
-        ct__fail(ctx, CT_E_GRAD, grad->here, "grad", "the loss does not depend on operand %zu, %s",
-                 i + 1, ct__type_text(ct__type(wrt[i])).s);
-        ct__err_hint(
-            &ctx->err,
-            "a value that was kept or read is a leaf: differentiate before, or with respect to it");
+        const ct_var *var = var_behind(ctx, grad->in[i + 1]);
+        if (var)
+            ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
+                     "the loss does not depend on variable \"%s\", operand %zu, %s", var->name,
+                     i + 1, ct__type_text(ct__type(wrt[i])).s);
+        else
+            ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
+                     "the loss does not depend on operand %zu, %s", i + 1,
+                     ct__type_text(ct__type(wrt[i])).s);
+        ct__err_hint(&ctx->err, "a value that was kept is a leaf: differentiate before its scope "
+                                "ends, or with respect to it");
         return false;
     }
     return true;

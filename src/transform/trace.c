@@ -17,6 +17,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
         memcpy(body->words, order.words, order.n_words * sizeof *body->words);
         body->n_words = order.n_words;
         body->hash = order.hash;
+        body->transforms = order.met_transform;
         body->nodes = ct__arena(arena, (order.n + 1) * sizeof *body->nodes);
         if (body->nodes && order.n) memcpy(body->nodes, order.nodes, order.n * sizeof *body->nodes);
         body->n_nodes = order.n;
@@ -91,7 +92,30 @@ ct_body *ct__trace(ct_ctx *ctx, const char *op, ct_fn f, void *user, const ct_ty
     return end(ctx, body, op, out, n_out, depth);
 }
 
-bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out) {
+// One node of the body again. Transforms become what they stand for where `args` are parameters, as
+// they were when the function was traced.
+static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map, ct_tensor *to,
+                        bool transforms) {
+    ct_arena scratch = {0};
+    ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
+    ct_val *vals = ct__arena(&scratch, (node->n_in + 1u) * sizeof *vals);
+    bool ok = in && vals;
+    for (int k = 0; k < node->n_in && ok; k++)
+        in[k] = map[node->in[k].node->index][node->in[k].out];
+    if (ok && transforms && node->op->expand) {
+        for (int k = 0; k < node->n_in && ok; k++)
+            ok = ct__resolve(ctx, in[k], &vals[k], node->op->name, k, node->here);
+        ok = ok && node->op->expand(ctx, node, vals, to);
+    } else if (ok) {
+        to[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
+        for (int k = 1; k < node->n_out; k++) to[k] = ct__output(to[0], (uint32_t)k);
+    }
+    ct__arena_free(&scratch);
+    return ok && !ctx->err.code;
+}
+
+static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out,
+                         bool transforms) {
     ct_arena scratch = {0};
     ct_tensor **map = ct__arena_zero(&scratch, (body->n_nodes + 1) * sizeof *map);
     bool ok = map != NULL;
@@ -100,8 +124,7 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
     for (size_t i = 0; i < body->n_nodes && ok; i++) {
         ct_node *node = body->nodes[i];
         ct_tensor *to = map[i] = ct__arena(&scratch, node->n_out * sizeof *to);
-        ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
-        ok = to && in;
+        ok = to != NULL;
         if (!ok) break;
         if (node->op == &ct__op_param) {
             to[0] = args[node->number];
@@ -113,10 +136,7 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
             if (ok) to[0] = ct__handle(leaf, 0);
             continue;
         }
-        for (int k = 0; k < node->n_in; k++) in[k] = map[node->in[k].node->index][node->in[k].out];
-        to[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
-        for (int k = 1; k < node->n_out; k++) to[k] = ct__output(to[0], (uint32_t)k);
-        ok = !ctx->err.code;
+        ok = inline_node(ctx, node, map, to, transforms);
     }
     for (size_t i = 0; i < body->n_outs && ok; i++)
         out[i] = map[body->outs[i].node->index][body->outs[i].out];
@@ -124,7 +144,9 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
     return ok || ct__err_memory(&ctx->err, body->here, "inline", body->n_nodes * sizeof *map);
 }
 
-ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) {
+// The same body on parameters of its own in the innermost frame's arena, without transforms;
+// `expand`: without compositions either.
+static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     size_t depth = ctx->depth, n = body->n_params + body->n_captured;
     ct_arena scratch = {0};
     const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
@@ -137,10 +159,10 @@ ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) {
     ct_body *clone = ok ? begin(ctx, types, n, body->here) : NULL;
     ok = clone != NULL;
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
-    ok = ok && ct__inline(ctx, body, args, out);
+    ok = ok && inline_nodes(ctx, body, args, out, true);
     for (size_t i = 0; i < body->n_outs && ok; i++)
         ok = ct__resolve(ctx, out[i], &vals[i], "body", (int)i, body->here);
-    ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, NULL);
+    if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, NULL);
     for (size_t i = 0; i < body->n_outs && ok; i++) out[i] = ct__handle_of(vals[i]);
     if (ok)
         clone = end(ctx, clone, "body", out, body->n_outs, depth);
@@ -149,4 +171,13 @@ ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) {
     while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
     ct__arena_free(&scratch);
     return ok ? clone : NULL;
+}
+
+ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) { return clone_body(ctx, body, true); }
+
+// A gradient that the function takes is one of the function: with respect to an operand, whatever
+// the arguments have to do with each other. So it is worked out before they take their places.
+bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out) {
+    if (body->transforms) body = clone_body(ctx, body, false);
+    return body && inline_nodes(ctx, body, args, out, false);
 }

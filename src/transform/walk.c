@@ -81,7 +81,8 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
     const ct_node *before = ct__top(ctx)->nodes;
     if (!node->op->body(&rule) || ctx->err.code) return false;
     // A function of the user's has lines of its own.
-    bool own = node->op == &ct__op_call || node->op == &ct__op_custom;
+    bool own =
+        node->op == &ct__op_call || node->op == &ct__op_custom || node->op == &ct__op_custom_back;
     if (!own) ct__give_line(ctx, before, node->here);
     for (int i = 0; i < node->n_out; i++) {
         ct_val v;

@@ -150,9 +150,33 @@ static void no_path_and_a_path_without_slope_differ(void **state) {
     snprintf(want, sizeof want,
              FILE_NAME
              ":%d: grad: the loss does not depend on operand 1, (2,) f32\n  hint: a value "
-             "that was kept or read is a leaf: differentiate before, or with respect to it",
+             "that was kept is a leaf: differentiate before its scope ends, or with respect to it",
              line);
     assert_error(CT_E_GRAD, want);
+}
+
+static void a_variable_without_a_path_is_named(void **state) {
+    (void)state;
+    for (int pending = 0; pending < 2; pending++) {
+        ct_params *set = ct_params_new();
+        {
+            CT_SCOPE;
+            ct_tensor wrt[] = {set_var(set, "used", 3), set_var(set, "unused", 3)}, g[2];
+            if (!pending) assert_true(ct_eval(NULL, 0));
+            unsigned line = __LINE__ + 1;
+            ct_grad(ct_sum(wrt[0]), wrt, 2, g);
+            assert_false(ct_eval(g, 2));
+            char want[128];
+            snprintf(want, sizeof want,
+                     FILE_NAME
+                     ":%u: grad: the loss does not depend on variable \"unused\", operand 2,",
+                     line);
+            assert_int_equal(ct_error_code(), CT_E_GRAD);
+            assert_memory_equal(ct_error_text(), want, strlen(want));
+            ct_error_clear();
+        }
+        ct_params_free(set);
+    }
 }
 
 static void what_has_no_gradient_is_refused_when_recorded(void **state) {
@@ -243,6 +267,7 @@ int main(void) {
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
         TEST(no_path_and_a_path_without_slope_differ),
+        TEST(a_variable_without_a_path_is_named),
         TEST(what_has_no_gradient_is_refused_when_recorded),
         TEST(several_steps_in_one_scope),
     };

@@ -276,11 +276,13 @@ static void a_gradient_of_what_the_loss_does_not_read_is_an_error(void **state) 
     ct_grad(loss, v, 2, g);
     assert_false(ct_eval(g, 2));
     char want[512];
-    snprintf(want, sizeof want,
-             FILE_NAME
-             ":%d: grad: the loss does not depend on operand 2, (2,) f32\n  hint: a value "
-             "that was kept or read is a leaf: differentiate before, or with respect to it",
-             __LINE__ - 7);
+    snprintf(
+        want, sizeof want,
+        FILE_NAME
+        ":%d: grad: the loss does not depend on variable \"u\", operand 2, (2,) f32\n  hint: a "
+        "value that was kept is a leaf: differentiate before its scope ends, or with respect "
+        "to it",
+        __LINE__ - 9);
     assert_error(CT_E_GRAD, want);
     ct_params_free(set);
 }

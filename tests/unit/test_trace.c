@@ -47,9 +47,108 @@ static void custom_rule_is_used_and_differentiable(void **state) {
     ct_custom_vjp(double_it, wrong_by_intent, NULL, &x, 1, &out, 1);
     ct_grad(out, &x, 1, &g);
     ct_grad(g, &x, 1, &gg);
-    assert_true(ct_item(gg) == 7);
+    assert_true(ct_item(gg) == 0); // of the function, which is linear
     assert_true(ct_item(g) == 21);
     assert_true(ct_item(out) == 6);
+}
+
+static void cube_times(const ct_tensor *in, ct_tensor *out, void *user) { // x^3 y, and its factor
+    (void)user;
+    out[0] = ct_mul(ct_mul(ct_mul(in[0], in[0]), in[0]), in[1]);
+    out[1] = ct_mul(in[1], ct_f(2));
+}
+static void without_second_order(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user; // in: x, y, outputs, cotangents
+    ct_tensor square = ct_mul(in[0], in[0]), slope = ct_mul(ct_mul(ct_f(3), square), in[1]);
+    out[0] = ct_mul(in[4], ct_stop_gradient(slope));
+    out[1] = ct_add(ct_mul(in[4], ct_stop_gradient(ct_mul(square, in[0]))), ct_mul(ct_f(2), in[5]));
+}
+static void second_order_of_a_custom_rule_is_the_functions(void **state) {
+    (void)state;
+    for (int same = 0; same < 2; same++) { // f(x, y), f(x, x)
+        CT_SCOPE;
+        double at = 2, by = same ? 2 : 5;
+        ct_tensor in[] = {scalar64(at), CT_NONE}, y[2], g[2], third;
+        in[1] = same ? in[0] : scalar64(by);
+        ct_custom_vjp(cube_times, without_second_order, NULL, in, 2, y, 2);
+        ct_tensor loss = ct_mul(y[0], y[1]), gg[2]; // 2 x^3 y^2
+        ct_grad(loss, in, 2, g);
+        ct_grad(g[0], in, 2, gg);
+        ct_grad(gg[0], in, 1, &third);
+        double first = ct_item(g[0]), xx = ct_item(gg[0]), xy = ct_item(gg[1]),
+               xxx = ct_item(third);
+        if (ct_failed()) fail_msg("%s", ct_error_text());
+        double a = at, b = by; // same: 2 x^5
+        assert_true(first == (same ? 10 * a * a * a * a : 6 * a * a * b * b));
+        assert_true(xx == (same ? 40 * a * a * a : 12 * a * b * b));
+        assert_true(xy == (same ? 40 * a * a * a : 12 * a * a * b));
+        assert_true(xxx == (same ? 120 * a * a : 12 * b * b));
+    }
+}
+
+// A step down the slope of x^2 c; c from outside.
+static void descend(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor loss = ct_sum(ct_mul(ct_mul(in[0], in[0]), *(ct_tensor *)user)), g;
+    ct_grad(loss, in, 1, &g);
+    out[0] = ct_sub(in[0], ct_mul(ct_f(0.25), g)); // x (1 - c / 2)
+}
+static void passes_on(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_tensor loss = ct_mul(ct_mul(in[0], in[0]), in[0]), slope; // in: x, f(x), cotangent
+    ct_grad(loss, in, 1, &slope);
+    out[0] = ct_mul(in[2], slope);
+}
+static void as_gradient(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user; // x^3, by the slope of x^4 / 4
+    ct_tensor fourth = ct_mul(ct_mul(in[0], in[0]), ct_mul(in[0], in[0]));
+    ct_grad(ct_mul(fourth, ct_f(0.25)), in, 1, out);
+}
+static void functions_take_gradients(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = scalar64(3), c = scalar64(0.5), once, thrice, cubed, wrt[] = {x, c}, g[2], gg[2];
+    ct_call(descend, &c, &x, 1, &once, 1);
+    ct_grad(ct_mul(once, once), wrt, 2, g); // x^2 (1 - c / 2)^2
+    ct_grad(g[0], wrt, 2, gg);
+    double v = ct_item(once), gx = ct_item(g[0]), gc = ct_item(g[1]), gxc = ct_item(gg[1]);
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_true(v == 2.25 && gx == 3.375 && gc == -6.75 && gxc == -4.5);
+    ct_scan(&thrice, NULL, .body = descend, .user = &c, .carry = &x, .n_carry = 1, .length = 3);
+    ct_grad(thrice, wrt, 2, g); // x (1 - c / 2)^3
+    ct_grad(g[1], wrt, 2, gg);
+    v = ct_item(thrice), gx = ct_item(g[0]), gc = ct_item(g[1]);
+    double gcx = ct_item(gg[0]), gcc = ct_item(gg[1]);
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_true(v == 1.265625 && gx == 0.421875 && gc == -2.53125);
+    assert_true(gcx == -0.84375 && gcc == 3.375);
+    ct_custom_vjp(as_gradient, passes_on, NULL, &x, 1, &cubed, 1);
+    ct_grad(cubed, &x, 1, g);
+    ct_grad(g[0], &x, 1, gg);
+    v = ct_item(cubed), gx = ct_item(g[0]);
+    double gxx = ct_item(gg[0]);
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_true(v == 27 && gx == 27 && gxx == 18);
+}
+
+static void slope_of_product(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_grad(ct_mul(in[0], in[1]), in, 1, out);
+}
+static void slope_twice(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor pair[] = {in[0], in[0]};
+    ct_call(slope_of_product, user, pair, 2, out, 1);
+}
+// With respect to an operand, not to all operands that happen to be one tensor.
+static void a_functions_gradient_is_of_its_operands(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = scalar64(3), pair[] = {x, x}, flat, nested, g;
+    ct_call(slope_of_product, NULL, pair, 2, &flat, 1);
+    ct_scan(&nested, NULL, .body = slope_twice, .carry = &x, .n_carry = 1, .length = 2);
+    ct_grad(flat, &x, 1, &g);
+    double a = ct_item(flat), b = ct_item(nested), c = ct_item(g);
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_true(a == 3 && b == 3 && c == 1);
 }
 
 static void read_inside(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -187,6 +286,9 @@ int main(void) {
         const struct CMUnitTest tests[] = {
             cmocka_unit_test(call_captures_and_differentiates),
             cmocka_unit_test(custom_rule_is_used_and_differentiable),
+            cmocka_unit_test(second_order_of_a_custom_rule_is_the_functions),
+            cmocka_unit_test(functions_take_gradients),
+            cmocka_unit_test(a_functions_gradient_is_of_its_operands),
             cmocka_unit_test(reading_inside_is_an_error),
             cmocka_unit_test(scan_and_its_gradient),
             cmocka_unit_test(scan_outlives_its_record),
