@@ -30,7 +30,9 @@ static void show_overview(FILE *out) {
         "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
         "NaN) or ref,nan: stops at what is wrong, with its line; COTAN_CACHE_DIR (an absolute\n"
         "path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
-        "Exit status: 0 done, 1 failed, 2 refused before work began, 130 interrupted and saved.\n",
+        "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130 "
+        "interrupted\n"
+        "and saved.\n",
         out);
 }
 

@@ -103,7 +103,8 @@ typedef struct ct_ints {
 // compiles.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) | (uint64_t)1 << 62))
 
-// A number that may be 0 where 0 otherwise means "the default".
+// A number as an option. One other than 0 may stand as it is, .slope = 0.5; without more 0 means
+// "the default", and CT_F(0) is 0.
 typedef struct ct_num {
     double value;
     bool given;

@@ -96,11 +96,10 @@ typedef struct ct_optim_options {
 CT_API ct_optim *ct_sgd_with(ct_params *params, ct_optim_options options);
 CT_API ct_optim *ct_adam_with(ct_params *params, ct_optim_options options);
 CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
-#define ct_sgd(params, ...) ct_sgd_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
-#define ct_adam(params, ...)                                                                       \
-    ct_adam_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
-#define ct_adamw(params, ...)                                                                      \
-    ct_adamw_with((params), (ct_optim_options){__VA_ARGS__, .here = CT_HERE})
+#define ct_sgd(...) CT__OPTIM(ct_sgd_with, __VA_ARGS__, .here = CT_HERE)
+#define ct_adam(...) CT__OPTIM(ct_adam_with, __VA_ARGS__, .here = CT_HERE)
+#define ct_adamw(...) CT__OPTIM(ct_adamw_with, __VA_ARGS__, .here = CT_HERE)
+#define CT__OPTIM(make, params, ...) make((params), (ct_optim_options){__VA_ARGS__})
 
 // Records gradients of the loss and the updates of parameters and state; they run with the plan.
 // The metric "grad_norm" is the global norm of the gradients before clipping. The learning rate is

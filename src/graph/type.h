@@ -27,6 +27,11 @@ enum {
     CT_ANY = CT_NUMBERS | CT_HALVES | CT_MASK(CT_BOOL),
 };
 
+static inline bool ct__num_given(ct_num number) { return number.given || number.value != 0; }
+static inline double ct__num_or(ct_num number, double otherwise) {
+    return ct__num_given(number) ? number.value : otherwise;
+}
+
 // The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of
 // what it meets.
 typedef struct ct_type {

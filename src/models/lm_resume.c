@@ -310,7 +310,7 @@ static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, i
         ct__err_hint(err, "a run makes its first after --save-every steps");
         return false;
     }
-    *step = o->resume_step.given ? (int64_t)o->resume_step.value : steps[0];
+    *step = ct__num_given(o->resume_step) ? (int64_t)o->resume_step.value : steps[0];
     ct_text list = {0};
     for (size_t i = n; i-- > 0;) {
         if (steps[i] == *step) {
@@ -336,7 +336,7 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
     if (ok) {
         ct_config config;
         int64_t step = resumed->step;
-        bool newest = !options->resume_step.given;
+        bool newest = !ct__num_given(options->resume_step);
         ok = whole_checkpoint(dir, step, &config, err);
         if (!ok) {
             offer(dir, steps, n, step - 1, err);

@@ -209,7 +209,8 @@ static bool usable(const ct_lm_sample_options *o, ct_err *err) {
     if (!o->dir || !o->write)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
                        "a folder and a function that takes the text are needed");
-    if (o->length < 0 || o->top_k < 0 || (o->temperature.given && !(o->temperature.value >= 0)))
+    if (o->length < 0 || o->top_k < 0 ||
+        (ct__num_given(o->temperature) && !(o->temperature.value >= 0)))
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
                        "length, top_k and temperature cannot be negative");
     return true;
@@ -248,7 +249,7 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
                            .prompt_n = o->prompt ? strlen(o->prompt) : 0,
                            .length = length_of(o),
                            .top_k = o->top_k ? o->top_k : 40,
-                           .temperature = o->temperature.given ? o->temperature.value : 0.8,
+                           .temperature = ct__num_or(o->temperature, 0.8),
                            .seed = o->seed,
                            .write = o->write,
                            .stop = o->stop,

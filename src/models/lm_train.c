@@ -47,19 +47,17 @@ typedef struct run {
 
 // ---------------------------------------------------------------------------------------- options
 
-static double number_or(ct_num n, double otherwise) { return n.given ? n.value : otherwise; }
-
 static void fill_in(ct_lm_train_options *o) {
     if (!o->steps) o->steps = 2000;
     if (!o->eval_every) o->eval_every = o->steps >= 10 ? o->steps / 10 : 1;
     if (!o->save_every) o->save_every = o->eval_every;
-    o->eval_batches = CT_F(number_or(o->eval_batches, 50));
-    o->beta1 = CT_F(number_or(o->beta1, 0.9));
-    o->beta2 = CT_F(number_or(o->beta2, 0.99));
-    o->weight_decay = CT_F(number_or(o->weight_decay, 0.1));
-    o->clip = CT_F(number_or(o->clip, 1));
+    o->eval_batches = CT_F(ct__num_or(o->eval_batches, 50));
+    o->beta1 = CT_F(ct__num_or(o->beta1, 0.9));
+    o->beta2 = CT_F(ct__num_or(o->beta2, 0.99));
+    o->weight_decay = CT_F(ct__num_or(o->weight_decay, 0.1));
+    o->clip = CT_F(ct__num_or(o->clip, 1));
     double tenth = (double)(o->steps / 10);
-    o->warmup = CT_F(number_or(o->warmup, tenth < 100 ? tenth : 100));
+    o->warmup = CT_F(ct__num_or(o->warmup, tenth < 100 ? tenth : 100));
 }
 
 static double default_lr(int64_t width) { return width < 512 ? 1e-3 : 6e-4; }
@@ -67,7 +65,7 @@ static double default_lr(int64_t width) { return width < 512 ? 1e-3 : 6e-4; }
 // What depends on the size of the model.
 static void fill_in_rates(ct_lm_train_options *o) {
     if (o->lr == 0) o->lr = default_lr(o->width);
-    o->min_lr = CT_F(number_or(o->min_lr, o->lr / 10));
+    o->min_lr = CT_F(ct__num_or(o->min_lr, o->lr / 10));
 }
 
 static bool refuse(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -87,9 +85,9 @@ static bool in_range(const ct_lm_train_options *o) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i] < 0) return false;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].given && !(numbers[i].value >= 0 && isfinite(numbers[i].value)))
+        if (ct__num_given(numbers[i]) && !(numbers[i].value >= 0 && isfinite(numbers[i].value)))
             return false;
-    return number_or(o->beta1, 0) < 1 && number_or(o->beta2, 0) < 1 && o->dropout >= 0 &&
+    return ct__num_or(o->beta1, 0) < 1 && ct__num_or(o->beta2, 0) < 1 && o->dropout >= 0 &&
            o->dropout < 1;
 }
 
@@ -100,15 +98,15 @@ static bool usable(const ct_lm_train_options *o, ct_err *err) {
     if (o->resume && o->out)
         return refuse(err, "--out is not for --resume, which goes on in its folder");
     if (o->resume) return true; // the rest is the run's
-    if (o->resume_step.given) return refuse(err, "--resume-step is missing --resume");
+    if (ct__num_given(o->resume_step)) return refuse(err, "--resume-step is missing --resume");
     if (!o->n_data) return refuse(err, "--data is missing: files, folders or patterns of text");
     if (!o->out) return refuse(err, "--out is missing: the folder to write");
     if (o->width && o->heads && o->width % o->heads)
         return refuse(err, "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
                       o->heads);
-    if (o->min_lr.given && o->min_lr.value > lr)
+    if (ct__num_given(o->min_lr) && o->min_lr.value > lr)
         return refuse(err, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
-    if (o->warmup.given && o->warmup.value >= (double)steps)
+    if (ct__num_given(o->warmup) && o->warmup.value >= (double)steps)
         return refuse(err, "--warmup %.0f is not below --steps %" PRId64, o->warmup.value, steps);
     return true;
 }
@@ -306,7 +304,7 @@ static bool evaluate(double *val_loss, void *user) {
         CT_PLAIN;
         *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
     }
-    return show_sample(r);
+    return isfinite(r->val_loss) ? show_sample(r) : true; // else it is the fit loop's to say
 }
 
 static bool add_settings(ct_config *config, void *user, ct_err *err) {
@@ -482,7 +480,7 @@ static bool make_model(run *r) {
     if (!r->model || !part(r, "first weights")) return false;
     r->optim = ct_adamw(ct_gpt2_params(r->model),
                         .schedule = {.shape = CT_LR_COSINE,
-                                     .lr = o->lr,
+                                     .lr = o->lr > 0 ? o->lr : default_lr(o->width),
                                      .min_lr = o->min_lr.value,
                                      .warmup = (int64_t)o->warmup.value,
                                      .steps = o->steps},
@@ -594,7 +592,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
         !ct__given(ctx, cost, CT_NOWHERE, "plan", "the room for the cost") || ctx->err.code)
         return false;
     ct_lm_train_options o = *options;
-    if (o.resume || o.resume_step.given)
+    if (o.resume || ct__num_given(o.resume_step))
         return refuse(&ctx->err,
                       "--resume is not for a plan: a run that is resumed takes what it took");
     if (!o.out) o.out = "-"; // nothing is written

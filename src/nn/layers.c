@@ -16,11 +16,22 @@ static ct_nn_init or_normal(ct_nn_init init) {
     return init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(0.02) : init;
 }
 
+// A size that was forgotten is 0, of which only empty tensors would come.
+static bool sized(const char *layer, const char *option, int64_t size, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (size > 0 || !ctx) return size > 0;
+    ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %lld, it must be at least 1", option,
+             (long long)size);
+    return false;
+}
+
 // -------------------------------------------------------------------------------------------
 // linear
 
 ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
     ct_nn_linear layer = {.out_in = o.out_in};
+    if (!sized("linear", "in", o.in, o.here) || !sized("linear", "out", o.out, o.here))
+        return layer;
     ct_ints dims = o.out_in ? CT_DIMS(o.out, o.in) : CT_DIMS(o.in, o.out);
     layer.weight = ct_nn_param_at(place, "weight", dims, or_normal(o.init), o.here);
     if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
@@ -39,6 +50,9 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
 // embedding
 
 ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options o) {
+    if (!sized("embedding", "count", o.count, o.here) ||
+        !sized("embedding", "width", o.width, o.here))
+        return (ct_nn_embedding){0};
     return (ct_nn_embedding){
         ct_nn_param_at(place, "weight", CT_DIMS(o.count, o.width), or_normal(o.init), o.here)};
 }
@@ -53,6 +67,7 @@ ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, 
 
 ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
+    if (!sized("norm", "width", o.width, o.here)) return layer;
     layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
     if (!o.no_bias && !o.rms)
         layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.width), CT_NN_ZEROS, o.here);
@@ -91,6 +106,7 @@ ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
 ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
     int64_t hidden = o.hidden ? o.hidden : 4 * o.width;
     ct_nn_mlp layer = {.activation = o.activation};
+    if (!sized("mlp", "width", o.width, o.here)) return layer;
     layer.fc = ct_nn_linear_with(
         ct_nn_under(place, "c_fc"),
         (ct_nn_linear_options){
@@ -116,6 +132,7 @@ ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mo
 
 ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options o) {
     ct_nn_attention layer = {.heads = o.heads, .width = o.width};
+    if (!sized("attention", "width", o.width, o.here)) return layer;
     if (o.heads < 1 || o.width % o.heads) {
         ct_ctx *ctx = ct__ctx();
         if (ctx)

@@ -68,7 +68,7 @@ static bool attention_infer(ct_call *call) {
     if (k->dim[rank - 2] == 0)
         return ct__call_err(call, CT_E_SHAPE, "there are no keys: k is %s", ct__type_text(k).s);
     if (!extras_fit(call, attrs)) return false;
-    if (!attrs->scale.given)
+    if (!ct__num_given(attrs->scale))
         attrs->scale = (ct_num){1 / sqrt((double)(q->dim[rank - 1] ? q->dim[rank - 1] : 1)), true};
     ct_shape shape = {.dim = ct__call_dims(call, rank)};
     if (!shape.dim) return false;

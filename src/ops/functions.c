@@ -222,7 +222,7 @@ const ct_opdef ct__op_log_sigmoid = {
 CT_ATTRS(leaky_relu, LEAKY_RELU_ATTRS);
 static bool leaky_relu_body(ct_rule *r) {
     ct_num slope = ((const leaky_relu_attrs *)r->attrs)->slope;
-    ct_tensor x = r->in[0], low = ct_mul(x, number(slope.given ? slope.value : 0.01, r));
+    ct_tensor x = r->in[0], low = ct_mul(x, number(ct__num_or(slope, 0.01), r));
     r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
     return true;
 }

@@ -282,7 +282,7 @@ static bool norm_infer(ct_call *call) {
                                 i + 1, ct__type_text(w).s, (long long)x->dim[x->rank - 1],
                                 ct__type_text(x).s);
     }
-    if (!attrs->eps.given) attrs->eps = (ct_num){1e-5, true};
+    if (!ct__num_given(attrs->eps)) attrs->eps = (ct_num){1e-5, true};
     *call->out = *x;
     return true;
 }

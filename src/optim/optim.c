@@ -253,18 +253,45 @@ bool ct_optim_resume(ct_optim *optim) {
 // --------------------------------------------------------------------------------------------------
 // ready-made
 
-static double or_default(ct_num number, double otherwise) {
-    return number.given ? number.value : otherwise;
-}
-
 static ct_schedule schedule_of(const ct_optim_options *o) {
     return o->lr != 0 ? (ct_schedule){.lr = o->lr} : o->schedule;
 }
 
+// Numbers with which nothing would be learned, or everything lost.
+static bool usable(const ct_optim_options *o) {
+    const struct {
+        const char *name;
+        double value, below;
+    } numbers[] = {{"beta1", ct__num_or(o->beta1, 0), 1},
+                   {"beta2", ct__num_or(o->beta2, 0), 1},
+                   {"momentum", o->momentum, 1},
+                   {"eps", ct__num_or(o->eps, 0), INFINITY},
+                   {"weight_decay", ct__num_or(o->weight_decay, 0), INFINITY},
+                   {"clip", o->clip, INFINITY}};
+    ct_ctx *ctx = ct__ctx();
+    ct_schedule lr = schedule_of(o);
+    if (!ctx) return false;
+    if (!lr.custom && !(lr.lr > 0 && isfinite(lr.lr))) {
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "optim",
+                 "the learning rate is %g, it must be above 0", lr.lr);
+        ct__err_hint(&ctx->err, "set .lr, or .schedule");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].value >= 0 && numbers[i].value < numbers[i].below) continue;
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "optim", "%s is %g, it must be 0 or more%s",
+                 numbers[i].name, numbers[i].value,
+                 numbers[i].below == 1 ? " and below 1" : " and finite");
+        return false;
+    }
+    return true;
+}
+
 ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
+    if (!usable(&o)) return NULL;
     ct_transform chain[4];
     size_t n = 0;
-    double decay = or_default(o.weight_decay, 0);
+    double decay = ct__num_or(o.weight_decay, 0);
     if (o.clip > 0) chain[n++] = ct_clip_by_global_norm(o.clip);
     if (decay != 0) chain[n++] = ct_add_decayed_weights(decay, o.decay_mask, o.mask_user);
     if (o.momentum != 0) chain[n++] = ct_trace(o.momentum, o.nesterov);
@@ -275,19 +302,20 @@ ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
 static ct_optim *adam(ct_params *params, const ct_optim_options *o, double decay, bool decoupled) {
     ct_transform chain[5];
     size_t n = 0;
+    if (!usable(o)) return NULL;
     ct_transform decayed = ct_add_decayed_weights(decay, o->decay_mask, o->mask_user);
     if (o->clip > 0) chain[n++] = ct_clip_by_global_norm(o->clip);
     if (decay != 0 && !decoupled) chain[n++] = decayed;
-    chain[n++] = ct_scale_by_adam(or_default(o->beta1, 0.9), or_default(o->beta2, 0.999),
-                                  or_default(o->eps, 1e-8));
+    chain[n++] = ct_scale_by_adam(ct__num_or(o->beta1, 0.9), ct__num_or(o->beta2, 0.999),
+                                  ct__num_or(o->eps, 1e-8));
     if (decay != 0 && decoupled) chain[n++] = decayed;
     chain[n++] = ct_scale_by_learning_rate();
     return ct_chain_of(params, schedule_of(o), chain, n, o->here);
 }
 
 ct_optim *ct_adam_with(ct_params *params, ct_optim_options o) {
-    return adam(params, &o, or_default(o.weight_decay, 0), false);
+    return adam(params, &o, ct__num_or(o.weight_decay, 0), false);
 }
 ct_optim *ct_adamw_with(ct_params *params, ct_optim_options o) {
-    return adam(params, &o, or_default(o.weight_decay, 0.01), true);
+    return adam(params, &o, ct__num_or(o.weight_decay, 0.01), true);
 }

@@ -225,7 +225,9 @@ static void self_test(doctor *d) {
         ct__textf(&text, "a step with its gradient %s the reference: off by %.1e",
                   near ? "agrees with" : "differs from", worst < 0 ? -worst : worst);
     say(d, ok && near ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "device cpu", &text,
-        ok && near ? NULL : "please report it with the lines above");
+        ok && near ? NULL
+        : d->sound ? "please report it with the lines above"
+                   : "mend what is bad above first");
     if (own) {
         ct_error_clear();
         ct_ctx_use(before);

@@ -26,6 +26,14 @@ static bool stop_wanted(fit *f) {
     return f->stopped;
 }
 
+static bool is_finite(fit *f, const char *what, double loss) {
+    if (isfinite(loss)) return true;
+    ct__err(f->err, CT_E_DATA, CT_NOWHERE, "train", "the %s is %s at step %lld", what,
+            isnan(loss) ? "not a number" : "infinite", (long long)f->point.step);
+    ct__err_hint(f->err, "a smaller learning rate, a longer warm-up or clipping may help");
+    return false;
+}
+
 static bool evaluate(fit *f) {
     double value = NAN;
     if (!f->o->evaluate) return true;
@@ -33,7 +41,7 @@ static bool evaluate(fit *f) {
     if (stop_wanted(f)) return true; // it may have left before it was done
     f->point.val_loss = value;
     f->point.evaluated = true;
-    return true;
+    return is_finite(f, "validation loss", value);
 }
 
 static bool step(fit *f) {
@@ -53,11 +61,7 @@ static bool step(fit *f) {
     double seconds = ct__now() - begin;
     p->ms = seconds * 1e3;
     p->tokens_per_s = seconds > 0 ? (double)f->o->tokens_per_step / seconds : 0;
-    if (isfinite(p->loss)) return true;
-    ct__err(f->err, CT_E_DATA, CT_NOWHERE, "train", "the loss is %s at step %lld",
-            isnan(p->loss) ? "not a number" : "infinite", (long long)p->step);
-    ct__err_hint(f->err, "a smaller learning rate, a longer warm-up or clipping may help");
-    return false;
+    return is_finite(f, "loss", p->loss);
 }
 
 static bool write_line(fit *f) {

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 SMALL = ["--tokens", "chars", "--layers", 2, "--heads", 2, "--width", 32, "--context", 32, "--batch", 4,
          "--threads", 2]
+SANITIZED = "COTAN_SANITIZE:BOOL=ON" in (COTAN.parent / "CMakeCache.txt").read_text()  # a larger process
 
 
 def cotan(*words, **env):
@@ -86,7 +87,7 @@ def test_training_stays_within_it(corpus, device, tmp_path):
     assert found, done.stderr
     planned, measured = size(found[2]), size(found[1])  # in three digits
     assert planned >= measured >= 0.9 * planned
-    assert float(found[3]) <= 1.1 * float(found[4])
+    assert SANITIZED or float(found[3]) <= 1.1 * float(found[4])
     announced = re.search(r"about (\d+) MB of memory", done.stderr)
     assert abs(int(announced[1]) - float(found[4])) <= 1
 
@@ -121,7 +122,7 @@ def test_a_model_that_fits_is_chosen(corpus):
     room = 40
     done = cotan("plan", "--data", corpus, "--memory-limit", f"{room}MB", "--steps", 1, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6
+    assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6 or SANITIZED
 
 
 def test_sample_is_refused_too(corpus, tmp_path):

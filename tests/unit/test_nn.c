@@ -302,6 +302,33 @@ static void attention_follows_its_formula(void **state) {
     ct_params_free(kept);
 }
 
+static void a_forgotten_size_is_refused(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1);
+    CT_SCOPE;
+    ct_nn_linear_with(top, (ct_nn_linear_options){.in = 4, .here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: linear: .out is 0, it must be at least 1");
+    ct_error_clear();
+    ct_nn_linear_with(top, (ct_nn_linear_options){.in = -4, .out = 2, .here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: linear: .in is -4, it must be at least 1");
+    ct_error_clear();
+    ct_nn_embedding_with(top, (ct_nn_embedding_options){.width = 4, .here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: embedding: .count is 0, it must be at least 1");
+    ct_error_clear();
+    ct_nn_norm_with(top, (ct_nn_norm_options){.here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: norm: .width is 0, it must be at least 1");
+    ct_error_clear();
+    ct_nn_mlp_with(top, (ct_nn_mlp_options){.here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: mlp: .width is 0, it must be at least 1");
+    ct_error_clear();
+    ct_nn_attention_with(top, (ct_nn_attention_options){.heads = 1, .here = HERE});
+    assert_string_equal(ct_error_text(), "main.c:9: attention: .width is 0, it must be at least 1");
+    ct_error_clear();
+    assert_int_equal(ct_params_count(params), 0);
+    ct_params_free(params);
+}
+
 static void attention_refuses_what_does_not_fit(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
@@ -424,6 +451,7 @@ int main(void) {
         cmocka_unit_test_setup(mlp_is_two_linear_layers, fresh),
         cmocka_unit_test_setup(attention_follows_its_formula, fresh),
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),
+        cmocka_unit_test_setup(a_forgotten_size_is_refused, fresh),
         cmocka_unit_test_setup(dropout_is_for_training, fresh),
         cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
     };

@@ -424,6 +424,47 @@ static void refuses_what_it_cannot_optimize(void **state) {
     ct_params_free(p.params);
 }
 
+static void refuses_numbers_that_learn_nothing(void **state) {
+    (void)state;
+    problem p = make_problem();
+    const ct_loc here = {"main.c", 7};
+    const struct {
+        ct_optim_options o;
+        const char *text;
+    } cases[] = {
+        {{.here = here},
+         "main.c:7: optim: the learning rate is 0, it must be above 0\n  hint: set .lr, or "
+         ".schedule"},
+        {{.lr = -1, .here = here},
+         "main.c:7: optim: the learning rate is -1, it must be above 0\n  hint: set .lr, or "
+         ".schedule"},
+        {{.lr = 1, .beta1 = CT_F(1.5), .here = here},
+         "main.c:7: optim: beta1 is 1.5, it must be 0 or more and below 1"},
+        {{.lr = 1, .weight_decay = {-0.1, false}, .here = here},
+         "main.c:7: optim: weight_decay is -0.1, it must be 0 or more and finite"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_null(ct_adamw_with(p.params, cases[i].o));
+        assert_string_equal(ct_error_text(), cases[i].text);
+        ct_error_clear();
+    }
+    assert_null(ct_sgd(p.params));
+    assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
+    ct_error_clear();
+    ct_params_free(p.params);
+}
+
+// A number may stand without CT_F, but for 0.
+static void numbers_without_a_wrapper_count(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const float minus[] = {-1};
+    ct_tensor x = ct_from(minus, CT_F32, CT_DIMS(1));
+    assert_true(ct_item(ct_leaky_relu_with((ct_leaky_relu_args){x, .slope = {0.5}})) == -0.5);
+    assert_true(ct_item(ct_leaky_relu(x, .slope = CT_F(0))) == 0);
+    assert_true(fabs(ct_item(ct_leaky_relu(x)) + 0.01) < 1e-8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_follows_its_formula),
@@ -438,6 +479,8 @@ int main(void) {
         cmocka_unit_test(halves_are_updated_in_f32),
         cmocka_unit_test(a_step_counts_when_it_ran),
         cmocka_unit_test(refuses_what_it_cannot_optimize),
+        cmocka_unit_test(refuses_numbers_that_learn_nothing),
+        cmocka_unit_test(numbers_without_a_wrapper_count),
     };
     const char *const devices[] = {"ref", "cpu"};
     int failed = 0;
