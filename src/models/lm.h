@@ -77,6 +77,8 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
 // gives `options` what its run was started with; options that say otherwise are an error. A damaged
 // one is named, and one that is whole offered.
 bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err);
+// To the error that the model in `dir` could not be read: a checkpoint there that is whole.
+void ct__lm_offer_save(const char *dir, ct_err *err);
 void ct__lm_resumed_free(ct_lm_resumed *resumed); // also after a failure
 // Is this the text that the run was trained on?
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,

@@ -284,6 +284,31 @@ static void add_word(ct_text *text, const char *word) {
     ct__text_add(text, "'");
 }
 
+void ct__lm_offer_save(const char *dir, ct_err *err) {
+    ct_err ignored = {0};
+    int64_t *steps;
+    size_t n;
+    if ((err->code != CT_E_FORMAT && err->code != CT_E_FILE) ||
+        !ct__checkpoint_list(dir, &steps, &n, &ignored))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        ct_config config;
+        ct_text word = {0};
+        char path[CT_RUN_PATH];
+        ignored = (ct_err){0};
+        if (!whole_checkpoint(dir, steps[i], &config, &ignored)) continue;
+        ct__config_close(&config);
+        if (!ct__checkpoint_path(dir, steps[i], NULL, path, &ignored)) break;
+        add_word(&word, path);
+        if (!word.failed)
+            ct__err_hint(err, "the checkpoint of step %" PRId64 " is whole: cotan sample %s",
+                         steps[i], word.s);
+        ct__text_free(&word);
+        break;
+    }
+    ct__free(steps);
+}
+
 // The newest checkpoint that is whole, `from` or older.
 static void offer(const char *dir, const int64_t *steps, size_t n, int64_t from, ct_err *err) {
     for (size_t i = 0; i < n; i++) {

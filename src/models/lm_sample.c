@@ -222,6 +222,7 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
     ct_gpt2 *model = ok ? ct_gpt2_load(o->dir) : NULL;
+    if (ok && !model) ct__lm_offer_save(o->dir, &h.ctx->err);
     ct_gpt2_cache *cache = model ? ct_gpt2_cache_new(model, 1, 0) : NULL;
     ok = cache &&
          ct__lm_rehearse_write(model, cache, o->prompt ? strlen(o->prompt) : 1, length_of(o)) &&

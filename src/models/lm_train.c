@@ -356,10 +356,19 @@ static bool enter_folder(run *r) {
            place(r, "metrics.jsonl", r->metrics_path) && place(r, "loss.svg", r->plot_path);
 }
 
-// Of a new run; what an earlier one left in the folder is not to be resumed with it.
+// Of a new run; what an earlier one left in the folder is neither resumed nor shown with it.
 static bool make_folder(run *r) {
-    return ct__make_dirs(r->o.out, 0777, r->err) && enter_folder(r) &&
-           ct__checkpoint_forget_after(r->o.out, -1, r->err);
+    int64_t steps;
+    if (!ct__make_dirs(r->o.out, 0777, r->err) || !enter_folder(r) ||
+        !ct__run_replace(r->o.out, &steps, r->err))
+        return false;
+    if (steps < 0) return true;
+    ct_text text = {0};
+    ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced", r->o.out, steps,
+              steps == 1 ? "" : "s");
+    if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+    return true;
 }
 
 static bool reopen_folder(run *r) {

@@ -149,6 +149,66 @@ bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char p
                      name ? name : "");
 }
 
+// --------------------------------------------------------------------------------- another run
+
+// A line of metrics a step; -1: there are none.
+static int64_t steps_told(const char *path) {
+    FILE *f = fopen(path, "re");
+    char piece[4096];
+    int64_t lines = 0;
+    if (!f) return -1;
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        for (const char *at = piece; (at = memchr(at, '\n', n - (size_t)(at - piece))); at++)
+            lines++;
+    fclose(f);
+    return lines;
+}
+
+// "events.out.tfevents.1763683200.host.1234.0": time, host, process and number, as a run names its
+// file.
+static bool is_events(const char *name) {
+    static const char begin[] = "events.out.tfevents.", digits[] = "0123456789";
+    if (strncmp(name, begin, sizeof begin - 1) != 0) return false;
+    const char *at = name + sizeof begin - 1, *end = at + strlen(at);
+    if (strspn(at, digits) != 10 || at[10] != '.') return false;
+    for (int numbers = 0; numbers < 2; numbers++) {
+        const char *last = end;
+        while (last > at && strchr(digits, last[-1])) last--;
+        if (last == end || last[-1] != '.') return false;
+        end = last - 1;
+    }
+    return end > at + 10;
+}
+
+static bool remove_events(const char *name, void *user) {
+    const tidying *t = user;
+    char path[CT_RUN_PATH];
+    struct stat st;
+    if (!is_events(name)) return true;
+    if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return true;
+    return unlink(path) == 0 || fail(path, "remove", t->err);
+}
+
+bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
+    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
+    char path[CT_RUN_PATH];
+    int64_t *saved;
+    size_t n;
+    if (!make_path(path, err, "%s/%s", dir, told[0]) || !ct__checkpoint_list(dir, &saved, &n, err))
+        return false;
+    *steps = steps_told(path);
+    if (*steps < 0 && n) *steps = saved[0];
+    ct__free(saved);
+    if (*steps < 0) return true;
+    if (!each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err)) return false;
+    for (int i = 0; i < 2; i++) {
+        if (!make_path(path, err, "%s/%s", dir, told[i])) return false;
+        if (unlink(path) != 0 && errno != ENOENT) return fail(path, "remove", err);
+    }
+    return ct__checkpoint_forget_after(dir, -1, err);
+}
+
 // ---------------------------------------------------------------------------------------- a save
 
 static bool unfinished_path(const char *dir, int64_t step, char path[CT_RUN_PATH], ct_err *err) {

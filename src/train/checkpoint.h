@@ -14,6 +14,11 @@ void ct__run_unlock(int lock);
 // Removes what processes left that died while they wrote; only under the lock.
 bool ct__run_tidy(const char *dir, ct_err *err);
 
+// Removes the files that a run in `dir` wrote step by step, and its checkpoints, for another run to
+// begin there; its model stays until the other's first save. *steps: how many it has done, -1:
+// there was no run. Other files stay.
+bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err);
+
 // Steps of the checkpoints, the newest first; freed with ct__free. None is no error.
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err);
 // The path of a file of a checkpoint; name NULL: the checkpoint's own.

@@ -435,6 +435,11 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
         for words in (["info", out / name], ["sample", out])[:2 - turn % 2]:
             told = cotan(*words)
             assert told.returncode == 1 and f'tensor "{tensor}" is damaged: ' in told.stderr
+            if words[0] == "sample":
+                older = out / "checkpoints/step-4"
+                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is whole: cotan sample {older}\n")
+                written = cotan("sample", older, "--length", 5)
+                assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
             done = cotan("train", "--resume", out, "--resume-step", 4)
             assert done.returncode == 0, done.stderr

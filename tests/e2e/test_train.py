@@ -190,6 +190,30 @@ def test_dropout_is_random_and_repeats(corpus, tmp_path):
     assert weights[0] == weights[1] != weights[2]
 
 
+def test_another_run_in_the_folder(corpus, tmp_path):
+    """Its steps, events and saves are not mixed with those of the one before; what no run wrote stays."""
+    out = tmp_path / "run"
+    out.mkdir()
+    others = [out / name for name in ("events.out.tfevents.1.theirs", "events.out.tfevents.0123456789.host.v2",
+                                      "notes.txt")]
+    for path in others:
+        path.write_text("mine")
+    words = ["--eval-batches", 1, "--save-every", 2]
+    assert "replaced" not in train(corpus, out, "--steps", 4, *words)  # no run was there
+    before = set(out.glob("events.out.tfevents.*")) - set(others)
+    assert len(before) == 1
+    said = train(corpus, out, "--steps", 3, *words).splitlines()
+    assert said[1] == f"cotan: the run in {out}, of 4 steps, is replaced"
+    after = set(out.glob("events.out.tfevents.*")) - set(others)
+    assert len(after) == 1 and not after & before
+    assert [line["step"] for line in lines(out)] == [0, 1, 2]
+    assert sorted(p.name for p in (out / "checkpoints").iterdir()) == ["step-2", "step-3"]
+    assert [path.read_text() for path in others] == ["mine"] * 3
+    # What is refused before it begins replaces nothing.
+    assert cotan("train", "--data", tmp_path / "none", *TINY, "--out", out).returncode == 1
+    assert after < set(out.glob("events.out.tfevents.*")) and len(lines(out)) == 3
+
+
 def test_who_reads_the_progress_goes(corpus, tmp_path):
     """As `2>&1 | head -1` does."""
     out = tmp_path / "run"

@@ -205,6 +205,10 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new))
 
 
+def whole_save(folder):
+    return f"\n  hint: the checkpoint of step 1 is whole: cotan sample {folder}/checkpoints/step-1"
+
+
 def refuses_to_sample(folder, message, *more):
     refused(1, message, "sample", folder, "--device", "ref", *more)
 
@@ -226,12 +230,12 @@ def test_truncated_checkpoint(copy):
     assert header > 1000
     path.write_bytes(whole[:1000])
     refuses_to_sample(copy, f"{path}: safetensors: the header takes {header} bytes by its length, but "
-                            "only 992 follow: the file is cut short")
+                            f"only 992 follow: the file is cut short{whole_save(copy)}")
 
 
 def test_another_architecture(copy):
     edit(copy / "config.json", '"gpt2"', '"llama"')
-    refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "llama", not one of: gpt2')
+    refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "llama", not one of: gpt2{whole_save(copy)}')
 
 
 def test_another_width(copy):
