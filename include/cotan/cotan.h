@@ -316,6 +316,8 @@ CT_API bool ct_print_at(ct_tensor t, const char *name, ct_loc here);
 // Variables are owned by a parameter set, independent of scopes, until it is freed.
 typedef struct ct_params ct_params;
 CT_API ct_params *ct_params_new(void); // NULL: no memory
+// Waits until plans of other contexts that use its variables have ended; what is recorded with them
+// is spent. The set itself must not be in use by another thread (ct_params_get, ct_param).
 CT_API void ct_params_free(ct_params *params);
 // A variable without a value; its first assignment gives it one. Names are unique in a set:
 // "h.0.attn.c_attn.weight".
@@ -328,7 +330,10 @@ CT_API const char *ct_params_name(const ct_params *params, size_t i);
 // CT_NONE: no such name.
 CT_API ct_tensor ct_params_find(const ct_params *params, const char *name);
 // Later reads see `value`; reads recorded before keep the older version. The value is cast to the
-// variable's dtype.
+// variable's dtype. One context at a time has an assignment of a variable pending. Another context
+// may read it at any time: its plan waits while one that assigns runs, and the other way round, and
+// gets the whole value of the version that was there when it was recorded, or CT_E_SPENT when that
+// is gone by then. Asked for the variable itself, ct_data and ct_item take the newest.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
 

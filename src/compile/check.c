@@ -89,14 +89,15 @@ static void *fetch(ct_ctx *ctx, ct_storage *s) {
 static bool save(ct_check_run *x) {
     for (size_t i = 0; i < x->n_roots; i++) {
         const ct_var *var = x->engine->roots[i].var;
-        if (!var || !var->storage) continue;
+        const ct_storage *storage = var ? var->storage : NULL;
+        if (!storage) continue;
         if (!(x->old[i] = fetch(x->ctx, var->storage))) return false;
         size_t leaf = 0;
-        while (leaf < x->n_leaves && x->engine->order.leaves[leaf] != var->storage) leaf++;
+        while (leaf < x->n_leaves && x->engine->order.leaves[leaf] != storage) leaf++;
         if (leaf == x->n_leaves) continue;
-        x->saved[leaf] = ct__malloc(var->storage->bytes + 8);
-        if (!x->saved[leaf]) return no_memory(x->ctx, var->storage->bytes);
-        memcpy(x->saved[leaf], x->old[i], var->storage->bytes);
+        x->saved[leaf] = ct__malloc(storage->bytes + 8);
+        if (!x->saved[leaf]) return no_memory(x->ctx, storage->bytes);
+        memcpy(x->saved[leaf], x->old[i], storage->bytes);
     }
     return true;
 }
@@ -106,10 +107,11 @@ static void put_back(ct_check_run *x) {
     for (size_t i = 0; i < x->n_roots; i++) {
         const ct_var *var = x->engine->roots[i].var;
         if (!x->old[i]) continue;
-        ct_device *device = var->storage->owner;
+        const ct_storage *storage = var->storage;
+        ct_device *device = storage->owner;
         ct_err err = {0}; // the plan's own stands already
-        if (!device->backend->copy_in(device, (ct_operand){var->storage->buffer, 0}, x->old[i],
-                                      var->storage->bytes, &err))
+        if (!device->backend->copy_in(device, (ct_operand){storage->buffer, 0}, x->old[i],
+                                      storage->bytes, &err))
             return; // poisoned, as by any fault of a device
     }
     x->engine->started = false;

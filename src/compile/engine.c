@@ -25,6 +25,7 @@ static void engine_free(ct_engine *e) {
     ct__free(e->buckets);
     ct__free(e->fresh);
     ct__free(e->copies);
+    ct__free(e->held);
     ct__free(e->roots);
     ct__free(e->scalar_bytes);
     if (e->device) ct__device_release(e->device);
@@ -161,6 +162,12 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
         ct_root r = ctx->roots[i];
         ct_node *node = r.val.node;
         if (stays(&r) && node->value) continue;
+        if (r.var && r.var->freed) { // by another context
+            ct__var_released(r.var, ctx);
+            ct__unuse(node);
+            ctx->roots[i--] = ctx->roots[--ctx->n_roots];
+            continue;
+        }
         if (!add_root(ctx, e, n, r)) return false;
         if (!stays(&r) || node->n_out == 1 || wanted(ctx, i, node, -1)) continue;
         for (uint32_t k = 0; k < node->n_out; k++)
@@ -235,9 +242,8 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
         if (r->kind == CT_ROOT_ASSIGN) {
             ct_var *var = r->var;
             if (!var->storage) var->storage = e->fresh[i];
-            var->version++;
-            var->writer = NULL;
-            var->broken = false;
+            ct__var_changed(var);
+            if (var->broken) var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {
             ct__metric_store(ctx, r->name, e->fresh[i], ct__type(r->val));
@@ -245,6 +251,7 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
             ok = give_value(ctx, r, e->fresh[i]) && ok;
         }
         let_go(r, e->fresh[i]);
+        if (r->kind == CT_ROOT_ASSIGN) ct__var_released(r->var, ctx);
     }
     if (assigned && ctx->n_extras) ct__extras_spent(ctx);
     return ok;
@@ -314,9 +321,8 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
             return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
                            "variable \"%s\", read here, is poisoned: the plan that was updating it "
                            "for %s:%u failed",
-                           node->var->name,
-                           node->var->assigned.file ? node->var->assigned.file : "?",
-                           node->var->assigned.line);
+                           node->var->name, node->var->ran.file ? node->var->ran.file : "?",
+                           node->var->ran.line);
         return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
                        "the value made here is poisoned: the device failed while it was computed");
     }
@@ -326,7 +332,6 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
 static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     if (!leaves_stand(ctx, &e->order)) return false;
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
-    ct__note_cuts(ctx, e, p, &e->order);
     e->started = false;
     uint64_t begin = e->device->backend->event(e->device);
     bool ok = ct__check_before(ctx, e, p, n) && ct__plan_run(ctx, e, p, &e->order, e->fresh) &&
@@ -341,16 +346,104 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
         ct_var *var = e->roots[i].var;
         if (e->started && var && var->storage) { // it may hold anything now
             var->broken = true;
-            var->version++;
+            ct__var_changed(var);
         }
         let_go(&e->roots[i], e->fresh[i]);
     }
     return false;
 }
 
+// ------------------------------------------------------------------------------------------------
+// variables that other contexts may be using: their sets' locks are held until all work is
+// enqueued. That is long enough: a device that works behind a queue has memory that only itself
+// touches, and who copies from it waits for the queue.
+
+static bool hold(ct_engine *e, ct_share *lock, bool alone) {
+    size_t low = 0, high = e->n_held;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if ((uintptr_t)e->held[middle].lock < (uintptr_t)lock)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == e->n_held || e->held[low].lock != lock) {
+        if (!CT_GROW(e->held, e->held_cap, e->n_held + 1)) return false;
+        memmove(&e->held[low + 1], &e->held[low], (e->n_held++ - low) * sizeof *e->held);
+        e->held[low] = (struct ct_held){lock, false};
+    }
+    e->held[low].alone |= alone;
+    return true;
+}
+
+static bool list_held(ct_engine *e, size_t n) {
+    const ct_share *last = NULL;
+    e->n_held = 0;
+    for (size_t i = 0; i < n; i++) {
+        const ct_var *var = e->roots[i].var;
+        if (!var || var->lock == last) continue;
+        if (!hold(e, var->lock, true)) return false;
+        last = var->lock;
+    }
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        const ct_node *node = e->order.leaf_nodes[i];
+        if (!ct__reads_var(node) || node->var->lock == last) continue;
+        if (!hold(e, node->var->lock, false)) return false;
+        last = node->var->lock;
+    }
+    return true;
+}
+
+static void release(ct_engine *e) {
+    while (e->n_held) {
+        e->n_held--;
+        ct__share_leave(e->held[e->n_held].lock, e->held[e->n_held].alone);
+    }
+}
+
+static bool take_held(ct_ctx *ctx, ct_engine *e, size_t n) {
+    bool listed = list_held(e, n);
+    size_t all = e->n_held;
+    e->n_held = 0;
+    if (!listed) return ct__err_memory(&ctx->err, CT_NOWHERE, "run", all * sizeof *e->held);
+    while (e->n_held < all) {
+        struct ct_held *h = &e->held[e->n_held];
+        if (!ct__share_take(h->lock, h->alone, &ctx->cancelled)) return false;
+        e->n_held++;
+    }
+    return true;
+}
+
+// The first read whose version is gone by now; what the others read lies here.
+static const ct_node *bind_reads(ct_engine *e) {
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        const ct_node *node = e->order.leaf_nodes[i];
+        if (!ct__reads_var(node)) continue;
+        if (node->number != node->var->version) return node;
+        e->order.leaves[i] = node->var->storage;
+    }
+    return NULL;
+}
+
+static bool targets_stand(ct_ctx *ctx, const ct_engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (e->roots[i].var && e->roots[i].var->freed)
+            return ct__err(&ctx->err, CT_E_SPENT, e->roots[i].here, "assign",
+                           "variable \"%s\" was freed by another context", e->roots[i].var->name);
+    return true;
+}
+
 static bool cancelled(ct_ctx *ctx) {
     return atomic_load(&ctx->cancelled) &&
            !ct__err(&ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
+}
+
+static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
+    const ct_node *gone = NULL;
+    bool ok = take_held(ctx, e, n) ? targets_stand(ctx, e, n) : cancelled(ctx);
+    ok = ok && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
+    release(e);
+    return gone ? ct__spent(ctx, gone, here) : ok;
 }
 
 static bool run(ct_ctx *ctx, ct_loc here) {
@@ -362,8 +455,9 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     size_t n = 0;
     bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
     if (ok && n) {
-        ct_plan *p = fetch_targets(ctx, e, n) ? choose_plan(ctx, e, &n) : NULL;
-        ok = p && run_plan(ctx, e, p, n);
+        ct_plan *p = choose_plan(ctx, e, &n);
+        if (p) ct__note_cuts(ctx, e, p, &e->order);
+        ok = p && run_held(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
     }
     if (ok) {

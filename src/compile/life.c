@@ -5,6 +5,7 @@ bool ct_shutdown(void) {
     if (!ct__contexts_end()) return false;
     ct__cpu_end();
     ct__slots_end();
+    ct__vars_end();
     ct__all_freed();
     return true;
 }

@@ -74,6 +74,11 @@ typedef struct ct_engine { // one a context
     size_t fresh_cap;
     ct_storage **copies; // (n_copies) of leaves that lie on other devices, for this run
     size_t n_copies, copies_cap;
+    struct ct_held {
+        ct_share *lock;
+        bool alone;
+    } * held; // (n_held) of the sets whose variables a run reads or assigns, by address
+    size_t n_held, held_cap;
     unsigned check; // what COTAN_CHECK asked for when the device was opened
     struct ct_check_run *checking;
     bool started;   // the device has work of this run

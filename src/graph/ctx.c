@@ -75,6 +75,21 @@ static size_t count_others(void) {
     return n;
 }
 
+// A list that its context takes as a whole; a context that is found alive takes it once more at its
+// end.
+bool ct__leave_var(ct_var *var) {
+    pthread_mutex_lock(&living_lock);
+    ct_ctx *at = living;
+    while (at && at->id != var->owner) at = at->next;
+    if (at) {
+        var->next = atomic_load(&at->left);
+        while (!atomic_compare_exchange_weak(&at->left, &var->next, var)) {
+        }
+    }
+    pthread_mutex_unlock(&living_lock);
+    return at != NULL;
+}
+
 bool ct__contexts_end(void) {
     if (ct__forked()) return false;
     size_t others = count_others(), sets = atomic_load(&ct__sets);
@@ -203,6 +218,7 @@ void ct_ctx_free(ct_ctx *ctx) {
         pthread_setspecific(exit_key, NULL);
     }
     leave_living(ctx);
+    ct__vars_left(ctx);
     ct__free(ctx);
 }
 
@@ -313,6 +329,7 @@ static void release_operands(const ct_node *node) {
 
 void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
+    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
     // Newest first: a leaf comes after all that use it.
     for (ct_node *node = frame->nodes; node; node = node->next) {
         ct__slot_release(ctx, node, here);

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "base/share.h"
 #include "graph/op.h"
 
 typedef struct ct_var ct_var;
@@ -76,21 +77,27 @@ struct ct_node {
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
-// A variable: a leaf whose storage a plan updates in place.
+// A variable: a leaf whose storage a plan updates in place. Contexts read it at the same time: what
+// its storage holds, and where it lies, only with the set's lock, which plans that read it share
+// and the plan that assigns it has alone. What changes without is atomic, or the writer's.
 struct ct_var {
     ct_node node; // op "variable"; its handle is the variable's
     char *name;
     ct_type type;
-    ct_storage *storage; // NULL until the first assignment ran
-    uint64_t version;    // of the storage; counts assignments that ran
-    ct_ctx *writer;      // the context with a pending assignment, or NULL
-    ct_val pending;      // its value, when writer is set
-    ct_loc assigned;     // line of the newest assignment
-    bool freed;          // its set is gone; the record waits for the last read leaf
-    bool broken;         // a device failed while a plan was updating it
-    atomic_int refs;     // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
-    uint64_t owner;      // id of the context that made it: the only one that may use what is below
-    ct_node *read;       // newest read leaf of `version`, valid while frame (depth, serial) stands
+    ct_share *lock;                // of its set
+    _Atomic(ct_storage *) storage; // NULL until the first assignment ran; changes under `lock`
+    _Atomic uint64_t version;      // of the storage; counts assignments that ran; under `lock` too
+    _Atomic(ct_ctx *) writer;      // the context with a pending assignment, or NULL
+    ct_val pending;                // its value; the writer's
+    ct_loc assigned;               // line of the pending assignment; the writer's
+    ct_loc ran;                    // line of the newest assignment that ran; under `lock`
+    atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
+    atomic_bool broken; // a device failed while a plan was updating it; under `lock`
+    atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
+    ct_var *next;       // in a list of records that wait
+    uint64_t owner;     // id of the context that made it: the only one that may use what is below
+    bool left;          // to `own_refs`: nothing else holds the record
+    ct_node *read;      // newest read leaf of `version`, valid while frame (depth, serial) stands
     uint32_t read_depth, read_serial;
     uint32_t own_refs; // read leaves of this context
     uint32_t index;
@@ -99,6 +106,16 @@ struct ct_var {
 // A read leaf's hold on the record, which it lets go when its context's frame does.
 void ct__var_ref(ct_var *var, const ct_ctx *ctx);
 void ct__var_unref(ct_var *var, const ct_ctx *ctx);
+// A hold by handle, of a set that another thread may be freeing. NULL: t is no variable (any more).
+ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
+// Under the lock: the storage holds another version now, that of the pending assignment.
+void ct__var_changed(ct_var *var);
+// The pending assignment has ended.
+void ct__var_released(ct_var *var, const ct_ctx *ctx);
+// Variables whose sets other contexts freed become their owner's to let go.
+void ct__vars_left(ct_ctx *ctx);
+bool ct__leave_var(ct_var *var); // false: its context is gone
+void ct__vars_end(void);         // frees records that stood ready for reuse
 // A new leaf that reads the variable's current version, outside of traced functions. NULL: no
 // memory.
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
@@ -180,9 +197,10 @@ struct ct_ctx {
     int tracing;           // open TRACE and BODY frames
     uint32_t *free_slots;  // of this context
     size_t n_free, free_cap;
-    size_t n_extras; // nodes flagged EXTRA
-    uint64_t nodes;  // recorded so far
-    ct_node *poison; // made at start, for when there is no memory
+    size_t n_extras;        // nodes flagged EXTRA
+    _Atomic(ct_var *) left; // by other contexts, which freed their sets
+    uint64_t nodes;         // recorded so far
+    ct_node *poison;        // made at start, for when there is no memory
 };
 
 // The value of a metric after a run; false when the context has no metric of this name.
@@ -300,9 +318,9 @@ typedef struct ct_order {
     ct_storage **leaves; // (n_leaves) distinct storages by number; NULL for scalars
     ct_node **leaf_nodes;
     size_t n_leaves, leaves_cap, leaf_nodes_cap;
-    struct ct_leaf_place { // (n_places) a power of two: storages hashed by address
-        const ct_storage *storage;
-        uint64_t epoch; // an entry of another epoch is empty
+    struct ct_leaf_place { // (n_places) a power of two: hashed by address
+        const void *key;   // a storage, or a variable of another context
+        uint64_t epoch;    // an entry of another epoch is empty
         uint32_t index;
     } * places;
     size_t n_places;
@@ -331,8 +349,13 @@ static inline bool ct__stops(const ct_order *order, const ct_node *node) {
 // (memory, spent).
 bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);
 void ct__order_free(ct_order *order);
-// The number of a storage among the leaves; UINT32_MAX: it is none. (Contexts share storages, so
-// the number cannot stand in the storage.)
+// The error of a read whose version is gone; takes the variable's lock. Always false.
+bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here);
+static inline bool ct__reads_var(const ct_node *node) {
+    return node->op == &ct__op_read && !node->value;
+}
+// The number of a value's storage among the leaves; UINT32_MAX: it is none. (Contexts share
+// storages, so the number cannot stand in the storage.)
 uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);
 uint32_t ct__order_var(const ct_order *order, const ct_var *var); // the same of a variable's
 uint64_t ct__new_epoch(void);

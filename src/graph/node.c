@@ -252,31 +252,46 @@ static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
     leaf->out = &var->type; // lives while the leaf does
     leaf->n_out = 1;
     leaf->var = var;
-    leaf->number = var->version;
+    leaf->number = atomic_load_explicit(&var->version, memory_order_acquire);
     return leaf;
 }
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) { return read_leaf(ctx, var, &here); }
 
+// A storage may move to another device, and its old place go, but for who has the lock.
+static __attribute__((noinline)) bool var_lost(const ct_var *var) {
+    ct__share_take(var->lock, false, NULL);
+    bool lost = ct__lost(var->storage);
+    ct__share_leave(var->lock, false);
+    return lost;
+}
+
 static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, const char *op,
                                               ct_loc here) {
-    if (!var->storage) {
+    ct__share_take(var->lock, false, NULL);
+    const ct_loc ran = var->ran;
+    ct__share_leave(var->lock, false);
+    if (var->freed) {
+        ct__fail(ctx, CT_E_STALE, here, op, "variable \"%s\" was freed", var->name);
+    } else if (!var->storage) {
         ct__fail(ctx, CT_E_UNSET, here, op, "variable \"%s\" is read before its first assignment",
                  var->name);
     } else {
         ct__fail(ctx, CT_E_DEVICE, here, op,
                  "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
-                 var->name, var->assigned.file ? var->assigned.file : "?", var->assigned.line);
+                 var->name, ran.file ? ran.file : "?", ran.line);
         ct__err_hint(&ctx->err, "assign it anew");
     }
     return false;
 }
 
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
-    if (var->writer == ctx) {
+    if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
         *val = var->pending;
         return true;
     }
-    if (!var->storage || var->broken || ct__lost(var->storage)) return bad_var(ctx, var, op, *here);
+    if (!var->storage || var->broken ||
+        (atomic_load_explicit(&ct__faults, memory_order_relaxed) && var_lost(var)))
+        return bad_var(ctx, var, op, *here);
     bool own = var->owner == ctx->id; // others read at the same time, each with leaves of its own
     bool stands = own && var->read && var->read_depth < ctx->depth &&
                   ctx->frames[var->read_depth]->serial == var->read_serial;
@@ -343,8 +358,14 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
                  "operand %d is poisoned: the device failed while it was computed", argument + 1);
         return false;
     }
-    if (val->node->op == &ct__op_variable && !resolve_var(ctx, val->node->var, val, op, &here))
-        return false;
+    if (val->node->flags & CT_NODE_VARIABLE) {
+        ct_var *var = val->node->var;
+        bool own = var->owner == ctx->id; // which then lets the record go itself
+        if (!own && !(var = ct__var_hold(t, ctx))) return bad_handle(ctx, t, op, argument, here);
+        bool ok = resolve_var(ctx, var, val, op, &here);
+        if (!own) ct__var_unref(var, ctx);
+        if (!ok) return false;
+    }
     if (__builtin_expect(val->node->ctx != ctx, 0)) {
         const ct_node *node = val->node;
         if (!node->value && node->op != &ct__op_scalar) {

@@ -62,21 +62,23 @@ static bool put_attr(ct_order *o, const ct_field *f, const void *attrs) {
     return false;
 }
 
-// Where a storage's entry is, or would be.
-static struct ct_leaf_place *place_of(const ct_order *o, const ct_storage *storage) {
+// Where the entry of a storage, or of another context's variable, is or would be.
+static struct ct_leaf_place *place_of(const ct_order *o, const void *key) {
     size_t mask = o->n_places - 1,
-           at = (size_t)(((uint64_t)(uintptr_t)storage >> 4) * 0x9e3779b97f4a7c15u >> 32) & mask;
-    while (o->places[at].epoch == o->epoch && o->places[at].storage != storage)
-        at = (at + 1) & mask;
+           at = (size_t)(((uint64_t)(uintptr_t)key >> 4) * 0x9e3779b97f4a7c15u >> 32) & mask;
+    while (o->places[at].epoch == o->epoch && o->places[at].key != key) at = (at + 1) & mask;
     return &o->places[at];
 }
 
-uint32_t ct__order_leaf(const ct_order *o, const ct_storage *storage) {
-    const struct ct_leaf_place *place = o->n_places && storage ? place_of(o, storage) : NULL;
+static uint32_t leaf_of(const ct_order *o, const void *key) {
+    const struct ct_leaf_place *place = o->n_places && key ? place_of(o, key) : NULL;
     return place && place->epoch == o->epoch ? place->index : UINT32_MAX;
 }
+uint32_t ct__order_leaf(const ct_order *o, const ct_storage *storage) {
+    return leaf_of(o, storage);
+}
 uint32_t ct__order_var(const ct_order *o, const ct_var *var) {
-    if (var->owner != o->owner) return ct__order_leaf(o, var->storage);
+    if (var->owner != o->owner) return leaf_of(o, var);
     return var->epoch == o->epoch ? var->index : UINT32_MAX;
 }
 
@@ -88,8 +90,11 @@ static bool grow_places(ct_order *o) {
     ct__free(o->places);
     o->places = places;
     o->n_places = n;
-    for (size_t i = 0; i < o->n_leaves; i++) // of variables too, which are not looked for
-        *place_of(o, o->leaves[i]) = (struct ct_leaf_place){o->leaves[i], o->epoch, (uint32_t)i};
+    for (size_t i = 0; i < o->n_leaves; i++) { // the context's own variables are not looked for
+        const ct_node *node = o->leaf_nodes[i];
+        const void *key = ct__reads_var(node) ? (const void *)node->var : o->leaves[i];
+        *place_of(o, key) = (struct ct_leaf_place){key, o->epoch, (uint32_t)i};
+    }
     return true;
 }
 
@@ -113,11 +118,12 @@ static bool put_leaf(ct_order *o, uint32_t number, uint64_t n, const ct_type *ty
     return true;
 }
 
-static bool number_of(ct_order *o, ct_node *node, ct_storage *storage, uint32_t *number) {
+static bool number_of(ct_order *o, ct_node *node, const void *key, ct_storage *storage,
+                      uint32_t *number) {
     if (!grow_places(o)) return false;
-    struct ct_leaf_place *place = place_of(o, storage);
+    struct ct_leaf_place *place = place_of(o, key);
     if (place->epoch != o->epoch) {
-        *place = (struct ct_leaf_place){storage, o->epoch, (uint32_t)o->n_leaves};
+        *place = (struct ct_leaf_place){key, o->epoch, (uint32_t)o->n_leaves};
         if (!add_leaf(o, node, storage)) return false;
     }
     *number = place->index;
@@ -125,12 +131,13 @@ static bool number_of(ct_order *o, ct_node *node, ct_storage *storage, uint32_t 
 }
 
 // No other leaf shares a variable's storage, so the variable can remember the number, but for other
-// contexts, which may be doing the same at this time.
+// contexts, which may be doing the same at this time. Where the storage lies is known for sure when
+// the plan that runs has the variable's lock.
 static bool put_read(ct_order *o, ct_node *node) {
     ct_var *var = node->var;
     uint32_t number;
     if (var->owner != o->owner)
-        return number_of(o, node, var->storage, &number) && put_leaf(o, number, 1, node->out);
+        return number_of(o, node, var, var->storage, &number) && put_leaf(o, number, 1, node->out);
     if (var->epoch != o->epoch) {
         var->epoch = o->epoch;
         var->index = (uint32_t)o->n_leaves;
@@ -142,7 +149,7 @@ static bool put_read(ct_order *o, ct_node *node) {
 static bool put_values(ct_order *o, ct_node *node) {
     uint32_t number;
     for (int i = 0; i < node->n_out; i++)
-        if (node->value[i] && !(number_of(o, node, node->value[i], &number) &&
+        if (node->value[i] && !(number_of(o, node, node->value[i], node->value[i], &number) &&
                                 put_leaf(o, number, node->n_out - (unsigned)i, &node->out[i])))
             return false;
     return true;
@@ -177,13 +184,16 @@ static bool put_node(ct_order *o, ct_node *node) {
     return true;
 }
 
-static bool spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+    ct__share_take(read->var->lock, false, NULL);
+    const ct_loc ran = read->var->ran;
+    ct__share_leave(read->var->lock, false);
     ct__fail(ctx, CT_E_SPENT, here, "read",
              "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
              "%s:%u and is gone",
              read->var->name, read->here.file ? read->here.file : "?", read->here.line,
              read->var->freed ? "freed after its assignment" : "assigned",
-             read->var->assigned.file ? read->var->assigned.file : "?", read->var->assigned.line);
+             ran.file ? ran.file : "?", ran.line);
     ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
     return false;
 }
@@ -198,7 +208,7 @@ static bool push(ct_order *o, size_t *top, ct_node *node) {
 // The next number is this node's; all its operands have theirs.
 static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, ct_loc here) {
     if (node->op == &ct__op_read && !node->value && node->number != node->var->version)
-        return spent(ctx, node, here);
+        return ct__spent(ctx, node, here);
     node->epoch = o->epoch;
     node->index = (uint32_t)o->n;
     if (!CT_GROW(o->nodes, o->cap, o->n + 1))

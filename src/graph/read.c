@@ -84,6 +84,22 @@ static void scalar_bytes(const ct_node *node, void *to) {
     memcpy(to, &node->number, ct_dtype_size(node->out->dtype));
 }
 
+// The bytes of v: of a read as long as its version stands, or, where a variable itself is asked
+// for, of the version that there is now.
+static bool fetch(ct_ctx *ctx, ct_val *v, bool newest, void *to, size_t n, ct_loc here) {
+    if (!ct__reads_var(v->node)) return ct__hooks.download(ctx, storage_of(*v), to, n);
+    ct_var *var = v->node->var;
+    ct__share_take(var->lock, false, NULL);
+    if (newest && v->node->number != var->version && !var->freed && !var->broken) {
+        ct_node *leaf = ct__read_leaf(ctx, var, here);
+        if (leaf) v->node = leaf;
+    }
+    bool stands = v->node->number == var->version;
+    bool ok = stands && ct__hooks.download(ctx, var->storage, to, n);
+    ct__share_leave(var->lock, false);
+    return stands ? ok : ct__spent(ctx, v->node, here);
+}
+
 double ct_item_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
@@ -97,7 +113,7 @@ double ct_item_at(ct_tensor t, ct_loc here) {
     }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
-    else if (!ct__hooks.download(ctx, storage_of(v), bytes, ct_dtype_size(type->dtype)))
+    else if (!fetch(ctx, &v, ct__var_of(t), bytes, ct_dtype_size(type->dtype), here))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }
@@ -109,8 +125,8 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     if (v.node->op == &ct__op_scalar) return &v.node->number;
     // A variable's copy belongs to the read, since the variable changes; a value's to its storage,
     // which other contexts may be reading too: the first copy stays.
-    ct_storage *storage = storage_of(v);
-    bool of_read = v.node->op == &ct__op_read && !v.node->value;
+    bool of_read = ct__reads_var(v.node);
+    ct_storage *storage = of_read ? NULL : storage_of(v);
     void *have = of_read ? v.node->mirror : atomic_load(&storage->mirror);
     size_t bytes = ct__type_bytes(ct__type(v));
     if (have) return have;
@@ -119,7 +135,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
         ct__err_memory(&ctx->err, here, "data", bytes);
         return NULL;
     }
-    if (!ct__hooks.download(ctx, storage, copy, bytes)) {
+    if (!fetch(ctx, &v, ct__var_of(t), copy, bytes, here)) {
         ct__free(copy);
         return NULL;
     }

@@ -1,11 +1,13 @@
 // Variables, parameter sets, assignments, metrics: what a step changes and reports.
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "graph/handle.h"
 
 struct ct_params {
-    ct_ctx *ctx;   // whose slots the handles take
+    ct_ctx *ctx; // whose slots the handles take
+    ct_share *lock;
     ct_var **vars; // (n)
     size_t n, cap;
 };
@@ -13,37 +15,112 @@ struct ct_params {
 ct_params *ct_params_new(void) {
     ct_ctx *ctx = ct__ctx();
     ct_params *params = ctx ? ct__calloc(1, sizeof *params) : NULL;
-    if (!params) return NULL;
+    if (params) params->lock = ct__share_new();
+    if (!params || !params->lock) {
+        ct__free(params);
+        return NULL;
+    }
     params->ctx = ctx;
     atomic_fetch_add(&ct__sets, 1);
     return params;
+}
+
+// Records are used again, and never given back while the library is in use: who looks a handle up
+// while another thread frees its set finds a record, and by the handle that it is not the one.
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static ct_var *spare;
+
+static ct_var *new_record(void) {
+    pthread_mutex_lock(&spare_lock);
+    ct_var *var = spare;
+    if (var) spare = var->next;
+    pthread_mutex_unlock(&spare_lock);
+    return var ? var : ct__calloc(1, sizeof *var);
+}
+static void spare_record(ct_var *var) {
+    pthread_mutex_lock(&spare_lock);
+    var->next = spare;
+    spare = var;
+    pthread_mutex_unlock(&spare_lock);
+}
+void ct__vars_end(void) {
+    for (ct_var *var = spare, *next; var; var = next) {
+        next = var->next;
+        ct__free(var);
+    }
+    spare = NULL;
 }
 
 static void let_go(ct_var *var) {
     if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
     ct__free((void *)(uintptr_t)var->type.dim);
     ct__free(var->name);
-    ct__free(var);
+    ct__share_unref(var->lock);
+    spare_record(var);
 }
 
-static void free_var(ct_ctx *ctx, ct_var *var) {
-    if (var->writer) { // a pending assignment goes with its variable
-        ct_ctx *w = var->writer;
-        size_t kept = 0;
-        for (size_t i = 0; i < w->n_roots; i++)
-            if (w->roots[i].var != var)
-                w->roots[kept++] = w->roots[i];
-            else
-                ct__unuse(w->roots[i].val.node);
-        w->n_roots = kept;
-        var->writer = NULL;
+ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
+    ct_var *var = ct__var_of(t);
+    if (!var) return NULL;
+    if (var->owner == ctx->id) {
+        var->own_refs++;
+        return var;
     }
+    int refs = atomic_load(&var->refs);
+    while (refs && !atomic_compare_exchange_weak(&var->refs, &refs, refs + 1)) {
+    }
+    if (!refs) return NULL;
+    if (ct__var_of(t) == var) return var; // it was not another one by then
+    let_go(var);
+    return NULL;
+}
+
+void ct__var_changed(ct_var *var) {
+    var->ran = var->assigned;
+    uint64_t version = atomic_load_explicit(&var->version, memory_order_relaxed);
+    atomic_store_explicit(&var->version, version + 1, memory_order_release);
+}
+
+void ct__var_released(ct_var *var, const ct_ctx *ctx) {
+    atomic_store_explicit(&var->writer, NULL, memory_order_release);
+    ct__var_unref(var, ctx);
+}
+
+// A pending assignment goes with its variable; another context finds out when it runs.
+static void forget_assignment(ct_ctx *ctx, ct_var *var) {
+    size_t kept = 0;
+    for (size_t i = 0; i < ctx->n_roots; i++)
+        if (ctx->roots[i].var != var)
+            ctx->roots[kept++] = ctx->roots[i];
+        else
+            ct__unuse(ctx->roots[i].val.node);
+    ctx->n_roots = kept;
+    ct__var_released(var, ctx);
+}
+
+// Under the lock. Leaves of the variable's own context are its own to count.
+static void free_var(ct_ctx *ctx, ct_var *var) {
+    if (var->writer == ctx) forget_assignment(ctx, var);
     if (var->node.slot) ct__slot_release(ctx, &var->node, CT_NOWHERE);
     ct__storage_unref(var->storage);
     var->storage = NULL;
     var->freed = true;
-    var->version++; // what was recorded with it is spent
-    if (!var->own_refs) let_go(var);
+    uint64_t version = atomic_load_explicit(&var->version, memory_order_relaxed);
+    atomic_store_explicit(&var->version, version + 1, memory_order_release); // all reads are spent
+    if (var->owner == ctx->id) {
+        var->left = true;
+        if (!var->own_refs) let_go(var);
+    } else if (!ct__leave_var(var)) {
+        let_go(var);
+    }
+}
+
+void ct__vars_left(ct_ctx *ctx) {
+    for (ct_var *var = atomic_exchange(&ctx->left, NULL), *next; var; var = next) {
+        next = var->next;
+        var->left = true;
+        if (!var->own_refs) let_go(var);
+    }
 }
 
 // Most leaves are of the variable's own context, which counts without a lock.
@@ -54,31 +131,45 @@ void ct__var_ref(ct_var *var, const ct_ctx *ctx) {
         atomic_fetch_add_explicit(&var->refs, 1, memory_order_relaxed);
 }
 void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
-    if (var->owner != ctx->id || (--var->own_refs == 0 && var->freed)) let_go(var);
+    if (var->owner != ctx->id || (--var->own_refs == 0 && var->left)) let_go(var);
 }
 
 void ct_params_free(ct_params *params) {
     if (!params || ct__forked()) return;
     ct_ctx *ctx = ct__ctx();
+    ct__share_take(params->lock, true, NULL); // plans that read them end first
     for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);
+    ct__share_leave(params->lock, true);
+    ct__share_unref(params->lock);
     ct__free(params->vars);
     ct__free(params);
     atomic_fetch_sub(&ct__sets, 1);
 }
 
-static ct_var *make_var(ct_ctx *ctx, const char *name, const ct_type *type, ct_loc here) {
-    ct_var *var = ct__calloc(1, sizeof *var);
+static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_type *type,
+                        ct_loc here) {
+    ct_var *var = new_record();
     int64_t *dim = ct__malloc(type->rank * sizeof *dim);
     char *copy = ct__strdup(name);
     if (!var || !dim || !copy) {
-        ct__free(var);
+        if (var) spare_record(var);
         ct__free(dim);
         ct__free(copy);
         return NULL;
     }
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
-    atomic_init(&var->refs, 1);
     var->owner = ctx->id;
+    var->lock = ct__share_ref(lock);
+    var->left = false;
+    var->freed = false;
+    var->broken = false;
+    var->own_refs = var->index = 0;
+    var->read = NULL;
+    var->epoch = 0;
+    var->assigned = var->ran = (ct_loc){0};
+    atomic_init(&var->storage, NULL);
+    atomic_init(&var->version, 0);
+    atomic_init(&var->writer, NULL);
     var->name = copy;
     var->type = *type;
     var->type.dim = dim;
@@ -90,6 +181,7 @@ static ct_var *make_var(ct_ctx *ctx, const char *name, const ct_type *type, ct_l
                           .var = var,
                           .n_out = 1,
                           .flags = CT_NODE_VARIABLE};
+    atomic_store(&var->refs, 1); // last: before that nobody gets hold of it
     return var;
 }
 
@@ -108,8 +200,9 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     if (type.dyn)
         return ct__fail(ctx, CT_E_SHAPE, here, "param",
                         "\"%.200s\": a variable's sizes cannot be dynamic", name);
-    ct_var *var =
-        CT_GROW(params->vars, params->cap, params->n + 1) ? make_var(ctx, name, &type, here) : NULL;
+    ct_var *var = CT_GROW(params->vars, params->cap, params->n + 1)
+                      ? make_var(ctx, params->lock, name, &type, here)
+                      : NULL;
     ct_tensor t = var ? ct__handle(&var->node, 0) : CT_NONE;
     if (!t.bits) {
         if (var) free_var(ctx, var);
@@ -163,24 +256,41 @@ void ct__roots_done(ct_ctx *ctx) {
 void ct__roots_abandon(ct_ctx *ctx) {
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root *root = &ctx->roots[i];
-        if (root->var) root->var->writer = NULL;
+        if (root->var) ct__var_released(root->var, ctx);
         if (root->kind == CT_ROOT_KEEP) root->val.node->flags |= CT_NODE_POISON;
     }
     ct__roots_done(ctx);
 }
 
-void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    ct_var *var = ctx ? ct__var_of(variable) : NULL;
-    ct_val v;
-    if (!ctx) return;
-    if (!var) {
-        uint32_t out;
-        const ct_node *node = ct__peek(variable, &out);
-        if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
-            ct__fail(ctx, CT_E_ARGUMENT, here, "assign", "the first operand is no variable");
+// The assignment becomes pending, in place of the one that this context has already.
+static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
+    ct_ctx *writer = NULL;
+    if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
+        for (size_t i = 0; i < ctx->n_roots; i++)
+            if (ctx->roots[i].var == var) {
+                ct__use(v.node);
+                ct__unuse(ctx->roots[i].val.node);
+                ctx->roots[i].val = v, ctx->roots[i].here = *here;
+            }
+    } else if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
+        ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
+                 "variable \"%s\" has a pending assignment in another context", var->name);
         return;
+    } else {
+        ct__var_ref(var, ctx); // until it ends
+        ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
+        if (!root) {
+            ct__var_released(var, ctx);
+            return;
+        }
+        root->var = var;
     }
+    var->pending = v;
+    var->assigned = *here;
+}
+
+static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
+    ct_val v;
     if (ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, here, "assign",
                  "variable \"%s\" is assigned inside a traced function", var->name);
@@ -198,26 +308,22 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
         if (!ct__resolve(ctx, ct_cast_at(ct__handle_of(v), to, here), &v, "assign", 1, here))
             return;
     }
-    if (var->writer && var->writer != ctx) {
-        ct__fail(ctx, CT_E_CONTEXT, here, "assign",
-                 "variable \"%s\" has a pending assignment in another context", var->name);
+    put_assignment(ctx, var, v, &here);
+}
+
+void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_var *var = ctx ? ct__var_hold(variable, ctx) : NULL;
+    if (!ctx) return;
+    if (!var) {
+        uint32_t out;
+        const ct_node *node = ct__peek(variable, &out);
+        if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
+            ct__fail(ctx, CT_E_ARGUMENT, here, "assign", "the first operand is no variable");
         return;
     }
-    if (!var->writer) {
-        ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, &here);
-        if (!root) return;
-        root->var = var;
-    } else {
-        for (size_t i = 0; i < ctx->n_roots; i++)
-            if (ctx->roots[i].var == var) {
-                ct__use(v.node);
-                ct__unuse(ctx->roots[i].val.node);
-                ctx->roots[i].val = v, ctx->roots[i].here = here;
-            }
-    }
-    var->writer = ctx;
-    var->pending = v;
-    var->assigned = here;
+    assign(ctx, var, value, here);
+    ct__var_unref(var, ctx);
 }
 
 // -----------------------------------------------------------------------------------------------------
