@@ -296,6 +296,7 @@ static bool visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
 static bool visit(fuser *f, ct_val v, const ct_ix *at) {
     if (ct__emit_recalls(f->e, v, at)) return true;
     ct__emit_remember(f->e, v, at, 0);
+    if (f->s->err->code) return false;
     if (!stops(f, v.node)) return visit_operands(f, v.node, at);
     if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return no_memory(f->s);
     f->reads[f->n_reads++] = (read){v, f->e->memo[f->e->n_memo - 1].at};

@@ -122,6 +122,7 @@ static bool splice(loop *l) {
     for (size_t i = 0; i < l->sub.n_kernels; i++) {
         if (!CT_GROW(l->p->kernels, l->p->kernels_cap, l->p->n_kernels + 1)) return false;
         l->p->kernels[l->p->n_kernels++] = l->sub.kernels[i];
+        l->sub.kernels[i].ir = NULL; // whoever has it frees it
     }
     for (size_t i = 0; i < l->sub.n_launches; i++) {
         ct_launch launch = l->sub.launches[i];
@@ -144,7 +145,10 @@ bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, cons
     l.length = ct__unmarked(l.a->length);
     size_t nc = (size_t)l.a->n_carry, nx = (size_t)l.a->n_xs, n_out = node->n_out;
     bool ok = lower_body(&l, lower, err), nested = false;
-    if (!ok) return false;
+    if (!ok) {
+        ct__program_free(&l.sub);
+        return false;
+    }
     for (size_t i = 0; i < l.sub.n_launches; i++)
         nested = nested || l.sub.launches[i].kind == CT_LAUNCH_LOOP;
     ok = place_bufs(&l, nested);
@@ -163,8 +167,6 @@ bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, cons
                       (ct_arg){.buf = out[b->index].buf, .offset = out[b->index].offset}, b->bytes);
     }
     ok = ok && add_launch(p, (ct_launch){.kind = CT_LAUNCH_END, .node = node});
-    ct__free(l.sub.bufs);
-    ct__free(l.sub.launches);
-    ct__free(l.sub.kernels);
+    ct__program_free(&l.sub);
     return ok || ct__err_memory(err, node->here, "scan", sizeof(ct_launch));
 }

@@ -20,14 +20,14 @@ bool ct__emit_restart(ct_emit *e) {
     if (e->kir) ct__kir_free(e->kir);
     ct__free(e->kir);
     e->kir = ct__malloc(sizeof *e->kir);
+    if (e->kir) ct__kir_init(e->kir); // at once: whatever fails below, it is freed
     ct__arena_reset(&e->arena);
-    e->pool = ct__ix_new(&e->arena);
+    e->pool = ct__ix_new(&e->arena, e->sched->err);
     e->n_binds = e->n_memo = e->n_marks = e->n_args = e->n_syms = e->n_seen = 0;
     e->depth = 0;
     e->guard = CT_IX_NONE;
     e->bytes = e->flops = 0;
     if (!e->kir || !e->pool) return no_memory(e);
-    ct__kir_init(e->kir);
     for (int i = 0; i < (int)e->sched->n_syms; i++)
         if (e->sched->sym_parent[i] == i) declare_sym(e, i);
     return true;
@@ -219,6 +219,7 @@ static int parameter(ct_emit *e, uint32_t buf, size_t offset, ct_dtype dtype, in
         !CT_GROW(e->arg_types, e->arg_types_cap, e->n_args + 1))
         return no_memory(e) - 1;
     int id = ct__kir_buffer(e->kir, dtype, flags);
+    if (id < 0) return -1; // the kernel keeps the error
     e->args[e->n_args] =
         (ct_arg){.buf = buf, .offset = offset, .write = (flags & CT_KIR_WRITE) != 0};
     e->arg_ids[e->n_args] = id;
@@ -464,13 +465,16 @@ static ct_kval computed(ct_emit *e, ct_val v, const ct_ix *at) {
     case CT_KIND_ELEMENTWISE: return elementwise(e, node, at);
     case CT_KIND_REDUCE: return ct__emit_reduce_here(e, v, at);
     default:
-        ct__err(e->sched->err, CT_E_INTERNAL, node->here, node->op->name,
-                "its value is used before it has a place");
+        if (!e->kir->err.code) // else what was made of it is not known for want of memory
+            ct__err(e->sched->err, CT_E_INTERNAL, node->here, node->op->name,
+                    "its value is used before it has a place");
         return -1;
     }
 }
 
 ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
+    // After an error nothing is recalled: walking on would visit shared values again and again.
+    if (e->kir->err.code || e->sched->err->code) return -1;
     ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
     ct_kval r = recall(e, v, at);
     if (r < 0) {

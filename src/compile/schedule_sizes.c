@@ -163,7 +163,7 @@ static ct_ix map_attr(ct_map *map, const int64_t *where) {
 // Axes that the map passes through unchanged keep their size.
 static bool sizes_by_map(ct_sched *s, ct_node *node, bool *in_order) {
     ct_arena scratch = {0};
-    ct_ix_pool *pool = ct__ix_new(&scratch);
+    ct_ix_pool *pool = ct__ix_new(&scratch, s->err);
     ct_map_piece *piece = ct__arena(&scratch, CT_MAP_PIECES * sizeof *piece);
     map_env env = {s, node};
     ct_ix at[CT_MAX_RANK];

@@ -12,6 +12,7 @@ typedef struct {
 
 struct ct_ix_pool {
     ct_arena *arena;
+    ct_err *err;      // which learns at once when there is no memory
     ct_ix_node *node; // (n)
     int n, cap;
     int32_t *slot; // hash table of node numbers + 1
@@ -34,17 +35,23 @@ static ct_ix fail(ct_ix_pool *p) {
 bool ct__ix_failed(const ct_ix_pool *p) { return p->failed; }
 const ct_ix_node *ct__ix_node(const ct_ix_pool *p, ct_ix e) { return &p->node[e]; }
 
+static bool no_memory(ct_ix_pool *p, size_t bytes) {
+    p->failed = true;
+    return ct__err_memory(p->err, CT_NOWHERE, "kernel", bytes);
+}
+
 static void *grown(ct_ix_pool *p, const void *old, size_t used, size_t bytes) {
     void *fresh = ct__arena(p->arena, bytes);
-    if (!fresh) return p->failed = true, NULL;
+    if (!fresh) return no_memory(p, bytes), NULL;
     if (used) memcpy(fresh, old, used);
     return fresh;
 }
 
-ct_ix_pool *ct__ix_new(ct_arena *arena) {
+ct_ix_pool *ct__ix_new(ct_arena *arena, ct_err *err) {
     ct_ix_pool *p = ct__arena_zero(arena, sizeof *p);
     if (!p) return NULL;
     p->arena = arena;
+    p->err = err;
     p->n_slots = 256;
     p->slot = ct__arena_zero(arena, (size_t)p->n_slots * sizeof *p->slot);
     p->cap_monos = 8;
@@ -89,7 +96,7 @@ static bool same(const ct_ix_node *x, const ct_ix_node *y) {
 static bool rehash(ct_ix_pool *p) {
     int size = p->n_slots * 2;
     int32_t *slot = ct__arena_zero(p->arena, (size_t)size * sizeof *slot);
-    if (!slot) return p->failed = true, false;
+    if (!slot) return no_memory(p, (size_t)size * sizeof *slot);
     for (int i = 0; i < p->n; i++) {
         uint64_t h = hash_of(&p->node[i]);
         while (slot[h & (uint64_t)(size - 1)]) h++;

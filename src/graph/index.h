@@ -9,6 +9,7 @@
 #ifndef COTAN_GRAPH_INDEX_H
 #define COTAN_GRAPH_INDEX_H
 
+#include "base/error.h"
 #include "base/mem.h"
 
 typedef int32_t ct_ix;
@@ -53,7 +54,8 @@ typedef struct ct_ix_node {
     uint64_t vars;  // which variables it depends on: bit number % 64
 } ct_ix_node;
 
-ct_ix_pool *ct__ix_new(ct_arena *arena); // NULL: no memory. Lives and goes with the arena
+// NULL: no memory. Lives and goes with the arena; memory that runs out later is told to err.
+ct_ix_pool *ct__ix_new(ct_arena *arena, ct_err *err);
 const ct_ix_node *ct__ix_node(const ct_ix_pool *pool, ct_ix e);
 
 ct_ix ct__ix_int(ct_ix_pool *pool, int64_t value);

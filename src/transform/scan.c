@@ -127,6 +127,10 @@ typedef struct { // what the traced functions of the gradient know
     const bool *wants; // (n_captured) is float
 } backward;
 
+static bool no_memory(const ct_node *node) {
+    return ct__err_memory(&ct__ctx()->err, node->here, "scan", sizeof(ct_tensor));
+}
+
 static void keep_carries(const ct_tensor *in, ct_tensor *out, void *user) {
     const backward *b = user;
     size_t n = b->a->body->n_outs, carried = (size_t)b->a->n_carry;
@@ -137,9 +141,13 @@ static void keep_carries(const ct_tensor *in, ct_tensor *out, void *user) {
         memcpy(args, in, own * sizeof *args);
         memcpy(args + own, b->captured, b->n_captured * sizeof *args);
         ct_tensor *all = ct__arena_zero(&scratch, (n + 1) * sizeof *all);
-        if (all && ct__inline(ct__ctx(), b->a->body, args, all))
+        if (!all)
+            no_memory(b->node);
+        else if (ct__inline(ct__ctx(), b->a->body, args, all))
             memcpy(out, all, carried * sizeof *out);
         for (size_t i = 0; i < carried; i++) out[carried + i] = in[i];
+    } else {
+        no_memory(b->node);
     }
     ct__arena_free(&scratch);
 }
@@ -164,7 +172,7 @@ static void one_back(const ct_tensor *in, ct_tensor *out, void *user) {
               *grads = ct__arena_zero(&scratch, (total + 1) * sizeof *grads);
     ct_val *vals = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *vals),
            *wrt = ct__arena_zero(&scratch, (total + 1) * sizeof *wrt);
-    bool ok = args && outs && cots && grads && vals && wrt;
+    bool ok = (args && outs && cots && grads && vals && wrt) || no_memory(b->node);
     if (ok) {
         memcpy(args, carries, nc * sizeof *args);
         memcpy(args + nc, xs, nx * sizeof *args);
@@ -199,7 +207,10 @@ static bool scan_vjp(ct_rule *r) {
     ct_tensor *xs = ct__arena(&scratch, (nc + nx + ny + 1) * sizeof *xs),
               *c_xs = ct__arena_zero(&scratch, (nx + 1) * sizeof *c_xs);
     ct_tensor *last = ct__arena_zero(&scratch, (nc + ncap + 1) * sizeof *last);
-    if (!wants || !kept || !carry || !xs || !c_xs || !last) return ct__arena_free(&scratch), false;
+    if (!wants || !kept || !carry || !xs || !c_xs || !last) {
+        ct__arena_free(&scratch);
+        return no_memory(r->node);
+    }
     backward b = {r->node, a, r->in + nc + nx, ncap, wants};
     ct_scan_with((ct_scan_args){.body = keep_carries,
                                 .user = &b,

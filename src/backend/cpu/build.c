@@ -233,6 +233,7 @@ void ct__cpu_build_forget(void) {
 }
 void ct__cpu_build_end(void) {
     pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < table_cap; i++) ct__interp_free(table[i].interp);
     forget();
     ct__cache_unload();
     pthread_mutex_unlock(&lock);
