@@ -310,6 +310,7 @@ bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
     CT_SCOPE;
     for (uint64_t number = 0; number < 100; number++) {
         begin(g, seed ^ (number * CT_OP_COUNT + op->id) * 0xd1342543de82ef95u);
+        g->gradients = true;
         if (op->id == CT_OP_SCAN) gen_leaf(g, CT_F32, gen_dims(g, 2, (int64_t[]){3, 4}), -1, 1);
         bool made = gen_this(g, op);
         end(g);

@@ -1,32 +1,399 @@
-// Memory that runs out, at every single allocation of a small training program: no crash, no leak,
-// an error each time, and the context works again afterwards.
+// Memory that runs out, at every single allocation: of every op with its gradient, of a training
+// step of a network with AdamW, of a small program that uses a bit of everything. An error in
+// words each time, no crash, no leak, variables whole, and the same again succeeds afterwards.
+//
+// Kernels are interpreted: their bits are a compiled one's, and making them needs memory too.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <malloc.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "support/record.h"
+#include "cotan/optim.h"
+#include "support/graph_build.h"
 
-// Returns whether all went well. No assertion in here may jump out: the sweep goes on.
-static bool program(void) {
-    ct_ctx *ctx = ct_ctx_new();
-    if (!ctx) return false;
-    ct_ctx *mine = ct_ctx_use(ctx);
+// ------------------------------------------------------------------------------------------------
+// the host's allocator
+
+static atomic_llong live, until = -1; // blocks; allocations that still succeed, < 0: all
+static atomic_bool fired;
+
+static bool refuse(void) {
+    if (atomic_load(&until) < 0 || atomic_fetch_sub(&until, 1) != 0) return false;
+    atomic_store(&fired, true);
+    return true;
+}
+static void *host_alloc(size_t align, size_t bytes, void *user) {
+    (void)user;
+    void *p = refuse() ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+    atomic_fetch_add(&live, p != NULL);
+    return p;
+}
+static void *host_realloc(void *old, size_t bytes, void *user) {
+    (void)user;
+    return refuse() ? NULL : realloc(old, bytes);
+}
+static void host_free(void *p, void *user) {
+    (void)user;
+    atomic_fetch_sub(&live, 1);
+    free(p);
+}
+
+static void fail_at(int n) {
+    atomic_store(&fired, false);
+    atomic_store(&until, n);
+}
+static bool disarm(void) {
+    atomic_store(&until, -1);
+    return atomic_load(&fired);
+}
+
+static int begin(void **state) {
+    static const ct_allocator host = {host_alloc, host_realloc, host_free, NULL};
+    (void)state;
+    setenv("COTAN_CC", "none", 1);
+    mallopt(M_TRIM_THRESHOLD, 1 << 28); // contexts come and go: their pages stay
+    mallopt(M_MMAP_THRESHOLD, 1 << 28);
+    ct_set_threads(1);
+    if (!ct_set_allocator(&host)) return -1;
+    ct_set_memory_limit(1 << 30); // else each plan asks the system what is left
     ct_set_log(NULL, NULL);
-    bool ok = ct_set_device("ref");
-    ct_params *set = ct_params_new();
+    return 0;
+}
+static int end(void **state) {
+    (void)state;
+    disarm();
+    if (!ct_shutdown()) return -1;
+    if (atomic_load(&live)) print_error("%lld blocks are left\n", (long long)live);
+    return atomic_load(&live) ? -1 : 0;
+}
+
+// ------------------------------------------------------------------------------------------------
+// sweeps
+
+static const char *subject; // what is being swept, and at which n, for messages
+static int at_n, refused, borne;
+
+#define expect(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            print_error("%s, allocation %d: ", subject, at_n);                                     \
+            fail_msg(__VA_ARGS__);                                                                 \
+        }                                                                                          \
+    } while (0)
+
+static ct_ctx *mine;
+// A context of its own, or NULL: no memory for that.
+static ct_ctx *enter(const char *device, bool *ok) {
+    ct_ctx *ctx = ct_ctx_new(); // which tells the thread's context when it fails
+    if (!ctx) return NULL;
+    mine = ct_ctx_use(ctx);
+    ct_set_log(NULL, NULL);
+    *ok = ct_set_device(device);
+    return ctx;
+}
+static void leave(ct_ctx *ctx) {
+    ct_ctx_use(mine);
+    ct_ctx_free(ctx);
+}
+
+// Either all went well, or the error says that there is no memory, in a sentence.
+static void told(bool ok) {
+    const char *text = ct_error_text();
+    refused += !ok;
+    borne += ok;
+    if (ok) return;
+    expect(ct_error_code() == CT_E_MEMORY, "the error is %d: \"%s\"", (int)ct_error_code(), text);
+    expect(strstr(text, "memory") && strchr(text, ':'), "it does not say so: \"%s\"", text);
+    ct_error_clear();
+}
+
+// Runs it with allocation n refused, for every n that there is. It gives back all it takes.
+static void sweep(const char *name, void (*program)(void *), void *user) {
+    subject = name;
+    at_n = -1;
+    disarm();
+    program(user); // with memory it works; and what the process keeps, it has from now on
+    bool hit = true;
+    for (at_n = 0; hit; at_n++) {
+        long long grown = 1;
+        for (int again = 0; again < 2 && grown; again++) {
+            long long before = atomic_load(&live);
+            fail_at(at_n);
+            program(user);
+            hit = disarm();
+            grown = atomic_load(&live) - before; // at first perhaps a kernel that is kept
+        }
+        expect(!grown, "%lld blocks leaked", grown);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// every op
+
+typedef struct {
+    const gen_graph *graph;
+    const char *device;
+    int n;                     // roots
+    int64_t size[GEN_RESULTS]; // bytes
+    void *want[GEN_RESULTS];   // the same bits, however little memory there was before
+} one_op;
+
+static bool run_op(one_op *o) {
+    CT_SCOPE;
+    ct_tensor t[GEN_RESULTS];
+    int n = gen_record(o->graph, 0, t);
+    bool ok = !ct_failed() && ct_eval(t, (size_t)n);
+    for (int i = 0; i < n && ok; i++) {
+        const void *data = ct_data(t[i]);
+        int64_t bytes = ct_size(t[i]) * (int64_t)ct_dtype_size(ct_dtype_of(t[i]));
+        if (!data && bytes) return false;
+        if (!o->want[i]) { // the first time
+            o->n = n;
+            o->size[i] = bytes;
+            o->want[i] = malloc((size_t)bytes + 1);
+            if (bytes) memcpy(o->want[i], data, (size_t)bytes);
+        }
+        expect(bytes == o->size[i] && (!bytes || !memcmp(data, o->want[i], (size_t)bytes)),
+               "root %d has other values", i);
+    }
+    return ok && !ct_failed();
+}
+
+static void op_program(void *user) {
+    one_op *o = user;
+    bool ok = true;
+    ct_ctx *ctx = enter(o->device, &ok);
+    if (!ctx) return;
+    ok = ok && run_op(o);
+    bool hit = disarm();
+    expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
+    told(ok);
+    expect(ct_set_device(o->device) && run_op(o), "afterwards: %s", ct_error_text());
+    leave(ctx);
+    atomic_store(&fired, hit);
+}
+
+static bool small(const gen_graph *g) {
+    int64_t n = 0;
+    for (int i = 0; i < g->n_values; i++) n += gen_count(g->value[i].dims);
+    return n <= 1000;
+}
+
+static void sweep_op(gen_graph *g, const ct_opdef *op, const char *device) {
+    one_op o = {.graph = g, .device = device};
+    char name[80];
+    snprintf(name, sizeof name, "%s on %s", op->name, device);
+    sweep(name, op_program, &o);
+    for (int i = 0; i < o.n; i++) free(o.want[i]);
+}
+
+static void every_op(void **state) {
+    (void)state;
+    int ops = 0, gradients = 0;
+    refused = borne = 0;
+    for (int i = 0; i < CT_OP_COUNT; i++) {
+        const ct_opdef *op = ct__ops[i];
+        gen_graph *g = malloc(sizeof *g);
+        assert_non_null(g);
+        if (gen_wants(op)) {
+            bool made = false, ok = true;
+            ct_ctx *ctx = enter("ref", &ok);
+            for (uint64_t seed = 1; seed < 100 && !made; seed++) {
+                made = gen_make_op(g, seed, op);
+                if (!made) break;
+                if (small(g)) continue;
+                gen_free(g);
+                made = false;
+            }
+            leave(ctx);
+            if (!made) fail_msg("no graph is made of the op %s", op->name);
+            sweep_op(g, op, "cpu");
+            sweep_op(g, op, "ref");
+            ops++;
+            gradients += g->loss >= 0;
+            gen_free(g);
+        }
+        free(g);
+    }
+    print_message("%d ops, %d with gradients: %d allocations refused, %d of them borne\n", ops,
+                  gradients, refused + borne, borne);
+    assert_true(refused > 5000 && gradients > ops / 3);
+}
+
+// ------------------------------------------------------------------------------------------------
+// a training step
+
+enum { ROWS = 6, IN = 5, HIDDEN = 8, OUT = 3, VARIABLES = 32, FLOATS = 512 };
+
+typedef struct {
+    ct_ctx *ctx;
+    ct_params *params;
+    ct_optim *optim;
+    float x[ROWS * IN];
+    int32_t y[ROWS];
+} training;
+
+typedef struct {
+    size_t n; // variables, state of the optimizer behind
+    double v[FLOATS];
+    size_t n_values;
+} snapshot;
+
+static ct_tensor layer(const training *t, const char *name, int64_t in, int64_t out) {
+    float v[64];
+    for (int i = 0; i < in * out; i++) v[i] = sinf((float)(i * 7 + in));
+    ct_tensor w = ct_param(t->params, name, CT_F32, CT_DIMS(in, out));
+    ct_assign(w, ct_from(v, CT_F32, CT_DIMS(in, out)));
+    return w;
+}
+
+static void training_begin(training *t) {
+    bool ok = false;
+    *t = (training){.ctx = enter("cpu", &ok), .params = ct_params_new()};
+    assert_true(ok && t->ctx && t->params);
+    for (int i = 0; i < ROWS * IN; i++) t->x[i] = cosf((float)i);
+    for (int i = 0; i < ROWS; i++) t->y[i] = i % OUT;
+    CT_SCOPE;
+    layer(t, "w1", IN, HIDDEN);
+    layer(t, "b1", 1, HIDDEN);
+    layer(t, "w2", HIDDEN, OUT);
+    layer(t, "b2", 1, OUT);
+    t->optim = ct_adamw(t->params, .lr = 0.01, .weight_decay = 0.1);
+    assert_non_null(t->optim);
+}
+static void training_end(training *t) {
+    ct_error_clear();
+    ct_optim_free(t->optim);
+    ct_params_free(t->params);
+    leave(t->ctx);
+}
+
+static bool training_step(training *t) {
+    {
+        CT_SCOPE;
+        ct_tensor w[4];
+        for (size_t i = 0; i < 4; i++) w[i] = ct_params_get(t->params, i);
+        ct_tensor h = ct_from(t->x, CT_F32, CT_DIMS(ROWS, IN));
+        h = ct_gelu(ct_add(ct_matmul(h, w[0]), w[1]));
+        h = ct_add(ct_matmul(h, w[2]), w[3]);
+        ct_tensor loss = ct_cross_entropy(h, ct_from(t->y, CT_I32, CT_DIMS(ROWS)));
+        ct_optim_step(t->optim, loss);
+        ct_metric("loss", loss);
+    }
+    bool ok = isfinite(ct_metric_value("loss"));
+    return ok && !ct_failed();
+}
+
+// All variables and the optimizer's; false: one of them is poisoned.
+static bool look(training *t, snapshot *s) {
+    ct_params *sets[] = {t->params, ct_optim_state(t->optim)};
+    *s = (snapshot){0};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < ct_params_count(sets[k]); i++, s->n++) {
+            CT_SCOPE;
+            ct_tensor w = ct_params_get(sets[k], i);
+            const void *data = ct_data(w);
+            if (!data) {
+                expect(strstr(ct_error_text(), "poisoned"), "%s: %s", ct_params_name(sets[k], i),
+                       ct_error_text());
+                ct_error_clear();
+                return false;
+            }
+            for (int64_t e = 0; e < ct_size(w); e++)
+                s->v[s->n_values++] = ct__load_f64(ct_dtype_of(w), data, e);
+        }
+    return true;
+}
+static bool same(const snapshot *a, const snapshot *b) {
+    return a->n == b->n && a->n_values == b->n_values &&
+           !memcmp(a->v, b->v, a->n_values * sizeof *a->v);
+}
+
+static snapshot undisturbed[4]; // after so many steps
+static struct { int before, after, poisoned; } found;
+
+// A step after `*user` others, and once more.
+static void step_program(void *user) {
+    const int warm = *(const int *)user, n = (int)until; // set-up has memory
+    training t;
+    snapshot now, next;
+    disarm();
+    training_begin(&t);
+    for (int i = 0; i < warm; i++) assert_true(training_step(&t));
+    if (n >= 0) fail_at(n);
+    bool ok = training_step(&t), hit = disarm();
+    expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
+    told(ok);
+    if (!look(&t, &now)) {
+        found.poisoned++;
+    } else {
+        bool done = same(&now, &undisturbed[warm + 1]);
+        expect(done || same(&now, &undisturbed[warm]), "variables are half updated");
+        expect(done || !ok, "the step is told to be done, and is not");
+        found.after += done;
+        found.before += !done;
+        expect(ct_optim_count(t.optim) == warm + done, "%lld steps are counted",
+               (long long)ct_optim_count(t.optim));
+        expect(training_step(&t), "afterwards: %s", ct_error_text());
+        expect(look(&t, &next) && same(&next, &undisturbed[warm + done + 1]),
+               "the next step has other values");
+    }
+    training_end(&t);
+    atomic_store(&fired, hit);
+}
+
+static void every_training_step(void **state) {
+    (void)state;
+    training t;
+    training_begin(&t);
+    for (int i = 0; i < 4; i++) {
+        assert_true(i == 0 || training_step(&t));
+        assert_true(look(&t, &undisturbed[i]));
+        assert_false(i && same(&undisturbed[i], &undisturbed[i - 1]));
+    }
+    training_end(&t);
+    refused = borne = 0;
+    sweep("the first step", step_program, &(int){0});
+    sweep("the second step", step_program, &(int){1});
+    print_message("%d allocations refused, %d of them borne; afterwards %d steps undone, %d done, "
+                  "%d poisoned\n",
+                  refused + borne, borne, found.before, found.after, found.poisoned);
+    assert_true(refused > 100 && found.before > 100);
+}
+
+// ------------------------------------------------------------------------------------------------
+// a bit of everything
+
+static void gated(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], ct_sigmoid(in[1]));
+}
+static void gated_back(const ct_tensor *in, ct_tensor *out, void *user) { // in, out, cotangent
+    (void)user;
+    out[0] = ct_mul(in[3], ct_sigmoid(in[1]));
+    out[1] = ct_mul(in[3], in[2]);
+}
+
+static bool record_all(ct_params *set) {
     float values[] = {1, 2};
     ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(2));
     ct_assign(w, ct_from(values, CT_F32, CT_DIMS(2)));
+    bool ok = true;
     for (int step = 0; step < 2; step++) {
         CT_SCOPE;
         ct_tensor x = ct_from(values, CT_F32, CT_DIMS(2)), g;
         ct_tensor h = ct_exp(ct_mul(w, x));
+        ct_call(gated, NULL, ((ct_tensor[]){h, x}), 2, &h, 1);
+        ct_custom_vjp(gated, gated_back, NULL, ((ct_tensor[]){h, w}), 2, &h, 1);
         ct_tensor loss = ct_sum(ct_mul(h, ct_softmax(h)));
         ct_grad(loss, &w, 1, &g);
         ct_assign(w, ct_sub(w, ct_mul(ct_f(0.1), g)));
@@ -40,59 +407,74 @@ static bool program(void) {
         ct_drop(kept);
     }
     ok = ct_data(w) && ok;
-    ok = ct_metric_value("loss") > 0 && ok;
-    if (!ok || ct_failed()) {
-        ok = false;
-        const char *text = ct_error_text();
-        if (!strstr(text, "memory") &&
-            set) { // a set that could not be made is NULL, and says no more
-            print_message("failed without a word of memory: \"%s\"\n", text);
-            ct_params_free(set);
-            ct_ctx_free(ctx);
-            ct_ctx_use(mine);
-            fail();
-        }
-    }
-    // What failed is told, and the same context works when there is memory again.
-    ct__fail_alloc_after(-1);
-    ct_error_clear();
-    {
-        CT_SCOPE;
-        bool again =
-            ct_set_device("ref") && ct_item(ct_sum(ct_from(values, CT_F32, CT_DIMS(2)))) == 3;
-        if (!again) fail_msg("afterwards: %s", ct_error_text());
-    }
-    ct_params_free(set);
-    ct_ctx_free(ctx);
-    ct_ctx_use(mine);
-    return ok;
+    return ct_metric_value("loss") > 0 && ok && !ct_failed();
 }
 
-static void every_allocation_may_fail(void **state) {
-    (void)state;
-    assert_true(program()); // with memory it works
-    // Some failures are borne (a list that cannot grow keeps a slot out of use), so the sweep is
-    // over when none has mattered for long.
-    int failed = 0, borne = 0, n = 0;
-    for (int calm = 0; calm < 300; n++) {
-        ct__fail_alloc_after(n);
-        bool ok = program();
-        ct__fail_alloc_after(-1);
-        failed += !ok;
-        if (!ok) borne += calm, calm = 0;
-        calm += ok;
+static void small_program(void *user) {
+    bool ok = true;
+    ct_ctx *ctx = enter(user, &ok);
+    if (!ctx) return;
+    ct_params *set = ct_params_new();
+    ok = set && record_all(set) && ok;
+    bool hit = disarm();
+    expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
+    if (set) // a set that could not be made is NULL, and says no more
+        told(ok);
+    else
+        ct_error_clear();
+    {
+        CT_SCOPE;
+        const float values[] = {1, 2};
+        expect(ct_set_device(user) && ct_item(ct_sum(ct_from(values, CT_F32, CT_DIMS(2)))) == 3,
+               "afterwards: %s", ct_error_text());
     }
-    print_message("%d allocations failed, one at a time; %d were borne\n", failed, borne);
-    assert_true(failed > 200);
+    ct_params_free(set);
+    leave(ctx);
+    atomic_store(&fired, hit);
+}
+
+static void small_programs(void **state) {
+    (void)state;
+    refused = borne = 0;
+    sweep("a program on ref", small_program, "ref");
+    sweep("a program on cpu", small_program, "cpu");
+    sweep("a program on async:cpu", small_program, "async:cpu");
+    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
+    assert_true(refused > 500);
 }
 
 static int checked(void **state) { return (void)state, setenv("COTAN_CHECK", "ref,nan", 1); }
 static int unchecked(void **state) { return (void)state, unsetenv("COTAN_CHECK"); }
 
+// The process keeps nothing: kernels are made and threads started with as little memory.
+static void first_program(void *user) {
+    int n = (int)atomic_load(&until);
+    disarm();
+    expect(ct_shutdown(), "it does not shut down: %s", ct_error_text());
+    expect(!atomic_load(&live), "%lld blocks are left", (long long)live);
+    if (n >= 0) fail_at(n);
+    small_program(user);
+    bool hit = atomic_load(&fired);
+    disarm();
+    expect(ct_shutdown(), "it does not shut down: %s", ct_error_text());
+    atomic_store(&fired, hit);
+}
+
+static void from_nothing(void **state) {
+    (void)state;
+    refused = borne = 0;
+    sweep("the first program of a process", first_program, "cpu");
+    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
+    assert_true(refused > 100);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test_setup_teardown(every_allocation_may_fail, checked, unchecked),
+        cmocka_unit_test(small_programs),
+        cmocka_unit_test_setup_teardown(small_programs, checked, unchecked),
+        cmocka_unit_test(every_training_step),
+        cmocka_unit_test(every_op),
+        cmocka_unit_test(from_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("oom", tests, begin, end);
 }
