@@ -183,6 +183,7 @@ ct_ctx *ct_ctx_use(ct_ctx *ctx) {
     return before;
 }
 
+static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here);
 static void free_frame(ct_frame *frame) {
     if (frame) ct__arena_free(&frame->own);
     ct__free(frame);
@@ -201,7 +202,7 @@ void ct_ctx_free(ct_ctx *ctx) {
     if (!ctx || ct__forked()) return;
     say_unread(ctx);
     ct__roots_abandon(ctx);
-    while (ctx->depth) ct__frame_pop(ctx, CT_NOWHERE);
+    while (ctx->depth) pop(ctx, CT_PAST_CONTEXT, CT_NOWHERE);
     if (ct__hooks.close) ct__hooks.close(ctx);
     free_frame(ctx->spare);
     for (size_t i = 0; i < ctx->n_metrics; i++) {
@@ -308,7 +309,7 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
 }
 
 static void release_leaf(ct_node *leaf) {
-    ct__slot_release(leaf->ctx, leaf, CT_NOWHERE);
+    ct__slot_release(leaf->ctx, leaf, CT_PAST_DROP, CT_NOWHERE);
     release_values(leaf->ctx, leaf);
     leaf->flags = 0;
     ct__leaf_recycle(leaf);
@@ -327,12 +328,12 @@ static void release_operands(const ct_node *node) {
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
 }
 
-void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
+static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
     if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
     // Newest first: a leaf comes after all that use it.
     for (ct_node *node = frame->nodes; node; node = node->next) {
-        ct__slot_release(ctx, node, here);
+        ct__slot_release(ctx, node, why, here);
         release_operands(node);
         if (node->value || node->op == &ct__op_read) release_values(ctx, node);
     }
@@ -343,6 +344,12 @@ void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
         free_frame(frame);
     else
         ctx->spare = frame;
+}
+
+void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
+    ct_frame_kind kind = ct__top(ctx)->kind;
+    bool traced = kind == CT_FRAME_TRACE || kind == CT_FRAME_BODY;
+    pop(ctx, traced ? CT_PAST_TRACE : CT_PAST_SCOPE, here);
 }
 
 // -----------------------------------------------------------------------------------------------------
@@ -391,7 +398,7 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
         if (node->flags & (CT_NODE_KEPT | CT_NODE_PINNED))
             node->flags &= (uint8_t)~CT_NODE_KEPT;
         else
-            ct__slot_release(ctx, node, here);
+            ct__slot_release(ctx, node, CT_PAST_SCOPE, here);
         node->frame = outer;
     }
     if (last) {
@@ -481,7 +488,7 @@ void ct_drop(ct_tensor t) {
     ct_ctx *ctx = ct__ctx();
     if (!node || node->op == &ct__op_variable || node->ctx != ctx || node == ctx->poison) return;
     node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
-    ct__slot_release(ctx, node, CT_NOWHERE);
+    ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
     if (node->op != &ct__op_data) return; // an intermediate: its memory goes with its scope
     ct__leaf_drop(node);
 }

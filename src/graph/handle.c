@@ -58,11 +58,11 @@ static ct_slot_past *past_of(uint32_t i) {
     return &ct__slot_chunk(i)->past[i & ((1u << CHUNK_BITS) - 1)];
 }
 
-void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended) {
+void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_past_kind kind, ct_loc ended) {
     if (!node->slot) return;
     ct_slot *s = ct__slot_at(node->slot);
     uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-    *past_of(node->slot) = (ct_slot_past){node->here, ended};
+    *past_of(node->slot) = (ct_slot_past){node->here, ended, kind};
     atomic_store_explicit(&s->node, NULL, memory_order_release);
     if (gen < LAST_GEN) {
         atomic_store_explicit(&s->gen, gen + 1, memory_order_release);
@@ -115,13 +115,13 @@ void ct__slots_end(void) {
 
 ct_node *ct__peek(ct_tensor t, uint32_t *out) { return ct__peek_fast(t, out); }
 
-// Where a stale handle was made and ended; false when its slot has had another node since.
-bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended) {
+// Where a stale handle was made, why and where it ended; false when its slot has had another node
+// since.
+bool ct__stale_past(ct_tensor t, ct_slot_past *past) {
     uint32_t i = (uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT;
     ct_slot *s = ct__slot_at(i);
     uint32_t gen = s ? atomic_load_explicit(&s->gen, memory_order_acquire) : 0;
     if (!s || (gen ? gen - 1 : LAST_GEN) != t.bits >> (OUT_BITS + SLOT_BITS)) return false;
-    *made = past_of(i)->made;
-    *ended = past_of(i)->ended;
+    *past = *past_of(i);
     return true;
 }

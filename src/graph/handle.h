@@ -10,8 +10,16 @@ typedef struct ct_slot {
     _Atomic(ct_node *) node;
     _Atomic uint32_t gen; // from 1 on, so that no slot is that of CT_NONE; 0: retired
 } ct_slot;
+typedef enum { // why a handle is stale
+    CT_PAST_SCOPE,
+    CT_PAST_TRACE,
+    CT_PAST_DROP,
+    CT_PAST_PARAMS,
+    CT_PAST_CONTEXT
+} ct_past_kind;
 typedef struct ct_slot_past { // of the last node that had a slot: for the message of a stale handle
-    ct_loc made, ended;
+    ct_loc made, ended;       // ended: of a scope
+    ct_past_kind kind;
 } ct_slot_past;
 typedef struct ct_slot_chunk {
     ct_slot slot[1u << CT_CHUNK_BITS]; // by themselves, since recording looks at nothing else
@@ -49,7 +57,7 @@ static inline bool ct__resolve_fast(ct_ctx *ctx, ct_tensor t, ct_val *val, const
     return ct__resolve(ctx, t, val, op, argument, here);
 }
 
-void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_loc ended);
+void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_past_kind kind, ct_loc ended);
 void ct__slot_move(ct_node *from, ct_node *to);
 void ct__slots_return(ct_ctx *ctx);
 // Leaves: without an error record; with the types (and kind) of another node, in another frame;
@@ -60,6 +68,6 @@ ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like);
 void ct__leaf_recycle(ct_node *leaf);
 void ct__leaf_drop(ct_node *leaf);
 
-bool ct__stale_lines(ct_tensor t, ct_loc *made, ct_loc *ended);
+bool ct__stale_past(ct_tensor t, ct_slot_past *past);
 
 #endif

@@ -223,19 +223,38 @@ void ct__leaf_recycle(ct_node *leaf) {
 
 static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op,
                                                  int argument, ct_loc here) {
-    ct_loc made, ended;
+    static const char *const why[] = {
+        [CT_PAST_SCOPE] = "its scope ended",
+        [CT_PAST_TRACE] = "the traced function that recorded it had returned",
+        [CT_PAST_DROP] = "it was dropped",
+        [CT_PAST_PARAMS] = "its parameter set was freed",
+        [CT_PAST_CONTEXT] = "its context was freed",
+    };
+    ct_slot_past past;
     if (!t.bits) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "operand %d is no tensor", argument + 1);
         return false;
-    } else if (ct__stale_lines(t, &made, &ended) && made.file) {
-        ct__fail(ctx, CT_E_STALE, here, op,
-                 "operand %d was used after its scope ended: made at %s:%u, the scope of %s:%u",
-                 argument + 1, made.file, made.line, ended.file ? ended.file : "?", ended.line);
-    } else {
-        ct__fail(ctx, CT_E_STALE, here, op, "operand %d was used after its scope ended",
-                 argument + 1);
     }
-    ct__err_hint(&ctx->err, "carry it out of its scope with ct_keep");
+    if (!ct__stale_past(t, &past)) {
+        ct__fail(ctx, CT_E_STALE, here, op,
+                 "operand %d is stale: it ended with its scope or function, or was dropped, too "
+                 "long ago to say where",
+                 argument + 1);
+        return false;
+    }
+    ct_loc made = past.made, ended = past.ended;
+    bool scope = past.kind == CT_PAST_SCOPE && ended.file;
+    char lines[2][300] = {"", ""};
+    if (made.file) snprintf(lines[0], sizeof lines[0], ": made at %s:%u", made.file, made.line);
+    if (scope)
+        snprintf(lines[1], sizeof lines[1], "%s the scope of %s:%u", made.file ? "," : ":",
+                 ended.file, ended.line);
+    ct__fail(ctx, CT_E_STALE, here, op, "operand %d was used after %s%s%s", argument + 1,
+             why[past.kind], lines[0], lines[1]);
+    if (past.kind == CT_PAST_SCOPE)
+        ct__err_hint(&ctx->err, "carry it out of its scope with ct_keep");
+    else if (past.kind == CT_PAST_TRACE)
+        ct__err_hint(&ctx->err, "return it as a result of the function");
     return false;
 }
 

@@ -101,7 +101,7 @@ static void forget_assignment(ct_ctx *ctx, ct_var *var) {
 // Under the lock. Leaves of the variable's own context are its own to count.
 static void free_var(ct_ctx *ctx, ct_var *var) {
     if (var->writer == ctx) forget_assignment(ctx, var);
-    if (var->node.slot) ct__slot_release(ctx, &var->node, CT_NOWHERE);
+    if (var->node.slot) ct__slot_release(ctx, &var->node, CT_PAST_PARAMS, CT_NOWHERE);
     ct__storage_unref(var->storage);
     var->storage = NULL;
     var->freed = true;

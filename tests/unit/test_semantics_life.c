@@ -108,6 +108,48 @@ static void a_scope_may_end_after_its_context(void **state) {
     ct_ctx_use(mine);
 }
 
+static void assert_stale(ct_tensor t, int made_at, const char *why) {
+    char want[512];
+    int used_at = __LINE__ + 1;
+    assert_false(ct_ok(ct_neg(t)));
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: neg: operand 1 was used after %s: made at " FILE_NAME ":%d%s", used_at,
+             why, made_at,
+             strstr(why, "traced") ? "\n  hint: return it as a result of the function" : "");
+    assert_error(CT_E_STALE, want);
+    ct_error_clear();
+}
+
+static const int leaked_at = __LINE__ + 2;
+static void leaks(const ct_tensor *in, ct_tensor *out, void *user) {
+    *(ct_tensor *)user = out[0] = ct_neg(in[0]);
+}
+
+static void a_stale_handle_says_why(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const float two[2] = {1, 2};
+    int at = __LINE__ + 1;
+    ct_tensor x = ct_from(two, CT_F32, CT_DIMS(2));
+    ct_drop(x);
+    assert_stale(x, at, "it was dropped");
+    ct_params *set = ct_params_new();
+    at = __LINE__ + 1;
+    x = ct_param(set, "w", CT_F32, CT_DIMS(2));
+    ct_params_free(set);
+    assert_stale(x, at, "its parameter set was freed");
+    ct_ctx *other = ct_ctx_new(), *mine = ct_ctx_use(other);
+    at = __LINE__ + 1;
+    x = ct_from(two, CT_F32, CT_DIMS(2));
+    ct_ctx_use(mine);
+    ct_ctx_free(other);
+    assert_stale(x, at, "its context was freed");
+    ct_tensor y, in = ct_from(two, CT_F32, CT_DIMS(2));
+    ct_call(leaks, &x, &in, 1, &y, 1);
+    assert_true(ct_ok(y));
+    assert_stale(x, leaked_at, "the traced function that recorded it had returned");
+}
+
 static void a_stale_handle_is_an_error_with_both_lines(void **state) {
     (void)state;
     ct_tensor t;
@@ -437,6 +479,7 @@ int main(void) {
         TEST(ending_an_outer_scope_ends_the_inner_ones),
         TEST(a_scope_ends_in_its_own_context),
         TEST(a_scope_may_end_after_its_context),
+        TEST(a_stale_handle_says_why),
         TEST(a_stale_handle_is_an_error_with_both_lines),
         TEST(generations_tell_old_handles_from_new),
         TEST(evaluated_values_may_be_read_from_any_context_and_pending_ones_not),
