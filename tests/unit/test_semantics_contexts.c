@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/share.h"
+#include "graph/graph.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
@@ -249,6 +250,60 @@ static void a_set_may_be_freed_while_others_read(void **state) {
     assert_ok();
 }
 
+typedef struct {
+    ct_params *set;
+    ct_tensor x;
+    ct_ctx *ctx;
+    atomic_bool done;
+    ct_code code;
+} waiter;
+
+static void *frees(void *arg) {
+    waiter *w = arg;
+    ct_params_free(w->set);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+static void *reads_once(void *arg) {
+    waiter *w = arg;
+    ct_ctx_use(w->ctx);
+    CT_SCOPE;
+    const float *d = ct_data(ct_mul(w->x, ct_f(1)));
+    w->code = d && d[0] == 0 ? CT_OK : ct_error_code();
+    ct_error_clear();
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+static void a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go(void **state) {
+    (void)state;
+    waiter w = {.set = ct_params_new(), .ctx = ct_ctx_new()};
+    w.x = big_variable(w.set);
+    ct_share *held = ct__var_of(w.x)->lock;
+    pthread_t by;
+    assert_true(ct__share_take(held, true, NULL)); // as by a plan that assigns
+    assert_int_equal(pthread_create(&by, NULL, reads_once, &w), 0);
+    for (int i = 0; i < 10; i++) moment();
+    assert_false(atomic_load(&w.done));
+    ct_cancel(w.ctx);
+    pthread_join(by, NULL);
+    assert_int_equal(w.code, CT_E_INTERRUPTED);
+    ct__share_leave(held, true);
+    assert_int_equal(pthread_create(&by, NULL, reads_once, &w), 0);
+    pthread_join(by, NULL);
+    assert_int_equal(w.code, CT_OK);
+    atomic_store(&w.done, false);
+    assert_true(ct__share_take(held, false, NULL)); // as by one that reads
+    assert_int_equal(pthread_create(&by, NULL, frees, &w), 0);
+    for (int i = 0; i < 10; i++) moment();
+    assert_false(atomic_load(&w.done));
+    ct__share_leave(held, false);
+    pthread_join(by, NULL);
+    assert_false(ct_ok(w.x));
+    ct_ctx_free(w.ctx);
+    assert_ok();
+}
+
 // --------------------------------------------------------------------------------------- the lock
 
 static ct_share *lock;
@@ -317,6 +372,7 @@ int main(void) {
         TEST(one_context_at_a_time_assigns),
         TEST(an_assignment_goes_with_a_set_that_another_context_frees),
         TEST(a_set_may_be_freed_while_others_read),
+        TEST(a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go),
         cmocka_unit_test(who_waited_to_share_goes_before_the_next_alone),
         cmocka_unit_test(waiting_ends_when_it_is_told_to_stop),
     };
