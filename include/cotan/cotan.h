@@ -341,8 +341,9 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
 // that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. A tensor
-// that the loss does not depend on, and a path through a kept or read value, are errors when the
-// plan is made.
+// that the loss does not depend on is an error when the plan is made. A path from the loss to one
+// of them through a value that was kept and whose scope has ended is an error at once, unless
+// ct_stop_gradient says that this value is a constant. A value that was only read is still a path.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)
@@ -361,7 +362,8 @@ CT_API void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct
     ct_call_at((f), (user), (in), (n_in), (out), (n_out), CT_HERE)
 
 // f with a reverse rule of its own: vjp sees f's operands, its outputs and their cotangents, and
-// records cotangents of the operands. f may not use tensors from outside.
+// records cotangents of the operands. f may not use tensors from outside. Second derivatives are
+// those of f.
 CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
                              ct_tensor *out, size_t n_out, ct_loc here);
 #define ct_custom_vjp(f, vjp, user, in, n_in, out, n_out)                                          \

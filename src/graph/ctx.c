@@ -289,6 +289,7 @@ ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_lo
     ct_arena kept = frame->own;
     *frame = (ct_frame){.kind = kind, .serial = ++ctx->serial, .own = kept, .here = here};
     frame->arena = arena ? arena : &frame->own;
+    frame->depth = (uint32_t)ctx->depth;
     ctx->frames[ctx->depth++] = frame;
     ctx->tracing += kind == CT_FRAME_TRACE || kind == CT_FRAME_BODY;
     return frame;
@@ -304,6 +305,11 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
         ct__var_unref(node->var, node->ctx);
     }
     if (!node->value) return;
+    if (node->op == &ct__op_data && node->past) {
+        ct__free(node->past);
+        node->past = NULL;
+        ctx->n_pasts--;
+    }
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
 }
@@ -376,12 +382,18 @@ ct_scope ct_scope_begin(ct_loc here) {
     return (ct_scope){ctx, ctx->id, (uint32_t)ctx->depth, frame->serial};
 }
 
-// Moves what was kept in the innermost frame to the frame `to` below it: as a leaf, or, in a trace,
-// as the node itself.
-static void rehome(ct_ctx *ctx, ct_frame *from, ct_frame *to, ct_node *node) {
-    if (from->kind == CT_FRAME_INNER) return; // the whole list moves, see below
+// Moves what was kept in the innermost frame to the frame `to` below it, as a leaf.
+static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, ct_past *past) {
     ct_node *leaf = ct__leaf_like(ctx, to, node);
+    if (!leaf || leaf->op != &ct__op_data) {
+        ct__free(past);
+        past = NULL;
+    }
     if (!leaf) return;
+    if (past) {
+        leaf->past = past;
+        ctx->n_pasts++;
+    }
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint8_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
     if (!node->n_in) leaf->number = node->number;
@@ -409,25 +421,55 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
     ct__frame_pop(ctx, here);
 }
 
+typedef struct {
+    ct_node **nodes;
+    ct_past **pasts; // as long as nodes
+    size_t n, cap, pasts_cap;
+} kept_list;
+
+// The nodes of a frame with this flag, and what they were computed from, which is known until
+// pending assignments have run.
+static void find_kept(ct_ctx *ctx, ct_frame *frame, uint8_t flag, size_t to, kept_list *list) {
+    for (ct_node *node = frame->nodes; node; node = node->next) {
+        uint8_t flags = node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
+        if (!(flag == CT_NODE_PINNED ? flags & flag : flags == flag)) continue;
+        if (!CT_GROW(list->nodes, list->cap, list->n + 1) ||
+            !CT_GROW(list->pasts, list->pasts_cap, list->n + 1)) {
+            ct__err_memory(&ctx->err, node->here, "keep", sizeof *node);
+            return;
+        }
+        list->pasts[list->n] = NULL;
+        list->nodes[list->n++] = node;
+    }
+    if (list->n && !ctx->err.code) ct__pasts(ctx, to, list->nodes, list->pasts, list->n);
+}
+
+static void move_kept(ct_ctx *ctx, ct_frame *to, kept_list *list) {
+    for (size_t i = 0; i < list->n; i++) rehome(ctx, to, list->nodes[i], list->pasts[i]);
+    ct__free(list->nodes);
+    ct__free(list->pasts);
+}
+
+static void end_scope(ct_ctx *ctx, ct_frame *frame, ct_loc here) {
+    kept_list pinned = {0}, kept = {0};
+    size_t outer = ctx->depth - 2;
+    find_kept(ctx, frame, CT_NODE_PINNED, 0, &pinned);
+    find_kept(ctx, frame, CT_NODE_KEPT, outer, &kept);
+    if (ctx->err.code)
+        ct__roots_abandon(ctx);
+    else if (ctx->n_roots)
+        ct__hooks.run(ctx, here);
+    move_kept(ctx, ctx->frames[0], &pinned);
+    move_kept(ctx, ctx->frames[outer], &kept);
+}
+
 static void end_one(ct_ctx *ctx, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
     if (frame->kind == CT_FRAME_INNER) {
         end_inner(ctx, here);
         return;
     }
-    if (frame->kind == CT_FRAME_SCOPE) {
-        if (ctx->err.code)
-            ct__roots_abandon(ctx);
-        else if (ctx->n_roots)
-            ct__hooks.run(ctx, here);
-        ct_frame *outer = ctx->frames[ctx->depth - 2];
-        for (ct_node *node = frame->nodes; node; node = node->next) {
-            if (node->flags & CT_NODE_PINNED)
-                rehome(ctx, frame, ctx->frames[0], node);
-            else if (node->flags & CT_NODE_KEPT)
-                rehome(ctx, frame, outer, node);
-        }
-    }
+    if (frame->kind == CT_FRAME_SCOPE) end_scope(ctx, frame, here);
     ct__frame_pop(ctx, here);
 }
 

@@ -70,12 +70,25 @@ struct ct_node {
         struct {
             uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
         };
-        void *mirror;   // of a read leaf: host copy made for ct_data
-        double precise; // of a bare number: as it was before it was rounded to f32
+        void *mirror;         // of a read leaf: host copy made for ct_data
+        struct ct_past *past; // of a kept leaf of data: what it was computed from; NULL: nothing
+        double precise;       // of a bare number: as it was before it was rounded to f32
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
+
+// What a kept value was computed from, as far as it can be named: by a node that has operands and
+// lives as long, by the handle of a leaf, or by that of a variable with the version.
+typedef struct ct_origin {
+    ct_node *node;
+    ct_tensor of;
+    uint64_t version;
+} ct_origin;
+typedef struct ct_past {
+    size_t n;
+    ct_origin of[];
+} ct_past;
 
 // A variable: a leaf whose storage a plan updates in place. Contexts read it at the same time: what
 // its storage holds, and where it lies, only with the set's lock, which plans that read it share
@@ -144,10 +157,10 @@ typedef enum {
 
 struct ct_frame {
     ct_frame_kind kind;
-    uint32_t serial;
-    ct_arena own, *arena; // `arena` is where nodes go: &own, or a trace's
-    ct_node *nodes;       // newest first
-    ct_node *spare;       // dropped leaves whose memory can be used again
+    uint32_t serial, depth; // depth: its place among the context's
+    ct_arena own, *arena;   // `arena` is where nodes go: &own, or a trace's
+    ct_node *nodes;         // newest first
+    ct_node *spare;         // dropped leaves whose memory can be used again
     ct_loc here;
     ct_body *body; // BODY: collects outer tensors as parameters
 };
@@ -198,6 +211,7 @@ struct ct_ctx {
     uint32_t *free_slots;  // of this context
     size_t n_free, free_cap;
     size_t n_extras;        // nodes flagged EXTRA
+    size_t n_pasts;         // leaves with a past
     _Atomic(ct_var *) left; // by other contexts, which freed their sets
     uint64_t nodes;         // recorded so far
     ct_node *poison;        // made at start, for when there is no memory
@@ -215,6 +229,11 @@ static inline void ct__use(ct_node *node) { // cheap enough to count users of al
 void ct__unuse(ct_node *node); // one user less; a dropped leaf goes with its last one
 void ct__roots_abandon(
     ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+// What kept nodes (all in frames behind the one at `to`, where they go) were computed from. pasts:
+// (n), to free; NULL where there is nothing.
+bool ct__pasts(ct_ctx *ctx, size_t to, ct_node *const *kept, ct_past **pasts, size_t n);
+// May an operand have a share in a derivative of the node?
+bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as
 // parameters.
 size_t ct__outside_depth(const ct_ctx *ctx);

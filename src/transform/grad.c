@@ -174,6 +174,124 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
     return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof *table);
 }
 
+// A walk along all that has a share in a derivative.
+typedef struct {
+    ct_nodes todo;
+    uint64_t epoch, wrt;     // wrt: epoch of the nodes that the gradient is with respect to
+    const ct_node **through; // leaves with a past that were met
+    size_t n_through, cap;
+} kept_walk;
+static bool is_wrt(const kept_walk *w, const ct_node *node) {
+    return node->epoch == w->wrt && node->index == CT_MET;
+}
+static bool meet(kept_walk *w, ct_node *node) {
+    if (node->epoch == w->epoch || is_wrt(w, node)) return true;
+    if (!CT_GROW(w->todo.v, w->todo.cap, w->todo.n + 1)) return false;
+    node->epoch = w->epoch;
+    node->index = 0;
+    w->todo.v[w->todo.n++] = node;
+    return true;
+}
+static bool walk_on(kept_walk *w, const ct_node *node) {
+    const ct_past *past = node->op == &ct__op_data ? node->past : NULL;
+    if (past && !CT_GROW(w->through, w->cap, w->n_through + 1)) return false;
+    if (past) w->through[w->n_through++] = node;
+    for (int k = 0; k < node->n_in; k++)
+        if (ct__slopes(node, k) && !meet(w, node->in[k].node)) return false;
+    return true;
+}
+
+// The one of `in` that a node is, or a version of a variable; -1: none.
+static int which(const kept_walk *w, const ct_val *in, size_t n, const ct_node *node,
+                 const ct_var *var, uint64_t version) {
+    for (size_t i = 0; i < n && (var || is_wrt(w, node)); i++)
+        if (var ? in[i].node->op == &ct__op_read && in[i].node->var == var &&
+                      in[i].node->number == version
+                : in[i].node == node)
+            return (int)i;
+    return -1;
+}
+
+// The one of `in` behind a kept leaf; -1: none. A leaf's past has all that is behind it but for
+// nodes that live, whose operands do too. False: no memory.
+static bool behind(ct_ctx *ctx, kept_walk *w, const ct_node *leaf, const ct_val *in, size_t n,
+                   int *found) {
+    uint64_t before = w->epoch;
+    size_t first = w->n_through;
+    bool ok = true;
+    w->epoch = ct__new_epoch();
+    w->todo.n = 0;
+    for (const ct_node *at = leaf; at && ok && *found < 0;) {
+        for (size_t i = 0; i < at->past->n && ok && *found < 0; i++) {
+            const ct_origin *o = &at->past->of[i];
+            uint32_t out;
+            if (o->version) {
+                ct_var *var = ct__var_hold(o->of, ctx);
+                if (!var) continue;
+                *found = which(w, in, n, NULL, var, o->version);
+                ct__var_unref(var, ctx);
+                continue;
+            }
+            ct_node *node = o->node ? o->node : ct__peek(o->of, &out);
+            if (!node) continue;
+            *found = which(w, in, n, node, NULL, 0);
+            if (o->node && *found < 0) ok = meet(w, node);
+        }
+        while (w->todo.n && ok && *found < 0) {
+            const ct_node *node = w->todo.v[--w->todo.n];
+            if (node->op == &ct__op_read && !node->value)
+                *found = which(w, in, n, NULL, node->var, node->number);
+            for (int k = 0; k < node->n_in && *found < 0; k++)
+                if (ct__slopes(node, k)) *found = which(w, in, n, node->in[k].node, NULL, 0);
+            ok = walk_on(w, node);
+        }
+        at = w->n_through > first ? w->through[--w->n_through] : NULL;
+    }
+    w->n_through = first;
+    w->epoch = before;
+    return ok;
+}
+
+// A path from the loss through a value that was kept, to what the gradient is taken with respect
+// to, would be left out: an error. It goes nowhere behind a value that is itself among these.
+static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, size_t n,
+                                 ct_loc here) {
+    if (!ctx->n_pasts || ctx->tracing) return true;
+    kept_walk w = {.epoch = ct__new_epoch()};
+    ct_val *vals = ct__malloc(n * sizeof *vals);
+    bool ok = vals != NULL, resolved = true;
+    int found = -1;
+    w.wrt = w.epoch;
+    for (size_t i = 0; i < n && ok && resolved; i++) {
+        resolved = ct__resolve(ctx, in[i], &vals[i], "grad", (int)i + 1, here);
+        if (resolved) vals[i].node->epoch = w.wrt, vals[i].node->index = CT_MET;
+    }
+    ok = ok && (!resolved || meet(&w, loss.node));
+    while (ok && resolved && w.todo.n) ok = walk_on(&w, w.todo.v[--w.todo.n]);
+    for (size_t i = 0, n_met = w.n_through; i < n_met && ok && found < 0; i++) {
+        const ct_node *leaf = w.through[i];
+        ok = behind(ctx, &w, leaf, vals, n, &found);
+        if (!ok || found < 0) continue;
+        const ct_var *var = ct__var_of(in[found]);
+        if (!var && vals[found].node->op == &ct__op_read) var = vals[found].node->var;
+        ct_text name = {0};
+        if (var)
+            ct__textf(&name, "variable \"%s\"", var->name);
+        else
+            ct__textf(&name, "operand %d", found + 1);
+        ct__fail(ctx, CT_E_GRAD, here, "grad",
+                 "the loss depends on %s through the value of %s:%u, which was kept",
+                 name.s ? name.s : "?", leaf->here.file ? leaf->here.file : "?", leaf->here.line);
+        ct__text_free(&name);
+        ct__err_hint(&ctx->err, "differentiate before its scope ends, or say by ct_stop_gradient "
+                                "that it is a constant");
+    }
+    ct__free(vals);
+    ct__nodes_free(&w.todo);
+    ct__free(w.through);
+    return ok ? resolved && found < 0 : ct__err_memory(&ctx->err, here, "grad", n * sizeof *vals);
+}
+
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
@@ -193,7 +311,8 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     else {
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
-        all = bind_versions(ctx, at, wrt, n, in, here)
+        all = bind_versions(ctx, at, wrt, n, in, here) &&
+                      no_path_through_kept(ctx, at, in + 1, n, here)
                   ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
                   : ct__poison(ctx, here);
     }
