@@ -104,6 +104,7 @@ struct ct_var {
     ct_val pending;                // its value; the writer's
     ct_loc assigned;               // line of the pending assignment; the writer's
     ct_loc ran;                    // line of the newest assignment that ran; under `lock`
+    _Atomic uint64_t made;         // handle of the value that it assigned, which may be there still
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // a device failed while a plan was updating it; under `lock`
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere

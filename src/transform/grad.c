@@ -7,6 +7,7 @@
 // Only Linearize Once", POPL 2023.)
 #include <string.h>
 
+#include "graph/handle.h"
 #include "ops/rules.h"
 #include "transform/transform.h"
 
@@ -110,11 +111,20 @@ const ct_opdef ct__op_grad = {
 typedef struct {
     const ct_var *var;
     const ct_node *read; // what the loss reads of it
+    ct_val made;         // the value of its newest version, where that was recorded and is there
 } wrt_var;
 static wrt_var *find_var(wrt_var *table, size_t size, const ct_var *var) {
     size_t at = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32) & (size - 1);
     while (table[at].var && table[at].var != var) at = (at + 1) & (size - 1);
     return &table[at];
+}
+
+// What was recorded of a variable before its assignment ran stands for the version that it became.
+static ct_val value_made(const ct_ctx *ctx, const ct_var *var) {
+    ct_val v;
+    v.node = ct__peek_fast((ct_tensor){var->made}, &v.out);
+    bool stands = v.node && v.node->ctx == ctx && !(v.node->flags & CT_NODE_POISON);
+    return stands ? v : (ct_val){0};
 }
 
 static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *read, ct_loc here) {
@@ -147,8 +157,10 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
         const ct_var *var = ct__var_of(wrt[i]);
         if (!var) continue;
         n_vars++;
-        *find_var(table, size, var) = (wrt_var){.var = var};
-        if (var->writer == ctx) stops[n_stops++] = var->pending;
+        bool pending = var->writer == ctx;
+        wrt_var entry = {.var = var, .made = pending ? (ct_val){0} : value_made(ctx, var)};
+        *find_var(table, size, var) = entry;
+        if (pending || entry.made.node) stops[n_stops++] = pending ? var->pending : entry.made;
     }
     ok = ok && (!n_vars || ct__reach_until(&list, loss, stops, n_stops, &ctx->err));
     for (size_t i = 0; i < list.n && ok; i++) {
@@ -158,7 +170,17 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
     }
     for (size_t i = 0; i < n && ok && n_vars; i++) {
         const ct_var *var = ct__var_of(wrt[i]);
-        const ct_node *read = var ? find_var(table, size, var)->read : NULL;
+        const wrt_var *entry = var ? find_var(table, size, var) : NULL;
+        const ct_node *read = entry ? entry->read : NULL;
+        bool made = entry && entry->made.node && entry->made.node->index == CT_MET;
+        if (made && read) { // one version, but two values to the graph
+            ct__fail(ctx, CT_E_GRAD, here, "grad",
+                     "the loss uses variable \"%s\" as of before and as of after %s:%u, where it "
+                     "was run",
+                     var->name, read->here.file ? read->here.file : "?", read->here.line);
+            ok = false;
+        }
+        if (made) in[i + 1] = ct__handle_of(entry->made);
         if (!read) continue; // of the newest version, or not at all
         if (var->writer == ctx && var->pending.node->index == CT_MET) {
             ct__fail(ctx, CT_E_GRAD, here, "grad",

@@ -259,6 +259,32 @@ static void broadcast_beside_what_has_no_gradient(void **state) {
     for (int k = 0; k < 3; k++) assert_float_equal(at(g[0], k), 2, 0);
 }
 
+// A loss that was read before its gradient is taken, while the variables' first values were
+// pending.
+static void a_loss_may_be_read_before_its_gradient(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_tensor w = ct_param(params, "w", CT_F32, CT_SCALAR), g;
+    ct_tensor b = ct_param(params, "b", CT_F32, CT_SCALAR), h;
+    ct_assign(w, ct_scalar(3, CT_F32));
+    ct_assign(b, ct_add(ct_scalar(1, CT_F32), ct_f(1)));
+    CT_SCOPE;
+    ct_tensor loss = ct_add(ct_mul(w, w), ct_mul(ct_f(5), b));
+    assert_true(ct_item(loss) == 19);
+    ct_grad(loss, &w, 1, &g);
+    ct_grad(loss, &b, 1, &h);
+    assert_true(ct_item(g) == 6);
+    assert_true(ct_item(h) == 5);
+    ct_tensor both = ct_mul(w, loss); // reads w anew, too
+    ct_grad(both, &w, 1, &g);
+    assert_false(ct_ok(g));
+    assert_non_null(strstr(ct_error_text(),
+                           "grad: the loss uses variable \"w\" as of before and as "
+                           "of after "));
+    ct_error_clear();
+    ct_params_free(params);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(first_gradients_of_random_graphs),
@@ -270,6 +296,7 @@ int main(void) {
         TEST(a_variable_without_a_path_is_named),
         TEST(what_has_no_gradient_is_refused_when_recorded),
         TEST(several_steps_in_one_scope),
+        TEST(a_loss_may_be_read_before_its_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
