@@ -54,7 +54,7 @@ typedef struct fuser {
     struct deps {
         int32_t *v;
         size_t n, cap;
-        uint32_t stamp, oldest, newest; // nodes of the group, by index
+        uint32_t stamp;
         int depth;
         size_t reads; // at most so many buffers
     } * deps;         // (n_groups) groups that a group reads
@@ -91,22 +91,16 @@ static ct_group *new_group(fuser *f) {
         return NULL;
     }
     g->id = (int32_t)s->n_groups;
-    f->deps[s->n_groups] = (struct deps){.oldest = UINT32_MAX};
+    f->deps[s->n_groups] = (struct deps){0};
     s->groups[s->n_groups++] = g;
     return g;
 }
 
-static void note_age(fuser *f, const ct_group *g, const ct_node *node) {
-    struct deps *d = &f->deps[g->id];
-    if (node->index < d->oldest) d->oldest = node->index;
-    if (node->index > d->newest) d->newest = node->index;
-}
 static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return no_memory(f->s);
     g->units[g->n_units++] = *u;
     g->has_reduce |= u->reduce;
     ct__sval(f->s, u->v)->group = g->id;
-    note_age(f, g, u->v.node);
     return true;
 }
 static ct_unit unit_of(ct_node *node) {
@@ -137,7 +131,8 @@ static bool add_dep(fuser *f, int32_t group, int32_t on) {
 }
 
 // Does a group of the list need group `to`, directly or through others? `without`: a group that is
-// not looked through.
+// not looked through. Ages of nodes cut nothing short here: an old group grows by units that read
+// new ones, so that those who read its old units need new groups.
 static bool reaches(fuser *f, const int32_t *from, size_t n, int32_t without, int32_t to) {
     size_t depth = 0;
     f->stamp++;
@@ -150,7 +145,7 @@ static bool reaches(fuser *f, const int32_t *from, size_t n, int32_t without, in
         int32_t g = f->walk[--depth];
         struct deps *d = &f->deps[g];
         if (g == to) return true;
-        if (d->stamp == f->stamp || d->newest < f->deps[to].oldest) continue;
+        if (d->stamp == f->stamp) continue;
         d->stamp = f->stamp;
         for (size_t i = 0; i < d->n; i++) {
             if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true;
@@ -657,7 +652,6 @@ static bool place_template(fuser *f, ct_node *node) {
     ct_group *g = new_group(f);
     if (!g) return false;
     g->only = node;
-    note_age(f, g, node);
     for (int o = 0; o < node->n_out; o++) {
         s->vals[node->index][o].group = g->id;
         s->vals[node->index][o].stored = !s->fuse || node->op->kind != CT_KIND_CONTRACT;

@@ -142,12 +142,13 @@ class Reader:
         return np.frombuffer(raw, kind).reshape(dims)
 
 
-def run(cases, device="ref"):
-    """The tensors of each case, or a Failure."""
+def run(cases, device="ref", compiled=True):
+    """The tensors of each case, or a Failure. `compiled`: or else kernels are interpreted, which costs nothing before."""
+    env = os.environ if compiled else {**os.environ, "COTAN_CC": "none"}
     with tempfile.TemporaryDirectory() as folder:
         Path(f"{folder}/in").write_bytes(b"".join(case.words() for case in cases))
         done = subprocess.run([PROGRAM, "--cases", device, f"{folder}/in", f"{folder}/out"],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, env=env)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-2000:]}"
         r = Reader(Path(f"{folder}/out").read_bytes())
     results = []

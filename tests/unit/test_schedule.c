@@ -268,6 +268,17 @@ static int nothing(ct_tensor *out) { // values without elements beside others of
     return 2;
 }
 
+static int circle(ct_tensor *out) { // an old group reads a new one; who read the old one needs it
+    ct_tensor x = tensor(CT_DIMS(37, 21)), y = tensor(CT_DIMS(37, 129));
+    out[0] = ct_tanh(x);
+    out[1] = ct_cumsum(out[0], .axis = 1);
+    out[2] = ct_sum(y, .axes = CT_AXES(1));
+    ct_tensor column = ct_reshape(out[2], CT_DIMS(37, 1));
+    out[3] = ct_add(out[0], column); // beside out[0], whose kernel now needs out[2]'s
+    out[4] = ct_mul(out[1], column); // beside out[2] it would wait for out[1], so for out[0]
+    return 5;
+}
+
 #define TEST_EQUAL(name)                                                                           \
     static void test_##name(void **state) {                                                        \
         (void)state;                                                                               \
@@ -281,6 +292,7 @@ TEST_EQUAL(integers)
 TEST_EQUAL(halves)
 TEST_EQUAL(gradients)
 TEST_EQUAL(nothing)
+TEST_EQUAL(circle)
 TEST_EQUAL(product_shared)
 // Issue item 6: one launch each, whatever the axes and whoever wrote them.
 #define TEST_ONE(name)                                                                             \
@@ -301,23 +313,15 @@ TEST_ONE(product_gelu)
 #define T(name) cmocka_unit_test(test_##name)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(chain),
-        T(views),
-        T(sums),
-        T(long_sum),
-        T(integers),
-        T(halves),
-        T(gradients),
-        T(nothing),
-        T(softmax),
-        T(softmax_outer),
-        T(log_softmax),
-        T(layer_norm),
-        T(rms_norm_two_axes),
-        T(gelu_bias),
-        T(adamw),
-        T(cross_entropy),
-        T(product_gelu),
+        T(chain),          T(views),
+        T(sums),           T(long_sum),
+        T(integers),       T(halves),
+        T(gradients),      T(nothing),
+        T(circle),         T(softmax),
+        T(softmax_outer),  T(log_softmax),
+        T(layer_norm),     T(rms_norm_two_axes),
+        T(gelu_bias),      T(adamw),
+        T(cross_entropy),  T(product_gelu),
         T(product_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
