@@ -33,7 +33,7 @@ static uint64_t hash_node(const ct_node *node, const ct_val *in) {
 
 static bool same(const ct_node *a, const ct_node *b, const ct_val *in) {
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out ||
-        (!a->n_in && a->number != b->number))
+        (a->op->kind == CT_KIND_LEAF && a->number != b->number))
         return false;
     for (int k = 0; k < a->n_in; k++)
         if (a->in[k].node != in[k].node || a->in[k].out != in[k].out) return false;

@@ -260,6 +260,22 @@ static int product_shared(ct_tensor *out) { // the product is wanted itself, and
     return 4;
 }
 
+// A product behind a mask that is recorded twice, and one recorded once that is used twice.
+static ct_tensor masked(ct_tensor x, ct_tensor w) {
+    ct_ints dims = CT_DIMS(33, 48);
+    ct_tensor seen = ct_less(ct_iota(CT_I32, dims, 1), ct_iota(CT_I32, dims, 0));
+    return ct_matmul(ct_select(seen, x, ct_neg(x)), w);
+}
+static int masks(ct_tensor *out, bool twice) {
+    ct_tensor x = tensor(CT_DIMS(33, 48)), w = ct_mul(tensor(CT_DIMS(48, 40)), ct_f(0.1));
+    ct_tensor h = masked(x, w), again = twice ? masked(x, w) : h;
+    out[0] = ct_tanh(h);
+    out[1] = ct_sum(again, .axes = CT_AXES(0));
+    return 2;
+}
+static int mask_once(ct_tensor *out) { return masks(out, false); }
+static int mask_twice(ct_tensor *out) { return masks(out, true); }
+
 static int nothing(ct_tensor *out) { // values without elements beside others of the same rows
     ct_tensor rows = tensor(CT_DIMS(4, 67)), best = ct_argmax(rows, .axis = 0);
     ct_tensor none = ct_one_hot(best, 0, CT_F32);
@@ -294,7 +310,11 @@ TEST_EQUAL(gradients)
 TEST_EQUAL(nothing)
 TEST_EQUAL(circle)
 TEST_EQUAL(product_shared)
-// Issue item 6: one launch each, whatever the axes and whoever wrote them.
+static void test_equal_values_are_shared(void **state) {
+    (void)state;
+    assert_int_equal(check(mask_twice), check(mask_once));
+}
+// One launch each, whatever the axes and whoever wrote them.
 #define TEST_ONE(name)                                                                             \
     static void test_##name(void **state) {                                                        \
         (void)state;                                                                               \
@@ -322,7 +342,7 @@ int main(void) {
         T(layer_norm),     T(rms_norm_two_axes),
         T(gelu_bias),      T(adamw),
         T(cross_entropy),  T(product_gelu),
-        T(product_shared),
+        T(product_shared), T(equal_values_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
