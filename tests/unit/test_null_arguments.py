@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("COTAN_BUILD", ROOT / "build"))
+SANITIZED = "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text()
+SANITIZE = ["-fsanitize=address,undefined"] if SANITIZED else []
 HEADERS = [*sorted((ROOT / "include/cotan").glob("*.h")), BUILD / "derived/cotan/ops.h"]
 # Functions to which NULL says something that is no error, as their comments have it: they name nothing, free nothing, ask nothing.
 NOTHING = """ct_nearest ct_ctx_use ct_ctx_free ct_cancel ct_set_log ct_set_allocator ct_params_free ct_params_count ct_params_get
@@ -107,7 +109,7 @@ def said(tmp_path_factory):
     text = HEAD + "".join(f"static void call{i}(void) {{ {call}; }}\n" for i, (_, call) in enumerate(listed))
     text += "int main(void) {\n" + "".join(f'    run("{what}", call{i});\n' for i, (what, _) in enumerate(listed)) + "    return 0;\n}\n"
     (folder / "calls.c").write_text(text)
-    subprocess.run(["gcc", "-std=gnu17", "-w", "-I", ROOT / "include", "-I", BUILD / "derived", folder / "calls.c", "-o", folder / "calls",
+    subprocess.run(["gcc", "-std=gnu17", "-w", *SANITIZE, "-I", ROOT / "include", "-I", BUILD / "derived", folder / "calls.c", "-o", folder / "calls",
                     f"-L{BUILD}", "-lcotan", f"-Wl,-rpath,{BUILD}"], check=True)
     done = subprocess.run([folder / "calls"], cwd=folder, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
