@@ -119,7 +119,9 @@ static bool make_kernel(const shape *s, job *j) {
                            .a = {.buf = a, .offset = -1, .stride = sa},
                            .b = {.buf = b, .offset = -1, .stride = sb},
                            .c = {.buf = c, .offset = -1, .stride = sc},
+                           .target = ct__backend_cpu.target(),
                            .tile = tile};
+    spec.target.cores = j->threads;
     ct__template_matmul(&k, &spec);
     ct_err err = {0};
     ct_text text = {0};
