@@ -1,0 +1,223 @@
+// Golden kernels: what is generated for some fifty graphs is what stands in tests/golden/kernels,
+// so that a refactor shows that it changed nothing. After a change on purpose, read the difference:
+//     COTAN_GOLDEN=write build/tests/golden/test_golden && git diff tests/golden
+// Plans are made for one fixed machine, on a device that runs nothing.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "compile/plan.h"
+#include "cotan/cotan.h"
+
+#define FOLDER "tests/golden/kernels/"
+
+typedef struct golden {
+    const char *name;
+    int (*record)(ct_tensor *out); // how many results
+} golden;
+
+static const char zeros[1 << 16]; // values decide nothing
+static ct_tensor input(ct_dtype dtype, ct_ints dims) { return ct_from(zeros, dtype, dims); }
+#define F32(...) input(CT_F32, CT_DIMS(__VA_ARGS__))
+#define I32(...) input(CT_I32, CT_DIMS(__VA_ARGS__))
+
+// A graph of one result.
+#define GRAPH(name, ...)                                                                           \
+    static int name(ct_tensor *out) {                                                              \
+        out[0] = __VA_ARGS__;                                                                      \
+        return 1;                                                                                  \
+    }
+// The gradients of the sum of y(x) with respect to x.
+static int slope(ct_tensor x, ct_tensor y, ct_tensor *out) {
+    out[0] = y;
+    ct_grad(ct_sum(y), &x, 1, &out[1]);
+    return 2;
+}
+
+// elementwise
+GRAPH(gelu_bias, ct_gelu(ct_add(F32(37, 100), F32(100))))
+GRAPH(broadcast_column, ct_mul(ct_add(F32(37, 1), F32(100)), ct_f(0.5)))
+GRAPH(functions, ct_add(ct_exp(F32(100)), ct_add(ct_log(F32(100)), ct_erf(F32(100)))))
+GRAPH(angles, ct_atan2(ct_sin(F32(100)), ct_cos(F32(100))))
+GRAPH(mixed_dtypes, ct_add(ct_mul(I32(50), I32(50)), input(CT_F64, CT_DIMS(50))))
+GRAPH(integers, ct_div(ct_shift_left(I32(50), ct_i(3)), ct_add(I32(50), ct_i(7))))
+GRAPH(choice, ct_select(ct_less(F32(50), F32(50)), F32(50), ct_f(0)))
+GRAPH(halves, ct_cast(ct_add(ct_cast(input(CT_F16, CT_DIMS(50)), CT_F32), ct_f(1)), CT_BF16))
+GRAPH(wide, ct_sqrt(ct_tanh(input(CT_F64, CT_DIMS(50)))))
+GRAPH(dynamic_rows, ct_mul(ct_tanh(F32(CT_DYN(9), 20)), ct_f(2)))
+GRAPH(bits, ct_xor(ct_bitcast(F32(50), CT_U32), input(CT_U32, CT_DIMS(50))))
+
+// movement
+GRAPH(transposed, ct_add(ct_permute(F32(40, 30), CT_AXES(1, 0)), F32(30, 40)))
+GRAPH(flipped, ct_flip(F32(20, 30), CT_AXES(1)))
+GRAPH(padded, ct_pad(F32(5, 6), ct_f(1), .low = CT_INTS(1, 2), .interior = CT_INTS(0, 1)))
+GRAPH(sliced, ct_slice(F32(20, 30), .start = CT_INTS(1, 2), .step = CT_INTS(2, 3)))
+GRAPH(joined, ct_concat(((ct_tensor[]){F32(4, 5), ct_exp(F32(4, 6))}), 2, 1))
+GRAPH(reshaped, ct_reshape(ct_permute(F32(4, 5, 6), CT_AXES(1, 0, 2)), CT_DIMS(20, 6)))
+GRAPH(counted, ct_mul(ct_iota(CT_F32, CT_DIMS(7, 9), 1), F32(7, 9)))
+
+// reductions
+GRAPH(sum_all, ct_sum(F32(3000)))
+GRAPH(sum_rows, ct_sum(F32(30, 70), .axes = CT_AXES(1)))
+GRAPH(sum_columns, ct_sum(F32(70, 30), .axes = CT_AXES(0)))
+GRAPH(sum_middle, ct_sum(F32(4, 70, 30), .axes = CT_AXES(1), .keepdims = true))
+GRAPH(sum_dynamic, ct_sum(F32(5, CT_DYN(70)), .axes = CT_AXES(1)))
+GRAPH(largest, ct_max(F32(30, 70), .axes = CT_AXES(1)))
+GRAPH(product, ct_prod(I32(30, 70), .axes = CT_AXES(0)))
+GRAPH(largest_at, ct_argmax(F32(30, 70), .axis = 1))
+GRAPH(variance, ct_var(F32(30, 70), .axes = CT_AXES(1)))
+GRAPH(any_of, ct_any(input(CT_BOOL, CT_DIMS(30, 70)), .axes = CT_AXES(1)))
+GRAPH(softmax, ct_softmax(F32(30, 70), .axes = CT_AXES(-1)))
+GRAPH(softmax_columns, ct_softmax(F32(30, 70), .axes = CT_AXES(0)))
+GRAPH(layer_norm, ct_layer_norm(F32(30, 70), F32(70), F32(70)))
+GRAPH(rms_norm, ct_rms_norm(F32(30, 70), F32(70)))
+GRAPH(cross_entropy, ct_cross_entropy(F32(30, 70), I32(30)))
+GRAPH(running_sum, ct_cumsum(F32(30, 70), .axis = 1))
+
+// index
+GRAPH(rows_of, ct_gather(F32(50, 20), I32(7), .axis = 0))
+GRAPH(added_to, ct_scatter_add(F32(50, 20), I32(7), F32(7, 20), .axis = 0))
+GRAPH(window, ct_dynamic_slice(F32(50, 20), I32(1), .axes = CT_AXES(0), .sizes = CT_INTS(5)))
+GRAPH(updated, ct_dynamic_update(F32(50, 20), F32(5, 20), I32(1), .axes = CT_AXES(0)))
+GRAPH(one_hot, ct_one_hot(I32(9), 20, CT_F32))
+static int best_two(ct_tensor *out) {
+    ct_topk_out best = ct_topk(F32(9, 40), 2);
+    return out[0] = best.values, out[1] = best.indices, 2;
+}
+
+// random
+GRAPH(normal, ct_random_normal(ct_random_key(1), CT_DIMS(7, 9)))
+GRAPH(dropout, ct_dropout(F32(30, 70), ct_random_key(1), ct_f(0.1)))
+
+// products
+GRAPH(matmul, ct_matmul(F32(30, 40), F32(40, 50)))
+GRAPH(matmul_batched, ct_matmul(F32(3, 30, 20), ct_permute(F32(3, 10, 20), CT_AXES(0, 2, 1))))
+GRAPH(matmul_chunks, ct_matmul(F32(3, 1000), F32(1000, 9)))
+GRAPH(matmul_gelu, ct_gelu(ct_add(ct_matmul(F32(30, 40), F32(40, 50)), F32(50))))
+GRAPH(matmul_dynamic, ct_matmul(F32(CT_DYN(30), 40), F32(40, 50)))
+GRAPH(attention, ct_attention(F32(2, 9, 8), F32(2, 70, 8), F32(2, 70, 8), .causal = true))
+
+// gradients, loops, updates
+static int softmax_slope(ct_tensor *out) {
+    ct_tensor x = F32(30, 70);
+    return slope(x, ct_mul(ct_softmax(x, .axes = CT_AXES(-1)), F32(30, 70)), out);
+}
+static int layer_norm_slope(ct_tensor *out) {
+    ct_tensor x = F32(30, 70);
+    return slope(x, ct_mul(ct_layer_norm(x, F32(70), F32(70)), F32(30, 70)), out);
+}
+static int matmul_slope(ct_tensor *out) {
+    ct_tensor x = F32(30, 40);
+    return slope(x, ct_tanh(ct_matmul(x, F32(40, 20))), out);
+}
+static void cell(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = out[1] = ct_tanh(ct_add(ct_matmul(in[0], F32(6, 6)), in[1]));
+}
+static int loop(ct_tensor *out) {
+    ct_tensor start = F32(4, 6), xs = F32(5, 4, 6);
+    ct_scan(&out[0], &out[1], .body = cell, .carry = &start, .n_carry = 1, .xs = &xs, .n_xs = 1,
+            .n_ys = 1);
+    return 2;
+}
+
+static const golden graphs[] = {
+#define G(name)                                                                                    \
+    { #name, name }
+    G(gelu_bias),     G(broadcast_column), G(functions),      G(angles),
+    G(mixed_dtypes),  G(integers),         G(choice),         G(halves),
+    G(wide),          G(dynamic_rows),     G(bits),           G(transposed),
+    G(flipped),       G(padded),           G(sliced),         G(joined),
+    G(reshaped),      G(counted),          G(sum_all),        G(sum_rows),
+    G(sum_columns),   G(sum_middle),       G(sum_dynamic),    G(largest),
+    G(product),       G(largest_at),       G(variance),       G(any_of),
+    G(softmax),       G(softmax_columns),  G(layer_norm),     G(rms_norm),
+    G(cross_entropy), G(running_sum),      G(rows_of),        G(added_to),
+    G(window),        G(updated),          G(one_hot),        G(best_two),
+    G(normal),        G(dropout),          G(matmul),         G(matmul_batched),
+    G(matmul_chunks), G(matmul_gelu),      G(matmul_dynamic), G(attention),
+    G(softmax_slope), G(layer_norm_slope), G(matmul_slope),   G(loop),
+};
+enum { GRAPHS = sizeof graphs / sizeof *graphs };
+
+// ------------------------------------------------------------------------------------------------
+
+static ct_text made;
+static void take_dump(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    if (kind != CT_LOG_DUMP) fail_msg("%s", text);
+    // Lines of this file are not part of a kernel: "first for exp of
+    // tests/golden/test_golden.c:70".
+    const char *place = strstr(text, " of "), *end = strchr(text, '\n');
+    if (!place || place > end) place = end;
+    ct__text_bytes(&made, text, (size_t)(place - text));
+    ct__text_add(&made, end);
+    ct__text_add(&made, "\n");
+}
+
+// Two cores with AVX-512's registers, whatever this machine has.
+static ct_target fixed_target(void) { return (ct_target){.cores = 2, .many_registers = true}; }
+static ct_backend fixed_backend;
+static void fix_target(void) {
+    ct_engine *engine = ct__ctx()->device;
+    fixed_backend = *engine->device->inner->backend;
+    fixed_backend.target = fixed_target;
+    engine->device->inner->backend = &fixed_backend;
+}
+
+static char *stored(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+    if (file && text) text[fread(text, 1, (1 << 20) - 1, file)] = '\0';
+    if (file) fclose(file);
+    return text;
+}
+
+static void is_as_stored(void **state) {
+    const golden *g = *state;
+    char path[100];
+    snprintf(path, sizeof path, FOLDER "%s.txt", g->name);
+    assert_true(ct_set_device("dry:cpu"));
+    ct_set_log(take_dump, NULL);
+    ct__text_free(&made);
+    {
+        CT_SCOPE;
+        ct_tensor out[4], warm = ct_zeros(CT_F32, CT_DIMS(1));
+        unsetenv("COTAN_DUMP");
+        assert_true(ct_eval(&warm, 1)); // opens the device
+        fix_target();
+        setenv("COTAN_DUMP", "kernels", 1);
+        if (!ct_eval(out, (size_t)g->record(out))) fail_msg("%s", ct_error_text());
+    }
+    assert_string_equal(ct_error_text(), "");
+    const char *mode = getenv("COTAN_GOLDEN");
+    if (mode && strcmp(mode, "write") == 0) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(made.s, 1, made.n, file), made.n);
+        assert_int_equal(fclose(file), 0);
+    }
+    char *want = stored(path);
+    size_t at = 0;
+    while (want[at] && want[at] == made.s[at]) at++;
+    while (at > 0 && made.s[at - 1] != '\n') at--;
+    if (strcmp(want, made.s) != 0)
+        fail_msg("%s differs. It is:\n%.400s\nIt was:\n%.400s\nIf that is meant, write them anew "
+                 "with COTAN_GOLDEN=write and read the difference.",
+                 path, made.s + at, want + at);
+    free(want);
+}
+
+int main(void) {
+    struct CMUnitTest tests[GRAPHS];
+    for (int i = 0; i < GRAPHS; i++)
+        tests[i] = (struct CMUnitTest){graphs[i].name, is_as_stored, NULL, NULL,
+                                       (void *)(uintptr_t)&graphs[i]};
+    unsetenv("COTAN_FUSE");
+    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
+}
