@@ -16,30 +16,14 @@ typedef struct {
     ct_arg *shift; // (sub.n_bufs) what an argument on it gets: buffer, offset, step
 } loop;
 
-static uint32_t add_buf(ct_program *p, ct_buf buf) {
-    if (!CT_GROW(p->bufs, p->bufs_cap, p->n_bufs + 1)) return UINT32_MAX;
-    p->bufs[p->n_bufs] = buf;
-    return (uint32_t)p->n_bufs++;
-}
-static uint32_t add_temp(loop *l, const ct_type *type) {
-    return add_buf(l->p,
-                   (ct_buf){.kind = CT_BUF_TEMP, .bytes = ct__type_bytes(type), .node = l->node});
-}
-static bool add_launch(ct_program *p, ct_launch launch) {
-    if (!CT_GROW(p->launches, p->launches_cap, p->n_launches + 1)) return false;
-    p->launches[p->n_launches++] = launch;
-    return true;
+static uint32_t add_temp(loop *l, size_t bytes) {
+    return ct__program_buf(l->p, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes, .node = l->node});
 }
 static bool add_copy(loop *l, ct_arg from, ct_arg to, size_t bytes) {
-    ct_arg *args = ct__arena(l->p->arena, 2 * sizeof *args);
-    if (!args) return false;
-    args[0] = from;
-    args[1] = to;
-    args[1].write = true;
-    return add_launch(
-        l->p,
-        (ct_launch){
-            .kind = CT_LAUNCH_COPY, .node = l->node, .args = args, .n_args = 2, .bytes = bytes});
+    return ct__program_copy(l->p, from, to, l->node, bytes);
+}
+static bool add_marker(loop *l, ct_launch_kind kind, int64_t count) {
+    return ct__program_append(l->p, (ct_launch){.kind = kind, .node = l->node, .count = count});
 }
 
 // Element `iteration` of x at a place: forwards, or backwards from the last.
@@ -84,21 +68,17 @@ static bool place_bufs(loop *l, bool nested) {
         ct_arg *to = &l->shift[i];
         size_t k = b.index;
         if (b.kind == CT_BUF_TEMP || b.kind == CT_BUF_CONST)
-            *to = (ct_arg){.buf = add_buf(l->p, b)};
+            *to = (ct_arg){.buf = ct__program_buf(l->p, b)};
         else if (b.kind == CT_BUF_LEAF && k < nc)
-            *to = (ct_arg){.buf = l->out[k].buf, .offset = l->out[k].offset};
+            *to = ct__arg_at(l->out[k]);
         else if (b.kind == CT_BUF_LEAF && k >= nc + nx)
-            *to = (ct_arg){.buf = l->in[k].buf, .offset = l->in[k].offset};
-        else if (b.kind == CT_BUF_ROOT && k < nc)
-            *to = (ct_arg){.buf = add_temp(l, &l->node->out[k])};
+            *to = ct__arg_at(l->in[k]);
         else if (b.kind == CT_BUF_LEAF && !nested)
             *to = element(l, l->in[k], b.bytes);
-        else if (b.kind == CT_BUF_ROOT && !nested)
+        else if (b.kind == CT_BUF_ROOT && k >= nc && !nested)
             *to = element(l, l->out[k], b.bytes);
         else
-            *to = (ct_arg){
-                .buf = add_buf(l->p,
-                               (ct_buf){.kind = CT_BUF_TEMP, .bytes = b.bytes, .node = l->node})};
+            *to = (ct_arg){.buf = add_temp(l, b.bytes)};
         if (to->buf == UINT32_MAX) return false;
     }
     return true;
@@ -134,7 +114,7 @@ static bool splice(loop *l) {
             arg->offset += shift->offset;
             if (shift->step) arg->step = shift->step;
         }
-        if (!add_launch(l->p, launch)) return false;
+        if (!ct__program_append(l->p, launch)) return false;
     }
     return true;
 }
@@ -153,20 +133,17 @@ bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, cons
         nested = nested || l.sub.launches[i].kind == CT_LAUNCH_LOOP;
     ok = place_bufs(&l, nested);
     for (size_t i = 0; i < nc && ok; i++)
-        ok = add_copy(&l, (ct_arg){.buf = in[i].buf, .offset = in[i].offset},
-                      (ct_arg){.buf = out[i].buf, .offset = out[i].offset},
-                      ct__type_bytes(&node->out[i]));
-    ok = ok && add_launch(p, (ct_launch){.kind = CT_LAUNCH_LOOP, .node = node, .count = l.length});
+        ok = add_copy(&l, ct__arg_at(in[i]), ct__arg_at(out[i]), ct__type_bytes(&node->out[i]));
+    ok = ok && add_marker(&l, CT_LAUNCH_LOOP, l.length);
     if (nested) ok = ok && copy_elements(&l, CT_BUF_LEAF, nc, nc + nx, in);
     ok = ok && splice(&l);
     if (nested) ok = ok && copy_elements(&l, CT_BUF_ROOT, nc, n_out, out);
     for (size_t i = 0; i < l.sub.n_bufs && ok; i++) {
         const ct_buf *b = &l.sub.bufs[i];
         if (b->kind != CT_BUF_ROOT || b->index >= nc) continue;
-        ok = add_copy(&l, l.shift[i],
-                      (ct_arg){.buf = out[b->index].buf, .offset = out[b->index].offset}, b->bytes);
+        ok = add_copy(&l, l.shift[i], ct__arg_at(out[b->index]), b->bytes);
     }
-    ok = ok && add_launch(p, (ct_launch){.kind = CT_LAUNCH_END, .node = node});
+    ok = ok && add_marker(&l, CT_LAUNCH_END, 0);
     ct__program_free(&l.sub);
     return ok || ct__err_memory(err, node->here, "scan", sizeof(ct_launch));
 }

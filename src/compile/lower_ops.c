@@ -47,7 +47,8 @@ bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
         early[i] = (ct_place){
             ct__program_buf(p, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes, .node = v.node}), 0};
         ok = early[i].buf != UINT32_MAX &&
-             ct__program_copy(p, homes[v.node->index][v.out], early[i].buf, v.node, bytes);
+             ct__program_copy(p, ct__arg_at(homes[v.node->index][v.out]), ct__arg_at(early[i]),
+                              v.node, bytes);
     }
     for (int assigns = 0; assigns < 2 && ok; assigns++)
         for (size_t i = 0; i < g->n_roots && ok; i++) {
@@ -60,7 +61,8 @@ bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
             uint32_t buf = ct__program_buf(
                 p, (ct_buf){
                        .kind = CT_BUF_ROOT, .index = (uint32_t)i, .bytes = bytes, .node = v.node});
-            ok = buf != UINT32_MAX && ct__program_copy(p, from, buf, v.node, bytes);
+            ok = buf != UINT32_MAX &&
+                 ct__program_copy(p, ct__arg_at(from), (ct_arg){.buf = buf}, v.node, bytes);
         }
     return ok || ct__err_memory(err, CT_NOWHERE, "plan", g->n * sizeof(ct_launch));
 }

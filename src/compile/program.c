@@ -8,27 +8,29 @@ uint32_t ct__program_buf(ct_program *p, ct_buf buf) {
     return (uint32_t)p->n_bufs++;
 }
 
+ct_launch *ct__program_append(ct_program *p, ct_launch launch) {
+    if (!CT_GROW(p->launches, p->launches_cap, p->n_launches + 1)) return NULL;
+    p->launches[p->n_launches] = launch;
+    return &p->launches[p->n_launches++];
+}
+
 ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args,
                               uint32_t n_numbers) {
     launch.args = ct__arena_zero(p->arena, (n_args + 1) * sizeof *launch.args);
     launch.numbers = ct__arena_zero(p->arena, (n_numbers + 1) * sizeof *launch.numbers);
     launch.n_args = n_args;
     launch.n_numbers = n_numbers;
-    if (!launch.args || !launch.numbers ||
-        !CT_GROW(p->launches, p->launches_cap, p->n_launches + 1))
-        return NULL;
-    p->launches[p->n_launches] = launch;
-    return &p->launches[p->n_launches++];
+    return launch.args && launch.numbers ? ct__program_append(p, launch) : NULL;
 }
 
-bool ct__program_copy(ct_program *p, ct_place from, uint32_t to, const ct_node *node,
-                      size_t bytes) {
+bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes) {
     if (bytes == 0) return true;
     ct_launch launch = {.kind = CT_LAUNCH_COPY, .node = node, .bytes = bytes};
     ct_launch *copy = ct__program_launch(p, launch, 2, 0);
     if (!copy) return false;
-    copy->args[0] = (ct_arg){.buf = from.buf, .offset = from.offset};
-    copy->args[1] = (ct_arg){.buf = to, .write = true};
+    copy->args[0] = from;
+    copy->args[1] = to;
+    copy->args[1].write = true;
     return true;
 }
 

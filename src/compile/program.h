@@ -96,10 +96,15 @@ typedef struct ct_place {
     uint32_t buf;
     size_t offset;
 } ct_place;
+static inline ct_arg ct__arg_at(ct_place place) {
+    return (ct_arg){.buf = place.buf, .offset = place.offset};
+}
 // Parts of a program, NULL, false or UINT32_MAX: no memory.
 uint32_t ct__program_buf(ct_program *p, ct_buf buf);
 ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
-bool ct__program_copy(ct_program *p, ct_place from, uint32_t to, const ct_node *node, size_t bytes);
+// A launch whose arguments are there, in the program's arena.
+ct_launch *ct__program_append(ct_program *p, ct_launch launch);
+bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
 void ct__program_free(ct_program *p); // what does not lie in its arena
 // Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
 // buffers made so far, UINT32_MAX where none is.

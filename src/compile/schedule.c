@@ -25,7 +25,8 @@ uint32_t ct__sched_temp(ct_sched *s, size_t bytes) {
 
 static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, size_t bytes,
                      const ct_node *node) {
-    return ct__program_copy(s->program, (ct_place){from, offset}, to, node, bytes) ||
+    return ct__program_copy(s->program, (ct_arg){.buf = from, .offset = offset},
+                            (ct_arg){.buf = to}, node, bytes) ||
            no_memory(s, sizeof(ct_launch));
 }
 
