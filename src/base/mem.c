@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/plain.h"
 
 static _Atomic int64_t fail_after = -1;
@@ -66,7 +67,7 @@ void *ct__aligned(size_t align, size_t bytes) {
     if (must_fail() || bytes > SIZE_MAX - align) return NULL;
     note();
     if (host.alloc) return host.alloc(align, bytes ? bytes : 1, host.user);
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
+    return aligned_alloc(align, ct__round_up(bytes, align));
 }
 
 char *ct__strdup(const char *text) {

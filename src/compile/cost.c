@@ -189,7 +189,7 @@ static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) 
     // Unsigned numbers wrap: what ends is taken away again behind its last launch.
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
         if (p->bufs[b].kind != CT_BUF_TEMP || first[b] == SIZE_MAX) continue;
-        uint64_t bytes = (p->bufs[b].bytes + 63) & ~(uint64_t)63;
+        uint64_t bytes = ct__round_up(p->bufs[b].bytes, 64);
         in_use[first[b]] += bytes;
         in_use[last[b] + 1] -= bytes;
     }

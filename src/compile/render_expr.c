@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/number.h"
+
 const char *ct__render_type(int dtype) {
     switch (dtype) {
     case CT_BOOL: return "bool";
@@ -166,15 +168,13 @@ static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name
     ct__text_add(r->out, ")");
 }
 
-static bool is_float(int dtype) { return dtype == CT_F32 || dtype == CT_F64; }
-
 static void scalar_cast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype;
     if (ins->sub == CT_F16 || ins->sub == CT_BF16)
         ct__textf(r->out, "s_round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
     else if (ins->dtype == CT_BOOL)
         ct__text_add(r->out, "0 != (");
-    else if (is_float(from) && !is_float(ins->dtype))
+    else if (ct__is_float(from) && !ct__is_float(ins->dtype))
         ct__textf(r->out, "s_%s_of_%s(", ct__render_type(ins->dtype), ct__render_type(from));
     else
         ct__textf(r->out, "(%s)(", ct__render_type(ins->dtype));
@@ -184,9 +184,9 @@ static void scalar_cast(const ct_render *r, const ct_kins *ins) {
 
 static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype;
-    if (is_float(from))
+    if (ct__is_float(from))
         ct__textf(r->out, "s_bits_%s(", ct__render_type(from));
-    else if (is_float(ins->dtype))
+    else if (ct__is_float(ins->dtype))
         ct__textf(r->out, "s_from_%s_%s(", ins->dtype == CT_F32 ? "i32" : "i64",
                   ct__render_type(ins->dtype));
     else
@@ -269,12 +269,12 @@ static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype, to = ins->dtype;
     // u32 passes through i32, the type of a float's bits
     if (to == CT_U32) ct__text_add(r->out, "u32_bits(");
-    if (is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
-    if (is_float(to))
+    if (ct__is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
+    if (ct__is_float(to))
         ct__textf(r->out, "from_%s_%s(", to == CT_F32 ? "i32" : "i64", ct__render_type(to));
     if (from == CT_U32) ct__text_add(r->out, "i32_bits(");
     ct__render_wide(r, ins->a);
-    int open = (to == CT_U32) + is_float(from) + is_float(to) + (from == CT_U32);
+    int open = (to == CT_U32) + ct__is_float(from) + ct__is_float(to) + (from == CT_U32);
     for (int i = 0; i < open; i++) ct__text_add(r->out, ")");
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 enum { MAX_TERMS = 96, MAX_SYMS = 16 };
 
 typedef struct {
@@ -478,15 +480,6 @@ static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
     return mono_div(p, d.mono, bound.mono) >= 0 && bound.coef <= d.coef;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a < 0 ? -a : a;
-}
-
 // Splits a = q * d + r, where every term of q d is a multiple of d.
 static void split(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
     q->n = r->n = 0;
@@ -515,7 +508,7 @@ static void split(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
 // Divides numerator and divisor by what they have in common; gives it.
 static ct_ix_term reduce(ct_ix_pool *p, sum *r, ct_ix_term *d) {
     int64_t g = d->coef;
-    for (int i = 0; i < r->n; i++) g = gcd(g, r->t[i].coef);
+    for (int i = 0; i < r->n; i++) g = ct__gcd(g, r->t[i].coef);
     bool has_mono = d->mono != 0;
     for (int i = 0; i < r->n; i++) has_mono &= mono_div(p, r->t[i].mono, d->mono) >= 0;
     ct_ix_term common = {CT_IX_NONE, has_mono ? d->mono : 0, g};

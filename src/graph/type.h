@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/text.h"
 
 // Dtypes are described in bits, so that packed and block types fit the same record later.
@@ -14,7 +15,6 @@ typedef struct ct_dtype_info {
     const char *safetensors; // its name in a safetensors file
 } ct_dtype_info;
 const ct_dtype_info *ct__dtype(ct_dtype dtype); // a record with 0 bits for a value that is no dtype
-static inline bool ct__is_float(ct_dtype d) { return d >= CT_F16 && d <= CT_F64; }
 
 // Masks of dtypes, for what an op accepts.
 #define CT_MASK(dtype) (1u << (dtype))

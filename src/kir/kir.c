@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 void ct__kir_init(ct_kir *k) {
     *k = (ct_kir){0};
     k->open = -1;
@@ -39,7 +41,6 @@ static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
 
 // ---------------------------------------------------------------------------------- instructions
 
-static bool is_float(int dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 static bool is_compute(int dtype) {
     return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && dtype != CT_F16 && dtype != CT_BF16;
 }
@@ -224,8 +225,8 @@ void ct__kir_ret(ct_kir *k, ct_kval value) {
 }
 
 ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
-    if (is_float(dtype)) return ct__kir_const(k, dtype, (double)value);
     if (!is_compute(dtype)) return bad(k, CT_K_CONST, "a constant of no compute dtype");
+    if (ct__is_float(dtype)) return ct__kir_const(k, dtype, (double)value);
     ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
     switch (dtype) {
     case CT_BOOL: ins.imm.i = value != 0; break;
@@ -238,7 +239,8 @@ ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
 }
 
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value) {
-    if (!is_float(dtype)) return ct__kir_const_int(k, dtype, (int64_t)value);
+    if (!is_compute(dtype) || !ct__is_float(dtype))
+        return ct__kir_const_int(k, dtype, (int64_t)value);
     ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
     ins.imm.f = dtype == CT_F32 ? (double)(float)value : value;
     return pure(k, ins);
@@ -342,7 +344,7 @@ static ct_kval simplify_bool(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
 static const char *bin_fault(ct_kop op, int dtype) {
     bool bits = op == CT_K_AND || op == CT_K_OR || op == CT_K_XOR;
     bool shift = op == CT_K_SHL || op == CT_K_SHR;
-    if ((bits || shift) && is_float(dtype)) return "bits of a float: BITCAST it first";
+    if ((bits || shift) && ct__is_float(dtype)) return "bits of a float: BITCAST it first";
     if (dtype == CT_BOOL && !bits && !is_compare(op)) return "arithmetic on bool: CAST it first";
     return NULL;
 }
@@ -361,7 +363,7 @@ ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     if (v >= 0 || k->err.code) return v;
     x = &k->ins[a];
     y = &k->ins[b];
-    bool swap = commutes(op) && !is_float(dtype) &&
+    bool swap = commutes(op) && !ct__is_float(dtype) &&
                 (x->op == CT_K_CONST ? y->op != CT_K_CONST || a > b : y->op != CT_K_CONST && a > b);
     ct_kins ins = make(op, is_compare(op) ? CT_BOOL : dtype, lanes, swap ? b : a, swap ? a : b, -1);
     return pure(k, ins);
@@ -372,9 +374,9 @@ ct_kval ct__kir_un(ct_kir *k, ct_kop op, ct_kval a) {
     if (!x) return -1;
     if (op < CT_K_NEG || op > CT_K_NOT) return bad(k, op, "not an op of one operand");
     int dtype = x->dtype, lanes = x->lanes;
-    if (op == CT_K_NOT ? is_float(dtype) : dtype == CT_BOOL)
+    if (op == CT_K_NOT ? ct__is_float(dtype) : dtype == CT_BOOL)
         return bad(k, op, "dtype not accepted");
-    if (op >= CT_K_SQRT && op <= CT_K_TRUNC && !is_float(dtype)) {
+    if (op >= CT_K_SQRT && op <= CT_K_TRUNC && !ct__is_float(dtype)) {
         if (op == CT_K_SQRT) return bad(k, op, "sqrt of an int: CAST it first");
         return a; // rounding an int
     }
@@ -387,7 +389,7 @@ ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
     const ct_kins *x = operand(k, CT_K_FMA, a), *y = operand(k, CT_K_FMA, b),
                   *z = operand(k, CT_K_FMA, c);
     if (!x || !y || !z) return -1;
-    if (!is_float(x->dtype) || x->dtype != y->dtype || y->dtype != z->dtype)
+    if (!ct__is_float(x->dtype) || x->dtype != y->dtype || y->dtype != z->dtype)
         return bad(k, CT_K_FMA, "the operands are not floats of one dtype");
     int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
     if (z->lanes > lanes) lanes = z->lanes;
@@ -443,7 +445,7 @@ ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to) {
 ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a) {
     const ct_kins *x = operand(k, CT_K_MATH, a);
     if (!x) return -1;
-    if (!is_float(x->dtype) || (unsigned)f >= CT_MATH_COUNT)
+    if (!ct__is_float(x->dtype) || (unsigned)f >= CT_MATH_COUNT)
         return bad(k, CT_K_MATH, "of a value that is no float");
     ct_kins ins = make(CT_K_MATH, x->dtype, x->lanes, a, -1, -1);
     ins.sub = (uint8_t)f;
@@ -590,7 +592,7 @@ ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value) {
     if (k->open < 0) return bad(k, CT_K_REDUCE, "outside of a loop");
     if (op == CT_RED_NONE) return bad(k, CT_K_REDUCE, "by nothing");
     bool logical = op == CT_RED_OR || op == CT_RED_AND;
-    if (logical ? is_float(v->dtype) : v->dtype == CT_BOOL)
+    if (logical ? ct__is_float(v->dtype) : v->dtype == CT_BOOL)
         return bad(k, CT_K_REDUCE, "dtype not accepted");
     bool arg = op == CT_RED_ARGMAX || op == CT_RED_ARGMIN;
     ct_kins ins = make(CT_K_REDUCE, arg ? CT_I64 : (int)v->dtype, v->lanes, value, -1, -1);
@@ -633,7 +635,7 @@ ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a) {
     if (!x) return -1;
     bool logical = op == CT_RED_OR || op == CT_RED_AND;
     if (x->lanes != CT_LANES || op >= CT_RED_ARGMAX ||
-        (logical ? is_float(x->dtype) : x->dtype == CT_BOOL))
+        (logical ? ct__is_float(x->dtype) : x->dtype == CT_BOOL))
         return bad(k, CT_K_FOLD, "of a scalar, or dtype not accepted");
     ct_kins ins = make(CT_K_FOLD, x->dtype, 1, a, -1, -1);
     ins.sub = (uint8_t)op;
@@ -658,7 +660,7 @@ static void integer_values(const ct_kir *k, ct_kval n, const int64_t *args, int6
     for (ct_kval i = 0; i < n; i++) {
         const ct_kins *ins = &k->ins[i];
         value[i] = 0;
-        if (is_float(ins->dtype)) continue;
+        if (ct__is_float(ins->dtype)) continue;
         if (ins->op == CT_K_CONST)
             value[i] = ins->imm.i;
         else if (ins->op == CT_K_ARG)
@@ -704,8 +706,7 @@ double ct__kir_iterations(const ct_kir *k, const int64_t *args) {
 enum { STACK_LOCAL = 4096, STACK_LOCALS = 32768 };
 
 static int64_t local_bytes(const ct_kbuf *b) {
-    int64_t size = (int64_t)ct_dtype_size(b->dtype);
-    return (b->count * size + 63) / 64 * 64;
+    return (int64_t)ct__round_up((size_t)b->count * ct_dtype_size(b->dtype), 64);
 }
 
 // Small locals go on the stack while they fit there, the others into the scratch memory.

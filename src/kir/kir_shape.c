@@ -1,15 +1,7 @@
 // Which values differ between the iterations of a VECTOR loop, and how: the analysis behind
 // contiguous loads. Indices are followed through +, -, * and through / and % by constants.
+#include "base/number.h"
 #include "kir/kir.h"
-
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a < 0 ? -a : a;
-}
 
 static int64_t times(int64_t a, int64_t b) {
     int64_t r;
@@ -28,7 +20,7 @@ static ct_kshape affine(int64_t stride, int64_t align, bool nonneg) {
 static ct_kshape divided(ct_kop op, ct_kshape v, int64_t c, int64_t lanes) {
     if (c <= 0) return v.vary == CT_UNIFORM ? uniform : varying;
     bool div = op == CT_K_DIV;
-    int64_t align = !div ? gcd(v.align, c) : v.align % c == 0 ? v.align / c : 1;
+    int64_t align = !div ? ct__gcd(v.align, c) : v.align % c == 0 ? v.align / c : 1;
     if (v.vary == CT_UNIFORM) return affine(0, align, v.nonneg);
     if (v.vary != CT_AFFINE || !v.nonneg || v.stride <= 0) return varying;
     if (v.stride % c == 0) return div ? affine(v.stride / c, align, true) : affine(0, align, true);
@@ -57,10 +49,10 @@ static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_k
     switch (ins->op) {
     case CT_K_ADD:
         if (__builtin_add_overflow(a.stride, b.stride, &stride)) return varying;
-        return affine(stride, gcd(a.align, b.align), both);
+        return affine(stride, ct__gcd(a.align, b.align), both);
     case CT_K_SUB:
         if (__builtin_sub_overflow(a.stride, b.stride, &stride)) return varying;
-        return affine(stride, gcd(a.align, b.align), false);
+        return affine(stride, ct__gcd(a.align, b.align), false);
     case CT_K_MUL: return multiplied(k, ins, a, b);
     case CT_K_DIV:
     case CT_K_MOD:
@@ -69,7 +61,7 @@ static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_k
     case CT_K_MIN:
     case CT_K_MAX:
         if (a.vary || b.vary) break;
-        return affine(0, gcd(a.align, b.align),
+        return affine(0, ct__gcd(a.align, b.align),
                       both || (ins->op == CT_K_MAX && (a.nonneg || b.nonneg)));
     default: break;
     }

@@ -78,10 +78,6 @@ const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules
     return ct__st_find(file, name);
 }
 
-static bool is_float(ct_dtype d) {
-    return d == CT_F16 || d == CT_BF16 || d == CT_F32 || d == CT_F64;
-}
-
 static const char architecture[] =
     "this is a checkpoint of another architecture, or of other sizes";
 
@@ -91,7 +87,7 @@ static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var
     for (size_t a = 0; same && a < entry->rank; a++)
         same = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
     ct_dtype to = ct_dtype_of(var);
-    bool converts = entry->dtype == to || (is_float(entry->dtype) && is_float(to));
+    bool converts = entry->dtype == to || (ct__is_float(entry->dtype) && ct__is_float(to));
     if (same && converts) return true;
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];

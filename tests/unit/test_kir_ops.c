@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "kir/kir.h"
 #include "support/kir_run.h"
 
@@ -19,8 +20,6 @@ static uint64_t bits(void) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     return seed ^ seed >> 31;
 }
-
-static bool is_float(ct_dtype d) { return d == CT_F32 || d == CT_F64; }
 
 // One element, as the widest type of its kind.
 typedef union {
@@ -70,7 +69,7 @@ static const int64_t odd_ints[] = {0,   1,         -1,        2,         -2,    
                                    255, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX, 7,  -7, 1000};
 
 static number sample(ct_dtype d) {
-    if (is_float(d)) {
+    if (ct__is_float(d)) {
         double x = bits() % 3 ? odd_floats[bits() % (sizeof odd_floats / sizeof *odd_floats)]
                               : ((double)(bits() >> 11) * 0x1p-53 - 0.5) * 40;
         return (number){.f = d == CT_F32 ? (double)(float)x : x};
@@ -153,11 +152,11 @@ static bool accepts(ct_dtype d, int op) {
     bool float_only = op == CT_K_SQRT || (op >= CT_K_FLOOR && op <= CT_K_TRUNC);
     if (d == CT_BOOL)
         return op == CT_K_NOT || op == CT_K_AND || op == CT_K_OR || op == CT_K_XOR || op >= CT_K_LT;
-    return is_float(d) ? !whole_only : !float_only;
+    return ct__is_float(d) ? !whole_only : !float_only;
 }
 
 static bool equal(ct_dtype d, number a, number b) {
-    if (!is_float(d)) return a.i == b.i;
+    if (!ct__is_float(d)) return a.i == b.i;
     return (isnan(a.f) && isnan(b.f)) || a.i == b.i;
 }
 
@@ -209,9 +208,9 @@ static void check_dtype(ct_dtype d) {
             for (int i = 0; i < N; i++) {
                 number x = get(d, a, i), y = get(d, b, i), got = get(t[j].result, t[j].y, i);
                 number want =
-                    is_float(d) ? float_op(d, t[j].op, x.f, y.f) : int_op(d, t[j].op, x.i, y.i);
+                    ct__is_float(d) ? float_op(d, t[j].op, x.f, y.f) : int_op(d, t[j].op, x.i, y.i);
                 if (equal(t[j].result, got, want)) continue;
-                if (is_float(d))
+                if (ct__is_float(d))
                     fail_msg("%s %s %s: %a, %a gives %a (%lld), not %a", bind ? "vector" : "scalar",
                              ct_dtype_name(d), ct__kop_name(t[j].op), x.f, y.f, got.f,
                              (long long)got.i, want.f);
@@ -235,10 +234,11 @@ static void arithmetic_of_every_dtype(void **state) {
 // ----------------------------------------------------------------------------------------- casts
 
 static number cast(ct_dtype from, ct_dtype to, number x) {
-    if (is_float(from) && is_float(to))
+    if (ct__is_float(from) && ct__is_float(to))
         return (number){.f = to == CT_F32 ? (double)(float)x.f : x.f};
-    if (is_float(to)) return (number){.f = to == CT_F32 ? (double)(float)x.i : (double)x.i};
-    if (!is_float(from)) return (number){.i = to == CT_BOOL ? x.i != 0 : wrap(to, (uint64_t)x.i)};
+    if (ct__is_float(to)) return (number){.f = to == CT_F32 ? (double)(float)x.i : (double)x.i};
+    if (!ct__is_float(from))
+        return (number){.i = to == CT_BOOL ? x.i != 0 : wrap(to, (uint64_t)x.i)};
     if (to == CT_BOOL) return (number){.i = x.f != 0};
     static const double above[] = {
         [CT_U8] = 256, [CT_I32] = 0x1p31, [CT_U32] = 0x1p32, [CT_I64] = 0x1p63};

@@ -12,6 +12,7 @@
 #include "backend/cpu/cc.h"
 #include "backend/cpu/interp.h"
 #include "backend/cpu/cache.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "base/pool.h"
 
@@ -170,7 +171,7 @@ static int threads_for(const ct_command *c) {
 
 // A pool that other launches made larger has scratch for all of its workers.
 static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
-    size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
+    size_t scratch = ct__round_up(c->kernel->scratch, 64);
     return (void)device, scratch * (size_t)(threads_for(c) > 1 ? thread_count() : 1);
 }
 
@@ -196,7 +197,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
     int threads = threads_for(c);
-    size_t scratch = (c->kernel->scratch + 63) & ~(size_t)63;
+    size_t scratch = ct__round_up(c->kernel->scratch, 64);
     launch l = {.fn = (ct__kernel_fn)(uintptr_t)c->kernel->code,
                 .interp = c->kernel->interp,
                 .bufs = bufs,

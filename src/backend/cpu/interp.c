@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/interp_code.h"
+#include "base/number.h"
 #include "kir/kir_math.h"
 
 struct ct_interp {
@@ -90,7 +91,7 @@ static size_t lane_bytes(int dtype) {
 static int slots_class(int dtype) { return dtype == CT_U8 ? 0 : lane_bytes(dtype) == 4 ? 1 : 2; }
 
 static uint32_t room(builder *b, size_t bytes, size_t align) {
-    b->frame = (b->frame + align - 1) / align * align;
+    b->frame = ct__round_up(b->frame, align);
     uint32_t at = (uint32_t)b->frame;
     b->frame += bytes;
     return at;
@@ -332,8 +333,6 @@ static void emit_counted(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
 // ---------------------------------------------------------------------------------------
 // reductions
 
-static bool is_float(int dtype) { return dtype == CT_F32 || dtype == CT_F64; }
-
 typedef struct {
     const ct_kins *ins;
     int dtype, mode;
@@ -356,7 +355,7 @@ static void start_of(reduction *r) {
     bool max = r->ins->sub == CT_RED_MAX || r->ins->sub == CT_RED_ARGMAX;
     bool min = r->ins->sub == CT_RED_MIN || r->ins->sub == CT_RED_ARGMIN;
     r->start = (ct_kins){.op = CT_K_CONST, .dtype = (uint8_t)r->dtype};
-    if (is_float(r->dtype))
+    if (ct__is_float(r->dtype))
         r->start.imm.f = max ? -__builtin_inf() : min ? __builtin_inf() : r->ins->sub == CT_RED_MUL;
     else if (max || min)
         r->start.imm.i = max ? lowest(r->dtype) : highest(r->dtype);
@@ -372,7 +371,7 @@ static reduction reduction_of(const unit *u, ct_kval id) {
     r.mode = u->k->ins[ins->in].sub == CT_BIND_VECTOR ? CT_I_LANES
              : is_wide(u, id)                         ? CT_I_WIDE
                                                       : CT_I_ONE;
-    r.ordered = is_float(r.dtype) && (ins->sub == CT_RED_ADD || ins->sub == CT_RED_MUL);
+    r.ordered = ct__is_float(r.dtype) && (ins->sub == CT_RED_ADD || ins->sub == CT_RED_MUL);
     r.place = ins->sub == CT_RED_ARGMAX || ins->sub == CT_RED_ARGMIN;
     size_t each = r.ordered && r.mode != CT_I_LANES ? CT_LANES : 1;
     r.accumulators = each * (r.mode == CT_I_LANES ? CT_LANES : r.mode == CT_I_WIDE ? CT_STRIP : 1);
@@ -708,7 +707,7 @@ static bool is_tile(const unit *u, ct_kval loop, tile_plan *p) {
     int dtype = ins[p->a[0]].dtype, loads = 0;
     for (ct_kval v = loop + 1; v < end; v++)
         loads += ins[v].op == CT_K_LOAD || ins[v].op == CT_K_VLOAD;
-    bool ok = is_float(dtype) && loads == p->rows + p->vectors;
+    bool ok = ct__is_float(dtype) && loads == p->rows + p->vectors;
     for (int r = 0; r < p->rows && ok; r++) ok = loads_plainly(u, p->a[r], dtype, &p->buf[0]);
     for (int v = 0; v < p->vectors && ok; v++) ok = loads_plainly(u, p->b[v], dtype, &p->buf[1]);
     return ok;
@@ -800,7 +799,7 @@ static bool build(builder *b, const ct_kir *k) {
     add_to(b, &b->head, CT_I_STOP, CT_I64, false);
     b->made->head = b->head.ins;
     b->made->code = b->body.ins;
-    b->made->frame = (b->frame + 63) / 64 * 64;
+    b->made->frame = ct__round_up(b->frame, 64);
     return !b->no_memory;
 }
 

@@ -1,0 +1,22 @@
+// Small facts about numbers and their dtypes that every layer asks for.
+#ifndef COTAN_BASE_NUMBER_H
+#define COTAN_BASE_NUMBER_H
+
+#include "cotan/cotan.h"
+
+static inline bool ct__is_float(ct_dtype d) { return d >= CT_F16 && d <= CT_F64; }
+
+// The greatest common divisor, >= 0; of 0 and x it is |x|. Neither may be INT64_MIN.
+static inline int64_t ct__gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a < 0 ? -a : a;
+}
+
+// The least multiple of `unit` that holds n.
+static inline size_t ct__round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+#endif
