@@ -27,9 +27,9 @@ ct_check_bad ct__check_bad(const ct_type *type, const void *bytes) {
 static const ct_type *operand(const ct_node *node, int k) { return ct__type(node->in[k]); }
 
 bool ct__check_rounds(const ct_node *node) {
-    if (!ct__is_float(node->out->dtype)) return false;
-    ct_kred by = node->op->reduction;
-    return node->op->kind == CT_KIND_CONTRACT || by == CT_RED_ADD || by == CT_RED_MUL;
+    ct_dtype dtype = (ct_dtype)node->out->dtype;
+    return ct__kred_is_ordered(node->op->reduction, dtype) ||
+           (node->op->kind == CT_KIND_CONTRACT && ct__is_float(dtype));
 }
 
 // Rounded additions behind an element, one after the other (docs/design/bits.md): each adds at most

@@ -222,35 +222,9 @@ static void vector_store(const ct_render *r, const ct_kins *ins) {
 
 // ------------------------------------------------------------------------------------ reductions
 
-static bool is_arg(const ct_kins *ins) {
-    return ins->sub == CT_RED_ARGMAX || ins->sub == CT_RED_ARGMIN;
-}
-
 // The operation itself: argmax compares as max does.
 static const char *red_name(const ct_kins *ins) {
-    return ct__kred_name(ins->sub) + (is_arg(ins) ? strlen("arg") : 0);
-}
-
-// Does the order of its operations show in the bits?
-static bool is_ordered(const ct_kir *k, const ct_kins *ins) {
-    int dtype = k->ins[ins->a].dtype;
-    return (ins->sub == CT_RED_ADD || ins->sub == CT_RED_MUL) &&
-           (dtype == CT_F32 || dtype == CT_F64);
-}
-
-static void start_value(ct_text *out, const ct_kins *ins, int dtype) {
-    bool max = ins->sub == CT_RED_MAX || ins->sub == CT_RED_ARGMAX;
-    bool min = ins->sub == CT_RED_MIN || ins->sub == CT_RED_ARGMIN;
-    if (ins->sub == CT_RED_AND)
-        ct__text_add(out, dtype == CT_BOOL ? "1" : "-1");
-    else if (!max && !min)
-        ct__text_add(out, ins->sub == CT_RED_MUL ? "1" : "0");
-    else if (dtype == CT_F32 || dtype == CT_F64)
-        ct__textf(out, "%s__builtin_inf%s()", max ? "-" : "", dtype == CT_F32 ? "f" : "");
-    else if (dtype == CT_I32 || dtype == CT_I64)
-        ct__textf(out, "INT%d_%s", dtype == CT_I32 ? 32 : 64, max ? "MIN" : "MAX");
-    else
-        ct__text_add(out, max ? "0" : dtype == CT_U8 ? "255" : "UINT32_MAX");
+    return ct__kred_name(ins->sub) + (ct__kred_is_place(ins->sub) ? strlen("arg") : 0);
 }
 
 // The accumulator of a REDUCE is 16-lane when its loop is the vector loop (lane j takes what is
@@ -261,6 +235,8 @@ typedef struct {
     int dtype;      // of what is reduced
     bool lanes;     // its loop is the vector loop
     bool wide;      // each lane is a reduction
+    bool place;     // its value is an index
+    bool ordered;   // the order of its operations shows
     bool array;     // 16 accumulators in an array, by i mod 16
     const char *t;  // suffix of the dtype
     const char *s;  // "s_" where its operations are scalar
@@ -272,7 +248,9 @@ static reduction reduction_of(const ct_render *r, ct_kval id) {
     reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
     d.lanes = r->k->ins[ins->in].sub == CT_BIND_VECTOR;
     d.wide = !d.lanes && ct__render_is_wide(r, id);
-    d.array = !d.lanes && is_ordered(r->k, ins);
+    d.place = ct__kred_is_place(ins->sub);
+    d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
+    d.array = !d.lanes && d.ordered;
     d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
     d.op = red_name(ins);
@@ -282,7 +260,8 @@ static reduction reduction_of(const ct_render *r, ct_kval id) {
 static void start(const ct_render *r, const reduction *d) {
     bool vector = d->lanes || d->wide;
     if (vector) ct__textf(r->out, "splat_%s(", d->t);
-    start_value(r->out, d->ins, d->dtype);
+    ct_kins value = ct__kred_start(d->ins->sub, d->dtype);
+    ct__render_literal(r->out, d->dtype, &value);
     if (vector) ct__text_add(r->out, ")");
 }
 
@@ -294,7 +273,7 @@ static void accumulator(const ct_render *r, const reduction *d) {
     if (d->array) ct__textf(r->out, "%d, ", d->id);
     start(r, d);
     ct__text_add(r->out, d->array ? ");\n" : ";\n");
-    if (!is_arg(d->ins)) return;
+    if (!d->place) return;
     line(r);
     ct__textf(r->out, vector ? "i64x16 m%d = splat_i64(0);\n" : "i64 m%d = 0;\n", d->id);
 }
@@ -338,7 +317,7 @@ static void accumulate_arg(const ct_render *r, const reduction *d) {
 
 static void accumulate(const ct_render *r, ct_kval id) {
     reduction d = reduction_of(r, id);
-    if (is_arg(d.ins)) {
+    if (d.place) {
         accumulate_arg(r, &d);
         return;
     }
@@ -355,11 +334,11 @@ static void accumulate(const ct_render *r, ct_kval id) {
 
 // After a block: its result, as an expression.
 static void block_result(const ct_render *r, const reduction *d) {
-    if (d->lanes && is_arg(d->ins))
+    if (d->lanes && d->place)
         ct__textf(r->out, "argfold_%s_%s(a%d, m%d)", d->op, d->t, d->id, d->id);
     else if (d->lanes)
         ct__textf(r->out, "fold_%s_%s(a%d)", d->op, d->t, d->id);
-    else if (is_arg(d->ins))
+    else if (d->place)
         ct__textf(r->out, "m%d", d->id);
     else
         ct__textf(r->out, d->array ? "a%d[0]" : "a%d", d->id);
@@ -400,7 +379,7 @@ static void result(const ct_render *r, const reduction *d, bool blocks) {
     ct__text_add(r->out, "const ");
     type_of(r, d->id);
     ct__textf(r->out, " v%d = ", d->id);
-    if (blocks && is_ordered(r->k, d->ins)) {
+    if (blocks && d->ordered) {
         char tree[24];
         tree_name(tree, sizeof tree, d);
         reduction flat = *d;
@@ -416,18 +395,16 @@ static void result(const ct_render *r, const reduction *d, bool blocks) {
 
 // ----------------------------------------------------------------------------------------- loops
 
-// Calls each REDUCE of a loop: those standing directly in it.
+// The same, each with how it is done.
 #define EACH_REDUCE(r, loop, d)                                                                    \
-    for (ct_kval id_ = (loop) + 1; id_ < (r)->k->ins[loop].end; id_++)                             \
-        if ((r)->k->ins[id_].op == CT_K_REDUCE && (r)->k->ins[id_].in == (loop))                   \
-            for (reduction d = reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
+    CT_EACH_REDUCE((r)->k, loop, id_)                                                              \
+    for (reduction d = reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
 
 // More than one block of 1024, as far as is known here, and a reduction that must heed it?
 static bool in_blocks(const ct_render *r, ct_kval loop) {
-    int64_t n = 0;
-    if (ct__kir_is_int(r->k, r->k->ins[loop].a, &n) && n <= CT_REDUCE_BLOCK) return false;
+    if (ct__kir_one_block(r->k, loop)) return false;
     bool any = false;
-    EACH_REDUCE(r, loop, d) any |= is_ordered(r->k, d.ins);
+    EACH_REDUCE(r, loop, d) any |= d.ordered;
     return any;
 }
 
@@ -453,7 +430,7 @@ static void open_loop(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     bool blocks = in_blocks(r, v);
     EACH_REDUCE(r, v, d) {
-        if (blocks && is_ordered(r->k, d.ins))
+        if (blocks && d.ordered)
             declare_tree(r, &d);
         else
             accumulator(r, &d);
@@ -468,7 +445,7 @@ static void open_loop(ct_render *r, ct_kval v) {
         ct__textf(r->out, "const i64 e%d = s_min_i64(h%d + 1024, ", v, v);
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, ");\n");
-        EACH_REDUCE(r, v, d) if (is_ordered(r->k, d.ins)) accumulator(r, &d);
+        EACH_REDUCE(r, v, d) if (d.ordered) accumulator(r, &d);
     }
     if (ins->sub == CT_BIND_UNROLL) {
         line(r);
@@ -491,7 +468,7 @@ static void close_loop(ct_render *r, ct_kval v) {
     ct__text_add(r->out, "}\n");
     EACH_REDUCE(r, v, d) fold_array(r, &d);
     if (blocks) {
-        EACH_REDUCE(r, v, d) if (is_ordered(r->k, d.ins)) push_block(r, &d);
+        EACH_REDUCE(r, v, d) if (d.ordered) push_block(r, &d);
         r->depth--;
         line(r);
         ct__text_add(r->out, "}\n");
@@ -657,10 +634,9 @@ static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *er
 static void trees_needed(const ct_render *r, ct_text *out) {
     bool done[2][2][2] = {{{false}}};
     for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
-        if (r->k->ins[i].op != CT_K_REDUCE || !is_ordered(r->k, &r->k->ins[i]) ||
-            !in_blocks(r, r->k->ins[i].in))
-            continue;
+        if (r->k->ins[i].op != CT_K_REDUCE) continue;
         reduction d = reduction_of(r, i);
+        if (!d.ordered || !in_blocks(r, d.ins->in)) continue;
         bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
         if (*known) continue;
         *known = true;

@@ -134,9 +134,8 @@ static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, con
 }
 
 static ct_kval finished(ct_emit *e, const ct_node *node, ct_kval r) {
-    ct_kred op = node->op->reduction;
-    bool arg = op == CT_RED_ARGMAX || op == CT_RED_ARGMIN;
-    ct_dtype from = arg ? CT_I64 : (ct_dtype)ct__type(node->in[0])->dtype;
+    ct_dtype from =
+        ct__kred_is_place(node->op->reduction) ? CT_I64 : (ct_dtype)ct__type(node->in[0])->dtype;
     return ct__cast_from(e, r, from, (ct_dtype)node->out->dtype);
 }
 
@@ -566,8 +565,7 @@ static bool wants_split(nest *n) {
             continue;
         }
         folds f = folds_of(e, u->v.node);
-        ct_kred op = u->v.node->op->reduction;
-        if (u->level || f.n != 1 || op == CT_RED_ARGMAX || op == CT_RED_ARGMIN) return false;
+        if (u->level || f.n != 1 || ct__kred_is_place(u->v.node->op->reduction)) return false;
         if (extent >= 0 && extent != f.extent[0]) return false;
         extent = f.extent[0];
     }

@@ -586,16 +586,19 @@ void ct__kir_end(ct_kir *k) {
     k->ins[end].in = k->open;
 }
 
+static bool reduces(ct_kred op, int dtype) {
+    bool logical = op == CT_RED_OR || op == CT_RED_AND;
+    return logical ? !ct__is_float(dtype) : dtype != CT_BOOL;
+}
+
 ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value) {
     const ct_kins *v = operand(k, CT_K_REDUCE, value);
     if (!v) return -1;
     if (k->open < 0) return bad(k, CT_K_REDUCE, "outside of a loop");
     if (op == CT_RED_NONE) return bad(k, CT_K_REDUCE, "by nothing");
-    bool logical = op == CT_RED_OR || op == CT_RED_AND;
-    if (logical ? ct__is_float(v->dtype) : v->dtype == CT_BOOL)
-        return bad(k, CT_K_REDUCE, "dtype not accepted");
-    bool arg = op == CT_RED_ARGMAX || op == CT_RED_ARGMIN;
-    ct_kins ins = make(CT_K_REDUCE, arg ? CT_I64 : (int)v->dtype, v->lanes, value, -1, -1);
+    if (!reduces(op, v->dtype)) return bad(k, CT_K_REDUCE, "dtype not accepted");
+    ct_kins ins =
+        make(CT_K_REDUCE, ct__kred_is_place(op) ? CT_I64 : (int)v->dtype, v->lanes, value, -1, -1);
     ins.sub = (uint8_t)op;
     return append(k, ins);
 }
@@ -633,9 +636,7 @@ ct_kval ct__kir_iota(ct_kir *k) { return pure(k, make(CT_K_IOTA, CT_I64, CT_LANE
 ct_kval ct__kir_fold(ct_kir *k, ct_kred op, ct_kval a) {
     const ct_kins *x = operand(k, CT_K_FOLD, a);
     if (!x) return -1;
-    bool logical = op == CT_RED_OR || op == CT_RED_AND;
-    if (x->lanes != CT_LANES || op >= CT_RED_ARGMAX ||
-        (logical ? ct__is_float(x->dtype) : x->dtype == CT_BOOL))
+    if (x->lanes != CT_LANES || ct__kred_is_place(op) || !reduces(op, x->dtype))
         return bad(k, CT_K_FOLD, "of a scalar, or dtype not accepted");
     ct_kins ins = make(CT_K_FOLD, x->dtype, 1, a, -1, -1);
     ins.sub = (uint8_t)op;

@@ -282,6 +282,20 @@ size_t ct__kir_scratch(const ct_kir *k);
 // Where a local lies in that scratch; -1: small, on the stack.
 int64_t ct__kir_local_offset(const ct_kir *k, int buf);
 
+// ARGMAX, ARGMIN: the value is a place.
+bool ct__kred_is_place(ct_kred op);
+// Does the order of its operations show in the bits, so that it goes by blocks and 16 lanes?
+bool ct__kred_is_ordered(ct_kred op, ct_dtype dtype);
+// What accumulators begin with, a CONST of the dtype that is reduced: the result of an empty
+// reduction; of a place, what nothing is worse than.
+ct_kins ct__kred_start(ct_kred op, ct_dtype dtype);
+// Is the loop known to run at most CT_REDUCE_BLOCK times, so that its reductions are one block?
+bool ct__kir_one_block(const ct_kir *k, ct_kval loop);
+// The reductions of a loop: those standing directly in it.
+#define CT_EACH_REDUCE(k, loop, id)                                                                \
+    for (ct_kval id = (loop) + 1; id < (k)->ins[loop].end; id++)                                   \
+        if ((k)->ins[id].op == CT_K_REDUCE && (k)->ins[id].in == (loop))
+
 // How a value differs between the 16 lanes (or iterations of the VECTOR loop around it).
 typedef enum ct_kvary { CT_UNIFORM, CT_AFFINE, CT_VARYING } ct_kvary;
 typedef struct ct_kshape {

@@ -330,8 +330,7 @@ static void emit_counted(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
     *(load ? &i->b : &i->c) = count;
 }
 
-// ---------------------------------------------------------------------------------------
-// reductions
+// ------------------------------------------------------------------------------------- reductions
 
 typedef struct {
     const ct_kins *ins;
@@ -341,47 +340,19 @@ typedef struct {
     size_t accumulators; // elements, of 16 lanes where wide
 } reduction;
 
-static int64_t lowest(int dtype) {
-    return dtype == CT_I64 ? INT64_MIN : dtype == CT_I32 ? INT32_MIN : 0;
-}
-static int64_t highest(int dtype) {
-    return dtype == CT_I64   ? INT64_MAX
-           : dtype == CT_I32 ? INT32_MAX
-           : dtype == CT_U8  ? UINT8_MAX
-                             : UINT32_MAX;
-}
-
-static void start_of(reduction *r) {
-    bool max = r->ins->sub == CT_RED_MAX || r->ins->sub == CT_RED_ARGMAX;
-    bool min = r->ins->sub == CT_RED_MIN || r->ins->sub == CT_RED_ARGMIN;
-    r->start = (ct_kins){.op = CT_K_CONST, .dtype = (uint8_t)r->dtype};
-    if (ct__is_float(r->dtype))
-        r->start.imm.f = max ? -__builtin_inf() : min ? __builtin_inf() : r->ins->sub == CT_RED_MUL;
-    else if (max || min)
-        r->start.imm.i = max ? lowest(r->dtype) : highest(r->dtype);
-    else if (r->ins->sub == CT_RED_AND)
-        r->start.imm.i = r->dtype == CT_BOOL ? 1 : -1;
-    else
-        r->start.imm.i = r->ins->sub == CT_RED_MUL;
-}
-
 static reduction reduction_of(const unit *u, ct_kval id) {
     const ct_kins *ins = &u->k->ins[id];
     reduction r = {.ins = ins, .dtype = u->k->ins[ins->a].dtype};
     r.mode = u->k->ins[ins->in].sub == CT_BIND_VECTOR ? CT_I_LANES
              : is_wide(u, id)                         ? CT_I_WIDE
                                                       : CT_I_ONE;
-    r.ordered = ct__is_float(r.dtype) && (ins->sub == CT_RED_ADD || ins->sub == CT_RED_MUL);
-    r.place = ins->sub == CT_RED_ARGMAX || ins->sub == CT_RED_ARGMIN;
+    r.ordered = ct__kred_is_ordered(ins->sub, r.dtype);
+    r.place = ct__kred_is_place(ins->sub);
+    r.start = ct__kred_start(ins->sub, r.dtype);
     size_t each = r.ordered && r.mode != CT_I_LANES ? CT_LANES : 1;
     r.accumulators = each * (r.mode == CT_I_LANES ? CT_LANES : r.mode == CT_I_WIDE ? CT_STRIP : 1);
-    start_of(&r);
     return r;
 }
-
-#define EACH_REDUCE(u, loop, id)                                                                   \
-    for (ct_kval id = (loop) + 1; id < (u)->k->ins[loop].end; id++)                                \
-        if ((u)->k->ins[id].op == CT_K_REDUCE && (u)->k->ins[id].in == (loop))
 
 static void fill(builder *b, int dtype, const ct_kins *value, uint32_t at, size_t n) {
     uint32_t from = constant_of(b, dtype, value)->slot;
@@ -393,9 +364,7 @@ static void fill(builder *b, int dtype, const ct_kins *value, uint32_t at, size_
 
 static void begin_reduction(builder *b, unit *u, ct_kval loop, ct_kval id) {
     reduction r = reduction_of(u, id);
-    int64_t n = 0;
     bool lanes = r.mode != CT_I_ONE;
-    bool one_block = ct__kir_is_int(u->k, u->k->ins[loop].a, &n) && n <= CT_REDUCE_BLOCK;
     u->aux[id] = room(b, r.accumulators * (lanes ? lane_bytes(r.dtype) : 8), 64);
     bool mask = r.dtype == CT_BOOL && lanes; // lanes of bools are 0 or -1
     ct_kins start = r.start;
@@ -405,7 +374,7 @@ static void begin_reduction(builder *b, unit *u, ct_kval loop, ct_kval id) {
         static const ct_kins zero = {.imm = {.i = 0}};
         u->second[id] = room(b, 8 * r.accumulators, 64);
         fill(b, CT_I64, &zero, u->second[id], r.accumulators);
-    } else if (r.ordered && !one_block) {
+    } else if (r.ordered && !ct__kir_one_block(u->k, loop)) {
         bool wide_tree = r.mode == CT_I_WIDE;
         u->second[id] = room(b, b->table->tree_bytes[r.dtype][wide_tree], 64);
         add(b, CT_I_CLEAR, r.dtype, wide_tree)->d = u->second[id];
@@ -455,7 +424,7 @@ static void end_reduction(builder *b, unit *u, ct_kval loop, ct_kval id) {
 
 static void begin_loop(builder *b, unit *u, ct_kval v) {
     const ct_kins *ins = &u->k->ins[v];
-    EACH_REDUCE(u, v, id) begin_reduction(b, u, v, id);
+    CT_EACH_REDUCE(u->k, v, id) begin_reduction(b, u, v, id);
     uint32_t extent = scalar(b, u, ins->a);
     u->slot[v] = scalar_slot(b);
     u->aux[v] = (uint32_t)b->body.n;
@@ -471,7 +440,7 @@ static void begin_loop(builder *b, unit *u, ct_kval v) {
 
 static void end_loop(builder *b, unit *u, ct_kval v) {
     const ct_kins *ins = &u->k->ins[v];
-    EACH_REDUCE(u, v, id) end_block(b, u, v, id);
+    CT_EACH_REDUCE(u->k, v, id) end_block(b, u, v, id);
     uint32_t extent = scalar(b, u, ins->a);
     int op = ins->sub == CT_BIND_CORE     ? CT_I_CORE_NEXT
              : ins->sub == CT_BIND_VECTOR ? CT_I_VECTOR_NEXT
@@ -483,7 +452,7 @@ static void end_loop(builder *b, unit *u, ct_kval v) {
     i->imm.i = b->strip;
     i->buf = head + 1 - here;
     if (!b->no_memory) b->body.ins[head].buf = here + 1 - head;
-    EACH_REDUCE(u, v, id) end_reduction(b, u, v, id);
+    CT_EACH_REDUCE(u->k, v, id) end_reduction(b, u, v, id);
 }
 
 // ------------------------------------------------------------------------------------------ values
