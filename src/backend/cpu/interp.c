@@ -259,26 +259,24 @@ static bool unit_new(unit *u, const ct_kir *k) {
     return true;
 }
 
-// Slots of values that are not used again.
+// Gives back the slots of v if instruction `at` is the last that uses it.
+static void release_value(builder *b, unit *u, ct_kval v, ct_kval at) {
+    if (u->last[v] != at || u->k->ins[v].op == CT_K_CONST) return;
+    if (is_wide(u, v) && u->slot[v]) give_back(b, u->k->ins[v].dtype, u->slot[v]);
+    if (u->wide[v]) give_back(b, u->k->ins[v].dtype, u->wide[v]);
+    u->last[v] = -1;
+}
+
+// Slots of values that are not used again: operands, and at an END all that lived through its loop.
 static void release(builder *b, unit *u, ct_kval at) {
-    // Whatever ends here was made before: look at operands, and at an END at all of its loop.
     const ct_kins *ins = &u->k->ins[at];
-    ct_kval first = ins->op == CT_K_END ? 0 : -1;
+    if (ins->op == CT_K_END) {
+        for (ct_kval v = 0; v < at; v++) release_value(b, u, v, at);
+        return;
+    }
     const ct_kval ops[4] = {ins->a, ins->b, ins->c, at};
-    for (int j = 0; j < 4 && first < 0; j++) {
-        if (ops[j] < 0) continue;
-        ct_kval v = unsplat(u, ops[j]);
-        if (u->last[v] != at || u->k->ins[v].op == CT_K_CONST) continue;
-        if (is_wide(u, v) && u->slot[v]) give_back(b, u->k->ins[v].dtype, u->slot[v]);
-        if (u->wide[v]) give_back(b, u->k->ins[v].dtype, u->wide[v]);
-        u->last[v] = -1;
-    }
-    for (ct_kval v = 0; first == 0 && v < at; v++) {
-        if (u->last[v] != at || u->k->ins[v].op == CT_K_CONST) continue;
-        if (is_wide(u, v) && u->slot[v]) give_back(b, u->k->ins[v].dtype, u->slot[v]);
-        if (u->wide[v]) give_back(b, u->k->ins[v].dtype, u->wide[v]);
-        u->last[v] = -1;
-    }
+    for (int j = 0; j < 4; j++)
+        if (ops[j] >= 0) release_value(b, u, unsplat(u, ops[j]), at);
 }
 
 // ----------------------------------------------------------------------------------------- memory
@@ -740,7 +738,6 @@ static bool place_buffers(builder *b, const ct_kir *k) {
     b->frame = sizeof(ct_iframe) + k->nbufs * sizeof(void *);
     for (size_t i = 0; i < k->nbufs; i++)
         if (k->bufs[i].flags & CT_KIR_LOCAL) {
-            // Reads of whole vectors may go beyond the last element.
             size_t bytes = (size_t)k->bufs[i].count * ct_dtype_size(k->bufs[i].dtype);
             made->local[i] = room(b, bytes, 64);
         }
