@@ -1,13 +1,11 @@
 #include "base/mem.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "base/plain.h"
+#include "base/text.h"
 
 static _Atomic int64_t fail_after = -1;
 
@@ -126,16 +124,14 @@ char *ct__arena_str(ct_arena *arena, const char *text) {
 }
 
 char *ct__arena_printf(ct_arena *arena, const char *format, ...) {
-    CT_PLAIN;
-    va_list args, again;
+    ct_text text = {0};
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    ct__textf_v(&text, format, args);
     va_end(args);
-    char *text = n < 0 ? NULL : ct__arena(arena, (size_t)n + 1);
-    if (text) vsnprintf(text, (size_t)n + 1, format, again);
-    va_end(again);
-    return text;
+    char *copy = text.s && !text.failed ? ct__arena_str(arena, text.s) : NULL;
+    ct__text_free(&text);
+    return copy;
 }
 
 void ct__arena_reset(ct_arena *arena) {

@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,18 +23,23 @@ void ct__text_bytes(ct_text *text, const void *bytes, size_t n) {
 
 void ct__text_add(ct_text *text, const char *s) { ct__text_bytes(text, s, strlen(s)); }
 
-void ct__textf(ct_text *text, const char *format, ...) {
+void ct__textf_v(ct_text *text, const char *format, va_list args) {
     CT_PLAIN;
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     if (n >= 0 && reserve(text, (size_t)n)) {
         vsnprintf(text->s + text->n, (size_t)n + 1, format, again);
         text->n += (size_t)n;
     }
     va_end(again);
+}
+
+void ct__textf(ct_text *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ct__textf_v(text, format, args);
+    va_end(args);
 }
 
 void ct__text_free(ct_text *text) {

@@ -2,6 +2,7 @@
 #ifndef COTAN_BASE_TEXT_H
 #define COTAN_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,8 @@ typedef struct ct_text {
 void ct__text_add(ct_text *text, const char *s);
 void ct__text_bytes(ct_text *text, const void *bytes, size_t n);
 void ct__textf(ct_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ct__textf_v(ct_text *text, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 void ct__text_free(ct_text *text);
 
 // A number of bytes for people: "512 bytes", "3.2 kB", "50 MB", "1.25 GB" (powers of 1000, three
