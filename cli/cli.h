@@ -62,19 +62,31 @@ extern const char *program; // as it was called, for commands that are shown
 
 // ---------------------------------------------------------------------------------------- commands
 
-// What train and plan are told alike.
-typedef struct train_settings {
-    ct_lm_train_options train;
-    paths data;
-    int tokens, device;
-    ct_num lr, dropout, seed;
+// What a command that computes is told to run on.
+typedef struct machine {
+    int device; // -1: the context's own
     int64_t threads;
     uint64_t limit;
+} machine;
+enum { MACHINE_OPTIONS = 3 };
+void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
+bool use_machine(const machine *m, int *status); // false: `*status` is what the process ends with
+bool on_ref(const machine *m);                   // was that device asked for?
+
+// What train and plan are told alike.
+enum { MOST_TRAIN_OPTIONS = 32 };
+typedef struct train_settings {
+    ct_lm_train_options train;
+    opt options[MOST_TRAIN_OPTIONS];
+    paths data;
+    int tokens;
+    ct_num lr, dropout, seed;
+    machine machine;
 } train_settings;
-enum { MOST_TRAIN_OPTIONS = 31 };
-size_t list_train_options(train_settings *s, opt *options);
-// Reads the words into the settings and applies threads, device and limit. False: as parse.
-bool read_train_options(command *c, train_settings *s, int argc, char **argv, int *status);
+// Reads the words into the settings, by their options and `own` (NULL: none), and uses the machine
+// as they say. False: as parse.
+bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
+                        int *status);
 
 int run_train(int argc, char **argv);
 int run_plan(int argc, char **argv);

@@ -236,19 +236,14 @@ static const char examples[] =
     "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
 
 int run_plan(int argc, char **argv) {
-    train_settings s = {.device = -1};
+    train_settings s;
     listing l = {0};
-    opt options[MOST_TRAIN_OPTIONS + 1];
+    const opt json = {"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
     char limit[24];
     int status;
-    command c = {.name = "plan",
-                 .usage = "--data PATH... [options]",
-                 .text = text,
-                 .examples = examples,
-                 .opts = options};
-    c.n = list_train_options(&s, options);
-    options[c.n++] = (opt){"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
-    if (!read_train_options(&c, &s, argc, argv, &status)) return status;
+    command c = {
+        .name = "plan", .usage = "--data PATH... [options]", .text = text, .examples = examples};
+    if (!read_train_options(&c, &s, &json, argc, argv, &status)) return status;
     s.train.event = show_model;
     s.train.user = &l;
     ct_lm_cost cost;
@@ -258,8 +253,9 @@ int run_plan(int argc, char **argv) {
     } else {
         show_plans(&l);
         show_memory(&cost);
-        if (s.limit && cost.memory > s.limit)
-            printf("\ncotan train will refuse this: the limit is %s\n", bytes(s.limit, limit));
+        if (s.machine.limit && cost.memory > s.machine.limit)
+            printf("\ncotan train will refuse this: the limit is %s\n",
+                   bytes(s.machine.limit, limit));
     }
     return EXIT_DONE;
 }

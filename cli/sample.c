@@ -3,8 +3,6 @@
 
 #include "cli.h"
 
-static const char *const devices[] = {"cpu", "ref", NULL};
-
 static bool print(const char *text, size_t n, void *user) {
     (void)user;
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
@@ -13,9 +11,10 @@ static bool print(const char *text, size_t n, void *user) {
 int run_sample(int argc, char **argv) {
     ct_lm_sample_options s = {.write = print};
     ct_num seed = {0};
-    int64_t threads = 0;
-    uint64_t limit = 0;
-    int device = -1, status;
+    machine m;
+    opt on[MACHINE_OPTIONS];
+    int status;
+    list_machine_options(&m, on);
     opt options[] = {
         {"prompt", OPT_TEXT, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
         {"length", OPT_WHOLE, "N", "tokens to write (500)", 1, 1e9, .out = &s.length},
@@ -24,12 +23,9 @@ int run_sample(int argc, char **argv) {
         {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (40)", 1, 1e9,
          .out = &s.top_k},
         {"seed", OPT_COUNT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
-        {"threads", OPT_WHOLE, "N", "threads (COTAN_THREADS, else the cores allowed)", 1, 256,
-         .out = &threads},
-        {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
-         .choices = devices, .out = &device},
-        {"memory-limit", OPT_BYTES, "SIZE", "most memory: 500MB, 2GiB (what this machine has left)",
-         .out = &limit},
+        on[0],
+        on[1],
+        on[2],
     };
     command c = {
         .name = "sample",
@@ -48,9 +44,7 @@ int run_sample(int argc, char **argv) {
     };
     if (!parse(&c, argc, argv, &s.dir, &status)) return status;
     s.seed = (uint64_t)seed.value;
-    if (threads) ct_set_threads((int)threads);
-    if (limit) ct_set_memory_limit(limit);
-    if (device >= 0 && !ct_set_device(devices[device])) return fail();
+    if (!use_machine(&m, &status)) return status;
     if (!ct_lm_sample(&s)) {
         fflush(stdout);
         return fail();

@@ -131,11 +131,12 @@ static void show(const ct_lm_event *event, void *user) {
 // ----------------------------------------------------------------------------------------- options
 
 static const char *const token_kinds[] = {"bytes", "chars", NULL};
-static const char *const devices[] = {"cpu", "ref", NULL};
 enum { MOST = 1000000000 };
 
-size_t list_train_options(train_settings *s, opt *o) {
+static size_t list_options(train_settings *s) {
     ct_lm_train_options *t = &s->train;
+    opt on[MACHINE_OPTIONS];
+    list_machine_options(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
         {"tokens", OPT_CHOICE, "KIND", "bytes or chars (bytes)", .choices = token_kinds,
@@ -167,12 +168,9 @@ size_t list_train_options(train_settings *s, opt *o) {
         {"save-every", OPT_WHOLE, "N", "steps between saves (as evaluations)", 1, MOST,
          .out = &t->save_every},
         {"seed", OPT_COUNT, "N", "of weights, windows and dropout (0)", 0, 9e15, .out = &s->seed},
-        {"threads", OPT_WHOLE, "N", "threads (COTAN_THREADS, else the cores allowed)", 1, 256,
-         .out = &s->threads},
-        {"device", OPT_CHOICE, "NAME", "cpu, or ref, which is slow and simple (cpu)",
-         .choices = devices, .out = &s->device},
-        {"memory-limit", OPT_BYTES, "SIZE", "most memory: 500MB, 2GiB (what this machine has left)",
-         .out = &s->limit},
+        on[0],
+        on[1],
+        on[2],
         {"out", OPT_TEXT, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
         {"resume", OPT_TEXT, "DIR", "go on with the run in DIR, from its last save",
@@ -180,12 +178,17 @@ size_t list_train_options(train_settings *s, opt *o) {
         {"resume-step", OPT_COUNT, "N", "from its save of step N (the newest)", 0, MOST,
          .out = &t->resume_step},
     };
-    _Static_assert(sizeof all / sizeof *all <= MOST_TRAIN_OPTIONS, "room for the options");
-    memcpy(o, all, sizeof all);
+    _Static_assert(sizeof all / sizeof *all < MOST_TRAIN_OPTIONS, "room for them and one more");
+    memcpy(s->options, all, sizeof all);
     return sizeof all / sizeof *all;
 }
 
-bool read_train_options(command *c, train_settings *s, int argc, char **argv, int *status) {
+bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
+                        int *status) {
+    *s = (train_settings){.tokens = -1};
+    c->opts = s->options;
+    c->n = list_options(s);
+    if (own) s->options[c->n++] = *own;
     if (!parse(c, argc, argv, NULL, status)) return false;
     s->train.data = s->data.v;
     s->train.n_data = s->data.n;
@@ -193,11 +196,10 @@ bool read_train_options(command *c, train_settings *s, int argc, char **argv, in
     s->train.lr = s->lr.value;
     s->train.dropout = s->dropout.value;
     s->train.seed = (uint64_t)s->seed.value;
-    if (s->threads) ct_set_threads((int)s->threads);
-    if (s->limit) ct_set_memory_limit(s->limit);
-    if (s->device < 0 || ct_set_device(devices[s->device])) return true;
-    *status = fail();
-    return false;
+    if (s->tokens >= 0) s->train.given |= CT_LM_GIVEN_CHARS;
+    if (s->dropout.given) s->train.given |= CT_LM_GIVEN_DROPOUT;
+    if (s->seed.given) s->train.given |= CT_LM_GIVEN_SEED;
+    return use_machine(&s->machine, status);
 }
 
 static const char text[] =
@@ -256,7 +258,7 @@ static int finish(const train_settings *s, const display *d, bool trained) {
     fputs(" sample ", stderr);
     show_word(out);
     // The same device, where another one than usual was asked for.
-    const char *device = s->device == 1 ? " --device ref" : "";
+    const char *device = on_ref(&s->machine) ? " --device ref" : "";
     fprintf(stderr, "%s\n", device);
     if (interrupted) {
         show_word(program);
@@ -268,25 +270,18 @@ static int finish(const train_settings *s, const display *d, bool trained) {
 }
 
 int run_train(int argc, char **argv) {
-    train_settings s = {.device = -1};
-    opt options[MOST_TRAIN_OPTIONS];
+    train_settings s;
     char folder[32];
     int status;
     command c = {.name = "train",
                  .usage = "--data PATH... [options] | --resume DIR",
                  .text = text,
-                 .examples = examples,
-                 .opts = options};
-    c.n = list_train_options(&s, options);
-    if (!read_train_options(&c, &s, argc, argv, &status)) return status;
+                 .examples = examples};
+    if (!read_train_options(&c, &s, NULL, argc, argv, &status)) return status;
     display d = {.terminal = isatty(STDERR_FILENO) == 1};
     s.train.event = show;
     s.train.stop = stop;
     s.train.user = &d;
-    for (size_t i = 0; i < c.n; i++)
-        if (options[i].out == &s.tokens && options[i].given) s.train.given |= CT_LM_GIVEN_CHARS;
-    if (s.dropout.given) s.train.given |= CT_LM_GIVEN_DROPOUT;
-    if (s.seed.given) s.train.given |= CT_LM_GIVEN_SEED;
     if (!s.train.out && !s.train.resume) s.train.out = free_folder(folder, sizeof folder);
     listen_for_signals();
     bool trained = ct_lm_train(&s.train);
