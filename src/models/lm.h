@@ -30,7 +30,8 @@ uint64_t ct__lm_room(const ct_lm_cost *cost);
 bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
                  const char *hint, ct_err *err);
 
-// Fills in the sizes that the options leave open, by what a run costs on this machine.
+// Fills in the sizes that the options leave open, by what a run costs on this machine. `command`
+// begins its errors.
 typedef struct ct_lm_size {
     bool chosen;    // something was left open
     double gflops;  // measured; 0 where nothing was to be chosen
@@ -38,7 +39,7 @@ typedef struct ct_lm_size {
     ct_lm_cost cost;
 } ct_lm_size;
 typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, ct_lm_cost *cost, void *user);
-bool ct__lm_choose(ct_lm_train_options *options, const ct_corpus *corpus,
+bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
                    ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
 
 typedef struct ct_lm_draw {

@@ -45,12 +45,12 @@ static double step_flops(const rung *r, double parameters) {
 }
 
 // GFLOP/s of a square matmul.
-static double measure(int64_t n, double *seconds, ct_err *err) {
+static double measure(int64_t n, const char *command, double *seconds, ct_err *err) {
     size_t count = (size_t)(n * n);
     float *values = ct__malloc(count * sizeof *values);
     double best = INFINITY;
     if (!values) {
-        ct__err_memory(err, CT_NOWHERE, "train", count * sizeof *values);
+        ct__err_memory(err, CT_NOWHERE, command, count * sizeof *values);
         return NAN;
     }
     for (size_t i = 0; i < count; i++) values[i] = 1.0f / (float)(i % 31 + 1);
@@ -114,15 +114,15 @@ static bool small_enough(const ct_lm_cost *cost) {
     return cost->memory <= own + (room - own) / 2;
 }
 
-bool ct__lm_choose(ct_lm_train_options *o, const ct_corpus *corpus, ct_lm_rehearse_fn rehearse,
-                   void *user, ct_lm_size *size, ct_err *err) {
+bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus *corpus,
+                   ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err) {
     double seconds = 0;
     const ct_lm_train_options asked = *o;
     *size = (ct_lm_size){.chosen = !o->layers || !o->width || !o->context || !o->batch};
     if (size->chosen) {
-        size->gflops = measure(128, &seconds, err);
+        size->gflops = measure(128, command, &seconds, err);
         // Fast machines need more work to show it.
-        if (!err->code && seconds < 5e-3) size->gflops = measure(512, &seconds, err);
+        if (!err->code && seconds < 5e-3) size->gflops = measure(512, command, &seconds, err);
         if (err->code) return false;
     }
     rung r = {0};

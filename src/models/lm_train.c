@@ -22,6 +22,7 @@ enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100 };
 
 typedef struct run {
     ct_lm_train_options o; // with nothing left open
+    const char *command;   // "train" or "plan", for errors
     ct_err *err;
     ct_corpus corpus;
     size_t n_train; // tokens; the others validate
@@ -68,11 +69,11 @@ static void fill_in_rates(ct_lm_train_options *o) {
     o->min_lr = CT_F(ct__num_or(o->min_lr, o->lr / 10));
 }
 
-static bool refuse(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool refuse(ct_err *err, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static bool refuse(ct_err *err, const char *command,
+                                                         const char *format, ...) {
     va_list args;
     va_start(args, format);
-    ct__err_v(err, CT_E_USAGE, CT_NOWHERE, "train", format, args);
+    ct__err_v(err, CT_E_USAGE, CT_NOWHERE, command, format, args);
     va_end(args);
     return false;
 }
@@ -91,38 +92,43 @@ static bool in_range(const ct_lm_train_options *o) {
            o->dropout < 1;
 }
 
-static bool usable(const ct_lm_train_options *o, ct_err *err) {
+static bool usable(const ct_lm_train_options *o, const char *command, ct_err *err) {
     int64_t steps = o->steps ? o->steps : 2000;
     double lr = o->lr > 0 ? o->lr : default_lr(o->width);
-    if (!in_range(o)) return refuse(err, "an option is out of its range");
+    if (!in_range(o)) return refuse(err, command, "an option is out of its range");
     if (o->resume && o->out)
-        return refuse(err, "--out is not for --resume, which goes on in its folder");
+        return refuse(err, command, "--out is not for --resume, which goes on in its folder");
     if (o->resume) return true; // the rest is the run's
-    if (ct__num_given(o->resume_step)) return refuse(err, "--resume-step is missing --resume");
-    if (!o->n_data) return refuse(err, "--data is missing: files, folders or patterns of text");
-    if (!o->out) return refuse(err, "--out is missing: the folder to write");
+    if (ct__num_given(o->resume_step))
+        return refuse(err, command, "--resume-step is missing --resume");
+    if (!o->n_data)
+        return refuse(err, command, "--data is missing: files, folders or patterns of text");
+    if (!o->out) return refuse(err, command, "--out is missing: the folder to write");
     if (o->width && o->heads && o->width % o->heads)
-        return refuse(err, "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
-                      o->heads);
+        return refuse(err, command, "--width %" PRId64 " is not a multiple of --heads %" PRId64,
+                      o->width, o->heads);
     if (ct__num_given(o->min_lr) && o->min_lr.value > lr)
-        return refuse(err, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
+        return refuse(err, command, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
     if (ct__num_given(o->warmup) && o->warmup.value >= (double)steps)
-        return refuse(err, "--warmup %.0f is not below --steps %" PRId64, o->warmup.value, steps);
+        return refuse(err, command, "--warmup %.0f is not below --steps %" PRId64, o->warmup.value,
+                      steps);
     return true;
 }
 
-static run *start(const ct_lm_train_options *options, ct_ctx *ctx) {
-    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "train", "the options") || ctx->err.code ||
-        !usable(options, &ctx->err))
+// `command`: who begins the sentences that refuse, "train" or "plan".
+static run *start(const ct_lm_train_options *options, const char *command, ct_ctx *ctx) {
+    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, command, "the options") || ctx->err.code ||
+        !usable(options, command, &ctx->err))
         return NULL;
     ct_numerics(); // opens the device, which may refuse what the environment asks of it
     if (ctx->err.code) return NULL;
     run *r = ct__calloc(1, sizeof *r);
     if (!r) {
-        ct__err_memory(&ctx->err, CT_NOWHERE, "train", sizeof *r);
+        ct__err_memory(&ctx->err, CT_NOWHERE, command, sizeof *r);
         return NULL;
     }
     r->o = *options;
+    r->command = command;
     r->err = &ctx->err;
     r->lock = -1;
     r->saved = -1;
@@ -388,7 +394,7 @@ static bool read_text(run *r) {
         return false;
     r->n_train = ct__split(r->corpus.n);
     ct__vocab_text(&r->corpus.vocab, &r->characters);
-    return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, "train", r->corpus.n);
+    return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, r->command, r->corpus.n);
 }
 
 static bool make_batches(run *r) {
@@ -404,7 +410,7 @@ static bool make_batches(run *r) {
     r->y = ct__calloc(B * T, sizeof *r->y);
     r->rows = ct__calloc(B, sizeof *r->rows);
     return (r->x && r->y && r->rows) ||
-           ct__err_memory(r->err, CT_NOWHERE, "train", B * T * sizeof *r->x);
+           ct__err_memory(r->err, CT_NOWHERE, r->command, B * T * sizeof *r->x);
 }
 
 // What a resumed run needs besides the optimizer's own state, in the same file.
@@ -558,13 +564,14 @@ static bool record_all(run *r, ct_lm_cost *cost) {
 
 static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void *user) {
     run *real = user, *r = ct__calloc(1, sizeof *r);
-    if (!r) return ct__err_memory(real->err, CT_NOWHERE, "plan", sizeof *r);
+    if (!r) return ct__err_memory(real->err, CT_NOWHERE, real->command, sizeof *r);
     ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
     *cost = (ct_lm_cost){0};
     bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->err);
     if (ok) {
         // The text is the run's own.
         *r = (run){.o = *options,
+                   .command = real->command,
                    .err = &h.ctx->err,
                    .corpus = real->corpus,
                    .n_train = real->n_train,
@@ -587,7 +594,7 @@ static bool prepare(run *r, ct_lm_size *size) {
     bool resumed = r->o.resume != NULL;
     if (!read_text(r)) return false;
     if (resumed && !ct__lm_same_text(&r->resumed, &r->corpus, r->o.chars, r->err)) return false;
-    if (!ct__lm_choose(&r->o, &r->corpus, rehearse, r, size, r->err)) return false;
+    if (!ct__lm_choose(&r->o, r->command, &r->corpus, rehearse, r, size, r->err)) return false;
     fill_in_rates(&r->o);
     tell_model(r, size);
     return true;
@@ -602,10 +609,10 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
         return false;
     ct_lm_train_options o = *options;
     if (o.resume || ct__num_given(o.resume_step))
-        return refuse(&ctx->err,
+        return refuse(&ctx->err, "plan",
                       "--resume is not for a plan: a run that is resumed takes what it took");
     if (!o.out) o.out = "-"; // nothing is written
-    run *r = start(&o, ctx);
+    run *r = start(&o, "plan", ctx);
     if (!r) return false;
     bool ok = prepare(r, &size);
     // Choosing tries several sizes; the one that was chosen is told.
@@ -628,7 +635,7 @@ static bool train(run *r) {
     // A new folder is made when the run is known to fit.
     if (resumed ? !reopen_folder(r) : !ct__could_be_folder(r->o.out, r->err)) return false;
     if (!prepare(r, &size)) return false;
-    if (!ct__lm_fits(&size.cost, "train", &r->largest, smaller, r->err)) return false;
+    if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
     if (resumed && !go_on(r)) return false;
     ct_fit_options fit = {.steps = r->o.steps,
@@ -656,7 +663,7 @@ static bool train(run *r) {
 }
 
 bool ct_lm_train(const ct_lm_train_options *options) {
-    run *r = start(options, ct__ctx());
+    run *r = start(options, "train", ct__ctx());
     if (!r) return false;
     bool ok = train(r);
     free_run(r);

@@ -29,6 +29,7 @@ def refused(status, message, *words, env=None):
     (["version", "x"], "version: it takes no options"),
     (["info"], "info: it needs a FILE: cotan info FILE"),
     (["train"], "train: --data is missing: files, folders or patterns of text"),
+    (["plan"], "plan: --data is missing: files, folders or patterns of text"),
     (["train", "README.md"], 'train: "README.md" is not an option; options begin with --'),
     (["sample"], "sample: it needs a DIR: cotan sample DIR [options]"),
     (["sample", "run", "--promt", "x"], "sample: there is no option --promt; is --prompt meant?"),
@@ -75,7 +76,7 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
 @pytest.mark.parametrize("words, message", [
     (["--lyers", 3], "there is no option --lyers; is --layers meant?"),
     (["--lyers=3"], "there is no option --lyers; is --layers meant?"),
-    (["-x"], "there is no option -x; cotan train --help lists them"),
+    (["-x"], "there is no option -x; cotan {command} --help lists them"),
     (["--layers"], "--layers needs a value: N"),
     (["--layers", "--heads", 2], "--layers needs a value: N"),
     (["--layers", 0], "--layers must be from 1 to 1000, not 0"),
@@ -90,10 +91,17 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     (["--lr", 0.01, "--min-lr", 0.1], "--min-lr 0.1 is above --lr 0.01"),
     (["--warmup", 100, "--steps", 50], "--warmup 100 is not below --steps 50"),
 ])
-def test_options_of_train(tmp_path, words, message):
+@pytest.mark.parametrize("command", ["train", "plan"])
+def test_options_of_train(tmp_path, command, words, message):
     out = tmp_path / "out"
-    refused(2, f"train: {message}", "train", "--data", ROOT / "README.md", "--out", out, *words)
+    refused(2, f"{command}: {message.format(command=command)}", command, "--data", ROOT / "README.md", "--out", out,
+            *words)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("words", [["--resume", "run"], ["--resume-step", 5]])
+def test_plan_resumes_nothing(words):
+    refused(2, "plan: --resume is not for a plan: a run that is resumed takes what it took", "plan", *words)
 
 
 @pytest.mark.parametrize("value", ["abc", "-3", "0", "1e9", "257", "1000000000000", "2 ", "0x2"])
