@@ -331,6 +331,29 @@ static void a_relative_cache_is_refused(void **state) {
     assert_int_equal(err.code, CT_E_USAGE);
 }
 
+// An account of the system may have a HOME that nobody made: root would make it.
+static void no_home_is_made(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 98, 98);
+    ct_err err = {0};
+    struct stat st;
+    char home[100];
+    snprintf(home, sizeof home, "%s/home", root);
+    unsetenv("COTAN_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", home, 1);
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    expect_number(&k, 98);
+    assert_int_equal(entries(root, NULL), 0);
+    assert_int_equal(mkdir(home, 0700), 0);
+    expect_kept(99);
+    snprintf(cache, sizeof cache, "%s/.cache/cotan", home);
+    assert_int_equal(stat(cache, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(entries(cache, NULL), 3);
+}
+
 // Entries of one group are links to one file.
 static void a_group_is_one_file(void **state) {
     (void)state;
@@ -523,6 +546,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_cache_mounted_noexec_or_read_only_is_used, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_relative_cache_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_home_is_made, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_entries_are_rebuilt, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_others_may_write_is_not_used, setup, teardown),
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),

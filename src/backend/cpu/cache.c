@@ -38,10 +38,18 @@ static const char *absolute_env(const char *name) {
     return value && value[0] == '/' ? value : NULL;
 }
 
+// HOME, unless it names a folder that is not there, as an account of the system may have it: a
+// home is not for us to make.
+static const char *home_folder(void) {
+    struct stat st;
+    const char *home = absolute_env("HOME");
+    return home && stat(home, &st) == 0 && S_ISDIR(st.st_mode) ? home : NULL;
+}
+
 // Where the cache is to lie, as far as the environment says; "": nowhere.
 static bool choose_folder(char *path, size_t cap, ct_err *err) {
     const char *own = getenv("COTAN_CACHE_DIR"), *xdg = absolute_env("XDG_CACHE_HOME");
-    const char *home = absolute_env("HOME");
+    const char *home = home_folder();
     int n = 0;
     path[0] = '\0';
     if (getauxval(AT_SECURE)) return true;

@@ -10,10 +10,11 @@ typedef struct ct_cache {
     char folder[3072]; // "": none is usable
 } ct_cache;
 
-// $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700), and
-// used only if it belongs to this user and nobody else may write there; where this user may not
-// write either, what lies there is read. A setuid program has none. A relative COTAN_CACHE_DIR is
-// an error; the others are ignored then, as their standards ask for.
+// $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700; but no
+// HOME is made, and without one there is no cache), and used only if it belongs to this user and
+// nobody else may write there; where this user may not write either, what lies there is read. A
+// setuid program has none. A relative COTAN_CACHE_DIR is an error; the others are ignored then, as
+// their standards ask for.
 bool ct__cache_open(ct_cache *cache, ct_err *err);
 bool ct__cache_check(ct_err *err); // that error alone, before there is anything to build
 
