@@ -19,8 +19,11 @@ typedef struct ct_operand {
 // A kernel as source, and what the device made of it.
 typedef struct ct_kernel {
     const char *name, *text;
-    size_t scratch;          // bytes a thread needs
-    const struct ct_kir *ir; // what the text was rendered from; needed during build alone
+    const struct ct_kir *ir; // what the text is rendered from; needed during measure and build
+    // Filled by measure, before there is a text.
+    bool measured;
+    bool interpreted; // it will be slow
+    size_t scratch;   // bytes a thread needs
     // Filled by build; one of them, which lives as long as the process.
     void *code;
     const struct ct_interp *interp; // where there is no compiler
@@ -73,6 +76,8 @@ typedef struct ct_backend {
     // Bytes that it takes for itself, at most, to run this launch of a kernel. NULL: none.
     size_t (*workspace)(const ct_device *device, const ct_command *command);
     ct_target (*target)(void); // NULL where evaluates_ops
+    // Says what kernels will need when they run. NULL where evaluates_ops.
+    bool (*measure)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
     // Compiles kernels. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
 } ct_backend;

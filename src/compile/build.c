@@ -23,28 +23,14 @@ static bool grow(ct_built *b) {
     return true;
 }
 
-static bool render(ct_built *b, const ct_kir *ir, ct_kernel *made, ct_err *err) {
-    ct_text text = {0};
-    char name[40];
-    bool ok = ct__render_c(ir, &text, name, err);
-    if (ok && text.s && !text.failed) {
-        made->text = ct__arena_str(&b->arena, text.s);
-        made->name = ct__arena_str(&b->arena, name);
-        made->scratch = ct__kir_scratch(ir);
-    }
-    ct__text_free(&text);
-    return made->text && made->name;
-}
-
-// The kernel of this IR, rendered; NULL: no memory, or the error stands there.
-static ct_kernel *kernel_of(ct_built *b, const ct_kir *ir, ct_err *err) {
+static ct_kernel *kernel_of(ct_built *b, const ct_kir *ir) {
     if (!grow(b)) return NULL;
     ct_hash key = ct__kir_hash(ir);
     size_t at = key.lo & (b->slots - 1);
     for (; b->of[at].made; at = (at + 1) & (b->slots - 1))
         if (ct__hash_equal(b->of[at].key, key)) return b->of[at].made;
     ct_kernel *made = ct__arena_zero(&b->arena, sizeof *made);
-    if (!made || !render(b, ir, made, err)) return NULL;
+    if (!made) return NULL;
     b->of[at].key = key;
     b->of[at].made = made;
     b->n++;
@@ -56,11 +42,44 @@ void ct__built_free(ct_built *b) {
     ct__arena_free(&b->arena);
 }
 
+bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
+    ct_device *computing = ct__computing(engine->device);
+    size_t n = program->n_kernels, fresh = 0;
+    ct_kernel **list = ct__malloc((n + 1) * sizeof *list);
+    bool ok = list != NULL;
+    for (size_t i = 0; i < n && ok; i++) {
+        struct ct_program_kernel *k = &program->kernels[i];
+        ok = (k->made = kernel_of(&engine->built, k->ir)) != NULL;
+        if (!ok) break;
+        k->made->ir = k->ir;
+        if (!k->made->measured) list[fresh++] = k->made;
+    }
+    if (!ok)
+        ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *list);
+    else if (fresh)
+        ok = computing->backend->measure(computing, list, fresh, &ctx->err);
+    ct__free(list);
+    return ok;
+}
+
+// False: no memory, or the error stands there.
+static bool render(ct_built *b, ct_kernel *made, ct_err *err) {
+    ct_text text = {0};
+    char name[40];
+    bool ok = ct__render_c(made->ir, &text, name, err);
+    if (ok && text.s && !text.failed) {
+        made->name = ct__arena_str(&b->arena, name);
+        made->text = ct__arena_str(&b->arena, text.s);
+    }
+    ct__text_free(&text);
+    return made->text && made->name;
+}
+
 bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     for (size_t i = 0; i < program->n_kernels; i++) {
-        struct ct_program_kernel *k = &program->kernels[i];
-        k->made = kernel_of(&engine->built, k->ir, &ctx->err);
-        if (!k->made) return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", sizeof *k->made);
+        ct_kernel *made = program->kernels[i].made;
+        if (!(made->text && made->name) && !render(&engine->built, made, &ctx->err))
+            return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", sizeof *made);
     }
     ct__dump_kernels(ctx, program);
     return true;
@@ -83,7 +102,6 @@ bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     if (!build) return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *build);
     for (size_t i = 0; i < n; i++) {
         ct_kernel *made = program->kernels[i].made;
-        made->ir = program->kernels[i].ir;
         bool listed = made->code || made->interp;
         for (size_t m = 0; m < missing && !listed; m++) listed = build[m] == made;
         if (!listed) build[missing++] = made;

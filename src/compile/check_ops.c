@@ -175,7 +175,8 @@ static bool make_ready(ct_check_run *x, ct_check_graph *g) {
     ct_program all = {.arena = g->arena, .target = ct__target(device_of(x))};
     bool ok = lower(x, g, &all);
     if (ok && all.n_kernels)
-        ok = ct__render(x->ctx, x->engine, &all) && ct__cache(x->ctx, x->engine, &all);
+        ok = ct__measure(x->ctx, x->engine, &all) && ct__render(x->ctx, x->engine, &all) &&
+             ct__cache(x->ctx, x->engine, &all);
     const struct ct_program_kernel *next = all.kernels;
     if (ok) take_kernels(g, &next);
     ct__free(all.kernels);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backend/memory.h"
-#include "kir/kir.h"
 
 enum { MOST_TENSORS = 8, SAID_TENSORS = 3 };
 
@@ -128,7 +127,7 @@ void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
 
 static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     const ct_program *p = &plan->program;
-    const ct_device *d = engine->device->inner ? engine->device->inner : engine->device;
+    const ct_device *d = ct__computing(engine->device);
     c->arena_bytes = p->arena_bytes;
     c->constant_bytes = plan->n_scalars * 8;
     for (size_t b = 0; b < p->n_bufs; b++) {
@@ -141,9 +140,10 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     for (size_t i = 0; i < p->n_launches && d->backend->workspace; i++) {
         const ct_launch *l = &p->launches[i];
         if (l->kind != CT_LAUNCH_KERNEL) continue;
-        ct_kernel kernel = {.scratch = ct__kir_scratch(p->kernels[l->kernel].ir)};
-        ct_command command = {
-            .kernel = &kernel, .grid = l->grid, .bytes = l->bytes, .flops = l->flops};
+        ct_command command = {.kernel = p->kernels[l->kernel].made,
+                              .grid = l->grid,
+                              .bytes = l->bytes,
+                              .flops = l->flops};
         uint64_t bytes = d->backend->workspace(d, &command);
         if (bytes > c->workspace_bytes) c->workspace_bytes = bytes;
     }

@@ -63,7 +63,7 @@ const ct_account *ct__ctx_account(ct_ctx *ctx) {
 
 const char *ct__ctx_device(ct_ctx *ctx) {
     ct_engine *e = engine_of(ctx);
-    return e ? (e->device->inner ? e->device->inner : e->device)->backend->name : "";
+    return e ? ct__computing(e->device)->backend->name : "";
 }
 
 const char *ct_numerics(void) {

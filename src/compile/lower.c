@@ -5,6 +5,7 @@
 //   fuse      which values one kernel computes together                fuse.c
 //   schedule  buffers, launches in order, their kernels                schedule.c, template_*.c
 //   plan      lifetimes, and one arena for what is temporary           memplan.c
+//   measure   what kernels need when they run; does the plan fit?      build.c, cost.c
 //   render    kernels as source                                        render_c.c
 //   cache     known to the process, on disk, or compiled               the device
 //
@@ -65,8 +66,9 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) && lowering(&graph, program, &ctx->err) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
-           legal_program(ctx, program, true) && ct__plan_fits(ctx, engine, plan) &&
-           ct__render(ctx, engine, program) && ct__cache(ctx, engine, program);
+           legal_program(ctx, program, true) && ct__measure(ctx, engine, program) &&
+           ct__plan_fits(ctx, engine, plan) && ct__render(ctx, engine, program) &&
+           ct__cache(ctx, engine, program);
 }
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,

@@ -97,8 +97,9 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan);
 bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh);
 
-// Steps of ct__plan_make: kernels as source; found or compiled by the device; commands and memory
-// made ready.
+// Steps of ct__plan_make: kernels known to the engine or measured; as source; found or compiled by
+// the device; commands and memory made ready.
+bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 void ct__built_free(ct_built *built);
@@ -110,15 +111,15 @@ const ct_account *ct__ctx_account(ct_ctx *ctx);
 const char *ct__ctx_device(ct_ctx *ctx);
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
-static inline const char *ct__numerics(const ct_device *d) {
-    return (d->inner ? d->inner : d)->backend->numerics;
-}
-static inline ct_target ct__target(const ct_device *d) {
-    const ct_backend *backend = (d->inner ? d->inner : d)->backend;
+// The device that computes or, of a dry one, would.
+static inline ct_device *ct__computing(ct_device *d) { return d->inner ? d->inner : d; }
+static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->backend->numerics; }
+static inline ct_target ct__target(ct_device *d) {
+    const ct_backend *backend = ct__computing(d)->backend;
     return backend->target ? backend->target() : (ct_target){.cores = 1};
 }
-static inline bool ct__evaluates_ops(const ct_device *d) {
-    return (d->inner ? d->inner : d)->backend->evaluates_ops;
+static inline bool ct__evaluates_ops(ct_device *d) {
+    return ct__computing(d)->backend->evaluates_ops;
 }
 
 #endif

@@ -78,9 +78,10 @@ def test_what_it_says_adds_up(plan):
     assert sizes == sorted(sizes, reverse=True) and all(t["line"] for t in step["tensors"])
 
 
-def test_training_stays_within_it(corpus, device, tmp_path):
+@pytest.mark.parametrize("device, env", [("cpu", {}), ("cpu", {"COTAN_CC": "none"}), ("ref", {})])
+def test_training_stays_within_it(corpus, device, env, tmp_path):
     done = cotan("train", "--data", corpus, *SMALL, "--steps", 6, "--eval-every", 2, "--out", tmp_path / "out",
-                 "--device", device)
+                 "--device", device, **env)
     assert done.returncode == 0, done.stderr
     found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned, the process ([\d.]+) MB of "
                       r"([\d.]+) MB$", done.stderr, re.M)

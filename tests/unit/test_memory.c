@@ -113,6 +113,20 @@ static void test_dry_tells_what_runs(void **state) {
     assert_int_equal(ct_get_stats().memory, begin.memory); // all is given back
 }
 
+// The interpreter needs more than compiled kernels do.
+static void test_dry_tells_what_is_interpreted(void **state) {
+    static char cpu[] = "cpu";
+    (void)state;
+    void *device = cpu;
+    assert_int_equal(setenv("COTAN_CC", "none", 1), 0);
+    ct_stats begin = ct_get_stats();
+    test_dry_tells_what_runs(&device);
+    ct_stats end = ct_get_stats();
+    assert_int_equal(end.kernels_compiled + end.kernels_loaded,
+                     begin.kernels_compiled + begin.kernels_loaded);
+    assert_int_equal(unsetenv("COTAN_CC"), 0);
+}
+
 static void test_dry_has_no_values(void **state) {
     (void)state;
     ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
@@ -310,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_dry_tells_what_runs, cpu),
         cmocka_unit_test_prestate(test_dry_tells_what_runs, ref),
+        cmocka_unit_test(test_dry_tells_what_is_interpreted),
         cmocka_unit_test(test_dry_has_no_values),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_cost_of_a_loop),

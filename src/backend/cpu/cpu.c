@@ -15,6 +15,7 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "kir/kir.h"
 
 enum { PAGE = 2 << 20 };
 
@@ -139,7 +140,7 @@ enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces eve
 static double weight(const ct_command *c) {
     enum { INTERPRETED = 5 }; // times as long
     double bytes = (double)c->bytes / 10, flops = c->flops / 20;
-    return (bytes > flops ? bytes : flops) * (c->kernel->interp ? INTERPRETED : 1);
+    return (bytes > flops ? bytes : flops) * (c->kernel->interpreted ? INTERPRETED : 1);
 }
 
 static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
@@ -249,6 +250,22 @@ static ct_target cpu_target(void) {
     return target;
 }
 
+// Without a compiler the interpreter's frame is the scratch: it is known when the code is made.
+static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    bool interpreted = ct__cc_missing() != NULL;
+    (void)device;
+    for (size_t i = 0; i < n; i++) {
+        ct_kernel *k = kernels[i];
+        ct_interp *interp = interpreted ? ct__interp_make(k->ir, err) : NULL;
+        if (interpreted && !interp) return false;
+        k->interpreted = interpreted;
+        k->scratch = interpreted ? ct__interp_scratch(interp) : ct__kir_scratch(k->ir);
+        k->measured = true;
+        ct__interp_free(interp);
+    }
+    return true;
+}
+
 static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     (void)device;
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
@@ -264,8 +281,9 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
     for (size_t i = 0; i < n && ok; i++) {
         kernels[i]->code = (void *)(uintptr_t)sources[i].fn;
         kernels[i]->interp = sources[i].interp;
+        kernels[i]->interpreted = sources[i].interp != NULL;
         if (!sources[i].interp) continue;
-        kernels[i]->scratch = ct__interp_scratch(sources[i].interp);
+        kernels[i]->scratch = ct__interp_scratch(sources[i].interp); // COTAN_CC may have changed
         kernels[i]->notice = ct__cc_missing();
     }
     ct__free(sources);
@@ -300,5 +318,6 @@ const ct_backend ct__backend_cpu = {
     .wait = cpu_wait,
     .workspace = cpu_workspace,
     .target = cpu_target,
+    .measure = cpu_measure,
     .build = cpu_build,
 };
