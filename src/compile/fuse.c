@@ -30,6 +30,7 @@ typedef struct { // of a node
     uint32_t users;
     int weight, loads, depth;
     bool unit, costly;
+    size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
 typedef struct { // an element that a unit reads of another unit, a template's result or a leaf
@@ -49,6 +50,7 @@ typedef struct fuser {
     struct edge {
         ct_node *from;
         int32_t unit; // reader, by node index
+        size_t older; // edge of the same node, plus one; 0: none
     } * edges;        // (n_edges) all reads of units, to know who must be stored
     size_t n_edges, edges_cap;
     struct deps {
@@ -480,9 +482,8 @@ static bool shares_input(fuser *f, const ct_group *g) {
         const ct_node *x = f->reads[i].v.node;
         const ct_type *type = ct__type(f->reads[i].v);
         if (!type->dyn && ct__count(type) < 2) continue;
-        for (size_t k = 0; k < f->n_edges; k++)
-            if (f->edges[k].from == x && f->s->vals[f->edges[k].unit][0].group == g->id)
-                return true;
+        for (size_t k = f->of[x->index].edge; k; k = f->edges[k - 1].older)
+            if (f->s->vals[f->edges[k - 1].unit][0].group == g->id) return true;
     }
     return false;
 }
@@ -628,7 +629,9 @@ static bool place_unit(fuser *f, ct_node *node) {
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
         if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(s);
-        f->edges[f->n_edges++] = (struct edge){v.node, (int32_t)node->index};
+        size_t *newest = &f->of[v.node->index].edge;
+        f->edges[f->n_edges++] = (struct edge){v.node, (int32_t)node->index, *newest};
+        *newest = f->n_edges;
         if (!ct__is_leaf(v.node) && !add_dep(f, home->id, ct__sval(s, v)->group)) return false;
     }
     for (size_t i = 0; i < f->n_reads && s->fuse; i++) {
