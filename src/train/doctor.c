@@ -156,6 +156,7 @@ static void count_files(const char *folder, size_t *n, double *bytes) {
     if (!dir) return;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
+        if (e->d_name[0] == '.') continue; // the file of the locks
         if (fstatat(dirfd(dir), e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode)) continue;
         ++*n;
         *bytes += (double)st.st_size;

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/cpu/build.h"
@@ -70,6 +72,18 @@ char *dlerror(void) {
     return text ? text : real();
 }
 
+// Waiting for another process takes no time here: `while_asleep` is what happens meanwhile.
+static int naps;
+static void (*while_asleep)(void);
+
+int nanosleep(const struct timespec *time, struct timespec *left) {
+    (void)left;
+    assert_int_equal(time->tv_sec, 0);
+    naps++;
+    if (while_asleep) while_asleep();
+    return 0;
+}
+
 // ---------------------------------------------------------------------------------------------
 
 static int setup(void **state) {
@@ -99,6 +113,8 @@ static int teardown(void **state) {
     (void)state;
     refuse_links = refuse_memory = false;
     no_programs[0] = no_programs[1] = NULL;
+    while_asleep = NULL;
+    naps = 0;
     unsetenv("TMPDIR");
     chmod(cache, 0700);
     remove_tree(root);
@@ -406,6 +422,172 @@ static void damaged_entries_are_rebuilt(void **state) {
     damaged(34, 9000, 100);
 }
 
+// What lies where the one entry should, instead of it, is refused, and replaced.
+static void expect_replaced(int salt, void (*plant)(const char *path)) {
+    made m;
+    ct__kernel_source k = kernel(&m, salt, salt);
+    ct_err err = {0};
+    char last[256], path[600];
+    assert_true(ct__cpu_build(&k, 1, 1, &err));
+    assert_int_equal(entries(cache, last), 1);
+    snprintf(path, sizeof path, "%s/%s", cache, last);
+    plant(path);
+    for (int start = 0; start < 2; start++) {
+        ct__cpu_build_forget();
+        k = kernel(&m, salt, salt);
+        if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+        assert_int_equal(k.compiled, start == 0);
+        expect_number(&k, salt);
+    }
+    unlink(path);
+}
+
+static char stranger[600]; // a kernel's file outside of the cache
+
+static void plant_text(const char *path) {
+    ct_err err = {0};
+    assert_true(ct__file_place(path, "not a program", 13, 0700, &err));
+}
+static void plant_stranger(const char *path) {
+    unlink(path);
+    assert_int_equal(linkat(AT_FDCWD, stranger, AT_FDCWD, path, 0), 0);
+}
+// A file of its own: what this process has loaded already is not looked at again.
+static void open_to_others(const char *path) {
+    char *bytes = NULL;
+    size_t n = 0;
+    ct_err err = {0};
+    assert_true(ct__file_read(path, &bytes, &n, &err));
+    unlink(path);
+    assert_true(ct__file_write(path, bytes, n, &err));
+    assert_int_equal(chmod(path, 0722), 0);
+    free(bytes);
+}
+static void plant_empty(const char *path) {
+    ct_err err = {0};
+    assert_true(ct__file_place(path, "", 0, 0700, &err));
+}
+
+static void planted_entries_are_rebuilt(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 36, 36);
+    ct_err err = {0};
+    char last[256], path[600];
+    assert_true(ct__cpu_build(&k, 1, 1, &err));
+    assert_int_equal(entries(cache, last), 1);
+    snprintf(path, sizeof path, "%s/%s", cache, last);
+    snprintf(stranger, sizeof stranger, "%s/stranger.so", root);
+    assert_int_equal(rename(path, stranger), 0);
+    expect_replaced(37, plant_text);
+    expect_replaced(38, plant_empty);
+    expect_replaced(39, open_to_others);
+    expect_replaced(40, plant_stranger); // sealed and whole, but another kernel's
+    unlink(stranger);
+}
+
+// ------------------------------------------------------------------ two processes, the same kernel
+
+// Sets COTAN_CC to a compiler that says that it was started and then waits to be let go, at most
+// half a minute.
+static void slow_compiler(void) {
+    char path[300], script[1000];
+    ct_err err = {0};
+    snprintf(path, sizeof path, "%s/slow-cc", root);
+    snprintf(script, sizeof script,
+             "#!/bin/sh\n: >%s/started\nn=0\n"
+             "while [ ! -e %s/go ] && [ $n -lt 1500 ]; do sleep 0.02; n=$((n + 1)); done\n"
+             "exec cc \"$@\"\n",
+             root, root);
+    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
+    setenv("COTAN_CC", path, 1);
+}
+
+static void let_go(void) {
+    char path[300];
+    ct_err err = {0};
+    snprintf(path, sizeof path, "%s/go", root);
+    assert_true(ct__file_write(path, "", 0, &err));
+}
+
+// A child, in a group of its own, whose compiler was started and waits.
+static pid_t compiling_child(ct__kernel_source k) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/started", root);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        ct_err err = {0};
+        setpgid(0, 0);
+        _exit(ct__cpu_build(&k, 1, 1, &err) ? 0 : 1);
+    }
+    while (access(path, F_OK) != 0) sched_yield();
+    return child;
+}
+
+static void let_go_at_the_third(void) {
+    if (naps == 3) let_go();
+    if (naps >= 3) poll(NULL, 0, 20);
+}
+
+static void what_another_process_compiles_is_waited_for(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 41, 41);
+    ct_err err = {0};
+    int status;
+    slow_compiler();
+    pid_t child = compiling_child(k);
+    while_asleep = let_go_at_the_third;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    assert_false(k.compiled);
+    assert_true(naps >= 3);
+    expect_number(&k, 41);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static pid_t to_be_killed;
+
+static void kill_at_the_third(void) {
+    if (naps != 3) return;
+    assert_int_equal(kill(-to_be_killed, SIGKILL), 0);
+    assert_int_equal(waitpid(to_be_killed, NULL, 0), to_be_killed);
+    let_go();
+}
+
+static void a_process_that_died_is_not_waited_for(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 42, 42);
+    ct_err err = {0};
+    slow_compiler();
+    to_be_killed = compiling_child(k);
+    while_asleep = kill_at_the_third;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    assert_true(k.compiled);
+    assert_int_equal(naps, 3);
+    expect_number(&k, 42);
+}
+
+static void a_process_that_hangs_is_waited_for_a_minute(void **state) {
+    (void)state;
+    made m[2];
+    ct__kernel_source k[2] = {kernel(&m[0], 43, 0), kernel(&m[1], 43, 1)};
+    ct_err err = {0};
+    slow_compiler();
+    pid_t child = compiling_child(k[0]);
+    assert_int_equal(kill(-child, SIGSTOP), 0);
+    let_go();
+    if (!ct__cpu_build(k, 2, 1, &err)) fail_msg("%s", err.text);
+    assert_true(k[0].compiled && k[1].compiled);
+    assert_int_equal(naps, 3000); // of 20 ms
+    for (int i = 0; i < 2; i++) expect_number(&k[i], i);
+    assert_int_equal(kill(-child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void a_folder_others_may_write_is_not_used(void **state) {
     (void)state;
     made m;
@@ -548,6 +730,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_relative_cache_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(no_home_is_made, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_entries_are_rebuilt, setup, teardown),
+        cmocka_unit_test_setup_teardown(planted_entries_are_rebuilt, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_another_process_compiles_is_waited_for, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_process_that_died_is_not_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_process_that_hangs_is_waited_for_a_minute, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_folder_others_may_write_is_not_used, setup, teardown),
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(children_of_the_program_are_left_alone, setup, teardown),

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/cpu/cache.h"
 #include "backend/cpu/cc.h"
@@ -67,11 +68,11 @@ static bool take(ct__kernel_source *k, ct_hash key, void *library, ct_err *err) 
 typedef struct {
     ct__kernel_source *kernels;
     const ct_hash *keys;
-    const size_t *missing; // indices into kernels
-    size_t n;
-    int groups;
+    size_t *missing; // indices into kernels
+    size_t n;        // how many of them, from the first, are to be compiled
+    int threads, groups;
     const ct_cc *cc;
-    const ct_cache *cache;
+    ct_cache *cache;
     char folder[4096];
 } job;
 
@@ -129,21 +130,70 @@ static bool compile(job *j, ct_err *err) {
     return ok;
 }
 
-// Fills what is known or on disk and lists the rest, each once.
-static size_t find_missing(ct__kernel_source *kernels, size_t n, const ct_hash *keys,
-                           const ct_cache *cache, size_t *missing, ct_err *err) {
-    size_t m = 0;
+static bool from_disk(const job *j, size_t i, ct_err *err) {
+    void *library = ct__cache_load(j->cache, j->keys[i]);
+    if (take(&j->kernels[i], j->keys[i], library, err)) {
+        counts.loaded++;
+        return true;
+    }
+    if (library && !dlsym(library, j->kernels[i].name)) // whole, but another kernel's
+        ct__cache_drop(j->cache, j->keys[i]);
+    return false;
+}
+
+// Of the first n that are missing, puts those that are for this process to compile first, the
+// others, which another process compiles now, behind. When it has waited for those, it asks for
+// the first alone, which costs nothing.
+static size_t claim(job *j, size_t n, bool waited, bool impatient) {
+    size_t mine = 0;
     for (size_t i = 0; i < n; i++) {
-        if (lookup(keys[i], &kernels[i])) {
+        size_t at = j->missing[i];
+        if (!ct__cache_lock(j->cache, j->keys[at]) && !impatient) {
+            if (waited && i == 0) break;
+            continue;
+        }
+        j->missing[i] = j->missing[mine];
+        j->missing[mine++] = at;
+    }
+    return mine;
+}
+
+enum { LOOK_AGAIN_MS = 20, PATIENCE_MS = 60000 };
+
+// Compiles m kernels, each unless another process does: those are waited for, until they are there,
+// or that process ended, or nothing came for a minute (it may be stopped).
+static bool settle(job *j, size_t m, ct_err *err) {
+    for (int waited = 0; m;) {
+        size_t mine = claim(j, m, waited > 0, waited >= PATIENCE_MS);
+        j->n = 0;
+        for (size_t i = 0; i < mine; i++) // entered since this process looked?
+            if (!from_disk(j, j->missing[i], err)) j->missing[j->n++] = j->missing[i];
+        // Starting a compiler and reading the prelude costs about what two kernels cost.
+        size_t groups = (j->n + 1) / 2, most = j->threads > 0 ? (size_t)j->threads : 1;
+        j->groups = (int)(groups < most ? groups : most);
+        bool ok = j->n == 0 || compile(j, err);
+        ct__cache_unlock(j->cache);
+        if (!ok) return false;
+        m -= mine;
+        memmove(j->missing, j->missing + mine, m * sizeof *j->missing);
+        waited = mine ? 0 : waited + LOOK_AGAIN_MS;
+        if (waited) nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
+    }
+    return true;
+}
+
+// Fills what is known or on disk and lists the rest, each once.
+static size_t find_missing(const job *j, size_t n, ct_err *err) {
+    size_t m = 0, *missing = j->missing;
+    const ct_hash *keys = j->keys;
+    for (size_t i = 0; i < n; i++) {
+        if (lookup(keys[i], &j->kernels[i])) {
             counts.known++;
             continue;
         }
-        if (take(&kernels[i], keys[i], ct__cache_load(cache, keys[i]), err)) {
-            counts.loaded++;
-            continue;
-        }
+        if (from_disk(j, i, err)) continue;
         bool listed = false;
-        for (size_t j = 0; j < m; j++) listed |= ct__hash_equal(keys[missing[j]], keys[i]);
+        for (size_t k = 0; k < m; k++) listed |= ct__hash_equal(keys[missing[k]], keys[i]);
         if (!listed) missing[m++] = i;
     }
     return m;
@@ -186,13 +236,10 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *ke
         kernels[i].compiled = false;
         keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
     }
-    size_t m = find_missing(kernels, n, keys, &cache, missing, err);
+    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, ""};
+    size_t m = find_missing(&j, n, err);
     if (m == 0) return true;
-    job j = {kernels, keys, missing, m, 1, &cc, &cache, ""};
-    // Starting a compiler and reading the prelude costs about what two kernels cost.
-    size_t groups = (m + 1) / 2, most = threads > 0 ? (size_t)threads : 1;
-    j.groups = (int)(groups < most ? groups : most);
-    if (!compile(&j, err)) return false;
+    if (!settle(&j, m, err)) return false;
     for (size_t i = 0; i < n; i++)
         if (!kernels[i].fn) lookup(keys[i], &kernels[i]);
     return true;

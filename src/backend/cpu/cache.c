@@ -73,6 +73,7 @@ bool ct__cache_check(ct_err *err) {
 
 bool ct__cache_open(ct_cache *cache, ct_err *err) {
     ct_err ignored = {0};
+    cache->locks = -1;
     if (!choose_folder(cache->folder, sizeof cache->folder, err)) return false;
     if (!cache->folder[0]) return true;
     if (!ct__make_dirs(cache->folder, 0700, &ignored) || !folder_is_ours(cache->folder))
@@ -141,6 +142,33 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
     ct__free(bytes);
 }
 
+void ct__cache_drop(const ct_cache *cache, ct_hash key) {
+    char entry[4096];
+    if (cache->folder[0] && entry_path(cache, key, entry)) unlink(entry);
+}
+
+// A byte of one file stands for each key. fcntl's older kind of lock: it belongs to the process,
+// so a child that is forked meanwhile cannot hold it longer, and works on network file systems.
+bool ct__cache_lock(ct_cache *cache, ct_hash key) {
+    char path[4096];
+    if (!cache->folder[0]) return true;
+    if (cache->locks < 0) {
+        snprintf(path, sizeof path, "%s/.lock", cache->folder);
+        cache->locks = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (cache->locks < 0) return true;
+    }
+    struct flock range = {.l_type = F_WRLCK,
+                          .l_whence = SEEK_SET,
+                          .l_start = (off_t)(key.lo >> 2), // no byte beyond the largest offset
+                          .l_len = 1};
+    return fcntl(cache->locks, F_SETLK, &range) == 0 || (errno != EACCES && errno != EAGAIN);
+}
+
+void ct__cache_unlock(ct_cache *cache) {
+    if (cache->locks >= 0) close(cache->locks);
+    cache->locks = -1;
+}
+
 typedef struct {
     char name[64];
     struct timespec used;
@@ -168,7 +196,7 @@ static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     *total = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (strlen(e->d_name) >= sizeof list->name ||
+        if (e->d_name[0] == '.' || strlen(e->d_name) >= sizeof list->name ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
         if (!CT_GROW(list, cap, *n + 1)) break;

@@ -8,6 +8,7 @@
 
 typedef struct ct_cache {
     char folder[3072]; // "": none is usable
+    int locks;         // descriptor of the file that carries the locks; -1: not open
 } ct_cache;
 
 // $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700; but no
@@ -28,6 +29,16 @@ bool ct__cache_whole(const void *bytes, size_t n);
 bool ct__cache_seal(const char *path, ct_err *err);
 // Enters a sealed file under a key; a failure only means that it will be compiled again.
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
+
+// Removes the entry of a key, so that another can be entered.
+void ct__cache_drop(const ct_cache *cache, ct_hash key);
+
+// Locks on keys, among processes: whoever misses an entry locks its key, looks again, and makes it.
+// false: another process has the lock; nothing waits. All end with ct__cache_unlock, or with the
+// process, however that ends. Where there can be none (no cache, or a read-only one) a lock is
+// always had.
+bool ct__cache_lock(ct_cache *cache, ct_hash key);
+void ct__cache_unlock(ct_cache *cache);
 
 // Removes the entries that were not used for longest until the others take three quarters of
 // `limit` bytes; nothing where all take less than it.
