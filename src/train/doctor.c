@@ -72,8 +72,10 @@ static void processor(doctor *d) {
         health = CT_HEALTH_POOR;
         mend = "each multiply-add is a call of libm: use a processor of 2013 or later for training";
     }
+#elif defined(__aarch64__)
+    ct__text_add(&text, "NEON, fused multiply-add");
 #else
-    ct__text_add(&text, "vectors of the machine's own width");
+    ct__text_add(&text, "vectors of 16 bytes");
 #endif
     say(d, health, "processor", &text, mend);
     ct__text_free(&text);
@@ -137,7 +139,8 @@ static void compiler(doctor *d) {
     bool ok = ct__cc_find(&cc, &err) && ct__cpu_build(&kernel, 1, 1, &err);
     if (ok) kernel.fn((void *[]){&answer}, NULL, 0, 1, NULL);
     if (ok && answer == 42) {
-        ct__textf(&text, "%s: a kernel was %s in %.0f ms", cc.path,
+        ct__textf(&text, "%s%s%s: a kernel was %s in %.0f ms", cc.path, ct__cc_native() ? "" : " ",
+                  ct__cc_native() ? "" : cc.machine,
                   kernel.compiled ? "compiled" : "loaded from the cache",
                   1e3 * (ct__now() - begin));
         say(d, CT_HEALTH_GOOD, "compiler", &text, NULL);

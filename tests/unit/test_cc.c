@@ -27,8 +27,10 @@
 #include "backend/cpu/cache.h"
 #include "base/atomic.h"
 #include "base/os.h"
+#include "cotan/cotan.h"
 
-static char root[64]; // a folder of this run; holds the cache
+static char *own_compiler; // COTAN_CC of the environment: for another machine it is another one
+static char root[64];      // a folder of this run; holds the cache
 static char cache[128];
 
 // ------------------------------------------------------------------- what a system may refuse
@@ -86,13 +88,17 @@ int nanosleep(const struct timespec *time, struct timespec *left) {
 
 // ---------------------------------------------------------------------------------------------
 
+static void use_own_compiler(void) {
+    own_compiler ? setenv("COTAN_CC", own_compiler, 1) : unsetenv("COTAN_CC");
+}
+
 static int setup(void **state) {
     (void)state;
     snprintf(root, sizeof root, "/tmp/cotan-test-cc-XXXXXX");
     if (!mkdtemp(root)) return -1;
     snprintf(cache, sizeof cache, "%s/a/cache", root);
     setenv("COTAN_CACHE_DIR", cache, 1);
-    unsetenv("COTAN_CC");
+    use_own_compiler();
     ct__cpu_build_forget();
     return 0;
 }
@@ -118,7 +124,7 @@ static int teardown(void **state) {
     unsetenv("TMPDIR");
     chmod(cache, 0700);
     remove_tree(root);
-    unsetenv("COTAN_CC");
+    use_own_compiler();
     unsetenv("COTAN_CACHE_DIR");
     return 0;
 }
@@ -497,8 +503,8 @@ static void slow_compiler(void) {
     snprintf(script, sizeof script,
              "#!/bin/sh\n: >%s/started\nn=0\n"
              "while [ ! -e %s/go ] && [ $n -lt 1500 ]; do sleep 0.02; n=$((n + 1)); done\n"
-             "exec cc \"$@\"\n",
-             root, root);
+             "exec %s \"$@\"\n",
+             root, root, own_compiler ? own_compiler : "cc");
     assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
     setenv("COTAN_CC", path, 1);
 }
@@ -715,7 +721,60 @@ static void failures_are_one_sentence(void **state) {
     free(real);
 }
 
+// A kernel that tells whether it was compiled for what every machine of its kind has.
+static const char plain_or_not[] =
+    "void k_plain(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n"
+    "#if defined(__SSE3__) || defined(__ARM_FEATURE_ATOMICS)\n"
+    "    *(i64 *)bufs[0] = 2;\n"
+    "#else\n"
+    "    *(i64 *)bufs[0] = 1;\n"
+    "#endif\n"
+    "}\n";
+
+static void kernels_for_another_machine(void **state) {
+    (void)state;
+#if defined(__aarch64__)
+    const char *plain = "armv8-a", *more = "armv8.1-a";
+#else
+    const char *plain = "x86-64", *more = "x86-64-v2";
+#endif
+    ct_err err = {0};
+    char *before = getenv("COTAN_MARCH") ? strdup(getenv("COTAN_MARCH")) : NULL;
+    for (int i = 0; i < 4; i++) { // each of them compiled once
+        ct__kernel_source k = {.name = "k_plain", .text = plain_or_not};
+        int64_t answer = 0;
+        setenv("COTAN_MARCH", i % 2 ? more : plain, 1);
+        if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+        assert_int_equal(k.compiled, i < 2);
+        k.fn((void *[]){&answer}, NULL, 0, 1, NULL);
+        assert_int_equal(answer, 1 + i % 2);
+    }
+    assert_int_equal(entries(cache, NULL), 2);
+
+    ct__kernel_source k = {.name = "k_plain", .text = plain_or_not};
+    setenv("COTAN_MARCH", "x86-64 -fplugin=x", 1);
+    assert_false(ct__cpu_build(&k, 1, 1, &err));
+    assert_int_equal(err.code, CT_E_USAGE);
+    assert_string_equal(
+        err.text, "cpu: COTAN_MARCH is \"x86-64 -fplugin=x\", not the name of an architecture");
+    ct_ctx *other = ct_ctx_new();
+    assert_non_null(other);
+    ct_ctx_use(other);
+    assert_false(ct_set_device("cpu")); // told when the device is opened
+    assert_string_equal(ct_error_text(), err.text);
+    ct_error_clear();
+    ct_ctx_free(ct_ctx_use(NULL));
+    setenv("COTAN_MARCH", "pdp-11", 1); // as the compiler says it
+    err = (ct_err){0};
+    assert_false(ct__cpu_build(&k, 1, 1, &err));
+    assert_int_equal(err.code, CT_E_COMPILER);
+    assert_non_null(strstr(err.text, "pdp-11"));
+    before ? setenv("COTAN_MARCH", before, 1) : unsetenv("COTAN_MARCH");
+    free(before);
+}
+
 int main(void) {
+    own_compiler = getenv("COTAN_CC") ? strdup(getenv("COTAN_CC")) : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
@@ -740,6 +799,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(children_of_the_program_are_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(failures_are_one_sentence, setup, teardown),
+        cmocka_unit_test_setup_teardown(kernels_for_another_machine, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,13 @@
 
 extern char **environ;
 
+#if defined(__aarch64__)
+static const char native[] = "-mcpu=native";
+#else
+static const char native[] = "-march=native";
+#endif
 static const char *const flags[] = {
     "-O2",
-#if defined(__aarch64__)
-    "-mcpu=native",
-#else
-    "-march=native",
-#endif
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fwrapv",
@@ -105,11 +105,38 @@ static void identify(ct_cc *cc) {
     cc->id = ct__hash_bytes(file, sizeof file, cc->id);
     for (int i = 0; i < NFLAGS; i++)
         cc->id = ct__hash_bytes(flags[i], strlen(flags[i]) + 1, cc->id);
+    cc->id = ct__hash_bytes(cc->machine, strlen(cc->machine), cc->id);
 }
 
-static const char *asked_for(void) {
-    const char *asked = getauxval(AT_SECURE) ? NULL : getenv("COTAN_CC");
+static const char *environment(const char *name) {
+    const char *asked = getauxval(AT_SECURE) ? NULL : getenv(name);
     return asked && *asked ? asked : NULL;
+}
+static const char *asked_for(void) { return environment("COTAN_CC"); }
+
+// ------------------------------------------------------------------------ the machine to compile
+// for
+
+static const char *asked_machine(void) {
+    const char *asked = environment("COTAN_MARCH");
+    return asked && strcmp(asked, "native") != 0 ? asked : NULL;
+}
+
+bool ct__cc_native(void) { return !asked_machine(); }
+
+bool ct__cc_check(ct_err *err) {
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+._";
+    const char *asked = asked_machine();
+    size_t n = asked ? strspn(asked, name) : 0, most = sizeof((ct_cc *)0)->machine - 8;
+    return !asked || (asked[n] == '\0' && n < most) ||
+           ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
+                   "COTAN_MARCH is \"%.60s\", not the name of an architecture", asked);
+}
+
+static void choose_machine(ct_cc *cc) {
+    const char *asked = asked_machine();
+    snprintf(cc->machine, sizeof cc->machine, "%s%s", asked ? "-march=" : native,
+             asked ? asked : "");
 }
 
 static bool on_path(char path[4096]) {
@@ -127,11 +154,13 @@ const char *ct__cc_missing(void) {
 
 bool ct__cc_find(ct_cc *cc, ct_err *err) {
     const char *asked = asked_for();
+    if (!ct__cc_check(err)) return false;
     if (asked) {
         if (!search(asked, cc->path)) return no_compiler(err, "COTAN_CC names no program: ", asked);
     } else if (!on_path(cc->path)) {
         return no_compiler(err, nowhere, "");
     }
+    choose_machine(cc);
     identify(cc);
     return true;
 }
@@ -150,10 +179,11 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     snprintf(in, sizeof in, "%s/g%d.c", folder, i);
     snprintf(out, sizeof out, "%s/g%d.so", folder, i);
     snprintf(messages, sizeof messages, "%s/g%d.err", folder, i);
-    char *argv[NFLAGS + 6];
+    char *argv[NFLAGS + 7];
     int n = 0;
     argv[n++] = (char *)(uintptr_t)cc->path;
     for (int j = 0; j < NFLAGS; j++) argv[n++] = (char *)(uintptr_t)flags[j];
+    argv[n++] = (char *)(uintptr_t)cc->machine;
     argv[n++] = in;
     argv[n++] = "-o";
     argv[n++] = out;

@@ -6,13 +6,19 @@
 #include "base/text.h"
 
 typedef struct ct_cc {
-    char path[4096]; // absolute
-    ct_hash id;      // of path, size, time of change, flags and this CPU's features
+    char path[4096];  // absolute
+    char machine[80]; // the option that names the machine to compile for
+    ct_hash id;       // of path, size, time of change, flags and this CPU's features
 } ct_cc;
 
 // Why kernels are to be interpreted: "" where COTAN_CC asks for it ("none"), a sentence where no
 // compiler is found; NULL: there is one, or COTAN_CC names another.
 const char *ct__cc_missing(void);
+
+// Are kernels compiled for this very machine? COTAN_MARCH asks for another: the name of an
+// architecture as the compiler's -march takes it (x86-64-v3, armv8-a). A setuid program ignores it.
+bool ct__cc_native(void);
+bool ct__cc_check(ct_err *err); // false: it is no name; before there is anything to build
 
 // COTAN_CC, else cc, gcc, clang on PATH (a setuid program looks in /usr/bin and /bin alone).
 bool ct__cc_find(ct_cc *cc, ct_err *err);

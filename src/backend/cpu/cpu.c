@@ -245,7 +245,7 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
 static ct_target cpu_target(void) {
     ct_target target = {.cores = ct__cores_allowed()};
 #if defined(__x86_64__)
-    target.many_registers = __builtin_cpu_supports("avx512f"); // else AVX2; elsewhere NEON
+    target.many_registers = ct__cc_native() && __builtin_cpu_supports("avx512f"); // else 16
 #endif
     return target;
 }
@@ -292,7 +292,8 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
 
 static bool cpu_open(ct_device *device, ct_err *err) {
     int threads;
-    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cache_check(err))
+    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cache_check(err) ||
+        !ct__cc_check(err))
         return false;
     device->state = ct__calloc(1, sizeof(cpu_state));
     return device->state || ct__err_memory(err, CT_NOWHERE, "cpu", sizeof(cpu_state));
