@@ -1,5 +1,7 @@
 # A thin face over CMake and Ninja; `make help` lists the targets.
 BUILD := build
+# What `make test-all` emulates (scripts/run-tests, MACHINES).
+MACHINES := $(if $(filter x86_64,$(shell uname -m)),x86-64 aarch64)
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
 
 .DEFAULT_GOAL := build
@@ -16,11 +18,14 @@ test: ## install what is missing, build, run every test; closes with `N passed, 
 	@scripts/venv
 	@mkdir -p $(BUILD) && $(CONFIGURE)
 	@cmake --build $(BUILD)
-	@scripts/run-tests --build $(BUILD) --checks $(ONLY)
+	@scripts/run-tests --build $(BUILD) --checks $(EMULATED:%=--machine %) $(ONLY)
 
-test-all: ## the same, with what is too much to install for every change: Go and Rust programs
+test-all: ## the same, with Go and Rust programs, and units and ops on x86-64 without AVX and on aarch64, emulated
 	@scripts/setup test-all
-	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test
+	@for machine in $(filter-out x86-64,$(MACHINES)); do \
+	    cmake -S . -B build-$$machine -G Ninja --toolchain cmake/$$machine.cmake >/dev/null && \
+	    cmake --build build-$$machine --target machine_tests || exit 1; done
+	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test EMULATED="$(MACHINES)"
 
 test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
 	@scripts/setup test
@@ -60,7 +65,7 @@ docs: ## write the pages that are derived from the sources
 	@scripts/make-docs
 
 clean: ## remove everything built (.venv stays)
-	rm -rf build build-clang build-sanitize build-fuzz
+	rm -rf build build-clang build-sanitize build-fuzz build-aarch64
 
 help: ## this list
 	@echo "Cotan: deep learning in C. The targets of make:"

@@ -284,7 +284,9 @@ int main(int argc, char **argv) {
         perror(file);
         return 1;
     }
+#if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+#endif
     void *lib = dlopen(library, RTLD_NOW);
     if (lib) *(void **)&sgemm = dlsym(lib, "cblas_sgemm");
     if (lib) *(void **)&blas_threads = dlsym(lib, "openblas_set_num_threads");

@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from support.program import command
 
-PROGRAM = str(Path(os.environ.get("COTAN_BUILD", "build")) / "tests/ops/test_ops")
+PROGRAM = command("tests/ops/test_ops")
 DTYPES = ["?", "bool", "u8", "i32", "u32", "i64", "f16", "bf16", "f32", "f64"]
 NUMPY = {"bool": np.bool_, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64": np.int64,
          "f16": np.float16, "f32": np.float32, "f64": np.float64}  # bf16: as its bits, see to_bf16
@@ -37,7 +38,7 @@ class Op:
 
 def read_table():
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([PROGRAM, "--table", f"{folder}/table"], check=True)
+        subprocess.run([*PROGRAM, "--table", f"{folder}/table"], check=True)
         lines = Path(f"{folder}/table").read_text().splitlines()
     return {op.name: op for op in (Op(i, line) for i, line in enumerate(lines))}
 
@@ -142,12 +143,12 @@ class Reader:
         return np.frombuffer(raw, kind).reshape(dims)
 
 
-def run(cases, device="ref", compiled=True):
+def run(cases, device="ref", compiled=True, program=PROGRAM, **env):
     """The tensors of each case, or a Failure. `compiled`: or else kernels are interpreted, which costs nothing before."""
-    env = os.environ if compiled else {**os.environ, "COTAN_CC": "none"}
+    env = os.environ | env | ({} if compiled else {"COTAN_CC": "none"})
     with tempfile.TemporaryDirectory() as folder:
         Path(f"{folder}/in").write_bytes(b"".join(case.words() for case in cases))
-        done = subprocess.run([PROGRAM, "--cases", device, f"{folder}/in", f"{folder}/out"],
+        done = subprocess.run([*program, "--cases", device, f"{folder}/in", f"{folder}/out"],
                               capture_output=True, text=True, env=env)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-2000:]}"
         r = Reader(Path(f"{folder}/out").read_bytes())

@@ -3,16 +3,16 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from support.program import command
 
-PROGRAM = Path(os.environ.get("COTAN_BUILD", "build")) / "tests/unit/test_dot"
+PROGRAM = command("tests/unit/test_dot")
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")
 def test_graphviz_reads_it():
-    said = subprocess.run([PROGRAM, "--print"], capture_output=True, text=True, timeout=60,
+    said = subprocess.run([*PROGRAM, "--print"], capture_output=True, text=True, timeout=60,
                           env=os.environ | {"COTAN_DUMP": "dot", "COTAN_DEVICE": "ref"})
     assert said.returncode == 0
     graphs = ["digraph " + g for g in said.stderr.split("digraph ")[1:]]

@@ -1,20 +1,19 @@
 """Event files, decoded strictly."""
 import math
-import os
 import struct
 import subprocess
-from pathlib import Path
 
 import pytest
 from support import tfevents
+from support.program import command
 
-PROGRAM = Path(os.environ.get("COTAN_BUILD", "build")) / "tests/unit/test_io_events"
+PROGRAM = command("tests/unit/test_io_events")
 
 
 @pytest.mark.parametrize("step", [0, 5, 1 << 40])
 def test_events(tmp_path, step):
-    assert subprocess.run([PROGRAM, tmp_path, str(step)], timeout=60).returncode == 0
-    assert subprocess.run([PROGRAM, tmp_path, str(step)], timeout=60).returncode == 0
+    assert subprocess.run([*PROGRAM, tmp_path, str(step)], timeout=60).returncode == 0
+    assert subprocess.run([*PROGRAM, tmp_path, str(step)], timeout=60).returncode == 0
     first, second = sorted(tmp_path.iterdir())  # a file a start, even within one second
     for path in (first, second):
         version, *events = tfevents.read(path)

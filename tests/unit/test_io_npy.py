@@ -7,14 +7,12 @@ import struct
 import subprocess
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.program import command
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("COTAN_BUILD", ROOT / "build"))
-PROGRAM = BUILD / "tests/unit/test_io_npy"
+PROGRAM = command("tests/unit/test_io_npy")
 SEED = 20261
 DTYPES = ["?", "u1", "<i4", "<u4", "<i8", "<f2", "<f4", "<f8"]
 SHAPES = [(), (1,), (7,), (0,), (3, 0), (2, 3), (5, 1, 4), (3, 4, 2, 5)]
@@ -23,7 +21,7 @@ SHAPES = [(), (1,), (7,), (0,), (3, 0), (2, 3), (5, 1, 4), (3, 4, 2, 5)]
 def copy(jobs):
     """Each (from, to, how) through tensors; "ok" or the error text."""
     lines = "".join(f"{a} {b} {how}\n" for a, b, how in jobs)
-    done = subprocess.run([PROGRAM, "--copy"], input=lines.encode(), capture_output=True, timeout=300,
+    done = subprocess.run([*PROGRAM, "--copy"], input=lines.encode(), capture_output=True, timeout=300,
                           env=os.environ | {"COTAN_DEVICE": "ref"})
     assert done.returncode == 0, done.stderr.decode()
     texts = done.stdout.decode().split("\0")[:-1]
@@ -330,7 +328,7 @@ def test_mutated_files(tmp_path):
 
 
 def info(path):
-    done = subprocess.run([BUILD / "cotan", "info", path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command("cotan"), "info", path], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

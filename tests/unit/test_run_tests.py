@@ -129,6 +129,34 @@ def test_python_cases_count_too(project):
     assert "FAILED tests/test_q.py\n    exit status 3" in text
 
 
+def test_another_machine_runs_units_and_ops(project, monkeypatch):
+    """An emulator that notes what it is given stands in front of programs; Python files are told of it."""
+    emulator = project.root / "bin/qemu-aarch64"
+    emulator.parent.mkdir()
+    emulator.write_text(f'#!/bin/sh\necho "$1" >>{project.root}/emulated\nexec "$@"\n')
+    emulator.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{emulator.parent}:{os.environ['PATH']}")
+    project(["good", "left_out"])
+    for folder in ("tests/unit", "build/tests/unit", "build-aarch64/tests/unit"):
+        (project.root / folder).mkdir(parents=True)
+    (project.root / "tests/unit/test_u.c").write_text("")
+    for build in ("build", "build-aarch64"):
+        shutil.copy(project.root / "build/tests/test_c", project.root / build / "tests/unit/test_u")
+    (project.root / "tests/unit/test_native.py").write_text("def test_native(): pass\n")
+    (project.root / "tests/unit/test_p.py").write_text(
+        "import os\nfrom support.program import command\n"
+        "def test_here(): assert os.environ['COTAN_BUILD'].endswith('/build')\n"
+        "def test_there(): assert command('x') == ['qemu-aarch64', os.environ['COTAN_BUILD'] + '/x']\n")
+    (project.root / "tests/support").mkdir()
+    shutil.copy(ROOT / "tests/support/program.py", project.root / "tests/support")
+    status, text = project(["good", "left_out"], arguments=["--machine", "aarch64"], ci=True,
+                           skips="tests/*:left_out  of no interest\n")
+    assert (status, closing(text)) == (1, "6 passed, 2 failed, 3 skipped"), text
+    assert "FAILED tests/unit/test_p.py::test_there" in text
+    assert "FAILED aarch64:tests/unit/test_p.py::test_here" in text and "ok   aarch64:tests/unit/test_u: 1 passed" in text
+    assert (project.root / "emulated").read_text() == f"{project.root}/build-aarch64/tests/unit/test_u\n"
+
+
 def test_nothing_selected_is_no_success(project):
     status, text = project(arguments=["no_such_test"])
     assert (status, closing(text)) == (1, "0 passed, 0 failed, 0 skipped")

@@ -37,7 +37,8 @@ def test_libraries_of_another_machine(tmp_path):
     status, text = call(tmp_path, ["test-all"], apt_get="exit 9", id="echo 1000", uname="echo x86_64")
     assert status == 1 and text.startswith(
         f"{HOW}sudo dpkg --add-architecture arm64 && sudo apt-get update && sudo apt-get install ")
-    assert text.endswith(" qemu-user gcc-aarch64-linux-gnu libjansson-dev:arm64 libminizip-dev:arm64 libcmocka-dev:arm64\n")
+    assert " qemu-user gcc-aarch64-linux-gnu " in text
+    assert text.endswith(" libjansson-dev:arm64 libminizip-dev:arm64 libcmocka-dev:arm64\n")
     status, text = call(tmp_path, ["test-all"], uname="echo aarch64")
     assert status == 1 and "arm64" not in text and "rustc" in text
     (tmp_path / "apt-get").unlink()
