@@ -326,6 +326,28 @@ static int axis_of(const fuser *f, ct_ix x) {
 // ------------------------------------------------------------------------------------------------
 // joining
 
+static bool is_of(const fuser *f, const read *r, const ct_group *g) {
+    return !ct__is_leaf(r->v.node) && ct__sval(f->s, r->v)->group == g->id;
+}
+
+static bool same_axes(fuser *f, ct_val v, ct_val w) {
+    int rank = ct__type(v)->rank;
+    if (ct__type(w)->rank != rank) return false;
+    for (int a = 0; a < rank; a++)
+        if (ct__emit_size(f->e, v, a) != ct__emit_size(f->e, w, a)) return false;
+    return true;
+}
+
+// Is each value of the group read where the unit, which is elementwise, has its own element?
+static bool reads_in_place(const fuser *f, const ct_group *g) {
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        for (int a = 0; is_of(f, r, g) && a < f->rank; a++)
+            if (r->at[a] != f->axis[a]) return false;
+    }
+    return true;
+}
+
 static const ct_unit *find_unit(const ct_group *g, ct_val v) {
     for (size_t i = 0; i < g->n_units; i++)
         if (g->units[i].v.node == v.node) return &g->units[i];
@@ -339,7 +361,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
     *touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
+        if (!is_of(f, r, g)) continue;
         const ct_unit *m = find_unit(g, r->v);
         if (!m) return false;
         *touched = true;
@@ -409,10 +431,7 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
             other->out->rank != node->out->rank ||
             !ct__same_shape(ct__type(other->in[0]), ct__type(node->in[0])))
             continue;
-        for (int a = 0; a < node->out->rank; a++) {
-            ct_ix x = ct__emit_size(f->e, m->v, a), y = ct__emit_size(f->e, u->v, a);
-            if (x != y) return false;
-        }
+        if (!same_axes(f, m->v, u->v)) return false;
         memcpy(u->row, m->row, sizeof u->row);
         return true;
     }
@@ -421,17 +440,7 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
 
 // An elementwise unit to a group of elementwise ones: the same axes, read in place.
 static bool joins_pointwise(fuser *f, ct_group *g, ct_unit *u) {
-    const ct_type *t = ct__type(u->v), *first = ct__type(g->units[0].v);
-    if (u->reduce || t->rank != first->rank) return false;
-    for (int a = 0; a < t->rank; a++)
-        if (ct__emit_size(f->e, u->v, a) != ct__emit_size(f->e, g->units[0].v, a)) return false;
-    for (size_t i = 0; i < f->n_reads; i++) {
-        const read *r = &f->reads[i];
-        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
-        for (int a = 0; a < t->rank; a++)
-            if (r->at[a] != f->axis[a]) return false;
-    }
-    return true;
+    return !u->reduce && same_axes(f, u->v, g->units[0].v) && reads_in_place(f, g);
 }
 
 // A reduction to a group of elementwise units: the group's axes are its rows and what it reduces.
@@ -443,7 +452,7 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
     bool touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
         const read *r = &f->reads[i];
-        if (ct__is_leaf(r->v.node) || ct__sval(f->s, r->v)->group != g->id) continue;
+        if (!is_of(f, r, g)) continue;
         touched = true;
         for (int a = 0; a < t->rank; a++) {
             if (ct__is_one(t, a)) continue;
@@ -501,9 +510,7 @@ static bool closes_circle(fuser *f, const ct_group *g) {
 
 static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     bool reads_it = false;
-    for (size_t i = 0; i < f->n_reads; i++)
-        reads_it |=
-            !ct__is_leaf(f->reads[i].v.node) && ct__sval(f->s, f->reads[i].v)->group == g->id;
+    for (size_t i = 0; i < f->n_reads; i++) reads_it |= is_of(f, &f->reads[i], g);
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
@@ -512,17 +519,7 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
 static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
     const ct_sched *s = f->s;
     if (u->reduce || g->only->op->kind != CT_KIND_CONTRACT) return false;
-    const ct_val product = {g->only, 0};
-    const ct_type *t = ct__type(u->v), *first = ct__type(product);
-    if (t->rank != first->rank) return false;
-    for (int a = 0; a < t->rank; a++)
-        if (ct__emit_size(f->e, u->v, a) != ct__emit_size(f->e, product, a)) return false;
-    for (size_t i = 0; i < f->n_reads; i++) {
-        const read *r = &f->reads[i];
-        if (ct__is_leaf(r->v.node) || ct__sval(s, r->v)->group != g->id) continue;
-        for (int a = 0; a < t->rank; a++)
-            if (r->at[a] != f->axis[a]) return false;
-    }
+    if (!same_axes(f, u->v, (ct_val){g->only, 0}) || !reads_in_place(f, g)) return false;
     for (size_t i = 0; i < s->graph->n_roots; i++)
         if (s->graph->roots[i].kind == CT_ROOT_ASSIGN && s->graph->roots[i].val.node == u->v.node)
             return false;
@@ -531,8 +528,7 @@ static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
 
 static size_t outside_reads(const fuser *f, const ct_group *g) {
     size_t n = 0;
-    for (size_t i = 0; i < f->n_reads; i++)
-        n += ct__is_leaf(f->reads[i].v.node) || ct__sval(f->s, f->reads[i].v)->group != g->id;
+    for (size_t i = 0; i < f->n_reads; i++) n += !is_of(f, &f->reads[i], g);
     return n;
 }
 
