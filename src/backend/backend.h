@@ -108,6 +108,11 @@ extern ct_counters ct__counters;
 #define CT_CANCELLED "cancelled: no variable has changed"
 bool ct__stopped(const ct_device *device, ct_err *err);
 
+// Memory of devices whose memory is the host's (host.c).
+void ct__host_free(ct_device *device, void *buffer);
+bool ct__host_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err);
+bool ct__host_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err);
+
 extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;
 extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`

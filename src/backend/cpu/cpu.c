@@ -31,20 +31,6 @@ static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
         madvise(p, bytes / PAGE * PAGE, MADV_HUGEPAGE); // no more of them than it fills
     return p;
 }
-static void cpu_free(ct_device *device, void *buffer) {
-    (void)device;
-    ct__free(buffer);
-}
-static bool cpu_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err) {
-    (void)device, (void)err;
-    if (n) memcpy((char *)to.buffer + to.offset, host, n);
-    return true;
-}
-static bool cpu_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
-    (void)device, (void)err;
-    if (n) memcpy(host, (char *)from.buffer + from.offset, n);
-    return true;
-}
 
 // --------------------------------------------------------------------------------------- threads
 
@@ -311,9 +297,9 @@ const ct_backend ct__backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,
-    .free = cpu_free,
-    .copy_in = cpu_copy_in,
-    .copy_out = cpu_copy_out,
+    .free = ct__host_free,
+    .copy_in = ct__host_copy_in,
+    .copy_out = ct__host_copy_out,
     .submit = cpu_submit,
     .event = cpu_event,
     .wait = cpu_wait,

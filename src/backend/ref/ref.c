@@ -11,20 +11,6 @@ static void *ref_alloc(ct_device *device, size_t bytes, ct_err *err) {
     if (!p) ct__err_memory(err, CT_NOWHERE, "ref", bytes);
     return p;
 }
-static void ref_free(ct_device *device, void *buffer) {
-    (void)device;
-    ct__free(buffer);
-}
-static bool ref_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err) {
-    (void)device, (void)err;
-    if (n) memcpy((char *)to.buffer + to.offset, host, n);
-    return true;
-}
-static bool ref_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
-    (void)device, (void)err;
-    if (n) memcpy(host, (char *)from.buffer + from.offset, n);
-    return true;
-}
 
 // Places of one element of the result in operands that broadcast.
 typedef struct {
@@ -136,9 +122,9 @@ const ct_backend ct__backend_ref = {
     .numerics = "1 double",
     .evaluates_ops = true,
     .alloc = ref_alloc,
-    .free = ref_free,
-    .copy_in = ref_copy_in,
-    .copy_out = ref_copy_out,
+    .free = ct__host_free,
+    .copy_in = ct__host_copy_in,
+    .copy_out = ct__host_copy_out,
     .submit = ref_submit,
     .event = ref_event,
     .wait = ref_wait,
