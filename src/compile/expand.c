@@ -70,8 +70,8 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     if (node->op->expand) {
         if (!node->op->expand(x->ctx, node, vals, out)) return false;
     } else {
-        out[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
-        for (int k = 1; k < node->n_out; k++) out[k] = ct__output(out[0], (uint32_t)k);
+        ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
+                    node->n_out);
     }
     for (int k = 0; k < node->n_out; k++) {
         if (!ct__resolve(x->ctx, out[k], &to[k], node->op->name, k, node->here)) return false;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/rules.h"
 #include "transform/trace.h"
 
 enum { SAMPLES = 16, TRIES = 2 };
@@ -42,10 +43,8 @@ static double *random_numbers(check *c, int64_t n) {
 }
 
 static ct_tensor leaf(const check *c, const double *values, const ct_type *type) {
-    int64_t dim[CT_MAX_RANK];
-    for (int a = 0; a < type->rank; a++)
-        dim[a] = ct__is_dyn(type, a) ? CT_DYN(type->dim[a]) : type->dim[a];
-    return ct_from_at(values, CT_F64, (ct_ints){type->rank, dim}, c->args.here);
+    ct_dims_buffer dims;
+    return ct_from_at(values, CT_F64, ct__type_dims(type, &dims), c->args.here);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -382,13 +382,9 @@ static bool record_linear(gradient *g, ct_rule *r) {
 
 // A tangent in the shape and dtype of the result: that of a + b where b has none is a's own.
 static ct_tensor widen(ct_tensor t, const ct_type *to) {
-    int64_t dims[CT_MAX_RANK];
+    ct_dims_buffer dims;
     if (ct__is_none(t)) return t;
-    if (!ct__same_shape(ct__type_of(t), to)) {
-        for (int a = 0; a < to->rank; a++)
-            dims[a] = ct__is_dyn(to, a) ? CT_DYN(to->dim[a]) : to->dim[a];
-        t = ct_expand(t, ((ct_ints){to->rank, dims}));
-    }
+    if (!ct__same_shape(ct__type_of(t), to)) t = ct_expand(t, ct__type_dims(to, &dims));
     return ct__type_of(t)->dtype == to->dtype ? t : ct_cast(t, (ct_dtype)to->dtype);
 }
 
@@ -456,16 +452,14 @@ static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_v
 static ct_tensor fit(ct_tensor c, const ct_type *to) {
     const ct_type *from = ct__type_of(c);
     int lead = from->rank - to->rank, n = 0;
-    int64_t axes[CT_MAX_RANK], dims[CT_MAX_RANK];
+    int64_t axes[CT_MAX_RANK];
     if (!ct__same_shape(from, to)) {
         for (int a = 0; a < from->rank; a++) {
             bool own = a >= lead && (to->dim[a - lead] != 1 || ct__is_dyn(to, a - lead));
             if (!own) axes[n++] = a;
         }
-        for (int a = 0; a < to->rank; a++)
-            dims[a] = ct__is_dyn(to, a) ? CT_DYN(to->dim[a]) : to->dim[a];
         if (n) c = ct_sum(c, .axes = {n, axes});
-        c = ct_reshape(c, ((ct_ints){to->rank, dims}));
+        c = ct__of_type(c, to);
     }
     return ct__type_of(c)->dtype == to->dtype ? c : ct_cast(c, (ct_dtype)to->dtype);
 }

@@ -107,8 +107,7 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
             ok = ct__resolve(ctx, in[k], &vals[k], node->op->name, k, node->here);
         ok = ok && node->op->expand(ctx, node, vals, to);
     } else if (ok) {
-        to[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
-        for (int k = 1; k < node->n_out; k++) to[k] = ct__output(to[0], (uint32_t)k);
+        ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), to, node->n_out);
     }
     ct__arena_free(&scratch);
     return ok && !ctx->err.code;

@@ -129,8 +129,8 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
             *found = true;
             ok = ct__call_body(ctx, node, in, out);
         } else if (ok) {
-            out[0] = ct__record(node->op, node->attrs, in, node->n_in, node->here);
-            for (int k = 1; k < node->n_out; k++) out[k] = ct__output(out[0], (uint32_t)k);
+            ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
+                        node->n_out);
         }
         for (int k = 0; k < node->n_out && ok; k++)
             ok = ct__resolve(ctx, out[k], &map[i][k], node->op->name, k, node->here);
