@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/env.h"
+
 static bool no_memory(ct_ctx *ctx, size_t bytes) {
     return ct__err_memory(&ctx->err, CT_NOWHERE, "check", bytes);
 }
@@ -24,13 +26,10 @@ bool ct__check_wanted(unsigned *what, ct_err *err) {
         } else if (n == 3 && strncmp(list, names[1], n) == 0) {
             *what |= CT_CHECK_NAN;
         } else {
-            char word[24];
-            size_t kept = n < sizeof word ? n : sizeof word - 1;
-            memcpy(word, list, kept);
-            word[kept] = '\0';
+            const ct_env_word word = ct__env_word(list, n);
             ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_CHECK",
-                    "there is no check \"%s\": the variable is ref, nan, or ref,nan", word);
-            const char *near = ct__nearest(word, names);
+                    "there is no check \"%s\": the variable is ref, nan, or ref,nan", word.s);
+            const char *near = ct__nearest(word.s, names);
             if (near) ct__err_hint(err, "did you mean %s?", near);
             return false;
         }
@@ -148,23 +147,14 @@ static void say_root(ct_text *text, const ct_root *r) {
 static void fused_differs(ct_check_run *x, const ct_root *r, ct_check_difference d, const void *got,
                           const void *want) {
     const ct_type *type = ct__type(r->val);
-    const ct_node *node = r->val.node;
     ct_text text = {0};
     say_root(&text, r);
     ct__textf(&text,
               " differs between the plan and the same ops one by one in %lld of %lld elements,"
               " first at ",
               (long long)d.count, (long long)ct__count(type));
-    ct__check_say_place(&text, type, d.at);
-    ct__text_add(&text, ": ");
-    ct__check_say_value(&text, type, got, d.at);
-    ct__text_add(&text, " instead of ");
-    ct__check_say_value(&text, type, want, d.at);
-    if (text.failed)
-        no_memory(x->ctx, text.n);
-    else
-        ct__err(&x->ctx->err, CT_E_CHECK, node->here, node->op->name, "%s", text.s);
-    ct__text_free(&text);
+    ct__check_say_difference(&text, type, d.at, got, want);
+    ct__check_verdict(x, r->val.node, &text);
     ct__err_hint(&x->ctx->err, "one op at a time is right: COTAN_FUSE=0 goes around the fault");
 }
 

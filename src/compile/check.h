@@ -52,6 +52,8 @@ typedef struct ct_check_run {
     const struct ct_check_loop *loop; // innermost one that runs
 } ct_check_run;
 bool ct__check_ops(ct_check_run *run, ct_plan *plan);
+// The verdict `text`, which is freed, on a node. Always false.
+bool ct__check_verdict(ct_check_run *run, const ct_node *node, ct_text *text);
 
 // ------------------------------------------------------------------------------------------------
 // values (check_value.c)
@@ -78,6 +80,9 @@ bool ct__check_rounds(const ct_node *node); // does it add up, so that `most` is
 // "(2, 7)"; "1.5"; "inputs (64, 10) f32 in [-0.2, 4.1] with 2 NaN and (10) f32 = 3".
 void ct__check_say_place(ct_text *text, const ct_type *type, int64_t at);
 void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, int64_t at);
+// "(2, 7): 1.5 instead of 1.25"
+void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, const void *got,
+                              const void *want);
 void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad);
 void ct__check_say_inputs(ct_text *text, const ct_node *node, void *const *in);
 

@@ -234,18 +234,8 @@ static bool launch(ct_check_run *x, const ct_program *p, const memory *m, const 
         size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
         args[k] = (ct_operand){m->buffer[l->args[k].buf], base + l->args[k].offset};
     }
-    c->kind = l->kind == CT_LAUNCH_NODE   ? CT_COMMAND_NODE
-              : l->kind == CT_LAUNCH_COPY ? CT_COMMAND_COPY
-                                          : CT_COMMAND_KERNEL;
-    c->node = l->node;
-    c->kernel = l->kind == CT_LAUNCH_KERNEL ? p->kernels[l->kernel].made : NULL;
+    *c = ct__program_command(p, l);
     c->args = args;
-    c->n_args = l->n_args;
-    c->numbers = l->numbers;
-    c->n_numbers = l->n_numbers;
-    c->grid = l->grid;
-    c->bytes = l->bytes;
-    c->flops = l->flops;
     ct_device *device = device_of(x);
     return device->backend->submit(device, c, 1, &x->ctx->err);
 }
@@ -301,26 +291,26 @@ static bool reference(ct_check_run *x, const ct_node *node, void *const *in, boo
     return ct__ref_node(node, args, &x->ctx->err);
 }
 
+bool ct__check_verdict(ct_check_run *x, const ct_node *node, ct_text *text) {
+    if (text->failed)
+        no_memory(x, text->n);
+    else
+        ct__err(&x->ctx->err, CT_E_CHECK, node->here, node->op->name, "%s", text->s);
+    ct__text_free(text);
+    return false;
+}
+
 static bool differs(ct_check_run *x, const ct_node *node, uint32_t k, ct_check_difference d,
                     void *const *in, const void *got, const void *want) {
     const ct_type *type = &node->out[k];
     ct_text text = {0};
     ct__textf(&text, "device %s differs from ref in %lld of %lld elements, first at ",
               ct__ctx_device(x->ctx), (long long)d.count, (long long)ct__count(type));
-    ct__check_say_place(&text, type, d.at);
-    ct__text_add(&text, ": ");
-    ct__check_say_value(&text, type, got, d.at);
-    ct__text_add(&text, " instead of ");
-    ct__check_say_value(&text, type, want, d.at);
+    ct__check_say_difference(&text, type, d.at, got, want);
     if (d.allowed > 0) ct__textf(&text, " (%.2g allowed)", d.allowed);
     ct__check_say_inputs(&text, node, in);
     say_loops(&text, x->loop);
-    if (text.failed)
-        no_memory(x, text.n);
-    else
-        ct__err(&x->ctx->err, CT_E_CHECK, node->here, node->op->name, "%s", text.s);
-    ct__text_free(&text);
-    return false;
+    return ct__check_verdict(x, node, &text);
 }
 
 static bool compare(ct_check_run *x, const ct_node *node, void *const *in, void *const *out,

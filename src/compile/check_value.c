@@ -140,6 +140,15 @@ void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad) {
     ct__text_add(text, ")");
 }
 
+void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, const void *got,
+                              const void *want) {
+    ct__check_say_place(text, type, at);
+    ct__text_add(text, ": ");
+    ct__check_say_value(text, type, got, at);
+    ct__text_add(text, " instead of ");
+    ct__check_say_value(text, type, want, at);
+}
+
 static void say_input(ct_text *text, const ct_type *type, const void *bytes) {
     int64_t n = ct__count(type), low = -1, high = -1;
     ct_check_bad bad = ct__check_bad(type, bytes);

@@ -140,10 +140,7 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     for (size_t i = 0; i < p->n_launches && d->backend->workspace; i++) {
         const ct_launch *l = &p->launches[i];
         if (l->kind != CT_LAUNCH_KERNEL) continue;
-        ct_command command = {.kernel = p->kernels[l->kernel].made,
-                              .grid = l->grid,
-                              .bytes = l->bytes,
-                              .flops = l->flops};
+        ct_command command = ct__program_command(p, l);
         uint64_t bytes = d->backend->workspace(d, &command);
         if (bytes > c->workspace_bytes) c->workspace_bytes = bytes;
     }

@@ -18,6 +18,12 @@ static bool is_one_of(const char *const *names, const char *word, size_t n) {
     return false;
 }
 
+ct_env_word ct__env_word(const char *text, size_t n) {
+    ct_env_word word = {""};
+    memcpy(word.s, text, n < sizeof word.s ? n : sizeof word.s - 1);
+    return word;
+}
+
 static bool dump_sound(ct_err *err) {
     static const char *const names[] = {"graph", "dot", "groups", "plan", "kernels", NULL};
     const char *list = getenv("COTAN_DUMP");
@@ -25,15 +31,12 @@ static bool dump_sound(ct_err *err) {
     for (;; list++) {
         size_t n = strcspn(list, ",");
         if (!is_one_of(names, list, n)) {
-            char word[24];
-            size_t kept = n < sizeof word ? n : sizeof word - 1;
-            memcpy(word, list, kept);
-            word[kept] = '\0';
+            const ct_env_word word = ct__env_word(list, n);
             ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_DUMP",
                     "\"%s\" cannot be shown: graph, dot, groups, plan and kernels can, with commas "
                     "between them",
-                    word);
-            const char *near = n ? ct__nearest(word, names) : NULL;
+                    word.s);
+            const char *near = n ? ct__nearest(word.s, names) : NULL;
             if (near) ct__err_hint(err, "did you mean %s?", near);
             return false;
         }

@@ -8,4 +8,10 @@
 bool ct__env_check(ct_err *err);
 bool ct__env_fuses(void); // COTAN_FUSE
 
+// The first n bytes of a variable's text, as far as a sentence shows them.
+typedef struct ct_env_word {
+    char s[24];
+} ct_env_word;
+ct_env_word ct__env_word(const char *text, size_t n);
+
 #endif

@@ -59,6 +59,24 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
     return to->buf != UINT32_MAX;
 }
 
+ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
+    ct_command c = {.kind = CT_COMMAND_KERNEL,
+                    .node = l->node,
+                    .n_args = l->n_args,
+                    .numbers = l->numbers,
+                    .n_numbers = l->n_numbers,
+                    .grid = l->grid,
+                    .bytes = l->bytes,
+                    .flops = l->flops};
+    if (l->kind == CT_LAUNCH_NODE)
+        c.kind = CT_COMMAND_NODE;
+    else if (l->kind == CT_LAUNCH_COPY)
+        c.kind = CT_COMMAND_COPY;
+    else
+        c.kernel = p->kernels[l->kernel].made;
+    return c;
+}
+
 void ct__program_free(ct_program *p) {
     for (size_t i = 0; i < p->n_kernels; i++) {
         if (p->kernels[i].ir) ct__kir_free(p->kernels[i].ir);

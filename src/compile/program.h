@@ -105,6 +105,8 @@ ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, 
 // A launch whose arguments are there, in the program's arena.
 ct_launch *ct__program_append(ct_program *p, ct_launch launch);
 bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
+// A launch (not LOOP, END) as a command without its operands.
+ct_command ct__program_command(const ct_program *p, const ct_launch *launch);
 void ct__program_free(ct_program *p); // what does not lie in its arena
 // Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
 // buffers made so far, UINT32_MAX where none is.

@@ -56,21 +56,11 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
         !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args))
         return false;
     ct_command *c = &p->commands[p->n_commands++];
-    *c = (ct_command){.node = l->node,
-                      .n_args = l->n_args,
-                      .numbers = l->numbers,
-                      .n_numbers = l->n_numbers,
-                      .grid = l->grid,
-                      .bytes = l->bytes,
-                      .flops = l->flops};
-    c->kind = l->kind == CT_LAUNCH_NODE   ? CT_COMMAND_NODE
-              : l->kind == CT_LAUNCH_COPY ? CT_COMMAND_COPY
-                                          : CT_COMMAND_KERNEL;
+    *c = ct__program_command(&p->program, l);
     bool changes = false; // a variable
     for (uint32_t k = 0; k < l->n_args; k++)
         changes |= l->args[k].write && x->lasting[l->args[k].buf];
     if (!changes && p->n_undoable == p->n_commands - 1) p->n_undoable++;
-    if (l->kind == CT_LAUNCH_KERNEL) c->kernel = p->program.kernels[l->kernel].made;
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &p->program.bufs[l->args[k].buf];
         size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
