@@ -77,6 +77,11 @@ typedef struct ct_tensor {
 #define CT_NONE ((ct_tensor){0})
 #endif
 
+typedef struct ct_named { // for functions that take several
+    const char *name;
+    ct_tensor tensor;
+} ct_named;
+
 enum { CT_MAX_RANK = 32 }; // most axes of a tensor
 
 // A list of sizes or axes; counted, so that 0 can be a member.
@@ -414,6 +419,31 @@ CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys)
 CT_API void ct_metric_at(const char *name, ct_tensor t, ct_loc here);
 #define ct_metric(name, t) ct_metric_at((name), (t), CT_HERE)
 CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: none yet
+
+// ----------------------------------------------------------------------------------- ahead of time
+
+// Writes what is pending as one C file and its header, PATH.c and PATH.h, where the last part of
+// the path is the name of the function that runs it: it needs libm alone, no library, no memory but
+// what it is given and no threads, and has the same bits. Its struct has a pointer a variable,
+// input and result (a kept tensor, a metric), and the scalars. Called behind what a step records
+// and before its scope ends, which runs it as ever; with device "dry:cpu" nothing runs and nothing
+// is compiled. The files are there whole or not at all. False: see ct_error_text.
+typedef struct ct_names { // in the struct: CT_NAMES({"images", x}, {"loss", loss})
+    const ct_named *v;
+    size_t n;
+} ct_names;
+#define CT_NAMES(...)                                                                              \
+    ((ct_names){(const ct_named[]){__VA_ARGS__},                                                   \
+                sizeof((const ct_named[]){__VA_ARGS__}) / sizeof(ct_named)})
+typedef struct ct_compile_args {
+    const char *path; // "out/mnist_step"
+    // Of what is pending; the others are named after their variable or metric, or get a number.
+    ct_names names;
+    const ct_params *embed; // values of its variables that the plan only reads stand in the file
+    ct_loc here;
+} ct_compile_args;
+CT_API CT_MUST_USE bool ct_compile_with(ct_compile_args args);
+#define ct_compile(...) ct_compile_with((ct_compile_args){__VA_ARGS__, .here = CT_HERE})
 
 #ifdef __cplusplus
 }

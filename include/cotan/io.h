@@ -24,16 +24,12 @@ CT_API ct_tensor ct_load_npy_at(const char *path, ct_loc here);
 
 // ---------------------------------------------------------------------------------- several arrays
 
-typedef struct ct_named {
-    const char *name; // UTF-8; not twice in one file
-    ct_tensor tensor;
-} ct_named;
 typedef struct ct_npz_options {
     bool deflate; // packed; slower by far to write, and smaller where values repeat
     ct_loc here;
 } ct_npz_options;
 // Evaluates the tensors and writes them, as numpy.savez or numpy.savez_compressed would; the file
-// appears whole or not at all. False: see ct_error_text.
+// appears whole or not at all. Names are UTF-8, none twice. False: see ct_error_text.
 //     ct_save_npz("run.npz", arrays, 2, .deflate = true)
 CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n,
                                          ct_npz_options options);

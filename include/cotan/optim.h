@@ -108,6 +108,8 @@ CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
 // The learning rate of the next step.
 CT_API double ct_optim_lr(const ct_optim *optim);
+// The operand that is the learning rate of the step recorded last, to be named for ct_compile.
+CT_API ct_tensor ct_optim_rate(const ct_optim *optim); // CT_NONE: none was
 // Steps done or pending, those before a load included; one whose plan failed or was given up does
 // not count.
 CT_API int64_t ct_optim_count(const ct_optim *optim);

@@ -134,7 +134,7 @@ static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, si
         e->n_plans++;
     }
     p->stamp = ++e->clock;
-    return e->newest = p;
+    return p;
 }
 
 static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
@@ -457,7 +457,10 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
     if (ok && n) {
         ct_plan *p = choose_plan(ctx, e, &n);
-        if (p) ct__note_cuts(ctx, e, p, &e->order);
+        if (p) {
+            e->newest = p;
+            ct__note_cuts(ctx, e, p, &e->order);
+        }
         ok = p && run_held(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
     }
@@ -470,6 +473,17 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     }
     fesetenv(&host);
     return ok;
+}
+
+ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine) {
+    ct_engine *e = engine_of(ctx);
+    size_t n = 0;
+    if (!e || !gather_roots(ctx, e, &n)) return NULL;
+    *engine = e;
+    if (n) return choose_plan(ctx, e, &n);
+    ct__err(&ctx->err, CT_E_ARGUMENT, here, "compile", "nothing is pending: there is no plan");
+    ct__err_hint(&ctx->err, "call it behind what a step records, before the step's scope ends");
+    return NULL;
 }
 
 static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {

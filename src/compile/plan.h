@@ -92,6 +92,9 @@ typedef struct ct_engine { // one a context
 // context.
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
                        size_t n_roots);
+// Of what is pending, made where it is not known, and not run; the engine's order and roots are
+// its. NULL: the error stands in the context.
+ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine);
 void ct__plan_free(ct_engine *engine, ct_plan *plan);
 // Runs it with the leaves and scalars of `order`; root i's value goes to `fresh[i]`.
 bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,

@@ -20,6 +20,7 @@ struct ct_optim {
     int64_t *list;      // (n_transforms) of the update being recorded
     ct_tensor *numbers; // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
     ct_tensor *in;      // of the update being recorded
+    ct_tensor rate;     // of the step recorded last
     ct_tensor step;     // variable, i32: steps done
     int64_t count;      // steps done, but for the pending ones
     int64_t pending;    // recorded, and not known to have run
@@ -217,6 +218,7 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
         .lr = ct_f(ct_optim_lr(optim)),
         .count = ct_cast_at(done, CT_F32, here),
         .here = here};
+    optim->rate = update.lr;
     if (optim->stages)
         record_stages(optim, &update);
     else
@@ -237,6 +239,7 @@ int64_t ct_optim_count(const ct_optim *optim) {
 double ct_optim_lr(const ct_optim *optim) {
     return optim ? ct_schedule_at(&optim->lr, ct_optim_count(optim)) : NAN;
 }
+ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->rate : CT_NONE; }
 ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
 
 bool ct_optim_resume(ct_optim *optim) {

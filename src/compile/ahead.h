@@ -1,0 +1,52 @@
+// A plan written ahead of time: what its C function is given, and the two files.
+#ifndef COTAN_COMPILE_AHEAD_H
+#define COTAN_COMPILE_AHEAD_H
+
+#include "compile/plan.h"
+
+typedef enum {
+    CT_MEMBER_VARIABLE,
+    CT_MEMBER_INPUT,
+    CT_MEMBER_SCALAR,
+    CT_MEMBER_RESULT,
+    CT_MEMBER_KINDS
+} ct_member_kind;
+
+// A member of the struct that the function takes.
+typedef struct ct_member {
+    ct_member_kind kind;
+    const char *name; // in C, unique; NULL until it has one
+    const char *was;  // a variable's or a metric's own name, or NULL
+    const ct_type *type;
+    ct_loc here;
+    const ct_var *var; // VARIABLE
+    bool written;
+    bool embedded;  // its bytes stand in the file, and it is no member
+    uint64_t value; // SCALAR: its bits as they are now
+} ct_member;
+
+typedef struct ct_ahead {
+    ct_ctx *ctx;
+    ct_engine *engine;
+    ct_plan *plan;
+    const ct_root *roots; // (plan->n_roots) the engine's
+    const ct_compile_args *args;
+    const char *name; // of the function, the path's last part
+    ct_arena arena;
+    ct_member *members; // (n_members)
+    size_t n_members;
+    uint32_t *of_leaf, *of_root; // members by leaf and by root
+    uint32_t scalars;            // the first one's member; the others follow
+    bool *used;                  // (program.n_bufs) by a launch
+} ct_ahead;
+
+// Fills in the members and names them. False: the error stands in the context.
+bool ct__ahead_members(ct_ahead *a);
+// Can this be the name of a function or of a member in C and C++?
+bool ct__ahead_name(const char *name);
+bool ct__ahead_bad_name(const ct_ahead *a, const char *name); // the error that it cannot; false
+#define CT_AHEAD_PRELUDE "// ---- what kernels are written with"
+// The texts of the two files.
+bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *source);
+
+#endif
