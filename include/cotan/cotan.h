@@ -47,15 +47,27 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 // ------------------------------------------------------------------------------------------ dtypes
 
 // Element types. 0 means "the default" wherever an option takes a dtype.
+//
+// Operands of two dtypes meet in the smallest one that holds both: an integer and a float in the
+// float, f16 and bf16 in f32, u64 and a signed integer, which no integer holds, in f32. A bare
+// number (ct_f, ct_i) takes the other's dtype. Integers wrap; what becomes an integer from a float
+// is cut towards zero and saturates. f16 and bf16 are computed in f32, and every op rounds its
+// result to nearest even, by way of f32 where it comes from a wider dtype; sums and products of
+// matrices add up in f32 and round once, and so do functions that are made of others, such as
+// softmax.
 typedef enum ct_dtype {
     CT_DEFAULT = 0,
     CT_BOOL, // one byte, 0 or 1
     CT_U8,
-    CT_I32,
+    CT_U16,
     CT_U32,
+    CT_U64,
+    CT_I8,
+    CT_I16,
+    CT_I32,
     CT_I64,
-    CT_F16,  // storage: IEEE binary16
-    CT_BF16, // storage: the upper half of an f32
+    CT_F16,  // IEEE binary16
+    CT_BF16, // the upper half of an f32
     CT_F32,
     CT_F64,
     CT_DTYPE_COUNT

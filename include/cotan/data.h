@@ -15,7 +15,7 @@ extern "C" {
 CT_API ct_tensor ct_load_bytes_at(const char *path, ct_loc here);
 #define ct_load_bytes(path) ct_load_bytes_at((path), CT_HERE)
 // An array in the IDX format, in which MNIST is published, with the file's sizes and dtype: u8,
-// i32, f32 or f64.
+// i8, i16, i32, f32 or f64.
 CT_API ct_tensor ct_load_idx_at(const char *path, ct_loc here);
 #define ct_load_idx(path) ct_load_idx_at((path), CT_HERE)
 

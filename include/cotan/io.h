@@ -1,8 +1,8 @@
 // Arrays in NumPy's files: .npy holds one, .npz several by name.
 //
-// bool, u8, i32, u32, i64, f16, f32 and f64 are read and written; any other dtype is refused by a
-// sentence that names it. Files are taken as hostile: what they say of lengths, places and sizes is
-// checked before it is used, and nothing in them is evaluated.
+// The integers of 8 to 64 bits, bool, f16, f32 and f64 are read and written; any other dtype is
+// refused by a sentence that names it. Files are taken as hostile: what they say of lengths, places
+// and sizes is checked before it is used, and nothing in them is evaluated.
 #ifndef COTAN_IO_H
 #define COTAN_IO_H
 

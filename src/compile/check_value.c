@@ -59,6 +59,19 @@ static double units(const ct_node *node) {
     return ulp == 0 ? 0 : (wide ? 4 * ulp : 2 * ulp) + 1;
 }
 
+// Of a float: the distance from 1 to the next number, the least normal number, the largest one.
+typedef struct {
+    double eps, tiny, largest;
+} grain;
+static grain grain_of(ct_dtype dtype) {
+    switch ((int)dtype) {
+    case CT_F64: return (grain){DBL_EPSILON, DBL_MIN, DBL_MAX};
+    case CT_F16: return (grain){0x1p-10, 0x1p-14, 65504};
+    case CT_BF16: return (grain){0x1p-7, 0x1p-126, 0x1.fep127};
+    default: return (grain){(double)FLT_EPSILON, (double)FLT_MIN, (double)FLT_MAX};
+    }
+}
+
 ct_check_difference ct__check_same(const ct_type *type, const void *got, const void *want) {
     ct_check_difference d = {0};
     size_t size = ct_dtype_size(type->dtype);
@@ -89,9 +102,12 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, const v
     ct_dtype dtype = type->dtype;
     if (!ct__is_float(dtype)) return ct__check_same(type, got, want);
     ct_check_difference d = {0};
-    double by = units(node), eps = dtype == CT_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
-    double tiny = dtype == CT_F64 ? DBL_MIN : (double)FLT_MIN;
-    double largest = dtype == CT_F64 ? DBL_MAX : (double)FLT_MAX;
+    grain own = grain_of(dtype);
+    // Sums of 16-bit floats are those of f32, rounded once; what is added in memory is not.
+    bool once = node->op->kind != CT_KIND_INDEX;
+    double by = units(node), largest = own.largest;
+    grain each = once && ct_dtype_size(dtype) == 2 ? grain_of(CT_F32) : own;
+    double last = by > 0 && each.eps < own.eps;
     int64_t n = ct__count(type);
     for (int64_t i = 0; i < n; i++) {
         double g = ct__load_f64(dtype, got, i), w = ct__load_f64(dtype, want, i);
@@ -100,7 +116,8 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, const v
         // their order.
         if (most && !(size < largest / 4) && isfinite(g) == isfinite(w)) continue;
         if (most && isinf(size) && (!isfinite(g) || !isfinite(w))) continue;
-        double allowed = by * eps * fmax(isfinite(size) ? size : 0, tiny);
+        double allowed = by * each.eps * fmax(isfinite(size) ? size : 0, each.tiny) +
+                         last * own.eps * fmax(isfinite(w) ? fabs(w) : 0, own.tiny);
         if (near(g, w, allowed, largest)) continue;
         if (++d.count == 1) d.at = i, d.allowed = allowed;
     }
@@ -127,7 +144,7 @@ void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, 
         ct__textf(text, type->dtype == CT_F64 ? "%.17g" : "%.9g",
                   ct__load_f64(type->dtype, bytes, at));
     else
-        ct__textf(text, "%lld", (long long)ct__load_i64(type->dtype, bytes, at));
+        ct__text_add(text, ct__int_text(type->dtype, ct__load_i64(type->dtype, bytes, at)).s);
 }
 
 void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad) {

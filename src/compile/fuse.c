@@ -217,11 +217,6 @@ static void loop_operand(fuser *f, const ct_node *node) {
     if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
 }
 
-// Reads its operand's memory as another type: a kernel of its own, behind the operand's.
-static bool reads_memory(const ct_node *node) {
-    return node->op->reinterprets && ct_dtype_size((ct_dtype)node->out->dtype) == 2;
-}
-
 static void mark_units(fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = 0; i < g->n; i++)
@@ -229,14 +224,14 @@ static void mark_units(fuser *f) {
     for (size_t r = 0; r < g->n_roots; r++) f->of[g->roots[r].val.node->index].unit = true;
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
-        bool half = reads_memory(node);
-        f->of[i].unit |= half;
+        bool memory = ct__reads_memory(node); // a kernel of its own, behind the operand's
+        f->of[i].unit |= memory;
         for (int k = 0; k < node->n_in; k++) {
             if (node->op->kind == CT_KIND_LOOP)
                 loop_operand(f, node->in[k].node);
             else if (has_template(node))
                 template_operand(f, node->in[k]);
-            if (half) f->of[node->in[0].node->index].unit = true; // its memory is read
+            if (memory) f->of[node->in[0].node->index].unit = true; // its memory is read
         }
     }
     for (size_t i = 0; i < g->n; i++) {
@@ -598,7 +593,7 @@ static bool place_unit(fuser *f, ct_node *node) {
     ct_unit u = unit_of(node);
     ct_group *home = NULL;
     if (!look(f, node)) return false;
-    bool sealed = reads_memory(node), free_to_join = s->fuse && !sealed;
+    bool sealed = ct__reads_memory(node), free_to_join = s->fuse && !sealed;
     // Behind a product first: that saves a pass over memory whatever follows.
     for (int other = 0; other < 2 && free_to_join; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {

@@ -33,16 +33,26 @@ static void buffer_name(const ct_render *r, int64_t buf) {
 
 // The functions that turn storage into a value and back, "" for none.
 static const char *up_name(ct_dtype dtype) {
-    return dtype == CT_F16    ? "up_f16"
-           : dtype == CT_BF16 ? "up_bf16"
-           : dtype == CT_BOOL ? "up_bool"
-                              : "";
+    switch ((int)dtype) {
+    case CT_F16: return "up_f16";
+    case CT_BF16: return "up_bf16";
+    case CT_I8: return "up_i8";
+    case CT_I16: return "up_i16";
+    case CT_U16: return "up_u16";
+    case CT_BOOL: return "up_bool";
+    default: return "";
+    }
 }
 static const char *down_name(ct_dtype dtype) {
-    return dtype == CT_F16    ? "down_f16"
-           : dtype == CT_BF16 ? "down_bf16"
-           : dtype == CT_BOOL ? "down_bool"
-                              : "";
+    switch ((int)dtype) {
+    case CT_F16: return "down_f16";
+    case CT_BF16: return "down_bf16";
+    case CT_I8: return "down_i8";
+    case CT_I16: return "down_i16";
+    case CT_U16: return "down_u16";
+    case CT_BOOL: return "down_bool";
+    default: return "";
+    }
 }
 
 // The loop whose tail masks the accesses of instruction `at`: -1 where all lanes are there.
@@ -153,10 +163,10 @@ static void scalar_store(const ct_render *r, const ct_kins *ins) {
     }
     element(r, ins->imm.i, ins->a);
     ct__text_add(r->out, " = ");
-    bool half = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
-    if (half) ct__textf(r->out, "s_%s(", down);
+    bool narrows = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
+    if (narrows) ct__textf(r->out, "s_%s(", down);
     ct__render_scalar(r, ins->b);
-    ct__text_add(r->out, half ? ");\n" : ";\n");
+    ct__text_add(r->out, narrows ? ");\n" : ";\n");
 }
 
 static void wide_stored(const ct_render *r, const ct_kins *ins) {

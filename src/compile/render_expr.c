@@ -14,6 +14,7 @@ const char *ct__render_type(int dtype) {
     case CT_I32: return "i32";
     case CT_U32: return "u32";
     case CT_I64: return "i64";
+    case CT_U64: return "u64";
     case CT_F64: return "f64";
     default: return "f32";
     }
@@ -22,8 +23,15 @@ const char *ct__render_type(int dtype) {
 const char *ct__render_suffix(int dtype) { return dtype == CT_BOOL ? "b" : ct__render_type(dtype); }
 
 const char *ct__render_storage(int dtype) {
-    if (dtype == CT_BOOL) return "u8";
-    return dtype == CT_F16 || dtype == CT_BF16 ? "u16" : ct__render_type(dtype);
+    switch (dtype) {
+    case CT_BOOL: return "u8";
+    case CT_I8: return "i8";
+    case CT_I16: return "i16";
+    case CT_U16:
+    case CT_F16:
+    case CT_BF16: return "u16";
+    default: return ct__render_type(dtype);
+    }
 }
 
 void ct__render_wide_type(ct_text *out, int dtype) {
@@ -63,6 +71,7 @@ void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins) {
     case CT_F32:
     case CT_F64: float_literal(out, ins->imm.f, dtype == CT_F32); return;
     case CT_U32: ct__textf(out, "%" PRId64 "u", i); return;
+    case CT_U64: ct__textf(out, "%" PRIu64 "ul", (uint64_t)i); return;
     case CT_I32:
         if (i == INT32_MIN)
             ct__text_add(out, "INT32_MIN");
@@ -267,14 +276,15 @@ static void wide_cast(const ct_render *r, const ct_kins *ins) {
 
 static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype, to = ins->dtype;
-    // u32 passes through i32, the type of a float's bits
-    if (to == CT_U32) ct__text_add(r->out, "u32_bits(");
+    bool is_unsigned = to == CT_U32 || to == CT_U64, was = from == CT_U32 || from == CT_U64;
+    // u32 passes through i32, and u64 through i64, the type of a float's bits
+    if (is_unsigned) ct__textf(r->out, "%s_bits(", ct__render_type(to));
     if (ct__is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
     if (ct__is_float(to))
         ct__textf(r->out, "from_%s_%s(", to == CT_F32 ? "i32" : "i64", ct__render_type(to));
-    if (from == CT_U32) ct__text_add(r->out, "i32_bits(");
+    if (was) ct__text_add(r->out, from == CT_U32 ? "i32_bits(" : "i64_bits(");
     ct__render_wide(r, ins->a);
-    int open = (to == CT_U32) + ct__is_float(from) + ct__is_float(to) + (from == CT_U32);
+    int open = is_unsigned + ct__is_float(from) + ct__is_float(to) + was;
     for (int i = 0; i < open; i++) ct__text_add(r->out, ")");
 }
 

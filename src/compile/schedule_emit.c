@@ -278,14 +278,18 @@ static void store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
                       ct__emit_offset(e, v, at), value);
 }
 
+// What comes in a wider form than the dtype, rounded to it.
+static ct_kval rounded(ct_emit *e, ct_kval value, ct_dtype dtype) {
+    return ct__kir_held(dtype) == dtype ? value : ct__kir_cast(e->kir, value, dtype);
+}
+
 // Behind a template's node: what is computed from its element at the same index.
 static void store_behind(ct_emit *e, const ct_group *g, ct_val v, const ct_ix *at, ct_kval value) {
     const ct_type *t = ct__type(v);
     ct_dtype dtype = (ct_dtype)t->dtype;
     ct_ix own[CT_MAX_RANK];
     for (int a = 0; a < t->rank; a++) own[a] = ct__is_one(t, a) ? ct__ix_int(e->pool, 0) : at[a];
-    bool half = ct__is_half(dtype);
-    ct__emit_remember(e, v, own, half ? ct__kir_cast(e->kir, value, dtype) : value);
+    ct__emit_remember(e, v, own, rounded(e, value, dtype));
     ct_kval *made = ct__arena(&e->arena, g->n_units * sizeof *made);
     if (!made) {
         no_memory(e);
@@ -350,8 +354,7 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
     if (node->n_in > 4) x = ct__arena(&e->arena, node->n_in * sizeof *x);
     if (!x) return no_memory(e) - 1;
-    bool halves = ct__is_half(compute);
-    if (halves && node->op->reinterprets) {
+    if (ct__reads_memory(node)) {
         ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
         return load_as(e, node->in[0], own, out);
     }
@@ -361,9 +364,7 @@ static ct_kval elementwise(ct_emit *e, const ct_node *node, const ct_ix *at) {
         x[i] = ct__emit_value(e, node->in[i], own, condition ? CT_BOOL : compute);
     }
     e->flops++;
-    ct_kval r = node->op->emit(&(ct_elem){e->kir, node, x, compute});
-    // What comes out in a wider form than the node's dtype is rounded to it.
-    return ct__is_half(out) ? ct__kir_cast(e->kir, r, out) : r;
+    return rounded(e, node->op->emit(&(ct_elem){e->kir, node, x, compute}), out);
 }
 
 static ct_ix map_size(ct_map *map, int operand, int axis) {
@@ -407,11 +408,6 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
                    "it does not say where its elements come from");
 }
 
-static ct_kval number(ct_emit *e, ct_dtype dtype, double value) {
-    if (!ct__is_half(dtype)) return ct__kir_const(e->kir, dtype, value);
-    return ct__kir_cast(e->kir, ct__kir_const(e->kir, CT_F32, value), dtype);
-}
-
 static ct_kval moved(ct_emit *e, const ct_node *node, const ct_ix *at) {
     ct_map map;
     ct_dtype dtype = (ct_dtype)node->out->dtype;
@@ -427,7 +423,7 @@ static ct_kval moved(ct_emit *e, const ct_node *node, const ct_ix *at) {
         if (piece->valid >= 0 && ct__ix_is_int(e->pool, piece->valid, &never) && !never) continue;
         e->guard = ct__ix_and(e->pool, outer, ct__ix_and(e->pool, before, piece->valid));
         value[n] = piece->operand < 0
-                       ? number(e, dtype, piece->fill)
+                       ? ct__kir_const(e->kir, dtype, piece->fill)
                        : ct__emit_value(e, node->in[piece->operand], piece->from, dtype);
         e->guard = outer;
         if (piece->valid < 0 || (ct__ix_is_int(e->pool, piece->valid, &never) && never)) {
@@ -447,7 +443,8 @@ static ct_kval moved(ct_emit *e, const ct_node *node, const ct_ix *at) {
 static ct_kval constant(ct_emit *e, const ct_node *node) {
     const ct_data_bytes *data = node->attrs;
     ct_dtype dtype = (ct_dtype)node->out->dtype;
-    if (ct__is_float(dtype)) return number(e, dtype, ct__load_f64(dtype, data->bytes, 0));
+    if (ct__is_float(dtype))
+        return ct__kir_const(e->kir, dtype, ct__load_f64(dtype, data->bytes, 0));
     return ct__kir_const_int(e->kir, dtype, ct__load_i64(dtype, data->bytes, 0));
 }
 

@@ -112,6 +112,12 @@ static inline bool ct__is_one(const ct_type *t, int axis) {
     return t->dim[axis] == 1 && !ct__is_dyn(t, axis);
 }
 static inline bool ct__is_half(ct_dtype d) { return d == CT_F16 || d == CT_BF16; }
+// Reads the bits of a 16-bit float, which no value has: they are read from memory.
+static inline bool ct__reads_memory(const ct_node *n) {
+    if (!n->op->reinterprets) return false;
+    ct_dtype from = (ct_dtype)ct__type(n->in[0])->dtype, to = (ct_dtype)n->out->dtype;
+    return from != to && (ct__is_half(from) || ct__is_half(to));
+}
 
 static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
     return &s->vals[v.node->index][v.out];

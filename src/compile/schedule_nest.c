@@ -134,9 +134,15 @@ static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, con
 }
 
 static ct_kval finished(ct_emit *e, const ct_node *node, ct_kval r) {
-    ct_dtype from =
-        ct__kred_is_place(node->op->reduction) ? CT_I64 : (ct_dtype)ct__type(node->in[0])->dtype;
-    return ct__cast_from(e, r, from, (ct_dtype)node->out->dtype);
+    ct_kred op = node->op->reduction;
+    if (r < 0) return r;
+    bool extreme = op == CT_RED_MAX || op == CT_RED_MIN;
+    ct_dtype out = (ct_dtype)node->out->dtype, held = ct__kir_held(out);
+    if (extreme && held == CT_I32 && out != CT_I32) { // of nothing: the extreme of the wider dtype
+        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
+        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
+    }
+    return ct__kir_cast(e->kir, r, out);
 }
 
 static ct_kval fold_from(ct_emit *e, const ct_node *node, const folds *f, int i, const ct_ix *at,
@@ -195,7 +201,9 @@ static ct_ix part_offset(nest *n, ct_ix block) {
         at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, n->row_size[i]), n->row[i]);
     return at;
 }
-static ct_dtype part_dtype(const ct_unit *u) { return (ct_dtype)ct__type(u->v.node->in[0])->dtype; }
+static ct_dtype part_dtype(const ct_unit *u) { // as wide as the sum is
+    return ct__kir_held((ct_dtype)ct__type(u->v.node->in[0])->dtype);
+}
 
 static ct_ix block_count(ct_emit *e, ct_ix extent) {
     ct_ix up = ct__ix_add(e->pool, extent, ct__ix_int(e->pool, CT_REDUCE_BLOCK - 1));

@@ -107,7 +107,7 @@ bool ct__template_contract(ct_sched *s, ct_node *node) {
     contract c = {.e = e,
                   .out = {node, 0},
                   .in = {node->in[0], node->in[1]},
-                  .dtype = out->dtype,
+                  .dtype = ct__kir_held(out->dtype), // sums are rounded once, at their end
                   .rank = out->rank,
                   .flat = true};
     for (int i = 0; i < b->rank - 2; i++) c.flat &= ct__is_one(b, i);

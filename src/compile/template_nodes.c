@@ -78,11 +78,6 @@ static ct_source source(joined *j) { return (ct_source){.value = value, .env = j
 static ct_sink sink(joined *j) { return (ct_sink){.store = store, .env = j}; }
 
 static ct_dtype dtype_of(ct_val v) { return (ct_dtype)ct__type(v)->dtype; }
-// Halves are computed as f32.
-static ct_dtype compute_dtype(ct_val v) {
-    ct_dtype d = dtype_of(v);
-    return ct__is_half(d) ? CT_F32 : d;
-}
 
 // ------------------------------------------------------------------------------------------------
 // adding at positions
@@ -100,7 +95,7 @@ bool ct__template_index(ct_sched *s, ct_node *node) {
     ct__template_sizes(e, node);
     ct_along along = ct__along(node);
     int axis = along.axis, batch = along.batch, own = ct__type(node->in[1])->rank - batch;
-    ct_dtype as = compute_dtype(node->in[0]);
+    ct_dtype as = ct__kir_held(dtype_of(node->in[0]));
     joined x = join(e, node->in[0], as, 4, (int[]){0, batch, axis, axis + 1});
     joined positions = join(e, node->in[1], CT_I64, 2, (int[]){0, batch});
     joined updates = join(e, node->in[2], as, 4, (int[]){0, batch, axis, axis + own});

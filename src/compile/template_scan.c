@@ -1,4 +1,5 @@
 // Going along an axis in order: running sums, the largest elements.
+#include "base/number.h"
 #include "compile/template_index.h"
 
 enum { BLOCK = 64, GRAIN = 4096 };
@@ -17,7 +18,7 @@ void ct__template_cumsum(ct_kir *k, const ct_cumsum_spec *spec) {
     int64_t inner = 0, n = 0;
     bool known = ct__kir_is_int(k, spec->inner, &inner), single = known && inner == 1;
     if (!ct__kir_is_int(k, spec->n, &n) || n < 1) n = 1;
-    ct_kval zero = ct__kir_const(k, spec->dtype, 0);
+    ct_kval zero = ct__kir_const(k, ct__kir_held(spec->dtype), 0);
     // A task: some lines of a matrix of lines, or a block of lines side by side.
     ct_kval lines = single ? spec->outer : spec->inner;
     int64_t block = single ? (n >= GRAIN ? 1 : GRAIN / n) : BLOCK;
@@ -38,7 +39,7 @@ void ct__template_cumsum(ct_kir *k, const ct_cumsum_spec *spec) {
 // Does a stand before b? Equals do not.
 static ct_kval before(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
     ct_kval larger = ct__kir_lt(k, b, a);
-    if (dtype != CT_F32 && dtype != CT_F64) return larger;
+    if (!ct__is_float(dtype)) return larger;
     ct_kval a_nan = ct__kir_bin(k, CT_K_NE, a, a), b_is = ct__kir_bin(k, CT_K_EQ, b, b);
     return ct__kir_bin(k, CT_K_OR, larger, ct__kir_bin(k, CT_K_AND, a_nan, b_is));
 }

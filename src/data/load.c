@@ -42,7 +42,8 @@ typedef struct idx {
 } idx;
 
 static bool idx_parse(const unsigned char *p, size_t n, const char *path, idx *out, ct_err *err) {
-    static const ct_dtype dtypes[16] = {[8] = CT_U8, [12] = CT_I32, [13] = CT_F32, [14] = CT_F64};
+    static const ct_dtype dtypes[16] = {
+        [8] = CT_U8, [9] = CT_I8, [11] = CT_I16, [12] = CT_I32, [13] = CT_F32, [14] = CT_F64};
     if (n < 4 || p[0] || p[1] || p[2] < 8 || p[2] > 14) {
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "this is no IDX file");
         if (n > 1 && p[0] == 0x1f && p[1] == 0x8b) ct__err_hint(err, "unpack it: gunzip %s", path);
@@ -50,7 +51,8 @@ static bool idx_parse(const unsigned char *p, size_t n, const char *path, idx *o
     }
     if (!dtypes[p[2]])
         return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path,
-                       "elements of type %d; types 8, 12, 13 and 14 are read (u8, i32, f32, f64)",
+                       "elements of type %d; types 8, 9 and 11 to 14 are read (u8, i8, i16, i32, "
+                       "f32, f64)",
                        p[2]);
     if (p[3] > CT_MAX_RANK || n < 4 + 4 * (size_t)p[3])
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "%d axes do not fit %zu bytes", p[3], n);
@@ -70,6 +72,10 @@ static bool idx_parse(const unsigned char *p, size_t n, const char *path, idx *o
 
 // Elements of the machine's byte order, in place.
 static void idx_to_host(unsigned char *p, size_t n, size_t size) {
+    for (size_t i = 0; size == 2 && i < n; i++, p += 2) {
+        uint16_t word = (uint16_t)(p[0] << 8 | p[1]);
+        memcpy(p, &word, 2);
+    }
     for (size_t i = 0; size == 4 && i < n; i++, p += 4) {
         uint32_t word = big_endian(p);
         memcpy(p, &word, 4);

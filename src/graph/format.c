@@ -26,7 +26,7 @@ static void element(const layout *l, int64_t at, char text[WIDEST]) {
     else if (ct__is_float(d))
         ct__textf(&one, "%.5g", ct__load_f64(d, l->bytes, at));
     else
-        ct__textf(&one, "%lld", (long long)ct__load_i64(d, l->bytes, at));
+        ct__text_add(&one, ct__int_text(d, ct__load_i64(d, l->bytes, at)).s);
     snprintf(text, WIDEST, "%s", one.s ? one.s : "?");
     ct__text_free(&one);
 }

@@ -182,7 +182,7 @@ static inline ct_ix ct__map_load(ct_map *map, int operand, const ct_ix *at) {
 typedef struct ct_elem {
     ct_kir *k;
     const ct_node *node;
-    const ct_kval *x; // (n_in) operands in `dtype` (a condition: bool); 16-bit floats come as f32
+    const ct_kval *x; // (n_in) operands in `dtype` (a condition: bool), as it is held (kir.h)
     ct_dtype dtype;   // in which it computes (ct__compute_dtype)
 } ct_elem;
 
@@ -220,8 +220,8 @@ struct ct_opdef {
     uint32_t accepts; // mask of dtypes; elementwise: of the promoted operands
     bool (*infer)(ct_call *call);
     // Reference evaluation. Elementwise: of one element, floats in double, other dtypes in i64 (the
-    // result wraps to the dtype); comparisons and casts use the one that fits their operands. Other
-    // kinds: of the whole node.
+    // result wraps to the dtype), u64 by its bits; comparisons and casts use the one that fits
+    // their operands. Other kinds: of the whole node.
     double (*eval_f64)(const double *x);
     int64_t (*eval_i64)(const int64_t *x, ct_dtype dtype);
     bool (*eval)(const ct_ref *ref);
@@ -239,6 +239,7 @@ struct ct_opdef {
     void (*along)(const ct_node *node, ct_along *along); // reduce, index, scan, sort
     bool (*map)(ct_map *map); // movement, source: where elements come from
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
+    bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
     const char *onnx, *stablehlo;
     bool costly; // much work an element: worth a buffer rather than computing it twice

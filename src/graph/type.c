@@ -8,8 +8,12 @@ static const ct_dtype_info dtypes[CT_DTYPE_COUNT] = {
     [CT_DEFAULT] = {"?", 0, 0, NULL},
     [CT_BOOL] = {"bool", 8, CT_CLASS_BOOL, "BOOL"},
     [CT_U8] = {"u8", 8, CT_CLASS_UINT, "U8"},
-    [CT_I32] = {"i32", 32, CT_CLASS_INT, "I32"},
+    [CT_U16] = {"u16", 16, CT_CLASS_UINT, "U16"},
     [CT_U32] = {"u32", 32, CT_CLASS_UINT, "U32"},
+    [CT_U64] = {"u64", 64, CT_CLASS_UINT, "U64"},
+    [CT_I8] = {"i8", 8, CT_CLASS_INT, "I8"},
+    [CT_I16] = {"i16", 16, CT_CLASS_INT, "I16"},
+    [CT_I32] = {"i32", 32, CT_CLASS_INT, "I32"},
     [CT_I64] = {"i64", 64, CT_CLASS_INT, "I64"},
     [CT_F16] = {"f16", 16, CT_CLASS_FLOAT, "F16"},
     [CT_BF16] = {"bf16", 16, CT_CLASS_FLOAT, "BF16"},
@@ -23,24 +27,22 @@ const ct_dtype_info *ct__dtype(ct_dtype dtype) {
 const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
 size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
 
-// Rows and columns in the enum's order: bool u8 i32 u32 i64 f16 bf16 f32 f64.
-#define _ CT_DEFAULT
-static const uint8_t promotion[CT_DTYPE_COUNT][CT_DTYPE_COUNT] = {
-    {_, _, _, _, _, _, _, _, _, _},
-    {_, CT_BOOL, CT_U8, CT_I32, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
-    {_, CT_U8, CT_U8, CT_I32, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
-    {_, CT_I32, CT_I32, CT_I32, CT_I64, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
-    {_, CT_U32, CT_U32, CT_I64, CT_U32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
-    {_, CT_I64, CT_I64, CT_I64, CT_I64, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64},
-    {_, CT_F16, CT_F16, CT_F16, CT_F16, CT_F16, CT_F16, CT_F32, CT_F32, CT_F64},
-    {_, CT_BF16, CT_BF16, CT_BF16, CT_BF16, CT_BF16, CT_F32, CT_BF16, CT_F32, CT_F64},
-    {_, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F32, CT_F64},
-    {_, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64, CT_F64},
-};
-#undef _
+static ct_dtype int_of_bits(int bits) {
+    return bits == 16 ? CT_I16 : bits == 32 ? CT_I32 : bits == 64 ? CT_I64 : CT_F32;
+}
+static ct_dtype joined(ct_dtype a, ct_dtype b) {
+    if (a == b) return a;
+    // Within a class the order of the enum is that of size.
+    ct_dtype low = a < b ? a : b, high = a < b ? b : a;
+    const ct_dtype_info *l = &dtypes[low], *h = &dtypes[high];
+    if (low == CT_F16 && high == CT_BF16) return CT_F32;
+    if (l->class == CT_CLASS_UINT && h->class == CT_CLASS_INT)
+        return h->bits > l->bits ? high : int_of_bits(2 * l->bits);
+    return high;
+}
 
 ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak) {
-    if (a_weak == b_weak) return promotion[a][b];
+    if (a_weak == b_weak) return joined(a, b);
     ct_dtype weak = a_weak ? a : b, strong = a_weak ? b : a;
     unsigned weak_class = dtypes[weak].class, strong_class = dtypes[strong].class;
     bool weak_is_int = weak_class == CT_CLASS_INT || weak_class == CT_CLASS_UINT;
@@ -215,6 +217,7 @@ double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
     case CT_BF16: return (double)ct__bf16_to_float(((const uint16_t *)data)[i]);
     case CT_F32: return (double)((const float *)data)[i];
     case CT_F64: return ((const double *)data)[i];
+    case CT_U64: return (double)((const uint64_t *)data)[i];
     default: return (double)ct__load_i64(dtype, data, i);
     }
 }
@@ -223,16 +226,26 @@ int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
     case CT_BOOL:
     case CT_U8: return ((const uint8_t *)data)[i];
-    case CT_I32: return ((const int32_t *)data)[i];
+    case CT_U16: return ((const uint16_t *)data)[i];
     case CT_U32: return ((const uint32_t *)data)[i];
+    case CT_U64:
     case CT_I64: return ((const int64_t *)data)[i];
+    case CT_I8: return ((const int8_t *)data)[i];
+    case CT_I16: return ((const int16_t *)data)[i];
+    case CT_I32: return ((const int32_t *)data)[i];
     default: return (int64_t)ct__load_f64(dtype, data, i);
     }
 }
 
-static int64_t saturate(double v, double lo, double hi, int64_t least, int64_t most) {
+// Towards zero, into the range of an integer; NaN gives 0.
+static int64_t saturated(ct_dtype dtype, double v) {
+    const ct_dtype_info *info = &dtypes[dtype];
+    bool negative = info->class == CT_CLASS_INT;
+    double above = ldexp(1, info->bits - negative);
     if (isnan(v)) return 0;
-    return v <= lo ? least : v >= hi ? most : (int64_t)v;
+    if (v >= above) return ct__greatest(dtype);
+    if (!negative) return v <= 0 ? 0 : (int64_t)(uint64_t)v;
+    return v < -above ? ct__least(dtype) : (int64_t)v;
 }
 
 // (float)v as in the default floating-point mode, whatever the thread's is: numbers are stored
@@ -263,34 +276,49 @@ static float nearest_f32(double v) {
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
-    case CT_U8: ((uint8_t *)data)[i] = (uint8_t)saturate(v, 0, 255, 0, 255); break;
-    case CT_I32:
-        ((int32_t *)data)[i] =
-            (int32_t)saturate(v, -2147483648.0, 2147483647.0, INT32_MIN, INT32_MAX);
-        break;
-    case CT_U32:
-        ((uint32_t *)data)[i] = (uint32_t)saturate(v, 0, 4294967295.0, 0, UINT32_MAX);
-        break;
-    case CT_I64: ((int64_t *)data)[i] = saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); break;
     case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half(nearest_f32(v)); break;
     case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16(nearest_f32(v)); break;
     case CT_F32: ((float *)data)[i] = nearest_f32(v); break;
     case CT_F64: ((double *)data)[i] = v; break;
-    default: break;
+    default: ct__store_i64(dtype, data, i, saturated(dtype, v)); break;
     }
+}
+
+// By way of double what a double cannot hold would round twice: the bits that a float has no room
+// for are joined into one below the last that it has.
+static void store_whole(ct_dtype dtype, void *data, int64_t i, uint64_t size, bool negative) {
+    if (dtype != CT_F64 && size >> 53)
+        size = size >> 11 << 11 | (uint64_t)((size & 2047) != 0) << 11;
+    double v = (double)size;
+    ct__store_f64(dtype, data, i, negative ? -v : v);
 }
 
 void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+    case CT_I8:
     case CT_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
-    case CT_I32: ((int32_t *)data)[i] = (int32_t)v; break;
+    case CT_I16:
+    case CT_U16: ((uint16_t *)data)[i] = (uint16_t)v; break;
+    case CT_I32:
     case CT_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
-    case CT_I64: ((int64_t *)data)[i] = v; break;
-    case CT_F32: // by way of double what a double cannot hold would round twice
-        ((float *)data)[i] =
-            v >= -(1ll << 53) && v <= 1ll << 53 ? nearest_f32((double)v) : (float)v;
-        break;
-    default: ct__store_f64(dtype, data, i, (double)v); break;
+    case CT_I64:
+    case CT_U64: ((int64_t *)data)[i] = v; break;
+    default: store_whole(dtype, data, i, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0); break;
     }
+}
+void ct__store_u64(ct_dtype dtype, void *data, int64_t i, uint64_t v) {
+    if (ct__is_float(dtype))
+        store_whole(dtype, data, i, v, false);
+    else
+        ct__store_i64(dtype, data, i, (int64_t)v);
+}
+
+ct_int_text ct__int_text(ct_dtype dtype, int64_t bits) {
+    ct_int_text text;
+    if (dtype == CT_U64)
+        snprintf(text.s, sizeof text.s, "%llu", (unsigned long long)bits);
+    else
+        snprintf(text.s, sizeof text.s, "%lld", (long long)bits);
+    return text;
 }

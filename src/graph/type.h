@@ -19,12 +19,14 @@ const ct_dtype_info *ct__dtype(ct_dtype dtype); // a record with 0 bits for a va
 // Masks of dtypes, for what an op accepts.
 #define CT_MASK(dtype) (1u << (dtype))
 enum {
-    CT_FLOATS = CT_MASK(CT_F32) | CT_MASK(CT_F64), // arithmetic; f16 and bf16 are storage types
     CT_HALVES = CT_MASK(CT_F16) | CT_MASK(CT_BF16),
-    CT_INTEGERS = CT_MASK(CT_U8) | CT_MASK(CT_I32) | CT_MASK(CT_U32) | CT_MASK(CT_I64),
+    CT_FLOATS = CT_HALVES | CT_MASK(CT_F32) | CT_MASK(CT_F64),
+    CT_UNSIGNED = CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64),
+    CT_SIGNED = CT_MASK(CT_I8) | CT_MASK(CT_I16) | CT_MASK(CT_I32) | CT_MASK(CT_I64),
+    CT_INTEGERS = CT_UNSIGNED | CT_SIGNED,
     CT_NUMBERS = CT_FLOATS | CT_INTEGERS,
     CT_BITS = CT_INTEGERS | CT_MASK(CT_BOOL),
-    CT_ANY = CT_NUMBERS | CT_HALVES | CT_MASK(CT_BOOL),
+    CT_ANY = CT_NUMBERS | CT_MASK(CT_BOOL),
 };
 
 static inline bool ct__num_given(ct_num number) { return number.given || number.value != 0; }
@@ -42,7 +44,9 @@ typedef struct ct_type {
     const int64_t *dim; // (rank)
 } ct_type;
 
-// The one promotion table. CT_DEFAULT when the two do not mix (none at present).
+// The one rule of promotion, JAX's: of two integers the smallest that holds both (u64 with a signed
+// one: none does, so f32), of an integer and a float the float, of f16 and bf16 f32. Two that are
+// both weak, or neither, promote so; a weak one takes the other's dtype unless its class is higher.
 ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak);
 
 int64_t ct__count(const ct_type *type); // elements; 1 for a scalar
@@ -70,7 +74,7 @@ typedef struct {
 ct_type_text ct__type_text(const ct_type *type);
 void ct__text_dims(ct_text *text, const ct_type *type);
 
-// Conversions of the storage types, round to nearest even.
+// Conversions of 16-bit floats, to nearest even.
 float ct__half_to_float(uint16_t h);
 uint16_t ct__float_to_half(float f);
 static inline float ct__bf16_to_float(uint16_t h) {
@@ -81,11 +85,19 @@ static inline float ct__bf16_to_float(uint16_t h) {
     return v.f;
 }
 uint16_t ct__float_to_bf16(float f);
-// One element in memory as double (exact but for i64 above 2^53) and back (floats rounded to
-// nearest even, integers truncated towards zero and saturated, NaN to 0).
+// One element in memory as double (exact but for i64 and u64 above 2^53) and back (floats rounded
+// to nearest even, 16-bit ones by way of f32; integers truncated towards zero and saturated, NaN to
+// 0).
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i);
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double value);
+// One element as i64, a u64 by its bits; back it wraps, and floats are rounded to nearest even.
 int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i);
-void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t value); // wraps
+void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t value);
+void ct__store_u64(ct_dtype dtype, void *data, int64_t i, uint64_t value);
+// An integer as text, of ct__load_i64's bits.
+typedef struct {
+    char s[24];
+} ct_int_text;
+ct_int_text ct__int_text(ct_dtype dtype, int64_t bits);
 
 #endif

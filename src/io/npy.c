@@ -12,7 +12,8 @@ static const struct kind {
     int size;
     ct_dtype dtype;
 } kinds[] = {
-    {'b', 1, CT_BOOL}, {'u', 1, CT_U8},  {'i', 4, CT_I32}, {'u', 4, CT_U32},
+    {'b', 1, CT_BOOL}, {'u', 1, CT_U8},  {'u', 2, CT_U16}, {'u', 4, CT_U32},
+    {'u', 8, CT_U64},  {'i', 1, CT_I8},  {'i', 2, CT_I16}, {'i', 4, CT_I32},
     {'i', 8, CT_I64},  {'f', 2, CT_F16}, {'f', 4, CT_F32}, {'f', 8, CT_F64},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -300,7 +301,8 @@ bool ct__npy_usable(ct_npy_name name, const ct_npy *npy, ct_err *err) {
     if (npy->dtype) return true;
     ct__err(err, CT_E_DTYPE, CT_NOWHERE, name.label,
             "%s: its dtype is \"%s\", of which Cotan has none", name.part, npy->descr);
-    ct__err_hint(err, "bool, u8, i32, u32, i64, f16, f32 and f64 can be read; NumPy's astype makes "
+    ct__err_hint(err, "bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32 and f64 can be read; "
+                      "NumPy's astype makes "
                       "one of them");
     return false;
 }

@@ -26,14 +26,14 @@ static const struct kind {
     {"F6_E2M3", "f6_e2m3", CT_DEFAULT, 6},
     {"F6_E3M2", "f6_e3m2", CT_DEFAULT, 6},
     {"U8", "u8", CT_U8, 8},
-    {"I8", "i8", CT_DEFAULT, 8},
+    {"I8", "i8", CT_I8, 8},
     {"F8_E5M2", "f8_e5m2", CT_DEFAULT, 8},
     {"F8_E4M3", "f8_e4m3", CT_DEFAULT, 8},
     {"F8_E8M0", "f8_e8m0", CT_DEFAULT, 8},
     {"F8_E4M3FNUZ", "f8_e4m3fnuz", CT_DEFAULT, 8},
     {"F8_E5M2FNUZ", "f8_e5m2fnuz", CT_DEFAULT, 8},
-    {"I16", "i16", CT_DEFAULT, 16},
-    {"U16", "u16", CT_DEFAULT, 16},
+    {"I16", "i16", CT_I16, 16},
+    {"U16", "u16", CT_U16, 16},
     {"F16", "f16", CT_F16, 16},
     {"BF16", "bf16", CT_BF16, 16},
     {"I32", "i32", CT_I32, 32},
@@ -42,7 +42,7 @@ static const struct kind {
     {"C64", "c64", CT_DEFAULT, 64},
     {"F64", "f64", CT_F64, 64},
     {"I64", "i64", CT_I64, 64},
-    {"U64", "u64", CT_DEFAULT, 64},
+    {"U64", "u64", CT_U64, 64},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0], LARGEST_HEADER = 100000000 };
 

@@ -42,7 +42,7 @@ static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
 // ---------------------------------------------------------------------------------- instructions
 
 static bool is_compute(int dtype) {
-    return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && dtype != CT_F16 && dtype != CT_BF16;
+    return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && (int)ct__kir_held(dtype) == dtype;
 }
 
 static uint64_t pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
@@ -225,12 +225,16 @@ void ct__kir_ret(ct_kir *k, ct_kval value) {
 }
 
 ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
-    if (!is_compute(dtype)) return bad(k, CT_K_CONST, "a constant of no compute dtype");
-    if (ct__is_float(dtype)) return ct__kir_const(k, dtype, (double)value);
-    ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
+    ct_dtype held = ct__kir_held(dtype);
+    if (ct__is_float(held)) return ct__kir_const(k, dtype, (double)value);
+    if (!is_compute(held)) return bad(k, CT_K_CONST, "a constant of no dtype");
+    ct_kins ins = make(CT_K_CONST, held, 1, -1, -1, -1);
     switch (dtype) {
     case CT_BOOL: ins.imm.i = value != 0; break;
     case CT_U8: ins.imm.i = (uint8_t)value; break;
+    case CT_U16: ins.imm.i = (uint16_t)value; break;
+    case CT_I8: ins.imm.i = (int8_t)(uint8_t)value; break;
+    case CT_I16: ins.imm.i = (int16_t)(uint16_t)value; break;
     case CT_I32: ins.imm.i = (int32_t)(uint32_t)(uint64_t)value; break;
     case CT_U32: ins.imm.i = (uint32_t)value; break;
     default: ins.imm.i = value; break;
@@ -239,8 +243,9 @@ ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
 }
 
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value) {
-    if (!is_compute(dtype) || !ct__is_float(dtype))
-        return ct__kir_const_int(k, dtype, (int64_t)value);
+    if (ct__kir_held(dtype) != dtype && ct__is_float(ct__kir_held(dtype)))
+        return ct__kir_cast(k, ct__kir_const(k, CT_F32, value), dtype);
+    if (!ct__is_float(dtype)) return ct__kir_const_int(k, dtype, (int64_t)value);
     ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
     ins.imm.f = dtype == CT_F32 ? (double)(float)value : value;
     return pure(k, ins);
@@ -410,17 +415,47 @@ ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
     return pure(k, make(CT_K_SELECT, x->dtype, lanes, cond, a, b));
 }
 
+static bool is_const(const ct_kir *k, ct_kval v, int64_t value) {
+    return v >= 0 && k->ins[v].op == CT_K_CONST && k->ins[v].imm.i == value;
+}
+
+// An i32 to the range of i8, i16 or u16: it wraps.
+static ct_kval wrapped(ct_kir *k, ct_kval a, ct_dtype to) {
+    const ct_kins *x = &k->ins[a];
+    int by = 32 - 8 * (int)ct_dtype_size(to);
+    bool loads = x->op == CT_K_LOAD || x->op == CT_K_VLOAD;
+    if (loads && k->bufs[x->imm.i].dtype == to) return a;
+    if (x->op == CT_K_CONST && x->lanes == 1) return ct__kir_const_int(k, to, x->imm.i);
+    if (to == CT_U16) {
+        if (x->op == CT_K_AND && is_const(k, x->b, UINT16_MAX)) return a;
+        return ct__kir_bin(k, CT_K_AND, a, ct__kir_const_int(k, CT_I32, UINT16_MAX));
+    }
+    if (x->op == CT_K_SHR && is_const(k, x->b, by)) return a;
+    ct_kval bits = ct__kir_const_int(k, CT_I32, by);
+    return ct__kir_bin(k, CT_K_SHR, ct__kir_bin(k, CT_K_SHL, a, bits), bits);
+}
+
+// A float to the range of i8, i16 or u16: it saturates.
+static ct_kval saturated(ct_kir *k, ct_kval a, ct_dtype to) {
+    ct_kval x = ct__kir_min(k, a, ct__kir_const_int(k, CT_I32, ct__greatest(to)));
+    return ct__kir_max(k, x, ct__kir_const_int(k, CT_I32, ct__least(to)));
+}
+
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     const ct_kins *x = operand(k, CT_K_CAST, a);
     if (!x) return -1;
     if (to <= CT_DEFAULT || to >= CT_DTYPE_COUNT) return bad(k, CT_K_CAST, "to no dtype");
-    bool half = to == CT_F16 || to == CT_BF16;
-    if (half && x->dtype != CT_F32) {
-        // f64 and i64 reach 16 bits through f32, as a store would
-        a = ct__kir_cast(k, a, CT_F32);
+    ct_dtype held = ct__kir_held(to);
+    bool half = held == CT_F32 && to != CT_F32;
+    if (held != to && x->dtype != held) {
+        // f64 and i64 reach 16 bits through f32, as a store would; integers through i32
+        bool whole = held == CT_I32 && ct__is_float(x->dtype);
+        a = ct__kir_cast(k, a, held);
         if (a < 0) return -1;
+        if (whole) return saturated(k, a, to);
         x = &k->ins[a];
     }
+    if (held == CT_I32 && to != CT_I32) return wrapped(k, a, to);
     if (x->dtype == to) return a;
     if (half && x->op == CT_K_CAST && x->sub == to) return a;
     int64_t known = 0;
@@ -435,8 +470,9 @@ ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to) {
     if (!x) return -1;
     bool four = x->dtype == CT_F32 || x->dtype == CT_I32 || x->dtype == CT_U32;
     bool four_to = to == CT_F32 || to == CT_I32 || to == CT_U32;
-    bool eight = x->dtype == CT_F64 || x->dtype == CT_I64;
-    if (!(four ? four_to : eight && (to == CT_F64 || to == CT_I64)))
+    bool eight = x->dtype == CT_F64 || x->dtype == CT_I64 || x->dtype == CT_U64;
+    bool eight_to = to == CT_F64 || to == CT_I64 || to == CT_U64;
+    if (!(four ? four_to : eight && eight_to))
         return bad(k, CT_K_BITCAST, "the dtypes differ in size");
     if (x->dtype == to) return a;
     return pure(k, make(CT_K_BITCAST, to, x->lanes, a, -1, -1));
@@ -468,10 +504,6 @@ ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b) {
 
 // ---------------------------------------------------------------------------------------- memory
 
-static int compute_of(ct_dtype storage) {
-    return storage == CT_F16 || storage == CT_BF16 ? CT_F32 : (int)storage;
-}
-
 // Common checks of an access; false: an error is recorded.
 static bool access_ok(ct_kir *k, ct_kop op, int buf, int flag, ct_kval index, ct_kval cond) {
     const ct_kins *i = operand(k, op, index);
@@ -490,7 +522,7 @@ ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond) {
     if (cond >= 0 && bool_const(k, cond) == 1) cond = -1;
     int lanes = k->ins[index].lanes;
     if (cond >= 0 && k->ins[cond].lanes > lanes) lanes = k->ins[cond].lanes;
-    ct_kins ins = make(CT_K_LOAD, compute_of(k->bufs[buf].dtype), lanes, index, cond, -1);
+    ct_kins ins = make(CT_K_LOAD, ct__kir_held(k->bufs[buf].dtype), lanes, index, cond, -1);
     ins.imm.i = buf;
     return append(k, ins);
 }
@@ -501,7 +533,8 @@ ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index) {
 
 static bool stored_ok(ct_kir *k, ct_kop op, int buf, ct_kval value) {
     const ct_kins *v = operand(k, op, value);
-    if (v && v->dtype != compute_of(k->bufs[buf].dtype)) bad(k, op, "the value has another dtype");
+    if (v && v->dtype != ct__kir_held(k->bufs[buf].dtype))
+        bad(k, op, "the value has another dtype");
     return k->err.code == CT_OK;
 }
 
@@ -531,7 +564,7 @@ ct_kval ct__kir_vload(ct_kir *k, int buf, ct_kval index, ct_kval count) {
     if (!access_ok(k, CT_K_VLOAD, buf, CT_KIR_READ, index, -1) ||
         !count_ok(k, CT_K_VLOAD, index, count))
         return -1;
-    ct_kins ins = make(CT_K_VLOAD, compute_of(k->bufs[buf].dtype), CT_LANES, index, count, -1);
+    ct_kins ins = make(CT_K_VLOAD, ct__kir_held(k->bufs[buf].dtype), CT_LANES, index, count, -1);
     ins.imm.i = buf;
     return append(k, ins);
 }

@@ -7,9 +7,10 @@
 // want registers in their own hands (matmul) may also write 16-lane values directly.
 //
 // Types. A value has a compute dtype and 1 or 16 lanes (CT_LANES).
-//   compute dtypes: bool, u8, i32, u32, i64, f32, f64. f16 and bf16 are storage: a load gives f32,
-//   a store rounds to nearest even, and ct__kir_cast(k, v, CT_BF16) gives the f32 that a store to
-//   bf16 and a load would give (so that every op can round to its dtype when fused).
+//   compute dtypes: bool, u8, i32, u32, i64, u64, f32, f64. The others are held in a wider one: f16
+//   and bf16 in f32, i8, i16 and u16 in i32. A load of such a dtype gives the wider one, a store
+//   rounds to nearest even (integers wrap), and ct__kir_cast(k, v, CT_BF16) gives the f32 that a
+//   store to bf16 and a load would give: so every op can round to its dtype when fused.
 //   Index arithmetic is i64. Operands of a two-operand op have one dtype; a scalar operand beside a
 //   16-lane one is splatted.
 //
@@ -18,8 +19,9 @@
 //   Ints wrap. DIV truncates, MOD has the sign of the dividend; x / 0 = x mod 0 = 0, and
 //   lowest / -1 = lowest. Shift counts are taken modulo the width; SHR of i32 and i64 copies the
 //   sign. ROUND rounds half to even. CAST float -> int truncates and saturates, NaN gives 0 (to
-//   u8: 0..255); int -> int wraps; to bool: x != 0; bool -> number: 0 or 1. NOT of bool is logical.
-//   MATH functions are ours (kir_math.h): same bits scalar and vector, on every target.
+//   u8: 0..255, to i8: -128..127); int -> int wraps; to bool: x != 0; bool -> number: 0 or 1. NOT
+//   of bool is logical. MATH functions are ours (kir_math.h): same bits scalar and vector, on every
+//   target.
 //
 // Loops. LOOP(bind, n) runs its variable from 0 to n - 1 (n <= 0: not at all).
 //   CORE    the parallel grid: at most one, outermost; the kernel function is called with
@@ -179,7 +181,13 @@ ct_kval ct__kir_arg(ct_kir *k);
 
 // ---------------------------------------------------------------------------------------- values
 
-ct_kval ct__kir_int(ct_kir *k, int64_t value);                  // an i64 constant
+ct_kval ct__kir_int(ct_kir *k, int64_t value); // an i64 constant
+// The dtype in which values of a dtype are held: itself, or the wider one.
+static inline ct_dtype ct__kir_held(ct_dtype dtype) {
+    if (dtype == CT_F16 || dtype == CT_BF16) return CT_F32;
+    return dtype == CT_I8 || dtype == CT_I16 || dtype == CT_U16 ? CT_I32 : dtype;
+}
+// Constants of any dtype, as it is held.
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value); // of a float dtype (or small int)
 ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value); // of an int dtype or bool
 
@@ -187,8 +195,9 @@ ct_kval ct__kir_un(ct_kir *k, ct_kop op, ct_kval a);             // NEG .. NOT
 ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b); // ADD .. NE; compares give bool
 ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c); // a * b + c, one rounding
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b);
-ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to); // to f16, bf16: an f32 of that precision
-ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64
+// To a dtype that is held in a wider one: a value of the wider one that the dtype has.
+ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to);
+ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64, u64
 ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a);     // f32 or f64
 
 static inline ct_kval ct__kir_add(ct_kir *k, ct_kval a, ct_kval b) {

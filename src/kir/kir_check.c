@@ -165,6 +165,8 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_CONST:
         if (ins->dtype == CT_F32 || ins->dtype == CT_F64)
             ct__textf(out, " %.17g", ins->imm.f);
+        else if (ins->dtype == CT_U64)
+            ct__textf(out, " %llu", (unsigned long long)ins->imm.i);
         else
             ct__textf(out, " %lld", (long long)ins->imm.i);
         break;

@@ -8,19 +8,6 @@ bool ct__kred_is_ordered(ct_kred op, ct_dtype dtype) {
     return ct__is_float(dtype) && (op == CT_RED_ADD || op == CT_RED_MUL);
 }
 
-static int64_t lowest(ct_dtype dtype) {
-    return dtype == CT_I64 ? INT64_MIN : dtype == CT_I32 ? INT32_MIN : 0;
-}
-static int64_t highest(ct_dtype dtype) {
-    switch (dtype) {
-    case CT_BOOL: return 1;
-    case CT_U8: return UINT8_MAX;
-    case CT_I32: return INT32_MAX;
-    case CT_U32: return UINT32_MAX;
-    default: return INT64_MAX;
-    }
-}
-
 ct_kins ct__kred_start(ct_kred op, ct_dtype dtype) {
     bool max = op == CT_RED_MAX || op == CT_RED_ARGMAX;
     bool min = op == CT_RED_MIN || op == CT_RED_ARGMIN;
@@ -29,9 +16,9 @@ ct_kins ct__kred_start(ct_kred op, ct_dtype dtype) {
     if (ct__is_float(dtype))
         start.imm.f = max ? -__builtin_inf() : min ? __builtin_inf() : op == CT_RED_MUL;
     else if (max || min)
-        start.imm.i = max ? lowest(dtype) : highest(dtype);
+        start.imm.i = max ? ct__least(dtype) : ct__greatest(dtype);
     else if (op == CT_RED_AND) // all bits
-        start.imm.i = lowest(dtype) < 0 ? -1 : highest(dtype);
+        start.imm.i = ct__least(dtype) < 0 ? -1 : ct__greatest(dtype);
     else
         start.imm.i = op == CT_RED_MUL;
     return start;

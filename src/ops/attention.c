@@ -421,6 +421,7 @@ const ct_opdef ct__op_attention = {
     .accepts = CT_FLOATS,
     .infer = attention_infer,
     .body = attention_body,
+    .widens = true,
     .vjp = attention_vjp,
     .samples = {.ulp = 32},
 };

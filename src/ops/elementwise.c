@@ -111,8 +111,8 @@ const ct_opdef ct__op_mul = {
 
 static double div_f64(const double *x) { return x[0] / x[1]; }
 static int64_t div_i64(const int64_t *x, ct_dtype d) {
-    (void)d;
     if (x[1] == 0) return 0;
+    if (d == CT_U64) return (int64_t)((uint64_t)x[0] / (uint64_t)x[1]);
     return x[1] == -1 ? (int64_t)(0 - (uint64_t)x[0]) : x[0] / x[1];
 }
 static bool div_jvp(ct_rule *r) { // (a / b)' = (a' - (a / b) b') / b
@@ -145,7 +145,8 @@ const ct_opdef ct__op_div = {
 
 static double mod_f64(const double *x) { return fmod(x[0], x[1]); }
 static int64_t mod_i64(const int64_t *x, ct_dtype d) {
-    return (void)d, x[1] == 0 || x[1] == -1 ? 0 : x[0] % x[1];
+    if (d == CT_U64) return x[1] ? (int64_t)((uint64_t)x[0] % (uint64_t)x[1]) : 0;
+    return x[1] == 0 || x[1] == -1 ? 0 : x[0] % x[1];
 }
 static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
     ct_tensor quotient = ct_div(r->in[0], r->in[1]);
@@ -171,7 +172,7 @@ const ct_opdef ct__op_mod = {
 
 static double abs_f64(const double *x) { return fabs(x[0]); }
 static int64_t abs_i64(const int64_t *x, ct_dtype d) {
-    return (void)d, x[0] < 0 ? (int64_t)(0 - (uint64_t)x[0]) : x[0];
+    return x[0] < 0 && d != CT_U64 ? (int64_t)(0 - (uint64_t)x[0]) : x[0];
 }
 static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
     ct_tensor zero = ct_f(0);
@@ -204,7 +205,7 @@ static double maximum_f64(const double *x) {
     return x[0] > x[1] ? x[0] : x[1];
 }
 static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
-    return (void)d, x[0] > x[1] ? x[0] : x[1];
+    return ct__less_i64(x[1], x[0], d) ? x[0] : x[1];
 }
 static ct_kval maximum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MAX); }
 const ct_opdef ct__op_maximum = {
@@ -218,7 +219,7 @@ static double minimum_f64(const double *x) {
     return x[0] < x[1] ? x[0] : x[1];
 }
 static int64_t minimum_i64(const int64_t *x, ct_dtype d) {
-    return (void)d, x[0] < x[1] ? x[0] : x[1];
+    return ct__less_i64(x[0], x[1], d) ? x[0] : x[1];
 }
 static ct_kval minimum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MIN); }
 const ct_opdef ct__op_minimum = {

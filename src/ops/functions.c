@@ -5,10 +5,10 @@
 
 #define FUNCTION(ID, op, n)                                                                        \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = n, .n_out = 1,             \
-    .infer = ct__infer_elementwise, .body = op##_body
+    .infer = ct__infer_elementwise, .body = op##_body, .widens = true
 #define QUESTION(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
-    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body,                  \
+    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body, .widens = true,  \
     .jvp = CT_NO_GRAD
 
 static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }

@@ -5,7 +5,9 @@
 
 #define COMPARING(op, sign)                                                                        \
     static double op##_f64(const double *x) { return x[0] sign x[1]; }                             \
-    static int64_t op##_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] sign x[1]; }
+    static int64_t op##_i64(const int64_t *x, ct_dtype d) {                                        \
+        return d == CT_U64 ? (uint64_t)x[0] sign(uint64_t) x[1] : x[0] sign x[1];                  \
+    }
 #define COMPARE(ID, op)                                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL), .infer = ct__infer_elementwise_bool,                 \
@@ -117,7 +119,7 @@ static ct_kval within_width(const ct_elem *e, ct_kval shifted) {
     ct_kir *k = e->k;
     ct_kval zero = ct__kir_const_int(k, e->dtype, 0);
     ct_kval ok = ct__kir_lt(k, e->x[1], ct__kir_const_int(k, e->dtype, width(e->dtype)));
-    if (e->dtype == CT_I32 || e->dtype == CT_I64)
+    if (ct__kir_held(e->dtype) == CT_I32 || e->dtype == CT_I64)
         ok = ct__kir_bin(k, CT_K_AND, ok, ct__kir_bin(k, CT_K_LE, zero, e->x[1]));
     return ct__kir_select(k, ok, shifted, zero);
 }
@@ -155,6 +157,10 @@ static ct_kval shift_right_emit(const ct_elem *e) { // zeros come in
         ct_kval kept = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
         kept = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, kept, one), one);
         r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), kept);
+    } else if (ct__kir_held(e->dtype) != e->dtype) { // held in an i32: without copies of its sign
+        int64_t all = ((int64_t)1 << width(e->dtype)) - 1;
+        ct_kval bits = ct__kir_bin(k, CT_K_AND, e->x[0], ct__kir_const_int(k, CT_I32, all));
+        r = ct__kir_bin(k, CT_K_SHR, bits, e->x[1]);
     } else {
         r = ct__elem_bin(e, CT_K_SHR);
     }
@@ -283,7 +289,7 @@ static bool bitcast_eval(const ct_ref *ref) {
     if (bytes) __builtin_memcpy(ref->out[0], ref->in[0], bytes);
     return true;
 }
-// 16-bit floats never come here: the scheduler reads their memory as the other type.
+// 16-bit floats never come here: the scheduler reads their memory as the other dtype.
 static ct_kval bitcast_emit(const ct_elem *e) {
     ct_dtype to = (ct_dtype)e->node->out->dtype;
     if (to == e->dtype) return e->x[0];

@@ -270,5 +270,6 @@ const ct_opdef ct__op_dropout = {
     .accepts = CT_FLOATS,
     .infer = dropout_infer,
     .body = dropout_body,
+    .widens = true,
     .onnx = "Dropout",
 };

@@ -69,7 +69,7 @@ static int64_t result_index(const walk *w, int64_t i) {
 
 // Folds with f (floats in double) or g (other dtypes), starting from the given values.
 static bool fold(const ct_ref *ref, double start, int64_t whole_start, double (*f)(double, double),
-                 int64_t (*g)(int64_t, int64_t)) {
+                 int64_t (*g)(int64_t, int64_t, ct_dtype)) {
     const reduce_attrs *attrs = ref->attrs;
     ct_dtype d = ref->in_type->dtype;
     walk w = {ref->in_type, &attrs->axes, ct__count(ref->in_type), ct__count(ref->out_type)};
@@ -90,7 +90,7 @@ static bool fold(const ct_ref *ref, double start, int64_t whole_start, double (*
         if (is_float)
             acc[o] = f(acc[o], ct__load_f64(d, ref->in[0], i));
         else
-            whole[o] = g(whole[o], ct__load_i64(d, ref->in[0], i));
+            whole[o] = g(whole[o], ct__load_i64(d, ref->in[0], i), d);
     }
     for (int64_t o = 0; o < w.n_out; o++) {
         if (is_float)
@@ -103,7 +103,9 @@ static bool fold(const ct_ref *ref, double start, int64_t whole_start, double (*
 }
 
 static double plus(double a, double b) { return a + b; }
-static int64_t plus_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static int64_t plus_i64(int64_t a, int64_t b, ct_dtype d) {
+    return (void)d, (int64_t)((uint64_t)a + (uint64_t)b);
+}
 static bool sum_eval(const ct_ref *ref) { return fold(ref, 0, 0, plus, plus_i64); }
 static bool sum_jvp(ct_rule *r) {
     r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
@@ -133,7 +135,9 @@ const ct_opdef ct__op_sum = {
 };
 
 static double product(double a, double b) { return a * b; }
-static int64_t product_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t product_i64(int64_t a, int64_t b, ct_dtype d) {
+    return (void)d, (int64_t)((uint64_t)a * (uint64_t)b);
+}
 static bool prod_eval(const ct_ref *ref) { return fold(ref, 1, 1, product, product_i64); }
 static bool
 prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros among the operands
@@ -152,19 +156,12 @@ const ct_opdef ct__op_prod = {
 };
 
 static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
-static int64_t larger_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-// What the largest (smallest) of no elements is: the least (greatest) value of the dtype.
-static int64_t least(ct_dtype d) {
-    const ct_dtype_info *info = ct__dtype(d);
-    return info->class == CT_CLASS_INT ? INT64_MIN >> (64 - info->bits) : 0;
+static int64_t larger_i64(int64_t a, int64_t b, ct_dtype d) {
+    return ct__less_i64(b, a, d) ? a : b;
 }
-static int64_t greatest(ct_dtype d) {
-    const ct_dtype_info *info = ct__dtype(d);
-    return info->class == CT_CLASS_INT ? INT64_MAX >> (64 - info->bits)
-                                       : (int64_t)(UINT64_MAX >> (64 - info->bits));
-}
-static bool max_eval(const ct_ref *ref) {
-    return fold(ref, -INFINITY, least((ct_dtype)ref->in_type->dtype), larger, larger_i64);
+static bool max_eval(const ct_ref *ref) { // of nothing: the least value of the dtype
+    int64_t least = ct__least((ct_dtype)ref->in_type->dtype);
+    return fold(ref, -INFINITY, least, larger, larger_i64);
 }
 // The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
 static bool extreme_jvp(ct_rule *r) {
@@ -189,9 +186,12 @@ const ct_opdef ct__op_max = {
 };
 
 static double smaller(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
-static int64_t smaller_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t smaller_i64(int64_t a, int64_t b, ct_dtype d) {
+    return ct__less_i64(a, b, d) ? a : b;
+}
 static bool min_eval(const ct_ref *ref) {
-    return fold(ref, INFINITY, greatest((ct_dtype)ref->in_type->dtype), smaller, smaller_i64);
+    int64_t greatest = ct__greatest((ct_dtype)ref->in_type->dtype);
+    return fold(ref, INFINITY, greatest, smaller, smaller_i64);
 }
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {
@@ -239,8 +239,9 @@ static bool argmax_eval(const ct_ref *ref) {
             double x = ct__load_f64(in->dtype, ref->in[0], at),
                    y = ct__load_f64(in->dtype, ref->in[0], was);
             bool better = is_float ? (isnan(x) && !isnan(y)) || x > y
-                                   : ct__load_i64(in->dtype, ref->in[0], at) >
-                                         ct__load_i64(in->dtype, ref->in[0], was);
+                                   : ct__less_i64(ct__load_i64(in->dtype, ref->in[0], was),
+                                                  ct__load_i64(in->dtype, ref->in[0], at),
+                                                  (ct_dtype)in->dtype);
             if (better) best = k;
         }
         ((int32_t *)ref->out[0])[o] = (int32_t)best;

@@ -12,6 +12,11 @@ bool ct__infer_elementwise_bool(ct_call *call);
 // condition).
 ct_dtype ct__compute_dtype(const ct_node *node);
 
+// Order of integers as eval_i64 has them.
+static inline bool ct__less_i64(int64_t a, int64_t b, ct_dtype dtype) {
+    return dtype == CT_U64 ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
 // One element in kernel IR: the instruction or function of the operands.
 static inline ct_kval ct__elem_un(const ct_elem *e, ct_kop op) {
     return ct__kir_un(e->k, op, e->x[0]);

@@ -28,7 +28,8 @@ static bool topk_infer(ct_call *call) {
 // Does element a of x stand before element b? Equals do not.
 static bool before(const ct_type *type, const void *x, int64_t a, int64_t b) {
     if (!ct__is_float(type->dtype))
-        return ct__load_i64(type->dtype, x, a) > ct__load_i64(type->dtype, x, b);
+        return ct__less_i64(ct__load_i64(type->dtype, x, b), ct__load_i64(type->dtype, x, a),
+                            (ct_dtype)type->dtype);
     double p = ct__load_f64(type->dtype, x, a), q = ct__load_f64(type->dtype, x, b);
     return isnan(p) ? !isnan(q) : p > q;
 }

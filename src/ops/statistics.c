@@ -6,7 +6,7 @@
 
 #define STATISTIC(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
-    CT_FIELDS(op), .body = op##_body
+    CT_FIELDS(op), .body = op##_body, .widens = true
 
 static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
     return ct_sum(x, .axes = *axes, .keepdims = true);
@@ -253,6 +253,7 @@ const ct_opdef ct__op_cross_entropy = {
     .accepts = CT_FLOATS,
     .infer = cross_entropy_infer,
     .body = cross_entropy_body,
+    .widens = true,
     .vjp = cross_entropy_vjp,
     .samples = {.ulp = 8},
 };
@@ -352,7 +353,7 @@ static bool rms_norm_vjp(ct_rule *r) { return norm_vjp(r, false); }
 #define NORM(ID, op)                                                                               \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = -1, .n_out = 1,            \
     CT_FIELDS(op), .accepts = CT_FLOATS, .infer = norm_infer, .body = op##_body, .vjp = op##_vjp,  \
-    .samples = {.ulp = 16}
+    .widens = true, .samples = {.ulp = 16}
 const ct_opdef ct__op_layer_norm = {
     NORM(LAYER_NORM, layer_norm),
     .doc = "x less its mean over the last axis, divided by its standard deviation (eps is added to "

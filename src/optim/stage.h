@@ -26,7 +26,7 @@ typedef struct ct_stage {
 extern const ct_stage ct__stages[CT_STAGES];
 int ct__stage_of(const ct_transform *transform); // its place in the table; -1: written by a user
 
-// f16 and bf16 are storage types: their arithmetic is that of f32.
+// The arithmetic of a step on f16 and bf16 is that of f32.
 ct_tensor ct__widened(ct_tensor t, ct_loc here);
 
 // Operands: the parameter, its gradient, then each stage's states and numbers. Outputs: the new

@@ -40,7 +40,7 @@ const ct_opdef ct__op_global_norm = {
     .kind = CT_KIND_COMPOSITION,
     .n_in = -1,
     .n_out = 1,
-    .accepts = CT_FLOATS | CT_HALVES,
+    .accepts = CT_FLOATS,
     .infer = global_norm_infer,
     .body = global_norm_body,
 };
@@ -102,7 +102,7 @@ const ct_opdef ct__op_update = {
     .n_in = -1,
     .n_out = -1,
     CT_FIELDS(update),
-    .accepts = CT_FLOATS | CT_HALVES,
+    .accepts = CT_FLOATS,
     .infer = update_infer,
     .body = update_body,
 };

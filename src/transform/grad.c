@@ -354,7 +354,8 @@ typedef struct {
 } gradient;
 
 static bool needs_body(const ct_node *node) {
-    return node->op->jvp == NULL && node->op->vjp == NULL;
+    if (node->op->jvp == NULL && node->op->vjp == NULL) return true;
+    return node->op->jvp != CT_NO_GRAD && ct__is_widened(node);
 }
 static bool has_rule(const ct_node *node) { return !needs_body(node); }
 

@@ -40,6 +40,8 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
 // What rules and bodies recorded in the innermost frame behind the node `before` is the work of the
 // user's line that made them necessary.
 void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here);
+// Does a composition compute its 16-bit floats in f32? Its body is itself, of operands so cast.
+bool ct__is_widened(const ct_node *node);
 // Calls an op's body for a composition node with the given operands. out: (n_out).
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out);
 

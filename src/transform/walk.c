@@ -1,6 +1,7 @@
 // Walks without recursion, and the expansion of compositions.
 #include <string.h>
 
+#include "ops/rules.h"
 #include "transform/transform.h"
 
 void ct__nodes_free(ct_nodes *list) {
@@ -70,6 +71,31 @@ void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here) {
         made->here = here;
 }
 
+bool ct__is_widened(const ct_node *node) {
+    for (int i = 0; node->op->widens && i < node->n_in; i++)
+        if (CT_HALVES & CT_MASK(ct__type(node->in[i])->dtype)) return true;
+    return false;
+}
+
+// The same op of f32, so that its own rules serve the gradients of 16-bit floats as well.
+static bool widened_body(ct_rule *r) {
+    ct_arena scratch = {0};
+    ct_tensor *in = ct__arena(&scratch, (size_t)r->n_in * sizeof *in);
+    if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, 0);
+    for (int i = 0; i < r->n_in; i++) {
+        bool half = CT_HALVES & CT_MASK(ct__type_of(r->in[i])->dtype);
+        in[i] = half ? ct_cast(r->in[i], CT_F32) : r->in[i];
+    }
+    ct_tensor whole = ct__record(r->node->op, r->attrs, in, r->n_in, r->node->here);
+    for (int i = 0; i < r->n_out; i++) {
+        ct_tensor t = ct__output(whole, (uint32_t)i);
+        ct_dtype said = (ct_dtype)r->node->out[i].dtype;
+        r->body_out[i] = ct__type_of(t)->dtype == said ? t : ct_cast(t, said);
+    }
+    ct__arena_free(&scratch);
+    return true;
+}
+
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
     ct_rule rule = {.node = node,
                     .attrs = node->attrs,
@@ -79,7 +105,8 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
                     .body_out = out};
     memset(out, 0, node->n_out * sizeof *out);
     const ct_node *before = ct__top(ctx)->nodes;
-    if (!node->op->body(&rule) || ctx->err.code) return false;
+    bool (*body)(ct_rule *) = ct__is_widened(node) ? widened_body : node->op->body;
+    if (!body(&rule) || ctx->err.code) return false;
     // A function of the user's has lines of its own.
     bool own =
         node->op == &ct__op_call || node->op == &ct__op_custom || node->op == &ct__op_custom_back;

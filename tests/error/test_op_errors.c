@@ -43,12 +43,13 @@ static void elementwise(void **state) {
     FAILS(ct_add(F(CT_DYN(1)), F(4)), CT_E_SHAPE,
           "add: shapes do not broadcast: (n=1,) f32 and (4,) f32");
     FAILS(ct_add(B(2), B(2)), CT_E_DTYPE,
-          "add: operand 2 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
-    FAILS(ct_exp(I(3)), CT_E_DTYPE, "exp: operand 1 is (3,) i32, accepted are f32, f64");
-    FAILS(ct_sqrt(of(CT_F16, CT_DIMS(3))), CT_E_DTYPE,
-          "sqrt: operand 1 is (3,) f16, accepted are f32, f64");
+          "add: operand 2 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
+          "bf16, f32, f64");
+    FAILS(ct_exp(I(3)), CT_E_DTYPE, "exp: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64");
+    FAILS(ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))), CT_E_DTYPE, // f32: none holds both
+          "and: operand 1 is (3,) u64, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64");
     FAILS(ct_and(F(3), I(3)), CT_E_DTYPE,
-          "and: operand 1 is (3,) f32, accepted are bool, u8, i32, u32, i64");
+          "and: operand 1 is (3,) f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64");
     FAILS(ct_select(F(3), F(3), F(3)), CT_E_DTYPE,
           "select: the condition is (3,) f32, it must be bool");
     FAILS(ct_select(B(2), F(3), F(3)), CT_E_SHAPE,
@@ -58,10 +59,12 @@ static void elementwise(void **state) {
     FAILS(ct_cast(F(2), (ct_dtype)77), CT_E_DTYPE, "cast: 77 is not a dtype");
     FAILS(ct_bitcast(F(2), CT_F64), CT_E_DTYPE, "bitcast: f32 and f64 differ in size");
     FAILS(ct_relu(B(2)), CT_E_DTYPE,
-          "relu: operand 1 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
-    FAILS(ct_is_nan(I(2)), CT_E_DTYPE, "is_nan: operand 1 is (2,) i32, accepted are f32, f64");
+          "relu: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
+          "bf16, f32, f64");
+    FAILS(ct_is_nan(I(2)), CT_E_DTYPE,
+          "is_nan: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64");
     FAILS(ct_one_hot(F(2), 3, CT_F32), CT_E_DTYPE,
-          "one_hot: operand 1 is (2,) f32, accepted are u8, i32, u32, i64");
+          "one_hot: operand 1 is (2,) f32, accepted are u8, u16, u32, u64, i8, i16, i32, i64");
     FAILS(ct_one_hot(I(2), -3, CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -3");
 }
 
@@ -73,11 +76,13 @@ static void reductions(void **state) {
     FAILS(ct_max(F(2, 3), .axes = CT_AXES(0, -2)), CT_E_ARGUMENT,
           "max: axis -2 is named twice for (2, 3) f32");
     FAILS(ct_sum(B(2)), CT_E_DTYPE,
-          "sum: operand 1 is (2,) bool, accepted are u8, i32, u32, i64, f32, f64");
+          "sum: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
+          "bf16, f32, f64");
     FAILS(ct_argmax(F(2, 0), .axis = 1), CT_E_SHAPE,
           "argmax: axis 1 of (2, 0) f32 has no elements");
     FAILS(ct_argmax(F(2), .axis = 1), CT_E_ARGUMENT, "argmax: axis 1 is out of range for (2,) f32");
-    FAILS(ct_mean(I(2)), CT_E_DTYPE, "mean: operand 1 is (2,) i32, accepted are f32, f64");
+    FAILS(ct_mean(I(2)), CT_E_DTYPE,
+          "mean: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64");
     FAILS(ct_any(F(2)), CT_E_DTYPE, "any: operand 1 is (2,) f32, accepted are bool");
     FAILS(ct_logsumexp(F(2), .axes = CT_AXES(-2)), CT_E_ARGUMENT,
           "logsumexp: axis -2 is out of range for (2,) f32");
@@ -161,6 +166,10 @@ static void indices(void **state) {
           "dynamic_update: an update (6,) f32 does not fit (5,) f32");
     FAILS(ct_dynamic_update(F(5), D(2), I(1)), CT_E_DTYPE,
           "dynamic_update: the update is (2,) f64, x is (5,) f32");
+    FAILS(ct_dynamic_update(of(CT_F16, CT_DIMS(5)), of(CT_BF16, CT_DIMS(2)), I(1)), CT_E_DTYPE,
+          "dynamic_update: the update is (2,) bf16, x is (5,) f16");
+    FAILS(ct_scatter_add(of(CT_I8, CT_DIMS(5)), I(2), of(CT_U8, CT_DIMS(2))), CT_E_DTYPE,
+          "scatter_add: the updates are (2,) u8, x is (5,) i8");
 }
 
 static void contractions(void **state) {
@@ -177,7 +186,7 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32");
     FAILS(ct_matmul(I(2, 3), F(3, 2)), CT_E_DTYPE,
-          "matmul: operand 1 is (2, 3) i32, accepted are f32, f64");
+          "matmul: operand 1 is (2, 3) i32, accepted are f16, bf16, f32, f64");
 }
 
 static void networks(void **state) {
@@ -196,7 +205,7 @@ static void networks(void **state) {
     FAILS(ct_layer_norm(F(2, 5), F(5), D(5)), CT_E_DTYPE,
           "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32");
     FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
-          "rms_norm: operand 1 is (2, 5) i32, accepted are f32, f64");
+          "rms_norm: operand 1 is (2, 5) i32, accepted are f16, bf16, f32, f64");
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
           "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
           "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32");

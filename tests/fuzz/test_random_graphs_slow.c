@@ -178,7 +178,7 @@ static double largest(const one_graph *o, int k) {
 }
 
 static bool near(const one_graph *o, int k, int64_t i, double want, double got, double slack) {
-    double moved = far(o, k, i, want), unit = 16 * gen_unit(o->ref.dtype[k]);
+    double moved = far(o, k, i, want), unit = gen_noise(o->ref.dtype[k]) / 4;
     bool exact = gen_exact(o->graph, k), undecided = !exact && isinf(moved);
     seen.elements++;
     seen.exact += exact;
@@ -209,7 +209,7 @@ static void compare_with_ref(const one_graph *o) {
             double by = far(o, k, i, ct__load_f64(d, ref->data[k], i));
             if (isfinite(by)) mean += by / (double)ref->count[k];
         }
-        double slack = 4 * mean + largest(o, k) * 64 * gen_unit(d);
+        double slack = 4 * mean + largest(o, k) * gen_noise(d);
         for (int64_t i = 0; i < ref->count[k]; i++) {
             double want = ct__load_f64(d, ref->data[k], i), got = ct__load_f64(d, cpu->data[k], i);
             if (near(o, k, i, want, got, slack)) continue;

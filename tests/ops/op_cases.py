@@ -5,13 +5,17 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 from support.program import command
 
 PROGRAM = command("tests/ops/test_ops")
-DTYPES = ["?", "bool", "u8", "i32", "u32", "i64", "f16", "bf16", "f32", "f64"]
-NUMPY = {"bool": np.bool_, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64": np.int64,
-         "f16": np.float16, "f32": np.float32, "f64": np.float64}  # bf16: as its bits, see to_bf16
+NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+         "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
+         "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+DTYPES = ["?", *NUMPY]
+HALVES = ("f16", "bf16")
+FLOATS = HALVES + ("f32", "f64")
 DYNAMIC = 1 << 62
 END = 2**63 - 1
 PLAIN, REVERSED, EXPANDED = 0, 1, 2
@@ -20,6 +24,16 @@ PLAIN, REVERSED, EXPANDED = 0, 1, 2
 def dyn(n):
     """A size that is an argument of the kernels."""
     return n | DYNAMIC
+
+
+def is_float(array):
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def rounded(array, dtype):
+    """Doubles in a dtype: 16-bit floats are rounded by way of f32."""
+    with np.errstate(all="ignore"):
+        return (array.astype(np.float32) if dtype in HALVES else array).astype(NUMPY[dtype])
 
 
 class Op:
@@ -87,6 +101,7 @@ class Case:
         self.operands = [o if isinstance(o, Operand) else Operand(o) for o in operands]
         self.attrs = attrs or {}
         self.weights, self.directions, self.again = weights, directions, again
+        self.compiled = True  # by check() of test_op_values.py, besides being interpreted
         unknown = set(self.attrs) - {name for _, name in op.fields}
         assert not unknown, f"{op.name} has no attribute {unknown}"
 
@@ -138,7 +153,7 @@ class Reader:
     def tensor(self):
         dtype = DTYPES[self.word()]
         dims = [self.word() for _ in range(self.word())]
-        kind = np.uint16 if dtype == "bf16" else NUMPY[dtype]
+        kind = NUMPY[dtype]
         raw = self.bytes(int(np.prod(dims, dtype=np.int64)) * np.dtype(kind).itemsize)
         return np.frombuffer(raw, kind).reshape(dims)
 

@@ -2,10 +2,9 @@
 import math
 
 import numpy as np
-from op_cases import END, EXPANDED, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
+from op_cases import END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
 
 RNG_SEED = 20240711
-FLOATS = ("f32", "f64")
 
 
 # ------------------------------------------------------------------------------------------ drawing
@@ -15,9 +14,9 @@ def draw(rng, op, dtype, shape, distinct=False):
     n = int(np.prod(shape))
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
-    if dtype not in FLOATS + ("f16",):
+    if dtype not in FLOATS:
         lo, hi = (op.lo, op.hi) if op.integers else (-9, 9)
-        if dtype in ("u8", "u32"):
+        if dtype[0] == "u":
             lo = max(lo, 0)
         return rng.integers(int(lo), int(hi) + 1, shape).astype(NUMPY[dtype])
     if distinct and n:
@@ -50,7 +49,8 @@ def divide(a, b):
 def modulo(a, b):
     if a.dtype.kind == "f":
         return np.fmod(a, b)
-    return np.where(b == 0, 0, np.fmod(a, np.where(b == 0, 1, b))).astype(a.dtype)
+    one = a.dtype.type(1)
+    return np.where(b == 0, a.dtype.type(0), np.fmod(a, np.where(b == 0, one, b))).astype(a.dtype)
 
 
 def shift(left):
@@ -127,6 +127,8 @@ def elementwise(rng, op, dtype):
 
 FLOAT_EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 3.0, 1e-3, -1e-3]
 EDGES = {"u8": [0, 1, 2, 127, 128, 255], "bool": [0, 1], "u32": [0, 1, 2, 31, 2**31, 2**32 - 1],
+         "u16": [0, 1, 2, 15, 16, 2**15, 2**16 - 1], "u64": [0, 1, 2, 63, 64, 2**31, 2**63, 2**64 - 1],
+         "i8": [0, 1, -1, 2, 7, 8, 127, -128], "i16": [0, 1, -1, 2, 15, 16, 2**15 - 1, -2**15],
          "i32": [0, 1, -1, 2, 31, 2**31 - 1, -2**31], "i64": [0, 1, -1, 2, 63, 2**31, -2**62]}
 
 

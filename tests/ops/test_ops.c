@@ -41,6 +41,10 @@ static void records_are_whole(void **state) {
         bool owner = composed || op->kind == CT_KIND_LOOP; // of a body
         NEEDS(op->jvp || (owner && (op->body || op->vjp)), "no jvp and no CT_NO_GRAD");
         NEEDS(composed == (op->body != NULL), "a body is what makes a composition");
+        // What an optimizer records widens by itself; a traced function is what its user wrote.
+        bool own = op->id == CT_OP_UPDATE || op->id == CT_OP_GLOBAL_NORM || op->accepts == CT_ANY;
+        NEEDS(composed || !op->widens, "it has no body to widen");
+        NEEDS(!composed || own || op->widens || !(op->accepts & CT_HALVES), "16-bit steps");
         NEEDS(!op->vjp || owner, "a vjp of its own is for what owns a body");
         if (op->kind == CT_KIND_ELEMENTWISE) {
             NEEDS(op->emit, "no kernel IR");

@@ -64,7 +64,7 @@ typedef struct {
 } want;
 
 static ct_dtype any_dtype(gen_graph *g, uint32_t accepts) {
-    if (accepts & CT_MASK(CT_F32) && gen_chance(g, 60)) return CT_F32;
+    if (accepts & CT_MASK(CT_F32) && gen_chance(g, 50)) return CT_F32;
     if (accepts & CT_MASK(CT_F16) && gen_chance(g, 40)) return gen_chance(g, 50) ? CT_F16 : CT_BF16;
     ct_dtype d = CT_DEFAULT;
     while (!(accepts & CT_MASK(d))) d = (ct_dtype)(1 + gen_below(g, CT_DTYPE_COUNT - 1));
@@ -420,7 +420,8 @@ static int positions(gen_graph *g, const ct_type *x, int axis, int batch) {
     if (count > GEN_MOST) return -1;
     for (int64_t i = 0; i < count; i++)
         v[i] = gen_chance(g, 8) ? gen_below(g, 40) - 20 : gen_below(g, x->dim[axis]);
-    return gen_numbers(g, gen_chance(g, 60) ? CT_I32 : gen_chance(g, 60) ? CT_I64 : CT_U8, list, v);
+    ct_dtype dtype = gen_chance(g, 60) ? CT_I32 : any_dtype(g, CT_INTEGERS);
+    return gen_numbers(g, dtype, list, v);
 }
 
 static bool gather(gen_graph *g, gen_step *s) {

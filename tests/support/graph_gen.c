@@ -43,10 +43,9 @@ static void fill(gen_graph *g, gen_step *s, int64_t n, double lo, double hi) {
         else if (ct__is_float(s->dtype))
             ct__store_f64(s->dtype, s->data, i, draw_float(g, style, lo, hi));
         else if (style < 85)
-            ct__store_i64(
-                s->dtype, s->data, i,
-                gen_below(g, 10) *
-                    (s->dtype == CT_U8 || s->dtype == CT_U32 || gen_chance(g, 50) ? 1 : -1));
+            ct__store_i64(s->dtype, s->data, i,
+                          gen_below(g, 10) *
+                              (CT_UNSIGNED & CT_MASK(s->dtype) || gen_chance(g, 50) ? 1 : -1));
         else
             ct__store_i64(s->dtype, s->data, i, (int64_t)gen_bits(&g->random));
     }
@@ -153,7 +152,7 @@ bool gen_jumps(const gen_graph *g, const gen_step *s) {
 }
 
 // Is the result the same number wherever it is computed, given the same operands?
-static bool determined(const gen_step *s, const gen_value *in0) {
+static bool determined(const gen_step *s) {
     const ct_opdef *op = s->op;
     if (s->kind == GEN_LOOP) return false;
     if (s->kind != GEN_OP) return true;
@@ -161,8 +160,7 @@ static bool determined(const gen_step *s, const gen_value *in0) {
     switch (op->kind) {
     case CT_KIND_REDUCE: return op->id != CT_OP_SUM && op->id != CT_OP_PROD;
     case CT_KIND_COMPOSITION: return op->infer == ct__infer_elementwise;
-    case CT_KIND_ELEMENTWISE: // an i64 becomes a float by way of a double in the reference
-        return op->id != CT_OP_CAST || in0->type.dtype != CT_I64;
+    case CT_KIND_ELEMENTWISE:
     case CT_KIND_MOVEMENT:
     case CT_KIND_SOURCE:
     case CT_KIND_SORT: return true;
@@ -202,8 +200,7 @@ static void note(gen_graph *g, gen_step *s, int out, ct_tensor t) {
         v->exact = v->exact && in->exact;
         if (s->kind == GEN_LOOP || s->op->jvp != CT_NO_GRAD) v->behind |= in->behind;
     }
-    if (is_float && s->kind != GEN_WEAK)
-        v->exact = v->exact && determined(s, s->n_in ? &g->value[s->in[0]] : NULL);
+    if (is_float && s->kind != GEN_WEAK) v->exact = v->exact && determined(s);
     bool leaf = s->kind == GEN_DATA && (CT_FLOATS & CT_MASK(type->dtype));
     if (leaf && g->n_leaves < 64) {
         v->behind = 1ull << g->n_leaves;
@@ -335,11 +332,15 @@ double gen_unit(ct_dtype d) {
     return d == CT_F64 ? 0x1p-53 : d == CT_F32 ? 0x1p-24 : d == CT_F16 ? 0x1p-11 : 0x1p-8;
 }
 
+// A 16-bit float is rarely off by more than its last place: what it is computed from is rounded
+// once.
+double gen_noise(ct_dtype d) { return (ct_dtype_size(d) == 2 ? 4 : 64) * gen_unit(d); }
+
 // t times numbers that differ from 1 in the last few bits.
 static ct_tensor disturbed(replay *r, ct_tensor t, const gen_value *v) {
     if (!(CT_FLOATS & CT_MASK(v->type.dtype)) || v->type.weak) return t;
     int64_t n = gen_count(v->dims);
-    double unit = 64 * gen_unit((ct_dtype)v->type.dtype);
+    double unit = gen_noise((ct_dtype)v->type.dtype);
     void *data = malloc((size_t)n * 8 + 1);
     if (!data) abort();
     for (int64_t i = 0; i < n; i++) {

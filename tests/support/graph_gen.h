@@ -67,7 +67,8 @@ enum { GEN_RESULTS = GEN_ROOTS + 1 + GEN_WRT };
 int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results);
 bool gen_exact(const gen_graph *g, int result);
 
-double gen_unit(ct_dtype d); // half of a unit in the last place of 1
+double gen_unit(ct_dtype d);  // half of a unit in the last place of 1
+double gen_noise(ct_dtype d); // by which values are disturbed, as a part of them
 
 // Random numbers.
 uint64_t gen_bits(uint64_t *state);

@@ -61,6 +61,12 @@ static void idx_of_each_type(void **state) {
     WRITE("\0\0\x0d\x01\0\0\0\1\x3f\xc0\0\0");
     const float *f = ct_data(t = ct_load_idx(path));
     assert_true(ct_dtype_of(t) == CT_F32 && f[0] == 1.5f);
+    WRITE("\0\0\x0b\x01\0\0\0\2\1\2\377\376");
+    const int16_t *narrow = ct_data(t = ct_load_idx(path));
+    assert_true(ct_dtype_of(t) == CT_I16 && narrow[0] == 0x102 && narrow[1] == -2);
+    WRITE("\0\0\x09\x01\0\0\0\1\377");
+    const int8_t *byte = ct_data(t = ct_load_idx(path));
+    assert_true(ct_dtype_of(t) == CT_I8 && byte[0] == -1);
     WRITE("\0\0\x0e\0\xc0\x04\0\0\0\0\0\0");
     const double *d = ct_data(t = ct_load_idx(path));
     assert_true(ct_dtype_of(t) == CT_F64 && ct_rank(t) == 0 && d[0] == -2.5);
@@ -96,8 +102,8 @@ static void what_is_no_idx_is_refused(void **state) {
     char hint[128];
     snprintf(hint, sizeof hint, ": this is no IDX file\n  hint: unpack it: gunzip %s", path);
     REFUSED("\x1f\x8b\x08\0more", CT_E_FORMAT, hint);
-    REFUSED("\0\0\x0b\x01\0\0\0\1ab", CT_E_UNSUPPORTED,
-            ": elements of type 11; types 8, 12, 13 and 14 are read (u8, i32, f32, f64)");
+    REFUSED("\0\0\x0a\x01\0\0\0\1ab", CT_E_UNSUPPORTED,
+            ": elements of type 10; types 8, 9 and 11 to 14 are read (u8, i8, i16, i32, f32, f64)");
     REFUSED("\0\0\x08\x02\0\0\0\1", CT_E_FORMAT, ": 2 axes do not fit 8 bytes");
     REFUSED("\0\0\x08\x21\0\0\0\1", CT_E_FORMAT, ": 33 axes do not fit 8 bytes");
     REFUSED("\0\0\x08\x01\0\0\0\3ab", CT_E_FORMAT,

@@ -33,6 +33,9 @@ static void values(void **state) {
     shows(ct_greater(line_of(3), ct_f(2)), "(3,) bool\n[false false  true]");
     shows(ct_zeros(CT_F32, CT_DIMS(2, 0)), "(2, 0) f32");
     shows(ct_cast(line_of(2), CT_BF16), "(2,) bf16\n[1 2]");
+    shows(ct_from(((uint64_t[]){UINT64_MAX, 1}), CT_U64, CT_DIMS(2)),
+          "(2,) u64\n[18446744073709551615                    1]");
+    shows(ct_from(((int8_t[]){-128, 127}), CT_I8, CT_DIMS(2)), "(2,) i8\n[-128  127]");
     shows(ct_iota(CT_I32, CT_DIMS(2, 2, 2), 2),
           "(2, 2, 2) i32\n[[[0 1]\n  [0 1]]\n\n [[0 1]\n  [0 1]]]");
 }

@@ -19,19 +19,27 @@
 
 // ------------------------------------------------------------------------------------ promotion
 
-// NumPy's table where it has the dtypes, but integers with floats take the float (as JAX): rows and
-// columns bool u8 i32 u32 i64 f16 bf16 f32 f64.
+// JAX's table, but that no integer holds u64 and a signed one, which JAX makes its default float:
+// rows and columns bool u8 u16 u32 u64 i8 i16 i32 i64 f16 bf16 f32 f64.
 static void promotion_of_strong_dtypes(void **state) {
     (void)state;
     static const char *const table[] = {
-        "bool u8 i32 u32 i64 f16 bf16 f32 f64",      "u8 u8 i32 u32 i64 f16 bf16 f32 f64",
-        "i32 i32 i32 i64 i64 f16 bf16 f32 f64",      "u32 u32 i64 u32 i64 f16 bf16 f32 f64",
-        "i64 i64 i64 i64 i64 f16 bf16 f32 f64",      "f16 f16 f16 f16 f16 f16 f32 f32 f64",
-        "bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64", "f32 f32 f32 f32 f32 f32 f32 f32 f64",
-        "f64 f64 f64 f64 f64 f64 f64 f64 f64",
+        "bool u8 u16 u32 u64 i8 i16 i32 i64 f16 bf16 f32 f64",
+        "u8 u8 u16 u32 u64 i16 i16 i32 i64 f16 bf16 f32 f64",
+        "u16 u16 u16 u32 u64 i32 i32 i32 i64 f16 bf16 f32 f64",
+        "u32 u32 u32 u32 u64 i64 i64 i64 i64 f16 bf16 f32 f64",
+        "u64 u64 u64 u64 u64 f32 f32 f32 f32 f16 bf16 f32 f64",
+        "i8 i16 i32 i64 f32 i8 i16 i32 i64 f16 bf16 f32 f64",
+        "i16 i16 i32 i64 f32 i16 i16 i32 i64 f16 bf16 f32 f64",
+        "i32 i32 i32 i64 f32 i32 i32 i32 i64 f16 bf16 f32 f64",
+        "i64 i64 i64 i64 f32 i64 i64 i64 i64 f16 bf16 f32 f64",
+        "f16 f16 f16 f16 f16 f16 f16 f16 f16 f16 f32 f32 f64",
+        "bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64",
+        "f32 f32 f32 f32 f32 f32 f32 f32 f32 f32 f32 f32 f64",
+        "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64",
     };
     for (int a = CT_BOOL; a < CT_DTYPE_COUNT; a++) {
-        char row[128] = "";
+        char row[160] = "";
         for (int b = CT_BOOL; b < CT_DTYPE_COUNT; b++) {
             ct_dtype both = ct__promote((ct_dtype)a, false, (ct_dtype)b, false);
             snprintf(row + strlen(row), sizeof row - strlen(row), "%s%s", b > CT_BOOL ? " " : "",
@@ -45,10 +53,10 @@ static void promotion_of_strong_dtypes(void **state) {
 // Bare numbers: ct_i takes any dtype it meets but bool; ct_f any float, and makes others f32.
 static void promotion_of_bare_numbers(void **state) {
     (void)state;
-    static const ct_dtype with_i[] = {0,      CT_I32, CT_U8,   CT_I32, CT_U32,
-                                      CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64};
-    static const ct_dtype with_f[] = {0,      CT_F32, CT_F32,  CT_F32, CT_F32,
-                                      CT_F32, CT_F16, CT_BF16, CT_F32, CT_F64};
+    static const ct_dtype with_i[] = {0,      CT_I32, CT_U8,  CT_U16, CT_U32,  CT_U64, CT_I8,
+                                      CT_I16, CT_I32, CT_I64, CT_F16, CT_BF16, CT_F32, CT_F64};
+    static const ct_dtype with_f[] = {0,      CT_F32, CT_F32, CT_F32, CT_F32,  CT_F32, CT_F32,
+                                      CT_F32, CT_F32, CT_F32, CT_F16, CT_BF16, CT_F32, CT_F64};
     for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++) {
         assert_int_equal(ct__promote(CT_I32, true, (ct_dtype)d, false), with_i[d]);
         assert_int_equal(ct__promote((ct_dtype)d, false, CT_I32, true), with_i[d]);
@@ -135,6 +143,38 @@ static void elements_convert_as_documented(void **state) {
     // one rounding, not two: by way of double this would be a tie, and go down
     ct__store_i64(CT_F32, &f, 0, (1ll << 53) + (1 << 29) + 1);
     assert_true(f == (float)((1ll << 53) + (1 << 30)));
+    ct__store_i64(CT_F32, &f, 0, -(1ll << 53) - (1 << 29) - 1);
+    assert_true(f == -(float)((1ll << 53) + (1 << 30)));
+}
+
+// Integers of every width at their ends: what saturates, what wraps, and u64 above 2^63.
+static void integers_convert_at_their_ends(void **state) {
+    (void)state;
+    uint64_t room = 0;
+    for (ct_dtype d = CT_U8; d <= CT_I64; d++) {
+        ct__store_f64(d, &room, 0, 1e300);
+        assert_true(ct__load_i64(d, &room, 0) == ct__greatest(d));
+        ct__store_f64(d, &room, 0, -1e300);
+        assert_true(ct__load_i64(d, &room, 0) == ct__least(d));
+        ct__store_f64(d, &room, 0, (double)NAN);
+        assert_true(ct__load_i64(d, &room, 0) == 0);
+        ct__store_i64(d, &room, 0, (int64_t)((uint64_t)ct__greatest(d) + 1));
+        assert_true(ct__load_i64(d, &room, 0) == ct__least(d));
+        ct__store_f64(d, &room, 0, 100.9);
+        assert_true(ct__load_f64(d, &room, 0) == 100);
+    }
+    float f = 0;
+    double v = 0;
+    uint16_t h = 0;
+    ct__store_f64(CT_U64, &room, 0, 0x1.8p63);
+    assert_true(room == 3ull << 62 && ct__load_f64(CT_U64, &room, 0) == 0x1.8p63);
+    ct__store_u64(CT_F32, &f, 0, UINT64_MAX);
+    ct__store_u64(CT_F64, &v, 0, UINT64_MAX - 1025);
+    assert_true(f == 0x1p64f && v == 0x1.fffffffffffffp63);
+    ct__store_u64(CT_F16, &h, 0, 65519); // below half way to what f16 has not
+    assert_int_equal(h, 0x7bff);
+    assert_string_equal(ct__int_text(CT_U64, -1).s, "18446744073709551615");
+    assert_string_equal(ct__int_text(CT_I64, INT64_MIN).s, "-9223372036854775808");
 }
 
 // ------------------------------------------------------------------------------------------ types
@@ -306,6 +346,7 @@ int main(void) {
         TEST(all_65536_halves),
         TEST(rounding_between_all_neighbours),
         TEST(elements_convert_as_documented),
+        TEST(integers_convert_at_their_ends),
         TEST(types_print_as_tuples),
         TEST(shapes_that_are_too_large_are_refused),
         TEST(more_operands_than_a_node_holds_are_refused),

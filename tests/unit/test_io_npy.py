@@ -14,7 +14,7 @@ from support.program import command
 
 PROGRAM = command("tests/unit/test_io_npy")
 SEED = 20261
-DTYPES = ["?", "u1", "<i4", "<u4", "<i8", "<f2", "<f4", "<f8"]
+DTYPES = ["?", "u1", "<u2", "<u4", "<u8", "i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8"]
 SHAPES = [(), (1,), (7,), (0,), (3, 0), (2, 3), (5, 1, 4), (3, 4, 2, 5)]
 
 
@@ -97,7 +97,7 @@ def test_empty_archive(tmp_path):
     assert list(np.load(tmp_path / "b.npz")) == []
 
 
-HINT = "\n  hint: bool, u8, i32, u32, i64, f16, f32 and f64 can be read; NumPy's astype makes one of them"
+HINT = "\n  hint: bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32 and f64 can be read; NumPy's astype makes one of them"
 
 
 @pytest.mark.parametrize("dtype, refusal", [

@@ -48,6 +48,38 @@ static const ct_st_out outs[] = {
 };
 static const ct_st_pair pairs[] = {{"z", "last", 1, 4}, {"format", "pt", 6, 2}};
 
+// Each dtype by the name that the format gives it, with the bytes that were written.
+static void every_dtype_reads_back(void **state) {
+    (void)state;
+    static const char *const names[] = {"BOOL", "U8",  "U16", "U32",  "U64", "I8", "I16",
+                                        "I32",  "I64", "F16", "BF16", "F32", "F64"};
+    enum { DTYPES = sizeof names / sizeof *names };
+    char data[DTYPES][16], what[64];
+    ct_st_out all[DTYPES];
+    const int64_t two = 2;
+    ct_err err = {0};
+    ct_st st;
+    assert_int_equal(DTYPES, CT_DTYPE_COUNT - 1);
+    for (int d = 0; d < DTYPES; d++) {
+        for (int i = 0; i < 16; i++) data[d][i] = (char)(d ? 37 * i + d : i & 1);
+        all[d] = (ct_st_out){names[d], (ct_dtype)(d + 1), 1, &two, data[d]};
+    }
+    assert_true(ct__st_write(path, all, DTYPES, NULL, 0, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    for (int d = 0; d < DTYPES; d++) {
+        const ct_st_entry *e = ct__st_find(&st, names[d]);
+        ct_dtype dtype = (ct_dtype)(d + 1);
+        assert_true(e && e->dtype == dtype && e->bytes == 2 * ct_dtype_size(dtype));
+        assert_memory_equal(e->data, data[d], e->bytes);
+        char said[64], dtype_said[64];
+        snprintf(what, sizeof what, "%s (2)", ct_dtype_name(dtype));
+        assert_string_equal(ct__st_describe(e, said, sizeof said), what);
+        snprintf(dtype_said, sizeof dtype_said, "\"dtype\":\"%s\"", names[d]);
+        assert_non_null(memmem(st.header, st.header_n, dtype_said, strlen(dtype_said)));
+    }
+    ct__st_close(&st);
+}
+
 static void a_written_file_reads_back(void **state) {
     (void)state;
     ct_err err = {0};
@@ -413,6 +445,7 @@ static void no_temporary_file_is_left(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_reads_back),
         cmocka_unit_test(a_written_file_reads_back),
         cmocka_unit_test(the_header_is_as_the_reference_writes_it),
         cmocka_unit_test(order_of_arguments_changes_no_byte),

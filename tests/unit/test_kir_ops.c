@@ -31,8 +31,12 @@ static number get(ct_dtype d, const void *p, int64_t at) {
     switch (d) {
     case CT_BOOL:
     case CT_U8: return (number){.i = ((const uint8_t *)p)[at]};
+    case CT_U16: return (number){.i = ((const uint16_t *)p)[at]};
+    case CT_I8: return (number){.i = ((const int8_t *)p)[at]};
+    case CT_I16: return (number){.i = ((const int16_t *)p)[at]};
     case CT_I32: return (number){.i = ((const int32_t *)p)[at]};
     case CT_U32: return (number){.i = ((const uint32_t *)p)[at]};
+    case CT_U64:
     case CT_I64: return (number){.i = ((const int64_t *)p)[at]};
     case CT_F32: return (number){.f = (double)((const float *)p)[at]};
     default: return (number){.f = ((const double *)p)[at]};
@@ -43,6 +47,9 @@ static int64_t wrap(ct_dtype d, uint64_t x) {
     switch (d) {
     case CT_BOOL: return x != 0;
     case CT_U8: return (uint8_t)x;
+    case CT_U16: return (uint16_t)x;
+    case CT_I8: return (int8_t)(uint8_t)x;
+    case CT_I16: return (int16_t)(uint16_t)x;
     case CT_I32: return (int32_t)(uint32_t)x;
     case CT_U32: return (uint32_t)x;
     default: return (int64_t)x;
@@ -52,9 +59,13 @@ static int64_t wrap(ct_dtype d, uint64_t x) {
 static void put(ct_dtype d, void *p, int64_t at, number x) {
     switch (d) {
     case CT_BOOL:
+    case CT_I8:
     case CT_U8: ((uint8_t *)p)[at] = (uint8_t)x.i; break;
+    case CT_I16:
+    case CT_U16: ((uint16_t *)p)[at] = (uint16_t)x.i; break;
     case CT_I32: ((int32_t *)p)[at] = (int32_t)x.i; break;
     case CT_U32: ((uint32_t *)p)[at] = (uint32_t)x.i; break;
+    case CT_U64:
     case CT_I64: ((int64_t *)p)[at] = x.i; break;
     case CT_F32: ((float *)p)[at] = (float)x.f; break;
     default: ((double *)p)[at] = x.f; break;
@@ -81,17 +92,33 @@ static number sample(ct_dtype d) {
 
 // ------------------------------------------------------------------------------------ in plain C
 
-static int width(ct_dtype d) { return d == CT_U8 ? 8 : d == CT_I64 ? 64 : 32; }
-static int64_t lowest(ct_dtype d) {
-    return d == CT_I32   ? INT32_MIN
-           : d == CT_I64 ? INT64_MIN
-                         : 1; // 1: unsigned, never equal to -1 / x
+static bool is_signed(ct_dtype d) { return d >= CT_I8 && d <= CT_I64; }
+static int width(ct_dtype d) { return 8 * (int)ct_dtype_size(ct__kir_held(d)); }
+static int64_t lowest(ct_dtype d) { // 1: unsigned, never equal to -1 / x
+    return is_signed(d) ? INT64_MIN >> (64 - 8 * ct_dtype_size(d)) : 1;
+}
+
+// Where the sign of i64 misleads.
+static int64_t u64_op(int op, uint64_t x, uint64_t y) {
+    switch (op) {
+    case CT_K_DIV: return y == 0 ? 0 : (int64_t)(x / y);
+    case CT_K_MOD: return y == 0 ? 0 : (int64_t)(x % y);
+    case CT_K_MIN: return (int64_t)(x < y ? x : y);
+    case CT_K_MAX: return (int64_t)(x > y ? x : y);
+    case CT_K_SHR: return (int64_t)(x >> (y & 63));
+    case CT_K_LT: return x < y;
+    case CT_K_LE: return x <= y;
+    default: return (int64_t)x; // ABS
+    }
 }
 
 static number int_op(ct_dtype d, int op, int64_t a, int64_t b) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     int s = (int)(y & (uint64_t)(width(d) - 1));
     bool edge = b == -1 && a == lowest(d);
+    bool order = op == CT_K_DIV || op == CT_K_MOD || op == CT_K_MIN || op == CT_K_MAX ||
+                 op == CT_K_SHR || op == CT_K_LT || op == CT_K_LE || op == CT_K_ABS;
+    if (d == CT_U64 && order) return (number){.i = u64_op(op, x, y)};
     switch (op) {
     case CT_K_ADD: return (number){.i = wrap(d, x + y)};
     case CT_K_SUB: return (number){.i = wrap(d, x - y)};
@@ -224,11 +251,14 @@ static void check_dtype(ct_dtype d) {
     free(b);
 }
 
-static const ct_dtype computed[] = {CT_BOOL, CT_U8, CT_I32, CT_U32, CT_I64, CT_F32, CT_F64};
+// Those that are held in a wider one, too: what is stored wraps.
+static const ct_dtype computed[] = {CT_BOOL, CT_U8,  CT_U16, CT_U32, CT_U64, CT_I8,
+                                    CT_I16,  CT_I32, CT_I64, CT_F32, CT_F64};
+enum { DTYPES = sizeof computed / sizeof *computed };
 
 static void arithmetic_of_every_dtype(void **state) {
     (void)state;
-    for (int d = 0; d < 7; d++) check_dtype(computed[d]);
+    for (int d = 0; d < DTYPES; d++) check_dtype(computed[d]);
 }
 
 // ----------------------------------------------------------------------------------------- casts
@@ -236,37 +266,36 @@ static void arithmetic_of_every_dtype(void **state) {
 static number cast(ct_dtype from, ct_dtype to, number x) {
     if (ct__is_float(from) && ct__is_float(to))
         return (number){.f = to == CT_F32 ? (double)(float)x.f : x.f};
+    if (ct__is_float(to) && from == CT_U64)
+        return (number){.f = to == CT_F32 ? (double)(float)(uint64_t)x.i : (double)(uint64_t)x.i};
     if (ct__is_float(to)) return (number){.f = to == CT_F32 ? (double)(float)x.i : (double)x.i};
     if (!ct__is_float(from))
         return (number){.i = to == CT_BOOL ? x.i != 0 : wrap(to, (uint64_t)x.i)};
     if (to == CT_BOOL) return (number){.i = x.f != 0};
-    static const double above[] = {
-        [CT_U8] = 256, [CT_I32] = 0x1p31, [CT_U32] = 0x1p32, [CT_I64] = 0x1p63};
-    static const int64_t most[] = {
-        [CT_U8] = 255, [CT_I32] = INT32_MAX, [CT_U32] = UINT32_MAX, [CT_I64] = INT64_MAX};
-    bool is_signed = to == CT_I32 || to == CT_I64;
+    int bits = 8 * (int)ct_dtype_size(to) - is_signed(to);
+    double above = ldexp(1, bits);
     if (isnan(x.f)) return (number){.i = 0};
-    if (x.f >= above[to]) return (number){.i = most[to]};
-    if (x.f < (is_signed ? -above[to] : 0)) return (number){.i = is_signed ? -most[to] - 1 : 0};
-    return (number){.i = (int64_t)x.f};
+    if (x.f >= above) return (number){.i = (int64_t)(UINT64_MAX >> (64 - bits))};
+    if (x.f < (is_signed(to) ? -above : 0)) return (number){.i = is_signed(to) ? lowest(to) : 0};
+    return (number){.i = x.f >= 0x1p63 ? (int64_t)(uint64_t)x.f : (int64_t)x.f};
 }
 
 static void check_casts(ct_dtype from, ct_kbind bind) {
-    char *x = malloc(N * 8), *y = malloc(7 * N * 8);
+    char *x = malloc(N * 8), *y = malloc(DTYPES * N * 8);
     for (int i = 0; i < N; i++) put(from, x, i, sample(from));
     ct_kir k;
     ct__kir_init(&k);
-    void *bufs[8] = {x};
-    int in = ct__kir_buffer(&k, from, CT_KIR_READ), out[7];
-    for (int d = 0; d < 7; d++) {
+    void *bufs[1 + DTYPES] = {x};
+    int in = ct__kir_buffer(&k, from, CT_KIR_READ), out[DTYPES];
+    for (int d = 0; d < DTYPES; d++) {
         out[d] = ct__kir_buffer(&k, computed[d], CT_KIR_WRITE);
         bufs[1 + d] = y + d * N * 8;
     }
     ct_kval i = ct__kir_loop_n(&k, bind, N, "element"), v = ct__kir_load(&k, in, i);
-    for (int d = 0; d < 7; d++) ct__kir_store(&k, out[d], i, ct__kir_cast(&k, v, computed[d]));
+    for (int d = 0; d < DTYPES; d++) ct__kir_store(&k, out[d], i, ct__kir_cast(&k, v, computed[d]));
     ct__kir_end(&k);
     kir_run(&k, bufs, NULL, 1);
-    for (int d = 0; d < 7; d++)
+    for (int d = 0; d < DTYPES; d++)
         for (int j = 0; j < N; j++) {
             number v0 = get(from, x, j), got = get(computed[d], bufs[1 + d], j);
             number want = cast(from, computed[d], v0);
@@ -281,7 +310,7 @@ static void check_casts(ct_dtype from, ct_kbind bind) {
 
 static void casts_truncate_saturate_and_wrap(void **state) {
     (void)state;
-    for (int d = 0; d < 7; d++) {
+    for (int d = 0; d < DTYPES; d++) {
         check_casts(computed[d], CT_BIND_SEQ);
         check_casts(computed[d], CT_BIND_VECTOR);
     }
@@ -294,6 +323,7 @@ static void bits_pass_through_bitcasts(void **state) {
     static int32_t y[N];
     static uint32_t u[N];
     static int64_t w[N];
+    static uint64_t uw[N];
     for (int bind = 0; bind < 2; bind++) {
         for (int i = 0; i < N; i++) x[i] = (float)sample(CT_F32).f, z[i] = sample(CT_F64).f;
         ct_kir k;
@@ -301,20 +331,25 @@ static void bits_pass_through_bitcasts(void **state) {
         int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), wide = ct__kir_buffer(&k, CT_F64, 3);
         int o = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE),
             ou = ct__kir_buffer(&k, CT_U32, CT_KIR_WRITE);
-        int ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE);
+        int ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE),
+            ouw = ct__kir_buffer(&k, CT_U64, CT_KIR_WRITE);
         ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, N, "element");
         ct_kval v = ct__kir_bitcast(&k, ct__kir_load(&k, in, i), CT_I32);
         ct_kval d = ct__kir_bitcast(&k, ct__kir_load(&k, wide, i), CT_I64);
         ct__kir_store(&k, o, i, v);
         ct__kir_store(&k, ou, i, ct__kir_bitcast(&k, v, CT_U32));
         ct__kir_store(&k, ow, i, d);
-        ct__kir_store(&k, wide, i, ct__kir_bitcast(&k, ct__kir_addi(&k, d, 1), CT_F64));
+        ct_kval next =
+            ct__kir_bitcast(&k, ct__kir_bitcast(&k, ct__kir_addi(&k, d, 1), CT_U64), CT_F64);
+        ct__kir_store(&k, ouw, i, ct__kir_bitcast(&k, next, CT_U64));
+        ct__kir_store(&k, wide, i, next);
         ct__kir_end(&k);
-        kir_run(&k, (void *[]){x, z, y, u, w}, NULL, 1);
+        kir_run(&k, (void *[]){x, z, y, u, w, uw}, NULL, 1);
         assert_memory_equal(x, y, sizeof x);
         assert_memory_equal(x, u, sizeof x);
         for (int j = 0; j < N; j++) w[j]++;
         assert_memory_equal(z, w, sizeof z);
+        assert_memory_equal(z, uw, sizeof z);
     }
 }
 
@@ -413,7 +448,7 @@ static void fma_rounds_once(void **state) {
 
 static void select_of_every_dtype(void **state) {
     (void)state;
-    for (int j = 0; j < 7; j++)
+    for (int j = 0; j < DTYPES; j++)
         for (int bind = 0; bind < 2; bind++) {
             ct_dtype d = computed[j];
             char *x = malloc(N * 8), *y = malloc(N * 8), *c = malloc(N), *o = malloc(N * 8);
@@ -446,7 +481,7 @@ static void select_of_every_dtype(void **state) {
 
 static void zips_take_lanes_in_turn(void **state) {
     (void)state;
-    for (int j = 0; j < 7; j++) {
+    for (int j = 0; j < DTYPES; j++) {
         ct_dtype d = computed[j];
         char x[32 * 8], y[32 * 8];
         for (int i = 0; i < 32; i++) put(d, x, i, sample(d));

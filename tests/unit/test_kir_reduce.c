@@ -257,7 +257,11 @@ static void whole_numbers(void **state) {
     INT_REDUCTIONS(int32_t, CT_I32, INT32_MIN, INT32_MAX);
     INT_REDUCTIONS(uint32_t, CT_U32, 0, UINT32_MAX);
     INT_REDUCTIONS(int64_t, CT_I64, INT64_MIN, INT64_MAX);
+    INT_REDUCTIONS(uint64_t, CT_U64, 0, UINT64_MAX);
     INT_REDUCTIONS(uint8_t, CT_U8, 0, 255);
+    INT_REDUCTIONS(uint16_t, CT_U16, 0, UINT16_MAX); // held in an i32
+    INT_REDUCTIONS(int16_t, CT_I16, INT16_MIN, INT16_MAX);
+    INT_REDUCTIONS(int8_t, CT_I8, INT8_MIN, INT8_MAX);
 }
 
 static void any_and_all(void **state) {

@@ -86,7 +86,8 @@ static ct_iins *add(builder *b, int op, int dtype, bool wide) {
 }
 
 static size_t lane_bytes(int dtype) {
-    return dtype == CT_U8 ? 1 : dtype == CT_I64 || dtype == CT_F64 ? 8 : 4; // bool: an i32 mask
+    if (dtype == CT_BOOL) return 4; // an i32 mask
+    return ct_dtype_size((ct_dtype)dtype);
 }
 static int slots_class(int dtype) { return dtype == CT_U8 ? 0 : lane_bytes(dtype) == 4 ? 1 : 2; }
 

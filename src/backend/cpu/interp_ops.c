@@ -23,6 +23,7 @@ typedef u8 t_u8;
 typedef i32 t_i32;
 typedef u32 t_u32;
 typedef i64 t_i64;
+typedef u64 t_u64;
 typedef f32 t_f32;
 typedef f64 t_f64;
 
@@ -32,7 +33,7 @@ typedef f64 t_f64;
 #define DO(name) static const ct_iins *name(char *f, const ct_iins *i)
 #define GROUPS(n) for (int u = 0, n = (int)HEAD->groups; u < n; u++)
 
-#define INT_TYPES(X) X(u8, U8) X(i32, I32) X(u32, U32) X(i64, I64)
+#define INT_TYPES(X) X(u8, U8) X(i32, I32) X(u32, U32) X(i64, I64) X(u64, U64)
 #define FLOAT_TYPES(X) X(f32, F32) X(f64, F64)
 #define NUMBERS(X) INT_TYPES(X) FLOAT_TYPES(X)
 #define ALL_TYPES(X) NUMBERS(X) X(b, BOOL)
@@ -190,6 +191,8 @@ PLAIN_CAST(u8, i32) PLAIN_CAST(u8, u32) PLAIN_CAST(u8, i64) TRUNCATION(u8, f32) 
 PLAIN_CAST(i32, u8) PLAIN_CAST(i32, u32) PLAIN_CAST(i32, i64) TRUNCATION(i32, f32) TRUNCATION(i32, f64)
 PLAIN_CAST(u32, u8) PLAIN_CAST(u32, i32) PLAIN_CAST(u32, i64) TRUNCATION(u32, f32) TRUNCATION(u32, f64)
 PLAIN_CAST(i64, u8) PLAIN_CAST(i64, i32) PLAIN_CAST(i64, u32) TRUNCATION(i64, f32) TRUNCATION(i64, f64)
+PLAIN_CAST(u64, u8) PLAIN_CAST(u64, i32) PLAIN_CAST(u64, u32) PLAIN_CAST(u64, i64) TRUNCATION(u64, f32) TRUNCATION(u64, f64)
+PLAIN_CAST(u8, u64) PLAIN_CAST(i32, u64) PLAIN_CAST(u32, u64) PLAIN_CAST(i64, u64) PLAIN_CAST(f32, u64) PLAIN_CAST(f64, u64)
 PLAIN_CAST(f32, u8) PLAIN_CAST(f32, i32) PLAIN_CAST(f32, u32) PLAIN_CAST(f32, i64) PLAIN_CAST(f32, f64)
 PLAIN_CAST(f64, u8) PLAIN_CAST(f64, i32) PLAIN_CAST(f64, u32) PLAIN_CAST(f64, i64) PLAIN_CAST(f64, f32)
 
@@ -289,6 +292,10 @@ static inline unsigned counted(const char *f, uint32_t slot) {
     X(I32, i32, i32, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
     X(U32, u32, u32, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
     X(I64, i64, i64, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
+    X(U64, u64, u64, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
+    X(I8, i32, i8, up_i8, down_i8, s_up_i8, s_down_i8)                                             \
+    X(I16, i32, i16, up_i16, down_i16, s_up_i16, s_down_i16)                                       \
+    X(U16, i32, u16, up_u16, down_u16, s_up_u16, s_down_u16)                                       \
     X(F16, f32, u16, up_f16, down_f16, s_up_f16, s_down_f16)                                       \
     X(BF16, f32, u16, up_bf16, down_bf16, s_up_bf16, s_down_bf16)                                  \
     X(F32, f32, f32, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
@@ -637,6 +644,8 @@ const ct_itable CT_INTERP_TABLE = {
         FROM(i64, I64, u8, U8) FROM(i64, I64, i32, I32) FROM(i64, I64, u32, U32) FROM(i64, I64, f32, F32) FROM(i64, I64, f64, F64)
         FROM(f32, F32, u8, U8) FROM(f32, F32, i32, I32) FROM(f32, F32, u32, U32) FROM(f32, F32, i64, I64) FROM(f32, F32, f64, F64)
         FROM(f64, F64, u8, U8) FROM(f64, F64, i32, I32) FROM(f64, F64, u32, U32) FROM(f64, F64, i64, I64) FROM(f64, F64, f32, F32)
+        FROM(u64, U64, u8, U8) FROM(u64, U64, i32, I32) FROM(u64, U64, u32, U32) FROM(u64, U64, i64, I64) FROM(u64, U64, f32, F32) FROM(u64, U64, f64, F64)
+        FROM(u8, U8, u64, U64) FROM(i32, I32, u64, U64) FROM(u32, U32, u64, U64) FROM(i64, I64, u64, U64) FROM(f32, F32, u64, U64) FROM(f64, F64, u64, U64)
         [CT_I_ROUND_F16][CT_F32] = {round_to_f16_s, round_to_f16_w},
         [CT_I_ROUND_BF16][CT_F32] = {round_to_bf16_s, round_to_bf16_w},
         [CT_I_CONST] = {[0 ... CT_F32 - 1] = {const_s, NULL}, [CT_F32] = {const_f32, NULL}, [CT_F32 + 1 ... CT_DTYPE_COUNT - 1] = {const_s, NULL}},

@@ -34,9 +34,22 @@ static int64_t place(const reach *r, const ct_type *out, int64_t i) {
     return at;
 }
 
+static void store_whole(ct_dtype to, void *data, int64_t i, ct_dtype from, int64_t bits) {
+    if (from == CT_U64)
+        ct__store_u64(to, data, i, (uint64_t)bits);
+    else
+        ct__store_i64(to, data, i, bits);
+}
+
 // A value as the compute dtype has it: promotion rounds before the op does.
-static double as_float(ct_dtype compute, double x) {
-    return compute == CT_F32 ? (double)(float)x : x;
+static double as_float(ct_dtype compute, ct_dtype from, const void *data, int64_t i) {
+    char rounded[8];
+    if (from == compute || compute == CT_F64) return ct__load_f64(from, data, i);
+    if (ct__is_float(from))
+        ct__store_f64(compute, rounded, 0, ct__load_f64(from, data, i));
+    else
+        store_whole(compute, rounded, 0, from, ct__load_i64(from, data, i));
+    return ct__load_f64(compute, rounded, 0);
 }
 
 enum { MOST_OPERANDS = 4 };
@@ -57,7 +70,7 @@ static bool eval_elementwise(const ct_node *node, void *const *args, ct_err *err
             int64_t at = place(&reaches[k], out, i);
             ct_dtype d = ct__type(node->in[k])->dtype;
             if (is_float)
-                x[k] = as_float(compute, ct__load_f64(d, args[k], at));
+                x[k] = as_float(compute, d, args[k], at);
             else
                 whole[k] = ct__load_i64(d, args[k], at);
         }
@@ -65,7 +78,7 @@ static bool eval_elementwise(const ct_node *node, void *const *args, ct_err *err
         if (is_float && op->eval_f64)
             ct__store_f64(out->dtype, to, i, op->eval_f64(x));
         else if (!is_float && op->eval_i64)
-            ct__store_i64(out->dtype, to, i, op->eval_i64(whole, compute));
+            store_whole(out->dtype, to, i, compute, op->eval_i64(whole, compute));
         else
             return ct__err(err, CT_E_INTERNAL, node->here, op->name,
                            "no reference evaluation for %s", ct_dtype_name(compute));
