@@ -30,8 +30,9 @@ static void show_overview(FILE *out) {
         "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,dot,groups,plan,kernels (what\n"
         "was made of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower),\n"
         "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
-        "NaN) or ref,nan: stops at what is wrong, with its line; COTAN_CACHE_DIR (an absolute\n"
-        "path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
+        "NaN), bounds (writes behind a buffer), or a list of them: stops at what is wrong, with\n"
+        "its line; COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME (where compiled kernels\n"
+        "stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130 "
         "interrupted\n"
         "and saved.\n",

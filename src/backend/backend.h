@@ -82,11 +82,13 @@ typedef struct ct_backend {
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
 } ct_backend;
 
+enum { CT_GUARD = 64 };
 struct ct_device {
     const ct_backend *backend;
     ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
     void *state;      // the backend's
     ct_account *account;     // where its memory is counted
+    size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
     const atomic_bool *stop; // asked between commands that may be left out; NULL: never
     atomic_int refs;
 };

@@ -41,6 +41,7 @@ void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
 }
 
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err) {
+    bytes += device->guard;
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
     void *buffer = device->backend->alloc(device, bytes, err);
     if (!buffer) ct__account_sub(device->account, bytes, kind);
@@ -49,5 +50,5 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
 
 void ct__device_free(ct_device *device, void *buffer, size_t bytes, ct_memory_kind kind) {
     device->backend->free(device, buffer);
-    ct__account_sub(device->account, bytes, kind);
+    ct__account_sub(device->account, bytes + device->guard, kind);
 }

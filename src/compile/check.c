@@ -16,27 +16,28 @@ static bool no_memory(ct_ctx *ctx, size_t bytes) {
 }
 
 bool ct__check_wanted(unsigned *what, ct_err *err) {
-    static const char *const names[] = {"ref", "nan", NULL};
+    static const char *const names[] = {"ref", "nan", "bounds", NULL}; // in the order of their bits
     const char *list = getenv("COTAN_CHECK");
     *what = 0;
     while (list && *list) {
         size_t n = strcspn(list, ",");
-        if (n == 3 && strncmp(list, names[0], n) == 0) {
-            *what |= CT_CHECK_REF;
-        } else if (n == 3 && strncmp(list, names[1], n) == 0) {
-            *what |= CT_CHECK_NAN;
-        } else {
+        int i = 0;
+        while (names[i] && !(strlen(names[i]) == n && strncmp(list, names[i], n) == 0)) i++;
+        if (!names[i]) {
             const ct_env_word word = ct__env_word(list, n);
             ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_CHECK",
-                    "there is no check \"%s\": the variable is ref, nan, or ref,nan", word.s);
+                    "there is no check \"%s\": the variable is a list of ref, nan and bounds",
+                    word.s);
             const char *near = ct__nearest(word.s, names);
             if (near) ct__err_hint(err, "did you mean %s?", near);
             return false;
         }
+        *what |= 1u << i;
         list += n;
         if (*list == ',' && !*++list)
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_CHECK",
-                           "nothing follows the comma: the variable is ref, nan, or ref,nan");
+                           "nothing follows the comma: the variable is a list of ref, nan and "
+                           "bounds");
     }
     return true;
 }
@@ -199,7 +200,7 @@ static bool any_is_bad(ct_check_run *x, bool *bad) {
 // the two moments
 
 bool ct__check_before(ct_ctx *ctx, ct_engine *e, ct_plan *plan, size_t n_roots) {
-    if (!e->check) return true;
+    if (!(e->check & CT_CHECK_OPS)) return true;
     ct_check_run *x = begin(ctx, e, n_roots);
     if (!x) return no_memory(ctx, sizeof *x);
     if (!save(x)) return false;

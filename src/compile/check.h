@@ -1,14 +1,20 @@
-// COTAN_CHECK: a plan beside the reference, and the first op that makes NaN.
+// COTAN_CHECK: a plan beside the reference, the first op that makes NaN, and writes behind buffers.
 //
-// Both look at a plan's graph op by op on the plan's own device, each op as a program of its own
-// whose operands and results come back to the host. So an op is judged alone, on the operands that
-// it had: errors do not add up along a graph, and the first wrong op is named, not the last.
+// The first two look at a plan's graph op by op on the plan's own device, each op as a program of
+// its own whose operands and results come back to the host. So an op is judged alone, on the
+// operands that it had: errors do not add up along a graph, and the first wrong op is named, not
+// the last.
 #ifndef COTAN_COMPILE_CHECK_H
 #define COTAN_COMPILE_CHECK_H
 
 #include "compile/plan.h"
 
-enum { CT_CHECK_REF = 1, CT_CHECK_NAN = 2 };
+enum {
+    CT_CHECK_REF = 1,
+    CT_CHECK_NAN = 2,
+    CT_CHECK_BOUNDS = 4,
+    CT_CHECK_OPS = CT_CHECK_REF | CT_CHECK_NAN, // look at a plan op by op
+};
 // What COTAN_CHECK asks for. False, with a sentence: it names something else.
 bool ct__check_wanted(unsigned *what, ct_err *err);
 
@@ -20,6 +26,13 @@ bool ct__check_before(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, size_t n_ro
 // The plan's own results. False: they are wrong, and variables have their values of before.
 bool ct__check_after(ct_engine *engine, ct_plan *plan);
 void ct__check_done(ct_engine *engine); // frees what the two kept
+
+// ------------------------------------------------------------------------------------------------
+// behind buffers (check_bounds.c)
+
+// Runs commands of a plan, from `first` on, one at a time, and looks at the guards behind their
+// buffers after each. False: a kernel wrote there, or the device failed.
+bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n);
 
 // ------------------------------------------------------------------------------------------------
 // op by op (check_ops.c)

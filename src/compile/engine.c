@@ -41,6 +41,7 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     } else if (ct__env_check(err) && ct__check_wanted(&e->check, err) &&
                (e->device = ct__device_open(device, err))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
+        if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         e->order.numerics = ct__numerics(e->device);
         return e;
     }

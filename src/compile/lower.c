@@ -49,7 +49,7 @@ bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) 
 
 // The graph before any pass has changed it, for COTAN_CHECK.
 static bool remembered(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_graph *graph) {
-    if (!engine->check) return true;
+    if (!(engine->check & CT_CHECK_OPS)) return true;
     plan->check = ct__check_graph(&plan->arena, graph);
     return plan->check || ct__err_memory(&ctx->err, plan->here, "check", graph->n);
 }
@@ -61,6 +61,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
     program->arena = &plan->arena;
     program->target = ct__target(engine->device);
+    program->guard = engine->device->guard;
     ct__dump_recorded(ctx, order, roots, n_roots);
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&

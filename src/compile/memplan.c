@@ -142,7 +142,7 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
         lives[n++] = (life){.buf = (uint32_t)b,
                             .first = first[b],
                             .last = last[b],
-                            .bytes = ct__round_up(p->bufs[b].bytes, 64)};
+                            .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
     }
     if (ok) p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;

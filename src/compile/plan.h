@@ -39,6 +39,7 @@ typedef struct ct_plan {
     ct_command *commands; // (n_commands) with operands to fill
     ct_operand *operands; // (n_operands)
     ct_binding *binding;  // (n_binding) the operands that a run brings
+    uint32_t *behind; // (n_operands) the buffer of each, where the device keeps guards; else NULL
     size_t n_commands, n_operands, n_binding;
     size_t n_undoable; // commands before the first that changes a variable
     uint32_t *extra;   // (n_extra) places in the order of values that a later plan wanted again

@@ -46,14 +46,15 @@ typedef struct {
     ct_plan *plan;
     void **home;   // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
     bool *lasting; // (program.n_bufs) is it a variable's storage?
-    size_t commands_cap, binding_cap, offsets_cap;
+    size_t commands_cap, binding_cap, offsets_cap, behind_cap;
 } preparation;
 
 static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
     ct_plan *p = x->plan;
     if (!CT_GROW(p->commands, x->commands_cap, p->n_commands + 1) ||
         !CT_GROW(p->binding, x->binding_cap, p->n_binding + l->n_args) ||
-        !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args))
+        !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args) ||
+        (p->program.guard && !CT_GROW(p->behind, x->behind_cap, p->n_operands + l->n_args)))
         return false;
     ct_command *c = &p->commands[p->n_commands++];
     *c = ct__program_command(&p->program, l);
@@ -67,6 +68,7 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
         if (b->kind == CT_BUF_LEAF || b->kind == CT_BUF_ROOT)
             p->binding[p->n_binding++] =
                 (ct_binding){(uint32_t)p->n_operands, b->index, b->kind == CT_BUF_ROOT};
+        if (p->behind) p->behind[p->n_operands] = l->args[k].buf;
         p->operands[p->n_operands++] =
             (ct_operand){x->home[l->args[k].buf],
                          base + l->args[k].offset + (size_t)(l->args[k].step * iteration)};
@@ -156,6 +158,7 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct__free(plan->commands);
     ct__free(plan->operands);
     ct__free(plan->binding);
+    ct__free(plan->behind);
     ct__free(plan->extra);
     ct__program_free(&plan->program);
     ct__check_graph_free(plan->check);
@@ -165,6 +168,12 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
 
 // ---------------------------------------------------------------------------------------------------
 // running
+
+static bool submit(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n) {
+    ct_device *device = engine->device;
+    if (plan->behind) return ct__check_bounds(ctx, engine, plan, first, n);
+    return device->backend->submit(device, plan->commands + first, n, &ctx->err);
+}
 
 bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh) {
@@ -192,10 +201,9 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     // Until a variable changes the run can be given up as if it had never begun; then it goes to
     // its end, so that variables are of one step.
     device->stop = &ctx->cancelled;
-    bool ok = backend->submit(device, plan->commands, plan->n_undoable, &ctx->err);
+    bool ok = submit(ctx, engine, plan, 0, plan->n_undoable);
     device->stop = NULL;
     if (!ok) return false;
     engine->started = plan->n_undoable < plan->n_commands;
-    return backend->submit(device, plan->commands + plan->n_undoable,
-                           plan->n_commands - plan->n_undoable, &ctx->err);
+    return submit(ctx, engine, plan, plan->n_undoable, plan->n_commands - plan->n_undoable);
 }

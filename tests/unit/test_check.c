@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
+#include "compile/plan.h"
 #include "ops/rules.h"
 #include "support/record.h"
 
@@ -283,15 +285,65 @@ static void wanted_infinities_pass(void **state) {
 // ------------------------------------------------------------------------------------------------
 // the variable
 
+// A device that writes an element too many of whatever it computes.
+static bool write_too_much(ct_device *d, const ct_command *commands, size_t n, ct_err *err) {
+    if (!ct__backend_ref.submit(d, commands, n, err)) return false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_operand *to = &commands[i].args[commands[i].n_args - 1];
+        if (commands[i].kind == CT_COMMAND_NODE)
+            memset((char *)to->buffer + to->offset + ct__type_bytes(commands[i].node->out), 1, 4);
+    }
+    return true;
+}
+
+static void bounds_name_who_writes_behind_a_buffer(void **state) {
+    (void)state;
+    const char *before = device;
+    device = "ref";
+    assert_int_equal(with("bounds"), 0);
+    device = before;
+    ct_device *ref = ((ct_engine *)ct__ctx()->device)->device;
+    ct_backend wrong = ct__backend_ref;
+    CT_SCOPE;
+    assert_true(at(ct_neg(line_of(3)), 1) == -2);
+    wrong.submit = write_too_much;
+    ref->backend = &wrong;
+    ct_tensor y = neg(&ct__op_neg, line_of(5), 12);
+    assert_false(ct_eval(&y, 1));
+    ref->backend = &ct__backend_ref;
+    assert_error(CT_E_CHECK, "t.c:12: neg: the device writes beyond the end of its argument 1, a "
+                             "buffer of 20 bytes, at byte 20");
+    end(NULL);
+}
+
+static void a_step_stays_in_its_bounds(void **state) {
+    (void)state;
+    assert_int_equal(with("bounds,nan"), 0);
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(7, 5)), g;
+    for (int step = 0; step < 3; step++) {
+        CT_SCOPE;
+        if (step == 0) ct_assign(w, ct_random_normal(ct_random_key(1), CT_DIMS(7, 5)));
+        ct_tensor y = ct_softmax(ct_matmul(ct_ones(CT_F32, CT_DIMS(3, 7)), w));
+        ct_grad(ct_sum(ct_square(y)), &w, 1, &g);
+        ct_assign(w, ct_sub(w, ct_mul(g, ct_f(0.1))));
+        assert_ok();
+    }
+    assert_ok();
+    ct_params_free(set);
+    end(NULL);
+}
+
 static void nonsense_is_refused(void **state) {
     (void)state;
     assert_int_equal(with("nam"), -1);
-    assert_error(CT_E_USAGE, "COTAN_CHECK: there is no check \"nam\": the variable is ref, nan, "
-                             "or ref,nan\n  hint: did you mean nan?");
+    assert_error(CT_E_USAGE, "COTAN_CHECK: there is no check \"nam\": the variable is a list "
+                             "of ref, nan and bounds\n  hint: did you mean nan?");
     end(NULL);
     assert_int_equal(with("ref,"), -1);
-    assert_error(CT_E_USAGE,
-                 "COTAN_CHECK: nothing follows the comma: the variable is ref, nan, or ref,nan");
+    assert_error(
+        CT_E_USAGE,
+        "COTAN_CHECK: nothing follows the comma: the variable is a list of ref, nan and bounds");
     end(NULL);
     assert_int_equal(with(""), 0);
     end(NULL);
@@ -332,9 +384,11 @@ static const struct CMUnitTest tests[] = {ALL(ref_names_the_wrong_kernel, with_r
                                           ALL(wanted_infinities_pass, with_both)};
 
 int main(void) {
-    static const struct CMUnitTest plain[] = {cmocka_unit_test(ref_without_the_check_is_not_asked),
-                                              cmocka_unit_test(nonsense_is_refused),
-                                              cmocka_unit_test(dry_devices_check_nothing)};
+    static const struct CMUnitTest plain[] = {
+        cmocka_unit_test(ref_without_the_check_is_not_asked),
+        cmocka_unit_test(bounds_name_who_writes_behind_a_buffer),
+        cmocka_unit_test(a_step_stays_in_its_bounds), cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(dry_devices_check_nothing)};
     int failed = cmocka_run_group_tests(plain, NULL, NULL);
     static const char *const devices[] = {"cpu", "async:cpu"};
     for (int i = 0; i < 2; i++) {
