@@ -90,8 +90,7 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, const v
 ct_check_difference ct__check_same(const ct_type *type, const void *got, const void *want);
 bool ct__check_rounds(const ct_node *node); // does it add up, so that `most` is needed?
 
-// "(2, 7)"; "1.5"; "inputs (64, 10) f32 in [-0.2, 4.1] with 2 NaN and (10) f32 = 3".
-void ct__check_say_place(ct_text *text, const ct_type *type, int64_t at);
+// "1.5"; "inputs (64, 10) f32 in [-0.2, 4.1] with 2 NaN and (10) f32 = 3".
 void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, int64_t at);
 // "(2, 7): 1.5 instead of 1.25"
 void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, const void *got,

@@ -359,18 +359,6 @@ static uint32_t from_outside(ct_check_run *x, const ct_node *node, const void *b
     return event(x, node, &text);
 }
 
-// The element of an operand from which an element of an elementwise result was made.
-static int64_t element_of(const ct_type *out, const ct_type *in, int64_t at) {
-    int64_t place = 0, stride = 1;
-    for (int a = out->rank - 1, b = in->rank - 1; b >= 0; a--, b--) {
-        int64_t i = at % out->dim[a];
-        at /= out->dim[a];
-        if (in->dim[b] != 1) place += i * stride;
-        stride *= in->dim[b];
-    }
-    return place;
-}
-
 // The operand that brought what is bad about a result, -1: none did, the op made it. `is_nan`: it
 // brought a NaN, not an infinity.
 static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_nan) {
@@ -378,7 +366,7 @@ static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_na
     int found = -1, chosen = -1;
     if (each && node->op->condition) {
         const ct_type *type = ct__type(node->in[0]);
-        chosen = ct__load_i64(type->dtype, in[0], element_of(node->out, type, at)) ? 1 : 2;
+        chosen = ct__load_i64(type->dtype, in[0], ct__broadcast_place(node->out, type, at)) ? 1 : 2;
     }
     *is_nan = false;
     for (int k = 0; k < node->n_in && !*is_nan; k++) {
@@ -387,7 +375,8 @@ static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_na
         ct_check_bad bad;
         if (each) {
             ct_type one = {.dtype = type->dtype};
-            size_t offset = (size_t)element_of(node->out, type, at) * ct_dtype_size(type->dtype);
+            size_t offset =
+                (size_t)ct__broadcast_place(node->out, type, at) * ct_dtype_size(type->dtype);
             bad = ct__check_bad(&one, (const char *)in[k] + offset);
         } else {
             bad = ct__check_bad(type, in[k]);

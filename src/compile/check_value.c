@@ -127,18 +127,6 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, const v
 // ------------------------------------------------------------------------------------------------
 // in words
 
-void ct__check_say_place(ct_text *text, const ct_type *type, int64_t at) {
-    int64_t index[CT_MAX_RANK];
-    for (int a = type->rank - 1; a >= 0; a--) {
-        index[a] = at % type->dim[a];
-        at /= type->dim[a];
-    }
-    ct__text_add(text, "(");
-    for (int a = 0; a < type->rank; a++)
-        ct__textf(text, a ? ", %lld" : "%lld", (long long)index[a]);
-    ct__text_add(text, type->rank == 1 ? ",)" : ")");
-}
-
 void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, int64_t at) {
     if (ct__is_float(type->dtype))
         ct__textf(text, type->dtype == CT_F64 ? "%.17g" : "%.9g",
@@ -153,13 +141,13 @@ void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad) {
     if (bad.infinite)
         ct__textf(text, "%s%lld infinite", both ? " and " : "", (long long)bad.infinite);
     ct__textf(text, " of %lld (first at ", (long long)ct__count(type));
-    ct__check_say_place(text, type, bad.at);
+    ct__say_index(text, type, bad.at);
     ct__text_add(text, ")");
 }
 
 void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, const void *got,
                               const void *want) {
-    ct__check_say_place(text, type, at);
+    ct__say_index(text, type, at);
     ct__text_add(text, ": ");
     ct__check_say_value(text, type, got, at);
     ct__text_add(text, " instead of ");

@@ -132,6 +132,25 @@ bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type 
     return true;
 }
 
+void ct__say_index(ct_text *text, const ct_type *type, int64_t i) {
+    int64_t index[CT_MAX_RANK];
+    ct__index_of(type, i, index);
+    ct__text_add(text, "(");
+    for (int a = 0; a < type->rank; a++)
+        ct__textf(text, a ? ", %lld" : "%lld", (long long)index[a]);
+    ct__text_add(text, type->rank == 1 ? ",)" : ")");
+}
+
+int64_t ct__broadcast_place(const ct_type *out, const ct_type *in, int64_t i) {
+    int64_t place = 0, stride = 1;
+    for (int a = out->rank - 1, b = in->rank - 1; b >= 0; a--, b--) {
+        if (in->dim[b] != 1) place += i % out->dim[a] * stride;
+        i /= out->dim[a];
+        stride *= in->dim[b];
+    }
+    return place;
+}
+
 void ct__strides(const ct_type *type, int64_t *stride) {
     int64_t s = 1;
     for (int i = type->rank - 1; i >= 0; i--) {

@@ -61,8 +61,18 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
 // Broadcasts n types (NumPy's rule; a dynamic axis never broadcasts, even at 1). False: do not
 // broadcast.
 bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out);
+void ct__say_index(ct_text *text, const ct_type *type, int64_t i); // "(2, 7)"
+// The element of `in`, which broadcasts to `out`, that element i of `out` is.
+int64_t ct__broadcast_place(const ct_type *out, const ct_type *in, int64_t i);
 // Row-major strides in elements.
 void ct__strides(const ct_type *type, int64_t *stride);
+// The index of element i, an axis each.
+static inline void ct__index_of(const ct_type *type, int64_t i, int64_t *index) {
+    for (int a = type->rank - 1; a >= 0; a--) {
+        index[a] = i % type->dim[a];
+        i /= type->dim[a];
+    }
+}
 // An axis as given (negative: from the end) to 0..rank-1; -1 when out of range.
 int ct__axis(int64_t axis, int rank);
 

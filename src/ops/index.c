@@ -30,13 +30,8 @@ static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
     if (!own) return false;
     uint32_t seen = 0;
     for (int64_t i = 0; i < n; i++) {
-        int a = axes->n ? ct__axis(axes->v[i], in->rank) : (int)i;
-        if (a < 0 || seen >> a & 1)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
-                                (long long)axes->v[i], a < 0 ? "out of range" : "named twice",
-                                ct__type_text(in).s);
-        seen |= 1u << a;
-        own[i] = a;
+        own[i] = axes->n ? ct__list_axis(call, axes, i, &seen) : i;
+        if (own[i] < 0) return false;
     }
     *axes = (ct_ints){n, own};
     if ((at->rank == 0 && n == 1) || (at->rank == 1 && at->dim[0] == n)) return true;

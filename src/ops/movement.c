@@ -4,13 +4,6 @@
 
 #include "ops/rules.h"
 
-// Copies element `from` of operand 0 to element `to` of the result.
-static void move(const ct_ref *ref, int64_t to, int64_t from) {
-    size_t size = ct_dtype_size(ref->out_type->dtype);
-    memcpy((char *)ref->out[0] + (size_t)to * size, (const char *)ref->in[0] + (size_t)from * size,
-           size);
-}
-
 #define MOVEMENT(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_MOVEMENT, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
     .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same,                \
@@ -111,12 +104,8 @@ static bool permute_infer(ct_call *call) {
                             (long long)attrs->axes.n, ct__type_text(in).s);
     uint32_t dyn = 0, seen = 0;
     for (int i = 0; i < rank; i++) {
-        int a = attrs->axes.n ? ct__axis(attrs->axes.v[i], rank) : rank - 1 - i;
-        if (a < 0 || seen >> a & 1)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
-                                (long long)attrs->axes.v[i], a < 0 ? "out of range" : "named twice",
-                                ct__type_text(in).s);
-        seen |= 1u << a;
+        int a = attrs->axes.n ? ct__list_axis(call, &attrs->axes, i, &seen) : rank - 1 - i;
+        if (a < 0) return false;
         own[i] = a;
         dim[i] = in->dim[a];
         dyn |= (uint32_t)ct__is_dyn(in, a) << i;
@@ -127,15 +116,13 @@ static bool permute_infer(ct_call *call) {
 }
 static bool permute_eval(const ct_ref *ref) {
     const permute_attrs *attrs = ref->attrs;
-    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    int64_t stride[CT_MAX_RANK], at[CT_MAX_RANK], n = ct__count(ref->out_type);
     ct__strides(ref->in_type, stride);
     for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, from = 0;
-        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
-            from += rest % ref->out_type->dim[a] * stride[attrs->axes.v[a]];
-            rest /= ref->out_type->dim[a];
-        }
-        move(ref, i, from);
+        int64_t from = 0;
+        ct__index_of(ref->out_type, i, at);
+        for (int a = 0; a < ref->out_type->rank; a++) from += at[a] * stride[attrs->axes.v[a]];
+        ct__ref_move(ref, 0, i, from);
     }
     return true;
 }
@@ -198,18 +185,9 @@ static bool expand_infer(ct_call *call) {
     return true;
 }
 static bool expand_eval(const ct_ref *ref) {
-    const ct_type *in = ref->in_type, *out = ref->out_type;
-    int64_t stride[CT_MAX_RANK], n = ct__count(out);
-    int lead = out->rank - in->rank;
-    ct__strides(in, stride);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, from = 0;
-        for (int a = out->rank - 1; a >= 0; a--) {
-            if (a >= lead && in->dim[a - lead] != 1) from += rest % out->dim[a] * stride[a - lead];
-            rest /= out->dim[a];
-        }
-        move(ref, i, from);
-    }
+    int64_t n = ct__count(ref->out_type);
+    for (int64_t i = 0; i < n; i++)
+        ct__ref_move(ref, 0, i, ct__broadcast_place(ref->out_type, ref->in_type, i));
     return true;
 }
 static bool expand_map(ct_map *map) {

@@ -210,15 +210,12 @@ const ct_opdef ct__op_min = {
 static bool argmax_infer(ct_call *call) {
     argmax_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    int axis = ct__axis(attrs->axis, in->rank);
-    if (!ct__check_accepts(call, in->dtype, 0)) return false;
-    if (axis < 0)
-        return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
-                            (long long)attrs->axis, ct__type_text(in).s);
+    if (!ct__check_accepts(call, in->dtype, 0) || !ct__normal_axis(call, &attrs->axis))
+        return false;
+    int axis = (int)attrs->axis;
     if (in->dim[axis] == 0)
         return ct__call_err(call, CT_E_SHAPE, "axis %d of %s has no elements", axis,
                             ct__type_text(in).s);
-    attrs->axis = axis;
     int64_t one = axis;
     if (!ct__reduced_type(call, &(ct_ints){1, &one}, attrs->keepdims, call->out)) return false;
     call->out->dtype = CT_I32;

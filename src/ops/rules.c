@@ -78,24 +78,28 @@ ct_dtype ct__compute_dtype(const ct_node *node) {
     return dtype;
 }
 
-bool ct__normal_axes(ct_call *call, ct_ints *axes, int rank) {
-    bool has[CT_MAX_RANK] = {false};
-    for (int64_t i = 0; i < axes->n; i++) {
-        int a = ct__axis(axes->v[i], rank);
-        if (a < 0)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
-                                (long long)axes->v[i], ct__type_text(call->in[0]).s);
-        if (has[a])
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is named twice for %s",
-                                (long long)axes->v[i], ct__type_text(call->in[0]).s);
-        has[a] = true;
+int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen) {
+    const ct_type *in = call->in[0];
+    int a = ct__axis(axes->v[i], in->rank);
+    if (a < 0 || *seen >> a & 1) {
+        ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s", (long long)axes->v[i],
+                     a < 0 ? "out of range" : "named twice", ct__type_text(in).s);
+        return -1;
     }
+    *seen |= 1u << a;
+    return a;
+}
+
+bool ct__normal_axes(ct_call *call, ct_ints *axes, int rank) {
+    uint32_t has = 0;
+    for (int64_t i = 0; i < axes->n; i++)
+        if (ct__list_axis(call, axes, i, &has) < 0) return false;
     int n = axes->n ? (int)axes->n : rank;
     int64_t *v = ct__call_dims(call, n);
     if (!v) return false;
     int k = 0;
     for (int a = 0; a < rank; a++)
-        if (has[a] || axes->n == 0) v[k++] = a;
+        if (has >> a & 1 || axes->n == 0) v[k++] = a;
     *axes = (ct_ints){k, v};
     return true;
 }
@@ -211,4 +215,10 @@ ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like) {
     ct_dims_buffer dims;
     if (ct__same_shape(ct__type_of(t), ct__type_of(like))) return t;
     return ct_reshape(t, ct__dims_of(like, &dims));
+}
+
+void ct__ref_move(const ct_ref *ref, int operand, int64_t to, int64_t from) {
+    size_t size = ct_dtype_size(ref->out_type->dtype);
+    memcpy((char *)ref->out[0] + (size_t)to * size,
+           (const char *)ref->in[operand] + (size_t)from * size, size);
 }

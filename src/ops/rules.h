@@ -34,11 +34,17 @@ bool ct__check_accepts(ct_call *call, ct_dtype dtype, int operand);
 // Reads a list of axes as given (negative from the end; empty: all) into its normal form: counted
 // from the front, sorted, distinct. Reports bad ones.
 bool ct__normal_axes(ct_call *call, ct_ints *axes, int rank);
+// Axis i of a list, counted from the front. -1, reported: operand 0 has no such axis, or it is
+// among `seen`, a mask to which it is added.
+int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen);
 static inline bool ct__has_axis(const ct_ints *axes, int axis) {
     for (int64_t i = 0; i < axes->n; i++)
         if (axes->v[i] == axis) return true;
     return false;
 }
+
+// Copies element `from` of an operand to element `to` of the result.
+void ct__ref_move(const ct_ref *ref, int operand, int64_t to, int64_t from);
 
 // Shape rule of a reduction: attributes begin with `ints axes` (default: all), `bool keepdims`.
 bool ct__infer_reduce(ct_call *call);

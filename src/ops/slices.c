@@ -3,13 +3,6 @@
 
 #include "ops/rules.h"
 
-// Copies element `from` of an operand to element `to` of the result.
-static void move(const ct_ref *ref, int operand, int64_t to, int64_t from) {
-    size_t size = ct_dtype_size(ref->out_type->dtype);
-    memcpy((char *)ref->out[0] + (size_t)to * size,
-           (const char *)ref->in[operand] + (size_t)from * size, size);
-}
-
 // Is a list empty or one number an axis of operand 0?
 static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
     if (list->n == 0 || list->n == call->in[0]->rank) return true;
@@ -70,12 +63,7 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
         }
     }
     for (int64_t i = 0; i < named; i++) {
-        int a = ct__axis(attrs->axes.v[i], rank);
-        if (a < 0 || seen >> a & 1)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s",
-                                (long long)attrs->axes.v[i], a < 0 ? "out of range" : "named twice",
-                                ct__type_text(in).s);
-        seen |= 1u << a;
+        if (ct__list_axis(call, &attrs->axes, i, &seen) < 0) return false;
     }
     return true;
 }
@@ -121,17 +109,16 @@ static bool slice_infer(ct_call *call) {
 
 static bool slice_eval(const ct_ref *ref) {
     const slice_attrs *attrs = ref->attrs;
-    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    int64_t stride[CT_MAX_RANK], at[CT_MAX_RANK], n = ct__count(ref->out_type);
     ct__strides(ref->in_type, stride);
     for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, from = 0;
-        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
-            int64_t at = rest % ref->out_type->dim[a];
+        int64_t from = 0;
+        ct__index_of(ref->out_type, i, at);
+        for (int a = 0; a < ref->out_type->rank; a++) {
             int64_t start = place_of(ref->in_type, a, attrs->start.v[a]);
-            from += (start + at * attrs->step.v[a]) * stride[a];
-            rest /= ref->out_type->dim[a];
+            from += (start + at[a] * attrs->step.v[a]) * stride[a];
         }
-        move(ref, 0, i, from);
+        ct__ref_move(ref, 0, i, from);
     }
     return true;
 }
@@ -241,20 +228,19 @@ static bool pad_infer(ct_call *call) {
 static bool pad_eval(const ct_ref *ref) {
     const pad_attrs *attrs = ref->attrs;
     ct_dtype d = ref->out_type->dtype;
-    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    int64_t stride[CT_MAX_RANK], at[CT_MAX_RANK], n = ct__count(ref->out_type);
     ct__strides(ref->in_type, stride);
     for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, from = 0;
+        int64_t from = 0;
         bool inside = true;
-        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
-            int64_t at = rest % ref->out_type->dim[a] - ct__unmarked(attrs->low.v[a]);
-            int64_t pitch = attrs->interior.v[a] + 1;
-            inside = inside && at >= 0 && at % pitch == 0 && at / pitch < ref->in_type->dim[a];
-            from += at / pitch * stride[a];
-            rest /= ref->out_type->dim[a];
+        ct__index_of(ref->out_type, i, at);
+        for (int a = 0; a < ref->out_type->rank; a++) {
+            int64_t x = at[a] - ct__unmarked(attrs->low.v[a]), pitch = attrs->interior.v[a] + 1;
+            inside = inside && x >= 0 && x % pitch == 0 && x / pitch < ref->in_type->dim[a];
+            from += x / pitch * stride[a];
         }
         if (inside)
-            move(ref, 0, i, from);
+            ct__ref_move(ref, 0, i, from);
         else if (ct__is_float(d))
             ct__store_f64(d, ref->out[0], i, ct__load_f64(ref->in_type[1].dtype, ref->in[1], 0));
         else
@@ -354,16 +340,15 @@ static bool flip_infer(ct_call *call) {
 }
 static bool flip_eval(const ct_ref *ref) {
     const flip_attrs *attrs = ref->attrs;
-    int64_t stride[CT_MAX_RANK], n = ct__count(ref->out_type);
+    int64_t stride[CT_MAX_RANK], at[CT_MAX_RANK], n = ct__count(ref->out_type);
     ct__strides(ref->in_type, stride);
     for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, from = 0;
-        for (int a = ref->out_type->rank - 1; a >= 0; a--) {
-            int64_t size = ref->out_type->dim[a], at = rest % size;
-            from += (ct__has_axis(&attrs->axes, a) ? size - 1 - at : at) * stride[a];
-            rest /= size;
-        }
-        move(ref, 0, i, from);
+        int64_t from = 0;
+        ct__index_of(ref->out_type, i, at);
+        for (int a = 0; a < ref->out_type->rank; a++)
+            from += (ct__has_axis(&attrs->axes, a) ? ref->out_type->dim[a] - 1 - at[a] : at[a]) *
+                    stride[a];
+        ct__ref_move(ref, 0, i, from);
     }
     return true;
 }

@@ -186,21 +186,12 @@ static verdict one_step(check *c, size_t k, int64_t i, double h, double here, do
 static bool wrong(check *c, size_t k, int64_t i, double slope) {
     const ct_type *type = c->type[k];
     ct_text place = {0};
-    int64_t index[CT_MAX_RANK];
-    for (int a = type->rank - 1; a >= 0; a--) {
-        index[a] = i % type->dim[a];
-        i /= type->dim[a];
-    }
-    for (int a = 0; a < type->rank; a++)
-        ct__textf(&place, a ? ", %lld" : "%lld", (long long)index[a]);
-    int64_t at = 0, strides[CT_MAX_RANK];
-    ct__strides(type, strides);
-    for (int a = 0; a < type->rank; a++) at += index[a] * strides[a];
+    ct__say_index(&place, type, i);
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
-            "the %s derivative with respect to operand %zu %s at (%s%s) is %.8g, differences say "
+            "the %s derivative with respect to operand %zu %s at %s is %.8g, differences say "
             "%.8g",
             c->order == 2 ? "second" : "first", k, ct__type_text(type).s, place.s ? place.s : "",
-            type->rank == 1 ? "," : "", c->gradient[k][at], slope);
+            c->gradient[k][i], slope);
     ct__text_free(&place);
     return false;
 }

@@ -12,28 +12,6 @@ static void *ref_alloc(ct_device *device, size_t bytes, ct_err *err) {
     return p;
 }
 
-// Places of one element of the result in operands that broadcast.
-typedef struct {
-    int64_t stride[CT_MAX_RANK]; // by axis of the result; 0 where the operand has size 1 or no such
-                                 // axis
-} reach;
-static reach reach_of(const ct_type *out, const ct_type *in) {
-    reach r = {{0}};
-    int64_t own[CT_MAX_RANK];
-    ct__strides(in, own);
-    for (int a = 0; a < in->rank; a++)
-        if (in->dim[a] != 1) r.stride[out->rank - in->rank + a] = own[a];
-    return r;
-}
-static int64_t place(const reach *r, const ct_type *out, int64_t i) {
-    int64_t at = 0;
-    for (int a = out->rank - 1; a >= 0; a--) {
-        at += i % out->dim[a] * r->stride[a];
-        i /= out->dim[a];
-    }
-    return at;
-}
-
 static void store_whole(ct_dtype to, void *data, int64_t i, ct_dtype from, int64_t bits) {
     if (from == CT_U64)
         ct__store_u64(to, data, i, (uint64_t)bits);
@@ -58,8 +36,6 @@ static bool eval_elementwise(const ct_node *node, void *const *args, ct_err *err
     const ct_type *out = node->out;
     if (node->n_in > MOST_OPERANDS)
         return ct__err(err, CT_E_INTERNAL, node->here, op->name, "too many operands");
-    reach reaches[MOST_OPERANDS];
-    for (int k = 0; k < node->n_in; k++) reaches[k] = reach_of(out, ct__type(node->in[k]));
     ct_dtype compute = ct__compute_dtype(node);
     bool is_float = ct__is_float(compute);
     int64_t n = ct__count(out);
@@ -67,8 +43,9 @@ static bool eval_elementwise(const ct_node *node, void *const *args, ct_err *err
         double x[MOST_OPERANDS];
         int64_t whole[MOST_OPERANDS];
         for (int k = 0; k < node->n_in; k++) {
-            int64_t at = place(&reaches[k], out, i);
-            ct_dtype d = ct__type(node->in[k])->dtype;
+            const ct_type *in = ct__type(node->in[k]);
+            int64_t at = ct__broadcast_place(out, in, i);
+            ct_dtype d = in->dtype;
             if (is_float)
                 x[k] = as_float(compute, d, args[k], at);
             else
