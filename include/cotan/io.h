@@ -1,4 +1,7 @@
-// Arrays in NumPy's files: .npy holds one, .npz several by name.
+// Arrays in NumPy's files: .npy holds one, .npz several by name. Parameter sets go to safetensors
+// files: ct_params_save and ct_params_load of cotan/nn.h, where their names come from; whole
+// models: ct_gpt2_save and ct_gpt2_load of cotan/models.h; MNIST's files: ct_load_idx of
+// cotan/data.h.
 //
 // The integers of 8 to 64 bits, bool, f16, f32 and f64 are read and written; any other dtype is
 // refused by a sentence that names it. Files are taken as hostile: what they say of lengths, places
@@ -39,8 +42,9 @@ CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tenso
 
 // An open .npz file; belongs to no context, and is used by one thread at a time.
 typedef struct ct_npz ct_npz;
-CT_API ct_npz *ct_npz_open(const char *path); // NULL: see ct_error_text
-CT_API void ct_npz_close(ct_npz *npz);        // tensors that came from it stay; NULL: nothing
+CT_API ct_npz *ct_npz_open_at(const char *path, ct_loc here); // NULL: see ct_error_text
+#define ct_npz_open(path) ct_npz_open_at((path), CT_HERE)
+CT_API void ct_npz_close(ct_npz *npz); // tensors that came from it stay; NULL: nothing
 CT_API size_t ct_npz_count(const ct_npz *npz);
 CT_API const char *ct_npz_name(const ct_npz *npz, size_t i); // in the file's order; NULL: no such i
 // A leaf with the array of that name; poisoned when it failed.

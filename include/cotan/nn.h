@@ -52,10 +52,12 @@ CT_API int64_t ct_params_size(const ct_params *params); // number of elements of
 
 // Every variable of the set as a safetensors file; the same values give the same bytes. False: see
 // ct_error_text.
-CT_API CT_MUST_USE bool ct_params_save(const ct_params *params, const char *path);
+CT_API CT_MUST_USE bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here);
+#define ct_params_save(params, path) ct_params_save_at((params), (path), CT_HERE)
 // Gives each variable of the set the value stored under its name; the file must hold these names,
 // with these shapes, and no others. Floats of another dtype are converted.
-CT_API CT_MUST_USE bool ct_params_load(ct_params *params, const char *path);
+CT_API CT_MUST_USE bool ct_params_load_at(ct_params *params, const char *path, ct_loc here);
+#define ct_params_load(params, path) ct_params_load_at((params), (path), CT_HERE)
 
 // ------------------------------------------------------------------------------------------- modes
 

@@ -12,6 +12,7 @@ bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const cha
     if (err->settled) return false;
     CT_PLAIN;
     err->code = code;
+    err->placed = here.file != NULL;
     size_t n = 0;
     if (here.file) {
         int w = snprintf(err->text, sizeof err->text, "%s:%u: ", here.file, here.line);
@@ -44,6 +45,18 @@ void ct__err_hint(ct_err *err, const char *format, ...) {
     va_start(args, format);
     vsnprintf(err->text + n, sizeof err->text - n, format, args);
     va_end(args);
+}
+
+bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
+    if (!err || err->code == CT_OK || err->placed || !here.file) return false;
+    CT_PLAIN;
+    char text[CT_ERROR_TEXT];
+    memcpy(text, err->text, sizeof text);
+    int n = snprintf(err->text, sizeof err->text, "%s:%u: %s: ", here.file, here.line, op);
+    if (n > 0 && (size_t)n < sizeof err->text)
+        snprintf(err->text + n, sizeof err->text - (size_t)n, "%s", text);
+    err->placed = true;
+    return false;
 }
 
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes) {

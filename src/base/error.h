@@ -19,6 +19,7 @@ typedef struct ct_err {
     ct_code code;             // CT_OK: no error
     char text[CT_ERROR_TEXT]; // "file:line: op: what is wrong: values", then maybe "\n  hint: ..."
     bool settled;             // has its hint, or others failed behind it: their hints are not its
+    bool placed;              // begins with a line of the user's
 } ct_err;
 
 // Records an error unless one is recorded already. `op` names the operation or the file format;
@@ -32,6 +33,10 @@ bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const cha
 // Appends "\n  hint: ..." to the error that was recorded just now; no effect where there is none,
 // or it is an earlier one, or has a hint.
 void ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Puts the user's line and the function called there in front of an error that knows no line, such
+// as one of a file's. Always returns false.
+bool ct__err_place(ct_err *err, ct_loc here, const char *op);
 
 // The record for a failed allocation of `bytes`; needs no memory itself.
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes);

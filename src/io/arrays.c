@@ -44,26 +44,28 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
     size_t n;
     ct_npy npy;
     if (!ctx) return CT_NONE;
-    if (!ct__given(ctx, path, here, "load_npy", "the path") || ctx->err.code ||
-        !ct__file_map(path, &map, &n, &ctx->err))
+    if (!ct__given(ctx, path, here, "load_npy", "the path") || ctx->err.code)
         return ct__poison(ctx, here);
-    ct_tensor t = check(path, map ? map : "", n, &npy, &ctx->err)
-                      ? take(ctx, path, &npy, (const char *)map + npy.begin, here)
-                      : ct__poison(ctx, here);
-    ct__file_unmap(map, n);
-    return t;
+    ct_tensor t = CT_NONE;
+    if (ct__file_map(path, &map, &n, &ctx->err)) {
+        if (check(path, map ? map : "", n, &npy, &ctx->err))
+            t = take(ctx, path, &npy, (const char *)map + npy.begin, here);
+        ct__file_unmap(map, n);
+    }
+    ct__err_place(&ctx->err, here, "load_npy");
+    return t.bits ? t : ct__poison(ctx, here);
 }
 
-ct_npz *ct_npz_open(const char *path) {
+ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, path, CT_NOWHERE, "npz_open", "the path") || ctx->err.code)
-        return NULL;
+    if (!ctx || !ct__given(ctx, path, here, "npz_open", "the path") || ctx->err.code) return NULL;
     ct_npz *npz = ct__calloc(1, sizeof *npz);
     if (!npz) {
-        ct__err_memory(&ctx->err, CT_NOWHERE, path, sizeof *npz);
+        ct__err_memory(&ctx->err, here, path, sizeof *npz);
         return NULL;
     }
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
+    ct__err_place(&ctx->err, here, "npz_open");
     ct__free(npz);
     return NULL;
 }
@@ -94,7 +96,10 @@ ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
                  npz->label, ct__printable(name, strlen(name), shown, sizeof shown), npz->n);
         return ct__poison(ctx, here);
     }
-    if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) return ct__poison(ctx, here);
+    if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) {
+        ct__err_place(&ctx->err, here, "npz_get");
+        return ct__poison(ctx, here);
+    }
     ct_tensor t = take(ctx, npz->label, &npy, data, here);
     ct__free(data);
     return t;
@@ -136,7 +141,7 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     ok = ok && write_npy(path, &head, h.data, (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)),
                          &ctx->err);
     ct__text_free(&head);
-    return ok;
+    return ok || ct__err_place(&ctx->err, here, "save_npy");
 }
 
 bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_npz_options options) {
@@ -163,5 +168,5 @@ bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_np
     ok = ok && ct__npz_write(path, out, n, options.deflate, &ctx->err);
     ct__free(out);
     ct__free(all);
-    return ok;
+    return ok || ct__err_place(&ctx->err, options.here, "save_npz");
 }

@@ -27,6 +27,7 @@ ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfille
 // Adds to config.json what else belongs there; false: the error is told.
 typedef bool (*ct__config_more)(struct ct_config *config, void *user, ct_err *err);
 // ct_gpt2_save with that; more NULL: nothing else.
-bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user);
+bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user,
+                   ct_loc here);
 
 #endif

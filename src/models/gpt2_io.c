@@ -61,10 +61,10 @@ static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_st
     return true;
 }
 
-bool ct_gpt2_load_weights(ct_gpt2 *model, const char *path) {
+bool ct_gpt2_load_weights_at(ct_gpt2 *model, const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, model, CT_NOWHERE, "gpt2", "the model") ||
-        !ct__given(ctx, path, CT_NOWHERE, "gpt2", "the path") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, model, here, "gpt2", "the model") ||
+        !ct__given(ctx, path, here, "gpt2", "the path") || ctx->err.code)
         return false;
     ct_store_rules rules = {.path = path,
                             .prefix = "transformer.",
@@ -76,7 +76,7 @@ bool ct_gpt2_load_weights(ct_gpt2 *model, const char *path) {
               changes_nothing(model, &file, &rules, &ctx->err) &&
               ct__store_load(model->params, &file, &rules, &ctx->err);
     ct__st_close(&file);
-    return ok;
+    return ok || ct__err_place(&ctx->err, here, "gpt2_load_weights");
 }
 
 // A model without biases is stored with biases of zero, so that the file is a whole GPT-2.
@@ -185,14 +185,15 @@ static bool read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err) {
 
 // -------------------------------------------------------------------------------------------- both
 
-bool ct_gpt2_save(const ct_gpt2 *model, const char *dir) {
-    return ct__gpt2_save(model, dir, NULL, NULL);
+bool ct_gpt2_save_at(const ct_gpt2 *model, const char *dir, ct_loc here) {
+    return ct__gpt2_save(model, dir, NULL, NULL, here);
 }
 
-bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user) {
+bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, void *user,
+                   ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, model, CT_NOWHERE, "gpt2", "the model") ||
-        !ct__given(ctx, dir, CT_NOWHERE, "gpt2", "the folder") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, model, here, "gpt2", "the model") ||
+        !ct__given(ctx, dir, here, "gpt2", "the folder") || ctx->err.code)
         return false;
     ct_text weights = {0}, config = {0};
     bool ok = path_in(&weights, dir, weights_name, &ctx->err) &&
@@ -202,13 +203,12 @@ bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, 
               save_weights(model, weights.s, &ctx->err);
     ct__text_free(&weights);
     ct__text_free(&config);
-    return ok;
+    return ok || ct__err_place(&ctx->err, here, "gpt2_save");
 }
 
-ct_gpt2 *ct_gpt2_load(const char *dir) {
+ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, dir, CT_NOWHERE, "gpt2", "the folder") || ctx->err.code)
-        return NULL;
+    if (!ctx || !ct__given(ctx, dir, here, "gpt2", "the folder") || ctx->err.code) return NULL;
     ct_text weights = {0}, config = {0};
     ct_config in = {0};
     ct_gpt2_config c = {0};
@@ -216,13 +216,14 @@ ct_gpt2 *ct_gpt2_load(const char *dir) {
     if (path_in(&weights, dir, weights_name, &ctx->err) &&
         path_in(&config, dir, config_name, &ctx->err) &&
         ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err))
-        model = ct__gpt2_make(&c, 0, true, CT_NOWHERE);
-    if (model && !ct_gpt2_load_weights(model, weights.s)) {
+        model = ct__gpt2_make(&c, 0, true, here);
+    if (model && !ct_gpt2_load_weights_at(model, weights.s, CT_NOWHERE)) {
         ct_gpt2_free(model);
         model = NULL;
     }
     ct__config_close(&in);
     ct__text_free(&weights);
     ct__text_free(&config);
+    if (!model) ct__err_place(&ctx->err, here, "gpt2_load");
     return model;
 }

@@ -221,7 +221,7 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
     ct_lm_rehearsal h = {0};
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
-    ct_gpt2 *model = ok ? ct_gpt2_load(o->dir) : NULL;
+    ct_gpt2 *model = ok ? ct_gpt2_load_at(o->dir, CT_NOWHERE) : NULL;
     if (ok && !model) ct__lm_offer_save(o->dir, &h.ctx->err);
     ct_gpt2_cache *cache = model ? ct_gpt2_cache_new(model, 1, 0) : NULL;
     ok = cache &&
@@ -240,7 +240,7 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     char first[4];
     if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "sample", "the options")) return false;
     if (ctx->err.code || !usable(o, &ctx->err) || !rehearse(o, ctx)) return false;
-    ct_gpt2 *model = ct_gpt2_load(o->dir);
+    ct_gpt2 *model = ct_gpt2_load_at(o->dir, CT_NOWHERE);
     ct_vocab vocab = {0};
     ct_gpt2_cache *cache = NULL;
     bool ok = model && vocab_of(o->dir, ct_gpt2_config_of(model), &vocab, &ctx->err);

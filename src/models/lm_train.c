@@ -322,8 +322,8 @@ static bool fill_checkpoint(run *r, int64_t steps_done) {
     char folder[CT_RUN_PATH], state[CT_RUN_PATH + 32];
     if (!ct__checkpoint_begin(r->o.out, steps_done, folder, r->err)) return false;
     snprintf(state, sizeof state, "%s/state.safetensors", folder);
-    return ct__gpt2_save(r->model, folder, add_settings, r) &&
-           ct_params_save(ct_optim_state(r->optim), state) &&
+    return ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE) &&
+           ct_params_save_at(ct_optim_state(r->optim), state, CT_NOWHERE) &&
            ct__checkpoint_commit(r->o.out, steps_done, r->err);
 }
 
@@ -438,8 +438,9 @@ static bool load_checkpoint(run *r) {
     const char *dir = r->o.out;
     if (!ct__checkpoint_path(dir, r->first, "model.safetensors", model, r->err) ||
         !ct__checkpoint_path(dir, r->first, "state.safetensors", state, r->err) ||
-        !ct_gpt2_load_weights(r->model, model) ||
-        !ct_params_load(ct_optim_state(r->optim), state) || !ct_optim_resume(r->optim))
+        !ct_gpt2_load_weights_at(r->model, model, CT_NOWHERE) ||
+        !ct_params_load_at(ct_optim_state(r->optim), state, CT_NOWHERE) ||
+        !ct_optim_resume(r->optim))
         return false;
     CT_SCOPE;
     double position = ct_item(r->position);

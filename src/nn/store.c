@@ -48,10 +48,10 @@ void ct__store_free(ct_store *store) {
     *store = (ct_store){0};
 }
 
-bool ct_params_save(const ct_params *params, const char *path) {
+bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, params, CT_NOWHERE, "params_save", "the parameter set") ||
-        !ct__given(ctx, path, CT_NOWHERE, "params_save", "the path") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, params, here, "params_save", "the parameter set") ||
+        !ct__given(ctx, path, here, "params_save", "the path") || ctx->err.code)
         return false;
     CT_SCOPE;
     ct_store store = {0};
@@ -60,7 +60,7 @@ bool ct_params_save(const ct_params *params, const char *path) {
     bool ok = ct__store_add(&store, params, "", &ctx->err) &&
               ct__st_write_checked(path, store.out, store.n, &made_by, 1, &ctx->err);
     ct__store_free(&store);
-    return ok;
+    return ok || ct__err_place(&ctx->err, here, "params_save");
 }
 
 // ------------------------------------------------------------------------------------------
@@ -168,14 +168,14 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
     return !ctx->err.code;
 }
 
-bool ct_params_load(ct_params *params, const char *path) {
+bool ct_params_load_at(ct_params *params, const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, params, CT_NOWHERE, "params_load", "the parameter set") ||
-        !ct__given(ctx, path, CT_NOWHERE, "params_load", "the path") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, params, here, "params_load", "the parameter set") ||
+        !ct__given(ctx, path, here, "params_load", "the path") || ctx->err.code)
         return false;
     ct_st file;
     bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
               ct__store_load(params, &file, &(ct_store_rules){.path = path}, &ctx->err);
     ct__st_close(&file);
-    return ok;
+    return ok || ct__err_place(&ctx->err, here, "params_load");
 }

@@ -297,47 +297,56 @@ static void another_architecture_is_a_sentence(void **state) {
     const char *dir = folder(), *path = in_folder(dir, "model.safetensors");
     static const char hint[] =
         "\n  hint: this is a checkpoint of another architecture, or of other sizes";
+    const ct_loc here = {"main.c", 9};
     char want[512];
     write_file(a, path, "", NULL, NULL, 0);
-    assert_false(ct_gpt2_load_weights(b, path));
+    assert_false(ct_gpt2_load_weights_at(b, path, here));
     snprintf(want, sizeof want,
-             "safetensors: DIR/model.safetensors: tensor \"wte.weight\" is f32 (11, 12) in the "
+             "main.c:9: gpt2_load_weights: safetensors: DIR/model.safetensors: tensor "
+             "\"wte.weight\" is f32 (11, 12) in the "
              "file, (11, 16) f32 is wanted%s",
              hint);
     expect_error(dir, want);
     write_file(a, path, "", "h.1.ln_2.weight", NULL, 0);
     ct_gpt2 *before = make(tiny(), 9), *after = make(tiny(), 9);
-    assert_false(ct_gpt2_load_weights(after, path));
+    assert_false(ct_gpt2_load_weights_at(after, path, here));
     snprintf(want, sizeof want,
-             "safetensors: DIR/model.safetensors: tensor \"h.1.ln_2.weight\" is missing: the file "
+             "main.c:9: gpt2_load_weights: safetensors: DIR/model.safetensors: tensor "
+             "\"h.1.ln_2.weight\" is missing: the file "
              "holds 27 tensors%s",
              hint);
     expect_error(dir, want);
     assert_true(same(ct_params_get(ct_gpt2_params(before), 0),
                      ct_params_get(ct_gpt2_params(after), 0))); // nothing was loaded
     write_file(a, path, "", NULL, "score.weight", 4);
-    assert_false(ct_gpt2_load_weights(a, path));
+    assert_false(ct_gpt2_load_weights_at(a, path, here));
     snprintf(want, sizeof want,
-             "safetensors: DIR/model.safetensors: holds a tensor \"score.weight\", f32 (4), that "
+             "main.c:9: gpt2_load_weights: safetensors: DIR/model.safetensors: holds a tensor "
+             "\"score.weight\", f32 (4), that "
              "has no place in the model%s",
              hint);
     expect_error(dir, want);
     write_file(a, path, "", NULL, "lm_head.weight", V * W);
-    assert_false(ct_gpt2_load_weights(a, path));
-    expect_error(dir, "gpt2: DIR/model.safetensors: \"lm_head.weight\" differs from "
-                      "\"wte.weight\": the output layer of this model is the embedding");
+    assert_false(ct_gpt2_load_weights_at(a, path, here));
+    expect_error(
+        dir,
+        "main.c:9: gpt2_load_weights: gpt2: DIR/model.safetensors: \"lm_head.weight\" differs from "
+        "\"wte.weight\": the output layer of this model is the embedding");
     {
         CT_SCOPE;
         ct_tensor bias = ct_params_find(ct_gpt2_params(a), "ln_f.bias");
         ct_assign(bias, ct_ones(CT_F32, CT_DIMS(W)));
     }
     write_file(a, path, "", NULL, NULL, 0);
-    assert_false(ct_gpt2_load_weights(c, path));
-    expect_error(dir, "gpt2: DIR/model.safetensors: \"ln_f.bias\" is not zero, but the model has "
+    assert_false(ct_gpt2_load_weights_at(c, path, here));
+    expect_error(dir, "main.c:9: gpt2_load_weights: gpt2: DIR/model.safetensors: \"ln_f.bias\" is "
+                      "not zero, but the model has "
                       "no biases");
-    assert_null(ct_gpt2_load(dir));
-    assert_non_null(strstr(ct_error_text(), "config.json"));
-    ct_error_clear();
+    assert_null(ct_gpt2_load_at(dir, here));
+    expect_error(dir,
+                 "main.c:9: gpt2_load: DIR/config.json: cannot open: No such file or directory");
+    assert_false(ct_gpt2_save_at(a, "/dev/null", here));
+    expect_error("", "main.c:9: gpt2_save: /dev/null: exists and is not a folder");
     ct_gpt2 *all[] = {a, b, c, before, after};
     for (int i = 0; i < 5; i++) ct_gpt2_free(all[i]);
     remove_folder(dir);

@@ -285,36 +285,48 @@ static void not_written(void **state) {
     CT_SCOPE;
     ct_tensor x = ct_zeros(CT_F32, CT_DIMS(2)), h = ct_cast(x, CT_BF16); // (2,), (2,)
     const char *path = place("n.npz");
-    assert_false(ct_save_npy(path, h));
+    const ct_npz_options here = {.here = line};
+    assert_false(ct_save_npy_at(path, h, line));
     expect_error(CT_E_DTYPE,
-                 "%s: npy: NumPy has no dtype for bf16\n  hint: cast to f32 first, or write a "
+                 "a.c:7: save_npy: %s: npy: NumPy has no dtype for bf16\n  hint: cast to f32 "
+                 "first, or write a "
                  "safetensors file",
                  path);
     const ct_named half = {"h", h}, twice[] = {{"a", x}, {"b", x}, {"a", x}},
                    out = {"a/../../b", x}, root = {"/a", x}, bad = {"a\xff", x}, none = {NULL, x};
-    assert_false(ct_save_npz(path, &half, 1));
+    assert_false(ct_save_npz_with(path, &half, 1, here));
     expect_error(CT_E_DTYPE,
-                 "%s: npz: array \"h\": NumPy has no dtype for bf16\n  hint: cast to f32 first, or "
+                 "a.c:7: save_npz: %s: npz: array \"h\": NumPy has no dtype for bf16\n  hint: cast "
+                 "to f32 first, or "
                  "write a safetensors file",
                  path);
-    assert_false(ct_save_npz(path, twice, 3));
-    expect_error(CT_E_ARGUMENT, "%s: npz: array \"a\": the name is given twice", path);
-    assert_false(ct_save_npz(path, &out, 1));
+    assert_false(ct_save_npz_with(path, twice, 3, here));
+    expect_error(CT_E_ARGUMENT, "a.c:7: save_npz: %s: npz: array \"a\": the name is given twice",
+                 path);
+    assert_false(ct_save_npz_with(path, &out, 1, here));
+    expect_error(
+        CT_E_ARGUMENT,
+        "a.c:7: save_npz: %s: npz: array \"a/..\\/..\\/b\": the name leads out of its folder",
+        path);
+    assert_false(ct_save_npz_with(path, &root, 1, here));
     expect_error(CT_E_ARGUMENT,
-                 "%s: npz: array \"a/..\\/..\\/b\": the name leads out of its folder", path);
-    assert_false(ct_save_npz(path, &root, 1));
-    expect_error(CT_E_ARGUMENT, "%s: npz: array \"\\/a\": the name leads out of its folder", path);
-    assert_false(ct_save_npz(path, &bad, 1));
-    expect_error(CT_E_ARGUMENT, "%s: npz: array \"a\\xff\": the name is not UTF-8", path);
-    assert_false(ct_save_npz_with(path, &none, 1, (ct_npz_options){.here = line}));
+                 "a.c:7: save_npz: %s: npz: array \"\\/a\": the name leads out of its folder",
+                 path);
+    assert_false(ct_save_npz_with(path, &bad, 1, here));
+    expect_error(CT_E_ARGUMENT, "a.c:7: save_npz: %s: npz: array \"a\\xff\": the name is not UTF-8",
+                 path);
+    assert_false(ct_save_npz_with(path, &none, 1, here));
     expect_error(CT_E_ARGUMENT, "a.c:7: save_npz: tensor 0 has no name");
     assert_int_equal(access(path, F_OK), -1); // nor anything beside it
-    assert_false(ct_save_npy("/nowhere/x.npy", x));
-    expect_error(CT_E_FILE, "/nowhere/x.npy: cannot create: No such file or directory");
-    assert_false(ct_ok(ct_load_npy("/nowhere/x.npy")));
-    expect_error(CT_E_FILE, "/nowhere/x.npy: cannot open: No such file or directory");
-    assert_null(ct_npz_open("/nowhere/x.npz"));
-    expect_error(CT_E_FILE, "/nowhere/x.npz: cannot open: No such file or directory");
+    assert_false(ct_save_npy_at("/nowhere/x.npy", x, line));
+    expect_error(CT_E_FILE,
+                 "a.c:7: save_npy: /nowhere/x.npy: cannot create: No such file or directory");
+    assert_false(ct_ok(ct_load_npy_at("/nowhere/x.npy", line)));
+    expect_error(CT_E_FILE,
+                 "a.c:7: load_npy: /nowhere/x.npy: cannot open: No such file or directory");
+    assert_null(ct_npz_open_at("/nowhere/x.npz", line));
+    expect_error(CT_E_FILE,
+                 "a.c:7: npz_open: /nowhere/x.npz: cannot open: No such file or directory");
     assert_null(ct_data(ct_npz_get_at(NULL, "a", line)));
     expect_error(CT_E_ARGUMENT, "a.c:7: npz_get: the file is not open");
 }
@@ -348,12 +360,13 @@ static void no_memory(void **state) {
 // copying
 
 static bool copy_npz(const char *from, const char *to, bool deflate) {
-    ct_npz *npz = ct_npz_open(from);
+    ct_npz *npz = ct_npz_open_at(from, CT_NOWHERE);
     size_t n = ct_npz_count(npz);
     ct_named *all = calloc(n + 1, sizeof *all);
     for (size_t i = 0; i < n && all; i++)
-        all[i] = (ct_named){ct_npz_name(npz, i), ct_npz_get(npz, ct_npz_name(npz, i))};
-    bool ok = npz && all && ct_save_npz(to, all, n, .deflate = deflate);
+        all[i] =
+            (ct_named){ct_npz_name(npz, i), ct_npz_get_at(npz, ct_npz_name(npz, i), CT_NOWHERE)};
+    bool ok = npz && all && ct_save_npz_with(to, all, n, (ct_npz_options){.deflate = deflate});
     free(all);
     ct_npz_close(npz);
     return ok;
@@ -363,8 +376,9 @@ static int copy(void) {
     char from[512], to[512], how[16];
     while (scanf("%511s %511s %15s", from, to, how) == 3) {
         CT_SCOPE;
-        bool ok = strcmp(how, "npy") == 0 ? ct_save_npy(to, ct_load_npy(from))
-                                          : copy_npz(from, to, strcmp(how, "deflate") == 0);
+        bool ok = strcmp(how, "npy") == 0
+                      ? ct_save_npy_at(to, ct_load_npy_at(from, CT_NOWHERE), CT_NOWHERE)
+                      : copy_npz(from, to, strcmp(how, "deflate") == 0);
         printf("%s%c", ok ? "ok" : ct_error_text(), '\0');
         ct_error_clear();
     }

@@ -424,15 +424,25 @@ static void parameters_round_trip_in_a_file(void **state) {
     const int32_t whole[2] = {1, 2};
     out = (ct_st_out){"x", CT_I32, 1, &two, whole};
     assert_true(ct__st_write(path, &out, 1, NULL, 0, &err));
-    assert_false(ct_params_load(c, path));
+    const ct_loc here = {"main.c", 9};
+    assert_false(ct_params_load_at(c, path, here));
     char want[256];
     snprintf(want, sizeof want,
-             "safetensors: %s: tensor \"x\" is i32 (2) in the file, (2,) f32 is wanted", path);
+             "main.c:9: params_load: safetensors: %s: tensor \"x\" is i32 (2) in the file, (2,) "
+             "f32 is wanted",
+             path);
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();
     unlink(path);
-    assert_false(ct_params_load(c, path));
-    assert_non_null(strstr(ct_error_text(), path));
+    assert_false(ct_params_load_at(c, path, here));
+    snprintf(want, sizeof want, "main.c:9: params_load: %s: cannot open: No such file or directory",
+             path);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    assert_false(ct_params_save_at(c, "/nowhere/x", here));
+    assert_string_equal(
+        ct_error_text(),
+        "main.c:9: params_save: /nowhere/x: cannot create: No such file or directory");
     ct_error_clear();
     ct_params_free(a);
     ct_params_free(b);
