@@ -106,15 +106,37 @@ CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
 // computed here, by the schedule at ct_optim_count, and is an operand: it never compiles anything.
 CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
+// A part of the next step, for batches that do not fit memory at once: records the gradients of the
+// loss and adds them to sums that the optimizer keeps, in f32 at least, as large as the parameters.
+// The step's gradient is then ((g1 + g2) + ... + gn) / n, in the order of the calls, where gn is
+// that of the loss given to ct_optim_step; clipping and all else sees this one. Two parts whose
+// losses are means over equally many rows are thus the step of the mean over all rows, up to
+// rounding. All parts are one plan; one that failed was none. The first call of all makes the sums,
+// in a plan of its own.
+//     for (int i = 0; i < n; i++) {
+//         CT_SCOPE;
+//         ct_tensor loss = loss_of(batch(i));
+//         if (i + 1 < n) ct_optim_accumulate(optim, loss);
+//         else ct_optim_step(optim, loss);
+//     }
+CT_API void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here);
+#define ct_optim_accumulate(optim, loss) ct_optim_accumulate_at((optim), (loss), CT_HERE)
 // The learning rate of the next step.
 CT_API double ct_optim_lr(const ct_optim *optim);
 // The operand that is the learning rate of the step recorded last, to be named for ct_compile.
 CT_API ct_tensor ct_optim_rate(const ct_optim *optim); // CT_NONE: none was
+// Another schedule from the next step on; its steps are counted from the optimizer's first. It is
+// not part of the state. False, and nothing changes: see ct_error_text.
+CT_API CT_MUST_USE bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule,
+                                                 ct_loc here);
+#define ct_optim_set_schedule(optim, ...)                                                          \
+    ct_optim_set_schedule_at((optim), ((ct_schedule){__VA_ARGS__}), CT_HERE)
 // Steps done or pending, those before a load included; one whose plan failed or was given up does
 // not count.
 CT_API int64_t ct_optim_count(const ct_optim *optim);
 // The state: "step" (i32 scalar) and, say, "exp_avg.wte.weight". Save and load it with the rest;
-// after its variables were given other values, ct_optim_resume reads the step from them.
+// after its variables were given other values, ct_optim_resume reads the step from them; parts of a
+// step that were added up before are forgotten.
 CT_API ct_params *ct_optim_state(ct_optim *optim);
 CT_API CT_MUST_USE bool ct_optim_resume(ct_optim *optim);
 

@@ -22,6 +22,9 @@ struct ct_optim {
     ct_tensor *in;      // of the update being recorded
     ct_tensor rate;     // of the step recorded last
     ct_tensor step;     // variable, i32: steps done
+    ct_params *sums;    // of gradients, of the parts of a step; NULL: no step had parts yet
+    ct_tensor *sum;     // (n) variables in it
+    ct_tensor parts;    // variable in it, i32: how many the sums hold
     int64_t count;      // steps done, but for the pending ones
     int64_t pending;    // recorded, and not known to have run
     uint64_t version;   // of the variable `step`, when these were recorded
@@ -40,20 +43,27 @@ void ct_optim_free(ct_optim *optim) {
     ct__free(optim->list);
     ct__free(optim->numbers);
     ct__free(optim->in);
+    ct__free(optim->sum);
+    ct_params_free(optim->sums);
     ct_params_free(optim->state);
     ct__free(optim);
 }
 
-// The variable `kind`.`name`, shaped like param, with zeros for a value.
-static ct_tensor state_like(ct_optim *optim, const char *kind, const char *name, ct_tensor param,
+// What is kept of a parameter beside itself: f16 and bf16 are too short to add up in.
+static ct_dtype state_dtype(ct_tensor param) {
+    return ct_dtype_of(param) == CT_F64 ? CT_F64 : CT_F32;
+}
+
+// The variable `kind`.`name` of the set, shaped like param, with zeros for a value.
+static ct_tensor state_like(ct_params *set, const char *kind, const char *name, ct_tensor param,
                             ct_loc here) {
     int64_t dim[CT_MAX_RANK];
     ct_ints dims = {ct_rank(param), dim};
     for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(param, a);
     ct_text full = {0};
     ct__textf(&full, "%s.%s", kind, name);
-    ct_dtype dtype = ct_dtype_of(param) == CT_F64 ? CT_F64 : CT_F32;
-    ct_tensor var = full.failed ? CT_NONE : ct_param_at(optim->state, full.s, dtype, dims, here);
+    ct_dtype dtype = state_dtype(param);
+    ct_tensor var = full.failed ? CT_NONE : ct_param_at(set, full.s, dtype, dims, here);
     if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
     ct__text_free(&full);
     if (ct_ok(var)) ct_assign_at(var, ct_zeros_at(dtype, dims, here), here);
@@ -70,7 +80,7 @@ static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
             if (!slot) return ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *slot);
             optim->slots[t * CT_TRANSFORM_STATES + (size_t)k] = slot;
             for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
-                slot[i] = state_like(optim, optim->transforms[t].state[k], optim->names[i],
+                slot[i] = state_like(optim->state, optim->transforms[t].state[k], optim->names[i],
                                      optim->params[i], here);
         }
     return !ctx->err.code;
@@ -202,12 +212,81 @@ static void settle(ct_optim *optim) {
     optim->pending = 0;
 }
 
+// -------------------------------------------------------------------------------------------------
+// the parts of a step
+
+ct_params *ct__optim_sums(ct_optim *optim, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code) return NULL;
+    if (optim->sum) return optim->sums;
+    ct_tensor *sum = ct__calloc(optim->n, sizeof *sum);
+    ct_params *sums = sum ? ct_params_new() : NULL;
+    if (sums) { // what was pending runs as well
+        CT_SCOPE;
+        optim->parts = ct_param_at(sums, "parts", CT_I32, CT_SCALAR, here);
+        ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+        for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
+            sum[i] = state_like(sums, "sum", optim->names[i], optim->params[i], here);
+    } else {
+        ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *sum);
+    }
+    if (ctx->err.code) {
+        ct_params_free(sums);
+        ct__free(sum);
+        return NULL;
+    }
+    optim->sum = sum;
+    return optim->sums = sums;
+}
+
+// The sums with the gradients in optim->updates. Those of a step that is done are as good as zero:
+// that is a matter of values, so that all parts are one plan, and one that failed was none.
+static void add_to_sums(ct_optim *optim, ct_loc here) {
+    ct_tensor first = ct_equal_at(optim->parts, ct_i(0), here); // ()
+    for (size_t i = 0; i < optim->n; i++) {
+        ct_tensor before = ct_select_at(first, ct_f(0), optim->sum[i], here);
+        optim->updates[i] = ct_add_at(before, ct__widened(optim->updates[i], here), here);
+    }
+}
+
+// The mean of the gradients in optim->updates and those in the sums, which are done with.
+static void take_mean(ct_optim *optim, ct_loc here) {
+    ct_tensor parts = ct_add_at(optim->parts, ct_i(1), here); // ()
+    ct_tensor count[2] = {CT_NONE, CT_NONE};                  // f32, f64
+    add_to_sums(optim, here);
+    for (size_t i = 0; i < optim->n; i++) {
+        bool wide = state_dtype(optim->params[i]) == CT_F64;
+        if (!count[wide].bits) count[wide] = ct_cast_at(parts, wide ? CT_F64 : CT_F32, here);
+        optim->updates[i] = ct_div_at(optim->updates[i], count[wide], here);
+    }
+    ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+}
+
+// The gradients of the loss, in optim->updates; false: the error stands in the context.
+static bool record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here) {
+    ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
+    return ct_ok(optim->updates[0]);
+}
+
+void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
+    CT_PLAIN;
+    if (!ct__optim_sums(optim, here) || !record_gradients(optim, loss, here)) return;
+    add_to_sums(optim, here);
+    for (size_t i = 0; i < optim->n; i++) ct_assign_at(optim->sum[i], optim->updates[i], here);
+    ct_assign_at(optim->parts, ct_add_at(optim->parts, ct_i(1), here), here);
+}
+
+// ------------------------------------------------------------------------------------------
+// the step
+
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
     CT_PLAIN; // what transforms compute while they record
-    ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
-    if (!ct_ok(optim->updates[0])) return; // the error stands in the context
+    if (!record_gradients(optim, loss, here)) return;
+    if (optim->sum) take_mean(optim, here);
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
     ct_update update = {
         .n = optim->n,
@@ -231,6 +310,14 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     optim->pending++;
 }
 
+// Without a rate nothing would be learned.
+static bool usable_schedule(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
+    if (s->custom || (s->lr > 0 && isfinite(s->lr))) return true;
+    ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "the learning rate is %g, it must be above 0",
+             s->lr);
+    return false;
+}
+
 int64_t ct_optim_count(const ct_optim *optim) {
     if (!optim) return 0;
     settle((ct_optim *)(uintptr_t)optim);
@@ -240,6 +327,14 @@ double ct_optim_lr(const ct_optim *optim) {
     return optim ? ct_schedule_at(&optim->lr, ct_optim_count(optim)) : NAN;
 }
 ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->rate : CT_NONE; }
+bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, optim, here, "optim_set_schedule", "the optimizer") ||
+        !usable_schedule(ctx, &schedule, here))
+        return false;
+    optim->lr = schedule;
+    return true;
+}
 ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
 
 bool ct_optim_resume(ct_optim *optim) {
@@ -250,6 +345,7 @@ bool ct_optim_resume(ct_optim *optim) {
     if (isnan(step)) return false;
     optim->count = (int64_t)step;
     optim->pending = 0;
+    if (optim->sum) ct_assign(optim->parts, ct_scalar(0, CT_I32)); // the sums were another step's
     return true;
 }
 
@@ -274,9 +370,7 @@ static bool usable(const ct_optim_options *o) {
     ct_ctx *ctx = ct__ctx();
     ct_schedule lr = schedule_of(o);
     if (!ctx) return false;
-    if (!lr.custom && !(lr.lr > 0 && isfinite(lr.lr))) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, "optim",
-                 "the learning rate is %g, it must be above 0", lr.lr);
+    if (!usable_schedule(ctx, &lr, o->here)) {
         ct__err_hint(&ctx->err, "set .lr, or .schedule");
         return false;
     }
