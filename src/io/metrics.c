@@ -57,7 +57,9 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
         if (i) ct__text_add(&line, ", ");
         ct__json_string(&line, fields[i].name, strlen(fields[i].name));
         ct__text_add(&line, ": ");
-        if (fields[i].is_integer)
+        if (fields[i].text)
+            ct__json_string(&line, fields[i].text, strlen(fields[i].text));
+        else if (fields[i].is_integer)
             ct__textf(&line, "%" PRId64, fields[i].integer);
         else
             ct__json_real(&line, fields[i].real);

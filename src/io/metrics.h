@@ -8,10 +8,12 @@ typedef struct ct_metric_field {
     const char *name;
     bool is_integer;
     int64_t integer;
-    double real; // nan and the infinities are written as the strings "nan", "inf", "-inf"
+    double real;      // nan and the infinities are written as the strings "nan", "inf", "-inf"
+    const char *text; // instead of a number, where not NULL
 } ct_metric_field;
-#define CT_FIELD_INT(name, value) ((ct_metric_field){(name), true, (value), 0})
-#define CT_FIELD_REAL(name, value) ((ct_metric_field){(name), false, 0, (value)})
+#define CT_FIELD_INT(name, value) ((ct_metric_field){(name), true, (value), 0, NULL})
+#define CT_FIELD_REAL(name, value) ((ct_metric_field){(name), false, 0, (value), NULL})
+#define CT_FIELD_TEXT(name, text) ((ct_metric_field){(name), false, 0, 0, (text)})
 
 typedef struct ct_metrics {
     char *path;

@@ -342,9 +342,9 @@ static bool save(int64_t steps_done, void *user) {
     return ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
-static bool report(const ct_fit_point *point, void *user) {
+static ct_fit_answer report(const ct_fit_point *point, void *user) {
     tell(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
-    return true;
+    return CT_FIT_GO_ON;
 }
 
 // ------------------------------------------------------------------------------------- making
@@ -639,6 +639,7 @@ static bool train(run *r) {
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
     if (resumed && !go_on(r)) return false;
+    const ct_fit_callback told = {.on_step = report, .user = r};
     ct_fit_options fit = {.steps = r->o.steps,
                           .first_step = r->first,
                           .eval_every = r->o.eval_every,
@@ -648,9 +649,10 @@ static bool train(run *r) {
                           .loss = record_loss,
                           .evaluate = evaluate,
                           .save = save,
-                          .report = report,
                           .stop = r->o.stop ? stop_of_run : NULL,
                           .user = r,
+                          .callbacks = &told,
+                          .n_callbacks = 1,
                           .metrics = r->metrics_path,
                           .events = r->o.out,
                           .plot = r->plot_path,

@@ -3,11 +3,13 @@
 #include <math.h>
 
 #include "base/os.h"
+#include "base/plain.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
 #include "io/events.h"
 #include "io/metrics.h"
 #include "io/svg.h"
+#include "optim/stage.h"
 
 typedef struct fit {
     const ct_fit_options *o;
@@ -19,12 +21,50 @@ typedef struct fit {
     double begin;   // of the first step's end: what came before says nothing of those to come
     uint64_t plans; // made when the last line was written
     bool stopped;
+    int64_t saved;  // steps of the newest save; -1: none
+    ct_err failure; // of a callback, kept while what there is is saved
 } fit;
 
 static bool stop_wanted(fit *f) {
     if (!f->stopped && f->o->stop) f->stopped = f->o->stop(f->o->user);
     return f->stopped;
 }
+
+// --------------------------------------------------------------------------------------- callbacks
+
+typedef enum { ON_EVALUATE, ON_STEP, ON_SAVE } moment;
+
+// An error of a callback waits: a context with one saves nothing. False: it is one that ends all.
+static bool set_aside(fit *f) {
+    if (!f->err->code) return true;
+    f->point.end = CT_FIT_FAILED;
+    if (f->err->code == CT_E_INTERRUPTED) return false; // ct_cancel: who called it does not wait
+    f->failure = *f->err;
+    ct_error_clear();
+    return true;
+}
+
+static bool tell(fit *f, moment when) {
+    for (size_t i = 0; i < f->o->n_callbacks && !f->failure.code; i++) {
+        const ct_fit_callback *c = &f->o->callbacks[i];
+        ct_fit_answer (*told)(const ct_fit_point *, void *) = when == ON_EVALUATE ? c->on_evaluate
+                                                              : when == ON_STEP   ? c->on_step
+                                                                                  : c->on_save;
+        if (!told) continue;
+        if (told(&f->point, c->user) == CT_FIT_STOP && !f->point.end) f->point.end = CT_FIT_STOPPED;
+        if (!set_aside(f)) return false;
+    }
+    return true;
+}
+
+static void tell_end(fit *f, bool ok) {
+    if (!ok && f->point.end != CT_FIT_INTERRUPTED) f->point.end = CT_FIT_FAILED;
+    for (size_t i = 0; i < f->o->n_callbacks; i++)
+        if (f->o->callbacks[i].on_end)
+            f->o->callbacks[i].on_end(&f->point, f->o->callbacks[i].user);
+}
+
+// ------------------------------------------------------------------------------------- evaluations
 
 static bool is_finite(fit *f, const char *what, double loss) {
     if (isfinite(loss)) return true;
@@ -34,42 +74,105 @@ static bool is_finite(fit *f, const char *what, double loss) {
     return false;
 }
 
+static bool out_of_patience(const fit *f) {
+    return f->o->patience > 0 && f->point.best.evaluations > 0 &&
+           f->point.best.stale >= f->o->patience;
+}
+
+// Weights that are evaluated again, as the first ones of a run that is made longer, count once.
+static void compare_with_best(fit *f) {
+    ct_fit_point *p = &f->point;
+    ct_fit_best *best = &p->best;
+    if (best->evaluations && best->newest == p->done) return;
+    CT_PLAIN;
+    p->improved = !best->evaluations || p->val_loss < best->val_loss - f->o->min_delta;
+    best->evaluations++;
+    best->newest = p->done;
+    best->stale++;
+    if (!p->improved) return;
+    best->val_loss = p->val_loss;
+    best->steps = p->done;
+    best->stale = 0;
+}
+
 static bool evaluate(fit *f) {
+    ct_fit_point *p = &f->point;
     double value = NAN;
     if (!f->o->evaluate) return true;
     if (!f->o->evaluate(&value, f->o->user) || f->err->code) return false;
     if (stop_wanted(f)) return true; // it may have left before it was done
-    f->point.val_loss = value;
-    f->point.evaluated = true;
-    return is_finite(f, "validation loss", value);
+    p->val_loss = value;
+    p->evaluated = true;
+    if (!is_finite(f, "validation loss", value)) return false;
+    compare_with_best(f);
+    if (!tell(f, ON_EVALUATE)) return false;
+    if (!p->end && out_of_patience(f)) p->end = CT_FIT_PATIENCE;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- steps
+
+static int64_t parts_of(const ct_fit_options *o) { return o->accumulate > 1 ? o->accumulate : 1; }
+
+// Part k of the step; its loss is added to the point's.
+static bool run_part(fit *f, int64_t k, int64_t parts) {
+    ct_fit_point *p = &f->point;
+    {
+        CT_SCOPE;
+        ct_tensor loss = f->o->loss(p->step * parts + k, f->o->user);
+        ct_metric("loss", loss);
+        if (k + 1 < parts)
+            ct_optim_accumulate(f->o->optim, loss);
+        else
+            ct_optim_step(f->o->optim, loss);
+    }
+    if (f->err->code) return false;
+    double loss = ct_metric_value("loss");
+    if (f->err->code || !is_finite(f, "loss", loss)) return false;
+    CT_PLAIN;
+    p->loss += loss;
+    return true;
 }
 
 static bool step(fit *f) {
     ct_fit_point *p = &f->point;
+    int64_t parts = parts_of(f->o);
     double begin = ct__now();
     p->lr = ct_optim_lr(f->o->optim);
+    p->loss = 0;
+    for (int64_t k = 0; k < parts; k++)
+        if (!run_part(f, k, parts)) return false;
     {
-        CT_SCOPE;
-        ct_tensor loss = f->o->loss(p->step, f->o->user);
-        ct_metric("loss", loss);
-        ct_optim_step(f->o->optim, loss);
+        CT_PLAIN;
+        p->loss /= (double)parts;
     }
-    if (f->err->code) return false;
-    p->loss = ct_metric_value("loss");
+    p->done = p->step + 1;
     p->grad_norm = ct_metric_value("grad_norm");
     if (f->err->code) return false;
     double seconds = ct__now() - begin;
     p->ms = seconds * 1e3;
     p->tokens_per_s = seconds > 0 ? (double)f->o->tokens_per_step / seconds : 0;
-    return is_finite(f, "loss", p->loss);
+    return true;
 }
 
-static bool write_line(fit *f) {
+static void look_around(fit *f) {
     ct_fit_point *p = &f->point;
     uint64_t plans = ct_get_stats().plans_made;
     p->plans_compiled = plans - f->plans;
     f->plans = plans;
-    const ct_metric_field fields[] = {
+    double now = ct__now();
+    int64_t done = p->step - f->o->first_step;
+    if (!done) f->begin = now;
+    p->seconds_left =
+        done ? (now - f->begin) / (double)done * (double)(p->steps - 1 - p->step) : NAN;
+    p->memory = ct__resident_bytes();
+}
+
+static bool write_line(fit *f) {
+    static const char *const ends[CT_FIT_FAILED + 1] = {
+        [CT_FIT_PATIENCE] = "patience", [CT_FIT_STOPPED] = "callback"};
+    ct_fit_point *p = &f->point;
+    ct_metric_field fields[9] = {
         CT_FIELD_INT("step", p->step),
         CT_FIELD_REAL("loss", p->loss),
         CT_FIELD_REAL("lr", p->lr),
@@ -77,9 +180,10 @@ static bool write_line(fit *f) {
         CT_FIELD_REAL("ms", p->ms),
         CT_FIELD_REAL("tokens_per_s", p->tokens_per_s),
         CT_FIELD_INT("plans_compiled", (int64_t)p->plans_compiled),
-        CT_FIELD_REAL("val_loss", p->val_loss),
     };
-    size_t n = sizeof fields / sizeof *fields - !p->evaluated;
+    size_t n = 7;
+    if (p->evaluated) fields[n++] = CT_FIELD_REAL("val_loss", p->val_loss);
+    if (ends[p->end]) fields[n++] = CT_FIELD_TEXT("ended", ends[p->end]);
     if (f->o->metrics && !ct__metrics_add(&f->metrics, fields, n, f->err)) return false;
     const ct_scalar_event scalars[] = {{"loss", p->loss},
                                        {"lr", p->lr},
@@ -93,23 +197,14 @@ static bool write_line(fit *f) {
     return ok || ct__err_memory(f->err, CT_NOWHERE, "train", f->losses.cap * 2 * sizeof(double));
 }
 
-static bool report(fit *f) {
-    ct_fit_point *p = &f->point;
-    double now = ct__now();
-    int64_t done = p->step - f->o->first_step;
-    if (!done) f->begin = now;
-    p->seconds_left =
-        done ? (now - f->begin) / (double)done * (double)(p->steps - 1 - p->step) : NAN;
-    p->memory = ct__resident_bytes();
-    return !f->o->report || f->o->report(p, f->o->user);
-}
-
-static bool save(fit *f, int64_t done) {
+static bool save(fit *f) {
     // A checkpoint's steps are never missing in the metrics, whatever is lost with the power.
     if (f->metrics.fd >= 0 && !ct__metrics_sync(&f->metrics, f->err)) return false;
-    if (f->o->save && !f->o->save(done, f->o->user)) return false;
-    return !f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
-                                             &f->losses, &f->val_losses, f->err);
+    if (f->o->save && !f->o->save(f->point.done, f->o->user)) return false;
+    f->saved = f->point.done;
+    return (!f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
+                                              &f->losses, &f->val_losses, f->err)) &&
+           tell(f, ON_SAVE);
 }
 
 // One step, with the evaluation that belongs to it.
@@ -118,24 +213,36 @@ static bool advance(fit *f) {
     ct_fit_point *p = &f->point;
     bool last = p->step == o->steps - 1;
     bool due = p->step == 0 || (o->eval_every > 0 && p->step % o->eval_every == 0);
-    p->evaluated = false;
+    p->evaluated = p->improved = false;
     if (due && !last && !evaluate(f)) return false;
-    if (stop_wanted(f)) return true;
-    if (!step(f) || (last && !evaluate(f)) || !write_line(f) || !report(f)) return false;
-    bool save_now = o->save_every > 0 && (p->step + 1) % o->save_every == 0;
-    p->step++;
-    return last || !save_now || save(f, p->step);
+    if (f->failure.code || stop_wanted(f)) return true;
+    if (!step(f) || (last && !evaluate(f))) return false;
+    if (last && p->end != CT_FIT_FAILED) p->end = CT_FIT_DONE; // whatever else would have ended it
+    look_around(f);
+    if (!tell(f, ON_STEP) || !write_line(f)) return false;
+    bool save_now = o->save_every > 0 && p->done % o->save_every == 0;
+    return p->end || !save_now || save(f);
 }
 
 static bool run(fit *f) {
+    ct_fit_point *p = &f->point;
     f->plans = ct_get_stats().plans_made;
-    while (f->point.step < f->o->steps && !stop_wanted(f))
+    if (p->done < p->steps && out_of_patience(f)) p->end = CT_FIT_PATIENCE; // it had ended before
+    while (p->done < p->steps && !p->end && !stop_wanted(f)) {
+        p->step = p->done;
         if (!advance(f)) return false;
-    if (!save(f, f->point.step)) return false;
-    if (!f->stopped) return true;
+    }
+    if (!p->end) p->end = f->stopped ? CT_FIT_INTERRUPTED : CT_FIT_DONE;
+    if (f->saved != p->done && !save(f)) return false;
+    if (f->failure.code) {
+        *f->err = f->failure;
+        return false;
+    }
+    // Asked to stop in the last evaluation: that one is missing.
+    if (f->stopped) p->end = CT_FIT_INTERRUPTED;
+    if (p->end != CT_FIT_INTERRUPTED) return true;
     return ct__err(f->err, CT_E_INTERRUPTED, CT_NOWHERE, "train",
-                   "stopped after %lld of %lld steps", (long long)f->point.step,
-                   (long long)f->o->steps);
+                   "stopped after %lld of %lld steps", (long long)p->done, (long long)p->steps);
 }
 
 static bool open_metrics(fit *f) {
@@ -150,32 +257,56 @@ static bool open_metrics(fit *f) {
               ct__metrics_read(path, names, 2, s, f->err);
     f->losses = s[0];
     f->val_losses = s[1];
-    if (s[1].n) f->point.val_loss = s[1].y[s[1].n - 1];
     return ok;
+}
+
+// ----------------------------------------------------------------------------------------- options
+
+static bool usable(const ct_fit_options *o, ct_err *err) {
+    if (o->steps < 1 || !o->loss || !o->optim)
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+                       "an optimizer, a loss and at least one step are needed");
+    if (o->first_step < 0 || o->first_step > o->steps)
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "first_step is %lld of %lld steps",
+                       (long long)o->first_step, (long long)o->steps);
+    if (o->accumulate < 0 || o->patience < 0 || !(o->min_delta >= 0 && isfinite(o->min_delta)))
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+                       "accumulate is %lld, patience %lld and min_delta %g: each must be 0 or more",
+                       (long long)o->accumulate, (long long)o->patience, o->min_delta);
+    if (o->patience && !o->evaluate)
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+                       "patience is %lld, but there is no function that evaluates",
+                       (long long)o->patience);
+    if (o->n_callbacks && !o->callbacks)
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "the callbacks must not be NULL");
+    return true;
 }
 
 bool ct_fit(const ct_fit_options *options) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "fit", "the options") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "fit", "the options") || ctx->err.code ||
+        !usable(options, &ctx->err))
         return false;
-    fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1};
-    f.point = (ct_fit_point){.steps = options->steps, .val_loss = NAN, .seconds_left = NAN};
-    f.point.step = options->first_step;
-    if (options->steps < 1 || !options->loss || !options->optim)
-        return ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
-                       "an optimizer, a loss and at least one step are needed");
-    if (options->first_step < 0 || options->first_step > options->steps)
-        return ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "first_step is %lld of %lld steps",
-                       (long long)options->first_step, (long long)options->steps);
+    fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1, .saved = -1};
+    f.point = (ct_fit_point){.steps = options->steps,
+                             .step = options->first_step ? options->first_step - 1 : 0,
+                             .done = options->first_step,
+                             .val_loss = NAN,
+                             .seconds_left = NAN,
+                             .best = options->best};
     bool ok = open_metrics(&f);
     ok = ok &&
-         (!options->events || ct__events_open(options->events, f.point.step, &f.events, f.err));
+         (!options->events || ct__events_open(options->events, f.point.done, &f.events, f.err));
+    ok = ok && (parts_of(options) == 1 || ct__optim_sums(options->optim, CT_NOWHERE));
     ok = ok && run(&f);
-    // A callback that gave up without a reason is an error all the same.
-    if (!ok) ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "a callback failed");
+    // A function that gave up without a reason is an error all the same.
+    if (!ok)
+        ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+                "evaluate or save failed, and left no error");
+    tell_end(&f, ok);
     ct__metrics_close(&f.metrics);
     ct__events_close(&f.events);
     ct__series_free(&f.losses);
     ct__series_free(&f.val_losses);
-    return ok;
+    return ok && !ctx->err.code;
 }

@@ -23,13 +23,23 @@ typedef struct world {
     size_t n_evaluated, n_saved, reports;
     int64_t stop_behind; // a step; < 0: never
     int64_t nan_at;      // likewise
-    size_t fails_behind; // reports; 0: never
+    bool save_fails;
+    int64_t batches;      // in a step; 0: the loss counts none
+    const double *script; // of validation losses, by steps done; NULL: w
+    char heard[256];      // of a fit, by the second callback
+    int64_t acts_at;      // a step at which it does `act`
+    ct_fit_answer (*act)(struct world *s, const ct_fit_point *point);
     ct_fit_point last;
+    ct_fit_callback told[2];
     char metrics[64], plot[64];
 } world;
 
 static ct_tensor loss(int64_t step, void *user) { // (w - 3)^2
     world *s = user;
+    if (s->batches) { // (w - 2)^2 and (w - 4)^2 in turn: the same gradient, on the mean
+        assert_int_equal(step, s->batches++ - 1);
+        return ct_square(ct_sub(s->w, ct_f(step % 2 ? 4 : 2)));
+    }
     ct_tensor far = ct_sub(s->w, ct_f(3));
     return ct_mul(ct_mul(far, far), ct_f(step == s->nan_at ? NAN : 1));
 }
@@ -37,18 +47,21 @@ static bool evaluate(double *val_loss, void *user) {
     world *s = user;
     CT_SCOPE;
     *val_loss = ct_item(ct_add(s->w, ct_f(0)));
+    if (s->script) *val_loss = s->script[ct_optim_count(s->optim)];
     s->evaluated[s->n_evaluated++] = (int64_t)s->reports;
     return true;
 }
 static bool save(int64_t done, void *user) {
     world *s = user;
+    assert_false(ct_failed());
     s->saved[s->n_saved++] = done;
-    return true;
+    return !s->save_fails;
 }
-static bool report(const ct_fit_point *point, void *user) {
+static ct_fit_answer report(const ct_fit_point *point, void *user) {
     world *s = user;
     s->last = *point;
-    return ++s->reports != s->fails_behind;
+    s->reports++;
+    return CT_FIT_GO_ON;
 }
 static bool stop(void *user) {
     world *s = user;
@@ -67,6 +80,7 @@ static int setup(void **state) {
         ct_assign(s->w, ct_f(1));
     }
     s->optim = ct_sgd(s->params, .lr = 0.25);
+    s->told[0] = (ct_fit_callback){.on_step = report, .user = s};
     snprintf(s->metrics, sizeof s->metrics, "/tmp/cotan-fit-%d.jsonl", (int)getpid());
     snprintf(s->plot, sizeof s->plot, "/tmp/cotan-fit-%d.svg", (int)getpid());
     assert_false(ct_failed());
@@ -92,9 +106,10 @@ static ct_fit_options options(world *s) {
                             .loss = loss,
                             .evaluate = evaluate,
                             .save = save,
-                            .report = report,
                             .stop = stop,
                             .user = s,
+                            .callbacks = s->told,
+                            .n_callbacks = 1,
                             .metrics = s->metrics,
                             .plot = s->plot};
 }
@@ -154,13 +169,13 @@ static void a_loss_that_is_no_number_ends_it(void **state) {
     assert_list(s->saved, s->n_saved, 4); // what was good stays
 }
 
-static void a_callback_fails(void **state) {
+static void saving_fails(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
-    s->fails_behind = 2;
+    s->save_fails = true;
     assert_false(ct_fit(&o));
-    assert_string_equal(ct_error_text(), "fit: a callback failed");
-    assert_int_equal(s->n_saved, 0);
+    assert_string_equal(ct_error_text(), "fit: evaluate or save failed, and left no error");
+    assert_list(s->saved, s->n_saved, 4);
 }
 
 static void needs_something_to_do(void **state) {
@@ -209,16 +224,266 @@ static void a_fit_may_begin_later(void **state) {
     assert_string_equal(ct_error_text(), "fit: first_step is 9 of 8 steps");
 }
 
+// What is in the file, as one word a line: its step, and how it ended the fit.
+static void expect_ends(const char *path, size_t lines, const char *end) {
+    char line[512], field[64];
+    FILE *f = fopen(path, "r");
+    size_t n = 0;
+    assert_non_null(f);
+    snprintf(field, sizeof field, "\"ended\": \"%s\"}\n", end ? end : "");
+    while (fgets(line, sizeof line, f)) {
+        n++;
+        const char *ended = strstr(line, "\"ended\"");
+        if (n == lines && end)
+            assert_string_equal(ended, field);
+        else
+            assert_null(ended);
+    }
+    fclose(f);
+    assert_int_equal(n, lines);
+}
+
+static void a_step_may_have_parts(void **state) {
+    world *s = *state;
+    ct_fit_options o = options(s);
+    s->batches = 1; // the next is batch 0
+    o.accumulate = 2;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->batches, 1 + 16);
+    assert_list(s->evaluated, s->n_evaluated, 0, 3, 6, 7);
+    static const char *const names[] = {"loss", "val_loss", "plans_compiled"};
+    ct_series series[3];
+    ct_err err = {0};
+    assert_true(ct__metrics_read(s->metrics, names, 3, series, &err));
+    assert_int_equal(series[0].n, 8);
+    const double w[] = {1, 3 - 0.25, 3 - 0.03125, 3 - 0.0078125};
+    for (int i = 0; i < 8; i++) {
+        assert_true(series[0].y[i] == exp2(2 - 2 * i) + 1); // the mean of both
+        if (i >= 2) assert_true(series[2].y[i] == 0);
+    }
+    for (int i = 0; i < 4; i++) assert_true(series[1].y[i] == w[i]);
+    for (int i = 0; i < 3; i++) ct__series_free(&series[i]);
+}
+
+// ------------------------------------------------------------------------------- early stopping
+
+static const double script[] = {5, 4, 4.5, 3.95, 3.8, 4, 3.75, 4, 1}; // by steps done
+
+static ct_fit_options patient(world *s) {
+    ct_fit_options o = options(s);
+    s->script = script;
+    o.eval_every = 1;
+    o.patience = 3;
+    o.min_delta = 0.1;
+    return o;
+}
+
+static void ends_when_nothing_improves(void **state) {
+    world *s = *state;
+    ct_fit_options o = patient(s);
+    o.steps = 12;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->last.step, 7);
+    assert_int_equal(s->last.end, CT_FIT_PATIENCE);
+    assert_true(s->last.evaluated && !s->last.improved && s->last.val_loss == 4);
+    const ct_fit_best want = {3.8, 4, 3, 8, 7};
+    assert_memory_equal(&s->last.best, &want, sizeof want);
+    assert_list(s->saved, s->n_saved, 4, 8);
+    expect_ends(s->metrics, 8, "patience");
+    // Resumed with what it knew, it is done; more patience lets it go on.
+    o.first_step = 8;
+    o.best = s->last.best;
+    s->reports = 0;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->reports, 0);
+    assert_list(s->saved, s->n_saved, 4, 8, 8);
+    o.patience = 4;
+    o.steps = 9;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->reports, 1);
+    assert_false(ct_failed());
+}
+
+// Stopped behind 6 steps and resumed, it counts on: the same end.
+static void patience_survives_a_resume(void **state) {
+    world *s = *state;
+    ct_fit_options o = patient(s);
+    o.steps = 12;
+    s->stop_behind = 5;
+    assert_false(ct_fit(&o));
+    ct_error_clear();
+    assert_int_equal(s->last.best.stale, 1);
+    s->stop_behind = -1;
+    o.first_step = s->last.done;
+    o.best = s->last.best;
+    assert_int_equal(o.first_step, 6);
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->last.step, 7);
+    assert_int_equal(s->last.end, CT_FIT_PATIENCE);
+    expect_ends(s->metrics, 8, "patience");
+}
+
+// The last weights of a run are evaluated again where it is made longer.
+static void the_same_weights_count_once(void **state) {
+    world *s = *state;
+    ct_fit_options o = patient(s);
+    o.steps = 3;
+    assert_true(ct_fit(&o));
+    ct_fit_best before = s->last.best;
+    assert_int_equal(before.newest, 3);
+    o.steps = 4;
+    o.eval_every = 3;
+    o.first_step = 3;
+    o.best = before;
+    o.save_every = 0;
+    assert_true(ct_fit(&o));
+    assert_int_equal(s->last.best.evaluations, before.evaluations + 1);
+    assert_int_equal(s->last.best.newest, 4);
+}
+
+// ------------------------------------------------------------------------------------ callbacks
+
+static ct_fit_answer hear(world *s, const ct_fit_point *point, const char *what) {
+    size_t n = strlen(s->heard);
+    snprintf(s->heard + n, sizeof s->heard - n, "%s%s%d", n ? " " : "", what, (int)point->done);
+    return s->act && point->step == s->acts_at ? s->act(s, point) : CT_FIT_GO_ON;
+}
+static ct_fit_answer hear_step(const ct_fit_point *point, void *user) {
+    return hear(user, point, "step");
+}
+static ct_fit_answer hear_evaluation(const ct_fit_point *point, void *user) {
+    assert_true(point->evaluated);
+    return hear(user, point, point->improved ? "best" : "eval");
+}
+static ct_fit_answer hear_save(const ct_fit_point *point, void *user) {
+    return hear(user, point, "save");
+}
+static void hear_end(const ct_fit_point *point, void *user) {
+    static const char *const ends[] = {"?", "done", "patience", "stopped", "interrupted", "failed"};
+    world *s = user;
+    s->act = NULL;
+    hear(s, point, ends[point->end]);
+}
+
+static ct_fit_options heard(world *s) {
+    ct_fit_options o = options(s);
+    s->told[1] = (ct_fit_callback){hear_evaluation, hear_step, hear_save, hear_end, s};
+    o.n_callbacks = 2;
+    o.steps = 4;
+    o.save_every = 2;
+    o.eval_every = 2;
+    return o;
+}
+
+static void callbacks_hear_of_all_in_turn(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s); // w grows, so the first validation loss is the best
+    assert_true(ct_fit(&o));
+    assert_string_equal(s->heard, "best0 step1 step2 save2 eval2 step3 eval4 step4 save4 done4");
+}
+
+static ct_fit_answer stops(world *s, const ct_fit_point *point) {
+    (void)s, (void)point;
+    return CT_FIT_STOP;
+}
+
+static void a_callback_stops_the_fit(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s);
+    s->act = stops;
+    s->acts_at = 2; // at its evaluation: the step is done all the same
+    assert_true(ct_fit(&o));
+    assert_string_equal(s->heard, "best0 step1 step2 save2 eval2 step3 save3 stopped3");
+    assert_list(s->saved, s->n_saved, 2, 3);
+    expect_ends(s->metrics, 3, "callback");
+}
+
+static ct_fit_answer fails(world *s, const ct_fit_point *point) {
+    (void)point;
+    CT_SCOPE;
+    const ct_loc here = {"main.c", 5};
+    (void)ct_matmul_at(s->w, s->w, here);
+    return CT_FIT_GO_ON;
+}
+
+// An error in a callback ends the fit; what was trained is saved without it, and then it is told.
+static void an_error_in_a_callback_is_told_behind_the_save(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s);
+    s->act = fails;
+    s->acts_at = 1;
+    assert_false(ct_fit(&o));
+    assert_string_equal(s->heard, "best0 step1 step2 failed2");
+    assert_list(s->saved, s->n_saved, 2);
+    assert_string_equal(ct_error_text(),
+                        "main.c:5: matmul: both operands need two axes: a is () f32, b is () f32");
+    expect_ends(s->metrics, 2, NULL);
+    ct_error_clear();
+    assert_int_equal(ct_optim_count(s->optim), 2);
+}
+
+static ct_fit_answer halves(world *s, const ct_fit_point *point) {
+    assert_true(ct_optim_set_schedule(s->optim, .lr = point->lr / 2));
+    return CT_FIT_GO_ON;
+}
+
+static void a_callback_changes_the_rate(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s);
+    s->act = halves;
+    s->acts_at = 1;
+    o.eval_every = o.save_every = 0;
+    assert_true(ct_fit(&o));
+    static const char *const names[] = {"lr"};
+    ct_series series[1];
+    ct_err err = {0};
+    assert_true(ct__metrics_read(s->metrics, names, 1, series, &err));
+    const double lr[] = {0.25, 0.25, 0.125, 0.125};
+    for (int i = 0; i < 4; i++) assert_true(series[0].y[i] == lr[i]);
+    ct__series_free(&series[0]);
+}
+
+static void refuses_options_without_sense(void **state) {
+    world *s = *state;
+    static const char *const texts[] = {
+        "fit: accumulate is -1, patience 0 and min_delta 0: each must be 0 or more",
+        "fit: accumulate is 0, patience -2 and min_delta 0: each must be 0 or more",
+        "fit: accumulate is 0, patience 0 and min_delta nan: each must be 0 or more",
+        "fit: patience is 2, but there is no function that evaluates",
+        "fit: the callbacks must not be NULL",
+    };
+    for (int i = 0; i < 5; i++) {
+        ct_fit_options o = options(s);
+        if (i == 0) o.accumulate = -1;
+        if (i == 1) o.patience = -2;
+        if (i == 2) o.min_delta = (double)NAN;
+        if (i == 3) o.patience = 2, o.evaluate = NULL;
+        if (i == 4) o.callbacks = NULL;
+        assert_false(ct_fit(&o));
+        assert_string_equal(ct_error_text(), texts[i]);
+        ct_error_clear();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(runs_to_its_end),
         TEST(stops_and_saves),
         TEST(a_loss_that_is_no_number_ends_it),
-        TEST(a_callback_fails),
+        TEST(saving_fails),
         TEST(needs_something_to_do),
         TEST(all_but_the_loss_is_optional),
         TEST(a_fit_may_begin_later),
+        TEST(a_step_may_have_parts),
+        TEST(ends_when_nothing_improves),
+        TEST(patience_survives_a_resume),
+        TEST(the_same_weights_count_once),
+        TEST(callbacks_hear_of_all_in_turn),
+        TEST(a_callback_stops_the_fit),
+        TEST(an_error_in_a_callback_is_told_behind_the_save),
+        TEST(a_callback_changes_the_rate),
+        TEST(refuses_options_without_sense),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }

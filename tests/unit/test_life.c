@@ -314,10 +314,10 @@ static ct_tensor distance(int64_t step, void *user) {
     (void)step;
     return ct_sum(ct_square(ct_sub(*(const ct_tensor *)user, ct_f(1))));
 }
-static bool cancel_at_third(const ct_fit_point *point, void *user) {
+static ct_fit_answer cancel_at_third(const ct_fit_point *point, void *user) {
     (void)user;
     if (point->step == 2) ct_cancel(ct_ctx_current());
-    return true;
+    return CT_FIT_GO_ON;
 }
 static bool never_save(int64_t steps_done, void *user) {
     (void)steps_done, (void)user;
@@ -334,10 +334,12 @@ static void a_cancelled_fit_ends_at_once(void **state) {
         ct_assign(w, ct_zeros(CT_F32, CT_DIMS(2)));
     }
     ct_optim *adam = ct_adam(params, .lr = 0.1);
+    const ct_fit_callback told = {.on_step = cancel_at_third};
     ct_fit_options fit = {.steps = 9,
                           .optim = adam,
                           .loss = distance,
-                          .report = cancel_at_third,
+                          .callbacks = &told,
+                          .n_callbacks = 1,
                           .save = never_save,
                           .user = &w};
     assert_false(ct_fit(&fit));
