@@ -2,6 +2,8 @@
 #ifndef COTAN_CLI_CLI_H
 #define COTAN_CLI_CLI_H
 
+#include <stdio.h>
+
 #include <cotan/cotan.h>
 #include <cotan/lm.h>
 
@@ -37,6 +39,10 @@ typedef struct opt {
     const char *given; // the text it was given as
 } opt;
 
+typedef struct refusal { // of an option that a command shares, but does not take
+    const char *option, *why;
+} refusal;
+
 typedef struct command {
     const char *name, *summary;
     const char *usage;    // "[options]" and the like
@@ -45,6 +51,7 @@ typedef struct command {
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
     opt *opts;
     size_t n;
+    const refusal *refusals; // ended by one of NULL; NULL: none
 } command;
 
 // Reads the words behind the command's name. False: `*status` is what the process ends with, and
@@ -57,6 +64,9 @@ int refuse(const char *format, ...)
 int fail(void);                            // says the context's error; the status that it means
 // `text` without control characters, for one line of output. Overwritten by the third next call.
 const char *plain(const char *text);
+// Writes text for a person to read: control characters but tabs and line ends appear as \x1b, and
+// each line but the first begins with `indent`. n bytes of whole characters.
+void put_visible(FILE *to, const char *text, size_t n, const char *indent);
 
 extern const char *program; // as it was called, for commands that are shown
 
@@ -74,7 +84,7 @@ bool use_machine(const machine *m, int *status); // false: `*status` is what the
 bool on_ref(const machine *m);                   // was that device asked for?
 
 // What train and plan are told alike.
-enum { MOST_TRAIN_OPTIONS = 32 };
+enum { MOST_TRAIN_OPTIONS = 35 };
 typedef struct train_settings {
     ct_lm_train_options train;
     opt options[MOST_TRAIN_OPTIONS];

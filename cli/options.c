@@ -22,6 +22,23 @@ const char *plain(const char *text) {
     return out;
 }
 
+void put_visible(FILE *to, const char *text, size_t n, const char *indent) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i], next = i + 1 < n ? (unsigned char)text[i + 1] : 0;
+        if (c == '\n') {
+            fprintf(to, "\n%s", indent);
+        } else if ((c < 32 && c != '\t') || c == 127) {
+            fprintf(to, "\\x%02x", c);
+        } else if (c == 0xc2 && next >= 0x80 &&
+                   next < 0xa0) { // U+0080 on: they steer terminals, too
+            fprintf(to, "\\x%02x", next);
+            i++;
+        } else {
+            fputc(c, to);
+        }
+    }
+}
+
 int refuse(const char *format, ...) {
     va_list args;
     fputs("cotan: ", stderr);
@@ -40,11 +57,18 @@ int fail(void) {
 
 // ------------------------------------------------------------------------------------------- help
 
+static const char *refused(const command *c, const opt *o) {
+    for (const refusal *r = c->refusals; r && r->option; r++)
+        if (strcmp(r->option, o->name) == 0) return r->why;
+    return NULL;
+}
+
 void show_help(const command *c) {
     printf("usage: cotan %s %s\n\n%s", c->name, c->usage, c->text);
     printf("\nOptions:\n");
     for (size_t i = 0; i < c->n; i++) {
         const opt *o = &c->opts[i];
+        if (refused(c, o)) continue;
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
                  o->value ? o->value : "");
@@ -66,7 +90,8 @@ static opt *find(command *c, const char *name, size_t n) {
 static int unknown(const command *c, const char *word) {
     const char *names[MOST_OPTIONS + 2];
     size_t n = 0;
-    for (; n < c->n && n < MOST_OPTIONS; n++) names[n] = c->opts[n].name;
+    for (size_t i = 0; i < c->n && n < MOST_OPTIONS; i++)
+        if (!refused(c, &c->opts[i])) names[n++] = c->opts[i].name;
     names[n++] = "help";
     names[n] = NULL;
     const char *bare = word + strspn(word, "-");
@@ -172,6 +197,7 @@ static int read_option(command *c, int argc, char **argv, int *i) {
         snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - word) : 90, plain(word));
         return unknown(c, name);
     }
+    if (refused(c, o)) return refuse("%s: --%s %s", c->name, o->name, refused(c, o));
     if (o->given)
         return refuse("%s: --%s is given twice, as %s and as %s", c->name, o->name, plain(o->given),
                       equals      ? plain(equals + 1)

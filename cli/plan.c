@@ -65,6 +65,8 @@ static void put_launches(const ct_plan_cost *c) {
         put_string(l->kernel);
         fputs(", ", stdout);
         put_place(l->op, l->here);
+        fputs(", \"variable\": ", stdout);
+        put_string(l->variable);
         printf(", \"times\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporaries\": %llu}",
                (long long)l->times, (unsigned long long)l->bytes, l->flops,
                (unsigned long long)l->temporaries);
@@ -102,11 +104,17 @@ static void put_memory(const ct_lm_cost *c) {
     const struct {
         const char *name;
         uint64_t bytes;
-    } fields[] = {{"all", c->memory},          {"process", c->process},
-                  {"code", c->code},           {"copies", c->copies},
-                  {"devices", c->devices},     {"weights", c->weights},
-                  {"state", c->state},         {"arenas", c->arenas},
-                  {"constants", c->constants}, {"workspaces", c->workspaces}};
+    } fields[] = {{"all", c->memory},
+                  {"process", c->process},
+                  {"code", c->code},
+                  {"copies", c->copies},
+                  {"devices", c->devices},
+                  {"weights", c->weights},
+                  {"state", c->state},
+                  {"arenas", c->arenas},
+                  {"constants", c->constants},
+                  {"workspaces", c->workspaces},
+                  {"sums", c->sums}};
     fputs("],\n \"memory\": {", stdout);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
@@ -119,8 +127,8 @@ static void put_memory(const ct_lm_cost *c) {
 
 static void show_launches(const ct_plan_cost *c) {
     char moved[24], flops[24], held[24];
-    printf("\nLaunches of a step: kernel, what it does first, what it moves, computes, and what "
-           "temporaries\ntake meanwhile\n");
+    printf("\nLaunches of a step: kernel, what it does first, what it moves, computes, what "
+           "temporaries\ntake meanwhile, and the largest variable that it reads\n");
     for (size_t i = 0; i < c->n_launches; i++) {
         const ct_plan_launch *l = &c->launches[i];
         char what[96];
@@ -132,6 +140,7 @@ static void show_launches(const ct_plan_cost *c) {
                l->flops > 0 ? amount(l->flops, "FLOP", "FLOP", flops) : "-",
                bytes(l->temporaries, held));
         if (l->times > 1) printf("  %lld times", (long long)l->times);
+        if (l->variable) printf("  %s", l->variable);
         putchar('\n');
     }
 }
@@ -175,12 +184,13 @@ static void show_plans(const listing *l) {
 }
 
 static void show_memory(const ct_lm_cost *c) {
-    uint64_t named = c->weights + c->state + c->arenas + c->constants + c->workspaces;
+    uint64_t named = c->weights + c->state + c->sums + c->arenas + c->constants + c->workspaces;
     const struct {
         const char *name, *what;
         uint64_t bytes;
     } lines[] = {{"weights", "", c->weights},
                  {"state", "of the optimizer", c->state},
+                 {"sums", "of gradients, over the batches of a step", c->sums},
                  {"arenas", "of the plans' temporaries", c->arenas},
                  {"constants", "", c->constants},
                  {"workspaces", "of kernels", c->workspaces},
@@ -192,9 +202,11 @@ static void show_memory(const ct_lm_cost *c) {
                  {"all", "", c->memory}};
     char text[24];
     printf("\nMemory, at most\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (!lines[i].bytes && strcmp(lines[i].name, "sums") == 0) continue; // a step is one batch
         printf("%-15s %10s%s%s\n", lines[i].name, bytes(lines[i].bytes, text),
                *lines[i].what ? "  " : "", lines[i].what);
+    }
 }
 
 // ----------------------------------------------------------------------------------------- command
@@ -235,14 +247,24 @@ static const char examples[] =
     "  cotan plan --data book.txt --json | jq .memory.all    # bytes, for a script\n"
     "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
 
+// What train takes, and says nothing of what a run costs.
+static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
+static const refusal refusals[] = {{"out", "is not for a plan, which writes nothing"},
+                                   {"resume", resumed},
+                                   {"resume-step", resumed},
+                                   {NULL, NULL}};
+
 int run_plan(int argc, char **argv) {
     train_settings s;
     listing l = {0};
     const opt json = {"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
     char limit[24];
     int status;
-    command c = {
-        .name = "plan", .usage = "--data PATH... [options]", .text = text, .examples = examples};
+    command c = {.name = "plan",
+                 .usage = "--data PATH... [options]",
+                 .text = text,
+                 .examples = examples,
+                 .refusals = refusals};
     if (!read_train_options(&c, &s, &json, argc, argv, &status)) return status;
     s.train.event = show_model;
     s.train.user = &l;

@@ -1,15 +1,21 @@
 // cotan sample: text out of a trained model.
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli.h"
 
+// On a terminal, what a model of bytes may write must not steer it; elsewhere the text is as it is.
 static bool print(const char *text, size_t n, void *user) {
-    (void)user;
-    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    if (*(const bool *)user)
+        put_visible(stdout, text, n, "");
+    else
+        fwrite(text, 1, n, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 int run_sample(int argc, char **argv) {
-    ct_lm_sample_options s = {.write = print};
+    bool terminal = isatty(STDOUT_FILENO) == 1;
+    ct_lm_sample_options s = {.write = print, .user = &terminal};
     ct_num seed = {0};
     machine m;
     opt on[MACHINE_OPTIONS];
@@ -34,7 +40,9 @@ int run_sample(int argc, char **argv) {
         .text =
             "Writes text with the model in DIR, a folder that cotan train wrote, to standard\n"
             "output as it is drawn. Equal seeds give equal text. Where the context is full, the\n"
-            "newest half of it is kept.\n",
+            "newest half of it is kept. On a terminal, control characters appear as \\x1b; in a "
+            "file or a\n"
+            "pipe they are themselves.\n",
         .examples = "  cotan sample run\n"
                     "  cotan sample run --prompt \"Once upon a time\" --length 200\n"
                     "  cotan sample run --temperature 0      # the likeliest text\n"

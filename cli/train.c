@@ -40,13 +40,15 @@ static void listen_for_signals(void) {
 // -------------------------------------------------------------------------------------- what is
 // shown
 
-enum { SECONDS_A_LINE = 10 }; // where standard error is no terminal
+enum { SECONDS_A_LINE = 10, LINES_A_RUN = 10 }; // where standard error is no terminal
 
 typedef struct display {
     bool terminal;
     bool line_open; // a live line stands on the terminal
     bool begun;     // a step has run
-    double shown;   // when the last line was
+    double shown;   // when the last line was, and of which step
+    int64_t shown_step;
+    char best[4096]; // the folder of the best weights; "": none is kept
 } display;
 
 static double now(void) {
@@ -76,9 +78,12 @@ static void show_step(display *d, const ct_fit_point *p) {
     bool last = p->step == p->steps - 1;
     d->begun = true;
     double t = now();
-    if (!d->terminal && !p->evaluated && t - d->shown < SECONDS_A_LINE) return;
-    if (d->terminal && !p->evaluated && t - d->shown < 0.1) return;
+    // A log gets a line every few seconds or tenth of the steps, whatever comes first.
+    int64_t since = p->step - d->shown_step;
+    bool quiet = t - d->shown < SECONDS_A_LINE && since * LINES_A_RUN < p->steps;
+    if (!p->evaluated && (d->terminal ? t - d->shown < 0.1 : quiet)) return;
     d->shown = t;
+    d->shown_step = p->step;
     if (!isnan(p->val_loss)) snprintf(val, sizeof val, "%.4f", p->val_loss);
     format_left(left, sizeof left, last ? 0 : p->seconds_left);
     int n = snprintf(line, sizeof line,
@@ -97,19 +102,11 @@ static void show_step(display *d, const ct_fit_point *p) {
     if (p->evaluated) close_line(d); // stays
 }
 
-// Indented, and without what would move the cursor.
-static void show_sample(display *d, const char *text) {
+static void show_sample(display *d, const ct_lm_event *event) {
+    static const char margin[] = "    | ";
     close_line(d);
-    fputs("    | ", stderr);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '\n')
-            fputs("\n    | ", stderr);
-        else if (c == '\t')
-            fputs("    ", stderr);
-        else if (c >= 32 && c != 127)
-            fputc(c, stderr);
-    }
+    fputs(margin, stderr);
+    put_visible(stderr, event->text, event->text_n, margin);
     fputc('\n', stderr);
 }
 
@@ -119,7 +116,9 @@ static void show(const ct_lm_event *event, void *user) {
     case CT_LM_MODEL:
     case CT_LM_RESUME: fprintf(stderr, "%s\n", event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
-    case CT_LM_SAMPLE: show_sample(d, event->text); break;
+    case CT_LM_SAMPLE: show_sample(d, event); break;
+    case CT_LM_BEST: snprintf(d->best, sizeof d->best, "%s", event->text); break;
+    case CT_LM_ENDED:
     case CT_LM_MEMORY:
     case CT_LM_DONE:
         close_line(d);
@@ -147,6 +146,8 @@ static size_t list_options(train_settings *s) {
         {"width", OPT_WHOLE, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
         {"context", OPT_WHOLE, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
         {"batch", OPT_WHOLE, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
+        {"accumulate", OPT_WHOLE, "N", "batches a step, with the memory of one (1)", 1, 1 << 20,
+         .out = &t->accumulate},
         {"steps", OPT_WHOLE, "N", "steps (2000)", 1, MOST, .out = &t->steps},
         {"lr", OPT_REAL, "X", "learning rate (0.001; 0.0006 from width 512 on)", 1e-12, 100,
          .out = &s->lr},
@@ -165,6 +166,11 @@ static size_t list_options(train_settings *s) {
          .out = &t->eval_every},
         {"eval-batches", OPT_COUNT, "N", "batches an evaluation; 0: all (50)", 0, MOST,
          .out = &t->eval_batches},
+        {"patience", OPT_COUNT, "N",
+         "evaluations without a better loss that end the run; 0: all steps (0)", 0, MOST,
+         .out = &t->patience},
+        {"min-delta", OPT_REAL, "X", "by how much at least a better loss is lower (0)", 0, 100,
+         .out = &t->min_delta},
         {"save-every", OPT_WHOLE, "N", "steps between saves (as evaluations)", 1, MOST,
          .out = &t->save_every},
         {"seed", OPT_COUNT, "N", "of weights, windows and dropout (0)", 0, 9e15, .out = &s->seed},
@@ -211,7 +217,11 @@ static const char text[] =
     "keeps the\n"
     "newest two saves. --resume goes on after Ctrl-C, a crash or a kill as if nothing had "
     "happened: with\n"
-    "the run's own options and text, to the same bits.\n";
+    "the run's own options and text, to the same bits; more --steps make it longer. With "
+    "--patience the\n"
+    "run ends where its loss on the held-out text improves no more, and best/ keeps the weights "
+    "that had\n"
+    "the lowest one.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"
@@ -219,7 +229,9 @@ static const char examples[] =
     "  cotan train --data tinyshakespeare.txt --tokens chars --layers 4 --heads 4 --width 128 \\\n"
     "      --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 --no-bias --out shakespeare\n"
     "  cotan sample shakespeare --prompt 'ROMEO:'\n"
-    "  cotan train --resume shakespeare                    # goes on where it was stopped\n";
+    "  cotan train --resume shakespeare                    # goes on where it was stopped\n"
+    "  cotan train --resume shakespeare --steps 4000       # longer than it was to be\n"
+    "  cotan train --data book.txt --patience 5            # until it learns no more\n";
 
 // "run", or the first of run-2, run-3 ... that is not there: nothing is overwritten unasked.
 static const char *free_folder(char *name, size_t cap) {
@@ -247,7 +259,8 @@ static void show_word(const char *name) {
 }
 
 static int finish(const train_settings *s, const display *d, bool trained) {
-    const char *out = s->train.resume ? s->train.resume : s->train.out;
+    const char *dir = s->train.resume ? s->train.resume : s->train.out;
+    const char *out = *d->best ? d->best : dir;
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
     if (!trained && !interrupted) {
         int status = fail();
@@ -263,7 +276,7 @@ static int finish(const train_settings *s, const display *d, bool trained) {
     if (interrupted) {
         show_word(program);
         fputs(" train --resume ", stderr);
-        show_word(out);
+        show_word(dir);
         fprintf(stderr, "%s\n", device);
     }
     return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;

@@ -216,6 +216,7 @@ typedef struct ct_plan_launch {
     const char *kernel; // its name, "copy"; NULL where an op runs as it is (device ref)
     const char *op;     // of the first node it serves, and that node's line
     ct_loc here;
+    const char *variable; // name of the largest variable that it reads; NULL: it reads none
     int64_t times;        // more than one in a loop
     uint64_t bytes;       // that it must read and write
     double flops;         // 0 where they are not known

@@ -21,10 +21,13 @@ typedef enum {
     CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
     CT_LM_MEMORY, // text: the memory that was used and planned, in a sentence; before DONE
     CT_LM_RESUME, // text: "resuming at step S"; S steps are done
+    CT_LM_ENDED,  // text: that the patience ended the run, in a sentence; before MEMORY
+    CT_LM_BEST,   // text: the folder of the weights with the lowest held-out loss; before DONE
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
     const char *text;
+    size_t text_n; // its bytes: a sample may hold zero bytes
     ct_fit_point point;
 } ct_lm_event;
 
@@ -39,6 +42,7 @@ typedef struct ct_lm_train_options {
     bool chars;                              // a token a character instead of a byte
     int64_t layers, heads, width;            // default: what this machine trains in some minutes
     int64_t context, batch;                  // likewise
+    int64_t accumulate;                      // batches a step, with the memory of one; default 1
     int64_t steps;                           // default 2000
     double lr;                               // default 1e-3; 6e-4 from width 512 on
     ct_num min_lr, warmup;                   // default lr / 10; a tenth of the steps, at most 100
@@ -47,10 +51,14 @@ typedef struct ct_lm_train_options {
     bool no_bias;        // linear layers and norms without a bias
     int64_t eval_every;  // default a tenth of the steps
     ct_num eval_batches; // of the held-out text; 0: all of it; default 50
+    ct_num patience;     // evaluations in a row without a better loss that end the run, well; the
+                         // weights with the lowest loss are kept in best/; 0, the default: never
+    ct_num min_delta;    // a better loss is lower than the best one by more than this; default 0
     int64_t save_every;  // default eval_every
     uint64_t seed;
     const char *resume; // a folder to go on in, instead of data and out; all other options are its
-                        // run's, and one that says otherwise is an error
+                        // run's, and one that says otherwise is an error, but for more steps, and
+                        // for patience and min_delta
     ct_num resume_step; // from the checkpoint of this step instead of the newest
     unsigned given;     // CT_LM_GIVEN_...
     void (*event)(const ct_lm_event *event, void *user);
@@ -64,7 +72,9 @@ typedef struct ct_lm_train_options {
 // equal weights, bit for bit, however many threads work, and however often the run was killed and
 // resumed. Errors of code CT_E_USAGE come before anything is written. What it will take is known
 // before it begins: more than ct_set_memory_limit allows, the whole process counted, or than is
-// left, is the error CT_E_LIMIT, and no step is done then.
+// left, is the error CT_E_LIMIT, and no step is done then. A run that is given more steps when it
+// is resumed has the learning rate, from there on, that a run of so many steps has at the same
+// step.
 CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 
 // What a run will take at the most, in bytes, known before anything runs.
@@ -75,9 +85,11 @@ typedef struct ct_lm_cost {
     uint64_t copies;  // on the host while weights or the optimizer's state are saved
     uint64_t devices; // values, arenas, constants and workspaces, most at one time
     uint64_t weights, state, arenas, constants, workspaces; // of the devices
+    uint64_t sums; // of gradients, over the batches of a step; 0: a step is one
 } ct_lm_cost;
 // Hears of the plans of a run in their order: "first weights", "first state", "evaluation",
-// "sample", "step".
+// "sample", "step"; where a step has several batches, "first sums" before the evaluation, and
+// before "step", which is the last batch and the update, "batch".
 typedef void (*ct_lm_part_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // Makes the plans of ct_lm_train and runs none: nothing is compiled, taken or written. The event

@@ -196,9 +196,27 @@ static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) 
     return ok;
 }
 
-static ct_plan_launch describe_launch(const ct_program *p, const ct_launch *l, int64_t times) {
+// The largest variable that the launch reads: what it works on, in the user's words. Of an
+// update's, which are alike, the parameter: its name is part of the others'.
+static const char *variable_of(const ct_plan *plan, const ct_launch *l) {
+    const char *name = NULL;
+    uint64_t most = 0;
+    for (uint32_t a = 0; a < l->n_args; a++) {
+        const ct_buf *b = &plan->program.bufs[l->args[a].buf];
+        const char *own = b->kind == CT_BUF_LEAF ? plan->leaves[b->index].name : NULL;
+        if (!own || b->bytes < most) continue;
+        if (b->bytes == most && name && strlen(own) >= strlen(name)) continue;
+        name = own;
+        most = b->bytes;
+    }
+    return name;
+}
+
+static ct_plan_launch describe_launch(const ct_plan *plan, const ct_launch *l, int64_t times) {
+    const ct_program *p = &plan->program;
     ct_plan_launch out = {.op = l->node ? l->node->op->name : NULL,
                           .here = l->node ? l->node->here : CT_NOWHERE,
+                          .variable = variable_of(plan, l),
                           .times = times,
                           .bytes = l->bytes,
                           .flops = l->flops};
@@ -226,7 +244,7 @@ static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_er
             depth--;
         } else {
             ct_plan_launch *out = &launches[c->n_launches++];
-            *out = describe_launch(p, l, times[depth]);
+            *out = describe_launch(plan, l, times[depth]);
             out->temporaries = in_use[i];
             c->bytes += out->bytes * (uint64_t)out->times;
             c->flops += out->flops * (double)out->times;

@@ -64,19 +64,22 @@ size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
 
 // What a run's config.json says of its training, and where it goes on.
 typedef struct ct_lm_resumed {
-    int64_t step; // of the checkpoint
+    int64_t step;  // of the checkpoint
+    int64_t steps; // that the run was to have; options->steps may be more
+    ct_fit_best best;
     int64_t tokens;
     char checksum[9];  // of the tokens
     const char **data; // (n_data) paths, absolute
     size_t n_data;
     ct_config config; // holds the paths
 } ct_lm_resumed;
-// Adds the options, which must be whole, and the text to a config.json, and seals it.
+// Adds the options, which must be whole, the text and what early stopping knows to a config.json,
+// and seals it.
 bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
-                           const ct_corpus *corpus, ct_err *err);
+                           const ct_corpus *corpus, const ct_fit_best *best, ct_err *err);
 // Finds the checkpoint that options->resume and resume_step ask for, checks every byte of it, and
-// gives `options` what its run was started with; options that say otherwise are an error. A damaged
-// one is named, and one that is whole offered.
+// gives `options` what its run was started with; options that say otherwise are an error, but for
+// those that may change. A damaged one is named, and one that is whole offered.
 bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err);
 // To the error that the model in `dir` could not be read: a checkpoint there that is whole.
 void ct__lm_offer_save(const char *dir, ct_err *err);

@@ -27,20 +27,25 @@ typedef enum {
     KIND_CHARS,
     KIND_NO_BIAS
 } kind;
+// What a run that is resumed may be told anew.
+typedef enum { STAYS, GROWS, CHANGES } change;
 static const struct setting {
     const char *key, *option;
     kind kind;
     size_t at;
+    change change;
 } settings[] = {
-#define SETTING(key, option, kind, field)                                                          \
-    { key, option, kind, offsetof(ct_lm_train_options, field) }
+#define SETTING(key, option, kind, field) OTHER(key, option, kind, field, STAYS)
+#define OTHER(key, option, kind, field, change)                                                    \
+    { key, option, kind, offsetof(ct_lm_train_options, field), change }
     SETTING("chars", "tokens", KIND_CHARS, chars),
     SETTING("layers", "layers", KIND_INT, layers),
     SETTING("heads", "heads", KIND_INT, heads),
     SETTING("width", "width", KIND_INT, width),
     SETTING("context", "context", KIND_INT, context),
     SETTING("batch", "batch", KIND_INT, batch),
-    SETTING("steps", "steps", KIND_INT, steps),
+    SETTING("accumulate", "accumulate", KIND_INT, accumulate),
+    OTHER("steps", "steps", KIND_INT, steps, GROWS),
     SETTING("lr", "lr", KIND_REAL, lr),
     SETTING("min_lr", "min-lr", KIND_NUM, min_lr),
     SETTING("warmup", "warmup", KIND_NUM, warmup),
@@ -52,9 +57,12 @@ static const struct setting {
     SETTING("no_bias", "no-bias", KIND_NO_BIAS, no_bias),
     SETTING("eval_every", "eval-every", KIND_INT, eval_every),
     SETTING("eval_batches", "eval-batches", KIND_NUM, eval_batches),
+    OTHER("patience", "patience", KIND_NUM, patience, CHANGES),
+    OTHER("min_delta", "min-delta", KIND_NUM, min_delta, CHANGES),
     SETTING("save_every", "save-every", KIND_INT, save_every),
     SETTING("seed", "seed", KIND_SEED, seed),
 #undef SETTING
+#undef OTHER
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
@@ -154,8 +162,36 @@ static void checksum(const ct_corpus *corpus, char digits[9]) {
              ct__crc32c(corpus->tokens, corpus->n * sizeof *corpus->tokens));
 }
 
+// What early stopping knows, where there is any: its weights are kept by runs that have patience.
+static const struct {
+    const char *key;
+    size_t at;
+} counts[] = {{"best_steps", offsetof(ct_fit_best, steps)},
+              {"stale", offsetof(ct_fit_best, stale)},
+              {"evaluations", offsetof(ct_fit_best, evaluations)},
+              {"evaluated", offsetof(ct_fit_best, newest)}};
+enum { COUNTS = sizeof counts / sizeof *counts };
+static const char best_key[] = "best_val_loss";
+
+static void store_best(ct_config *to, const ct_fit_best *best) {
+    if (!best->evaluations) return;
+    ct__config_set_real(to, best_key, best->val_loss);
+    for (int i = 0; i < COUNTS; i++)
+        ct__config_set_int(to, counts[i].key,
+                           *(const int64_t *)((const char *)best + counts[i].at));
+}
+
+static bool read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
+    if (!ct__config_has(from, best_key)) return true;
+    bool ok = ct__config_real(from, best_key, -1e300, 1e300, &best->val_loss, err);
+    for (int i = 0; i < COUNTS && ok; i++)
+        ok = ct__config_int(from, counts[i].key, 0, INT64_MAX,
+                            (int64_t *)((char *)best + counts[i].at), err);
+    return ok;
+}
+
 bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
-                           const ct_corpus *corpus, ct_err *err) {
+                           const ct_corpus *corpus, const ct_fit_best *best, ct_err *err) {
     ct_config training;
     char digits[9];
     if (!ct__config_new(config->path, &training, err)) return false;
@@ -163,6 +199,7 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     checksum(corpus, digits);
     ct__config_set_int(&training, "text_tokens", (int64_t)corpus->n);
     ct__config_set_string(&training, "text_crc32c", digits, 8);
+    store_best(&training, best);
     bool ok = store_data(&training, options, err);
     if (ok) {
         ct__config_set_child(config, "training", &training);
@@ -196,8 +233,10 @@ static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm
         if (!restore(from, &settings[i], o, err)) return false;
     if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->tokens, err) ||
         !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
-        !ct__config_list(from, "data", &resumed->n_data, err))
+        !ct__config_list(from, "data", &resumed->n_data, err) ||
+        !read_best(from, &resumed->best, err))
         return false;
+    resumed->steps = o->steps;
     snprintf(resumed->checksum, sizeof resumed->checksum, "%s", digits);
     resumed->data = ct__calloc(resumed->n_data + 1, sizeof *resumed->data);
     if (!resumed->data)
@@ -207,14 +246,25 @@ static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm
     return true;
 }
 
-// Gives `o` the run's settings; what was given and differs is an error.
+// The setting, which differs, as it was given; false: the run's stays.
+static bool take_given(const struct setting *s, const ct_lm_train_options *given,
+                       ct_lm_train_options *run) {
+    const char *from = (const char *)given + s->at;
+    char *to = (char *)run + s->at;
+    if (s->change == STAYS) return false;
+    if (s->change == GROWS && *(const int64_t *)from < *(const int64_t *)to) return false;
+    memcpy(to, from, s->kind == KIND_NUM ? sizeof(ct_num) : sizeof(int64_t));
+    return true;
+}
+
+// Gives `o` the run's settings; what was given and differs is an error, or taken.
 static bool take_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
                           ct_err *err) {
     ct_lm_train_options given = *o;
     char asked[32], has[32];
     if (!read_settings(config, o, resumed, err)) return false;
     for (int i = 0; i < SETTINGS; i++)
-        if (differs(&settings[i], &given, o, asked, has))
+        if (differs(&settings[i], &given, o, asked, has) && !take_given(&settings[i], &given, o))
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                            "--%s%s contradicts the run in %s, which has %s", settings[i].option,
                            asked, o->resume, has);

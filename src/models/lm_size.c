@@ -38,8 +38,8 @@ static ct_gpt2_config config_of(const rung *r, const ct_corpus *corpus, bool no_
                             .no_bias = no_bias};
 }
 
-// Forward and backward are three matmuls a weight; attention adds its own two.
-static double step_flops(const rung *r, double parameters) {
+// Of a batch. Forward and backward are three matmuls a weight; attention adds its own two.
+static double batch_flops(const rung *r, double parameters) {
     double tokens = (double)(r->batch * r->context);
     return tokens * (6 * parameters + 12 * (double)(r->layers * r->width * r->context));
 }
@@ -89,13 +89,17 @@ static rung with_options(rung r, const ct_lm_train_options *o) {
     return r;
 }
 
+static double batches(const ct_lm_train_options *o) { // of the whole run
+    return (double)o->steps * (double)o->accumulate;
+}
+
 static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
                          const ct_lm_size *size) {
     ct_gpt2_config config = config_of(r, corpus, o->no_bias);
     double parameters = (double)ct_gpt2_size(&config);
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
-           step_flops(r, parameters) * (double)o->steps <=
+           batch_flops(r, parameters) * batches(o) <=
                some_minutes * size->gflops * 1e9 * step_efficiency;
 }
 
@@ -136,7 +140,7 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
     }
     ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
     if (size->chosen)
-        size->seconds = step_flops(&r, (double)ct_gpt2_size(&config)) * (double)o->steps /
+        size->seconds = batch_flops(&r, (double)ct_gpt2_size(&config)) * batches(o) /
                         (size->gflops * 1e9 * step_efficiency);
     return true;
 }

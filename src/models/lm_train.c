@@ -14,6 +14,7 @@
 #include "io/utf8.h"
 #include "models/gpt2.h"
 #include "models/lm.h"
+#include "optim/stage.h"
 #include "train/checkpoint.h"
 
 static const char smaller[] = "a smaller --batch, --context, --width or --layers needs less";
@@ -39,8 +40,11 @@ typedef struct run {
     int32_t *x, *y; // (B, T)
     float *rows;    // (B, 1): 1 for a row that counts
     ct_text sample;
-    double val_loss;
+    double val_loss; // NaN: this process has evaluated nothing yet
+    ct_fit_best best;
+    ct_fit_end end;
     ct_lm_resumed resumed;
+    int64_t done;         // steps, at the end
     int64_t first, saved; // steps done before; in the newest checkpoint, -1: there is none
     int lock;             // of the folder; -1: none
     char metrics_path[CT_RUN_PATH], plot_path[CT_RUN_PATH];
@@ -50,6 +54,9 @@ typedef struct run {
 
 static void fill_in(ct_lm_train_options *o) {
     if (!o->steps) o->steps = 2000;
+    if (!o->accumulate) o->accumulate = 1;
+    o->patience = CT_F(ct__num_or(o->patience, 0));
+    o->min_delta = CT_F(ct__num_or(o->min_delta, 0));
     if (!o->eval_every) o->eval_every = o->steps >= 10 ? o->steps / 10 : 1;
     if (!o->save_every) o->save_every = o->eval_every;
     o->eval_batches = CT_F(ct__num_or(o->eval_batches, 50));
@@ -79,10 +86,11 @@ __attribute__((format(printf, 3, 4))) static bool refuse(ct_err *err, const char
 }
 
 static bool in_range(const ct_lm_train_options *o) {
-    const int64_t counts[] = {o->layers, o->heads, o->width,      o->context,
-                              o->batch,  o->steps, o->eval_every, o->save_every};
-    const ct_num numbers[] = {o->min_lr, o->warmup,       o->weight_decay, o->clip,
-                              o->beta1,  o->eval_batches, o->beta2,        CT_F(o->lr)};
+    const int64_t counts[] = {o->layers, o->heads,      o->width,      o->context,   o->batch,
+                              o->steps,  o->eval_every, o->save_every, o->accumulate};
+    const ct_num numbers[] = {o->min_lr,   o->warmup,       o->weight_decay, o->clip,
+                              o->beta1,    o->eval_batches, o->beta2,        CT_F(o->lr),
+                              o->patience, o->min_delta};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i] < 0) return false;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -132,6 +140,7 @@ static run *start(const ct_lm_train_options *options, const char *command, ct_ct
     r->err = &ctx->err;
     r->lock = -1;
     r->saved = -1;
+    r->val_loss = NAN;
     if (!r->o.resume) fill_in(&r->o);
     return r;
 }
@@ -183,6 +192,7 @@ static void tell_model(run *r, const ct_lm_size *size) {
               "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64
               ", batch %" PRId64 ": ",
               o->layers, o->heads, o->width, o->context, o->batch);
+    if (o->accumulate > 1) ct__textf(&text, "%" PRId64 " batches a step, ", o->accumulate);
     add_grouped(&text, ct_gpt2_size(&config));
     ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
     if (size->chosen) {
@@ -207,16 +217,36 @@ static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before)
     ct__text_free(&text);
 }
 
-// The held-out loss, in nats a byte whatever a token is.
+// Why no further step is done, and where the weights are that one wants.
+static void tell_end(run *r) {
+    ct_text text = {0}, folder = {0};
+    if (!(r->o.patience.value > 0) || !r->best.evaluations) return;
+    ct__textf(&text,
+              "stopped early, after step %" PRId64 " of %" PRId64
+              ": the validation loss did not improve on the %.4f of step %" PRId64 " in %" PRId64
+              " evaluations",
+              r->done, r->o.steps, r->best.val_loss, r->best.steps, r->best.stale);
+    if (r->end == CT_FIT_PATIENCE)
+        tell(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
+    ct__textf(&folder, "%s/%s", r->o.out, CT_RUN_BEST);
+    if (!folder.failed) tell(r, (ct_lm_event){.kind = CT_LM_BEST, .text = folder.s});
+    ct__text_free(&text);
+    ct__text_free(&folder);
+}
+
+// The held-out loss, of the best weights where they are kept; in nats a byte whatever a token is.
 static void tell_done(run *r) {
+    bool best = r->o.patience.value > 0 && r->best.evaluations;
+    double loss = best ? r->best.val_loss : r->val_loss;
     ct_text text = {0};
     char one[4];
     double bytes = 0, n = (double)(r->corpus.n - r->n_train);
     for (size_t i = r->n_train; i < r->corpus.n; i++)
         bytes +=
             r->o.chars ? (double)ct__utf8_put(r->corpus.vocab.chars[r->corpus.tokens[i]], one) : 1;
-    ct__textf(&text, "held-out loss: %.4f nats a byte", r->val_loss * n / bytes);
-    if (r->o.chars) ct__textf(&text, ", %.4f nats a character", r->val_loss);
+    ct__textf(&text, "held-out loss: %.4f nats a byte", loss * n / bytes);
+    if (r->o.chars) ct__textf(&text, ", %.4f nats a character", loss);
+    if (best) ct__textf(&text, ", after step %" PRId64, r->best.steps);
     tell(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }
@@ -224,21 +254,22 @@ static void tell_done(run *r) {
 // -------------------------------------------------------------------------------------- what it
 // does
 
-static ct_tensor record_loss(int64_t step, void *user) {
+static ct_tensor record_loss(int64_t batch, void *user) {
     run *r = user;
     int64_t B = r->o.batch, T = r->o.context;
-    r->loader.step = (uint64_t)step;
+    r->loader.step = (uint64_t)batch;
     ct__loader_next(&r->loader, r->x, r->y);
     ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T)), y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
     ct_nn_mode mode = {.training = true, .dropout = (float)r->o.dropout};
     if (r->o.dropout > 0) {
         ct_u32x2 seed = {{(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)}};
         ct_u32x2 key = ct__threefry(seed, (ct_u32x2){{STREAM_DROPOUT, 0}});
-        key = ct__threefry(key, (ct_u32x2){{(uint32_t)step, (uint32_t)((uint64_t)step >> 32)}});
+        key = ct__threefry(key, (ct_u32x2){{(uint32_t)batch, (uint32_t)((uint64_t)batch >> 32)}});
         mode.key = ct_from(key.v, CT_U32, CT_DIMS(2));
     }
     // With the step, so that it is never another one's, and saving needs no plan of its own.
-    ct_assign(r->position, ct_scalar((double)step + 1, CT_I64));
+    if ((batch + 1) % r->o.accumulate == 0)
+        ct_assign(r->position, ct_scalar((double)((batch + 1) / r->o.accumulate), CT_I64));
     return ct_gpt2_loss(r->model, x, y, &mode);
 }
 
@@ -289,7 +320,9 @@ static bool show_sample(run *r) {
                        .user = r};
     ct__text_free(&r->sample);
     if (!ct__lm_write(r->model, r->cache, &r->corpus.vocab, &draw, r->err)) return false;
-    tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE, .text = r->sample.s ? r->sample.s : ""});
+    tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
+                          .text = r->sample.s ? r->sample.s : "",
+                          .text_n = r->sample.n});
     return true;
 }
 
@@ -315,7 +348,7 @@ static bool evaluate(double *val_loss, void *user) {
 
 static bool add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
-    return ct__lm_settings_store(config, &r->o, &r->corpus, err);
+    return ct__lm_settings_store(config, &r->o, &r->corpus, &r->best, err);
 }
 
 static bool fill_checkpoint(run *r, int64_t steps_done) {
@@ -342,19 +375,37 @@ static bool save(int64_t steps_done, void *user) {
     return ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
-static ct_fit_answer report(const ct_fit_point *point, void *user) {
-    tell(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
-    return CT_FIT_GO_ON;
-}
-
-// ------------------------------------------------------------------------------------- making
-// ready
-
 static bool place(const run *r, const char *name, char path[CT_RUN_PATH]) {
     int n = snprintf(path, CT_RUN_PATH, "%s/%s", r->o.out, name);
     if (n > 0 && n < CT_RUN_PATH) return true;
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
 }
+
+// Runs that have patience keep the best weights: who waits for them wants them, not those of the
+// evaluations that were waited for. Errors are the fit's to tell.
+static ct_fit_answer keep_best(const ct_fit_point *point, void *user) {
+    run *r = user;
+    char folder[CT_RUN_PATH];
+    if (!(r->o.patience.value > 0)) return CT_FIT_GO_ON;
+    r->best = point->best;
+    if (point->improved && place(r, CT_RUN_BEST, folder))
+        (void)!ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
+    return CT_FIT_GO_ON;
+}
+
+static ct_fit_answer report(const ct_fit_point *point, void *user) {
+    tell(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
+    return CT_FIT_GO_ON;
+}
+
+static void hear_end(const ct_fit_point *point, void *user) {
+    run *r = user;
+    r->end = point->end;
+    r->done = point->done;
+}
+
+// ------------------------------------------------------------------------------------- making
+// ready
 
 // The folder is this process's from here on.
 static bool enter_folder(run *r) {
@@ -381,6 +432,7 @@ static bool reopen_folder(run *r) {
     r->o.out = r->o.resume;
     if (!enter_folder(r) || !ct__lm_resume(&r->o, &r->resumed, r->err)) return false;
     r->first = r->saved = r->resumed.step;
+    if (r->o.patience.value > 0) r->best = r->resumed.best;
     return true;
 }
 
@@ -479,12 +531,15 @@ static bool compare_numerics(run *r) {
 }
 
 static bool go_on(run *r) {
-    char text[64];
+    char text[128];
     if (!load_checkpoint(r) || !compare_numerics(r) ||
         !ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
         return false;
-    snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
+    int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
+    if (r->o.steps != r->resumed.steps)
+        snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
+                 r->o.steps, r->resumed.steps);
     tell(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
     return true;
 }
@@ -537,11 +592,24 @@ static uint64_t bytes_of(const ct_params *params) {
     return bytes;
 }
 
-static void record_step(run *r) { // as ct_fit does
-    CT_SCOPE;
-    ct_tensor loss = record_loss(0, r);
-    ct_metric("loss", loss);
-    ct_optim_step(r->optim, loss);
+// As ct_fit does; of the batches before the last, which are alike, one.
+static bool record_step(run *r, bool told) {
+    if (r->o.accumulate > 1) {
+        {
+            CT_SCOPE;
+            ct_tensor loss = record_loss(0, r);
+            ct_metric("loss", loss);
+            ct_optim_accumulate(r->optim, loss);
+        }
+        if (told && !part(r, "batch")) return false;
+    }
+    {
+        CT_SCOPE;
+        ct_tensor loss = record_loss(r->o.accumulate - 1, r);
+        ct_metric("loss", loss);
+        ct_optim_step(r->optim, loss);
+    }
+    return !told || part(r, "step");
 }
 
 // All that a run records, in its order: making the model, an evaluation, a sample, a step.
@@ -549,18 +617,21 @@ static bool record_all(run *r, ct_lm_cost *cost) {
     if (!make_batches(r) || !make_model(r)) return false;
     cost->weights = bytes_of(ct_gpt2_params(r->model));
     cost->state = bytes_of(ct_optim_state(r->optim));
+    if (r->o.accumulate > 1) {
+        const ct_params *sums = ct__optim_sums(r->optim, CT_NOWHERE);
+        if (!sums || !part(r, "first sums")) return false;
+        cost->sums = bytes_of(sums);
+    }
     run_batch(r);
     if (!part(r, "evaluation")) return false;
     if (r->cache &&
         (!ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS) || !part(r, "sample")))
         return false;
-    record_step(r);
-    if (!part(r, "step")) return false;
+    if (!record_step(r, true)) return false;
     // Once more, now that the memory of all plans is there; the plans are known.
     run_batch(r);
     if (r->cache && !ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS)) return false;
-    record_step(r);
-    return !r->err->code;
+    return record_step(r, false) && !r->err->code;
 }
 
 static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void *user) {
@@ -639,12 +710,17 @@ static bool train(run *r) {
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
     if (resumed && !go_on(r)) return false;
-    const ct_fit_callback told = {.on_step = report, .user = r};
+    const ct_fit_callback told = {
+        .on_evaluate = keep_best, .on_step = report, .on_end = hear_end, .user = r};
     ct_fit_options fit = {.steps = r->o.steps,
                           .first_step = r->first,
+                          .accumulate = r->o.accumulate,
+                          .patience = (int64_t)r->o.patience.value,
+                          .min_delta = r->o.min_delta.value,
+                          .best = r->best,
                           .eval_every = r->o.eval_every,
                           .save_every = r->o.save_every,
-                          .tokens_per_step = r->o.batch * r->o.context,
+                          .tokens_per_step = r->o.accumulate * r->o.batch * r->o.context,
                           .optim = r->optim,
                           .loss = record_loss,
                           .evaluate = evaluate,
@@ -659,7 +735,8 @@ static bool train(run *r) {
                           .title = "loss"};
     if (!ct_fit(&fit)) return false;
     double value; // where all steps were done before, nothing has evaluated
-    if (r->first == r->o.steps && !evaluate(&value, r)) return false;
+    if (isnan(r->val_loss) && !evaluate(&value, r)) return false;
+    tell_end(r);
     tell_memory(r, &size.cost, peak);
     tell_done(r);
     return true;

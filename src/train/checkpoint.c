@@ -98,6 +98,8 @@ static bool tidy_one(const char *name, void *user) {
 bool ct__run_tidy(const char *dir, ct_err *err) {
     char folder[CT_RUN_PATH];
     return each_entry(dir, tidy_one, &(tidying){dir, false, err}, err) &&
+           make_path(folder, err, "%s/" CT_RUN_BEST, dir) &&
+           each_entry(folder, tidy_one, &(tidying){folder, false, err}, err) &&
            make_path(folder, err, "%s/checkpoints", dir) &&
            each_entry(folder, tidy_one, &(tidying){folder, true, err}, err);
 }
@@ -191,7 +193,8 @@ static bool remove_events(const char *name, void *user) {
 }
 
 bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
-    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
+    static const char *const told[] = {
+        "metrics.jsonl", "loss.svg", CT_RUN_BEST "/model.safetensors", CT_RUN_BEST "/config.json"};
     char path[CT_RUN_PATH];
     int64_t *saved;
     size_t n;
@@ -202,10 +205,13 @@ bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
     ct__free(saved);
     if (*steps < 0) return true;
     if (!each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err)) return false;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         if (!make_path(path, err, "%s/%s", dir, told[i])) return false;
-        if (unlink(path) != 0 && errno != ENOENT) return fail(path, "remove", err);
+        if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
+            return fail(path, "remove", err);
     }
+    if (!make_path(path, err, "%s/" CT_RUN_BEST, dir)) return false;
+    (void)rmdir(path); // where nobody put anything else there
     return ct__checkpoint_forget_after(dir, -1, err);
 }
 

@@ -6,6 +6,9 @@
 #include "base/error.h"
 
 enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
+// A folder in a run's, for the weights that were best, where a run keeps them: a model and its
+// configuration.
+#define CT_RUN_BEST "best"
 
 // Keeps other processes from training in `dir` until it is closed. Where the file system has no
 // locks, there is none.
@@ -14,9 +17,9 @@ void ct__run_unlock(int lock);
 // Removes what processes left that died while they wrote; only under the lock.
 bool ct__run_tidy(const char *dir, ct_err *err);
 
-// Removes the files that a run in `dir` wrote step by step, and its checkpoints, for another run to
-// begin there; its model stays until the other's first save. *steps: how many it has done, -1:
-// there was no run. Other files stay.
+// Removes the files that a run in `dir` wrote step by step, its best weights and checkpoints, for
+// another run to begin there; its model stays until the other's first save. *steps: how many it has
+// done, -1: there was no run. Other files stay.
 bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err);
 
 // Steps of the checkpoints, the newest first; freed with ct__free. None is no error.

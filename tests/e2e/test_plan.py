@@ -105,6 +105,47 @@ def test_for_people(corpus):
         "\ncotan train will refuse this: the limit is 1 MB\n")
 
 
+def test_layers_are_named(corpus, device, plan):
+    named = {launch["variable"] for p in plan["plans"] if p["name"] == "step" for launch in p["launches"]}
+    for name in ("wte.weight", "h.0.attn.c_attn.weight", "h.1.attn.c_proj.weight", "h.1.mlp.c_fc.weight", None):
+        assert name in named, name
+    if device == "cpu":  # where a parameter's update is one launch
+        assert not any(name and name.startswith("exp_avg") for name in named)
+    said = cotan("plan", "--data", corpus, *SMALL).stdout
+    assert re.search(r"^ *\d+  k_\w+ +matmul of src/\S+ .*  h\.0\.mlp\.c_fc\.weight$", said, re.M), said
+
+
+def test_batches_of_a_step(corpus, device, tmp_path):
+    """Of N batches a step has the memory of one, and of the sums."""
+    parts = [*SMALL[:-4], "--batch", 2, "--threads", 2, "--accumulate", 4, "--device", device]
+    told = json.loads(cotan("plan", "--data", corpus, *parts, "--json").stdout)
+    whole = json.loads(cotan("plan", "--data", corpus, *SMALL[:-4], "--batch", 8, *parts[-6:-4], "--device", device,
+                             "--json").stdout)
+    assert [p["name"] for p in told["plans"]] == ["first weights", "first state", "first sums", "evaluation", "sample",
+                                                  "batch", "step"]
+    m, other = told["memory"], whole["memory"]
+    assert m["sums"] == m["weights"] + 4 and other["sums"] == 0
+    temporaries = {p["name"]: p["most_temporaries"] for p in told["plans"]}
+    assert temporaries["batch"] < 0.5 * max(p["most_temporaries"] for p in whole["plans"])
+    done = cotan("train", "--data", corpus, *parts, "--steps", 6, "--eval-every", 2, "--out", tmp_path / "out")
+    found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned", done.stderr, re.M)
+    assert done.returncode == 0 and found, done.stderr
+    assert size(found[2]) >= size(found[1]) >= 0.9 * size(found[2])
+    assert "\nsums " in cotan("plan", "--data", corpus, *parts).stdout
+
+
+@pytest.mark.parametrize("words, why", [
+    (["--out", "x"], "--out is not for a plan, which writes nothing"),
+    (["--resume", "x"], "--resume is not for a plan: a run that is resumed takes what it took"),
+    (["--resume-step", "3"], "--resume-step is not for a plan: a run that is resumed takes what it took"),
+])
+def test_what_a_plan_does_not_take(corpus, words, why):
+    done = cotan("plan", "--data", corpus, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cotan: plan: {why}\n")
+    assert f"\n  {words[0]} " not in cotan("plan", "--help").stdout
+    assert f"\n  {words[0]} " in cotan("train", "--help").stdout
+
+
 def test_over_the_limit(corpus, tmp_path):
     big = ["--layers", 6, "--heads", 6, "--width", 192, "--context", 128, "--batch", 16]
     out = tmp_path / "none"

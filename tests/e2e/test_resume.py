@@ -169,7 +169,8 @@ def test_the_text_may_move(whole, corpus, tmp_path):
 
 
 @pytest.mark.parametrize("words, message", [
-    (["--steps", 7], "--steps 7 contradicts the run in {run}, which has 6"),
+    (["--steps", 5], "--steps 5 contradicts the run in {run}, which has 6"),
+    (["--accumulate", 2], "--accumulate 2 contradicts the run in {run}, which has 1"),
     (["--lr", 0.5], "--lr 0.5 contradicts the run in {run}, which has 0.001"),
     (["--seed", 0], "--seed 0 contradicts the run in {run}, which has 11"),
     (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
@@ -187,6 +188,139 @@ def test_the_same_options_are_none(whole, corpus, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     done = cotan("train", "--resume", tmp_path / "run", "--data", corpus, *OPTIONS, *SHORT)
     assert done.returncode == 0, done.stderr
+
+
+def test_longer_than_it_was_to_be(whole, corpus, tmp_path):
+    """The learning rate is, from there on, that of a run which was to be as long from the beginning."""
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    done = cotan("train", "--resume", out, "--resume-step", 4, "--steps", 9)
+    assert done.returncode == 0, done.stderr
+    assert "\nresuming at step 4, for 9 steps instead of 6\n" in done.stderr
+    assert cotan("train", "--data", corpus, *OPTIONS, *SHORT[2:], "--steps", 9, "--out", tmp_path / "long").returncode == 0
+    rates, long, short = ([m["lr"] for m in lines(x)] for x in (out, tmp_path / "long", whole))
+    assert rates[:4] == short[:4] and rates[4:] == long[4:] and rates[4] != short[4]
+    assert lines(out)[:4] == lines(whole)[:4] and checkpoints(out) == [8, 9]
+    # A save knows of it.
+    shutil.copytree(out, tmp_path / "again")
+    done = cotan("train", "--resume", tmp_path / "again", "--resume-step", 8)
+    assert done.returncode == 0 and "\nresuming at step 8\n" in done.stderr
+    same_end(tmp_path / "again", out, 9, (8, 9))
+
+
+def test_a_validation_loss_is_shown_when_there_is_one(whole, tmp_path):
+    """Not that of the process before."""
+    shutil.copytree(whole, tmp_path / "run")
+    done = cotan("train", "--resume", tmp_path / "run", "--resume-step", 4)
+    shown = re.findall(r"^step (\S+)  loss \S+  validation (\S+) ", done.stderr, re.M)
+    assert [s for s, _ in shown] == ["5/6", "6/6"]
+    assert shown[0][1] == "-" and float(shown[1][1]) == pytest.approx(lines(whole)[-1]["val_loss"], abs=1e-4)
+
+
+def test_batches_of_a_step(corpus, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--accumulate", 3, "--out"]
+    assert cotan(*words, tmp_path / "whole").returncode == 0
+    shutil.copytree(tmp_path / "whole", out)
+    assert cotan("train", "--resume", out, "--resume-step", 4).returncode == 0
+    same_end(out, tmp_path / "whole")
+
+
+# ------------------------------------------------------------------------------------- early stopping
+
+PATIENT = ["--steps", 60, "--save-every", 2, "--eval-every", 1, "--patience", 3, "--min-delta", 0.001, "--lr", 0.3]
+
+
+@pytest.fixture(scope="module")
+def patient(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("patient") / "run"
+    done = cotan("train", "--data", corpus, *OPTIONS, *PATIENT, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out, done.stderr
+
+
+def same_best(out, other):
+    for name in ("model.safetensors", "config.json"):
+        assert (out / "best" / name).read_bytes() == (other / "best" / name).read_bytes(), name
+
+
+def training(folder):
+    return json.loads((folder / "config.json").read_text())["training"]
+
+
+def test_a_run_that_no_longer_improves_ends(patient):
+    out, said = patient
+    best, at, stale = float("inf"), 0, 0
+    found = lines(out)
+    for m in found:  # the rule, again
+        stale += 1
+        if m["val_loss"] < best - 0.001:
+            best, at, stale = m["val_loss"], m["step"], 0
+        if stale == 3:
+            break
+    assert stale == 3 and m is found[-1] and len(found) < 60
+    assert [i for i, m in enumerate(found) if "ended" in m] == [len(found) - 1] and m["ended"] == "patience"
+    shown = said.splitlines()
+    assert (f"stopped early, after step {len(found)} of 60: the validation loss did not improve on the {best:.4f} of "
+            f"step {at} in 3 evaluations") == shown[-4]
+    assert shown[-2].startswith("held-out loss: ") and shown[-2].endswith(
+        f", {best:.4f} nats a character, after step {at}")
+    assert shown[-1] == f"{COTAN} sample {out}/best"
+    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors"]
+    knows = {k: training(out)[k] for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated")}
+    assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),
+                     "evaluated": len(found) - 1}
+    assert training(out / "best")["best_steps"] == at and training(out / "best")["stale"] == 0
+
+
+def test_the_best_weights_are_those(corpus, tmp_path):
+    """Where the last evaluation is the best, they are the last weights."""
+    out = tmp_path / "run"
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--patience", 3, "--out", out)
+    assert done.returncode == 0 and done.stderr.splitlines()[-2].endswith(", after step 6"), done.stderr
+    assert "stopped early" not in done.stderr
+    assert (out / "best/model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
+    # Another run in the folder, which keeps none, removes them; what else lies there stays.
+    (out / "best/mine").write_text("mine")
+    assert cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out).returncode == 0
+    assert [p.name for p in (out / "best").iterdir()] == ["mine"]
+
+
+def test_patience_is_resumed(patient, tmp_path):
+    """From a save in its middle: the same end. At its end: it has ended. With more of it: it goes on."""
+    whole, _ = patient
+    out, end = tmp_path / "run", len(lines(whole))
+    shutil.copytree(whole, out)
+    assert cotan("train", "--resume", out, "--resume-step", checkpoints(out)[0]).returncode == 0
+    for name in TENSORS:
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert lines(out) == lines(whole) and training(out) == training(whole)
+    same_best(out, whole)
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0 and f"\nstopped early, after step {end} of 60: " in done.stderr
+    assert lines(out) == lines(whole)
+    done = cotan("train", "--resume", out, "--patience", 4)
+    assert done.returncode == 0 and len(lines(out)) > end, done.stderr
+    assert training(out)["patience"] == 4
+
+
+def test_patience_survives_a_kill(shim, corpus, patient, memory):
+    whole, _ = patient
+    words = ["train", "--data", corpus, *OPTIONS, *PATIENT, "--out"]
+    calls = count(shim, memory / "counted", *words, memory / "counted")
+    for k in range(calls, calls // 3, -(calls // 9)):
+        out = memory / f"run-{k}"
+        done = faulty(shim, out, "kill", k, *words, out)
+        assert done.returncode == -signal.SIGKILL, (k, done.stderr)
+        done = cotan("train", "--resume", out)
+        assert done.returncode == 0, done.stderr
+        for name in TENSORS:
+            assert (out / name).read_bytes() == (whole / name).read_bytes()
+        assert lines(out) == lines(whole)
+        same_best(out, whole)
+        assert leftovers(out) == []
+        shutil.rmtree(out)
 
 
 def test_nothing_to_resume(whole, corpus, tmp_path):

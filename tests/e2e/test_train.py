@@ -142,7 +142,8 @@ def test_progress(run):
     shown = said.splitlines()
     assert "parameters, about" in shown[0] and "chosen" not in shown[0]
     steps = [line for line in shown if line.startswith("step ")]
-    assert [line.split()[1] for line in steps] == ["1/12", "6/12", "11/12", "12/12"]
+    assert [line.split()[1] for line in steps] == [f"{n}/12" for n in (1, 3, 5, 6, 8, 10, 11, 12)]
+    # Besides what was evaluated, a line a tenth of the steps.
     for part in ("loss ", "validation ", " tokens/s", " MB", " left"):
         assert all(part in line for line in steps)
     assert sum(line.startswith("    | ") for line in shown) >= 4
@@ -173,6 +174,31 @@ def test_progress_on_a_terminal(corpus, tmp_path):
     assert shown.split(b"\r\n")[-2].startswith(f"{COTAN} sample ".encode())
 
 
+def test_control_characters_do_not_reach_a_terminal(corpus, tmp_path):
+    """A model of bytes that has learned nothing writes any of them."""
+    out = tmp_path / "run"
+    said = train(corpus, out, "--steps", 1, "--eval-batches", 1)
+    shown = "".join(line[6:] for line in said.splitlines() if line.startswith("    | "))
+    assert re.search(r"\\x[01][0-9a-f]", shown) and not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", said)
+    words = [str(COTAN), "sample", str(out), "--length", "300"]
+    raw = subprocess.run(words, capture_output=True, timeout=300).stdout
+    assert re.search(rb"[\x00-\x08\x0e-\x1f]", raw)  # in a pipe the text is as it is
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(words, stdout=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    escaped = "".join(c if c in "\n\t" or not re.match(r"[\x00-\x1f\x7f-\x9f]", c) else f"\\x{ord(c):02x}" for c in raw.decode())
+    assert re.sub(r" +", " ", shown.decode().replace("\r\n", "\n").replace("\t", " ")) == \
+        re.sub(r" +", " ", escaped.replace("\t", " "))  # terminals make spaces of tabs
+
+
 @pytest.mark.parametrize("more, same", [([], True), (["--seed", 8], False)])
 def test_bits(run, corpus, tmp_path, more, same):
     words = ["--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches", 3]
@@ -188,6 +214,29 @@ def test_dropout_is_random_and_repeats(corpus, tmp_path):
         weights.append((tmp_path / name / "model.safetensors").read_bytes())
         assert [m["plans_compiled"] for m in lines(tmp_path / name)][2:] == [0]
     assert weights[0] == weights[1] != weights[2]
+
+
+def test_batches_add_up(corpus, tmp_path, device):
+    """Two batches of three windows are one of six, but for rounding; threads change no bit."""
+    def run(name, batch, *more):
+        said = cotan("train", "--data", corpus, *TINY[:-1], batch, "--steps", 5, "--eval-batches", 0, *more, "--out",
+                     tmp_path / name)
+        assert said.returncode == 0, said.stderr.decode()
+        return lines(tmp_path / name), said.stderr.decode()
+
+    whole, _ = run("whole", 6)
+    parts, said = run("parts", 3, "--accumulate", 2, "--threads", 1)
+    assert ", batch 3: 2 batches a step, " in said.splitlines()[0]
+    for a, b in zip(whole, parts, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-5) and a["lr"] == b["lr"]
+        assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-4)
+    assert whole[-1]["val_loss"] == pytest.approx(parts[-1]["val_loss"], rel=1e-5)
+    assert [m["plans_compiled"] for m in parts[2:]] == [0] * 3
+    again, _ = run("again", 3, "--accumulate", 2, "--threads", 2)
+    for name in ("model.safetensors", "state.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    more, _ = run("more", 3, "--accumulate", 3)  # other windows
+    assert more[0]["loss"] != parts[0]["loss"]
 
 
 def test_another_run_in_the_folder(corpus, tmp_path):
