@@ -331,14 +331,15 @@ static void the_same_weights_count_once(void **state) {
     assert_true(ct_fit(&o));
     ct_fit_best before = s->last.best;
     assert_int_equal(before.newest, 3);
-    o.steps = 4;
+    o.steps = 5;
     o.eval_every = 3;
     o.first_step = 3;
     o.best = before;
     o.save_every = 0;
     assert_true(ct_fit(&o));
+    assert_int_equal(s->n_evaluated, 5); // the fourth of weights that were known
     assert_int_equal(s->last.best.evaluations, before.evaluations + 1);
-    assert_int_equal(s->last.best.newest, 4);
+    assert_int_equal(s->last.best.newest, 5);
 }
 
 // ------------------------------------------------------------------------------------ callbacks
