@@ -52,6 +52,30 @@ static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *be
     return false;
 }
 
+// The first attribute, or else op, that differs.
+static bool say_other(ct_text *text, const ct_difference *d, bool *declared) {
+    if (!d->node) return false;
+    const ct_loc here = d->node->here;
+    if (d->field) {
+        ct__textf(text, "%s of %s:%u: %s is ", d->node->op->name, file_of(here), here.line,
+                  d->field->name);
+        ct__say_difference(text, d);
+        *declared = ct__difference_declared(d);
+    } else {
+        ct__textf(text, "what was recorded differs in structure, first at %s:%u: %s", file_of(here),
+                  here.line, d->node->op->name);
+    }
+    return true;
+}
+
+static const char *advice(const ct_difference *d) {
+    if (!d->field) return "a size that varies can be declared with CT_DYN";
+    if (d->node->op->varies) return d->node->op->varies;
+    return d->field->kind == CT_FIELD_ints
+               ? "an attribute is part of the plan, but for sizes in it that CT_DYN marks"
+               : "an attribute is part of the plan; what varies is better an operand";
+}
+
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds) {
     size_t siblings = 0;
@@ -59,8 +83,16 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
     ct_text text = {0}, why = {0};
+    ct_difference other = {0};
     bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
-    hint = hint && !declared; // lengths are dynamic so that they may vary
+    if (before && !differs) {
+        other = ct__order_difference(order, before->words, before->n_words);
+        differs = say_other(&why, &other, &declared);
+    }
+    differs = differs && why.s && !why.failed;
+    // Lengths are dynamic so that they may vary; and where the graph is another one each time,
+    // there is nothing to declare.
+    hint = hint && !declared && differs && !(other.node && !other.field);
     ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
               order->n, plan->n_commands, plan->program.n_kernels);
@@ -69,11 +101,11 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     else
         ct__text_add(&text, siblings ? "what was recorded differs in structure"
                                      : "the first of this line");
-    if (hint && differs)
-        ct__textf(&text,
-                  "\n  hint: this line has made %d plans; a size that varies can be declared with "
-                  "CT_DYN: %s",
-                  PLANS_BEFORE_HINT, why.s);
+    if (hint)
+        ct__textf(&text, "\n  hint: this line has made %d plans; %s: %s", PLANS_BEFORE_HINT,
+                  advice(&other), why.s);
+    else if (explain && !declared && other.field && other.node->op->varies)
+        ct__textf(&text, "\n  hint: %s", other.node->op->varies);
     if (text.s && !text.failed && (hint || explain))
         ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
     ct__text_free(&text);

@@ -379,6 +379,16 @@ static inline bool ct__reads_var(const ct_node *node) {
 uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);
 uint32_t ct__order_var(const ct_order *order, const ct_var *var); // the same of a variable's
 uint64_t ct__new_epoch(void);
+// Where an order's record first differs from an earlier one.
+typedef struct ct_difference {
+    const ct_node *node;   // NULL: behind all nodes
+    const ct_field *field; // of its attributes; NULL: its op, its operands, or a leaf
+    const uint64_t *was;   // the attribute's words in the earlier record
+} ct_difference;
+ct_difference ct__order_difference(const ct_order *order, const uint64_t *words, size_t n_words);
+// "[0, 64], it was [0, 0]"; "another function" and the like where a value says nothing.
+void ct__say_difference(ct_text *text, const ct_difference *difference);
+bool ct__difference_declared(const ct_difference *difference); // of what CT_DYN marks alone
 
 // ---------------------------------------------------------------------------------------- printing
 // and checking

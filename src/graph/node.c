@@ -76,42 +76,50 @@ bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b) {
     return true;
 }
 
+void ct__attr_print(ct_text *text, ct_field_kind kind, const void *at) {
+    switch (kind) {
+    case CT_FIELD_i64: ct__textf(text, "%lld", (long long)*(const int64_t *)at); break;
+    case CT_FIELD_f64: ct__textf(text, "%.17g", *(const double *)at); break;
+    case CT_FIELD_num: {
+        const ct_num *num = at;
+        if (num->given)
+            ct__textf(text, "%.17g", num->value);
+        else
+            ct__text_add(text, "default");
+        break;
+    }
+    case CT_FIELD_bool: ct__text_add(text, *(const bool *)at ? "true" : "false"); break;
+    case CT_FIELD_dtype: ct__text_add(text, ct_dtype_name(*(const ct_dtype *)at)); break;
+    case CT_FIELD_ints: {
+        const ct_ints *list = at;
+        ct__text_add(text, "[");
+        for (int64_t k = 0; k < list->n; k++) {
+            int64_t v = list->v[k];
+            ct__text_add(text, k ? ", " : "");
+            if (v == CT_END)
+                ct__text_add(text, "end");
+            else
+                ct__textf(text, "%s%lld", ct__marked(v) ? "n=" : "", (long long)ct__unmarked(v));
+        }
+        ct__text_add(text, "]");
+        break;
+    }
+    case CT_FIELD_body: {
+        char hex[33];
+        ct_body *body = *(ct_body *const *)at;
+        ct__hash_hex(body->hash, hex);
+        ct__textf(text, "body %.8s", hex);
+        break;
+    }
+    case CT_FIELD_data: ct__textf(text, "%zu bytes", ((const ct_data_bytes *)at)->n); break;
+    case CT_FIELD_type: ct__print_type(text, at); break;
+    }
+}
+
 void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs) {
     for (size_t i = 0; i < op->n_fields; i++) {
-        const ct_field *f = &op->fields[i];
-        const void *at = attr_at(f, attrs);
-        ct__textf(text, "%s%s=", i ? ", " : "", f->name);
-        switch (f->kind) {
-        case CT_FIELD_i64: ct__textf(text, "%lld", (long long)*(const int64_t *)at); break;
-        case CT_FIELD_f64: ct__textf(text, "%.17g", *(const double *)at); break;
-        case CT_FIELD_num: {
-            const ct_num *num = at;
-            if (num->given)
-                ct__textf(text, "%.17g", num->value);
-            else
-                ct__text_add(text, "default");
-            break;
-        }
-        case CT_FIELD_bool: ct__text_add(text, *(const bool *)at ? "true" : "false"); break;
-        case CT_FIELD_dtype: ct__text_add(text, ct_dtype_name(*(const ct_dtype *)at)); break;
-        case CT_FIELD_ints: {
-            const ct_ints *list = at;
-            ct__text_add(text, "[");
-            for (int64_t k = 0; k < list->n; k++)
-                ct__textf(text, "%s%lld", k ? ", " : "", (long long)list->v[k]);
-            ct__text_add(text, "]");
-            break;
-        }
-        case CT_FIELD_body: {
-            char hex[33];
-            ct_body *body = *(ct_body *const *)at;
-            ct__hash_hex(body->hash, hex);
-            ct__textf(text, "body %.8s", hex);
-            break;
-        }
-        case CT_FIELD_data: ct__textf(text, "%zu bytes", ((const ct_data_bytes *)at)->n); break;
-        case CT_FIELD_type: ct__print_type(text, at); break;
-        }
+        ct__textf(text, "%s%s=", i ? ", " : "", op->fields[i].name);
+        ct__attr_print(text, op->fields[i].kind, attr_at(&op->fields[i], attrs));
     }
 }
 

@@ -249,6 +249,7 @@ struct ct_opdef {
     bool involution;                        // f(f(x)) = x
     bool outermost;                         // f(f(x, any), attributes) = f(x, attributes)
     ct_samples samples;
+    const char *varies; // what to do where an attribute changes from step to step, for a hint
 };
 
 bool ct__always_unchanged(const ct_node *node); // for `unchanged`
@@ -261,5 +262,6 @@ void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op,
                      const void *attrs); // deep; NULL: no memory
 bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b);
 void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs);
+void ct__attr_print(ct_text *text, ct_field_kind kind, const void *attr); // one of them
 
 #endif

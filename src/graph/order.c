@@ -184,6 +184,87 @@ static bool put_node(ct_order *o, ct_node *node) {
     return true;
 }
 
+// ------------------------------------------------------------------------------------------------
+// two records
+
+// Words of a node's part of the record before its attributes.
+static size_t head_words(const ct_order *o, const ct_node *node) {
+    size_t n = 0;
+    if (ct__stops(o, node)) {
+        for (int i = 0; i < node->n_out; i++) n += node->value[i] ? 2u + node->out[i].rank : 0;
+        return n;
+    }
+    if (node->op == &ct__op_read) return 2u + node->out->rank;
+    n = 1u + node->n_in;
+    if (node->op->kind == CT_KIND_LEAF) n += 1u + node->out->rank + (node->op == &ct__op_param);
+    return n;
+}
+
+ct_difference ct__order_difference(const ct_order *o, const uint64_t *words, size_t n_words) {
+    size_t most = n_words < o->n_words ? n_words : o->n_words, at = 0, first = 0;
+    while (first < most && words[first] == o->words[first]) first++;
+    if (o->numerics) at = 1 + (strlen(o->numerics) + 7) / 8;
+    for (size_t i = 0; i < o->n; i++) {
+        const ct_node *node = o->nodes[i];
+        size_t fields = ct__stops(o, node) ? 0 : node->op->n_fields;
+        at += head_words(o, node);
+        if (first < at) return (ct_difference){.node = node};
+        ct_order part = {0}; // the attributes' words once more, to know how many they are
+        for (size_t k = 0; k < fields; k++) {
+            size_t begin = part.n_words;
+            bool known = put_attr(&part, &node->op->fields[k], node->attrs);
+            if (known && first >= at + part.n_words) continue;
+            ct__order_free(&part);
+            return known ? (ct_difference){node, &node->op->fields[k], words + at + begin}
+                         : (ct_difference){0};
+        }
+        at += part.n_words;
+        ct__order_free(&part);
+    }
+    return (ct_difference){0};
+}
+
+static void say_attr(ct_text *text, ct_field_kind kind, const void *at, const uint64_t *words) {
+    union {
+        ct_num num;
+        ct_ints ints;
+        bool flag;
+        ct_dtype dtype;
+    } v;
+    if (kind == CT_FIELD_num) v.num = (ct_num){.given = words[0]};
+    if (kind == CT_FIELD_num) memcpy(&v.num.value, words + 1, sizeof v.num.value);
+    if (kind == CT_FIELD_ints) v.ints = (ct_ints){(int64_t)words[0], (const int64_t *)(words + 1)};
+    if (kind == CT_FIELD_bool) v.flag = words[0];
+    if (kind == CT_FIELD_dtype) v.dtype = (ct_dtype)words[0];
+    bool plain = kind == CT_FIELD_i64 || kind == CT_FIELD_f64; // its words are itself
+    ct__attr_print(text, kind, at);
+    ct__text_add(text, ", it was ");
+    ct__attr_print(text, kind, plain ? (const void *)words : &v);
+}
+
+static const void *attr_of(const ct_difference *d) {
+    return (const char *)d->node->attrs + d->field->offset;
+}
+
+void ct__say_difference(ct_text *text, const ct_difference *d) {
+    switch (d->field->kind) {
+    case CT_FIELD_body: ct__text_add(text, "another function"); break;
+    case CT_FIELD_data: ct__text_add(text, "others"); break;
+    case CT_FIELD_type: ct__text_add(text, "another type"); break;
+    default: say_attr(text, d->field->kind, attr_of(d), d->was);
+    }
+}
+
+bool ct__difference_declared(const ct_difference *d) {
+    if (!d->field || d->field->kind != CT_FIELD_ints) return false;
+    const ct_ints *now = attr_of(d);
+    const int64_t *was = (const int64_t *)(d->was + 1);
+    if ((uint64_t)now->n != d->was[0]) return false;
+    for (int64_t i = 0; i < now->n; i++)
+        if (now->v[i] != was[i] && !(ct__marked(now->v[i]) && ct__marked(was[i]))) return false;
+    return true;
+}
+
 bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
     ct__share_take(read->var->lock, false, NULL);
     const ct_loc ran = read->var->ran;

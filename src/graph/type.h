@@ -34,6 +34,12 @@ static inline double ct__num_or(ct_num number, double otherwise) {
     return ct__num_given(number) ? number.value : otherwise;
 }
 
+// Sizes and positions in attributes: one that CT_DYN marks is an argument of the kernels.
+static inline bool ct__marked(int64_t size) { return size > 0 && (size >> 62 & 1); }
+static inline int64_t ct__unmarked(int64_t size) {
+    return ct__marked(size) ? size & ~(1ll << 62) : size;
+}
+
 // The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of
 // what it meets.
 typedef struct ct_type {

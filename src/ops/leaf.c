@@ -17,7 +17,7 @@ const ct_opdef ct__op_data = {LEAF(DATA, data, "Elements in a storage.")};
 const ct_opdef ct__op_scalar = {
     LEAF(SCALAR, scalar, "One number; an operand, whatever its value.")};
 const ct_opdef ct__op_const = {LEAF(CONST, const, "Elements that are part of the plan."),
-                               CT_FIELDS(const)};
+                               CT_FIELDS(const), .varies = "what varies is no constant: ct_from"};
 const ct_opdef ct__op_read = {LEAF(READ, read, "A variable's value at one version.")};
 const ct_opdef ct__op_variable = {
     LEAF(VARIABLE, variable, "A variable; reads resolve to its newest version.")};

@@ -55,11 +55,6 @@ ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, 
 // One axis as given to 0..rank - 1 of operand 0. Reports a bad one.
 bool ct__normal_axis(ct_call *call, int64_t *axis);
 
-// Sizes and positions in attributes: one that CT_DYN marks is an argument of the kernels.
-static inline bool ct__marked(int64_t size) { return size > 0 && (size >> 62 & 1); }
-static inline int64_t ct__unmarked(int64_t size) {
-    return ct__marked(size) ? size & ~(1ll << 62) : size;
-}
 static inline int64_t ct__mark(int64_t size, bool dynamic) { return dynamic ? CT_DYN(size) : size; }
 // An entry of a list of positions, in a map: a number, or an argument of the kernel.
 static inline ct_ix ct__map_attr(ct_map *map, const int64_t *where) {

@@ -175,6 +175,7 @@ const ct_opdef ct__op_slice = {
     .transpose = slice_transpose,
     .onnx = "Slice",
     .stablehlo = "slice",
+    .varies = "a position that varies can be an operand: ct_dynamic_slice",
 };
 
 // ---------------------------------------------------------------------------------------------------

@@ -294,6 +294,98 @@ static void the_eighth_plan_of_a_line_gets_a_hint(void **state) {
     assert_string_equal(record_log, ""); // once
 }
 
+static double piece(ct_tensor x, int from, int *line) {
+    CT_SCOPE;
+    *line = __LINE__ + 1;
+    ct_tensor y = ct_slice(x, .start = CT_INTS(from), .stop = CT_INTS(from + 2));
+    return ct_item(ct_sum(y));
+}
+
+static void a_changed_attribute_is_named(void **state) {
+    (void)state;
+    int line;
+    CT_SCOPE;
+    ct_tensor x = line_of(32);
+    assert_true(piece(x, 0, &line) == 3);
+    setenv("COTAN_EXPLAIN", "1", 1);
+    assert_true(piece(x, 4, &line) == 11);
+    char head[128], tail[256], want[512];
+    snprintf(head, sizeof head, FILE_NAME ":%d: plan ", line + 1);
+    snprintf(tail, sizeof tail,
+             ": slice of " FILE_NAME ":%d: start is [4], it was [0]\n"
+             "  hint: a position that varies can be an operand: ct_dynamic_slice\n",
+             line);
+    assert_int_equal(strncmp(record_log, head, strlen(head)), 0);
+    assert_true(ends_with(record_log, tail));
+    unsetenv("COTAN_EXPLAIN");
+    record_forget();
+    for (int i = 6; i < 16; i += 2) assert_true(piece(x, i, &line) > 0);
+    assert_string_equal(record_log, "");
+    assert_true(piece(x, 16, &line) == 35); // the eighth
+    snprintf(want, sizeof want,
+             "\n  hint: this line has made 8 plans; a position that varies can be an operand: "
+             "ct_dynamic_slice: slice of " FILE_NAME ":%d: start is [16], it was [14]\n",
+             line);
+    assert_true(ends_with(record_log, want));
+}
+
+static void doubled(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[0], in[0]);
+}
+static void squared(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], in[0]);
+}
+// One of several things, at one line.
+static ct_tensor other_thing(ct_tensor x, int what, int change) {
+    ct_tensor y = x;
+    float table[2] = {1, (float)change};
+    switch (what) {
+    case 0: return ct_leaky_relu(x, .slope = CT_F(change * 0.5));
+    case 1: return ct_sum(x, .axes = CT_AXES(0), .keepdims = change);
+    case 2: return ct_cast(x, change ? CT_F64 : CT_I32);
+    case 3: ct_call(change ? doubled : squared, NULL, &x, 1, &y, 1); return y;
+    case 4: return ct_mul(x, ct_const(table, CT_F32, CT_DIMS(2)));
+    case 5: return change ? ct_exp(x) : ct_tanh(x);
+    case 6: return ct_cumsum(ct_reshape(x, CT_DIMS(1, 2)), change);
+    default: return ct_slice(x, .stop = CT_INTS(CT_DYN(change + 1)));
+    }
+}
+static void of_other_thing(int what, int change) {
+    CT_SCOPE;
+    assert_non_null(ct_data(other_thing(line_of(2), what, change)));
+}
+
+static void attributes_of_each_kind_are_told(void **state) {
+    (void)state;
+    static const char *const head[] = {
+        "leaky_relu of ", "sum of ",   "cast of ",
+        "call of ",       "const of ", "what was recorded differs in structure, first at ",
+        "cumsum of ",     "slice of ",
+    };
+    static const char *const tail[] = {
+        ": slope is 0.5, it was 0\n",
+        ": keepdims is true, it was false\n",
+        ": dtype is f64, it was i32\n",
+        ": body is another function\n",
+        ": bytes is others\n  hint: what varies is no constant: ct_from\n",
+        ": exp\n",
+        ": axis is 1, it was 0\n",
+        ": stop is [n=2], it was [n=1]\n", // declared to vary
+    };
+    setenv("COTAN_EXPLAIN", "1", 1);
+    for (int what = 0; what < 8; what++) {
+        of_other_thing(what, 0);
+        record_forget();
+        of_other_thing(what, 1);
+        char begin[200];
+        snprintf(begin, sizeof begin, ": %s" FILE_NAME ":", head[what]);
+        if (!strstr(record_log, begin) || !ends_with(record_log, tail[what]))
+            fail_msg("\"%s\", not \"%s...%s\"", record_log, begin, tail[what]);
+    }
+}
+
 static void least_recently_used_plans_go(void **state) {
     (void)state;
     float v[1] = {0};
@@ -352,6 +444,8 @@ int main(void) {
         TEST(a_changed_static_shape_makes_one_plan_and_one_line),
         TEST(a_variable_is_named_in_the_explanation),
         TEST(the_eighth_plan_of_a_line_gets_a_hint),
+        TEST(a_changed_attribute_is_named),
+        TEST(attributes_of_each_kind_are_told),
         TEST(least_recently_used_plans_go),
         TEST(a_bare_number_meets_f64_with_all_its_digits),
     };
