@@ -262,7 +262,9 @@ typedef struct ct_scope {
     uint32_t depth, serial;
 } ct_scope;
 // What is recorded in a scope goes with it; at its end pending roots run as one plan. A statement:
-// break, continue and return behave.
+// break, continue and return behave. Each turn of a loop wants one of its own: without it, what the
+// turns record stays. After 256 reads that ran something in one scope, or 256 assignments of a
+// variable without a run, the log gets a hint, once a context.
 #define CT_SCOPE CT__SCOPE_NAMED(CT__PASTE(ct__scope_, __LINE__)) // a name of its own: scopes nest
 #define CT__PASTE(a, b) CT__PASTE_NOW(a, b)
 #define CT__PASTE_NOW(a, b) a##b

@@ -139,6 +139,26 @@ void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
     if (ctx->log) ctx->log(kind, text, ctx->log_user);
 }
 
+void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
+    const ct_node *newest = ct__top(ctx)->nodes;
+    ct_text text = {0};
+    va_list args;
+    if (ctx->piles_up) return;
+    ctx->piles_up = true;
+    while (newest && (!newest->n_in || !newest->here.file)) newest = newest->next;
+    ct_loc made = newest ? newest->here : here;
+    char what[256];
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    ct__textf(&text,
+              "%s:%u: nodes recorded at %s:%u pile up, %s\n"
+              "  hint: put CT_SCOPE; into the loop: what a turn records goes at its end",
+              here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
+    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+}
+
 void ct_set_log(ct_log_fn fn, void *user) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return;

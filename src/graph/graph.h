@@ -107,6 +107,7 @@ struct ct_var {
     _Atomic uint64_t made;         // handle of the value that it assigned, which may be there still
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // a device failed while a plan was updating it; under `lock`
+    uint32_t again;     // how often the pending assignment has replaced another; the writer's
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
     ct_var *next;       // in a list of records that wait
     uint64_t owner;     // id of the context that made it: the only one that may use what is below
@@ -164,6 +165,7 @@ struct ct_frame {
     ct_node *spare;         // dropped leaves whose memory can be used again
     ct_loc here;
     ct_body *body; // BODY: collects outer tensors as parameters
+    uint32_t runs; // that reads asked for while it was the innermost one
 };
 
 typedef struct ct_metric_entry {
@@ -206,6 +208,7 @@ struct ct_ctx {
     size_t n_metrics, metrics_cap;
     ct_log_fn log;
     void *log_user;
+    bool piles_up;         // a loop without a scope was hinted at
     atomic_bool cancelled; // by ct_cancel, until a run has said so
     void *device;          // the compiler's: where plans of this context run
     int tracing;           // open TRACE and BODY frames
@@ -247,6 +250,12 @@ extern atomic_size_t ct__sets; // parameter sets alive
 bool ct__contexts_end(void);
 void ct__slots_end(void); // and frees all slots, when no context is left
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
+// After so many runs that reads asked for in one scope, and as many assignments of a variable of
+// which none ran, it is a loop without a scope of its own: what it records stays. Said once a
+// context.
+enum { CT_TURNS_BEFORE_HINT = 256 };
+void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 bool ct__env_flag(const char *name); // set, and not "0" or ""
 
 // -------------------------------------------------------------------------------------------

@@ -66,7 +66,11 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
         ct__roots_abandon(ctx);
         return false;
     }
-    return ctx->n_roots == 0 || ct__hooks.run(ctx, here);
+    if (ctx->n_roots == 0) return true;
+    if (!ct__hooks.run(ctx, here)) return false;
+    if (++ct__top(ctx)->runs == CT_TURNS_BEFORE_HINT)
+        ct__hint_scope(ctx, here, "%d reads ran something in one scope", CT_TURNS_BEFORE_HINT);
+    return true;
 }
 
 // The evaluated value behind t; false when it failed.

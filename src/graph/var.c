@@ -272,11 +272,15 @@ static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
                 ct__unuse(ctx->roots[i].val.node);
                 ctx->roots[i].val = v, ctx->roots[i].here = *here;
             }
+        if (++var->again == CT_TURNS_BEFORE_HINT)
+            ct__hint_scope(ctx, *here, "variable \"%.100s\" was assigned %d times and nothing ran",
+                           var->name, CT_TURNS_BEFORE_HINT);
     } else if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
         ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
                  "variable \"%s\" has a pending assignment in another context", var->name);
         return;
     } else {
+        var->again = 0;
         ct__var_ref(var, ctx); // until it ends
         ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
         if (!root) {
