@@ -8,6 +8,7 @@ import textwrap
 
 HEADING = re.compile(r"^// -{5,} (.+)$")
 CALL = re.compile(r"(?s)^(\w+)\((.*)\)$")
+MOST_NAMES = 6  # in a heading
 NOTE = "<!-- Written by scripts/make-docs from include/cotan/{}; do not edit. -->"
 
 
@@ -144,10 +145,23 @@ def items(lines):
             depth += bare.count("{") - bare.count("}") + bare.count("(") - bare.count(")")
 
 
-def section(lines, prototypes, called):
+def heading(declarations, prototypes, called):
+    """The names that an item declares: types, constants, what is called."""
+    text = "\n".join(line.split("//")[0] for line in declarations)
+    names = re.findall(r"(?m)^\} (ct_\w+);|^typedef [^{(]*?(ct_\w+);|^typedef [^{]*?\(\*(ct_\w+)\)|^typedef enum \{[^}]*\} (ct_\w+);"
+                       r"|^#define (CT_\w+)|^enum \{\s*(\w+)", text)
+    names = ["".join(n) for n in names]
+    names = list(dict.fromkeys(names + [n for n in calls(declarations, prototypes, called)]))
+    return ", ".join(f"`{n}`" for n in names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+
+
+def section(lines, prototypes, called, level):
+    """An item is a heading, its text, its declarations."""
     out = []
     for comment, declarations in items(lines):
         text = code(declarations, prototypes, called) if declarations else ""
+        name = heading(declarations, prototypes, called) if text else ""
+        out += [f"{level} {name}", ""] if name else []
         out += [paragraphs(comment), ""] if comment else []
         out += ["```c", text, "```", ""] if text else []
     return out
@@ -193,14 +207,14 @@ def pages(headers):
             for heading, lines in parts[1:]:
                 page = heading.replace(" ", "-") + ".md"
                 out[page] = [f"# {heading[0].upper()}{heading[1:]}", "", f"`#include <cotan/{name}>`", "",
-                             *section(lines, prototypes, called)]
+                             *section(lines, prototypes, called, "##")]
                 index.append((page, heading, calls(lines, prototypes, called)))
         else:
             page = name[:-2] + ".md"
             body = []
             for heading, lines in parts:
                 body += [f"## {heading[0].upper()}{heading[1:]}", ""] if heading else []
-                body += section(lines, prototypes, called)
+                body += section(lines, prototypes, called, "###" if len(parts) > 1 else "##")
             out[page] = [f"# cotan/{name}", "", top, "", *body]
             index.append((page, f"`cotan/{name}`", calls([x for _, part in parts for x in part], prototypes, called)))
         for page, lines in out.items():
@@ -215,8 +229,8 @@ def index_page(index):
              "What the public headers declare, as one calls it. Most calls are macros that pass the caller's file and line to",
              "the exported function behind them: `ct_NAME_at` takes the same arguments and a `ct_loc`, `ct_NAME_with` a struct of",
              "the named options. Bindings of other languages call those.", "",
-             "The ops (`ct_add` to `ct_dropout`) are derived from their definitions; `make docs` writes their page,",
-             "`build/docs/ops.md`, and the build their header, `build/derived/cotan/ops.h`.", "", "| Topic | What it declares |",
+             "The [ops](ops.md) (`ct_add` to `ct_dropout`) are derived from their definitions; the build writes their header,",
+             "`build/derived/cotan/ops.h`.", "", "| Topic | What it declares |",
              "|---|---|"]
     for page, title, names in index:
         lines.append(f"| [{title}]({page}) | {', '.join(f'`{n}`' for n in names)} |")

@@ -155,22 +155,18 @@ function source(i) {
     printf "}\n%s(ct_%s)(%s) { return ct_%s_at(%s, CT_NOWHERE); }\n\n", result, name[i], signature(), name[i], names("", "")
 }
 
-# How it is called: `ct_sum(x, .axes, .keepdims)`; what may be left out in brackets.
+# How it is called, for the page: what has a name, and may be left out, behind a dot.
 function call(i,    s, j) {
-    s = variadic ? ", " opname[1] ", n" : ""
+    s = variadic ? ", const ct_tensor *" opname[1] ", int n" : ""
     for (j = 1; j <= n_ops && !variadic; j++)
-        s = s ", " (j > n_needed ? "[." opname[j] "]" : opname[j])
-    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " (mode == "." ? "[." aname[j] "]" : aname[j])
-    s = "ct_" name[i] "(" substr(s, 3) ")"
-    for (j = 1; j <= n_outs; j++) s = s (j > 1 ? ", ." : " -> .") outname[j]
-    return s
+        s = s ", " (j > n_needed ? "." opname[j] : "ct_tensor " opname[j])
+    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " (mode == "." ? "." aname[j] : ctype[akind[j]] " " aname[j])
+    return result " ct_" name[i] "(" substr(s, 3) ");"
 }
-function docs(i,    text) {
-    if (group[i] != shown) printf "\n## %s\n\n| Call | What it gives |\n|---|---|\n", group[i]
-    shown = group[i]
-    text = doc[name[i]]
-    gsub(/\|/, "\\|", text)
-    printf "| `%s` | %s |\n", call(i), text
+# A line an op for scripts/ops_page.py: family, name, call, outputs, sentence.
+function docs(i,    j, outs) {
+    for (j = 1; j <= n_outs; j++) outs = outs (j > 1 ? " " : "") outname[j]
+    printf "%s\t%s\t%s\t%s\t%s\n", group[i], name[i], call(i), outs, doc[name[i]]
 }
 
 # The attribute structs again, for the functions: the same lists, the same members.
@@ -192,8 +188,6 @@ END {
         exit
     }
     if (part == "docs") {
-        print "<!-- Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit. -->"
-        print "# Ops\n\nOperands come first, then options by name; those in brackets may be left out."
         for (i = 1; i <= n; i++) if (operands[i] != "-") { parse(i); docs(i) }
         exit
     }

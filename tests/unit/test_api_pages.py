@@ -55,6 +55,8 @@ Things: to have and to hold.
 
 ## Keeping things
 
+### `ct_thing`, `CT_NO_THING`, `ct_thing_new`
+
 What a thing is; it has a size.
 
 ```c
@@ -65,11 +67,15 @@ typedef struct ct_thing {
 ct_thing *ct_thing_new(const char *label);
 ```
 
+### `ct_thing_free`
+
 Frees it.
 
 ```c
 void ct_thing_free(ct_thing *thing); // NULL too
 ```
+
+### `ct_thing_set`
 
 ```c
 void ct_thing_set(ct_thing *thing, ...); // ...: the values of ct_thing_args, named
@@ -96,5 +102,8 @@ def test_every_declaration_of_the_public_headers_has_its_place():
     for name, page in pages.items():
         assert page.count("```") % 2 == 0 and "__attribute__" not in page and "CT_API" not in page, name
         assert len(page.splitlines()) > 8, name
+        # each declaration has a heading of its own above it and its text
+        blocks = page.count("```c\n")
+        assert len(re.findall(r"(?m)^###? `", page)) == blocks, name
         for line in page.splitlines():
             assert len(line) <= 120 or line.startswith("|"), f"{name}: {line}"

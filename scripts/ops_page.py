@@ -1,0 +1,96 @@
+"""The page of all ops, docs/api/ops.md, from src/ops/ops.list and the definitions: an entry an op.
+
+What the preprocessor would put together is read as text: a definition's fields are its own and those of the macros that it names.
+tests/ops/test_ops_page.py compares what is found with the table of the built library.
+"""
+import re
+import subprocess
+
+ORDER = ["BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "BF16", "F32", "F64"]
+WHAT = {"ints": "a list", "i64": "a whole number", "f64": "a number", "num": "a number", "bool": "true or false", "dtype": "a dtype"}
+DEFINITION = re.compile(r"^const ct_opdef ct__op_(\w+) = \{(.*?)\};", re.S | re.M)
+MACRO = re.compile(r"^#define ([A-Z_]+)\(([^)]*)\)[ \t]+(\.id = .*)$", re.M)
+
+
+def masks(header):
+    """{name: set of dtypes} of what `.accepts` is said in, from graph/type.h."""
+    body = re.search(r"enum \{([^{}]*CT_MASK[^{}]*)\};", header).group(1)
+    found = {}
+    for part in re.sub(r"//[^\n]*", "", body).split(","):
+        if "=" in part:
+            name, value = part.split("=")
+            found[name.strip()] = mask(value, found)
+    return found
+
+
+def mask(text, known):
+    out = set()
+    for part in text.split("|"):
+        one = re.fullmatch(r"\s*CT_MASK\(CT_(\w+)\)\s*", part)
+        out |= {one.group(1)} if one else known[part.strip()]
+    return out
+
+
+def definitions(sources):
+    """{op: text of its record, with that of the macros in it}."""
+    out = {}
+    for source in sources:
+        text = re.sub(r"\\\n", " ", source)
+        macros = {name: body for name, _, body in MACRO.findall(text)}
+        for op, body in DEFINITION.findall(text):
+            for name in re.findall(r"^\s*([A-Z_]+)\(", body, re.M):
+                body += macros.get(name, "")
+            out[op] = body
+    return out
+
+
+def attributes(sources):
+    """{OP: [(kind, name)]}."""
+    text = re.sub(r"\\\n", " ", "\n".join(sources))
+    return {op: re.findall(r"F\(op, *(\w+), *(\w+)\)", fields)
+            for op, fields in re.findall(r"^#define ([A-Z0-9_]+)_ATTRS\(F, op\)(.*)$", text, re.M)}
+
+
+def facts(root):
+    """{op: (dtypes it accepts, has it a gradient?, its options)}, of all ops of the list."""
+    sources = [p.read_text() for folder in ("ops", "transform") for p in sorted((root / "src" / folder).glob("*.c"))]
+    known, options = masks((root / "src/graph/type.h").read_text()), attributes(sources)
+    out = {}
+    for op, body in definitions(sources).items():
+        accepts = mask(re.search(r"\.accepts = ([^,]*),?", body).group(1).strip(), known)
+        dtypes = [d.lower() for d in ORDER if d in accepts]
+        assert len(dtypes) == len(accepts), f"{op}: {accepts}"
+        out[op] = (dtypes, ".jvp = CT_NO_GRAD" not in body, options.get(op.upper(), []))
+    return out
+
+
+def entry(name, signature, outputs, doc, fact):
+    dtypes, gradient, options = fact
+    has = f"Dtypes: {' '.join(dtypes)}. " + ("Has a gradient." if gradient else "No gradient.")
+    lines = [f"### ct_{name}", "", doc, "", "```c", signature, "```", "", has]
+    if outputs:
+        lines[-1] += f" Results: {', '.join(f'`.{o}`' for o in outputs.split())}."
+    said = [f"`{n}` {WHAT[kind]}" for kind, n in options if n != "present"]
+    if said:
+        lines[-1] += f" Attributes: {', '.join(said)}."
+    return lines + [""]
+
+
+def page(root):
+    sources = [root / "src/ops/ops.list", *sorted(root.glob("src/ops/*.c")), *sorted(root.glob("src/transform/*.c"))]
+    rows = subprocess.run(["awk", "-v", "part=docs", "-f", str(root / "scripts/gen-ops.awk"), *map(str, sources)],
+                          check=True, capture_output=True, text=True).stdout.splitlines()
+    known, shown = facts(root), None
+    lines = ["<!-- Written by scripts/make-docs from src/ops/ops.list and the definitions; do not edit. -->", "# Ops", "",
+             "`#include <cotan/cotan.h>`", "",
+             "Operands come first, then attributes: by place, or by name where `.` stands before them. Named ones may be left out, and",
+             "so may operands with a `.`. Operands of elementwise ops broadcast as NumPy's do and promote to one dtype. The gradient of",
+             "an op without one is zero. Attributes are part of the plan: a new value compiles; operands are not.", ""]
+    for row in rows:
+        group, name, signature, outputs, doc = row.split("\t")
+        if group != shown:
+            family = group.split(": ")[-1]
+            lines += [f"## {family[0].upper()}{family[1:]}", ""]
+            shown = group
+        lines += entry(name, signature, outputs, doc, known[name])
+    return "\n".join(lines).rstrip() + "\n"
