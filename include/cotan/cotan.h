@@ -277,12 +277,15 @@ CT_API void ct__scope_cleanup(ct_scope *scope);
 // Makes t a root of the plan, and afterwards a leaf of the enclosing scope.
 CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
-// Ends a kept tensor, or any handle, early.
-CT_API void ct_drop(ct_tensor t);
-// For bindings alone: hold a tensor beyond its scope until ct_unpin.
+// Ends a kept tensor, or any handle, early. CT_NONE, a stale handle: nothing happens. A variable
+// (its set owns it) and a tensor of another context are errors.
+CT_API void ct_drop_at(ct_tensor t, ct_loc here);
+#define ct_drop(t) ct_drop_at((t), CT_HERE)
+// For bindings alone: hold a tensor beyond its scope until ct_unpin, which is ct_drop.
 CT_API ct_tensor ct_pin_at(ct_tensor t, ct_loc here);
 #define ct_pin(t) ct_pin_at((t), CT_HERE)
-CT_API void ct_unpin(ct_tensor t);
+CT_API void ct_unpin_at(ct_tensor t, ct_loc here);
+#define ct_unpin(t) ct_unpin_at((t), CT_HERE)
 
 // ----------------------------------------------------------------------------------------- sources
 

@@ -544,14 +544,24 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
 ct_tensor ct_keep_at(ct_tensor t, ct_loc here) { return keep(t, here, "keep", CT_NODE_KEPT); }
 ct_tensor ct_pin_at(ct_tensor t, ct_loc here) { return keep(t, here, "pin", CT_NODE_PINNED); }
 
-void ct_drop(ct_tensor t) {
+// As with free: what has ended already, and what never was, is no error.
+static void drop(ct_tensor t, ct_loc here, const char *op) {
     uint32_t out;
     ct_node *node = ct__peek(t, &out);
     ct_ctx *ctx = ct__ctx();
-    if (!node || node->op == &ct__op_variable || node->ctx != ctx || node == ctx->poison) return;
-    node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
-    ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
-    if (node->op != &ct__op_data) return; // an intermediate: its memory goes with its scope
-    ct__leaf_drop(node);
+    if (!node || !ctx || node == ctx->poison) return;
+    if (node->op == &ct__op_variable) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "variable \"%s\" ends with its parameter set",
+                 node->var->name);
+    } else if (node->ctx != ctx) {
+        ct__fail(ctx, CT_E_CONTEXT, here, op,
+                 "the tensor of %s:%u belongs to another context, in which alone it can be dropped",
+                 node->here.file ? node->here.file : "?", node->here.line);
+    } else {
+        node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
+        ct__slot_release(ctx, node, CT_PAST_DROP, here);
+        if (node->op == &ct__op_data) ct__leaf_drop(node); // others: memory goes with the scope
+    }
 }
-void ct_unpin(ct_tensor t) { ct_drop(t); }
+void ct_drop_at(ct_tensor t, ct_loc here) { drop(t, here, "drop"); }
+void ct_unpin_at(ct_tensor t, ct_loc here) { drop(t, here, "unpin"); }

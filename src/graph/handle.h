@@ -18,7 +18,7 @@ typedef enum { // why a handle is stale
     CT_PAST_CONTEXT
 } ct_past_kind;
 typedef struct ct_slot_past { // of the last node that had a slot: for the message of a stale handle
-    ct_loc made, ended;       // ended: of a scope
+    ct_loc made, ended;       // ended: of a scope, or where it was dropped
     ct_past_kind kind;
 } ct_slot_past;
 typedef struct ct_slot_chunk {

@@ -251,15 +251,15 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
         return false;
     }
     ct_loc made = past.made, ended = past.ended;
-    bool scope = past.kind == CT_PAST_SCOPE && ended.file;
+    bool scope = past.kind == CT_PAST_SCOPE, drop = past.kind == CT_PAST_DROP;
     char lines[2][300] = {"", ""};
     if (made.file) snprintf(lines[0], sizeof lines[0], ": made at %s:%u", made.file, made.line);
-    if (scope)
-        snprintf(lines[1], sizeof lines[1], "%s the scope of %s:%u", made.file ? "," : ":",
-                 ended.file, ended.line);
+    if (ended.file && (scope || drop))
+        snprintf(lines[1], sizeof lines[1], "%s %s %s:%u", made.file ? "," : ":",
+                 scope ? "the scope of" : "dropped at", ended.file, ended.line);
     ct__fail(ctx, CT_E_STALE, here, op, "operand %d was used after %s%s%s", argument + 1,
              why[past.kind], lines[0], lines[1]);
-    if (past.kind == CT_PAST_SCOPE)
+    if (scope)
         ct__err_hint(&ctx->err, "carry it out of its scope with ct_keep");
     else if (past.kind == CT_PAST_TRACE)
         ct__err_hint(&ctx->err, "return it as a result of the function");

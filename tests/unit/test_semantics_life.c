@@ -108,14 +108,13 @@ static void a_scope_may_end_after_its_context(void **state) {
     ct_ctx_use(mine);
 }
 
-static void assert_stale(ct_tensor t, int made_at, const char *why) {
+static void assert_stale(ct_tensor t, int made_at, const char *why, const char *more) {
     char want[512];
     int used_at = __LINE__ + 1;
     assert_false(ct_ok(ct_neg(t)));
     snprintf(want, sizeof want,
              FILE_NAME ":%d: neg: operand 1 was used after %s: made at " FILE_NAME ":%d%s", used_at,
-             why, made_at,
-             strstr(why, "traced") ? "\n  hint: return it as a result of the function" : "");
+             why, made_at, more);
     assert_error(CT_E_STALE, want);
     ct_error_clear();
 }
@@ -132,22 +131,59 @@ static void a_stale_handle_says_why(void **state) {
     int at = __LINE__ + 1;
     ct_tensor x = ct_from(two, CT_F32, CT_DIMS(2));
     ct_drop(x);
-    assert_stale(x, at, "it was dropped");
+    char dropped[100];
+    snprintf(dropped, sizeof dropped, ", dropped at " FILE_NAME ":%d", __LINE__ - 2);
+    assert_stale(x, at, "it was dropped", dropped);
+    ct_drop(x);       // as free(NULL)
+    ct_drop(CT_NONE); // this too
+    assert_ok();
     ct_params *set = ct_params_new();
     at = __LINE__ + 1;
     x = ct_param(set, "w", CT_F32, CT_DIMS(2));
     ct_params_free(set);
-    assert_stale(x, at, "its parameter set was freed");
+    assert_stale(x, at, "its parameter set was freed", "");
     ct_ctx *other = ct_ctx_new(), *mine = ct_ctx_use(other);
     at = __LINE__ + 1;
     x = ct_from(two, CT_F32, CT_DIMS(2));
     ct_ctx_use(mine);
     ct_ctx_free(other);
-    assert_stale(x, at, "its context was freed");
+    assert_stale(x, at, "its context was freed", "");
     ct_tensor y, in = ct_from(two, CT_F32, CT_DIMS(2));
     ct_call(leaks, &x, &in, 1, &y, 1);
     assert_true(ct_ok(y));
-    assert_stale(x, leaked_at, "the traced function that recorded it had returned");
+    assert_stale(x, leaked_at, "the traced function that recorded it had returned",
+                 "\n  hint: return it as a result of the function");
+}
+
+static void what_cannot_be_dropped_says_so_at_its_line(void **state) {
+    (void)state;
+    const float two[2] = {1, 2};
+    char want[300];
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    ct_drop(w);
+    snprintf(want, sizeof want, FILE_NAME ":%d: drop: variable \"w\" ends with its parameter set",
+             __LINE__ - 2);
+    assert_error(CT_E_ARGUMENT, want);
+    ct_error_clear();
+    ct_ctx *other = ct_ctx_new(), *mine = ct_ctx_use(other);
+    int line = __LINE__ + 1;
+    ct_tensor x = ct_pin(ct_from(two, CT_F32, CT_DIMS(2)));
+    ct_ctx_use(mine);
+    ct_unpin(x);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: unpin: the tensor of " FILE_NAME
+                       ":%d belongs to another context, in which alone it can be dropped",
+             __LINE__ - 4, line);
+    assert_error(CT_E_CONTEXT, want);
+    ct_error_clear();
+    ct_ctx_use(other);
+    ct_unpin(x);
+    assert_ok();
+    assert_false(ct_ok(x));
+    ct_ctx_use(mine);
+    ct_ctx_free(other);
+    ct_params_free(set);
 }
 
 static void a_stale_handle_is_an_error_with_both_lines(void **state) {
@@ -480,6 +516,7 @@ int main(void) {
         TEST(a_scope_ends_in_its_own_context),
         TEST(a_scope_may_end_after_its_context),
         TEST(a_stale_handle_says_why),
+        TEST(what_cannot_be_dropped_says_so_at_its_line),
         TEST(a_stale_handle_is_an_error_with_both_lines),
         TEST(generations_tell_old_handles_from_new),
         TEST(evaluated_values_may_be_read_from_any_context_and_pending_ones_not),
