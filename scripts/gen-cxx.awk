@@ -1,5 +1,6 @@
-# Derives the C++ face from the C headers: each function that takes a line (`ct_..._at`, `ct_..._with`) becomes one of namespace
-# cotan that finds the line itself; a struct of options becomes one whose members may be left out without a warning.
+# Derives the C++ face from the C headers: each function becomes one of namespace cotan, without its prefix; one that takes a line
+# (`ct_..._at`, `ct_..._with`) finds it itself; a struct of options becomes one whose members may be left out without a warning; a
+# list of tensors with its length may be given in braces.
 # usage: awk -f scripts/gen-cxx.awk include/cotan/cotan.h build/derived/cotan/ops.h include/cotan/nn.h ...
 BEGIN {
     print "// Derived from the C headers by scripts/gen-cxx.awk; do not edit. Included by cotan/cotan.hpp."
@@ -41,6 +42,27 @@ function statement(s) {
     s = trim(s)
     if (s ~ /^typedef struct ct_[a-z0-9_]+ \{.*ct_loc here; \}/) options(s)
     else if (s ~ /^CT_API .*[( *]ct_[a-z0-9_]+_(at\(.*ct_loc here|with\(.*)\);$/) wrapped(s)
+    else if (s ~ /^CT_API [^(]*[ *]ct_[a-z0-9]+[a-z0-9_]*\([^(]*\);$/ && s !~ /\.\.\./) plain_function(s)
+}
+
+# Without options. Where it takes a line as well it is a scope's begin or end, or has one of its own in cotan.hpp.
+function plain_function(s,    must, result, name, n, i, list, params, args) {
+    must = s ~ /CT_MUST_USE/ ? "[[nodiscard]] " : ""
+    sub(/^CT_API (CT_MUST_USE )?/, "", s)
+    match(s, /ct_[a-z0-9_]+\(/)
+    result = trim(substr(s, 1, RSTART - 1))
+    name = substr(s, RSTART, RLENGTH - 1)
+    s = substr(s, RSTART + RLENGTH)
+    sub(/\);$/, "", s)
+    if (s ~ /ct_loc here/ || name in made) return
+    n = s == "void" ? 0 : split(s, list, /, */)
+    for (i = 1; i <= n; i++) {
+        split_name(list[i])
+        params = params ", " space(part["type"]) part["name"]
+        args = args ", " part["name"]
+    }
+    printf "%sinline %s%s(%s) { %s::%s(%s); }\n", must, space(result), plain(name), substr(params, 3), \
+        (result == "void" ? "" : "return "), name, substr(args, 3)
 }
 
 # Tensors that come first and are needed stay arguments (an op's operands); the rest has names.
@@ -77,7 +99,7 @@ function options(s,    name, list, n, i, j, m, kinds, out, fill, leading) {
         plain(name), out, name, name, fill
 }
 
-function wrapped(s,    must, result, name, list, n, i, params, args, k, operand, pre, needed) {
+function wrapped(s,    must, result, name, list, n, i, params, args, k, operand, pre, needed, braces_at) {
     must = s ~ /CT_MUST_USE/ ? "[[nodiscard]] " : ""
     sub(/^CT_API (CT_MUST_USE )?/, "", s)
     match(s, /ct_[a-z0-9_]+_(at|with)\(/)
@@ -105,15 +127,27 @@ function wrapped(s,    must, result, name, list, n, i, params, args, k, operand,
             several(result, name, part["name"], list, i + 2, n)
             return
         }
+        if (part["type"] == "const ct_tensor *" && list[i + 1] ~ /^size_t n[a-z_]*$/ && !braces_at) braces_at = i
         params = params ", " (part["type"] == "ct_ints" ? "const ints &" : space(part["type"])) part["name"]
         args = args ", " part["name"]
     }
     function_of(must, result, name, substr(params, 3), substr(args, 3), pre)
+    if (braces_at) in_braces(must, result, name, params, args, list[braces_at])
+}
+
+# The same with a list of tensors in braces, in place of an address and a number.
+function in_braces(must, result, name, params, args, list,    xs) {
+    split_name(list)
+    xs = part["name"]
+    sub("const ct_tensor \\*" xs ", size_t n[a-z_]*", "std::initializer_list<ct_tensor> " xs, params)
+    sub(", " xs ", n[a-z_]*", ", " xs ".begin(), " xs ".size()", args)
+    function_of(must, result, name, substr(params, 3), substr(args, 3), "")
 }
 
 function function_of(must, result, name, params, args, pre,    short) {
     short = name
     sub(/_(at|with)$/, "", short)
+    made[short] = 1
     printf "%sinline %s%s(%s%sCT__CALLER) {\n", must, space(result), plain(short), params, (params == "" ? "" : ", ")
     printf "    const ct_loc here = {file, line};\n"
     if (pre != "") printf "    %s", pre

@@ -101,13 +101,15 @@ typedef struct ct_ints {
     int64_t n;
     const int64_t *v; // n values; NULL when n is 0
 } ct_ints;
-// A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR.
-// (In C++ lists are cotan::ints of cotan.hpp.)
-#define CT_DIMS(...)                                                                               \
-    ((ct_ints){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}})
+// A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR. In C the list lives as
+// long as the block around it, in C++ to the end of the expression (cotan::ints can be kept).
 #ifdef __cplusplus
+#include "cotan/lists.hpp"
+#define CT_DIMS(...) (ct__list_of(__VA_ARGS__))
 #define CT_SCALAR (ct_ints{0, nullptr})
 #else
+#define CT_DIMS(...)                                                                               \
+    ((ct_ints){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}})
 #define CT_SCALAR ((ct_ints){0, 0})
 #endif
 // A list of axes; negative ones count from the end: CT_AXES(-1). Empty: the documented default.

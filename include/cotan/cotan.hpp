@@ -1,6 +1,6 @@
-// Cotan for C++17 and later: every function of the C headers that takes a line of the user's
-// program stands in namespace cotan without its prefix, finds that line itself and takes its
-// options by name. With C++20
+// Cotan for C++17 and later: every function of the C headers stands in namespace cotan without its
+// prefix; where it takes a line of the user's program it finds that itself, options have names, and
+// a list of tensors is written in braces: cotan::grad(loss, {w, b}, slopes). With C++20
 //
 //     ct_tensor y = cotan::sum(x, {.axes = {1}, .keepdims = true});
 //
@@ -10,7 +10,7 @@
 //     o.axes = {1};
 //     ct_tensor y = cotan::sum(x, o);
 //
-// The rest of the C headers is used as it is: ct_tensor, CT_SCOPE, ct_failed(). Names that are
+// Types and statements of the C headers are used as they are: ct_tensor, CT_SCOPE. Names that are
 // words of C++ get an underscore behind them: cotan::and_, cotan::const_.
 #ifndef COTAN_COTAN_HPP
 #define COTAN_COTAN_HPP

@@ -63,6 +63,10 @@ ct_tensor use(ct_params *params, const float *x) {
     cotan::sum_args rows;
     rows.axes = {0};
     rows.keepdims = true;
+    size_t two = 2;
+    ct_tensor u = ct_from(x, CT_F32, CT_DIMS(two, 3)), slopes[2], none = ct_zeros(CT_F32, CT_DIMS());
+    cotan::grad(cotan::sum(cotan::mul(t, u)), {t, u}, slopes);
+    if (!cotan::eval({t, none}) || cotan::failed()) cotan::error_clear();
     return ct_keep(cotan::concat({cotan::sum(t, rows), cotan::and_(t, t)}, 0));
 }
 """
@@ -106,25 +110,62 @@ def test_every_op_is_there_in_cpp():
     assert len(named) > 90 and not named - wrappers
 
 
+def test_every_function_is_there_in_cpp():
+    """Each exported function of the headers that C++ can call has its wrapper, or is said here to have none."""
+    wrappers = set(re.findall(r"::(ct_\w+)\(", (BUILD / "derived/cotan/functions.hpp").read_text()))
+    wrappers |= set(re.findall(r"::(ct_\w+)\(", (ROOT / "include/cotan/cotan.hpp").read_text()))
+    none = {"ct_scope_begin", "ct_scope_end", "ct_nn_under"}  # CT_SCOPE; a format with arguments
+    for header in (ROOT / "include/cotan").glob("*.h"):
+        text = re.sub(r"//[^\n]*", "", header.read_text())
+        names = set(re.findall(r"^CT_API[^;(]*\b(ct_[a-z0-9]\w*)\(", text, re.M))
+        assert names <= wrappers | none, f"{header.name}: {names - wrappers - none}"
+
+
+def run_cpp(compiler, tmp_path, text):
+    """What a C++17 program says, and its source; None where the sanitizers keep it from running."""
+    source, program = tmp_path / "user.cpp", tmp_path / "user"
+    source.write_text(text)
+    sanitized = "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text()
+    sanitize = ["-fsanitize=address,undefined"] if sanitized else []
+    if sanitized and compiler == "clang++":
+        return source, None  # its runtime is another one than that of gcc's library
+    done = subprocess.run([compiler, "-std=c++17", "-O2", *WARNINGS, *sanitize, *INCLUDES, str(source), "-o", str(program),
+                           f"-L{BUILD}", "-lcotan", f"-Wl,-rpath,{BUILD}"], text=True, capture_output=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return source, subprocess.run([program], text=True, capture_output=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_lists_of_the_c_headers_work_in_cpp(compiler, tmp_path):
+    """CT_DIMS and the like, in C++17 and without cotan.hpp, with sizes of any integer type."""
+    _, lines = run_cpp(compiler, tmp_path, """#include <cotan/cotan.h>
+#include <cstdio>
+#include <vector>
+
+int main() {
+    CT_SCOPE;
+    std::vector<float> v = {1, 2, 3, 4, 5, 6};
+    ct_tensor x = ct_from(v.data(), CT_F32, CT_DIMS(2, v.size() / 2));
+    ct_tensor y = ct_permute(ct_reshape(x, CT_DIMS(3u, 1, 2)), CT_AXES(-1, 0, 1));
+    const float *values = static_cast<const float *>(ct_data(y));
+    for (int i = 0; values && i < 6; i++) std::printf("%g ", static_cast<double>(values[i]));
+    std::printf("%d %d\\n", ct_rank(y), ct_rank(ct_zeros(CT_F32, CT_DIMS())));
+    if (ct_failed()) std::puts(ct_error_text());
+}
+""")
+    assert lines in (None, ["1 3 5 2 4 6 3 0"])
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_cpp_errors_name_the_callers_line(compiler, tmp_path):
-    source, program = tmp_path / "user.cpp", tmp_path / "user"
-    source.write_text('#include <cotan/cotan.hpp>\n#include <cstdio>\n\nint main() {\n'
+    source, lines = run_cpp(compiler, tmp_path, ('#include <cotan/cotan.hpp>\n#include <cstdio>\n\nint main() {\n'
                       '    ct_tensor t = cotan::sum(CT_NONE, {});\n    std::puts(ct_error_text());\n'
                       '    cotan::reshape(t, {1, 2});\n    ct_error_clear();\n'
                       '    cotan::zeros(CT_F32, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,\n'
                       '        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34});\n'
-                      '    std::puts(ct_error_text());\n}\n')
-    sanitized = "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text()
-    sanitize = ["-fsanitize=address,undefined"] if sanitized else []
-    if sanitized and compiler == "clang++":
-        return  # its runtime is another one than that of gcc's library
-    done = subprocess.run([compiler, "-std=c++17", *sanitize, *INCLUDES, str(source), "-o", str(program),
-                           f"-L{BUILD}", "-lcotan", f"-Wl,-rpath,{BUILD}"],
-                          text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    done = subprocess.run([program], text=True, capture_output=True)
-    lines = done.stdout.splitlines()
+                      '    std::puts(ct_error_text());\n}\n'))
+    if lines is None:
+        return
     assert lines[0] == f"{source}:5: sum: operand 1 is no tensor"
     assert lines[1].startswith(f"{source}:9: ") or lines[1].startswith(f"{source}:10: ")
     assert "33" in lines[1]
