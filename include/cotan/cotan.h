@@ -367,8 +367,9 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
 // that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. A tensor
 // that the loss does not depend on is an error when the plan is made. A path from the loss to one
-// of them through a value that was kept and whose scope has ended is an error at once, unless
-// ct_stop_gradient says that this value is a constant. A value that was only read is still a path.
+// of them through a value that was kept and whose scope has ended, or that another context
+// computed, is an error at once, unless ct_stop_gradient says that this value is a constant. A
+// value that was only read is still a path.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)

@@ -71,7 +71,8 @@ struct ct_node {
             uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
         };
         void *mirror;         // of a read leaf: host copy made for ct_data
-        struct ct_past *past; // of a kept leaf of data: what it was computed from; NULL: nothing
+        struct ct_past *past; // of a leaf of data, kept or of another context: what it was
+                              // computed from; NULL: nothing
         double precise;       // of a bare number: as it was before it was rounded to f32
     };
 };
@@ -86,6 +87,7 @@ typedef struct ct_origin {
     uint64_t version;
 } ct_origin;
 typedef struct ct_past {
+    bool elsewhere; // another context computed it
     size_t n;
     ct_origin of[];
 } ct_past;
@@ -236,6 +238,8 @@ void ct__roots_abandon(
 // What kept nodes (all in frames behind the one at `to`, where they go) were computed from. pasts:
 // (n), to free; NULL where there is nothing.
 bool ct__pasts(ct_ctx *ctx, size_t to, ct_node *const *kept, ct_past **pasts, size_t n);
+// What an evaluated value of another context, named by `t`, was computed from. NULL: no memory.
+ct_past *ct__past_elsewhere(const ct_node *node, ct_tensor t);
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as

@@ -407,6 +407,11 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
         if (!node->n_in) local->number = node->number;
         for (int i = 0; i < node->n_out && node->value; i++)
             local->value[i] = ct__storage_ref(node->value[i]);
+        if (local->op == &ct__op_data) {
+            local->past = ct__past_elsewhere(node, t);
+            if (!local->past) return ct__err_memory(&ctx->err, here, op, sizeof *local->past);
+            ctx->n_pasts++;
+        }
         val->node = local;
     }
     if (__builtin_expect(ctx->tracing > 0, 0)) return capture(ctx, val, here);

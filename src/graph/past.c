@@ -1,5 +1,5 @@
-// What a kept value was computed from. Its scope's nodes are gone, but a gradient must not take a
-// value for a constant that depends on what it is taken with respect to.
+// What a kept value was computed from, or one of another context. Its scope's nodes are gone, but a
+// gradient must not take a value for a constant that depends on what it is taken with respect to.
 #include <string.h>
 
 #include "graph/handle.h"
@@ -157,7 +157,7 @@ static ct_past *collect(const trail *t, size_t kept) {
     for (int store = 0; store < 2; store++) {
         ct_past *past = store && n ? ct__malloc(sizeof *past + n * sizeof *past->of) : NULL;
         if (store && !past) return NULL;
-        if (past) past->n = 0;
+        if (past) past->n = 0, past->elsewhere = false;
         for (size_t i = 0; i < t->n_origins; i++) {
             if (!(t->rows[t->origin_row[i] * t->words + kept / 64] >> kept % 64 & 1)) continue;
             if (past)
@@ -192,4 +192,81 @@ bool ct__pasts(ct_ctx *ctx, size_t to, ct_node *const *kept, ct_past **pasts, si
     ct__free(t.origin_row);
     ct__free(t.places);
     return ok || ct__err_memory(&ctx->err, CT_NOWHERE, "keep", n * sizeof *pasts);
+}
+
+// ------------------------------------------------------------------------------------------------
+// values of other contexts
+
+typedef struct {
+    const ct_node **seen; // (places) a power of two: nodes hashed by address
+    const ct_node **todo;
+    size_t places, n_seen, n_todo, todo_cap;
+    ct_past *past;
+    size_t cap;
+} far_walk;
+
+static const ct_node **seen_at(const far_walk *w, const ct_node *node) {
+    size_t at = (size_t)(((uint64_t)(uintptr_t)node >> 4) * 0x9e3779b97f4a7c15u >> 32);
+    while (w->seen[at & (w->places - 1)] && w->seen[at & (w->places - 1)] != node) at++;
+    return &w->seen[at & (w->places - 1)];
+}
+static bool far_meet(far_walk *w, const ct_node *node) {
+    if (w->places < 2 * (w->n_seen + 1)) {
+        const ct_node **old = w->seen;
+        size_t n = w->places;
+        w->seen = ct__calloc(n ? 2 * n : 64, sizeof *old);
+        if (!w->seen) return w->seen = old, false;
+        w->places = n ? 2 * n : 64;
+        for (size_t i = 0; i < n; i++)
+            if (old[i]) *seen_at(w, old[i]) = old[i];
+        ct__free(old);
+    }
+    const ct_node **place = seen_at(w, node);
+    if (*place) return true;
+    *place = node;
+    w->n_seen++;
+    if (!CT_GROW(w->todo, w->todo_cap, w->n_todo + 1)) return false;
+    w->todo[w->n_todo++] = node;
+    return true;
+}
+static bool far_origin(far_walk *w, ct_tensor of, uint64_t version) {
+    if (w->past->n == w->cap) {
+        size_t cap = 2 * w->cap;
+        ct_past *past = ct__realloc(w->past, sizeof *past + cap * sizeof *past->of);
+        if (!past) return false;
+        w->past = past;
+        w->cap = cap;
+    }
+    w->past->of[w->past->n++] = (ct_origin){.of = of, .version = version};
+    return true;
+}
+static bool far_node(far_walk *w, const ct_node *node) {
+    if (node->op == &ct__op_read)
+        return !node->var->node.slot ||
+               far_origin(w, ct__handle((ct_node *)(uintptr_t)&node->var->node, 0), node->number);
+    bool leaf = !node->n_in && node->slot;
+    if (leaf && !far_origin(w, ct__handle((ct_node *)(uintptr_t)node, 0), 0)) return false;
+    const ct_past *past = node->op == &ct__op_data ? node->past : NULL;
+    for (size_t i = 0; past && i < past->n; i++) {
+        const ct_origin *o = &past->of[i];
+        if (!(o->node ? far_meet(w, o->node) : far_origin(w, o->of, o->version))) return false;
+    }
+    for (int k = 0; k < node->n_in; k++)
+        if (ct__slopes(node, k) && !far_meet(w, node->in[k].node)) return false;
+    return true;
+}
+
+// Nodes there are read and not marked: that context may be at work in another thread.
+ct_past *ct__past_elsewhere(const ct_node *node, ct_tensor t) {
+    far_walk w = {.cap = 4, .past = ct__calloc(1, sizeof(ct_past) + 4 * sizeof(ct_origin))};
+    bool ok = w.past && far_origin(&w, t, 0) && far_meet(&w, node);
+    while (ok && w.n_todo) ok = far_node(&w, w.todo[--w.n_todo]);
+    ct__free(w.seen);
+    ct__free(w.todo);
+    if (!ok) {
+        ct__free(w.past);
+        return NULL;
+    }
+    w.past->elsewhere = true;
+    return w.past;
 }

@@ -255,9 +255,9 @@ static bool behind(ct_ctx *ctx, kept_walk *w, const ct_node *leaf, const ct_val 
                 continue;
             }
             ct_node *node = o->node ? o->node : ct__peek(o->of, &out);
-            if (!node) continue;
+            if (!node || node->ctx != ctx) continue; // nodes elsewhere are not marked
             *found = which(w, in, n, node, NULL, 0);
-            if (o->node && *found < 0) ok = meet(w, node);
+            if (*found < 0 && (o->node || node->n_in)) ok = meet(w, node);
         }
         while (w->todo.n && ok && *found < 0) {
             const ct_node *node = w->todo.v[--w->todo.n];
@@ -301,12 +301,15 @@ static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, 
             ct__textf(&name, "variable \"%s\"", var->name);
         else
             ct__textf(&name, "operand %d", found + 1);
+        bool elsewhere = leaf->past->elsewhere;
         ct__fail(ctx, CT_E_GRAD, here, "grad",
-                 "the loss depends on %s through the value of %s:%u, which was kept",
-                 name.s ? name.s : "?", leaf->here.file ? leaf->here.file : "?", leaf->here.line);
+                 "the loss depends on %s through the value of %s:%u, which %s",
+                 name.s ? name.s : "?", leaf->here.file ? leaf->here.file : "?", leaf->here.line,
+                 elsewhere ? "another context computed" : "was kept");
         ct__text_free(&name);
-        ct__err_hint(&ctx->err, "differentiate before its scope ends, or say by ct_stop_gradient "
-                                "that it is a constant");
+        ct__err_hint(&ctx->err,
+                     "differentiate %s, or say by ct_stop_gradient that it is a constant",
+                     elsewhere ? "there" : "before its scope ends");
     }
     ct__free(vals);
     ct__nodes_free(&w.todo);

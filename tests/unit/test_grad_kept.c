@@ -17,6 +17,7 @@
 static ct_params *set;
 static ct_tensor w; // a variable, 3
 
+static const int slope_line = __LINE__ + 3;
 static ct_tensor slope(ct_tensor k, ct_tensor x) { // of sum(k) + 3 sum(x)
     ct_tensor g;
     ct_grad(ct_add(ct_sum(k), ct_mul(ct_f(3), ct_sum(x))), &x, 1, &g);
@@ -35,6 +36,7 @@ static void is_three(ct_tensor g) {
     assert_true(at(g, 0) == 3);
     assert_ok();
 }
+static const int kept_line = __LINE__ + 3;
 static ct_tensor kept(ct_tensor x) { // x^2
     CT_SCOPE;
     return ct_keep(ct_mul(x, x));
@@ -107,6 +109,57 @@ static void what_is_no_path_is_none(void **state) {
     ct_params_free(set);
 }
 
+// What another context computed is a leaf here, and what it was computed from there is known.
+static void a_path_through_another_context_is_an_error(void **state) {
+    ct_ctx *mine = *state, *other = ct_ctx_new();
+    set = ct_params_new();
+    w = set_var(set, "w", 3);
+    assert_true(ct_eval(NULL, 0));
+    CT_SCOPE;
+    ct_tensor x = line_of(2), k, far, y, z, old;
+    assert_true(ct_eval(&x, 1));
+    ct_ctx_use(other);
+    assert_true(ct_set_device("ref"));
+    k = kept(w);
+    far = kept(x); // of a tensor of this context
+    y = ct_mul(ct_exp(w), k);
+    z = ct_mul(ct_stop_gradient(w), ct_f(2));
+    old = kept(ct_floor(w));
+    assert_true(ct_eval(((ct_tensor[]){y, z}), 2));
+    ct_ctx_use(mine);
+    is_refused(slope(y, w), "variable \"w\"");
+    is_refused(slope(ct_mul(far, far), x), "operand 1");
+    is_three(slope(far, w));
+    is_three(slope(z, w));
+    is_three(slope(old, w));
+    is_three(slope(ct_stop_gradient(k), w));
+    assert_false(ct_ok(slope(k, w)));
+    char want[400];
+    snprintf(want, sizeof want,
+             "tests/unit/test_grad_kept.c:%d: grad: the loss depends on variable \"w\" through the "
+             "value of tests/unit/test_grad_kept.c:%d, which another context computed\n"
+             "  hint: differentiate there, or say by ct_stop_gradient that it is a constant",
+             slope_line, kept_line);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    {
+        CT_SCOPE; // here it is kept: from the same
+        k = ct_keep(ct_mul(k, ct_f(2)));
+    }
+    is_refused(slope(k, w), "variable \"w\"");
+    ct_ctx_use(other);
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_add(w, ct_f(1)));
+    }
+    assert_ok();
+    ct_ctx_use(mine);
+    is_three(slope(k, w)); // of an older version
+    ct_ctx_free(other);    // and of a context that is gone
+    is_three(slope(k, w));
+    ct_params_free(set);
+}
+
 // A state that is carried through steps which change the parameter.
 static void a_carried_state_does_not_grow(void **state) {
     (void)state;
@@ -135,6 +188,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_lost_path_is_an_error),
         TEST(what_is_no_path_is_none),
+        TEST(a_path_through_another_context_is_an_error),
         TEST(a_carried_state_does_not_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
