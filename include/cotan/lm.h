@@ -93,7 +93,8 @@ typedef struct ct_lm_cost {
 typedef void (*ct_lm_part_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // Makes the plans of ct_lm_train and runs none: nothing is compiled, taken or written. The event
-// MODEL is told; part may be NULL. Sizes that are open are chosen, for which a product is timed.
+// MODEL is told; part may be NULL. Sizes that are open are chosen by processor, threads, memory and
+// length of the text; a product is timed for the duration that is told, not for the choice.
 CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn part,
                                    void *user, ct_lm_cost *cost);
 

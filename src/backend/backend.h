@@ -49,6 +49,7 @@ typedef struct ct_command {
 typedef struct ct_target {
     int cores;           // that tasks may run on
     bool many_registers; // vector registers have room for 32 values of 16 f32; else for 8
+    double gflops; // of the threads in a matrix product, roughly: by what they are, never timed
 } ct_target;
 
 typedef struct ct_backend {

@@ -158,10 +158,14 @@ static size_t number_after(const char *path, const char *word) {
     return (size_t)v;
 }
 
+static size_t limit_of(const char *folder, bool first_version) {
+    return number_in(folder, first_version ? "memory.limit_in_bytes" : "memory.max");
+}
+
 // What one group leaves: files that it holds in memory go when the room is wanted.
 static size_t left_by(const char *folder, bool first_version) {
     char stat_path[4200];
-    size_t limit = number_in(folder, first_version ? "memory.limit_in_bytes" : "memory.max");
+    size_t limit = limit_of(folder, first_version);
     size_t used = number_in(folder, first_version ? "memory.usage_in_bytes" : "memory.current");
     if (limit == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
     snprintf(stat_path, sizeof stat_path, "%s/memory.stat", folder);
@@ -172,13 +176,14 @@ static size_t left_by(const char *folder, bool first_version) {
 }
 
 // Of the group and all above it, which bind it too.
-static size_t left_above(const char *root, char *group, bool first_version) {
+typedef size_t (*group_fn)(const char *folder, bool first_version);
+static size_t least_above(const char *root, char *group, bool first_version, group_fn of) {
     char folder[4096];
     size_t best = SIZE_MAX;
     for (;;) {
         snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "", group);
-        size_t left = left_by(folder, first_version);
-        if (left < best) best = left;
+        size_t its = of(folder, first_version);
+        if (its < best) best = its;
         char *slash = strrchr(group, '/');
         if (!slash || slash == group + strlen(group) - 1) {
             if (!*group) return best;
@@ -190,7 +195,7 @@ static size_t left_above(const char *root, char *group, bool first_version) {
 }
 
 // The lines are "0::/group" for version 2 and "7:memory:/group" (other names beside it) for 1.
-size_t ct__cgroup_left(const char *root, const char *self) {
+static size_t least(const char *root, const char *self, group_fn of) {
     FILE *f = fopen(self, "re");
     char line[4096];
     size_t best = SIZE_MAX;
@@ -201,12 +206,14 @@ size_t ct__cgroup_left(const char *root, const char *self) {
         *group++ = '\0';
         bool first = names[1] != '\0';
         if (first && !strstr(names + 1, "memory")) continue;
-        size_t left = left_above(root, group, first);
-        if (left < best) best = left;
+        size_t its = least_above(root, group, first, of);
+        if (its < best) best = its;
     }
     if (f) fclose(f);
     return best;
 }
+size_t ct__cgroup_left(const char *root, const char *self) { return least(root, self, left_by); }
+size_t ct__cgroup_limit(const char *root, const char *self) { return least(root, self, limit_of); }
 
 size_t ct__resident_peak_bytes(void) { return number_after("/proc/self/status", "VmHWM:") * 1024; }
 
@@ -214,6 +221,12 @@ size_t ct__available_bytes(void) {
     size_t best = number_after("/proc/meminfo", "MemAvailable:") * 1024;
     size_t left = ct__cgroup_left("/sys/fs/cgroup", "/proc/self/cgroup");
     return left != SIZE_MAX && (!best || left < best) ? left : best;
+}
+
+size_t ct__memory_bytes(void) {
+    size_t all = number_after("/proc/meminfo", "MemTotal:") * 1024;
+    size_t limit = ct__cgroup_limit("/sys/fs/cgroup", "/proc/self/cgroup");
+    return limit != SIZE_MAX && (!all || limit < all) ? limit : all;
 }
 
 int ct__cores_allowed(void) {

@@ -20,9 +20,12 @@ size_t ct__resident_bytes(void); // of this process now; 0 where unknown
 size_t ct__resident_peak_bytes(void);
 // The smaller of what the process's control group leaves and what is available; 0: unknown.
 size_t ct__available_bytes(void);
-// What the control groups that the file `self` names leave below the folder `root`; SIZE_MAX: no
-// limit.
+// The smaller of the machine's memory and what the process's control group may have; 0: unknown.
+size_t ct__memory_bytes(void);
+// What the control groups that the file `self` names leave, or allow, below the folder `root`;
+// SIZE_MAX: no limit.
 size_t ct__cgroup_left(const char *root, const char *self);
+size_t ct__cgroup_limit(const char *root, const char *self);
 int ct__cores_allowed(void); // by affinity and cgroup quota, at least 1
 
 #endif

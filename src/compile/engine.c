@@ -67,6 +67,11 @@ const char *ct__ctx_device(ct_ctx *ctx) {
     return e ? ct__computing(e->device)->backend->name : "";
 }
 
+double ct__ctx_gflops(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? ct__target(e->device).gflops : 0;
+}
+
 const char *ct_numerics(void) {
     ct_ctx *ctx = ct__ctx();
     ct_engine *e = ctx ? engine_of(ctx) : NULL;

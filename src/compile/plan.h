@@ -113,6 +113,7 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
 // (or, of a dry one, would).
 const ct_account *ct__ctx_account(ct_ctx *ctx);
 const char *ct__ctx_device(ct_ctx *ctx);
+double ct__ctx_gflops(ct_ctx *ctx); // of its device in a matrix product, roughly
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, of a dry one, would.
@@ -120,7 +121,7 @@ static inline ct_device *ct__computing(ct_device *d) { return d->inner ? d->inne
 static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->backend->numerics; }
 static inline ct_target ct__target(ct_device *d) {
     const ct_backend *backend = ct__computing(d)->backend;
-    return backend->target ? backend->target() : (ct_target){.cores = 1};
+    return backend->target ? backend->target() : (ct_target){.cores = 1, .gflops = 0.02};
 }
 static inline bool ct__evaluates_ops(ct_device *d) {
     return ct__computing(d)->backend->evaluates_ops;

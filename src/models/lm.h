@@ -30,11 +30,12 @@ uint64_t ct__lm_room(const ct_lm_cost *cost);
 bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
                  const char *hint, ct_err *err);
 
-// Fills in the sizes that the options leave open, by what a run costs on this machine. `command`
-// begins its errors.
+// Fills in the sizes that the options leave open, by what a run costs on a machine of this kind: by
+// its processor, threads and memory, never by how busy it is. `command` begins its errors.
 typedef struct ct_lm_size {
     bool chosen;    // something was left open
-    double gflops;  // measured; 0 where nothing was to be chosen
+    bool crowded;   // a larger one was left out for memory that others have now
+    double gflops;  // measured, for `seconds` alone; 0 where nothing was to be chosen
     double seconds; // of the training, estimated; 0 where nothing was measured
     ct_lm_cost cost;
 } ct_lm_size;

@@ -1,10 +1,12 @@
-// The size of a model that this machine trains in some minutes: a matmul is timed, and the largest
-// of a ladder of sizes is taken whose time, memory and appetite for text fit.
+// The size of a model that a machine of this kind trains in some minutes: the largest of a ladder
+// of sizes whose time, memory and appetite for text fit. A matmul is timed to tell how long it will
+// take as things are; the choice does not depend on it, so that it is the same tomorrow.
 #include <inttypes.h>
 #include <math.h>
 
 #include "backend/memory.h"
 #include "base/os.h"
+#include "compile/plan.h"
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "models/lm.h"
@@ -94,13 +96,13 @@ static double batches(const ct_lm_train_options *o) { // of the whole run
 }
 
 static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
-                         const ct_lm_size *size) {
+                         double gflops) {
     ct_gpt2_config config = config_of(r, corpus, o->no_bias);
     double parameters = (double)ct_gpt2_size(&config);
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
            batch_flops(r, parameters) * batches(o) <=
-               some_minutes * size->gflops * 1e9 * step_efficiency;
+               some_minutes * gflops * 1e9 * step_efficiency;
 }
 
 static void put_sizes(const rung *r, ct_lm_train_options *o) {
@@ -111,11 +113,12 @@ static void put_sizes(const rung *r, ct_lm_train_options *o) {
     o->batch = r->batch;
 }
 
-// Half of what the machine has left, where nobody said how much to use.
-static bool small_enough(const ct_lm_cost *cost) {
-    uint64_t room = ct__lm_room(cost), own = cost->process;
-    if (ct__memory_limit_asked() || room == UINT64_MAX) return cost->memory <= room;
-    return cost->memory <= own + (room - own) / 2;
+// Half of the machine's memory, where nobody said how much to use, and never more than is left.
+static bool small_enough(const ct_lm_cost *cost, bool *crowded) {
+    uint64_t half = ct__memory_limit_asked() ? 0 : ct__memory_bytes() / 2;
+    bool suits = !half || cost->memory <= half, fits = cost->memory <= ct__lm_room(cost);
+    *crowded |= suits && !fits && !ct__memory_limit_asked();
+    return suits && fits;
 }
 
 bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus *corpus,
@@ -129,14 +132,15 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         if (!err->code && seconds < 5e-3) size->gflops = measure(512, command, &seconds, err);
         if (err->code) return false;
     }
+    const double gflops = ct__ctx_gflops(ct__ctx());
     rung r = {0};
     for (size_t i = size->chosen ? 0 : RUNGS - 1; i < RUNGS; i++) {
         r = with_options(ladder[i], &asked);
         bool last = i == RUNGS - 1; // which is taken in any case
-        if (!last && !quick_enough(&r, &asked, corpus, size)) continue;
+        if (!last && !quick_enough(&r, &asked, corpus, gflops)) continue;
         put_sizes(&r, o);
         if (!rehearse(o, &size->cost, user)) return false;
-        if (last || small_enough(&size->cost)) break;
+        if (last || small_enough(&size->cost, &size->crowded)) break;
     }
     ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
     if (size->chosen)

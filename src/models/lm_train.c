@@ -200,6 +200,8 @@ static void tell_model(run *r, const ct_lm_size *size) {
         add_duration(&text, size->seconds);
         ct__textf(&text, " for %" PRId64 " steps (%.3g GFLOP/s measured)", o->steps, size->gflops);
     }
+    if (size->crowded)
+        ct__text_add(&text, "; this machine has memory for a larger one, but others use it now");
     tell(r, (ct_lm_event){.kind = CT_LM_MODEL, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }

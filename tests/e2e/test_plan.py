@@ -19,6 +19,10 @@ def cotan(*words, **env):
                           stdin=subprocess.DEVNULL, env=os.environ | env, errors="replace")
 
 
+def said(done):
+    return done.stdout + done.stderr
+
+
 def size(text):
     number, unit = text.split()
     return float(number) * {"kB": 1e3, "MB": 1e6}[unit]
@@ -165,6 +169,21 @@ def test_a_model_that_fits_is_chosen(corpus):
     done = cotan("plan", "--data", corpus, "--memory-limit", f"{room}MB", "--steps", 1, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6 or SANITIZED
+
+
+def test_the_choice_does_not_depend_on_load(tmp_path):
+    text = tmp_path / "long.txt"
+    text.write_text("".join(f"line {i} of a text that is long enough\n" for i in range(100_000)))
+    chosen = re.compile(r"chosen for this machine: (.*) parameters")
+    idle = chosen.search(said(cotan("plan", "--data", text)))[1]
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]
+    try:
+        assert chosen.search(said(cotan("plan", "--data", text)))[1] == idle
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert chosen.search(said(cotan("plan", "--data", text, "--steps", 200_000)))[1] != idle  # it is chosen by something
 
 
 def test_sample_is_refused_too(corpus, tmp_path):

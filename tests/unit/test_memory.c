@@ -305,6 +305,7 @@ static void test_cgroups(void **state) {
     assert_int_equal(ct__cgroup_left(root, self), 3000);
     put(root, "outer/memory.stat", "anon 10\nfile 90\ninactive_file 500\n"); // goes on demand
     assert_int_equal(ct__cgroup_left(root, self), 3500);
+    assert_int_equal(ct__cgroup_limit(root, self), 5000);
     put(root, "outer/inner/memory.max", "600\n");
     assert_int_equal(ct__cgroup_left(root, self), 0); // over it already
     put(root, "self", "4:cpu,memory:/job\n0::/\n");   // the first version, beside the second
@@ -315,6 +316,8 @@ static void test_cgroups(void **state) {
     put(root, "memory/memory.usage_in_bytes", "1500\n");
     put(root, "memory/memory.stat", "inactive_file 9\ntotal_inactive_file 300\n");
     assert_int_equal(ct__cgroup_left(root, self), 2800);
+    assert_int_equal(ct__cgroup_limit(root, self), 4000);
+    assert_true(ct__memory_bytes() > 1 << 20 && ct__memory_bytes() >= ct__available_bytes());
     snprintf(remove, sizeof remove, "rm -r %s", root);
     assert_int_equal(system(remove), 0);
 }
