@@ -157,8 +157,8 @@ CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
 CT_API void ct_ctx_free(ct_ctx *ctx);
 // From any thread, or a signal handler: what the context runs, or else would run next, ends with
 // the error CT_E_INTERRUPTED. A run that has not changed a variable yet stops between two launches,
-// as if it had never begun; one that has goes to its end first. After ct_error_clear the context
-// goes on.
+// or two pieces of a long one (some milliseconds), as if it had never begun; one that has goes to
+// its end first. After ct_error_clear the context goes on.
 CT_API void ct_cancel(ct_ctx *ctx);
 // Who gets the current context's log; NULL silences it. Until then it goes to standard error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);

@@ -90,7 +90,8 @@ struct ct_device {
     void *state;      // the backend's
     ct_account *account;     // where its memory is counted
     size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
-    const atomic_bool *stop; // asked between commands that may be left out; NULL: never
+    const atomic_bool *stop; // asked between commands that may be left out, and between pieces of
+                             // long ones; NULL: never
     atomic_int refs;
 };
 

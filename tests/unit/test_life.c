@@ -148,6 +148,42 @@ static double value_of(ct_tensor t) {
     return ct_item(t);
 }
 
+// One launch of about half a second, alone in its plan; returns how long it took.
+static double long_launch(void) {
+    CT_SCOPE;
+    double begin = now();
+    ct_tensor y =
+        ct_expand(ct_from(square_matrix, CT_F32, CT_DIMS(SIDE, SIDE)), CT_DIMS(DEEP, SIDE, SIDE));
+    for (int i = 0; i < DEEP; i++) y = ct_sin(y);
+    bool ok = ct_eval(&y, 1);
+    assert_true(ok != ct_failed());
+    return now() - begin;
+}
+
+// A cancellation does not wait for the end of the launch that runs.
+static void a_long_launch_is_given_up(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        ct_set_threads(threads);
+        long_launch(); // makes the plan
+        assert_false(ct_failed());
+        uint64_t launches = ct_get_stats().launches;
+        double whole = long_launch();
+        assert_int_equal(ct_get_stats().launches, launches + 1);
+        appointment when = {ct_ctx_current(), whole / 20};
+        pthread_t thread;
+        pthread_create(&thread, NULL, cancel_then, &when);
+        double took = long_launch();
+        pthread_join(thread, NULL);
+        print_message("%d threads: %.0f ms whole, %.0f ms cancelled after %.0f ms\n", threads,
+                      whole * 1e3, took * 1e3, when.after * 1e3);
+        assert_string_equal(ct_error_text(), "run: cancelled: no variable has changed");
+        ct_error_clear();
+        assert_true(took < whole * 0.7);
+    }
+    ct_set_threads(0);
+}
+
 static ct_params *counters(ct_tensor *a, ct_tensor *b) {
     ct_params *params = ct_params_new();
     *a = ct_param(params, "a", CT_F32, CT_SCALAR);
@@ -540,6 +576,7 @@ int main(void) {
         cmocka_unit_test(threads_take_no_signals),
         cmocka_unit_test(handlers_and_masks_stay),
         cmocka_unit_test(cancelled_before_it_runs),
+        cmocka_unit_test(a_long_launch_is_given_up),
         cmocka_unit_test(a_cancelled_step_happens_whole_or_not_at_all),
         cmocka_unit_test(a_run_stops_between_launches),
         cmocka_unit_test(training_goes_on_after_a_cancellation),

@@ -108,10 +108,16 @@ typedef struct {
     const int64_t *numbers;
     size_t scratch; // bytes a thread
     char *scratches;
+    const atomic_bool *stop; // NULL: it goes to its end
+    atomic_bool left_out;    // some pieces were
 } launch;
 
 static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
-    const launch *l = arg;
+    launch *l = arg;
+    if (l->stop && atomic_load_explicit(l->stop, memory_order_relaxed)) {
+        atomic_store_explicit(&l->left_out, true, memory_order_relaxed);
+        return;
+    }
     void *scratch = l->scratches + (size_t)worker * l->scratch;
     if (l->interp)
         ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch);
@@ -120,6 +126,7 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces even out what differs
+enum { LONG_PIECE = 1000000 }; // nanoseconds: between pieces a launch can be given up
 
 // About how long a launch takes on one core, in nanoseconds: by bytes at 10 GB/s, by operations at
 // 20 GFLOP/s.
@@ -169,12 +176,17 @@ static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_poo
                        "the threads of this process stayed in its parent: no use after fork");
     size_t scratch = l->scratch * (size_t)(workers ? ct__pool_threads(workers) : 1);
     if (scratch && !(l->scratches = scratch_of(device, scratch, err))) return false;
-    int64_t pieces = (int64_t)threads * PIECES_A_THREAD;
+    int64_t pieces = workers ? (int64_t)threads * PIECES_A_THREAD : 1;
+    double by_time = l->stop ? weight(c) / LONG_PIECE : 0;
+    if (by_time > (double)pieces) pieces = (int64_t)by_time;
+    if (pieces > c->grid) pieces = c->grid < 1 ? 1 : c->grid;
+    int64_t grain = (c->grid + pieces - 1) / pieces;
     if (workers)
-        ct__pool_run(workers, run_piece, l, c->grid, (c->grid + pieces - 1) / pieces);
+        ct__pool_run(workers, run_piece, l, c->grid, grain);
     else
-        run_piece(l, 0, c->grid, 0);
-    return true;
+        for (int64_t at = 0; at < c->grid; at += grain)
+            run_piece(l, at, at + grain < c->grid ? at + grain : c->grid, 0);
+    return !atomic_load_explicit(&l->left_out, memory_order_relaxed) || !ct__stopped(device, err);
 }
 
 static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
@@ -189,7 +201,8 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
                 .interp = c->kernel->interp,
                 .bufs = bufs,
                 .numbers = c->numbers,
-                .scratch = scratch};
+                .scratch = scratch,
+                .stop = device->stop};
     ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
