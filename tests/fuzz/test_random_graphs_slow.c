@@ -1,7 +1,8 @@
 // Differential fuzzing: random graphs of distinct structure, of 5 to 60 nodes, on the generated
 // kernels against the reference, element by element; and the same bits however they are computed:
 // fused or not, by any number of threads, in memory that the host cannot touch, interpreted or
-// compiled. A third of the graphs have gradients. And that a miscompiled kernel would be found.
+// compiled. A third of the graphs have gradients, a quarter of these gradients of gradients. And
+// that a miscompiled kernel would be found.
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many alone
@@ -52,7 +53,7 @@ static ct_ctx *reference, *fused, *unfused, *async, *compiled, *planted;
 static struct { int64_t elements, exact, nan, undecided; } seen; // how strict the comparison was
 static struct {
     int op[CT_OP_COUNT], dtype[CT_DTYPE_COUNT]; // graphs with it
-    int graphs, gradients, dynamic, nodes, large;
+    int graphs, gradients, second, dynamic, nodes, large;
 } covered;
 
 static void results_free(results *r) {
@@ -415,6 +416,7 @@ static bool accept(const gen_graph *g, ct_hash *hashes, int n_hashes) {
         for (int i = 0; i < CT_DTYPE_COUNT; i++) covered.dtype[i] += dtype[i];
         covered.graphs++;
         covered.gradients += g->loss >= 0;
+        covered.second += g->loss >= 0 && g->second;
         covered.dynamic += dynamic;
         covered.nodes += (int)order.n;
         covered.large += order.n >= 40;
@@ -507,14 +509,16 @@ static void covers_the_table(void **state) {
                 ct_dtype_name((ct_dtype)d));
         missing++;
     }
-    print_message("%d graphs of %.1f nodes, %d of 40 or more; %d with gradients, %d with dynamic "
+    print_message("%d graphs of %.1f nodes, %d of 40 or more; %d with gradients, %d with those of "
+                  "gradients, %d with dynamic "
                   "sizes; each op in %d or more, each dtype in %d or more; seed %llu\n",
                   covered.graphs, (double)covered.nodes / covered.graphs, covered.large,
-                  covered.gradients, covered.dynamic, rarest, rare_dtype, (unsigned long long)seed);
+                  covered.gradients, covered.second, covered.dynamic, rarest, rare_dtype,
+                  (unsigned long long)seed);
     if (n_graphs < GRAPHS) return;
     assert_int_equal(missing, 0);
     assert_true(covered.gradients * 4 >= n_graphs && covered.dynamic * 20 >= n_graphs &&
-                covered.large * 20 >= n_graphs);
+                covered.large * 20 >= n_graphs && covered.second * 20 >= n_graphs);
 }
 
 // ------------------------------------------------------------------------------------------------

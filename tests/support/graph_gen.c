@@ -292,6 +292,7 @@ void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
     CT_SCOPE;
     begin(g, seed ^ number * 0xd1342543de82ef95u);
     g->gradients = number % 3 == 2;
+    g->second = number % 12 == 2;
     bool large = gen_chance(g, 25);
     int wanted = 3 + gen_below(g, large ? 40 : 9), most = large ? GEN_LEAST_FREE : 30, tries = 0;
     while (g->n_ops < wanted && g->n_steps < most && tries++ < 300) gen_op(g);
@@ -375,6 +376,32 @@ static void replay_step(replay *r, const gen_step *s) {
     }
 }
 
+// A tensor like value v, of random numbers.
+static ct_tensor weights_of(replay *r, const gen_value *v) {
+    gen_graph weights = {.random = 1};
+    int64_t count = gen_count(v->dims);
+    double *w = malloc((size_t)count * sizeof *w + 1);
+    if (!w) abort();
+    for (int64_t i = 0; i < count; i++) w[i] = gen_uniform(&weights, -1, 1);
+    ct_tensor weight = ct_cast(ct_from(w, CT_F64, v->dims), (ct_dtype)v->type.dtype);
+    free(w);
+    return r->noise ? disturbed(r, weight, v) : weight;
+}
+
+// Of the sum of all gradients times weights and the leaves themselves, on all of which it depends.
+static void record_second(replay *r, const ct_tensor *wrt, const ct_tensor *slopes,
+                          ct_tensor *results) {
+    const gen_graph *g = r->g;
+    ct_tensor all = CT_NONE;
+    for (int i = 0; i < g->n_wrt; i++) {
+        const gen_value *v = &g->value[g->wrt[i]];
+        ct_tensor weight = ct_mul(weights_of(r, v), r->noisy[g->wrt[i]]);
+        ct_tensor part = ct_sum(ct_mul(slopes[i], weight));
+        all = i ? ct_add(all, part) : part;
+    }
+    ct_grad(all, wrt, (size_t)g->n_wrt, results);
+}
+
 int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results) {
     static _Thread_local replay r;
     int n = 0;
@@ -383,19 +410,14 @@ int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results) {
     for (int i = 0; i < g->n_steps; i++) replay_step(&r, &g->step[i]);
     for (int i = 0; i < g->n_roots; i++) results[n++] = r.noisy[g->root[i]];
     if (g->loss < 0) return n;
-    const gen_value *v = &g->value[g->loss];
-    gen_graph weights = {.random = 1};
-    int64_t count = gen_count(v->dims);
-    double *w = malloc((size_t)count * sizeof *w + 1);
-    if (!w) abort();
-    for (int64_t i = 0; i < count; i++) w[i] = gen_uniform(&weights, -1, 1);
-    ct_tensor weight = ct_cast(ct_from(w, CT_F64, v->dims), (ct_dtype)v->type.dtype);
-    free(w);
-    if (noise) weight = disturbed(&r, weight, v);
+    ct_tensor weight = weights_of(&r, &g->value[g->loss]);
     ct_tensor loss = ct_sum(ct_mul(r.noisy[g->loss], weight)), wrt[GEN_WRT];
     results[n++] = loss;
     for (int i = 0; i < g->n_wrt; i++) wrt[i] = r.clean[g->wrt[i]];
     ct_grad(loss, wrt, (size_t)g->n_wrt, results + n);
+    n += g->n_wrt;
+    if (!g->second) return n;
+    record_second(&r, wrt, results + n - g->n_wrt, results + n);
     return n + g->n_wrt;
 }
 

@@ -38,7 +38,7 @@ typedef struct gen_value {
 typedef struct gen_graph {
     ct_arena arena;
     uint64_t random;
-    bool gradients;
+    bool gradients, second; // second: gradients of the gradients too
     gen_step step[GEN_STEPS];
     gen_value value[GEN_VALUES];
     int n_steps, n_values, n_ops;
@@ -60,10 +60,11 @@ void gen_free(gen_graph *g);
 // whole, and calls of traced functions have tests of their own.
 bool gen_wants(const ct_opdef *op);
 
-// Records it: values of roots, then the gradients. `noise` is 0, or else a seed by which every
-// operand of a rounding operation is disturbed by a few units in its last place: how far results
-// move says how well the graph is conditioned. Returns how many roots there are.
-enum { GEN_RESULTS = GEN_ROOTS + 1 + GEN_WRT };
+// Records it: values of roots, then the loss and the gradients, then those of a sum over these.
+// `noise` is 0, or else a seed by which every operand of a rounding operation is disturbed by a few
+// units in its last place: how far results move says how well the graph is conditioned. Returns how
+// many roots there are.
+enum { GEN_RESULTS = GEN_ROOTS + 1 + 2 * GEN_WRT };
 int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results);
 bool gen_exact(const gen_graph *g, int result);
 
