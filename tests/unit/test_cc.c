@@ -674,6 +674,31 @@ static void what_was_not_used_for_longest_goes(void **state) {
     }
 }
 
+// A process that is killed while it compiles leaves its folder.
+static void old_folders_are_swept(void **state) {
+    (void)state;
+    const char *names[] = {"build-old", "build-new", "mine-old"};
+    ct_cache c;
+    ct_err err = {0};
+    char path[300];
+    assert_true(ct__cache_open(&c, &err));
+    for (int i = 0; i < 3; i++) {
+        struct timespec times[2] = {{.tv_sec = time(NULL) - (i == 1 ? 80000 : 90000)}};
+        times[1] = times[0];
+        snprintf(path, sizeof path, "%s/%s", cache, names[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(path, sizeof path, "%s/%s/g0.c", cache, names[i]);
+        assert_true(ct__file_write(path, "int x;\n", 7, &err));
+        snprintf(path, sizeof path, "%s/%s", cache, names[i]);
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    ct__cache_trim(&c, CT_CACHE_LIMIT);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s/g0.c", cache, names[i]);
+        assert_int_equal(access(path, F_OK) == 0, i != 0);
+    }
+}
+
 static void expect_failure(ct__kernel_source *k, const char *want) {
     ct_err err = {0};
     assert_false(ct__cpu_build(k, 1, 1, &err));
@@ -779,6 +804,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_not_used_for_longest_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(old_folders_are_swept, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_is_one_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_without_programs_still_keeps_them, setup,
                                         teardown),

@@ -11,6 +11,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -216,9 +217,25 @@ static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     return list;
 }
 
+static void sweep(const char *folder, DIR *dir) {
+    enum { A_DAY = 24 * 60 * 60 };
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        char path[4096];
+        if (strncmp(e->d_name, "build-", 6) != 0 ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
+            time(NULL) - st.st_mtim.tv_sec < A_DAY)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        ct__remove_folder(path);
+    }
+    rewinddir(dir);
+}
+
 void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
     DIR *dir = cache->folder[0] ? opendir(cache->folder) : NULL;
     if (!dir) return;
+    sweep(cache->folder, dir);
     size_t n;
     uint64_t total;
     entry *list = list_entries(dir, &n, &total);

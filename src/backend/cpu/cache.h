@@ -40,8 +40,9 @@ void ct__cache_drop(const ct_cache *cache, ct_hash key);
 bool ct__cache_lock(ct_cache *cache, ct_hash key);
 void ct__cache_unlock(ct_cache *cache);
 
-// Removes the entries that were not used for longest until the others take three quarters of
-// `limit` bytes; nothing where all take less than it.
+// Removes the folders that processes killed while they compiled left more than a day ago, and the
+// entries that were not used for longest until the others take three quarters of `limit` bytes;
+// none where all take less than it.
 enum { CT_CACHE_LIMIT = 1 << 30 };
 void ct__cache_trim(const ct_cache *cache, uint64_t limit);
 
