@@ -101,6 +101,7 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
 int run_train(int argc, char **argv);
 int run_plan(int argc, char **argv);
 int run_sample(int argc, char **argv);
+int run_compile(int argc, char **argv);
 int run_info(int argc, char **argv);
 int run_doctor(int argc, char **argv);
 int run_explain(int argc, char **argv);

@@ -13,6 +13,7 @@ static void show_overview(FILE *out) {
         "  train    train a GPT on text\n"
         "  plan     say what train would do and what memory it would take\n"
         "  sample   write text with a trained model\n"
+        "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
         "  info     say what a file or a folder holds\n"
         "  doctor   look whether this machine has what Cotan needs\n"
         "  explain  say more about an error: cotan explain SHAPE\n"
@@ -51,10 +52,10 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train}, {"plan", run_plan},        {"sample", run_sample},
-                {"info", run_info},   {"doctor", run_doctor},    {"explain", run_explain},
-                {"help", run_help},   {"version", run_version},  {"--help", run_help},
-                {"-h", run_help},     {"--version", run_version}};
+} commands[] = {{"train", run_train},     {"plan", run_plan}, {"sample", run_sample},
+                {"compile", run_compile}, {"info", run_info}, {"doctor", run_doctor},
+                {"explain", run_explain}, {"help", run_help}, {"version", run_version},
+                {"--help", run_help},     {"-h", run_help},   {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static int run_named(const char *name, int argc, char **argv) {

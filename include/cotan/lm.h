@@ -116,6 +116,28 @@ typedef struct ct_lm_sample_options {
 // Writes text with a key-value cache. Where the context is full, the newest half of it is kept.
 CT_API CT_MUST_USE bool ct_lm_sample(const ct_lm_sample_options *options);
 
+// ----------------------------------------------------------------------------------- ahead of time
+
+typedef enum ct_lm_function {
+    CT_LM_C_TOKEN, // tokens (batch, 1) and their position -> logits (batch, vocab); keys and values
+                   // of the tokens before are variables, zeros at first, which a call goes on with
+    CT_LM_C_WINDOW, // tokens (batch, context) -> logits (batch, context, vocab)
+    CT_LM_C_STEP,   // tokens and targets (batch, context), learning_rate, and with dropout a random
+                    // key (2,) -> loss, grad_norm; weights and the optimizer's state are updated
+} ct_lm_function;
+typedef struct ct_lm_compile_options {
+    const char *dir;  // a folder that ct_lm_train wrote
+    const char *path; // of the files, as ct_compile has it
+    ct_lm_function function;
+    int64_t batch, context; // 0: 1 and the model's; of a step those of its run
+    bool embed;             // weights stand in the file instead of pointers; not of a step
+} ct_lm_compile_options;
+
+// Writes a function of a saved model as one C file and its header, as ct_compile does: needs libm
+// alone, with the library's bits. Nothing is run or compiled for it. A step is one of the run that
+// trained the model: its betas, decay and clipping are the scalars' first values.
+CT_API CT_MUST_USE bool ct_lm_compile(const ct_lm_compile_options *options);
+
 // ----------------------------------------------------------------------------------------- looking
 
 // Says what `path` holds, in lines: a safetensors, npy or npz file, a config.json, a folder that

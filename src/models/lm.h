@@ -43,6 +43,9 @@ typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, ct_lm_cost
 bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
                    ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
 
+// The optimizer of a run, of which lr, min_lr and the like are given.
+ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *options);
+
 typedef struct ct_lm_draw {
     const char *prompt;
     size_t prompt_n;
@@ -78,6 +81,8 @@ typedef struct ct_lm_resumed {
 // and seals it.
 bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
                            const ct_corpus *corpus, const ct_fit_best *best, ct_err *err);
+// What the run in `dir` was trained with, but for its text.
+bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err *err);
 // Finds the checkpoint that options->resume and resume_step ask for, checks every byte of it, and
 // gives `options` what its run was started with; options that say otherwise are an error, but for
 // those that may change. A damaged one is named, and one that is whole offered.

@@ -223,14 +223,35 @@ bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, boo
     return false;
 }
 
+static bool restore_all(const ct_config *from, ct_lm_train_options *o, ct_err *err) {
+    for (int i = 0; i < SETTINGS; i++)
+        if (!restore(from, &settings[i], o, err)) return false;
+    return true;
+}
+
+bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err *err) {
+    ct_config config, training = {0};
+    ct_text path = {0};
+    ct__textf(&path, "%s/config.json", dir);
+    if (path.failed) return ct__err_memory(err, CT_NOWHERE, "config", strlen(dir));
+    bool ok = ct__config_read(path.s, &config, err);
+    if (ok) {
+        ok = ct__config_child(&config, "training", &training, err) &&
+             restore_all(&training, options, err);
+        ct__config_close(&training);
+        ct__config_close(&config);
+    }
+    ct__text_free(&path);
+    return ok;
+}
+
 static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
                           ct_err *err) {
     const char *digits;
     size_t n;
     if (!ct__config_child(config, "training", &resumed->config, err)) return false;
     const ct_config *from = &resumed->config;
-    for (int i = 0; i < SETTINGS; i++)
-        if (!restore(from, &settings[i], o, err)) return false;
+    if (!restore_all(from, o, err)) return false;
     if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->tokens, err) ||
         !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
         !ct__config_list(from, "data", &resumed->n_data, err) ||

@@ -546,19 +546,23 @@ static bool go_on(run *r) {
     return true;
 }
 
+ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *o) {
+    return ct_adamw(ct_gpt2_params(model),
+                    .schedule = {.shape = CT_LR_COSINE,
+                                 .lr = o->lr > 0 ? o->lr : default_lr(o->width),
+                                 .min_lr = o->min_lr.value,
+                                 .warmup = (int64_t)o->warmup.value,
+                                 .steps = o->steps},
+                    .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
+                    .weight_decay = o->weight_decay);
+}
+
 static bool make_model(run *r) {
     const ct_lm_train_options *o = &r->o;
     ct_gpt2_config config = config_of(r);
     r->model = ct_gpt2_new(&config, o->seed);
     if (!r->model || !part(r, "first weights")) return false;
-    r->optim = ct_adamw(ct_gpt2_params(r->model),
-                        .schedule = {.shape = CT_LR_COSINE,
-                                     .lr = o->lr > 0 ? o->lr : default_lr(o->width),
-                                     .min_lr = o->min_lr.value,
-                                     .warmup = (int64_t)o->warmup.value,
-                                     .steps = o->steps},
-                        .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
-                        .weight_decay = o->weight_decay);
+    r->optim = ct__lm_optim(r->model, o);
     if (!r->optim || !part(r, "first state")) return false;
     if (r->o.event) r->cache = ct_gpt2_cache_new(r->model, 1, 0);
     return (r->cache || !r->o.event) && make_state(r);

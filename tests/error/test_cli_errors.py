@@ -39,6 +39,13 @@ def refused(status, message, *words, env=None):
     (["sample", "run", "--length", "many"], 'sample: --length takes a whole number, not "many"'),
     (["sample", "run", "--device", "rev"],
      'sample: --device is cpu or ref, not "rev"; is ref meant?'),
+    (["compile"], "compile: it needs a DIR: cotan compile DIR --out PATH [options]"),
+    (["compile", "run"], "compile: --out is missing: the path of the files, without .c"),
+    (["compile", "run", "--function", "tokn"],
+     'compile: --function is token, window or step, not "tokn"; is token meant?'),
+    (["compile", "run", "--out", "step", "--function", "step", "--embed"],
+     "compile: --embed is not for a step of training, which changes the weights"),
+    (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["info", "a", "b"], 'info: one FILE is wanted, not both "a" and "b"'),
     (["info", "--hlp"], "info: there is no option --hlp; is --help meant?"),
     (["info", "--completely-else"],
@@ -194,6 +201,27 @@ def run(tmp_path_factory):
                  "--device", "ref", "--out", out)
     assert done.returncode == 0, done.stderr
     return out
+
+
+@pytest.mark.parametrize("words, status, message", [
+    (["--out", "a/1st"], 1, 'compile: "1st" cannot be a name in C\n  hint: up to 60 letters, digits and _, a letter '
+                            "first; no word of the language"),
+    (["--out", "none/step"], 1, "none/step.c: cannot create: No such file or directory"),
+    (["--out", "step", "--context", 9], 1,
+     "gpt2: a cache of 1 texts of 9 tokens: it must be 1 or more of 1 to 8"),
+    (["--out", "step", "--function", "window", "--context", 9], 1,
+     "gpt2: the tokens are (1, 9) i32; they must be (batch, time) with a time of 1 to 8"),
+])
+def test_compile_of_a_run(run, tmp_path, words, status, message):
+    done = subprocess.run([COTAN.resolve(), "compile", run, *map(str, words)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (status, f"cotan: {message}\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compile_of_a_step_of_no_run(copy):
+    config = copy / "config.json"
+    config.write_text(config.read_text().replace('"training"', '"trainin"'))
+    refused(1, f'{config}: key "training" is missing', "compile", copy, "--out", copy / "step", "--function", "step")
 
 
 @pytest.fixture

@@ -1,0 +1,136 @@
+// A saved model as C, ahead of time: the scores of the next token, of all in a window, or a step of
+// its training. Recorded for a dry device: nothing runs, and weights are read for their sizes alone
+// where they do not stand in the file.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "graph/graph.h"
+#include "models/lm.h"
+
+typedef struct job {
+    const ct_lm_compile_options *o;
+    ct_gpt2 *model;
+    ct_lm_train_options run; // STEP: as the folder's model was trained
+    int64_t batch, context;
+    int32_t *zeros; // (batch, context), what tokens look like
+    ct_err *err;
+} job;
+
+static ct_tensor tokens_of(const job *j, int64_t time) {
+    return ct_from_at(j->zeros, CT_I32, CT_DIMS(j->batch, time), CT_NOWHERE);
+}
+
+static bool write_files(const job *j, const ct_named *names, size_t n) {
+    ct_compile_args args = {.path = j->o->path, .names = {names, n}};
+    if (j->o->embed) args.embed = ct_gpt2_params(j->model);
+    return ct_compile_with(args);
+}
+
+static bool write_token(const job *j) {
+    ct_gpt2_cache *cache = ct_gpt2_cache_new_at(j->model, j->batch, j->context, CT_NOWHERE);
+    bool ok = cache != NULL;
+    if (ok) {
+        CT_SCOPE;
+        ct_tensor tokens = tokens_of(j, 1), position = ct_i(0); // (B, 1)
+        ct_tensor logits = ct_gpt2_decode_at(j->model, cache, tokens, position, CT_NOWHERE);
+        logits = ct_keep_at(logits, CT_NOWHERE); // (B, vocab)
+        const ct_named names[] = {{"tokens", tokens}, {"position", position}, {"logits", logits}};
+        ok = write_files(j, names, 3);
+    }
+    ct_gpt2_cache_free(cache);
+    return ok;
+}
+
+static bool write_window(const job *j) {
+    CT_SCOPE;
+    ct_tensor tokens = tokens_of(j, j->context); // (B, T)
+    ct_tensor logits =
+        ct_keep_at(ct_gpt2_logits_at(j->model, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
+    const ct_named names[] = {{"tokens", tokens}, {"logits", logits}}; // (B, T, vocab)
+    return write_files(j, names, 2);
+}
+
+static bool write_step(const job *j) {
+    static const uint32_t some_key[2];
+    ct_optim *optim = ct__lm_optim(j->model, &j->run);
+    bool ok = optim != NULL;
+    if (ok) {
+        CT_SCOPE;
+        ct_tensor tokens = tokens_of(j, j->context), targets = tokens_of(j, j->context);
+        ct_nn_mode mode = {.training = true, .dropout = (float)j->run.dropout};
+        if (j->run.dropout > 0) mode.key = ct_from_at(some_key, CT_U32, CT_DIMS(2), CT_NOWHERE);
+        const ct_tensor key = mode.key; // which the layers split
+        ct_tensor loss = ct_gpt2_loss_at(j->model, tokens, targets, &mode, CT_NOWHERE);
+        ct_metric_at("loss", loss, CT_NOWHERE);
+        ct_optim_step_at(optim, loss, CT_NOWHERE);
+        const ct_named names[] = {{"tokens", tokens},
+                                  {"targets", targets},
+                                  {"learning_rate", ct_optim_rate(optim)},
+                                  {"key", key}};
+        ok = write_files(j, names, key.bits ? 4 : 3);
+    }
+    ct_optim_free(optim);
+    return ok;
+}
+
+// What is left open is the model's, or of a step its run's.
+static bool fill_in(job *j) {
+    const ct_lm_compile_options *o = j->o;
+    bool step = o->function == CT_LM_C_STEP;
+    if (step && !ct__lm_settings_read(o->dir, &j->run, j->err)) return false;
+    j->batch = o->batch ? o->batch : step ? j->run.batch : 1;
+    j->context = o->context ? o->context
+                 : step     ? j->run.context
+                            : ct_gpt2_config_of(j->model)->context;
+    j->zeros = ct__calloc((size_t)j->batch, (size_t)j->context * sizeof *j->zeros);
+    return j->zeros ||
+           ct__err_memory(j->err, CT_NOWHERE, "compile", (size_t)j->batch * sizeof *j->zeros);
+}
+
+static bool write_model(job *j) {
+    bool ok = fill_in(j);
+    switch (j->o->function) {
+    case CT_LM_C_TOKEN: ok = ok && write_token(j); break;
+    case CT_LM_C_WINDOW: ok = ok && write_window(j); break;
+    case CT_LM_C_STEP: ok = ok && write_step(j); break;
+    }
+    ct__free(j->zeros);
+    return ok && !j->err->code;
+}
+
+static bool usable(const ct_lm_compile_options *o, ct_err *err) {
+    if (!o->dir || !o->path)
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
+                       "the folder of a model and the path of the files are needed");
+    if (o->batch < 0 || o->context < 0 || (unsigned)o->function > CT_LM_C_STEP)
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile", "an option is out of its range");
+    if (o->embed && o->function == CT_LM_C_STEP)
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
+                       "--embed is not for a step of training, which changes the weights");
+    return true;
+}
+
+bool ct_lm_compile(const ct_lm_compile_options *o) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "compile", "the options") || ctx->err.code ||
+        !usable(o, &ctx->err))
+        return false;
+    ct_gpt2 *values = NULL; // with what stands in the file
+    if (o->embed && !(values = ct_gpt2_load(o->dir))) {
+        ct__lm_offer_save(o->dir, &ctx->err);
+        return false;
+    }
+    ct_lm_rehearsal h = {0};
+    ct_lm_cost cost = {0};
+    bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
+    if (ok) {
+        job j = {.o = o, .model = values ? values : ct_gpt2_load(o->dir), .err = &h.ctx->err};
+        if (!j.model) ct__lm_offer_save(o->dir, j.err);
+        ok = j.model && write_model(&j);
+        if (!values) ct_gpt2_free(j.model);
+    }
+    ct__rehearsal_end(&h, &cost, &ctx->err);
+    ct_gpt2_free(values);
+    return ok;
+}
