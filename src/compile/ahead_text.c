@@ -320,20 +320,27 @@ static void put_launches(const ct_ahead *a, ct_text *out) {
     }
 }
 
+static void put_value(ct_text *out, const ct_member *m) {
+    ct_dtype dtype = (ct_dtype)m->type->dtype;
+    ct_kins literal = {0};
+    if (dtype == CT_F32 || dtype == CT_F64)
+        literal.imm.f = ct__load_f64(dtype, &m->value, 0);
+    else
+        literal.imm.i = ct__load_i64(dtype, &m->value, 0);
+    if (CT_HALVES & CT_MASK(dtype)) // the member holds bits
+        ct__textf(out, "0x%04x", (unsigned)(m->value & 0xffff));
+    else
+        ct__render_literal(out, dtype, &literal);
+}
+
 static void put_init(const ct_ahead *a, ct_text *out) {
     ct__textf(out, "void %s_init(struct %s *s) {\n    memset(s, 0, sizeof *s);\n", a->name,
               a->name);
     for (size_t i = 0; i < a->n_members; i++) {
         const ct_member *m = &a->members[i];
         if (m->kind != CT_MEMBER_SCALAR) continue;
-        bool is_float = m->type->dtype == CT_F32 || m->type->dtype == CT_F64;
-        ct_kins literal = {0};
-        if (is_float)
-            literal.imm.f = ct__load_f64(m->type->dtype, &m->value, 0);
-        else
-            literal.imm.i = ct__load_i64(m->type->dtype, &m->value, 0);
         ct__textf(out, "    s->%s = ", m->name);
-        ct__render_literal(out, m->type->dtype, &literal);
+        put_value(out, m);
         ct__text_add(out, ";\n");
     }
     ct__text_add(out, "}\n\n");

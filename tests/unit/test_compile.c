@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +203,31 @@ static void equal_names(void **state) {
     free(text);
 }
 
+// Of every dtype: half floats are their bits.
+static void scalars(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_metric("a", ct_cast(ct_scalar(0.5, CT_F16), CT_F32));
+    ct_metric("b", ct_cast(ct_scalar(-2, CT_BF16), CT_F32));
+    ct_metric("c", ct_cast(ct_scalar(1e-300, CT_F64), CT_F32));
+    ct_metric("d", ct_cast(ct_scalar(-7, CT_I64), CT_F32));
+    ct_metric("e", ct_cast(ct_scalar(1, CT_BOOL), CT_F32));
+    ct_metric("f", ct_cast(ct_scalar((double)NAN, CT_F32), CT_F64));
+    assert_true(ct_compile(in_folder("step")));
+    char *source = text_of("step.c"), *text = text_of("step.h");
+    const char *init = "    s->scalar_1 = 0x3800;\n"
+                       "    s->scalar_2 = 0xc000;\n"
+                       "    s->scalar_3 = 1e-300;\n"
+                       "    s->scalar_4 = -7;\n"
+                       "    s->scalar_5 = 1;\n"
+                       "    s->scalar_6 = __builtin_nanf(\"\");\n";
+    if (!strstr(source, init)) assert_string_equal(strstr(source, "    s->scalar_1"), init);
+    assert_non_null(strstr(text, "    uint16_t scalar_1; // f16, it was 0.5; first needed for"));
+    assert_non_null(strstr(text, "    uint8_t scalar_5; // bool, it was 1; first needed for"));
+    free(source);
+    free(text);
+}
+
 // What the plan only reads stands in the file; what it updates cannot.
 static void embedded(void **state) {
     (void)state;
@@ -373,6 +399,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nothing_runs_for_it, start, end),
         cmocka_unit_test_setup_teardown(foreign_names, start, end),
         cmocka_unit_test_setup_teardown(equal_names, start, end),
+        cmocka_unit_test_setup_teardown(scalars, start, end),
         cmocka_unit_test_setup_teardown(embedded, start, end),
         cmocka_unit_test_setup_teardown(bad_arguments, start, end),
         cmocka_unit_test_setup_teardown(bad_names, start, end),
