@@ -101,8 +101,7 @@ static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_c
     double parameters = (double)ct_gpt2_size(&config);
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
-           batch_flops(r, parameters) * batches(o) <=
-               some_minutes * gflops * 1e9 * step_efficiency;
+           batch_flops(r, parameters) * batches(o) <= some_minutes * gflops * 1e9 * step_efficiency;
 }
 
 static void put_sizes(const rung *r, ct_lm_train_options *o) {
