@@ -53,8 +53,11 @@ bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
     char text[CT_ERROR_TEXT];
     memcpy(text, err->text, sizeof text);
     int n = snprintf(err->text, sizeof err->text, "%s:%u: %s: ", here.file, here.line, op);
-    if (n > 0 && (size_t)n < sizeof err->text)
-        snprintf(err->text + n, sizeof err->text - (size_t)n, "%s", text);
+    if (n > 0 && (size_t)n < sizeof err->text) { // what does not fit is cut off
+        size_t rest = strnlen(text, sizeof err->text - (size_t)n - 1);
+        memcpy(err->text + n, text, rest);
+        err->text[(size_t)n + rest] = '\0';
+    }
     err->placed = true;
     return false;
 }
