@@ -31,28 +31,15 @@ static void buffer_name(const ct_render *r, int64_t buf) {
     ct__textf(r->out, "%s%" PRId64, prefix, buf);
 }
 
-// The functions that turn storage into a value and back, "" for none.
-static const char *up_name(ct_dtype dtype) {
-    switch ((int)dtype) {
-    case CT_F16: return "up_f16";
-    case CT_BF16: return "up_bf16";
-    case CT_I8: return "up_i8";
-    case CT_I16: return "up_i16";
-    case CT_U16: return "up_u16";
-    case CT_BOOL: return "up_bool";
-    default: return "";
-    }
-}
-static const char *down_name(ct_dtype dtype) {
-    switch ((int)dtype) {
-    case CT_F16: return "down_f16";
-    case CT_BF16: return "down_bf16";
-    case CT_I8: return "down_i8";
-    case CT_I16: return "down_i16";
-    case CT_U16: return "down_u16";
-    case CT_BOOL: return "down_bool";
-    default: return "";
-    }
+// The prelude's function that turns storage into a value ("up_f16"), or back; "" for none.
+typedef struct {
+    char s[12];
+} converter;
+static converter converter_of(const char *way, ct_dtype dtype) {
+    converter c = {""};
+    if (dtype == CT_BOOL || ct__kir_held(dtype) != dtype)
+        snprintf(c.s, sizeof c.s, "%s_%s", way, ct_dtype_name(dtype));
+    return c;
 }
 
 // The loop whose tail masks the accesses of instruction `at`: -1 where all lanes are there.
@@ -97,7 +84,8 @@ static void element(const ct_render *r, int64_t buf, ct_kval index) {
 }
 
 static void scalar_load(const ct_render *r, const ct_kins *ins) {
-    const char *up = up_name(r->k->bufs[ins->imm.i].dtype);
+    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    const char *up = c.s;
     if (ins->b >= 0) {
         ct__render_scalar(r, ins->b);
         ct__text_add(r->out, " ? ");
@@ -110,7 +98,8 @@ static void scalar_load(const ct_render *r, const ct_kins *ins) {
 
 // One element for all lanes that the condition admits.
 static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
-    const char *t = ct__render_suffix(ins->dtype), *up = up_name(r->k->bufs[ins->imm.i].dtype);
+    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    const char *t = ct__render_suffix(ins->dtype), *up = c.s;
     ct__text_add(r->out, "splat_");
     ct__textf(r->out, "%s(0);\n", t);
     line(r);
@@ -126,7 +115,8 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
 
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
-    const char *t = ct__render_storage(dtype), *up = up_name(dtype);
+    converter c = converter_of("up", dtype);
+    const char *t = ct__render_storage(dtype), *up = c.s;
     ct_kshape index = r->shape[ins->a];
     int32_t loop = masking_loop(r, v);
     if (index.vary == CT_UNIFORM) {
@@ -155,7 +145,8 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
 }
 
 static void scalar_store(const ct_render *r, const ct_kins *ins) {
-    const char *down = down_name(r->k->bufs[ins->imm.i].dtype);
+    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    const char *down = c.s;
     if (ins->c >= 0) {
         ct__text_add(r->out, "if (");
         ct__render_scalar(r, ins->c);
@@ -170,7 +161,8 @@ static void scalar_store(const ct_render *r, const ct_kins *ins) {
 }
 
 static void wide_stored(const ct_render *r, const ct_kins *ins) {
-    const char *down = down_name(r->k->bufs[ins->imm.i].dtype);
+    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    const char *down = c.s;
     if (*down) ct__textf(r->out, "%s(", down);
     ct__render_wide(r, ins->b);
     ct__text_add(r->out, *down ? "));\n" : ");\n");
@@ -212,7 +204,8 @@ static void counted_bits(const ct_render *r, ct_kval count) {
 
 static void vector_load(const ct_render *r, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
-    const char *up = up_name(dtype);
+    converter c = converter_of("up", dtype);
+    const char *up = c.s;
     ct__textf(r->out, "%s%sld%s_%s(", up, *up ? "(" : "", ins->b >= 0 ? "m" : "",
               ct__render_storage(dtype));
     address(r, ins->imm.i, ins->a);

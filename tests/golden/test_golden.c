@@ -50,6 +50,10 @@ GRAPH(choice, ct_select(ct_less(F32(50), F32(50)), F32(50), ct_f(0)))
 GRAPH(halves, ct_cast(ct_add(ct_cast(input(CT_F16, CT_DIMS(50)), CT_F32), ct_f(1)), CT_BF16))
 GRAPH(wide, ct_sqrt(ct_tanh(input(CT_F64, CT_DIMS(50)))))
 GRAPH(dynamic_rows, ct_mul(ct_tanh(F32(CT_DYN(9), 20)), ct_f(2)))
+GRAPH(rounded_halves,
+      ct_mul(ct_add(input(CT_F16, CT_DIMS(50)), ct_f(1)), input(CT_F16, CT_DIMS(50))))
+GRAPH(sum_halves, ct_sum(input(CT_BF16, CT_DIMS(8, 100)), .axes = CT_AXES(1)))
+GRAPH(narrow, ct_shift_right(ct_mul(input(CT_I8, CT_DIMS(50)), input(CT_I8, CT_DIMS(50))), ct_i(2)))
 GRAPH(bits, ct_xor(ct_bitcast(F32(50), CT_U32), input(CT_U32, CT_DIMS(50))))
 
 // movement
@@ -129,19 +133,17 @@ static int loop(ct_tensor *out) {
 static const golden graphs[] = {
 #define G(name)                                                                                    \
     { #name, name }
-    G(gelu_bias),     G(broadcast_column), G(functions),      G(angles),
-    G(mixed_dtypes),  G(integers),         G(choice),         G(halves),
-    G(wide),          G(dynamic_rows),     G(bits),           G(transposed),
-    G(flipped),       G(padded),           G(sliced),         G(joined),
-    G(reshaped),      G(counted),          G(sum_all),        G(sum_rows),
-    G(sum_columns),   G(sum_middle),       G(sum_dynamic),    G(largest),
-    G(product),       G(largest_at),       G(variance),       G(any_of),
-    G(softmax),       G(softmax_columns),  G(layer_norm),     G(rms_norm),
-    G(cross_entropy), G(running_sum),      G(rows_of),        G(added_to),
-    G(window),        G(updated),          G(one_hot),        G(best_two),
-    G(normal),        G(dropout),          G(matmul),         G(matmul_batched),
-    G(matmul_chunks), G(matmul_gelu),      G(matmul_dynamic), G(attention),
-    G(softmax_slope), G(layer_norm_slope), G(matmul_slope),   G(loop),
+    G(rounded_halves), G(sum_halves),     G(narrow),           G(gelu_bias),    G(broadcast_column),
+    G(functions),      G(angles),         G(mixed_dtypes),     G(integers),     G(choice),
+    G(halves),         G(wide),           G(dynamic_rows),     G(bits),         G(transposed),
+    G(flipped),        G(padded),         G(sliced),           G(joined),       G(reshaped),
+    G(counted),        G(sum_all),        G(sum_rows),         G(sum_columns),  G(sum_middle),
+    G(sum_dynamic),    G(largest),        G(product),          G(largest_at),   G(variance),
+    G(any_of),         G(softmax),        G(softmax_columns),  G(layer_norm),   G(rms_norm),
+    G(cross_entropy),  G(running_sum),    G(rows_of),          G(added_to),     G(window),
+    G(updated),        G(one_hot),        G(best_two),         G(normal),       G(dropout),
+    G(matmul),         G(matmul_batched), G(matmul_chunks),    G(matmul_gelu),  G(matmul_dynamic),
+    G(attention),      G(softmax_slope),  G(layer_norm_slope), G(matmul_slope), G(loop),
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
 
