@@ -85,6 +85,11 @@ int main(void) {
         printf("%a %a\n", ct_metric_value("loss"), ct_metric_value("grad_norm"));
     }
     if (ct_failed()) fprintf(stderr, "%s\n", ct_error_text());
-    return ct_failed() || save(params, "last");
+    int status = ct_failed() || save(params, "last");
+    ct_optim_free(adamw);
+    ct_params_free(params);
+    fclose(x);
+    fclose(y);
+    return status;
 }
 #endif
