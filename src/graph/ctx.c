@@ -416,6 +416,7 @@ static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, ct_past *past) {
     }
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint8_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
+    to->keeps = to->keeps || node->flags & CT_NODE_PINNED;
     if (!node->n_in) leaf->number = node->number;
     if (node->value)
         for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
@@ -433,6 +434,7 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
             ct__slot_release(ctx, node, CT_PAST_SCOPE, here);
         node->frame = outer;
     }
+    outer->keeps = outer->keeps || frame->keeps;
     if (last) {
         last->next = outer->nodes;
         outer->nodes = frame->nodes;
@@ -473,8 +475,10 @@ static void move_kept(ct_ctx *ctx, ct_frame *to, kept_list *list) {
 static void end_scope(ct_ctx *ctx, ct_frame *frame, ct_loc here) {
     kept_list pinned = {0}, kept = {0};
     size_t outer = ctx->depth - 2;
-    find_kept(ctx, frame, CT_NODE_PINNED, 0, &pinned);
-    find_kept(ctx, frame, CT_NODE_KEPT, outer, &kept);
+    if (frame->keeps) {
+        find_kept(ctx, frame, CT_NODE_PINNED, 0, &pinned);
+        find_kept(ctx, frame, CT_NODE_KEPT, outer, &kept);
+    }
     if (ctx->err.code)
         ct__roots_abandon(ctx);
     else if (ctx->n_roots)
@@ -538,6 +542,7 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
             return ct__poison(ctx, here);
     }
     v.node->flags |= flag;
+    v.node->frame->keeps = true;
     return ct__handle_of(v);
 }
 

@@ -165,6 +165,7 @@ struct ct_frame {
     ct_arena own, *arena;   // `arena` is where nodes go: &own, or a trace's
     ct_node *nodes;         // newest first
     ct_node *spare;         // dropped leaves whose memory can be used again
+    bool keeps;             // one of its nodes is, or was, KEPT or PINNED
     ct_loc here;
     ct_body *body; // BODY: collects outer tensors as parameters
     uint32_t runs; // that reads asked for while it was the innermost one

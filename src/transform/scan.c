@@ -84,6 +84,11 @@ static bool make_frame(const ct_body *body, ct_arena *arena, frame *f) {
     return f->slot && f->args;
 }
 
+// Of values without elements there may be no memory.
+static void copy(void *to, const void *from, size_t bytes) {
+    if (bytes) memcpy(to, from, bytes);
+}
+
 static bool scan_eval(const ct_ref *ref) {
     const scan_attrs *a = ref->attrs;
     const ct_body *body = a->body;
@@ -92,7 +97,7 @@ static bool scan_eval(const ct_ref *ref) {
     bool ok = make_frame(body, &arena, &f);
     if (!ok) ct__err_memory(ref->err, ref->node->here, "scan", body->n_nodes * sizeof *f.slot);
     for (int64_t i = 0; i < a->n_carry && ok; i++)
-        memcpy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
+        copy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
     int64_t length = ct__unmarked(a->length);
     for (int64_t step = 0; step < length && ok; step++) {
         int64_t at = a->reverse ? length - 1 - step : step;
@@ -103,13 +108,13 @@ static bool scan_eval(const ct_ref *ref) {
             int64_t p = (int64_t)node->number;
             const char *from = p < a->n_carry ? ref->out[p] : ref->in[p];
             if (p >= a->n_carry && p < a->n_carry + a->n_xs) from += (size_t)at * bytes;
-            memcpy(f.slot[i][0], from, bytes);
+            copy(f.slot[i][0], from, bytes);
         }
         ok = run_body(ref, body, &f);
         for (size_t i = 0; i < body->n_outs && ok; i++) {
             size_t bytes = ct__type_bytes(ct__type(body->outs[i]));
             char *to = (char *)ref->out[i] + ((int64_t)i < a->n_carry ? 0 : (size_t)at * bytes);
-            memcpy(to, f.slot[body->outs[i].node->index][body->outs[i].out], bytes);
+            copy(to, f.slot[body->outs[i].node->index][body->outs[i].out], bytes);
         }
     }
     ct__arena_free(&arena);
