@@ -267,7 +267,7 @@ static void a_step_may_have_parts(void **state) {
 
 // ------------------------------------------------------------------------------- early stopping
 
-static const double script[] = {5, 4, 4.5, 3.95, 3.8, 4, 3.75, 4, 1}; // by steps done
+static const double script[] = {5, 4, 4.5, 3.95, 3.8, 4, 3.75, 4, 1, 1}; // by steps done
 
 static ct_fit_options patient(world *s) {
     ct_fit_options o = options(s);
