@@ -168,6 +168,7 @@ static void run_written(const plan *p, const char *options) {
     given[0] = NULL;
     assert_int_equal(call(given), 1);
     given[0] = arena;
+    free(given[p->n_in + 1]);
     given[p->n_in + 1] = NULL; // the first result
     assert_int_equal(call(given), p->out[0].bytes ? 2 : 0);
     for (int i = 1; i < p->n_out; i++) free(given[p->n_in + i + 1]);
