@@ -107,7 +107,7 @@ static void put_upper(const ct_ahead *a, ct_text *out, const char *end) {
 static size_t most_scratch(const ct_program *p) {
     size_t most = 0;
     for (size_t i = 0; i < p->n_kernels; i++) {
-        size_t bytes = (ct__kir_scratch(p->kernels[i].ir) + 63) & ~(size_t)63;
+        size_t bytes = ct__round_up(ct__kir_scratch(p->kernels[i].ir), 64);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -408,13 +408,8 @@ static const char demands[] =
 static void put_kernel(const ct_ahead *a, ct_text *out, size_t number) {
     const ct_program *p = &a->plan->program;
     const ct_kernel *made = p->kernels[number].made;
-    const ct_node *first = NULL;
-    size_t uses = 0;
-    for (size_t i = 0; i < p->n_launches; i++) {
-        const ct_launch *l = &p->launches[i];
-        if (l->kind != CT_LAUNCH_KERNEL || l->kernel != number) continue;
-        if (!uses++) first = l->node;
-    }
+    const ct_node *first;
+    size_t uses = ct__program_uses(p, number, &first);
     // Math functions, then the kernel: of an outer name, which this file has no use for.
     const char *name = strstr(made->text, made->name);
     size_t before = (size_t)(name - made->text) - strlen("void ");

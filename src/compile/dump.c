@@ -113,13 +113,8 @@ void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
     if (!ct__dump_wants("kernels")) return;
     for (size_t i = 0; i < program->n_kernels; i++) {
         ct_text text = {0};
-        const ct_node *first = NULL;
-        size_t uses = 0;
-        for (size_t k = 0; k < program->n_launches; k++) {
-            const ct_launch *l = &program->launches[k];
-            if (l->kind != CT_LAUNCH_KERNEL || l->kernel != i) continue;
-            if (!uses++) first = l->node;
-        }
+        const ct_node *first;
+        size_t uses = ct__program_uses(program, i, &first);
         ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
         put_line(&text, first);
         ct__textf(&text, "\n%s\n", program->kernels[i].made->text);

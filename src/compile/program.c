@@ -77,6 +77,16 @@ ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
     return c;
 }
 
+size_t ct__program_uses(const ct_program *p, size_t kernel, const ct_node **first) {
+    size_t uses = 0;
+    *first = NULL;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind == CT_LAUNCH_KERNEL && l->kernel == kernel && !uses++) *first = l->node;
+    }
+    return uses;
+}
+
 void ct__program_free(ct_program *p) {
     for (size_t i = 0; i < p->n_kernels; i++) {
         if (p->kernels[i].ir) ct__kir_free(p->kernels[i].ir);

@@ -108,6 +108,8 @@ ct_launch *ct__program_append(ct_program *p, ct_launch launch);
 bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
 // A launch (not LOOP, END) as a command without its operands.
 ct_command ct__program_command(const ct_program *p, const ct_launch *launch);
+// How many launches a kernel has, and the node that the first of them serves.
+size_t ct__program_uses(const ct_program *p, size_t kernel, const ct_node **first);
 void ct__program_free(ct_program *p); // what does not lie in its arena
 // Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
 // buffers made so far, UINT32_MAX where none is.

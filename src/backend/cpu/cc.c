@@ -114,8 +114,7 @@ static const char *environment(const char *name) {
 }
 static const char *asked_for(void) { return environment("COTAN_CC"); }
 
-// ------------------------------------------------------------------------ the machine to compile
-// for
+// ------------------------------------------------------------------------- the machine it is for
 
 static const char *asked_machine(void) {
     const char *asked = environment("COTAN_MARCH");
