@@ -154,11 +154,10 @@ def test_progress(run):
     assert done.returncode == 0 and len(done.stdout.decode()) == 6
 
 
-def test_progress_on_a_terminal(corpus, tmp_path):
+def on_terminal(stream, words):
+    """What the program writes to a stream that is a terminal; it ends well."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([str(COTAN), *map(str, [
-        "train", "--data", corpus, *TINY, "--out", tmp_path / "run", "--steps", 200, "--eval-every",
-        100, "--eval-batches", 1])], stderr=theirs)
+    process = subprocess.Popen([str(COTAN), *map(str, words)], **{stream: theirs})
     os.close(theirs)
     shown = b""
     try:
@@ -168,6 +167,12 @@ def test_progress_on_a_terminal(corpus, tmp_path):
         pass
     os.close(ours)
     assert process.wait(60) == 0
+    return shown
+
+
+def test_progress_on_a_terminal(corpus, tmp_path):
+    shown = on_terminal("stderr", ["train", "--data", corpus, *TINY, "--out", tmp_path / "run", "--steps", 200, "--eval-every",
+                                   100, "--eval-batches", 1])
     assert shown.count(b"\r\x1b[Kstep ") >= 3  # written over in place
     for step in (1, 101, 200):  # an evaluation's line stays
         assert b"\r\x1b[Kstep %d/200 " % step in shown
@@ -180,20 +185,10 @@ def test_control_characters_do_not_reach_a_terminal(corpus, tmp_path):
     said = train(corpus, out, "--steps", 1, "--eval-batches", 1)
     shown = "".join(line[6:] for line in said.splitlines() if line.startswith("    | "))
     assert re.search(r"\\x[01][0-9a-f]", shown) and not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", said)
-    words = [str(COTAN), "sample", str(out), "--length", "300"]
-    raw = subprocess.run(words, capture_output=True, timeout=300).stdout
+    words = ["sample", out, "--length", 300]
+    raw = subprocess.run([str(COTAN), *map(str, words)], capture_output=True, timeout=300).stdout
     assert re.search(rb"[\x00-\x08\x0e-\x1f]", raw)  # in a pipe the text is as it is
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(words, stdout=theirs)
-    os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 4096):
-            shown += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(60) == 0
+    shown = on_terminal("stdout", words)
     escaped = "".join(c if c in "\n\t" or not re.match(r"[\x00-\x1f\x7f-\x9f]", c) else f"\\x{ord(c):02x}" for c in raw.decode())
     assert re.sub(r" +", " ", shown.decode().replace("\r\n", "\n").replace("\t", " ")) == \
         re.sub(r" +", " ", escaped.replace("\t", " "))  # terminals make spaces of tabs
