@@ -12,6 +12,8 @@ extern "C" {
 
 // The learning rate by step, counted from 0. It rises over `warmup` steps, at step s to
 // lr * (s + 1) / (warmup + 1), and then goes to min_lr, which it has from step `steps` on.
+// Refused are a warm-up below 0, of linear and cosine steps that are no more than the warm-up and a
+// min_lr below 0, and by all but ct_chain a rate that is not above 0.
 typedef enum { CT_LR_CONSTANT, CT_LR_LINEAR, CT_LR_COSINE } ct_lr_shape;
 typedef struct ct_schedule {
     ct_lr_shape shape; // default: constant behind the warm-up
@@ -90,7 +92,7 @@ typedef struct ct_optim_options {
     ct_mask decay_mask;  // default: ct_mask_matrices
     void *mask_user;
     double momentum; // SGD: default 0
-    bool nesterov;   // SGD
+    bool nesterov;   // SGD; needs a momentum
     ct_loc here;
 } ct_optim_options;
 CT_API ct_optim *ct_sgd_with(ct_params *params, ct_optim_options options);
@@ -111,8 +113,8 @@ CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 // The step's gradient is then ((g1 + g2) + ... + gn) / n, in the order of the calls, where gn is
 // that of the loss given to ct_optim_step; clipping and all else sees this one. Two parts whose
 // losses are means over equally many rows are thus the step of the mean over all rows, up to
-// rounding. All parts are one plan; one that failed was none. The first call of all makes the sums,
-// in a plan of its own.
+// rounding. All parts are one plan, but for the first of all, which makes the sums; one that failed
+// was none, those before it count.
 //     for (int i = 0; i < n; i++) {
 //         CT_SCOPE;
 //         ct_tensor loss = loss_of(batch(i));
@@ -121,6 +123,10 @@ CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 //     }
 CT_API void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_accumulate(optim, loss) ct_optim_accumulate_at((optim), (loss), CT_HERE)
+// Empties the sums: the parts of a step that is not to be done, after an error or ct_cancel, say,
+// are no other step's. Runs at once, with all that is pending. ct_fit begins with it.
+CT_API CT_MUST_USE bool ct_optim_forget_parts_at(ct_optim *optim, ct_loc here);
+#define ct_optim_forget_parts(optim) ct_optim_forget_parts_at((optim), CT_HERE)
 // The learning rate of the next step.
 CT_API double ct_optim_lr(const ct_optim *optim);
 // The operand that is the learning rate of the step recorded last, to be named for ct_compile.

@@ -1,4 +1,5 @@
 // Optimizers: a chain of transforms, the variables of its state, and the step.
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -54,19 +55,28 @@ static ct_dtype state_dtype(ct_tensor param) {
     return ct_dtype_of(param) == CT_F64 ? CT_F64 : CT_F32;
 }
 
-// The variable `kind`.`name` of the set, shaped like param, with zeros for a value.
+static ct_ints dims_of(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
+    ct_ints dims = {ct_rank(t), dim};
+    for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(t, a);
+    return dims;
+}
+
+static void assign_zeros(ct_tensor var, ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    if (ct_ok(var)) ct_assign_at(var, ct_zeros_at(ct_dtype_of(var), dims_of(var, dim), here), here);
+}
+
+// The variable `kind`.`name` of the set, shaped like param, without a value.
 static ct_tensor state_like(ct_params *set, const char *kind, const char *name, ct_tensor param,
                             ct_loc here) {
     int64_t dim[CT_MAX_RANK];
-    ct_ints dims = {ct_rank(param), dim};
-    for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(param, a);
     ct_text full = {0};
     ct__textf(&full, "%s.%s", kind, name);
-    ct_dtype dtype = state_dtype(param);
-    ct_tensor var = full.failed ? CT_NONE : ct_param_at(set, full.s, dtype, dims, here);
+    ct_tensor var = full.failed
+                        ? CT_NONE
+                        : ct_param_at(set, full.s, state_dtype(param), dims_of(param, dim), here);
     if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
     ct__text_free(&full);
-    if (ct_ok(var)) ct_assign_at(var, ct_zeros_at(dtype, dims, here), here);
     return var;
 }
 
@@ -79,9 +89,11 @@ static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
             ct_tensor *slot = ct__calloc(optim->n, sizeof *slot);
             if (!slot) return ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *slot);
             optim->slots[t * CT_TRANSFORM_STATES + (size_t)k] = slot;
-            for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
+            for (size_t i = 0; i < optim->n && !ctx->err.code; i++) {
                 slot[i] = state_like(optim->state, optim->transforms[t].state[k], optim->names[i],
                                      optim->params[i], here);
+                assign_zeros(slot[i], here);
+            }
         }
     return !ctx->err.code;
 }
@@ -95,6 +107,32 @@ static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
         return false;
     }
     return true;
+}
+
+// Without a rate nothing would be learned.
+static bool usable_rate(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
+    if (s->custom || (s->lr > 0 && isfinite(s->lr))) return true;
+    ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "the learning rate is %g, it must be above 0",
+             s->lr);
+    return false;
+}
+
+// A rate that falls must have steps to fall in, and somewhere to stay.
+static bool usable_course(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
+    bool falls = s->shape != CT_LR_CONSTANT;
+    if (s->custom) return true;
+    if (s->warmup < 0)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
+                 "the schedule's warmup is %" PRId64 ", it must be 0 or more", s->warmup);
+    else if (falls && s->steps <= s->warmup)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
+                 "the schedule's steps are %" PRId64
+                 ", they must be more than its warmup, %" PRId64,
+                 s->steps, s->warmup);
+    else if (falls && !(s->min_lr >= 0 && isfinite(s->min_lr)))
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
+                 "the schedule's min_lr is %g, it must be 0 or more and finite", s->min_lr);
+    return !ctx->err.code;
 }
 
 // A chain of ready-made transforms alone is one node a parameter.
@@ -115,7 +153,7 @@ ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *tra
                       ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || (n && !ct__given(ctx, transforms, here, "optim", "the list of transforms")) ||
-        ctx->err.code)
+        ctx->err.code || !usable_course(ctx, &lr, here))
         return NULL;
     size_t n_params = ct_params_count(params);
     if (!n_params) {
@@ -215,16 +253,11 @@ static void settle(ct_optim *optim) {
 // -------------------------------------------------------------------------------------------------
 // the parts of a step
 
-ct_params *ct__optim_sums(ct_optim *optim, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return NULL;
-    if (optim->sum) return optim->sums;
+static bool make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     ct_tensor *sum = ct__calloc(optim->n, sizeof *sum);
     ct_params *sums = sum ? ct_params_new() : NULL;
-    if (sums) { // what was pending runs as well
-        CT_SCOPE;
+    if (sums) {
         optim->parts = ct_param_at(sums, "parts", CT_I32, CT_SCALAR, here);
-        ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
         for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
             sum[i] = state_like(sums, "sum", optim->names[i], optim->params[i], here);
     } else {
@@ -233,10 +266,47 @@ ct_params *ct__optim_sums(ct_optim *optim, ct_loc here) {
     if (ctx->err.code) {
         ct_params_free(sums);
         ct__free(sum);
-        return NULL;
+        return false;
     }
     optim->sum = sum;
-    return optim->sums = sums;
+    optim->sums = sums;
+    return true;
+}
+
+// All sums get their first values in one plan, so one variable tells of all. Where that plan was
+// given up they have none.
+static bool has_sums(const ct_optim *optim) {
+    const ct_var *parts = optim->sum ? ct__var_of(optim->parts) : NULL;
+    return parts && (parts->storage || parts->writer);
+}
+
+// The sums, made where they are missing; their first zeros are recorded with what the caller
+// records, which may be in the middle of something.
+static bool begin_sums(ct_optim *optim, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code || (!optim->sum && !make_sums(optim, ctx, here))) return false;
+    if (has_sums(optim)) return true;
+    ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+    for (size_t i = 0; i < optim->n; i++) assign_zeros(optim->sum[i], here);
+    return !ctx->err.code;
+}
+
+ct_params *ct__optim_sums(ct_optim *optim, ct_loc here) {
+    {
+        CT_SCOPE;
+        if (!begin_sums(optim, here)) return NULL;
+    }
+    return ct_failed() ? NULL : optim->sums; // the plan ran when the scope ended
+}
+
+bool ct_optim_forget_parts_at(ct_optim *optim, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, optim, here, "optim_forget_parts", "the optimizer")) return false;
+    if (has_sums(optim)) {
+        CT_SCOPE;
+        ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+    }
+    return !ctx->err.code;
 }
 
 // The sums with the gradients in optim->updates. Those of a step that is done are as good as zero:
@@ -272,7 +342,7 @@ void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
     CT_PLAIN;
-    if (!ct__optim_sums(optim, here) || !record_gradients(optim, loss, here)) return;
+    if (!begin_sums(optim, here) || !record_gradients(optim, loss, here)) return;
     add_to_sums(optim, here);
     for (size_t i = 0; i < optim->n; i++) ct_assign_at(optim->sum[i], optim->updates[i], here);
     ct_assign_at(optim->parts, ct_add_at(optim->parts, ct_i(1), here), here);
@@ -286,7 +356,7 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
     CT_PLAIN; // what transforms compute while they record
     if (!record_gradients(optim, loss, here)) return;
-    if (optim->sum) take_mean(optim, here);
+    if (has_sums(optim)) take_mean(optim, here);
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
     ct_update update = {
         .n = optim->n,
@@ -310,14 +380,6 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     optim->pending++;
 }
 
-// Without a rate nothing would be learned.
-static bool usable_schedule(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
-    if (s->custom || (s->lr > 0 && isfinite(s->lr))) return true;
-    ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "the learning rate is %g, it must be above 0",
-             s->lr);
-    return false;
-}
-
 int64_t ct_optim_count(const ct_optim *optim) {
     if (!optim) return 0;
     settle((ct_optim *)(uintptr_t)optim);
@@ -330,7 +392,7 @@ ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->rate : CT
 bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_set_schedule", "the optimizer") ||
-        !usable_schedule(ctx, &schedule, here))
+        !usable_rate(ctx, &schedule, here) || !usable_course(ctx, &schedule, here))
         return false;
     optim->lr = schedule;
     return true;
@@ -345,8 +407,7 @@ bool ct_optim_resume(ct_optim *optim) {
     if (isnan(step)) return false;
     optim->count = (int64_t)step;
     optim->pending = 0;
-    if (optim->sum) ct_assign(optim->parts, ct_scalar(0, CT_I32)); // the sums were another step's
-    return true;
+    return ct_optim_forget_parts(optim); // the sums were another step's
 }
 
 // --------------------------------------------------------------------------------------------------
@@ -370,7 +431,7 @@ static bool usable(const ct_optim_options *o) {
     ct_ctx *ctx = ct__ctx();
     ct_schedule lr = schedule_of(o);
     if (!ctx) return false;
-    if (!usable_schedule(ctx, &lr, o->here)) {
+    if (!usable_rate(ctx, &lr, o->here)) {
         ct__err_hint(&ctx->err, "set .lr, or .schedule");
         return false;
     }
@@ -386,6 +447,10 @@ static bool usable(const ct_optim_options *o) {
 
 ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
     if (!usable(&o)) return NULL;
+    if (o.nesterov && o.momentum == 0) {
+        ct__fail(ct__ctx(), CT_E_ARGUMENT, o.here, "optim", "nesterov needs a momentum above 0");
+        return NULL;
+    }
     ct_transform chain[4];
     size_t n = 0;
     double decay = ct__num_or(o.weight_decay, 0);

@@ -34,8 +34,8 @@ ct_tensor ct__widened(ct_tensor t, ct_loc here);
 #define UPDATE_ATTRS(F, op) F(op, ints, stages)
 CT_ATTRS_SHARED(update, UPDATE_ATTRS);
 
-// The variables that add up the gradients of a step's parts, made where they are missing, by a plan
-// that runs what else is pending, too. NULL: the error stands in the context.
+// The variables that add up the gradients of a step's parts; where they are missing they are made,
+// by a plan that runs what else is pending, too. NULL: the error stands in the context.
 ct_params *ct__optim_sums(ct_optim *optim, ct_loc here);
 
 #endif

@@ -297,7 +297,9 @@ bool ct_fit(const ct_fit_options *options) {
     bool ok = open_metrics(&f);
     ok = ok &&
          (!options->events || ct__events_open(options->events, f.point.done, &f.events, f.err));
-    ok = ok && (parts_of(options) == 1 || ct__optim_sums(options->optim, CT_NOWHERE));
+    // What a fit or a loop that died in the middle of a step has added up is not this one's.
+    ok = ok && ct_optim_forget_parts(options->optim) &&
+         (parts_of(options) == 1 || ct__optim_sums(options->optim, CT_NOWHERE));
     ok = ok && run(&f);
     // A function that gave up without a reason is an error all the same.
     if (!ok)

@@ -129,7 +129,7 @@ static void all_parts_are_one_plan(void **state) {
     model m = make(1);
     uint64_t made = ct_get_stats().plans_made;
     step_in_parts(&m);
-    assert_int_equal(ct_get_stats().plans_made - made, 3); // the sums, a part, the step
+    assert_int_equal(ct_get_stats().plans_made - made, 3); // the first part, a part, the step
     for (int s = 0; s < STEPS; s++) step_in_parts(&m);
     assert_int_equal(ct_get_stats().plans_made - made, 3);
     assert_string_equal(ct_error_text(), "");
@@ -159,6 +159,81 @@ static void a_part_that_failed_is_none(void **state) {
     }
     assert_string_equal(ct_error_text(), "");
     equal(&m, &n, 0);
+    forget(&m), forget(&n);
+}
+
+// The first call of all, which makes the sums, stands in the middle of what its caller records: a
+// running mean of what the loss reads is assigned before it.
+static void the_first_part_runs_nothing_early(void **state) {
+    (void)state;
+    model m = make(1), n = make(1);
+    ct_params *others = ct_params_new();
+    ct_tensor mean = ct_param(others, "mean", CT_F32, CT_SCALAR);
+    {
+        CT_SCOPE;
+        ct_assign(mean, ct_f(1));
+    }
+    for (int s = 0; s < 2; s++) {
+        for (int k = 0; k < PARTS; k++) {
+            CT_SCOPE;
+            ct_tensor loss = ct_mul(loss_of(&m, k * PART_ROWS, PART_ROWS), mean);
+            ct_assign(mean, ct_add(ct_mul(mean, ct_f(0.5)), ct_f(0.5)));
+            uint64_t runs = ct_get_stats().plans_run;
+            if (k + 1 < PARTS)
+                ct_optim_accumulate(m.optim, loss);
+            else
+                ct_optim_step(m.optim, loss);
+            assert_int_equal(ct_get_stats().plans_run, runs);
+        }
+        assert_string_equal(ct_error_text(), "");
+        step_in_parts(&n);
+    }
+    equal(&m, &n, 0);
+    forget(&m), forget(&n);
+    ct_params_free(others);
+}
+
+// Where the plan with the sums' first zeros is given up, the next part or step needs none of it.
+static void sums_that_were_given_up_are_made_again(void **state) {
+    (void)state;
+    for (int next_is_step = 0; next_is_step < 2; next_is_step++) {
+        model m = make(1), n = make(1);
+        {
+            CT_SCOPE;
+            ct_optim_accumulate(m.optim, loss_of(&m, 0, PART_ROWS));
+            (void)ct_add(m.w, ct_zeros(CT_F32, CT_DIMS(4)));
+        }
+        assert_true(ct_failed());
+        ct_error_clear();
+        if (next_is_step) {
+            CT_SCOPE;
+            ct_optim_step(m.optim, loss_of(&m, 0, ROWS));
+            ct_optim_step(n.optim, loss_of(&n, 0, ROWS));
+        } else {
+            step_in_parts(&m), step_in_parts(&n);
+        }
+        assert_string_equal(ct_error_text(), "");
+        equal(&m, &n, 0);
+        forget(&m), forget(&n);
+    }
+}
+
+static void parts_are_forgotten_when_asked(void **state) {
+    (void)state;
+    model m = make(1), n = make(1);
+    assert_true(ct_optim_forget_parts(m.optim)); // of an optimizer that had none
+    {
+        CT_SCOPE;
+        ct_optim_accumulate(m.optim, ct_mul(loss_of(&m, 0, 2), ct_f(NAN)));
+    }
+    assert_true(ct_optim_forget_parts(m.optim));
+    step_in_parts(&m), step_in_parts(&n);
+    assert_string_equal(ct_error_text(), "");
+    equal(&m, &n, 0);
+    assert_false(ct_optim_forget_parts_at(NULL, (ct_loc){"main.c", 3}));
+    assert_string_equal(ct_error_text(),
+                        "main.c:3: optim_forget_parts: the optimizer must not be NULL");
+    ct_error_clear();
     forget(&m), forget(&n);
 }
 
@@ -233,6 +308,9 @@ int main(void) {
         cmocka_unit_test(all_parts_are_one_plan), // first: the process knows no plans yet
         cmocka_unit_test(the_step_is_that_of_the_mean_gradient),
         cmocka_unit_test(a_part_that_failed_is_none),
+        cmocka_unit_test(the_first_part_runs_nothing_early),
+        cmocka_unit_test(sums_that_were_given_up_are_made_again),
+        cmocka_unit_test(parts_are_forgotten_when_asked),
         cmocka_unit_test(resuming_forgets_parts),
         cmocka_unit_test(sums_of_halves_are_f32),
         cmocka_unit_test(another_schedule),

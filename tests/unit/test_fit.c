@@ -265,6 +265,26 @@ static void a_step_may_have_parts(void **state) {
     for (int i = 0; i < 3; i++) ct__series_free(&series[i]);
 }
 
+// A fit that died in the middle of a step leaves nothing to the next one.
+static void a_step_begins_with_empty_sums(void **state) {
+    world *s = *state;
+    ct_fit_options o = options(s);
+    o.metrics = o.plot = NULL;
+    o.steps = 1;
+    o.accumulate = 4;
+    s->nan_at = 2; // a batch
+    assert_false(ct_fit(&o));
+    assert_int_equal(ct_error_code(), CT_E_DATA);
+    ct_error_clear();
+    s->nan_at = -1;
+    for (int accumulate = 4; accumulate > 0; accumulate -= 3) {
+        o.accumulate = accumulate;
+        assert_true(ct_fit(&o));
+    }
+    CT_SCOPE;
+    assert_true(ct_item(s->w) == 2.5); // 1, 2, 2.5
+}
+
 // ------------------------------------------------------------------------------- early stopping
 
 static const double script[] = {5, 4, 4.5, 3.95, 3.8, 4, 3.75, 4, 1, 1}; // by steps done
@@ -477,6 +497,7 @@ int main(void) {
         TEST(all_but_the_loss_is_optional),
         TEST(a_fit_may_begin_later),
         TEST(a_step_may_have_parts),
+        TEST(a_step_begins_with_empty_sums),
         TEST(ends_when_nothing_improves),
         TEST(patience_survives_a_resume),
         TEST(the_same_weights_count_once),

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cotan/cotan.h"
@@ -451,6 +452,53 @@ static void refuses_numbers_that_learn_nothing(void **state) {
     assert_null(ct_sgd(p.params));
     assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
     ct_error_clear();
+    assert_null(ct_sgd_with(p.params, (ct_optim_options){.lr = 1, .nesterov = true, .here = here}));
+    assert_string_equal(ct_error_text(), "main.c:7: optim: nesterov needs a momentum above 0");
+    ct_error_clear();
+    ct_params_free(p.params);
+}
+
+static double no_rate(int64_t step, void *user) {
+    (void)step, (void)user;
+    return 0;
+}
+
+static void refuses_schedules_that_learn_nothing(void **state) {
+    (void)state;
+    problem p = make_problem();
+    const ct_loc here = {"main.c", 8};
+    const struct {
+        ct_schedule schedule;
+        const char *text; // NULL: taken
+    } cases[] = {
+        {{.shape = CT_LR_COSINE, .lr = 0.1},
+         "the schedule's steps are 0, they must be more than its warmup, 0"},
+        {{.shape = CT_LR_LINEAR, .lr = 0.1, .warmup = 2, .steps = 2},
+         "the schedule's steps are 2, they must be more than its warmup, 2"},
+        {{.shape = CT_LR_COSINE, .lr = 0.1, .min_lr = (double)NAN, .steps = 9},
+         "the schedule's min_lr is nan, it must be 0 or more and finite"},
+        {{.shape = CT_LR_LINEAR, .lr = 0.1, .min_lr = -1, .steps = 9},
+         "the schedule's min_lr is -1, it must be 0 or more and finite"},
+        {{.lr = 0.1, .warmup = -1}, "the schedule's warmup is -1, it must be 0 or more"},
+        {{.shape = CT_LR_LINEAR, .lr = 0.1, .warmup = 2, .steps = 3}, NULL},
+        {{.shape = CT_LR_CONSTANT, .lr = 0.1, .min_lr = -1, .warmup = 2}, NULL},
+        {{.shape = CT_LR_COSINE, .custom = no_rate}, NULL},
+    };
+    ct_optim *other = ct_sgd(p.params, .lr = 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "main.c:8: optim: %s", cases[i].text ? cases[i].text : "");
+        ct_optim *made =
+            ct_sgd_with(p.params, (ct_optim_options){.schedule = cases[i].schedule, .here = here});
+        assert_true(!made == !!cases[i].text);
+        assert_string_equal(ct_error_text(), cases[i].text ? text : "");
+        ct_error_clear();
+        assert_true(ct_optim_set_schedule_at(other, cases[i].schedule, here) == !cases[i].text);
+        assert_string_equal(ct_error_text(), cases[i].text ? text : "");
+        ct_error_clear();
+        ct_optim_free(made);
+    }
+    ct_optim_free(other);
     ct_params_free(p.params);
 }
 
@@ -480,6 +528,7 @@ int main(void) {
         cmocka_unit_test(a_step_counts_when_it_ran),
         cmocka_unit_test(refuses_what_it_cannot_optimize),
         cmocka_unit_test(refuses_numbers_that_learn_nothing),
+        cmocka_unit_test(refuses_schedules_that_learn_nothing),
         cmocka_unit_test(numbers_without_a_wrapper_count),
     };
     const char *const devices[] = {"ref", "cpu"};
