@@ -70,14 +70,24 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err) {
     return true;
 }
 
-bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err) {
+bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err) {
     *bytes = NULL;
-    int fd = open_sized(path, n, err);
-    if (fd < 0) return false;
-    void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    close(fd);
-    if (p == MAP_FAILED) return file_err(err, "map", path);
+    *fd = open_sized(path, n, err);
+    if (*fd < 0) return false;
+    void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, *fd, 0) : NULL;
+    if (p == MAP_FAILED) {
+        file_err(err, "map", path);
+        close(*fd);
+        return false;
+    }
     *bytes = p;
+    return true;
+}
+
+bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err) {
+    int fd;
+    if (!ct__file_map_open(path, bytes, n, &fd, err)) return false;
+    close(fd);
     return true;
 }
 

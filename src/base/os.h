@@ -10,6 +10,8 @@ double ct__now(void); // seconds of a monotonic clock
 bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err);
 // A file mapped read-only; empty files give bytes = NULL, n = 0.
 bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
+// The same, and the file itself, to be closed.
+bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
 bool ct__could_be_folder(const char *path, ct_err *err);     // false: something else is there
 bool ct__make_dirs(const char *path, int mode, ct_err *err); // like mkdir -p

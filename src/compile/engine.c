@@ -432,11 +432,14 @@ static const ct_node *bind_reads(ct_engine *e) {
     return NULL;
 }
 
+static bool target_stands(ct_ctx *ctx, const ct_var *var, ct_loc here) {
+    return !var->freed || ct__err(&ctx->err, CT_E_SPENT, here, "assign",
+                                  "variable \"%s\" was freed by another context", var->name);
+}
+
 static bool targets_stand(ct_ctx *ctx, const ct_engine *e, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (e->roots[i].var && e->roots[i].var->freed)
-            return ct__err(&ctx->err, CT_E_SPENT, e->roots[i].here, "assign",
-                           "variable \"%s\" was freed by another context", e->roots[i].var->name);
+        if (e->roots[i].var && !target_stands(ctx, e->roots[i].var, e->roots[i].here)) return false;
     return true;
 }
 
@@ -505,6 +508,44 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
     return NULL;
 }
 
+// The variable's storage; a new one where it has none here.
+static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
+    if (var->storage && !foreign(e, var->storage)) return var->storage;
+    ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
+    if (!s) return NULL;
+    ct__storage_unref(var->storage);
+    return var->storage = s;
+}
+
+static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next, void *user) {
+    ct_device *device = e->device;
+    ct_storage *s = home_of(ctx, e, var);
+    const void *bytes;
+    bool ok = true;
+    if (!s) return false;
+    s->begin = device->backend->event(device);
+    for (size_t at = 0, n; ok && (n = next(user, &bytes)); at += n)
+        ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
+    s->end = device->backend->event(device);
+    var->made = 0; // no node is this value
+    var->broken = !ok;
+    ct__var_changed(var);
+    if (ctx->n_extras) ct__extras_spent(ctx);
+    return ok;
+}
+
+static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
+    ct_engine *e = engine_of(ctx);
+    if (!e) return false;
+    if (atomic_load(&ctx->cancelled) || !ct__share_take(var->lock, true, &ctx->cancelled)) {
+        if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
+        return false;
+    }
+    bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
+    ct__share_leave(var->lock, true);
+    return ok;
+}
+
 static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     ct_device *device = from->owner;
     return device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
@@ -522,6 +563,7 @@ static void close_engine(ct_ctx *ctx) {
 const ct_hooks ct__hooks = {.run = run,
                             .upload = upload,
                             .download = download,
+                            .fill = fill,
                             .lost = storage_lost,
                             .close = close_engine};
 

@@ -14,6 +14,10 @@
 typedef struct ct_var ct_var;
 typedef struct ct_frame ct_frame;
 
+// The next bytes of a value, which need not live longer than to the next call; 0: there are no
+// more.
+typedef size_t (*ct_pieces_fn)(void *user, const void **bytes);
+
 // Memory on a device that holds one dense tensor; counted, shared by all nodes that have this
 // value.
 typedef struct ct_storage {
@@ -127,6 +131,9 @@ void ct__var_unref(ct_var *var, const ct_ctx *ctx);
 ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
 // Under the lock: the storage holds another version now, that of the pending assignment.
 void ct__var_changed(ct_var *var);
+// Runs what is pending, and gives the variable the value whose bytes `next` hands out: as
+// assigning them would, but in place, so that the value is in memory once.
+bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here);
 // The pending assignment has ended.
 void ct__var_released(ct_var *var, const ct_ctx *ctx);
 // Variables whose sets other contexts freed become their owner's to let go.
@@ -182,6 +189,7 @@ typedef struct ct_hooks {
     bool (*run)(ct_ctx *ctx, ct_loc here); // all pending roots as one plan
     ct_storage *(*upload)(ct_ctx *ctx, const void *bytes, size_t n); // NULL and an error: no memory
     bool (*download)(ct_ctx *ctx, ct_storage *from, void *to, size_t n);
+    bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
     bool (*lost)(const ct_storage *storage);
     void (*close)(ct_ctx *ctx);
 } ct_hooks;

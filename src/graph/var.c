@@ -262,9 +262,20 @@ void ct__roots_abandon(ct_ctx *ctx) {
     ct__roots_done(ctx);
 }
 
+// False, and an error: the pending assignment is another context's.
+static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
+    ct_ctx *writer = NULL;
+    if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
+        ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
+                 "variable \"%s\" has a pending assignment in another context", var->name);
+        return false;
+    }
+    ct__var_ref(var, ctx); // until it ends
+    return true;
+}
+
 // The assignment becomes pending, in place of the one that this context has already.
 static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
-    ct_ctx *writer = NULL;
     if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
         for (size_t i = 0; i < ctx->n_roots; i++)
             if (ctx->roots[i].var == var) {
@@ -275,13 +286,10 @@ static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
         if (++var->again == CT_TURNS_BEFORE_HINT)
             ct__hint_scope(ctx, *here, "variable \"%.100s\" was assigned %d times and nothing ran",
                            var->name, CT_TURNS_BEFORE_HINT);
-    } else if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
-        ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
-                 "variable \"%s\" has a pending assignment in another context", var->name);
+    } else if (!become_writer(ctx, var, here)) {
         return;
     } else {
         var->again = 0;
-        ct__var_ref(var, ctx); // until it ends
         ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
         if (!root) {
             ct__var_released(var, ctx);
@@ -293,13 +301,16 @@ static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     var->assigned = *here;
 }
 
+static bool may_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
+    if (!ctx->tracing) return true;
+    ct__fail(ctx, CT_E_TRACE, *here, "assign",
+             "variable \"%s\" is assigned inside a traced function", var->name);
+    return false;
+}
+
 static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
-    if (ctx->tracing) {
-        ct__fail(ctx, CT_E_TRACE, here, "assign",
-                 "variable \"%s\" is assigned inside a traced function", var->name);
-        return;
-    }
+    if (!may_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
@@ -315,19 +326,37 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     put_assignment(ctx, var, v, &here);
 }
 
+// What is to be assigned, held; NULL, and an error: it is no variable.
+static ct_var *target(ct_ctx *ctx, ct_tensor variable, const ct_loc *here) {
+    ct_var *var = ct__var_hold(variable, ctx);
+    if (var) return var;
+    uint32_t out;
+    const ct_node *node = ct__peek(variable, &out);
+    if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
+        ct__fail(ctx, CT_E_ARGUMENT, *here, "assign", "the first operand is no variable");
+    return NULL;
+}
+
 void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    ct_var *var = ctx ? ct__var_hold(variable, ctx) : NULL;
-    if (!ctx) return;
-    if (!var) {
-        uint32_t out;
-        const ct_node *node = ct__peek(variable, &out);
-        if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
-            ct__fail(ctx, CT_E_ARGUMENT, here, "assign", "the first operand is no variable");
-        return;
-    }
+    ct_var *var = ctx ? target(ctx, variable, &here) : NULL;
+    if (!var) return;
     assign(ctx, var, value, here);
     ct__var_unref(var, ctx);
+}
+
+bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here) {
+    ct_var *var = target(ctx, variable, &here);
+    if (!var) return false;
+    bool ok =
+        may_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here);
+    if (ok) {
+        var->assigned = here;
+        ok = ct__hooks.fill(ctx, var, next, user);
+        ct__var_released(var, ctx);
+    }
+    ct__var_unref(var, ctx);
+    return ok;
 }
 
 // -----------------------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ static void fill(void) {
             table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 255];
 }
 
-uint32_t ct__crc32c(const void *bytes, size_t n) {
+uint32_t ct__crc32c_more(uint32_t before, const void *bytes, size_t n) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill);
     const unsigned char *p = bytes;
-    uint32_t c = ~0u;
+    uint32_t c = ~before;
     for (; n >= 8; n -= 8, p += 8) {
         c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
         c = table[7][c & 255] ^ table[6][c >> 8 & 255] ^ table[5][c >> 16 & 255] ^
@@ -29,3 +29,5 @@ uint32_t ct__crc32c(const void *bytes, size_t n) {
     for (; n; n--) c = c >> 8 ^ table[0][(c ^ *p++) & 255];
     return ~c;
 }
+
+uint32_t ct__crc32c(const void *bytes, size_t n) { return ct__crc32c_more(0, bytes, n); }

@@ -7,5 +7,7 @@
 #include <stdint.h>
 
 uint32_t ct__crc32c(const void *bytes, size_t n);
+// Of bytes whose first ones have the checksum `before`, and the n that follow them.
+uint32_t ct__crc32c_more(uint32_t before, const void *bytes, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/os.h"
@@ -417,17 +418,21 @@ bool ct__st_open(const char *path, ct_st *st, ct_err *err) {
     const void *map;
     size_t n;
     *st = (ct_st){0};
-    if (!ct__file_map(path, &map, &n, err)) return false;
+    int fd;
+    if (!ct__file_map_open(path, &map, &n, &fd, err)) return false;
     if (!ct__st_parse(path, map ? map : "", n, st, err)) {
         ct__file_unmap(map, n);
+        close(fd);
         return false;
     }
-    st->map = map;
+    st->map = map; // which is there: an empty file holds no tensors
     st->map_n = n;
+    st->fd = fd;
     return true;
 }
 
 void ct__st_close(ct_st *st) {
+    if (st->map) close(st->fd);
     ct__file_unmap(st->map, st->map_n);
     ct__arena_free(&st->arena);
     *st = (ct_st){0};
@@ -446,6 +451,22 @@ const ct_st_entry *ct__st_find(const ct_st *st, const char *name) {
             high = middle;
     }
     return NULL;
+}
+
+// From the file where there is one: what is read through the map becomes memory of the process, and
+// the system adds to it what lies around. A file that cannot be read is left to the map.
+bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece) {
+    piece->at += piece->n;
+    uint64_t left = entry->bytes - piece->at;
+    piece->n = left < sizeof piece->room ? (size_t)left : sizeof piece->room;
+    piece->bytes = (const char *)entry->data + piece->at;
+    if (!piece->n) return false;
+    if (st->map) {
+        off_t place = (const char *)piece->bytes - (const char *)st->map;
+        ssize_t r = pread(st->fd, piece->room, piece->n, place);
+        if (r == (ssize_t)piece->n) piece->bytes = piece->room;
+    }
+    return true;
 }
 
 const char *ct__st_metadata(const ct_st *st, const char *key) {
@@ -677,9 +698,9 @@ damaged(ct_err *err, const char *label, const ct_st_entry *e, const char *format
                    ct__printable(e->name, e->name_n, name, sizeof name), text);
 }
 
-// The checksum that the header holds of these n bytes, which are the tensor's or its own.
-static bool compare(const ct_st *st, const ct_st_entry *e, const void *bytes, size_t n,
-                    const char *label, ct_err *err) {
+// The checksum that the header holds of the tensor, or of itself, and this one.
+static bool compare(const ct_st *st, const ct_st_entry *e, uint32_t crc, const char *label,
+                    ct_err *err) {
     ct_arena arena = {0};
     char said[CT_PRINTABLE], digits[9];
     char *key = e ? checksum_key(&arena, e->name, e->name_n) : CT_ST_CHECKSUM;
@@ -689,7 +710,7 @@ static bool compare(const ct_st *st, const ct_st_entry *e, const void *bytes, si
     ct__arena_free(&arena);
     if (!key) return ct__err_memory(err, CT_NOWHERE, label, e->name_n);
     if (!pair) return damaged(err, label, e, "it has no checksum");
-    snprintf(digits, sizeof digits, "%08" PRIx32, ct__crc32c(bytes, n));
+    snprintf(digits, sizeof digits, "%08" PRIx32, crc);
     if (pair->value_n == 8 && memcmp(pair->value, digits, 8) == 0) return true;
     return damaged(err, label, e, "the CRC-32C of its bytes is %s, not %s", digits,
                    ct__printable(pair->value, pair->value_n, said, sizeof said));
@@ -702,7 +723,7 @@ static bool verify_header(const ct_st *st, const char *label, ct_err *err) {
     copy[st->header_n] = '\0';
     char *at = strstr(copy, own_key);
     if (at && at + OWN_KEY + 8 <= copy + st->header_n) memset(at + OWN_KEY, '0', 8);
-    bool ok = compare(st, NULL, copy, st->header_n, label, err);
+    bool ok = compare(st, NULL, ct__crc32c(copy, st->header_n), label, err);
     ct__free(copy);
     return ok;
 }
@@ -714,7 +735,9 @@ bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *er
     if (any && !verify_header(st, label, err)) return false;
     for (size_t i = 0; i < st->n && any; i++) {
         const ct_st_entry *e = &st->entries[i];
-        if (!compare(st, e, e->data, (size_t)e->bytes, label, err)) return false;
+        uint32_t crc = 0;
+        for (ct_st_piece p = {0}; ct__st_next(st, e, &p);) crc = ct__crc32c_more(crc, p.bytes, p.n);
+        if (!compare(st, e, crc, label, err)) return false;
     }
     return true;
 }

@@ -37,6 +37,7 @@ typedef struct ct_st {
     ct_st_entry **by_name;
     const void *map;
     size_t map_n;
+    int fd;             // of the map, where there is one
     const char *header; // header_n bytes of JSON
     size_t header_n;
     ct_arena arena;
@@ -48,8 +49,18 @@ bool ct__st_open(const char *path, ct_st *st, ct_err *err);
 // The same over n bytes in memory, which the caller keeps; `label` stands for the path in messages.
 bool ct__st_parse(const char *label, const void *bytes, size_t n, ct_st *st, ct_err *err);
 const ct_st_entry *ct__st_find(const ct_st *st, const char *name); // NULL: absent
-const char *ct__st_metadata(const ct_st *st, const char *key);     // NULL: absent
-void ct__st_close(ct_st *st);                                      // also after a failure
+// The tensor's bytes in their order, a piece a call, from {0} on; false: that was all. However
+// large the tensor is, of an opened file only the piece is in memory; `data` brings there what is
+// read.
+typedef struct ct_st_piece {
+    const void *bytes;
+    size_t n;
+    uint64_t at; // of the tensor's bytes
+    char room[1 << 15];
+} ct_st_piece;
+bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece);
+const char *ct__st_metadata(const ct_st *st, const char *key); // NULL: absent
+void ct__st_close(ct_st *st);                                  // also after a failure
 // "f32 (2, 3)" for messages; dimensions beyond the cap end in "...". Returns out.
 const char *ct__st_describe(const ct_st_entry *entry, char *out, size_t cap);
 

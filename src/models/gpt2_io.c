@@ -35,25 +35,33 @@ static bool beside_parameters(const char *name, void *user) {
     return strcmp(name, "lm_head.weight") == 0 || (config->no_bias && is_bias(name));
 }
 
-static bool all_zero(const ct_st_entry *entry) {
-    const char *bytes = entry->data;
-    for (uint64_t i = 0; i < entry->bytes; i++)
-        if (bytes[i]) return false;
+static bool all_zero(const ct_st *file, const ct_st_entry *entry) {
+    for (ct_st_piece p = {0}; ct__st_next(file, entry, &p);)
+        for (size_t i = 0; i < p.n; i++)
+            if (((const char *)p.bytes)[i]) return false;
     return true;
+}
+
+static bool same_bytes(const ct_st *file, const ct_st_entry *a, const ct_st_entry *b) {
+    bool same = a->bytes == b->bytes;
+    for (ct_st_piece x = {0}, y = {0};
+         same && ct__st_next(file, a, &x) && ct__st_next(file, b, &y);)
+        same = memcmp(x.bytes, y.bytes, x.n) == 0;
+    return same;
 }
 
 static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_store_rules *rules,
                             ct_err *err) {
     const ct_st_entry *head = ct__st_find(file, "lm_head.weight"),
                       *wte = ct__store_find(file, rules, "wte.weight");
-    if (head && wte && (head->bytes != wte->bytes || memcmp(head->data, wte->data, wte->bytes)))
+    if (head && wte && !same_bytes(file, head, wte))
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
                        "%s: \"lm_head.weight\" differs from \"wte.weight\": the output layer of "
                        "this model is the embedding",
                        rules->path);
     for (size_t i = 0; model->config.no_bias && i < file->n; i++) {
         const ct_st_entry *entry = &file->entries[i];
-        if (is_bias(entry->name) && !ends_with(entry->name, ".attn.bias") && !all_zero(entry))
+        if (is_bias(entry->name) && !ends_with(entry->name, ".attn.bias") && !all_zero(file, entry))
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
                            "%s: \"%.200s\" is not zero, but the model has no biases", rules->path,
                            entry->name);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain.h"
 #include "cotan/nn.h"
 #include "graph/graph.h"
 
@@ -127,13 +128,45 @@ static bool nothing_else(const ct_params *params, const ct_st *file, const ct_st
     return true;
 }
 
-// Bytes given to variables in one plan: until it ran they are in memory twice.
-enum { AT_ONCE = 256 << 20 };
+// A file's tensor as bytes of a variable, a piece after the other: neither the map nor the plan of
+// an assignment is in memory beside the variable.
+enum { CONVERTED = 1024 };
+typedef struct source {
+    const ct_st *file;
+    const ct_st_entry *entry;
+    ct_dtype to;
+    ct_st_piece piece;
+    size_t given; // of the piece, converted
+    double in[CONVERTED], out[CONVERTED];
+} source;
 
-static void give(ct_tensor var, const ct_st_entry *entry) {
-    int64_t dim[CT_MAX_RANK];
-    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
-    ct_assign(var, ct_from(entry->data, entry->dtype, ((ct_ints){ct_rank(var), dim})));
+static size_t next_converted(source *s) {
+    size_t from = ct_dtype_size(s->entry->dtype);
+    if (s->given == s->piece.n) {
+        if (!ct__st_next(s->file, s->entry, &s->piece)) return 0;
+        s->given = 0;
+    }
+    size_t n = (s->piece.n - s->given) / from;
+    if (n > CONVERTED) n = CONVERTED;
+    memcpy(s->in, (const char *)s->piece.bytes + s->given, n * from); // a file aligns nothing
+    for (size_t i = 0; i < n; i++)
+        ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(s->entry->dtype, s->in, (int64_t)i));
+    s->given += n * from;
+    return n * ct_dtype_size(s->to);
+}
+
+static size_t next_piece(void *user, const void **bytes) {
+    source *s = user;
+    if (s->entry->dtype != s->to) return *bytes = s->out, next_converted(s);
+    bool more = ct__st_next(s->file, s->entry, &s->piece);
+    *bytes = s->piece.bytes;
+    return more ? s->piece.n : 0;
+}
+
+static bool give(ct_ctx *ctx, ct_tensor var, const ct_st *file, const ct_st_entry *entry) {
+    CT_PLAIN; // floats are converted
+    source s = {.file = file, .entry = entry, .to = ct_dtype_of(var)};
+    return ct__var_fill(ctx, var, next_piece, &s, CT_NOWHERE);
 }
 
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
@@ -155,17 +188,13 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
         if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
     if (!nothing_else(params, file, rules, err)) return false;
-    for (size_t i = 0; i < n && !ctx->err.code;) {
-        CT_SCOPE;
-        for (uint64_t bytes = 0; i < n && bytes < AT_ONCE; i++) {
-            const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
-            if (!entry) continue;
-            give(ct_params_get(params, i), entry);
-            bytes += entry->bytes;
-        }
+    bool ok = !ctx->err.code;
+    for (size_t i = 0; i < n && ok; i++) {
+        const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
+        ok = !entry || give(ctx, ct_params_get(params, i), file, entry);
     }
-    if (ctx->err.code && err != &ctx->err && !err->code) *err = ctx->err;
-    return !ctx->err.code;
+    if (!ok && err != &ctx->err && !err->code) *err = ctx->err;
+    return ok;
 }
 
 bool ct_params_load_at(ct_params *params, const char *path, ct_loc here) {

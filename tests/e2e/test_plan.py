@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -82,19 +83,46 @@ def test_what_it_says_adds_up(plan):
     assert sizes == sorted(sizes, reverse=True) and all(t["line"] for t in step["tensors"])
 
 
-@pytest.mark.parametrize("device, env", [("cpu", {}), ("cpu", {"COTAN_CC": "none"}), ("ref", {})])
-def test_training_stays_within_it(corpus, device, env, tmp_path):
-    done = cotan("train", "--data", corpus, *SMALL, "--steps", 6, "--eval-every", 2, "--out", tmp_path / "out",
-                 "--device", device, **env)
+def check_memory(done):
+    """What a run says at its end of the memory that it used, beside what it announced."""
     assert done.returncode == 0, done.stderr
     found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned, the process ([\d.]+) MB of "
                       r"([\d.]+) MB$", done.stderr, re.M)
     assert found, done.stderr
     planned, measured = size(found[2]), size(found[1])  # in three digits
-    assert planned >= measured >= 0.9 * planned
-    assert SANITIZED or float(found[3]) <= 1.1 * float(found[4])
+    assert planned >= measured >= 0.9 * planned, found[0]
+    assert SANITIZED or float(found[3]) <= 1.1 * float(found[4]), found[0]
     announced = re.search(r"about (\d+) MB of memory", done.stderr)
     assert abs(int(announced[1]) - float(found[4])) <= 1
+
+
+@pytest.mark.parametrize("device, env", [("cpu", {}), ("cpu", {"COTAN_CC": "none"}), ("ref", {})])
+def test_training_stays_within_it(corpus, device, env, tmp_path):
+    """A run that is resumed, too, which reads a checkpoint."""
+    words = ["--device", device, "--eval-every", 2]
+    check_memory(cotan("train", "--data", corpus, *SMALL, *words, "--steps", 6, "--out", tmp_path / "out", **env))
+    check_memory(cotan("train", "--resume", tmp_path / "out", "--steps", 9, *words[:2], **env))
+
+
+@pytest.fixture(scope="module")
+def large(corpus, tmp_path_factory):
+    """A run of a step whose weights, 29 MB, are most of the memory."""
+    out = tmp_path_factory.mktemp("large") / "out"
+    sizes = ["--tokens", "chars", "--layers", 4, "--heads", 4, "--width", 384, "--context", 8, "--batch", 1]
+    check_memory(cotan("train", "--data", corpus, *sizes, "--steps", 1, "--eval-batches", 1, "--out", out))
+    return out
+
+
+def test_files_that_are_read_count_once(large, tmp_path):
+    shutil.copytree(large, tmp_path / "out")
+    check_memory(cotan("train", "--resume", tmp_path / "out", "--steps", 3))
+    refused = cotan("sample", large, "--memory-limit", "1MB")
+    planned = float(re.search(r"^cotan: sample: ([\d.]+) MB of memory are needed", refused.stderr)[1])
+    with (tmp_path / "written").open("w") as written:
+        process = subprocess.Popen([str(COTAN), "sample", str(large), "--length", "5"], stdout=written)
+        status, used = os.wait4(process.pid, 0)[1:]
+    assert status == 0 and (tmp_path / "written").stat().st_size >= 5
+    assert SANITIZED or used.ru_maxrss * 1024e-6 <= 1.1 * planned
 
 
 def test_for_people(corpus):

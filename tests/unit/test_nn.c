@@ -379,6 +379,47 @@ static void dropout_is_for_training(void **state) {
 // --------------------------------------------------------------------------------------------
 // files
 
+// Into the memory that the variables have, and no more; converted as a cast does; behind what was
+// recorded before.
+static void loading_needs_no_further_memory(void **state) {
+    (void)state;
+    static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
+    enum { N = 300007 }; // more than a piece of the file
+    static float values[N];
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/cotan_nn_%d.safetensors", (int)getpid());
+    for (int i = 0; i < N; i++) values[i] = (float)number(i) * (float)(1 + i % 1000);
+    ct_params *from = ct_params_new();
+    ct_tensor x = ct_param(from, "x", CT_F32, CT_DIMS(N));
+    {
+        CT_SCOPE;
+        ct_assign(x, ct_from(values, CT_F32, CT_DIMS(N)));
+    }
+    assert_true(ct_params_save(from, path));
+    for (int k = 0; k < 4; k++) {
+        CT_SCOPE;
+        ct_params *to = ct_params_new();
+        ct_tensor y = ct_param(to, "x", dtypes[k], CT_DIMS(N));
+        ct_assign(y, ct_ones(dtypes[k], CT_DIMS(N)));
+        const void *want = ct_data(ct_cast(x, dtypes[k]));
+        assert_non_null(want);
+        ct_metric("before", ct_max(y));
+        ct_stats now = ct_get_stats();
+        ct_set_memory_limit(now.memory + 20000);
+        bool loaded = ct_params_load(to, path);
+        ct_set_memory_limit(0);
+        assert_string_equal(ct_error_text(), "");
+        assert_true(loaded && ct_get_stats().live_bytes <= now.live_bytes + 20000);
+        assert_true(ct_metric_value("before") == 1);
+        const void *have = ct_data(y);
+        assert_non_null(have);
+        assert_memory_equal(have, want, N * ct_dtype_size(dtypes[k]));
+        ct_params_free(to);
+    }
+    ct_params_free(from);
+    unlink(path);
+}
+
 static void parameters_round_trip_in_a_file(void **state) {
     (void)state;
     char path[64];
@@ -463,11 +504,12 @@ int main(void) {
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),
         cmocka_unit_test_setup(a_forgotten_size_is_refused, fresh),
         cmocka_unit_test_setup(dropout_is_for_training, fresh),
+        cmocka_unit_test_setup(loading_needs_no_further_memory, fresh),
         cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
     };
-    const char *const devices[] = {"ref", "cpu"};
+    const char *const devices[] = {"ref", "cpu", "async:cpu"};
     int failed = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         print_message("on %s\n", devices[i]);
         failed += ct_set_device(devices[i]) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     }
