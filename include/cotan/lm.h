@@ -53,7 +53,7 @@ typedef struct ct_lm_train_options {
     ct_num eval_batches; // of the held-out text; 0: all of it; default 50
     ct_num patience;     // evaluations in a row without a better loss that end the run, well; the
                          // weights with the lowest loss are kept in best/; 0, the default: never
-    ct_num min_delta;    // a better loss is lower than the best one by more than this; default 0
+    ct_num min_delta;    // a loss that begins the count anew is lower by more; default 0
     int64_t save_every;  // default eval_every
     uint64_t seed;
     const char *resume; // a folder to go on in, instead of data and out; all other options are its
@@ -62,7 +62,7 @@ typedef struct ct_lm_train_options {
     ct_num resume_step; // from the checkpoint of this step instead of the newest
     unsigned given;     // CT_LM_GIVEN_...
     void (*event)(const ct_lm_event *event, void *user);
-    ct_stop_fn stop; // true: the step is ended, the folder written, the error CT_E_INTERRUPTED
+    ct_stop_fn stop; // true: the batch is ended, the folder written, the error CT_E_INTERRUPTED
     void *user;
 } ct_lm_train_options;
 

@@ -12,13 +12,16 @@ extern "C" {
 // handlers: a program's own may set a flag that this function reads.
 typedef bool (*ct_stop_fn)(void *user);
 
-// The lowest validation loss so far; in a run that is resumed, that of the whole run.
+// The lowest validation loss so far, whatever `min_delta` is; in a run that is resumed, that of the
+// whole run.
 typedef struct ct_fit_best {
     double val_loss;
     int64_t steps;       // done by the weights that had it
-    int64_t stale;       // evaluations since then
+    int64_t stale;       // evaluations since `counted`
     int64_t evaluations; // in all; 0: the other members say nothing
     int64_t newest;      // steps done by the weights that were evaluated last
+    double counted; // what patience counts from: the newest loss that was below the one counted
+                    // before by more than min_delta
 } ct_fit_best;
 
 // Why a fit ended.
@@ -50,9 +53,14 @@ typedef struct ct_fit_point {
 
 // Who is told of a fit as it goes, between its plans; each function may be NULL. It may read
 // metrics and variables, record and run what it likes, or give the optimizer another schedule
-// (ct_optim_set_schedule). An error that it leaves in the context ends the fit, behind a save.
+// (ct_optim_set_schedule). An error that it leaves in the context ends the fit, behind a save; so
+// does one of the files that tell of the steps.
 typedef enum { CT_FIT_GO_ON, CT_FIT_STOP } ct_fit_answer; // STOP: when the step at hand is done
 typedef struct ct_fit_callback {
+    // Once, before the first step and before anything is cut off the metrics; all files are open,
+    // and nothing in them stands against going on. What would be lost otherwise may go now. An
+    // error ends the fit at once.
+    ct_fit_answer (*on_begin)(const ct_fit_point *point, void *user);
     // Behind each evaluation, with the weights that were evaluated.
     ct_fit_answer (*on_evaluate)(const ct_fit_point *point, void *user);
     // Behind each step, with the updated weights.
@@ -78,9 +86,8 @@ typedef struct ct_fit_options {
     // The loss on held-out data; NULL: none. False, with the context's error: it failed. It may ask
     // whether to stop, and then leave at once.
     bool (*evaluate)(double *val_loss, void *user);
-    // Early stopping: the fit ends well when so many evaluations in a row gave no loss below the
-    // best one before by more than min_delta; 0: never. The step at hand is done then, and all
-    // saved.
+    // Early stopping: the fit ends well when so many evaluations in a row gave no loss below
+    // best.counted by more than min_delta; 0: never. The step at hand is done then, and all saved.
     int64_t patience;
     double min_delta;                             // 0 or more
     ct_fit_best best;                             // of a run that is resumed: its newest point's
@@ -97,11 +104,12 @@ typedef struct ct_fit_options {
 
 // Runs the steps from first_step on; what metrics and plot hold of those before stays. On an
 // evaluation's line val_loss is of the parameters before the step's update, on that of the last of
-// all steps of those behind it: the ones saved. A line on which patience or a callback ended the
-// fit has "ended", "patience" or "callback". True: all steps are done, or that was so. False: see
-// ct_error_text; the code is CT_E_INTERRUPTED where `stop` asked for it, and all is saved then;
-// after ct_cancel, which is for those who cannot wait for the step's end, it is the same code and
-// nothing is saved.
+// all steps of those behind it: the ones saved. The line on which patience or a callback ended the
+// fit has "ended", "patience" or "callback", until a fit goes on behind it. True: all steps are
+// done, or that was so. False: see ct_error_text; the code is CT_E_INTERRUPTED where `stop` asked
+// for it, and all is saved then, but for the parts of a step that was not done; after ct_cancel,
+// which is for those who cannot wait for the step's end, it is the same code and nothing is saved.
+// Where the evaluation behind all steps is missing, a fit from there (first_step = steps) makes it.
 CT_API CT_MUST_USE bool ct_fit(const ct_fit_options *options);
 
 // ------------------------------------------------------------------------------------- the machine

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -50,19 +51,23 @@ bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err
     return ok;
 }
 
+static void put_field(ct_text *line, const ct_metric_field *field) {
+    ct__json_string(line, field->name, strlen(field->name));
+    ct__text_add(line, ": ");
+    if (field->text)
+        ct__json_string(line, field->text, strlen(field->text));
+    else if (field->is_integer)
+        ct__textf(line, "%" PRId64, field->integer);
+    else
+        ct__json_real(line, field->real);
+}
+
 bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t n, ct_err *err) {
     ct_text line = {0};
     ct__text_add(&line, "{");
     for (size_t i = 0; i < n; i++) {
         if (i) ct__text_add(&line, ", ");
-        ct__json_string(&line, fields[i].name, strlen(fields[i].name));
-        ct__text_add(&line, ": ");
-        if (fields[i].text)
-            ct__json_string(&line, fields[i].text, strlen(fields[i].text));
-        else if (fields[i].is_integer)
-            ct__textf(&line, "%" PRId64, fields[i].integer);
-        else
-            ct__json_real(&line, fields[i].real);
+        put_field(&line, &fields[i]);
     }
     ct__text_add(&line, "}\n");
     bool ok = !line.failed || ct__err_memory(err, CT_NOWHERE, metrics->path, line.cap * 2);
@@ -73,7 +78,67 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
         else if (errno != EINTR)
             ok = fail(metrics, "write", err);
     }
+    ct_err torn = {0}; // a part of a line would be one with the next; it goes, if it can
+    if (!ok) (void)!drop_torn_line(metrics, &torn);
     ct__text_free(&line);
+    return ok;
+}
+
+// The file anew: its first `keep` bytes, then the text.
+static bool replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct_err *err) {
+    char part[4096];
+    ct_atomic file;
+    bool ok = ct__atomic_begin(&file, metrics->path, 0, err);
+    for (off_t at = 0; ok && at < keep;) {
+        size_t most = keep - at < (off_t)sizeof part ? (size_t)(keep - at) : sizeof part;
+        ssize_t r = pread(metrics->fd, part, most, at);
+        if (r < 0 && errno == EINTR) continue;
+        ok = r > 0 ? ct__atomic_put(&file, part, (size_t)r, err) : fail(metrics, "read", err);
+        at += r;
+    }
+    ok = ok && ct__atomic_put(&file, text->s, text->n, err) && ct__atomic_commit(&file, err);
+    if (!ok) {
+        ct__atomic_abandon(&file);
+        return false;
+    }
+    int fd = open(metrics->path, O_RDWR | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return fail(metrics, "open", err);
+    close(metrics->fd);
+    metrics->fd = fd;
+    return true;
+}
+
+// Where the field stands, with the comma before it, if it is the last one before the brace.
+static const char *last_field(const char *text, const char *brace, const char *name) {
+    const char *comma = memrchr(text, ',', (size_t)(brace - text));
+    size_t n = strlen(name);
+    if (!comma || (size_t)(brace - comma) < n + 5) return NULL; // `, "name": `
+    return memcmp(comma, ", \"", 3) == 0 && memcmp(comma + 3, name, n) == 0 && comma[3 + n] == '"'
+               ? comma
+               : NULL;
+}
+
+bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric_field *with,
+                       ct_err *err) {
+    char part[4096];
+    ct_text text = {0};
+    off_t end = lseek(metrics->fd, 0, SEEK_END);
+    if (end < 0) return fail(metrics, "seek", err);
+    off_t begin = end > (off_t)sizeof part ? end - (off_t)sizeof part : 0;
+    ssize_t r = pread(metrics->fd, part, (size_t)(end - begin), begin);
+    if (r != end - begin) return fail(metrics, "read", err);
+    const char *brace = memrchr(part, '}', (size_t)r);
+    const char *gone = brace && without ? last_field(part, brace, without) : NULL;
+    if (!brace || (!gone && !with)) return true;
+    if (with) {
+        ct__text_add(&text, ", ");
+        put_field(&text, with);
+    }
+    ct__text_add(&text, "}\n");
+    bool ok = text.failed
+                  ? ct__err_memory(err, CT_NOWHERE, metrics->path, text.cap * 2)
+                  : replace_end(metrics, begin + ((gone ? gone : brace) - part), &text, err);
+    ct__text_free(&text);
     return ok;
 }
 
@@ -138,13 +203,10 @@ static bool read_line(const char *path, size_t number, const json_t *line, const
     return true;
 }
 
-bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
-                      ct_err *err) {
-    char *text;
-    size_t size, number = 1;
+static bool read_lines(const char *path, char *text, size_t size, const char *const *names,
+                       size_t n, ct_series *series, ct_err *err) {
+    size_t number = 1;
     bool ok = true;
-    for (size_t i = 0; i < n; i++) series[i] = (ct_series){0};
-    if (!ct__file_read(path, &text, &size, err)) return false;
     for (char *at = text, *end; ok && (end = memchr(at, '\n', size - (size_t)(at - text)));
          at = end + 1, number++) {
         json_error_t fault;
@@ -154,8 +216,18 @@ bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_s
                             number);
         json_decref(line);
     }
-    ct__free(text);
     for (size_t i = 0; i < n && !ok; i++) ct__series_free(&series[i]);
+    return ok;
+}
+
+bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
+                      ct_err *err) {
+    char *text;
+    size_t size;
+    for (size_t i = 0; i < n; i++) series[i] = (ct_series){0};
+    if (!ct__file_read(path, &text, &size, err)) return false;
+    bool ok = read_lines(path, text, size, names, n, series, err);
+    ct__free(text);
     return ok;
 }
 
@@ -183,6 +255,19 @@ static bool lines_before(const char *path, const char *text, size_t n, int64_t f
         *keep = (size_t)(end + 1 - text);
     }
     return true;
+}
+
+bool ct__metrics_read_before(const char *path, int64_t first, const char *const *names, size_t n,
+                             ct_series *series, ct_err *err) {
+    char *text;
+    size_t size, keep = 0;
+    for (size_t i = 0; i < n; i++) series[i] = (ct_series){0};
+    if (access(path, F_OK) != 0 && errno == ENOENT) return true;
+    if (!ct__file_read(path, &text, &size, err)) return false;
+    bool ok = lines_before(path, text, size, first, &keep, err) &&
+              read_lines(path, text, keep, names, n, series, err);
+    ct__free(text);
+    return ok;
 }
 
 bool ct__metrics_cut(const char *path, int64_t first, ct_err *err) {

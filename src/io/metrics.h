@@ -28,6 +28,10 @@ bool ct__metrics_cut(const char *path, int64_t first, ct_err *err);
 bool ct__metrics_sync(const ct_metrics *metrics, ct_err *err); // forced to disk
 // One line, handed to the system at once, so that readers see whole lines.
 bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t n, ct_err *err);
+// The end of the last line anew: without the field of that name, if it stands there, and with this
+// one; each may be NULL. A process that dies leaves the old line or the new one.
+bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric_field *with,
+                       ct_err *err);
 void ct__metrics_close(ct_metrics *metrics); // also after a failure
 
 typedef struct ct_series {
@@ -39,6 +43,9 @@ typedef struct ct_series {
 // incomplete last line is left out.
 bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
                       ct_err *err);
+// Of the lines before step `first` alone. No file is no error.
+bool ct__metrics_read_before(const char *path, int64_t first, const char *const *names, size_t n,
+                             ct_series *series, ct_err *err);
 bool ct__series_add(ct_series *series, double x, double y); // false: no memory
 void ct__series_free(ct_series *series);
 

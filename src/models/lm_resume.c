@@ -171,19 +171,28 @@ static const struct {
               {"evaluations", offsetof(ct_fit_best, evaluations)},
               {"evaluated", offsetof(ct_fit_best, newest)}};
 enum { COUNTS = sizeof counts / sizeof *counts };
-static const char best_key[] = "best_val_loss";
+static const struct {
+    const char *key;
+    size_t at;
+} losses[] = {{"best_val_loss", offsetof(ct_fit_best, val_loss)},
+              {"counted_val_loss", offsetof(ct_fit_best, counted)}};
 
 static void store_best(ct_config *to, const ct_fit_best *best) {
     if (!best->evaluations) return;
-    ct__config_set_real(to, best_key, best->val_loss);
+    for (int i = 0; i < 2; i++)
+        ct__config_set_real(to, losses[i].key,
+                            *(const double *)((const char *)best + losses[i].at));
     for (int i = 0; i < COUNTS; i++)
         ct__config_set_int(to, counts[i].key,
                            *(const int64_t *)((const char *)best + counts[i].at));
 }
 
 static bool read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
-    if (!ct__config_has(from, best_key)) return true;
-    bool ok = ct__config_real(from, best_key, -1e300, 1e300, &best->val_loss, err);
+    bool ok = true;
+    if (!ct__config_has(from, losses[0].key)) return true;
+    for (int i = 0; i < 2 && ok; i++)
+        ok = ct__config_real(from, losses[i].key, -1e300, 1e300,
+                             (double *)((char *)best + losses[i].at), err);
     for (int i = 0; i < COUNTS && ok; i++)
         ok = ct__config_int(from, counts[i].key, 0, INT64_MAX,
                             (int64_t *)((char *)best + counts[i].at), err);

@@ -223,11 +223,15 @@ static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before)
 static void tell_end(run *r) {
     ct_text text = {0}, folder = {0};
     if (!(r->o.patience.value > 0) || !r->best.evaluations) return;
-    ct__textf(&text,
-              "stopped early, after step %" PRId64 " of %" PRId64
-              ": the validation loss did not improve on the %.4f of step %" PRId64 " in %" PRId64
-              " evaluations",
-              r->done, r->o.steps, r->best.val_loss, r->best.steps, r->best.stale);
+    ct__textf(&text, "stopped early, after step %" PRId64 " of %" PRId64 ": the validation loss ",
+              r->done, r->o.steps);
+    if (r->best.val_loss < r->best.counted)
+        ct__textf(&text, "fell by no more than %g below %.4f in %" PRId64 " evaluations, to %.4f",
+                  r->o.min_delta.value, r->best.counted, r->best.stale, r->best.val_loss);
+    else
+        ct__textf(&text,
+                  "did not improve on the %.4f of step %" PRId64 " in %" PRId64 " evaluations",
+                  r->best.val_loss, r->best.steps, r->best.stale);
     if (r->end == CT_FIT_PATIENCE)
         tell(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
     ct__textf(&folder, "%s/%s", r->o.out, CT_RUN_BEST);

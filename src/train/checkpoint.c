@@ -59,11 +59,13 @@ static bool ends_with(const char *text, const char *end) {
 
 // "state.safetensors.1234-5.tmp": what a write that did not end leaves.
 static bool is_leftover(const char *name) {
-    static const char *const others[] = {"loss.svg"};
+    static const char *const others[] = {"loss.svg", "metrics.jsonl"};
     if (!ends_with(name, ".tmp")) return false;
     for (int i = 0; i < NAMES; i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
-    return strncmp(name, others[0], strlen(others[0])) == 0;
+    for (int i = 0; i < 2; i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0) return true;
+    return false;
 }
 
 // Calls `visit` for each entry of a folder; one that is not there has none.

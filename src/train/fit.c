@@ -21,8 +21,11 @@ typedef struct fit {
     double begin;   // of the first step's end: what came before says nothing of those to come
     uint64_t plans; // made when the last line was written
     bool stopped;
-    int64_t saved;  // steps of the newest save; -1: none
-    ct_err failure; // of a callback, kept while what there is is saved
+    int64_t saved;   // steps of the newest save; -1: none
+    ct_err failure;  // of a callback or a file, kept while what there is is saved
+    bool line;       // the metrics end with the line of the step done last
+    bool evaluation; // of a fit that is resumed: which has the validation loss
+    bool ended;      // which says why the fit ended
 } fit;
 
 static bool stop_wanted(fit *f) {
@@ -32,14 +35,15 @@ static bool stop_wanted(fit *f) {
 
 // --------------------------------------------------------------------------------------- callbacks
 
-typedef enum { ON_EVALUATE, ON_STEP, ON_SAVE } moment;
+typedef enum { ON_BEGIN, ON_EVALUATE, ON_STEP, ON_SAVE } moment;
 
-// An error of a callback waits: a context with one saves nothing. False: it is one that ends all.
+// An error of a callback, or of the files that tell of the steps, waits: a context with one saves
+// nothing. The first is the one to tell. False: it is one that ends all.
 static bool set_aside(fit *f) {
     if (!f->err->code) return true;
     f->point.end = CT_FIT_FAILED;
     if (f->err->code == CT_E_INTERRUPTED) return false; // ct_cancel: who called it does not wait
-    f->failure = *f->err;
+    if (!f->failure.code) f->failure = *f->err;
     ct_error_clear();
     return true;
 }
@@ -47,9 +51,10 @@ static bool set_aside(fit *f) {
 static bool tell(fit *f, moment when) {
     for (size_t i = 0; i < f->o->n_callbacks && !f->failure.code; i++) {
         const ct_fit_callback *c = &f->o->callbacks[i];
-        ct_fit_answer (*told)(const ct_fit_point *, void *) = when == ON_EVALUATE ? c->on_evaluate
-                                                              : when == ON_STEP   ? c->on_step
-                                                                                  : c->on_save;
+        ct_fit_answer (*told)(const ct_fit_point *, void *) = when == ON_BEGIN      ? c->on_begin
+                                                              : when == ON_EVALUATE ? c->on_evaluate
+                                                              : when == ON_STEP     ? c->on_step
+                                                                                    : c->on_save;
         if (!told) continue;
         if (told(&f->point, c->user) == CT_FIT_STOP && !f->point.end) f->point.end = CT_FIT_STOPPED;
         if (!set_aside(f)) return false;
@@ -79,20 +84,25 @@ static bool out_of_patience(const fit *f) {
            f->point.best.stale >= f->o->patience;
 }
 
-// Weights that are evaluated again, as the first ones of a run that is made longer, count once.
+// Any lower loss is the best one; patience counts from one that is lower by enough. Weights that
+// are evaluated again, as the first ones of a run that is made longer, count once.
 static void compare_with_best(fit *f) {
     ct_fit_point *p = &f->point;
     ct_fit_best *best = &p->best;
     if (best->evaluations && best->newest == p->done) return;
     CT_PLAIN;
-    p->improved = !best->evaluations || p->val_loss < best->val_loss - f->o->min_delta;
-    best->evaluations++;
+    bool first = !best->evaluations++;
     best->newest = p->done;
     best->stale++;
-    if (!p->improved) return;
-    best->val_loss = p->val_loss;
-    best->steps = p->done;
-    best->stale = 0;
+    p->improved = first || p->val_loss < best->val_loss;
+    if (p->improved) {
+        best->val_loss = p->val_loss;
+        best->steps = p->done;
+    }
+    if (first || p->val_loss < best->counted - f->o->min_delta) {
+        best->counted = p->val_loss;
+        best->stale = 0;
+    }
 }
 
 static bool evaluate(fit *f) {
@@ -134,14 +144,17 @@ static bool run_part(fit *f, int64_t k, int64_t parts) {
     return true;
 }
 
+// Where the fit is to stop between two parts, the step is not done.
 static bool step(fit *f) {
     ct_fit_point *p = &f->point;
     int64_t parts = parts_of(f->o);
     double begin = ct__now();
     p->lr = ct_optim_lr(f->o->optim);
     p->loss = 0;
-    for (int64_t k = 0; k < parts; k++)
+    for (int64_t k = 0; k < parts; k++) {
+        if (k && stop_wanted(f)) return ct_optim_forget_parts(f->o->optim);
         if (!run_part(f, k, parts)) return false;
+    }
     {
         CT_PLAIN;
         p->loss /= (double)parts;
@@ -168,10 +181,11 @@ static void look_around(fit *f) {
     p->memory = ct__resident_bytes();
 }
 
-static bool write_line(fit *f) {
-    static const char *const ends[CT_FIT_FAILED + 1] = {
-        [CT_FIT_PATIENCE] = "patience", [CT_FIT_STOPPED] = "callback"};
-    ct_fit_point *p = &f->point;
+static const char *const ends[CT_FIT_FAILED + 1] = {
+    [CT_FIT_PATIENCE] = "patience", [CT_FIT_STOPPED] = "callback"};
+
+static bool add_to_metrics(fit *f) {
+    const ct_fit_point *p = &f->point;
     ct_metric_field fields[9] = {
         CT_FIELD_INT("step", p->step),
         CT_FIELD_REAL("loss", p->loss),
@@ -184,22 +198,39 @@ static bool write_line(fit *f) {
     size_t n = 7;
     if (p->evaluated) fields[n++] = CT_FIELD_REAL("val_loss", p->val_loss);
     if (ends[p->end]) fields[n++] = CT_FIELD_TEXT("ended", ends[p->end]);
-    if (f->o->metrics && !ct__metrics_add(&f->metrics, fields, n, f->err)) return false;
+    f->line = f->o->metrics && ct__metrics_add(&f->metrics, fields, n, f->err);
+    f->ended = ends[p->end];
+    return f->line || !f->o->metrics;
+}
+
+// Changes the line of the step done last, where there is one.
+static bool amend_metrics(fit *f, const char *without, const ct_metric_field *with) {
+    return !f->line || ct__metrics_amend(&f->metrics, without, with, f->err);
+}
+
+static bool add_to_series(fit *f) {
+    const ct_fit_point *p = &f->point;
+    bool ok = ct__series_add(&f->losses, (double)p->step, p->loss);
+    if (p->evaluated) ok = ok && ct__series_add(&f->val_losses, (double)p->step, p->val_loss);
+    return ok || ct__err_memory(f->err, CT_NOWHERE, "train", f->losses.cap * 2 * sizeof(double));
+}
+
+// The step, in all places that tell of it.
+static bool write_step(fit *f) {
+    const ct_fit_point *p = &f->point;
     const ct_scalar_event scalars[] = {{"loss", p->loss},
                                        {"lr", p->lr},
                                        {"grad_norm", p->grad_norm},
                                        {"tokens_per_s", p->tokens_per_s},
                                        {"val_loss", p->val_loss}};
     size_t shown = sizeof scalars / sizeof *scalars - !p->evaluated;
-    if (f->o->events && !ct__events_add(&f->events, p->step, scalars, shown, f->err)) return false;
-    bool ok = ct__series_add(&f->losses, (double)p->step, p->loss);
-    if (p->evaluated) ok = ok && ct__series_add(&f->val_losses, (double)p->step, p->val_loss);
-    return ok || ct__err_memory(f->err, CT_NOWHERE, "train", f->losses.cap * 2 * sizeof(double));
+    return add_to_series(f) && add_to_metrics(f) &&
+           (!f->o->events || ct__events_add(&f->events, p->step, scalars, shown, f->err));
 }
 
 static bool save(fit *f) {
     // A checkpoint's steps are never missing in the metrics, whatever is lost with the power.
-    if (f->metrics.fd >= 0 && !ct__metrics_sync(&f->metrics, f->err)) return false;
+    if (f->metrics.fd >= 0 && !ct__metrics_sync(&f->metrics, f->err) && !set_aside(f)) return false;
     if (f->o->save && !f->o->save(f->point.done, f->o->user)) return false;
     f->saved = f->point.done;
     return (!f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
@@ -216,22 +247,67 @@ static bool advance(fit *f) {
     p->evaluated = p->improved = false;
     if (due && !last && !evaluate(f)) return false;
     if (f->failure.code || stop_wanted(f)) return true;
-    if (!step(f) || (last && !evaluate(f))) return false;
+    if (!step(f)) return false;
+    if (p->done == p->step) return true;
+    if (last && !evaluate(f)) return false;
     if (last && p->end != CT_FIT_FAILED) p->end = CT_FIT_DONE; // whatever else would have ended it
     look_around(f);
-    if (!tell(f, ON_STEP) || !write_line(f)) return false;
+    if (!tell(f, ON_STEP) || (!write_step(f) && !set_aside(f))) return false;
     bool save_now = o->save_every > 0 && p->done % o->save_every == 0;
     return p->end || !save_now || save(f);
+}
+
+// All steps are done, and somebody stopped the fit in the evaluation behind them.
+static bool lacks_last_evaluation(const fit *f) {
+    const ct_fit_best *best = &f->point.best;
+    if (!f->o->evaluate || f->point.done < f->point.steps) return false;
+    return best->evaluations ? best->newest != f->point.done : f->line && !f->evaluation;
+}
+
+// Made up for, it stands where it would have stood.
+static bool evaluate_last(fit *f) {
+    ct_fit_point *p = &f->point;
+    if (!evaluate(f)) return false;
+    if (!p->evaluated || f->evaluation) return true;
+    const ct_scalar_event scalar = {"val_loss", p->val_loss};
+    const ct_metric_field field = CT_FIELD_REAL("val_loss", p->val_loss);
+    bool ok = ct__series_add(&f->val_losses, (double)p->step, p->val_loss) ||
+              ct__err_memory(f->err, CT_NOWHERE, "train", f->val_losses.cap * 2 * sizeof(double));
+    ok = ok && amend_metrics(f, NULL, &field) &&
+         (!f->o->events || ct__events_add(&f->events, p->step, &scalar, 1, f->err));
+    return ok || set_aside(f);
+}
+
+static bool run_steps(fit *f) {
+    ct_fit_point *p = &f->point;
+    if (p->done == p->steps) {
+        if (lacks_last_evaluation(f) && !evaluate_last(f)) return false;
+        if (p->end != CT_FIT_FAILED) p->end = CT_FIT_DONE;
+        return true;
+    }
+    if (!p->end && out_of_patience(f)) p->end = CT_FIT_PATIENCE; // it had ended before
+    if (!p->end && !amend_metrics(f, "ended", NULL)) return false;
+    while (p->done < p->steps && !p->end && !stop_wanted(f)) {
+        p->step = p->done;
+        if (!advance(f)) return false;
+    }
+    return true;
+}
+
+// What is missing in the line of the step done last: it could not be written, or a callback ended
+// the fit behind it, on a save.
+static bool mend_metrics(fit *f) {
+    const ct_fit_point *p = &f->point;
+    const ct_metric_field why = CT_FIELD_TEXT("ended", ends[p->end]);
+    if (p->done == f->o->first_step || !f->o->metrics) return true;
+    if (!f->line) return add_to_metrics(f);
+    return p->end != CT_FIT_STOPPED || f->ended || amend_metrics(f, NULL, &why);
 }
 
 static bool run(fit *f) {
     ct_fit_point *p = &f->point;
     f->plans = ct_get_stats().plans_made;
-    if (p->done < p->steps && out_of_patience(f)) p->end = CT_FIT_PATIENCE; // it had ended before
-    while (p->done < p->steps && !p->end && !stop_wanted(f)) {
-        p->step = p->done;
-        if (!advance(f)) return false;
-    }
+    if (!run_steps(f) || (!mend_metrics(f) && !set_aside(f))) return false;
     if (!p->end) p->end = f->stopped ? CT_FIT_INTERRUPTED : CT_FIT_DONE;
     if (f->saved != p->done && !save(f)) return false;
     if (f->failure.code) {
@@ -245,19 +321,34 @@ static bool run(fit *f) {
                    "stopped after %lld of %lld steps", (long long)p->done, (long long)p->steps);
 }
 
+static bool ends_at(const ct_series *series, int64_t step) {
+    return series->n && series->x[series->n - 1] == (double)step;
+}
+
+// Nothing of what the file holds goes before all is known to be well.
 static bool open_metrics(fit *f) {
     static const char *const names[] = {"loss", "val_loss"};
     const char *path = f->o->metrics;
     int64_t first = f->o->first_step;
+    ct_series s[2] = {0};
     if (!path) return true;
     if (!first) return ct__metrics_open(path, false, &f->metrics, f->err);
-    ct_series s[2] = {0};
-    bool ok = ct__metrics_cut(path, first, f->err) &&
-              ct__metrics_open(path, true, &f->metrics, f->err) &&
-              ct__metrics_read(path, names, 2, s, f->err);
+    bool ok = ct__metrics_read_before(path, first, names, 2, s, f->err) &&
+              ct__metrics_open(path, true, &f->metrics, f->err);
     f->losses = s[0];
     f->val_losses = s[1];
+    f->line = ends_at(&s[0], first - 1);
+    f->evaluation = ends_at(&s[1], first - 1);
     return ok;
+}
+
+static bool begin(fit *f) {
+    if (!tell(f, ON_BEGIN)) return false;
+    if (!f->failure.code)
+        return !f->o->metrics || !f->o->first_step ||
+               ct__metrics_cut(f->o->metrics, f->o->first_step, f->err);
+    *f->err = f->failure;
+    return false;
 }
 
 // ----------------------------------------------------------------------------------------- options
@@ -300,7 +391,7 @@ bool ct_fit(const ct_fit_options *options) {
     // What a fit or a loop that died in the middle of a step has added up is not this one's.
     ok = ok && ct_optim_forget_parts(options->optim) &&
          (parts_of(options) == 1 || ct__optim_sums(options->optim, CT_NOWHERE));
-    ok = ok && run(&f);
+    ok = ok && begin(&f) && run(&f);
     // A function that gave up without a reason is an error all the same.
     if (!ok)
         ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",

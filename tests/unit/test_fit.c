@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,8 +23,9 @@ typedef struct world {
     ct_optim *optim;
     int64_t evaluated[16], saved[16];
     size_t n_evaluated, n_saved, reports;
-    int64_t stop_behind; // a step; < 0: never
-    int64_t nan_at;      // likewise
+    int64_t stop_behind;                      // a step; < 0: never
+    size_t stop_in_evaluation, stop_in_batch; // the how manieth; 0: never
+    int64_t nan_at;                           // likewise
     bool save_fails;
     int64_t batches;      // in a step; 0: the loss counts none
     const double *script; // of validation losses, by steps done; NULL: w
@@ -65,6 +68,8 @@ static ct_fit_answer report(const ct_fit_point *point, void *user) {
 }
 static bool stop(void *user) {
     world *s = user;
+    if (s->stop_in_evaluation && s->n_evaluated >= s->stop_in_evaluation) return true;
+    if (s->stop_in_batch && s->batches - 1 >= (int64_t)s->stop_in_batch) return true;
     return s->stop_behind >= 0 && (int64_t)s->reports > s->stop_behind;
 }
 
@@ -285,6 +290,105 @@ static void a_step_begins_with_empty_sums(void **state) {
     assert_true(ct_item(s->w) == 2.5); // 1, 2, 2.5
 }
 
+// The step at hand is not done then, and the parts that it had are no other step's.
+static void stops_between_the_parts_of_a_step(void **state) {
+    world *s = *state;
+    ct_fit_options o = options(s);
+    o.accumulate = 4;
+    o.steps = 3;
+    s->batches = 1;
+    s->stop_in_batch = 6;
+    assert_false(ct_fit(&o));
+    assert_string_equal(ct_error_text(), "train: stopped after 1 of 3 steps");
+    ct_error_clear();
+    assert_int_equal(s->batches, 1 + 6);
+    assert_list(s->saved, s->n_saved, 1);
+    s->stop_in_batch = 0;
+    s->batches = 1 + 4;
+    o.first_step = 1;
+    assert_true(ct_fit(&o));
+    assert_list(s->saved, s->n_saved, 1, 3);
+    CT_SCOPE;
+    assert_true(ct_item(s->w) == 3 - 0.25);
+}
+
+// Stopped in the evaluation behind all steps, the next fit makes it, as if it had been made then.
+static void the_last_evaluation_is_made_up_for(void **state) {
+    world *s = *state;
+    static const char *const names[] = {"step", "val_loss"};
+    for (int known = 0; known < 2; known++) { // is what was best?
+        ct_fit_options o = options(s);
+        o.first_step = known ? 8 : 0;
+        s->n_saved = s->n_evaluated = 0;
+        if (!known) {
+            s->stop_in_evaluation = 4;
+            assert_false(ct_fit(&o));
+            assert_string_equal(ct_error_text(), "train: stopped after 8 of 8 steps");
+            ct_error_clear();
+            assert_list(s->saved, s->n_saved, 4, 8);
+            assert_false(s->last.evaluated);
+            s->stop_in_evaluation = 0;
+            o.first_step = 8;
+        } else {
+            o.best = s->last.best;
+            o.best.newest = 6;
+        }
+        s->n_saved = s->n_evaluated = s->reports = 0;
+        assert_true(ct_fit(&o));
+        assert_int_equal(s->reports, 0); // of steps
+        assert_int_equal(s->n_evaluated, 1);
+        assert_list(s->saved, s->n_saved, 8);
+        ct_series series[2];
+        ct_err err = {0};
+        assert_true(ct__metrics_read(s->metrics, names, 2, series, &err));
+        assert_int_equal(series[0].n, 8);
+        assert_int_equal(series[1].n, 4);
+        assert_true(series[1].x[3] == 7 && series[1].y[3] == 3 - 0.0078125);
+        for (int i = 0; i < 2; i++) ct__series_free(&series[i]);
+        assert_true(ct_fit(&o) == true); // once more: where nothing is known of it, the line tells
+        assert_int_equal(s->n_evaluated, known ? 2 : 1);
+    }
+}
+
+// What tells of the steps cannot be written: what was trained is saved, then that is told.
+static void metrics_that_cannot_be_written(void **state) {
+    world *s = *state;
+    ct_fit_options o = options(s);
+    o.metrics = "/dev/full";
+    assert_false(ct_fit(&o));
+    assert_string_equal(ct_error_text(), "/dev/full: cannot write: No space left on device");
+    ct_error_clear();
+    assert_list(s->saved, s->n_saved, 1);
+    assert_int_equal(s->reports, 1);
+}
+
+static void events_that_cannot_be_written(void **state) {
+    world *s = *state;
+    struct rlimit before, limit;
+    char folder[] = "/tmp/cotan-fit-events-XXXXXX", command[64], wanted[96];
+    ct_fit_options o = options(s);
+    assert_non_null(mkdtemp(folder));
+    o.events = folder;
+    o.metrics = o.plot = NULL;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 600;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    bool ok = ct_fit(&o);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_false(ok);
+    snprintf(wanted, sizeof wanted, "%s/events.out.tfevents.", folder);
+    assert_int_equal(strncmp(ct_error_text(), wanted, strlen(wanted)), 0);
+    assert_non_null(strstr(ct_error_text(), ": cannot write: File too large"));
+    ct_error_clear();
+    assert_int_equal(s->saved[s->n_saved - 1], (int64_t)s->reports);
+    assert_true(s->reports > 1 && s->reports < 8);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 // ------------------------------------------------------------------------------- early stopping
 
 static const double script[] = {5, 4, 4.5, 3.95, 3.8, 4, 3.75, 4, 1, 1}; // by steps done
@@ -306,7 +410,7 @@ static void ends_when_nothing_improves(void **state) {
     assert_int_equal(s->last.step, 7);
     assert_int_equal(s->last.end, CT_FIT_PATIENCE);
     assert_true(s->last.evaluated && !s->last.improved && s->last.val_loss == 4);
-    const ct_fit_best want = {3.8, 4, 3, 8, 7};
+    const ct_fit_best want = {3.75, 6, 3, 8, 7, 3.8}; // 3.75 is lower than 3.8, but not enough
     assert_memory_equal(&s->last.best, &want, sizeof want);
     assert_list(s->saved, s->n_saved, 4, 8);
     expect_ends(s->metrics, 8, "patience");
@@ -317,11 +421,13 @@ static void ends_when_nothing_improves(void **state) {
     assert_true(ct_fit(&o));
     assert_int_equal(s->reports, 0);
     assert_list(s->saved, s->n_saved, 4, 8, 8);
+    expect_ends(s->metrics, 8, "patience");
     o.patience = 4;
     o.steps = 9;
     assert_true(ct_fit(&o));
     assert_int_equal(s->reports, 1);
     assert_false(ct_failed());
+    expect_ends(s->metrics, 9, NULL); // it went on
 }
 
 // Stopped behind 6 steps and resumed, it counts on: the same end.
@@ -372,6 +478,9 @@ static ct_fit_answer hear(world *s, const ct_fit_point *point, const char *what)
 static ct_fit_answer hear_step(const ct_fit_point *point, void *user) {
     return hear(user, point, "step");
 }
+static ct_fit_answer hear_begin(const ct_fit_point *point, void *user) {
+    return hear(user, point, "begin");
+}
 static ct_fit_answer hear_evaluation(const ct_fit_point *point, void *user) {
     assert_true(point->evaluated);
     return hear(user, point, point->improved ? "best" : "eval");
@@ -388,7 +497,12 @@ static void hear_end(const ct_fit_point *point, void *user) {
 
 static ct_fit_options heard(world *s) {
     ct_fit_options o = options(s);
-    s->told[1] = (ct_fit_callback){hear_evaluation, hear_step, hear_save, hear_end, s};
+    s->told[1] = (ct_fit_callback){.on_begin = hear_begin,
+                                   .on_evaluate = hear_evaluation,
+                                   .on_step = hear_step,
+                                   .on_save = hear_save,
+                                   .on_end = hear_end,
+                                   .user = s};
     o.n_callbacks = 2;
     o.steps = 4;
     o.save_every = 2;
@@ -400,7 +514,8 @@ static void callbacks_hear_of_all_in_turn(void **state) {
     world *s = *state;
     ct_fit_options o = heard(s); // w grows, so the first validation loss is the best
     assert_true(ct_fit(&o));
-    assert_string_equal(s->heard, "best0 step1 step2 save2 eval2 step3 eval4 step4 save4 done4");
+    assert_string_equal(s->heard,
+                        "begin0 best0 step1 step2 save2 eval2 step3 eval4 step4 save4 done4");
 }
 
 static ct_fit_answer stops(world *s, const ct_fit_point *point) {
@@ -414,9 +529,59 @@ static void a_callback_stops_the_fit(void **state) {
     s->act = stops;
     s->acts_at = 2; // at its evaluation: the step is done all the same
     assert_true(ct_fit(&o));
-    assert_string_equal(s->heard, "best0 step1 step2 save2 eval2 step3 save3 stopped3");
+    assert_string_equal(s->heard, "begin0 best0 step1 step2 save2 eval2 step3 save3 stopped3");
     assert_list(s->saved, s->n_saved, 2, 3);
     expect_ends(s->metrics, 3, "callback");
+    o.first_step = 3; // and goes on
+    assert_true(ct_fit(&o));
+    expect_ends(s->metrics, 4, NULL);
+}
+
+static ct_fit_answer stops_at_once(const ct_fit_point *point, void *user) {
+    (void)point, (void)user;
+    return CT_FIT_STOP;
+}
+
+static void a_save_stops_the_fit(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s);
+    s->told[1].on_save = stops_at_once;
+    assert_true(ct_fit(&o));
+    assert_string_equal(s->heard, "begin0 best0 step1 step2 stopped2");
+    assert_list(s->saved, s->n_saved, 2);
+    expect_ends(s->metrics, 2, "callback"); // its line was written before
+}
+
+static ct_fit_answer fails(world *s, const ct_fit_point *point);
+
+// Nothing is cut off the metrics before the callback has agreed, or where they cannot be read.
+static void a_fit_that_cannot_begin_changes_nothing(void **state) {
+    world *s = *state;
+    ct_fit_options o = heard(s);
+    assert_true(ct_fit(&o));
+    s->n_saved = s->heard[0] = 0;
+    o.first_step = 2;
+    s->act = fails;
+    s->acts_at = 1; // done last
+    assert_false(ct_fit(&o));
+    assert_string_equal(s->heard, "begin2 failed2");
+    assert_string_equal(ct_error_text(),
+                        "main.c:5: matmul: both operands need two axes: a is () f32, b is () f32");
+    ct_error_clear();
+    assert_int_equal(s->n_saved, 0);
+    expect_ends(s->metrics, 4, NULL);
+    s->heard[0] = 0;
+    FILE *f = fopen(s->metrics, "w");
+    assert_non_null(f);
+    fputs("{\"step\": 0, \"loss\": 1}\n{\"step\": 1, \"loss\": \"low\"}\n{\"step\": 2}\n", f);
+    fclose(f);
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "%s: line 2: \"loss\" is no number", s->metrics);
+    assert_false(ct_fit(&o));
+    assert_string_equal(ct_error_text(), wanted);
+    ct_error_clear();
+    assert_string_equal(s->heard, "failed2");
+    expect_ends(s->metrics, 3, NULL);
 }
 
 static ct_fit_answer fails(world *s, const ct_fit_point *point) {
@@ -434,7 +599,7 @@ static void an_error_in_a_callback_is_told_behind_the_save(void **state) {
     s->act = fails;
     s->acts_at = 1;
     assert_false(ct_fit(&o));
-    assert_string_equal(s->heard, "best0 step1 step2 failed2");
+    assert_string_equal(s->heard, "begin0 best0 step1 step2 failed2");
     assert_list(s->saved, s->n_saved, 2);
     assert_string_equal(ct_error_text(),
                         "main.c:5: matmul: both operands need two axes: a is () f32, b is () f32");
@@ -498,11 +663,17 @@ int main(void) {
         TEST(a_fit_may_begin_later),
         TEST(a_step_may_have_parts),
         TEST(a_step_begins_with_empty_sums),
+        TEST(stops_between_the_parts_of_a_step),
+        TEST(the_last_evaluation_is_made_up_for),
+        TEST(metrics_that_cannot_be_written),
+        TEST(events_that_cannot_be_written),
         TEST(ends_when_nothing_improves),
         TEST(patience_survives_a_resume),
         TEST(the_same_weights_count_once),
         TEST(callbacks_hear_of_all_in_turn),
         TEST(a_callback_stops_the_fit),
+        TEST(a_save_stops_the_fit),
+        TEST(a_fit_that_cannot_begin_changes_nothing),
         TEST(an_error_in_a_callback_is_told_behind_the_save),
         TEST(a_callback_changes_the_rate),
         TEST(refuses_options_without_sense),

@@ -217,6 +217,77 @@ static void later_steps_go(void **state) {
     assert_true(ct__metrics_cut("/nonexistent/m", 1, &err));
 }
 
+// The last line's end alone, as a file that is replaced whole.
+static void the_last_line_is_amended(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *without, *left;
+        bool with;
+    } cases[] = {
+        {"{\"step\": 0}\n{\"step\": 1}\n", NULL, "{\"step\": 0}\n{\"step\": 1, \"v\": 2.5}\n",
+         true},
+        {"{\"step\": 1, \"ended\": \"x\"}\n", "ended", "{\"step\": 1}\n", false},
+        {"{\"step\": 1, \"ended\": \"x\"}\n", "ended", "{\"step\": 1, \"v\": 2.5}\n", true},
+        {"{\"step\": 1, \"ended\": \"x\", \"b\": 1}\n", "ended",
+         "{\"step\": 1, \"ended\": \"x\", \"b\": 1}\n", false},
+        {"{\"step\": 1, \"ended2\": \"x\"}\n", "ended", "{\"step\": 1, \"ended2\": \"x\"}\n",
+         false},
+        {"{\"step\": 1, \"end\": \"x\"}\n", "ended", "{\"step\": 1, \"end\": \"x\"}\n", false},
+        {"{\"step\": 1, \"e\": 1}\n", "ended", "{\"step\": 1, \"e\": 1}\n", false},
+        {"{\"step\": 1}\n", "ended", "{\"step\": 1}\n", false},
+        {"", "ended", "", true},
+    };
+    ct_err err = {0};
+    ct_metrics metrics;
+    ct_metric_field field = CT_FIELD_REAL("v", 2.5), step = CT_FIELD_INT("step", 9);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put(cases[i].text);
+        assert_true(ct__metrics_open(path, true, &metrics, &err));
+        assert_true(
+            ct__metrics_amend(&metrics, cases[i].without, cases[i].with ? &field : NULL, &err));
+        check_file(cases[i].left);
+        char more[256]; // and lines follow
+        snprintf(more, sizeof more, "%s{\"step\": 9}\n", cases[i].left);
+        assert_true(ct__metrics_add(&metrics, &step, 1, &err));
+        check_file(more);
+        ct__metrics_close(&metrics);
+    }
+    char *many = malloc(10064); // more than what is read at once
+    assert_non_null(many);
+    memset(many, ' ', 10000);
+    strcpy(many + 10000, "\n{\"step\": 1, \"ended\": \"x\"}\n");
+    put(many);
+    assert_true(ct__metrics_open(path, true, &metrics, &err));
+    assert_true(ct__metrics_amend(&metrics, "ended", NULL, &err));
+    ct__metrics_close(&metrics);
+    strcpy(many + 10000, "\n{\"step\": 1}\n");
+    check_file(many);
+    free(many);
+}
+
+static void lines_before_a_step_are_read_alone(void **state) {
+    (void)state;
+    static const char *const names[] = {"loss"};
+    ct_err err = {0};
+    ct_series series;
+    put("{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"loss\": \"low\"}\nno\n");
+    assert_true(ct__metrics_read_before(path, 1, names, 1, &series, &err));
+    assert_int_equal(series.n, 1);
+    ct__series_free(&series);
+    assert_false(ct__metrics_read_before(path, 2, names, 1, &series, &err));
+    check_error(
+        &err, CT_E_FORMAT,
+        "line 3 has no whole number \"step\"\n  hint: move the file away to go on without it");
+    err = (ct_err){0};
+    put("{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"loss\": \"low\"}\n{\"step\": 2}\n");
+    assert_false(ct__metrics_read_before(path, 2, names, 1, &series, &err));
+    check_error(&err, CT_E_FORMAT, "line 2: \"loss\" is no number");
+    assert_int_equal(series.n, 0);
+    err = (ct_err){0};
+    assert_true(ct__metrics_read_before("/nonexistent/m", 1, names, 1, &series, &err));
+    assert_int_equal(series.n, 0);
+}
+
 static void metrics_with_a_zero_byte(void **state) {
     (void)state;
     static const char *const names[] = {"loss"};
@@ -567,6 +638,8 @@ int main(void) {
         cmocka_unit_test(metrics_are_lines),
         cmocka_unit_test(a_torn_line_goes),
         cmocka_unit_test(later_steps_go),
+        cmocka_unit_test(the_last_line_is_amended),
+        cmocka_unit_test(lines_before_a_step_are_read_alone),
         cmocka_unit_test(metrics_with_a_zero_byte),
         cmocka_unit_test(metrics_that_cannot_be_read),
         cmocka_unit_test(config_is_written_and_read),
