@@ -53,10 +53,9 @@ bool ct__sync_folder(const char *folder, ct_err *err) {
     return ok;
 }
 
-// The folder's entry of the file.
-static bool sync_entry(const ct_atomic *file, ct_err *err) {
-    char folder[sizeof file->path];
-    strcpy(folder, file->path);
+bool ct__sync_entry(const char *path, ct_err *err) {
+    char folder[sizeof((ct_atomic *)0)->path];
+    strcpy(folder, path);
     char *slash = strrchr(folder, '/');
     if (!slash)
         strcpy(folder, ".");
@@ -75,7 +74,7 @@ static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
 
 bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
     bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
-    return close_and_rename(file, ok, err) && sync_entry(file, err);
+    return close_and_rename(file, ok, err) && ct__sync_entry(file->path, err);
 }
 
 bool ct__atomic_place(ct_atomic *file, ct_err *err) { return close_and_rename(file, true, err); }

@@ -22,6 +22,8 @@ void ct__atomic_abandon(ct_atomic *file); // leaves no trace; nothing behind a c
 
 // Forces the names of a folder's files to disk.
 bool ct__sync_folder(const char *folder, ct_err *err);
+// The name of `path`, of fewer than 4096 bytes, in the folder that it stands in.
+bool ct__sync_entry(const char *path, ct_err *err);
 
 // The whole file in one call: committed, or placed with these permissions.
 bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
 
 double ct__now(void) {
@@ -116,6 +117,8 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
         // Modes narrower than what the umask is for hold whatever it says.
         if (made && mode != 0777 && chmod(part, (mode_t)mode) != 0)
             return file_err(err, "set the permissions of", part);
+        // What is saved in a folder lasts only if the folder's own name does.
+        if (made && !ct__sync_entry(part, err)) return false;
         part[i] = kept;
     }
     struct stat st;

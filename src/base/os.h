@@ -13,8 +13,9 @@ bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
 // The same, and the file itself, to be closed.
 bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
-bool ct__could_be_folder(const char *path, ct_err *err);     // false: something else is there
-bool ct__make_dirs(const char *path, int mode, ct_err *err); // like mkdir -p
+bool ct__could_be_folder(const char *path, ct_err *err); // false: something else is there
+// Like mkdir -p; the names of the folders made are forced to disk.
+bool ct__make_dirs(const char *path, int mode, ct_err *err);
 // Removes a folder and the files in it, as far as they let it; folders inside are not entered.
 void ct__remove_folder(const char *path);
 size_t ct__resident_bytes(void); // of this process now; 0 where unknown

@@ -227,10 +227,7 @@ bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH
     char above[CT_RUN_PATH];
     if (!make_path(above, err, "%s/checkpoints", dir) || !unfinished_path(dir, step, folder, err))
         return false;
-    struct stat st;
-    if (stat(above, &st) != 0 && (!ct__make_dirs(above, 0777, err) || !ct__sync_folder(dir, err)))
-        return false;
-    return ct__make_dirs(folder, 0777, err);
+    return ct__make_dirs(above, 0777, err) && ct__make_dirs(folder, 0777, err);
 }
 
 void ct__checkpoint_abandon(const char *dir, int64_t step) {

@@ -388,6 +388,31 @@ static void folders_are_made_with_their_parents(void **state) {
     expect_file_error(&err, ": bad length of a path");
 }
 
+static char synced[4096]; // folders and files, with a line's end behind each
+static bool noting;
+
+int fsync(int fd) {
+    char name[64], path[1024];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t n = noting ? readlink(name, path, sizeof path) : -1;
+    size_t used = strlen(synced);
+    if (n > 0) snprintf(synced + used, sizeof synced - used, "%.*s\n", (int)n, path);
+    return fdatasync(fd);
+}
+
+static void names_of_new_folders_are_on_the_disk(void **state) {
+    (void)state;
+    ct_err err = {0};
+    char want[4096], *here = getcwd(NULL, 0);
+    noting = true;
+    assert_true(ct__make_dirs("new/b//c/", 0755, &err));
+    assert_true(ct__make_dirs("new/b", 0755, &err)); // it was there
+    noting = false;
+    snprintf(want, sizeof want, "%s\n%s/new\n%s/new/b\n", here, here, here);
+    assert_string_equal(synced, want);
+    free(here);
+}
+
 static void clock_memory_and_cores_are_sane(void **state) {
     (void)state;
     double before = ct__now();
@@ -421,6 +446,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused_in_words, enter_folder,
                                         leave_folder),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing_beside, enter_folder,
+                                        leave_folder),
+        cmocka_unit_test_setup_teardown(names_of_new_folders_are_on_the_disk, enter_folder,
                                         leave_folder),
         cmocka_unit_test_setup_teardown(folders_are_made_with_their_parents, enter_folder,
                                         leave_folder),
