@@ -23,6 +23,7 @@ typedef enum {
     CT_LM_RESUME, // text: "resuming at step S"; S steps are done
     CT_LM_ENDED,  // text: that the patience ended the run, in a sentence; before MEMORY
     CT_LM_BEST,   // text: the folder of the weights with the lowest held-out loss; before DONE
+    CT_LM_FOLDER, // text: the folder of a new run, which is made; before the first step
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
@@ -38,8 +39,9 @@ enum { CT_LM_GIVEN_CHARS = 1, CT_LM_GIVEN_DROPOUT = 2, CT_LM_GIVEN_SEED = 4 };
 typedef struct ct_lm_train_options {
     const char *const *data; // files, folders and globs
     size_t n_data;
-    const char *out;                         // the folder to write; made where it is missing
-    bool chars;                              // a token a character instead of a byte
+    const char *out; // the folder to write; made where it is missing; default "run", or the first
+                     // of run-2, run-3 ... where that is there
+    bool chars;      // a token a character instead of a byte
     int64_t layers, heads, width;            // default: what this machine trains in some minutes
     int64_t context, batch;                  // likewise
     int64_t accumulate;                      // batches a step, with the memory of one; default 1

@@ -44,9 +44,10 @@ typedef struct run {
     ct_fit_best best;
     ct_fit_end end;
     ct_lm_resumed resumed;
-    int64_t done;         // steps, at the end
-    int64_t first, saved; // steps done before; in the newest checkpoint, -1: there is none
-    int lock;             // of the folder; -1: none
+    int64_t done;                 // steps, at the end
+    int64_t first, saved;         // steps done before; in the newest checkpoint, -1: there is none
+    int lock;                     // of the folder; -1: none
+    char own_folder[CT_RUN_PATH]; // where none was named
     char metrics_path[CT_RUN_PATH], plot_path[CT_RUN_PATH];
 } run;
 
@@ -104,6 +105,8 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
     int64_t steps = o->steps ? o->steps : 2000;
     double lr = o->lr > 0 ? o->lr : default_lr(o->width);
     if (!in_range(o)) return refuse(err, command, "an option is out of its range");
+    if (o->out && !*o->out)
+        return refuse(err, command, "--out is empty: it takes the folder to write");
     if (o->resume && o->out)
         return refuse(err, command, "--out is not for --resume, which goes on in its folder");
     if (o->resume) return true; // the rest is the run's
@@ -111,7 +114,6 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
         return refuse(err, command, "--resume-step is missing --resume");
     if (!o->n_data)
         return refuse(err, command, "--data is missing: files, folders or patterns of text");
-    if (!o->out) return refuse(err, command, "--out is missing: the folder to write");
     if (o->width && o->heads && o->width % o->heads)
         return refuse(err, command, "--width %" PRId64 " is not a multiple of --heads %" PRId64,
                       o->width, o->heads);
@@ -422,9 +424,13 @@ static bool enter_folder(run *r) {
 // Of a new run; what an earlier one left in the folder is neither resumed nor shown with it.
 static bool make_folder(run *r) {
     int64_t steps;
-    if (!ct__make_dirs(r->o.out, 0777, r->err) || !enter_folder(r) ||
-        !ct__run_replace(r->o.out, &steps, r->err))
+    bool named = r->o.out != NULL;
+    if (!named) r->o.out = r->own_folder;
+    if (!(named ? ct__make_dirs(r->o.out, 0777, r->err)
+                : ct__run_make_free(r->own_folder, r->err)) ||
+        !enter_folder(r) || !ct__run_replace(r->o.out, &steps, r->err))
         return false;
+    tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
     if (steps < 0) return true;
     ct_text text = {0};
     ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced", r->o.out, steps,
@@ -689,12 +695,10 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
     if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "plan", "the options") ||
         !ct__given(ctx, cost, CT_NOWHERE, "plan", "the room for the cost") || ctx->err.code)
         return false;
-    ct_lm_train_options o = *options;
-    if (o.resume || ct__num_given(o.resume_step))
+    if (options->resume || ct__num_given(options->resume_step))
         return refuse(&ctx->err, "plan",
                       "--resume is not for a plan: a run that is resumed takes what it took");
-    if (!o.out) o.out = "-"; // nothing is written
-    run *r = start(&o, "plan", ctx);
+    run *r = start(options, "plan", ctx);
     if (!r) return false;
     bool ok = prepare(r, &size);
     // Choosing tries several sizes; the one that was chosen is told.
@@ -715,7 +719,8 @@ static bool train(run *r) {
     uint64_t peak = ct__account.peak;
     bool resumed = r->o.resume != NULL;
     // A new folder is made when the run is known to fit.
-    if (resumed ? !reopen_folder(r) : !ct__could_be_folder(r->o.out, r->err)) return false;
+    if (resumed && !reopen_folder(r)) return false;
+    if (!resumed && r->o.out && !ct__could_be_folder(r->o.out, r->err)) return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;

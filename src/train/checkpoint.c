@@ -39,6 +39,16 @@ __attribute__((format(printf, 3, 4))) static bool make_path(char path[CT_RUN_PAT
 
 // ------------------------------------------------------------------------------------ the folder
 
+bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
+    enum { MOST = 10000 };
+    strcpy(dir, "run");
+    for (int i = 2; mkdir(dir, 0777) != 0; i++) {
+        if (errno != EEXIST || i > MOST) return fail(dir, "create the folder", err);
+        snprintf(dir, CT_RUN_PATH, "run-%d", i);
+    }
+    return ct__sync_folder(".", err);
+}
+
 bool ct__run_lock(const char *dir, int *lock, ct_err *err) {
     *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0) return fail(dir, "open", err);

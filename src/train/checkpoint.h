@@ -10,6 +10,9 @@ enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
 // configuration.
 #define CT_RUN_BEST "best"
 
+// Makes the folder "run", or the first of run-2, run-3 ... that is not there, for the caller alone:
+// of two processes that ask at once each gets its own. `dir` gets its name.
+bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err);
 // Keeps other processes from training in `dir` until it is closed. Where the file system has no
 // locks, there is none.
 bool ct__run_lock(const char *dir, int *lock, ct_err *err);
