@@ -18,6 +18,7 @@ typedef enum {
     OPT_COUNT,  // ct_num that holds a whole number: 0 differs from "not given"
     OPT_REAL,   // ct_num
     OPT_TEXT,   // const char *
+    OPT_PATH,   // const char *, not empty
     OPT_CHOICE, // int: index into choices
     OPT_BYTES,  // uint64_t: 50MB, 2GiB, 4096
     OPT_PATHS,  // paths: all words up to the next option
@@ -67,6 +68,10 @@ const char *plain(const char *text);
 // Writes text for a person to read: control characters but tabs and line ends appear as \x1b, and
 // each line but the first begins with `indent`. n bytes of whole characters.
 void put_visible(FILE *to, const char *text, size_t n, const char *indent);
+
+// Hands what was printed to the system. False: that failed, now or before; output_error says why.
+bool flush_output(void);
+const char *output_error(void);
 
 extern const char *program; // as it was called, for commands that are shown
 

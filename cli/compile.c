@@ -33,7 +33,7 @@ int run_compile(int argc, char **argv) {
     ct_lm_compile_options o = {0};
     int function = 0, status;
     opt options[] = {
-        {"out", OPT_TEXT, "PATH", "of the files, without .c; its end names the function",
+        {"out", OPT_PATH, "PATH", "of the files, without .c; its end names the function",
          .out = &o.path},
         {"function", OPT_CHOICE, "NAME", "token, window or step (token)", .choices = functions,
          .out = &function},

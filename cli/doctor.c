@@ -12,7 +12,7 @@ static void print(const ct_finding *f, void *user) {
     (void)user;
     printf("%-4s  %-10s  %s\n", words[f->health], f->what, plain(f->found));
     if (*f->mend) printf("                  mend it: %s\n", f->mend);
-    fflush(stdout);
+    flush_output(); // the next one may take a while
 }
 
 int run_doctor(int argc, char **argv) {

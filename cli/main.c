@@ -1,6 +1,9 @@
 // The program: a word that names the command, then its options.
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -24,19 +27,19 @@ static void show_overview(FILE *out) {
         "  cotan train --data FILE --out run    # chooses a model for this machine\n"
         "  cotan sample run --prompt \"Once \"\n"
         "\n"
-        "Environment: COTAN_THREADS (cores to use, 1 to 256), COTAN_CC (the C compiler of device\n"
-        "cpu; none: kernels are interpreted, the same bits several times slower), COTAN_MARCH "
-        "(the\n"
-        "machine they are compiled for, as its -march takes it; else this one),\n"
-        "COTAN_EXPLAIN=1 (why each plan was made), COTAN_DUMP=graph,dot,groups,plan,kernels (what\n"
-        "was made of it), COTAN_FUSE=0 (a kernel an op: the same bits, slower),\n"
-        "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
-        "NaN), bounds (writes behind a buffer), or a list of them: stops at what is wrong, with\n"
-        "its line; COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME (where compiled kernels\n"
-        "stay).\n"
-        "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130 "
-        "interrupted\n"
-        "and saved.\n",
+        "Environment: COTAN_DEVICE (cpu, or ref, which is slow and simple), COTAN_THREADS (cores\n"
+        "to use, 1 to 256), COTAN_CC (the C compiler of device cpu; none: kernels are "
+        "interpreted,\n"
+        "the same bits several times slower), COTAN_MARCH (the machine they are compiled for, as\n"
+        "its -march takes it; else this one), COTAN_EXPLAIN=1 (why each plan was made),\n"
+        "COTAN_DUMP=graph,dot,groups,plan,kernels (what was made of it), COTAN_FUSE=0 (a kernel "
+        "an\n"
+        "op: the same bits, slower), COTAN_CHECK=ref (every op beside the reference, slowly), nan\n"
+        "(the first op that makes NaN), bounds (writes behind a buffer), or a list of them: stops\n"
+        "at what is wrong, with its line; COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME\n"
+        "(where compiled kernels stay).\n"
+        "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130\n"
+        "interrupted and saved.\n",
         out);
 }
 
@@ -82,7 +85,18 @@ static int run_help(int argc, char **argv) {
 
 const char *program = "cotan";
 
+// A file that is opened gets the lowest free descriptor: where 2 is closed, that one, and what is
+// said would be written into it. Closed ones are opened the wrong way round, so that using them
+// fails as before.
+static void hold_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); // a file beyond the limit is an error of the call that writes
     if (argc > 0 && argv[0][0]) program = argv[0];
     if (argc < 2) {
         show_overview(stderr);
@@ -90,8 +104,8 @@ int main(int argc, char **argv) {
     }
     int status = run_named(argv[1], argc - 2, argv + 2);
     // Output that could not be written is a failure, even where the work was done.
-    if (fflush(stdout) != 0 && status == EXIT_DONE) {
-        perror("cotan: standard output");
+    if (!flush_output() && status == EXIT_DONE) {
+        fprintf(stderr, "cotan: standard output: %s\n", output_error());
         status = EXIT_FAILED;
     }
     return status;

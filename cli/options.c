@@ -55,6 +55,17 @@ int fail(void) {
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_REFUSED : EXIT_FAILED;
 }
 
+static int output_errno;
+
+bool flush_output(void) {
+    if (fflush(stdout) != 0 && !output_errno) output_errno = errno;
+    return !output_errno && !ferror(stdout);
+}
+
+const char *output_error(void) {
+    return output_errno ? strerror(output_errno) : "not all could be written";
+}
+
 // ------------------------------------------------------------------------------------------- help
 
 static const char *refused(const command *c, const opt *o) {
@@ -162,7 +173,8 @@ static int read_value(const command *c, const opt *o, const char *text) {
     switch (o->kind) {
     case OPT_FLAG:
     case OPT_PATHS: break;
-    case OPT_TEXT: *(const char **)o->out = text; break;
+    case OPT_TEXT:
+    case OPT_PATH: *(const char **)o->out = text; break;
     case OPT_CHOICE: status = read_choice(c, o, text); break;
     case OPT_BYTES: status = read_bytes(c, o, text); break;
     case OPT_WHOLE:
@@ -210,8 +222,10 @@ static int read_option(command *c, int argc, char **argv, int *i) {
         return EXIT_DONE;
     }
     // Values may begin with one dash: a negative number.
-    if (!equals && (*i == argc || strncmp(argv[*i], "--", 2) == 0 ||
-                    (o->kind == OPT_PATHS && is_option(argv[*i]))))
+    const char *value = equals ? equals + 1 : *i < argc ? argv[*i] : NULL;
+    bool path = o->kind == OPT_PATH || o->kind == OPT_PATHS;
+    if (!value || (path && !*value) ||
+        (!equals && (strncmp(value, "--", 2) == 0 || (o->kind == OPT_PATHS && is_option(value)))))
         return refuse("%s: --%s needs a value: %s", c->name, o->name, o->value);
     if (o->kind == OPT_PATHS && !equals) {
         o->given = argv[*i];
@@ -249,7 +263,7 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
             *operand = argv[i++];
         }
     }
-    if (*status == EXIT_DONE && operand && !*operand)
+    if (*status == EXIT_DONE && operand && (!*operand || !**operand))
         *status = refuse("%s: it needs a %s: cotan %s %s", c->name, c->operand, c->name, c->usage);
     return *status == EXIT_DONE;
 }

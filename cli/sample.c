@@ -10,7 +10,7 @@ static bool print(const char *text, size_t n, void *user) {
         put_visible(stdout, text, n, "");
     else
         fwrite(text, 1, n, stdout);
-    return fflush(stdout) == 0 && !ferror(stdout);
+    return flush_output();
 }
 
 int run_sample(int argc, char **argv) {

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,16 +24,18 @@ static bool stop(void *user) {
     return asked_to_stop != 0;
 }
 
-// The first signal asks; a second one ends the process, as it would have without us.
+// The first signal asks; a second one ends the process, as it would have without us. What whoever
+// started the process had ignored (nohup, a background job of a script) stays so.
 static void listen_for_signals(void) {
+    static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    // Who read the progress may go; the run does not.
-    action.sa_handler = SIG_IGN;
-    action.sa_flags = 0;
-    sigaction(SIGPIPE, &action, NULL);
+    for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
+        struct sigaction before;
+        if (sigaction(asking[i], NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+            sigaction(asking[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN); // who read the progress may go; the run does not
 }
 
 // -------------------------------------------------------------------------------------- what is
@@ -48,7 +49,8 @@ typedef struct display {
     bool begun;     // a step has run
     double shown;   // when the last line was, and of which step
     int64_t shown_step;
-    char best[4096]; // the folder of the best weights; "": none is kept
+    char folder[4096]; // of a new run
+    char best[4096];   // the folder of the best weights; "": none is kept
 } display;
 
 static double now(void) {
@@ -69,8 +71,9 @@ static void format_left(char *out, size_t cap, double seconds) {
         snprintf(out, cap, "%.0f s", seconds);
     else if (seconds < 3600)
         snprintf(out, cap, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
-    else
-        snprintf(out, cap, "%d h %02d min", (int)(seconds / 3600), (int)seconds / 60 % 60);
+    else // of any size: no integer need hold it
+        snprintf(out, cap, "%.0f h %02.0f min", floor(seconds / 3600),
+                 floor(fmod(seconds, 3600) / 60));
 }
 
 static void show_step(display *d, const ct_fit_point *p) {
@@ -117,6 +120,7 @@ static void show(const ct_lm_event *event, void *user) {
     case CT_LM_RESUME: fprintf(stderr, "%s\n", event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
     case CT_LM_SAMPLE: show_sample(d, event); break;
+    case CT_LM_FOLDER: snprintf(d->folder, sizeof d->folder, "%s", event->text); break;
     case CT_LM_BEST: snprintf(d->best, sizeof d->best, "%s", event->text); break;
     case CT_LM_ENDED:
     case CT_LM_MEMORY:
@@ -177,9 +181,9 @@ static size_t list_options(train_settings *s) {
         on[0],
         on[1],
         on[2],
-        {"out", OPT_TEXT, "DIR", "folder to write (run, or run-2 ... where that is there)",
+        {"out", OPT_PATH, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
-        {"resume", OPT_TEXT, "DIR", "go on with the run in DIR, from its last save",
+        {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
          .out = &t->resume},
         {"resume-step", OPT_COUNT, "N", "from its save of step N (the newest)", 0, MOST,
          .out = &t->resume_step},
@@ -210,18 +214,13 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
 
 static const char text[] =
     "Trains a GPT-2 on text. The first 90 % is trained on, the rest validates. What is not given\n"
-    "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C ends the step\n"
-    "and saves. The folder gets model.safetensors, which Hugging Face's GPT-2 reads, "
-    "state.safetensors\n"
-    "(the optimizer's), config.json, metrics.jsonl (a line a step) and loss.svg; checkpoints/ "
-    "keeps the\n"
-    "newest two saves. --resume goes on after Ctrl-C, a crash or a kill as if nothing had "
-    "happened: with\n"
-    "the run's own options and text, to the same bits; more --steps make it longer. With "
-    "--patience the\n"
-    "run ends where its loss on the held-out text improves no more, and best/ keeps the weights "
-    "that had\n"
-    "the lowest one.\n";
+    "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM and\n"
+    "SIGHUP end the step and save. The folder gets model.safetensors, which Hugging Face's GPT-2\n"
+    "reads, state.safetensors (the optimizer's), config.json, metrics.jsonl (a line a step) and\n"
+    "loss.svg; checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
+    "a kill as if nothing had happened: with the run's own options and text, to the same bits;\n"
+    "more --steps make it longer. With --patience the run ends where its loss on the held-out\n"
+    "text improves no more, and best/ keeps the weights that had the lowest one.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"
@@ -232,14 +231,6 @@ static const char examples[] =
     "  cotan train --resume shakespeare                    # goes on where it was stopped\n"
     "  cotan train --resume shakespeare --steps 4000       # longer than it was to be\n"
     "  cotan train --data book.txt --patience 5            # until it learns no more\n";
-
-// "run", or the first of run-2, run-3 ... that is not there: nothing is overwritten unasked.
-static const char *free_folder(char *name, size_t cap) {
-    struct stat st;
-    snprintf(name, cap, "run");
-    for (int i = 2; i < 10000 && lstat(name, &st) == 0; i++) snprintf(name, cap, "run-%d", i);
-    return name;
-}
 
 // In quotes for a shell where it needs them.
 static void show_word(const char *name) {
@@ -259,7 +250,7 @@ static void show_word(const char *name) {
 }
 
 static int finish(const train_settings *s, const display *d, bool trained) {
-    const char *dir = s->train.resume ? s->train.resume : s->train.out;
+    const char *dir = s->train.resume ? s->train.resume : d->folder;
     const char *out = *d->best ? d->best : dir;
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
     if (!trained && !interrupted) {
@@ -284,7 +275,6 @@ static int finish(const train_settings *s, const display *d, bool trained) {
 
 int run_train(int argc, char **argv) {
     train_settings s;
-    char folder[32];
     int status;
     command c = {.name = "train",
                  .usage = "--data PATH... [options] | --resume DIR",
@@ -295,7 +285,6 @@ int run_train(int argc, char **argv) {
     s.train.event = show;
     s.train.stop = stop;
     s.train.user = &d;
-    if (!s.train.out && !s.train.resume) s.train.out = free_folder(folder, sizeof folder);
     listen_for_signals();
     bool trained = ct_lm_train(&s.train);
     close_line(&d);

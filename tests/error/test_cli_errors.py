@@ -1,5 +1,6 @@
 """What the program says to what it cannot do: whole messages and exit statuses."""
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,12 @@ def refused(status, message, *words, env=None):
     (["compile", "run", "--out", "step", "--function", "step", "--embed"],
      "compile: --embed is not for a step of training, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
+    (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
+    (["train", "--data", "README.md", "--out="], "train: --out needs a value: DIR"),
+    (["train", "--data", "README.md", "--out", ""], "train: --out needs a value: DIR"),
+    (["train", "--resume="], "train: --resume needs a value: DIR"),
+    (["train", "--data="], "train: --data needs a value: PATH..."),
+    (["sample", ""], "sample: it needs a DIR: cotan sample DIR [options]"),
     (["info", "a", "b"], 'info: one FILE is wanted, not both "a" and "b"'),
     (["info", "--hlp"], "info: there is no option --hlp; is --help meant?"),
     (["info", "--completely-else"],
@@ -53,6 +60,13 @@ def refused(status, message, *words, env=None):
 ])
 def test_words(words, message):
     refused(2, message, *words)
+
+
+def test_the_help_names_every_variable():
+    names = set(re.findall(r'"(COTAN_[A-Z_]+)"', "".join(p.read_text() for p in (ROOT / "src").rglob("*.c"))))
+    assert len(names) > 8
+    told = cotan("help").stdout
+    assert [name for name in sorted(names - {"COTAN_VERIFY"}) if name not in told] == []  # which is for tests
 
 
 def test_no_words():
