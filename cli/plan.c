@@ -104,17 +104,12 @@ static void put_memory(const ct_lm_cost *c) {
     const struct {
         const char *name;
         uint64_t bytes;
-    } fields[] = {{"all", c->memory},
-                  {"process", c->process},
-                  {"code", c->code},
-                  {"copies", c->copies},
-                  {"devices", c->devices},
-                  {"weights", c->weights},
-                  {"state", c->state},
-                  {"arenas", c->arenas},
-                  {"constants", c->constants},
-                  {"workspaces", c->workspaces},
-                  {"sums", c->sums}};
+    } fields[] = {{"all", c->memory},          {"process", c->process},
+                  {"code", c->code},           {"copies", c->copies},
+                  {"devices", c->devices},     {"weights", c->weights},
+                  {"state", c->state},         {"arenas", c->arenas},
+                  {"constants", c->constants}, {"workspaces", c->workspaces},
+                  {"sums", c->sums},           {"batches", c->batches}};
     fputs("],\n \"memory\": {", stdout);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
@@ -197,6 +192,7 @@ static void show_memory(const ct_lm_cost *c) {
                  {"other tensors", "batches, metrics, the sample's cache",
                   c->devices > named ? c->devices - named : 0},
                  {"copies", "of weights or state, while they are saved", c->copies},
+                 {"batches", "on the host, as they are drawn", c->batches},
                  {"code", "compiled kernels", c->code},
                  {"process", "the program and the text", c->process},
                  {"all", "", c->memory}};

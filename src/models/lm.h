@@ -21,8 +21,8 @@ typedef struct ct_lm_rehearsal {
 } ct_lm_rehearsal;
 bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err);
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name); // of the plan made last
-// Fills in what the devices held and the sums; `cost` has weights and state already. After a
-// failed begin, too.
+// Fills in what the devices held and the sums; `cost` has weights, state and batches already. After
+// a failed begin, too.
 void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err);
 
 // Bytes that the process may have in all: the limit asked for, else what it has and what is left.

@@ -262,12 +262,18 @@ static void tell_done(run *r) {
 // -------------------------------------------------------------------------------------- what it
 // does
 
+// Values of a batch. A rehearsal has none: its device looks at no values, and a batch that would
+// not fit is to be refused without being taken.
+static ct_tensor given(const run *r, const void *values, ct_dtype dtype, int64_t columns) {
+    static const char unread;
+    return ct_from(r->rehearsal ? &unread : values, dtype, CT_DIMS(r->o.batch, columns));
+}
+
 static ct_tensor record_loss(int64_t batch, void *user) {
     run *r = user;
-    int64_t B = r->o.batch, T = r->o.context;
     r->loader.step = (uint64_t)batch;
-    ct__loader_next(&r->loader, r->x, r->y);
-    ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T)), y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
+    if (!r->rehearsal) ct__loader_next(&r->loader, r->x, r->y);
+    ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
     ct_nn_mode mode = {.training = true, .dropout = (float)r->o.dropout};
     if (r->o.dropout > 0) {
         ct_u32x2 seed = {{(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)}};
@@ -286,11 +292,9 @@ static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user)
 // The sum over the rows that count, so that the last batch, which may be short, has the shape of
 // all others and needs no plan of its own.
 static void run_batch(run *r) {
-    int64_t B = r->o.batch, T = r->o.context;
     CT_SCOPE;
-    ct_tensor x = ct_from(r->x, CT_I32, CT_DIMS(B, T));
-    ct_tensor y = ct_from(r->y, CT_I32, CT_DIMS(B, T));
-    ct_tensor count = ct_from(r->rows, CT_F32, CT_DIMS(B, 1));
+    ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
+    ct_tensor count = given(r, r->rows, CT_F32, 1);
     ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
     ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
     ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
@@ -630,7 +634,9 @@ static bool record_step(run *r, bool told) {
 
 // All that a run records, in its order: making the model, an evaluation, a sample, a step.
 static bool record_all(run *r, ct_lm_cost *cost) {
-    if (!make_batches(r) || !make_model(r)) return false;
+    if (!make_model(r)) return false;
+    cost->batches =
+        (uint64_t)r->o.batch * (2 * (uint64_t)r->o.context * sizeof *r->x + sizeof *r->rows);
     cost->weights = bytes_of(ct_gpt2_params(r->model));
     cost->state = bytes_of(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {

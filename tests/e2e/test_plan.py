@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,10 +76,11 @@ def test_plans_are_those_that_run(corpus, device, plan, tmp_path):
 def test_what_it_says_adds_up(plan):
     m = plan["memory"]
     step = plan["plans"][-1]
-    assert m["all"] == m["process"] + m["code"] + m["copies"] + m["devices"]
+    assert m["all"] == m["process"] + m["code"] + m["copies"] + m["batches"] + m["devices"]
     assert m["arenas"] >= sum(p["arena_bytes"] for p in plan["plans"])
     assert m["devices"] >= m["weights"] + m["state"] + m["arenas"] + m["constants"] + m["workspaces"]
     assert m["copies"] == m["state"] > 2 * m["weights"]
+    assert m["batches"] == 4 * (2 * 32 + 1) * 4
     sizes = [t["bytes"] for t in step["tensors"]]
     assert sizes == sorted(sizes, reverse=True) and all(t["line"] for t in step["tensors"])
 
@@ -190,6 +192,25 @@ def test_over_the_limit(corpus, tmp_path):
         rf"\d+ times matmul \(16, 128, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(16, 128, 768\) f32 of "
         rf"6\.29 MB {line} and \d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}\n"
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
+
+
+def test_nothing_is_taken_for_what_is_refused(corpus, tmp_path):
+    """Batches of gigabytes, in little address space: a plan says what they take, and train refuses."""
+    def in_little(*words):
+        limit = "ulimit -v 1000000; exec " if not SANITIZED else "exec "
+        return subprocess.run(["sh", "-c", limit + shlex.join([str(COTAN), *map(str, words)])], text=True,
+                              capture_output=True, timeout=300)
+
+    huge = ["--data", corpus, *SMALL[:-6], "--context", 700, "--batch", 1_000_000, "--threads", 1]
+    planned = in_little("plan", *huge, "--json")
+    assert planned.returncode == 0, planned.stderr
+    memory = json.loads(planned.stdout)["memory"]
+    assert memory["batches"] == 1_000_000 * (2 * 700 + 1) * 4 and memory["all"] > 1e12
+    assert memory["process"] < 3e7 or SANITIZED
+    done = in_little("train", *huge, "--out", tmp_path / "none")
+    assert done.returncode == 2 and not (tmp_path / "none").exists()
+    assert re.search(r"^cotan: train: [\d.]+ TB of memory are needed, this machine has left [\d.]+ GB; the largest "
+                     r"tensors are [^\n]* of [\d.]+ GB \(src/models/lm_train\.c:\d+\)", done.stderr, re.M), done.stderr
 
 
 def test_a_model_that_fits_is_chosen(corpus):
