@@ -640,6 +640,11 @@ static void children_of_the_program_are_left_alone(void **state) {
     expect_number(&k, 7);
 }
 
+// The path of an entry; the letter is the last digit of its key.
+static void entry_named(char path[300], int key, char name) {
+    snprintf(path, 300, "%s/%031d%c.so", cache, key, name);
+}
+
 // Ten files of 64 KB, one used an hour after the other, each under two names; of the first, its
 // reading is the newest of all.
 static void what_was_not_used_for_longest_goes(void **state) {
@@ -652,8 +657,8 @@ static void what_was_not_used_for_longest_goes(void **state) {
     memset(bytes, 7, sizeof bytes);
     for (int i = 0; i < FILES; i++) {
         char path[300], other[300];
-        snprintf(path, sizeof path, "%s/%da.so", cache, i);
-        snprintf(other, sizeof other, "%s/%db.so", cache, i);
+        entry_named(path, i, 'a');
+        entry_named(other, i, 'b');
         assert_true(ct__file_place(path, bytes, BYTES, 0700, &err));
         assert_int_equal(linkat(AT_FDCWD, path, AT_FDCWD, other, 0), 0);
         time_t used = 1700000000 + 3600 * i;
@@ -666,37 +671,102 @@ static void what_was_not_used_for_longest_goes(void **state) {
     assert_int_equal(entries(cache, NULL), 2 * 6);
     for (int i = 0; i < FILES; i++) {
         char path[300];
-        snprintf(path, sizeof path, "%s/%db.so", cache, i);
+        entry_named(path, i, 'b');
         assert_int_equal(access(path, F_OK) == 0, i == 0 || i > 4);
         unlink(path);
-        snprintf(path, sizeof path, "%s/%da.so", cache, i);
+        entry_named(path, i, 'a');
         unlink(path);
     }
 }
 
+// Files and folders of the cache, of a size, last changed this long ago; name/ is a folder.
+typedef struct {
+    const char *name;
+    int bytes, seconds_ago;
+    bool stays;
+} lying_there;
+
+static void lay(const lying_there *things, int n) {
+    static char bytes[1 << 16];
+    ct_err err = {0};
+    char path[300];
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", cache, things[i].name);
+        if (path[strlen(path) - 1] == '/')
+            assert_int_equal(mkdir(path, 0700), 0);
+        else
+            assert_true(ct__file_write(path, bytes, (size_t)things[i].bytes, &err));
+    }
+    for (int i = 0; i < n; i++) {
+        struct timespec times[2] = {{.tv_sec = time(NULL) - things[i].seconds_ago}};
+        times[1] = times[0];
+        snprintf(path, sizeof path, "%s/%s", cache, things[i].name);
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+}
+static void expect_what_stays(const lying_there *things, int n) {
+    for (int i = 0; i < n; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", cache, things[i].name);
+        if ((access(path, F_OK) == 0) != things[i].stays)
+            fail_msg("%s %s", path, things[i].stays ? "is gone" : "is still there");
+    }
+}
+
+enum { LONG_AGO = 90000, TODAY = 80000 }; // seconds, on both sides of a day
+
 // A process that is killed while it compiles leaves its folder.
 static void old_folders_are_swept(void **state) {
     (void)state;
-    const char *names[] = {"build-old", "build-new", "mine-old"};
+    const lying_there things[] = {{"build-aB3xY9/", 0, LONG_AGO, false},
+                                  {"build-aB3xY9/g0.c", 7, LONG_AGO, false},
+                                  {"build-aB3xY9/g12.so", 7, LONG_AGO, false},
+                                  {"build-aB3xY9/g12.err", 0, LONG_AGO, false},
+                                  {"build-aB3xY9/g1.c.4711-3.tmp", 7, LONG_AGO, false},
+                                  {"build-empty0/", 0, LONG_AGO, false},
+                                  {"build-newone/", 0, TODAY, true},
+                                  {"build-newone/g0.c", 7, TODAY, true}};
+    enum { N = sizeof things / sizeof *things };
     ct_cache c;
     ct_err err = {0};
-    char path[300];
     assert_true(ct__cache_open(&c, &err));
-    for (int i = 0; i < 3; i++) {
-        struct timespec times[2] = {{.tv_sec = time(NULL) - (i == 1 ? 80000 : 90000)}};
-        times[1] = times[0];
-        snprintf(path, sizeof path, "%s/%s", cache, names[i]);
-        assert_int_equal(mkdir(path, 0700), 0);
-        snprintf(path, sizeof path, "%s/%s/g0.c", cache, names[i]);
-        assert_true(ct__file_write(path, "int x;\n", 7, &err));
-        snprintf(path, sizeof path, "%s/%s", cache, names[i]);
-        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-    }
+    lay(things, N);
     ct__cache_trim(&c, CT_CACHE_LIMIT);
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s/g0.c", cache, names[i]);
-        assert_int_equal(access(path, F_OK) == 0, i != 0);
-    }
+    expect_what_stays(things, N);
+}
+
+// Its user may have given the cache a folder with other things in it.
+static void what_is_not_the_caches_own_is_left_alone(void **state) {
+    (void)state;
+    const lying_there things[] = {
+        {"thesis.tex", 1 << 16, LONG_AGO, true},
+        {"film.mkv", 1 << 16, TODAY, true},
+        {"libown.so", 1 << 16, LONG_AGO, true},
+        {"0123456789abcdef0123456789abcde.so", 1 << 16, LONG_AGO, true},   // 31 digits
+        {"0123456789abcdef0123456789abcdef0.so", 1 << 16, LONG_AGO, true}, // 33
+        {"0123456789abcdef0123456789abcdef.so.txt", 1 << 16, LONG_AGO, true},
+        {"0123456789abcdef0123456789abcdef.so/", 0, LONG_AGO, true},
+        {"0123456789abcdef0123456789abcdef.so/notes", 9, LONG_AGO, true},
+        {"build-release/", 0, LONG_AGO, true},
+        {"build-release/g0.c", 9, LONG_AGO, true},
+        {"build-debug0/", 0, LONG_AGO, true},
+        {"build-debug0/g0.c", 9, LONG_AGO, true},
+        {"build-debug0/main.c", 9, LONG_AGO, true},
+        {"build-debug1/", 0, LONG_AGO, true},
+        {"build-debug1/g0/", 0, LONG_AGO, true},
+        {"00000000000000000000000000000001.so", 1 << 16, LONG_AGO, false},
+        {"00000000000000000000000000000002.so.4711-3.tmp", 1 << 16, LONG_AGO, false},
+        {"00000000000000000000000000000003.so", 1 << 16, TODAY, true}};
+    enum { N = sizeof things / sizeof *things };
+    ct_cache c;
+    ct_err err = {0};
+    assert_true(ct__cache_open(&c, &err));
+    lay(things, N);
+    int before = entries(cache, NULL);
+    ct__cache_trim(&c, 3 << 16); // what is its own fits
+    assert_int_equal(entries(cache, NULL), before);
+    ct__cache_trim(&c, 3 << 15); // to one of the three
+    expect_what_stays(things, N);
 }
 
 static void expect_failure(ct__kernel_source *k, const char *want) {
@@ -805,6 +875,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_not_used_for_longest_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(old_folders_are_swept, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_the_caches_own_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_is_one_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_without_programs_still_keeps_them, setup,
                                         teardown),

@@ -189,6 +189,39 @@ static int by_use(const void *a, const void *b) { // the oldest first, entries o
     return by_file(a, b);
 }
 
+// The folder may be one that its user keeps other things in: nothing is counted or removed but what
+// has a name that only the cache gives.
+
+// An entry, or one that a process was writing when it was killed (<entry>.<process>.tmp).
+static bool names_entry(const char *name) {
+    size_t n = strspn(name, "0123456789abcdef");
+    if (n != 32 || strncmp(name + n, ".so", 3) != 0) return false;
+    const char *rest = name + n + 3;
+    return !*rest || (*rest == '.' && strcmp(strrchr(rest, '.'), ".tmp") == 0);
+}
+
+// A folder that kernels were compiled in, by its name: what ct__cache_work makes.
+static bool names_work(const char *name) {
+    static const char random[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    return strncmp(name, "build-", 6) == 0 && strlen(name) == 12 && strspn(name + 6, random) == 6;
+}
+
+// Is nothing in it but sources, objects and messages of compilers (g0.c, g0.so, g0.err) and what
+// is written beside them?
+static bool holds_work(int folder, const char *name) {
+    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir && fd >= 0) close(fd);
+    bool only = dir != NULL;
+    for (struct dirent *e; only && (e = readdir(dir));) {
+        size_t digits = e->d_name[0] == 'g' ? strspn(e->d_name + 1, "0123456789") : 0;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        only = digits && e->d_name[1 + digits] == '.';
+    }
+    if (dir) closedir(dir);
+    return only;
+}
+
 // Entries of the folder (freed with ct__free), and how many bytes they take together.
 static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     entry *list = NULL;
@@ -197,7 +230,7 @@ static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     *total = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (e->d_name[0] == '.' || strlen(e->d_name) >= sizeof list->name ||
+        if (!names_entry(e->d_name) || strlen(e->d_name) >= sizeof list->name ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
         if (!CT_GROW(list, cap, *n + 1)) break;
@@ -222,9 +255,9 @@ static void sweep(const char *folder, DIR *dir) {
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
         char path[4096];
-        if (strncmp(e->d_name, "build-", 6) != 0 ||
+        if (!names_work(e->d_name) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
-            time(NULL) - st.st_mtim.tv_sec < A_DAY)
+            time(NULL) - st.st_mtim.tv_sec < A_DAY || !holds_work(dirfd(dir), e->d_name))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         ct__remove_folder(path);

@@ -42,7 +42,8 @@ void ct__cache_unlock(ct_cache *cache);
 
 // Removes the folders that processes killed while they compiled left more than a day ago, and the
 // entries that were not used for longest until the others take three quarters of `limit` bytes;
-// none where all take less than it.
+// none where all take less than it. Of what else lies in the folder it neither counts nor removes
+// anything.
 enum { CT_CACHE_LIMIT = 1 << 30 };
 void ct__cache_trim(const ct_cache *cache, uint64_t limit);
 
