@@ -10,8 +10,10 @@
 static void print(const ct_finding *f, void *user) {
     static const char *const words[] = {"ok", "slow", "BAD"};
     (void)user;
-    printf("%-4s  %-10s  %s\n", words[f->health], f->what, plain(f->found));
-    if (*f->mend) printf("                  mend it: %s\n", f->mend);
+    printf("%-4s  %-10s  ", words[f->health], f->what);
+    put_visible(stdout, f->found, strlen(f->found), "");
+    if (*f->mend) printf("\n                  mend it: %s", f->mend);
+    putchar('\n');
     flush_output(); // the next one may take a while
 }
 
@@ -19,13 +21,12 @@ int run_doctor(int argc, char **argv) {
     command c = {
         .name = "doctor",
         .usage = "",
-        .text = "Looks at the processor, the cores and the memory that this process may use, the C "
-                "compiler\n"
-                "and the cache of compiled kernels, and runs a small training step on device cpu "
-                "and on the\n"
-                "reference device. Each line says what was found and, where something is wrong, "
-                "how to\n"
-                "mend it. Exit status 1: something keeps Cotan from working.\n",
+        .text =
+            "Looks at the processor, the cores and the memory that this process may use, what\n"
+            "the environment asks for, the C compiler and the cache of compiled kernels, and runs\n"
+            "a small training step on device cpu and on the reference device. Each line says what\n"
+            "was found and, where something is wrong, how to mend it. Exit status 1: something\n"
+            "keeps Cotan from working.\n",
         .examples = "  cotan doctor\n"
                     "  COTAN_CC=none cotan doctor    # as on a machine without a compiler\n",
     };

@@ -124,9 +124,9 @@ typedef struct ct_finding {
 } ct_finding;
 typedef void (*ct_finding_fn)(const ct_finding *finding, void *user);
 
-// Looks at processor, cores, memory, compiler, cache and libraries, and runs a small step on the
-// cpu and the reference device; each may be NULL. True: nothing was bad. What `cotan doctor`
-// prints.
+// Looks at processor, cores, memory, what the environment asks for, compiler, cache and libraries,
+// and runs a small step on the cpu and the reference device; each may be NULL. True: nothing was
+// bad. What `cotan doctor` prints.
 CT_API bool ct_diagnose(ct_finding_fn each, void *user);
 
 #ifdef __cplusplus

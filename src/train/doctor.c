@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <minizip/unzip.h> // and with it zlib.h
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "compile/check.h"
+#include "compile/env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
 
@@ -89,13 +92,15 @@ static void cores(doctor *d) {
     ct_device *device = ct__device_open("cpu", &err); // which reads the environment
     ct__textf(&text, "%d core%s allowed", allowed, allowed == 1 ? "" : "s");
     if (asked && *asked) ct__textf(&text, ", COTAN_THREADS=%.20s", asked);
-    if (!device) {
-        ct__textf(&text, ": %s", err.text);
-        say(d, CT_HEALTH_BAD, "cores", &text, "unset COTAN_THREADS, or set it to 1 to 256");
-    } else {
-        say(d, CT_HEALTH_GOOD, "cores", &text, NULL);
-        ct__device_close(device);
-    }
+    // What else a device looks at when it is opened has lines of its own.
+    ct_err other = {0};
+    bool told =
+        (!ct__cache_check(&other) || !ct__cc_check(&other)) && strcmp(err.text, other.text) == 0;
+    bool bad = !device && !told;
+    if (bad) ct__textf(&text, ": %s", err.text);
+    say(d, bad ? CT_HEALTH_BAD : CT_HEALTH_GOOD, "cores", &text,
+        bad ? "unset COTAN_THREADS, or set it to 1 to 256" : NULL);
+    ct__device_close(device);
     ct__text_free(&text);
 }
 
@@ -109,6 +114,33 @@ static void memory(doctor *d) {
     bool little = mb < LITTLE;
     say(d, little ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
         little ? "end other programs, or raise the limit of the control group" : NULL);
+    ct__text_free(&text);
+}
+
+// What the environment asks of every run, as a run reads it.
+static void settings(doctor *d) {
+    static const char *const names[] = {"COTAN_DEVICE",  "COTAN_CHECK", "COTAN_DUMP",
+                                        "COTAN_EXPLAIN", "COTAN_FUSE",  "COTAN_VERIFY"};
+    enum { NAMES = sizeof names / sizeof *names };
+    ct_text text = {0};
+    ct_err err = {0};
+    unsigned checks;
+    const char *wanted = getenv("COTAN_DEVICE");
+    bool ok = ct__env_check(&err) && ct__check_wanted(&checks, &err);
+    if (ok && wanted && *wanted) {
+        ct_device *device = ct__device_open(wanted, &err);
+        ct__device_close(device);
+        ok = device || err.code != CT_E_DEVICE;
+        if (!ok) ct__text_add(&text, "COTAN_DEVICE: ");
+    }
+    for (int i = 0; i < NAMES && ok; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) ct__textf(&text, "%s%s=%.40s", text.n ? ", " : "", names[i], value);
+    }
+    if (!ok) ct__text_add(&text, err.text);
+    if (!text.n) ct__text_add(&text, "the usual ones: the environment asks for no other");
+    say(d, ok ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "settings", &text,
+        ok ? NULL : "unset that variable, or set it to what cotan help says");
     ct__text_free(&text);
 }
 
@@ -136,18 +168,22 @@ static void compiler(doctor *d) {
     int answer = 0;
     ct__kernel_source kernel = {.name = "k_probe", .text = probe};
     double begin = ct__now();
-    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build(&kernel, 1, 1, &err);
+    // Compiled past the cache: what is in there says nothing of the compiler as it is now.
+    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build_anew(&kernel, &err);
     if (ok) kernel.fn((void *[]){&answer}, NULL, 0, 1, NULL);
     if (ok && answer == 42) {
-        ct__textf(&text, "%s%s%s: a kernel was %s in %.0f ms", cc.path, ct__cc_native() ? "" : " ",
-                  ct__cc_native() ? "" : cc.machine,
-                  kernel.compiled ? "compiled" : "loaded from the cache",
+        ct__textf(&text, "%s%s%s: a kernel was compiled in %.0f ms", cc.path,
+                  ct__cc_native() ? "" : " ", ct__cc_native() ? "" : cc.machine,
                   1e3 * (ct__now() - begin));
         say(d, CT_HEALTH_GOOD, "compiler", &text, NULL);
     } else {
         ct__text_add(&text, ok ? "what it compiled gives a wrong answer" : err.text);
         say(d, CT_HEALTH_BAD, "compiler", &text,
-            "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted");
+            ct__cc_native()
+                ? "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
+                  "interpreted"
+                : "unset COTAN_MARCH, or set it to an architecture that the compiler knows and "
+                  "this processor runs; else mend the compiler");
     }
     ct__text_free(&text);
 }
@@ -177,9 +213,14 @@ static void cache(doctor *d) {
         ct__text_add(&text, err.text);
         say(d, CT_HEALTH_BAD, "cache", &text, "unset COTAN_CACHE_DIR, or name an absolute path");
     } else if (!c.folder[0]) {
-        ct__text_add(&text, "none is usable: every process compiles its kernels anew");
+        const char *asked = getenv("COTAN_CACHE_DIR");
+        ct__textf(&text, "none is usable, every process compiles its kernels anew: %s", c.why);
         say(d, CT_HEALTH_POOR, "cache", &text,
-            "set COTAN_CACHE_DIR to a folder that belongs to you and that nobody else may write");
+            asked && *asked
+                ? "unset COTAN_CACHE_DIR, or give it a folder that belongs to you and that nobody "
+                  "else may write"
+                : "set COTAN_CACHE_DIR to a folder that belongs to you and that nobody else may "
+                  "write");
     } else {
         count_files(c.folder, &n, &bytes);
         ct__textf(&text, "%s: %zu files, %.1f MB", c.folder, n, bytes / 1e6);
@@ -190,7 +231,8 @@ static void cache(doctor *d) {
 
 static void libraries(doctor *d) {
     ct_text text = {0};
-    ct__textf(&text, "jansson %s", jansson_version_str());
+    ct__textf(&text, "jansson %s, minizip, built with zlib %s", jansson_version_str(),
+              ZLIB_VERSION);
     say(d, CT_HEALTH_GOOD, "libraries", &text, NULL);
     ct__text_free(&text);
 }
@@ -246,6 +288,7 @@ bool ct_diagnose(ct_finding_fn each, void *user) {
     processor(&d);
     cores(&d);
     memory(&d);
+    settings(&d);
     compiler(&d);
     cache(&d);
     libraries(&d);

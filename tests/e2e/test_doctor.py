@@ -11,9 +11,17 @@ COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 
 
 def cotan(*words, **env):
-    base = {k: v for k, v in os.environ.items() if k not in ("COTAN_THREADS", "COTAN_CC", "COTAN_DEVICE")}
+    """A variable that is None is not set."""
+    base = {k: v for k, v in os.environ.items() if k not in ("COTAN_THREADS", "COTAN_CC", "COTAN_DEVICE", "COTAN_VERIFY")}
+    base = {k: v for k, v in (base | env).items() if v is not None}
     return subprocess.run([str(COTAN), *words], capture_output=True, text=True, timeout=300,
-                          stdin=subprocess.DEVNULL, env={**base, **env})
+                          stdin=subprocess.DEVNULL, env=base)
+
+
+NO_COMPILER = "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"
+OTHER_MACHINE = ("unset COTAN_MARCH, or set it to an architecture that the compiler knows and this processor runs; else mend "
+                 "the compiler")
+SETTING = "unset that variable, or set it to what cotan help says"
 
 
 def findings(done):
@@ -23,10 +31,10 @@ def findings(done):
         if m := re.fullmatch(r" +mend it: (.+)", line):
             mends[last] = m.group(1)
         else:
-            m = re.fullmatch(r"(ok|slow|BAD) +(processor|cores|memory|compiler|cache|libraries|device cpu)  +(.+)", line)
+            m = re.fullmatch(r"(ok|slow|BAD) +(processor|cores|memory|settings|compiler|cache|libraries|device cpu)  +(.+)", line)
             assert m, line
             found[last := m.group(2)] = (m.group(1), m.group(3))
-    assert list(found) == ["processor", "cores", "memory", "compiler", "cache", "libraries", "device cpu"]
+    assert list(found) == ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu"]
     return found, mends
 
 
@@ -35,11 +43,55 @@ def test_a_sound_machine(tmp_path):
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     found, mends = findings(done)
     assert not any(word == "BAD" for word, _ in found.values())
-    assert "a kernel was compiled in" in found["compiler"][1]
-    assert str(tmp_path) + ": 1 files" in found["cache"][1]
+    assert found["settings"] == ("ok", "the usual ones: the environment asks for no other")
+    assert found["cache"] == ("ok", f"{tmp_path}: 0 files, 0.0 MB")
+    assert re.fullmatch(r"jansson [\d.]+, minizip, built with zlib [\d.]+", found["libraries"][1])
     assert found["device cpu"][1].startswith("a step with its gradient agrees with the reference: off by ")
     again, _ = findings(cotan("doctor", COTAN_CACHE_DIR=str(tmp_path)))
-    assert "a kernel was loaded from the cache in" in again["compiler"][1]
+    for compiler in (found["compiler"], again["compiler"]):
+        assert re.fullmatch(r"/\S+: a kernel was compiled in \d+ ms", compiler[1])
+    assert int(re.search(r": (\d+) files, ", again["cache"][1])[1]) > 0  # those of the step
+
+
+def test_what_is_asked_for_is_said():
+    found, _ = findings(cotan("doctor", COTAN_DEVICE="ref", COTAN_FUSE="0"))
+    assert found["settings"] == ("ok", "COTAN_DEVICE=ref, COTAN_FUSE=0")
+
+
+def test_a_compiler_that_broke(tmp_path):
+    """The cache holds what it compiled before; that says nothing of what it does now."""
+    compiler, broken = tmp_path / "cc", tmp_path / "broken"
+    compiler.write_text(f'#!/bin/sh\n[ -e {broken} ] && exit 1\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    env = {"COTAN_CC": str(compiler), "COTAN_CACHE_DIR": str(tmp_path / "cache")}
+    assert cotan("doctor", **env).returncode == 0
+    broken.touch()
+    found, mends = findings(done := cotan("doctor", **env))
+    assert done.returncode == 1
+    assert found["compiler"] == ("BAD", f"cpu: no working C compiler: {compiler}: it made nothing and gave no reason")
+    assert mends["compiler"] == NO_COMPILER
+    assert found["device cpu"][0] == "ok"  # by what the cache has
+
+
+UNUSABLE = "none is usable, every process compiles its kernels anew: "
+GIVE = "set COTAN_CACHE_DIR to a folder that belongs to you and that nobody else may write"
+
+
+def test_why_there_is_no_cache(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    nothing = {"COTAN_CACHE_DIR": None, "XDG_CACHE_HOME": None}
+    for env, why in [(nothing | {"HOME": None}, "HOME is not set"),
+                     (nothing | {"HOME": "here"}, "HOME is not an absolute path"),
+                     (nothing | {"HOME": f"{tmp_path}/none"}, f"{tmp_path}/none, which HOME names, is no folder"),
+                     ({"COTAN_CACHE_DIR": f"{tmp_path}/file"}, f"{tmp_path}/file: exists and is not a folder"),
+                     ({"COTAN_CACHE_DIR": f"{tmp_path}/open"}, f"{tmp_path}/open may be written by others"),
+                     ({"COTAN_CACHE_DIR": "/" + "x" * 3100}, "the path of its folder is too long")]:
+        found, mends = findings(done := cotan("doctor", **env))
+        assert done.returncode == 0 and found["cache"] == ("slow", UNUSABLE + why)
+        assert mends["cache"] == (GIVE if "HOME" in env else
+                                  "unset COTAN_CACHE_DIR, or give it a folder that belongs to you and that nobody else may write")
 
 
 def test_no_compiler():
@@ -54,8 +106,14 @@ def test_no_compiler():
 @pytest.mark.parametrize("what,env,text,mend", [
     ("cores", {"COTAN_THREADS": "many"}, 'COTAN_THREADS is "many", not a whole number from 1 to 256',
      "unset COTAN_THREADS, or set it to 1 to 256"),
-    ("compiler", {"COTAN_CC": "/bin/false"}, "it made nothing and gave no reason",
-     "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"),
+    ("compiler", {"COTAN_CC": "/bin/false"}, "it made nothing and gave no reason", NO_COMPILER),
+    ("compiler", {"COTAN_MARCH": "foo", "LC_ALL": "C"}, "bad value 'foo' for '-march=' switch", OTHER_MACHINE),
+    ("compiler", {"COTAN_MARCH": "a b"}, 'cpu: COTAN_MARCH is "a b", not the name of an architecture', OTHER_MACHINE),
+    ("settings", {"COTAN_DEVICE": "gpu"},
+     'COTAN_DEVICE: device: there is no device "gpu": known are cpu, ref, and async: or dry: before them', SETTING),
+    ("settings", {"COTAN_FUSE": "2"}, 'COTAN_FUSE: it is "2", not 0 or 1', SETTING),
+    ("settings", {"COTAN_CHECK": "all"},
+     'COTAN_CHECK: there is no check "all": the variable is a list of ref, nan and bounds', SETTING),
     ("cache", {"COTAN_CACHE_DIR": "here"}, 'COTAN_CACHE_DIR is "here", not an absolute path',
      "unset COTAN_CACHE_DIR, or name an absolute path"),
 ])
@@ -65,6 +123,9 @@ def test_what_is_wrong_is_named(what, env, text, mend):
     assert done.returncode == 1
     assert found[what][0] == "BAD" and found[what][1].endswith(text)
     assert mends[what] == mend
+    # Whatever fails for it is not to be reported, and no other line takes the blame.
+    assert mends.get("device cpu", "mend what is bad above first") == "mend what is bad above first"
+    assert [w for w in found if found[w][0] == "BAD" and w != "device cpu"] == [what]
 
 
 def test_explain():

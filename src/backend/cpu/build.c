@@ -74,6 +74,7 @@ typedef struct {
     const ct_cc *cc;
     ct_cache *cache;
     char folder[4096];
+    bool fleeting; // nothing is entered in the cache
 } job;
 
 static bool write_group(const job *j, int group, ct_err *err) {
@@ -112,7 +113,7 @@ static bool load_group(const job *j, int group, ct_err *err) {
                            "no working C compiler: what %s made cannot be loaded: %s", j->cc->path,
                            library ? "it lacks a kernel" : why);
         j->kernels[at].compiled = true;
-        ct__cache_enter(j->cache, path, j->keys[at]);
+        if (!j->fleeting) ct__cache_enter(j->cache, path, j->keys[at]);
     }
     return true;
 }
@@ -236,7 +237,7 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *ke
         kernels[i].compiled = false;
         keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
     }
-    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, ""};
+    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, "", false};
     size_t m = find_missing(&j, n, err);
     if (m == 0) return true;
     if (!settle(&j, m, err)) return false;
@@ -258,6 +259,21 @@ bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *er
     }
     ct__free(keys);
     ct__free(missing);
+    return ok;
+}
+
+bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err) {
+    ct_cc cc;
+    ct_cache cache;
+    ct_err ignored = {0}; // of the cache, which is not what is asked for
+    size_t first = 0;
+    if (!ct__cc_find(&cc, err)) return false;
+    pthread_mutex_lock(&lock);
+    if (!ct__cache_open(&cache, &ignored)) cache = (ct_cache){.locks = -1};
+    ct_hash key = ct__hash_bytes(kernel->text, strlen(kernel->text), cc.id);
+    job j = {kernel, &key, &first, 1, 1, 1, &cc, &cache, "", true};
+    bool ok = compile(&j, err);
+    pthread_mutex_unlock(&lock);
     return ok;
 }
 

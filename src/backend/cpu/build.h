@@ -25,6 +25,10 @@ typedef struct ct__kernel_source {
 // spread over at most `threads` compilers run side by side. May be called from any thread.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
 
+// Has the kernel compiled, whatever is known of it, and enters it in no cache: does the compiler
+// work now?
+bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err);
+
 typedef struct ct__build_counts {
     uint64_t compiled, loaded, known; // kernels: by a compiler, from the disk, from memory
     uint64_t runs;                    // of the compiler

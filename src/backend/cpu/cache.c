@@ -28,10 +28,19 @@ static const char magic[8] = {'c', 'o', 't', 'a', 'n', 's', 'o', '1'};
 
 // --------------------------------------------------------------------------------------- folders
 
-static bool folder_is_ours(const char *path) {
+// The cache cannot be used: why, with the folder it is about.
+static void no_cache(ct_cache *cache, const char *folder, const char *why) {
+    snprintf(cache->why, sizeof cache->why, "%.300s%s", folder, why);
+    cache->folder[0] = '\0';
+}
+
+// What keeps the folder from being used; NULL: nothing.
+static const char *not_ours(const char *path) {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 && access(path, X_OK) == 0;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return " is no folder";
+    if (st.st_uid != geteuid()) return " belongs to another user";
+    if (st.st_mode & (S_IWGRP | S_IWOTH)) return " may be written by others";
+    return access(path, X_OK) == 0 ? NULL : " may not be entered";
 }
 
 static const char *absolute_env(const char *name) {
@@ -39,20 +48,16 @@ static const char *absolute_env(const char *name) {
     return value && value[0] == '/' ? value : NULL;
 }
 
-// HOME, unless it names a folder that is not there, as an account of the system may have it: a
-// home is not for us to make.
-static const char *home_folder(void) {
-    struct stat st;
-    const char *home = absolute_env("HOME");
-    return home && stat(home, &st) == 0 && S_ISDIR(st.st_mode) ? home : NULL;
-}
-
-// Where the cache is to lie, as far as the environment says; "": nowhere.
-static bool choose_folder(char *path, size_t cap, ct_err *err) {
+// Where the cache is to lie, as far as the environment says; "": nowhere. HOME may name a folder
+// that is not there, as an account of the system has it: a home is not for us to make.
+static bool choose_folder(ct_cache *cache, ct_err *err) {
     const char *own = getenv("COTAN_CACHE_DIR"), *xdg = absolute_env("XDG_CACHE_HOME");
-    const char *home = home_folder();
+    const char *home = absolute_env("HOME");
+    char *path = cache->folder;
+    size_t cap = sizeof cache->folder;
+    struct stat st;
     int n = 0;
-    path[0] = '\0';
+    no_cache(cache, "", "a setuid program has none");
     if (getauxval(AT_SECURE)) return true;
     if (own && *own && *own != '/') // it would be another folder after each change of folder
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
@@ -61,24 +66,31 @@ static bool choose_folder(char *path, size_t cap, ct_err *err) {
         n = snprintf(path, cap, "%s", own);
     else if (xdg)
         n = snprintf(path, cap, "%s/cotan", xdg);
-    else if (home)
+    else if (!home)
+        no_cache(cache, "", getenv("HOME") ? "HOME is not an absolute path" : "HOME is not set");
+    else if (stat(home, &st) != 0 || !S_ISDIR(st.st_mode))
+        no_cache(cache, home, ", which HOME names, is no folder");
+    else
         n = snprintf(path, cap, "%s/.cache/cotan", home);
-    if (n < 0 || (size_t)n >= cap) path[0] = '\0';
+    if (n < 0 || (size_t)n >= cap) no_cache(cache, "", "the path of its folder is too long");
     return true;
 }
 
 bool ct__cache_check(ct_err *err) {
     ct_cache ignored;
-    return choose_folder(ignored.folder, sizeof ignored.folder, err);
+    return choose_folder(&ignored, err);
 }
 
 bool ct__cache_open(ct_cache *cache, ct_err *err) {
-    ct_err ignored = {0};
+    ct_err made = {0};
     cache->locks = -1;
-    if (!choose_folder(cache->folder, sizeof cache->folder, err)) return false;
+    if (!choose_folder(cache, err)) return false;
     if (!cache->folder[0]) return true;
-    if (!ct__make_dirs(cache->folder, 0700, &ignored) || !folder_is_ours(cache->folder))
-        cache->folder[0] = '\0';
+    const char *why = NULL;
+    if (!ct__make_dirs(cache->folder, 0700, &made))
+        no_cache(cache, made.text, "");
+    else if ((why = not_ours(cache->folder)))
+        no_cache(cache, cache->folder, why);
     return true;
 }
 
