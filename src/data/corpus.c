@@ -15,7 +15,7 @@
 #include "data/loader.h"
 #include "io/utf8.h"
 
-enum { CODE_POINTS = 0x110000, LOOKED_AT = 1 << 16 };
+enum { CODE_POINTS = 0x110000, LOOKED_AT = 1 << 16, LONGEST_PATH = 4096 };
 
 typedef struct reader {
     ct_corpus *corpus;
@@ -101,6 +101,44 @@ static bool add_file(reader *r, const char *path, bool named) {
     return ok;
 }
 
+// --------------------------------------------------------------------------------------- runs
+
+// A run that trains on a folder may write into it, and must find the same text when it goes on:
+// what runs write there is no text.
+
+// Does the file begin with this?
+static bool begins_with(const char *folder, const char *name, const char *begin) {
+    char path[LONGEST_PATH], bytes[16];
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = n > 0 && n < LONGEST_PATH ? fopen(path, "re") : NULL;
+    size_t want = strlen(begin), got = f ? fread(bytes, 1, want, f) : 0;
+    if (f) fclose(f);
+    return f && got == want && memcmp(bytes, begin, want) == 0;
+}
+
+// By its metrics, which a run has from its first step on, or by a saved model.
+static bool is_run(const char *folder) {
+    return begins_with(folder, "metrics.jsonl", "{\"step\": ") ||
+           (begins_with(folder, "config.json", "") && begins_with(folder, "model.safetensors", ""));
+}
+
+// Is this what a run writes in its folder, as far as it could be taken for text? Under the name of
+// a file that is being written, too: "loss.svg.1234-5.tmp".
+static bool is_of_run(const char *name) {
+    static const char *const names[] = {"best", "checkpoints", "config.json", "loss.svg",
+                                        "metrics.jsonl"};
+    static const char unfinished[] = ".tmp";
+    size_t length = strlen(name), end = sizeof unfinished - 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) != 0) continue;
+        if (!name[n] ||
+            (name[n] == '.' && length > n + end && strcmp(name + length - end, unfinished) == 0))
+            return true;
+    }
+    return false;
+}
+
 // ------------------------------------------------------------------------- files, folders and
 // globs
 
@@ -146,7 +184,7 @@ static bool list_folder(reader *r, const char *path, name_list *names) {
 static bool add_folder(reader *r, const char *path);
 
 // Recursion is bounded by the longest path that the system takes.
-static bool add_member(reader *r, const char *folder, const char *name) {
+static bool add_member(reader *r, const char *folder, bool run, const char *name) {
     ct_text path = {0};
     struct stat st;
     ct__textf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
@@ -155,7 +193,7 @@ static bool add_member(reader *r, const char *folder, const char *name) {
         return refuse_memory(r, folder, strlen(folder));
     }
     bool ok = true;
-    if (name[0] == '.')
+    if (name[0] == '.' || (run && is_of_run(name)))
         r->corpus->skipped++;
     else if (lstat(path.s, &st) != 0)
         ok = refuse_errno(r, path.s, "look at");
@@ -171,8 +209,8 @@ static bool add_member(reader *r, const char *folder, const char *name) {
 
 static bool add_folder(reader *r, const char *path) {
     name_list names = {0};
-    bool ok = list_folder(r, path, &names);
-    for (size_t i = 0; i < names.n && ok; i++) ok = add_member(r, path, names.list[i]);
+    bool ok = list_folder(r, path, &names), run = is_run(path);
+    for (size_t i = 0; i < names.n && ok; i++) ok = add_member(r, path, run, names.list[i]);
     free_names(&names);
     return ok;
 }
@@ -182,6 +220,20 @@ static bool add_existing(reader *r, const char *path, const struct stat *st, boo
     if (S_ISREG(st->st_mode)) return add_file(r, path, named);
     if (named)
         return ct__err(r->err, CT_E_FILE, CT_NOWHERE, path, "neither a regular file nor a folder");
+    r->corpus->skipped++;
+    return true;
+}
+
+// A path that a pattern found, without a '/' at its end.
+static bool add_match(reader *r, const char *path) {
+    struct stat st;
+    char folder[LONGEST_PATH] = ".";
+    const char *slash = strrchr(path, '/');
+    if (stat(path, &st) != 0) return refuse_errno(r, path, "look at");
+    if (slash && slash - path < LONGEST_PATH)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    if (!is_of_run(slash ? slash + 1 : path) || !is_run(folder))
+        return add_existing(r, path, &st, false);
     r->corpus->skipped++;
     return true;
 }
@@ -196,15 +248,18 @@ static bool add_glob(reader *r, const char *pattern) {
     else if (rc != 0)
         refuse_memory(r, pattern, strlen(pattern));
     if (ok) qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
-    for (size_t i = 0; i < found.gl_pathc && ok; i++) {
-        struct stat st;
-        if (stat(found.gl_pathv[i], &st) != 0)
-            ok = refuse_errno(r, found.gl_pathv[i], "look at");
-        else
-            ok = add_existing(r, found.gl_pathv[i], &st, false);
-    }
+    for (size_t i = 0; i < found.gl_pathc && ok; i++) ok = add_match(r, found.gl_pathv[i]);
     globfree(&found);
     return ok;
+}
+
+static bool is_pattern(const char *path, int why_not_there) {
+    return why_not_there == ENOENT && strpbrk(path, "*?[");
+}
+
+bool ct__corpus_is_pattern(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 && is_pattern(path, errno);
 }
 
 static bool add_path(reader *r, const char *path) {
@@ -214,7 +269,7 @@ static bool add_path(reader *r, const char *path) {
     if (stat(path, &st) == 0) {
         regular = S_ISREG(st.st_mode);
         if (!add_existing(r, path, &st, true)) return false;
-    } else if (errno == ENOENT && strpbrk(path, "*?[")) {
+    } else if (is_pattern(path, errno)) {
         if (!add_glob(r, path)) return false;
     } else {
         return refuse_errno(r, path, "open");
@@ -222,7 +277,8 @@ static bool add_path(reader *r, const char *path) {
     if (r->corpus->bytes > bytes) return true;
     if (regular) return ct__err(r->err, CT_E_DATA, CT_NOWHERE, path, "the file is empty");
     return ct__err(r->err, CT_E_DATA, CT_NOWHERE, path,
-                   "there is no text here (%zu hidden, binary or irregular files were skipped)",
+                   "there is no text here (%zu hidden, binary or irregular files, or a run's own, "
+                   "were skipped)",
                    r->corpus->skipped - skipped);
 }
 

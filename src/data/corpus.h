@@ -22,15 +22,18 @@ typedef struct ct_corpus {
     size_t n;       // tokens
     size_t bytes;   // of text read
     size_t files;   // read
-    size_t skipped; // hidden, binary and irregular files met in folders and globs
+    size_t skipped; // hidden, binary and irregular files, and what runs wrote, in folders and globs
 } ct_corpus;
 
 // Reads each path in turn and joins the texts as they are. A path is a file, a folder (all of it,
 // by name, hidden files and folders, links and binary files skipped), or, where nothing has that
 // very name, a glob pattern (matches by name, binary files skipped). A file that is named itself is
-// never skipped: as characters, binary content is an error; as bytes it is taken.
+// never skipped: as characters, binary content is an error; as bytes it is taken. What a run writes
+// in its folder (metrics, configuration, plot, saves) is skipped there.
 bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, ct_corpus *corpus,
                      ct_err *err);
+// Is it a pattern, and no path that is there?
+bool ct__corpus_is_pattern(const char *path);
 // Whether both parts of ct__split hold at least one window of `context` + 1 tokens.
 bool ct__corpus_check(const ct_corpus *corpus, size_t context, ct_err *err);
 void ct__corpus_free(ct_corpus *corpus); // also after a failure

@@ -136,14 +136,26 @@ static bool differs(const struct setting *s, const ct_lm_train_options *given,
     return true;
 }
 
+// A pattern behind the name of a folder, which is none, whatever characters it has.
+static const char *absolute(ct_arena *arena, const char *here, const char *path) {
+    char plain[2 * CT_RUN_PATH];
+    size_t n = 0;
+    bool pattern = ct__corpus_is_pattern(path);
+    for (; *here; here++) {
+        if (pattern && strchr("*?[\\", *here)) plain[n++] = '\\';
+        plain[n++] = *here;
+    }
+    plain[n] = '\0';
+    return ct__arena_printf(arena, "%s/%s", plain, path);
+}
+
 static bool store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err) {
     ct_arena arena = {0};
     const char **paths = ct__arena(&arena, o->n_data * sizeof *paths);
     char here[CT_RUN_PATH] = "";
     bool ok = paths && getcwd(here, sizeof here);
     for (size_t i = 0; i < o->n_data && ok; i++) { // so that the run can be resumed from anywhere
-        paths[i] =
-            o->data[i][0] == '/' ? o->data[i] : ct__arena_printf(&arena, "%s/%s", here, o->data[i]);
+        paths[i] = o->data[i][0] == '/' ? o->data[i] : absolute(&arena, here, o->data[i]);
         ok = paths[i] != NULL;
     }
     if (ok)

@@ -262,7 +262,8 @@ static void add_census(ct_text *out, const census *c, const ct_corpus *corpus, b
     ct__textf(out, "%s: %zu bytes", is_text ? "text" : "not UTF-8 text", corpus->bytes);
     if (corpus->files > 1) ct__textf(out, " in %zu files", corpus->files);
     if (corpus->skipped)
-        ct__textf(out, " (%zu hidden, binary or irregular ones left out)", corpus->skipped);
+        ct__textf(out, " (%zu hidden, binary or irregular ones, or a run's own, left out)",
+                  corpus->skipped);
     if (!is_text) {
         if (c->bad)
             ct__textf(out, "; the first that is no character is byte %zu", c->first_bad);

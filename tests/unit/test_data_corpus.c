@@ -134,6 +134,34 @@ static void several_paths_and_globs(void **state) {
     read_ok(&named, 1, CT_TOKENS_CHARS, "bracket", 1, 0);
 }
 
+// What a run writes while it trains on the folder that it writes into; elsewhere such names are
+// those of text.
+static void what_runs_write_is_no_text(void **state) {
+    (void)state;
+    static const char line[] = "{\"step\": 0, \"loss\": 4.4}\n";
+    char folder_itself[100], all[100], file[100];
+    snprintf(folder_itself, sizeof folder_itself, "%s", at("home"));
+    snprintf(all, sizeof all, "%s", at("home/*"));
+    snprintf(file, sizeof file, "%s", at("home/config.json"));
+    const char *both[] = {folder_itself, all}, *named = file;
+    mkdir(at("home"), 0755);
+    mkdir(at("home/best"), 0755);
+    put("home/best/config.json", "B", 1);
+    put("home/config.json", "C", 1);
+    put("home/loss.svg", "L", 1);
+    put("home/loss.svg.12-3.tmp", "T", 1);
+    put("home/metrics.jsonl", "M", 1);
+    put("home/mine.txt", "mine", 4);
+    put("home/loss.svg.txt", "too", 3);
+    read_ok(both, 1, CT_TOKENS_BYTES, "BCLTtooMmine", 7, 0);
+    put("home/metrics.jsonl", line, sizeof line - 1);
+    for (int i = 0; i < 2; i++) read_ok(&both[i], 1, CT_TOKENS_BYTES, "toomine", 2, 5);
+    read_ok(&named, 1, CT_TOKENS_BYTES, "C", 1, 0); // who names a file means it
+    unlink(at("home/metrics.jsonl"));
+    put("home/model.safetensors", "\0", 1);
+    read_ok(both, 1, CT_TOKENS_BYTES, "toomine", 2, 5); // a saved model
+}
+
 static void characters_are_numbered_in_order(void **state) {
     (void)state;
     const char *path = at("tree/b/c.txt");
@@ -180,9 +208,11 @@ static void corpora_that_cannot_be_read(void **state) {
     read_fails(at("*.none"), CT_TOKENS_CHARS, CT_E_FILE, "no file matches this pattern");
     read_fails(at("empty"), CT_TOKENS_BYTES, CT_E_DATA, "the file is empty");
     read_fails(at("void"), CT_TOKENS_CHARS, CT_E_DATA,
-               "there is no text here (1 hidden, binary or irregular files were skipped)");
+               "there is no text here (1 hidden, binary or irregular files, or a run's own, were "
+               "skipped)");
     read_fails(at("tree/emp*"), CT_TOKENS_CHARS, CT_E_DATA,
-               "there is no text here (0 hidden, binary or irregular files were skipped)");
+               "there is no text here (0 hidden, binary or irregular files, or a run's own, were "
+               "skipped)");
     read_fails("/dev/null", CT_TOKENS_BYTES, CT_E_FILE, "neither a regular file nor a folder");
     read_fails(at("nul"), CT_TOKENS_CHARS, CT_E_DATA,
                "the file is not text: byte 3 of 7 is 0\n  hint: --tokens bytes takes any file");
@@ -391,6 +421,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_are_read_by_name),
         cmocka_unit_test(several_paths_and_globs),
+        cmocka_unit_test(what_runs_write_is_no_text),
         cmocka_unit_test(characters_are_numbered_in_order),
         cmocka_unit_test(bytes_take_any_named_file),
         cmocka_unit_test(corpora_that_cannot_be_read),
