@@ -139,7 +139,9 @@ typedef struct ct_lm_compile_options {
 
 // Writes a function of a saved model as one C file and its header, as ct_compile does: needs libm
 // alone, with the library's bits. Nothing is run or compiled for it. A step is one of the run that
-// trained the model: its betas, decay and clipping are the scalars' first values.
+// trained the model: its betas, decay and clipping are the scalars' first values. Of a run whose
+// steps have several batches it needs `batch`: a function takes one. Errors of code CT_E_USAGE: an
+// option out of its range, a path that ends in no name of C.
 CT_API CT_MUST_USE bool ct_lm_compile(const ct_lm_compile_options *options);
 
 // ----------------------------------------------------------------------------------------- looking

@@ -59,7 +59,8 @@ bool ct_compile_with(ct_compile_args args) {
     CT_PLAIN; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
-    if (!ct__ahead_name(a.name)) return ct__ahead_bad_name(&a, a.name);
+    if (!ct__ahead_name(a.name))
+        return ct__ahead_bad_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");

@@ -129,11 +129,9 @@ bool ct__ahead_name(const char *name) {
     return !is_taken(name);
 }
 
-bool ct__ahead_bad_name(const ct_ahead *a, const char *name) {
-    ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
-            "\"%.100s\" cannot be a name in C", name);
-    ct__err_hint(&a->ctx->err, "up to 60 letters, digits and _, a letter first; no word of the "
-                               "language");
+bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name) {
+    ct__err(err, code, here, "compile", "\"%.100s\" cannot be a name in C", name);
+    ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the language");
     return false;
 }
 
@@ -187,7 +185,8 @@ static bool take_names(ct_ahead *a) {
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->v[i].name;
         if (!ct__given(a->ctx, name, a->args->here, "compile", "a tensor's name")) return false;
-        if (!ct__ahead_name(name)) return ct__ahead_bad_name(a, name);
+        if (!ct__ahead_name(name))
+            return ct__ahead_bad_name(&a->ctx->err, CT_E_ARGUMENT, a->args->here, name);
         ct_member *m = named_member(a, names->v[i].tensor, (int)i);
         if (a->ctx->err.code) return false;
         if (!m)

@@ -1,10 +1,12 @@
 // A saved model as C, ahead of time: the scores of the next token, of all in a window, or a step of
 // its training. Recorded for a dry device: nothing runs, and weights are read for their sizes alone
 // where they do not stand in the file.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "compile/ahead.h"
 #include "graph/graph.h"
 #include "models/lm.h"
 
@@ -74,15 +76,33 @@ static bool write_step(const job *j) {
     return ok;
 }
 
+// A step of several batches would be several functions.
+static bool one_batch(const job *j) {
+    int64_t n = j->run.accumulate;
+    if (n == 1 || j->o->batch) return true;
+    ct__err(j->err, CT_E_USAGE, CT_NOWHERE, "compile",
+            "a step of the run in %s takes %" PRId64 " batches of %" PRId64
+            ", a function takes one",
+            j->o->dir, n, j->run.batch);
+    ct__err_hint(j->err,
+                 "--batch %" PRId64 " takes the texts of all of them at once, which is the same "
+                 "but for rounding and dropout",
+                 n * j->run.batch);
+    return false;
+}
+
 // What is left open is the model's, or of a step its run's.
 static bool fill_in(job *j) {
     const ct_lm_compile_options *o = j->o;
     bool step = o->function == CT_LM_C_STEP;
-    if (step && !ct__lm_settings_read(o->dir, &j->run, j->err)) return false;
+    int64_t longest = ct_gpt2_config_of(j->model)->context;
+    if (step && (!ct__lm_settings_read(o->dir, &j->run, j->err) || !one_batch(j))) return false;
+    if (o->context > longest)
+        return ct__err(j->err, CT_E_USAGE, CT_NOWHERE, "compile",
+                       "--context %" PRId64 " is more than the %" PRId64 " tokens of the model",
+                       o->context, longest);
     j->batch = o->batch ? o->batch : step ? j->run.batch : 1;
-    j->context = o->context ? o->context
-                 : step     ? j->run.context
-                            : ct_gpt2_config_of(j->model)->context;
+    j->context = o->context ? o->context : step ? j->run.context : longest;
     j->zeros = ct__calloc((size_t)j->batch, (size_t)j->context * sizeof *j->zeros);
     return j->zeros ||
            ct__err_memory(j->err, CT_NOWHERE, "compile", (size_t)j->batch * sizeof *j->zeros);
@@ -105,6 +125,8 @@ static bool usable(const ct_lm_compile_options *o, ct_err *err) {
                        "the folder of a model and the path of the files are needed");
     if (o->batch < 0 || o->context < 0 || (unsigned)o->function > CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile", "an option is out of its range");
+    const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
+    if (!ct__ahead_name(name)) return ct__ahead_bad_name(err, CT_E_USAGE, CT_NOWHERE, name);
     if (o->embed && o->function == CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
                        "--embed is not for a step of training, which changes the weights");

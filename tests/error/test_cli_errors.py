@@ -218,18 +218,29 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words, status, message", [
-    (["--out", "a/1st"], 1, 'compile: "1st" cannot be a name in C\n  hint: up to 60 letters, digits and _, a letter '
+    (["--out", "a/1st"], 2, 'compile: "1st" cannot be a name in C\n  hint: up to 60 letters, digits and _, a letter '
                             "first; no word of the language"),
     (["--out", "none/step"], 1, "none/step.c: cannot create: No such file or directory"),
-    (["--out", "step", "--context", 9], 1,
-     "gpt2: a cache of 1 texts of 9 tokens: it must be 1 or more of 1 to 8"),
-    (["--out", "step", "--function", "window", "--context", 9], 1,
-     "gpt2: the tokens are (1, 9) i32; they must be (batch, time) with a time of 1 to 8"),
+    *[(["--out", "step", "--function", function, "--context", 9], 2,
+       "compile: --context 9 is more than the 8 tokens of the model") for function in ("token", "window", "step")],
 ])
 def test_compile_of_a_run(run, tmp_path, words, status, message):
     done = subprocess.run([COTAN.resolve(), "compile", run, *map(str, words)], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr, done.stdout) == (status, f"cotan: {message}\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_compile_of_a_step_of_several_batches(tmp_path):
+    run, out = tmp_path / "run", tmp_path / "step"
+    done = cotan("train", "--data", ROOT / "README.md", "--layers", 1, "--heads", 1, "--width", 16, "--context", 8, "--batch", 2,
+                 "--accumulate", 4, "--steps", 1, "--eval-batches", 1, "--device", "ref", "--out", run)
+    assert done.returncode == 0, done.stderr
+    words = ["compile", run, "--function", "step", "--out", out]
+    refused(2, f"compile: a step of the run in {run} takes 4 batches of 2, a function takes one\n"
+               "  hint: --batch 8 takes the texts of all of them at once, which is the same but for rounding and dropout", *words)
+    assert not out.with_suffix(".c").exists()
+    assert cotan(*words, "--batch", 8).returncode == 0
+    assert "const int32_t *tokens; // (8, 8) i32" in out.with_suffix(".h").read_text()
 
 
 def test_compile_of_a_step_of_no_run(copy):
