@@ -10,6 +10,8 @@ struct ct_params {
     ct_share *lock;
     ct_var **vars; // (n)
     size_t n, cap;
+    uint32_t *by_name; // (places), a power of two: 1 + a variable's index, hashed by name; 0: none
+    size_t places;
 };
 
 ct_params *ct_params_new(void) {
@@ -142,6 +144,7 @@ void ct_params_free(ct_params *params) {
     ct__share_leave(params->lock, true);
     ct__share_unref(params->lock);
     ct__free(params->vars);
+    ct__free(params->by_name);
     ct__free(params);
     atomic_fetch_sub(&ct__sets, 1);
 }
@@ -185,6 +188,29 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     return var;
 }
 
+// Where the name stands among the hashed ones, or the free place for it. There are places.
+static uint32_t *place_of(const ct_params *params, const char *name) {
+    size_t mask = params->places - 1;
+    size_t i = ct__hash_bytes(name, strlen(name), (ct_hash){0}).lo & mask;
+    while (params->by_name[i] && strcmp(params->vars[params->by_name[i] - 1]->name, name) != 0)
+        i = (i + 1) & mask;
+    return &params->by_name[i];
+}
+
+// Room for one more variable, and twice as many places for names as there are names.
+static bool room_for_one(ct_params *params) {
+    if (!CT_GROW(params->vars, params->cap, params->n + 1)) return false;
+    if (2 * (params->n + 1) <= params->places) return true;
+    ct_params wider = *params;
+    wider.places = params->places ? 2 * params->places : 16;
+    wider.by_name = ct__calloc(wider.places, sizeof *wider.by_name);
+    if (!wider.by_name) return false;
+    for (size_t i = 0; i < wider.n; i++) *place_of(&wider, wider.vars[i]->name) = (uint32_t)i + 1;
+    ct__free(params->by_name);
+    *params = wider;
+    return true;
+}
+
 ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_ints dims,
                       ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -200,15 +226,14 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     if (type.dyn)
         return ct__fail(ctx, CT_E_SHAPE, here, "param",
                         "\"%.200s\": a variable's sizes cannot be dynamic", name);
-    ct_var *var = CT_GROW(params->vars, params->cap, params->n + 1)
-                      ? make_var(ctx, params->lock, name, &type, here)
-                      : NULL;
+    ct_var *var = room_for_one(params) ? make_var(ctx, params->lock, name, &type, here) : NULL;
     ct_tensor t = var ? ct__handle(&var->node, 0) : CT_NONE;
     if (!t.bits) {
         if (var) free_var(ctx, var);
         return ct__fail(ctx, CT_E_MEMORY, here, "param", "out of memory for \"%.200s\"", name);
     }
     params->vars[params->n++] = var;
+    *place_of(params, name) = (uint32_t)params->n;
     return t;
 }
 
@@ -220,9 +245,8 @@ const char *ct_params_name(const ct_params *params, size_t i) {
     return params && i < params->n ? params->vars[i]->name : NULL;
 }
 ct_tensor ct_params_find(const ct_params *params, const char *name) {
-    for (size_t i = 0; params && name && i < params->n; i++)
-        if (strcmp(params->vars[i]->name, name) == 0) return ct_params_get(params, i);
-    return CT_NONE;
+    uint32_t place = params && name && params->places ? *place_of(params, name) : 0;
+    return place ? ct_params_get(params, place - 1) : CT_NONE;
 }
 
 // -------------------------------------------------------------------------------------------------

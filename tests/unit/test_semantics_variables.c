@@ -14,6 +14,32 @@
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
 #define FILE_NAME "tests/unit/test_semantics_variables.c"
 
+static void each_of_many_names_is_found(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    ct_params *set = ct_params_new();
+    char name[32];
+    assert_false(ct_params_find(set, "h.0").bits);
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "h.%d", i);
+        assert_true(ct_ok(ct_param(set, name, CT_F32, CT_SCALAR)));
+        snprintf(name, sizeof name, "h.%d", i + 1);
+        assert_false(ct_params_find(set, name).bits);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "h.%d", i);
+        assert_true(ct_params_find(set, name).bits == ct_params_get(set, (size_t)i).bits);
+        assert_false(ct_ok(ct_param_at(set, name, CT_F32, CT_SCALAR, (ct_loc){"main.c", 9})));
+        char want[128];
+        snprintf(want, sizeof want, "main.c:9: param: the name \"%s\" is taken in this set", name);
+        assert_string_equal(ct_error_text(), want);
+        ct_error_clear();
+    }
+    assert_int_equal(ct_params_count(set), N);
+    assert_false(ct_params_find(set, "").bits);
+    ct_params_free(set);
+}
+
 static void a_parameter_is_a_leaf_that_a_step_assigns(void **state) {
     (void)state;
     ct_params *set = ct_params_new();
@@ -389,6 +415,7 @@ static void one_context_at_a_time_assigns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(each_of_many_names_is_found),
         TEST(a_parameter_is_a_leaf_that_a_step_assigns),
         TEST(the_plan_updates_in_place),
         TEST(a_read_binds_the_version_current_when_it_is_recorded),
