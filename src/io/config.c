@@ -66,6 +66,10 @@ bool ct__config_has(const ct_config *config, const char *key) {
     return json_object_get(config->root, key) != NULL;
 }
 
+bool ct__config_null(const ct_config *config, const char *key) {
+    return json_is_null(json_object_get(config->root, key));
+}
+
 static const json_t *find(const ct_config *config, const char *key, ct_err *err) {
     const json_t *value = json_object_get(config->root, key);
     if (!value) ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is missing", key);

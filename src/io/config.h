@@ -13,8 +13,9 @@ typedef struct ct_config {
 bool ct__config_read(const char *path, ct_config *config, ct_err *err);
 void ct__config_close(ct_config *config); // also after a failure
 
-// Each of these fails when the key is missing or its value is of another type or out of range.
 bool ct__config_has(const ct_config *config, const char *key);
+bool ct__config_null(const ct_config *config, const char *key); // it is there, as null
+// Each of these fails when the key is missing or its value is of another type or out of range.
 bool ct__config_int(const ct_config *config, const char *key, int64_t low, int64_t high,
                     int64_t *value, ct_err *err);
 bool ct__config_real(const ct_config *config, const char *key, double low, double high,

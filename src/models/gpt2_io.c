@@ -69,20 +69,42 @@ static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_st
     return true;
 }
 
+static ct_store_rules rules_of(const ct_gpt2_config *config, const char *path) {
+    return (ct_store_rules){.path = path,
+                            .prefix = "transformer.",
+                            .prefix_optional = true,
+                            .ignored = beside_parameters,
+                            .user = (void *)(uintptr_t)config};
+}
+
+static bool open_weights(const char *path, ct_st *file, ct_err *err) {
+    return ct__st_open(path, file, err) && ct__st_verify(file, path, false, err);
+}
+
+// Before a model is made: a few bytes of config.json can ask for thousands of layers.
+static bool has_layers(const ct_st *file, const ct_gpt2_config *c, const char *path, ct_err *err) {
+    ct_store_rules rules = rules_of(c, path);
+    for (int64_t i = 0; i < c->layers; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "h.%lld.ln_1.weight", (long long)i);
+        if (!ct__store_find(file, &rules, name)) return ct__store_missing(file, path, name, err);
+    }
+    return true;
+}
+
+static bool give_weights(ct_gpt2 *model, const ct_st *file, const char *path, ct_err *err) {
+    ct_store_rules rules = rules_of(&model->config, path);
+    return changes_nothing(model, file, &rules, err) &&
+           ct__store_load(model->params, file, &rules, err);
+}
+
 bool ct_gpt2_load_weights_at(ct_gpt2 *model, const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, model, here, "gpt2", "the model") ||
         !ct__given(ctx, path, here, "gpt2", "the path") || ctx->err.code)
         return false;
-    ct_store_rules rules = {.path = path,
-                            .prefix = "transformer.",
-                            .prefix_optional = true,
-                            .ignored = beside_parameters,
-                            .user = &model->config};
     ct_st file;
-    bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
-              changes_nothing(model, &file, &rules, &ctx->err) &&
-              ct__store_load(model->params, &file, &rules, &ctx->err);
+    bool ok = open_weights(path, &file, &ctx->err) && give_weights(model, &file, path, &ctx->err);
     ct__st_close(&file);
     return ok || ct__err_place(&ctx->err, here, "gpt2_load_weights");
 }
@@ -159,6 +181,40 @@ static bool read_size(const ct_config *in, const char *key, int64_t *value, ct_e
     return ct__config_int(in, key, 1, INT32_MAX, value, err);
 }
 
+// What other models of Hugging Face's GPT-2 class compute otherwise than this one.
+static bool is_this_function(const ct_config *in, const ct_gpt2_config *c, ct_err *err) {
+    static const struct {
+        const char *key;
+        bool value;
+    } needed[] = {{"scale_attn_weights", true},
+                  {"scale_attn_by_inverse_layer_idx", false},
+                  {"add_cross_attention", false},
+                  {"tie_word_embeddings", true}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const char *key = needed[i].key;
+        bool value = needed[i].value;
+        if (ct__config_has(in, key) && !ct__config_bool(in, key, &value, err)) return false;
+        if (value != needed[i].value)
+            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, in->path,
+                           "key \"%s\" is %s, the model is computed with %s alone", key,
+                           value ? "true" : "false", value ? "false" : "true");
+    }
+    int64_t inner = 4 * c->width;
+    if (ct__config_has(in, "n_inner") && !ct__config_null(in, "n_inner") &&
+        !read_size(in, "n_inner", &inner, err))
+        return false;
+    return inner == 4 * c->width ||
+           ct__err(err, CT_E_FORMAT, CT_NOWHERE, in->path,
+                   "key \"n_inner\" is %lld, the model is computed with 4 * n_embd = %lld alone",
+                   (long long)inner, (long long)(4 * c->width));
+}
+
+static bool read_eps(const ct_config *in, double *eps, ct_err *err) {
+    return ct__config_real(in, "layer_norm_epsilon", 0, 1, eps, err) &&
+           (*eps > 0 || ct__err(err, CT_E_FORMAT, CT_NOWHERE, in->path,
+                                "key \"layer_norm_epsilon\" is 0, it must be above 0"));
+}
+
 static bool read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err) {
     static const char *const types[] = {"gpt2", NULL}, *const activations[] = {"gelu_new", NULL},
                              *const kinds[] = {"bytes", "chars", NULL};
@@ -173,9 +229,8 @@ static bool read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err) {
     if (ct__config_has(in, "activation_function") &&
         !ct__config_choice(in, "activation_function", activations, &kind, err))
         return false;
-    if (ct__config_has(in, "layer_norm_epsilon") &&
-        !ct__config_real(in, "layer_norm_epsilon", 0, 1, &c->norm_eps, err))
-        return false;
+    if (!is_this_function(in, c, err)) return false;
+    if (ct__config_has(in, "layer_norm_epsilon") && !read_eps(in, &c->norm_eps, err)) return false;
     if (ct__config_has(in, "resid_pdrop") &&
         !ct__config_real(in, "resid_pdrop", 0, 1, &c->dropout, err))
         return false;
@@ -220,15 +275,19 @@ ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_text weights = {0}, config = {0};
     ct_config in = {0};
     ct_gpt2_config c = {0};
+    ct_st file = {0};
     ct_gpt2 *model = NULL;
     if (path_in(&weights, dir, weights_name, &ctx->err) &&
         path_in(&config, dir, config_name, &ctx->err) &&
-        ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err))
+        ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err) &&
+        ct__gpt2_check(&c, ctx, here) && open_weights(weights.s, &file, &ctx->err) &&
+        has_layers(&file, &c, weights.s, &ctx->err))
         model = ct__gpt2_make(&c, 0, true, here);
-    if (model && !ct_gpt2_load_weights_at(model, weights.s, CT_NOWHERE)) {
+    if (model && !give_weights(model, &file, weights.s, &ctx->err)) {
         ct_gpt2_free(model);
         model = NULL;
     }
+    ct__st_close(&file);
     ct__config_close(&in);
     ct__text_free(&weights);
     ct__text_free(&config);

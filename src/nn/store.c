@@ -82,6 +82,13 @@ const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules
 static const char architecture[] =
     "this is a checkpoint of another architecture, or of other sizes";
 
+bool ct__store_missing(const ct_st *file, const char *path, const char *name, ct_err *err) {
+    ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
+            "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", path, name, file->n);
+    ct__err_hint(err, architecture);
+    return false;
+}
+
 static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var,
                        const ct_store_rules *rules, ct_err *err) {
     bool same = entry->rank == (size_t)ct_rank(var);
@@ -178,13 +185,7 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
         const char *name = ct_params_name(params, i);
         const ct_st_entry *entry = ct__store_find(file, rules, name);
         if (!entry && rules->absent && rules->absent(name, rules->user)) continue;
-        if (!entry) {
-            ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
-                    "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", rules->path,
-                    name, file->n);
-            ct__err_hint(err, architecture);
-            return false;
-        }
+        if (!entry) return ct__store_missing(file, rules->path, name, err);
         if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
     if (!nothing_else(params, file, rules, err)) return false;

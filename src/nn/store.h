@@ -32,6 +32,8 @@ typedef struct ct_store_rules {
 } ct_store_rules;
 // Gives the variables their values. Nothing is assigned unless the whole file fits.
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules, ct_err *err);
+// The sentence for a tensor that the file has not; always false.
+bool ct__store_missing(const ct_st *file, const char *path, const char *name, ct_err *err);
 const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules, const char *name);
 
 #endif

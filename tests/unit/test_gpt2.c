@@ -205,6 +205,89 @@ static void a_model_that_cannot_be_is_refused(void **state) {
 // -------------------------------------------------------------------------------------------------
 // files
 
+// The config.json of tiny() with `layers` and what else is to stand in it.
+static void write_config(const char *dir, int64_t layers, const char *more) {
+    FILE *out = fopen(in_folder(dir, "config.json"), "w");
+    assert_non_null(out);
+    fprintf(out,
+            "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, \"n_embd\": %d, "
+            "\"n_layer\": %lld, \"n_head\": %d%s}",
+            V, C, W, (long long)layers, H, more);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void what_this_model_does_not_compute_is_refused(void **state) {
+    (void)state;
+    static const char *const refused[][2] = {
+        {"\"scale_attn_weights\": false",
+         "\"scale_attn_weights\" is false, the model is computed with true alone"},
+        {"\"scale_attn_by_inverse_layer_idx\": true",
+         "\"scale_attn_by_inverse_layer_idx\" is true, the model is computed with false alone"},
+        {"\"add_cross_attention\": true",
+         "\"add_cross_attention\" is true, the model is computed with false alone"},
+        {"\"add_cross_attention\": 1", "\"add_cross_attention\" is a number, not true or false"},
+        {"\"tie_word_embeddings\": false",
+         "\"tie_word_embeddings\" is false, the model is computed with true alone"},
+        {"\"n_inner\": 99", "\"n_inner\" is 99, the model is computed with 4 * n_embd = 48 alone"},
+        {"\"n_inner\": \"48\"", "\"n_inner\" is a string, not an integer"},
+        {"\"layer_norm_epsilon\": 0", "\"layer_norm_epsilon\" is 0, it must be above 0"},
+        {"\"layer_norm_epsilon\": -1", "\"layer_norm_epsilon\" is -1.0, not from 0.0 to 1.0"},
+    };
+    const char *dir = folder();
+    char more[512], want[512];
+    ct_gpt2 *model = make(tiny(), 3);
+    assert_true(ct_gpt2_save(model, dir));
+    ct_gpt2_free(model);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snprintf(more, sizeof more, ", %s", refused[i][0]);
+        write_config(dir, L, more);
+        assert_null(ct_gpt2_load_at(dir, (ct_loc){"main.c", 9}));
+        snprintf(want, sizeof want, "main.c:9: gpt2_load: DIR/config.json: key %s", refused[i][1]);
+        expect_error(dir, want);
+    }
+    write_config(dir, L,
+                 ", \"activation_function\": \"gelu_new\", \"architectures\": "
+                 "[\"GPT2LMHeadModel\"], \"attn_pdrop\": 0.1, \"bos_token_id\": 50256, "
+                 "\"embd_pdrop\": 0.1, \"eos_token_id\": 50256, \"initializer_range\": 0.02, "
+                 "\"layer_norm_epsilon\": 1e-05, \"n_ctx\": 10, \"resid_pdrop\": 0.1, "
+                 "\"summary_use_proj\": true, \"n_inner\": null, \"scale_attn_weights\": true, "
+                 "\"scale_attn_by_inverse_layer_idx\": false, \"add_cross_attention\": false, "
+                 "\"tie_word_embeddings\": true"); // as published, and its defaults
+    model = ct_gpt2_load(dir);
+    assert_string_equal(ct_error_text(), "");
+    assert_true(ct_gpt2_config_of(model)->dropout == 0.1);
+    ct_gpt2_free(model);
+    write_config(dir, L, ", \"n_inner\": 48");
+    model = ct_gpt2_load(dir);
+    assert_string_equal(ct_error_text(), "");
+    ct_gpt2_free(model);
+    remove_folder(dir);
+}
+
+// Of ten thousand layers as of three: no layer is made before the weights are seen to have it.
+static void layers_that_the_weights_lack_are_not_made(void **state) {
+    (void)state;
+    const char *dir = folder();
+    ct_gpt2 *model = make(tiny(), 3);
+    assert_true(ct_gpt2_save(model, dir));
+    ct_gpt2_free(model);
+    const int64_t layers[] = {L + 1, 10000};
+    for (int i = 0; i < 2; i++) {
+        write_config(dir, layers[i], "");
+        ct__fail_alloc_after(1000);
+        assert_null(ct_gpt2_load_at(dir, (ct_loc){"main.c", 9}));
+        ct__fail_alloc_after(-1);
+        expect_error(dir,
+                     "main.c:9: gpt2_load: safetensors: DIR/model.safetensors: tensor "
+                     "\"h.2.ln_1.weight\" is missing: the file holds 28 tensors\n  hint: this is "
+                     "a checkpoint of another architecture, or of other sizes");
+    }
+    write_config(dir, 10001, "");
+    assert_null(ct_gpt2_load_at(dir, (ct_loc){"main.c", 9}));
+    expect_error(dir, "main.c:9: gpt2: layers is 10001, it must be 1 to 10000");
+    remove_folder(dir);
+}
+
 static void files_round_trip(void **state) {
     (void)state;
     const char text[] = "\n abc\xc3\xa9";
@@ -492,6 +575,8 @@ int main(void) {
         cmocka_unit_test_setup(the_size_is_known_before_the_model, fresh),
         cmocka_unit_test_setup(first_values_follow_seed_and_name, fresh),
         cmocka_unit_test_setup(a_model_that_cannot_be_is_refused, fresh),
+        cmocka_unit_test_setup(what_this_model_does_not_compute_is_refused, fresh),
+        cmocka_unit_test_setup(layers_that_the_weights_lack_are_not_made, fresh),
         cmocka_unit_test_setup(files_round_trip, fresh),
         cmocka_unit_test_setup(old_names_and_masks_are_accepted, fresh),
         cmocka_unit_test_setup(another_architecture_is_a_sentence, fresh),
