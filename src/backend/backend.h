@@ -27,7 +27,9 @@ typedef struct ct_kernel {
     // Filled by build; one of them, which lives as long as the process.
     void *code;
     const struct ct_interp *interp; // where there is no compiler
-    const char *notice;             // what the user should know about it, once; NULL or "": nothing
+    // Why it is slow, which the user should know, and what to do about it: texts that stay; NULL or
+    // "": nothing.
+    const char *notice, *hint;
 } ct_kernel;
 
 typedef enum { CT_COMMAND_NODE, CT_COMMAND_KERNEL, CT_COMMAND_COPY } ct_command_kind;

@@ -85,13 +85,15 @@ bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     return true;
 }
 
-// What the user should know, once a process.
+// What the user should know, once a process for as long as the reason stays.
 static void tell(ct_ctx *ctx, const ct_kernel *kernel) {
-    static atomic_bool told;
-    if (!kernel->notice || !*kernel->notice || atomic_exchange(&told, true)) return;
+    static _Atomic(const char *) told;
+    if (!kernel->notice || !*kernel->notice ||
+        atomic_exchange(&told, kernel->notice) == kernel->notice)
+        return;
     ct_text text = {0};
-    ct__textf(&text, "cpu: %s: kernels are interpreted, several times slower\n  hint: %s",
-              kernel->notice, "install gcc or clang");
+    ct__textf(&text, "cpu: %s: kernels are interpreted, several times slower", kernel->notice);
+    if (kernel->hint) ct__textf(&text, "\n  hint: %s", kernel->hint);
     if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
     ct__text_free(&text);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@
 
 #include "backend/cpu/build.h"
 #include "backend/cpu/cache.h"
+#include "backend/cpu/cc.h"
 #include "base/atomic.h"
 #include "base/os.h"
 #include "cotan/cotan.h"
@@ -74,6 +76,15 @@ char *dlerror(void) {
     return text ? text : real();
 }
 
+static bool setuid_program; // it runs with more rights than whoever started it
+
+unsigned long getauxval(unsigned long what) {
+    unsigned long (*real)(unsigned long);
+    if (what == AT_SECURE && setuid_program) return 1;
+    *(void **)&real = dlsym(RTLD_NEXT, "getauxval");
+    return real(what);
+}
+
 // Waiting for another process takes no time here: `while_asleep` is what happens meanwhile.
 static int naps;
 static void (*while_asleep)(void);
@@ -117,7 +128,7 @@ static void remove_tree(const char *path) {
 
 static int teardown(void **state) {
     (void)state;
-    refuse_links = refuse_memory = false;
+    refuse_links = refuse_memory = setuid_program = false;
     no_programs[0] = no_programs[1] = NULL;
     while_asleep = NULL;
     naps = 0;
@@ -816,6 +827,58 @@ static void failures_are_one_sentence(void **state) {
     free(real);
 }
 
+// ----------------------------------------------------------------------------- interpreted instead
+
+static char logged[2000];
+static void note_log(ct_log_kind kind, const char *text, void *user) {
+    (void)kind, (void)user;
+    snprintf(logged + strlen(logged), sizeof logged - strlen(logged), "%s|", text);
+}
+
+// Runs two steps whose kernels differ from those of other salts, in a context of their own, and
+// leaves in `logged` what they told.
+static void run_plans(int salt) {
+    ct_ctx *own = ct_ctx_new(), *before = ct_ctx_use(own);
+    assert_non_null(own);
+    ct_set_log(note_log, NULL);
+    logged[0] = '\0';
+    assert_true(ct_set_device("cpu"));
+    for (int i = 0; i < 2; i++) {
+        CT_SCOPE;
+        const float x[2] = {1, 2};
+        ct_tensor y = ct_from(x, CT_F32, CT_DIMS(2));
+        for (int k = 0; k <= i; k++) y = ct_add(ct_mul(y, y), ct_f(salt));
+        const float *values = ct_data(y);
+        if (!values) fail_msg("%s", ct_error_text());
+        float want[2] = {(float)(1 + salt), (float)(4 + salt)};
+        for (int k = 0; k < 2; k++)
+            assert_true(values[k] == (i ? want[k] * want[k] + (float)salt : want[k]));
+    }
+    ct_ctx_free(ct_ctx_use(before));
+}
+
+// Whoever starts a setuid program chooses its environment, which a compiler would obey.
+static void a_setuid_program_starts_no_compiler(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 100, 100);
+    ct_err err = {0};
+    ct__build_counts before = ct__cpu_build_counts();
+    setenv("COTAN_CC", own_compiler ? own_compiler : "cc", 1); // is not obeyed either
+    setuid_program = true;
+    run_plans(3);
+    assert_string_equal(logged,
+                        "cpu: a setuid program starts no compiler: kernels are interpreted, "
+                        "several times slower|");
+    assert_int_equal(ct__cpu_build_counts().interpreted - before.interpreted, 2);
+    assert_int_equal(ct__cpu_build_counts().runs, before.runs);
+    assert_false(ct__cpu_build(&k, 1, 1, &err)); // without its IR it cannot be interpreted
+    assert_string_equal(err.text, "cpu: a setuid program starts no compiler");
+    assert_int_equal(err.code, CT_E_COMPILER);
+    assert_int_equal(ct__cpu_build_counts().runs, before.runs);
+    assert_int_equal(access(cache, F_OK), -1);
+}
+
 // A kernel that tells whether it was compiled for what every machine of its kind has.
 static const char plain_or_not[] =
     "void k_plain(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n"
@@ -896,6 +959,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(children_of_the_program_are_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(failures_are_one_sentence, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_setuid_program_starts_no_compiler, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels_for_another_machine, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static bool search(const char *name, char path[4096]) {
         free(real);
         return ok;
     }
-    const char *dirs = getauxval(AT_SECURE) ? NULL : getenv("PATH");
+    const char *dirs = getenv("PATH");
     if (!dirs) dirs = "/usr/bin:/bin";
     for (const char *d = dirs; *d;) {
         const char *end = strchrnul(d, ':');
@@ -143,16 +143,23 @@ static bool on_path(char path[4096]) {
 }
 
 static const char nowhere[] = "neither cc, gcc nor clang is on PATH";
+static const char privileged[] = "a setuid program starts no compiler";
 
 const char *ct__cc_missing(void) {
     char path[4096];
     const char *asked = asked_for();
+    if (getauxval(AT_SECURE)) return privileged;
     if (asked) return strcmp(asked, "none") == 0 ? "" : NULL;
     return on_path(path) ? NULL : nowhere;
+}
+const char *ct__cc_missing_hint(void) {
+    return getauxval(AT_SECURE) ? NULL : "install gcc or clang";
 }
 
 bool ct__cc_find(ct_cc *cc, ct_err *err) {
     const char *asked = asked_for();
+    if (getauxval(AT_SECURE))
+        return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "%s", privileged);
     if (!ct__cc_check(err)) return false;
     if (asked) {
         if (!search(asked, cc->path)) return no_compiler(err, "COTAN_CC names no program: ", asked);

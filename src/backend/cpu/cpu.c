@@ -291,6 +291,7 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
         if (!sources[i].interp) continue;
         kernels[i]->scratch = ct__interp_scratch(sources[i].interp); // COTAN_CC may have changed
         kernels[i]->notice = ct__cc_missing();
+        kernels[i]->hint = ct__cc_missing_hint();
     }
     ct__free(sources);
     return ok;
