@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -44,6 +45,39 @@ static void wide_work(void) {
 
 // ------------------------------------------------------------------------------------------------
 // signals
+
+// The threads of the pool, the calling one not counted. Soon: one that was joined may still be
+// listed.
+static void expect_workers(int want) {
+    int n = -1;
+    for (double end = now() + 5; n != want && now() < end;) {
+        DIR *dir = opendir("/proc/self/task");
+        n = 0;
+        for (struct dirent *e; (e = readdir(dir));) {
+            char path[300], name[64] = "";
+            snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+            FILE *f = fopen(path, "r");
+            n += f && fgets(name, sizeof name, f) && strncmp(name, "cotan-", 6) == 0;
+            if (f) fclose(f);
+        }
+        closedir(dir);
+    }
+    assert_int_equal(n, want);
+}
+
+static void as_many_threads_as_are_set(void **state) {
+    (void)state;
+    const int set[] = {6, 2, 5, 257, INT_MAX, 3}, have[] = {6, 2, 5, 256, 256, 3};
+    fresh_start();
+    for (int i = 0; i < 6; i++) {
+        ct_set_threads(set[i]);
+        wide_work();
+        expect_workers(have[i] - 1);
+    }
+    ct_set_threads(1); // which works alone, and may leave the others asleep
+    wide_work();
+    ct_set_threads(0);
+}
 
 // The threads of the process besides the calling one; those that leave any signal open are counted.
 static int other_threads(int *open) {
@@ -575,6 +609,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_take_no_signals),
         cmocka_unit_test(handlers_and_masks_stay),
+        cmocka_unit_test(as_many_threads_as_are_set),
         cmocka_unit_test(cancelled_before_it_runs),
         cmocka_unit_test(a_long_launch_is_given_up),
         cmocka_unit_test(a_cancelled_step_happens_whole_or_not_at_all),

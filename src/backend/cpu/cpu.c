@@ -36,20 +36,20 @@ static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
 
 static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else the cores
 
-void ct_set_threads(int n) { asked_threads = n < 0 ? 0 : n; }
+static int at_most(int threads) { return threads < CT_POOL_MOST ? threads : CT_POOL_MOST; }
 
-enum { MOST_THREADS = 256 }; // that the environment may ask for, as the program's --threads
+void ct_set_threads(int n) { asked_threads = n < 0 ? 0 : at_most(n); }
 
 // COTAN_THREADS into *n, 0 where it says nothing.
 static bool environment_threads(int *n, ct_err *err) {
     const char *text = getenv("COTAN_THREADS"), *at = text;
-    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= MOST_THREADS; at++)
+    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= CT_POOL_MOST; at++)
         *n = *n * 10 + *at - '0';
-    if (!text || !*text || (!*at && *n >= 1 && *n <= MOST_THREADS)) return true;
+    if (!text || !*text || (!*at && *n >= 1 && *n <= CT_POOL_MOST)) return true;
     *n = 0;
     return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                    "COTAN_THREADS is \"%.40s\", not a whole number from 1 to %d", text,
-                   MOST_THREADS);
+                   CT_POOL_MOST);
 }
 
 static int thread_count(void) {
@@ -58,31 +58,31 @@ static int thread_count(void) {
     if (!by_default) {
         int n;
         environment_threads(&n, NULL); // opening the device told of nonsense
-        by_default = n ? n : ct__cores_allowed();
+        by_default = n ? n : at_most(ct__cores_allowed());
     }
     return by_default;
 }
 
 // The pool of the process, in which contexts take turns. Whoever runs a job holds the lock for
-// reading: the pool grows between jobs alone, so that its number of workers, by which scratch
-// memory is sized, stays.
+// reading: the pool grows and shrinks between jobs alone, so that its number of workers, by which
+// scratch memory is sized, stays.
 static pthread_rwlock_t pool_lock = PTHREAD_RWLOCK_INITIALIZER;
 static ct_pool *pool;
 
-// Locks a pool of at least this many threads for reading; NULL (and not locked): no memory.
+// Locks a pool of this many threads for reading; NULL (and not locked): no memory.
 static ct_pool *lock_pool(int threads) {
     for (;;) {
         pthread_rwlock_rdlock(&pool_lock);
-        if (pool && ct__pool_threads(pool) >= threads) return pool;
+        if (pool && ct__pool_threads(pool) == threads) return pool;
         pthread_rwlock_unlock(&pool_lock);
         pthread_rwlock_wrlock(&pool_lock);
-        if (!pool)
-            pool = ct__pool_new(threads);
-        else if (ct__pool_threads(pool) < threads)
+        if (pool)
             ct__pool_resize(pool, threads);
-        bool enough = pool && ct__pool_threads(pool) >= threads;
+        else
+            pool = ct__pool_new(threads);
+        bool made = pool != NULL;
         pthread_rwlock_unlock(&pool_lock);
-        if (!enough) return NULL;
+        if (!made) return NULL;
     }
 }
 
@@ -154,19 +154,19 @@ static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
     return state->scratch;
 }
 
-// How many threads the launch is worth.
-static int threads_for(const ct_command *c) {
-    int threads = thread_count();
+// How many of the threads the launch is worth.
+static int threads_for(const ct_command *c, int threads) {
     double most = weight(c) / WORTH_A_THREAD + 1;
     if (threads > most) threads = (int)most;
     if (threads > c->grid) threads = c->grid < 1 ? 1 : (int)c->grid;
     return threads;
 }
 
-// A pool that other launches made larger has scratch for all of its workers.
+// Any of the pool's workers may take a piece, so each has scratch.
 static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
     size_t scratch = ct__round_up(c->kernel->scratch, 64);
-    return (void)device, scratch * (size_t)(threads_for(c) > 1 ? thread_count() : 1);
+    int most = thread_count();
+    return (void)device, scratch * (size_t)(threads_for(c, most) > 1 ? most : 1);
 }
 
 static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,
@@ -195,7 +195,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
         return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
-    int threads = threads_for(c);
+    int most = thread_count(), threads = threads_for(c, most);
     size_t scratch = ct__round_up(c->kernel->scratch, 64);
     launch l = {.fn = (ct__kernel_fn)(uintptr_t)c->kernel->code,
                 .interp = c->kernel->interp,
@@ -203,7 +203,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
                 .numbers = c->numbers,
                 .scratch = scratch,
                 .stop = device->stop};
-    ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL; // without memory for one: alone
+    ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
     if (bufs != few) ct__free(bufs);
