@@ -87,10 +87,9 @@ void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 // remembered inside must not be seen by code of others.
 ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
-// The buffer of a materialised value or a temporary of the plan, as a KIR buffer id; for templates
-// that pass over memory several times. flags as of ct__kir_buffer.
+// The buffer of a materialised value, as a KIR buffer id; for templates that pass over memory
+// several times. flags as of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);
-int ct__emit_temp_buffer(ct_emit *e, uint32_t buf, ct_dtype dtype, int flags);
 uint32_t ct__sched_temp(ct_sched *s, size_t bytes); // a new CT_BUF_TEMP; UINT32_MAX: no memory
 // Verifies the kernel, shares it with an equal one, appends the launch, frees e. False: recorded.
 bool ct__emit_done(ct_emit *e, double flops);

@@ -226,9 +226,6 @@ static int parameter(ct_emit *e, uint32_t buf, size_t offset, ct_dtype dtype, in
     e->arg_types[e->n_args++] = dtype;
     return id;
 }
-int ct__emit_temp_buffer(ct_emit *e, uint32_t buf, ct_dtype dtype, int flags) {
-    return parameter(e, buf, 0, dtype, flags);
-}
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags) {
     const ct_sval *val = ct__sval(e->sched, v);
     return parameter(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype, flags);

@@ -300,10 +300,6 @@ bool ct__ix_is_int(const ct_ix_pool *p, ct_ix e, int64_t *value) {
     *value = t.coef;
     return true;
 }
-bool ct__ix_is_size(const ct_ix_pool *p, ct_ix e) {
-    ct_ix_term t;
-    return e >= 0 && single(p, e, &t);
-}
 
 // (x / d) d c + (x mod d) c is x c; (x / k mod d) k c + (x mod k) c is (x mod k d) c.
 static bool join_quotients(ct_ix_pool *p, sum *s) {
@@ -817,25 +813,21 @@ static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
     case CT_IX_EQ: return ct__ix_eq(p, a, b);
     case CT_IX_AND: return ct__ix_and(p, a, b);
     case CT_IX_NOT: return ct__ix_not(p, a);
-    case CT_IX_WITHIN: return ct__ix_within(p, a, b);
     default: return ct__ix_select(p, a, b, c);
     }
 }
 
 enum { MAX_AT = 32 };
-// With var replaced by `by`; or, where var is CT_IX_NONE, with marks of ranges taken out.
-static ct_ix mapped(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
-    if (e < 0) return e;
-    if (e == var) return by;
-    if (var >= 0 ? !ct__ix_uses(p, e, var) : !has_mark(p, e)) return e;
+ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) {
+    if (!has_mark(p, e)) return e;
     ct_ix_node x = p->node[e]; // a copy: the pool moves
-    if (x.kind == CT_IX_WITHIN && var < 0) return mapped(p, x.a, var, by);
+    if (x.kind == CT_IX_WITHIN) return ct__ix_bare(p, x.a);
     if (x.kind == CT_IX_SUM) {
         ct_ix r = ct__ix_int(p, 0);
         for (int i = 0; i < x.n; i++) {
             ct_ix_term size = {CT_IX_NONE, x.term[i].mono, x.term[i].coef};
             ct_ix t = size_of(p, size);
-            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, mapped(p, x.term[i].atom, var, by));
+            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, ct__ix_bare(p, x.term[i].atom));
             r = ct__ix_add(p, r, t);
         }
         return r;
@@ -843,12 +835,8 @@ static ct_ix mapped(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
     if (x.kind == CT_IX_LOAD) {
         ct_ix at[MAX_AT];
         if (x.n > MAX_AT) return fail(p);
-        for (int i = 0; i < x.n; i++) at[i] = mapped(p, x.at[i], var, by);
+        for (int i = 0; i < x.n; i++) at[i] = ct__ix_bare(p, x.at[i]);
         return ct__ix_load(p, x.number, at, x.n);
     }
-    return rebuilt(p, x, mapped(p, x.a, var, by), mapped(p, x.b, var, by), mapped(p, x.c, var, by));
+    return rebuilt(p, x, ct__ix_bare(p, x.a), ct__ix_bare(p, x.b), ct__ix_bare(p, x.c));
 }
-ct_ix ct__ix_replace(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix by) {
-    return by < 0 ? by : mapped(p, e, var, by);
-}
-ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) { return mapped(p, e, CT_IX_NONE, CT_IX_NONE); }

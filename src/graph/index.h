@@ -83,8 +83,6 @@ ct_ix ct__ix_within(ct_ix_pool *pool, ct_ix a, ct_ix size);
 ct_ix ct__ix_bare(ct_ix_pool *pool, ct_ix e);
 
 bool ct__ix_is_int(const ct_ix_pool *pool, ct_ix e, int64_t *value);
-// Is e a number times dynamic sizes (as every size is)?
-bool ct__ix_is_size(const ct_ix_pool *pool, ct_ix e);
 // If e is rest + stride * var, where neither depends on var: gives stride (CT_IX_NONE into *stride
 // when there is no memory).
 bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
@@ -95,7 +93,6 @@ bool ct__ix_holds(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or
 bool ct__ix_lane_step(ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t *step);
 // Does a quotient or remainder in e hang on var, other than by multiples of `group` (0: at all)?
 bool ct__ix_divides(const ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t group);
-ct_ix ct__ix_replace(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix by);
 // Sizes in the mono, into syms (room for max); gives their number.
 int ct__ix_mono(const ct_ix_pool *pool, int32_t mono, int *syms, int max);
 bool ct__ix_failed(const ct_ix_pool *pool); // memory ran out in some call

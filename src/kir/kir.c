@@ -497,10 +497,6 @@ ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b) {
 ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b) {
     return ct__kir_div(k, ct__kir_addi(k, a, b - 1), ct__kir_int(k, b));
 }
-ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b) {
-    ct_kval rest = ct__kir_sub(k, n, ct__kir_muli(k, b, CT_REDUCE_BLOCK));
-    return ct__kir_min(k, rest, ct__kir_int(k, CT_REDUCE_BLOCK));
-}
 
 // ---------------------------------------------------------------------------------------- memory
 

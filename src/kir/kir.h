@@ -46,8 +46,8 @@
 //   OR, AND: bool (any, all) or int.
 //   ARGMAX, ARGMIN: i64, the first index of the extreme; the first NaN wins; empty: 0.
 //   So a long sum is made parallel without changing a bit: kernel 1 has a CORE loop over blocks b
-//   and reduces ct__kir_block_extent(k, n, b) elements from CT_REDUCE_BLOCK * b on into
-//   partial[b]; kernel 2 reduces partial[0 .. blocks).
+//   and reduces min(CT_REDUCE_BLOCK, n - CT_REDUCE_BLOCK * b) elements from CT_REDUCE_BLOCK * b on
+//   into partial[b]; kernel 2 reduces partial[0 .. blocks).
 //
 // Memory. Buffers are kernel parameters (restrict unless CT_KIR_ALIAS); locals are scratch of one
 //   thread, undefined until stored. An index counts elements. LOAD and STORE take an optional
@@ -227,7 +227,6 @@ static inline ct_kval ct__kir_lt(ct_kir *k, ct_kval a, ct_kval b) {
 ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b);           // i64: a + b
 ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b);           // i64: a * b
 ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b);       // i64, a >= 0: (a + b - 1) / b
-ct_kval ct__kir_block_extent(ct_kir *k, ct_kval n, ct_kval b);   // min(1024, n - 1024 * b)
 bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 constant?
 
 // ---------------------------------------------------------------------------------------- memory

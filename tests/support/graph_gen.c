@@ -164,24 +164,20 @@ static bool determined(const gen_step *s) {
     case CT_KIND_MOVEMENT:
     case CT_KIND_SOURCE:
     case CT_KIND_SORT: return true;
-    case CT_KIND_INDEX: return op->id == CT_OP_GATHER || op->kind == CT_KIND_MOVEMENT;
+    case CT_KIND_INDEX: return op->id == CT_OP_GATHER;
     default: return false;
     }
 }
 
-static bool look(gen_graph *g, gen_value *v, ct_tensor t) {
+static bool look(gen_value *v, ct_tensor t) {
     const void *data = ct_data(t);
     int64_t n = ct_size(t);
     if (!data && n) return false;
     v->lo = (double)INFINITY, v->hi = -(double)INFINITY;
     for (int64_t i = 0; i < n; i++) {
         double x = ct__load_f64((ct_dtype)v->type.dtype, data, i);
-        if (!isfinite(x))
-            v->odd = true;
-        else
-            v->lo = fmin(v->lo, x), v->hi = fmax(v->hi, x);
+        if (isfinite(x)) v->lo = fmin(v->lo, x), v->hi = fmax(v->hi, x);
     }
-    (void)g;
     return true;
 }
 
@@ -214,10 +210,7 @@ int gen_commit(gen_graph *g, gen_step *step) {
     gen_step *s = &g->step[g->n_steps];
     if (s != step) *s = *step;
     for (int i = 0; i < s->n_in; i++)
-        if (s->in[i] < 0) { // no value fits this operand
-            g->rejected++;
-            return -1;
-        }
+        if (s->in[i] < 0) return -1; // no value fits this operand
     for (int i = 0; i < s->n_in; i++) in[i] = g->live[s->in[i]];
     s->n_out = s->kind == GEN_OP && s->op->kind == CT_KIND_SORT ? 2 : 1;
     if (s->kind == GEN_LOOP) s->n_out = 2;
@@ -228,13 +221,12 @@ int gen_commit(gen_graph *g, gen_step *step) {
     ok = ok && ct_eval(out, (size_t)s->n_out);
     if (!ok) {
         ct_error_clear();
-        g->rejected++;
         return -1;
     }
     s->first = g->n_values;
     for (int i = 0; i < s->n_out; i++) {
         note(g, s, i, out[i]);
-        if (!look(g, &g->value[s->first + i], out[i])) abort();
+        if (!look(&g->value[s->first + i], out[i])) abort();
     }
     for (int i = 0; i < s->n_in; i++) g->value[s->in[i]].uses++;
     if (s->kind == GEN_OP || s->kind == GEN_LOOP) g->n_ops++;

@@ -29,7 +29,7 @@ typedef struct gen_value {
     int step, out;
     ct_type type;
     ct_ints dims; // with marks
-    bool exact, odd;
+    bool exact;
     double lo, hi;   // of the finite elements
     uint64_t behind; // float leaves on which it depends by a path that has a gradient
     int uses;
@@ -46,7 +46,6 @@ typedef struct gen_graph {
     int root[GEN_ROOTS], n_roots;
     int loss, wrt[GEN_WRT], n_wrt; // loss: a value, or -1
     ct_tensor *live;               // while it is made
-    int rejected;
 } gen_graph;
 
 // Makes graph `number` of a seed. The context's device should evaluate op by op.

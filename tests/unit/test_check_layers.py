@@ -85,6 +85,17 @@ def test_every_source_belongs_to_a_layer(tmp_path):
                                       "src/y.c:1: the file belongs to no layer"]
 
 
+def test_functions_without_a_use_are_found(tmp_path):
+    files = CLEAN | {
+        "src/base/mem.h": "bool ct__idle(int a);\nint *ct__called(void);\n#define NAMED ct__by_macro(1)\n",
+        "src/base/mem.c": "bool ct__idle(int a) { // not ct__idle alone\n    return ct__called() && a;\n}\n"
+                          "int *ct__called(void) { return 0; }\nbool ct__by_macro(int a) { return a; }\n"
+                          "ct_words ct__of_a_test(int a,\n                       int b) {}\n"
+                          "const f *ct__in_a_table(void) {}\nint ct__prelude;\nstatic int ct__own(int a) {}\n",
+        "src/base/table.inc": "ROW(ct__in_a_table)\n", "tests/unit/test_x.c": "    ct__of_a_test(1, 2);\n"}
+    assert check(tmp_path, files) == ["src/base/mem.c:1: nobody uses ct__idle"]
+
+
 def test_circles_of_includes_are_found(tmp_path):
     files = CLEAN | {"src/ops/a.h": '#include "ops/b.h"\n', "src/ops/b.h": '\n#include "ops/c.h"\n',
                      "src/ops/c.h": '#include "ops/a.h"\n'}

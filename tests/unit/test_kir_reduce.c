@@ -81,8 +81,10 @@ static void block_results(ct_kir *k, ct_dtype dtype, ct_kred op) {
     int x = ct__kir_buffer(k, dtype, CT_KIR_READ), y = ct__kir_buffer(k, dtype, CT_KIR_WRITE);
     ct_kval n = ct__kir_arg(k);
     ct_kval b = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, n, CT_REDUCE_BLOCK), "block");
-    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, ct__kir_block_extent(k, n, b), "element");
-    ct_kval at = ct__kir_add(k, ct__kir_muli(k, b, CT_REDUCE_BLOCK), i);
+    ct_kval begin = ct__kir_muli(k, b, CT_REDUCE_BLOCK);
+    ct_kval extent = ct__kir_min(k, ct__kir_sub(k, n, begin), ct__kir_int(k, CT_REDUCE_BLOCK));
+    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, extent, "element");
+    ct_kval at = ct__kir_add(k, begin, i);
     ct_kval sum = ct__kir_reduce(k, op, ct__kir_load(k, x, at));
     ct__kir_end(k);
     ct__kir_store(k, y, b, sum);
@@ -96,7 +98,8 @@ static void same_bits(const char *what, ct_dtype dtype, int64_t n, const void *g
     if (dtype == CT_F32)
         fail_msg("%s of %d: %a, not %a", what, (int)n, (double)*(const float *)got,
                  (double)*(const float *)want);
-    fail_msg("%s of %d: %a, not %a", what, (int)n, *(const double *)got, *(const double *)want);
+    else
+        fail_msg("%s of %d: %a, not %a", what, (int)n, *(const double *)got, *(const double *)want);
 }
 
 static void ordered(ct_dtype dtype, ct_kred op) {
