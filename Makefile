@@ -2,7 +2,11 @@
 BUILD := build
 # What `make test-all` emulates (scripts/run-tests, MACHINES).
 MACHINES := $(if $(filter x86_64,$(shell uname -m)),x86-64 aarch64)
-CONFIGURE = cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
+CONFIGURE = cmake -S . -B $(BUILD) -G Ninja $(STRICT) >$(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
+
+# Warnings are errors from the first test of a build folder on: who only builds or runs is not stopped by what a
+# newer compiler warns of.
+test: STRICT := -DCOTAN_WERROR=ON
 
 .DEFAULT_GOAL := build
 .PHONY: run test test-all test-sanitize check format build bench parity fuzz docs clean help
@@ -23,14 +27,15 @@ test: ## install what is missing, build, run every test; closes with `N passed, 
 test-all: ## the same, with Go and Rust programs, and units and ops on x86-64 without AVX and on aarch64, emulated
 	@scripts/setup test-all
 	@for machine in $(filter-out x86-64,$(MACHINES)); do \
-	    cmake -S . -B build-$$machine -G Ninja --toolchain cmake/$$machine.cmake >/dev/null && \
+	    cmake -S . -B build-$$machine -G Ninja --toolchain cmake/$$machine.cmake -DCMAKE_BUILD_TYPE=Release \
+	        -DCOTAN_WERROR=ON >/dev/null && \
 	    cmake --build build-$$machine --target machine_tests || exit 1; done
 	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test EMULATED="$(MACHINES)"
 
 test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
 	@scripts/setup test
 	@scripts/venv
-	@cmake -S . -B build-sanitize -G Ninja -DCOTAN_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug \
+	@cmake -S . -B build-sanitize -G Ninja -DCOTAN_SANITIZE=ON -DCOTAN_WERROR=ON -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_C_FLAGS_DEBUG="-O1 -g" >/dev/null
 	@cmake --build build-sanitize
 	@scripts/run-tests --build build-sanitize $(ONLY)
@@ -41,9 +46,10 @@ fuzz: ## random graphs with new seeds, libFuzzer on the readers of files: TIME=6
 	@cmake --build $(BUILD) --target tests_fuzz_test_random_graphs_slow
 	@scripts/fuzz $(or $(TIME),60) $(ONLY)
 
-check: ## layers, format and a compilation with clang; no tests
+check: ## layers, format, derived pages and a compilation with clang; no tests
 	@scripts/check-layers
 	@scripts/check-format
+	@scripts/check-docs
 	@scripts/check-clang
 
 format: ## lay out every C file with clang-format

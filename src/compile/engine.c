@@ -514,7 +514,8 @@ static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
     ct__storage_unref(var->storage);
-    return var->storage = s;
+    var->storage = s;
+    return s;
 }
 
 static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next, void *user) {

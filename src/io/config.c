@@ -138,9 +138,9 @@ bool ct__config_string(const ct_config *config, const char *key, const char **ou
 
 bool ct__config_choice(const ct_config *config, const char *key, const char *const *names, int *out,
                        ct_err *err) {
-    const char *word;
+    const char *word = NULL;
     char shown[CT_PRINTABLE];
-    size_t n;
+    size_t n = 0;
     if (!ct__config_string(config, key, &word, &n, err)) return false;
     for (int i = 0; names[i]; i++)
         if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0) {
@@ -237,8 +237,8 @@ void ct__config_seal(ct_config *config) {
 
 bool ct__config_sealed(const ct_config *config, ct_err *err) {
     char digits[9], shown[CT_PRINTABLE];
-    const char *said;
-    size_t n;
+    const char *said = NULL;
+    size_t n = 0;
     if (!ct__config_string(config, "crc32c", &said, &n, err)) return false;
     if (!checksum_of(config, digits))
         return ct__err_memory(err, CT_NOWHERE, config->path, sizeof(json_t));

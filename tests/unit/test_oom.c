@@ -267,7 +267,7 @@ static void training_begin(training *t) {
     layer(t, "b1", 1, HIDDEN);
     layer(t, "w2", HIDDEN, OUT);
     layer(t, "b2", 1, OUT);
-    t->optim = ct_adamw(t->params, .lr = 0.01, .weight_decay = 0.1);
+    t->optim = ct_adamw(t->params, .lr = 0.01, .weight_decay = CT_F(0.1));
     assert_non_null(t->optim);
 }
 static void training_end(training *t) {

@@ -508,7 +508,8 @@ static void numbers_without_a_wrapper_count(void **state) {
     CT_SCOPE;
     const float minus[] = {-1};
     ct_tensor x = ct_from(minus, CT_F32, CT_DIMS(1));
-    assert_true(ct_item(ct_leaky_relu_with((ct_leaky_relu_args){x, .slope = {0.5}})) == -0.5);
+    assert_true(ct_item(ct_leaky_relu_with((ct_leaky_relu_args){x, .slope = {0.5, false}})) ==
+                -0.5);
     assert_true(ct_item(ct_leaky_relu(x, .slope = CT_F(0))) == 0);
     assert_true(fabs(ct_item(ct_leaky_relu(x)) + 0.01) < 1e-8);
 }
