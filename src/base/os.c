@@ -25,8 +25,7 @@ static bool file_err(ct_err *err, const char *what, const char *path) {
     return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
 }
 
-// Opens a regular file and gives its size.
-static int open_sized(const char *path, size_t *n, ct_err *err) {
+int ct__file_open(const char *path, size_t *n, ct_err *err) {
     // Without O_NONBLOCK a named pipe would be waited for before it can be refused.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
@@ -45,7 +44,7 @@ static int open_sized(const char *path, size_t *n, ct_err *err) {
 
 bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err) {
     size_t size = 0, have = 0;
-    int fd = open_sized(path, &size, err);
+    int fd = ct__file_open(path, &size, err);
     if (fd < 0) return false;
     char *buffer = size < SIZE_MAX ? ct__malloc(size + 1) : NULL;
     if (!buffer) {
@@ -73,7 +72,7 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err) {
 
 bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err) {
     *bytes = NULL;
-    *fd = open_sized(path, n, err);
+    *fd = ct__file_open(path, n, err);
     if (*fd < 0) return false;
     void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, *fd, 0) : NULL;
     if (p == MAP_FAILED) {

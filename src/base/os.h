@@ -6,6 +6,8 @@
 
 double ct__now(void); // seconds of a monotonic clock
 
+// Opens a regular file to read and gives its size; -1: an error.
+int ct__file_open(const char *path, size_t *n, ct_err *err);
 // The whole file in memory (freed with ct__free), with a '\0' behind its n bytes.
 bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err);
 // A file mapped read-only; empty files give bytes = NULL, n = 0.

@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/plain.h"
 #include "base/text.h"
 #include "io/json.h"
 
@@ -151,7 +152,24 @@ void ct__metrics_close(ct_metrics *metrics) {
 // ------------------------------------------------------------------------------------------
 // reading
 
+static void join_neighbours(ct_series *s) {
+    for (size_t i = 0; i < s->n / 2; i++) {
+        s->x[i] = s->x[2 * i];
+        s->y[i] = s->y[2 * i] / 2 + s->y[2 * i + 1] / 2;
+    }
+    s->n /= 2;
+    s->each = s->each ? 2 * s->each : 2;
+}
+
 bool ct__series_add(ct_series *series, double x, double y) {
+    CT_PLAIN;
+    series->newest = x;
+    if (series->last < series->each) {
+        double *mean = &series->y[series->n - 1];
+        *mean += (y - *mean) / (double)++series->last;
+        return true;
+    }
+    if (series->n == CT_SERIES_MOST && !series->whole) join_neighbours(series);
     size_t cap = series->cap; // both arrays grow alike
     if (!CT_GROW(series->x, cap, series->n + 1)) return false;
     cap = series->cap;
@@ -159,6 +177,7 @@ bool ct__series_add(ct_series *series, double x, double y) {
     series->cap = cap;
     series->x[series->n] = x;
     series->y[series->n++] = y;
+    series->last = 1;
     return true;
 }
 
@@ -203,84 +222,139 @@ static bool read_line(const char *path, size_t number, const json_t *line, const
     return true;
 }
 
-static bool read_lines(const char *path, char *text, size_t size, const char *const *names,
-                       size_t n, ct_series *series, ct_err *err) {
-    size_t number = 1;
+// A file's lines, one after the other: a long run's take more memory than its training.
+typedef struct lines {
+    const char *path;
+    int fd;
+    size_t bytes; // of the file, when it was opened
+    char *room;   // (cap) its bytes from `begin` to `end` are read and not handed out yet
+    size_t cap, begin, end;
+    size_t number, behind; // of the newest line, from 1 on; of the file's bytes, up to its end
+} lines;
+enum { AT_ONCE = 1 << 16 };
+
+static bool open_lines(const char *path, lines *l, ct_err *err) {
+    *l = (lines){.path = path};
+    l->fd = ct__file_open(path, &l->bytes, err);
+    return l->fd >= 0;
+}
+static void close_lines(lines *l) {
+    close(l->fd);
+    ct__free(l->room);
+}
+
+// More bytes behind those that are left, which move to the front. `got` 0: the file has ended.
+static bool read_more(lines *l, size_t *got, ct_err *err) {
+    if (l->begin) memmove(l->room, l->room + l->begin, l->end - l->begin);
+    l->end -= l->begin;
+    l->begin = 0;
+    if (!CT_GROW(l->room, l->cap, l->end + AT_ONCE))
+        return ct__err_memory(err, CT_NOWHERE, l->path, l->end + AT_ONCE);
+    ssize_t r;
+    do r = read(l->fd, l->room + l->end, l->cap - l->end);
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, l->path, "cannot read: %s", strerror(errno));
+    *got = (size_t)r;
+    l->end += *got;
+    return true;
+}
+
+// The next whole line, without its '\n'; *text NULL: there is none.
+static bool next_line(lines *l, const char **text, size_t *n, ct_err *err) {
+    for (size_t seen = 0, got = 1; got;) {
+        const char *from = l->room + l->begin;
+        const char *newline = l->room ? memchr(from + seen, '\n', l->end - l->begin - seen) : NULL;
+        if (newline) {
+            *text = from;
+            *n = (size_t)(newline - from);
+            l->begin += *n + 1;
+            l->behind += *n + 1;
+            l->number++;
+            return true;
+        }
+        seen = l->end - l->begin;
+        if (!read_more(l, &got, err)) return false;
+    }
+    *text = NULL;
+    return true;
+}
+
+// Of the lines that end within the first `most` bytes.
+static bool read_lines(const char *path, size_t most, const char *const *names, size_t n,
+                       ct_series *series, ct_err *err) {
+    lines l;
+    const char *text = NULL;
+    size_t length;
+    if (!open_lines(path, &l, err)) return false;
     bool ok = true;
-    for (char *at = text, *end; ok && (end = memchr(at, '\n', size - (size_t)(at - text)));
-         at = end + 1, number++) {
+    while (ok && (ok = next_line(&l, &text, &length, err)) && text && l.behind <= most) {
         json_error_t fault;
-        json_t *line = ct__json_read(at, (size_t)(end - at), 0, &fault);
-        ok = line ? read_line(path, number, line, names, n, series, err)
+        json_t *line = ct__json_read(text, length, 0, &fault);
+        ok = line ? read_line(path, l.number, line, names, n, series, err)
                   : ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu is not a JSON object",
-                            number);
+                            l.number);
         json_decref(line);
     }
+    close_lines(&l);
     for (size_t i = 0; i < n && !ok; i++) ct__series_free(&series[i]);
     return ok;
 }
 
 bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
                       ct_err *err) {
-    char *text;
-    size_t size;
-    for (size_t i = 0; i < n; i++) series[i] = (ct_series){0};
-    if (!ct__file_read(path, &text, &size, err)) return false;
-    bool ok = read_lines(path, text, size, names, n, series, err);
-    ct__free(text);
-    return ok;
+    return read_lines(path, SIZE_MAX, names, n, series, err);
 }
 
 // ------------------------------------------------------------------------------------------
 // resuming
 
-// How many bytes the lines before step `first` take.
-static bool lines_before(const char *path, const char *text, size_t n, int64_t first, size_t *keep,
-                         ct_err *err) {
-    size_t number = 1;
-    const char *at = text, *end;
-    for (*keep = 0; (end = memchr(at, '\n', n - (size_t)(at - text))); at = end + 1, number++) {
-        json_error_t fault;
-        json_t *line = ct__json_read(at, (size_t)(end - at), 0, &fault);
-        const json_t *step = json_object_get(line, "step");
-        bool known = json_is_integer(step), earlier = known && json_integer_value(step) < first;
-        json_decref(line);
-        if (!known) {
-            ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu has no whole number \"step\"",
-                    number);
-            ct__err_hint(err, "move the file away to go on without it");
-            return false;
-        }
-        if (!earlier) break;
-        *keep = (size_t)(end + 1 - text);
-    }
-    return true;
+// Is the newest line of a step before `first`? False with an error: it has none.
+static bool is_before(const lines *l, const char *text, size_t n, int64_t first, ct_err *err) {
+    json_error_t fault;
+    json_t *line = ct__json_read(text, n, 0, &fault);
+    const json_t *step = json_object_get(line, "step");
+    bool known = json_is_integer(step), earlier = known && json_integer_value(step) < first;
+    json_decref(line);
+    if (known) return earlier;
+    ct__err(err, CT_E_FORMAT, CT_NOWHERE, l->path, "line %zu has no whole number \"step\"",
+            l->number);
+    ct__err_hint(err, "move the file away to go on without it");
+    return false;
 }
+
+// How many of the file's bytes the lines before step `first` take.
+static bool lines_before(const char *path, int64_t first, size_t *keep, size_t *bytes,
+                         ct_err *err) {
+    lines l;
+    const char *text;
+    size_t n;
+    *keep = 0;
+    if (!open_lines(path, &l, err)) return false;
+    while (next_line(&l, &text, &n, err) && text && is_before(&l, text, n, first, err))
+        *keep = l.behind;
+    *bytes = l.bytes;
+    close_lines(&l);
+    return !err->code;
+}
+
+static bool is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
 
 bool ct__metrics_read_before(const char *path, int64_t first, const char *const *names, size_t n,
                              ct_series *series, ct_err *err) {
-    char *text;
-    size_t size, keep = 0;
-    for (size_t i = 0; i < n; i++) series[i] = (ct_series){0};
-    if (access(path, F_OK) != 0 && errno == ENOENT) return true;
-    if (!ct__file_read(path, &text, &size, err)) return false;
-    bool ok = lines_before(path, text, size, first, &keep, err) &&
-              read_lines(path, text, keep, names, n, series, err);
-    ct__free(text);
-    return ok;
+    size_t keep, bytes;
+    return is_missing(path) || (lines_before(path, first, &keep, &bytes, err) &&
+                                read_lines(path, keep, names, n, series, err));
 }
 
 bool ct__metrics_cut(const char *path, int64_t first, ct_err *err) {
-    char *text;
-    size_t n, keep = 0;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return true;
-    if (!ct__file_read(path, &text, &n, err)) return false;
-    bool ok = lines_before(path, text, n, first, &keep, err);
-    ct__free(text);
-    if (!ok || keep == n) return ok;
+    size_t keep, bytes;
+    if (is_missing(path)) return true;
+    if (!lines_before(path, first, &keep, &bytes, err)) return false;
+    if (keep == bytes) return true;
     ct_metrics metrics = {.path = (char *)(uintptr_t)path, .fd = open(path, O_WRONLY | O_CLOEXEC)};
     if (metrics.fd < 0) return fail(&metrics, "open", err);
-    ok = ftruncate(metrics.fd, (off_t)keep) == 0 || fail(&metrics, "cut", err);
+    bool ok = ftruncate(metrics.fd, (off_t)keep) == 0 || fail(&metrics, "cut", err);
     ok = ok && ct__metrics_sync(&metrics, err);
     close(metrics.fd);
     return ok;

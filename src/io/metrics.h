@@ -34,13 +34,19 @@ bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric
                        ct_err *err);
 void ct__metrics_close(ct_metrics *metrics); // also after a failure
 
+// For a curve, which has few columns of pixels: where there are more values than CT_SERIES_MOST,
+// a point is the mean of as many neighbours as it takes, at the first one's step.
 typedef struct ct_series {
     double *x, *y; // steps and values
-    size_t n, cap; // cap is private
+    size_t n;
+    double newest;          // step
+    bool whole;             // every value is a point, however many there are
+    size_t cap, each, last; // private: values of a point (0: 1), and of the last one so far
 } ct_series;
+enum { CT_SERIES_MOST = 1 << 14 };
 
-// Of each line that has it, the value of names[i] and the line's "step" into series[i]. An
-// incomplete last line is left out.
+// Of each line that has it, the value of names[i] and the line's "step" into series[i], which is
+// empty ({0}, or whole). An incomplete last line is left out.
 bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
                       ct_err *err);
 // Of the lines before step `first` alone. No file is no error.

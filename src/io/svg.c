@@ -368,7 +368,7 @@ void ct__svg_loss(ct_text *text, const char *title, const ct_series *train, cons
     plot p = {.text = text,
               .x = {.low = INFINITY, .high = -INFINITY, .from = LEFT, .to = WIDTH - RIGHT},
               .y = {.low = INFINITY, .high = -INFINITY, .from = HEIGHT - BOTTOM, .to = TOP}};
-    ct_series few = {0}, calm = {0};
+    ct_series few = {.whole = true}, calm = {.whole = true};
     double *scratch = ct__malloc(train->n * sizeof *scratch);
     widen_all(&p.x, train->x, train->n);
     widen_all(&p.x, val->x, val->n);

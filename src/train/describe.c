@@ -193,7 +193,7 @@ static bool describe_config(const char *path, ct_text *out, ct_err *err) {
 
 static bool add_metrics(const char *path, ct_text *out, ct_err *err) {
     static const char *const names[] = {"loss", "val_loss"};
-    ct_series s[2];
+    ct_series s[2] = {{.whole = true}, {.whole = true}};
     if (!ct__metrics_read(path, names, 2, s, err)) return false;
     if (s[0].n)
         ct__textf(out, "training: %zu steps, loss %.4f at first and %.4f at last\n", s[0].n,

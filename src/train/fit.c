@@ -322,7 +322,7 @@ static bool run(fit *f) {
 }
 
 static bool ends_at(const ct_series *series, int64_t step) {
-    return series->n && series->x[series->n - 1] == (double)step;
+    return series->n && series->newest == (double)step;
 }
 
 // Nothing of what the file holds goes before all is known to be well.

@@ -106,6 +106,17 @@ def test_training_stays_within_it(corpus, device, env, tmp_path):
     check_memory(cotan("train", "--resume", tmp_path / "out", "--steps", 9, *words[:2], **env))
 
 
+def test_metrics_of_a_long_run(corpus, tmp_path):
+    """They are larger than all else that a run takes which goes on behind them."""
+    out = tmp_path / "out"
+    check_memory(cotan("train", "--data", corpus, *SMALL, "--steps", 6, "--eval-every", 2, "--out", out))
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (out / "metrics.jsonl").write_text("".join(line * 20_000 for line in lines))
+    assert (out / "metrics.jsonl").stat().st_size > 15e6
+    check_memory(cotan("train", "--resume", out, "--steps", 9))
+    assert (out / "metrics.jsonl").read_bytes().count(b"\n") == 6 * 20_000 + 3
+
+
 @pytest.fixture(scope="module")
 def large(corpus, tmp_path_factory):
     """A run of a step whose weights, 29 MB, are most of the memory."""

@@ -135,7 +135,7 @@ static void runs_to_its_end(void **state) {
     assert_int_equal(s->reports, 8);
     // w halves its way to 3 in each step: 3 - 2^(1 - steps).
     static const char *const names[] = {"loss", "val_loss", "plans_compiled", "lr"};
-    ct_series series[4];
+    ct_series series[4] = {0};
     ct_err err = {0};
     assert_true(ct__metrics_read(s->metrics, names, 4, series, &err));
     assert_int_equal(series[0].n, 8);
@@ -212,7 +212,7 @@ static void a_fit_may_begin_later(void **state) {
     assert_int_equal(s->n_saved, 1);
     assert_int_equal(s->saved[0], 8);
     static const char *const names[] = {"loss"};
-    ct_series series[1];
+    ct_series series[1] = {0};
     ct_err err = {0};
     assert_true(ct__metrics_read(s->metrics, names, 1, series, &err));
     assert_int_equal(series[0].n, 8);
@@ -257,7 +257,7 @@ static void a_step_may_have_parts(void **state) {
     assert_int_equal(s->batches, 1 + 16);
     assert_list(s->evaluated, s->n_evaluated, 0, 3, 6, 7);
     static const char *const names[] = {"loss", "val_loss", "plans_compiled"};
-    ct_series series[3];
+    ct_series series[3] = {0};
     ct_err err = {0};
     assert_true(ct__metrics_read(s->metrics, names, 3, series, &err));
     assert_int_equal(series[0].n, 8);
@@ -338,7 +338,7 @@ static void the_last_evaluation_is_made_up_for(void **state) {
         assert_int_equal(s->reports, 0); // of steps
         assert_int_equal(s->n_evaluated, 1);
         assert_list(s->saved, s->n_saved, 8);
-        ct_series series[2];
+        ct_series series[2] = {0};
         ct_err err = {0};
         assert_true(ct__metrics_read(s->metrics, names, 2, series, &err));
         assert_int_equal(series[0].n, 8);
@@ -621,7 +621,7 @@ static void a_callback_changes_the_rate(void **state) {
     o.eval_every = o.save_every = 0;
     assert_true(ct_fit(&o));
     static const char *const names[] = {"lr"};
-    ct_series series[1];
+    ct_series series[1] = {0};
     ct_err err = {0};
     assert_true(ct__metrics_read(s->metrics, names, 1, series, &err));
     const double lr[] = {0.25, 0.25, 0.125, 0.125};

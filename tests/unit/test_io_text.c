@@ -146,7 +146,7 @@ static void metrics_are_lines(void **state) {
     check_file(
         "{\"step\": 0, \"loss\": 4.5, \"val_loss\": 4.25}\n{\"step\": 1, \"loss\": \"nan\"}\n");
     static const char *const names[] = {"loss", "val_loss", "absent"};
-    ct_series series[3];
+    ct_series series[3] = {0};
     assert_true(ct__metrics_read(path, names, 3, series, &err));
     assert_int_equal(series[0].n, 2);
     assert_true(series[0].x[1] == 1 && isnan(series[0].y[1]));
@@ -161,7 +161,7 @@ static void a_torn_line_goes(void **state) {
     static const char *const names[] = {"loss"};
     ct_err err = {0};
     ct_metrics metrics;
-    ct_series series;
+    ct_series series = {0};
     put("{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"lo");
     assert_true(ct__metrics_read(path, names, 1, &series, &err));
     assert_int_equal(series.n, 1);
@@ -269,7 +269,7 @@ static void lines_before_a_step_are_read_alone(void **state) {
     (void)state;
     static const char *const names[] = {"loss"};
     ct_err err = {0};
-    ct_series series;
+    ct_series series = {0};
     put("{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"loss\": \"low\"}\nno\n");
     assert_true(ct__metrics_read_before(path, 1, names, 1, &series, &err));
     assert_int_equal(series.n, 1);
@@ -288,12 +288,65 @@ static void lines_before_a_step_are_read_alone(void **state) {
     assert_int_equal(series.n, 0);
 }
 
+// Longer than is read at once, with a line that is longer than that by itself.
+static void metrics_are_read_in_pieces(void **state) {
+    (void)state;
+    static const char *const names[] = {"loss"};
+    enum { LINES = 40000, LONG = 300000 };
+    ct_err err = {0};
+    ct_series series = {.whole = true};
+    ct_text text = {0};
+    for (int i = 0; i < LINES; i++) {
+        ct__textf(&text, "{\"step\": %d, \"loss\": %d", i, i % 7);
+        if (i == 1234) ct__textf(&text, ", \"note\": \"%0*d\"", LONG, 0);
+        ct__text_add(&text, "}\n");
+    }
+    put(text.s);
+    ct__text_free(&text);
+    assert_true(ct__metrics_read(path, names, 1, &series, &err));
+    assert_int_equal(series.n, LINES);
+    for (int i = 0; i < LINES; i++)
+        assert_true(series.x[i] == i && series.y[i] == i % 7 && series.newest == LINES - 1);
+    ct__series_free(&series);
+    assert_true(ct__metrics_cut(path, 30000, &err));
+    series.whole = true;
+    assert_true(ct__metrics_read_before(path, 20000, names, 1, &series, &err));
+    assert_int_equal(series.n, 20000);
+    ct__series_free(&series);
+    series.whole = true;
+    assert_true(ct__metrics_read(path, names, 1, &series, &err));
+    assert_int_equal(series.n, 30000);
+    ct__series_free(&series);
+}
+
+// However long the run was.
+static void a_curve_has_so_many_points(void **state) {
+    (void)state;
+    enum { VALUES = 5 * CT_SERIES_MOST + 3 };
+    ct_series series = {0};
+    for (int i = 0; i < VALUES; i++) {
+        assert_true(ct__series_add(&series, i, i % 2 ? 3 * i : i));
+        assert_true(series.n <= CT_SERIES_MOST && series.newest == i);
+    }
+    assert_int_equal(series.n, VALUES / 8 + 1); // eight values a point
+    for (size_t i = 0; i + 1 < series.n; i++) {
+        double mean = 0;
+        for (size_t k = 8 * i; k < 8 * i + 8; k++) mean += (double)(k % 2 ? 3 * k : k) / 8;
+        assert_true(series.x[i] == (double)(8 * i));
+        assert_true(fabs(series.y[i] - mean) <= 1e-9 * mean);
+    }
+    size_t last = 8 * (series.n - 1); // three values so far, the first of an even step
+    assert_true(series.x[series.n - 1] == (double)last);
+    assert_true(fabs(series.y[series.n - 1] - (double)(5 * last + 5) / 3) < 1e-3);
+    ct__series_free(&series);
+}
+
 static void metrics_with_a_zero_byte(void **state) {
     (void)state;
     static const char *const names[] = {"loss"};
     static const char text[] = "{\"step\": 0}\n{\"step\": 1}\0 junk\n";
     ct_err err = {0};
-    ct_series series;
+    ct_series series = {0};
     char sentence[200];
     put_bytes(text, sizeof text - 1);
     assert_false(ct__metrics_read(path, names, 1, &series, &err));
@@ -315,7 +368,7 @@ static void metrics_that_cannot_be_read(void **state) {
     static const char *const names[] = {"loss"};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ct_err err = {0};
-        ct_series series;
+        ct_series series = {0};
         put(cases[i].text);
         assert_false(ct__metrics_read(path, names, 1, &series, &err));
         check_error(&err, CT_E_FORMAT, cases[i].sentence);
@@ -610,7 +663,7 @@ static void allocations_may_fail(void **state) {
     ct_series val = {0};
     for (int failures = 0, done = 0; !done; failures++) {
         ct_err err = {0};
-        ct_series series;
+        ct_series series = {0};
         ct__fail_alloc_after(failures);
         done = ct__metrics_read(path, names, 1, &series, &err) &&
                ct__svg_loss_write(path, "t", &series, &val, &err);
@@ -640,6 +693,8 @@ int main(void) {
         cmocka_unit_test(later_steps_go),
         cmocka_unit_test(the_last_line_is_amended),
         cmocka_unit_test(lines_before_a_step_are_read_alone),
+        cmocka_unit_test(metrics_are_read_in_pieces),
+        cmocka_unit_test(a_curve_has_so_many_points),
         cmocka_unit_test(metrics_with_a_zero_byte),
         cmocka_unit_test(metrics_that_cannot_be_read),
         cmocka_unit_test(config_is_written_and_read),
