@@ -1,16 +1,16 @@
 # cotan::cotan is the shared library, cotan::static the static one (there where pkg-config finds jansson
-# and minizip, which the shared one brings along).
+# and zlib, which the shared one brings along).
 include(CMakeFindDependencyMacro)
 include(${CMAKE_CURRENT_LIST_DIR}/cotan-targets.cmake)
 
 find_package(PkgConfig QUIET)
-foreach(name jansson minizip)
+foreach(name jansson zlib)
     string(TOUPPER ${name} upper)
     if(PkgConfig_FOUND AND NOT TARGET PkgConfig::${upper})
         pkg_check_modules(${upper} QUIET IMPORTED_TARGET ${name})
     endif()
 endforeach()
-if(TARGET PkgConfig::JANSSON AND TARGET PkgConfig::MINIZIP)
+if(TARGET PkgConfig::JANSSON AND TARGET PkgConfig::ZLIB)
     find_dependency(Threads)
     include(${CMAKE_CURRENT_LIST_DIR}/cotan-static-targets.cmake)
     set(cotan_static_FOUND TRUE)
@@ -21,6 +21,6 @@ foreach(component ${cotan_FIND_COMPONENTS})
         set(cotan_NOT_FOUND_MESSAGE "cotan has no component ${component}")
     elseif(cotan_FIND_REQUIRED_static AND NOT cotan_static_FOUND)
         set(cotan_FOUND FALSE)
-        set(cotan_NOT_FOUND_MESSAGE "cotan::static needs jansson and minizip, which pkg-config must find")
+        set(cotan_NOT_FOUND_MESSAGE "cotan::static needs jansson and zlib, which pkg-config must find")
     endif()
 endforeach()

@@ -43,6 +43,18 @@ bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
     return true;
 }
 
+bool ct__atomic_patch(ct_atomic *file, uint64_t at, const void *bytes, size_t n, ct_err *err) {
+    for (const char *p = bytes; n;) {
+        ssize_t w = pwrite(file->fd, p, n, (off_t)at);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) return fail(file, "write", err);
+        p += w;
+        at += (uint64_t)w;
+        n -= (size_t)w;
+    }
+    return true;
+}
+
 // A file system that cannot sync folders (EINVAL) loses nothing that it promised.
 bool ct__sync_folder(const char *folder, ct_err *err) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

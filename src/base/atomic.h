@@ -13,6 +13,8 @@ typedef struct ct_atomic {
 // mode: the file's permissions whatever the umask is; 0: 0666 and the umask.
 bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err);
 bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err);
+// Writes over n bytes that were put, from byte `at` of the file on.
+bool ct__atomic_patch(ct_atomic *file, uint64_t at, const void *bytes, size_t n, ct_err *err);
 // Forced to disk, renamed, and the folder forced to disk as well: once this returned true, the file
 // survives a loss of power.
 bool ct__atomic_commit(ct_atomic *file, ct_err *err);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,6 +94,35 @@ bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err) 
 
 void ct__file_unmap(const void *bytes, size_t n) {
     if (bytes) munmap((void *)(uintptr_t)bytes, n);
+}
+
+bool ct__file_hold(const char *path, ct_file *file, ct_err *err) {
+    size_t n = 0;
+    *file = (ct_file){.path = path, .fd = ct__file_open(path, &n, err)};
+    file->n = n;
+    return file->fd >= 0;
+}
+
+bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err *err) {
+    for (char *p = to; n;) {
+        ssize_t r = pread(file->fd, p, n, (off_t)at);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return file_err(err, "read", file->path);
+        if (r == 0)
+            return ct__err(err, CT_E_FILE, CT_NOWHERE, file->path,
+                           "it ends at byte %" PRIu64 " or before, but had %" PRIu64
+                           " bytes when it was opened",
+                           at, file->n);
+        p += r;
+        at += (uint64_t)r;
+        n -= (size_t)r;
+    }
+    return true;
+}
+
+void ct__file_release(ct_file *file) {
+    if (file->fd >= 0) close(file->fd);
+    file->fd = -1;
 }
 
 bool ct__could_be_folder(const char *path, ct_err *err) {

@@ -15,6 +15,16 @@ bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
 // The same, and the file itself, to be closed.
 bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
+// A file that is read where and when its bytes are asked for: others may change it meanwhile.
+typedef struct ct_file {
+    const char *path; // the caller's
+    int fd;
+    uint64_t n; // its bytes when it was opened
+} ct_file;
+bool ct__file_hold(const char *path, ct_file *file, ct_err *err);
+// The n bytes from byte `at` on, all or none; they lay in the file when it was opened.
+bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err *err);
+void ct__file_release(ct_file *file);                    // also one that was released
 bool ct__could_be_folder(const char *path, ct_err *err); // false: something else is there
 // Like mkdir -p; the names of the folders made are forced to disk.
 bool ct__make_dirs(const char *path, int mode, ct_err *err);

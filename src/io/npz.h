@@ -1,24 +1,15 @@
-// npz: named arrays, each an npy file in one zip archive, stored or deflated. The archive is read
-// and written by minizip; what it reports is checked here against the file before it is used.
+// npz: named arrays, each an npy file in one zip archive, stored or deflated.
 #ifndef COTAN_IO_NPZ_H
 #define COTAN_IO_NPZ_H
 
-#include "base/atomic.h"
 #include "io/npy.h"
+#include "io/zip.h"
 
 typedef struct ct_npz_entry {
-    const char *name;           // without ".npy"; UTF-8, '\0'-terminated, no '\0' inside
-    const char *part;           // for messages: npz: array "name"
-    uint64_t bytes, packed;     // of the npy file; as they lie in the archive
-    uint64_t begin;             // where they lie
-    uint64_t directory, number; // minizip's position in the archive's directory
-    bool deflated;
+    const char *name; // without ".npy"; UTF-8, '\0'-terminated, no '\0' inside
+    const char *part; // for messages: npz: array "name"
+    ct_zip_entry zip; // its bytes are those of the npy file
 } ct_npz_entry;
-
-typedef struct ct_zip_memory { // the file, as minizip reads it
-    const unsigned char *bytes;
-    uint64_t n, at;
-} ct_zip_memory;
 
 struct ct_npz {
     char *label;
@@ -26,19 +17,14 @@ struct ct_npz {
     size_t n;
     // Private:
     const ct_npz_entry **by_name;
-    ct_zip_memory memory;
-    void *zip; // minizip's
-    const void *map;
-    size_t map_n;
+    ct_zip zip;
     ct_arena arena;
 };
 
-// Checks the archive's directory: the arrays themselves are checked when they are asked for.
-// Nothing is kept after a failure.
+// Checks the archive's directory: the arrays themselves are checked when they are asked for, and
+// the file stays open for that. Nothing is kept after a failure.
 bool ct__npz_open(const char *path, struct ct_npz *npz, ct_err *err);
-// The same over n bytes in memory, which the caller keeps; `label` stands for the path in messages.
-bool ct__npz_parse(const char *label, const void *bytes, size_t n, struct ct_npz *npz, ct_err *err);
-void ct__npz_close(struct ct_npz *npz);
+void ct__npz_close(struct ct_npz *npz); // also one that is all zeros
 const ct_npz_entry *ct__npz_find(const struct ct_npz *npz, const char *name); // NULL: absent
 
 // What an array is; of its bytes, only those before the data are unpacked.

@@ -126,7 +126,7 @@ static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
         const char *s = npz->entries[i].name;
         size_t n = strlen(ct__printable(s, strlen(s), name, sizeof name));
         if (n > wide) wide = n;
-        bytes += npz->entries[i].bytes;
+        bytes += npz->entries[i].zip.bytes;
     }
     ct__textf(out, "npz: %zu array%s, ", npz->n, npz->n == 1 ? "" : "s");
     add_bytes(out, bytes);

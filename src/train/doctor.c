@@ -3,11 +3,11 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <minizip/unzip.h> // and with it zlib.h
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "backend/cpu/build.h"
 #include "backend/cpu/cache.h"
@@ -231,8 +231,7 @@ static void cache(doctor *d) {
 
 static void libraries(doctor *d) {
     ct_text text = {0};
-    ct__textf(&text, "jansson %s, minizip, built with zlib %s", jansson_version_str(),
-              ZLIB_VERSION);
+    ct__textf(&text, "jansson %s, zlib %s", jansson_version_str(), zlibVersion());
     say(d, CT_HEALTH_GOOD, "libraries", &text, NULL);
     ct__text_free(&text);
 }

@@ -1,5 +1,6 @@
 // Each file of tests/fuzz/corpus goes through its harness: what `make fuzz` once found, or found
 // interesting, stays harmless.
+#define _GNU_SOURCE // memfd_create, for the harnesses
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

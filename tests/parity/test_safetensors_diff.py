@@ -41,7 +41,7 @@ def verdict(tmp_path_factory):
         [os.environ.get("CC", "cc"), "-std=gnu17", f"-I{ROOT}/src", f"-I{ROOT}/include",
          f"-I{archive.parent}/derived",
          str(ROOT / "tests/parity/safetensors_verdict.c"), "-o", str(program), str(archive),
-         "-ljansson", "-lminizip", "-lm", "-lpthread", "-ldl"], check=True)
+         "-ljansson", "-lz", "-lm", "-lpthread", "-ldl"], check=True)
     return program
 
 

@@ -1,6 +1,6 @@
-// npy and npz files: what is refused, with the whole sentence; that written files read back. With
-// --copy, a line "FROM TO HOW" of standard input each is copied through tensors, for
-// test_io_npy.py, which compares with NumPy.
+// npy and npz files: what is refused, with the whole sentence; that written files read back. For
+// test_io_npy.py, which compares with NumPy: with --copy, a line "FROM TO HOW" of standard input
+// each is copied through tensors; with --get FILE NAME, an array's bytes are written.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -331,29 +332,98 @@ static void not_written(void **state) {
     expect_error(CT_E_ARGUMENT, "a.c:7: npz_get: the file is not open");
 }
 
-// The n-th allocation fails, for every n: a sentence, nothing lost, nothing left behind.
-static void no_memory(void **state) {
-    (void)state;
+// The n-th allocation fails, for every n: a sentence, nothing lost, nothing left behind. Gives how
+// many there are.
+static int64_t refuse_each(bool deflate) {
     const float values[4] = {1, 2, 3, 4};
     const int64_t shape[2] = {2, 2};
     const ct_npz_out out[] = {{"a", CT_F32, 2, shape, values}, {"b", CT_F32, 2, shape, values}};
     const char *path = place("m.npz");
-    for (int64_t n = 0, done = 0; !done; n++) {
+    for (int64_t n = 0;; n++) {
         struct ct_npz npz = {0};
         ct_err err = {0};
         ct_npy npy;
         void *data = NULL;
         ct__fail_alloc_after(n);
-        bool ok = ct__npz_write(path, out, 2, n % 2, &err) && ct__npz_open(path, &npz, &err) &&
+        bool ok = ct__npz_write(path, out, 2, deflate, &err) && ct__npz_open(path, &npz, &err) &&
                   ct__npz_read(&npz, ct__npz_find(&npz, "b"), &npy, &data, &err);
         ct__fail_alloc_after(-1);
         if (ok) assert_memory_equal(data, values, sizeof values);
         if (!ok) assert_int_equal(err.code, CT_E_MEMORY);
-        done = ok;
         ct__free(data);
         ct__npz_close(&npz);
+        if (ok) return n;
         assert_true(n < 100);
     }
+}
+
+// zlib's memory is the library's: five requests to deflate and two to inflate, beside our room for
+// packed bytes.
+static void no_memory(void **state) {
+    (void)state;
+    int64_t stored = refuse_each(false);
+    assert_int_equal(refuse_each(true), stored + 2 * (1 + 5) + 1 + 2);
+}
+
+// Somebody shortens the file in place while it is open; or another one takes its name.
+static void changed_while_open(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const char *path = place("c.npz");
+    const ct_named all[] = {{"a", ct_f(1)}, {"b", ct_ones(CT_F32, CT_DIMS(1 << 16))}}, one = all[0];
+    for (int deflate = 0; deflate < 2; deflate++) {
+        assert_true(ct_save_npz(path, all, 2, .deflate = deflate));
+        struct stat whole;
+        assert_int_equal(stat(path, &whole), 0);
+        ct_npz *npz = ct_npz_open(path);
+        assert_non_null(npz);
+        assert_true(ct_item(ct_npz_get(npz, "a")) == 1);
+        assert_int_equal(truncate(path, 200), 0);
+        assert_false(ct_ok(ct_npz_get_at(npz, "b", line)));
+        // Headers of 35 bytes each, and between them an array of 132, or what is packed of it.
+        expect_error(CT_E_FILE,
+                     "a.c:7: npz_get: %s: it ends at byte %d or before, but had %lld bytes when it "
+                     "was opened",
+                     path, deflate ? 200 : 202, (long long)whole.st_size);
+        ct_npz_close(npz);
+    }
+    assert_true(ct_save_npz(path, all, 2));
+    ct_npz *npz = ct_npz_open(path);
+    assert_true(ct_save_npz(path, &one, 1)); // beside it, and renamed
+    assert_true(ct_item(ct_sum(ct_npz_get(npz, "b"))) == 1 << 16);
+    ct_npz_close(npz);
+    assert_false(ct_failed());
+}
+
+// What 32 bits cannot count, written: a size, and the place of what stands behind it.
+static void beyond_4_gib(void **state) {
+    (void)state;
+    if (!getenv("COTAN_TEST_ALL")) skip();
+    const int64_t n = (1LL << 32) + 1000, three = 3;
+    const uint8_t few[3] = {1, 2, 3};
+    void *zeros =
+        mmap(NULL, (size_t)n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(zeros, MAP_FAILED);
+    const ct_npz_out out[] = {{"big", CT_U8, 1, &n, zeros}, {"few", CT_U8, 1, &three, few}};
+    const char *path = place("big.npz");
+    struct ct_npz npz;
+    ct_err err = {0};
+    ct_npy npy;
+    void *data;
+    assert_true(ct__npz_write(path, out, 2, false, &err));
+    assert_true(ct__npz_open(path, &npz, &err));
+    assert_true(npz.entries[0].zip.bytes == (uint64_t)n + 128);
+    assert_true(npz.entries[1].zip.local > (uint64_t)n);
+    assert_true(ct__npz_head(&npz, ct__npz_find(&npz, "big"), &npy, &err) && npy.shape[0] == n);
+    assert_true(ct__npz_read(&npz, ct__npz_find(&npz, "few"), &npy, &data, &err));
+    assert_memory_equal(data, few, sizeof few);
+    ct__free(data);
+    ct__npz_close(&npz);
+    char command[256]; // and by somebody else's eyes
+    snprintf(command, sizeof command,
+             "python3 -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(\"%s\").testzip())'", path);
+    assert_int_equal(system(command), 0);
+    munmap(zeros, (size_t)n);
 }
 
 // ------------------------------------------------------------------------------------------
@@ -385,11 +455,25 @@ static int copy(void) {
     return 0;
 }
 
+static int get(const char *path, const char *name) {
+    CT_SCOPE;
+    ct_npz *npz = ct_npz_open(path);
+    ct_tensor t = npz ? ct_npz_get(npz, name) : CT_NONE;
+    const void *data = npz ? ct_data(t) : NULL;
+    if (data) fwrite(data, ct_dtype_size(ct_dtype_of(t)), (size_t)ct_size(t), stdout);
+    if (!data) fprintf(stderr, "%s\n", ct_error_text());
+    ct_npz_close(npz);
+    return !data;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "--get") == 0) return get(argv[2], argv[3]);
     if (argc == 2 && strcmp(argv[1], "--copy") == 0) return copy();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers),   cmocka_unit_test(beginnings),  cmocka_unit_test(round_trip),
-        cmocka_unit_test(variables), cmocka_unit_test(not_written), cmocka_unit_test(no_memory),
+        cmocka_unit_test(headers),      cmocka_unit_test(beginnings),
+        cmocka_unit_test(round_trip),   cmocka_unit_test(variables),
+        cmocka_unit_test(not_written),  cmocka_unit_test(no_memory),
+        cmocka_unit_test(beyond_4_gib), cmocka_unit_test(changed_while_open),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

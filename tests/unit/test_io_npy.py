@@ -7,6 +7,7 @@ import struct
 import subprocess
 import warnings
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -193,8 +194,24 @@ def wrong_claim():
     return archive([("a.npy", npy() + b"xyz")])
 
 
+def deflated(packed):
+    """An array of which `packed` are the bytes in the archive, whatever they unpack to."""
+    name, whole = b"a.npy", npy()
+    common = struct.pack("<HHHIIIIHH", 20, 0, 8, 0x210000, zlib.crc32(whole), len(packed), len(whole), len(name), 0)
+    own = b"PK\3\4" + common + name + packed
+    directory = b"PK\1\2\x14\0" + common + bytes(14) + name
+    return own + directory + struct.pack("<IIHHIIH", 0x06054B50, 0, 1, 1, len(directory), len(own), 0)
+
+
+def deflate(data):
+    how = zlib.compressobj(wbits=-15)
+    return how.compress(data) + how.flush()
+
+
 SIZE = len(archive([("a.npy", npy())]))
 CUT = "the end of the archive is missing: it is cut short"
+DIFFERS = 'array "a": what stands before its bytes is damaged, or differs from the directory'
+DAMAGED = 'array "a": its bytes cannot be unpacked: they are damaged'
 HOSTILE = {
     "empty": (b"", 'it is no zip archive: it begins with "", not with "PK"'),
     "an npy file": (npy(), 'it is no zip archive: it begins with "\\x93NUM", not with "PK"'),
@@ -211,6 +228,15 @@ HOSTILE = {
                         f"the directory has 60000 entries by its count, but the file only {SIZE} bytes"),
     "count one too large": (edited(("end", 8, "<H", 2), ("end", 10, "<H", 2)),
                             "entry 2 of 2 of the directory is damaged"),
+    "count too small": (edited(("end", 8, "<H", 0), ("end", 10, "<H", 0)),
+                        "the directory has 51 bytes behind its last entry"),
+    "a part": (edited(("end", 4, "<H", 1)), "it is one part of several"),
+    "its directory elsewhere": (edited(("end", 6, "<H", 1)), "it is one part of several"),
+    "some entries elsewhere": (edited(("end", 8, "<H", 2)), "it is one part of several"),
+    "longer directory": (edited(("end", 12, "<I", 52)), "its directory cannot be found"),
+    "shorter directory": (edited(("end", 12, "<I", 50)), "its directory cannot be found"),
+    "something before the end": (archive([("a.npy", npy())]).replace(b"PK\5\6", b"xPK\5\6"),
+                                 "its directory cannot be found"),
     "no directory": (edited(("central", 0, "<I", 0)), "entry 1 of 1 of the directory is damaged"),
     "name too long": (edited(("central", 28, "<H", 60000)), "entry 1 of 1 of the directory is damaged"),
     "twice": (archive([("a.npy", npy()), ("b.npy", npy()), ("a.npy", npy())]),
@@ -235,19 +261,29 @@ HOSTILE = {
                         f'array "a": it takes 4000000000 bytes, but the file has {SIZE}'),
     "over the end": (edited(*full_size(SIZE - 5), *packed_size(SIZE - 5)),
                      f'array "a": it takes {SIZE - 5} bytes from byte 35 on, but the file has {SIZE}'),
+    "into the directory": (edited(*full_size(177), *packed_size(177)),
+                           'array "a": it takes 177 bytes from byte 35 on, but the directory begins at byte 211'),
+    "header in the directory": (edited(("central", 42, "<I", 211 - 29)), DIFFERS),
+    "long extra fields": (edited(("local", 28, "<H", 65535)), DIFFERS),
+    "another method": (edited(("local", 8, "<H", 8)), DIFFERS),
+    "another checksum": (edited(("local", 14, "<I", 8)), DIFFERS),
+    "another size": (edited(("local", 22, "<I", 8)), DIFFERS),
+    "a longer name": (edited(("local", 26, "<H", 6)), DIFFERS),
+    "deflated, and more behind it": (deflated(deflate(npy()) + b"xyz"), DAMAGED),
+    "deflated, of more bytes": (deflated(deflate(npy() + b"xyz")), DAMAGED),
+    "deflated, of fewer bytes": (deflated(deflate(npy()[:-1])), DAMAGED),
+    "deflated, cut short": (deflated(deflate(npy())[:-3]), DAMAGED),
     "bomb": (edited(*full_size(4294967294), raw=zeros(1000)),
              'array "a": it claims 4294967294 bytes, but its {packed} bytes in the archive cannot unpack to more '
              'than {most}'),
-    "headers differ": (edited(("local", 18, "<I", 5)),
-                       'array "a": what stands before its bytes is damaged, or differs from the directory'),
-    "names differ": (edited(("local", 30, "B", ord("b"))),
-                     'array "a": what stands before its bytes is damaged, or differs from the directory'),
+    "headers differ": (edited(("local", 18, "<I", 5)), DIFFERS),
+    "names differ": (edited(("local", 30, "B", ord("b"))), DIFFERS),
     "patched data": (edited(("local", 6, "<H", 32), ("central", 8, "<H", 32)),
                      'array "a": its flags 0x20 are not all known'),
     "overlap": (overlapping(), 'array "a": its bytes begin inside those of another array'),
     "a flipped bit": (flipped(archive([("a.npy", npy())]), 35 + 128 + 3),
                       'array "a": its checksum is wrong: the file is damaged'),
-    "a flipped bit, deflated": (flipped(zeros(1000), 60), 'array "a": its bytes cannot be unpacked: they are damaged'),
+    "a flipped bit, deflated": (flipped(zeros(1000), 60), DAMAGED),
     "too much data": (wrong_claim(), 'array "a": f64 (6) takes 48 bytes, but 51 follow the header: files of several '
                       'arrays are not supported'),
     "not an array": (archive([("a.npy", b"hello, world")]),
@@ -274,6 +310,195 @@ def test_hostile_archives(tmp_path, name):
     assert not (tmp_path / "o").exists()
 
 
+# ---------------------------------------------------------------------------------- 64-bit fields
+
+ONES = 2**64 - 1
+PLACES = {"local": 0, "local extra": 35, "central": 231, "central extra": 282, "end64": 310, "locator": 366, "end": 386}
+
+
+def wide(*changes):
+    """An archive of one array in which every field that can be wide is, with (place, offset, form, value) written
+    over it."""
+    data, name = npy(), b"a.npy"
+    extra = struct.pack("<HHQQ", 1, 16, len(data), len(data))
+    common = struct.pack("<HHHIIIIHH", 45, 0, 0, 0x210000, zlib.crc32(data), 2**32 - 1, 2**32 - 1, len(name), len(extra))
+    own = b"PK\3\4" + common + name + extra + data
+    extra = struct.pack("<HHQQQ", 1, 24, len(data), len(data), 0)
+    directory = b"PK\1\2\x2d\0" + common[:-2] + struct.pack("<HHHHII", len(extra), 0, 0, 0, 0, 2**32 - 1) + name + extra
+    raw = bytearray(own + directory + struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 1, 1, len(directory), len(own))
+                    + struct.pack("<IIQI", 0x07064B50, 0, len(own) + len(directory), 1)
+                    + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 2**16 - 1, 2**16 - 1, 2**32 - 1, 2**32 - 1, 0))
+    assert raw[PLACES["end"]:].startswith(b"PK\5\6") and raw[PLACES["end64"]:].startswith(b"PK\6\6")
+    for where, offset, form, value in changes:
+        struct.pack_into(form, raw, PLACES[where] + offset, value)
+    return raw
+
+
+def unseekable(method):
+    """As it is written into a pipe: sizes and checksum stand behind the bytes."""
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def tell(self):
+            raise OSError
+
+    out = Pipe()
+    with zipfile.ZipFile(out, "w", method) as z:
+        z.writestr("a.npy", npy())
+    return out.getvalue()
+
+
+def forced(method):
+    """As NumPy writes: room for wide sizes that turn out not to be."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z, z.open("a.npy", "w", force_zip64=True) as member:
+        member.write(npy())
+    return out.getvalue()
+
+
+def padded():
+    """Extra fields of others, and three bytes of padding."""
+    info, out = zipfile.ZipInfo("a.npy"), io.BytesIO()
+    info.extra = b"UT\5\0\1\0\0\0\0\0\0\0"
+    with zipfile.ZipFile(out, "w") as z:
+        z.writestr(info, npy())
+        z.comment = b"of the archive"
+    return out.getvalue()
+
+
+VALID = {
+    "wide": wide(),
+    "wide, of fewer bits in the end": wide(("end", 8, "<H", 1), ("end", 10, "<H", 1), ("end", 12, "<I", 79), ("end", 16, "<I", 231)),
+    "forced": forced(zipfile.ZIP_STORED),
+    "forced, deflated": forced(zipfile.ZIP_DEFLATED),
+    "unseekable": unseekable(zipfile.ZIP_STORED),
+    "unseekable, deflated": unseekable(zipfile.ZIP_DEFLATED),
+    "others' fields": padded(),
+    "by hand": deflated(deflate(npy())),
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_valid_archives(tmp_path, name):
+    path, to = tmp_path / "a.npz", tmp_path / "b.npz"
+    path.write_bytes(VALID[name])
+    assert zipfile.ZipFile(path).testzip() is None
+    assert copy([(path, to, "store")]) == ["ok"]
+    with np.load(path) as want, np.load(to) as got:
+        assert list(want) == list(got) == ["a"] and same(want["a"], got["a"]) and same(got["a"], np.arange(6.0))
+
+
+LOST = "its 64-bit end record cannot be found"
+NOWHERE = "its directory cannot be found"
+BROKEN = "entry 1 of 1 of the directory is damaged"
+TWO = "its two end records differ"
+PART = "it is one part of several"
+WIDE_LIES = {
+    "own size": (("local extra", 4, "<Q", 175), DIFFERS),
+    "own packed size": (("local extra", 12, "<Q", ONES), DIFFERS),
+    "own extra field of another kind": (("local extra", 0, "<H", 2), DIFFERS),
+    "own extra field too long": (("local extra", 2, "<H", 17), DIFFERS),
+    "own extra field too short": (("local extra", 2, "<H", 15), DIFFERS),
+    "size": (("central extra", 4, "<Q", ONES), 'array "a": it is stored, but takes 176 bytes where it has 18446744073709551615'),
+    "packed size": (("central extra", 12, "<Q", 1 << 63), 'array "a": it is stored, but takes 9223372036854775808 bytes where it has 176'),
+    "place": (("central extra", 20, "<Q", ONES), DIFFERS),
+    "place of the sign": (("central extra", 20, "<Q", 1 << 63), DIFFERS),
+    "place off by one": (("central extra", 20, "<Q", 1), DIFFERS),
+    "place in the directory": (("central extra", 20, "<Q", 231), DIFFERS),
+    "extra field of another kind": (("central extra", 0, "<H", 2), 'array "a": it takes 4294967295 bytes, but the file has 408'),
+    "extra field too long": (("central extra", 2, "<H", 25), BROKEN),
+    "extra field too short": (("central extra", 2, "<H", 23), BROKEN),
+    "end record's length": (("end64", 4, "<Q", 45), LOST),
+    "end record's length wraps": (("end64", 4, "<Q", ONES - 11), LOST),
+    "end record's mark": (("end64", 0, "<I", 0), LOST),
+    "end record's part": (("end64", 16, "<I", 1), TWO),
+    "directory's part": (("end64", 20, "<I", 1), TWO),
+    "entries here": (("end64", 24, "<Q", 2), PART),
+    "entries": (("end64", 32, "<Q", ONES), PART),
+    "directory's size": (("end64", 40, "<Q", 78), NOWHERE),
+    "directory's size wraps": (("end64", 40, "<Q", ONES), NOWHERE),
+    "directory's place": (("end64", 48, "<Q", 230), NOWHERE),
+    "directory's place wraps": (("end64", 48, "<Q", ONES - 50), NOWHERE),
+    "no locator": (("locator", 0, "<I", 0), NOWHERE),
+    "locator's place": (("locator", 8, "<Q", 309), LOST),
+    "locator's place behind it": (("locator", 8, "<Q", 311), LOST),
+    "locator's place wraps": (("locator", 8, "<Q", ONES), LOST),
+    "locator's part": (("locator", 4, "<I", 1), PART),
+    "parts": (("locator", 16, "<I", 2), PART),
+    "other count": (("end", 10, "<H", 2), TWO),
+    "other size": (("end", 12, "<I", 78), TWO),
+    "other place": (("end", 16, "<I", 230), TWO),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_LIES)
+def test_lies_of_64_bits(tmp_path, name):
+    lie, refusal = WIDE_LIES[name]
+    path = tmp_path / "h.npz"
+    path.write_bytes(wide(lie))
+    assert copy([(path, tmp_path / "o", "store")]) == [f"{path}: npz: {refusal}"]
+
+
+def test_other_lies_of_64_bits(tmp_path):
+    """Of several fields at once: they agree with each other, not with the file."""
+    path = tmp_path / "h.npz"
+    extra = struct.pack("<HH", 1, 4)  # a second field of wide values, in the room of the first
+    cases = {
+        'array "a": it takes 9223372036854775808 bytes, but the file has 408': wide(
+            ("central extra", 4, "<Q", 1 << 63), ("central extra", 12, "<Q", 1 << 63)),
+        "the directory has 1099511627776 entries by its count, but the file only 408 bytes": wide(
+            ("end64", 24, "<Q", 1 << 40), ("end64", 32, "<Q", 1 << 40)),
+        "the directory has 79 bytes behind its last entry": wide(("end64", 24, "<Q", 0), ("end64", 32, "<Q", 0)),
+        BROKEN: wide(("central", 42, "<I", 0), ("central extra", 2, "<H", 16), ("central extra", 20, "4s", extra)),
+    }
+    for refusal, raw in cases.items():
+        path.write_bytes(raw)
+        assert copy([(path, tmp_path / "o", "store")]) == [f"{path}: npz: {refusal}"]
+
+
+def test_beyond_4_gib(tmp_path):
+    """A small array behind one of 4 GiB and more, which takes no room on the disk: it is a hole."""
+    path, n = tmp_path / "big.npz", (1 << 32) + 1000
+    head = npy(np.zeros(1, "u1"))[:128].replace(b"(1,), }" + b" " * 9, b"(%d,), }" % n)
+    assert len(head) == 128
+    with open(path, "wb") as f:
+        places = []
+        for name, begin, size in ((b"big.npy", head, 128 + n), (b"small.npy", npy(), 176)):
+            crc = zlib.crc32(begin)  # the hole's is compared with nothing: only its header is read
+            common = struct.pack("<HHHIIIIHH", 45, 0, 0, 0x210000, crc, 2**32 - 1, 2**32 - 1, len(name), 20)
+            places.append((common, name, size, f.tell()))
+            f.write(b"PK\3\4" + common + name + struct.pack("<HHQQ", 1, 16, size, size) + begin)
+            f.seek(size - len(begin), 1)
+        begin = f.tell()
+        for common, name, size, at in places:
+            f.write(b"PK\1\2\x2d\0" + common[:-2] + struct.pack("<HHHHII", 28, 0, 0, 0, 0, 2**32 - 1) + name
+                    + struct.pack("<HHQQQ", 1, 24, size, size, at))
+        end = f.tell()
+        f.write(struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 2, 2, end - begin, begin)
+                + struct.pack("<IIQI", 0x07064B50, 0, end, 1) + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 2, 2, *[2**32 - 1] * 2, 0))
+    with np.load(path) as want:
+        assert same(want["small"], np.arange(6.0))
+    row = "  {:<5}  {:<28} {}\n".format
+    assert info(path) == (0, "npz: 2 arrays, 4295 MB\n" + row("big", f"u8 ({n})", "4295 MB") + row("small", "f64 (6)", "48 bytes"))
+    done = subprocess.run([*PROGRAM, "--get", path, "small"], capture_output=True, timeout=60, env=os.environ | {"COTAN_DEVICE": "ref"})
+    assert done.stdout == np.arange(6.0).tobytes(), done.stderr
+
+
+def test_many_arrays(tmp_path):
+    """More than 16 bits count, read and written."""
+    path, to, n = tmp_path / "a.npz", tmp_path / "b.npz", 65536
+    data = npy(np.float32(1))
+    with zipfile.ZipFile(path, "w") as z:
+        for i in range(n):
+            z.writestr(zipfile.ZipInfo(f"{i}.npy"), data)
+    assert copy([(path, to, "store")]) == ["ok"]
+    for archive in (path, to):
+        assert archive.read_bytes()[-22 + 8:-22 + 12] == b"\xff\xff\xff\xff"
+    with zipfile.ZipFile(to) as z:
+        assert z.namelist() == [f"{i}.npy" for i in range(n)] and z.read("65535.npy") == data
+
+
 def mutate(rng, raw):
     raw = bytearray(raw)
     for _ in range(rng.randint(1, 3)):
@@ -298,7 +523,7 @@ def test_mutated_files(tmp_path):
     seeds = [npy(np.arange(6).astype(d).reshape(s)) for d in ("<f4", ">i8", "?") for s in ((6,), (2, 3))]
     seeds += [npy(np.asfortranarray(np.arange(6).reshape(2, 3))), npy(np.float16(1))]
     packed = [bytes(archive([("a.npy", npy()), ("b.npy", npy(np.ones(3, "<i4")))], m))
-              for m in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)]
+              for m in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)] + [bytes(wide()), forced(zipfile.ZIP_DEFLATED)]
     for i in range(1500):
         how = "npy" if i % 3 else "store"
         raw = rng.choice(seeds if how == "npy" else packed)

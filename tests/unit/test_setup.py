@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DEBIAN = "gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev libminizip-dev"
-FEDORA = "gcc glibc-devel cmake ninja-build pkgconf-pkg-config jansson-devel 'pkgconfig(zlib)' 'pkgconfig(minizip)'"
-ARCH = "gcc glibc cmake ninja pkgconf jansson zlib minizip"
+DEBIAN = "gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev"
+FEDORA = "gcc glibc-devel cmake ninja-build pkgconf-pkg-config jansson-devel 'pkgconfig(zlib)'"
+ARCH = "gcc glibc cmake ninja pkgconf jansson zlib"
 HOW = "setup: some packages are missing. Install them with this command, then try again:\n    "
 
 
@@ -38,7 +38,7 @@ def test_libraries_of_another_machine(tmp_path):
     assert status == 1 and text.startswith(
         f"{HOW}sudo dpkg --add-architecture arm64 && sudo apt-get update && sudo apt-get install ")
     assert " qemu-user gcc-aarch64-linux-gnu " in text
-    assert text.endswith(" libjansson-dev:arm64 zlib1g-dev:arm64 libminizip-dev:arm64 libcmocka-dev:arm64\n")
+    assert text.endswith(" libjansson-dev:arm64 zlib1g-dev:arm64 libcmocka-dev:arm64\n")
     status, text = call(tmp_path, ["test-all"], uname="echo aarch64")
     assert status == 1 and "arm64" not in text and "rustc" in text
     (tmp_path / "apt-get").unlink()

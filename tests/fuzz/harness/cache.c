@@ -1,5 +1,6 @@
 // The trailer that closes a compiled object in the cache. As it is, the input is refused unless its
-// hash fits; sealed, it is accepted, and refused again with a bit flipped or its end missing.
+// hash fits, and as a file it is never given to the dynamic linker; sealed, it is accepted, and
+// refused again with a bit flipped or its end missing.
 #include "backend/cpu/cache.h"
 #include "fuzz/harness/harness.h"
 
@@ -21,6 +22,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (ct__cache_whole(bytes, n)) {
         EXPECT(n > TRAILER && memcmp(bytes + n - TRAILER, "cotanso1", 8) == 0);
         n -= TRAILER;
+    } else {
+        char why[CT_CACHE_WHY];
+        EXPECT(!ct__cache_load_file(harness_file(bytes, n), why));
+        EXPECT(strcmp(why, "the file is damaged") == 0);
     }
     if (n < 3) return 0;
     uint8_t *file = seal(bytes, n);

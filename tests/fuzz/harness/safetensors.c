@@ -10,6 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         EXPECT(err.code == CT_E_FORMAT && strncmp(err.text, "f: safetensors: ", 16) == 0);
         return 0;
     }
+    EXPECT(ct__st_verify(&st, "f", false, &err) || strncmp(err.text, "f: safetensors: ", 16) == 0);
     for (size_t i = 0; i < st.n; i++) {
         const ct_st_entry *e = &st.entries[i];
         const uint8_t *data = e->data;
