@@ -185,8 +185,8 @@ static size_t list_options(train_settings *s) {
          .out = &t->out},
         {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
          .out = &t->resume},
-        {"resume-step", OPT_COUNT, "N", "from its save of step N (the newest)", 0, MOST,
-         .out = &t->resume_step},
+        {"resume-step", OPT_COUNT, "N", "from its save of step N, removing later ones (the newest)",
+         0, MOST, .out = &t->resume_step},
     };
     _Static_assert(sizeof all / sizeof *all < MOST_TRAIN_OPTIONS, "room for them and one more");
     memcpy(s->options, all, sizeof all);

@@ -61,7 +61,8 @@ typedef struct ct_lm_train_options {
     const char *resume; // a folder to go on in, instead of data and out; all other options are its
                         // run's, and one that says otherwise is an error, but for more steps, and
                         // for patience and min_delta
-    ct_num resume_step; // from the checkpoint of this step instead of the newest
+    ct_num resume_step; // from the checkpoint of this step instead of the newest; later ones are
+                        // removed
     unsigned given;     // CT_LM_GIVEN_...
     void (*event)(const ct_lm_event *event, void *user);
     ct_stop_fn stop; // true: the batch is ended, the folder written, the error CT_E_INTERRUPTED

@@ -334,6 +334,18 @@ static bool whole_file(const char *path, ct_err *err) {
 
 static const char *const tensor_files[] = {"model.safetensors", "state.safetensors"};
 
+static bool whole_best(const char *dir, int64_t step, ct_err *err) {
+    char path[CT_RUN_PATH];
+    ct_config config = {0};
+    if (!ct__checkpoint_has_best(dir, step)) return true;
+    bool ok = ct__checkpoint_path(dir, step, CT_SAVED_BEST_CONFIG, path, err) &&
+              ct__config_read(path, &config, err) && ct__config_sealed(&config, err) &&
+              ct__checkpoint_path(dir, step, CT_SAVED_BEST_MODEL, path, err) &&
+              whole_file(path, err);
+    ct__config_close(&config);
+    return ok;
+}
+
 // Every byte of the checkpoint against its checksum; its config.json stays open.
 static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, ct_err *err) {
     char path[CT_RUN_PATH];
@@ -343,6 +355,7 @@ static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, c
     for (int i = 0; i < 2; i++)
         ok = ok && ct__checkpoint_path(dir, step, tensor_files[i], path, err) &&
              whole_file(path, err);
+    ok = ok && whole_best(dir, step, err);
     if (!ok) ct__config_close(config);
     return ok;
 }

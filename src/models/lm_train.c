@@ -40,8 +40,9 @@ typedef struct run {
     int32_t *x, *y; // (B, T)
     float *rows;    // (B, 1): 1 for a row that counts
     ct_text sample;
-    double val_loss; // NaN: this process has evaluated nothing yet
-    ct_fit_best best;
+    double val_loss;              // NaN: this process has evaluated nothing yet
+    bool keeps_best;              // in a folder of its own: the run has patience, or had it
+    ct_fit_best best, saved_best; // of the whole run; as it stands in the newest checkpoint
     ct_fit_end end;
     ct_lm_resumed resumed;
     int64_t done;                 // steps, at the end
@@ -224,7 +225,7 @@ static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before)
 // Why no further step is done, and where the weights are that one wants.
 static void tell_end(run *r) {
     ct_text text = {0}, folder = {0};
-    if (!(r->o.patience.value > 0) || !r->best.evaluations) return;
+    if (!r->keeps_best || !r->best.evaluations) return;
     ct__textf(&text, "stopped early, after step %" PRId64 " of %" PRId64 ": the validation loss ",
               r->done, r->o.steps);
     if (r->best.val_loss < r->best.counted)
@@ -244,7 +245,7 @@ static void tell_end(run *r) {
 
 // The held-out loss, of the best weights where they are kept; in nats a byte whatever a token is.
 static void tell_done(run *r) {
-    bool best = r->o.patience.value > 0 && r->best.evaluations;
+    bool best = r->keeps_best && r->best.evaluations;
     double loss = best ? r->best.val_loss : r->val_loss;
     ct_text text = {0};
     char one[4];
@@ -363,18 +364,35 @@ static bool add_settings(ct_config *config, void *user, ct_err *err) {
     return ct__lm_settings_store(config, &r->o, &r->corpus, &r->best, err);
 }
 
+// The best weights first: those that are saved later force their names to disk.
+static bool save_model(run *r, const char *folder) {
+    bool best = r->keeps_best && r->best.evaluations;
+    return (!best || ct__checkpoint_take_best(r->o.out, folder, r->err)) &&
+           ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
+}
+
 static bool fill_checkpoint(run *r, int64_t steps_done) {
     char folder[CT_RUN_PATH], state[CT_RUN_PATH + 32];
     if (!ct__checkpoint_begin(r->o.out, steps_done, folder, r->err)) return false;
     snprintf(state, sizeof state, "%s/state.safetensors", folder);
-    return ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE) &&
+    return save_model(r, folder) &&
            ct_params_save_at(ct_optim_state(r->optim), state, CT_NOWHERE) &&
            ct__checkpoint_commit(r->o.out, steps_done, r->err);
 }
 
+// The checkpoint that is there, where an evaluation was made up for: file by file, each whole. The
+// weights are the same; what is known of them comes last, so that until then it is made up for
+// again.
+static bool save_again(run *r) {
+    char folder[CT_RUN_PATH];
+    return ct__checkpoint_path(r->o.out, r->saved, NULL, folder, r->err) && save_model(r, folder);
+}
+
 static bool save(int64_t steps_done, void *user) {
     run *r = user;
-    if (steps_done != r->saved && !fill_checkpoint(r, steps_done)) {
+    bool there = steps_done == r->saved;
+    bool known = there && memcmp(&r->best, &r->saved_best, sizeof r->best) == 0;
+    if (!known && !(there ? save_again(r) : fill_checkpoint(r, steps_done))) {
         ct__checkpoint_abandon(r->o.out, steps_done);
         if (r->err->code == CT_E_FILE && r->saved >= 0)
             ct__err_hint(r->err,
@@ -384,6 +402,7 @@ static bool save(int64_t steps_done, void *user) {
         return false;
     }
     r->saved = steps_done;
+    r->saved_best = r->best;
     return ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
@@ -394,14 +413,17 @@ static bool place(const run *r, const char *name, char path[CT_RUN_PATH]) {
 }
 
 // Runs that have patience keep the best weights: who waits for them wants them, not those of the
-// evaluations that were waited for. Errors are the fit's to tell.
+// evaluations that were waited for. Errors are the fit's to tell; an evaluation whose weights could
+// not be kept was none, so that a resumed run makes it again.
 static ct_fit_answer keep_best(const ct_fit_point *point, void *user) {
     run *r = user;
     char folder[CT_RUN_PATH];
-    if (!(r->o.patience.value > 0)) return CT_FIT_GO_ON;
+    ct_fit_best before = r->best;
     r->best = point->best;
-    if (point->improved && place(r, CT_RUN_BEST, folder))
-        (void)!ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
+    if (r->keeps_best && point->improved &&
+        !(place(r, CT_RUN_BEST, folder) &&
+          ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE)))
+        r->best = before;
     return CT_FIT_GO_ON;
 }
 
@@ -448,7 +470,12 @@ static bool reopen_folder(run *r) {
     r->o.out = r->o.resume;
     if (!enter_folder(r) || !ct__lm_resume(&r->o, &r->resumed, r->err)) return false;
     r->first = r->saved = r->resumed.step;
-    if (r->o.patience.value > 0) r->best = r->resumed.best;
+    bool kept = ct__checkpoint_has_best(r->o.out, r->first);
+    bool patient = r->o.patience.value > 0;
+    r->keeps_best = patient || kept;
+    // A loss whose weights nobody has is none to wait for.
+    if (kept || !patient) r->best = r->resumed.best;
+    r->saved_best = r->best;
     return true;
 }
 
@@ -546,18 +573,21 @@ static bool compare_numerics(run *r) {
     return true;
 }
 
-static bool go_on(run *r) {
+// Everything that can be refused has been looked at: the folder becomes that of the checkpoint.
+static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
+    run *r = user;
     char text[128];
-    if (!load_checkpoint(r) || !compare_numerics(r) ||
-        !ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
+    (void)point;
+    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
+        !ct__checkpoint_give_best(r->o.out, r->first, r->err) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
-        return false;
+        return CT_FIT_GO_ON; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
     if (r->o.steps != r->resumed.steps)
         snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
                  r->o.steps, r->resumed.steps);
     tell(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
-    return true;
+    return CT_FIT_GO_ON;
 }
 
 ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *o) {
@@ -730,9 +760,13 @@ static bool train(run *r) {
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
-    if (resumed && !go_on(r)) return false;
-    const ct_fit_callback told = {
-        .on_evaluate = keep_best, .on_step = report, .on_end = hear_end, .user = r};
+    if (resumed && (!load_checkpoint(r) || !compare_numerics(r))) return false;
+    if (!resumed) r->keeps_best = r->o.patience.value > 0;
+    const ct_fit_callback told = {.on_begin = resumed ? go_on : NULL,
+                                  .on_evaluate = keep_best,
+                                  .on_step = report,
+                                  .on_end = hear_end,
+                                  .user = r};
     ct_fit_options fit = {.steps = r->o.steps,
                           .first_step = r->first,
                           .accumulate = r->o.accumulate,
@@ -757,6 +791,9 @@ static bool train(run *r) {
     if (!ct_fit(&fit)) return false;
     double value; // where all steps were done before, nothing has evaluated
     if (isnan(r->val_loss) && !evaluate(&value, r)) return false;
+    if (isnan(r->val_loss)) // it was not to
+        return ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, r->command,
+                       "stopped after %" PRId64 " of %" PRId64 " steps", r->done, r->o.steps);
     tell_end(r);
     tell_memory(r, &size.cost, peak);
     tell_done(r);

@@ -69,11 +69,13 @@ static bool ends_with(const char *text, const char *end) {
 
 // "state.safetensors.1234-5.tmp": what a write that did not end leaves.
 static bool is_leftover(const char *name) {
-    static const char *const others[] = {"loss.svg", "metrics.jsonl"};
+    static const char *const others[] = {"loss.svg", "metrics.jsonl", CT_SAVED_BEST_MODEL,
+                                         CT_SAVED_BEST_CONFIG};
+    enum { OTHERS = sizeof others / sizeof *others };
     if (!ends_with(name, ".tmp")) return false;
     for (int i = 0; i < NAMES; i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < OTHERS; i++)
         if (strncmp(name, others[i], strlen(others[i])) == 0) return true;
     return false;
 }
@@ -107,9 +109,24 @@ static bool tidy_one(const char *name, void *user) {
     return true;
 }
 
+// A checkpoint that was saved again may have some, too.
+static bool tidy_checkpoints(const char *dir, ct_err *err) {
+    char folder[CT_RUN_PATH];
+    int64_t *steps;
+    size_t n;
+    if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = ct__checkpoint_path(dir, steps[i], NULL, folder, err) &&
+             each_entry(folder, tidy_one, &(tidying){folder, false, err}, err);
+    ct__free(steps);
+    return ok;
+}
+
 bool ct__run_tidy(const char *dir, ct_err *err) {
     char folder[CT_RUN_PATH];
-    return each_entry(dir, tidy_one, &(tidying){dir, false, err}, err) &&
+    return tidy_checkpoints(dir, err) &&
+           each_entry(dir, tidy_one, &(tidying){dir, false, err}, err) &&
            make_path(folder, err, "%s/" CT_RUN_BEST, dir) &&
            each_entry(folder, tidy_one, &(tidying){folder, false, err}, err) &&
            make_path(folder, err, "%s/checkpoints", dir) &&
@@ -165,6 +182,25 @@ bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char p
 
 // --------------------------------------------------------------------------------- another run
 
+// The model first: where a process dies between the two, the configuration beside it is an older
+// one, of the same sizes.
+static const struct {
+    const char *saved, *run;
+} best_files[] = {{CT_SAVED_BEST_MODEL, CT_RUN_BEST "/model.safetensors"},
+                  {CT_SAVED_BEST_CONFIG, CT_RUN_BEST "/config.json"}};
+
+static bool remove_best(const char *dir, ct_err *err) {
+    char path[CT_RUN_PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!make_path(path, err, "%s/%s", dir, best_files[i].run)) return false;
+        if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
+            return fail(path, "remove", err);
+    }
+    if (!make_path(path, err, "%s/" CT_RUN_BEST, dir)) return false;
+    (void)rmdir(path); // where nobody put anything else there
+    return true;
+}
+
 // A line of metrics a step; -1: there are none.
 static int64_t steps_told(const char *path) {
     FILE *f = fopen(path, "re");
@@ -205,8 +241,7 @@ static bool remove_events(const char *name, void *user) {
 }
 
 bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
-    static const char *const told[] = {
-        "metrics.jsonl", "loss.svg", CT_RUN_BEST "/model.safetensors", CT_RUN_BEST "/config.json"};
+    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
     char path[CT_RUN_PATH];
     int64_t *saved;
     size_t n;
@@ -222,9 +257,7 @@ bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
         if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
             return fail(path, "remove", err);
     }
-    if (!make_path(path, err, "%s/" CT_RUN_BEST, dir)) return false;
-    (void)rmdir(path); // where nobody put anything else there
-    return ct__checkpoint_forget_after(dir, -1, err);
+    return remove_best(dir, err) && ct__checkpoint_forget_after(dir, -1, err);
 }
 
 // ---------------------------------------------------------------------------------------- a save
@@ -265,13 +298,12 @@ static bool copy_file(const char *from, const char *to, ct_err *err) {
     return ok;
 }
 
-// A further name of the file, in place of what has that name now; a copy where there are no links.
-static bool publish_one(const char *dir, int64_t step, const char *name, ct_err *err) {
-    char from[CT_RUN_PATH], to[CT_RUN_PATH], beside[CT_RUN_PATH];
+// `to`: a further name of the file, in place of what has that name now; a copy where there are no
+// links.
+static bool name_too(const char *from, const char *to, ct_err *err) {
+    char beside[CT_RUN_PATH];
     struct stat a, b;
-    if (!ct__checkpoint_path(dir, step, name, from, err) ||
-        !make_path(to, err, "%s/%s", dir, name) || !make_path(beside, err, "%s/%s.tmp", dir, name))
-        return false;
+    if (!make_path(beside, err, "%s.tmp", to)) return false;
     if (stat(from, &a) != 0) return fail(from, "open", err);
     if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
     unlink(beside);
@@ -280,6 +312,12 @@ static bool publish_one(const char *dir, int64_t step, const char *name, ct_err 
     fail(to, "rename into place", err);
     unlink(beside);
     return false;
+}
+
+static bool publish_one(const char *dir, int64_t step, const char *name, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    return ct__checkpoint_path(dir, step, name, from, err) &&
+           make_path(to, err, "%s/%s", dir, name) && name_too(from, to, err);
 }
 
 // Under a temporary name first: a folder that is removed by halves must not look like a checkpoint.
@@ -302,6 +340,40 @@ bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err) {
     for (size_t i = CT_CHECKPOINTS_KEPT; i < n && ok; i++) ok = forget(dir, steps[i], err);
     ct__free(steps);
     return ok;
+}
+
+bool ct__checkpoint_take_best(const char *dir, const char *folder, ct_err *err) {
+    char from[2][CT_RUN_PATH], to[CT_RUN_PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!make_path(from[i], err, "%s/%s", dir, best_files[i].run)) return false;
+        if (access(from[i], F_OK) != 0) return true; // who removed them wants them no more
+    }
+    for (int i = 0; i < 2; i++)
+        if (!make_path(to, err, "%s/%s", folder, best_files[i].saved) ||
+            !name_too(from[i], to, err))
+            return false;
+    return true;
+}
+
+bool ct__checkpoint_has_best(const char *dir, int64_t step) {
+    char path[CT_RUN_PATH];
+    ct_err ignored = {0};
+    for (int i = 0; i < 2; i++)
+        if (!ct__checkpoint_path(dir, step, best_files[i].saved, path, &ignored) ||
+            access(path, F_OK) != 0)
+            return false;
+    return true;
+}
+
+bool ct__checkpoint_give_best(const char *dir, int64_t step, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    if (!ct__checkpoint_has_best(dir, step)) return remove_best(dir, err);
+    if (!make_path(to, err, "%s/" CT_RUN_BEST, dir) || !ct__make_dirs(to, 0777, err)) return false;
+    for (int i = 0; i < 2; i++)
+        if (!ct__checkpoint_path(dir, step, best_files[i].saved, from, err) ||
+            !make_path(to, err, "%s/%s", dir, best_files[i].run) || !name_too(from, to, err))
+            return false;
+    return make_path(to, err, "%s/" CT_RUN_BEST, dir) && ct__sync_folder(to, err);
 }
 
 bool ct__checkpoint_forget_after(const char *dir, int64_t step, ct_err *err) {

@@ -7,8 +7,11 @@
 
 enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
 // A folder in a run's, for the weights that were best, where a run keeps them: a model and its
-// configuration.
+// configuration. A checkpoint has further names of them, CT_SAVED_BEST..., so that those of its
+// step can come back.
 #define CT_RUN_BEST "best"
+#define CT_SAVED_BEST_MODEL "best.safetensors"
+#define CT_SAVED_BEST_CONFIG "best.json"
 
 // Makes the folder "run", or the first of run-2, run-3 ... that is not there, for the caller alone:
 // of two processes that ask at once each gets its own. `dir` gets its name.
@@ -37,6 +40,11 @@ bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH
 bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err);
 void ct__checkpoint_abandon(const char *dir, int64_t step);
 bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err);
+// Gives a save's folder, filled or not, the best weights of DIR as they are now, if there are any.
+bool ct__checkpoint_take_best(const char *dir, const char *folder, ct_err *err);
+// The other way: DIR/best as it was at that checkpoint; it goes where that has none.
+bool ct__checkpoint_has_best(const char *dir, int64_t step);
+bool ct__checkpoint_give_best(const char *dir, int64_t step, ct_err *err);
 // Removes the checkpoints of later steps than this one; -1: all.
 bool ct__checkpoint_forget_after(const char *dir, int64_t step, ct_err *err);
 

@@ -1,7 +1,7 @@
 // Preloaded into the program by test_resume.py: the k-th call that changes files below FAULT_DIR
 // kills the process (FAULT=kill; a write does half its work first), or it and all later ones find
-// the disk full (FAULT=full). FAULT_COUNT names a file that gets the number of calls when the
-// process ends. FAULT_LINKS=none refuses hard links.
+// the disk full (FAULT=full), or it alone fails with EIO (FAULT=once). FAULT_COUNT names a file
+// that gets the number of calls when the process ends. FAULT_LINKS=none refuses hard links.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,17 +27,22 @@ static int fd_below(int fd) {
     return below(path);
 }
 
-enum { GO_ON, DIE, FULL };
+enum { GO_ON, DIE, FAIL };
+static int reason = ENOSPC;
 static int verdict(void) {
     const char *at = getenv("FAULT_AT"), *what = getenv("FAULT");
     long k = at ? atol(at) : 0;
     calls++;
     if (!k || !what || calls < k) return GO_ON;
-    return strcmp(what, "kill") == 0 ? DIE : FULL;
+    if (strcmp(what, "once") == 0) {
+        reason = EIO;
+        return calls == k ? FAIL : GO_ON;
+    }
+    return strcmp(what, "kill") == 0 ? DIE : FAIL;
 }
 
 static int refuse(void) {
-    errno = ENOSPC;
+    errno = reason;
     return -1;
 }
 
@@ -66,13 +71,13 @@ ssize_t write(int fd, const void *bytes, size_t n) {
         REAL(name);                                                                                \
         int v = mine ? verdict() : GO_ON;                                                          \
         if (v == DIE) raise(SIGKILL);                                                              \
-        return v == FULL ? refuse() : real args;                                                   \
+        return v == FAIL ? refuse() : real args;                                                   \
     }
 CALL(fsync, (int fd), (fd), fd_below(fd))
 CALL(rename, (const char *from, const char *to), (from, to), below(to))
 CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path))
 
-// A full disk lets one shorten and remove; a process may die there.
+// Any disk lets one shorten and remove; a process may die there.
 #define FREEING(name, params, args, mine)                                                          \
     int name params {                                                                              \
         REAL(name);                                                                                \
@@ -93,5 +98,5 @@ int link(const char *from, const char *to) {
         errno = EPERM;
         return -1;
     }
-    return v == FULL ? refuse() : real(from, to);
+    return v == FAIL ? refuse() : real(from, to);
 }

@@ -323,6 +323,78 @@ def test_patience_survives_a_kill(shim, corpus, patient, memory):
         shutil.rmtree(out)
 
 
+KEEPS = [*SHORT[:-1], 1, "--patience", 5, "--lr", 0.02]
+
+
+@pytest.fixture(scope="module")
+def keeps(corpus, tmp_path_factory):
+    """A run whose best weights change with every evaluation."""
+    out = tmp_path_factory.mktemp("keeps") / "run"
+    done = cotan("train", "--data", corpus, *OPTIONS, *KEEPS, "--out", out)
+    assert done.returncode == 0 and training(out)["best_steps"] == STEPS, done.stderr
+    return out
+
+
+def same_as_kept(out, keeps):
+    """But for which saves are left: a failure makes one more."""
+    for name in (*TENSORS, "config.json", "loss.svg"):
+        assert (out / name).read_bytes() == (keeps / name).read_bytes(), name
+    assert lines(out) == lines(keeps)
+    assert leftovers(out) == []
+    same_best(out, keeps)
+
+
+@pytest.mark.parametrize("kind", ["kill", "once", "full"])
+def test_a_fault_in_writing_the_best_weights(shim, corpus, keeps, memory, kind):
+    """The evaluation is made again, and its weights are kept."""
+    words = ["train", "--data", corpus, *OPTIONS, *KEEPS, "--out"]
+    calls = count(shim, memory / "counted/best", *words, memory / "counted")
+    assert calls > 40
+    told = set()
+    for k in range(1, calls + 1, 2 if kind == "once" else 4):
+        out = memory / f"run-{k}"
+        done = faulty(shim, out / "best", kind, k, *words, out)
+        if kind == "kill":
+            assert done.returncode == -signal.SIGKILL, (k, done.stderr)
+        elif done.returncode:
+            reason = "Input/output error" if kind == "once" else "No space left on device"
+            found = re.search(rf"^cotan: {out}/best(?:/\S+)?: cannot (.*): {reason}$", done.stderr, re.M)
+            assert done.returncode == 1 and found, (k, done.stderr)
+            told.add(found[1])
+            assert len(lines(out)) == checkpoints(out)[-1]  # saved all the same
+        if checkpoints(out):
+            resume(out)
+        else:
+            assert cotan(*words, out).returncode == 0
+        same_as_kept(out, keeps)
+        assert cotan("sample", out / "best", "--length", 3).returncode == 0
+        shutil.rmtree(out)
+    if kind != "kill":
+        assert told >= {"write", "sync", "rename into place"}
+
+
+def test_a_single_fault_loses_no_step(shim, corpus, keeps, memory):
+    """Of metrics, TensorBoard's file, the plot or a save: what was trained is saved where it can be, and all
+    ends as if nothing had been."""
+    words = ["train", "--data", corpus, *OPTIONS, *KEEPS, "--out"]
+    calls = count(shim, memory / "counted", *words, memory / "counted")
+    told = set()
+    for k in range(calls, 0, -5):
+        out = memory / f"run-{k}"
+        done = faulty(shim, out, "once", k, *words, out)
+        found = re.search(r"^cotan: (\S+): cannot .*: Input/output error$", done.stderr, re.M)
+        assert bool(found) == (done.returncode == 1) and done.returncode in (0, 1), (k, done.stderr)
+        name = Path(found[1]).name if found else ""
+        told.add(re.sub(r"\d.*", "", name))
+        if name == "metrics.jsonl" or name.startswith("events"):
+            assert checkpoints(out)[-1] == len(lines(out)) > 0
+        if not done.returncode or checkpoints(out):
+            resume(out)
+            same_as_kept(out, keeps)
+        shutil.rmtree(out, ignore_errors=True)
+    assert told >= {"metrics.jsonl", "events.out.tfevents.", "model.safetensors"}
+
+
 def test_nothing_to_resume(whole, corpus, tmp_path):
     def refused(message, *words):
         done = cotan("train", *words)
@@ -639,6 +711,12 @@ def test_damaged_metrics(whole, tmp_path):
     assert done.returncode == 1 and done.stderr.endswith(
         f'cotan: {out}/metrics.jsonl: line 3 has no whole number "step"\n'
         "  hint: move the file away to go on without it\n")
+    # Nothing of what an older save would replace is gone.
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and "tfevents" not in p.name}
+    done = cotan("train", "--resume", out, "--resume-step", 4)
+    assert done.returncode == 1 and 'metrics.jsonl: line 3 has no whole number "step"' in done.stderr
+    assert "resuming" not in done.stderr and checkpoints(out) == [4, 6]
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and "tfevents" not in p.name} == before
     (out / "metrics.jsonl").unlink()
     assert cotan("train", "--resume", out, "--resume-step", 4).returncode == 0
     assert [m["step"] for m in lines(out)] == [4, 5]
