@@ -114,7 +114,11 @@ static void put_memory(const ct_lm_cost *c) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
                (unsigned long long)fields[i].bytes);
-    fputs("}}\n", stdout);
+    if (c->room == UINT64_MAX)
+        fputs(", \"room\": null", stdout);
+    else
+        printf(", \"room\": %llu", (unsigned long long)c->room);
+    printf("},\n \"refused\": %s}\n", c->memory > c->room ? "true" : "false");
 }
 
 // ------------------------------------------------------------------------------------------ for
@@ -233,7 +237,8 @@ static void show_model(const ct_lm_event *event, void *user) {
 static const char text[] =
     "Says what cotan train will do with the same options, and does none of it: the launches of a\n"
     "step with the bytes they move and the operations they compute, the memory over a step, the\n"
-    "plans, and all the memory that the run will take. Nothing is compiled, run or written.\n"
+    "plans, all the memory that the run will take, and whether that would be refused now. Nothing\n"
+    "is compiled, run or written.\n"
     "Where sizes are left open they are chosen as cotan train chooses them.\n";
 
 static const char examples[] =
@@ -254,7 +259,7 @@ int run_plan(int argc, char **argv) {
     train_settings s;
     listing l = {0};
     const opt json = {"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
-    char limit[24];
+    char room[24];
     int status;
     command c = {.name = "plan",
                  .usage = "--data PATH... [options]",
@@ -271,9 +276,9 @@ int run_plan(int argc, char **argv) {
     } else {
         show_plans(&l);
         show_memory(&cost);
-        if (s.machine.limit && cost.memory > s.machine.limit)
-            printf("\ncotan train will refuse this: the limit is %s\n",
-                   bytes(s.machine.limit, limit));
+        if (cost.memory > cost.room)
+            printf("\ncotan train will refuse this: %s %s\n",
+                   cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
     }
     return EXIT_DONE;
 }

@@ -91,6 +91,9 @@ typedef struct ct_lm_cost {
     uint64_t devices; // values, arenas, constants and workspaces, most at one time
     uint64_t weights, state, arenas, constants, workspaces; // of the devices
     uint64_t sums; // of gradients, over the batches of a step; 0: a step is one
+    uint64_t room; // of a plan: what ct_lm_train would have now, the limit or else what it has and
+                   // what is left; less than memory: it refuses; UINT64_MAX: not known
+    bool limited;  // room is the limit of ct_set_memory_limit
 } ct_lm_cost;
 // Hears of the plans of a run in their order: "first weights", "first state", "evaluation",
 // "sample", "step"; where a step has several batches, "first sums" before the evaluation, and

@@ -741,6 +741,8 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
     r->part = heard;
     r->part_user = user;
     ok = ok && rehearse(&r->o, &size.cost, r);
+    size.cost.room = ct__lm_room(&size.cost);
+    size.cost.limited = ct__memory_limit_asked() > 0;
     *cost = size.cost;
     free_run(r);
     ct__free(r);

@@ -150,6 +150,24 @@ def test_for_people(corpus):
         "\ncotan train will refuse this: the limit is 1 MB\n")
 
 
+HUGE = ["--tokens", "chars", "--layers", 40, "--heads", 1, "--width", 16384, "--context", 32, "--batch", 4]
+
+
+def test_a_plan_says_what_will_be_refused(corpus):
+    """Without a limit by what the machine has left; train refuses with the same words."""
+    for words, why in ((HUGE, r"this machine has left [\d.]+ [GT]B"),
+                       ([*SMALL, "--memory-limit", "1MB"], "the limit is 1 MB")):
+        done = cotan("plan", "--data", corpus, *words)
+        assert done.returncode == 0 and re.fullmatch(f"cotan train will refuse this: {why}", done.stdout.splitlines()[-1])
+        found = json.loads(cotan("plan", "--data", corpus, *words, "--json").stdout)
+        assert found["refused"] is True and found["memory"]["room"] < found["memory"]["all"]
+        done = cotan("train", "--data", corpus, *words, "--out", "/nowhere/to/be/made")
+        assert done.returncode == 2 and re.search(f" of memory are needed, {why}; the largest tensors are ", done.stderr)
+    assert found["memory"]["room"] == 10**6
+    found = json.loads(cotan("plan", "--data", corpus, *SMALL, "--json").stdout)
+    assert found["refused"] is False and found["memory"]["room"] > found["memory"]["all"]
+
+
 def test_layers_are_named(corpus, device, plan):
     named = {launch["variable"] for p in plan["plans"] if p["name"] == "step" for launch in p["launches"]}
     for name in ("wte.weight", "h.0.attn.c_attn.weight", "h.1.attn.c_proj.weight", "h.1.mlp.c_fc.weight", None):
