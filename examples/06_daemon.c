@@ -125,6 +125,28 @@ static void obey(char *command, char *answer, size_t size) {
     pthread_mutex_unlock(&shared.lock);
 }
 
+typedef struct {
+    char text[100]; // what came of a line that has no end yet
+    size_t n;
+} input;
+
+// Answers each line that is whole. False: the client is gone, or its line is no command's.
+static bool serve(int fd, input *in) {
+    ssize_t got = read(fd, in->text + in->n, sizeof in->text - in->n);
+    if (got <= 0) return false;
+    in->n += (size_t)got;
+    for (char *end; (end = memchr(in->text, '\n', in->n));) {
+        char answer[300];
+        *end = '\0';
+        in->text[strcspn(in->text, "\r")] = '\0';
+        obey(in->text, answer, sizeof answer);
+        send(fd, answer, strlen(answer), MSG_NOSIGNAL); // if nobody listens, read tells
+        in->n -= (size_t)(end + 1 - in->text);
+        memmove(in->text, end + 1, in->n);
+    }
+    return in->n < sizeof in->text;
+}
+
 static int listen_at(const char *path) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
@@ -138,26 +160,23 @@ int main(int argc, char **argv) {
     setlocale(LC_ALL, ""); // numbers are shown as users here like them
     if (argc != 2) return fprintf(stderr, "usage: %s SOCKET\n", *argv), 2;
     struct pollfd fds[1 + CLIENTS] = {{listen_at(argv[1]), POLLIN, 0}};
+    input in[1 + CLIENTS];
     nfds_t n = 1;
     pthread_t trainer;
     if (pthread_create(&trainer, NULL, train, NULL) != 0) return perror("thread"), 1;
     while (!shared.quit && poll(fds, n, -1) > 0) { // only this thread sets quit
-        if (fds[0].revents && n <= CLIENTS)
-            fds[n++] = (struct pollfd){accept(fds[0].fd, NULL, NULL), POLLIN, 0};
-        for (nfds_t i = 1; i < n; i++) {
-            char line[100], answer[300];
-            if (!fds[i].revents) continue;
-            ssize_t got = read(fds[i].fd, line, sizeof line - 1);
-            if (got <= 0) { // gone
-                close(fds[i].fd);
-                fds[i--] = fds[--n];
-                continue;
-            }
-            line[got] = '\0';
-            line[strcspn(line, "\r\n")] = '\0';
-            obey(line, answer, sizeof answer);
-            send(fds[i].fd, answer, strlen(answer), MSG_NOSIGNAL); // if nobody listens, read tells
+        int fd = fds[0].revents ? accept(fds[0].fd, NULL, NULL) : -1;
+        if (fd >= 0) {
+            in[n].n = 0;
+            fds[n++] = (struct pollfd){fd, POLLIN, 0};
         }
+        for (nfds_t i = 1; i < n; i++) {
+            if (!fds[i].revents || serve(fds[i].fd, &in[i])) continue;
+            close(fds[i].fd);
+            in[i] = in[--n];
+            fds[i--] = fds[n];
+        }
+        fds[0].events = n <= CLIENTS ? POLLIN : 0; // who finds no room waits
     }
     for (nfds_t i = 0; i < n; i++) close(fds[i].fd);
     unlink(argv[1]);

@@ -1,6 +1,7 @@
 """examples/06_daemon.c, a server that trains: in a host program of every kind the same bits, and nothing lost."""
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -122,6 +123,54 @@ def test_cancelled_and_continued(plain, tmp_path):
     assert again.train(60) == plain[60]
     assert again.train(step) == found  # undisturbed
     assert again.quit() == (0, "", "")
+
+
+def connected(server):
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(server.client.getpeername())
+    return client
+
+
+def answers(client, n):
+    """The next n lines."""
+    got = ""
+    client.settimeout(20)
+    while got.count("\n") < n:
+        assert (part := client.recv(4096).decode()), got
+        got += part
+    return got.splitlines()
+
+
+def test_lines_are_commands_however_they_come(tmp_path):
+    server = Server(tmp_path, [DAEMON])
+    server.client.sendall(b"train 3\r\nstatus\nsta")
+    first, second = answers(server.client, 2)
+    assert first.startswith("step 0 of 3, ") and re.match(r"step \d of 3, ", second)
+    server.client.sendall(b"tus\n")
+    assert re.match(r"step \d of 3, ", answers(server.client, 1)[0])
+    other = connected(server)
+    other.sendall(b"x" * 100)  # no command is as long
+    assert other.recv(1) == b""
+    assert server.quit() == (0, "", "")
+
+
+def test_places_for_clients_are_not_lost(tmp_path):
+    """While the server may open no descriptor, and where more come than it has places for."""
+    server = Server(tmp_path, [DAEMON])
+    server.train(1)
+    open_now = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (open_now, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    refused = connected(server)
+    time.sleep(0.3)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    clients = [refused, *(connected(server) for _ in range(7))]  # with the server's own eight, one too many
+    clients[7].sendall(b"status\n")
+    for client in clients[:7]:
+        client.sendall(b"status\n")
+        assert answers(client, 1)[0].startswith("step 1 of 1, ")
+    clients[0].close()
+    assert answers(clients[7], 1)[0].startswith("step 1 of 1, ")
+    assert server.quit() == (0, "", "")
 
 
 def test_what_the_library_says_goes_to_the_log(tmp_path):
