@@ -94,9 +94,10 @@ int main(int argc, char **argv) {
 
     ct_params *params = ct_params_new();
     gpt m = gpt_new(params);
-    ct_optim *adamw = ct_adamw(
-        params, .clip = 1, .beta2 = CT_F(0.99),
-        .schedule = {CT_LR_COSINE, .lr = 1e-3, .min_lr = 1e-4, .warmup = 100, .steps = steps});
+    ct_optim *adamw =
+        ct_adamw(params, .clip = 1, .beta2 = CT_F(0.99),
+                 .schedule = {CT_LR_COSINE, .lr = 1e-3, .min_lr = 1e-4,
+                              .warmup = steps < 200 ? steps / 2 : 100, .steps = steps});
     ct_tensor key = ct_random_key(1);
     for (int64_t step = 0; step < steps && !ct_failed(); step++) {
         CT_SCOPE;
