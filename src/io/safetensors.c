@@ -564,7 +564,9 @@ static bool put_entry(writer *w, const ct_st_out *e, uint64_t *at) {
 }
 
 // The header's own checksum as it stands in the header, and before it is known.
-static const char own_key[] = "\"crc32c\":\"", own_unknown[] = "\"crc32c\":\"00000000\"";
+#define CHECKSUM "cotan.crc32c"
+static const char own_key[] = "\"" CHECKSUM "\":\"",
+                  own_unknown[] = "\"" CHECKSUM "\":\"00000000\"";
 enum { OWN_KEY = sizeof own_key - 1 };
 
 static void seal_header(writer *w) {
@@ -643,8 +645,13 @@ bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct
 
 // --------------------------------------------------------------------------------------- checksums
 
-static const char tensor_prefix[] = CT_ST_CHECKSUM ".";
+static const char tensor_prefix[] = CHECKSUM ".";
 enum { PREFIX = sizeof tensor_prefix - 1 };
+
+bool ct__st_is_checksum(const ct_st_pair *pair) {
+    return (pair->key_n == PREFIX - 1 && memcmp(pair->key, CHECKSUM, PREFIX - 1) == 0) ||
+           (pair->key_n >= PREFIX && memcmp(pair->key, tensor_prefix, PREFIX) == 0);
+}
 
 static char *checksum_key(ct_arena *arena, const char *name, size_t n) {
     char *key = ct__arena(arena, PREFIX + n + 1);
@@ -677,7 +684,7 @@ bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
     if (!ok) ct__err_memory(err, CT_NOWHERE, path, count * sizeof *pairs);
     if (ok) {
         if (n_metadata) memcpy(pairs + n, metadata, n_metadata * sizeof *pairs);
-        pairs[count - 1] = (ct_st_pair){CT_ST_CHECKSUM, "00000000", PREFIX - 1, 8};
+        pairs[count - 1] = (ct_st_pair){CHECKSUM, "00000000", PREFIX - 1, 8};
     }
     ok = ok && write_file(path, entries, n, pairs, count, true, err);
     ct__arena_free(&arena);
@@ -703,7 +710,7 @@ static bool compare(const ct_st *st, const ct_st_entry *e, uint32_t crc, const c
                     ct_err *err) {
     ct_arena arena = {0};
     char said[CT_PRINTABLE], digits[9];
-    char *key = e ? checksum_key(&arena, e->name, e->name_n) : CT_ST_CHECKSUM;
+    char *key = e ? checksum_key(&arena, e->name, e->name_n) : CHECKSUM;
     ct_st_pair wanted = {.key = key, .key_n = e ? PREFIX + e->name_n : PREFIX - 1}, *pair = NULL;
     if (key && st->n_metadata)
         pair = bsearch(&wanted, st->metadata, st->n_metadata, sizeof *st->metadata, by_key);
@@ -730,8 +737,7 @@ static bool verify_header(const ct_st *st, const char *label, ct_err *err) {
 
 bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *err) {
     bool any = required;
-    for (size_t i = 0; i < st->n_metadata && !any; i++)
-        any = strncmp(st->metadata[i].key, CT_ST_CHECKSUM, PREFIX - 1) == 0;
+    for (size_t i = 0; i < st->n_metadata && !any; i++) any = ct__st_is_checksum(&st->metadata[i]);
     if (any && !verify_header(st, label, err)) return false;
     for (size_t i = 0; i < st->n && any; i++) {
         const ct_st_entry *e = &st->entries[i];

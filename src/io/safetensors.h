@@ -78,14 +78,14 @@ typedef struct ct_st_out {
 bool ct__st_write(const char *path, const ct_st_out *entries, size_t n, const ct_st_pair *metadata,
                   size_t n_metadata, ct_err *err);
 
-// The same with checksums in the metadata, eight hexadecimal digits each: "crc32c.NAME" over the
-// tensor's bytes, and "crc32c" over the header with zeros for these digits. Other readers see
-// metadata.
+// The same with checksums in the metadata, eight hexadecimal digits each: "cotan.crc32c.NAME" over
+// the tensor's bytes, and "cotan.crc32c" over the header with zeros for these digits. Other readers
+// see metadata.
 bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
                           const ct_st_pair *metadata, size_t n_metadata, ct_err *err);
 // Compares header and tensors with their checksums. A file without any passes unless they are
 // `required`.
 bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *err);
-#define CT_ST_CHECKSUM "crc32c" // how their keys begin
+bool ct__st_is_checksum(const ct_st_pair *pair); // one of these, and no key of somebody else
 
 #endif

@@ -39,10 +39,6 @@ static uint64_t elements(const ct_st_entry *e) {
     return count;
 }
 
-static bool is_checksum(const ct_st_pair *pair) {
-    return strncmp(pair->key, CT_ST_CHECKSUM, strlen(CT_ST_CHECKSUM)) == 0;
-}
-
 static void add_tensors(ct_text *out, const ct_st *st) {
     char name[CT_PRINTABLE], value[CT_PRINTABLE], type[160];
     size_t wide = 0;
@@ -60,10 +56,10 @@ static void add_tensors(ct_text *out, const ct_st *st) {
         ct__text_add(out, "\n");
     }
     size_t checksums = 0;
-    for (size_t i = 0; i < st->n_metadata; i++) checksums += is_checksum(&st->metadata[i]);
+    for (size_t i = 0; i < st->n_metadata; i++) checksums += ct__st_is_checksum(&st->metadata[i]);
     if (st->n_metadata > checksums) ct__text_add(out, "metadata\n");
     for (size_t i = 0; i < st->n_metadata; i++)
-        if (!is_checksum(&st->metadata[i]))
+        if (!ct__st_is_checksum(&st->metadata[i]))
             ct__textf(
                 out, "  %s: %s\n",
                 ct__printable(st->metadata[i].key, st->metadata[i].key_n, name, sizeof name),

@@ -426,11 +426,35 @@ static void files_without_checksums(void **state) {
     assert_string_equal(err.text, "f: safetensors: the header is damaged: it has no checksum");
     // One tensor's is missing: somebody else has changed the file.
     char digits[9];
-    const ct_st_pair own = {"crc32c.b", digits, 8, 8};
+    const ct_st_pair own = {"cotan.crc32c.b", digits, 14, 8};
     snprintf(digits, sizeof digits, "%08x", (unsigned)ct__crc32c(bytes3, 3));
     assert_true(ct__st_write(path, outs, 5, &own, 1, &err));
     assert_false(verify(false, &err));
     assert_string_equal(err.text, "f: safetensors: the header is damaged: it has no checksum");
+}
+
+// What others call so means something else, and is metadata like any.
+static void checksums_of_others(void **state) {
+    (void)state;
+    ct_err err = {0};
+    ct_st st;
+    const ct_st_pair others[] = {{"cotan.crc32c_of_source", "abc", 22, 3},
+                                 {"crc32c", "deadbeef", 6, 8},
+                                 {"crc32c.b", "deadbeef", 8, 8},
+                                 {"crc32c_of_source", "abc", 16, 3}};
+    assert_true(ct__st_write(path, outs, 5, others, 4, &err));
+    assert_true(verify(false, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    for (size_t i = 0; i < st.n_metadata; i++) assert_false(ct__st_is_checksum(&st.metadata[i]));
+    ct__st_close(&st);
+    assert_true(ct__st_write_checked(path, outs, 5, others, 4, &err));
+    assert_true(verify(true, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    assert_int_equal(st.n_metadata, 4 + 5 + 1);
+    size_t ours = 0;
+    for (size_t i = 0; i < st.n_metadata; i++) ours += ct__st_is_checksum(&st.metadata[i]);
+    assert_int_equal(ours, 5 + 1);
+    ct__st_close(&st);
 }
 
 // Runs last.
@@ -462,6 +486,7 @@ int main(void) {
         cmocka_unit_test(crc32c_is_the_standard_one),
         cmocka_unit_test(every_flipped_bit_is_found),
         cmocka_unit_test(files_without_checksums),
+        cmocka_unit_test(checksums_of_others),
         cmocka_unit_test(no_temporary_file_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
