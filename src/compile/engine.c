@@ -450,8 +450,10 @@ static bool cancelled(ct_ctx *ctx) {
 
 static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
     const ct_node *gone = NULL;
-    bool ok = take_held(ctx, e, n) ? targets_stand(ctx, e, n) : cancelled(ctx);
-    ok = ok && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
+    bool ok = take_held(ctx, e, n);
+    if (!ok) (void)cancelled(ctx);
+    ok = ok && targets_stand(ctx, e, n) && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) &&
+         run_plan(ctx, e, p, n);
     release(e);
     return gone ? ct__spent(ctx, gone, here) : ok;
 }

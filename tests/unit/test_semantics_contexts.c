@@ -275,6 +275,41 @@ static void *reads_once(void *arg) {
     return NULL;
 }
 
+static void *adds_once(void *arg) {
+    waiter *w = arg;
+    ct_ctx_use(w->ctx);
+    {
+        CT_SCOPE;
+        ct_assign(w->x, ct_add(w->x, ct_f(1)));
+    }
+    w->code = ct_error_code();
+    ct_error_clear();
+    return NULL;
+}
+
+// Cancelled while it waits for a plan that reads what it assigns, it assigns nothing.
+static void a_plan_that_was_cancelled_while_it_waited_has_not_run(void **state) {
+    (void)state;
+    waiter w = {.set = ct_params_new(), .ctx = ct_ctx_new()};
+    w.x = big_variable(w.set);
+    ct_share *held = ct__var_of(w.x)->lock;
+    pthread_t by;
+    assert_true(ct__share_take(held, false, NULL));
+    assert_int_equal(pthread_create(&by, NULL, adds_once, &w), 0);
+    for (int i = 0; i < 10; i++) moment();
+    ct_cancel(w.ctx);
+    pthread_join(by, NULL);
+    ct__share_leave(held, false);
+    assert_int_equal(w.code, CT_E_INTERRUPTED);
+    {
+        CT_SCOPE;
+        const float *d = ct_data(w.x);
+        assert_true(d && d[0] == 0);
+    }
+    ct_ctx_free(w.ctx);
+    ct_params_free(w.set);
+}
+
 static void a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go(void **state) {
     (void)state;
     waiter w = {.set = ct_params_new(), .ctx = ct_ctx_new()};
@@ -372,6 +407,7 @@ int main(void) {
         TEST(one_context_at_a_time_assigns),
         TEST(an_assignment_goes_with_a_set_that_another_context_frees),
         TEST(a_set_may_be_freed_while_others_read),
+        TEST(a_plan_that_was_cancelled_while_it_waited_has_not_run),
         TEST(a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go),
         cmocka_unit_test(who_waited_to_share_goes_before_the_next_alone),
         cmocka_unit_test(waiting_ends_when_it_is_told_to_stop),
