@@ -24,7 +24,7 @@ test: ## install what is missing, build, run every test; closes with `N passed, 
 	@cmake --build $(BUILD)
 	@scripts/run-tests --build $(BUILD) --checks $(EMULATED:%=--machine %) $(ONLY)
 
-test-all: ## the same, with Go and Rust programs, and units and ops on x86-64 without AVX and on aarch64, emulated
+test-all: ## the same, with Go and Rust programs, every call of a save, and units and ops on x86-64 without AVX and on aarch64, emulated
 	@scripts/setup test-all
 	@for machine in $(filter-out x86-64,$(MACHINES)); do \
 	    cmake -S . -B build-$$machine -G Ninja --toolchain cmake/$$machine.cmake -DCMAKE_BUILD_TYPE=Release \
