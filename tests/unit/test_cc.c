@@ -651,6 +651,37 @@ static void children_of_the_program_are_left_alone(void **state) {
     expect_number(&k, 7);
 }
 
+// Sets COTAN_CC to a compiler behind a script, whose first line this is.
+static void scripted_compiler(const char *line) {
+    char path[300], script[1500];
+    ct_err err = {0};
+    snprintf(path, sizeof path, "%s/scripted-cc", root);
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\nexec %s \"$@\"\n", line,
+             own_compiler ? own_compiler : "cc");
+    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
+    setenv("COTAN_CC", path, 1);
+}
+
+// A compiler's wrapper may leave something running that holds what it inherited.
+static void what_a_compiler_leaves_running_is_not_waited_for(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 130, 130);
+    ct_err err = {0};
+    char line[500], over[300];
+    snprintf(over, sizeof over, "%s/over", root);
+    snprintf(line, sizeof line,
+             "(n=0; while [ ! -e %s/go ] && [ $n -lt 1000 ]; do sleep 0.02; n=$((n + 1)); done\n"
+             ": >%s) &",
+             root, over);
+    scripted_compiler(line);
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    expect_number(&k, 130);
+    assert_int_equal(access(over, F_OK), -1); // it still runs
+    let_go();
+    while (access(over, F_OK) != 0) sched_yield();
+}
+
 // The path of an entry; the letter is the last digit of its key.
 static void entry_named(char path[300], int key, char name) {
     snprintf(path, 300, "%s/%031d%c.so", cache, key, name);
@@ -959,6 +990,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(children_of_the_program_are_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(failures_are_one_sentence, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_compiler_leaves_running_is_not_waited_for, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_setuid_program_starts_no_compiler, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels_for_another_machine, setup, teardown),
     };

@@ -175,8 +175,6 @@ bool ct__cc_find(ct_cc *cc, ct_err *err) {
 
 typedef struct {
     pid_t pid;
-    int ended;  // read end of a pipe that closes when the compiler and its children are gone; -1:
-                // none
     int failed; // errno of a failed start
 } process;
 
@@ -195,12 +193,7 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     argv[n++] = out;
     argv[n++] = "-lm";
     argv[n] = NULL;
-    process p = {.pid = -1, .ended = -1};
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        p.failed = errno;
-        return p;
-    }
+    process p = {.pid = -1};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -210,9 +203,8 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-    posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
 #endif
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -221,21 +213,13 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     p.failed = posix_spawnp(&p.pid, cc->path, &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
-    close(ends[1]);
-    if (p.failed == 0)
-        p.ended = ends[0];
-    else
-        close(ends[0]);
     return p;
 }
 
-// Waits for the process itself, never for "any child". Where the program ignores SIGCHLD, or reaps
-// children itself, the status is lost; then the output tells.
-static bool finish(process *p) {
-    char c;
-    while (read(p->ended, &c, 1) != 0 && errno == EINTR) {
-    }
-    close(p->ended);
+// Waits for the process itself, never for "any child", nor for what it leaves running. Where the
+// program ignores SIGCHLD, or reaps children itself, this waits as long, but the status is lost;
+// then the output tells.
+static bool finish(const process *p) {
     int status = 0;
     pid_t r;
     while ((r = waitpid(p->pid, &status, 0)) < 0 && errno == EINTR) {
