@@ -19,6 +19,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -76,6 +77,31 @@ char *dlerror(void) {
     return text ? text : real();
 }
 
+static const char *full[2]; // folders without room, as it were; "" is every one
+
+int posix_fallocate(int file, off_t from, off_t bytes) {
+    int (*real)(int, off_t, off_t);
+    char name[40], path[4200];
+    *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    ssize_t n = readlink(name, path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = '\0';
+    for (int i = 0; i < 2; i++)
+        if (full[i] && strncmp(path, full[i], strlen(full[i])) == 0) return i ? EDQUOT : ENOSPC;
+    return real(file, from, bytes);
+}
+
+static bool refuse_processor; // what it is cannot be read
+
+FILE *fopen(const char *path, const char *mode) {
+    FILE *(*real)(const char *, const char *);
+    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    if (!refuse_processor || strcmp(path, "/proc/cpuinfo") != 0) return real(path, mode);
+    errno = EMFILE;
+    return NULL;
+}
+
 static bool setuid_program; // it runs with more rights than whoever started it
 
 unsigned long getauxval(unsigned long what) {
@@ -128,8 +154,8 @@ static void remove_tree(const char *path) {
 
 static int teardown(void **state) {
     (void)state;
-    refuse_links = refuse_memory = setuid_program = false;
-    no_programs[0] = no_programs[1] = NULL;
+    refuse_links = refuse_memory = refuse_processor = setuid_program = false;
+    no_programs[0] = no_programs[1] = full[0] = full[1] = NULL;
     while_asleep = NULL;
     naps = 0;
     unsetenv("TMPDIR");
@@ -353,6 +379,86 @@ static void a_cache_mounted_noexec_or_read_only_is_used(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+// Before anything else asks what processor it is: nobody may remember that it was not known.
+static void an_unknown_processor_has_no_cache(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 110, 110);
+    ct_err err = {0};
+    refuse_processor = true;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    expect_number(&k, 110);
+    assert_int_equal(entries(cache, NULL), 0);
+    refuse_processor = false;
+    expect_kept(111);
+    assert_int_equal(entries(cache, NULL), 3);
+    refuse_processor = true;
+    expect_kept(114); // known by now
+}
+
+// The folders that compilers were to write in, without what is random in their names.
+static void expect_compiled_in(const char *folder) {
+    char path[300], *output = NULL;
+    size_t n = 0;
+    ct_err err = {0};
+    snprintf(path, sizeof path, "%s/said", root);
+    assert_true(ct__file_read(path, &output, &n, &err));
+    char *random = strstr(output, "build-");
+    assert_non_null(random);
+    random[strlen("build-")] = '\0';
+    assert_string_equal(output, folder);
+    free(output);
+    unlink(path);
+}
+
+// Sets COTAN_CC to a compiler behind a script, whose first line this is.
+static void scripted_compiler(const char *line) {
+    char path[300], script[1500];
+    ct_err err = {0};
+    snprintf(path, sizeof path, "%s/scripted-cc", root);
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\nexec %s \"$@\"\n", line,
+             own_compiler ? own_compiler : "cc");
+    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
+    setenv("COTAN_CC", path, 1);
+}
+
+static void a_full_folder_is_passed_over(void **state) {
+    (void)state;
+    made m[3];
+    ct_err err = {0};
+    char tmp[200], line[300], want[300];
+    snprintf(tmp, sizeof tmp, "%s/tmp", root);
+    assert_int_equal(mkdir(tmp, 0700), 0);
+    setenv("TMPDIR", tmp, 1);
+    snprintf(line, sizeof line, "for word; do case $word in *.so) echo $word >%s/said;; esac; done",
+             root);
+    scripted_compiler(line);
+    for (int i = 0; i < 3; i++) {
+        ct__kernel_source k = kernel(&m[i], 120, i);
+        if (i > 0) full[0] = cache;
+        if (i > 1) full[1] = tmp;
+        if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+        expect_number(&k, i);
+        snprintf(want, sizeof want, "%s/%sbuild-",
+                 i == 0   ? cache
+                 : i == 1 ? tmp
+                          : "/tmp",
+                 i ? "cotan-" : "");
+        expect_compiled_in(want);
+        assert_int_equal(entries(cache, NULL), i + 1); // what is made is kept where that fits
+        assert_int_equal(entries(tmp, NULL), 0);
+    }
+    made last;
+    ct__kernel_source k = kernel(&last, 120, 3);
+    full[0] = "";
+    assert_false(ct__cpu_build(&k, 1, 1, &err));
+    assert_string_equal(err.text, "cpu: no folder to compile kernels in: neither the cache, TMPDIR "
+                                  "nor /tmp: No space left on device");
+    assert_int_equal(err.code, CT_E_FILE);
+    assert_int_equal(entries(cache, NULL), 3);
+    assert_int_equal(entries(tmp, NULL), 0);
+}
+
 static void a_relative_cache_is_refused(void **state) {
     (void)state;
     made m;
@@ -503,6 +609,67 @@ static void planted_entries_are_rebuilt(void **state) {
     unlink(stranger);
 }
 
+// The one entry of the cache, as a file that this process has not loaded.
+static void fresh_entry(char path[600]) {
+    char last[256], *bytes = NULL;
+    size_t n = 0;
+    ct_err err = {0};
+    assert_int_equal(entries(cache, last), 1);
+    snprintf(path, 600, "%s/%s", cache, last);
+    assert_true(ct__file_read(path, &bytes, &n, &err));
+    assert_true(ct__file_place(path, bytes, n, 0700, &err));
+    free(bytes);
+    ct__cpu_build_forget();
+}
+
+// A sound entry outlives a moment without descriptors.
+static void what_cannot_be_read_now_stays(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 44, 44);
+    ct_err err = {0};
+    char path[600], *file;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    fresh_entry(path);
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool ok = ct__cpu_build(&k, 1, 1, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_false(ok);
+    file = strstr(err.text, "/g0.c: ");
+    assert_non_null(file);
+    assert_string_equal(file, "/g0.c: cannot create: Too many open files");
+    assert_int_equal(access(path, F_OK), 0);
+    err = (ct_err){0};
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    assert_false(k.compiled);
+    expect_number(&k, 44);
+}
+
+// One that is whole and cannot be loaded here is replaced by one that can.
+static void what_cannot_be_loaded_is_replaced(void **state) {
+    (void)state;
+    made m;
+    ct__kernel_source k = kernel(&m, 45, 45);
+    ct_err err = {0};
+    char path[600];
+    struct stat before, after;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    fresh_entry(path);
+    assert_int_equal(stat(path, &before), 0);
+    no_programs[0] = path;
+    no_programs[1] = "/tmp/cotan-load-";
+    refuse_memory = true;
+    if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+    assert_true(k.compiled);
+    expect_number(&k, 45);
+    assert_int_equal(entries(cache, NULL), 1);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_not_equal(before.st_ino, after.st_ino);
+}
+
 // ------------------------------------------------------------------ two processes, the same kernel
 
 // Sets COTAN_CC to a compiler that says that it was started and then waits to be let go, at most
@@ -649,17 +816,6 @@ static void children_of_the_program_are_left_alone(void **state) {
     sigaction(SIGCHLD, &old, NULL);
     if (!ok) fail_msg("with SIGCHLD ignored: %s", err.text);
     expect_number(&k, 7);
-}
-
-// Sets COTAN_CC to a compiler behind a script, whose first line this is.
-static void scripted_compiler(const char *line) {
-    char path[300], script[1500];
-    ct_err err = {0};
-    snprintf(path, sizeof path, "%s/scripted-cc", root);
-    snprintf(script, sizeof script, "#!/bin/sh\n%s\nexec %s \"$@\"\n", line,
-             own_compiler ? own_compiler : "cc");
-    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
-    setenv("COTAN_CC", path, 1);
 }
 
 // A compiler's wrapper may leave something running that holds what it inherited.
@@ -910,6 +1066,24 @@ static void a_setuid_program_starts_no_compiler(void **state) {
     assert_int_equal(access(cache, F_OK), -1);
 }
 
+static void without_room_kernels_are_interpreted(void **state) {
+    (void)state;
+    ct__build_counts before = ct__cpu_build_counts();
+    full[0] = "";
+    run_plans(5);
+    assert_string_equal(logged,
+                        "cpu: no folder takes what is compiled, neither the cache, TMPDIR nor "
+                        "/tmp: kernels are interpreted, several times slower\n"
+                        "  hint: make room in one of them, or set TMPDIR to a folder with room|");
+    assert_int_equal(ct__cpu_build_counts().interpreted - before.interpreted, 2);
+    assert_int_equal(ct__cpu_build_counts().runs, before.runs);
+    assert_int_equal(entries(cache, NULL), 0);
+    full[0] = NULL;
+    run_plans(6);
+    assert_string_equal(logged, "");
+    assert_int_equal(ct__cpu_build_counts().compiled - before.compiled, 2);
+}
+
 // A kernel that tells whether it was compiled for what every machine of its kind has.
 static const char plain_or_not[] =
     "void k_plain(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n"
@@ -965,6 +1139,7 @@ static void kernels_for_another_machine(void **state) {
 int main(void) {
     own_compiler = getenv("COTAN_CC") ? strdup(getenv("COTAN_CC")) : NULL;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_unknown_processor_has_no_cache, setup, teardown),
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_not_used_for_longest_goes, setup, teardown),
@@ -977,10 +1152,13 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(a_cache_mounted_noexec_or_read_only_is_used, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_full_folder_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_relative_cache_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(no_home_is_made, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_entries_are_rebuilt, setup, teardown),
         cmocka_unit_test_setup_teardown(planted_entries_are_rebuilt, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_read_now_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_loaded_is_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(what_another_process_compiles_is_waited_for, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_process_that_died_is_not_waited_for, setup, teardown),
@@ -992,6 +1170,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(failures_are_one_sentence, setup, teardown),
         cmocka_unit_test_setup_teardown(what_a_compiler_leaves_running_is_not_waited_for, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(without_room_kernels_are_interpreted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_setuid_program_starts_no_compiler, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels_for_another_machine, setup, teardown),
     };

@@ -74,7 +74,8 @@ typedef struct {
     const ct_cc *cc;
     ct_cache *cache;
     char folder[4096];
-    bool fleeting; // nothing is entered in the cache
+    bool fleeting;       // nothing is entered in the cache
+    const char *refused; // why no folder takes what is compiled; NULL: one does
 } job;
 
 static bool write_group(const job *j, int group, ct_err *err) {
@@ -118,8 +119,16 @@ static bool load_group(const job *j, int group, ct_err *err) {
     return true;
 }
 
+enum { OF_A_GROUP = 128 << 10, OF_A_KERNEL = 64 << 10 }; // bytes that compiling takes at most
+
+static uint64_t room_for(const job *j) {
+    return (uint64_t)j->groups * OF_A_GROUP + (uint64_t)j->n * OF_A_KERNEL;
+}
+
+// False, with no error: `refused`.
 static bool compile(job *j, ct_err *err) {
-    if (!ct__cache_work(j->cache, j->folder, err)) return false;
+    j->refused = ct__cache_work(j->cache, room_for(j), j->folder);
+    if (j->refused) return false;
     bool ok = true;
     for (int g = 0; ok && g < j->groups; g++) ok = write_group(j, g, err);
     ok = ok && ct__cc_run(j->cc, j->folder, j->groups, err);
@@ -200,9 +209,11 @@ static size_t find_missing(const job *j, size_t n, ct_err *err) {
     return m;
 }
 
-static bool interpret(ct__kernel_source *k, ct_err *err) {
+static bool interpret(ct__kernel_source *k, const char *why, const char *hint, ct_err *err) {
     ct_hash key = ct__hash_bytes(k->text, strlen(k->text), (ct_hash){1, 1});
     k->compiled = false;
+    k->why = why;
+    k->hint = hint;
     if (lookup(key, k)) return true;
     ct_interp *interp = ct__interp_make(k->ir, err);
     k->fn = NULL;
@@ -213,23 +224,42 @@ static bool interpret(ct__kernel_source *k, ct_err *err) {
     return false;
 }
 
-// Are all of them to be interpreted?
-static bool without_compiler(const ct__kernel_source *kernels, size_t n) {
+static bool interpretable(const ct__kernel_source *kernels, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!kernels[i].ir) return false;
-    return ct__cc_missing() != NULL;
+    return true;
+}
+
+static bool no_folder(const job *j, ct_err *err) {
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
+                   "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s",
+                   j->refused);
+}
+
+// Those of n that are neither known nor compiled by now, where no folder takes what is compiled.
+static bool interpret_rest(const job *j, size_t n, ct_err *err) {
+    bool ok = interpretable(j->kernels, n) || no_folder(j, err);
+    for (size_t i = 0; i < n && ok; i++)
+        if (!j->kernels[i].fn && !lookup(j->keys[i], &j->kernels[i]))
+            ok = interpret(&j->kernels[i],
+                           "no folder takes what is compiled, neither the cache, TMPDIR nor /tmp",
+                           "make room in one of them, or set TMPDIR to a folder with room", err);
+    return ok;
 }
 
 static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *keys, size_t *missing,
                   ct_err *err) {
     ct_cc cc;
     ct_cache cache;
-    if (without_compiler(kernels, n)) {
+    const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
+    if (missing_cc) {
         bool ok = true;
-        for (size_t i = 0; i < n && ok; i++) ok = interpret(&kernels[i], err);
+        for (size_t i = 0; i < n && ok; i++)
+            ok = interpret(&kernels[i], missing_cc, ct__cc_missing_hint(), err);
         return ok;
     }
     if (!ct__cc_find(&cc, err) || !ct__cache_open(&cache, err)) return false;
+    if (!cc.identified) ct__cache_none(&cache); // its keys might be another machine's
     ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
     for (size_t i = 0; i < n; i++) {
         kernels[i].fn = NULL;
@@ -237,10 +267,10 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *ke
         kernels[i].compiled = false;
         keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
     }
-    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, "", false};
+    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, "", false, NULL};
     size_t m = find_missing(&j, n, err);
     if (m == 0) return true;
-    if (!settle(&j, m, err)) return false;
+    if (!settle(&j, m, err)) return j.refused && interpret_rest(&j, n, err);
     for (size_t i = 0; i < n; i++)
         if (!kernels[i].fn) lookup(keys[i], &kernels[i]);
     return true;
@@ -269,10 +299,10 @@ bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err) {
     size_t first = 0;
     if (!ct__cc_find(&cc, err)) return false;
     pthread_mutex_lock(&lock);
-    if (!ct__cache_open(&cache, &ignored)) cache = (ct_cache){.locks = -1};
+    if (!ct__cache_open(&cache, &ignored)) ct__cache_none(&cache);
     ct_hash key = ct__hash_bytes(kernel->text, strlen(kernel->text), cc.id);
-    job j = {kernel, &key, &first, 1, 1, 1, &cc, &cache, "", true};
-    bool ok = compile(&j, err);
+    job j = {kernel, &key, &first, 1, 1, 1, &cc, &cache, "", true, NULL};
+    bool ok = compile(&j, err) || (j.refused && no_folder(&j, err));
     pthread_mutex_unlock(&lock);
     return ok;
 }

@@ -17,12 +17,15 @@ typedef struct ct__kernel_source {
     // Filled by ct__cpu_build; one of them, which stays valid as long as the process runs.
     ct__kernel_fn fn;
     const struct ct_interp *interp;
-    bool compiled; // filled: this request had to compile it
+    bool compiled;    // filled: this request had to compile it
+    const char *why;  // it is interpreted, in words that stay; "": as COTAN_CC asks
+    const char *hint; // what to do about it; NULL: nothing
 } ct__kernel_source;
 
 // Builds all kernels of a request. Without a compiler (COTAN_CC is "none", or there is none and no
-// COTAN_CC either) kernels that come with their IR are interpreted; those that must be compiled are
-// spread over at most `threads` compilers run side by side. May be called from any thread.
+// COTAN_CC either), or a folder to compile in, kernels that come with their IR are interpreted;
+// those that must be compiled are spread over at most `threads` compilers run side by side. May be
+// called from any thread.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
 
 // Has the kernel compiled, whatever is known of it, and enters it in no cache: does the compiler

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -94,6 +95,8 @@ bool ct__cache_open(ct_cache *cache, ct_err *err) {
     return true;
 }
 
+void ct__cache_none(ct_cache *cache) { *cache = (ct_cache){.locks = -1}; }
+
 // The folders for what is not kept: $TMPDIR where it is sound, and /tmp.
 static int temporary_folders(const char *places[2]) {
     const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
@@ -103,17 +106,36 @@ static int temporary_folders(const char *places[2]) {
     return n;
 }
 
-bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err) {
+// Do the folder's file system and its user's quota leave this much? 0, or ENOSPC or EDQUOT.
+static int lack_of_room(const char *folder, uint64_t bytes) {
+    char path[4200];
+    struct rlimit most;
+    snprintf(path, sizeof path, "%s/g0.room", folder);
+    // Beyond its own limit a process is not refused but killed.
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes) bytes = most.rlim_cur;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int failed = fd < 0 ? errno : bytes ? posix_fallocate(fd, 0, (off_t)bytes) : 0;
+    if (fd >= 0) close(fd);
+    unlink(path);
+    return failed == ENOSPC || failed == EDQUOT ? failed : 0;
+}
+
+const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]) {
     const char *places[3] = {cache->folder};
-    int n = 1 + temporary_folders(places + 1);
+    int n = 1 + temporary_folders(places + 1), failed = 0;
     for (int i = 0; i < n; i++) {
         if (!*places[i]) continue;
         int w = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", places[i], i ? "cotan-" : "");
-        if (w > 0 && w < 4096 && mkdtemp(folder)) return true;
+        if (w < 0 || w >= 4096) continue;
+        if (!mkdtemp(folder)) {
+            failed = errno;
+            continue;
+        }
+        failed = lack_of_room(folder, room);
+        if (!failed) return NULL;
+        ct__cache_work_end(folder);
     }
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
-                   "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s",
-                   strerror(errno));
+    return strerror(failed);
 }
 
 void ct__cache_work_end(const char *folder) { ct__remove_folder(folder); }
@@ -143,11 +165,15 @@ static bool entry_path(const ct_cache *cache, ct_hash key, char path[4096]) {
 }
 
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
-    char entry[4096];
+    char entry[4096], beside[4160];
     if (!cache->folder[0] || !entry_path(cache, key, entry)) return;
-    // A link appears whole or not at all; where links are not possible, a copy is renamed into
-    // place, with the same permissions, since a file that others may write is refused.
-    if (link(path, entry) == 0 || errno == EEXIST) return;
+    // A link that is renamed into place: what is there this process could not load. Where links are
+    // not possible, a copy with the same permissions, since a file that others may write is
+    // refused.
+    snprintf(beside, sizeof beside, "%s.%ld.tmp", entry, (long)getpid());
+    unlink(beside);
+    if (link(path, beside) == 0 && rename(beside, entry) == 0) return;
+    unlink(beside);
     char *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
@@ -306,17 +332,20 @@ bool ct__cache_whole(const void *bytes, size_t n) {
            ct__hash_equal(t.hash, ct__hash_bytes(bytes, n - sizeof t, (ct_hash){0, 0}));
 }
 
-static bool sealed(const char *path, const struct stat *st, trailer *t) {
+typedef enum { SOUND, DAMAGED, NOT_READ } condition;
+
+// NOT_READ, as for want of descriptors, says nothing of the file.
+static condition look_at(const char *path, const struct stat *st, trailer *t) {
     if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & (S_IWGRP | S_IWOTH)))
-        return false;
+        return DAMAGED;
     const void *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
-    if (!ct__file_map(path, &bytes, &n, &ignored)) return false;
+    if (!ct__file_map(path, &bytes, &n, &ignored)) return NOT_READ;
     bool ok = ct__cache_whole(bytes, n);
     if (ok) memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
     ct__file_unmap(bytes, n);
-    return ok;
+    return ok ? SOUND : DAMAGED;
 }
 
 // --------------------------------------------------------------------------------------- loading
@@ -407,20 +436,21 @@ static void note_reason(const char *path, char why[CT_CACHE_WHY]) {
 void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]) {
     struct stat st;
     trailer t;
-    if (why) snprintf(why, CT_CACHE_WHY, "the file is damaged");
+    if (why) snprintf(why, CT_CACHE_WHY, "the file cannot be read");
     if (stat(path, &st) != 0) return NULL;
     for (size_t i = 0; i < nlibraries; i++)
         if (libraries[i].dev == st.st_dev && libraries[i].ino == st.st_ino)
             return libraries[i].handle;
-    bool whole = sealed(path, &st, &t);
-    void *handle = whole ? open_library(path) : NULL;
-    if (handle) return keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
-    if (whole) {
-        note_reason(path, why);
-        handle = open_copy(path, t.hash);
+    condition found = look_at(path, &st, &t);
+    if (found == DAMAGED) {
+        if (why) snprintf(why, CT_CACHE_WHY, "the file is damaged");
+        unlink(path);
     }
-    if (!handle) unlink(path);
-    return handle;
+    if (found != SOUND) return NULL;
+    void *handle = open_library(path);
+    if (handle) return keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
+    note_reason(path, why);
+    return open_copy(path, t.hash);
 }
 
 void ct__cache_unload(void) {

@@ -20,15 +20,20 @@ typedef struct ct_cache {
 bool ct__cache_open(ct_cache *cache, ct_err *err);
 bool ct__cache_check(ct_err *err); // that error alone, before there is anything to build
 
-// A new private folder to compile in: inside the cache, or in $TMPDIR or /tmp without one.
-bool ct__cache_work(const ct_cache *cache, char folder[4096], ct_err *err);
+// No cache at all: nothing is found in it, and nothing kept.
+void ct__cache_none(ct_cache *cache);
+
+// A new private folder to compile in, with room for this many bytes: inside the cache, else in
+// $TMPDIR or /tmp. NULL, or why there is none.
+const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]);
 void ct__cache_work_end(const char *folder); // removes it with what is in it
 
 // Are these the bytes of a sealed file, none missing and none changed?
 bool ct__cache_whole(const void *bytes, size_t n);
 // Closes a finished shared object with its trailer.
 bool ct__cache_seal(const char *path, ct_err *err);
-// Enters a sealed file under a key; a failure only means that it will be compiled again.
+// Enters a sealed file under a key, in the place of what is there; a failure only means that it
+// will be compiled again.
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 
 // Removes the entry of a key, so that another can be entered.
@@ -49,10 +54,10 @@ enum { CT_CACHE_LIMIT = 1 << 30 };
 void ct__cache_trim(const ct_cache *cache, uint64_t limit);
 
 // Opens the entry of a key, or the sealed file at `path`, and gives its dlopen handle; NULL:
-// absent, or damaged (then it is removed), or nowhere allowed to run, with the reason in `why` if
-// it is not NULL. A library that its folder does not let run (mounted noexec) is opened from
-// memory, else from a private folder in $TMPDIR or /tmp. Handles stay open as long as the process
-// runs.
+// absent, or damaged (then, and only then, it is removed), or not to be read or loaded now, or
+// nowhere allowed to run, with the reason in `why` if it is not NULL. A library that its folder
+// does not let run (mounted noexec) is opened from memory, else from a private folder in $TMPDIR or
+// /tmp. Handles stay open as long as the process runs.
 enum { CT_CACHE_WHY = 200 };
 void *ct__cache_load(const ct_cache *cache, ct_hash key);
 void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]);

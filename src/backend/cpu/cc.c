@@ -74,13 +74,11 @@ static bool search(const char *name, char path[4096]) {
     return false;
 }
 
-static ct_hash cpu_hash;
-
-// What -march=native depends on, as far as a program can see it.
-static void read_cpu(void) {
+// What -march=native depends on, as far as a program can see it; false: it cannot be seen.
+static bool read_cpu(ct_hash *hash) {
     static const char *const keys[] = {"flags", "Features", "model name", "CPU part"};
     FILE *f = fopen("/proc/cpuinfo", "re");
-    if (!f) return;
+    if (!f) return false;
     char *s = NULL;
     size_t cap = 0;
     unsigned seen = 0;
@@ -88,20 +86,36 @@ static void read_cpu(void) {
         for (unsigned i = 0; i < 4; i++) {
             if ((seen >> i & 1) || strncmp(s, keys[i], strlen(keys[i])) != 0) continue;
             seen |= 1u << i;
-            cpu_hash = ct__hash_bytes(s, strlen(s), cpu_hash);
+            *hash = ct__hash_bytes(s, strlen(s), *hash);
         }
+    bool whole = !ferror(f);
     free(s);
     fclose(f);
+    return whole && seen;
+}
+
+// The same, read once; a failure, as for want of descriptors, is not remembered.
+static bool identify_cpu(ct_hash *hash) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool known;
+    static ct_hash found;
+    ct_hash seen = {0, 0};
+    pthread_mutex_lock(&lock);
+    if (!known && (known = read_cpu(&seen))) found = seen;
+    bool ok = known;
+    *hash = found;
+    pthread_mutex_unlock(&lock);
+    return ok;
 }
 
 static void identify(ct_cc *cc) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_cpu);
+    ct_hash cpu;
     struct stat st = {0};
-    stat(cc->path, &st);
+    cc->identified = identify_cpu(&cpu);
+    cc->identified = stat(cc->path, &st) == 0 && cc->identified;
     int64_t file[4] = {(int64_t)st.st_size, (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec,
                        (int64_t)st.st_ino};
-    cc->id = ct__hash_bytes(cc->path, strlen(cc->path), cpu_hash);
+    cc->id = ct__hash_bytes(cc->path, strlen(cc->path), cpu);
     cc->id = ct__hash_bytes(file, sizeof file, cc->id);
     for (int i = 0; i < NFLAGS; i++)
         cc->id = ct__hash_bytes(flags[i], strlen(flags[i]) + 1, cc->id);

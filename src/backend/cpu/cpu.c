@@ -289,9 +289,10 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
         kernels[i]->interp = sources[i].interp;
         kernels[i]->interpreted = sources[i].interp != NULL;
         if (!sources[i].interp) continue;
-        kernels[i]->scratch = ct__interp_scratch(sources[i].interp); // COTAN_CC may have changed
-        kernels[i]->notice = ct__cc_missing();
-        kernels[i]->hint = ct__cc_missing_hint();
+        kernels[i]->scratch =
+            ct__interp_scratch(sources[i].interp); // it may have been measured as compiled
+        kernels[i]->notice = sources[i].why;
+        kernels[i]->hint = sources[i].hint;
     }
     ct__free(sources);
     return ok;
