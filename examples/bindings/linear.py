@@ -1,11 +1,11 @@
 """Cotan from Python with ctypes alone: trains a linear model.
 
-usage: python3 linear.py [LIBRARY], else libcotan.so.0 where the loader finds it
+usage: python3 linear.py [LIBRARY], else libcotan.so.0.1 where the loader finds it
 """
 import ctypes as c
 import sys
 
-cotan = c.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libcotan.so.0")
+cotan = c.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libcotan.so.0.1")
 F32 = 12  # ct_dtype
 
 

@@ -62,7 +62,7 @@ def test_the_shared_library_shows_public_names_alone(libdir):
     assert len(names) > 250 and [n for n in names if not n.startswith("ct_")] == []
     assert [n for n in names if n.startswith("ct__")] == ["ct__scope_cleanup"]  # of CT_SCOPE
     dynamic = run(["readelf", "-d", library])
-    assert "soname: [libcotan.so.0]" in dynamic
+    assert "soname: [libcotan.so.0.1]" in dynamic  # until 1.0 a program loads no other minor version
     needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
     if not SANITIZED:
         assert set(needed) <= {"libc.so.6", "libm.so.6", "libjansson.so.4", "libz.so.1", "ld-linux-x86-64.so.2",
@@ -108,6 +108,52 @@ def test_a_static_program_with_pkg_config(flags, tmp_path):
     assert "libcotan" not in run(["readelf", "-d", tmp_path / "linear"])
 
 
+PLUGIN = r"""
+#include <cotan/cotan.h>
+#include <stdio.h>
+int plug(void) {
+    CT_SCOPE;
+    ct_set_threads(3);
+    ct_tensor x = ct_exp(ct_mul(ct_iota(CT_F32, CT_DIMS(3000, 100), 1), ct_f(0)));
+    printf("sum %g\n", ct_item(ct_sum(x)));
+    return ct_failed();
+}
+"""
+HOST = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *use(void *path) {
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int (*plug)(void) = (int (*)(void))dlsym(plugin, "plug");
+    int failed = plug();
+    return dlclose(plugin) == 0 && !failed ? path : NULL;
+}
+int main(int n, char **words) {
+    for (int i = 0; i < 2; i++) { // the second time it is loaded anew
+        pthread_t thread;
+        void *used = NULL;
+        pthread_create(&thread, NULL, use, words[n - 1]);
+        pthread_join(thread, &used);
+        printf("%s\n", used ? "closed" : "failed");
+    }
+    usleep(100000);
+}
+"""
+
+
+def test_a_plugin_may_be_closed(flags, libdir, tmp_path):
+    """The library stays: its threads, and the ends of those that used it, need its code."""
+    (tmp_path / "plugin.c").write_text(PLUGIN)
+    (tmp_path / "host.c").write_text(HOST)
+    run(["cc", *SANITIZE, "-shared", "-fPIC", tmp_path / "plugin.c", "-o", tmp_path / "plugin.so",
+         *flags("--cflags", "--libs")])
+    run(["cc", *SANITIZE, tmp_path / "host.c", "-o", tmp_path / "host", "-ldl", "-pthread"])
+    env = os.environ | {"LD_LIBRARY_PATH": str(libdir)}
+    assert run([tmp_path / "host", tmp_path / "plugin.so"], env=env) == "sum 300000\nclosed\n" * 2
+
+
 PROJECT = """
 cmake_minimum_required(VERSION 3.22)
 project(consumer LANGUAGES C)
@@ -126,7 +172,7 @@ def test_programs_with_find_package(installed, tmp_path):
          f"-DSOURCE={SOURCES / 'linear.c'}", f"-DCMAKE_C_FLAGS={' '.join(SANITIZE)}"])
     run(["cmake", "--build", build])
     assert check(build / "shared") == check(build / "static")
-    assert "libcotan.so.0" in run(["readelf", "-d", build / "shared"])
+    assert "[libcotan.so.0.1]" in run(["readelf", "-d", build / "shared"])
     assert "libcotan" not in run(["readelf", "-d", build / "static"])
 
 
