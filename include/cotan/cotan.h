@@ -450,7 +450,8 @@ CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: none yet
 // what it is given and no threads, and has the same bits. Its struct has a pointer a variable,
 // input and result (a kept tensor, a metric), and the scalars. Called behind what a step records
 // and before its scope ends, which runs it as ever; with device "dry:cpu" nothing runs and nothing
-// is compiled. The files are there whole or not at all. False: see ct_error_text.
+// is compiled. Each file is there whole or not at all; a PATH.c that found its PATH.h of another
+// plan does not compile. False: see ct_error_text.
 typedef struct ct_names { // in the struct: CT_NAMES({"images", x}, {"loss", loss})
     const ct_named *v;
     size_t n;

@@ -3,11 +3,20 @@
 #include "compile/ahead.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/atomic.h"
 #include "base/plain.h"
 
-// Both files or none: they are whole beside their places before the first is renamed.
+static bool may_stand_at(const ct_ahead *a, const char *path) {
+    struct stat there;
+    if (stat(path, &there) != 0 || !S_ISDIR(there.st_mode)) return true;
+    return ct__err(&a->ctx->err, CT_E_FILE, a->args->here, "compile",
+                   "%s: a folder of that name is in the way", path);
+}
+
+// Both files or none: they are whole beside their places before the first is renamed, and nothing
+// but a file stands in either place.
 static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text *source) {
     const ct_text *const texts[] = {source, header};
     ct_err *err = &a->ctx->err;
@@ -17,7 +26,7 @@ static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text 
         ct_text path = {0};
         ct__textf(&path, "%s.%c", a->args->path, "ch"[i]);
         ok = path.failed ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
-                         : ct__atomic_begin(&files[i], path.s, 0, err) &&
+                         : may_stand_at(a, path.s) && ct__atomic_begin(&files[i], path.s, 0, err) &&
                                ct__atomic_put(&files[i], texts[i]->s, texts[i]->n, err);
         ct__text_free(&path);
     }
@@ -32,7 +41,8 @@ static bool name_is_free(const ct_ahead *a, const ct_text *source) {
     size_t n = strlen(a->name), word;
     for (const char *at = strstr(source->s, CT_AHEAD_PRELUDE); *at; at += word) {
         word = strspn(at, parts);
-        if (word == n && memcmp(at, a->name, n) == 0)
+        size_t builtin = word > 10 && memcmp(at, "__builtin_", 10) == 0 ? 10 : 0; // fmaf by name
+        if (word - builtin == n && memcmp(at + builtin, a->name, n) == 0)
             return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
                            "the generated code has a \"%s\" of its own: choose another name",
                            a->name);
@@ -59,7 +69,7 @@ bool ct_compile_with(ct_compile_args args) {
     CT_PLAIN; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
-    if (!ct__ahead_name(a.name))
+    if (!ct__ahead_function_name(a.name))
         return ct__ahead_bad_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",

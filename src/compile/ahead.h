@@ -44,6 +44,7 @@ typedef struct ct_ahead {
 bool ct__ahead_members(ct_ahead *a);
 // Can this be the name of a function or of a member in C and C++?
 bool ct__ahead_name(const char *name);
+bool ct__ahead_function_name(const char *name); // of a function: is it not the C library's?
 bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name); // false
 #define CT_AHEAD_PRELUDE "// ---- what kernels are written with"
 // The texts of the two files.

@@ -1,4 +1,6 @@
 // What a plan written ahead of time is given: variables, inputs, scalars, results, and their names.
+#define _GNU_SOURCE // dladdr
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,6 +121,38 @@ static bool is_taken(const char *name) {
     return false;
 }
 
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && memcmp(name + n - m, end, m + 1) == 0;
+}
+
+// Types and macros of the system's headers (size_t, INT32_MAX, FE_DFL_ENV), and the file's own.
+static bool is_of_headers(const char *name) {
+    static const char *const ends[] = {"_t",    "_MAX",         "_MIN",    "_WIDTH",
+                                       "_PLAN", "_ARENA_BYTES", "_COTAN_H"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return strncmp(name, "FE_", 3) == 0 || strncmp(name, "FP_", 3) == 0;
+}
+
+// A function of libc or libm? Headers declare some, compilers know more, and kernels may call one
+// that then was the user's.
+static bool is_library_function(const char *name) {
+    static const char *const parts[] = {"strlen", "fmaf"}; // one of libc, one of libm
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    Dl_info found, part;
+    if (!symbol || !dladdr(symbol, &found)) return false;
+    for (int i = 0; i < 2; i++) {
+        void *of_part = dlsym(RTLD_DEFAULT, parts[i]);
+        if (of_part && dladdr(of_part, &part) && part.dli_fbase == found.dli_fbase) return true;
+    }
+    return false;
+}
+
+bool ct__ahead_function_name(const char *name) {
+    return ct__ahead_name(name) && !is_library_function(name);
+}
+
 bool ct__ahead_name(const char *name) {
     enum { LONGEST = 60 };
     size_t n = 0;
@@ -126,12 +160,13 @@ bool ct__ahead_name(const char *name) {
     for (; name[n]; n++)
         if ((!is_letter(name[n]) && !is_digit(name[n]) && name[n] != '_') || n >= LONGEST)
             return false;
-    return !is_taken(name);
+    return !is_taken(name) && !is_of_headers(name);
 }
 
 bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name) {
     ct__err(err, code, here, "compile", "\"%.100s\" cannot be a name in C", name);
-    ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the language");
+    ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the "
+                      "language or its library");
     return false;
 }
 
@@ -149,8 +184,7 @@ static bool name_like(ct_ahead *a, ct_member *m, const char *was) {
     if (!is_letter(was[0])) name[n++] = 'v';
     for (; *was && n < LONGEST; was++) name[n++] = is_letter(*was) || is_digit(*was) ? *was : '_';
     name[n] = '\0';
-    bool type = n > 2 && strcmp(name + n - 2, "_t") == 0; // such names are the system's
-    if (type || is_taken(name)) name[n++] = '_', name[n] = '\0';
+    if (is_taken(name) || is_of_headers(name)) name[n++] = '_', name[n] = '\0';
     for (unsigned i = 2; in_use(a, name); i++) snprintf(name + n, sizeof name - n, "_%u", i);
     m->name = ct__arena_str(&a->arena, name);
     return m->name != NULL;

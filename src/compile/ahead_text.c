@@ -146,7 +146,9 @@ static bool put_about(const ct_ahead *a, ct_text *out) {
         "it is several\n"
         "// times as fast. Whatever is optimized the bits are those of Cotan, by its numerics "
         "\"%s\",\n"
-        "// on this type of machine; -ffast-math is refused.\n",
+        "// on this type of machine. -ffast-math is refused; its parts, and -ffp-contract=fast, "
+        "are "
+        "not for Clang.\n",
         a->name, a->name, a_pointer(a), a->name, a->name, ct__numerics(a->engine->device));
     return true;
 }
@@ -160,9 +162,9 @@ static bool put_header(const ct_ahead *a, ct_text *out, uint32_t *number) {
     *number = (uint32_t)hash.lo;
     bool ok = put_about(a, out);
     ct__text_add(out, "#ifndef ");
-    put_upper(a, out, "_H\n#define ");
+    put_upper(a, out, "_COTAN_H\n#define ");
     put_upper(a, out,
-              "_H\n\n#include <stdint.h>\n\n"
+              "_COTAN_H\n\n#include <stdint.h>\n\n"
               "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#define ");
     put_upper(a, out, "_ARENA_BYTES ");
     ct__textf(out, "%zu // what lies there matters within a call alone\n#define ",
@@ -381,8 +383,8 @@ static void put_function(const ct_ahead *a, ct_text *out) {
 
 // ------------------------------------------------------------------------------------------ source
 
-// What kernels need of the compiler, whatever it is asked for: GCC takes it by option, Clang knows
-// contraction alone, for which it has the pragma of the standard.
+// What kernels need of the compiler, whatever it is asked for: GCC takes it by option. Clang has
+// the standard's pragma for contraction; where that does not help, the header says so.
 static const char demands[] =
     "#if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 12)\n"
     "#error \"GCC 12 or newer, or Clang, is needed\"\n"
@@ -395,7 +397,9 @@ static const char demands[] =
     "#pragma STDC FP_CONTRACT OFF\n"
     "#else\n"
     "#pragma GCC optimize(\"fp-contract=off\", \"wrapv\", \"no-strict-aliasing\", "
-    "\"no-math-errno\")\n"
+    "\"no-math-errno\", \\\n"
+    "    \"no-unsafe-math-optimizations\", \"no-reciprocal-math\", "
+    "\"no-associative-math\", \"signed-zeros\")\n"
     "#pragma GCC diagnostic ignored \"-Wmaybe-uninitialized\"\n"
     "#endif\n"
     "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"

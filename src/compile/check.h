@@ -84,8 +84,8 @@ typedef struct ct_check_difference {
     double allowed;
 } ct_check_difference;
 // `most` is NULL, or bounds of the sums behind each element: what rounding errors are measured by.
-ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, const void *got,
-                                      const void *want, const void *most);
+ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, void *const *in,
+                                      const void *got, const void *want, const void *most);
 // The same bits, but for those of a NaN?
 ct_check_difference ct__check_same(const ct_type *type, const void *got, const void *want);
 bool ct__check_rounds(const ct_node *node); // does it add up, so that `most` is needed?

@@ -324,7 +324,7 @@ static bool compare(ct_check_run *x, const ct_node *node, void *const *in, void 
         if (!reference(x, node, in, true, most, scratch)) return false;
     }
     for (uint32_t k = 0; k < node->n_out; k++) {
-        ct_check_difference d = ct__check_compare(node, k, out[k], want[node->n_in + k],
+        ct_check_difference d = ct__check_compare(node, k, in, out[k], want[node->n_in + k],
                                                   most ? most[node->n_in + k] : NULL);
         if (d.count) return differs(x, node, k, d, in, out[k], want[node->n_in + k]);
     }

@@ -578,6 +578,19 @@ static void find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested
     }
 }
 
+// Places in tensors, whose sizes are known to fit i64, and what they are computed from.
+static void find_indices(const ct_kir *k, bool *index) {
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        bool own = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_LOOP;
+        bool all = ins->op == CT_K_SPLAT || ins->op == CT_K_IOTA ||
+                   (ins->op >= CT_K_ADD && ins->op <= CT_K_MAX);
+        const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+        for (int j = 0; j < 3; j++) all = all && (ops[j] < 0 || index[ops[j]]);
+        index[i] = ins->dtype == CT_I64 && (own || all);
+    }
+}
+
 // -------------------------------------------------------------------------------- math functions
 
 typedef bool math_set[CT_MATH_COUNT][2]; // f32, f64
@@ -723,15 +736,17 @@ bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
         return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "a function is not a kernel");
     ct_kshape *shape = ct__malloc(k->n * sizeof *shape);
     uint8_t *nested = ct__malloc(k->n * 2);
-    bool ok = shape && nested;
+    bool *index = ct__malloc(k->n * sizeof *index), ok = shape && nested && index;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     if (ok) {
         ct__kir_shapes(k, CT_LANES, shape);
         find_nested(k, shape, nested, nested + k->n);
-        ct_render r = {.k = k, .shape = shape, .nested = nested, .depth = 1};
+        find_indices(k, index);
+        ct_render r = {.k = k, .shape = shape, .nested = nested, .index = index, .depth = 1};
         ok = render(&r, out, name, err);
     }
     ct__free(shape);
     ct__free(nested);
+    ct__free(index);
     return ok;
 }

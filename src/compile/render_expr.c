@@ -138,6 +138,14 @@ bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape) {
            ins->op >= CT_K_ADD && ins->op <= CT_K_MAX;
 }
 
+// May C's own operator overflow, which it leaves undefined?
+static bool wraps(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    bool may =
+        ins->op == CT_K_ADD || ins->op == CT_K_SUB || ins->op == CT_K_MUL || ins->op == CT_K_NEG;
+    return may && (ins->dtype == CT_I32 || ins->dtype == CT_I64) && !(r->index && r->index[v]);
+}
+
 void ct__render_scalar(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     if (ins->op == CT_K_SPLAT) {
@@ -145,7 +153,7 @@ void ct__render_scalar(const ct_render *r, ct_kval v) {
     } else if (ins->op == CT_K_IOTA) {
         ct__text_add(r->out, "0");
     } else if (r->nested[v]) {
-        bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX;
+        bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX || wraps(r, v);
         if (!call) ct__text_add(r->out, "(");
         ct__render_value(r, v);
         if (!call) ct__text_add(r->out, ")");
@@ -204,8 +212,13 @@ static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, ")");
 }
 
-static void scalar_value(const ct_render *r, const ct_kins *ins) {
+static void scalar_value(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
     const char *infix = c_operator(ins->op);
+    if (wraps(r, v)) {
+        scalar_call(r, ins, NULL);
+        return;
+    }
     if ((ins->op == CT_K_DIV || ins->op == CT_K_MOD) && !plain_divisor(r, ins)) infix = NULL;
     if (infix) {
         ct__render_scalar(r, ins->a);
@@ -341,5 +354,5 @@ void ct__render_value(const ct_render *r, ct_kval v) {
     if (r->shape[v].vary == CT_VARYING)
         wide_value(r, ins);
     else
-        scalar_value(r, ins);
+        scalar_value(r, v);
 }

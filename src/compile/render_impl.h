@@ -8,6 +8,7 @@ typedef struct ct_render {
     const ct_kir *k;
     const ct_kshape *shape;
     const uint8_t *nested; // depth of the expression that stands in place of its name; 0: named
+    const bool *index;     // computed from sizes and counters alone: cannot overflow; NULL: none is
     ct_text *out;
     int depth;
 } ct_render;

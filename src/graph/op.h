@@ -202,6 +202,7 @@ typedef struct ct_samples {
     bool jumps;    // at some points of the range: a small error of an operand shows as a large one
     bool kinks; // finite differences fail at some points of the range (max, abs): ties are avoided
     double ulp; // f32 bound against the reference; 0: exact
+    double largest; // |x| of an op of one operand from which on nothing is promised; 0: of all
 } ct_samples;
 
 // A number that, as one of two operands, leaves the other one unchanged in every bit.

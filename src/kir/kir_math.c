@@ -225,14 +225,26 @@ static ct_kval build_log1p(ct_kir *k, const format *t, ct_kval x) {
 
 // ----------------------------------------------------------------------------------- sin and cos
 
+// The whole number next to x 2/pi, for |x| to 2^52: from there on the product alone, rounded to
+// f64, is a whole number that may not be the next one.
+static ct_kval nearest_quarter(ct_kir *k, ct_kval x) {
+    const format *d = &twice;
+    ct_kval high = num(k, d, 0x1.45f306dc9c883p-1), low = num(k, d, -0x1.6b01ec5417056p-55);
+    ct_kval product = ct__kir_mul(k, x, high);
+    ct_kval rest = ct__kir_fma(k, x, high, ct__kir_un(k, CT_K_NEG, product));
+    rest = ct__kir_fma(k, x, low, rest);
+    ct_kval q = ct__kir_un(k, CT_K_ROUND, product);
+    rest = ct__kir_add(k, ct__kir_sub(k, product, q), rest);
+    return ct__kir_add(k, q, ct__kir_un(k, CT_K_ROUND, rest));
+}
+
 // In f64 for both: x = q pi/2 + r with pi/2 in three parts (each product is exact in the fma), then
-// a quarter by q mod 4. Good to |x| of 2^52; beyond that the argument itself is coarser than a
-// period, and the result is only sure to lie in [-1, 1]. r of infinity is NaN.
+// a quarter by q mod 4. Good to |x| of 2^52 (the samples of the ops sin and cos say so); beyond
+// that the result is only sure to lie in [-1, 1]. r of infinity is NaN.
 static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine) {
     const format *d = &twice;
     ct_kval xd = ct__kir_cast(k, x, CT_F64);
-    ct_kval q = ct__kir_un(k, CT_K_ROUND, ct__kir_mul(k, xd, num(k, d, 0x1.45f306dc9c883p-1)));
-    ct_kval minus = ct__kir_un(k, CT_K_NEG, q);
+    ct_kval q = nearest_quarter(k, xd), minus = ct__kir_un(k, CT_K_NEG, q);
     ct_kval r = ct__kir_fma(k, minus, num(k, d, 0x1.921fb54442d18p+0), xd);
     r = ct__kir_fma(k, minus, num(k, d, 0x1.1a62633145c07p-54), r);
     r = ct__kir_fma(k, minus, num(k, d, -0x1.f1976b7ed8fbcp-110), r);

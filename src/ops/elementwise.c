@@ -329,19 +329,27 @@ static double sin_f64(const double *x) { return sin(x[0]); }
 static bool sin_jvp(ct_rule *r) { return slope(r, ct_cos(r->in[0])); }
 static ct_kval sin_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_SIN); }
 const ct_opdef ct__op_sin = {
-    UNARY(SIN, sin),       .doc = "The sine of x, in radians.",
-    .accepts = CT_FLOATS,  .jvp = sin_jvp,
-    .onnx = "Sin",         .stablehlo = "sine",
-    .samples = {.ulp = 2}, .costly = true,
+    UNARY(SIN, sin),
+    .doc = "The sine of x, in radians; right for |x| up to 2^52.",
+    .accepts = CT_FLOATS,
+    .jvp = sin_jvp,
+    .onnx = "Sin",
+    .stablehlo = "sine",
+    .samples = {.ulp = 2, .largest = 0x1p52},
+    .costly = true,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
 static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
 static ct_kval cos_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_COS); }
 const ct_opdef ct__op_cos = {
-    UNARY(COS, cos),       .doc = "The cosine of x, in radians.",
-    .accepts = CT_FLOATS,  .jvp = cos_jvp,
-    .onnx = "Cos",         .stablehlo = "cosine",
-    .samples = {.ulp = 2}, .costly = true,
+    UNARY(COS, cos),
+    .doc = "The cosine of x, in radians; right for |x| up to 2^52.",
+    .accepts = CT_FLOATS,
+    .jvp = cos_jvp,
+    .onnx = "Cos",
+    .stablehlo = "cosine",
+    .samples = {.ulp = 2, .largest = 0x1p52},
+    .costly = true,
 };
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }

@@ -200,6 +200,19 @@ static void keep_scan(ct_tensor x) { // (5, 700)
     ct_keep(sums);
 }
 
+// Numbers that wrap, alone: that is not for the compiler to think about.
+static void keep_wrapped(void) {
+    static const int32_t most = INT32_MAX, one = 1, least = INT32_MIN;
+    static const int64_t large = INT64_MAX / 3, ten = 10;
+    ct_tensor m = ct_from(&most, CT_I32, CT_SCALAR), l = ct_from(&least, CT_I32, CT_SCALAR);
+    ct_tensor by = ct_const(&one, CT_I32, CT_SCALAR), x = ct_from(&large, CT_I64, CT_SCALAR);
+    ct_keep(ct_less(m, ct_add(m, by)));
+    ct_keep(ct_less(ct_sub(l, by), l));
+    ct_keep(ct_less(ct_neg(l), ct_const(&one, CT_I32, CT_SCALAR)));
+    ct_keep(ct_less(x, ct_mul(x, ct_const(&ten, CT_I64, CT_SCALAR))));
+    ct_keep(ct_abs(l));
+}
+
 static void keep_programs(void) {
     static const double third[1] = {1.0 / 3};
     ct_tensor x = ct_from(numbers, CT_F32, CT_DIMS(5, 700));
@@ -217,19 +230,22 @@ static void keep_programs(void) {
     ct_keep(ct_less(x, ct_f(0.25)));
     ct_keep(ct_exp(ct_from(numbers, CT_F32, CT_DIMS(CT_DYN(1234)))));
     keep_scan(x);
+    keep_wrapped();
 }
 
 static void chosen_programs(void **state) {
     (void)state;
     static plan p;
-    static const char *const options[] = {"cc -O2", "cc -O3 -march=native -std=c11", "clang -O2",
-                                          "clang -O3 -march=native -std=gnu11"};
+    static const char *const options[] = {
+        "cc -O2", "cc -O3 -march=native -std=c11", "clang -O2",
+        "clang -O3 -march=native -std=gnu11",
+        "cc -O2 -freciprocal-math -fassociative-math -fno-signed-zeros -fno-trapping-math"};
     {
         CT_SCOPE;
         keep_programs();
         write_plan(&p, "chosen");
     }
-    for (int i = 0; i < 4; i++) run_written(&p, options[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) run_written(&p, options[i]);
     forget(&p);
 }
 

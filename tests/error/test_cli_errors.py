@@ -219,7 +219,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize("words, status, message", [
     (["--out", "a/1st"], 2, 'compile: "1st" cannot be a name in C\n  hint: up to 60 letters, digits and _, a letter '
-                            "first; no word of the language"),
+                            "first; no word of the language or its library"),
     (["--out", "none/step"], 1, "none/step.c: cannot create: No such file or directory"),
     *[(["--out", "step", "--function", function, "--context", 9], 2,
        "compile: --context 9 is more than the 8 tokens of the model") for function in ("token", "window", "step")],

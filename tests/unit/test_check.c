@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "compile/check.h"
 #include "compile/plan.h"
 #include "ops/rules.h"
 #include "support/record.h"
@@ -316,6 +317,33 @@ static void bounds_name_who_writes_behind_a_buffer(void **state) {
     end(NULL);
 }
 
+// Sums of f16 are made in f32: large ones are compared like small ones.
+static void large_sums_of_halves_are_compared(void **state) {
+    (void)state;
+    static const float sums[] = {1200, 12800, 19200, 64000};
+    CT_SCOPE;
+    ct_tensor sum = ct_sum(ct_ones(CT_F16, CT_DIMS(64)));
+    uint32_t out;
+    const ct_node *node = ct__peek(sum, &out);
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        uint16_t want = ct__float_to_half(sums[i]), got = ct__float_to_half(3);
+        assert_int_equal(ct__check_compare(node, out, NULL, &want, &want, &want).count, 0);
+        assert_int_equal(ct__check_compare(node, out, NULL, &got, &want, &want).count, 1);
+    }
+}
+
+// Where sin and cos promise nothing they are not called wrong; to there they are right.
+static void large_angles_are_not_compared(void **state) {
+    (void)state;
+    static const double angles[] = {1e300, -0x1.8p60,        0x1.fffffffffffffp51,
+                                    3e15,  -0x1.91eb851ep45, 7};
+    CT_SCOPE;
+    ct_tensor x = ct_from(angles, CT_F64, CT_DIMS(6));
+    ct_tensor y[] = {ct_sin(x), ct_cos(x), ct_sin(ct_cast(x, CT_F32)), ct_cos(ct_cast(x, CT_F32))};
+    assert_true(ct_eval(y, 4));
+    assert_ok();
+}
+
 static void a_step_stays_in_its_bounds(void **state) {
     (void)state;
     assert_int_equal(with("bounds,nan"), 0);
@@ -366,7 +394,9 @@ static void dry_devices_check_nothing(void **state) {
 }
 
 #define ALL(name, begin) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {ALL(ref_names_the_wrong_kernel, with_ref),
+static const struct CMUnitTest tests[] = {ALL(large_sums_of_halves_are_compared, with_ref),
+                                          ALL(large_angles_are_not_compared, with_ref),
+                                          ALL(ref_names_the_wrong_kernel, with_ref),
                                           ALL(ref_names_it_in_a_loop, with_ref),
                                           ALL(ref_finds_a_fault_of_the_plan, with_ref),
                                           ALL(ref_names_the_first_of_a_plan, with_ref),

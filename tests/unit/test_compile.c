@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -253,8 +254,10 @@ static void embedded(void **state) {
 static void bad_arguments(void **state) {
     (void)state;
     static const char hint[] = "\n  hint: up to 60 letters, digits and _, a letter first; no word "
-                               "of the language";
-    static const char *const names[] = {"3d", "", "a-b", "_x", "int", "class", "arena", "größe"};
+                               "of the language or its library";
+    static const char *const names[] = {
+        "3d",   "",       "a-b",    "_x",  "int",    "class",    "arena",      "größe",
+        "fmaf", "memset", "strlen", "exp", "fenv_t", "fegetenv", "FE_DFL_ENV", "uint_fast8_t"};
     char path[200], text[400];
     CT_SCOPE;
     record();
@@ -274,6 +277,18 @@ static void bad_arguments(void **state) {
     snprintf(text, sizeof text, "%s/none/step.c: cannot create: No such file or directory", folder);
     snprintf(path, sizeof path, "%s/none/step", folder);
     refuses((ct_compile_args){.path = path}, text);
+    // Neither file is written where one cannot be.
+    snprintf(path, sizeof path, "%s/way.h", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(text, sizeof text, "compile: %s/way.h: a folder of that name is in the way", folder);
+    snprintf(path, sizeof path, "%s/way", folder);
+    record();
+    assert_false(ct_compile(path));
+    assert_non_null(strstr(ct_error_text(), text));
+    assert_int_equal(files(), 1);
+    ct_error_clear();
+    snprintf(path, sizeof path, "%s/way.h", folder);
+    assert_int_equal(rmdir(path), 0);
 }
 
 static void bad_names(void **state) {
@@ -283,7 +298,11 @@ static void bad_names(void **state) {
     record(); // anew each time: what was pending goes with the error
     refuses((ct_compile_args){.path = path, .names = CT_NAMES({"a b", x})},
             "user.c:7: compile: \"a b\" cannot be a name in C\n  hint: up to 60 letters, digits "
-            "and _, a letter first; no word of the language");
+            "and _, a letter first; no word of the language or its library");
+    record();
+    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"INT32_MAX", x})},
+            "user.c:7: compile: \"INT32_MAX\" cannot be a name in C\n  hint: up to 60 letters, "
+            "digits and _, a letter first; no word of the language or its library");
     record();
     refuses((ct_compile_args){.path = path, .names = CT_NAMES({"x", x}, {"x", rate})},
             "user.c:7: compile: two tensors are named \"x\"");
