@@ -1,5 +1,6 @@
 #include "graph/type.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -172,19 +173,28 @@ void ct__text_dims(ct_text *text, const ct_type *type) {
     ct__text_add(text, type->rank == 1 ? ",)" : ")");
 }
 
+const char *ct__shape_text(char *out, size_t cap, const char *dtype, size_t rank,
+                           const uint64_t *dim, uint32_t dyn) {
+    size_t n = 0, behind = strlen(dtype) + sizeof "...,) ";
+    if (n + 1 < cap) out[n++] = '(';
+    for (size_t i = 0; i < rank; i++) {
+        char size[32];
+        bool dynamic = i < CT_MAX_RANK && (dyn >> i & 1);
+        int w =
+            snprintf(size, sizeof size, "%s%s%" PRIu64, i ? ", " : "", dynamic ? "n=" : "", dim[i]);
+        bool room = n + (size_t)w + behind < cap;
+        if (room || n + behind < cap)
+            n += (size_t)snprintf(out + n, cap - n, "%s", room ? size : "...");
+        if (!room) break;
+    }
+    snprintf(out + n, cap - n, "%s %s", rank == 1 ? ",)" : ")", dtype);
+    return out;
+}
+
 ct_type_text ct__type_text(const ct_type *type) {
     ct_type_text out;
-    size_t n = 0, cap = sizeof out.s;
-#define PUT(...)                                                                                   \
-    do {                                                                                           \
-        int w = snprintf(out.s + n, cap - n, __VA_ARGS__);                                         \
-        n = w > 0 && n + (size_t)w < cap ? n + (size_t)w : cap - 1;                                \
-    } while (0)
-    PUT("(");
-    for (int i = 0; i < type->rank && n < cap - 40; i++)
-        PUT("%s%s%lld", i ? ", " : "", ct__is_dyn(type, i) ? "n=" : "", (long long)type->dim[i]);
-    PUT("%s %s", type->rank == 1 ? ",)" : ")", ct_dtype_name(type->dtype));
-#undef PUT
+    ct__shape_text(out.s, sizeof out.s, ct_dtype_name(type->dtype), type->rank,
+                   (const uint64_t *)type->dim, type->dyn);
     return out;
 }
 

@@ -88,6 +88,10 @@ typedef struct {
     char s[CT_TYPE_TEXT];
 } ct_type_text;
 ct_type_text ct__type_text(const ct_type *type);
+// "(2, n=3) f32": how a shape and a dtype are written, wherever they come from; sizes beyond the
+// cap end in "...". `dyn` as in ct_type. Returns out.
+const char *ct__shape_text(char *out, size_t cap, const char *dtype, size_t rank,
+                           const uint64_t *dim, uint32_t dyn);
 void ct__text_dims(ct_text *text, const ct_type *type);
 
 // Conversions of 16-bit floats, to nearest even.

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/type.h"
 #include "io/utf8.h"
 
 static const struct kind {
@@ -308,17 +309,8 @@ bool ct__npy_usable(ct_npy_name name, const ct_npy *npy, ct_err *err) {
 }
 
 const char *ct__npy_describe(const ct_npy *npy, char *out, size_t cap) {
-    size_t o =
-        (size_t)snprintf(out, cap, "%s (", npy->dtype ? ct_dtype_name(npy->dtype) : npy->descr);
-    for (int i = 0; i < npy->rank && o < cap; i++) {
-        if (o + 32 > cap) {
-            o += (size_t)snprintf(out + o, cap - o, "...");
-            break;
-        }
-        o += (size_t)snprintf(out + o, cap - o, "%s%" PRId64, i ? ", " : "", npy->shape[i]);
-    }
-    if (o < cap) snprintf(out + o, cap - o, ")");
-    return out;
+    return ct__shape_text(out, cap, npy->dtype ? ct_dtype_name(npy->dtype) : npy->descr,
+                          (size_t)npy->rank, (const uint64_t *)npy->shape, 0);
 }
 
 // --------------------------------------------------------------------------------------- the data

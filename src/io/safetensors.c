@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "graph/type.h"
 #include "io/crc32c.h"
 #include "io/jscan.h"
 #include "io/json.h"
@@ -294,16 +295,7 @@ static bool settle(reader *r) {
 }
 
 const char *ct__st_describe(const ct_st_entry *e, char *out, size_t cap) {
-    size_t o = (size_t)snprintf(out, cap, "%s (", kinds[e->kind_rank].lower);
-    for (size_t i = 0; i < e->rank && o < cap; i++) {
-        if (o + 32 > cap) {
-            o += (size_t)snprintf(out + o, cap - o, "...");
-            break;
-        }
-        o += (size_t)snprintf(out + o, cap - o, "%s%" PRIu64, i ? ", " : "", e->shape[i]);
-    }
-    if (o < cap) snprintf(out + o, cap - o, ")");
-    return out;
+    return ct__shape_text(out, cap, kinds[e->kind_rank].lower, e->rank, e->shape, 0);
 }
 
 // The bytes that dtype and shape call for. Products are taken in order and may not overflow, even

@@ -61,7 +61,7 @@ typedef struct ct_st_piece {
 bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece);
 const char *ct__st_metadata(const ct_st *st, const char *key); // NULL: absent
 void ct__st_close(ct_st *st);                                  // also after a failure
-// "f32 (2, 3)" for messages; dimensions beyond the cap end in "...". Returns out.
+// "(2, 3) f32" for messages; dimensions beyond the cap end in "...". Returns out.
 const char *ct__st_describe(const ct_st_entry *entry, char *out, size_t cap);
 
 typedef struct ct_st_out {

@@ -297,8 +297,8 @@ def test_another_architecture(copy):
 def test_another_width(copy):
     edit(copy / "config.json", '"n_embd": 16', '"n_embd": 32')
     n = len(set((ROOT / "README.md").read_text()))
-    refuses_to_sample(copy, f'safetensors: {copy}/model.safetensors: tensor "wte.weight" is f32 '
-                            f"({n}, 16) in the file, ({n}, 32) f32 is wanted\n"
+    refuses_to_sample(copy, f'safetensors: {copy}/model.safetensors: tensor "wte.weight" is '
+                            f"({n}, 16) f32 in the file, ({n}, 32) f32 is wanted\n"
                             "  hint: this is a checkpoint of another architecture, or of other sizes")
 
 

@@ -386,7 +386,7 @@ static void another_architecture_is_a_sentence(void **state) {
     assert_false(ct_gpt2_load_weights_at(b, path, here));
     snprintf(want, sizeof want,
              "main.c:9: gpt2_load_weights: safetensors: DIR/model.safetensors: tensor "
-             "\"wte.weight\" is f32 (11, 12) in the "
+             "\"wte.weight\" is (11, 12) f32 in the "
              "file, (11, 16) f32 is wanted%s",
              hint);
     expect_error(dir, want);
@@ -405,7 +405,7 @@ static void another_architecture_is_a_sentence(void **state) {
     assert_false(ct_gpt2_load_weights_at(a, path, here));
     snprintf(want, sizeof want,
              "main.c:9: gpt2_load_weights: safetensors: DIR/model.safetensors: holds a tensor "
-             "\"score.weight\", f32 (4), that "
+             "\"score.weight\", (4,) f32, that "
              "has no place in the model%s",
              hint);
     expect_error(dir, want);

@@ -105,20 +105,21 @@ static const row rows[] = {
     {F4("(99999999999999999999999,)"), 0,
      "shape[0] is 99999999999999999999999, at most 2305843009213693951 is allowed"},
     {F4("(2305843009213693951, 2)"), 0,
-     "the bytes of f32 (2305843009213693951, 2) are more than 63 bits can count"},
+     "the bytes of (2305843009213693951, 2) f32 are more than 63 bits can count"},
     {F4("(4294967296, 4294967296)"), 0,
-     "the bytes of f32 (4294967296, 4294967296) are more than 63 bits can count"},
+     "the bytes of (4294967296, 4294967296) f32 are more than 63 bits can count"},
     {F4("(4294967296, 0, 4294967296)"), 0,
-     "the bytes of f32 (4294967296, 0, 4294967296) are more than 63 bits can count"},
+     "the bytes of (4294967296, 0, 4294967296) f32 are more than 63 bits can count"},
     {F4("(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"), 4,
      "shape has more than 32 sizes"},
     // The data.
-    {F4("(3,)"), 11, "f32 (3) takes 12 bytes, but 11 follow the header: it is cut short"},
-    {F4("(3,)"), 0, "f32 (3) takes 12 bytes, but 0 follow the header: it is cut short"},
+    {F4("(3,)"), 11, "(3,) f32 takes 12 bytes, but 11 follow the header: it is cut short"},
+    {F4("(3,)"), 0, "(3,) f32 takes 12 bytes, but 0 follow the header: it is cut short"},
     {F4("(1000000000000,)"), 4,
-     "f32 (1000000000000) takes 4000000000000 bytes, but 4 follow the header: it is cut short"},
+     "(1000000000000,) f32 takes 4000000000000 bytes, but 4 follow the header: it is cut short"},
     {F4("(3,)"), 13,
-     "f32 (3) takes 12 bytes, but 13 follow the header: files of several arrays are not supported"},
+     "(3,) f32 takes 12 bytes, but 13 follow the header: files of several arrays are not "
+     "supported"},
 };
 
 static const ct_npy_name file = {"x.npy", "npy"};

@@ -284,7 +284,7 @@ HOSTILE = {
     "a flipped bit": (flipped(archive([("a.npy", npy())]), 35 + 128 + 3),
                       'array "a": its checksum is wrong: the file is damaged'),
     "a flipped bit, deflated": (flipped(zeros(1000), 60), DAMAGED),
-    "too much data": (wrong_claim(), 'array "a": f64 (6) takes 48 bytes, but 51 follow the header: files of several '
+    "too much data": (wrong_claim(), 'array "a": (6,) f64 takes 48 bytes, but 51 follow the header: files of several '
                       'arrays are not supported'),
     "not an array": (archive([("a.npy", b"hello, world")]),
                      'array "a": it begins with "hello,", not with "\\x93NUMPY"'),
@@ -480,7 +480,7 @@ def test_beyond_4_gib(tmp_path):
     with np.load(path) as want:
         assert same(want["small"], np.arange(6.0))
     row = "  {:<5}  {:<28} {}\n".format
-    assert info(path) == (0, "npz: 2 arrays, 4295 MB\n" + row("big", f"u8 ({n})", "4295 MB") + row("small", "f64 (6)", "48 bytes"))
+    assert info(path) == (0, "npz: 2 arrays, 4295 MB\n" + row("big", f"({n},) u8", "4295 MB") + row("small", "(6,) f64", "48 bytes"))
     done = subprocess.run([*PROGRAM, "--get", path, "small"], capture_output=True, timeout=60, env=os.environ | {"COTAN_DEVICE": "ref"})
     assert done.stdout == np.arange(6.0).tobytes(), done.stderr
 
@@ -563,11 +563,11 @@ def test_info(tmp_path):
     (tmp_path / "b").write_bytes(npy(np.zeros(5, "<c8")))
     np.savez_compressed(tmp_path / "c.npz", w=np.zeros((300, 1000), "<f4"), **{"a\x1b/b": np.float16(1)}, t=np.zeros(3, "<U4"))
     row = "npy, version 1.0: {:<28} {}\n".format
-    assert info(tmp_path / "a.npy") == (0, row("f64 (2, 3)", "48 bytes, first axis fastest, big-endian"))
-    assert info(tmp_path / "b") == (0, row("<c8 (5)", "40 bytes"))
+    assert info(tmp_path / "a.npy") == (0, row("(2, 3) f64", "48 bytes, first axis fastest, big-endian"))
+    assert info(tmp_path / "b") == (0, row("(5,) <c8", "40 bytes"))
     row = "  {:<9}  {:<28} {}\n".format
-    assert info(tmp_path / "c.npz") == (0, "npz: 3 arrays, 1200 KB\n" + row("w", "f32 (300, 1000)", "1200 KB") + row(
-        "a\\u001b/b", "f16 ()", "2 bytes") + row("t", "<U4 (3)", "48 bytes"))
+    assert info(tmp_path / "c.npz") == (0, "npz: 3 arrays, 1200 KB\n" + row("w", "(300, 1000) f32", "1200 KB") + row(
+        "a\\u001b/b", "() f16", "2 bytes") + row("t", "(3,) <U4", "48 bytes"))
     (tmp_path / "d.npz").write_bytes(b"text")
     assert info(tmp_path / "d.npz") == (
         1, f'cotan: {tmp_path}/d.npz: npz: it is no zip archive: it begins with "text", not with "PK"\n')

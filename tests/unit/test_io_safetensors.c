@@ -72,7 +72,7 @@ static void every_dtype_reads_back(void **state) {
         assert_true(e && e->dtype == dtype && e->bytes == 2 * ct_dtype_size(dtype));
         assert_memory_equal(e->data, data[d], e->bytes);
         char said[64], dtype_said[64];
-        snprintf(what, sizeof what, "%s (2)", ct_dtype_name(dtype));
+        snprintf(what, sizeof what, "(2,) %s", ct_dtype_name(dtype));
         assert_string_equal(ct__st_describe(e, said, sizeof said), what);
         snprintf(dtype_said, sizeof dtype_said, "\"dtype\":\"%s\"", names[d]);
         assert_non_null(memmem(st.header, st.header_n, dtype_said, strlen(dtype_said)));
@@ -96,7 +96,7 @@ static void a_written_file_reads_back(void **state) {
     assert_int_equal(e->shape[1], 3);
     assert_int_equal(e->bytes, sizeof weights);
     assert_memory_equal(e->data, weights, sizeof weights);
-    assert_string_equal(ct__st_describe(e, what, sizeof what), "f32 (2, 3)");
+    assert_string_equal(ct__st_describe(e, what, sizeof what), "(2, 3) f32");
     e = ct__st_find(&st, "s");
     assert_non_null(e);
     assert_int_equal(e->rank, 0);

@@ -469,7 +469,7 @@ static void parameters_round_trip_in_a_file(void **state) {
     assert_false(ct_params_load_at(c, path, here));
     char want[256];
     snprintf(want, sizeof want,
-             "main.c:9: params_load: safetensors: %s: tensor \"x\" is i32 (2) in the file, (2,) "
+             "main.c:9: params_load: safetensors: %s: tensor \"x\" is (2,) i32 in the file, (2,) "
              "f32 is wanted",
              path);
     assert_string_equal(ct_error_text(), want);
