@@ -24,7 +24,8 @@ typedef struct ct_gpt2_config {
 } ct_gpt2_config;
 typedef struct ct_gpt2 ct_gpt2;
 
-CT_API int64_t ct_gpt2_size(const ct_gpt2_config *config); // elements of all parameters; of NULL 0
+// Elements of all parameters; INT64_MAX where they are more than that, of NULL 0.
+CT_API int64_t ct_gpt2_size(const ct_gpt2_config *config);
 // The smallest published size: 12 layers, 12 heads, width 768, context 1024, vocabulary 50257.
 CT_API ct_gpt2_config ct_gpt2_124m(void);
 

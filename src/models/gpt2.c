@@ -14,12 +14,23 @@ ct_gpt2_config ct_gpt2_124m(void) {
         .vocab = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
 }
 
+// INT64_MAX, and what is made of it, where there are more.
+static int64_t plus(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+static int64_t times(int64_t a, int64_t b) {
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 int64_t ct_gpt2_size(const ct_gpt2_config *c) {
     if (!c) return 0;
     int64_t w = c->width, bias = c->no_bias ? 0 : 1;
-    int64_t norm = w * (1 + bias);
-    int64_t attn = w * 3 * w + w * w + bias * 4 * w, mlp = 2 * w * 4 * w + bias * 5 * w;
-    return (c->vocab + c->context) * w + c->layers * (2 * norm + attn + mlp) + norm;
+    int64_t norm = times(1 + bias, w), square = times(w, w);
+    // attention 4 w^2 + 4 w biases, MLP 8 w^2 + 5 w biases
+    int64_t block = plus(times(12, square), plus(times(2, norm), times(9 * bias, w)));
+    return plus(plus(times(plus(c->vocab, c->context), w), times(c->layers, block)), norm);
 }
 
 // -----------------------------------------------------------------------------------------

@@ -120,6 +120,11 @@ static void the_size_is_known_before_the_model(void **state) {
     (void)state;
     ct_gpt2_config config = ct_gpt2_124m();
     assert_int_equal(ct_gpt2_size(&config), 124439808); // as published
+    config = (ct_gpt2_config){
+        .vocab = INT32_MAX, .context = INT32_MAX, .layers = 10000, .heads = 1, .width = INT32_MAX};
+    assert_true(ct_gpt2_size(&config) == INT64_MAX); // each in its range
+    config = (ct_gpt2_config){.vocab = 1, .context = 1, .layers = 1, .heads = 1, .width = 1 << 29};
+    assert_true(ct_gpt2_size(&config) == (12ll << 58) + (17ll << 29));
     for (int no_bias = 0; no_bias < 2; no_bias++) {
         config = tiny();
         config.no_bias = no_bias;
