@@ -101,8 +101,9 @@ typedef struct ct_ints {
     int64_t n;
     const int64_t *v; // n values; NULL when n is 0
 } ct_ints;
-// A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR. In C the list lives as
-// long as the block around it, in C++ to the end of the expression (cotan::ints can be kept).
+// A shape, outermost axis first: CT_DIMS(2, 3); a scalar's is CT_SCALAR. Sizes are 0 or more, and
+// their product, a 0 counted as 1, is below 2^60. In C the list lives as long as the block around
+// it, in C++ to the end of the expression (cotan::ints can be kept).
 #ifdef __cplusplus
 #include "cotan/lists.hpp"
 #define CT_DIMS(...) (ct__list_of(__VA_ARGS__))
@@ -118,9 +119,9 @@ typedef struct ct_ints {
 #define CT_INTS(...) CT_DIMS(__VA_ARGS__)
 // As the stop of a slice: the end of the axis.
 #define CT_END INT64_MAX
-// A size (0 <= n < 2^61) that is an argument of the kernels, not a part of them: a new value never
-// compiles.
-#define CT_DYN(n) ((int64_t)((uint64_t)(n) | (uint64_t)1 << 62))
+// A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
+// compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.
+#define CT_DYN(n) ((int64_t)((uint64_t)(n) + ((uint64_t)0x5d1e << 48)))
 
 // A number as an option. One other than 0 may stand as it is, .slope = 0.5; without more 0 means
 // "the default", and CT_F(0) is 0.
@@ -304,7 +305,9 @@ CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);
-CT_API ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here); // value: a scalar tensor
+// Elements that are all `value`, a scalar, in its dtype; all 0; all 1. Ops that read them need no
+// copy in memory. An error: a value that is no scalar, sizes that CT_DIMS does not allow.
+CT_API ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here);
 #define ct_full(value, dims) ct_full_at((value), (dims), CT_HERE)
 CT_API ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_zeros(dtype, dims) ct_zeros_at((dtype), (dims), CT_HERE)

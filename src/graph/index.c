@@ -416,7 +416,9 @@ ct_ix ct__ix_mul(ct_ix_pool *p, ct_ix a, ct_ix b) {
                 if (atom < 0) return CT_IX_NONE;
             }
             int32_t m = mono_mul(p, s.t[i].mono, t.t[k].mono);
-            if (m < 0 || !put(&r, (ct_ix_term){atom, m, s.t[i].coef * t.t[k].coef})) return fail(p);
+            int64_t coef; // wraps along an axis whose only place is 0, where steps can be anything
+            (void)__builtin_mul_overflow(s.t[i].coef, t.t[k].coef, &coef);
+            if (m < 0 || !put(&r, (ct_ix_term){atom, m, coef})) return fail(p);
         }
     return finish(p, &r);
 }

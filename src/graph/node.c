@@ -448,19 +448,14 @@ bool ct__call_outs(ct_call *call, int n) {
     return true;
 }
 
-// What a node can hold: operands and outputs by number, sizes in bytes below 2^63.
+// What a node can hold: operands and outputs by number, and sizes.
 static bool fits(ct_call *call) {
     if (call->n_in > UINT16_MAX || call->n_out > CT_MOST_OUTPUTS)
         return ct__call_err(call, CT_E_ARGUMENT,
                             "%d operands and %d outputs; at most %d and %d are possible",
                             call->n_in, call->n_out, UINT16_MAX, CT_MOST_OUTPUTS);
-    for (int i = 0; i < call->n_out; i++) {
-        const ct_type *t = &call->out[i];
-        int64_t bytes = 8; // the widest element
-        for (int a = 0; a < t->rank; a++)
-            if (__builtin_mul_overflow(bytes, t->dim[a] ? t->dim[a] : 1, &bytes))
-                return ct__call_err(call, CT_E_SHAPE, "the result has more bytes than 2^63");
-    }
+    for (int i = 0; i < call->n_out; i++)
+        if (!ct__type_fits(&call->out[i], call->err, call->here, call->op->name)) return false;
     return true;
 }
 

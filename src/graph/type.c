@@ -82,19 +82,28 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
     int64_t *dim = ct__arena(arena, (size_t)dims.n * sizeof *dim);
     if (!dim) return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *dim);
     *type = (ct_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)dims.n, .dim = dim};
-    int64_t total = (int64_t)ct_dtype_size(dtype);
     for (int i = 0; i < dims.n; i++) {
-        bool dynamic = dims.v[i] > 0 && (dims.v[i] >> 62 & 1);
-        dim[i] = dynamic ? dims.v[i] & ~(1ll << 62) : dims.v[i];
-        type->dyn |= (uint32_t)dynamic << i;
+        dim[i] = ct__unmarked(dims.v[i]);
+        type->dyn |= (uint32_t)ct__marked(dims.v[i]) << i;
         if (dim[i] < 0)
             return ct__err(err, CT_E_SHAPE, here, op, "axis %d has size %lld", i,
                            (long long)dim[i]);
-        int64_t factor = dim[i] ? dim[i] : 1;
-        if (__builtin_mul_overflow(total, factor, &total))
+    }
+    return ct__type_fits(type, err, here, op);
+}
+
+bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op) {
+    int64_t bytes = 8; // the widest element
+    for (int i = 0; i < type->rank; i++) {
+        int64_t size = type->dim[i];
+        if (ct__is_dyn(type, i) && size >= CT_DYN_END)
             return ct__err(err, CT_E_SHAPE, here, op,
-                           "the shape has more bytes than 2^63 at axis %d of size %lld", i,
-                           (long long)dim[i]);
+                           "%s is too large: a dynamic size must be below 2^48",
+                           ct__type_text(type).s);
+        if (__builtin_mul_overflow(bytes, size ? size : 1, &bytes))
+            return ct__err(err, CT_E_SHAPE, here, op,
+                           "%s is too large: the sizes multiply to 2^60 or more",
+                           ct__type_text(type).s);
     }
     return true;
 }

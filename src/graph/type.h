@@ -35,9 +35,15 @@ static inline double ct__num_or(ct_num number, double otherwise) {
 }
 
 // Sizes and positions in attributes: one that CT_DYN marks is an argument of the kernels.
-static inline bool ct__marked(int64_t size) { return size > 0 && (size >> 62 & 1); }
+// Where CT_DYN was given a number below 0, it is unmarked only, so that what refuses it can say it.
+#define CT_DYN_END ((int64_t)1 << 48)
 static inline int64_t ct__unmarked(int64_t size) {
-    return ct__marked(size) ? size & ~(1ll << 62) : size;
+    int64_t n = (int64_t)((uint64_t)size - (uint64_t)CT_DYN(0));
+    return n >= -CT_DYN_END && n < CT_DYN_END ? n : size;
+}
+static inline bool ct__marked(int64_t size) {
+    int64_t n = ct__unmarked(size);
+    return n != size && n >= 0;
 }
 
 // The type of one output of a node. `weak`: a bare number (ct_f, ct_i), which takes the dtype of
@@ -64,6 +70,8 @@ bool ct__is_dyn(const ct_type *type, int axis);
 // Makes a type from a user's dims (where CT_DYN marks dynamic ones); dim storage from the arena.
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,
                         ct_loc here, const char *op);
+// Can there be a tensor of these sizes? Axes of size 0 count as 1: strides are products too.
+bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op);
 // Broadcasts n types (NumPy's rule; a dynamic axis never broadcasts, even at 1). False: do not
 // broadcast.
 bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out);

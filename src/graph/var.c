@@ -1,6 +1,7 @@
 // Variables, parameter sets, assignments, metrics: what a step changes and reports.
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/handle.h"
@@ -221,7 +222,9 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
         return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
                         "the name \"%.200s\" is taken in this set", name);
     ct_type type;
-    if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, "param"))
+    char what[240];
+    snprintf(what, sizeof what, "param: \"%.200s\"", name);
+    if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, what))
         return ct__poison(ctx, here);
     if (type.dyn)
         return ct__fail(ctx, CT_E_SHAPE, here, "param",

@@ -18,7 +18,7 @@ static const struct kind {
     {'i', 8, CT_I64},  {'f', 2, CT_F16}, {'f', 4, CT_F32}, {'f', 8, CT_F64},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
-// A size of 2^62 and more would be read as a dynamic one by whoever makes a tensor of it.
+// Larger ones are no tensor's, and one could look as if CT_DYN had marked it.
 static const int64_t largest_dim = ((int64_t)1 << 61) - 1;
 static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 

@@ -311,8 +311,9 @@ static bool one_hot_infer(ct_call *call) {
     one_hot_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, in->dtype, 0)) return false;
-    if (attrs->n < 0)
-        return ct__call_err(call, CT_E_ARGUMENT, "the new axis has size %lld", (long long)attrs->n);
+    if (ct__unmarked(attrs->n) < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "the new axis has size %lld",
+                            (long long)ct__unmarked(attrs->n));
     if (attrs->dtype == CT_DEFAULT) attrs->dtype = CT_F32;
     if (attrs->dtype < CT_BOOL || attrs->dtype >= CT_DTYPE_COUNT)
         return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);

@@ -95,21 +95,38 @@ ct_tensor ct_scalar(double value, ct_dtype dtype) {
     return number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
 }
 
-ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
+// The value at each place of `dims`; what does not fit is an error of `op`, not of expand.
+static ct_tensor spread(ct_ctx *ctx, ct_tensor value, ct_dtype dtype, ct_ints dims, const char *op,
+                        ct_loc here) {
+    ct_type type;
+    if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, op))
+        return ct__poison(ctx, here);
     return ct_expand_at(value, dims, here);
 }
 
-static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, ct_loc here) {
+ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    if (!ctx) return CT_NONE;
+    if (!ct__resolve(ctx, value, &v, "full", 0, here)) return ct__poison(ctx, here);
+    if (ct__type(v)->rank)
+        return ct__fail(ctx, CT_E_SHAPE, here, "full", "the value is %s, it must be a scalar",
+                        ct__type_text(ct__type(v)).s);
+    return spread(ctx, value, ct__type(v)->dtype, dims, "full", here);
+}
+
+static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, const char *op, ct_loc here) {
     char bytes[8];
     ct_ctx *ctx = ct__ctx();
-    if (ctx && (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT))
-        return ct__fail(ctx, CT_E_DTYPE, here, "full", "%d is not a dtype", (int)dtype);
+    if (!ctx) return CT_NONE;
+    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)
+        return ct__fail(ctx, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
     ct__store_f64(dtype, bytes, 0, value);
-    return ct_expand_at(ct_const_at(bytes, dtype, CT_SCALAR, here), dims, here);
+    return spread(ctx, ct_const_at(bytes, dtype, CT_SCALAR, here), dtype, dims, op, here);
 }
 ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
-    return filled(0, dtype, dims, here);
+    return filled(0, dtype, dims, "zeros", here);
 }
 ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
-    return filled(1, dtype, dims, here);
+    return filled(1, dtype, dims, "ones", here);
 }

@@ -30,7 +30,10 @@ static bool reshape_infer(ct_call *call) {
         else if (dim[i] < 0)
             return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
         else if (__builtin_mul_overflow(known, dim[i], &known))
-            return ct__call_err(call, CT_E_SHAPE, "the new shape has more than 2^63 elements");
+            return ct__call_err(call, CT_E_SHAPE,
+                                "%s does not become a shape whose first %d sizes multiply to 2^63 "
+                                "or more",
+                                ct__type_text(in).s, i + 1);
     }
     if (open >= 0) {
         if (known == 0 || count % known)

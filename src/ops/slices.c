@@ -97,6 +97,9 @@ static bool slice_infer(ct_call *call) {
                                 (long long)written(in, attrs, &attrs->start, a, start),
                                 (long long)written(in, attrs, &attrs->stop, a, stop), a,
                                 ct__type_text(in).s);
+        // Beyond the longest such axis all steps are one: places times steps stay countable.
+        int64_t longest = ct__is_dyn(in, a) ? CT_DYN_END : in->dim[a] > 1 ? in->dim[a] : 1;
+        if (step > longest) own[2 * rank + a] = longest;
         bool both_from_end = from_end(own[a]) && from_end(own[rank + a]);
         ct__shape_add(&shape, (stop - start) / step + ((stop - start) % step != 0),
                       !both_from_end && (moves(in, a, own[a]) || moves(in, a, own[rank + a])));
@@ -184,6 +187,9 @@ const ct_opdef ct__op_slice = {
 #define PAD_ATTRS(F, op) F(op, ints, low) F(op, ints, high) F(op, ints, interior)
 CT_ATTRS(pad, PAD_ATTRS);
 
+// With as much between them two elements already make an axis that no tensor has.
+static const int64_t MOST_BETWEEN = (int64_t)1 << 60;
+
 static bool pad_infer(ct_call *call) {
     pad_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0], *fill = call->in[1];
@@ -204,9 +210,9 @@ static bool pad_infer(ct_call *call) {
         if (!list_fits(call, names[which], lists[which])) return false;
         for (int a = 0; a < rank; a++) {
             int64_t given = lists[which]->n ? lists[which]->v[a] : 0;
-            if (given < 0)
+            if (ct__unmarked(given) < 0)
                 return ct__call_err(call, CT_E_ARGUMENT, "%s of axis %d is %lld", names[which], a,
-                                    (long long)given);
+                                    (long long)ct__unmarked(given));
             own[which * rank + a] = given;
         }
         *lists[which] = (ct_ints){rank, own + which * rank};
@@ -217,7 +223,12 @@ static bool pad_infer(ct_call *call) {
             __builtin_add_overflow(size, n, &size) ||
             __builtin_add_overflow(size, ct__unmarked(attrs->low.v[a]), &size) ||
             __builtin_add_overflow(size, ct__unmarked(attrs->high.v[a]), &size))
-            return ct__call_err(call, CT_E_SHAPE, "axis %d would have more than 2^63 elements", a);
+            return ct__call_err(call, CT_E_SHAPE,
+                                "axis %d of %s would have more than 2^63 elements", a,
+                                ct__type_text(in).s);
+        // Between two elements that are not there any number is one.
+        int64_t most = n > 1 || ct__is_dyn(in, a) ? MOST_BETWEEN : 0;
+        if (attrs->interior.v[a] > most) own[2 * rank + a] = most;
         ct__shape_add(&shape, size,
                       ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) ||
                           ct__marked(attrs->high.v[a]));
@@ -419,8 +430,9 @@ static bool concat_infer(ct_call *call) {
             return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, operand 1 is %s (axis %d)",
                                 i + 1, ct__type_text(in).s, ct__type_text(first).s, axis);
         if (i && __builtin_add_overflow(shape.dim[axis], in->dim[axis], &shape.dim[axis]))
-            return ct__call_err(call, CT_E_SHAPE, "axis %d would have more than 2^63 elements",
-                                axis);
+            return ct__call_err(call, CT_E_SHAPE,
+                                "operands 1 to %d have more than 2^63 elements along axis %d",
+                                i + 1, axis);
     }
     *call->out = ct__shaped(&shape, first->dtype, weak);
     return true;

@@ -35,6 +35,36 @@ static ct_tensor of(ct_dtype dtype, ct_ints dims) { return ct_zeros(dtype, dims)
 #define U(...) of(CT_U32, CT_DIMS(__VA_ARGS__))
 static ct_tensor one(ct_dtype dtype) { return of(dtype, CT_SCALAR); }
 
+static void sources(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const int64_t many = 1ll << 31;
+    FAILS(ct_zeros(CT_F32, CT_DIMS(many, many)), CT_E_SHAPE,
+          "zeros: (2147483648, 2147483648) f32 is too large: the sizes multiply to 2^60 or more");
+    FAILS(ct_ones(CT_U8, CT_DIMS(0, many, many)), CT_E_SHAPE,
+          "ones: (0, 2147483648, 2147483648) u8 is too large: the sizes multiply to 2^60 or more");
+    FAILS(ct_zeros(CT_U8, CT_DIMS((1ll << 62) + 5)), CT_E_SHAPE,
+          "zeros: (4611686018427387909,) u8 is too large: the sizes multiply to 2^60 or more");
+    FAILS(ct_zeros(CT_F32, CT_DIMS(CT_DYN(-1))), CT_E_SHAPE, "zeros: axis 0 has size -1");
+    FAILS(ct_reshape(F(CT_DYN(1ll << 30), CT_DYN(1ll << 20)), CT_DIMS(-1)), CT_E_SHAPE,
+          "reshape: (n=1125899906842624,) f32 is too large: a dynamic size must be below 2^48");
+    FAILS(ct_ones(CT_F32, CT_DIMS(3, -1)), CT_E_SHAPE, "ones: axis 1 has size -1");
+    FAILS(ct_ones((ct_dtype)77, CT_DIMS(3)), CT_E_DTYPE, "ones: 77 is not a dtype");
+    FAILS(ct_full(F(2, 4), CT_DIMS(2)), CT_E_SHAPE,
+          "full: the value is (2, 4) f32, it must be a scalar");
+    FAILS(ct_full(ct_i(3), CT_DIMS(-2)), CT_E_SHAPE, "full: axis 0 has size -2");
+    FAILS(ct_full(ct_i(3), CT_DIMS(many, many)), CT_E_SHAPE,
+          "full: (2147483648, 2147483648) i32 is too large: the sizes multiply to 2^60 or more");
+    ct_params *set = ct_params_new();
+    FAILS(ct_param(set, "fc.weight", CT_F32, CT_DIMS(many, many)), CT_E_SHAPE,
+          "param: \"fc.weight\": (2147483648, 2147483648) f32 is too large: the sizes multiply to "
+          "2^60 or more");
+    FAILS(ct_param(set, "fc.bias", CT_F32, CT_DIMS(-1)), CT_E_SHAPE,
+          "param: \"fc.bias\": axis 0 has size -1");
+    assert_int_equal(ct_params_count(set), 0);
+    ct_params_free(set);
+}
+
 static void elementwise(void **state) {
     (void)state;
     CT_SCOPE;
@@ -56,6 +86,7 @@ static void elementwise(void **state) {
           "select: shapes do not broadcast: (2,) bool, (3,) f32 and (3,) f32");
     FAILS(ct_clamp(F(2), F(3), F(1)), CT_E_SHAPE,
           "clamp: shapes do not broadcast: (2,) f32, (3,) f32 and (1,) f32");
+    FAILS(ct_one_hot(I(2), CT_DYN(-1), CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -1");
     FAILS(ct_cast(F(2), (ct_dtype)77), CT_E_DTYPE, "cast: 77 is not a dtype");
     FAILS(ct_bitcast(F(2), CT_F64), CT_E_DTYPE, "bitcast: f32 and f64 differ in size");
     FAILS(ct_relu(B(2)), CT_E_DTYPE,
@@ -105,6 +136,9 @@ static void movement(void **state) {
           "permute: axis 0 is named twice for (2, 3) f32");
     FAILS(ct_expand(F(2, 3), CT_DIMS(2, 4)), CT_E_SHAPE,
           "expand: (2, 3) f32 does not expand to (2, 4) f32");
+    FAILS(
+        ct_reshape(F(2, 3), CT_DIMS(1, 1ll << 33, 1ll << 33, -1)), CT_E_SHAPE,
+        "reshape: (2, 3) f32 does not become a shape whose first 3 sizes multiply to 2^63 or more");
     FAILS(ct_slice(F(7), .start = CT_INTS(2), .stop = CT_INTS(9)), CT_E_ARGUMENT,
           "slice: 2 to 9 does not lie in axis 0 of (7,) f32");
     FAILS(ct_slice(F(7), .start = CT_INTS(5), .stop = CT_INTS(3)), CT_E_ARGUMENT,
@@ -121,6 +155,10 @@ static void movement(void **state) {
     FAILS(ct_pad(F(2, 3), ct_f(0), .low = CT_INTS(1)), CT_E_ARGUMENT,
           "pad: low has 1 numbers for (2, 3) f32");
     FAILS(ct_pad(F(2), ct_f(0), .high = CT_INTS(-1)), CT_E_ARGUMENT, "pad: high of axis 0 is -1");
+    FAILS(ct_pad(F(2), ct_f(0), .low = CT_INTS(CT_DYN(-1))), CT_E_ARGUMENT,
+          "pad: low of axis 0 is -1");
+    FAILS(ct_pad(F(1, 2), ct_f(0), .interior = CT_INTS(0, INT64_MAX)), CT_E_SHAPE,
+          "pad: axis 1 of (1, 2) f32 would have more than 2^63 elements");
     FAILS(ct_pad(F(2), F(1)), CT_E_SHAPE, "pad: the fill value is (1,) f32, it must be a scalar");
     FAILS(ct_pad(I(2), ct_f(0)), CT_E_DTYPE, "pad: the fill value is () f32, x is (2,) i32");
     FAILS(ct_flip(F(2), CT_AXES(1)), CT_E_ARGUMENT, "flip: axis 1 is out of range for (2,) f32");
@@ -261,10 +299,15 @@ static void the_first_error_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),    cmocka_unit_test(reductions),
-        cmocka_unit_test(movement),       cmocka_unit_test(indices),
-        cmocka_unit_test(contractions),   cmocka_unit_test(networks),
-        cmocka_unit_test(random_numbers), cmocka_unit_test(the_first_error_stays),
+        cmocka_unit_test(sources),
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(movement),
+        cmocka_unit_test(indices),
+        cmocka_unit_test(contractions),
+        cmocka_unit_test(networks),
+        cmocka_unit_test(random_numbers),
+        cmocka_unit_test(the_first_error_stays),
     };
     return cmocka_run_group_tests_name("op errors", tests, NULL, NULL);
 }

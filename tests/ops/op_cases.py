@@ -16,14 +16,14 @@ NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "
 DTYPES = ["?", *NUMPY]
 HALVES = ("f16", "bf16")
 FLOATS = HALVES + ("f32", "f64")
-DYNAMIC = 1 << 62
+DYNAMIC = 0x5d1e << 48
 END = 2**63 - 1
 PLAIN, REVERSED, EXPANDED = 0, 1, 2
 
 
 def dyn(n):
     """A size that is an argument of the kernels."""
-    return n | DYNAMIC
+    return n + DYNAMIC
 
 
 def is_float(array):

@@ -2,7 +2,7 @@
 import math
 
 import numpy as np
-from op_cases import END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
+from op_cases import DYNAMIC, END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
 
 RNG_SEED = 20240711
 
@@ -270,12 +270,16 @@ def movement(rng, op, dtype):
         yield [x(7)], {"start": [3], "stop": [3]}
         yield [x(0, 3)], {"axes": [1], "stop": [2]}
         yield [Operand(x(4, 9), dims=[4, dyn(9)])], {"axes": [1], "start": [2]}
+        yield [x(2, 4)], {"start": [0, 1], "step": [END, 2**62]}  # longer than the axis
+        yield [Operand(x(2, 4), dims=[dyn(2), 4])], {"step": [END, 3]}
     elif name == "pad":
         fill = np.array(draw(rng, op, dtype, ()))
         yield [x(3), fill], {"low": [2], "high": [1]}
         yield [x(3, 2), fill], {"low": [0, 1], "interior": [2, 1]}
         yield [x(0), fill], {"low": [2], "high": [1], "interior": [3]}
         yield [x(), fill], {}
+        yield [x(1, 2), fill], {"low": [1, 0], "interior": [END, 1]}  # between what is not there
+        yield [Operand(x(1, 2), dims=[dyn(1), 2]), fill], {"interior": [END, 1]}
         yield [Operand(x(2, 3), REVERSED), fill], {"high": [1, 0], "interior": [0, 1]}
     elif name == "flip":
         yield [x(5)], {}
@@ -308,7 +312,7 @@ def movement(rng, op, dtype):
 
 
 def whole(values):
-    return [int(v) & ~(1 << 62) if 0 < v != END else int(v) for v in values]
+    return [int(v) - DYNAMIC if DYNAMIC <= v < DYNAMIC + (1 << 48) else int(v) for v in values]
 
 
 def np_slice(x, axes=(), start=(), stop=(), step=()):

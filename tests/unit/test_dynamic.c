@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cotan/cotan.h"
+#include "graph/type.h"
 
 enum { MOST = 1 << 15, SEED = 2026 };
 
@@ -21,7 +22,7 @@ static float value_at(int64_t i, int which) {
 }
 static ct_tensor tensor(int which, ct_ints dims) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~(1ll << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     float *v = malloc((size_t)n * sizeof *v + 1);
     assert_non_null(v);
     for (int64_t i = 0; i < n; i++) v[i] = value_at(i, which);
@@ -226,7 +227,7 @@ enum { CAUSAL = 1, POSITION = 2, MASK = 4, NARROW_MASK = 8, QUERIES = 16, BATCH 
 
 static ct_tensor mask_of(ct_ints dims) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~(1ll << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     unsigned char *v = malloc((size_t)n);
     assert_non_null(v);
     for (int64_t i = 0; i < n; i++) v[i] = value_at(i, 9) > -0.5f;

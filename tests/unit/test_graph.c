@@ -203,14 +203,72 @@ static void shapes_that_are_too_large_are_refused(void **state) {
     int line = __LINE__ + 1;
     ct_expand(x, CT_DIMS(huge, huge));
     char want[256];
-    snprintf(want, sizeof want, FILE_NAME ":%d: expand: the result has more bytes than 2^63", line);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: expand: (1099511627776, 1099511627776) f32 is too large: the sizes "
+                       "multiply to 2^60 or more",
+             line);
     assert_error(CT_E_SHAPE, want);
     ct_tensor wide = ct_expand(x, CT_DIMS(1, huge)), tall = ct_expand(x, CT_DIMS(huge, 1));
     assert_ok();
     line = __LINE__ + 1;
     ct_add(wide, tall);
-    snprintf(want, sizeof want, FILE_NAME ":%d: add: the result has more bytes than 2^63", line);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: add: (1099511627776, 1099511627776) f32 is too large: the sizes "
+                       "multiply to 2^60 or more",
+             line);
     assert_error(CT_E_SHAPE, want);
+}
+
+static void a_size_is_dynamic_only_where_it_is_marked(void **state) {
+    (void)state;
+    const int64_t most = ((int64_t)1 << 48) - 1, plain[] = {0, 1, most, most + 1, INT64_MAX, -1};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        assert_false(ct__marked(plain[i]));
+        assert_true(ct__unmarked(plain[i]) == plain[i]);
+    }
+    for (int bit = 49; bit < 63; bit++) assert_false(ct__marked(((int64_t)1 << bit) + 5));
+    for (int i = 0; i < 3; i++) {
+        assert_true(ct__marked(CT_DYN(plain[i])));
+        assert_true(ct__unmarked(CT_DYN(plain[i])) == plain[i]);
+    }
+    assert_false(ct__marked(CT_DYN(most + 1)));
+    assert_false(ct__marked(CT_DYN(-1)));
+    assert_true(ct__unmarked(CT_DYN(-1)) == -1); // what the error says
+}
+
+// The attributes of the node that made t, as they are printed.
+static const char *attributes_of(ct_tensor t) {
+    static char printed[128];
+    uint32_t out;
+    ct_text text = {0};
+    const ct_node *node = ct__peek(t, &out);
+    ct__attrs_print(&text, node->op, node->attrs);
+    snprintf(printed, sizeof printed, "%s", text.s);
+    ct__text_free(&text);
+    return printed;
+}
+
+// What a step or a gap says beyond any axis is not counted with.
+static void steps_and_gaps_beyond_the_axis_have_one_form(void **state) {
+    (void)state;
+    static float ones[8];
+    ct_tensor x = ct_from(ones, CT_F32, CT_DIMS(2, 4)), row = ct_from(ones, CT_F32, CT_DIMS(1, 8)),
+              n = ct_from(ones, CT_F32, CT_DIMS(CT_DYN(1), 8)),
+              none = ct_from(NULL, CT_F32, CT_DIMS(0, 8));
+    const int64_t most = INT64_MAX;
+    const char *form = "axes=[], start=[0, 0], stop=[2, 4], step=[2, 4]";
+    assert_string_equal(attributes_of(ct_slice(x, .step = CT_INTS(most, most))), form);
+    assert_string_equal(attributes_of(ct_slice(x, .step = CT_INTS(2, 4))), form);
+    form = "axes=[], start=[0, 0], stop=[0, 8], step=[1, 3]";
+    assert_string_equal(attributes_of(ct_slice(none, .step = CT_INTS(most, 3))), form);
+    form = "axes=[], start=[0, 0], stop=[end, 8], step=[281474976710656, 3]";
+    assert_string_equal(attributes_of(ct_slice(n, .step = CT_INTS(most, 3))), form);
+    form = "low=[0, 0], high=[0, 0], interior=[0, 1]";
+    assert_string_equal(attributes_of(ct_pad(row, ct_f(0), .interior = CT_INTS(most, 1))), form);
+    assert_string_equal(attributes_of(ct_pad(none, ct_f(0), .interior = CT_INTS(most, 1))), form);
+    form = "low=[0, 0], high=[0, 0], interior=[1152921504606846976, 1]";
+    assert_string_equal(attributes_of(ct_pad(n, ct_f(0), .interior = CT_INTS(most, 1))), form);
+    assert_ok();
 }
 
 static void more_operands_than_a_node_holds_are_refused(void **state) {
@@ -349,6 +407,8 @@ int main(void) {
         TEST(integers_convert_at_their_ends),
         TEST(types_print_as_tuples),
         TEST(shapes_that_are_too_large_are_refused),
+        TEST(a_size_is_dynamic_only_where_it_is_marked),
+        TEST(steps_and_gaps_beyond_the_axis_have_one_form),
         TEST(more_operands_than_a_node_holds_are_refused),
         TEST(records_depend_on_structure_alone),
         TEST(attributes_hold_no_addresses),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cotan/cotan.h"
+#include "graph/type.h"
 
 enum { MOST_OUTS = 8, MOST_BYTES = 1 << 22 };
 
@@ -32,7 +33,7 @@ static float uniform(void) { // in [-2, 2)
 }
 static ct_tensor tensor(ct_ints dims) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~(1ll << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     float *v = malloc((size_t)n * sizeof *v + 1);
     for (int64_t i = 0; i < n; i++) v[i] = uniform();
     ct_tensor t = ct_from(v, CT_F32, dims);
@@ -41,7 +42,7 @@ static ct_tensor tensor(ct_ints dims) {
 }
 static ct_tensor ints(ct_ints dims, int below) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~(1ll << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     int32_t *v = malloc((size_t)n * sizeof *v + 1);
     for (int64_t i = 0; i < n; i++) v[i] = (int32_t)((uniform() + 2) / 4 * (float)below);
     ct_tensor t = ct_from(v, CT_I32, dims);

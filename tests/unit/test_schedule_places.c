@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cotan/cotan.h"
+#include "graph/type.h"
 
 enum { MOST = 4096, TEXT = 1 << 20 };
 static char text[TEXT]; // the kernels of the last plans, without the lines that count launches
@@ -32,7 +33,7 @@ static void take_kernels(ct_log_kind kind, const char *s, void *user) {
 static float value_at(int64_t i) { return (float)((i * 37 + 11) % 101) / 50.0f - 1.0f; }
 static ct_tensor tensor(ct_ints dims) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~(1ll << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     float *v = malloc((size_t)n * sizeof *v + 1);
     for (int64_t i = 0; i < n; i++) v[i] = value_at(i);
     ct_tensor t = ct_from(v, CT_F32, dims);

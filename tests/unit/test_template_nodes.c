@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cotan/cotan.h"
+#include "graph/type.h"
 #include "ops/opcode.h"
 
 static uint32_t seed;
@@ -20,7 +21,7 @@ static float uniform(void) { // in [-2, 2)
 }
 static int64_t count(ct_ints dims) {
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i] & ~((int64_t)1 << 62);
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     return n;
 }
 static ct_tensor tensor(ct_ints dims) {
