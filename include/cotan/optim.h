@@ -144,7 +144,8 @@ CT_API int64_t ct_optim_count(const ct_optim *optim);
 // after its variables were given other values, ct_optim_resume reads the step from them; parts of a
 // step that were added up before are forgotten.
 CT_API ct_params *ct_optim_state(ct_optim *optim);
-CT_API CT_MUST_USE bool ct_optim_resume(ct_optim *optim);
+CT_API CT_MUST_USE bool ct_optim_resume_at(ct_optim *optim, ct_loc here);
+#define ct_optim_resume(optim) ct_optim_resume_at((optim), CT_HERE)
 
 #ifdef __cplusplus
 }

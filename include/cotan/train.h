@@ -110,7 +110,8 @@ typedef struct ct_fit_options {
 // for it, and all is saved then, but for the parts of a step that was not done; after ct_cancel,
 // which is for those who cannot wait for the step's end, it is the same code and nothing is saved.
 // Where the evaluation behind all steps is missing, a fit from there (first_step = steps) makes it.
-CT_API CT_MUST_USE bool ct_fit(const ct_fit_options *options);
+CT_API CT_MUST_USE bool ct_fit_at(const ct_fit_options *options, ct_loc here);
+#define ct_fit(options) ct_fit_at((options), CT_HERE)
 
 // ------------------------------------------------------------------------------------- the machine
 

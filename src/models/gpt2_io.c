@@ -129,14 +129,14 @@ static bool add_zero_biases(ct_store *store, const ct_gpt2 *model, const void *z
     return ct__store_put(store, "ln_f.", "bias", CT_F32, CT_DIMS(c->width), zeros, err);
 }
 
-static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err) {
+static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err, ct_loc here) {
     CT_SCOPE;
     ct_store store = {0};
     const char *numerics = ct_numerics();
     const ct_st_pair about[] = {{"cotan.numerics", numerics, 14, strlen(numerics)},
                                 {"format", "pt", 6, 2}}; // without "format" transformers refuses
     void *zeros = model->config.no_bias ? ct__calloc(4 * (size_t)model->config.width, 4) : NULL;
-    bool ok = ct__store_add(&store, model->params, "", err);
+    bool ok = ct__store_add(&store, model->params, "", err, here);
     if (ok && model->config.no_bias)
         ok = zeros ? add_zero_biases(&store, model, zeros, err)
                    : ct__err_memory(err, CT_NOWHERE, "gpt2", 16 * (size_t)model->config.width);
@@ -263,7 +263,7 @@ bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, 
               path_in(&config, dir, config_name, &ctx->err) &&
               ct__make_dirs(dir, 0777, &ctx->err) &&
               save_config(&model->config, config.s, more, user, &ctx->err) &&
-              save_weights(model, weights.s, &ctx->err);
+              save_weights(model, weights.s, &ctx->err, here);
     ct__text_free(&weights);
     ct__text_free(&config);
     return ok || ct__err_place(&ctx->err, here, "gpt2_save");

@@ -535,7 +535,7 @@ static bool load_checkpoint(run *r) {
         !ct__checkpoint_path(dir, r->first, "state.safetensors", state, r->err) ||
         !ct_gpt2_load_weights_at(r->model, model, CT_NOWHERE) ||
         !ct_params_load_at(ct_optim_state(r->optim), state, CT_NOWHERE) ||
-        !ct_optim_resume(r->optim))
+        !ct_optim_resume_at(r->optim, CT_NOWHERE))
         return false;
     CT_SCOPE;
     double position = ct_item(r->position);
@@ -790,7 +790,7 @@ static bool train(run *r) {
                           .events = r->o.out,
                           .plot = r->plot_path,
                           .title = "loss"};
-    if (!ct_fit(&fit)) return false;
+    if (!ct_fit_at(&fit, CT_NOWHERE)) return false;
     double value; // where all steps were done before, nothing has evaluated
     if (isnan(r->val_loss) && !evaluate(&value, r)) return false;
     if (isnan(r->val_loss)) // it was not to

@@ -24,13 +24,14 @@ bool ct__store_put(ct_store *store, const char *prefix, const char *name, ct_dty
     return true;
 }
 
-bool ct__store_add(ct_store *store, const ct_params *params, const char *prefix, ct_err *err) {
+bool ct__store_add(ct_store *store, const ct_params *params, const char *prefix, ct_err *err,
+                   ct_loc here) {
     for (size_t i = 0; i < ct_params_count(params); i++) {
         ct_tensor var = ct_params_get(params, i);
         int64_t dim[CT_MAX_RANK];
         ct_ints dims = {ct_rank(var), dim};
         for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(var, a);
-        const void *data = ct_data(var);
+        const void *data = ct_data_at(var, here);
         if (!data) {
             ct_ctx *ctx = ct__ctx();
             if (ctx && err != &ctx->err && !err->code) *err = ctx->err;
@@ -58,7 +59,7 @@ bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here) {
     ct_store store = {0};
     const char *numerics = ct_numerics();
     ct_st_pair made_by = {"cotan.numerics", numerics, 14, strlen(numerics)};
-    bool ok = ct__store_add(&store, params, "", &ctx->err) &&
+    bool ok = ct__store_add(&store, params, "", &ctx->err, here) &&
               ct__st_write_checked(path, store.out, store.n, &made_by, 1, &ctx->err);
     ct__store_free(&store);
     return ok || ct__err_place(&ctx->err, here, "params_save");

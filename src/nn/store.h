@@ -12,7 +12,8 @@ typedef struct ct_store {
 } ct_store;
 // Adds every variable of the set as prefix + name. The values are host copies that live until the
 // scope that the caller has open ends.
-bool ct__store_add(ct_store *store, const ct_params *params, const char *prefix, ct_err *err);
+bool ct__store_add(ct_store *store, const ct_params *params, const char *prefix, ct_err *err,
+                   ct_loc here);
 // Adds n elements at `data`, which the caller keeps; prefix and name are copied.
 bool ct__store_put(ct_store *store, const char *prefix, const char *name, ct_dtype dtype,
                    ct_ints dims, const void *data, ct_err *err);

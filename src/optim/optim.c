@@ -399,15 +399,15 @@ bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule, ct_loc here
 }
 ct_params *ct_optim_state(ct_optim *optim) { return optim ? optim->state : NULL; }
 
-bool ct_optim_resume(ct_optim *optim) {
+bool ct_optim_resume_at(ct_optim *optim, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, optim, CT_NOWHERE, "optim_resume", "the optimizer")) return false;
+    if (!ctx || !ct__given(ctx, optim, here, "optim_resume", "the optimizer")) return false;
     CT_SCOPE;
-    double step = ct_item(optim->step);
+    double step = ct_item_at(optim->step, here);
     if (isnan(step)) return false;
     optim->count = (int64_t)step;
     optim->pending = 0;
-    return ct_optim_forget_parts(optim); // the sums were another step's
+    return ct_optim_forget_parts_at(optim, here); // the sums were another step's
 }
 
 // --------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@
 
 typedef struct fit {
     const ct_fit_options *o;
+    ct_loc here;   // of the call, for errors; none where a run is a program's
+    ct_loc record; // for what is recorded and run: has a file in any case
     ct_err *err;
     ct_metrics metrics;
     ct_events events;
@@ -73,7 +75,7 @@ static void tell_end(fit *f, bool ok) {
 
 static bool is_finite(fit *f, const char *what, double loss) {
     if (isfinite(loss)) return true;
-    ct__err(f->err, CT_E_DATA, CT_NOWHERE, "train", "the %s is %s at step %lld", what,
+    ct__err(f->err, CT_E_DATA, f->here, "train", "the %s is %s at step %lld", what,
             isnan(loss) ? "not a number" : "infinite", (long long)f->point.step);
     ct__err_hint(f->err, "a smaller learning rate, a longer warm-up or clipping may help");
     return false;
@@ -127,15 +129,14 @@ static int64_t parts_of(const ct_fit_options *o) { return o->accumulate > 1 ? o-
 // Part k of the step; its loss is added to the point's.
 static bool run_part(fit *f, int64_t k, int64_t parts) {
     ct_fit_point *p = &f->point;
-    {
-        CT_SCOPE;
-        ct_tensor loss = f->o->loss(p->step * parts + k, f->o->user);
-        ct_metric("loss", loss);
-        if (k + 1 < parts)
-            ct_optim_accumulate(f->o->optim, loss);
-        else
-            ct_optim_step(f->o->optim, loss);
-    }
+    ct_scope turn = ct_scope_begin(f->record);
+    ct_tensor of_part = f->o->loss(p->step * parts + k, f->o->user);
+    ct_metric_at("loss", of_part, f->record);
+    if (k + 1 < parts)
+        ct_optim_accumulate_at(f->o->optim, of_part, f->record);
+    else
+        ct_optim_step_at(f->o->optim, of_part, f->record);
+    ct_scope_end(turn, f->record);
     if (f->err->code) return false;
     double loss = ct_metric_value("loss");
     if (f->err->code || !is_finite(f, "loss", loss)) return false;
@@ -152,7 +153,7 @@ static bool step(fit *f) {
     p->lr = ct_optim_lr(f->o->optim);
     p->loss = 0;
     for (int64_t k = 0; k < parts; k++) {
-        if (k && stop_wanted(f)) return ct_optim_forget_parts(f->o->optim);
+        if (k && stop_wanted(f)) return ct_optim_forget_parts_at(f->o->optim, f->record);
         if (!run_part(f, k, parts)) return false;
     }
     {
@@ -212,7 +213,7 @@ static bool add_to_series(fit *f) {
     const ct_fit_point *p = &f->point;
     bool ok = ct__series_add(&f->losses, (double)p->step, p->loss);
     if (p->evaluated) ok = ok && ct__series_add(&f->val_losses, (double)p->step, p->val_loss);
-    return ok || ct__err_memory(f->err, CT_NOWHERE, "train", f->losses.cap * 2 * sizeof(double));
+    return ok || ct__err_memory(f->err, f->here, "train", f->losses.cap * 2 * sizeof(double));
 }
 
 // The step, in all places that tell of it.
@@ -272,7 +273,7 @@ static bool evaluate_last(fit *f) {
     const ct_scalar_event scalar = {"val_loss", p->val_loss};
     const ct_metric_field field = CT_FIELD_REAL("val_loss", p->val_loss);
     bool ok = ct__series_add(&f->val_losses, (double)p->step, p->val_loss) ||
-              ct__err_memory(f->err, CT_NOWHERE, "train", f->val_losses.cap * 2 * sizeof(double));
+              ct__err_memory(f->err, f->here, "train", f->val_losses.cap * 2 * sizeof(double));
     ok = ok && amend_metrics(f, NULL, &field) &&
          (!f->o->events || ct__events_add(&f->events, p->step, &scalar, 1, f->err));
     return ok || set_aside(f);
@@ -317,8 +318,8 @@ static bool run(fit *f) {
     // Asked to stop in the last evaluation: that one is missing.
     if (f->stopped) p->end = CT_FIT_INTERRUPTED;
     if (p->end != CT_FIT_INTERRUPTED) return true;
-    return ct__err(f->err, CT_E_INTERRUPTED, CT_NOWHERE, "train",
-                   "stopped after %lld of %lld steps", (long long)p->done, (long long)p->steps);
+    return ct__err(f->err, CT_E_INTERRUPTED, f->here, "train", "stopped after %lld of %lld steps",
+                   (long long)p->done, (long long)p->steps);
 }
 
 static bool ends_at(const ct_series *series, int64_t step) {
@@ -353,32 +354,38 @@ static bool begin(fit *f) {
 
 // ----------------------------------------------------------------------------------------- options
 
-static bool usable(const ct_fit_options *o, ct_err *err) {
+static bool usable(const ct_fit_options *o, ct_err *err, ct_loc here) {
     if (o->steps < 1 || !o->loss || !o->optim)
-        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+        return ct__err(err, CT_E_ARGUMENT, here, "fit",
                        "an optimizer, a loss and at least one step are needed");
     if (o->first_step < 0 || o->first_step > o->steps)
-        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "first_step is %lld of %lld steps",
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "first_step is %lld of %lld steps",
                        (long long)o->first_step, (long long)o->steps);
     if (o->accumulate < 0 || o->patience < 0 || !(o->min_delta >= 0 && isfinite(o->min_delta)))
-        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+        return ct__err(err, CT_E_ARGUMENT, here, "fit",
                        "accumulate is %lld, patience %lld and min_delta %g: each must be 0 or more",
                        (long long)o->accumulate, (long long)o->patience, o->min_delta);
     if (o->patience && !o->evaluate)
-        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
+        return ct__err(err, CT_E_ARGUMENT, here, "fit",
                        "patience is %lld, but there is no function that evaluates",
                        (long long)o->patience);
     if (o->n_callbacks && !o->callbacks)
-        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "fit", "the callbacks must not be NULL");
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "the callbacks must not be NULL");
     return true;
 }
 
-bool ct_fit(const ct_fit_options *options) {
+bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "fit", "the options") || ctx->err.code ||
-        !usable(options, &ctx->err))
+    if (!ctx || !ct__given(ctx, options, here, "fit", "the options") || ctx->err.code ||
+        !usable(options, &ctx->err, here))
         return false;
-    fit f = {.o = options, .err = &ctx->err, .metrics.fd = -1, .events.fd = -1, .saved = -1};
+    fit f = {.o = options,
+             .here = here,
+             .record = here.file ? here : CT_HERE,
+             .err = &ctx->err,
+             .metrics.fd = -1,
+             .events.fd = -1,
+             .saved = -1};
     f.point = (ct_fit_point){.steps = options->steps,
                              .step = options->first_step ? options->first_step - 1 : 0,
                              .done = options->first_step,
@@ -389,13 +396,13 @@ bool ct_fit(const ct_fit_options *options) {
     ok = ok &&
          (!options->events || ct__events_open(options->events, f.point.done, &f.events, f.err));
     // What a fit or a loop that died in the middle of a step has added up is not this one's.
-    ok = ok && ct_optim_forget_parts(options->optim) &&
-         (parts_of(options) == 1 || ct__optim_sums(options->optim, CT_NOWHERE));
+    ok = ok && ct_optim_forget_parts_at(options->optim, f.record) &&
+         (parts_of(options) == 1 || ct__optim_sums(options->optim, f.record));
     ok = ok && begin(&f) && run(&f);
     // A function that gave up without a reason is an error all the same.
     if (!ok)
-        ct__err(f.err, CT_E_ARGUMENT, CT_NOWHERE, "fit",
-                "evaluate or save failed, and left no error");
+        ct__err(f.err, CT_E_ARGUMENT, here, "fit", "evaluate or save failed, and left no error");
+    ct__err_place(f.err, here, "fit");
     tell_end(&f, ok);
     ct__metrics_close(&f.metrics);
     ct__events_close(&f.events);

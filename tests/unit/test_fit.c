@@ -17,6 +17,8 @@
 #include "cotan/train.h"
 #include "io/metrics.h"
 
+static const ct_loc caller = {"main.c", 9};
+
 typedef struct world {
     ct_params *params;
     ct_tensor w;
@@ -156,9 +158,9 @@ static void stops_and_saves(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
     s->stop_behind = 4;
-    assert_false(ct_fit(&o));
+    assert_false(ct_fit_at(&o, caller));
     assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
-    assert_string_equal(ct_error_text(), "train: stopped after 5 of 8 steps");
+    assert_string_equal(ct_error_text(), "main.c:9: train: stopped after 5 of 8 steps");
     assert_list(s->saved, s->n_saved, 4, 5);
 }
 
@@ -166,10 +168,10 @@ static void a_loss_that_is_no_number_ends_it(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
     s->nan_at = 5;
-    assert_false(ct_fit(&o));
+    assert_false(ct_fit_at(&o, caller));
     assert_int_equal(ct_error_code(), CT_E_DATA);
     assert_string_equal(ct_error_text(),
-                        "train: the loss is not a number at step 5\n"
+                        "main.c:9: train: the loss is not a number at step 5\n"
                         "  hint: a smaller learning rate, a longer warm-up or clipping may help");
     assert_list(s->saved, s->n_saved, 4); // what was good stays
 }
@@ -178,8 +180,9 @@ static void saving_fails(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
     s->save_fails = true;
-    assert_false(ct_fit(&o));
-    assert_string_equal(ct_error_text(), "fit: evaluate or save failed, and left no error");
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: fit: evaluate or save failed, and left no error");
     assert_list(s->saved, s->n_saved, 4);
 }
 
@@ -187,9 +190,9 @@ static void needs_something_to_do(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
     o.steps = 0;
-    assert_false(ct_fit(&o));
+    assert_false(ct_fit_at(&o, caller));
     assert_string_equal(ct_error_text(),
-                        "fit: an optimizer, a loss and at least one step are needed");
+                        "main.c:9: fit: an optimizer, a loss and at least one step are needed");
 }
 
 static void all_but_the_loss_is_optional(void **state) {
@@ -225,8 +228,8 @@ static void a_fit_may_begin_later(void **state) {
     assert_int_equal(s->reports, 0);
     assert_int_equal(s->n_saved, 2);
     o.first_step = 9;
-    assert_false(ct_fit(&o));
-    assert_string_equal(ct_error_text(), "fit: first_step is 9 of 8 steps");
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(), "main.c:9: fit: first_step is 9 of 8 steps");
 }
 
 // What is in the file, as one word a line: its step, and how it ended the fit.
@@ -298,8 +301,8 @@ static void stops_between_the_parts_of_a_step(void **state) {
     o.steps = 3;
     s->batches = 1;
     s->stop_in_batch = 6;
-    assert_false(ct_fit(&o));
-    assert_string_equal(ct_error_text(), "train: stopped after 1 of 3 steps");
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(), "main.c:9: train: stopped after 1 of 3 steps");
     ct_error_clear();
     assert_int_equal(s->batches, 1 + 6);
     assert_list(s->saved, s->n_saved, 1);
@@ -322,8 +325,8 @@ static void the_last_evaluation_is_made_up_for(void **state) {
         s->n_saved = s->n_evaluated = 0;
         if (!known) {
             s->stop_in_evaluation = 4;
-            assert_false(ct_fit(&o));
-            assert_string_equal(ct_error_text(), "train: stopped after 8 of 8 steps");
+            assert_false(ct_fit_at(&o, caller));
+            assert_string_equal(ct_error_text(), "main.c:9: train: stopped after 8 of 8 steps");
             ct_error_clear();
             assert_list(s->saved, s->n_saved, 4, 8);
             assert_false(s->last.evaluated);
@@ -355,8 +358,9 @@ static void metrics_that_cannot_be_written(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
     o.metrics = "/dev/full";
-    assert_false(ct_fit(&o));
-    assert_string_equal(ct_error_text(), "/dev/full: cannot write: No space left on device");
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: fit: /dev/full: cannot write: No space left on device");
     ct_error_clear();
     assert_list(s->saved, s->n_saved, 1);
     assert_int_equal(s->reports, 1);
@@ -375,11 +379,11 @@ static void events_that_cannot_be_written(void **state) {
     limit.rlim_cur = 600;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    bool ok = ct_fit(&o);
+    bool ok = ct_fit_at(&o, caller);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
     assert_false(ok);
-    snprintf(wanted, sizeof wanted, "%s/events.out.tfevents.", folder);
+    snprintf(wanted, sizeof wanted, "main.c:9: fit: %s/events.out.tfevents.", folder);
     assert_int_equal(strncmp(ct_error_text(), wanted, strlen(wanted)), 0);
     assert_non_null(strstr(ct_error_text(), ": cannot write: File too large"));
     ct_error_clear();
@@ -563,7 +567,7 @@ static void a_fit_that_cannot_begin_changes_nothing(void **state) {
     o.first_step = 2;
     s->act = fails;
     s->acts_at = 1; // done last
-    assert_false(ct_fit(&o));
+    assert_false(ct_fit_at(&o, caller));
     assert_string_equal(s->heard, "begin2 failed2");
     assert_string_equal(ct_error_text(),
                         "main.c:5: matmul: both operands need two axes: a is () f32, b is () f32");
@@ -576,8 +580,8 @@ static void a_fit_that_cannot_begin_changes_nothing(void **state) {
     fputs("{\"step\": 0, \"loss\": 1}\n{\"step\": 1, \"loss\": \"low\"}\n{\"step\": 2}\n", f);
     fclose(f);
     char wanted[128];
-    snprintf(wanted, sizeof wanted, "%s: line 2: \"loss\" is no number", s->metrics);
-    assert_false(ct_fit(&o));
+    snprintf(wanted, sizeof wanted, "main.c:9: fit: %s: line 2: \"loss\" is no number", s->metrics);
+    assert_false(ct_fit_at(&o, caller));
     assert_string_equal(ct_error_text(), wanted);
     ct_error_clear();
     assert_string_equal(s->heard, "failed2");
@@ -629,14 +633,46 @@ static void a_callback_changes_the_rate(void **state) {
     ct__series_free(&series[0]);
 }
 
+static ct_tensor loss_of_three(int64_t step, void *user) {
+    static const float three[3] = {1, 2, 3};
+    (void)step;
+    return ct_mul(((world *)user)->w, ct_from(three, CT_F32, CT_DIMS(3)));
+}
+static ct_tensor loss_of_no_tensor(int64_t step, void *user) {
+    (void)step, (void)user;
+    return CT_NONE;
+}
+static ct_tensor whole_loss(int64_t step, void *user) { return ct_cast(loss(step, user), CT_I32); }
+
+// What a fit does with a loss is done at the line of the fit.
+static void a_loss_that_does_not_fit_names_the_line_of_the_call(void **state) {
+    world *s = *state;
+    static const struct {
+        ct_tensor (*loss)(int64_t, void *);
+        const char *text;
+    } cases[] = {
+        {loss_of_three, "main.c:9: metric: \"loss\" must have one element, it is (3,) f32"},
+        {loss_of_no_tensor, "main.c:9: metric: operand 1 is no tensor"},
+        {whole_loss, "main.c:9: grad: the loss must be one float, it is () i32"},
+    };
+    for (int i = 0; i < 6; i++) {
+        ct_fit_options o = options(s);
+        o.loss = cases[i / 2].loss;
+        o.accumulate = i % 2 ? 2 : 0;
+        assert_false(ct_fit_at(&o, caller));
+        assert_string_equal(ct_error_text(), cases[i / 2].text);
+        ct_error_clear();
+    }
+}
+
 static void refuses_options_without_sense(void **state) {
     world *s = *state;
     static const char *const texts[] = {
-        "fit: accumulate is -1, patience 0 and min_delta 0: each must be 0 or more",
-        "fit: accumulate is 0, patience -2 and min_delta 0: each must be 0 or more",
-        "fit: accumulate is 0, patience 0 and min_delta nan: each must be 0 or more",
-        "fit: patience is 2, but there is no function that evaluates",
-        "fit: the callbacks must not be NULL",
+        "main.c:9: fit: accumulate is -1, patience 0 and min_delta 0: each must be 0 or more",
+        "main.c:9: fit: accumulate is 0, patience -2 and min_delta 0: each must be 0 or more",
+        "main.c:9: fit: accumulate is 0, patience 0 and min_delta nan: each must be 0 or more",
+        "main.c:9: fit: patience is 2, but there is no function that evaluates",
+        "main.c:9: fit: the callbacks must not be NULL",
     };
     for (int i = 0; i < 5; i++) {
         ct_fit_options o = options(s);
@@ -645,7 +681,7 @@ static void refuses_options_without_sense(void **state) {
         if (i == 2) o.min_delta = (double)NAN;
         if (i == 3) o.patience = 2, o.evaluate = NULL;
         if (i == 4) o.callbacks = NULL;
-        assert_false(ct_fit(&o));
+        assert_false(ct_fit_at(&o, caller));
         assert_string_equal(ct_error_text(), texts[i]);
         ct_error_clear();
     }
@@ -676,6 +712,7 @@ int main(void) {
         TEST(a_fit_that_cannot_begin_changes_nothing),
         TEST(an_error_in_a_callback_is_told_behind_the_save),
         TEST(a_callback_changes_the_rate),
+        TEST(a_loss_that_does_not_fit_names_the_line_of_the_call),
         TEST(refuses_options_without_sense),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);

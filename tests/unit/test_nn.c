@@ -462,10 +462,17 @@ static void parameters_round_trip_in_a_file(void **state) {
         assert_non_null(v);
         assert_true(v[0] == 1 && v[1] == -2);
     }
+    const ct_loc here = {"main.c", 9};
+    ct_params *unset = ct_params_new();
+    (void)ct_param(unset, "v", CT_F32, CT_DIMS(3));
+    assert_false(ct_params_save_at(unset, path, here));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: data: variable \"v\" is read before its first assignment");
+    ct_error_clear();
+    ct_params_free(unset);
     const int32_t whole[2] = {1, 2};
     out = (ct_st_out){"x", CT_I32, 1, &two, whole};
     assert_true(ct__st_write(path, &out, 1, NULL, 0, &err));
-    const ct_loc here = {"main.c", 9};
     assert_false(ct_params_load_at(c, path, here));
     char want[256];
     snprintf(want, sizeof want,

@@ -118,7 +118,7 @@ def said(tmp_path_factory):
 
 
 def test_the_headers_are_read():
-    assert len(FUNCTIONS) > 200 and {"ct_eval_at", "ct_concat_at", "ct_fit", "ct_gpt2_load_at"} <= set(FUNCTIONS)
+    assert len(FUNCTIONS) > 200 and {"ct_eval_at", "ct_concat_at", "ct_fit_at", "ct_gpt2_load_at"} <= set(FUNCTIONS)
 
 
 def test_no_call_ends_the_process(said):
@@ -133,6 +133,6 @@ def test_a_pointer_that_is_null_is_an_error(said):
 
 
 @pytest.mark.parametrize("what, text", [
-    ("ct_set_device: 0", "set_device: the name must not be NULL"), ("ct_fit: 0", "fit: the options must not be NULL")])
+    ("ct_set_device: 0", "set_device: the name must not be NULL"), ("ct_fit_at: 0", "fit: the options must not be NULL")])
 def test_whole_sentences(said, what, text):
-    assert said[what] == text
+    assert re.sub(r"^\S*calls\.c:\d+: ", "", said[what]) == text

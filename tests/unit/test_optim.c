@@ -221,6 +221,9 @@ static void state_has_names_and_can_be_resumed(void **state) {
     copy_params(q.params, p.params);
     copy_params(ct_optim_state(b), s);
     assert_true(ct_optim_resume(b));
+    assert_false(ct_optim_resume_at(NULL, (ct_loc){"main.c", 9}));
+    assert_string_equal(ct_error_text(), "main.c:9: optim_resume: the optimizer must not be NULL");
+    ct_error_clear();
     assert_int_equal(ct_optim_count(b), 3);
     for (int i = 0; i < 3; i++) step(a, &p), step(b, &q);
     CT_SCOPE;
