@@ -87,18 +87,41 @@ def test_an_empty_cache(place, printed):
     assert place.run_many() == printed and not place.compiled()
 
 
-def test_spoilt_entries(place, printed):
-    """Cut off, a bit turned, another kernel's file, something else altogether: refused, and made again."""
-    place.run_many()
+SPOILT = {
+    "half": lambda raw, other: raw[:len(raw) // 2],
+    "a bit turned": lambda raw, other: bytes([*raw[:5000], raw[5000] ^ 4, *raw[5001:]]),
+    "its last byte gone": lambda raw, other: raw[:-1],
+    "another kernel's file": lambda raw, other: other,
+    "something else altogether": lambda raw, other: b"#!/bin/sh\n",
+    "nothing": lambda raw, other: b"",
+}
+
+
+def plant(entry, spoil, other):
+    raw = entry.read_bytes()
+    entry.unlink()  # a file that somebody has loaded is not to change
+    entry.write_bytes(SPOILT[spoil](raw, other))
+    entry.chmod(0o700)
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_spoilt_entry(place, printed, spoil):
+    """It is refused, and made again."""
+    before = {entry: entry.stat().st_size for entry in place.entries()}
+    first, *_, last = before
+    plant(first, spoil, last.read_bytes())
     place.compiled()
+    assert place.start().communicate(timeout=300) == (printed, "")
+    counts = place.compiled()
+    assert counts and set(counts.values()) == {1}
+    assert {entry: entry.stat().st_size for entry in place.entries()} == before
+    assert place.start().communicate(timeout=300) == (printed, "") and not place.compiled()
+
+
+def test_many_meet_spoilt_entries(place, printed):
     before = place.entries()
-    for i, entry in enumerate(before):
-        raw = entry.read_bytes()
-        flipped = bytes([*raw[:5000], raw[5000] ^ 4, *raw[5001:]])
-        other = before[i - 1].read_bytes()
-        entry.unlink()
-        entry.write_bytes([raw[:len(raw) // 2], flipped, raw[:-1], other, b"#!/bin/sh\n"][i % 5])
-        entry.chmod(0o700)
+    for i, (entry, spoil) in enumerate(zip(before, SPOILT)):
+        plant(entry, spoil, before[i - 1].read_bytes())
     assert place.run_many() == printed
     # One that looks at a damaged entry while another replaces it may remove the new one.
     counts = place.compiled()
