@@ -6,6 +6,10 @@
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many alone
+//   COTAN_FUZZ_BATCH=n   batch n alone
+//
+// A failure ends with the command that repeats it. Exit status 100: it could not be tried, for want
+// of memory or of a device.
 //
 // Interpreting a kernel costs nothing beforehand and gives a compiled one's bits, so that is how
 // graphs run in all these ways; once they are compiled, a hundred of them in one or two calls of
@@ -29,6 +33,7 @@
 #include "support/graph_gen.h"
 
 enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000 };
+enum { EXIT_UNTRIED = 100 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
 
 typedef struct {
@@ -45,8 +50,10 @@ typedef struct {
     results ref, moved[DISTURBED], cpu;
 } one_graph;
 
+static const char *program; // as it was called
 static uint64_t seed = 20261120, only;
-static int n_graphs = GRAPHS, n_compiled = INT32_MAX, failures;
+static int n_graphs = GRAPHS, n_compiled = INT32_MAX, only_batch = -1, failures;
+static FILE *report;         // where failures are shown
 static bool only_one, quiet; // quiet: failures are counted, not shown
 static const char *compiler; // COTAN_CC as it was
 static ct_ctx *reference, *fused, *unfused, *async, *compiled, *planted;
@@ -75,6 +82,12 @@ static bool order_of(const gen_graph *g, ct_order *order, ct_root *roots, int *n
     return *n && ct__order(ct__ctx(), order, roots, (size_t)*n);
 }
 
+// What repeats a failure, of a graph or of a batch: with the verifier, as scripts/run-tests has it.
+static void show_command(const char *which) {
+    fprintf(report, "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu %s %s\n\n",
+            (unsigned long long)seed, which, program);
+}
+
 static void show(const one_graph *o, const char *what) {
     if (++failures > MOST_SHOWN || quiet) return;
     ct_ctx *before = ct_ctx_use(reference);
@@ -85,13 +98,14 @@ static void show(const one_graph *o, const char *what) {
         ct_text text = {0};
         int n = 0;
         if (order_of(o->graph, &order, roots, &n)) ct__print_nodes(&text, order.nodes, order.n);
-        fprintf(stderr, "graph %llu: %s\n%sroots:", (unsigned long long)o->number, what,
+        fprintf(report, "graph %llu: %s\n%sroots:", (unsigned long long)o->number, what,
                 text.s ? text.s : "");
         for (int i = 0; i < n; i++)
-            fprintf(stderr, " %%%u.%u", roots[i].val.node->index, roots[i].val.out);
-        fprintf(stderr, "\nrepeat: COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=%llu %s\n\n",
-                (unsigned long long)seed, (unsigned long long)o->number,
-                "build/tests/fuzz/test_random_graphs_slow");
+            fprintf(report, " %%%u.%u", roots[i].val.node->index, roots[i].val.out);
+        fprintf(report, "\n");
+        char which[60];
+        snprintf(which, sizeof which, "COTAN_FUZZ_ONLY=%llu", (unsigned long long)o->number);
+        show_command(which);
         ct__text_free(&text);
         ct__order_free(&order);
     }
@@ -114,6 +128,14 @@ static void take(results *r, int n, const ct_tensor *t) {
     }
 }
 
+// A planted bug that shows only where several graphs are one plan.
+static bool spoil_together;
+
+static void spoil_results(results **of, int n) {
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < of[i]->n; k++) *(char *)of[i]->data[k] ^= 1;
+}
+
 // Graphs in one plan; false: it failed. `into` says where their results go.
 static bool run(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, results **into) {
     ct_ctx *before = ct_ctx_use(ctx);
@@ -130,6 +152,11 @@ static bool run(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, results **in
         total = 0;
         for (int i = 0; i < n && ok; total += each[i], i++)
             if (all[i].run) take(into[i], each[i], t + total);
+        if (spoil_together && ctx == fused && n > 1) spoil_results(into, n);
+        if (!ok && ct_error_code() == CT_E_MEMORY) {
+            fprintf(report, "%s\n", ct_error_text());
+            exit(EXIT_UNTRIED);
+        }
         if (!ok && n == 1) {
             show(all, ct_error_text());
             all->run = false;
@@ -146,11 +173,7 @@ static void run_batch(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, result
     int known = failures;
     for (int i = 0; i < n; i++)
         if (all[i].run) run(ctx, all + i, 1, noise, into + i);
-    if (failures == known) {
-        failures++;
-        fprintf(stderr, "graphs %llu to %llu fail together, none of them alone\n",
-                (unsigned long long)all->number, (unsigned long long)all[n - 1].number);
-    }
+    if (failures == known) failures++; // compare_batch tells
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -379,15 +402,24 @@ static void shrink(const one_graph *o, bool compile) {
     show(o, "the same, made smaller");
 }
 
-static void compare_batch(one_graph *all, int n, bool compile) {
+// `end`: how many graphs there are up to the end of this batch, the last of a run with so many.
+static void compare_batch(one_graph *all, int n, int end, bool compile) {
     static int shrunk;
-    int before = failures;
+    int before = failures, alone = 0;
     compare(all, n, compile);
-    for (int i = 0; i < n && failures > before && shrunk < 3; i++) {
+    if (failures == before || shrunk >= 3) return;
+    for (int i = 0; i < n && shrunk < 3; i++) {
         if (!fails(&all[i], all[i].graph, compile)) continue;
         shrink(&all[i], compile);
-        shrunk++;
+        alone++, shrunk++;
     }
+    if (alone || n == 1) return;
+    fprintf(report, "graphs %llu to %llu fail together, none of them alone\n",
+            (unsigned long long)all->number, (unsigned long long)all[n - 1].number);
+    char which[80];
+    snprintf(which, sizeof which, "COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=%d", end,
+             (end - 1) / BATCH);
+    show_command(which);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -473,7 +505,8 @@ static void cpu_equals_ref(void **state) {
     while (m.n < n_graphs) {
         one_graph all[BATCH];
         int from = m.n, n = next_batch(&m, all, n_graphs);
-        compare_batch(all, n, from < n_compiled);
+        if (only_batch < 0 || only_batch == from / BATCH)
+            compare_batch(all, n, m.n, from < n_compiled);
         free_batch(all, n);
     }
     free(m.hashes);
@@ -484,7 +517,7 @@ static void cpu_equals_ref(void **state) {
     print_message("%lld floats compared, %lld of them exactly; %lld NaN, %lld undecided\n",
                   (long long)seen.elements, (long long)seen.exact, (long long)seen.nan,
                   (long long)seen.undecided);
-    if (!only_one)
+    if (!only_one && only_batch < 0)
         assert_true(seen.nan * 20 < seen.elements && seen.undecided * 200 < seen.elements);
     print_message("%llu kernels compiled, %llu loaded; %llu launches\n",
                   (unsigned long long)stats.kernels_compiled,
@@ -563,7 +596,7 @@ static ct_ctx *context(const char *device) {
     ct_set_log(NULL, NULL);
     if (!ctx || !ct_set_device(device)) {
         fprintf(stderr, "test_random_graphs_slow: %s\n", ct_error_text());
-        exit(2);
+        exit(EXIT_UNTRIED);
     }
     return ctx;
 }
@@ -582,7 +615,7 @@ static void finds_planted_bugs(void **state) {
     (void)state;
     ct_backend spoiling = ct__backend_cpu;
     spoiling.build = planted_build;
-    if (only_one) return;
+    if (only_one || only_batch >= 0) return;
     use_compiler(false);
     for (plant = 0; plant < 3; plant++) {
         maker m;
@@ -609,6 +642,43 @@ static void finds_planted_bugs(void **state) {
     ct__arena_free(&planted_texts);
 }
 
+// A bug that shows only where many graphs are one plan is told with the command for all of them.
+static void what_fails_together_is_told(void **state) {
+    (void)state;
+    if (only_one || only_batch >= 0) return;
+    char *said = NULL, want[500];
+    size_t size = 0;
+    FILE *to = report;
+    one_graph all[BATCH];
+    maker m;
+    if (n_graphs < 3) return;
+    maker_begin(&m);
+    int before = failures, n = next_batch(&m, all, 3);
+    report = open_memstream(&said, &size);
+    spoil_together = true;
+    compare_batch(all, n, n, false);
+    spoil_together = false;
+    fclose(report);
+    report = to;
+    assert_int_equal(failures, before + 3 * n); // by three numbers of threads
+    failures = before;
+    snprintf(want, sizeof want,
+             "graphs %llu to %llu fail together, none of them alone\nrepeat: COTAN_VERIFY=1 "
+             "COTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=3 COTAN_FUZZ_BATCH=0 %s\n\n",
+             (unsigned long long)all->number, (unsigned long long)all[n - 1].number,
+             (unsigned long long)seed, program);
+    const char *last = strstr(said, "graphs ");
+    assert_non_null(last);
+    assert_string_equal(last, want);
+    snprintf(want, sizeof want, "\nrepeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=",
+             (unsigned long long)seed);
+    assert_non_null(strstr(said, want));
+    free_batch(all, n);
+    free(m.hashes);
+    free(said);
+    ct_set_threads(0);
+}
+
 static int free_contexts(void **state) {
     (void)state;
     ct_ctx_use(NULL);
@@ -617,12 +687,15 @@ static int free_contexts(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const char *text;
+    (void)argc;
+    program = argv[0], report = stderr;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
     if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
+    if ((text = getenv("COTAN_FUZZ_BATCH"))) only_batch = atoi(text);
     if (only_one) n_graphs = 1;
     if (n_graphs < 1) return 2;
     if ((text = getenv("COTAN_CC")) && !(compiler = strdup(text))) return 2;
@@ -637,6 +710,7 @@ int main(void) {
         cmocka_unit_test(cpu_equals_ref),
         cmocka_unit_test(covers_the_table),
         cmocka_unit_test(finds_planted_bugs),
+        cmocka_unit_test(what_fails_together_is_told),
     };
     return cmocka_run_group_tests_name("graphs", tests, NULL, free_contexts);
 }

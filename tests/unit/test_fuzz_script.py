@@ -20,8 +20,8 @@ def fuzz(tmp_path):
         if command:
             program.write_text(f"#!/bin/sh\n{command}\n")
             program.chmod(0o755)
-        done = subprocess.run([tmp_path / "scripts/fuzz", "1", name], capture_output=True, text=True, timeout=60,
-                              env=os.environ | {"COTAN_FUZZ_SEED": "7"})
+        env = {k: v for k, v in os.environ.items() if k != "COTAN_VERIFY"} | {"COTAN_FUZZ_SEED": "7"}
+        done = subprocess.run([tmp_path / "scripts/fuzz", "1", name], capture_output=True, text=True, timeout=60, env=env)
         return done.returncode, re.sub(r"^fuzz graphs: \d+ graphs", "fuzz graphs: N graphs", done.stdout), done.stderr
 
     return run
@@ -34,9 +34,10 @@ def test_unknown_names_are_refused(fuzz, tmp_path, name):
 
 
 @pytest.mark.parametrize("command, code, found", [
-    ("sleep 1", 0, "no finding"),
+    ('sleep 1; [ "$COTAN_VERIFY" = 1 ]', 0, "no finding"),  # which run-tests sets, too
     ("exit 1", 1, "A FINDING, see build-fuzz/graphs.log"),
     ("kill -SEGV $$", 1, "A FINDING, see build-fuzz/graphs.log"),
+    ("exit 100", 2, "NOT RUN TO ITS END (status 100), see build-fuzz/graphs.log"),  # what the program says itself
     ("kill -KILL $$", 2, "NOT RUN TO ITS END (status 137), see build-fuzz/graphs.log"),  # as when memory is out
     (None, 2, "NOT RUN TO ITS END (status 127), see build-fuzz/graphs.log"),
 ])
