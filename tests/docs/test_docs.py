@@ -171,6 +171,14 @@ def test_blocks_run(page, tmp_path):
         assert same(block.text, got, "numbers vary" in block.notes), f"{block}: printed was\n{got}"
 
 
+def test_every_variable_is_in_the_table():
+    read = set()
+    for path in [*(ROOT / "src").rglob("*.c"), *(ROOT / "cli").rglob("*.c")]:
+        read |= set(re.findall(r'"(COTAN_[A-Z_]+)"', path.read_text()))
+    table = re.findall(r"(?m)^\| `(COTAN_[A-Z_]+)` \|", (ROOT / "docs/debugging.md").read_text())
+    assert len(read) >= 10 and sorted(read) == sorted(table)
+
+
 def test_shown_and_printed_are_compared():
     assert same("a 1\n...\nc\n", "a 1\nb\nb\nc\n", False) and same("...\n", "", False)
     assert not same("a 1\n", "a 2\n", False) and same("a 1.5 ms\n", "a 2,000 ms\n", True)
