@@ -154,14 +154,18 @@ CT_API ct_ctx *ct_ctx_new(void); // NULL: no memory
 CT_API ct_ctx *ct_ctx_current(void);
 // Makes it this thread's; returns the one before, maybe NULL.
 CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
-// Ends its scopes without running them; an unread error is logged.
+// Ends its scopes without running them; an unread error is logged. While its log function, or a
+// function that it traces, has not returned: nothing but an error in the context.
 CT_API void ct_ctx_free(ct_ctx *ctx);
 // From any thread, or a signal handler: what the context runs, or else would run next, ends with
 // the error CT_E_INTERRUPTED. A run that has not changed a variable yet stops between two launches,
 // or two pieces of a long one (some milliseconds), as if it had never begun; one that has goes to
 // its end first. After ct_error_clear the context goes on.
 CT_API void ct_cancel(ct_ctx *ctx);
-// Who gets the current context's log; NULL silences it. Until then it goes to standard error.
+// Who gets the current context's log; NULL silences it. Until then it goes to standard error. `fn`
+// may use the library, this context too: texts that come up while a plan is made or runs are handed
+// over behind it, in order, one at a time, with `text` valid during the call alone. It must end no
+// scope that it has not begun, and cannot free the context or call ct_shutdown: each is an error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);
 // "cpu" (default), "ref"; "async:cpu", "async:ref": the same with memory that the host cannot
 // touch; "dry:cpu", "dry:ref": plans are made as there, nothing is run, compiled or allocated, and

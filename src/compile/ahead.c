@@ -62,6 +62,20 @@ static bool write_plan(ct_ahead *a) {
     return ok;
 }
 
+static bool compile_pending(ct_ahead *a) {
+    ct_loc here = a->args->here;
+    if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
+    if (ct__evaluates_ops(a->engine->device)) {
+        ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
+                "device %s runs an op at a time: it has no kernels to write",
+                ct__ctx_device(a->ctx));
+        ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
+        return false;
+    }
+    a->roots = a->engine->roots;
+    return write_plan(a);
+}
+
 bool ct_compile_with(ct_compile_args args) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, args.path, args.here, "compile", "the path") || ctx->err.code)
@@ -74,15 +88,9 @@ bool ct_compile_with(ct_compile_args args) {
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");
-    if (!(a.plan = ct__pending_plan(ctx, args.here, &a.engine))) return false;
-    if (ct__evaluates_ops(a.engine->device)) {
-        ct__err(&ctx->err, CT_E_DEVICE, args.here, "compile",
-                "device %s runs an op at a time: it has no kernels to write", ct__ctx_device(ctx));
-        ct__err_hint(&ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
-        return false;
-    }
-    a.roots = a.engine->roots;
-    bool ok = write_plan(&a);
+    ct__run_begin(ctx);
+    bool ok = compile_pending(&a);
+    ct__run_end(ctx);
     ct__arena_free(&a.arena);
     return ok;
 }

@@ -459,6 +459,7 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
 }
 
 static bool run(ct_ctx *ctx, ct_loc here) {
+    ct__run_begin(ctx);
     // Folding and the reference round as kernels do, whatever the host program's mode is.
     fenv_t host;
     fegetenv(&host);
@@ -483,6 +484,7 @@ static bool run(ct_ctx *ctx, ct_loc here) {
         ct__roots_abandon(ctx);
     }
     fesetenv(&host);
+    ct__run_end(ctx);
     return ok;
 }
 
@@ -578,7 +580,11 @@ uint64_t ct_most_memory(void) {
 const ct_plan_cost *ct_newest_plan(void) {
     ct_ctx *ctx = ct__ctx();
     ct_engine *e = ctx ? ctx->device : NULL;
-    return e && e->newest ? ct__plan_cost(ctx, e, e->newest) : NULL;
+    if (!e || !e->newest) return NULL;
+    ct__run_begin(ctx);
+    const ct_plan_cost *cost = ct__plan_cost(ctx, e, e->newest);
+    ct__run_end(ctx);
+    return cost;
 }
 
 ct_stats ct_get_stats(void) {

@@ -18,7 +18,10 @@ static pthread_key_t exit_key; // while in use: frees a thread's own context whe
 static atomic_bool forked;     // this is a child of a process in which the library was in use
 atomic_size_t ct__sets;
 
-static void thread_ends(void *ctx) { ct_ctx_free(ctx); }
+static void end_context(ct_ctx *ctx);
+static void thread_ends(void *ctx) {
+    if (!ct__forked()) end_context(ctx);
+}
 
 // In the child, where the threads that held locks and worked are gone: what is done here must be
 // safe there. The child's one thread is the one that forked.
@@ -90,6 +93,14 @@ bool ct__leave_var(ct_var *var) {
     return at != NULL;
 }
 
+// Functions of the user's, called by the context, need it when they return.
+static bool may_end(ct_ctx *ctx, const char *op) {
+    if (!ctx->logging && !ctx->tracing) return true;
+    ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, op, "%s has not returned",
+             ctx->logging ? "the context's log function" : "a function that the context traces");
+    return false;
+}
+
 bool ct__contexts_end(void) {
     if (ct__forked()) return false;
     size_t others = count_others(), sets = atomic_load(&ct__sets);
@@ -100,6 +111,7 @@ bool ct__contexts_end(void) {
                      "%zu other contexts and %zu parameter sets are still there", others, sets);
         return false;
     }
+    if (own && !may_end(own, "shutdown")) return false;
     ct_ctx_free(own);
     pthread_mutex_lock(&life_lock);
     if (in_use) pthread_key_delete(exit_key);
@@ -135,8 +147,45 @@ bool ct__env_flag(const char *name) {
     return v && *v && strcmp(v, "0") != 0;
 }
 
+struct ct_said {
+    struct ct_said *next;
+    ct_log_kind kind;
+    char text[];
+};
+
+static void hand_over(ct_ctx *ctx) {
+    if (ctx->logging || ctx->running) return;
+    ctx->logging = true;
+    while (ctx->said) {
+        ct_said *first = ctx->said;
+        if (!(ctx->said = first->next)) ctx->said_end = &ctx->said;
+        if (ctx->log) ctx->log(first->kind, first->text, ctx->log_user);
+        ct__free(first);
+    }
+    ctx->logging = false;
+}
+
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
-    if (ctx->log) ctx->log(kind, text, ctx->log_user);
+    if (!ctx->log) return;
+    if (ctx->log == log_to_stderr) { // uses nothing of the context, and a crash must not lose it
+        ctx->log(kind, text, ctx->log_user);
+        return;
+    }
+    size_t bytes = strlen(text) + 1;
+    ct_said *said = ct__malloc(sizeof *said + bytes);
+    if (!said) return;
+    said->next = NULL;
+    said->kind = kind;
+    memcpy(said->text, text, bytes);
+    *ctx->said_end = said;
+    ctx->said_end = &said->next;
+    hand_over(ctx);
+}
+
+void ct__run_begin(ct_ctx *ctx) { ctx->running++; }
+void ct__run_end(ct_ctx *ctx) {
+    ctx->running--;
+    hand_over(ctx);
 }
 
 void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
@@ -175,6 +224,7 @@ ct_ctx *ct_ctx_new(void) {
     if (!ctx) return NULL;
     enter_living(ctx);
     ctx->log = log_to_stderr;
+    ctx->said_end = &ctx->said;
     // The poisoned node for a failed allocation stands ready, with a slot of its own.
     ct_frame *base = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, CT_NOWHERE);
     ct_node *poison = base ? ct__leaf(ctx, &ct__op_data, NULL, (ct_type){0}, CT_NOWHERE) : NULL;
@@ -219,7 +269,10 @@ __attribute__((destructor)) static void process_ends(void) {
 }
 
 void ct_ctx_free(ct_ctx *ctx) {
-    if (!ctx || ct__forked()) return;
+    if (ctx && !ct__forked() && may_end(ctx, "ctx_free")) end_context(ctx);
+}
+
+static void end_context(ct_ctx *ctx) {
     say_unread(ctx);
     ct__roots_abandon(ctx);
     while (ctx->depth) pop(ctx, CT_PAST_CONTEXT, CT_NOWHERE);

@@ -203,6 +203,7 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
+typedef struct ct_said ct_said; // a text that waits for the log function
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
     ct_ctx *next;      // of all there are
@@ -219,11 +220,14 @@ struct ct_ctx {
     size_t n_metrics, metrics_cap;
     ct_log_fn log;
     void *log_user;
-    bool piles_up;         // a loop without a scope was hinted at
-    atomic_bool cancelled; // by ct_cancel, until a run has said so
-    void *device;          // the compiler's: where plans of this context run
-    int tracing;           // open TRACE and BODY frames
-    uint32_t *free_slots;  // of this context
+    bool logging;              // the user's log function is called
+    int running;               // plans are made or run: its texts wait
+    ct_said *said, **said_end; // texts that wait
+    bool piles_up;             // a loop without a scope was hinted at
+    atomic_bool cancelled;     // by ct_cancel, until a run has said so
+    void *device;              // the compiler's: where plans of this context run
+    int tracing;               // open TRACE and BODY frames
+    uint32_t *free_slots;      // of this context
     size_t n_free, free_cap;
     size_t n_extras;        // nodes flagged EXTRA
     size_t n_pasts;         // leaves with a past
@@ -263,6 +267,10 @@ extern atomic_size_t ct__sets; // parameter sets alive
 bool ct__contexts_end(void);
 void ct__slots_end(void); // and frees all slots, when no context is left
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
+// Around what makes plans or runs them. A log function of the user's may call the library, so what
+// it is told comes behind the outermost end, when nothing of the context is half done.
+void ct__run_begin(ct_ctx *ctx);
+void ct__run_end(ct_ctx *ctx);
 // After so many runs that reads asked for in one scope, and as many assignments of a variable of
 // which none ran, it is a loop without a scope of its own: what it records stays. Said once a
 // context.

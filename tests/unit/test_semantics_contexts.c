@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -399,6 +400,120 @@ static void waiting_ends_when_it_is_told_to_stop(void **state) {
     ct__share_unref(lock);
 }
 
+// ------------------------------------------------------------------------------------------------
+// log functions that use the library
+
+typedef struct {
+    int said, inside; // texts; calls that another was in the middle of
+    double sum;       // what they computed
+} listener;
+
+static void computes(ct_log_kind kind, const char *text, void *user) {
+    listener *l = user;
+    static bool busy;
+    (void)kind;
+    l->inside += busy;
+    l->said += *text != '\0';
+    busy = true;
+    CT_SCOPE;
+    ct_tensor x = ct_from(((float[]){1, 2, 3}), CT_F32, CT_DIMS(3));
+    l->sum += ct_item(ct_sum(ct_mul(x, x)));
+    busy = false;
+}
+
+static void a_log_function_may_run_plans(void **state) {
+    (void)state;
+    listener l = {0};
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_SCALAR);
+    ct_ctx *ctx = ct_ctx_new(), *mine = ct_ctx_use(ctx);
+    setenv("COTAN_EXPLAIN", "1", 1);
+    ct_set_log(computes, &l);
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_zeros(CT_F32, CT_SCALAR));
+    }
+    for (int step = 0; step < 4; step++) { // each has a plan of its own, and so a text
+        CT_SCOPE;
+        for (int k = 0; k <= step; k++) ct_keep(ct_mul(w, ct_f(k + 1)));
+        ct_assign(w, ct_add(w, ct_f(1)));
+    }
+    double value = ct_item(w);
+    unsetenv("COTAN_EXPLAIN");
+    assert_string_equal(ct_error_text(), "");
+    assert_true(value == 4);
+    assert_true(l.said >= 5);
+    assert_int_equal(l.inside, 0);
+    assert_true(l.sum == 14.0 * l.said);
+    ct_ctx_free(ctx);
+    ct_ctx_use(mine);
+    ct_params_free(set);
+}
+
+static void ends_it(ct_log_kind kind, const char *text, void *user) {
+    (void)kind, (void)text;
+    if (*(int *)user)
+        assert_false(ct_shutdown());
+    else
+        ct_ctx_free(ct_ctx_current());
+}
+
+static void ends_it_traced(const ct_tensor *in, ct_tensor *out, void *user) {
+    ends_it(CT_LOG_PRINT, "", user);
+    out[0] = in[0];
+}
+
+// ct_shutdown sees contexts that ct_ctx_new made first: in a thread whose context is its own.
+static void *ends_its_context(void *user) {
+    char(*text)[2][256] = user;
+    for (int by = 0; by < 2; by++) {
+        ct_ctx_use(NULL);
+        int shutdown = 0;
+        CT_SCOPE;
+        ct_tensor x = ct_from(((float[]){1, 2, 3}), CT_F32, CT_DIMS(3)), y;
+        if (by == 0) {
+            ct_set_log(ends_it, &shutdown);
+            ct_print(x);
+            ct_set_log(NULL, NULL);
+        } else {
+            ct_call(ends_it_traced, &shutdown, &x, 1, &y, 1);
+        }
+        snprintf((*text)[by], sizeof(*text)[by], "%s", ct_error_text());
+        ct_error_clear();
+    }
+    return NULL;
+}
+
+static void no_context_ends_under_a_function_that_it_calls(void **state) {
+    (void)state;
+    char text[2][256];
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ends_its_context, text), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(text[0], "ctx_free: the context's log function has not returned");
+    assert_string_equal(text[1], "ctx_free: a function that the context traces has not returned");
+}
+
+static void the_library_does_not_end_under_a_function_that_it_calls(void **state) {
+    (void)state;
+    int shutdown = 1;
+    ct_tensor x, y;
+    {
+        CT_SCOPE;
+        x = ct_from(((float[]){1, 2, 3}), CT_F32, CT_DIMS(3));
+        ct_set_log(ends_it, &shutdown);
+        ct_print(x);
+        ct_set_log(NULL, NULL);
+        assert_string_equal(ct_error_text(),
+                            "shutdown: the context's log function has not returned");
+        ct_error_clear();
+        ct_call(ends_it_traced, &shutdown, &x, 1, &y, 1);
+        assert_string_equal(ct_error_text(),
+                            "shutdown: a function that the context traces has not returned");
+        ct_error_clear();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_reader_gets_whole_values_or_an_error),
@@ -409,6 +524,9 @@ int main(void) {
         TEST(a_set_may_be_freed_while_others_read),
         TEST(a_plan_that_was_cancelled_while_it_waited_has_not_run),
         TEST(a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go),
+        TEST(a_log_function_may_run_plans),
+        TEST(no_context_ends_under_a_function_that_it_calls),
+        cmocka_unit_test(the_library_does_not_end_under_a_function_that_it_calls),
         cmocka_unit_test(who_waited_to_share_goes_before_the_next_alone),
         cmocka_unit_test(waiting_ends_when_it_is_told_to_stop),
     };
