@@ -322,6 +322,13 @@ bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, c
     return argument != NULL;
 }
 
+bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char *what) {
+    if (n > UINT16_MAX)
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s are %zu, at most %d are possible", what, n,
+                 UINT16_MAX);
+    return n <= UINT16_MAX;
+}
+
 bool ct_failed(void) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return true;

@@ -55,7 +55,9 @@ const ct_opdef ct__op_call = {
 // What the caller must give; without room for results nothing can be poisoned.
 static bool all_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,
                       const ct_tensor *out, size_t n_out, ct_loc here) {
-    return (!n_in || ct__given(ctx, in, here, op, "the list of operands")) &&
+    return ct__possible(ctx, n_in, here, op, "the operands") &&
+           ct__possible(ctx, n_out, here, op, "the results") &&
+           (!n_in || ct__given(ctx, in, here, op, "the list of operands")) &&
            (!n_out || ct__given(ctx, out, here, op, "the room for the results"));
 }
 

@@ -267,7 +267,10 @@ static bool check_order(check *c, int order) {
 
 bool ct_check_grad_with(ct_check_grad_args args) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code) return false;
+    if (!ctx || ctx->err.code ||
+        !ct__possible(ctx, args.n_in, args.here, "check_grad", "the operands") ||
+        !ct__possible(ctx, args.n_out, args.here, "check_grad", "the outputs"))
+        return false;
     if (args.order < 0 || args.order > 2 || args.samples < 0 || !(args.tolerance >= 0)) {
         ct__fail(ctx, CT_E_ARGUMENT, args.here, "check_grad",
                  "order is 1 or 2, samples and tolerance are not negative: %d, %lld, %g",

@@ -319,7 +319,9 @@ static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, 
 
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
+    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients") ||
+        !ct__possible(ctx, n, here, "grad", "the tensors"))
+        return;
     for (size_t i = 0; i < n; i++) grads[i] = CT_NONE;
     bool sane = n > 0 && n < CT_MOST_OUTPUTS;
     ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, all;

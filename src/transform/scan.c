@@ -339,7 +339,9 @@ static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
 void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor t = CT_NONE;
-    if (!ctx ||
+    if (!ctx || !ct__possible(ctx, args.n_carry, args.here, "scan", "the carried tensors") ||
+        !ct__possible(ctx, args.n_xs, args.here, "scan", "xs") ||
+        !ct__possible(ctx, args.n_ys, args.here, "scan", "ys") ||
         (args.n_carry && !ct__given(ctx, carry_out, args.here, "scan", "the room for carry_out")) ||
         (args.n_ys && !ct__given(ctx, ys, args.here, "scan", "the room for ys")))
         return;

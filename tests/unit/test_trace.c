@@ -278,6 +278,57 @@ static void scan_shape_errors(void **state) {
     ct_error_clear();
 }
 
+static void itself(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+}
+
+static void lists_that_cannot_be_are_not_touched(void **state) {
+    (void)state;
+    ct_tensor x = ct_from(((float[]){1, 2, 3, 4}), CT_F32, CT_DIMS(4)), out[2] = {x, x};
+    size_t most = SIZE_MAX;
+    struct {
+        const char *op, *what;
+    } want[] = {
+        {"call", "the operands"}, {"call", "the results"},         {"custom_vjp", "the results"},
+        {"grad", "the tensors"},  {"scan", "the carried tensors"}, {"scan", "xs"},
+        {"scan", "ys"},           {"check_grad", "the operands"},  {"check_grad", "the outputs"}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        ct_loc here = {"user.c", 7};
+        switch (i) {
+        case 0: ct_call_at(itself, NULL, &x, most, out, 1, here); break;
+        case 1: ct_call_at(itself, NULL, &x, 1, out, most, here); break;
+        case 2: ct_custom_vjp_at(itself, itself, NULL, &x, 1, out, most, here); break;
+        case 3: ct_grad_at(ct_sum(x), &x, most, out, here); break;
+        case 4:
+            ct_scan_with((ct_scan_args){.body = itself, .carry = &x, .n_carry = most, .here = here},
+                         out, out + 1);
+            break;
+        case 5:
+            ct_scan_with((ct_scan_args){.body = itself, .xs = &x, .n_xs = most, .here = here}, out,
+                         out + 1);
+            break;
+        case 6:
+            ct_scan_with((ct_scan_args){.body = itself, .n_ys = most, .length = 3, .here = here},
+                         out, out + 1);
+            break;
+        case 7:
+            assert_false(ct_check_grad_with(
+                (ct_check_grad_args){.f = itself, .in = &x, .n_in = most, .here = here}));
+            break;
+        default:
+            assert_false(ct_check_grad_with((ct_check_grad_args){
+                .f = itself, .in = &x, .n_in = 1, .n_out = most, .here = here}));
+        }
+        char text[160];
+        snprintf(text, sizeof text, "user.c:7: %s: %s are %zu, at most 65535 are possible",
+                 want[i].op, want[i].what, most);
+        assert_string_equal(ct_error_text(), text);
+        assert_true(out[0].bits == x.bits && out[1].bits == x.bits);
+        ct_error_clear();
+    }
+}
+
 int main(void) {
     static const char *const devices[] = {"ref", "cpu", "async:cpu"};
     int failed = 0;
@@ -293,6 +344,7 @@ int main(void) {
             cmocka_unit_test(scan_and_its_gradient),
             cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
+            cmocka_unit_test(lists_that_cannot_be_are_not_touched),
         };
         failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
     }
