@@ -112,6 +112,32 @@ static void the_second_order_is_looked_at(void **state) {
                  "(0,) is -0.79225576, differences say -2.7728952");
 }
 
+// log, with a rule that gives a tenth of the slope below 0.002.
+static void tenth_vjp(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_tensor g = ct_div(in[2], in[0]);
+    out[0] = ct_select(ct_less(in[0], ct_f(0.002)), ct_mul(g, ct_f(0.1)), g);
+}
+static void tenth(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_custom_vjp(log_of, tenth_vjp, user, in, 1, out, 1);
+}
+static void steep_places_are_looked_at(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = ct_from(((double[]){0.0015, 0.001, 0.0012, 1, 2, 3}), CT_F64, CT_DIMS(6));
+    assert_true(ct_check_grad(log_of, NULL, &x, 1, .order = 2));
+    assert_false(at_g7(tenth, NULL, &x, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 0 "
+                             "(6,) f64 at (0,) is -49.27988, differences say -492.7988");
+    // Steps of 1e-4 and a 16th of it leave where the logarithm is.
+    ct_tensor close = ct_from(((double[]){1e-6}), CT_F64, CT_DIMS(1));
+    assert_true(ct_check_grad(log_of, NULL, &close, 1));
+    assert_false(at_g7(tenth, NULL, &close, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 0 "
+                             "(1,) f64 at (0,) is -35270.8, differences say -352708");
+    assert_ok();
+}
+
 static void rounds(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     out[0] = ct_exp(ct_cast(in[0], CT_F32));
@@ -153,6 +179,7 @@ int main(void) {
         TEST(kinks_are_left_out),
         TEST(wrong_ones_are_named),
         TEST(the_second_order_is_looked_at),
+        TEST(steep_places_are_looked_at),
         TEST(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
