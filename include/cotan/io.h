@@ -40,7 +40,9 @@ CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tenso
 #define CT__NPZ_SAVE(path, tensors, n, ...)                                                        \
     ct_save_npz_with((path), (tensors), (n), (ct_npz_options){__VA_ARGS__})
 
-// An open .npz file; belongs to no context, and is used by one thread at a time.
+// An open .npz file; belongs to no context, and is used by one thread at a time. An array's bytes
+// are read when it is asked for: where the file was shortened meanwhile, that is an error. A file
+// that was replaced (as ct_save_npz does) is still read as it was.
 typedef struct ct_npz ct_npz;
 CT_API ct_npz *ct_npz_open_at(const char *path, ct_loc here); // NULL: see ct_error_text
 #define ct_npz_open(path) ct_npz_open_at((path), CT_HERE)

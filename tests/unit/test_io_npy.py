@@ -194,9 +194,9 @@ def wrong_claim():
     return archive([("a.npy", npy() + b"xyz")])
 
 
-def deflated(packed):
+def deflated(packed, whole=npy()):
     """An array of which `packed` are the bytes in the archive, whatever they unpack to."""
-    name, whole = b"a.npy", npy()
+    name = b"a.npy"
     common = struct.pack("<HHHIIIIHH", 20, 0, 8, 0x210000, zlib.crc32(whole), len(packed), len(whole), len(name), 0)
     own = b"PK\3\4" + common + name + packed
     directory = b"PK\1\2\x14\0" + common + bytes(14) + name
@@ -271,11 +271,13 @@ HOSTILE = {
     "a longer name": (edited(("local", 26, "<H", 6)), DIFFERS),
     "deflated, and more behind it": (deflated(deflate(npy()) + b"xyz"), DAMAGED),
     "deflated, of more bytes": (deflated(deflate(npy() + b"xyz")), DAMAGED),
+    "deflated, and its last copy is longer": (deflated(deflate(npy(np.zeros(6)) + bytes(99)), npy(np.zeros(6))), DAMAGED),
     "deflated, of fewer bytes": (deflated(deflate(npy()[:-1])), DAMAGED),
     "deflated, cut short": (deflated(deflate(npy())[:-3]), DAMAGED),
     "bomb": (edited(*full_size(4294967294), raw=zeros(1000)),
              'array "a": it claims 4294967294 bytes, but its {packed} bytes in the archive cannot unpack to more '
              'than {most}'),
+    "no header of its own": (flipped(archive([("b.npy", npy()), ("a.npy", npy())]), 211), DIFFERS),
     "headers differ": (edited(("local", 18, "<I", 5)), DIFFERS),
     "names differ": (edited(("local", 30, "B", ord("b"))), DIFFERS),
     "patched data": (edited(("local", 6, "<H", 32), ("central", 8, "<H", 32)),
@@ -449,6 +451,7 @@ def test_other_lies_of_64_bits(tmp_path):
             ("central extra", 4, "<Q", 1 << 63), ("central extra", 12, "<Q", 1 << 63)),
         "the directory has 1099511627776 entries by its count, but the file only 408 bytes": wide(
             ("end64", 24, "<Q", 1 << 40), ("end64", 32, "<Q", 1 << 40)),
+        NOWHERE: wide(("end64", 40, "<Q", ONES - 99), ("end64", 48, "<Q", 310 + 100)),
         "the directory has 79 bytes behind its last entry": wide(("end64", 24, "<Q", 0), ("end64", 32, "<Q", 0)),
         BROKEN: wide(("central", 42, "<I", 0), ("central extra", 2, "<H", 16), ("central extra", 20, "4s", extra)),
     }
