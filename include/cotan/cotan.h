@@ -202,7 +202,9 @@ CT_API CT_MUST_USE bool ct_set_allocator(const ct_allocator *allocator);
 CT_API bool ct_shutdown(void);
 CT_API const char *ct_version(void); // of the library that runs
 
-// Did the current context fail? Asking counts as noticing.
+// Did the current context fail? Asking counts as noticing: an error that was not noticed is logged
+// when the context, or the process, ends. From an error on nothing runs until ct_error_clear: what
+// is recorded is not computed, ct_item gives NaN of valid tensors, too, and ct_data NULL.
 CT_API bool ct_failed(void);
 // The first error since the last clear; "" without one.
 CT_API const char *ct_error_text(void);

@@ -7,7 +7,8 @@ What stands in a comment of HTML directly before a block says what it is:
                              as those of NAME in <!-- name: NAME -->
     <!-- exit status: N -->  c, sh: what it ends with, where that is not 0
     <!-- from: PATH -->      any: stands in the file PATH of the repository, word for word
-    <!-- run -->             sh: run in the page's folder, where build/, examples/ and include/ are the repository's
+    <!-- run -->             sh: run in the page's folder, where build/, examples/ and include/ are the repository's;
+                             <!-- run: as in a terminal --> shows its output in the order a terminal does
     <!-- not run: WHY -->    c, sh: left alone
 
 A program or a fragment is compiled and run; a `text` block directly behind what ran is what it prints, on either
@@ -15,6 +16,7 @@ stream. In it a line `...` stands for any lines; behind <!-- numbers vary --> an
 With COTAN_DOCS=write the pages get what is printed now, but for blocks with a line `...`. Each c, cpp and sh block must be of one of these kinds, and no block may be made by indenting.
 """
 import os
+import pty
 import re
 import subprocess
 from pathlib import Path
@@ -84,6 +86,21 @@ def output(command, folder, environment=None):
     return done.returncode, done.stdout
 
 
+def shown_in_a_terminal(command, folder, environment):
+    """To a terminal a program writes line by line, to a pipe when it ends: the streams' order differs."""
+    mine, theirs = pty.openpty()
+    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    text = b""
+    with os.fdopen(mine, "rb", buffering=0) as screen:
+        try:
+            while part := screen.read(65536):
+                text += part
+        except OSError:  # the end: nobody has the other side open
+            pass
+    return process.wait(timeout=300), text.decode(errors="replace").replace("\r\n", "\n")
+
+
 def same(shown, got, vary):
     """Is what a page shows what was printed?"""
     pattern = ""
@@ -108,7 +125,8 @@ def commands(page_blocks, folder):
             (folder / block.notes["file"]).write_text(block.text)
         elif block.language == "sh" and "run" in block.notes:
             script = f"[ -e .state ] && . ./.state\nset -e\n{block.text}\nset +e\nexport -p > .state\n"
-            status, text = output(["bash", "-c", script], folder, environment)
+            run = shown_in_a_terminal if block.notes["run"] == "as in a terminal" else output
+            status, text = run(["bash", "-c", script], folder, environment)
             printed[block] = text
             wanted = int(block.notes.get("exit status", 0))
             assert status == wanted, f"{block}: exit status {status}\n{text}"
