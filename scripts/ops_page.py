@@ -70,7 +70,8 @@ def entry(name, signature, outputs, doc, fact):
     lines = [f"### ct_{name}", "", doc, "", "```c", signature, "```", "", has]
     if outputs:
         lines[-1] += f" Results: {', '.join(f'`.{o}`' for o in outputs.split())}."
-    said = [f"`{n}` {WHAT[kind]}" for kind, n in options if n != "present"]
+    default = {n for kind, n in options if kind == "i64" and f".{n}" in signature}
+    said = [f"`{n}` {WHAT[kind]}" + ", default 0" * (n in default) for kind, n in options if n != "present"]
     if said:
         lines[-1] += f" Attributes: {', '.join(said)}."
     return lines + [""]
@@ -85,7 +86,9 @@ def page(root):
              "`#include <cotan/cotan.h>`", "",
              "Operands come first, then attributes: by place, or by name where `.` stands before them. Named ones may be left out, and",
              "so may operands with a `.`. Operands of elementwise ops broadcast as NumPy's do and promote to one dtype. The gradient of",
-             "an op without one is zero. Attributes are part of the plan: a new value compiles; operands are not.", ""]
+             "an op without one is zero. Attributes are part of the plan: a new value compiles; operands are not.", "",
+             "Calls are macros: a list in braces stands in parentheses of its own, `ct_concat(((ct_tensor[]){a, b}), 2, 0)`, unless it is one",
+             "of `CT_DIMS`, `CT_AXES` and `CT_INTS`.", ""]
     for row in rows:
         group, name, signature, outputs, doc = row.split("\t")
         if group != shown:

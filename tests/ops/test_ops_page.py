@@ -31,3 +31,11 @@ def test_entries_say_what_the_table_does():
         assert (gradient == "Has a") == op.gradient, name
         fields = [field for _, field in op.fields if field != "present"]
         assert re.findall(r"`(\w+)`", more.partition("Attributes:")[2]) == fields, name
+
+
+def test_a_number_left_out_is_said():
+    """A named option that is left out is 0, which for an axis is the first; one given by place has no default."""
+    more = {name: more.partition(" Attributes: ")[2] for name, *_, more in ENTRY.findall(ops_page.page(ROOT))}
+    assert more["argmax"] == "`axis` a whole number, default 0, `keepdims` true or false."
+    assert more["cumsum"] == "`axis` a whole number, default 0, `reverse` true or false."
+    assert more["concat"] == "`axis` a whole number."
