@@ -3,6 +3,7 @@
 What a header says above its declarations becomes text, the declarations become code: as one calls them, so the macro
 that adds the caller's line stands for the function behind it.
 """
+import itertools
 import re
 import textwrap
 
@@ -123,8 +124,21 @@ def align(texts):
 
 
 def paragraphs(comment):
-    return "\n".join(textwrap.wrap(" ".join(line[2:].strip() for line in comment), 118, break_long_words=False,
-                                   break_on_hyphens=False))
+    """The text of a comment; its indented lines are a block of code."""
+    out = []
+    for is_code, lines in itertools.groupby(comment, lambda line: line.startswith("//     ")):
+        if is_code:
+            out += ["", "```c", *(line[7:] for line in lines), "```", ""]
+        else:
+            out += textwrap.wrap(" ".join(line[2:].strip() for line in lines), 118, break_long_words=False,
+                                 break_on_hyphens=False)
+    return "\n".join(out).strip("\n")
+
+
+def examples(text):
+    """The blocks of code in a header's comments."""
+    blocks = re.findall(r"(?m)(?:^//     .*\n)+", text)
+    return [re.sub(r"(?m)^//     ", "", block) for block in blocks]
 
 
 def items(lines):

@@ -33,7 +33,7 @@ typedef struct ct_npz_options {
 } ct_npz_options;
 // Evaluates the tensors and writes them, as numpy.savez or numpy.savez_compressed would; the file
 // appears whole or not at all. Names are UTF-8, none twice. False: see ct_error_text.
-//     ct_save_npz("run.npz", arrays, 2, .deflate = true)
+//     if (!ct_save_npz("run.npz", arrays, 2, .deflate = true)) return 1;
 CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n,
                                          ct_npz_options options);
 #define ct_save_npz(path, tensors, ...) CT__NPZ_SAVE(path, tensors, __VA_ARGS__, .here = CT_HERE)

@@ -1,9 +1,12 @@
 """scripts/api_pages.py: headers become pages; a small header whole, and nothing of the real ones is lost."""
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("COTAN_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "scripts"))
 import api_pages  # noqa: E402
 
@@ -23,6 +26,9 @@ extern "C" {
 
 // What a thing is; it has
 // a size.
+//     use(
+//         thing);
+// And more.
 typedef struct ct_thing {
     int64_t size; // in units
 } ct_thing;
@@ -60,6 +66,13 @@ Things: to have and to hold.
 What a thing is; it has a size.
 
 ```c
+use(
+    thing);
+```
+
+And more.
+
+```c
 typedef struct ct_thing {
     int64_t size; // in units
 } ct_thing;
@@ -89,6 +102,24 @@ def test_a_header_becomes_a_page():
     assert "| [`cotan/thing.h`](thing.md) | `ct_thing_new`, `ct_thing_free`, `ct_thing_set` |\n" in pages["README.md"]
 
 
+# What the examples in the headers' comments stand behind.
+BEFORE = {"optim.h": "ct_tensor batch(int i), loss_of(ct_tensor rows);\nvoid step(ct_optim *optim, int n);\n"
+                     "void step(ct_optim *optim, int n) {{\n{}}}\n",
+          "io.h": "int save(const ct_named *arrays);\nint save(const ct_named *arrays) {{\n{}return 0; }}\n"}
+
+
+def test_examples_in_the_headers_are_c(tmp_path):
+    found = {path.name: api_pages.examples(path.read_text()) for path in (ROOT / "include/cotan").glob("*.h")}
+    assert {name for name, blocks in found.items() if blocks} == set(BEFORE)
+    for name, before in BEFORE.items():
+        for block in found[name]:
+            source = tmp_path / "example.c"
+            source.write_text(f"#include <cotan/{name}>\n" + before.format(block))
+            done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", ROOT / "include",
+                                   "-I", BUILD / "derived", source], capture_output=True, text=True)
+            assert not done.returncode, done.stderr
+
+
 def test_every_declaration_of_the_public_headers_has_its_place():
     headers = {p.name: p.read_text() for p in (ROOT / "include/cotan").glob("*.h")}
     pages = api_pages.pages(headers)
@@ -104,6 +135,7 @@ def test_every_declaration_of_the_public_headers_has_its_place():
         assert len(page.splitlines()) > 8, name
         # each declaration has a heading of its own above it and its text
         blocks = page.count("```c\n")
+        blocks -= len(api_pages.examples(headers.get(name.replace(".md", ".h"), "")))
         assert len(re.findall(r"(?m)^###? `", page)) == blocks, name
         for line in page.splitlines():
             assert len(line) <= 120 or line.startswith("|"), f"{name}: {line}"
