@@ -38,8 +38,7 @@ static const shape shapes[] = {
     {"decode-nt", 1, 1, 768, 50257, false, true},    {"decode-8", 1, 8, 768, 3072, false, false},
 };
 
-// ------------------------------------------------------------------------------------------------
-// our kernel
+// -------------------------------------------------------------------------------------- our kernel
 
 typedef struct job {
     ct__kernel_fn fn;
@@ -139,8 +138,7 @@ static bool make_kernel(const shape *s, job *j) {
     return ok;
 }
 
-// ------------------------------------------------------------------------------------------------
-// OpenBLAS
+// ---------------------------------------------------------------------------------------- OpenBLAS
 
 typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
                       int lda, const float *b, int ldb, float beta, float *c, int ldc);

@@ -121,8 +121,7 @@ static void put_memory(const ct_lm_cost *c) {
     printf("},\n \"refused\": %s}\n", c->memory > c->room ? "true" : "false");
 }
 
-// ------------------------------------------------------------------------------------------ for
-// people
+// -------------------------------------------------------------------------------------- for people
 
 static void show_launches(const ct_plan_cost *c) {
     char moved[24], flops[24], held[24];

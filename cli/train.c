@@ -38,8 +38,7 @@ static void listen_for_signals(void) {
     signal(SIGPIPE, SIG_IGN); // who read the progress may go; the run does not
 }
 
-// -------------------------------------------------------------------------------------- what is
-// shown
+// ----------------------------------------------------------------------------------- what is shown
 
 enum { SECONDS_A_LINE = 10, LINES_A_RUN = 10 }; // where standard error is no terminal
 

@@ -42,8 +42,7 @@ bool ct__check_wanted(unsigned *what, ct_err *err) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// what a run may have to put back
+// ----------------------------------------------------------------- what a run may have to put back
 
 static void free_all(void **of, size_t n) {
     for (size_t i = 0; of && i < n; i++) ct__free(of[i]);
@@ -117,8 +116,7 @@ static void put_back(ct_check_run *x) {
     x->engine->started = false;
 }
 
-// ------------------------------------------------------------------------------------------------
-// verdicts
+// ---------------------------------------------------------------------------------------- verdicts
 
 static bool say_event(ct_check_run *x, uint32_t number) {
     const ct_check_event *e = &x->events[number - 1];
@@ -196,8 +194,7 @@ static bool any_is_bad(ct_check_run *x, bool *bad) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// the two moments
+// --------------------------------------------------------------------------------- the two moments
 
 bool ct__check_before(ct_ctx *ctx, ct_engine *e, ct_plan *plan, size_t n_roots) {
     if (!(e->check & CT_CHECK_OPS)) return true;

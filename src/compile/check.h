@@ -18,8 +18,7 @@ enum {
 // What COTAN_CHECK asks for. False, with a sentence: it names something else.
 bool ct__check_wanted(unsigned *what, ct_err *err);
 
-// ------------------------------------------------------------------------------------------------
-// around a run (check.c)
+// -------------------------------------------------------------------------- around a run (check.c)
 
 // Keeps what the plan will overwrite; REF: all ops, one by one. False: one differs.
 bool ct__check_before(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, size_t n_roots);
@@ -27,15 +26,13 @@ bool ct__check_before(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, size_t n_ro
 bool ct__check_after(ct_engine *engine, ct_plan *plan);
 void ct__check_done(ct_engine *engine); // frees what the two kept
 
-// ------------------------------------------------------------------------------------------------
-// behind buffers (check_bounds.c)
+// ----------------------------------------------------------------- behind buffers (check_bounds.c)
 
 // Runs commands of a plan, from `first` on, one at a time, and looks at the guards behind their
 // buffers after each. False: a kernel wrote there, or the device failed.
 bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n);
 
-// ------------------------------------------------------------------------------------------------
-// op by op (check_ops.c)
+// -------------------------------------------------------------------------- op by op (check_ops.c)
 
 // The expanded graph, as it was before any pass changed it; lives in the plan's arena. NULL: no
 // memory.
@@ -68,8 +65,7 @@ bool ct__check_ops(ct_check_run *run, ct_plan *plan);
 // The verdict `text`, which is freed, on a node. Always false.
 bool ct__check_verdict(ct_check_run *run, const ct_node *node, ct_text *text);
 
-// ------------------------------------------------------------------------------------------------
-// values (check_value.c)
+// -------------------------------------------------------------------------- values (check_value.c)
 
 typedef struct ct_check_bad {  // of a float value
     int64_t nan, infinite, at; // how many; the first NaN, else the first infinity

@@ -47,8 +47,7 @@ static bool no_memory(const ct_check_run *x, size_t bytes) {
     return ct__err_memory(&x->ctx->err, CT_NOWHERE, "check", bytes);
 }
 
-// ------------------------------------------------------------------------------------------------
-// what is remembered of a graph
+// ------------------------------------------------------------------- what is remembered of a graph
 
 static ct_check_graph *remember(ct_arena *arena, ct_node *const *nodes, size_t n,
                                 const struct ct_graph_root *roots, const ct_val *outs,
@@ -102,8 +101,7 @@ void ct__check_graph_free(ct_check_graph *g) {
 
 uint32_t ct__check_place(const ct_check_graph *g, size_t root) { return g->root[root]; }
 
-// ------------------------------------------------------------------------------------------------
-// programs of single ops
+// -------------------------------------------------------------------------- programs of single ops
 
 // The op alone: its operands are leaves, each output is a root.
 static bool alone(const check_op *op, ct_arena *arena, ct_graph *g) {
@@ -183,8 +181,7 @@ static bool make_ready(ct_check_run *x, ct_check_graph *g) {
     return g->ready = ok;
 }
 
-// ------------------------------------------------------------------------------------------------
-// one op on the device
+// ---------------------------------------------------------------------------- one op on the device
 
 typedef struct {
     void **buffer; // (program.n_bufs)
@@ -257,8 +254,7 @@ static bool on_device(ct_check_run *x, const check_op *op, void *const *in, void
     return ok;
 }
 
-// ------------------------------------------------------------------------------------------------
-// the reference
+// ----------------------------------------------------------------------------------- the reference
 
 // Where in the loops that run: " in iteration 3 of the scan of f.c:12".
 static void say_loops(ct_text *text, const ct_check_loop *loop) {
@@ -331,8 +327,7 @@ static bool compare(ct_check_run *x, const ct_node *node, void *const *in, void 
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// where NaN comes from
+// ---------------------------------------------------------------------------- where NaN comes from
 
 static uint32_t event(ct_check_run *x, const ct_node *node, ct_text *text) {
     say_loops(text, x->loop);
@@ -409,8 +404,7 @@ static uint32_t origin_of(ct_check_run *x, const check_op *op, uint32_t out, con
     return event(x, node, &text);
 }
 
-// ------------------------------------------------------------------------------------------------
-// the walk
+// ---------------------------------------------------------------------------------------- the walk
 
 static void release(value *v) {
     if (v->users && --v->users) return;

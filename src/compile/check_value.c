@@ -21,8 +21,7 @@ ct_check_bad ct__check_bad(const ct_type *type, const void *bytes) {
     return bad;
 }
 
-// ------------------------------------------------------------------------------------------------
-// how near
+// ---------------------------------------------------------------------------------------- how near
 
 static const ct_type *operand(const ct_node *node, int k) { return ct__type(node->in[k]); }
 
@@ -130,8 +129,7 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, void *c
     return d;
 }
 
-// ------------------------------------------------------------------------------------------------
-// in words
+// ---------------------------------------------------------------------------------------- in words
 
 void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, int64_t at) {
     if (ct__is_float(type->dtype))

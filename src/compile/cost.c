@@ -174,8 +174,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     return false;
 }
 
-// --------------------------------------------------------------------------------------- the
-// report
+// -------------------------------------------------------------------------------------- the report
 
 // Bytes of temporaries in use during each launch. `change` (n_launches + 1) is scratch.
 static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) {

@@ -101,8 +101,7 @@ bool ct_set_device(const char *name) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// finding plans
+// ----------------------------------------------------------------------------------- finding plans
 
 static ct_plan *find(ct_engine *e, const ct_order *o) {
     for (ct_plan *p = e->buckets[o->hash.lo & (e->n_buckets - 1)]; p; p = p->next)
@@ -203,8 +202,7 @@ static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
     return find_or_make(ctx, e, e->roots, *n);
 }
 
-// ------------------------------------------------------------------------------------------------
-// values come back
+// -------------------------------------------------------------------------------- values come back
 
 // A variable's storage is borrowed for the run, all others are held.
 static void let_go(const ct_root *r, ct_storage *storage) {
@@ -264,8 +262,7 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
     return ok;
 }
 
-// ------------------------------------------------------------------------------------------------
-// values of other devices
+// ------------------------------------------------------------------------- values of other devices
 
 static bool foreign(const ct_engine *e, const ct_storage *s) {
     const ct_device *d = s->owner; // devices without a queue of their own share the host's memory
@@ -311,8 +308,7 @@ static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// a run
+// ------------------------------------------------------------------------------------------- a run
 
 static bool storage_lost(const ct_storage *s) {
     ct_device *device = s->owner;

@@ -112,8 +112,7 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     ct__text_free(&why);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// cuts
+// -------------------------------------------------------------------------------------------- cuts
 
 static ct_plan *plan_by_number(ct_engine *e, uint64_t number) {
     for (size_t i = 0; i < e->n_buckets; i++)

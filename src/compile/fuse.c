@@ -81,8 +81,7 @@ static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axe
     return n;
 }
 
-// ------------------------------------------------------------------------------------------------
-// groups
+// ------------------------------------------------------------------------------------------ groups
 
 static ct_group *new_group(fuser *f) {
     ct_sched *s = f->s;
@@ -162,8 +161,7 @@ static bool needs_around(fuser *f, int32_t from, int32_t to) {
     return reaches(f, f->deps[from].v, f->deps[from].n, to, to);
 }
 
-// ------------------------------------------------------------------------------------------------
-// what is worth a buffer
+// -------------------------------------------------------------------------- what is worth a buffer
 
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
@@ -249,8 +247,7 @@ static void mark_units(fuser *f) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------
-// where a unit reads
+// ------------------------------------------------------------------------------ where a unit reads
 
 static bool stops(const fuser *f, const ct_node *node) {
     return ct__is_leaf(node) || has_template(node) || f->of[node->index].unit;
@@ -318,8 +315,7 @@ static int axis_of(const fuser *f, ct_ix x) {
     return -1;
 }
 
-// ------------------------------------------------------------------------------------------------
-// joining
+// ----------------------------------------------------------------------------------------- joining
 
 static bool is_of(const fuser *f, const read *r, const ct_group *g) {
     return !ct__is_leaf(r->v.node) && ct__sval(f->s, r->v)->group == g->id;
@@ -653,8 +649,7 @@ static bool place_template(fuser *f, ct_node *node) {
     return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, note_source, f);
 }
 
-// ------------------------------------------------------------------------------------------------
-// what is stored, and in which order rows reduce
+// -------------------------------------------------- what is stored, and in which order rows reduce
 
 static int by_index(const void *a, const void *b) {
     uint32_t x = ((const ct_unit *)a)->v.node->index, y = ((const ct_unit *)b)->v.node->index;

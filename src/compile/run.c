@@ -28,8 +28,7 @@ ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
     return s;
 }
 
-// -------------------------------------------------------------------------------------------------
-// preparing
+// --------------------------------------------------------------------------------------- preparing
 
 // Launches become commands whose operands are filled at each run; loops are unrolled into them,
 // since an operand of an iteration differs from the next only in its offset.
@@ -166,8 +165,7 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct__free(plan);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// running
+// ----------------------------------------------------------------------------------------- running
 
 static bool submit(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n) {
     ct_device *device = engine->device;

@@ -30,8 +30,7 @@ static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, siz
            no_memory(s, sizeof(ct_launch));
 }
 
-// ------------------------------------------------------------------------------------------------
-// walks
+// ------------------------------------------------------------------------------------------- walks
 
 static bool push(ct_sched *s, size_t *n, ct_node *node) {
     if (!CT_GROW(s->stack, s->stack_cap, *n + 1)) return no_memory(s, *n * sizeof node);
@@ -67,8 +66,7 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// places
+// ------------------------------------------------------------------------------------------ places
 
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
     ct_sval *val = &s->vals[node->index][0];
@@ -124,8 +122,7 @@ static bool displace(ct_sched *s, ct_sval *val, ct_node *node, uint32_t out) {
     return val->buf != UINT32_MAX;
 }
 
-// ------------------------------------------------------------------------------------------------
-// order
+// ------------------------------------------------------------------------------------------- order
 
 // What a group needs and disturbs.
 typedef struct {
@@ -276,8 +273,7 @@ static bool order_groups(ct_sched *s, edges *of, ct_group **sorted, size_t *n_so
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// roots that no kernel writes
+// --------------------------------------------------------------------- roots that no kernel writes
 
 static bool assigned_leaf(const ct_sched *s, ct_val v) {
     if (v.node->op != &ct__op_data) return false;
@@ -328,8 +324,7 @@ static bool copy_roots(ct_sched *s, const uint32_t *early) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// kernels
+// ----------------------------------------------------------------------------------------- kernels
 
 static bool is_empty(const ct_group *g) { // nothing to write for any length
     for (size_t i = 0; i < g->n_units; i++)

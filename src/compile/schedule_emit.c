@@ -6,8 +6,7 @@
 
 enum { DEEPEST = 512 }; // nested inlining; fusion keeps far below
 
-// ------------------------------------------------------------------------------------------------
-// life
+// -------------------------------------------------------------------------------------------- life
 
 static bool no_memory(ct_emit *e) {
     return ct__err_memory(e->sched->err, e->node ? e->node->here : CT_NOWHERE, "kernel",
@@ -64,8 +63,7 @@ void ct__emit_free(ct_emit *e) {
     ct__free(e);
 }
 
-// ------------------------------------------------------------------------------------------------
-// sizes, loops, index expressions
+// ----------------------------------------------------------------- sizes, loops, index expressions
 
 ct_ix ct__emit_sized(ct_emit *e, ct_extent size) {
     ct_ix x = ct__ix_int(e->pool, size.coef);
@@ -204,8 +202,7 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
     return -1;
 }
 
-// ------------------------------------------------------------------------------------------------
-// memory
+// ------------------------------------------------------------------------------------------ memory
 
 static int parameter(ct_emit *e, uint32_t buf, size_t offset, ct_dtype dtype, int flags) {
     for (size_t i = 0; i < e->n_args; i++)
@@ -306,8 +303,7 @@ void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
         store_one(e, v, at, value);
 }
 
-// ------------------------------------------------------------------------------------------------
-// values
+// ------------------------------------------------------------------------------------------ values
 
 void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     size_t bytes = ct__type(v)->rank * sizeof *at;

@@ -88,8 +88,7 @@ static void open_vector(nest *n, ct_ix extent, ct_ix var) {
     if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = var;
 }
 
-// ------------------------------------------------------------------------------------------------
-// reductions
+// -------------------------------------------------------------------------------------- reductions
 
 // A reduction's axes: groups of adjacent reduced ones, outermost first, each flattened.
 typedef struct {
@@ -164,8 +163,7 @@ ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at) {
     return finished(e, v.node, fold_from(e, v.node, &f, 0, at, position));
 }
 
-// ------------------------------------------------------------------------------------------------
-// units in a row
+// ---------------------------------------------------------------------------------- units in a row
 
 // Index of a unit's value: row axes from the row, size-1 axes 0, inner ones from `inner`.
 static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
@@ -381,8 +379,7 @@ static void block_body(nest *n, ct_ix block) {
                               value[i]);
 }
 
-// ------------------------------------------------------------------------------------------------
-// the loops around a row
+// -------------------------------------------------------------------------- the loops around a row
 
 static void with_rows(nest *n) {
     ct_emit *e = n->e;
@@ -461,8 +458,7 @@ static void pointwise(nest *n) {
     if (core) ct__emit_end(e);
 }
 
-// ------------------------------------------------------------------------------------------------
-// choice: kernels are written on trial and their accesses looked at
+// ------------------------------- choice: kernels are written on trial and their accesses looked at
 
 // How many accesses are not steps of 0 or 1 along the lanes. `crossed`: in some a quotient hangs on
 // the lanes' variable, even if only by multiples of 16; `torn`: in some by other numbers.

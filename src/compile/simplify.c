@@ -18,8 +18,7 @@ typedef struct {
     size_t slots;
 } simplify;
 
-// ------------------------------------------------------------------------------------------------------
-// sharing
+// ----------------------------------------------------------------------------------------- sharing
 
 static uint64_t mix(uint64_t h, uint64_t w) { return (h ^ w) * 0x9e3779b97f4a7c15u ^ (h >> 29); }
 
@@ -55,8 +54,7 @@ static ct_node *known(simplify *s, const ct_node *node, const ct_val *in, ct_nod
     return NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------
-// algebra
+// ----------------------------------------------------------------------------------------- algebra
 
 // Is v this number in every element: a constant of one element, moved about in any way?
 static bool is_number(ct_val v, double value) {
@@ -117,8 +115,7 @@ static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
     return ct__leaf(s->ctx, &ct__op_const, &data, *node->out, node->here);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// the pass
+// ---------------------------------------------------------------------------------------- the pass
 
 static bool record_again(simplify *s, ct_node *node, const ct_val *in, ct_val *to) {
     ct_tensor *t = ct__arena(&s->scratch, (node->n_in + 1u) * sizeof *t);

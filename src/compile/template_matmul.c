@@ -39,8 +39,7 @@ static ct_kval load_at(matmul *m, const ct_source *o, ct_kval first, ct_kval sec
 
 static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
 
-// ------------------------------------------------------------------------------------------------
-// packing: rows and columns beyond the edge become zeros, so that every tile is whole
+// ------------- packing: rows and columns beyond the edge become zeros, so that every tile is whole
 
 // The place in the packed block of A of a row, or of a tile where it is packed by k.
 static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
@@ -213,8 +212,7 @@ static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
         pack_b_by_row(m, col, valid);
 }
 
-// ------------------------------------------------------------------------------------------------
-// a register tile
+// --------------------------------------------------------------------------------- a register tile
 
 // The chunk's chains of fused multiply-adds, from +0, into m->tile.
 static void multiply(matmul *m, ct_kval row, ct_kval panel) {
@@ -341,8 +339,7 @@ static void block(matmul *m) {
     if (!m->deep) ct__kir_end(m->k);
 }
 
-// ------------------------------------------------------------------------------------------------
-// the kernel
+// -------------------------------------------------------------------------------------- the kernel
 
 static int64_t at_most(const ct_kir *k, ct_kval v, int64_t otherwise) {
     int64_t n = 0;

@@ -79,8 +79,7 @@ static ct_sink sink(joined *j) { return (ct_sink){.store = store, .env = j}; }
 
 static ct_dtype dtype_of(ct_val v) { return (ct_dtype)ct__type(v)->dtype; }
 
-// ------------------------------------------------------------------------------------------------
-// adding at positions
+// ----------------------------------------------------------------------------- adding at positions
 
 // A second op of the kind needs a template, or this one generalised.
 static bool only_adds(ct_sched *s, const ct_node *node) {
@@ -110,8 +109,7 @@ bool ct__template_index(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
 }
 
-// ------------------------------------------------------------------------------------------------
-// cumsum and topk
+// --------------------------------------------------------------------------------- cumsum and topk
 
 bool ct__template_scan(ct_sched *s, ct_node *node) {
     ct_emit *e = only_adds(s, node) ? ct__emit_new(s, node) : NULL;

@@ -2,8 +2,7 @@
 
 #include "compile/schedule_impl.h"
 
-// ------------------------------------------------------------------------------------------------
-// groups
+// ------------------------------------------------------------------------------------------ groups
 
 static bool is_stored(const ct_sched *s, ct_val v) {
     const ct_sval *val = ct__sval(s, v);
@@ -48,8 +47,7 @@ bool ct__verify_groups(ct_sched *s, ct_err *err) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// programs
+// ---------------------------------------------------------------------------------------- programs
 
 static bool bad(ct_err *err, const ct_launch *l, size_t at, const char *what, uint64_t number) {
     return ct__err(err, CT_E_INTERNAL, l->node ? l->node->here : CT_NOWHERE, "plan",

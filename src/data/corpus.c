@@ -139,8 +139,7 @@ static bool is_of_run(const char *name) {
     return false;
 }
 
-// ------------------------------------------------------------------------- files, folders and
-// globs
+// ------------------------------------------------------------------------ files, folders and globs
 
 static int by_bytes(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -282,8 +281,7 @@ static bool add_path(reader *r, const char *path) {
                    r->corpus->skipped - skipped);
 }
 
-// ----------------------------------------------------------------------------------- the
-// vocabulary
+// ---------------------------------------------------------------------------------- the vocabulary
 
 // Numbers the code points met in ascending order and turns the tokens from code points into them.
 static bool number_chars(reader *r) {
@@ -378,8 +376,7 @@ void ct__vocab_free(ct_vocab *vocab) {
     *vocab = (ct_vocab){0};
 }
 
-// -------------------------------------------------------------------------------- prompts and
-// output
+// ------------------------------------------------------------------------------ prompts and output
 
 static int32_t find_char(const ct_vocab *vocab, uint32_t cp) {
     int32_t low = 0, high = vocab->n;

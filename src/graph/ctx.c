@@ -9,8 +9,7 @@
 static _Thread_local ct_ctx *current;
 static _Thread_local ct_ctx *own; // made by this thread's first call
 
-// ------------------------------------------------------------------------------------------------
-// the library in its process
+// ---------------------------------------------------------------------- the library in its process
 
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool in_use;            // since the first context, until ct_shutdown
@@ -133,8 +132,7 @@ bool ct_set_allocator(const ct_allocator *a) {
 
 const char *ct_version(void) { return CT_VERSION; }
 
-// -----------------------------------------------------------------------------------------------------
-// logs
+// -------------------------------------------------------------------------------------------- logs
 
 static void log_to_stderr(ct_log_kind kind, const char *text, void *user) {
     (void)user;
@@ -296,8 +294,7 @@ static void end_context(ct_ctx *ctx) {
     ct__free(ctx);
 }
 
-// -----------------------------------------------------------------------------------------------------
-// errors
+// ------------------------------------------------------------------------------------------ errors
 
 ct_tensor ct__poison(ct_ctx *ctx, ct_loc here) {
     ct_node *node = ctx->depth ? ct__leaf_quiet(ctx, &ct__op_data, NULL, (ct_type){0}, here) : NULL;
@@ -357,8 +354,7 @@ void ct_error_clear(void) {
     ctx->err_noticed = false;
 }
 
-// -----------------------------------------------------------------------------------------------------
-// frames
+// ------------------------------------------------------------------------------------------ frames
 
 ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_loc here) {
     if (!CT_GROW(ctx->frames, ctx->frames_cap, ctx->depth + 1)) return NULL;
@@ -438,8 +434,7 @@ void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
     pop(ctx, traced ? CT_PAST_TRACE : CT_PAST_SCOPE, here);
 }
 
-// -----------------------------------------------------------------------------------------------------
-// scopes
+// ------------------------------------------------------------------------------------------ scopes
 
 size_t ct__outside_depth(const ct_ctx *ctx) {
     if (!ctx->tracing) return ctx->depth;
@@ -579,8 +574,7 @@ void ct__scope_cleanup(ct_scope *scope) {
     if (frame) ct_scope_end(*scope, frame->here);
 }
 
-// ------------------------------------------------------------------------------------------------
-// keep and drop
+// ----------------------------------------------------------------------------------- keep and drop
 
 static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
     ct_ctx *ctx = ct__ctx();

@@ -279,8 +279,7 @@ void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool ct__env_flag(const char *name); // set, and not "0" or ""
 
-// -------------------------------------------------------------------------------------------
-// errors in a context
+// ----------------------------------------------------------------------------- errors in a context
 
 // False, and the error that `what` of `op` is NULL, where it is.
 bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, const char *what);
@@ -291,8 +290,7 @@ ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const
     __attribute__((format(printf, 5, 6)));
 ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // of an error that is recorded already
 
-// -------------------------------------------------------------------------------------------------
-// handles
+// ----------------------------------------------------------------------------------------- handles
 
 enum { CT_MOST_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
 ct_tensor ct__handle(ct_node *node, uint32_t out);
@@ -305,8 +303,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
 ct_node *ct__peek(ct_tensor t, uint32_t *out);
 ct_var *ct__var_of(ct_tensor t); // NULL when t is no variable
 
-// ------------------------------------------------------------------------------------------------
-// recording
+// --------------------------------------------------------------------------------------- recording
 
 // Checks and records a node in the innermost frame; a handle of output 0. `attrs` is copied.
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
@@ -323,8 +320,7 @@ ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_const, ct__op_read, ct__op_variable,
     ct__op_param;
 
-// -------------------------------------------------------------------------------------------
-// frames and bodies
+// ------------------------------------------------------------------------------- frames and bodies
 
 ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena,
                          ct_loc here); // arena NULL: own
@@ -359,8 +355,7 @@ struct ct_body {
     ct_loc here;
 };
 
-// -------------------------------------------------------------------------------------------
-// canonical records
+// ------------------------------------------------------------------------------- canonical records
 
 // What is pending behind roots, in an order that depends on structure alone, with its record in
 // words: op, attributes, operands by number, leaves by type and by which of them share a storage.
@@ -422,8 +417,7 @@ ct_difference ct__order_difference(const ct_order *order, const uint64_t *words,
 void ct__say_difference(ct_text *text, const ct_difference *difference);
 bool ct__difference_declared(const ct_difference *difference); // of what CT_DYN marks alone
 
-// ---------------------------------------------------------------------------------------- printing
-// and checking
+// --------------------------------------------------------------------------- printing and checking
 
 void ct__print_type(ct_text *text, const ct_type *type);
 void ct__print_nodes(ct_text *text, ct_node *const *nodes,

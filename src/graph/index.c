@@ -62,8 +62,7 @@ ct_ix_pool *ct__ix_new(ct_arena *arena, ct_err *err) {
     return p->slot && p->monos ? p : NULL;
 }
 
-// ------------------------------------------------------------------------------------------------
-// sharing
+// ----------------------------------------------------------------------------------------- sharing
 
 static uint64_t mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9e3779b97f4a7c15ull;
@@ -138,8 +137,7 @@ static ct_ix intern(ct_ix_pool *p, ct_ix_node x) {
     return p->n - 1;
 }
 
-// ------------------------------------------------------------------------------------------------
-// products of dynamic sizes
+// ----------------------------------------------------------------------- products of dynamic sizes
 
 static int32_t intern_mono(ct_ix_pool *p, const mono *m) {
     for (int i = 0; i < p->n_monos; i++)
@@ -191,8 +189,7 @@ int ct__ix_mono(const ct_ix_pool *p, int32_t m, int *syms, int max) {
     return x->n;
 }
 
-// ------------------------------------------------------------------------------------------------
-// ranges: INT64_MIN and INT64_MAX stand for "not known"
+// ------------------------------------------- ranges: INT64_MIN and INT64_MAX stand for "not known"
 
 static int64_t range_add(int64_t a, int64_t b, int64_t unknown) {
     int64_t r;
@@ -234,8 +231,7 @@ static void sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *
     }
 }
 
-// ------------------------------------------------------------------------------------------------
-// sums
+// -------------------------------------------------------------------------------------------- sums
 
 static void sum_of(const ct_ix_pool *p, ct_ix e, sum *s) {
     const ct_ix_node *x = &p->node[e];
@@ -423,8 +419,7 @@ ct_ix ct__ix_mul(ct_ix_pool *p, ct_ix a, ct_ix b) {
     return finish(p, &r);
 }
 
-// ------------------------------------------------------------------------------------------------
-// quotients
+// --------------------------------------------------------------------------------------- quotients
 
 // Is the sum in [0, d)? By ranges, or because its strides nest: i * 12 n + j * 4 with j below 3 n
 // is below 12 n times i's extent.
@@ -596,8 +591,7 @@ ct_ix ct__ix_mod(ct_ix_pool *p, ct_ix a, ct_ix b) {
     return m < 0 ? m : ct__ix_mul(p, m, size_of(p, common));
 }
 
-// ------------------------------------------------------------------------------------------------
-// order and choice
+// -------------------------------------------------------------------------------- order and choice
 
 ct_ix ct__ix_min(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
@@ -672,8 +666,7 @@ ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
     return intern(p, s);
 }
 
-// ------------------------------------------------------------------------------------------------
-// looking inside
+// ---------------------------------------------------------------------------------- looking inside
 
 bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     if (e < 0) return false;

@@ -123,8 +123,7 @@ void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------
-// leaves
+// ------------------------------------------------------------------------------------------ leaves
 
 // A new node of a frame, without operands and outputs. Field by field, since compilers clear a
 // record by a string instruction, which takes longer than recording a leaf.
@@ -226,8 +225,7 @@ void ct__leaf_recycle(ct_node *leaf) {
         }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// resolving
+// --------------------------------------------------------------------------------------- resolving
 
 static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op,
                                                  int argument, ct_loc here) {
@@ -418,8 +416,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------
-// recording
+// --------------------------------------------------------------------------------------- recording
 
 bool ct__call_err(ct_call *call, ct_code code, const char *format, ...) {
     va_list args;

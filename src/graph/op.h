@@ -27,8 +27,9 @@ typedef enum ct_kind {
     CT_KIND_LOOP,        // a traced body run many times: scan
 } ct_kind;
 
-// ------------------------------------------------------------------------------------------------
-// attributes One field list gives struct, copy, equality, hash and print:
+// ------------------------------------------------------------------------------------ attributes
+
+// One field list gives struct, copy, equality, hash and print:
 //     #define SUM_ATTRS(F) F(ints, axes) F(bool, keepdims)
 //     CT_ATTRS(sum, SUM_ATTRS);                       // typedef struct sum_attrs
 //     static const ct_field sum_fields[] = {SUM_ATTRS(CT_FIELD_OF_sum)} -- see CT_FIELDS
@@ -84,8 +85,7 @@ typedef struct ct_field {
     .fields = op##_fields, .n_fields = sizeof op##_fields / sizeof *op##_fields,                   \
     .attr_size = sizeof(op##_attrs)
 
-// -----------------------------------------------------------------------------------------------------
-// calls
+// ------------------------------------------------------------------------------------------- calls
 
 // What a shape rule sees: operands' types and attributes; it fills the outputs' types. A failing
 // rule reports with ct__call_err and returns false.

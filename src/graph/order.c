@@ -184,8 +184,7 @@ static bool put_node(ct_order *o, ct_node *node) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// two records
+// ------------------------------------------------------------------------------------- two records
 
 // Words of a node's part of the record before its attributes.
 static size_t head_words(const ct_order *o, const ct_node *node) {

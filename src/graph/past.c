@@ -194,8 +194,7 @@ bool ct__pasts(ct_ctx *ctx, size_t to, ct_node *const *kept, ct_past **pasts, si
     return ok || ct__err_memory(&ctx->err, CT_NOWHERE, "keep", n * sizeof *pasts);
 }
 
-// ------------------------------------------------------------------------------------------------
-// values of other contexts
+// ------------------------------------------------------------------------ values of other contexts
 
 typedef struct {
     const ct_node **seen; // (places) a power of two: nodes hashed by address

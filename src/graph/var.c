@@ -252,8 +252,7 @@ ct_tensor ct_params_find(const ct_params *params, const char *name) {
     return place ? ct_params_get(params, place - 1) : CT_NONE;
 }
 
-// -------------------------------------------------------------------------------------------------
-// assignments
+// ------------------------------------------------------------------------------------- assignments
 
 static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {
     if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1)) {
@@ -386,8 +385,7 @@ bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user
     return ok;
 }
 
-// -----------------------------------------------------------------------------------------------------
-// metrics
+// ----------------------------------------------------------------------------------------- metrics
 
 static ct_metric_entry *metric(ct_ctx *ctx, const char *name, bool make) {
     for (size_t i = 0; i < ctx->n_metrics; i++)

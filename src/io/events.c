@@ -73,8 +73,7 @@ static void put_scalar(ct_text *summary, const ct_scalar_event *s) {
     ct__text_free(&value);
 }
 
-// ------------------------------------------------------------------------------------------
-// records
+// ----------------------------------------------------------------------------------------- records
 
 static bool fail(const ct_events *events, const char *what, ct_err *err) {
     return ct__err(err, CT_E_FILE, CT_NOWHERE, events->path, "cannot %s: %s", what,

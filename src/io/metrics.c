@@ -149,8 +149,7 @@ void ct__metrics_close(ct_metrics *metrics) {
     *metrics = (ct_metrics){.fd = -1};
 }
 
-// ------------------------------------------------------------------------------------------
-// reading
+// ----------------------------------------------------------------------------------------- reading
 
 static void join_neighbours(ct_series *s) {
     for (size_t i = 0; i < s->n / 2; i++) {
@@ -306,8 +305,7 @@ bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_s
     return read_lines(path, SIZE_MAX, names, n, series, err);
 }
 
-// ------------------------------------------------------------------------------------------
-// resuming
+// ---------------------------------------------------------------------------------------- resuming
 
 // Is the newest line of a step before `first`? False with an error: it has none.
 static bool is_before(const lines *l, const char *text, size_t n, int64_t first, ct_err *err) {

@@ -96,8 +96,7 @@ static void point(plot *p, bool drawing, double x, double y) {
     if (!drawing) ct__text_add(p->text, "h0");
 }
 
-// --------------------------------------------------------------------------------------- the
-// series
+// -------------------------------------------------------------------------------------- the series
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -152,8 +151,7 @@ static void settle(axis *a, bool tight) {
     a->high = ceil(a->high / a->step - 0.02) * a->step;
 }
 
-// ---------------------------------------------------------------------------------------- the
-// parts
+// --------------------------------------------------------------------------------------- the parts
 
 static void escaped(ct_text *text, const char *s) {
     char shown[84]; // what fits the width

@@ -33,8 +33,7 @@ int64_t ct_gpt2_size(const ct_gpt2_config *c) {
     return plus(plus(times(plus(c->vocab, c->context), w), times(c->layers, block)), norm);
 }
 
-// -----------------------------------------------------------------------------------------
-// building
+// ---------------------------------------------------------------------------------------- building
 
 bool ct__gpt2_check(const ct_gpt2_config *c, ct_ctx *ctx, ct_loc here) {
     const struct {
@@ -159,8 +158,7 @@ const ct_gpt2_config *ct_gpt2_config_of(const ct_gpt2 *model) {
     return model ? &model->config : NULL;
 }
 
-// ------------------------------------------------------------------------------------------
-// forward
+// ----------------------------------------------------------------------------------------- forward
 
 struct ct_gpt2_cache {
     ct_params *params;
@@ -263,8 +261,7 @@ ct_tensor ct_gpt2_loss_at(const ct_gpt2 *model, ct_tensor tokens, ct_tensor targ
         (ct_cross_entropy_args){.logits = logits, .targets = targets, .here = here});
 }
 
-// -----------------------------------------------------------------------------------------
-// decoding
+// ---------------------------------------------------------------------------------------- decoding
 
 ct_gpt2_cache *ct_gpt2_cache_new_at(const ct_gpt2 *model, int64_t batch, int64_t capacity,
                                     ct_loc here) {

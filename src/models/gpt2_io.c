@@ -15,8 +15,7 @@ static bool path_in(ct_text *path, const char *dir, const char *name, ct_err *er
     return !path->failed || ct__err_memory(err, CT_NOWHERE, "gpt2", strlen(dir));
 }
 
-// ---------------------------------------------------------------------------------------------------
-// weights
+// ----------------------------------------------------------------------------------------- weights
 
 static bool ends_with(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);
@@ -146,8 +145,7 @@ static bool save_weights(const ct_gpt2 *model, const char *path, ct_err *err, ct
     return ok;
 }
 
-// ---------------------------------------------------------------------------------------------------
-// config.json
+// ------------------------------------------------------------------------------------- config.json
 
 static bool save_config(const ct_gpt2_config *c, const char *path, ct__config_more more, void *user,
                         ct_err *err) {

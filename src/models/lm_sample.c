@@ -183,8 +183,7 @@ bool ct__lm_write(const ct_gpt2 *model, ct_gpt2_cache *cache, const ct_vocab *vo
     return ok && !err->code;
 }
 
-// ------------------------------------------------------------------------------------- a saved
-// model
+// ----------------------------------------------------------------------------------- a saved model
 
 static bool vocab_of(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab, ct_err *err) {
     bool bytes = config->tokens && strcmp(config->tokens, "bytes") == 0;

@@ -70,8 +70,7 @@ static double measure(int64_t n, const char *command, double *seconds, ct_err *e
     return 2 * (double)n * (double)n * (double)n / best * 1e-9;
 }
 
-// --------------------------------------------------------------------------------------------
-// choice
+// ------------------------------------------------------------------------------------------ choice
 
 static int64_t heads_for(int64_t width) { // of 32 or more each, as many as divide the width
     for (int64_t heads = width / 32; heads > 1; heads--)

@@ -260,8 +260,7 @@ static void tell_done(run *r) {
     ct__text_free(&text);
 }
 
-// -------------------------------------------------------------------------------------- what it
-// does
+// ------------------------------------------------------------------------------------ what it does
 
 // Values of a batch. A rehearsal has none: its device looks at no values, and a batch that would
 // not fit is to be refused without being taken.
@@ -438,8 +437,7 @@ static void hear_end(const ct_fit_point *point, void *user) {
     r->done = point->done;
 }
 
-// ------------------------------------------------------------------------------------- making
-// ready
+// ------------------------------------------------------------------------------------ making ready
 
 // The folder is this process's from here on.
 static bool enter_folder(run *r) {
@@ -749,8 +747,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
     return ok;
 }
 
-// --------------------------------------------------------------------------------------------
-// train
+// ------------------------------------------------------------------------------------------- train
 
 static bool train(run *r) {
     ct_lm_size size = {0};

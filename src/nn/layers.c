@@ -25,8 +25,7 @@ static bool sized(const char *layer, const char *option, int64_t size, ct_loc he
     return false;
 }
 
-// -------------------------------------------------------------------------------------------
-// linear
+// ------------------------------------------------------------------------------------------ linear
 
 ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
     ct_nn_linear layer = {.out_in = o.out_in};
@@ -46,8 +45,7 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
     return layer->bias.bits ? ct_add_at(y, layer->bias, here) : y;
 }
 
-// ----------------------------------------------------------------------------------------
-// embedding
+// --------------------------------------------------------------------------------------- embedding
 
 ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options o) {
     if (!sized("embedding", "count", o.count, o.here) ||
@@ -62,8 +60,7 @@ ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, 
     return ct_gather_with((ct_gather_args){.x = layer->weight, .indices = ids, .here = here});
 }
 
-// ---------------------------------------------------------------------------------------------
-// norm
+// -------------------------------------------------------------------------------------------- norm
 
 ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
@@ -86,8 +83,7 @@ ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here)
                                                    .here = here});
 }
 
-// ----------------------------------------------------------------------------------------------
-// MLP
+// --------------------------------------------------------------------------------------------- MLP
 
 ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
     switch (which) {
@@ -127,8 +123,7 @@ ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mo
     return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, h, here), mode, here);
 }
 
-// ----------------------------------------------------------------------------------------
-// attention
+// --------------------------------------------------------------------------------------- attention
 
 ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options o) {
     ct_nn_attention layer = {.heads = o.heads, .width = o.width};

@@ -8,8 +8,7 @@
 #include "cotan/nn.h"
 #include "graph/graph.h"
 
-// ------------------------------------------------------------------------------------------
-// writing
+// ----------------------------------------------------------------------------------------- writing
 
 bool ct__store_put(ct_store *store, const char *prefix, const char *name, ct_dtype dtype,
                    ct_ints dims, const void *data, ct_err *err) {
@@ -65,8 +64,7 @@ bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here) {
     return ok || ct__err_place(&ctx->err, here, "params_save");
 }
 
-// ------------------------------------------------------------------------------------------
-// reading
+// ----------------------------------------------------------------------------------------- reading
 
 const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules,
                                   const char *name) {

@@ -135,8 +135,7 @@ static void lay_blocks(blocks *b, const ct_rule *r) {
     lay_numbers(b);
 }
 
-// ------------------------------------------------------------------------------------------------
-// a known number of keys: a copy of the recurrence a block
+// ---------------------------------------- a known number of keys: a copy of the recurrence a block
 
 static int64_t block_end(const blocks *b, int64_t i) {
     int64_t keys = b->k_type->dim[b->rank - 2], end = (i + 1) * BLOCK;
@@ -211,8 +210,7 @@ static block block_in_loop(const blocks *b, const ct_tensor *xs) {
     return x;
 }
 
-// ------------------------------------------------------------------------------------------------
-// the recurrence
+// ---------------------------------------------------------------------------------- the recurrence
 
 // Scores of a block (..., T, block), -infinity where a query must not look.
 static ct_tensor scores(const blocks *b, const block *x) {
@@ -301,8 +299,7 @@ static bool attention_body(ct_rule *r) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// the gradient
+// ------------------------------------------------------------------------------------ the gradient
 
 typedef struct backward {
     blocks b;

@@ -26,8 +26,7 @@ static ct_tensor negated(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg
     .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 1, .n_out = 1,             \
     .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
 
-// -------------------------------------------------------------------------------------------------------
-// linear
+// ------------------------------------------------------------------------------------------ linear
 
 static double add_f64(const double *x) { return x[0] + x[1]; }
 static int64_t add_i64(const int64_t *x, ct_dtype d) {
@@ -167,8 +166,7 @@ const ct_opdef ct__op_mod = {
     .costly = true,
 };
 
-// ------------------------------------------------------------------------------------------------
-// order and size
+// ---------------------------------------------------------------------------------- order and size
 
 static double abs_f64(const double *x) { return fabs(x[0]); }
 static int64_t abs_i64(const int64_t *x, ct_dtype d) {
@@ -251,8 +249,7 @@ const ct_opdef ct__op_round = {
     .onnx = "Round",      .stablehlo = "round_nearest_even",
 };
 
-// ---------------------------------------------------------------------------------------------------
-// functions
+// --------------------------------------------------------------------------------------- functions
 
 static double sqrt_f64(const double *x) { return sqrt(x[0]); }
 static bool sqrt_jvp(ct_rule *r) {

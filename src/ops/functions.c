@@ -13,8 +13,7 @@
 
 static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }
 
-// ---------------------------------------------------------------------------------------------------
-// powers
+// ------------------------------------------------------------------------------------------ powers
 
 static bool square_body(ct_rule *r) {
     r->body_out[0] = ct_mul(r->in[0], r->in[0]);
@@ -94,8 +93,7 @@ const ct_opdef ct__op_pow = {
     .samples = {.lo = 0.5, .hi = 2, .ulp = 1},
 };
 
-// ---------------------------------------------------------------------------------------------------
-// order
+// ------------------------------------------------------------------------------------------- order
 
 static bool sign_body(ct_rule *r) { // 0, -0 and NaN stay what they are
     ct_tensor x = r->in[0], zero = ct_i(0);
@@ -143,8 +141,7 @@ const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite),
                                    .doc = "Where x is neither infinite nor NaN, as bool.",
                                    .stablehlo = "is_finite"};
 
-// ---------------------------------------------------------------------------------------------------
-// activations
+// ------------------------------------------------------------------------------------- activations
 
 static bool relu_body(ct_rule *r) { // not maximum: the slope at 0 is 0, and NaN stays
     r->body_out[0] = ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]);
@@ -260,8 +257,7 @@ const ct_opdef ct__op_gelu = {
     .samples = {.ulp = 16},
 };
 
-// ---------------------------------------------------------------------------------------------------
-// the inverse of the error function
+// --------------------------------------------------------------- the inverse of the error function
 
 // Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012): two polynomials in
 // w = -log(1 - x x), highest power first; the single-precision ones, which JAX has too.
@@ -302,8 +298,7 @@ const ct_opdef ct__op_erfinv = {
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 8},
 };
 
-// ---------------------------------------------------------------------------------------------------
-// indicators
+// -------------------------------------------------------------------------------------- indicators
 
 #define ONE_HOT_ATTRS(F, op) F(op, i64, n) F(op, dtype, dtype)
 CT_ATTRS(one_hot, ONE_HOT_ATTRS);

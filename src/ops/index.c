@@ -12,8 +12,7 @@ static bool whole_positions(ct_call *call, int operand, const char *what) {
                         ct__type_text(call->in[operand]).s);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// dynamic slice and update: a window whose place is an operand
+// ------------------------------------ dynamic slice and update: a window whose place is an operand
 
 #define DYNAMIC_SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, sizes)
 #define DYNAMIC_UPDATE_ATTRS(F, op) F(op, ints, axes)
@@ -235,8 +234,7 @@ const ct_opdef ct__op_dynamic_update = {
     .stablehlo = "dynamic_update_slice",
 };
 
-// ---------------------------------------------------------------------------------------------------
-// gather and scatter_add
+// -------------------------------------------------------------------------- gather and scatter_add
 
 #define GATHER_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims) F(op, bool, zero_outside)
 #define SCATTER_ADD_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims)

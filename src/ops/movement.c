@@ -9,8 +9,7 @@
     .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same,                \
     .transpose = op##_transpose, .map = op##_map
 
-// ------------------------------------------------------------------------------------------------------
-// reshape
+// ----------------------------------------------------------------------------------------- reshape
 
 #define RESHAPE_ATTRS(F, op) F(op, ints, dims)
 CT_ATTRS(reshape, RESHAPE_ATTRS);
@@ -90,8 +89,7 @@ const ct_opdef ct__op_reshape = {
     .outermost = true,
 };
 
-// ------------------------------------------------------------------------------------------------------
-// permute
+// ----------------------------------------------------------------------------------------- permute
 
 #define PERMUTE_ATTRS(F, op) F(op, ints, axes)
 CT_ATTRS(permute, PERMUTE_ATTRS);
@@ -157,8 +155,7 @@ const ct_opdef ct__op_permute = {
     .unchanged = permute_unchanged,
 };
 
-// -------------------------------------------------------------------------------------------------------
-// expand
+// ------------------------------------------------------------------------------------------ expand
 
 #define EXPAND_ATTRS(F, op) F(op, ints, dims)
 CT_ATTRS(expand, EXPAND_ATTRS);

@@ -58,8 +58,7 @@ static words counted(ct_tensor key, int64_t n) {
     return threefry(key_words(key), x);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// bits
+// -------------------------------------------------------------------------------------------- bits
 
 #define RANDOM_BITS_ATTRS(F, op) F(op, ints, dims)
 #define RANDOM_UNIFORM_ATTRS(F, op) F(op, ints, dims)
@@ -149,8 +148,7 @@ const ct_opdef ct__op_random_fold_in = {
     .accepts = CT_MASK(CT_U32),
 };
 
-// ---------------------------------------------------------------------------------------------------
-// distributions
+// ----------------------------------------------------------------------------------- distributions
 
 static bool random_uniform_infer(ct_call *call) { return drawn(call, CT_F32); }
 static bool random_uniform_body(ct_rule *r) { // 23 bits as the mantissa of a number in [1, 2)
@@ -237,8 +235,7 @@ const ct_opdef ct__op_random_int = {
     .accepts = CT_MASK(CT_U32),
 };
 
-// ---------------------------------------------------------------------------------------------------
-// dropout
+// ----------------------------------------------------------------------------------------- dropout
 
 static bool dropout_infer(ct_call *call) {
     const ct_type *key = call->in[1];

@@ -204,8 +204,7 @@ const ct_opdef ct__op_min = {
     .unchanged = ct__always_unchanged,
 };
 
-// -----------------------------------------------------------------------------------------------------
-// argmax
+// ------------------------------------------------------------------------------------------ argmax
 
 static bool argmax_infer(ct_call *call) {
     argmax_attrs *attrs = call->attrs;

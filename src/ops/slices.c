@@ -10,8 +10,7 @@ static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
                         ct__type_text(call->in[0]).s);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// slice
+// ------------------------------------------------------------------------------------------- slice
 
 #define SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, start) F(op, ints, stop) F(op, ints, step)
 CT_ATTRS(slice, SLICE_ATTRS);
@@ -181,8 +180,7 @@ const ct_opdef ct__op_slice = {
     .varies = "a position that varies can be an operand: ct_dynamic_slice",
 };
 
-// ---------------------------------------------------------------------------------------------------
-// pad
+// --------------------------------------------------------------------------------------------- pad
 
 #define PAD_ATTRS(F, op) F(op, ints, low) F(op, ints, high) F(op, ints, interior)
 CT_ATTRS(pad, PAD_ATTRS);
@@ -339,8 +337,7 @@ const ct_opdef ct__op_pad = {
     .stablehlo = "pad",
 };
 
-// ---------------------------------------------------------------------------------------------------
-// flip
+// -------------------------------------------------------------------------------------------- flip
 
 #define FLIP_ATTRS(F, op) F(op, ints, axes)
 CT_ATTRS(flip, FLIP_ATTRS);
@@ -396,8 +393,7 @@ const ct_opdef ct__op_flip = {
     .stablehlo = "reverse",
 };
 
-// ---------------------------------------------------------------------------------------------------
-// concat
+// ------------------------------------------------------------------------------------------ concat
 
 #define CONCAT_ATTRS(F, op) F(op, i64, axis)
 CT_ATTRS(concat, CONCAT_ATTRS);

@@ -15,8 +15,7 @@ static ct_tensor count_of(ct_tensor x, const ct_ints *axes) {
     return ct__count_along(x, axes->v, (int)axes->n);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// moments
+// ----------------------------------------------------------------------------------------- moments
 
 #define MEAN_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
 #define VAR_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims) F(op, i64, correction)
@@ -86,8 +85,7 @@ const ct_opdef ct__op_all = {
     .jvp = CT_NO_GRAD,
 };
 
-// ---------------------------------------------------------------------------------------------------
-// softmax and its kin
+// ----------------------------------------------------------------------------- softmax and its kin
 
 #define SOFTMAX_ATTRS(F, op) F(op, ints, axes)
 #define LOG_SOFTMAX_ATTRS(F, op) F(op, ints, axes)
@@ -177,8 +175,7 @@ const ct_opdef ct__op_logsumexp = {
     .samples = {.ulp = 8},
 };
 
-// ---------------------------------------------------------------------------------------------------
-// cross-entropy
+// ----------------------------------------------------------------------------------- cross-entropy
 
 #define CROSS_ENTROPY_ATTRS(F, op) F(op, bool, per_row)
 CT_ATTRS(cross_entropy, CROSS_ENTROPY_ATTRS);
@@ -258,8 +255,7 @@ const ct_opdef ct__op_cross_entropy = {
     .samples = {.ulp = 8},
 };
 
-// ---------------------------------------------------------------------------------------------------
-// norms over the last axis
+// ------------------------------------------------------------------------ norms over the last axis
 
 #define LAYER_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
 #define RMS_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)

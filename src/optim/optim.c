@@ -250,8 +250,7 @@ static void settle(ct_optim *optim) {
     optim->pending = 0;
 }
 
-// -------------------------------------------------------------------------------------------------
-// the parts of a step
+// ----------------------------------------------------------------------------- the parts of a step
 
 static bool make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     ct_tensor *sum = ct__calloc(optim->n, sizeof *sum);
@@ -348,8 +347,7 @@ void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_assign_at(optim->parts, ct_add_at(optim->parts, ct_i(1), here), here);
 }
 
-// ------------------------------------------------------------------------------------------
-// the step
+// ---------------------------------------------------------------------------------------- the step
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -410,8 +408,7 @@ bool ct_optim_resume_at(ct_optim *optim, ct_loc here) {
     return ct_optim_forget_parts_at(optim, here); // the sums were another step's
 }
 
-// --------------------------------------------------------------------------------------------------
-// ready-made
+// -------------------------------------------------------------------------------------- ready-made
 
 static ct_schedule schedule_of(const ct_optim_options *o) {
     return o->lr != 0 ? (ct_schedule){.lr = o->lr} : o->schedule;

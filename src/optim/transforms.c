@@ -15,8 +15,7 @@ bool ct_mask_all(const char *name, ct_tensor param, void *user) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------
-// stages
+// ------------------------------------------------------------------------------------------ stages
 
 static ct_tensor times_number(const ct_travel *t) {
     return ct_mul_at(t->update, t->number[0], t->here);
@@ -121,8 +120,7 @@ int ct__stage_of(const ct_transform *transform) {
     return -1;
 }
 
-// ------------------------------------------------------------------------------------------------
-// transforms
+// -------------------------------------------------------------------------------------- transforms
 
 ct_transform ct_clip_by_global_norm(double max_norm) {
     return (ct_transform){.apply = clip, .number = {max_norm}};

@@ -11,8 +11,7 @@ static ct_tensor narrowed(ct_tensor t, ct_dtype to, ct_loc here) {
     return ct_dtype_of(t) == to ? t : ct_cast_at(t, to, here);
 }
 
-// -------------------------------------------------------------------------------------------
-// the global norm
+// --------------------------------------------------------------------------------- the global norm
 
 static bool global_norm_infer(ct_call *call) {
     *call->out = (ct_type){.dtype = CT_F32};
@@ -45,8 +44,7 @@ const ct_opdef ct__op_global_norm = {
     .body = global_norm_body,
 };
 
-// -------------------------------------------------------------------------------------------
-// an update
+// --------------------------------------------------------------------------------------- an update
 
 CT_ATTR_FIELDS(update, UPDATE_ATTRS);
 

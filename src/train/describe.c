@@ -145,8 +145,7 @@ static bool describe_npz(const char *path, ct_text *out, ct_err *err) {
     return ok;
 }
 
-// ---------------------------------------------------------------------------------- what was
-// trained
+// -------------------------------------------------------------------------------- what was trained
 
 static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
     const char *model, *tokens = "", *vocabulary;

@@ -82,8 +82,7 @@ void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor
                 n_out);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// custom vjp
+// -------------------------------------------------------------------------------------- custom vjp
 
 #define CUSTOM_ATTRS(F, op) F(op, body, body) F(op, body, vjp)
 CT_ATTRS(custom, CUSTOM_ATTRS);

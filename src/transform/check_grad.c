@@ -48,8 +48,7 @@ static ct_tensor leaf(const check *c, const double *values, const ct_type *type)
     return ct_from_at(values, CT_F64, ct__type_dims(type, &dims), c->args.here);
 }
 
-// ------------------------------------------------------------------------------------------------
-// the number that is differentiated
+// --------------------------------------------------------------- the number that is differentiated
 
 // The outputs of f, each element with its weight. For the second order their squares too, so that
 // the gradient of what is linear is no constant.
@@ -155,8 +154,7 @@ static bool take_gradient(check *c) {
     return ok && !c->ctx->err.code;
 }
 
-// ------------------------------------------------------------------------------------------------
-// one element
+// ------------------------------------------------------------------------------------- one element
 
 typedef enum { FITS, WRONG, ROUGH } verdict;
 
@@ -230,8 +228,7 @@ static bool check_operand(check *c, size_t k, double here) {
         (long long)n, k);
 }
 
-// ------------------------------------------------------------------------------------------------
-// the whole
+// --------------------------------------------------------------------------------------- the whole
 
 static bool prepare(check *c) {
     size_t n = c->args.n_in, floats = 0;

@@ -11,8 +11,9 @@
 #include "ops/rules.h"
 #include "transform/transform.h"
 
-// ------------------------------------------------------------------------------------- a
-// composition's own vjp The tangent of a composition with its own vjp is one node, linear in
+// ------------------------------------------------------------------------ a composition's own vjp
+
+// The tangent of a composition with its own vjp is one node, linear in
 // tangents, that only exists to be transposed: operands are the composition's operands, its
 // outputs, then the tangents that are there (`present` says of which).
 
@@ -74,8 +75,7 @@ const ct_opdef ct__op_linear = {
     .transpose = linear_transpose,
 };
 
-// ----------------------------------------------------------------------------------------------
-// the recorded node
+// ------------------------------------------------------------------------------- the recorded node
 
 static bool grad_infer(ct_call *call) {
     if (ct__count(call->in[0]) != 1 || !ct__is_float(call->in[0]->dtype))
@@ -346,8 +346,7 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     ct__outputs(all, grads, n);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// linearising
+// ------------------------------------------------------------------------------------- linearising
 
 typedef struct {
     ct_ctx *ctx;
@@ -450,8 +449,7 @@ static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_v
     return true;
 }
 
-// ----------------------------------------------------------------------------------------------------
-// transposing
+// ------------------------------------------------------------------------------------- transposing
 
 // A cotangent in the shape and dtype of the operand: broadcast axes are summed, the dtype is cast
 // back.
@@ -552,8 +550,7 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------
-// entrances
+// --------------------------------------------------------------------------------------- entrances
 
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {

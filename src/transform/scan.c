@@ -44,8 +44,7 @@ static bool scan_infer(ct_call *call) {
     return true;
 }
 
-// -------------------------------------------------------------------------------------- reference
-// evaluation
+// ---------------------------------------------------------------------------- reference evaluation
 
 typedef struct {
     void ***slot; // (n_nodes) of each node of the body, where its outputs lie
@@ -121,8 +120,7 @@ static bool scan_eval(const ct_ref *ref) {
     return ok;
 }
 
-// -------------------------------------------------------------------------------------------------
-// the gradient
+// ------------------------------------------------------------------------------------ the gradient
 
 typedef struct { // what the traced functions of the gradient know
     const ct_node *node;
@@ -271,8 +269,7 @@ const ct_opdef ct__op_scan = {
     .vjp = scan_vjp,
 };
 
-// --------------------------------------------------------------------------------------------------------
-// recording
+// --------------------------------------------------------------------------------------- recording
 
 // The length is dynamic where it is declared so, or some xs' axis 0 is.
 static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_type *types) {
