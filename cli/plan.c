@@ -249,7 +249,9 @@ static const char examples[] =
 
 // What train takes, and says nothing of what a run costs.
 static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
-static const refusal refusals[] = {{"out", "is not for a plan, which writes nothing"},
+static const char written[] = "is not for a plan, which writes nothing";
+static const refusal refusals[] = {{"out", written},
+                                   {"overwrite", written},
                                    {"resume", resumed},
                                    {"resume-step", resumed},
                                    {NULL, NULL}};

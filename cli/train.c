@@ -78,6 +78,8 @@ static void format_left(char *out, size_t cap, double seconds) {
 static void show_step(display *d, const ct_fit_point *p) {
     char line[256], left[32], val[24] = "-";
     bool last = p->step == p->steps - 1;
+    // An evaluation is of the weights before the step, but for the last one.
+    int64_t done = p->evaluated && !last ? p->step : p->done;
     d->begun = true;
     double t = now();
     // A log gets a line every few seconds or tenth of the steps, whatever comes first.
@@ -90,7 +92,7 @@ static void show_step(display *d, const ct_fit_point *p) {
     format_left(left, sizeof left, last ? 0 : p->seconds_left);
     int n = snprintf(line, sizeof line,
                      "step %lld/%lld  loss %.4f  validation %s  %.0f tokens/s  %.0f MB  %s left",
-                     (long long)p->step + 1, (long long)p->steps, p->loss, val, p->tokens_per_s,
+                     (long long)done, (long long)p->steps, p->loss, val, p->tokens_per_s,
                      (double)p->memory / 1e6, left);
     if (!d->terminal) {
         fprintf(stderr, "%s\n", line);
@@ -167,7 +169,7 @@ static size_t list_options(train_settings *s) {
         {"no-bias", OPT_FLAG, NULL, "linear layers and norms without a bias", .out = &t->no_bias},
         {"eval-every", OPT_WHOLE, "N", "steps between evaluations (a tenth)", 1, MOST,
          .out = &t->eval_every},
-        {"eval-batches", OPT_COUNT, "N", "batches an evaluation; 0: all (50)", 0, MOST,
+        {"eval-batches", OPT_COUNT, "N", "steps' batches an evaluation; 0: all (50)", 0, MOST,
          .out = &t->eval_batches},
         {"patience", OPT_COUNT, "N",
          "evaluations without a better loss that end the run; 0: all steps (0)", 0, MOST,
@@ -182,6 +184,8 @@ static size_t list_options(train_settings *s) {
         on[2],
         {"out", OPT_PATH, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
+        {"overwrite", OPT_FLAG, NULL, "replace the run that is in the folder of --out",
+         .out = &t->overwrite},
         {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
          .out = &t->resume},
         {"resume-step", OPT_COUNT, "N", "from its save of step N, removing later ones (the newest)",

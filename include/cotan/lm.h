@@ -17,10 +17,11 @@ typedef bool (*ct_write_fn)(const char *text, size_t n, void *user);
 typedef enum {
     CT_LM_MODEL,  // text: the model, in a sentence; before the first step
     CT_LM_STEP,   // point
-    CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation
+    CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation, but for one
+                  // of weights that no step has trained
     CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
     CT_LM_MEMORY, // text: the memory that was used and planned, in a sentence; before DONE
-    CT_LM_RESUME, // text: "resuming at step S"; S steps are done
+    CT_LM_RESUME, // text: "resuming at step S"; S steps are done, or that all are, in a sentence
     CT_LM_ENDED,  // text: that the patience ended the run, in a sentence; before MEMORY
     CT_LM_BEST,   // text: the folder of the weights with the lowest held-out loss; before DONE
     CT_LM_FOLDER, // text: the folder of a new run, which is made; before the first step
@@ -41,6 +42,7 @@ typedef struct ct_lm_train_options {
     size_t n_data;
     const char *out; // the folder to write; made where it is missing; default "run", or the first
                      // of run-2, run-3 ... where that is there
+    bool overwrite;  // a run in `out` that has saved is replaced; without it, one there is an error
     bool chars;      // a token a character instead of a byte
     int64_t layers, heads, width;            // default: what this machine trains in some minutes
     int64_t context, batch;                  // likewise
@@ -52,7 +54,8 @@ typedef struct ct_lm_train_options {
     double dropout;
     bool no_bias;        // linear layers and norms without a bias
     int64_t eval_every;  // default a tenth of the steps
-    ct_num eval_batches; // of the held-out text; 0: all of it; default 50
+    ct_num eval_batches; // of the held-out text, each as large as a step's `accumulate` batches; 0:
+                         // all of it; default 50
     ct_num patience;     // evaluations in a row without a better loss that end the run, well; the
                          // weights with the lowest loss are kept in best/; 0, the default: never
     ct_num min_delta;    // a loss that begins the count anew is lower by more; default 0

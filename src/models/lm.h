@@ -35,7 +35,7 @@ bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *lar
 typedef struct ct_lm_size {
     bool chosen;    // something was left open
     bool crowded;   // a larger one was left out for memory that others have now
-    double gflops;  // measured, for `seconds` alone; 0 where nothing was to be chosen
+    double gflops;  // measured, for `seconds` alone; 0: nothing was measured
     double seconds; // of the training, estimated; 0 where nothing was measured
     ct_lm_cost cost;
 } ct_lm_size;

@@ -70,6 +70,20 @@ static double measure(int64_t n, const char *command, double *seconds, ct_err *e
     return 2 * (double)n * (double)n * (double)n / best * 1e-9;
 }
 
+// 0 where a limit has no room for the product: the duration is not told then, and what is refused
+// is the run.
+static bool time_a_product(const char *command, double *gflops, ct_err *err) {
+    double seconds = 0;
+    *gflops = measure(128, command, &seconds, err);
+    // Fast machines need more work to show it.
+    if (!err->code && seconds < 5e-3) *gflops = measure(512, command, &seconds, err);
+    if (!err->code) return true;
+    *gflops = 0;
+    if (err->code != CT_E_LIMIT) return false;
+    ct_error_clear();
+    return true;
+}
+
 // ------------------------------------------------------------------------------------------ choice
 
 static int64_t heads_for(int64_t width) { // of 32 or more each, as many as divide the width
@@ -90,17 +104,15 @@ static rung with_options(rung r, const ct_lm_train_options *o) {
     return r;
 }
 
-static double batches(const ct_lm_train_options *o) { // of the whole run
-    return (double)o->steps * (double)o->accumulate;
-}
-
+// As if a step were one batch: who asks for more of them wants the same model with larger steps.
 static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
                          double gflops) {
     ct_gpt2_config config = config_of(r, corpus, o->no_bias);
     double parameters = (double)ct_gpt2_size(&config);
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
-           batch_flops(r, parameters) * batches(o) <= some_minutes * gflops * 1e9 * step_efficiency;
+           batch_flops(r, parameters) * (double)o->steps <=
+               some_minutes * gflops * 1e9 * step_efficiency;
 }
 
 static void put_sizes(const rung *r, ct_lm_train_options *o) {
@@ -121,15 +133,9 @@ static bool small_enough(const ct_lm_cost *cost, bool *crowded) {
 
 bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus *corpus,
                    ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err) {
-    double seconds = 0;
     const ct_lm_train_options asked = *o;
     *size = (ct_lm_size){.chosen = !o->layers || !o->width || !o->context || !o->batch};
-    if (size->chosen) {
-        size->gflops = measure(128, command, &seconds, err);
-        // Fast machines need more work to show it.
-        if (!err->code && seconds < 5e-3) size->gflops = measure(512, command, &seconds, err);
-        if (err->code) return false;
-    }
+    if (size->chosen && !time_a_product(command, &size->gflops, err)) return false;
     const double gflops = ct__ctx_gflops(ct__ctx());
     rung r = {0};
     for (size_t i = size->chosen ? 0 : RUNGS - 1; i < RUNGS; i++) {
@@ -141,8 +147,8 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         if (last || small_enough(&size->cost, &size->crowded)) break;
     }
     ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
-    if (size->chosen)
-        size->seconds = batch_flops(&r, (double)ct_gpt2_size(&config)) * batches(o) /
-                        (size->gflops * 1e9 * step_efficiency);
+    if (size->gflops > 0)
+        size->seconds = batch_flops(&r, (double)ct_gpt2_size(&config)) * (double)o->steps *
+                        (double)o->accumulate / (size->gflops * 1e9 * step_efficiency);
     return true;
 }

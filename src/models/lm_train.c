@@ -41,6 +41,7 @@ typedef struct run {
     float *rows;    // (B, 1): 1 for a row that counts
     ct_text sample;
     double val_loss;              // NaN: this process has evaluated nothing yet
+    bool trained;                 // a step was done before, or has begun
     bool keeps_best;              // in a folder of its own: the run has patience, or had it
     ct_fit_best best, saved_best; // of the whole run; as it stands in the newest checkpoint
     ct_fit_end end;
@@ -110,7 +111,10 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
         return refuse(err, command, "--out is empty: it takes the folder to write");
     if (o->resume && o->out)
         return refuse(err, command, "--out is not for --resume, which goes on in its folder");
+    if (o->resume && o->overwrite)
+        return refuse(err, command, "--overwrite is not for --resume, which goes on in its folder");
     if (o->resume) return true; // the rest is the run's
+    if (o->overwrite && !o->out) return refuse(err, command, "--overwrite is missing --out");
     if (ct__num_given(o->resume_step))
         return refuse(err, command, "--resume-step is missing --resume");
     if (!o->n_data)
@@ -192,13 +196,15 @@ static void tell_model(run *r, const ct_lm_size *size) {
               o->chars ? "characters" : "bytes", r->n_train);
     if (size->chosen) ct__text_add(&text, "chosen for this machine: ");
     ct__textf(&text,
-              "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64
-              ", batch %" PRId64 ": ",
-              o->layers, o->heads, o->width, o->context, o->batch);
-    if (o->accumulate > 1) ct__textf(&text, "%" PRId64 " batches a step, ", o->accumulate);
+              "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64 ", ",
+              o->layers, o->heads, o->width, o->context);
+    if (o->accumulate > 1)
+        ct__textf(&text, "%" PRId64 " batches of %" PRId64 " a step: ", o->accumulate, o->batch);
+    else
+        ct__textf(&text, "batch %" PRId64 ": ", o->batch);
     add_grouped(&text, ct_gpt2_size(&config));
     ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
-    if (size->chosen) {
+    if (size->seconds > 0) {
         ct__textf(&text, ", about ");
         add_duration(&text, size->seconds);
         ct__textf(&text, " for %" PRId64 " steps (%.3g GFLOP/s measured)", o->steps, size->gflops);
@@ -271,6 +277,7 @@ static ct_tensor given(const run *r, const void *values, ct_dtype dtype, int64_t
 
 static ct_tensor record_loss(int64_t batch, void *user) {
     run *r = user;
+    r->trained = true;
     r->loader.step = (uint64_t)batch;
     if (!r->rehearsal) ct__loader_next(&r->loader, r->x, r->y);
     ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
@@ -332,6 +339,8 @@ static bool show_sample(run *r) {
                        .user = r};
     ct__text_free(&r->sample);
     if (!ct__lm_write(r->model, r->cache, &r->corpus.vocab, &draw, r->err)) return false;
+    // What untrained weights write is drawn all the same: all plans are made with the first step.
+    if (!r->trained) return true;
     tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
                           .text = r->sample.s ? r->sample.s : "",
                           .text_n = r->sample.n});
@@ -345,7 +354,8 @@ static bool evaluate(double *val_loss, void *user) {
                           .batch = (size_t)r->o.batch,
                           .context = (size_t)r->o.context};
     size_t count = ct__windows_count(&windows), done = 0;
-    double most = r->o.eval_batches.value, sum = 0;
+    // The same windows, whatever number of batches a step is made of.
+    double most = r->o.eval_batches.value * (double)r->o.accumulate, sum = 0;
     for (double batch = 0; windows.next < count && (most == 0 || batch < most); batch++) {
         if (stop_wanted(r)) return true;
         if (!add_batch(r, &windows, &sum)) return false;
@@ -445,6 +455,19 @@ static bool enter_folder(run *r) {
            place(r, "metrics.jsonl", r->metrics_path) && place(r, "loss.svg", r->plot_path);
 }
 
+// A run that is there is replaced by who says so; one that died before its first save leaves
+// nothing to go on with.
+static bool may_begin(const run *r, int64_t *steps) {
+    bool saved;
+    if (!ct__run_steps(r->o.out, steps, &saved, r->err)) return false;
+    if (!saved || r->o.overwrite) return true;
+    ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
+            "in %s is a run of %" PRId64 " step%s, which would be lost", r->o.out, *steps,
+            *steps == 1 ? "" : "s");
+    ct__err_hint(r->err, "--resume goes on with it, --overwrite replaces it");
+    return false;
+}
+
 // Of a new run; what an earlier one left in the folder is neither resumed nor shown with it.
 static bool make_folder(run *r) {
     int64_t steps;
@@ -452,10 +475,11 @@ static bool make_folder(run *r) {
     if (!named) r->o.out = r->own_folder;
     if (!(named ? ct__make_dirs(r->o.out, 0777, r->err)
                 : ct__run_make_free(r->own_folder, r->err)) ||
-        !enter_folder(r) || !ct__run_replace(r->o.out, &steps, r->err))
+        !enter_folder(r) || !may_begin(r, &steps)) // another may have begun meanwhile
         return false;
     tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
     if (steps < 0) return true;
+    if (!ct__run_remove(r->o.out, r->err)) return false;
     ct_text text = {0};
     ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced", r->o.out, steps,
               steps == 1 ? "" : "s");
@@ -468,6 +492,7 @@ static bool reopen_folder(run *r) {
     r->o.out = r->o.resume;
     if (!enter_folder(r) || !ct__lm_resume(&r->o, &r->resumed, r->err)) return false;
     r->first = r->saved = r->resumed.step;
+    r->trained = r->first > 0;
     bool kept = ct__checkpoint_has_best(r->o.out, r->first);
     bool patient = r->o.patience.value > 0;
     r->keeps_best = patient || kept;
@@ -581,7 +606,10 @@ static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
         return CT_FIT_GO_ON; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
-    if (r->o.steps != r->resumed.steps)
+    if (r->first == r->o.steps)
+        snprintf(text, sizeof text, "all %" PRId64 " steps are done; --steps N goes further",
+                 r->first);
+    else if (r->o.steps != r->resumed.steps)
         snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
                  r->o.steps, r->resumed.steps);
     tell(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
@@ -753,9 +781,11 @@ static bool train(run *r) {
     ct_lm_size size = {0};
     uint64_t peak = ct__account.peak;
     bool resumed = r->o.resume != NULL;
+    int64_t there;
     // A new folder is made when the run is known to fit.
     if (resumed && !reopen_folder(r)) return false;
-    if (!resumed && r->o.out && !ct__could_be_folder(r->o.out, r->err)) return false;
+    if (!resumed && r->o.out && (!ct__could_be_folder(r->o.out, r->err) || !may_begin(r, &there)))
+        return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;

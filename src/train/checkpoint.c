@@ -240,17 +240,23 @@ static bool remove_events(const char *name, void *user) {
     return unlink(path) == 0 || fail(path, "remove", t->err);
 }
 
-bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err) {
-    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
+bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err) {
     char path[CT_RUN_PATH];
-    int64_t *saved;
+    int64_t *saves;
     size_t n;
-    if (!make_path(path, err, "%s/%s", dir, told[0]) || !ct__checkpoint_list(dir, &saved, &n, err))
+    if (!make_path(path, err, "%s/metrics.jsonl", dir) ||
+        !ct__checkpoint_list(dir, &saves, &n, err))
         return false;
     *steps = steps_told(path);
-    if (*steps < 0 && n) *steps = saved[0];
-    ct__free(saved);
-    if (*steps < 0) return true;
+    if (*steps < 0 && n) *steps = saves[0];
+    *saved = n > 0;
+    ct__free(saves);
+    return true;
+}
+
+bool ct__run_remove(const char *dir, ct_err *err) {
+    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
+    char path[CT_RUN_PATH];
     if (!each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err)) return false;
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         if (!make_path(path, err, "%s/%s", dir, told[i])) return false;

@@ -23,10 +23,11 @@ void ct__run_unlock(int lock);
 // Removes what processes left that died while they wrote; only under the lock.
 bool ct__run_tidy(const char *dir, ct_err *err);
 
-// Removes the files that a run in `dir` wrote step by step, its best weights and checkpoints, for
-// another run to begin there; its model stays until the other's first save. *steps: how many it has
-// done, -1: there was no run. Other files stay.
-bool ct__run_replace(const char *dir, int64_t *steps, ct_err *err);
+// *steps: how many the run in `dir` has done; -1: there is none. *saved: it has a checkpoint.
+bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err);
+// Removes the files that the run in `dir` wrote step by step, its best weights and checkpoints, for
+// another run to begin there; its model stays until the other's first save. Other files stay.
+bool ct__run_remove(const char *dir, ct_err *err);
 
 // Steps of the checkpoints, the newest first; freed with ct__free. None is no error.
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err);

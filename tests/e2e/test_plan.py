@@ -199,6 +199,7 @@ def test_batches_of_a_step(corpus, device, tmp_path):
 
 @pytest.mark.parametrize("words, why", [
     (["--out", "x"], "--out is not for a plan, which writes nothing"),
+    (["--overwrite"], "--overwrite is not for a plan, which writes nothing"),
     (["--resume", "x"], "--resume is not for a plan: a run that is resumed takes what it took"),
     (["--resume-step", "3"], "--resume-step is not for a plan: a run that is resumed takes what it took"),
 ])
@@ -240,6 +241,26 @@ def test_nothing_is_taken_for_what_is_refused(corpus, tmp_path):
     assert done.returncode == 2 and not (tmp_path / "none").exists()
     assert re.search(r"^cotan: train: [\d.]+ TB of memory are needed, this machine has left [\d.]+ GB; the largest "
                      r"tensors are [^\n]* of [\d.]+ GB \(src/models/lm_train\.c:\d+\)", done.stderr, re.M), done.stderr
+
+
+@pytest.mark.parametrize("limit, told", [("12", "12 bytes"), ("1MB", "1 MB"), ("2MB", "2 MB")])
+def test_a_limit_without_room_for_anything(corpus, limit, told):
+    """It is the run that is refused, not the product that would be timed."""
+    done = cotan("train", "--data", corpus, "--memory-limit", limit)
+    assert done.returncode == 2 and not done.stdout
+    line = r"\(src/models/lm_train\.c:\d+\)"
+    assert re.fullmatch(
+        r"\d+ bytes of text, \d+ to train on; chosen for this machine: [^\n]* parameters, about \d+ MB of memory\n"
+        rf"cotan: train: [\d.]+ MB of memory are needed, the limit is {told}; the largest tensors are [^\n]* {line}\n"
+        r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
+
+
+def test_batches_of_a_step_choose_no_other_model(tmp_path):
+    text = tmp_path / "long.txt"
+    text.write_text("".join(f"line {i} of a text that is long enough\n" for i in range(100_000)))
+    sizes = [re.search(r"this machine: (.*), (?:batch|100 batches of) (\d+)", said(cotan("plan", "--data", text, *more)))
+             for more in ([], ["--accumulate", 100])]
+    assert sizes[0].groups() == sizes[1].groups()
 
 
 def test_a_model_that_fits_is_chosen(corpus):

@@ -142,11 +142,14 @@ def test_progress(run):
     shown = said.splitlines()
     assert "parameters, about" in shown[0] and "chosen" not in shown[0]
     steps = [line for line in shown if line.startswith("step ")]
-    assert [line.split()[1] for line in steps] == [f"{n}/12" for n in (1, 3, 5, 6, 8, 10, 11, 12)]
-    # Besides what was evaluated, a line a tenth of the steps.
+    assert [line.split()[1] for line in steps] == [f"{n}/12" for n in (0, 3, 5, 5, 8, 10, 10, 12)]
+    # Besides what was evaluated, a line a tenth of the steps; they are those that the weights have behind them.
+    assert [line["val_loss"] for line in lines(out) if "val_loss" in line] == pytest.approx(
+        [float(re.search(r"validation ([\d.]+)", steps[i])[1]) for i in (0, 3, 6, 7)], abs=1e-4)
     for part in ("loss ", "validation ", " tokens/s", " MB", " left"):
         assert all(part in line for line in steps)
-    assert sum(line.startswith("    | ") for line in shown) >= 4
+    assert sum(line.startswith("    | ") for line in shown) >= 3
+    assert shown[1] == steps[0]  # weights that nothing has trained yet show no sample
     assert shown[-2].startswith("held-out loss: ") and " nats a byte, " in shown[-2]
     command = shlex.split(shown[-1])
     assert command == [str(COTAN), "sample", str(out)]
@@ -174,7 +177,7 @@ def test_progress_on_a_terminal(corpus, tmp_path):
     shown = on_terminal("stderr", ["train", "--data", corpus, *TINY, "--out", tmp_path / "run", "--steps", 200, "--eval-every",
                                    100, "--eval-batches", 1])
     assert shown.count(b"\r\x1b[Kstep ") >= 3  # written over in place
-    for step in (1, 101, 200):  # an evaluation's line stays
+    for step in (0, 100, 200):  # an evaluation's line stays
         assert b"\r\x1b[Kstep %d/200 " % step in shown
     assert shown.split(b"\r\n")[-2].startswith(f"{COTAN} sample ".encode())
 
@@ -213,15 +216,15 @@ def test_dropout_is_random_and_repeats(corpus, tmp_path):
 
 def test_batches_add_up(corpus, tmp_path, device):
     """Two batches of three windows are one of six, but for rounding; threads change no bit."""
-    def run(name, batch, *more):
-        said = cotan("train", "--data", corpus, *TINY[:-1], batch, "--steps", 5, "--eval-batches", 0, *more, "--out",
-                     tmp_path / name)
+    def run(name, batch, *more, evaluated=0):
+        said = cotan("train", "--data", corpus, *TINY[:-1], batch, "--steps", 5, "--eval-batches", evaluated, *more,
+                     "--out", tmp_path / name)
         assert said.returncode == 0, said.stderr.decode()
         return lines(tmp_path / name), said.stderr.decode()
 
     whole, _ = run("whole", 6)
     parts, said = run("parts", 3, "--accumulate", 2, "--threads", 1)
-    assert ", batch 3: 2 batches a step, " in said.splitlines()[0]
+    assert ", context 16, 2 batches of 3 a step: " in said.splitlines()[0]
     for a, b in zip(whole, parts, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-5) and a["lr"] == b["lr"]
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-4)
@@ -230,6 +233,10 @@ def test_batches_add_up(corpus, tmp_path, device):
     again, _ = run("again", 3, "--accumulate", 2, "--threads", 2)
     for name in ("model.safetensors", "state.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    for name, batch, accumulate in (("few", 6, 1), ("fewer", 3, 2)):  # the same windows validate
+        run(name, batch, "--accumulate", accumulate, evaluated=2)
+    losses = [[line["val_loss"] for line in lines(tmp_path / name) if "val_loss" in line] for name in ("few", "fewer")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0][0] != whole[0]["val_loss"]
     more, _ = run("more", 3, "--accumulate", 3)  # other windows
     assert more[0]["loss"] != parts[0]["loss"]
 
@@ -246,7 +253,13 @@ def test_another_run_in_the_folder(corpus, tmp_path):
     assert "replaced" not in train(corpus, out, "--steps", 4, *words)  # no run was there
     before = set(out.glob("events.out.tfevents.*")) - set(others)
     assert len(before) == 1
-    said = train(corpus, out, "--steps", 3, *words).splitlines()
+    files = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    done = cotan("train", "--data", corpus, *TINY, "--out", out, "--steps", 3, *words)
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        2, b"", f"cotan: train: in {out} is a run of 4 steps, which would be lost\n"
+        "  hint: --resume goes on with it, --overwrite replaces it\n")
+    assert files == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    said = train(corpus, out, "--overwrite", "--steps", 3, *words).splitlines()
     assert said[1] == f"cotan: the run in {out}, of 4 steps, is replaced"
     after = set(out.glob("events.out.tfevents.*")) - set(others)
     assert len(after) == 1 and not after & before
@@ -254,7 +267,7 @@ def test_another_run_in_the_folder(corpus, tmp_path):
     assert sorted(p.name for p in (out / "checkpoints").iterdir()) == ["step-2", "step-3"]
     assert [path.read_text() for path in others] == ["mine"] * 3
     # What is refused before it begins replaces nothing.
-    assert cotan("train", "--data", tmp_path / "none", *TINY, "--out", out).returncode == 1
+    assert cotan("train", "--data", tmp_path / "none", *TINY, "--out", out, "--overwrite").returncode == 1
     assert after < set(out.glob("events.out.tfevents.*")) and len(lines(out)) == 3
 
 

@@ -48,6 +48,8 @@ def refused(status, message, *words, env=None):
      "compile: --embed is not for a step of training, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
+    (["train", "--data", "README.md", "--overwrite"], "train: --overwrite is missing --out"),
+    (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not for --resume, which goes on in its folder"),
     (["train", "--data", "README.md", "--out="], "train: --out needs a value: DIR"),
     (["train", "--data", "README.md", "--out", ""], "train: --out needs a value: DIR"),
     (["train", "--resume="], "train: --resume needs a value: DIR"),
