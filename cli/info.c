@@ -11,12 +11,12 @@ static bool print(const char *text, size_t n, void *user) {
 int run_info(int argc, char **argv) {
     command c = {
         .name = "info",
-        .usage = "FILE",
-        .operand = "FILE",
-        .text = "Says what FILE holds: tensors with dtype, shape and bytes, and metadata, of a\n"
-                "safetensors file, or of NumPy's npy and npz; the model and its training, of a "
-                "folder that cotan train wrote\n"
-                "or of its config.json; bytes, lines, characters and vocabulary of a text.\n",
+        .usage = "FILE|DIR",
+        .operand = "FILE or DIR",
+        .text = "Says what a file or folder holds: tensors with dtype, shape and bytes, and\n"
+                "metadata, of a safetensors file, or of NumPy's npy and npz; the model and its\n"
+                "training, of a folder that cotan train wrote or of its config.json; bytes,\n"
+                "lines, characters and vocabulary of a text, or of all texts in a folder.\n",
         .examples = "  cotan info run                      # what was trained\n"
                     "  cotan info run/model.safetensors    # every tensor\n"
                     "  cotan info book.txt                 # is it text, and how much?\n",

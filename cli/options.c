@@ -75,7 +75,7 @@ static const char *refused(const command *c, const opt *o) {
 }
 
 void show_help(const command *c) {
-    printf("usage: cotan %s %s\n\n%s", c->name, c->usage, c->text);
+    printf("usage: cotan %s%s%s\n\n%s", c->name, *c->usage ? " " : "", c->usage, c->text);
     printf("\nOptions:\n");
     for (size_t i = 0; i < c->n; i++) {
         const opt *o = &c->opts[i];

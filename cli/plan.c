@@ -1,6 +1,8 @@
 // cotan plan: what a training run will take and do, without running it.
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -18,6 +20,7 @@ typedef struct listing {
     bool json;
     row rows[MOST_PARTS];
     size_t n;
+    FILE *launches; // of a step, in words: heard before the sums, shown behind them
 } listing;
 
 // "512 bytes", "3.2 kB", "50 MB": powers of 1000, three digits.
@@ -123,28 +126,28 @@ static void put_memory(const ct_lm_cost *c) {
 
 // -------------------------------------------------------------------------------------- for people
 
-static void show_launches(const ct_plan_cost *c) {
+static void show_launches(FILE *to, const ct_plan_cost *c) {
     char moved[24], flops[24], held[24];
-    printf("\nLaunches of a step: kernel, what it does first, what it moves, computes, what "
-           "temporaries\ntake meanwhile, and the largest variable that it reads\n");
+    fprintf(to, "\nLaunches of a step: kernel, what it does first, what it moves, computes, what "
+                "temporaries\ntake meanwhile, and the largest variable that it reads\n");
     for (size_t i = 0; i < c->n_launches; i++) {
         const ct_plan_launch *l = &c->launches[i];
         char what[96];
         int n = snprintf(what, sizeof what, "%s", l->op ? l->op : "-");
         if (l->here.file && n > 0 && (size_t)n < sizeof what)
             snprintf(what + n, sizeof what - (size_t)n, " of %s:%u", l->here.file, l->here.line);
-        printf("%5zu  %-*.*s  %-42s %9s %12s %9s", i, SHORT_NAME, SHORT_NAME,
-               l->kernel ? l->kernel : "op", what, bytes(l->bytes, moved),
-               l->flops > 0 ? amount(l->flops, "FLOP", "FLOP", flops) : "-",
-               bytes(l->temporaries, held));
-        if (l->times > 1) printf("  %lld times", (long long)l->times);
-        if (l->variable) printf("  %s", l->variable);
-        putchar('\n');
+        fprintf(to, "%5zu  %-*.*s  %-42s %9s %12s %9s", i, SHORT_NAME, SHORT_NAME,
+                l->kernel ? l->kernel : "op", what, bytes(l->bytes, moved),
+                l->flops > 0 ? amount(l->flops, "FLOP", "FLOP", flops) : "-",
+                bytes(l->temporaries, held));
+        if (l->times > 1) fprintf(to, "  %lld times", (long long)l->times);
+        if (l->variable) fprintf(to, "  %s", l->variable);
+        fputc('\n', to);
     }
 }
 
 // The temporaries in use over the launches; a column is the most of some launches in a row.
-static void show_plot(const ct_plan_cost *c) {
+static void show_plot(FILE *to, const ct_plan_cost *c) {
     size_t columns = c->n_launches < PLOT_WIDTH ? c->n_launches : PLOT_WIDTH;
     uint64_t column[PLOT_WIDTH] = {0};
     char top[24];
@@ -153,20 +156,20 @@ static void show_plot(const ct_plan_cost *c) {
         uint64_t *most = &column[i * columns / c->n_launches];
         if (c->launches[i].temporaries > *most) *most = c->launches[i].temporaries;
     }
-    printf("\nTemporaries over the launches of a step, up to %s in an arena of ",
-           bytes(c->most_temporaries, top));
-    printf("%s\n", bytes(c->arena_bytes, top));
+    fprintf(to, "\nTemporaries over the launches of a step, up to %s in an arena of ",
+            bytes(c->most_temporaries, top));
+    fprintf(to, "%s\n", bytes(c->arena_bytes, top));
     for (int y = PLOT_HEIGHT; y > 0; y--) {
         double level = (double)c->most_temporaries * (y - 0.5) / PLOT_HEIGHT;
-        printf("%9s |", y == PLOT_HEIGHT ? bytes(c->most_temporaries, top) : "");
+        fprintf(to, "%9s |", y == PLOT_HEIGHT ? bytes(c->most_temporaries, top) : "");
         size_t last = columns;
         while (last && (double)column[last - 1] < level) last--;
-        for (size_t x = 0; x < last; x++) putchar((double)column[x] >= level ? '#' : ' ');
-        putchar('\n');
+        for (size_t x = 0; x < last; x++) fputc((double)column[x] >= level ? '#' : ' ', to);
+        fputc('\n', to);
     }
-    printf("%9s +", "0");
-    for (size_t x = 0; x < columns; x++) putchar('-');
-    printf("\n%11s0%*zu\n", "", (int)columns - 1, c->n_launches - 1);
+    fprintf(to, "%9s +", "0");
+    for (size_t x = 0; x < columns; x++) fputc('-', to);
+    fprintf(to, "\n%11s0%*zu\n", "", (int)columns - 1, c->n_launches - 1);
 }
 
 static void show_plans(const listing *l) {
@@ -216,8 +219,8 @@ static void hear(const char *name, const ct_plan_cost *c, void *user) {
     if (l->json) {
         put_plan(l, name, c);
     } else if (strcmp(name, "step") == 0) {
-        show_launches(c);
-        show_plot(c);
+        show_launches(l->launches, c);
+        show_plot(l->launches, c);
     }
     row *r = &l->rows[l->n++];
     *r = (row){.launches = c->n_launches,
@@ -234,10 +237,12 @@ static void show_model(const ct_lm_event *event, void *user) {
 }
 
 static const char text[] =
-    "Says what cotan train will do with the same options, and does none of it: the launches of a\n"
-    "step with the bytes they move and the operations they compute, the memory over a step, the\n"
-    "plans, all the memory that the run will take, and whether that would be refused now. Nothing\n"
-    "is compiled, run or written.\n"
+    "Says what cotan train will do with the same options, and does none of it: the memory that "
+    "the\n"
+    "run will take, its plans, the launches of a step with the bytes they move and the operations\n"
+    "they compute, and the memory over a step. Nothing is compiled, run or written. Exit status "
+    "2:\n"
+    "cotan train would refuse the run now, for its memory.\n"
     "Where sizes are left open they are chosen as cotan train chooses them.\n";
 
 static const char examples[] =
@@ -260,7 +265,8 @@ int run_plan(int argc, char **argv) {
     train_settings s;
     listing l = {0};
     const opt json = {"json", OPT_FLAG, NULL, "all of it as one JSON object", .out = &l.json};
-    char room[24];
+    char needed[24], room[24], *launches = NULL;
+    size_t n;
     int status;
     command c = {.name = "plan",
                  .usage = "--data PATH... [options]",
@@ -270,16 +276,26 @@ int run_plan(int argc, char **argv) {
     if (!read_train_options(&c, &s, &json, argc, argv, &status)) return status;
     s.train.event = show_model;
     s.train.user = &l;
+    l.launches = open_memstream(&launches, &n);
     ct_lm_cost cost;
-    if (!ct_lm_plan(&s.train, hear, &l, &cost)) return fail();
-    if (l.json) {
-        put_memory(&cost);
-    } else {
-        show_plans(&l);
-        show_memory(&cost);
-        if (cost.memory > cost.room)
-            printf("\ncotan train will refuse this: %s %s\n",
-                   cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
+    bool planned = l.launches && ct_lm_plan(&s.train, hear, &l, &cost);
+    if (!l.launches || fclose(l.launches) != 0) {
+        fputs("cotan: plan: out of memory\n", stderr);
+        free(launches);
+        return EXIT_FAILED;
     }
-    return EXIT_DONE;
+    if (planned && l.json) {
+        put_memory(&cost);
+    } else if (planned) {
+        show_memory(&cost);
+        show_plans(&l);
+        fputs(launches, stdout);
+    }
+    free(launches);
+    if (!planned) return fail();
+    if (cost.memory <= cost.room) return EXIT_DONE;
+    flush_output();
+    return refuse("plan: cotan train will refuse this: %s are needed, %s %s",
+                  bytes(cost.memory, needed),
+                  cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
 }

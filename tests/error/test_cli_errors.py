@@ -16,6 +16,12 @@ def cotan(*words, env=None):
                           stdin=subprocess.DEVNULL, env=os.environ | (env or {}), timeout=120)
 
 
+def test_usage_ends_with_what_is_taken():
+    for words, usage in ((["doctor"], "usage: cotan doctor"), (["info"], "usage: cotan info FILE|DIR")):
+        done = cotan("help", *words)
+        assert done.returncode == 0 and done.stdout.splitlines()[0] == usage
+
+
 def refused(status, message, *words, env=None):
     done = cotan(*words, env=env)
     assert (done.returncode, done.stderr, done.stdout) == (status, f"cotan: {message}\n", "")
@@ -28,7 +34,7 @@ def refused(status, message, *words, env=None):
     (["help", "inof"], 'there is no command "inof"; is info meant?'),
     (["help", "info", "info"], "help: one command is wanted: cotan help train"),
     (["version", "x"], "version: it takes no options"),
-    (["info"], "info: it needs a FILE: cotan info FILE"),
+    (["info"], "info: it needs a FILE or DIR: cotan info FILE|DIR"),
     (["train"], "train: --data is missing: files, folders or patterns of text"),
     (["plan"], "plan: --data is missing: files, folders or patterns of text"),
     (["train", "README.md"], 'train: "README.md" is not an option; options begin with --'),
@@ -55,7 +61,7 @@ def refused(status, message, *words, env=None):
     (["train", "--resume="], "train: --resume needs a value: DIR"),
     (["train", "--data="], "train: --data needs a value: PATH..."),
     (["sample", ""], "sample: it needs a DIR: cotan sample DIR [options]"),
-    (["info", "a", "b"], 'info: one FILE is wanted, not both "a" and "b"'),
+    (["info", "a", "b"], 'info: one FILE or DIR is wanted, not both "a" and "b"'),
     (["info", "--hlp"], "info: there is no option --hlp; is --help meant?"),
     (["info", "--completely-else"],
      "info: there is no option --completely-else; cotan info --help lists them"),
