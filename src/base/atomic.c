@@ -10,10 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool fail(const ct_atomic *file, const char *what, ct_err *err) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, file->path, "cannot %s: %s", what, strerror(errno));
-}
-
 bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err) {
     static _Atomic unsigned serial; // two threads may write the same file
     file->fd = -1;
@@ -25,9 +21,9 @@ bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *
              atomic_fetch_add(&serial, 1));
     file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
                     mode ? mode & 0700 : 0666);
-    if (file->fd < 0) return fail(file, "create", err);
+    if (file->fd < 0) return ct__err_system(err, file->path, "create");
     if (!mode || fchmod(file->fd, mode) == 0) return true;
-    fail(file, "set the permissions of", err);
+    ct__err_system(err, file->path, "set the permissions of");
     ct__atomic_abandon(file);
     return false;
 }
@@ -36,7 +32,7 @@ bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
     for (const char *p = bytes; n;) {
         ssize_t w = write(file->fd, p, n);
         if (w < 0 && errno == EINTR) continue;
-        if (w < 0) return fail(file, "write", err);
+        if (w < 0) return ct__err_system(err, file->path, "write");
         p += w;
         n -= (size_t)w;
     }
@@ -47,7 +43,7 @@ bool ct__atomic_patch(ct_atomic *file, uint64_t at, const void *bytes, size_t n,
     for (const char *p = bytes; n;) {
         ssize_t w = pwrite(file->fd, p, n, (off_t)at);
         if (w < 0 && errno == EINTR) continue;
-        if (w < 0) return fail(file, "write", err);
+        if (w < 0) return ct__err_system(err, file->path, "write");
         p += w;
         at += (uint64_t)w;
         n -= (size_t)w;
@@ -77,15 +73,16 @@ bool ct__sync_entry(const char *path, ct_err *err) {
 }
 
 static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
-    ok = (close(file->fd) == 0 || !ok || fail(file, "close", err)) && ok;
+    ok = (close(file->fd) == 0 || !ok || ct__err_system(err, file->path, "close")) && ok;
     file->fd = -1;
-    ok = ok && (rename(file->beside, file->path) == 0 || fail(file, "rename into place", err));
+    ok = ok && (rename(file->beside, file->path) == 0 ||
+                ct__err_system(err, file->path, "rename into place"));
     if (!ok) unlink(file->beside);
     return ok;
 }
 
 bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
-    bool ok = fsync(file->fd) == 0 || fail(file, "sync", err);
+    bool ok = fsync(file->fd) == 0 || ct__err_system(err, file->path, "sync");
     return close_and_rename(file, ok, err) && ct__sync_entry(file->path, err);
 }
 

@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,19 @@ bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
 
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes) {
     return ct__err(err, CT_E_MEMORY, here, op, "out of memory: %zu bytes were asked for", bytes);
+}
+
+bool ct__err_system(ct_err *err, const char *path, const char *what) {
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
+}
+
+bool ct__err_part(ct_err *err, const char *path, const char *part, const char *format, ...) {
+    char text[CT_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "%s: %s", part, text);
 }
 
 const char *ct_code_title(ct_code code) {

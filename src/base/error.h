@@ -30,6 +30,12 @@ bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char 
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) __attribute__((format(printf, 5, 0)));
 
+// CT_E_FILE, of what the system just refused (errno): "PATH: cannot open: No such file ...".
+bool ct__err_system(ct_err *err, const char *path, const char *what);
+// CT_E_FORMAT, of a part of a file: "PATH: PART: what is wrong".
+bool ct__err_part(ct_err *err, const char *path, const char *part, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 // Appends "\n  hint: ..." to the error that was recorded just now; no effect where there is none,
 // or it is an earlier one, or has a hint.
 void ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

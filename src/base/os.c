@@ -22,16 +22,12 @@ double ct__now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool file_err(ct_err *err, const char *what, const char *path) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
-}
-
 int ct__file_open(const char *path, size_t *n, ct_err *err) {
     // Without O_NONBLOCK a named pipe would be waited for before it can be refused.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     if (fd < 0) {
-        file_err(err, "open", path);
+        ct__err_system(err, path, "open");
         return -1;
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -56,7 +52,7 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err) {
         ssize_t r = read(fd, buffer + have, size - have);
         if (r < 0 && errno == EINTR) continue;
         if (r < 0) {
-            file_err(err, "read", path);
+            ct__err_system(err, path, "read");
             ct__free(buffer);
             close(fd);
             return false;
@@ -77,7 +73,7 @@ bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd,
     if (*fd < 0) return false;
     void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, *fd, 0) : NULL;
     if (p == MAP_FAILED) {
-        file_err(err, "map", path);
+        ct__err_system(err, path, "map");
         close(*fd);
         return false;
     }
@@ -107,7 +103,7 @@ bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err 
     for (char *p = to; n;) {
         ssize_t r = pread(file->fd, p, n, (off_t)at);
         if (r < 0 && errno == EINTR) continue;
-        if (r < 0) return file_err(err, "read", file->path);
+        if (r < 0) return ct__err_system(err, file->path, "read");
         if (r == 0)
             return ct__err(err, CT_E_FILE, CT_NOWHERE, file->path,
                            "it ends at byte %" PRIu64 " or before, but had %" PRIu64
@@ -142,10 +138,10 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
         char kept = part[i];
         part[i] = '\0';
         bool made = mkdir(part, (mode_t)mode) == 0;
-        if (!made && errno != EEXIST) return file_err(err, "create the folder", part);
+        if (!made && errno != EEXIST) return ct__err_system(err, part, "create the folder");
         // Modes narrower than what the umask is for hold whatever it says.
         if (made && mode != 0777 && chmod(part, (mode_t)mode) != 0)
-            return file_err(err, "set the permissions of", part);
+            return ct__err_system(err, part, "set the permissions of");
         // What is saved in a folder lasts only if the folder's own name does.
         if (made && !ct__sync_entry(part, err)) return false;
         part[i] = kept;

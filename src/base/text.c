@@ -136,3 +136,8 @@ ct_hash ct__hash_bytes(const void *bytes, size_t n, ct_hash seed) {
 void ct__hash_hex(ct_hash hash, char hex[33]) {
     snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash.hi, (unsigned long long)hash.lo);
 }
+
+bool ct__ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}

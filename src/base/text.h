@@ -28,6 +28,8 @@ typedef struct ct_bytes_text {
 } ct_bytes_text;
 ct_bytes_text ct__bytes_text(uint64_t bytes);
 
+bool ct__ends_with(const char *text, const char *end);
+
 // The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near. For
 // "did you mean".
 const char *ct__nearest(const char *word, const char *const *names);

@@ -121,17 +121,12 @@ static bool is_taken(const char *name) {
     return false;
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && memcmp(name + n - m, end, m + 1) == 0;
-}
-
 // Types and macros of the system's headers (size_t, INT32_MAX, FE_DFL_ENV), and the file's own.
 static bool is_of_headers(const char *name) {
     static const char *const ends[] = {"_t",    "_MAX",         "_MIN",    "_WIDTH",
                                        "_PLAN", "_ARENA_BYTES", "_COTAN_H"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i])) return true;
+        if (ct__ends_with(name, ends[i])) return true;
     return strncmp(name, "FE_", 3) == 0 || strncmp(name, "FP_", 3) == 0;
 }
 

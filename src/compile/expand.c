@@ -18,16 +18,12 @@ static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
     return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", bytes);
 }
 
-static bool same_type(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
-}
-
 // A leaf of the trace for a value that is known by its storage.
 static ct_node *plan_leaf(expansion *x, uint32_t number, const ct_type *type, ct_loc here) {
     ct_node **at = &x->leaf_of[number];
     // One storage seen with two types (a bare number that was kept, beside a variable that took it)
     // stays two leaves with one number.
-    if (*at && same_type((*at)->out, type)) return *at;
+    if (*at && ct__same_type((*at)->out, type)) return *at;
     ct_node *leaf = ct__leaf(x->ctx, &ct__op_data, NULL, *type, here);
     if (!leaf) return NULL;
     leaf->value = NULL; // it stands for whatever the plan is run with

@@ -65,10 +65,6 @@ static bool is_number(ct_val v, double value) {
     return x == value && (value != 0 || !signbit(x));
 }
 // Weakness too: it decides how users promote.
-static bool same_type(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
-}
-
 // A value among the operands that equals the node in every bit; false: none.
 static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
     const ct_opdef *op = node->op;
@@ -81,7 +77,7 @@ static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
         keep = 0;
     *equal = keep >= 0 ? in[keep] : (ct_val){0};
     if (op->involution && in[0].node->op == op) *equal = in[0].node->in[0];
-    return equal->node && same_type(ct__type(*equal), node->out);
+    return equal->node && ct__same_type(ct__type(*equal), node->out);
 }
 
 // All operands are small constants: evaluated now, with the target's arithmetic where it is exact,

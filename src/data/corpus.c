@@ -155,14 +155,10 @@ static void free_names(name_list *names) {
     ct__free(names->list);
 }
 
-static bool refuse_errno(reader *r, const char *path, const char *what) {
-    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
-}
-
 // The names in a folder in the order of their bytes, which no locale changes.
 static bool list_folder(reader *r, const char *path, name_list *names) {
     DIR *dir = opendir(path);
-    if (!dir) return refuse_errno(r, path, "open the folder");
+    if (!dir) return ct__err_system(r->err, path, "open the folder");
     bool ok = true;
     struct dirent *entry;
     while (ok && (errno = 0, entry = readdir(dir))) {
@@ -174,7 +170,7 @@ static bool list_folder(reader *r, const char *path, name_list *names) {
         else
             ok = refuse_memory(r, path, names->cap * 2 * sizeof copy);
     }
-    if (ok && errno) ok = refuse_errno(r, path, "read the folder");
+    if (ok && errno) ok = ct__err_system(r->err, path, "read the folder");
     closedir(dir);
     if (names->n) qsort(names->list, names->n, sizeof *names->list, by_bytes);
     return ok;
@@ -195,7 +191,7 @@ static bool add_member(reader *r, const char *folder, bool run, const char *name
     if (name[0] == '.' || (run && is_of_run(name)))
         r->corpus->skipped++;
     else if (lstat(path.s, &st) != 0)
-        ok = refuse_errno(r, path.s, "look at");
+        ok = ct__err_system(r->err, path.s, "look at");
     else if (S_ISDIR(st.st_mode))
         ok = add_folder(r, path.s);
     else if (S_ISREG(st.st_mode))
@@ -228,7 +224,7 @@ static bool add_match(reader *r, const char *path) {
     struct stat st;
     char folder[LONGEST_PATH] = ".";
     const char *slash = strrchr(path, '/');
-    if (stat(path, &st) != 0) return refuse_errno(r, path, "look at");
+    if (stat(path, &st) != 0) return ct__err_system(r->err, path, "look at");
     if (slash && slash - path < LONGEST_PATH)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
     if (!is_of_run(slash ? slash + 1 : path) || !is_run(folder))
@@ -271,7 +267,7 @@ static bool add_path(reader *r, const char *path) {
     } else if (is_pattern(path, errno)) {
         if (!add_glob(r, path)) return false;
     } else {
-        return refuse_errno(r, path, "open");
+        return ct__err_system(r->err, path, "open");
     }
     if (r->corpus->bytes > bytes) return true;
     if (regular) return ct__err(r->err, CT_E_DATA, CT_NOWHERE, path, "the file is empty");

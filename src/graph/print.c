@@ -35,7 +35,7 @@ void ct__print_nodes(ct_text *text, ct_node *const *nodes, size_t n) {
     }
 }
 
-static bool same_type(const ct_type *a, const ct_type *b) {
+static bool same_but_weak(const ct_type *a, const ct_type *b) {
     return a->dtype == b->dtype && ct__same_shape(a, b);
 }
 
@@ -66,7 +66,7 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
     ct_call call = {node->op, attrs, node->n_in, types, n_out, NULL, arena, err, node->here};
     if ((n_out && !ct__call_outs(&call, n_out)) || !node->op->infer(&call)) return false;
     for (int k = 0; k < call.n_out; k++)
-        if (call.n_out != node->n_out || !same_type(&call.out[k], &node->out[k]))
+        if (call.n_out != node->n_out || !same_but_weak(&call.out[k], &node->out[k]))
             return ct__err(err, CT_E_INTERNAL, node->here, "verify",
                            "node %zu: %s: output %d is %s, its rule says %s", i, node->op->name, k,
                            ct__type_text(&node->out[k]).s, ct__type_text(&call.out[k]).s);

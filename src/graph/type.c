@@ -69,6 +69,10 @@ bool ct__same_shape(const ct_type *a, const ct_type *b) {
     return true;
 }
 
+bool ct__same_type(const ct_type *a, const ct_type *b) {
+    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
+}
+
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,
                         ct_loc here, const char *op) {
     if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)

@@ -66,6 +66,7 @@ static inline size_t ct__type_bytes(const ct_type *t) {
     return (size_t)ct__count(t) * ct_dtype_size(t->dtype);
 }
 bool ct__same_shape(const ct_type *a, const ct_type *b); // sizes and which are dynamic
+bool ct__same_type(const ct_type *a, const ct_type *b);  // all of it
 bool ct__is_dyn(const ct_type *type, int axis);
 // Makes a type from a user's dims (where CT_DYN marks dynamic ones); dim storage from the arena.
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,

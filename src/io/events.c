@@ -75,11 +75,6 @@ static void put_scalar(ct_text *summary, const ct_scalar_event *s) {
 
 // ----------------------------------------------------------------------------------------- records
 
-static bool fail(const ct_events *events, const char *what, ct_err *err) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, events->path, "cannot %s: %s", what,
-                   strerror(errno));
-}
-
 static bool put_record(ct_events *events, const ct_text *message, ct_err *err) {
     ct_text record = {0};
     put_fixed(&record, message->n, 8);
@@ -93,7 +88,7 @@ static bool put_record(ct_events *events, const ct_text *message, ct_err *err) {
         if (w >= 0)
             done += (size_t)w;
         else if (errno != EINTR)
-            ok = fail(events, "write", err);
+            ok = ct__err_system(err, events->path, "write");
     }
     ct__text_free(&record);
     return ok;
@@ -128,7 +123,7 @@ static bool create(const char *folder, ct_events *events, ct_err *err) {
         events->path = path.s;
         events->fd = open(path.s, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
         if (events->fd >= 0) return true;
-        if (errno != EEXIST) return fail(events, "create", err);
+        if (errno != EEXIST) return ct__err_system(err, events->path, "create");
         ct__free(events->path);
         events->path = NULL;
     }

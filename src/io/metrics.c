@@ -16,21 +16,16 @@
 #include "base/text.h"
 #include "io/json.h"
 
-static bool fail(const ct_metrics *metrics, const char *what, ct_err *err) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, metrics->path, "cannot %s: %s", what,
-                   strerror(errno));
-}
-
 // Cuts the file behind its last '\n'.
 static bool drop_torn_line(const ct_metrics *metrics, ct_err *err) {
     char part[4096];
     off_t end = lseek(metrics->fd, 0, SEEK_END);
-    if (end < 0) return fail(metrics, "seek", err);
+    if (end < 0) return ct__err_system(err, metrics->path, "seek");
     while (end > 0) {
         off_t begin = end > (off_t)sizeof part ? end - (off_t)sizeof part : 0;
         ssize_t r = pread(metrics->fd, part, (size_t)(end - begin), begin);
         if (r < 0 && errno == EINTR) continue;
-        if (r != end - begin) return fail(metrics, "read", err);
+        if (r != end - begin) return ct__err_system(err, metrics->path, "read");
         const char *newline = memrchr(part, '\n', (size_t)r);
         if (newline) {
             end = begin + (newline - part) + 1;
@@ -38,7 +33,7 @@ static bool drop_torn_line(const ct_metrics *metrics, ct_err *err) {
         }
         end = begin;
     }
-    return ftruncate(metrics->fd, end) == 0 || fail(metrics, "cut", err);
+    return ftruncate(metrics->fd, end) == 0 || ct__err_system(err, metrics->path, "cut");
 }
 
 bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err *err) {
@@ -46,7 +41,7 @@ bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err
     if (!metrics->path) return ct__err_memory(err, CT_NOWHERE, path, strlen(path) + 1);
     metrics->fd =
         open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
-    bool ok = metrics->fd >= 0 || fail(metrics, "open", err);
+    bool ok = metrics->fd >= 0 || ct__err_system(err, metrics->path, "open");
     ok = ok && (!append || drop_torn_line(metrics, err));
     if (!ok) ct__metrics_close(metrics);
     return ok;
@@ -77,7 +72,7 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
         if (w >= 0)
             done += (size_t)w;
         else if (errno != EINTR)
-            ok = fail(metrics, "write", err);
+            ok = ct__err_system(err, metrics->path, "write");
     }
     ct_err torn = {0}; // a part of a line would be one with the next; it goes, if it can
     if (!ok) (void)!drop_torn_line(metrics, &torn);
@@ -94,7 +89,8 @@ static bool replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct
         size_t most = keep - at < (off_t)sizeof part ? (size_t)(keep - at) : sizeof part;
         ssize_t r = pread(metrics->fd, part, most, at);
         if (r < 0 && errno == EINTR) continue;
-        ok = r > 0 ? ct__atomic_put(&file, part, (size_t)r, err) : fail(metrics, "read", err);
+        ok = r > 0 ? ct__atomic_put(&file, part, (size_t)r, err)
+                   : ct__err_system(err, metrics->path, "read");
         at += r;
     }
     ok = ok && ct__atomic_put(&file, text->s, text->n, err) && ct__atomic_commit(&file, err);
@@ -103,7 +99,7 @@ static bool replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct
         return false;
     }
     int fd = open(metrics->path, O_RDWR | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return fail(metrics, "open", err);
+    if (fd < 0) return ct__err_system(err, metrics->path, "open");
     close(metrics->fd);
     metrics->fd = fd;
     return true;
@@ -124,10 +120,10 @@ bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric
     char part[4096];
     ct_text text = {0};
     off_t end = lseek(metrics->fd, 0, SEEK_END);
-    if (end < 0) return fail(metrics, "seek", err);
+    if (end < 0) return ct__err_system(err, metrics->path, "seek");
     off_t begin = end > (off_t)sizeof part ? end - (off_t)sizeof part : 0;
     ssize_t r = pread(metrics->fd, part, (size_t)(end - begin), begin);
-    if (r != end - begin) return fail(metrics, "read", err);
+    if (r != end - begin) return ct__err_system(err, metrics->path, "read");
     const char *brace = memrchr(part, '}', (size_t)r);
     const char *gone = brace && without ? last_field(part, brace, without) : NULL;
     if (!brace || (!gone && !with)) return true;
@@ -351,13 +347,13 @@ bool ct__metrics_cut(const char *path, int64_t first, ct_err *err) {
     if (!lines_before(path, first, &keep, &bytes, err)) return false;
     if (keep == bytes) return true;
     ct_metrics metrics = {.path = (char *)(uintptr_t)path, .fd = open(path, O_WRONLY | O_CLOEXEC)};
-    if (metrics.fd < 0) return fail(&metrics, "open", err);
-    bool ok = ftruncate(metrics.fd, (off_t)keep) == 0 || fail(&metrics, "cut", err);
+    if (metrics.fd < 0) return ct__err_system(err, metrics.path, "open");
+    bool ok = ftruncate(metrics.fd, (off_t)keep) == 0 || ct__err_system(err, metrics.path, "cut");
     ok = ok && ct__metrics_sync(&metrics, err);
     close(metrics.fd);
     return ok;
 }
 
 bool ct__metrics_sync(const ct_metrics *metrics, ct_err *err) {
-    return fsync(metrics->fd) == 0 || errno == EINVAL || fail(metrics, "sync", err);
+    return fsync(metrics->fd) == 0 || errno == EINVAL || ct__err_system(err, metrics->path, "sync");
 }

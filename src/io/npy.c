@@ -1,7 +1,6 @@
 #include "io/npy.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,15 +29,7 @@ typedef struct reader {
     ct_err *err;
 } reader;
 
-__attribute__((format(printf, 3, 4))) static bool refuse(ct_npy_name name, ct_err *err,
-                                                         const char *format, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, name.label, "%s: %s", name.part, text);
-}
+#define refuse(name, err, ...) ct__err_part((err), (name).label, (name).part, __VA_ARGS__)
 
 static bool wanted(reader *r, const char *what) {
     char found[CT_PRINTABLE];

@@ -1,6 +1,5 @@
 #include "io/npz.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +8,7 @@
 
 enum { LONGEST_NAME = CT_ZIP_LONGEST_NAME - 4 };
 
-__attribute__((format(printf, 3, 4))) static bool refuse(const struct ct_npz *npz, ct_err *err,
-                                                         const char *format, ...) {
-    char text[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, npz->label, "npz: %s", text);
-}
+#define refuse(npz, err, ...) ct__err_part((err), (npz)->label, "npz", __VA_ARGS__)
 
 // ----------------------------------------------------------------------------------- the directory
 

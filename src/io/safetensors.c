@@ -60,14 +60,7 @@ typedef struct reader {
     size_t dims_cap;
 } reader;
 
-__attribute__((format(printf, 2, 3))) static bool refuse(reader *r, const char *format, ...) {
-    char text[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->label, "safetensors: %s", text);
-}
+#define refuse(r, ...) ct__err_part((r)->err, (r)->label, "safetensors", __VA_ARGS__)
 
 static bool refuse_memory(reader *r, size_t bytes) {
     return ct__err_memory(r->err, CT_NOWHERE, r->label, bytes);

@@ -1,7 +1,6 @@
 #include "io/zip.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,15 +54,7 @@ static void give_memory(voidpf nobody, voidpf memory) {
 
 // ---------------------------------------------------------------------------------------- the end
 
-__attribute__((format(printf, 3, 4))) static bool refuse(const ct_zip *zip, ct_err *err,
-                                                         const char *format, ...) {
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, zip->file.path, "%s: %s", zip->part, text);
-}
+#define refuse(zip, err, ...) ct__err_part((err), (zip)->file.path, (zip)->part, __VA_ARGS__)
 
 static bool check_start(const ct_zip *zip, ct_err *err) {
     unsigned char b[MARK];

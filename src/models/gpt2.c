@@ -179,27 +179,22 @@ static bool tokens_fit(ct_tensor tokens, int64_t most, ct_ctx *ctx, ct_loc here)
     return false;
 }
 
-// The size of an axis for another shape: dynamic where it is.
-static int64_t same_size(ct_tensor x, int axis) {
-    return ct__mark(ct_dim(x, axis), ct__is_dyn(ct__type_of(x), axis));
-}
-
 // tokens (B, T) -> (B, T, width), what the last block gives.
 static ct_tensor stream(const ct_gpt2 *model, ct_tensor tokens, ct_gpt2_cache *cache,
                         ct_tensor position, ct_nn_mode *mode, ct_loc here) {
     const ct_gpt2_config *c = &model->config;
     ct_tensor places; // (T, width)
     if (cache)
-        places =
-            ct_dynamic_slice_with((ct_dynamic_slice_args){.x = model->wpe.weight,
-                                                          .starts = position,
-                                                          .axes = CT_AXES(0),
-                                                          .sizes = CT_DIMS(same_size(tokens, 1)),
-                                                          .here = here});
+        places = ct_dynamic_slice_with(
+            (ct_dynamic_slice_args){.x = model->wpe.weight,
+                                    .starts = position,
+                                    .axes = CT_AXES(0),
+                                    .sizes = CT_DIMS(ct__size_like(tokens, 1)),
+                                    .here = here});
     else
         places = ct_slice_with((ct_slice_args){.x = model->wpe.weight,
                                                .axes = CT_AXES(0),
-                                               .stop = CT_INTS(same_size(tokens, 1)),
+                                               .stop = CT_INTS(ct__size_like(tokens, 1)),
                                                .here = here});
     ct_tensor x = ct_nn_embedding_apply_at(&model->wte, tokens, here); // (B, T, width)
     x = ct_nn_dropout_at(ct_add_at(x, places, here), mode, here);
@@ -224,7 +219,7 @@ static ct_tensor head(const ct_gpt2 *model, ct_tensor x, ct_loc here) {
 static ct_tensor last_logits(const ct_gpt2 *model, ct_tensor x, ct_loc here) {
     ct_tensor last = ct_slice_with((ct_slice_args){
         .x = x, .axes = CT_AXES(1), .start = CT_INTS(-1), .here = here}); // (B, 1, width)
-    last = ct_reshape_at(last, CT_DIMS(same_size(x, 0), model->config.width), here);
+    last = ct_reshape_at(last, CT_DIMS(ct__size_like(x, 0), model->config.width), here);
     return head(model, ct_nn_norm_apply_at(&model->ln_f, last, here), here);
 }
 

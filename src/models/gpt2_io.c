@@ -17,19 +17,14 @@ static bool path_in(ct_text *path, const char *dir, const char *name, ct_err *er
 
 // ----------------------------------------------------------------------------------------- weights
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-static bool is_bias(const char *name) { return ends_with(name, ".bias"); }
+static bool is_bias(const char *name) { return ct__ends_with(name, ".bias"); }
 
 // Names that a file may hold beside the parameters: the causal masks that old ones stored, a copy
 // of the output layer, and the biases of a model that has none (all checked to change nothing).
 static bool beside_parameters(const char *name, void *user) {
     const ct_gpt2_config *config = user;
     if (strncmp(name, "h.", 2) == 0 &&
-        (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")))
+        (ct__ends_with(name, ".attn.bias") || ct__ends_with(name, ".attn.masked_bias")))
         return true;
     return strcmp(name, "lm_head.weight") == 0 || (config->no_bias && is_bias(name));
 }
@@ -60,7 +55,8 @@ static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_st
                        rules->path);
     for (size_t i = 0; model->config.no_bias && i < file->n; i++) {
         const ct_st_entry *entry = &file->entries[i];
-        if (is_bias(entry->name) && !ends_with(entry->name, ".attn.bias") && !all_zero(file, entry))
+        if (is_bias(entry->name) && !ct__ends_with(entry->name, ".attn.bias") &&
+            !all_zero(file, entry))
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
                            "%s: \"%.200s\" is not zero, but the model has no biases", rules->path,
                            entry->name);

@@ -162,11 +162,6 @@ ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, 
     return cache;
 }
 
-// The size of an axis for another shape: dynamic where it is.
-static int64_t same_size(ct_tensor x, int axis) {
-    return ct__mark(ct_dim(x, axis), ct__is_dyn(ct__type_of(x), axis));
-}
-
 // Part `which` of queries, keys and values (B, T, 3 * width), as (B, heads, T, width / heads).
 static ct_tensor part(const ct_nn_attention *layer, ct_tensor qkv, int which, ct_loc here) {
     int64_t from = which * layer->width, width = layer->width / layer->heads;
@@ -175,7 +170,7 @@ static ct_tensor part(const ct_nn_attention *layer, ct_tensor qkv, int which, ct
                                                 .start = CT_INTS(from),
                                                 .stop = CT_INTS(from + layer->width),
                                                 .here = here}); // (B, T, width)
-    ct_ints split = CT_DIMS(same_size(x, 0), same_size(x, 1), layer->heads, width);
+    ct_ints split = CT_DIMS(ct__size_like(x, 0), ct__size_like(x, 1), layer->heads, width);
     return ct_permute_at(ct_reshape_at(x, split, here), CT_AXES(0, 2, 1, 3), here);
 }
 
@@ -217,7 +212,7 @@ ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
         .causal = true,
         .here = here,
     }); // (B, heads, T, width / heads)
-    ct_ints joined = CT_DIMS(same_size(x, 0), same_size(x, 1), layer->width);
+    ct_ints joined = CT_DIMS(ct__size_like(x, 0), ct__size_like(x, 1), layer->width);
     y = ct_reshape_at(ct_permute_at(y, CT_AXES(0, 2, 1, 3), here), joined, here);
     return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, y, here), mode, here);
 }

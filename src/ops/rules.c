@@ -131,6 +131,10 @@ const ct_type *ct__type_of(ct_tensor t) {
     return node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : &nothing;
 }
 
+int64_t ct__size_like(ct_tensor t, int axis) {
+    return ct__mark(ct_dim(t, axis), ct__is_dyn(ct__type_of(t), axis));
+}
+
 ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer) {
     return ct__type_dims(ct__type_of(t), buffer);
 }

@@ -17,15 +17,12 @@
 #include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/text.h"
 
 // In the order in which they get their names in the run's folder: where a process dies between two,
 // the state there is newer than the model, never older.
 static const char *const names[] = {"state.safetensors", "model.safetensors", "config.json"};
 enum { NAMES = sizeof names / sizeof *names };
-
-static bool fail(const char *path, const char *what, ct_err *err) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot %s: %s", what, strerror(errno));
-}
 
 __attribute__((format(printf, 3, 4))) static bool make_path(char path[CT_RUN_PATH], ct_err *err,
                                                             const char *format, ...) {
@@ -43,7 +40,7 @@ bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
     enum { MOST = 10000 };
     strcpy(dir, "run");
     for (int i = 2; mkdir(dir, 0777) != 0; i++) {
-        if (errno != EEXIST || i > MOST) return fail(dir, "create the folder", err);
+        if (errno != EEXIST || i > MOST) return ct__err_system(err, dir, "create the folder");
         snprintf(dir, CT_RUN_PATH, "run-%d", i);
     }
     return ct__sync_folder(".", err);
@@ -51,7 +48,7 @@ bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
 
 bool ct__run_lock(const char *dir, int *lock, ct_err *err) {
     *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*lock < 0) return fail(dir, "open", err);
+    if (*lock < 0) return ct__err_system(err, dir, "open");
     if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
     ct__run_unlock(*lock);
     *lock = -1;
@@ -62,17 +59,12 @@ void ct__run_unlock(int lock) {
     if (lock >= 0) close(lock);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 // "state.safetensors.1234-5.tmp": what a write that did not end leaves.
 static bool is_leftover(const char *name) {
     static const char *const others[] = {"loss.svg", "metrics.jsonl", CT_SAVED_BEST_MODEL,
                                          CT_SAVED_BEST_CONFIG};
     enum { OTHERS = sizeof others / sizeof *others };
-    if (!ends_with(name, ".tmp")) return false;
+    if (!ct__ends_with(name, ".tmp")) return false;
     for (int i = 0; i < NAMES; i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
     for (int i = 0; i < OTHERS; i++)
@@ -85,7 +77,7 @@ static bool each_entry(const char *folder, bool (*visit)(const char *name, void 
                        ct_err *err) {
     DIR *dir = opendir(folder);
     bool ok = true;
-    if (!dir) return errno == ENOENT || fail(folder, "read the folder", err);
+    if (!dir) return errno == ENOENT || ct__err_system(err, folder, "read the folder");
     for (struct dirent *e; ok && (e = readdir(dir));) ok = visit(e->d_name, user);
     closedir(dir);
     return ok;
@@ -100,7 +92,7 @@ typedef struct tidying {
 static bool tidy_one(const char *name, void *user) {
     const tidying *t = user;
     char path[CT_RUN_PATH];
-    if (t->in_checkpoints ? !ends_with(name, ".tmp") : !is_leftover(name)) return true;
+    if (t->in_checkpoints ? !ct__ends_with(name, ".tmp") : !is_leftover(name)) return true;
     if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
     if (t->in_checkpoints)
         ct__remove_folder(path);
@@ -194,7 +186,7 @@ static bool remove_best(const char *dir, ct_err *err) {
     for (int i = 0; i < 2; i++) {
         if (!make_path(path, err, "%s/%s", dir, best_files[i].run)) return false;
         if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
-            return fail(path, "remove", err);
+            return ct__err_system(err, path, "remove");
     }
     if (!make_path(path, err, "%s/" CT_RUN_BEST, dir)) return false;
     (void)rmdir(path); // where nobody put anything else there
@@ -237,7 +229,7 @@ static bool remove_events(const char *name, void *user) {
     if (!is_events(name)) return true;
     if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
     if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return true;
-    return unlink(path) == 0 || fail(path, "remove", t->err);
+    return unlink(path) == 0 || ct__err_system(t->err, path, "remove");
 }
 
 bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err) {
@@ -261,7 +253,7 @@ bool ct__run_remove(const char *dir, ct_err *err) {
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         if (!make_path(path, err, "%s/%s", dir, told[i])) return false;
         if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
-            return fail(path, "remove", err);
+            return ct__err_system(err, path, "remove");
     }
     return remove_best(dir, err) && ct__checkpoint_forget_after(dir, -1, err);
 }
@@ -291,7 +283,7 @@ bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err) {
         !make_path(above, err, "%s/checkpoints", dir))
         return false;
     // The files in it were forced to disk one by one, and their names with each of them.
-    return (rename(from, to) == 0 || fail(from, "rename into place", err)) &&
+    return (rename(from, to) == 0 || ct__err_system(err, from, "rename into place")) &&
            ct__sync_folder(above, err);
 }
 
@@ -310,12 +302,12 @@ static bool name_too(const char *from, const char *to, ct_err *err) {
     char beside[CT_RUN_PATH];
     struct stat a, b;
     if (!make_path(beside, err, "%s.tmp", to)) return false;
-    if (stat(from, &a) != 0) return fail(from, "open", err);
+    if (stat(from, &a) != 0) return ct__err_system(err, from, "open");
     if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
     unlink(beside);
     if (link(from, beside) != 0) return copy_file(from, to, err);
     if (rename(beside, to) == 0) return true;
-    fail(to, "rename into place", err);
+    ct__err_system(err, to, "rename into place");
     unlink(beside);
     return false;
 }
@@ -331,7 +323,7 @@ static bool forget(const char *dir, int64_t step, ct_err *err) {
     char from[CT_RUN_PATH], to[CT_RUN_PATH];
     if (!ct__checkpoint_path(dir, step, NULL, from, err) || !unfinished_path(dir, step, to, err))
         return false;
-    if (rename(from, to) != 0) return fail(from, "remove", err);
+    if (rename(from, to) != 0) return ct__err_system(err, from, "remove");
     ct__remove_folder(to);
     return true;
 }

@@ -18,11 +18,6 @@
 #include "io/safetensors.h"
 #include "io/utf8.h"
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 static void add_bytes(ct_text *out, uint64_t bytes) {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
     double v = (double)bytes;
@@ -203,7 +198,7 @@ static bool add_metrics(const char *path, ct_text *out, ct_err *err) {
 
 static bool exists(const char *folder, const char *name, char *path, size_t cap) {
     struct stat st;
-    int n = snprintf(path, cap, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
+    int n = snprintf(path, cap, "%s%s%s", folder, ct__ends_with(folder, "/") ? "" : "/", name);
     return n > 0 && (size_t)n < cap && stat(path, &st) == 0;
 }
 
@@ -312,10 +307,10 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
         (exists(path, "config.json", inner, sizeof inner) ||
          exists(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);
-    if (ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
-    if (ends_with(path, "config.json")) return describe_config(path, out, err);
-    if (ends_with(path, ".npy")) return describe_npy(path, out, err);
-    if (ends_with(path, ".npz")) return describe_npz(path, out, err);
+    if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
+    if (ct__ends_with(path, "config.json")) return describe_config(path, out, err);
+    if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);
+    if (ct__ends_with(path, ".npz")) return describe_npz(path, out, err);
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     return (regular ? by_content(path) : describe_text)(path, out, err);
 }
