@@ -408,10 +408,13 @@ CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in
 
 // Compares gradients of f with central differences in f64: its float operands `in` are cast to f64,
 // its outputs, weighted at random, make a number, and for some elements of each operand that
-// number's slope must be the gradient. order 2: the gradient's own gradient as well. Where f is not
-// smooth (differences of two step sizes disagree) an element is left out. f is called, not traced:
-// it may read values. False, with an error that names operand, element and both numbers, where one
-// is wrong.
+// number's slope must be the gradient. order 2: the gradient's own gradient as well. Where it is
+// not, and f has a kink, is not finite or is steep (the differences of a step and of half of it
+// disagree), up to two smaller steps are tried; behind the last the element is left out, unless f
+// is steep alone and the gradient off by more than 1 % and by more than 16 times that disagreement.
+// f is called, not traced: it may read values. False, with an error that names operand (from 1),
+// element and both numbers, where one is wrong, and where all elements of an operand that were
+// tried are left out.
 typedef struct ct_check_grad_args {
     ct_fn f;
     void *user;

@@ -319,6 +319,13 @@ bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, c
     return argument != NULL;
 }
 
+bool ct__readable(ct_ctx *ctx, ct_loc here, const char *op) {
+    if (!ctx->tracing) return true;
+    ct__fail(ctx, CT_E_TRACE, here, op, "a value is read inside a traced function");
+    ct__err_hint(&ctx->err, "return it as a result of the function, and read it outside");
+    return false;
+}
+
 bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char *what) {
     if (n > UINT16_MAX)
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s are %zu, at most %d are possible", what, n,

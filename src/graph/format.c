@@ -79,10 +79,7 @@ static bool format(ct_text *text, ct_tensor t, const char *op, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return false;
     ct_val v;
-    if (ctx->tracing) {
-        ct__fail(ctx, CT_E_TRACE, here, op, "a value is read inside a traced function");
-        return false;
-    }
+    if (!ct__readable(ctx, here, op)) return false;
     const void *bytes = ct_data_at(t, here);
     if (ctx->err.code || !ct__resolve(ctx, t, &v, op, 0, here)) return false;
     layout l = {.text = text, .type = ct__type(v), .bytes = bytes};

@@ -283,6 +283,8 @@ bool ct__env_flag(const char *name); // set, and not "0" or ""
 
 // False, and the error that `what` of `op` is NULL, where it is.
 bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, const char *what);
+// A value may be read: no function is being traced, which has none.
+bool ct__readable(ct_ctx *ctx, ct_loc here, const char *op);
 // Could a list be as long as it says? False: no node can hold it, and nothing of it may be touched.
 bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char *what);
 // Records the context's first error and returns a poisoned tensor.

@@ -54,10 +54,7 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     for (size_t i = 0; i < n; i++) {
         ct_val v;
         if (!ct__resolve(ctx, t[i], &v, "eval", (int)i, here)) return false;
-        if (ctx->tracing) {
-            ct__fail(ctx, CT_E_TRACE, here, "eval", "a value is read inside a traced function");
-            return false;
-        }
+        if (!ct__readable(ctx, here, "eval")) return false;
         if (!has_value(v) &&
             !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
             return false;
@@ -77,7 +74,9 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, 0, here)) return false;
     if (!has_value(*v)) {
-        if (!ct_eval_at(&t, 1, here) || !ct__resolve(ctx, t, v, op, 0, here)) return false;
+        if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here) ||
+            !ct__resolve(ctx, t, v, op, 0, here))
+            return false;
     } else if (ctx->n_roots && !ct_eval_at(NULL, 0, here)) {
         return false;
     }

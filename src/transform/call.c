@@ -71,7 +71,8 @@ void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor
     if (!ctx || !all_given(ctx, "call", in, n_in, out, n_out, here)) return;
     bool traceable = ct__given(ctx, (void *)(uintptr_t)f, here, "call", "the function");
     const ct_type **types = traceable ? types_of(ctx, "call", in, n_in, here) : NULL;
-    ct_body *body = types ? ct__trace(ctx, "call", f, user, types, n_in, n_out, here) : NULL;
+    const ct_traced traced = {"call", f, user, "f did not set output"};
+    ct_body *body = types ? ct__trace(ctx, &traced, types, n_in, n_out, here) : NULL;
     ct_tensor *all = body ? with_captured(ctx, body, in, n_in) : NULL;
     if (!all) {
         poison_all(ctx, out, n_out, here);
@@ -147,6 +148,7 @@ static void back_twice(const ct_tensor *in, ct_tensor *out, void *user) {
     for (size_t i = 0; i < n_in + n_out && ok; i++)
         if (ct__is_none(out[i]) || !ct__is_float(ct__type(wrt[i])->dtype))
             out[i] = ct__zeros_like(in[i]);
+    if (!ok) ct__err_memory(&ctx->err, node->here, "custom_vjp", n_in * sizeof *outs); // else known
     ct__arena_free(&scratch);
 }
 
@@ -170,10 +172,11 @@ static bool back_vjp(ct_rule *r) {
             args[i] = ct__is_none(r->c_out[k]) ? ct__zeros_like(r->out[k]) : r->c_out[k];
         types[i] = ct__type_of(args[i]);
     }
-    ct_body *twice = ok && !ct_failed() ? ct__trace(ct__ctx(), "custom_vjp", back_twice,
-                                                    (void *)(uintptr_t)r->node, types, n,
-                                                    first + n_out, r->node->here)
-                                        : NULL;
+    const ct_traced traced = {"custom_vjp", back_twice, (void *)(uintptr_t)r->node,
+                              "the second derivative did not set cotangent"};
+    ct_body *twice = ok && !ct_failed()
+                         ? ct__trace(ct__ctx(), &traced, types, n, first + n_out, r->node->here)
+                         : NULL;
     ok = twice && ct__inline(ct__ctx(), twice, args, out);
     for (size_t i = 0; i < first + n_out && ok; i++)
         r->c_in[i < first ? i : all + n_out + i - first] = out[i];
@@ -252,13 +255,16 @@ void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_
     const ct_type **types = traceable ? types_of(ctx, "custom_vjp", in, n_in, here) : NULL;
     const ct_type **more = NULL;
     custom_attrs attrs = {0};
-    if (types) attrs.body = ct__trace(ctx, "custom_vjp", f, user, types, n_in, n_out, here);
+    const ct_traced forward = {"custom_vjp", f, user, "f did not set output"};
+    const ct_traced rule = {"custom_vjp", vjp, user,
+                            "the rule did not set the cotangent of operand"};
+    if (types) attrs.body = ct__trace(ctx, &forward, types, n_in, n_out, here);
     if (attrs.body) more = ct__arena(ct__top(ctx)->arena, (n_in + 2 * n_out + 1) * sizeof *more);
     if (more) {
         if (n_in) memcpy(more, types, n_in * sizeof *more);
         for (size_t i = 0; i < n_out; i++)
             more[n_in + i] = more[n_in + n_out + i] = ct__type(attrs.body->outs[i]);
-        attrs.vjp = ct__trace(ctx, "custom_vjp", vjp, user, more, n_in + 2 * n_out, n_in, here);
+        attrs.vjp = ct__trace(ctx, &rule, more, n_in + 2 * n_out, n_in, here);
     }
     if (attrs.vjp && !(only_numbers(attrs.body) && only_numbers(attrs.vjp))) {
         ct__fail(ctx, CT_E_TRACE, here, "custom_vjp", "the functions use a tensor from outside");

@@ -58,6 +58,9 @@ static ct_tensor weighted(check *c, const ct_tensor *x, bool squares) {
     if (!out) return no_memory(c, c->args.n_out * sizeof *out), CT_NONE;
     c->args.f(x, out, c->args.user); // not traced: what it reads are values
     for (size_t i = 0; i < c->args.n_out && !c->ctx->err.code; i++) {
+        if (!out[i].bits)
+            return ct__fail(c->ctx, CT_E_ARGUMENT, here, "check_grad", "f did not set output %zu",
+                            i + 1);
         ct_val v;
         if (!ct__resolve(c->ctx, out[i], &v, "check_grad", (int)i, here)) return CT_NONE;
         const ct_type *type = ct__type(v);
@@ -66,7 +69,7 @@ static ct_tensor weighted(check *c, const ct_tensor *x, bool squares) {
             return ct__fail(c->ctx, CT_E_DTYPE, here, "check_grad",
                             "output %zu is %s where the operands are f64: differences need all "
                             "digits",
-                            i, ct_dtype_name(type->dtype));
+                            i + 1, ct_dtype_name(type->dtype));
         if (!c->weight[i]) c->weight[i] = random_numbers(c, ct__count(type));
         if (!c->weight[i]) return CT_NONE;
         ct_tensor y = out[i], w = leaf(c, c->weight[i], type);
@@ -195,8 +198,8 @@ static bool wrong(check *c, size_t k, int64_t i, double slope) {
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
             "the %s derivative with respect to operand %zu %s at %s is %.8g, differences say "
             "%.8g",
-            c->order == 2 ? "second" : "first", k, ct__type_text(type).s, place.s ? place.s : "",
-            c->gradient[k][i], slope);
+            c->order == 2 ? "second" : "first", k + 1, ct__type_text(type).s,
+            place.s ? place.s : "", c->gradient[k][i], slope);
     ct__text_free(&place);
     return false;
 }
@@ -225,7 +228,7 @@ static bool check_operand(check *c, size_t k, double here) {
         &c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
         "f is not smooth at any of the %lld elements of operand %zu that were tried: its "
         "gradient cannot be checked there",
-        (long long)n, k);
+        (long long)n, k + 1);
 }
 
 // --------------------------------------------------------------------------------------- the whole
@@ -287,6 +290,7 @@ bool ct_check_grad_with(ct_check_grad_args args) {
     if (ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, args.here, "check_grad",
                  "a value is read inside a traced function");
+        ct__err_hint(&ctx->err, "check the gradient outside of the function");
         return false;
     }
     if (args.n_out == 0) args.n_out = 1;

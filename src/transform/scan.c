@@ -318,7 +318,8 @@ static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
     if (args.n_xs) memcpy(in + args.n_carry, args.xs, args.n_xs * sizeof *in);
     if (!scan_types(ctx, &args, in, types)) return false;
     for (size_t i = 0; i < own; i++) refs[i] = &types[i];
-    ct_body *body = ct__trace(ctx, "scan", args.body, args.user, refs, own, n_out, args.here);
+    const ct_traced traced = {"scan", args.body, args.user, "the body did not set output"};
+    ct_body *body = ct__trace(ctx, &traced, refs, own, n_out, args.here);
     ct_tensor *all = body ? ct__arena(arena, (own + body->n_captured + 1) * sizeof *all) : NULL;
     if (!all) return false;
     memcpy(all, in, own * sizeof *all);

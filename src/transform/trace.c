@@ -77,20 +77,23 @@ static ct_body *end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor 
     return body;
 }
 
-ct_body *ct__trace(ct_ctx *ctx, const char *op, ct_fn f, void *user, const ct_type *const *in,
-                   size_t n_in, size_t n_out, ct_loc here) {
+ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const *in, size_t n_in,
+                   size_t n_out, ct_loc here) {
     size_t depth = ctx->depth;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *args);
     ct_tensor *out = ct__arena_zero(ct__top(ctx)->arena, (n_out + 1) * sizeof *out);
     ct_body *body = args && out ? begin(ctx, in, n_in, false, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
-        ct__err_memory(&ctx->err, here, op, n_in * sizeof *args);
+        ct__err_memory(&ctx->err, here, function->op, n_in * sizeof *args);
         return NULL;
     }
     for (size_t i = 0; i < n_in; i++) args[i] = ct__handle(body->params[i], 0);
-    f(args, out, user);
-    return end(ctx, body, op, out, n_out, depth);
+    function->f(args, out, function->user);
+    for (size_t i = 0; i < n_out && !ctx->err.code; i++)
+        if (!out[i].bits)
+            ct__fail(ctx, CT_E_ARGUMENT, here, function->op, "%s %zu", function->unset, i + 1);
+    return end(ctx, body, function->op, out, n_out, depth);
 }
 
 // One node of the body again. Transforms become what they stand for where `args` are parameters, as

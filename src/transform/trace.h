@@ -4,11 +4,18 @@
 
 #include "transform/transform.h"
 
+// A function of C, and how errors speak of it.
+typedef struct ct_traced {
+    const char *op;
+    ct_fn f;
+    void *user;
+    const char *unset; // "f did not set output": a number follows
+} ct_traced;
 // Calls f on parameters of the given types in a frame of its own; what it records is the body.
 // Outer tensors that it uses become further parameters (body->captured_from). NULL: the error
 // stands in the context.
-ct_body *ct__trace(ct_ctx *ctx, const char *op, ct_fn f, void *user, const ct_type *const *in,
-                   size_t n_in, size_t n_out, ct_loc here);
+ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const *in, size_t n_in,
+                   size_t n_out, ct_loc here);
 // Records the body's nodes in the innermost frame, with `args` for its parameters and captured
 // values in this order.
 bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out);

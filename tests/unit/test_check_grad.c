@@ -60,7 +60,7 @@ static void kinks_are_left_out(void **state) {
     ct_tensor zero = ct_zeros(CT_F32, CT_DIMS(3));
     assert_false(at_g7(kinked, NULL, &zero, 1));
     assert_error(CT_E_CHECK, "g.c:7: check_grad: f is not smooth at any of the 3 elements of "
-                             "operand 0 that were tried: its gradient cannot be checked there");
+                             "operand 1 that were tried: its gradient cannot be checked there");
 }
 
 // x y, with a rule that is wrong by `user` for y.
@@ -85,7 +85,7 @@ static void wrong_ones_are_named(void **state) {
     factor = 1.00001;
     assert_false(at_g7(with_rule, &factor, in, 2));
     assert_error(CT_E_CHECK,
-                 "g.c:7: check_grad: the first derivative with respect to operand 1 (2, 2) f64 at "
+                 "g.c:7: check_grad: the first derivative with respect to operand 2 (2, 2) f64 at "
                  "(0, 0) is -1.2629458, differences say -1.2629332");
     assert_true(ct_check_grad(with_rule, &factor, in, 2, .tolerance = 1e-4));
 }
@@ -108,7 +108,7 @@ static void the_second_order_is_looked_at(void **state) {
     assert_true(ct_check_grad(half_right, NULL, &x, 1));
     assert_false(at_g7(half_right, NULL, &x, 1, .order = 2));
     assert_error(CT_E_CHECK,
-                 "g.c:7: check_grad: the second derivative with respect to operand 0 (2,) f64 at "
+                 "g.c:7: check_grad: the second derivative with respect to operand 1 (2,) f64 at "
                  "(0,) is -0.79225576, differences say -2.7728952");
 }
 
@@ -127,13 +127,13 @@ static void steep_places_are_looked_at(void **state) {
     ct_tensor x = ct_from(((double[]){0.0015, 0.001, 0.0012, 1, 2, 3}), CT_F64, CT_DIMS(6));
     assert_true(ct_check_grad(log_of, NULL, &x, 1, .order = 2));
     assert_false(at_g7(tenth, NULL, &x, 1));
-    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 0 "
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
                              "(6,) f64 at (0,) is -49.27988, differences say -492.7988");
     // Steps of 1e-4 and a 16th of it leave where the logarithm is.
     ct_tensor close = ct_from(((double[]){1e-6}), CT_F64, CT_DIMS(1));
     assert_true(ct_check_grad(log_of, NULL, &close, 1));
     assert_false(at_g7(tenth, NULL, &close, 1));
-    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 0 "
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
                              "(1,) f64 at (0,) is -35270.8, differences say -352708");
     assert_ok();
 }
@@ -156,7 +156,7 @@ static void refusals(void **state) {
     CT_SCOPE;
     ct_tensor x = line_of(3), y, i = ct_cast(x, CT_I32);
     assert_false(at_g7(rounds, NULL, &x, 1));
-    assert_error(CT_E_DTYPE, "g.c:7: check_grad: output 0 is f32 where the operands are f64: "
+    assert_error(CT_E_DTYPE, "g.c:7: check_grad: output 1 is f32 where the operands are f64: "
                              "differences need all digits");
     assert_false(at_g7(nothing, NULL, &x, 1));
     assert_error(CT_E_DTYPE, "g.c:7: check_grad: no output is of floats");
@@ -169,7 +169,10 @@ static void refusals(void **state) {
     assert_false(at_g7(log_of, NULL, &zero, 1));
     assert_error(CT_E_CHECK, "g.c:7: check_grad: f is not finite at its operands");
     ct_call(checks_inside, NULL, &x, 1, &y, 1);
-    assert_error(CT_E_TRACE, "g.c:7: check_grad: a value is read inside a traced function");
+    assert_error(CT_E_TRACE, "g.c:7: check_grad: a value is read inside a traced function\n  hint: "
+                             "check the gradient outside of the function");
+    assert_false(at_g7(log_of, NULL, &x, 1, .n_out = 2));
+    assert_error(CT_E_ARGUMENT, "g.c:7: check_grad: f did not set output 2");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)

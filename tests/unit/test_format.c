@@ -100,7 +100,9 @@ static void errors(void **state) {
         CT_SCOPE;
         ct_tensor x = line_of(2);
         ct_call(inside, NULL, &x, 1, &y, 1);
-        assert_error(CT_E_TRACE, "p.c:9: print: a value is read inside a traced function");
+        assert_error(CT_E_TRACE, "p.c:9: print: a value is read inside a traced function\n"
+                                 "  hint: return it as a result of the function, and read it "
+                                 "outside");
         assert_string_equal(record_log, "");
         old = x;
     }

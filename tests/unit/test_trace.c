@@ -164,7 +164,9 @@ static void reading_inside_is_an_error(void **state) {
     unsigned line = __LINE__ - 9;
     char want[200];
     snprintf(want, sizeof want,
-             "tests/unit/test_trace.c:%u: eval: a value is read inside a traced function", line);
+             "tests/unit/test_trace.c:%u: item: a value is read inside a traced function\n"
+             "  hint: return it as a result of the function, and read it outside",
+             line);
     assert_true(isnan(seen));
     assert_true(ct_failed());
     assert_string_equal(ct_error_text(), want);
@@ -283,6 +285,41 @@ static void itself(const ct_tensor *in, ct_tensor *out, void *user) {
     out[0] = in[0];
 }
 
+static void sets_the_first(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+}
+static void sets_none(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in, (void)out, (void)user;
+}
+static void product(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], in[1]);
+}
+static void says(const char *want) {
+    assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+}
+static void what_a_function_does_not_set_is_named(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x[2] = {scalar64(3), scalar64(4)}, out[2];
+    ct_loc here = {"user.c", 7};
+    ct_call_at(sets_the_first, NULL, x, 2, out, 2, here);
+    says("user.c:7: call: f did not set output 2");
+    assert_false(ct_ok(out[0]) || ct_ok(out[1]));
+    ct_custom_vjp_at(sets_none, sets_none, NULL, x, 2, out, 1, here);
+    says("user.c:7: custom_vjp: f did not set output 1");
+    ct_custom_vjp_at(product, sets_the_first, NULL, x, 2, out, 1, here);
+    says("user.c:7: custom_vjp: the rule did not set the cotangent of operand 2");
+    ct_scan_with(
+        (ct_scan_args){
+            .body = sets_the_first, .carry = x, .n_carry = 1, .n_ys = 1, .length = 3, .here = here},
+        out, out + 1);
+    says("user.c:7: scan: the body did not set output 2");
+}
+
 static void lists_that_cannot_be_are_not_touched(void **state) {
     (void)state;
     ct_tensor x = ct_from(((float[]){1, 2, 3, 4}), CT_F32, CT_DIMS(4)), out[2] = {x, x};
@@ -344,6 +381,7 @@ int main(void) {
             cmocka_unit_test(scan_and_its_gradient),
             cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
+            cmocka_unit_test(what_a_function_does_not_set_is_named),
             cmocka_unit_test(lists_that_cannot_be_are_not_touched),
         };
         failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
