@@ -50,6 +50,7 @@ typedef struct command {
     const char *text;     // what it does, for --help
     const char *examples; // for --help
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
+    bool several;         // such words, of a command without options: they are all its words
     opt *opts;
     size_t n;
     const refusal *refusals; // ended by one of NULL; NULL: none

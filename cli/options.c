@@ -244,6 +244,7 @@ static int read_option(command *c, int argc, char **argv, int *i) {
 }
 
 bool parse(command *c, int argc, char **argv, const char **operand, int *status) {
+    bool empty = false;
     *status = EXIT_DONE;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -256,14 +257,15 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
         } else if (!operand) {
             *status = refuse("%s: \"%s\" is not an option; options begin with --", c->name,
                              plain(argv[i]));
-        } else if (*operand) {
+        } else if (*operand && !c->several) {
             *status = refuse("%s: one %s is wanted, not both \"%s\" and \"%s\"", c->name,
                              c->operand, plain(*operand), plain(argv[i]));
         } else {
             *operand = argv[i++];
+            empty |= !**operand;
         }
     }
-    if (*status == EXIT_DONE && operand && (!*operand || !**operand))
+    if (*status == EXIT_DONE && operand && (!*operand || empty))
         *status = refuse("%s: it needs a %s: cotan %s %s", c->name, c->operand, c->name, c->usage);
     return *status == EXIT_DONE;
 }

@@ -7,6 +7,7 @@
 #include "io/config.h"
 #include "models/gpt2.h"
 #include "nn/store.h"
+#include "train/checkpoint.h"
 
 static const char weights_name[] = "model.safetensors", config_name[] = "config.json";
 
@@ -271,7 +272,7 @@ ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_gpt2_config c = {0};
     ct_st file = {0};
     ct_gpt2 *model = NULL;
-    if (path_in(&weights, dir, weights_name, &ctx->err) &&
+    if (ct__run_is_folder(dir, &ctx->err) && path_in(&weights, dir, weights_name, &ctx->err) &&
         path_in(&config, dir, config_name, &ctx->err) &&
         ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err) &&
         ct__gpt2_check(&c, ctx, here) && open_weights(weights.s, &file, &ctx->err) &&

@@ -140,7 +140,7 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
         !usable(o, &ctx->err))
         return false;
     ct_gpt2 *values = NULL; // with what stands in the file
-    if (o->embed && !(values = ct_gpt2_load(o->dir))) {
+    if (o->embed && !(values = ct_gpt2_load_at(o->dir, CT_NOWHERE))) {
         ct__lm_offer_save(o->dir, &ctx->err);
         return false;
     }
@@ -148,7 +148,9 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
     if (ok) {
-        job j = {.o = o, .model = values ? values : ct_gpt2_load(o->dir), .err = &h.ctx->err};
+        job j = {.o = o,
+                 .model = values ? values : ct_gpt2_load_at(o->dir, CT_NOWHERE),
+                 .err = &h.ctx->err};
         if (!j.model) ct__lm_offer_save(o->dir, j.err);
         ok = j.model && write_model(&j);
         if (!values) ct_gpt2_free(j.model);

@@ -490,7 +490,9 @@ static bool make_folder(run *r) {
 
 static bool reopen_folder(run *r) {
     r->o.out = r->o.resume;
-    if (!enter_folder(r) || !ct__lm_resume(&r->o, &r->resumed, r->err)) return false;
+    if (!ct__run_is_folder(r->o.out, r->err) || !enter_folder(r) ||
+        !ct__lm_resume(&r->o, &r->resumed, r->err))
+        return false;
     r->first = r->saved = r->resumed.step;
     r->trained = r->first > 0;
     bool kept = ct__checkpoint_has_best(r->o.out, r->first);

@@ -46,6 +46,21 @@ bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
     return ct__sync_folder(".", err);
 }
 
+bool ct__run_is_folder(const char *dir, ct_err *err) {
+    struct stat st;
+    const char *slash = strrchr(dir, '/');
+    if (stat(dir, &st) != 0 || S_ISDIR(st.st_mode)) return true;
+    ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "a file, not the folder of a model or a run");
+    for (int i = 0; i < NAMES; i++)
+        if (strcmp(slash ? slash + 1 : dir, names[i]) == 0)
+            ct__err_hint(err, "give the folder that it is in, %.*s",
+                         !slash         ? 1
+                         : slash == dir ? 1
+                                        : (int)(slash - dir),
+                         slash ? dir : ".");
+    return false;
+}
+
 bool ct__run_lock(const char *dir, int *lock, ct_err *err) {
     *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0) return ct__err_system(err, dir, "open");
@@ -153,9 +168,15 @@ static int newest_first(const void *a, const void *b) {
 
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err) {
     char folder[CT_RUN_PATH];
+    *steps = NULL;
+    *n = 0;
+    return make_path(folder, err, "%s/checkpoints", dir) &&
+           ct__checkpoint_list_in(folder, steps, n, err);
+}
+
+bool ct__checkpoint_list_in(const char *folder, int64_t **steps, size_t *n, ct_err *err) {
     list l = {.err = err};
-    bool ok =
-        make_path(folder, err, "%s/checkpoints", dir) && each_entry(folder, list_one, &l, err);
+    bool ok = each_entry(folder, list_one, &l, err);
     if (!ok) {
         ct__free(l.steps);
         l = (list){0};

@@ -16,6 +16,8 @@ enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
 // Makes the folder "run", or the first of run-2, run-3 ... that is not there, for the caller alone:
 // of two processes that ask at once each gets its own. `dir` gets its name.
 bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err);
+// False, with an error that names the folder: `dir` is a file, maybe one of a run or a model.
+bool ct__run_is_folder(const char *dir, ct_err *err);
 // Keeps other processes from training in `dir` until it is closed. Where the file system has no
 // locks, there is none.
 bool ct__run_lock(const char *dir, int *lock, ct_err *err);
@@ -31,6 +33,8 @@ bool ct__run_remove(const char *dir, ct_err *err);
 
 // Steps of the checkpoints, the newest first; freed with ct__free. None is no error.
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err);
+// Of the folder of checkpoints itself.
+bool ct__checkpoint_list_in(const char *folder, int64_t **steps, size_t *n, ct_err *err);
 // The path of a file of a checkpoint; name NULL: the checkpoint's own.
 bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char path[CT_RUN_PATH],
                          ct_err *err);

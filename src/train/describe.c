@@ -17,6 +17,7 @@
 #include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
+#include "train/checkpoint.h"
 
 static void add_bytes(ct_text *out, uint64_t bytes) {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
@@ -181,16 +182,32 @@ static bool describe_config(const char *path, ct_text *out, ct_err *err) {
     return ok;
 }
 
-static bool add_metrics(const char *path, ct_text *out, ct_err *err) {
+// How many steps the weights had behind them that were evaluated in the line of this step: as many
+// as stood before it, but one more in the last line of a run, or of what was to be one.
+static int64_t steps_evaluated(const char *config_path, int64_t step) {
+    ct_config config, training = {0};
+    ct_err ignored = {0};
+    int64_t newest = 0;
+    if (!ct__config_read(config_path, &config, &ignored)) return step;
+    bool known = ct__config_child(&config, "training", &training, &ignored) &&
+                 ct__config_int(&training, "evaluated", 0, INT64_MAX, &newest, &ignored);
+    ct__config_close(&training);
+    ct__config_close(&config);
+    return known && newest == step + 1 ? newest : step;
+}
+
+static bool add_metrics(const char *path, const char *config_path, ct_text *out, ct_err *err) {
     static const char *const names[] = {"loss", "val_loss"};
     ct_series s[2] = {{.whole = true}, {.whole = true}};
     if (!ct__metrics_read(path, names, 2, s, err)) return false;
     if (s[0].n)
         ct__textf(out, "training: %zu steps, loss %.4f at first and %.4f at last\n", s[0].n,
                   s[0].y[0], s[0].y[s[0].n - 1]);
-    if (s[1].n)
-        ct__textf(out, "validation: loss %.4f at step %.0f\n", s[1].y[s[1].n - 1],
-                  s[1].x[s[1].n - 1]);
+    if (s[1].n) {
+        int64_t steps = steps_evaluated(config_path, (int64_t)s[1].newest);
+        ct__textf(out, "validation: loss %.4f after %" PRId64 " step%s\n", s[1].y[s[1].n - 1],
+                  steps, steps == 1 ? "" : "s");
+    }
     ct__series_free(&s[0]);
     ct__series_free(&s[1]);
     return true;
@@ -203,13 +220,38 @@ static bool exists(const char *folder, const char *name, char *path, size_t cap)
 }
 
 static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
-    char path[4096];
-    if (exists(folder, "config.json", path, sizeof path) && !describe_config(path, out, err))
+    char path[4096], config[4096];
+    if (exists(folder, "config.json", config, sizeof config) && !describe_config(config, out, err))
         return false;
-    if (exists(folder, "metrics.jsonl", path, sizeof path) && !add_metrics(path, out, err))
+    if (exists(folder, "metrics.jsonl", path, sizeof path) && !add_metrics(path, config, out, err))
         return false;
     return !exists(folder, "model.safetensors", path, sizeof path) ||
            describe_safetensors(path, out, err);
+}
+
+// A run's folder of saves, each a folder that holds a model.
+static bool holds_saves(const char *folder) {
+    char name[64], path[4096];
+    int64_t *steps;
+    size_t n;
+    ct_err ignored = {0};
+    if (!ct__checkpoint_list_in(folder, &steps, &n, &ignored)) return false;
+    if (n) snprintf(name, sizeof name, "step-%" PRId64 "/model.safetensors", steps[0]);
+    ct__free(steps);
+    return n && exists(folder, name, path, sizeof path);
+}
+
+static bool describe_saves(const char *folder, ct_text *out, ct_err *err) {
+    int64_t *steps;
+    size_t n;
+    if (!ct__checkpoint_list_in(folder, &steps, &n, err)) return false;
+    ct__textf(out, "%zu save%s of a run, %s a folder for cotan info and cotan sample\n", n,
+              n == 1 ? "" : "s", n == 1 ? "which is" : "the newest first: each is");
+    for (size_t i = 0; i < n; i++)
+        ct__textf(out, "  %s%sstep-%" PRId64 "\n", folder, ct__ends_with(folder, "/") ? "" : "/",
+                  steps[i]);
+    ct__free(steps);
+    return true;
 }
 
 // -------------------------------------------------------------------------------------------- text
@@ -307,6 +349,7 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
         (exists(path, "config.json", inner, sizeof inner) ||
          exists(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);
+    if (holds_saves(path)) return describe_saves(path, out, err);
     if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
     if (ct__ends_with(path, "config.json")) return describe_config(path, out, err);
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -337,8 +338,41 @@ def test_device_is_asked_for(corpus, tmp_path):
 def test_info(run):
     said = cotan("info", run[0]).stdout.decode()
     assert "model: gpt2, 1 layers, 2 heads, width 16, context 16\n" in said
-    assert "training: 12 steps, loss " in said and "\nvalidation: loss " in said
+    first, *_, last = lines(run[0])
+    assert f"training: 12 steps, loss {first['loss']:.4f} at first and {last['loss']:.4f} at last\n" in said
+    assert f"\nvalidation: loss {last['val_loss']:.4f} after 12 steps\n" in said  # as training said: step 12/12
+    assert re.search(rf"^step 12/12 .* validation {last['val_loss']:.4f} ", run[1], re.M)
     assert "wte.weight" in said
+
+
+def test_info_of_a_run_that_was_stopped(run, tmp_path):
+    """Its newest evaluation was of the weights before a step."""
+    out = tmp_path / "run"
+    shutil.copytree(run[0], out)
+    written = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (out / "metrics.jsonl").write_text("".join(written[:-1]))
+    loss = lines(out)[10]["val_loss"]
+    said = cotan("info", out).stdout.decode()
+    assert f"\nvalidation: loss {loss:.4f} after 10 steps\n" in said
+    assert re.search(rf"^step 10/12 .* validation {loss:.4f} ", run[1], re.M)
+
+
+def test_info_of_saves(run):
+    saves, each = run[0] / "checkpoints", "each is a folder for cotan info and cotan sample"
+    for folder in (str(saves), f"{saves}/"):
+        said = cotan("info", folder)
+        assert (said.returncode, said.stdout.decode()) == (
+            0, f"2 saves of a run, the newest first: {each}\n  {saves}/step-12\n  {saves}/step-10\n")
+    assert cotan("info", saves / "step-12").stdout.startswith(b"model: gpt2, ")
+
+
+def test_info_of_a_single_save_and_of_none(run, tmp_path):
+    shutil.copytree(run[0] / "checkpoints/step-12", tmp_path / "step-12")
+    assert cotan("info", tmp_path).stdout.decode() == (
+        f"1 save of a run, which is a folder for cotan info and cotan sample\n  {tmp_path}/step-12\n")
+    (tmp_path / "step-13").mkdir()  # a chapter, say
+    (tmp_path / "step-13/text.txt").write_text("ab")
+    assert cotan("info", tmp_path).stdout.startswith(b"text: 2 bytes")
 
 
 def test_a_size_is_chosen(corpus, tmp_path):

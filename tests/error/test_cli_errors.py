@@ -17,7 +17,7 @@ def cotan(*words, env=None):
 
 
 def test_usage_ends_with_what_is_taken():
-    for words, usage in ((["doctor"], "usage: cotan doctor"), (["info"], "usage: cotan info FILE|DIR")):
+    for words, usage in ((["doctor"], "usage: cotan doctor"), (["info"], "usage: cotan info FILE|DIR...")):
         done = cotan("help", *words)
         assert done.returncode == 0 and done.stdout.splitlines()[0] == usage
 
@@ -34,7 +34,8 @@ def refused(status, message, *words, env=None):
     (["help", "inof"], 'there is no command "inof"; is info meant?'),
     (["help", "info", "info"], "help: one command is wanted: cotan help train"),
     (["version", "x"], "version: it takes no options"),
-    (["info"], "info: it needs a FILE or DIR: cotan info FILE|DIR"),
+    (["info"], "info: it needs a FILE or DIR: cotan info FILE|DIR..."),
+    (["info", "a", ""], "info: it needs a FILE or DIR: cotan info FILE|DIR..."),
     (["train"], "train: --data is missing: files, folders or patterns of text"),
     (["plan"], "plan: --data is missing: files, folders or patterns of text"),
     (["train", "README.md"], 'train: "README.md" is not an option; options begin with --'),
@@ -61,7 +62,7 @@ def refused(status, message, *words, env=None):
     (["train", "--resume="], "train: --resume needs a value: DIR"),
     (["train", "--data="], "train: --data needs a value: PATH..."),
     (["sample", ""], "sample: it needs a DIR: cotan sample DIR [options]"),
-    (["info", "a", "b"], 'info: one FILE or DIR is wanted, not both "a" and "b"'),
+    (["explain", "a", "b"], 'explain: one CODE is wanted, not both "a" and "b"'),
     (["info", "--hlp"], "info: there is no option --hlp; is --help meant?"),
     (["info", "--completely-else"],
      "info: there is no option --completely-else; cotan info --help lists them"),
@@ -86,6 +87,19 @@ def test_no_words():
 def test_info_of_what_is_not_there(tmp_path):
     path = tmp_path / "none.txt"
     refused(1, f"{path}: cannot open: No such file or directory", "info", path)
+
+
+def test_info_of_one_after_the_other(tmp_path):
+    """What is wrong with one keeps none of the others from being told."""
+    texts = [tmp_path / name for name in ("a.txt", "none.txt", "b.txt", "away.txt")]
+    for path in texts[::2]:
+        path.write_text("ab\n")
+    done = cotan("info", *texts)
+    told = "text: 3 bytes, 3 characters, 1 lines\nvocabulary as characters: 3: \\nab\n"
+    assert done.stdout == f"{texts[0]}:\n{told}\n{texts[1]}:\n\n{texts[2]}:\n{told}\n{texts[3]}:\n"
+    assert done.stderr == "".join(f"cotan: {path}: cannot open: No such file or directory\n" for path in texts[1::2])
+    assert done.returncode == 1
+    assert cotan("info", texts[0]).stdout == told
 
 
 def test_info_of_an_empty_file(tmp_path):
@@ -281,6 +295,20 @@ def test_prompt_outside_the_vocabulary(run):
     n = len(set((ROOT / "README.md").read_text()))
     refuses_to_sample(run, f'prompt: character "☃" (U+2603) at byte 2 is not among the {n} '
                            "characters of the model", "--prompt", "A ☃")
+
+
+@pytest.mark.parametrize("words", [["sample"], ["compile", "--out", "step"], ["train", "--resume"]])
+def test_a_file_is_not_its_folder(run, words):
+    for name in ("config.json", "model.safetensors", "state.safetensors"):
+        refused(1, f"{run / name}: a file, not the folder of a model or a run\n  hint: give the folder that it is in, {run}",
+                *words, run / name)
+    refused(1, f"{run}/loss.svg: a file, not the folder of a model or a run", *words, run / "loss.svg")
+
+
+def test_a_file_in_the_folder_one_is_in(run):
+    done = subprocess.run([str(COTAN.resolve()), "sample", "config.json"], cwd=run, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr, done.stdout) == (
+        1, "cotan: config.json: a file, not the folder of a model or a run\n  hint: give the folder that it is in, .\n", "")
 
 
 def test_no_checkpoint(tmp_path):
