@@ -161,7 +161,7 @@ static void compiler(doctor *d) {
         ct__textf(&text, "%s: kernels are interpreted: the same bits, several times slower",
                   *missing ? missing : "none is wanted (COTAN_CC=none)");
         say(d, *missing ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "compiler", &text,
-            *missing ? "install gcc or clang" : NULL);
+            *missing ? ct__cc_missing_hint() : NULL);
         ct__text_free(&text);
         return;
     }
@@ -212,6 +212,9 @@ static void cache(doctor *d) {
     if (!ct__cache_open(&c, &err)) {
         ct__text_add(&text, err.text);
         say(d, CT_HEALTH_BAD, "cache", &text, "unset COTAN_CACHE_DIR, or name an absolute path");
+    } else if (c.forbidden) {
+        ct__text_add(&text, c.why);
+        say(d, CT_HEALTH_GOOD, "cache", &text, NULL);
     } else if (!c.folder[0]) {
         const char *asked = getenv("COTAN_CACHE_DIR");
         ct__textf(&text, "none is usable, every process compiles its kernels anew: %s", c.why);

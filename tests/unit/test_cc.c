@@ -31,6 +31,7 @@
 #include "base/atomic.h"
 #include "base/os.h"
 #include "cotan/cotan.h"
+#include "cotan/train.h"
 
 static char *own_compiler; // COTAN_CC of the environment: for another machine it is another one
 static char root[64];      // a folder of this run; holds the cache
@@ -1066,6 +1067,25 @@ static void a_setuid_program_starts_no_compiler(void **state) {
     assert_int_equal(access(cache, F_OK), -1);
 }
 
+static void note_finding(const ct_finding *f, void *user) {
+    char *text = user;
+    if (strcmp(f->what, "compiler") != 0 && strcmp(f->what, "cache") != 0) return;
+    size_t n = strlen(text);
+    snprintf(text + n, 600 - n, "%d %s: %s; mend it: %s|", f->health, f->what, f->found, f->mend);
+}
+
+// What it lacks it lacks by design: no advice would give it a compiler or a cache.
+static void the_doctor_of_a_setuid_program_advises_nothing(void **state) {
+    (void)state;
+    char text[600] = "";
+    setuid_program = true;
+    assert_true(ct_diagnose(note_finding, text));
+    assert_string_equal(text,
+                        "1 compiler: a setuid program starts no compiler: kernels are interpreted: "
+                        "the same bits, several times slower; mend it: |"
+                        "0 cache: a setuid program has none; mend it: |");
+}
+
 static void without_room_kernels_are_interpreted(void **state) {
     (void)state;
     ct__build_counts before = ct__cpu_build_counts();
@@ -1172,6 +1192,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(without_room_kernels_are_interpreted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_setuid_program_starts_no_compiler, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_doctor_of_a_setuid_program_advises_nothing, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(kernels_for_another_machine, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,7 +59,8 @@ static bool choose_folder(ct_cache *cache, ct_err *err) {
     struct stat st;
     int n = 0;
     no_cache(cache, "", "a setuid program has none");
-    if (getauxval(AT_SECURE)) return true;
+    cache->forbidden = getauxval(AT_SECURE);
+    if (cache->forbidden) return true;
     if (own && *own && *own != '/') // it would be another folder after each change of folder
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                        "COTAN_CACHE_DIR is \"%.200s\", not an absolute path", own);

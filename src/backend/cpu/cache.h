@@ -9,6 +9,7 @@
 typedef struct ct_cache {
     char folder[3072]; // "": none is usable
     char why[400];     // none is, in words
+    bool forbidden;    // by design: nothing of the environment's would give one
     int locks;         // descriptor of the file that carries the locks; -1: not open
 } ct_cache;
 
