@@ -38,7 +38,7 @@ test-sanitize: ## the tests with the address and undefined-behaviour sanitizers,
 	@cmake -S . -B build-sanitize -G Ninja -DCOTAN_SANITIZE=ON -DCOTAN_WERROR=ON -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_C_FLAGS_DEBUG="-O1 -g" >/dev/null
 	@cmake --build build-sanitize
-	@scripts/run-tests --build build-sanitize $(ONLY)
+	@scripts/run-tests --build build-sanitize --timeout 1200 $(ONLY)
 
 fuzz: ## random graphs with new seeds, libFuzzer on the readers of files: TIME=60 seconds each; ONLY=graphs, ONLY=npy
 	@scripts/setup test

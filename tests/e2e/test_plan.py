@@ -265,10 +265,10 @@ def test_batches_of_a_step_choose_no_other_model(tmp_path):
 
 
 def test_a_model_that_fits_is_chosen(corpus):
-    room = 40
+    room = 40 if not SANITIZED else 200  # sanitizers take a hundred for themselves
     done = cotan("plan", "--data", corpus, "--memory-limit", f"{room}MB", "--steps", 1, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6 or SANITIZED
+    assert json.loads(done.stdout)["memory"]["all"] <= (room + 1) * 1e6
 
 
 def test_the_choice_does_not_depend_on_load(tmp_path):
