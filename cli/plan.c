@@ -112,7 +112,8 @@ static void put_memory(const ct_lm_cost *c) {
                   {"devices", c->devices},     {"weights", c->weights},
                   {"state", c->state},         {"arenas", c->arenas},
                   {"constants", c->constants}, {"workspaces", c->workspaces},
-                  {"sums", c->sums},           {"batches", c->batches}};
+                  {"sums", c->sums},           {"batches", c->batches},
+                  {"curves", c->curves}};
     fputs("],\n \"memory\": {", stdout);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
@@ -199,6 +200,7 @@ static void show_memory(const ct_lm_cost *c) {
                   c->devices > named ? c->devices - named : 0},
                  {"copies", "of weights or state, while they are saved", c->copies},
                  {"batches", "on the host, as they are drawn", c->batches},
+                 {"curves", "of the losses, on the host, for their plot", c->curves},
                  {"code", "compiled kernels", c->code},
                  {"process", "the program and the text", c->process},
                  {"all", "", c->memory}};

@@ -85,12 +85,13 @@ CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 
 // What a run will take at the most, in bytes, known before anything runs.
 typedef struct ct_lm_cost {
-    uint64_t memory;  // of the process: process + code + copies + batches + what the devices take
-                      // besides
+    uint64_t memory;  // of the process: process + code + copies + batches + curves + what the
+                      // devices take besides
     uint64_t process; // what it has before the run: the program and the text
     uint64_t code;    // compiled kernels
     uint64_t copies;  // on the host while weights or the optimizer's state are saved
     uint64_t batches; // on the host: tokens of a batch and their targets
+    uint64_t curves;  // on the host: the losses of all steps, up to 16,384 points, and their plot
     uint64_t devices; // values, arenas, constants and workspaces, most at one time
     uint64_t weights, state, arenas, constants, workspaces; // of the devices
     uint64_t sums; // of gradients, over the batches of a step; 0: a step is one

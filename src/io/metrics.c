@@ -176,6 +176,12 @@ bool ct__series_add(ct_series *series, double x, double y) {
     return true;
 }
 
+uint64_t ct__series_bytes(int64_t values) {
+    uint64_t cap = 16; // as CT_GROW has it
+    while (cap < CT_SERIES_MOST && cap < (uint64_t)values) cap *= 2;
+    return cap * (sizeof *((ct_series *)0)->x + sizeof *((ct_series *)0)->y);
+}
+
 void ct__series_free(ct_series *series) {
     ct__free(series->x);
     ct__free(series->y);

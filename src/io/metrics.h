@@ -53,6 +53,7 @@ bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_s
 bool ct__metrics_read_before(const char *path, int64_t first, const char *const *names, size_t n,
                              ct_series *series, ct_err *err);
 bool ct__series_add(ct_series *series, double x, double y); // false: no memory
+uint64_t ct__series_bytes(int64_t values);                  // of memory, of so many, at the most
 void ct__series_free(ct_series *series);
 
 #endif

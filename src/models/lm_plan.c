@@ -46,8 +46,8 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
     cost->process = ct__resident_bytes();
     cost->code = h->kernels * A_KERNEL;
     // What this context holds already is part of the process, and counted with the devices.
-    cost->memory =
-        cost->process + cost->code + cost->copies + cost->batches + cost->devices - h->held;
+    cost->memory = cost->process + cost->code + cost->copies + cost->batches + cost->curves +
+                   cost->devices - h->held;
     if (h->ctx) {
         if (!err->code) *err = h->ctx->err;
         h->ctx->err.code = CT_OK;

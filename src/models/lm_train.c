@@ -10,6 +10,7 @@
 #include "base/threefry.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "io/metrics.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
 #include "models/gpt2.h"
@@ -695,6 +696,9 @@ static bool record_all(run *r, ct_lm_cost *cost) {
     if (!make_model(r)) return false;
     cost->batches =
         (uint64_t)r->o.batch * (2 * (uint64_t)r->o.context * sizeof *r->x + sizeof *r->rows);
+    // Half as much again while the steps' losses are drawn.
+    cost->curves =
+        ct__series_bytes(r->o.steps) * 3 / 2 + ct__series_bytes(r->o.steps / r->o.eval_every + 2);
     cost->weights = bytes_of(ct_gpt2_params(r->model));
     cost->state = bytes_of(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {

@@ -76,11 +76,12 @@ def test_plans_are_those_that_run(corpus, device, plan, tmp_path):
 def test_what_it_says_adds_up(plan):
     m = plan["memory"]
     step = plan["plans"][-1]
-    assert m["all"] == m["process"] + m["code"] + m["copies"] + m["batches"] + m["devices"]
+    assert m["all"] == m["process"] + m["code"] + m["copies"] + m["batches"] + m["curves"] + m["devices"]
     assert m["arenas"] >= sum(p["arena_bytes"] for p in plan["plans"])
     assert m["devices"] >= m["weights"] + m["state"] + m["arenas"] + m["constants"] + m["workspaces"]
     assert m["copies"] == m["state"] > 2 * m["weights"]
     assert m["batches"] == 4 * (2 * 32 + 1) * 4
+    assert m["curves"] == 2048 * 16 * 3 // 2 + 16 * 16  # of 2,000 steps and 12 evaluations
     sizes = [t["bytes"] for t in step["tensors"]]
     assert sizes == sorted(sizes, reverse=True) and all(t["line"] for t in step["tensors"])
 

@@ -327,6 +327,7 @@ static void a_curve_has_so_many_points(void **state) {
     for (int i = 0; i < VALUES; i++) {
         assert_true(ct__series_add(&series, i, i % 2 ? 3 * i : i));
         assert_true(series.n <= CT_SERIES_MOST && series.newest == i);
+        assert_int_equal(2 * series.cap * sizeof *series.y, ct__series_bytes(i + 1)); // both arrays
     }
     assert_int_equal(series.n, VALUES / 8 + 1); // eight values a point
     for (size_t i = 0; i + 1 < series.n; i++) {
