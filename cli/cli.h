@@ -20,7 +20,7 @@ typedef enum {
     OPT_TEXT,   // const char *
     OPT_PATH,   // const char *, not empty
     OPT_CHOICE, // int: index into choices
-    OPT_BYTES,  // uint64_t: 50MB, 2GiB, 4096
+    OPT_BYTES,  // uint64_t: 50MB, 2GiB, 4000000
     OPT_PATHS,  // paths: all words up to the next option
 } opt_kind;
 
@@ -34,7 +34,7 @@ typedef struct opt {
     opt_kind kind;
     const char *value;          // what the help calls the value; NULL for flags
     const char *help;           // one line
-    double low, high;           // of numbers
+    double low, high;           // of numbers; low of bytes too
     const char *const *choices; // NULL-terminated
     void *out;
     const char *given; // the text it was given as

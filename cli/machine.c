@@ -1,6 +1,9 @@
 // What a command that computes runs on: options of train, plan and sample alike.
 #include "cli.h"
 
+// Bytes: no process of the program is as small, so that less is a unit forgotten.
+#define LEAST_MEMORY 1e6
+
 static const char *const devices[] = {"cpu", "ref", NULL};
 
 void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
@@ -11,8 +14,9 @@ void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
     options[1] = (opt){
         "device",           OPT_CHOICE,       "NAME", "cpu, or ref, which is slow and simple (cpu)",
         .choices = devices, .out = &m->device};
-    options[2] = (opt){"memory-limit", OPT_BYTES, "SIZE",
-                       "most memory: 500MB, 2GiB (what this machine has left)", .out = &m->limit};
+    options[2] = (opt){"memory-limit", OPT_BYTES,
+                       "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
+                       LEAST_MEMORY,   .out = &m->limit};
 }
 
 bool use_machine(const machine *m, int *status) {

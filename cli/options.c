@@ -161,8 +161,14 @@ static int read_bytes(const command *c, const opt *o, const char *text) {
         if (*end) value = -1;
     }
     if (!(value >= 1 && value < 1e18))
-        return refuse("%s: --%s takes a size such as 500MB, 2GiB or 4096, not \"%s\"", c->name,
-                      o->name, plain(text));
+        return refuse("%s: --%s takes a size such as 500MB or 2GiB, not \"%s\"", c->name, o->name,
+                      plain(text));
+    if (value < o->low && isdigit((unsigned char)text[strlen(text) - 1]))
+        return refuse("%s: --%s %s is in bytes, less than anything takes: is %sMB meant, or %sGB?",
+                      c->name, o->name, plain(text), plain(text), plain(text));
+    if (value < o->low)
+        return refuse("%s: --%s %s is less than anything takes, %.0f MB at least", c->name, o->name,
+                      plain(text), o->low / 1e6);
     *(uint64_t *)o->out = (uint64_t)value;
     return EXIT_DONE;
 }

@@ -176,8 +176,8 @@ CT_API CT_MUST_USE bool ct_set_device(const char *name);
 // sizes, host or threads, part of every plan's key and stored in checkpoints. "" where there is no
 // device.
 CT_API const char *ct_numerics(void);
-// Threads of the process from the next launch on, at most 256: of more, 256. 0 or less:
-// COTAN_THREADS, else the cores allowed. A plan counts its kernels' workspaces for the threads that
+// Threads of the process from the next launch on, at most 256: of more, 256. 0: COTAN_THREADS, else
+// the cores allowed. Fewer are an error in the current context, and the number stays. A plan counts its kernels' workspaces for the threads that
 // are set when it is made.
 CT_API void ct_set_threads(int n);
 

@@ -245,7 +245,7 @@ def test_nothing_is_taken_for_what_is_refused(corpus, tmp_path):
                      r"tensors are [^\n]* of [\d.]+ GB \(src/models/lm_train\.c:\d+\)", done.stderr, re.M), done.stderr
 
 
-@pytest.mark.parametrize("limit, told", [("12", "12 bytes"), ("1MB", "1 MB"), ("2MB", "2 MB")])
+@pytest.mark.parametrize("limit, told", [("1000001", "1 MB"), ("1MB", "1 MB"), ("2MB", "2 MB")])
 def test_a_limit_without_room_for_anything(corpus, limit, told):
     """It is the run that is refused, not the product that would be timed."""
     done = cotan("train", "--data", corpus, "--memory-limit", limit)
@@ -301,4 +301,23 @@ def test_sample_is_refused_too(corpus, tmp_path):
 def test_nonsense_is_no_size(corpus, word):
     done = cotan("train", "--data", corpus, f"--memory-limit={word}")
     assert (done.returncode, done.stderr) == (
-        2, f'cotan: train: --memory-limit takes a size such as 500MB, 2GiB or 4096, not "{word}"\n')
+        2, f'cotan: train: --memory-limit takes a size such as 500MB or 2GiB, not "{word}"\n')
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "sample"])
+def test_a_limit_without_its_unit(corpus, tmp_path, command):
+    words = [command, tmp_path] if command == "sample" else [command, "--data", corpus]
+    for word in ("12", "1", "512", "999999"):
+        done = cotan(*words, "--memory-limit", word)
+        assert (done.returncode, done.stderr) == (
+            2, f"cotan: {command}: --memory-limit {word} is in bytes, less than anything takes: is {word}MB meant, or {word}GB?\n")
+    for word in ("12B", "12kB", "1K", "976KiB"):
+        done = cotan(*words, "--memory-limit", word)
+        assert (done.returncode, done.stderr) == (
+            2, f"cotan: {command}: --memory-limit {word} is less than anything takes, 1 MB at least\n")
+
+
+def test_the_least_limit_is_read(corpus):
+    for word in ("1000000", "977KiB"):
+        done = cotan("train", "--data", corpus, *SMALL, "--memory-limit", word)
+        assert done.returncode == 2 and " of memory are needed, the limit is 1 MB; " in done.stderr, done.stderr

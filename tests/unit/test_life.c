@@ -74,6 +74,13 @@ static void as_many_threads_as_are_set(void **state) {
         wide_work();
         expect_workers(have[i] - 1);
     }
+    ct_set_threads(-3);
+    assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
+    assert_string_equal(ct_error_text(),
+                        "set_threads: -3 threads: 1 to 256 can be, and 0 is the default");
+    ct_error_clear();
+    wide_work();
+    expect_workers(2);
     ct_set_threads(1); // which works alone, and may leave the others asleep
     wide_work();
     ct_set_threads(0);

@@ -38,7 +38,16 @@ static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else 
 
 static int at_most(int threads) { return threads < CT_POOL_MOST ? threads : CT_POOL_MOST; }
 
-void ct_set_threads(int n) { asked_threads = n < 0 ? 0 : at_most(n); }
+void ct_set_threads(int n) {
+    if (n >= 0) {
+        asked_threads = at_most(n);
+        return;
+    }
+    ct_ctx *ctx = ct__ctx();
+    if (ctx)
+        ct__err(&ctx->err, CT_E_ARGUMENT, CT_NOWHERE, "set_threads",
+                "%d threads: 1 to %d can be, and 0 is the default", n, CT_POOL_MOST);
+}
 
 // COTAN_THREADS into *n, 0 where it says nothing.
 static bool environment_threads(int *n, ct_err *err) {
