@@ -128,7 +128,10 @@ static void listed_axes(const ct_node *node, ct_along *along) {
     .reduction = CT_RED_##by, .along = listed_axes
 const ct_opdef ct__op_sum = {
     REDUCE(SUM, sum, ADD),
-    .doc = "The sum over axes (default: all). Floats add in a tree of fixed shape.",
+    .doc =
+        "The sum over axes (default: all). Floats add in a tree of fixed shape. Integers keep "
+        "their dtype and wrap, unlike NumPy's, which add up in 64 bits: u8 200 + 100 is 44. Cast "
+        "small ones first.",
     .transpose = sum_transpose,
     .onnx = "ReduceSum",
     .stablehlo = "reduce add",
@@ -149,7 +152,8 @@ prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros amo
 }
 const ct_opdef ct__op_prod = {
     REDUCE(PROD, prod, MUL),
-    .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0.",
+    .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0. "
+           "Integers keep their dtype and wrap, as in ct_sum.",
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",
     .samples = {.lo = 0.5, .hi = 1.5},

@@ -45,7 +45,7 @@ const ct_opdef ct__op_cumsum = {
     .id = CT_OP_CUMSUM,
     .name = "cumsum",
     .doc = "The sum of all elements up to each along an axis (reverse: from each on), added one "
-           "after the other.",
+           "after the other. Integers keep their dtype and wrap, as in ct_sum.",
     .kind = CT_KIND_SCAN,
     .n_in = 1,
     .n_out = 1,
