@@ -3,6 +3,7 @@
 //     06_daemon SOCKET
 // A line is a command: "train N" (until step N), "status", "stop", "quit". Each gets a line back:
 //     step 40 of 60, loss 0.125, weights 5b1f0a22
+// or, where it is no command, the list of them.
 #include <cotan/optim.h>
 #include <locale.h>
 #include <poll.h>
@@ -109,6 +110,7 @@ static void *train(void *unused) {
 }
 
 static void obey(char *command, char *answer, size_t size) {
+    bool known = true;
     pthread_mutex_lock(&shared.lock);
     if (strncmp(command, "train ", 6) == 0) {
         shared.target = atoi(command + 6);
@@ -119,10 +121,15 @@ static void obey(char *command, char *answer, size_t size) {
         shared.quit = *command == 'q';
         ct_cancel(shared.ctx);
         pthread_cond_signal(&shared.wake);
+    } else {
+        known = strcmp(command, "status") == 0;
     }
     snprintf(answer, size, "step %d of %d, loss %.6g, weights %08x%.150s\n", shared.step,
              shared.target, shared.loss, shared.weights, shared.said);
     pthread_mutex_unlock(&shared.lock);
+    if (!known)
+        snprintf(answer, size, "unknown: \"%s\"; commands are train N, status, stop and quit\n",
+                 command);
 }
 
 typedef struct {

@@ -154,6 +154,14 @@ def test_lines_are_commands_however_they_come(tmp_path):
     assert server.quit() == (0, "", "")
 
 
+def test_an_unknown_command_is_answered_with_those_that_are(tmp_path):
+    server = Server(tmp_path, [DAEMON])
+    for command in ("halp", "", "statu", "train"):
+        assert server.say(command) == f'unknown: "{command}"; commands are train N, status, stop and quit'
+    assert server.say("status").startswith("step 0 of 0, ")
+    assert server.quit() == (0, "", "")
+
+
 def test_places_for_clients_are_not_lost(tmp_path):
     """While the server may open no descriptor, and where more come than it has places for."""
     server = Server(tmp_path, [DAEMON])
