@@ -50,11 +50,11 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 //
 // Operands of two dtypes meet in the smallest one that holds both: an integer and a float in the
 // float, f16 and bf16 in f32, u64 and a signed integer, which no integer holds, in f32. A bare
-// number (ct_f, ct_i) takes the other's dtype. Integers wrap; what becomes an integer from a float
-// is cut towards zero and saturates. f16 and bf16 are computed in f32, and every op rounds its
-// result to nearest even, by way of f32 where it comes from a wider dtype; sums and products of
-// matrices add up in f32 and round once, and so do functions that are made of others, such as
-// softmax.
+// number (ct_f, ct_i) takes the other's dtype; a bare integer that an integer dtype cannot hold,
+// such as 300 or -1 beside u8, is an error. Integers wrap; what becomes an integer from a float is
+// cut towards zero and saturates. f16 and bf16 are computed in f32, and every op rounds its result
+// to nearest even, by way of f32 where it comes from a wider dtype; sums and products of matrices
+// add up in f32 and round once, and so do functions that are made of others, such as softmax.
 typedef enum ct_dtype {
     CT_DEFAULT = 0,
     CT_BOOL, // one byte, 0 or 1
@@ -307,7 +307,10 @@ CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_l
 CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_const(data, dtype, dims) ct_const_at((data), (dtype), (dims), CT_HERE)
 // Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet;
-// alone they are f32 (what meets an f64 keeps all its digits) and i32.
+// alone they are f32 (what meets an f64 keeps all its digits) and i32 (i64, where it needs that).
+// A ct_i that the integer dtype of an op's other operand, or of the variable to which it is
+// assigned, cannot hold is an error; sums and the like of bare numbers alone wrap. ct_scalar
+// converts as ct_cast does: 300 becomes 255 in u8.
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);

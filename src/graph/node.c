@@ -457,6 +457,10 @@ static bool fits(ct_call *call) {
 }
 
 enum { FEW = 16 };
+// The integers that do not hold all of i64.
+#define BELOW_I64                                                                                  \
+    (CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64) | CT_MASK(CT_I8) |       \
+     CT_MASK(CT_I16) | CT_MASK(CT_I32))
 
 // The node, its operands and outputs lie together; the shape rule fills the outputs in place.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
@@ -489,6 +493,48 @@ static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in,
         ct__use(to.node);
     }
     return true;
+}
+
+// The number that a tensor is made of, however it is shaped and however many traced functions took
+// it as a parameter.
+static const ct_node *origin_of(const ct_node *node) {
+    for (;;) {
+        if (node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1) {
+            node = node->in->node;
+        } else if (node->op == &ct__op_param && node->frame->kind == CT_FRAME_BODY &&
+                   node->number >= node->frame->body->n_params) {
+            const ct_body *body = node->frame->body;
+            node = body->captured_from[node->number - body->n_params].node;
+        } else {
+            return node;
+        }
+    }
+}
+
+bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, ct_err *err, ct_loc here,
+                   const char *op) {
+    uint32_t out;
+    const ct_node *node = ct__peek_fast(t, &out);
+    if (!node || dtype == CT_BOOL || ct__is_float(dtype)) return true;
+    node = origin_of(node);
+    if (node->op != &ct__op_scalar || !node->out->weak || ct__is_float(node->out->dtype))
+        return true;
+    int64_t value = ct__load_i64(node->out->dtype, &node->number, 0);
+    int64_t least = ct__least(dtype), most = ct__greatest(dtype); // of u64 the most is -1
+    if (value >= least && (dtype == CT_U64 || value <= most)) return true;
+    const char *name = ct_dtype_name(dtype);
+    ct__err(err, CT_E_ARGUMENT, here, op,
+            dtype == CT_U64 ? "operand %d is %lld, which does not fit %s (%lld to %llu)"
+                            : "operand %d is %lld, which does not fit %s (%lld to %lld)",
+            argument + 1, (long long)value, name, (long long)least, (long long)most);
+    ct__err_hint(
+        err, "ct_cast the tensor to a dtype that holds it, or the number to %s: that wraps", name);
+    return false;
+}
+
+bool ct__call_bare_fits(ct_call *call, int operand, ct_dtype dtype) {
+    return ct__bare_fits(call->whole[operand], dtype, operand, call->err, call->here,
+                         call->op->name);
 }
 
 // Lists come from the caller: their lengths are looked at before they are read.
@@ -540,7 +586,8 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_val *val = (ct_val *)(node + 1);
     ct_type *out = (ct_type *)(val + n_in);
     memset(out, 0, n_out * sizeof *out);
-    ct_call call = {op, own, n_in, types, (int)n_out, n_out ? out : NULL, arena, &ctx->err, here};
+    ct_call call = {op,    own,       n_in, types, (int)n_out, n_out ? out : NULL,
+                    arena, &ctx->err, here, NULL};
     int used = 0;
     unsigned seen = 0; // dtypes; those of bare numbers in the upper half
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
@@ -549,6 +596,8 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
         ct__use(val[used++].node);
     }
     const unsigned mixed = 1u << CT_F64 | 1u << (16 + CT_F32);
+    const unsigned whole = 1u << (16 + CT_I32) | 1u << (16 + CT_I64);
+    if (seen & whole && seen & BELOW_I64) call.whole = in;
     bool ok = used == n_in &&
               ((seen & mixed) != mixed || numbers_in_f64(ctx, op, in, n_in, val, types, here));
     if (!ok || !op->infer(&call) || !fits(&call)) {

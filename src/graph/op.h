@@ -100,7 +100,14 @@ typedef struct ct_call {
     ct_arena *arena;
     ct_err *err;
     ct_loc here;
+    const ct_tensor *whole; // (n_in) the operands, where bare integers meet tensors of integers
 } ct_call;
+// Does operand `operand` fit the dtype that the rule makes of it? A bare integer (ct_i) that an
+// integer dtype cannot hold is reported: it would wrap unseen.
+bool ct__call_bare_fits(ct_call *call, int operand, ct_dtype dtype);
+static inline bool ct__call_fits(ct_call *call, int operand, ct_dtype dtype) {
+    return !call->whole || ct__call_bare_fits(call, operand, dtype);
+}
 bool ct__call_err(ct_call *call, ct_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int64_t *ct__call_dims(ct_call *call, int rank); // room for sizes; NULL (and an error): no memory

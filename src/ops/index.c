@@ -154,6 +154,7 @@ static bool dynamic_update_infer(ct_call *call) {
     if (ct__promote(in->dtype, in->weak, update->dtype, update->weak) != in->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the update is %s, x is %s", ct__type_text(update).s,
                             ct__type_text(in).s);
+    if (!ct__call_fits(call, 1, in->dtype)) return false;
     bool fits = update->rank == in->rank;
     for (int a = 0; fits && a < in->rank; a++)
         fits = ct__has_axis(&attrs->axes, a) ? update->dim[a] <= in->dim[a]
@@ -366,6 +367,7 @@ static bool scatter_add_infer(ct_call *call) {
     if (ct__promote(x->dtype, x->weak, update->dtype, update->weak) != x->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the updates are %s, x is %s",
                             ct__type_text(update).s, ct__type_text(x).s);
+    if (!ct__call_fits(call, 2, x->dtype)) return false;
     ct_type wanted = ct__shaped(&shape, x->dtype, false);
     bool fits = wanted.rank == update->rank;
     for (int a = 0; fits && a < wanted.rank; a++) fits = wanted.dim[a] == update->dim[a];

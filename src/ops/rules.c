@@ -39,6 +39,8 @@ static bool infer_broadcast(ct_call *call, int first) {
             call->op->accepts & CT_MASK(call->in[guilty]->dtype) ? dtype : call->in[guilty]->dtype,
             guilty);
     }
+    for (int i = first; call->whole && i < call->n_in; i++)
+        if (!ct__call_fits(call, i, dtype)) return false;
     call->out->dtype = (uint8_t)dtype;
     call->out->weak = weak;
     if (ct__broadcast(call->arena, call->in, call->n_in, call->out)) return true;

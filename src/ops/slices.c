@@ -198,6 +198,7 @@ static bool pad_infer(ct_call *call) {
     if (ct__promote(in->dtype, in->weak, fill->dtype, fill->weak) != in->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the fill value is %s, x is %s",
                             ct__type_text(fill).s, ct__type_text(in).s);
+    if (!ct__call_fits(call, 1, in->dtype)) return false;
     ct_shape shape = {.dim = ct__call_dims(call, rank)};
     int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
     if (!own) ct__err_memory(call->err, call->here, "pad", 3 * (size_t)rank * sizeof *own);

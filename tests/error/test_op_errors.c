@@ -99,6 +99,108 @@ static void elementwise(void **state) {
     FAILS(ct_one_hot(I(2), -3, CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -3");
 }
 
+#define TOO_BIG(op, operand, value, dtype, range)                                                  \
+    op ": operand " operand " is " value ", which does not fit " dtype " (" range                  \
+       ")\n  hint: ct_cast the tensor to a dtype that holds it, or the number to " dtype           \
+       ": that wraps"
+
+typedef struct {
+    bool spread;
+    int line;
+} comparison;
+static void compared(const ct_tensor *in, ct_tensor *out, void *user) {
+    comparison *c = user;
+    ct_tensor number = c->spread ? ct_full(ct_i(300), CT_DIMS(3)) : ct_i(300);
+    c->line = __LINE__ + 1;
+    out[0] = ct_less(in[0], number);
+}
+
+// A bare integer takes the dtype of the integers that it meets, which must hold it.
+static void bare_integers(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const ct_dtype dtypes[] = {CT_U8, CT_U16, CT_U32, CT_I8, CT_I16, CT_I32};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        const ct_dtype dtype = dtypes[d];
+        const int64_t bits = 8 * (int64_t)ct_dtype_size(dtype);
+        const bool is_signed = dtype >= CT_I8;
+        const int64_t least = is_signed ? -(1ll << (bits - 1)) : 0;
+        const int64_t most = (1ll << (is_signed ? bits - 1 : bits)) - 1;
+        ct_tensor x = of(dtype, CT_DIMS(3));
+        assert_int_equal(ct_dtype_of(ct_add(x, ct_i(least))), dtype);
+        assert_int_equal(ct_dtype_of(ct_add(ct_i(most), x)), dtype);
+        char text[256];
+        for (int side = 0; side < 2; side++) {
+            const int64_t value = side ? most + 1 : least - 1;
+            (void)snprintf(text, sizeof text, TOO_BIG("add", "%d", "%lld", "%s", "%lld to %lld"),
+                           2 - side, (long long)value, ct_dtype_name(dtype), (long long)least,
+                           (long long)most, ct_dtype_name(dtype));
+            FAILS(side ? ct_add(ct_i(value), x) : ct_add(x, ct_i(value)), CT_E_ARGUMENT, text);
+        }
+    }
+    ct_tensor x = of(CT_U8, CT_DIMS(3));
+    FAILS(ct_less(x, ct_i(300)), CT_E_ARGUMENT, TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+    FAILS(ct_clamp(x, ct_i(0), ct_i(256)), CT_E_ARGUMENT,
+          TOO_BIG("clamp", "3", "256", "u8", "0 to 255"));
+    FAILS(ct_select(B(3), ct_i(-1), x), CT_E_ARGUMENT,
+          TOO_BIG("select", "2", "-1", "u8", "0 to 255"));
+    FAILS(ct_pad(x, .value = ct_i(256), .low = CT_INTS(1)), CT_E_ARGUMENT,
+          TOO_BIG("pad", "2", "256", "u8", "0 to 255"));
+    FAILS(ct_add(x, ct_full(ct_i(300), CT_DIMS(2, 3))), CT_E_ARGUMENT,
+          TOO_BIG("add", "2", "300", "u8", "0 to 255"));
+    FAILS(ct_dynamic_update(x, ct_full(ct_i(-1), CT_DIMS(1)), ct_i(300)), CT_E_ARGUMENT,
+          TOO_BIG("dynamic_update", "2", "-1", "u8", "0 to 255"));
+    FAILS(ct_scatter_add(x, I(1), ct_full(ct_i(999), CT_DIMS(1))), CT_E_ARGUMENT,
+          TOO_BIG("scatter_add", "3", "999", "u8", "0 to 255"));
+    FAILS(ct_add(of(CT_U64, CT_DIMS(3)), ct_i(-1)), CT_E_ARGUMENT,
+          TOO_BIG("add", "2", "-1", "u64", "0 to 18446744073709551615"));
+    for (int spread = 0; spread < 2; spread++) {
+        comparison c = {.spread = spread};
+        ct_tensor out;
+        ct_call(compared, &c, &x, 1, &out, 1);
+        failed(out, c.line, CT_E_ARGUMENT, TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+    }
+    assert_int_equal(ct_dtype_of(ct_gather(x, ct_i(300))), CT_U8); // a position
+    assert_int_equal(ct_dtype_of(ct_add(one(CT_I64), ct_i(INT64_MIN))), CT_I64);
+    assert_int_equal(ct_dtype_of(ct_add(one(CT_F16), ct_i(1 << 20))), CT_F16); // rounds
+    assert_int_equal(ct_dtype_of(ct_clamp(x, ct_i(-1), one(CT_I16))), CT_I16);
+    assert_int_equal((int)ct_item(ct_add(one(CT_U8), ct_cast(ct_i(300), CT_U8))), 44);
+    assert_int_equal((int)ct_item(ct_scalar(300, CT_U8)), 255);
+    assert_false(ct_failed());
+}
+
+// A number is no part of a plan: another one in the same line is looked at as the first was.
+static void bare_integers_of_a_plan_that_ran(void **state) {
+    (void)state;
+    const int64_t values[] = {7, 255, 300, 200};
+    for (int i = 0; i < 4; i++) {
+        CT_SCOPE;
+        const uint8_t data[1] = {250};
+        ct_tensor x = ct_from(data, CT_U8, CT_DIMS(1)), below = ct_less(x, ct_i(values[i]));
+        if (values[i] == 300)
+            failed(below, __LINE__ - 2, CT_E_ARGUMENT,
+                   TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+        else
+            assert_int_equal((int)ct_item(ct_sum(ct_cast(below, CT_I32))), values[i] == 255);
+    }
+}
+
+static void assigned_bare_integers(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_params *set = ct_params_new();
+    ct_tensor small = ct_param(set, "small", CT_I8, CT_SCALAR);
+    ct_tensor truth = ct_param(set, "truth", CT_BOOL, CT_SCALAR);
+    ct_assign(small, ct_i(-128));
+    ct_assign(truth, ct_i(300));
+    assert_int_equal((int)ct_item(small), -128);
+    assert_int_equal((int)ct_item(truth), 1);
+    ct_assign(small, ct_i(128));
+    failed(CT_NONE, __LINE__ - 1, CT_E_ARGUMENT,
+           TOO_BIG("assign", "2", "128", "i8", "-128 to 127"));
+    ct_params_free(set);
+}
+
 static void reductions(void **state) {
     (void)state;
     CT_SCOPE;
@@ -301,6 +403,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources),
         cmocka_unit_test(elementwise),
+        cmocka_unit_test(bare_integers),
+        cmocka_unit_test(bare_integers_of_a_plan_that_ran),
+        cmocka_unit_test(assigned_bare_integers),
         cmocka_unit_test(reductions),
         cmocka_unit_test(movement),
         cmocka_unit_test(indices),
