@@ -16,6 +16,7 @@
 #define COTAN_COTAN_HPP
 
 #include <initializer_list>
+#include <vector>
 
 #include "cotan/data.h"
 #include "cotan/io.h"
@@ -42,6 +43,18 @@ class ints {
   private:
     int64_t n_ = 0;
     int64_t v_[CT_MAX_RANK + 1] = {};
+};
+
+// Tensors with names: {{"images", images}, {"loss", loss}}. Holds the list itself, not the texts.
+class name_list {
+  public:
+    name_list() = default;
+    name_list(std::initializer_list<ct_named> list) : v_(list) {}
+    name_list(const ct_names &list) : v_(list.v, list.v + list.n) {}
+    operator ct_names() const { return {v_.data(), v_.size()}; }
+
+  private:
+    std::vector<ct_named> v_;
 };
 
 // A number that may be left out.

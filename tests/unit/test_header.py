@@ -63,6 +63,11 @@ ct_tensor use(ct_params *params, const float *x) {
     cotan::sum_args rows;
     rows.axes = {0};
     rows.keepdims = true;
+    cotan::compile_args step;
+    step.path = "step";
+    step.names = {{"t", t}, {"params", t}};
+    step.names = {};
+    if (!cotan::compile(step)) cotan::error_clear();
     size_t two = 2;
     ct_tensor u = ct_from(x, CT_F32, CT_DIMS(two, 3)), slopes[2], none = ct_zeros(CT_F32, CT_DIMS());
     cotan::grad(cotan::sum(cotan::mul(t, u)), {t, u}, slopes);
@@ -81,6 +86,8 @@ ct_tensor use(ct_params *params, const float *x) {
     cotan::nn_linear(ct_nn_place_in(params, 1), {.in = 2, .out = 3, .no_bias = true});
     std::vector<ct_tensor> two = {t, cotan::slice(t, {.axes = {0}, .start = {1}})};
     cotan::attention(t, t, t, {.mask = t, .causal = true});
+    if (!cotan::compile({.path = "step", .names = {{"t", t}}})) cotan::error_clear();
+    if (!cotan::compile({.path = "step", .names = {{"t", t}, {"two", two[1]}}, .embed = params})) cotan::error_clear();
     return ct_keep(cotan::concat(two, 0));
 }
 """
@@ -154,6 +161,57 @@ int main() {
 }
 """)
     assert lines in (None, ["1 3 5 2 4 6 3 0"])
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_names_are_given_in_braces(compiler, tmp_path):
+    """They outlive the statement that filled the options, whatever the tensors are listed in."""
+    _, lines = run_cpp(compiler, tmp_path, """#include <cotan/cotan.hpp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+int main(int, char **argv) {
+    CT_SCOPE;
+    const float values[] = {1, 2};
+    ct_tensor x = cotan::from(values, CT_F32, {2}), y = cotan::keep(cotan::add(x, x));
+    std::string path = std::string(argv[0]) + "_step";
+    const ct_named one[] = {{"pixels", x}};
+    cotan::compile_args braces, list;
+    braces.path = list.path = path.c_str();
+    braces.names = {{"images", x}, {"doubled", y}};
+    list.names = ct_names{one, 1};
+    for (const cotan::compile_args &args : {braces, list}) {
+        if (!cotan::compile(args)) std::puts(cotan::error_text());
+        std::FILE *header = std::fopen((path + ".h").c_str(), "r");
+        char line[256];
+        while (header && std::fgets(line, sizeof line, header))
+            if (std::strstr(line, "float *")) std::fputs(line, stdout);
+        if (header) std::fclose(header);
+    }
+}
+""")
+    if lines is not None:
+        assert [line.split(";")[0].split("*")[1] for line in lines] == ["images", "doubled", "pixels", "result_1"], lines
+
+
+# What each compiler makes of the C header's named options in C++, as docs/embedding.md says it.
+ALONE = [("ct_sum(x)", "g++", "c++17", True), ("ct_sum(x)", "g++", "c++20", False),
+         ("ct_sum(x, .axes = CT_AXES(1))", "g++", "c++17", True), ("ct_sum(x, .axes = CT_AXES(1))", "g++", "c++20", False),
+         ("ct_sum(x, .axes = CT_AXES(1))", "clang++", "c++17", True), ("ct_sum(x, .axes = CT_AXES(1))", "clang++", "c++20", True),
+         ("ct_compile(\"step\", .names = CT_NAMES({\"x\", x}))", "g++", "c++17", False),
+         ("ct_compile(\"step\", .names = CT_NAMES({\"x\", x}))", "clang++", "c++20", True),
+         ("ct_sum_with({x, CT_AXES(1), true, CT_HERE})", "g++", "c++17", True),
+         ("ct_sum_with({.x = x, .axes = CT_AXES(1), .keepdims = true, .here = CT_HERE})", "g++", "c++20", True),
+         ("ct_sum_with({.x = x, .axes = CT_AXES(1), .keepdims = true, .here = CT_HERE})", "clang++", "c++20", True)]
+
+
+@pytest.mark.parametrize("call, compiler, standard, compiles", ALONE)
+def test_named_options_of_the_c_header_alone_in_cpp(call, compiler, standard, compiles):
+    text = f"#include <cotan/cotan.h>\nauto use(ct_tensor x) {{ return {call}; }}\n"
+    done = subprocess.run([compiler, "-x", "c++", f"-std={standard}", "-fsyntax-only", *INCLUDES, "-"], input=text, text=True,
+                          capture_output=True)
+    assert (done.returncode == 0) == compiles, done.stderr
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
