@@ -166,6 +166,8 @@ CT_API void ct_cancel(ct_ctx *ctx);
 // may use the library, this context too: texts that come up while a plan is made or runs are handed
 // over behind it, in order, one at a time, with `text` valid during the call alone. It must end no
 // scope that it has not begun, and cannot free the context or call ct_shutdown: each is an error.
+// A context that ends tells it first what nobody has heard of, an error or a device's fault; what
+// the context then still breaks goes to standard error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);
 // "cpu" (default), "ref"; "async:cpu", "async:ref": the same with memory that the host cannot
 // touch; "dry:cpu", "dry:ref": plans are made as there, nothing is run, compiled or allocated, and

@@ -552,12 +552,16 @@ static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     return device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
 }
 
-static void close_engine(ct_ctx *ctx) {
+static void settle(ct_ctx *ctx) {
     ct_engine *e = ctx->device;
-    ct_err err = {0}; // of a fault that nobody has heard of
+    ct_err err = {0};
     if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
         ct__log(ctx, CT_LOG_WARNING, err.text);
-    if (e) engine_free(e);
+}
+
+static void close_engine(ct_ctx *ctx) {
+    settle(ctx);
+    if (ctx->device) engine_free(ctx->device);
     ctx->device = NULL;
 }
 
@@ -566,6 +570,7 @@ const ct_hooks ct__hooks = {.run = run,
                             .download = download,
                             .fill = fill,
                             .lost = storage_lost,
+                            .settle = settle,
                             .close = close_engine};
 
 uint64_t ct_most_memory(void) {

@@ -271,10 +271,13 @@ void ct_ctx_free(ct_ctx *ctx) {
 }
 
 static void end_context(ct_ctx *ctx) {
+    // All that a log function of the user's is told comes while the context is whole: it may use it.
     say_unread(ctx);
+    ct__hooks.settle(ctx);
+    if (ctx->log) ctx->log = log_to_stderr;
     ct__roots_abandon(ctx);
     while (ctx->depth) pop(ctx, CT_PAST_CONTEXT, CT_NOWHERE);
-    if (ct__hooks.close) ct__hooks.close(ctx);
+    ct__hooks.close(ctx);
     free_frame(ctx->spare);
     for (size_t i = 0; i < ctx->n_metrics; i++) {
         ct__free(ctx->metrics[i].name);

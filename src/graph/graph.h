@@ -191,6 +191,7 @@ typedef struct ct_hooks {
     bool (*download)(ct_ctx *ctx, ct_storage *from, void *to, size_t n);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
     bool (*lost)(const ct_storage *storage);
+    void (*settle)(ct_ctx *ctx); // waits for the device, and logs a fault that nobody has heard of
     void (*close)(ct_ctx *ctx);
 } ct_hooks;
 extern const ct_hooks ct__hooks; // defined by src/compile

@@ -373,6 +373,60 @@ static void a_fault_that_nobody_heard_of_is_logged(void **state) {
     record_begin(state);
 }
 
+// Runs something that fails, of which nobody hears.
+static void fail_unheard(void) {
+    CT_SCOPE;
+    ct_tensor t = line_of(3);
+    assert_true(at(t, 0) == 1);
+    fail_at(1);
+    ct_metric("m", ct_sum(t));
+}
+typedef struct told {
+    int times;
+    char text[256];
+    double value; // which the context computed then
+} told;
+static void computes(ct_log_kind kind, const char *text, void *user) {
+    (void)kind;
+    told *t = user;
+    t->times++;
+    snprintf(t->text, sizeof t->text, "%s", text);
+    {
+        CT_SCOPE;
+        t->value = at(ct_mul(line_of(3), ct_f(7)), 2);
+    }
+    fail_unheard();
+}
+// The user's log function has the context that ends as it was, but does not hear of what it breaks
+// itself: then there is no context to use.
+static void a_log_function_may_use_the_context_that_ends(void **state) {
+    (void)state;
+    told heard = {0};
+    ct_ctx *mine = ct_ctx_use(ct_ctx_new());
+    assert_true(ct_set_device("async:ref"));
+    ct_set_log(computes, &heard);
+    fail_unheard();
+    assert_ok();
+    char text[256] = "";
+    int ends[2], was = dup(2);
+    assert_int_equal(pipe(ends), 0);
+    fflush(stderr);
+    dup2(ends[1], 2);
+    ct_ctx_free(ct_ctx_current());
+    fflush(stderr);
+    dup2(was, 2);
+    close(ends[1]);
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    close(ends[0]);
+    close(was);
+    ct_ctx_use(mine);
+    assert_int_equal(heard.times, 1);
+    assert_string_equal(heard.text, TOLD);
+    assert_true(heard.value == 21);
+    assert_true(n > 0);
+    assert_string_equal(text, "cotan: " TOLD "\n");
+}
+
 static void unknown_devices_are_named(void **state) {
     (void)state;
     ct_err err = {0};
@@ -394,6 +448,7 @@ int main(void) {
         TEST(what_was_recorded_with_it_does_not_run),
         TEST(many_faults),
         TEST(a_fault_that_nobody_heard_of_is_logged),
+        TEST(a_log_function_may_use_the_context_that_ends),
         TEST(unknown_devices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
