@@ -401,6 +401,7 @@ static uint32_t origin_of(ct_check_run *x, const check_op *op, uint32_t out, con
     ct__text_add(&text, "made ");
     ct__check_say_bad(&text, type, bad);
     ct__check_say_inputs(&text, node, in);
+    if (kind == CT_KIND_INDEX && bad.nan) ct__check_say_outside(&text, node, in);
     return event(x, node, &text);
 }
 

@@ -189,3 +189,21 @@ void ct__check_say_inputs(ct_text *text, const ct_node *node, void *const *in) {
     }
     if (said < node->n_in) ct__textf(text, " and %d more", node->n_in - said);
 }
+
+void ct__check_say_outside(ct_text *text, const ct_node *node, void *const *in) {
+    const ct_type *type = operand(node, 1);
+    ct_along along = {0};
+    node->op->along(node, &along);
+    int64_t n = operand(node, 0)->dim[along.axis], count = ct__count(type), i = 0;
+    while (i < count) {
+        int64_t place = ct__load_i64(type->dtype, in[1], i);
+        if (place < 0 || place >= n) break;
+        i++;
+    }
+    if (i == count) return;
+    ct__text_add(text, "; index ");
+    ct__check_say_value(text, type, in[1], i);
+    ct__text_add(text, " at ");
+    ct__say_index(text, type, i);
+    ct__textf(text, " lies outside 0 to %lld", (long long)n - 1);
+}

@@ -339,6 +339,11 @@ static bool gather_transpose(ct_rule *r) {
                                 .axis = attrs->axis, .batch_dims = attrs->batch_dims);
     return true;
 }
+static void gather_along(const ct_node *node, ct_along *along) {
+    const gather_attrs *attrs = node->attrs;
+    along->axis = (int)attrs->axis;
+    along->batch = (int)attrs->batch_dims;
+}
 const ct_opdef ct__op_gather = {
     .id = CT_OP_GATHER,
     .name = "gather",
@@ -352,6 +357,7 @@ const ct_opdef ct__op_gather = {
     .accepts = CT_ANY,
     .infer = gather_infer,
     .eval = gather_eval,
+    .along = gather_along,
     .map = gather_map,
     .jvp = gather_jvp,
     .transpose = gather_transpose,

@@ -56,7 +56,7 @@ static void records_are_whole(void **state) {
         }
         bool reduces = op->kind == CT_KIND_REDUCE || op->kind == CT_KIND_SCAN;
         if (reduces) NEEDS(op->reduction, "no reduction");
-        if (reduces || op->kind == CT_KIND_SORT || (op->kind == CT_KIND_INDEX && !op->map))
+        if (reduces || op->kind == CT_KIND_SORT || op->kind == CT_KIND_INDEX)
             NEEDS(op->along, "kernels learn nothing of its attributes");
         if (op->kind == CT_KIND_TRANSFORM)
             NEEDS(op->expand || op->transpose, "it does not say what it stands for");
