@@ -355,9 +355,12 @@ static bool begin(fit *f) {
 // ----------------------------------------------------------------------------------------- options
 
 static bool usable(const ct_fit_options *o, ct_err *err, ct_loc here) {
-    if (o->steps < 1 || !o->loss || !o->optim)
-        return ct__err(err, CT_E_ARGUMENT, here, "fit",
-                       "an optimizer, a loss and at least one step are needed");
+    if (!o->optim || !o->loss)
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "%s must not be NULL",
+                       !o->optim ? "the optimizer" : "the function of the loss");
+    if (o->steps < 1)
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "steps is %lld, it must be 1 or more",
+                       (long long)o->steps);
     if (o->first_step < 0 || o->first_step > o->steps)
         return ct__err(err, CT_E_ARGUMENT, here, "fit", "first_step is %lld of %lld steps",
                        (long long)o->first_step, (long long)o->steps);

@@ -191,8 +191,17 @@ static void needs_something_to_do(void **state) {
     ct_fit_options o = options(s);
     o.steps = 0;
     assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(), "main.c:9: fit: steps is 0, it must be 1 or more");
+    ct_error_clear();
+    o.loss = NULL;
+    assert_false(ct_fit_at(&o, caller));
     assert_string_equal(ct_error_text(),
-                        "main.c:9: fit: an optimizer, a loss and at least one step are needed");
+                        "main.c:9: fit: the function of the loss must not be NULL");
+    ct_error_clear();
+    o.optim = NULL;
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(), "main.c:9: fit: the optimizer must not be NULL");
+    ct_error_clear();
 }
 
 static void all_but_the_loss_is_optional(void **state) {
