@@ -106,6 +106,8 @@ CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
 // Records gradients of the loss and the updates of parameters and state; they run with the plan.
 // The metric "grad_norm" is the global norm of the gradients before clipping. The learning rate is
 // computed here, by the schedule at ct_optim_count, and is an operand: it never compiles anything.
+// The loss must depend on every parameter of the set: one that it does not use is an error,
+// CT_E_GRAD. What is not to be trained goes into a set of its own.
 CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
 #define ct_optim_step(optim, loss) ct_optim_step_at((optim), (loss), CT_HERE)
 // A part of the next step, for batches that do not fit memory at once: records the gradients of the

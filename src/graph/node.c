@@ -300,6 +300,7 @@ static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, co
     } else if (!var->storage) {
         ct__fail(ctx, CT_E_UNSET, here, op, "variable \"%s\" is read before its first assignment",
                  var->name);
+        ct__err_hint(&ctx->err, "ct_assign gives it a value, ct_params_load those of a whole set");
     } else {
         ct__fail(ctx, CT_E_DEVICE, here, op,
                  "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",

@@ -53,7 +53,7 @@ static bool attention_infer(ct_call *call) {
     const ct_type *q = call->in[0], *k = call->in[1], *v = call->in[2];
     int rank = q->rank;
     for (int i = 0; i < 3; i++)
-        if (!ct__check_accepts(call, call->in[i]->dtype, i)) return false;
+        if (!ct__check_accepts(call, i)) return false;
     if (k->dtype != q->dtype || v->dtype != q->dtype)
         return ct__call_err(call, CT_E_DTYPE, "dtypes differ: q is %s, k is %s, v is %s",
                             ct__type_text(q).s, ct__type_text(k).s, ct__type_text(v).s);

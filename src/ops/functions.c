@@ -305,7 +305,7 @@ CT_ATTRS(one_hot, ONE_HOT_ATTRS);
 static bool one_hot_infer(ct_call *call) {
     one_hot_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (!ct__check_accepts(call, 0)) return false;
     if (ct__unmarked(attrs->n) < 0)
         return ct__call_err(call, CT_E_ARGUMENT, "the new axis has size %lld",
                             (long long)ct__unmarked(attrs->n));

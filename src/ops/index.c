@@ -6,12 +6,6 @@
 
 static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); }
 
-static bool whole_positions(ct_call *call, int operand, const char *what) {
-    if (CT_INTEGERS & CT_MASK(call->in[operand]->dtype)) return true;
-    return ct__call_err(call, CT_E_DTYPE, "%s are %s, they must be integers", what,
-                        ct__type_text(call->in[operand]).s);
-}
-
 // ------------------------------------ dynamic slice and update: a window whose place is an operand
 
 #define DYNAMIC_SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, sizes)
@@ -23,7 +17,7 @@ CT_ATTRS(dynamic_update, DYNAMIC_UPDATE_ATTRS);
 // there is a start for each.
 static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
     const ct_type *in = call->in[0], *at = call->in[starts];
-    if (!whole_positions(call, starts, "the start positions")) return false;
+    if (!ct__check_integers(call, starts, "the start positions")) return false;
     int64_t n = axes->n ? axes->n : in->rank;
     int64_t *own = ct__call_dims(call, (int)n);
     if (!own) return false;
@@ -246,7 +240,7 @@ CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
 // tail).
 static bool picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape) {
     const ct_type *x = call->in[0], *at = call->in[1];
-    if (!ct__check_accepts(call, x->dtype, 0) || !whole_positions(call, 1, "the indices") ||
+    if (!ct__check_accepts(call, 0) || !ct__check_integers(call, 1, "the indices") ||
         !ct__normal_axis(call, axis))
         return false;
     if (batch < 0 || batch > *axis || batch > at->rank)

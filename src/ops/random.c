@@ -239,7 +239,7 @@ const ct_opdef ct__op_random_int = {
 
 static bool dropout_infer(ct_call *call) {
     const ct_type *key = call->in[1];
-    if (!ct__check_accepts(call, call->in[0]->dtype, 0)) return false;
+    if (!ct__check_accepts(call, 0)) return false;
     if (key->dtype != CT_U32 || key->rank != 1 || key->dim[0] != 2)
         return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
                             ct__type_text(key).s);

@@ -35,8 +35,7 @@ bool ct__reduced_type(ct_call *call, const ct_ints *axes, bool keepdims, ct_type
 
 bool ct__infer_reduce(ct_call *call) {
     reduce_attrs *attrs = call->attrs;
-    if (!ct__check_accepts(call, call->in[0]->dtype, 0) ||
-        !ct__normal_axes(call, &attrs->axes, call->in[0]->rank))
+    if (!ct__check_accepts(call, 0) || !ct__normal_axes(call, &attrs->axes, call->in[0]->rank))
         return false;
     return ct__reduced_type(call, &attrs->axes, attrs->keepdims, call->out);
 }
@@ -213,8 +212,7 @@ const ct_opdef ct__op_min = {
 static bool argmax_infer(ct_call *call) {
     argmax_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!ct__check_accepts(call, in->dtype, 0) || !ct__normal_axis(call, &attrs->axis))
-        return false;
+    if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis)) return false;
     int axis = (int)attrs->axis;
     if (in->dim[axis] == 0)
         return ct__call_err(call, CT_E_SHAPE, "axis %d of %s has no elements", axis,

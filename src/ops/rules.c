@@ -10,16 +10,57 @@ bool ct__no_grad(ct_rule *rule) {
     return true;
 }
 
-bool ct__check_accepts(ct_call *call, ct_dtype dtype, int operand) {
-    if (call->op->accepts & CT_MASK(dtype)) return true;
-    char list[128] = "";
+typedef struct dtype_list {
+    char s[128];
+} dtype_list;
+static dtype_list accepted(const ct_call *call) {
+    dtype_list list = {""};
     for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++)
         if (call->op->accepts & CT_MASK(d)) {
-            if (*list) strcat(list, ", ");
-            strcat(list, ct_dtype_name((ct_dtype)d));
+            if (*list.s) strcat(list.s, ", ");
+            strcat(list.s, ct_dtype_name((ct_dtype)d));
         }
-    return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, accepted are %s", operand + 1,
-                        ct__type_text(call->in[operand]).s, list);
+    return list;
+}
+
+bool ct__check_accepts(ct_call *call, int operand) {
+    if (call->op->accepts & CT_MASK(call->in[operand]->dtype)) return true;
+    ct__call_err(call, CT_E_DTYPE, "operand %d is %s, accepted are %s", operand + 1,
+                 ct__type_text(call->in[operand]).s, accepted(call).s);
+    static const struct {
+        ct_dtype dtype;
+        const char *name;
+    } usual[] = {{CT_F32, "F32"}, {CT_BOOL, "BOOL"}, {CT_I32, "I32"}};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (call->op->accepts & CT_MASK(usual[i].dtype)) {
+            ct__err_hint(call->err, "cast it: ct_cast(x, CT_%s)", usual[i].name);
+            break;
+        }
+    return false;
+}
+
+bool ct__check_integers(ct_call *call, int operand, const char *what) {
+    if (CT_INTEGERS & CT_MASK(call->in[operand]->dtype)) return true;
+    ct__call_err(call, CT_E_DTYPE, "%s are %s, they must be integers", what,
+                 ct__type_text(call->in[operand]).s);
+    ct__err_hint(call->err, "cast them: ct_cast(x, CT_I32)");
+    return false;
+}
+
+// Operands of which the promoted dtype is not accepted: the one that made it so, where that is one.
+// A bare number takes the others' dtype.
+static bool bad_promotion(ct_call *call, int first, ct_dtype dtype) {
+    int guilty = -1;
+    for (int i = first; i < call->n_in; i++) {
+        if (call->op->accepts & CT_MASK(call->in[i]->dtype)) continue;
+        if (guilty < 0 || (call->in[guilty]->weak && !call->in[i]->weak)) guilty = i;
+    }
+    if (guilty >= 0) return ct__check_accepts(call, guilty);
+    ct__call_err(call, CT_E_DTYPE, "%s and %s become %s, accepted are %s",
+                 ct__type_text(call->in[first]).s, ct__type_text(call->in[call->n_in - 1]).s,
+                 ct_dtype_name(dtype), accepted(call).s);
+    ct__err_hint(call->err, "cast one to the dtype of the other");
+    return false;
 }
 
 static bool infer_broadcast(ct_call *call, int first) {
@@ -30,15 +71,7 @@ static bool infer_broadcast(ct_call *call, int first) {
         dtype = ct__promote(dtype, weak, call->in[i]->dtype, call->in[i]->weak);
         weak = weak && call->in[i]->weak;
     }
-    if (!(call->op->accepts & CT_MASK(dtype))) {
-        int guilty = first;
-        for (int i = first; i < call->n_in; i++)
-            if (!(call->op->accepts & CT_MASK(call->in[i]->dtype))) guilty = i;
-        return ct__check_accepts(
-            call,
-            call->op->accepts & CT_MASK(call->in[guilty]->dtype) ? dtype : call->in[guilty]->dtype,
-            guilty);
-    }
+    if (!(call->op->accepts & CT_MASK(dtype))) return bad_promotion(call, first, dtype);
     for (int i = first; call->whole && i < call->n_in; i++)
         if (!ct__call_fits(call, i, dtype)) return false;
     call->out->dtype = (uint8_t)dtype;

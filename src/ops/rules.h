@@ -29,7 +29,9 @@ static inline ct_kval ct__elem_math(const ct_elem *e, ct_kmath f) {
 }
 
 // Is operand i's dtype accepted? Reports which are.
-bool ct__check_accepts(ct_call *call, ct_dtype dtype, int operand);
+bool ct__check_accepts(ct_call *call, int operand);
+// Are positions of integers? `what` names operand i, in the plural.
+bool ct__check_integers(ct_call *call, int operand, const char *what);
 
 // Reads a list of axes as given (negative from the end; empty: all) into its normal form: counted
 // from the front, sorted, distinct. Reports bad ones.

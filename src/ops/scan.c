@@ -7,7 +7,7 @@ CT_ATTRS(cumsum, CUMSUM_ATTRS);
 static bool cumsum_infer(ct_call *call) {
     cumsum_attrs *attrs = call->attrs;
     *call->out = *call->in[0];
-    return ct__check_accepts(call, call->in[0]->dtype, 0) && ct__normal_axis(call, &attrs->axis);
+    return ct__check_accepts(call, 0) && ct__normal_axis(call, &attrs->axis);
 }
 static bool cumsum_eval(const ct_ref *ref) {
     const cumsum_attrs *attrs = ref->attrs;

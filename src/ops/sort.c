@@ -10,7 +10,7 @@ static bool topk_infer(ct_call *call) {
     const topk_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int last = in->rank - 1;
-    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (!ct__check_accepts(call, 0)) return false;
     if (last < 0)
         return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(in).s);
     if (attrs->k < 0 || attrs->k > in->dim[last])

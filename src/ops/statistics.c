@@ -98,7 +98,7 @@ static bool softmax_infer(ct_call *call) { // no axes: the last one
     softmax_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int64_t last = -1;
-    if (!ct__check_accepts(call, in->dtype, 0)) return false;
+    if (!ct__check_accepts(call, 0)) return false;
     if (in->rank == 0)
         return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(in).s);
     if (attrs->axes.n == 0) attrs->axes = (ct_ints){1, &last};
@@ -185,10 +185,8 @@ CT_ATTRS(cross_entropy, CROSS_ENTROPY_ATTRS);
 static bool cross_entropy_infer(ct_call *call) {
     const cross_entropy_attrs *attrs = call->attrs;
     const ct_type *logits = call->in[0], *targets = call->in[1];
-    if (!ct__check_accepts(call, logits->dtype, 0)) return false;
-    if (!(CT_INTEGERS & CT_MASK(targets->dtype)))
-        return ct__call_err(call, CT_E_DTYPE, "the targets are %s, they must be integers",
-                            ct__type_text(targets).s);
+    if (!ct__check_accepts(call, 0)) return false;
+    if (!ct__check_integers(call, 1, "the targets")) return false;
     bool fits = logits->rank == targets->rank + 1;
     for (int a = 0; fits && a < targets->rank; a++) fits = logits->dim[a] == targets->dim[a];
     if (!fits)
@@ -266,7 +264,7 @@ CT_ATTRS(rms_norm, RMS_NORM_ATTRS);
 static bool norm_infer(ct_call *call) {
     layer_norm_attrs *attrs = call->attrs; // both have the same
     const ct_type *x = call->in[0];
-    if (!ct__check_accepts(call, x->dtype, 0)) return false;
+    if (!ct__check_accepts(call, 0)) return false;
     if (x->rank == 0)
         return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(x).s);
     for (int i = 1; i < call->n_in; i++) {

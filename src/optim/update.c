@@ -16,7 +16,7 @@ static ct_tensor narrowed(ct_tensor t, ct_dtype to, ct_loc here) {
 static bool global_norm_infer(ct_call *call) {
     *call->out = (ct_type){.dtype = CT_F32};
     for (int i = 0; i < call->n_in; i++) {
-        if (!ct__check_accepts(call, call->in[i]->dtype, i)) return false;
+        if (!ct__check_accepts(call, i)) return false;
         if (call->in[i]->dtype == CT_F64) call->out->dtype = CT_F64;
     }
     return true;

@@ -78,9 +78,14 @@ const ct_opdef ct__op_linear = {
 // ------------------------------------------------------------------------------- the recorded node
 
 static bool grad_infer(ct_call *call) {
-    if (ct__count(call->in[0]) != 1 || !ct__is_float(call->in[0]->dtype))
-        return ct__call_err(call, CT_E_SHAPE, "the loss must be one float, it is %s",
-                            ct__type_text(call->in[0]).s);
+    bool floats = ct__is_float(call->in[0]->dtype);
+    if (!floats || ct__count(call->in[0]) != 1) {
+        ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
+                     ct__type_text(call->in[0]).s);
+        ct__err_hint(call->err, floats ? "ct_mean or ct_sum makes it one number"
+                                       : "only what is computed in floats has gradients");
+        return false;
+    }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
     for (int i = 1; i < call->n_in; i++) {
         if (!ct__is_float(call->in[i]->dtype))
@@ -599,16 +604,19 @@ bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val
     for (size_t i = 0; i < n; i++) {
         if (!ct__is_none(grads[i])) continue;
         const ct_var *var = var_behind(ctx, grad->in[i + 1]);
-        if (var)
+        if (var) {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
                      "the loss does not depend on variable \"%s\", operand %zu, %s", var->name,
                      i + 1, ct__type_text(ct__type(wrt[i])).s);
-        else
+            ct__err_hint(&ctx->err, "use it in the loss, or leave it out: of the list of ct_grad, "
+                                    "of the parameter set of an optimizer");
+        } else {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
                      "the loss does not depend on operand %zu, %s", i + 1,
                      ct__type_text(ct__type(wrt[i])).s);
-        ct__err_hint(&ctx->err, "a value that was kept is a leaf: differentiate before its scope "
-                                "ends, or with respect to it");
+            ct__err_hint(&ctx->err, "a value that was kept is a leaf: differentiate before its "
+                                    "scope ends, or with respect to it");
+        }
         return false;
     }
     return true;

@@ -73,13 +73,28 @@ static void elementwise(void **state) {
     FAILS(ct_add(F(CT_DYN(1)), F(4)), CT_E_SHAPE,
           "add: shapes do not broadcast: (n=1,) f32 and (4,) f32");
     FAILS(ct_add(B(2), B(2)), CT_E_DTYPE,
-          "add: operand 2 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
-          "bf16, f32, f64");
-    FAILS(ct_exp(I(3)), CT_E_DTYPE, "exp: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64");
-    FAILS(ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))), CT_E_DTYPE, // f32: none holds both
-          "and: operand 1 is (3,) u64, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64");
+          "add: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
+          "bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_exp(I(3)), CT_E_DTYPE,
+          "exp: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(
+        ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))), CT_E_DTYPE, // f32: none holds both
+        "and: (3,) u64 and (3,) i8 become f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, "
+        "i64\n  hint: cast one to the dtype of the other");
+    FAILS(ct_pow(I(3), ct_i(2)), CT_E_DTYPE,
+          "pow: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_pow(ct_i(2), I(3)), CT_E_DTYPE,
+          "pow: operand 2 is (3,) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_pow(ct_i(2), ct_i(3)), CT_E_DTYPE,
+          "pow: operand 1 is () i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_and(F(3), I(3)), CT_E_DTYPE,
-          "and: operand 1 is (3,) f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64");
+          "and: operand 1 is (3,) f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64"
+          "\n  hint: cast it: ct_cast(x, CT_BOOL)");
     FAILS(ct_select(F(3), F(3), F(3)), CT_E_DTYPE,
           "select: the condition is (3,) f32, it must be bool");
     FAILS(ct_select(B(2), F(3), F(3)), CT_E_SHAPE,
@@ -91,11 +106,14 @@ static void elementwise(void **state) {
     FAILS(ct_bitcast(F(2), CT_F64), CT_E_DTYPE, "bitcast: f32 and f64 differ in size");
     FAILS(ct_relu(B(2)), CT_E_DTYPE,
           "relu: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
-          "bf16, f32, f64");
+          "bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_is_nan(I(2)), CT_E_DTYPE,
-          "is_nan: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64");
+          "is_nan: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_one_hot(F(2), 3, CT_F32), CT_E_DTYPE,
-          "one_hot: operand 1 is (2,) f32, accepted are u8, u16, u32, u64, i8, i16, i32, i64");
+          "one_hot: operand 1 is (2,) f32, accepted are u8, u16, u32, u64, i8, i16, i32, i64"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
     FAILS(ct_one_hot(I(2), -3, CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -3");
 }
 
@@ -210,13 +228,17 @@ static void reductions(void **state) {
           "max: axis -2 is named twice for (2, 3) f32");
     FAILS(ct_sum(B(2)), CT_E_DTYPE,
           "sum: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
-          "bf16, f32, f64");
+          "bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_argmax(F(2, 0), .axis = 1), CT_E_SHAPE,
           "argmax: axis 1 of (2, 0) f32 has no elements");
     FAILS(ct_argmax(F(2), .axis = 1), CT_E_ARGUMENT, "argmax: axis 1 is out of range for (2,) f32");
     FAILS(ct_mean(I(2)), CT_E_DTYPE,
-          "mean: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64");
-    FAILS(ct_any(F(2)), CT_E_DTYPE, "any: operand 1 is (2,) f32, accepted are bool");
+          "mean: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_any(F(2)), CT_E_DTYPE,
+          "any: operand 1 is (2,) f32, accepted are bool"
+          "\n  hint: cast it: ct_cast(x, CT_BOOL)");
     FAILS(ct_logsumexp(F(2), .axes = CT_AXES(-2)), CT_E_ARGUMENT,
           "logsumexp: axis -2 is out of range for (2,) f32");
     FAILS(ct_cumsum(F(2), .axis = 3), CT_E_ARGUMENT, "cumsum: axis 3 is out of range for (2,) f32");
@@ -281,7 +303,8 @@ static void indices(void **state) {
     (void)state;
     CT_SCOPE;
     FAILS(ct_gather(F(5), F(2)), CT_E_DTYPE,
-          "gather: the indices are (2,) f32, they must be integers");
+          "gather: the indices are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_gather(F(5), I(2), .axis = 1), CT_E_ARGUMENT,
           "gather: axis 1 is out of range for (5,) f32");
     FAILS(ct_gather(F(2, 5), I(3, 1), .axis = 1, .batch_dims = 1), CT_E_SHAPE,
@@ -293,7 +316,8 @@ static void indices(void **state) {
     FAILS(ct_scatter_add(F(5), I(3), D(3)), CT_E_DTYPE,
           "scatter_add: the updates are (3,) f64, x is (5,) f32");
     FAILS(ct_dynamic_slice(F(5), F(1), .sizes = CT_INTS(2)), CT_E_DTYPE,
-          "dynamic_slice: the start positions are (1,) f32, they must be integers");
+          "dynamic_slice: the start positions are (1,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_dynamic_slice(F(5, 2), I(1), .sizes = CT_INTS(2, 2)), CT_E_SHAPE,
           "dynamic_slice: the start positions are (1,) i32, they must be (2,)");
     FAILS(ct_dynamic_slice(F(5), I(1), .sizes = CT_INTS(6)), CT_E_SHAPE,
@@ -325,8 +349,12 @@ static void contractions(void **state) {
           "matmul: both operands need two axes: a is (3,) f32, b is (3, 2) f32");
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32");
+    FAILS(ct_matmul(F(2, 3), of(CT_U8, CT_DIMS(3, 2))), CT_E_DTYPE,
+          "matmul: operand 2 is (3, 2) u8, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_matmul(I(2, 3), F(3, 2)), CT_E_DTYPE,
-          "matmul: operand 1 is (2, 3) i32, accepted are f16, bf16, f32, f64");
+          "matmul: operand 1 is (2, 3) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
 }
 
 static void networks(void **state) {
@@ -336,7 +364,8 @@ static void networks(void **state) {
     FAILS(ct_log_softmax(F(2), .axes = CT_AXES(1)), CT_E_ARGUMENT,
           "log_softmax: axis 1 is out of range for (2,) f32");
     FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
-          "cross_entropy: the targets are (2,) f32, they must be integers");
+          "cross_entropy: the targets are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_cross_entropy(F(2, 5), I(3)), CT_E_SHAPE,
           "cross_entropy: the targets are (3,) i32, for logits (2, 5) f32 they must have all axes "
           "but the last");
@@ -345,7 +374,8 @@ static void networks(void **state) {
     FAILS(ct_layer_norm(F(2, 5), F(5), D(5)), CT_E_DTYPE,
           "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32");
     FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
-          "rms_norm: operand 1 is (2, 5) i32, accepted are f16, bf16, f32, f64");
+          "rms_norm: operand 1 is (2, 5) i32, accepted are f16, bf16, f32, f64"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
           "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
           "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32");

@@ -662,7 +662,9 @@ static void a_loss_that_does_not_fit_names_the_line_of_the_call(void **state) {
     } cases[] = {
         {loss_of_three, "main.c:9: metric: \"loss\" must have one element, it is (3,) f32"},
         {loss_of_no_tensor, "main.c:9: metric: operand 1 is no tensor"},
-        {whole_loss, "main.c:9: grad: the loss must be one float, it is () i32"},
+        {whole_loss,
+         "main.c:9: grad: the loss must be one float, it is () i32\n  hint: only what is "
+         "computed in floats has gradients"},
     };
     for (int i = 0; i < 6; i++) {
         ct_fit_options o = options(s);

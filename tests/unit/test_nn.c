@@ -466,8 +466,10 @@ static void parameters_round_trip_in_a_file(void **state) {
     ct_params *unset = ct_params_new();
     (void)ct_param(unset, "v", CT_F32, CT_DIMS(3));
     assert_false(ct_params_save_at(unset, path, here));
-    assert_string_equal(ct_error_text(),
-                        "main.c:9: data: variable \"v\" is read before its first assignment");
+    assert_string_equal(
+        ct_error_text(),
+        "main.c:9: data: variable \"v\" is read before its first assignment\n  hint: "
+        "ct_assign gives it a value, ct_params_load those of a whole set");
     ct_error_clear();
     ct_params_free(unset);
     const int32_t whole[2] = {1, 2};
