@@ -227,6 +227,18 @@ void ct__leaf_recycle(ct_node *leaf) {
 
 // --------------------------------------------------------------------------------------- resolving
 
+typedef struct argument_name {
+    char s[24];
+} argument_name;
+static argument_name named(int argument) { // "operand 1"
+    argument_name name;
+    if (argument >= 0)
+        snprintf(name.s, sizeof name.s, "operand %d", argument + 1);
+    else
+        snprintf(name.s, sizeof name.s, "output %d", -argument);
+    return name;
+}
+
 static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const char *op,
                                                  int argument, ct_loc here) {
     static const char *const why[] = {
@@ -238,14 +250,14 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
     };
     ct_slot_past past;
     if (!t.bits) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, op, "operand %d is no tensor", argument + 1);
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is no tensor", named(argument).s);
         return false;
     }
     if (!ct__stale_past(t, &past)) {
         ct__fail(ctx, CT_E_STALE, here, op,
-                 "operand %d is stale: it ended with its scope or function, or was dropped, too "
+                 "%s is stale: it ended with its scope or function, or was dropped, too "
                  "long ago to say where",
-                 argument + 1);
+                 named(argument).s);
         return false;
     }
     ct_loc made = past.made, ended = past.ended;
@@ -255,7 +267,7 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
     if (ended.file && (scope || drop))
         snprintf(lines[1], sizeof lines[1], "%s %s %s:%u", made.file ? "," : ":",
                  scope ? "the scope of" : "dropped at", ended.file, ended.line);
-    ct__fail(ctx, CT_E_STALE, here, op, "operand %d was used after %s%s%s", argument + 1,
+    ct__fail(ctx, CT_E_STALE, here, op, "%s was used after %s%s%s", named(argument).s,
              why[past.kind], lines[0], lines[1]);
     if (scope)
         ct__err_hint(&ctx->err, "carry it out of its scope with ct_keep");
@@ -375,13 +387,13 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
     if (__builtin_expect(!val->node, 0)) return bad_handle(ctx, t, op, argument, here);
     if (__builtin_expect(val->node->flags & CT_NODE_POISON, 0)) {
         if (!ctx->err.code)
-            ct__fail(ctx, CT_E_STALE, here, op,
-                     "operand %d is poisoned by an error that was cleared", argument + 1);
+            ct__fail(ctx, CT_E_STALE, here, op, "%s is poisoned by an error that was cleared",
+                     named(argument).s);
         return false;
     }
     if (val->node->value && ct__lost(val->node->value[val->out])) {
         ct__fail(ctx, CT_E_DEVICE, here, op,
-                 "operand %d is poisoned: the device failed while it was computed", argument + 1);
+                 "%s is poisoned: the device failed while it was computed", named(argument).s);
         return false;
     }
     if (val->node->flags & CT_NODE_VARIABLE) {
@@ -396,9 +408,9 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
         const ct_node *node = val->node;
         if (!node->value && node->op != &ct__op_scalar) {
             ct__fail(ctx, CT_E_CONTEXT, here, op,
-                     "operand %d was recorded at %s:%u in another context and is not evaluated "
+                     "%s was recorded at %s:%u in another context and is not evaluated "
                      "there yet",
-                     argument + 1, node->here.file ? node->here.file : "?", node->here.line);
+                     named(argument).s, node->here.file ? node->here.file : "?", node->here.line);
             return false;
         }
         ct_node *local = ct__leaf_like(ctx, ctx->frames[ct__outside_depth(ctx) - 1], node);

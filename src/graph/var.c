@@ -331,6 +331,7 @@ static bool may_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
     if (!ctx->tracing) return true;
     ct__fail(ctx, CT_E_TRACE, *here, "assign",
              "variable \"%s\" is assigned inside a traced function", var->name);
+    ct__err_hint(&ctx->err, "return the value as a result of the function, and assign it outside");
     return false;
 }
 
@@ -409,6 +410,8 @@ void ct_metric_at(const char *name, ct_tensor t, ct_loc here) {
     if (ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, here, "metric", "\"%.100s\" is reported inside a traced function",
                  name);
+        ct__err_hint(&ctx->err,
+                     "return the value as a result of the function, and report it outside");
         return;
     }
     if (ct__count(ct__type(v)) != 1) {

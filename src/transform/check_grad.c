@@ -62,7 +62,7 @@ static ct_tensor weighted(check *c, const ct_tensor *x, bool squares) {
             return ct__fail(c->ctx, CT_E_ARGUMENT, here, "check_grad", "f did not set output %zu",
                             i + 1);
         ct_val v;
-        if (!ct__resolve(c->ctx, out[i], &v, "check_grad", (int)i, here)) return CT_NONE;
+        if (!ct__resolve(c->ctx, out[i], &v, "check_grad", CT_OUTPUT((int)i), here)) return CT_NONE;
         const ct_type *type = ct__type(v);
         if (!ct__is_float(type->dtype)) continue;
         if (type->dtype != CT_F64)

@@ -56,7 +56,8 @@ static ct_body *end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor 
     body->outs = ct__arena(arena, (n_out + 1) * sizeof *body->outs);
     body->n_outs = n_out;
     for (size_t i = 0; i < n_out && ok; i++)
-        ok = body->outs && ct__resolve(ctx, out[i], &body->outs[i], op, (int)i, body->here);
+        ok = body->outs &&
+             ct__resolve(ctx, out[i], &body->outs[i], op, CT_OUTPUT((int)i), body->here);
     ok = ok && record_words(ctx, body, arena);
     size_t n = body->n_captured;
     ct_node **captured = ct__arena(arena, (n + 1) * sizeof *captured);

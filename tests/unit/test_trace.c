@@ -320,6 +320,76 @@ static void what_a_function_does_not_set_is_named(void **state) {
     says("user.c:7: scan: the body did not set output 2");
 }
 
+static void ends_its_scope(const ct_tensor *in, ct_tensor *out, void *user) {
+    CT_SCOPE;
+    out[0] = ct_neg(in[0]);
+    if (*(bool *)user) out[0] = ct_keep(out[0]);
+}
+static void what_a_function_gives_is_an_output(void **state) {
+    (void)state;
+    CT_SCOPE;
+    bool keeps = false;
+    ct_tensor x = scalar64(3), out;
+    int line = __LINE__ - 8;
+    ct_call_at(ends_its_scope, &keeps, &x, 1, &out, 1, (ct_loc){"user.c", 7});
+    char want[300];
+    snprintf(want, sizeof want,
+             "user.c:7: call: output 1 was used after its scope ended: made at "
+             "tests/unit/test_trace.c:%d, the scope of tests/unit/test_trace.c:%d\n"
+             "  hint: carry it out of its scope with ct_keep",
+             line, line - 1);
+    assert_int_equal(ct_error_code(), CT_E_STALE);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    assert_false(ct_check_grad_with((ct_check_grad_args){
+        .f = ends_its_scope, .user = &keeps, .in = &x, .n_in = 1, .here = {"user.c", 8}}));
+    snprintf(want, sizeof want,
+             "user.c:8: check_grad: output 1 was used after its scope ended: made at "
+             "tests/unit/test_trace.c:%d, the scope of tests/unit/test_trace.c:%d\n"
+             "  hint: carry it out of its scope with ct_keep",
+             line, line - 1);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    keeps = true;
+    ct_call(ends_its_scope, &keeps, &x, 1, &out, 1);
+    assert_true(ct_item(out) == -3);
+}
+
+static void assigns(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_assign_at(*(ct_tensor *)user, in[0], (ct_loc){"user.c", 8});
+    out[0] = in[0];
+}
+static void reports(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_metric_at("loss", in[0], (ct_loc){"user.c", 9});
+    out[0] = in[0];
+}
+static void effects_inside_are_errors(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F64, CT_SCALAR);
+    {
+        CT_SCOPE;
+        ct_tensor x = scalar64(3), out;
+        ct_call(assigns, &w, &x, 1, &out, 1);
+        assert_int_equal(ct_error_code(), CT_E_TRACE);
+        assert_string_equal(
+            ct_error_text(),
+            "user.c:8: assign: variable \"w\" is assigned inside a traced function\n"
+            "  hint: return the value as a result of the function, and assign it "
+            "outside");
+        ct_error_clear();
+        ct_call(reports, NULL, &x, 1, &out, 1);
+        assert_int_equal(ct_error_code(), CT_E_TRACE);
+        assert_string_equal(ct_error_text(),
+                            "user.c:9: metric: \"loss\" is reported inside a traced function\n"
+                            "  hint: return the value as a result of the function, and report it "
+                            "outside");
+        ct_error_clear();
+    }
+    ct_params_free(set);
+}
+
 static void lists_that_cannot_be_are_not_touched(void **state) {
     (void)state;
     ct_tensor x = ct_from(((float[]){1, 2, 3, 4}), CT_F32, CT_DIMS(4)), out[2] = {x, x};
@@ -382,6 +452,8 @@ int main(void) {
             cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
             cmocka_unit_test(what_a_function_does_not_set_is_named),
+            cmocka_unit_test(what_a_function_gives_is_an_output),
+            cmocka_unit_test(effects_inside_are_errors),
             cmocka_unit_test(lists_that_cannot_be_are_not_touched),
         };
         failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
