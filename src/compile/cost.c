@@ -21,6 +21,20 @@ static bool name_leaf(ct_plan *plan, ct_plan_leaf *leaf, const ct_node *node) {
     return leaf->name != NULL;
 }
 
+static bool name_root(ct_plan *plan, ct_plan_root *to, const ct_root *root) {
+    const ct_var *var = root->var;
+    const char *called = var ? var->name : root->name;
+    *to = (ct_plan_root){.fresh = !(var && var->storage),
+                         .kind = root->kind,
+                         .op = root->val.node->op,
+                         .out = root->val.out,
+                         .made = root->val.node->here};
+    if (!called) return true;
+    to->called = ct__arena_str(&plan->arena, called);
+    if (var && to->fresh) to->name = to->called, to->here = var->node.here;
+    return to->called != NULL;
+}
+
 bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_root *roots,
                    size_t n_roots) {
     plan->leaves = ct__arena(&plan->arena, order->n_leaves * sizeof *plan->leaves);
@@ -28,14 +42,7 @@ bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_r
     bool ok = plan->leaves && plan->roots;
     for (size_t i = 0; i < order->n_leaves && ok; i++)
         ok = name_leaf(plan, &plan->leaves[i], order->leaf_nodes[i]);
-    for (size_t i = 0; i < n_roots && ok; i++) {
-        const ct_var *var = roots[i].var;
-        plan->roots[i].fresh = !(var && var->storage);
-        if (!var || !plan->roots[i].fresh) continue;
-        plan->roots[i].name = ct__arena_str(&plan->arena, var->name);
-        plan->roots[i].here = var->node.here;
-        ok = plan->roots[i].name != NULL;
-    }
+    for (size_t i = 0; i < n_roots && ok; i++) ok = name_root(plan, &plan->roots[i], &roots[i]);
     plan->n_leaves = order->n_leaves;
     plan->n_roots = n_roots;
     return ok || ct__err_memory(&ctx->err, plan->here, "plan", n_roots * sizeof *plan->roots);

@@ -16,7 +16,8 @@ static void name_leaf(ct_text *text, const ct_plan_leaf *leaf) {
         ct__textf(text, "the tensor made at %s:%u", file_of(leaf->here), leaf->here.line);
 }
 
-// The newest earlier plan of the same line with as many leaves; how many plans the line has made.
+// The plan of the same line that ran last, of those with as many leaves if there are; how many
+// plans the line has made.
 static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
     ct_plan *best = NULL;
     for (size_t i = 0; i < e->n_buckets; i++)
@@ -25,7 +26,9 @@ static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
                 strcmp(p->here.file, plan->here.file) != 0)
                 continue;
             ++*count;
-            if (p->n_leaves == plan->n_leaves && (!best || p->number > best->number)) best = p;
+            bool alike = p->n_leaves == plan->n_leaves,
+                 was_alike = best && best->n_leaves == plan->n_leaves;
+            if (!best || (alike == was_alike ? p->stamp > best->stamp : alike)) best = p;
         }
     return best;
 }
@@ -33,6 +36,7 @@ static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
 // The first leaf whose type differs, in words. False: none does. `declared`: it is a dynamic size.
 static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *before,
                            bool *declared) {
+    if (plan->n_leaves != before->n_leaves) return false;
     for (size_t i = 0; i < plan->n_leaves; i++) {
         const ct_type *now = &plan->leaves[i].type, *was = &before->leaves[i].type;
         if (now->dtype != was->dtype || now->rank != was->rank) {
@@ -50,6 +54,54 @@ static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *be
         }
     }
     return false;
+}
+
+static bool same_root(const ct_plan_root *a, const ct_plan_root *b) {
+    bool named = a->called && b->called;
+    return a->kind == b->kind && a->op == b->op && a->out == b->out &&
+           a->made.line == b->made.line && strcmp(file_of(a->made), file_of(b->made)) == 0 &&
+           (named ? strcmp(a->called, b->called) == 0 : a->called == b->called);
+}
+
+static size_t times(const ct_plan_root *root, const ct_plan_root *among, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += same_root(root, &among[i]);
+    return count;
+}
+
+// The first result of `plan` that `other` does not have (so often); NULL: there is none. `shared`:
+// it has some.
+static const ct_plan_root *own_root(const ct_plan *plan, const ct_plan *other, bool *shared) {
+    const ct_plan_root *own = NULL;
+    for (size_t i = 0; i < plan->n_roots; i++) {
+        const ct_plan_root *root = &plan->roots[i];
+        bool there = times(root, plan->roots, i) < times(root, other->roots, other->n_roots);
+        *shared |= there;
+        if (!there && !own) own = root;
+    }
+    return own;
+}
+
+// The result that is wanted this time and was not before, or else the other way round; of steps
+// that have nothing in common none is.
+static bool say_wanted(ct_text *text, const ct_plan *plan, const ct_plan *before) {
+    static const char *const wanted[] = {[CT_ROOT_KEEP] = "kept",
+                                         [CT_ROOT_READ] = "read",
+                                         [CT_ROOT_ASSIGN] = "assigned",
+                                         [CT_ROOT_METRIC] = "recorded",
+                                         [CT_ROOT_EXTRA] = "kept for a later read"};
+    bool shared = false;
+    const ct_plan_root *now = own_root(plan, before, &shared);
+    const ct_plan_root *root = now ? now : own_root(before, plan, &shared);
+    if (!root || !shared) return false;
+    if (root->called)
+        ct__textf(text, "%s \"%s\"", root->kind == CT_ROOT_METRIC ? "metric" : "variable",
+                  root->called);
+    else
+        ct__textf(text, "%s of %s:%u", root->op->name, file_of(root->made), root->made.line);
+    ct__textf(text, " is %s%s this time, it was%s", now ? "" : "not ", wanted[root->kind],
+              now ? " not" : "");
+    return true;
 }
 
 // The first attribute, or else op, that differs.
@@ -85,14 +137,16 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     ct_text text = {0}, why = {0};
     ct_difference other = {0};
     bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
+    bool wanted = before && !differs && say_wanted(&why, plan, before);
+    differs |= wanted;
     if (before && !differs) {
         other = ct__order_difference(order, before->words, before->n_words);
         differs = say_other(&why, &other, &declared);
     }
     differs = differs && why.s && !why.failed;
-    // Lengths are dynamic so that they may vary; and where the graph is another one each time,
-    // there is nothing to declare.
-    hint = hint && !declared && differs && !(other.node && !other.field);
+    // Lengths are dynamic so that they may vary; and where the graph is another one each time, or
+    // other results of it are wanted, there is nothing to declare.
+    hint = hint && !declared && !wanted && differs && !(other.node && !other.field);
     ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
               order->n, plan->n_commands, plan->program.n_kernels);

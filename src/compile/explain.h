@@ -5,7 +5,7 @@
 #include "compile/plan.h"
 
 // One line: the plan is the first of its line, or which argument, which dimension of it, changed
-// since the last one.
+// since the one that ran last, or which result is wanted that was not, or no longer.
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds);
 // Finds values that an earlier plan computed and did not keep (the user read something in between),

@@ -15,6 +15,12 @@ typedef struct ct_plan_root {
     const char *name; // of the variable that gets its first value, or NULL
     ct_loc here;
     bool fresh; // takes memory of its own
+    // for explanations: what is wanted, of which node's line
+    ct_root_kind kind;
+    const ct_opdef *op;
+    uint32_t out;
+    ct_loc made;
+    const char *called; // a metric's or a variable's name, else NULL
 } ct_plan_root;
 
 typedef struct ct_binding { // an operand that is the buffer of a leaf or a root

@@ -386,6 +386,58 @@ static void attributes_of_each_kind_are_told(void **state) {
     }
 }
 
+enum { READ = 1, METRIC = 2, KEPT = 4, ASSIGNED = 8, OTHER_LEAF = 16 };
+// A step of one variable, and what more is wanted of it; the line where the loss is made.
+static int wanting(ct_tensor w, ct_tensor n, int what) {
+    CT_SCOPE;
+    const int line = __LINE__ + 1;
+    ct_tensor loss = ct_sum(ct_square(w));
+    ct_assign(w, ct_mul(w, ct_f(0.5)));
+    if (what & METRIC) ct_metric("loss", loss);
+    if (what & KEPT) (void)ct_keep(loss);
+    if (what & ASSIGNED) ct_assign(n, ct_scalar(7, CT_I32));
+    if (what & READ) assert_true(ct_item(loss) >= 0);
+    if (what & OTHER_LEAF) ct_metric("sum", ct_sum(line_of(2)));
+    return line;
+}
+
+// What is asked of a step makes another plan of it: which result it is stands in the line.
+static void a_result_that_is_wanted_this_time_is_named(void **state) {
+    (void)state;
+    static const struct {
+        int before, now;
+        const char *head, *tail; // around the loss's line, where it is named
+    } cases[] = {
+        {0, READ, "sum of " FILE_NAME ":", " is read this time, it was not\n"},
+        {0, METRIC, "metric \"loss\" is recorded this time, it was not\n", NULL},
+        {0, KEPT, "sum of " FILE_NAME ":", " is kept this time, it was not\n"},
+        {0, ASSIGNED, "variable \"n\" is assigned this time, it was not\n", NULL},
+        {0, OTHER_LEAF, "metric \"sum\" is recorded this time, it was not\n", NULL},
+        {METRIC | KEPT | ASSIGNED, KEPT | ASSIGNED,
+         "metric \"loss\" is not recorded this time, it was\n", NULL},
+        {READ, METRIC | KEPT, "metric \"loss\" is recorded this time, it was not\n", NULL},
+    };
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(2)), n = ct_param(set, "n", CT_I32, CT_SCALAR);
+    ct_assign(w, ct_ones(CT_F32, CT_DIMS(2)));
+    ct_assign(n, ct_scalar(7, CT_I32));
+    assert_true(ct_eval(NULL, 0));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wanting(w, n, cases[i].before);
+        setenv("COTAN_EXPLAIN", "1", 1);
+        record_forget();
+        int line = wanting(w, n, cases[i].now);
+        unsetenv("COTAN_EXPLAIN");
+        char want[256];
+        if (cases[i].tail)
+            snprintf(want, sizeof want, " kernels): %s%d%s", cases[i].head, line, cases[i].tail);
+        else
+            snprintf(want, sizeof want, " kernels): %s", cases[i].head);
+        if (!ends_with(record_log, want)) fail_msg("%zu: \"%s\", not \"%s\"", i, record_log, want);
+    }
+    ct_params_free(set);
+}
+
 static void least_recently_used_plans_go(void **state) {
     (void)state;
     float v[1] = {0};
@@ -446,6 +498,7 @@ int main(void) {
         TEST(the_eighth_plan_of_a_line_gets_a_hint),
         TEST(a_changed_attribute_is_named),
         TEST(attributes_of_each_kind_are_told),
+        TEST(a_result_that_is_wanted_this_time_is_named),
         TEST(least_recently_used_plans_go),
         TEST(a_bare_number_meets_f64_with_all_its_digits),
     };
