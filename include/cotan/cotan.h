@@ -478,7 +478,8 @@ typedef struct ct_names { // in the struct: CT_NAMES({"images", x}, {"loss", los
                 sizeof((const ct_named[]){__VA_ARGS__}) / sizeof(ct_named)})
 typedef struct ct_compile_args {
     const char *path; // "out/mnist_step"
-    // Of what is pending; the others are named after their variable or metric, or get a number.
+    // Of what is pending; the others are named after their variable or metric, an optimizer's
+    // numbers after its options (beta1, eps), or get a number.
     ct_names names;
     const ct_params *embed; // values of its variables that the plan only reads stand in the file
     ct_loc here;

@@ -16,7 +16,7 @@ typedef enum {
 typedef struct ct_member {
     ct_member_kind kind;
     const char *name; // in C, unique; NULL until it has one
-    const char *was;  // a variable's or a metric's own name, or NULL
+    const char *was;  // a variable's, a metric's or an op's number's own name, or NULL
     const ct_type *type;
     ct_loc here;
     const ct_var *var; // VARIABLE

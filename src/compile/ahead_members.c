@@ -286,6 +286,19 @@ static bool is_embedded(const ct_ahead *a, const ct_member *m) {
     return false;
 }
 
+// What those who recorded a scalar call it: an optimizer its betas.
+static void find_scalar_names(ct_ahead *a) {
+    const ct_order *order = &a->engine->order;
+    for (size_t i = 0; i < order->n; i++) {
+        const ct_node *node = order->nodes[i];
+        for (int k = 0; node->op->operand_name && k < node->n_in; k++) {
+            const char *name = node->op->operand_name(node, k);
+            for (size_t s = 0; name && s < order->n_scalars; s++)
+                if (order->scalars[s] == node->in[k].node) a->members[a->scalars + s].was = name;
+        }
+    }
+}
+
 bool ct__ahead_members(ct_ahead *a) {
     const ct_order *order = &a->engine->order;
     size_t n_leaves = order->n_leaves, n_roots = a->plan->n_roots;
@@ -303,6 +316,7 @@ bool ct__ahead_members(ct_ahead *a) {
         a->members[a->n_members++] = (ct_member){.kind = CT_MEMBER_SCALAR,
                                                  .type = order->scalars[i]->out,
                                                  .value = order->scalars[i]->number};
+    find_scalar_names(a);
     for (size_t i = 0; i < n_roots; i++) root_member(a, i);
     for (size_t i = 0; i < a->n_members; i++)
         a->members[i].embedded = is_embedded(a, &a->members[i]);

@@ -257,6 +257,8 @@ struct ct_opdef {
     bool involution;                        // f(f(x)) = x
     bool outermost;                         // f(f(x, any), attributes) = f(x, attributes)
     ct_samples samples;
+    // What an operand that is a number is called: a name in C, or NULL.
+    const char *(*operand_name)(const ct_node *node, int operand);
     const char *varies; // what to do where an attribute changes from step to step, for a hint
 };
 

@@ -22,6 +22,7 @@ typedef struct ct_stage {
     // The numbers of a step: operands, recorded once and shared by all parameters.
     void (*numbers)(const ct_transform *self, const ct_update *update, ct_tensor *number);
     ct_tensor (*one)(const ct_travel *travel); // the update behind the stage
+    const char *names[CT_STAGE_NUMBERS];       // of numbers as they are given, in compiled C
 } ct_stage;
 extern const ct_stage ct__stages[CT_STAGES];
 int ct__stage_of(const ct_transform *transform); // its place in the table; -1: written by a user

@@ -106,11 +106,16 @@ static void rate(const ct_transform *self, ct_update *u) { apply_stage(RATE, sel
 
 const ct_stage ct__stages[CT_STAGES] = {
     [CLIP] = {clip, 0, 1, clip_numbers, times_number},
-    [ADAM] = {adam, 2, 7, adam_numbers, adam_one},
-    [DECAY] = {decay, 0, 1, first_number, decay_one},
-    [TRACE] = {trace, 1, 1, first_number, trace_one},
-    [NESTEROV] = {nesterov, 1, 1, first_number, nesterov_one},
-    [SCALE] = {scale, 0, 1, first_number, times_number},
+    [ADAM] = {adam,
+              2,
+              7,
+              adam_numbers,
+              adam_one,
+              {"beta1", "one_minus_beta1", "beta2", "one_minus_beta2", "eps"}},
+    [DECAY] = {decay, 0, 1, first_number, decay_one, {"weight_decay"}},
+    [TRACE] = {trace, 1, 1, first_number, trace_one, {"momentum"}},
+    [NESTEROV] = {nesterov, 1, 1, first_number, nesterov_one, {"momentum"}},
+    [SCALE] = {scale, 0, 1, first_number, times_number, {"scale"}},
     [RATE] = {rate, 0, 1, rate_numbers, times_number},
 };
 

@@ -92,6 +92,16 @@ static bool update_body(ct_rule *r) {
                               ct_dtype_of(r->in[0]), travel.here);
     return true;
 }
+static const char *update_operand_name(const ct_node *node, int operand) {
+    const ct_ints *stages = &((const update_attrs *)node->attrs)->stages;
+    for (int64_t s = 0, at = 2; s < stages->n; s++) {
+        const ct_stage *stage = &ct__stages[stages->v[s]];
+        int64_t k = operand - at - stage->n_states;
+        if (k >= 0 && k < stage->n_numbers) return stage->names[k];
+        at += stage->n_states + stage->n_numbers;
+    }
+    return NULL;
+}
 const ct_opdef ct__op_update = {
     .id = CT_OP_UPDATE,
     .name = "update",
@@ -103,4 +113,5 @@ const ct_opdef ct__op_update = {
     .accepts = CT_FLOATS,
     .infer = update_infer,
     .body = update_body,
+    .operand_name = update_operand_name,
 };

@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "cotan/cotan.h"
+#include "cotan/optim.h"
 
 static char folder[] = "/tmp/cotan-compile-XXXXXX";
 
@@ -229,6 +230,40 @@ static void scalars(void **state) {
     free(text);
 }
 
+// They are called what the optimizer's options call them.
+static void numbers_of_optimizers(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "    float beta1; // f32, it was 0.9; first needed for ",
+        "    float one_minus_beta1; // f32, it was 0.1; first needed for ",
+        "    float beta2; // f32, it was 0.99; first needed for ",
+        "    float one_minus_beta2; // f32, it was 0.01; first needed for ",
+        "    float eps; // f32, it was 1e-08; first needed for ",
+        "    float weight_decay; // f32, it was 0.25; first needed for ",
+        "    float momentum; // f32, it was 0.75; first needed for "};
+    ct_params *matrix = ct_params_new();
+    ct_tensor w = ct_param(matrix, "w", CT_F32, CT_DIMS(2, 2));
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_from(four, CT_F32, CT_DIMS(2, 2)));
+    }
+    ct_optim *adamw = ct_adamw(matrix, .lr = 0.5, .beta2 = CT_F(0.99), .weight_decay = CT_F(0.25));
+    ct_optim *sgd = ct_sgd(params, .lr = 0.5, .momentum = 0.75);
+    {
+        CT_SCOPE;
+        ct_optim_step(adamw, ct_sum(ct_square(w)));
+        ct_optim_step(sgd, ct_sum(ct_square(weight)));
+        assert_true(ct_compile(in_folder("step")));
+    }
+    char *text = text_of("step.h");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i])) fail_msg("no \"%s\" in\n%s", lines[i], text);
+    free(text);
+    ct_optim_free(adamw);
+    ct_optim_free(sgd);
+    ct_params_free(matrix);
+}
+
 // What the plan only reads stands in the file; what it updates cannot.
 static void embedded(void **state) {
     (void)state;
@@ -419,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(foreign_names, start, end),
         cmocka_unit_test_setup_teardown(equal_names, start, end),
         cmocka_unit_test_setup_teardown(scalars, start, end),
+        cmocka_unit_test_setup_teardown(numbers_of_optimizers, start, end),
         cmocka_unit_test_setup_teardown(embedded, start, end),
         cmocka_unit_test_setup_teardown(bad_arguments, start, end),
         cmocka_unit_test_setup_teardown(bad_names, start, end),
