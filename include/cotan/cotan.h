@@ -412,11 +412,13 @@ CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in
     ct_custom_vjp_at((f), (vjp), (user), (in), (n_in), (out), (n_out), CT_HERE)
 
 // Compares gradients of f with central differences in f64: its float operands `in` are cast to f64,
-// its outputs, weighted at random, make a number, and for some elements of each operand that
-// number's slope must be the gradient. order 2: the gradient's own gradient as well. Where it is
-// not, and f has a kink, is not finite or is steep (the differences of a step and of half of it
-// disagree), up to two smaller steps are tried; behind the last the element is left out, unless f
-// is steep alone and the gradient off by more than 1 % and by more than 16 times that disagreement.
+// its outputs, weighted at random, make a number, and for some elements of each operand (first those
+// of which the gradient is not finite) that number's slope must be the gradient. order 2: the
+// gradient's own gradient as well. Where it is not, and f has a kink, is not finite or is steep (the
+// differences of a step and of half of it disagree), up to two smaller steps are tried; behind the
+// last the element is left out, unless f is steep alone and the gradient off by more than 1 % and by
+// more than 16 times that disagreement. A NaN is wrong wherever differences are finite, an infinite
+// gradient too, unless f is the steeper the smaller the step.
 // f is called, not traced: it may read values. False, with an error that names operand (from 1),
 // element and both numbers, where one is wrong, and where all elements of an operand that were
 // tried are left out.

@@ -20,7 +20,7 @@ typedef struct {
     double **x;               // (n_in) values in f64; NULL of operands that are no floats
     double **weight, **along; // (n_out) of outputs, (n_in) directions
     double **gradient;        // (n_in)
-    double *largest;          // (n_in) of the gradient's elements
+    double *largest;          // (n_in) of the gradient's finite elements
     ct_arena arena;
     uint64_t random;
 } check;
@@ -149,8 +149,8 @@ static bool take_gradient(check *c) {
         ok = !c->ctx->err.code && (c->gradient[k] || no_memory(c, (size_t)count * 8));
         c->largest[k] = 0;
         for (int64_t i = 0; i < count && ok; i++) {
-            c->gradient[k][i] = from[i];
-            c->largest[k] = fmax(c->largest[k], fabs(from[i]));
+            c->gradient[k][i] = isnan(from[i]) ? NAN : from[i]; // one that is shown without a sign
+            if (isfinite(from[i])) c->largest[k] = fmax(c->largest[k], fabs(from[i]));
         }
     }
     ct_scope_end(scope, c->args.here);
@@ -170,16 +170,25 @@ static double moved(check *c, size_t k, int64_t i, double by) {
     return value;
 }
 
+// Of a gradient that is not finite, where the differences are. NaN is nobody's slope, and an
+// infinite one is f's where f is the steeper the closer one looks, as a root at 0.
+static verdict not_finite(double g, double coarse, double fine, double noise) {
+    return isinf(g) && fine > 1.1 * coarse + noise ? ROUGH : WRONG;
+}
+
 static verdict one_step(check *c, size_t k, int64_t i, double h, bool last, double here,
                         double *slope) {
     double up = moved(c, k, i, h), down = moved(c, k, i, -h);
     double up2 = moved(c, k, i, h / 2), down2 = moved(c, k, i, -h / 2);
     double wide = (up - down) / (2 * h), narrow = (up2 - down2) / h, g = c->gradient[k][i];
     *slope = (4 * narrow - wide) / 3; // what both share of the third derivative is gone
-    double size = fmax(fmax(fabs(g), fabs(*slope)), c->largest[k] * 1e-3);
     double noise = 256 * DBL_EPSILON * fmax(fabs(here), fmax(fabs(up), fabs(down))) / h;
-    double allowed = c->args.tolerance * size + noise;
     if (!isfinite(*slope)) return ROUGH; // the step leaves where f is finite
+    if (!isfinite(g))
+        return not_finite(g, fmax(fabs(up - here), fabs(down - here)) / h,
+                          fmax(fabs(up2 - here), fabs(down2 - here)) / (h / 2), noise);
+    double size = fmax(fmax(fabs(g), fabs(*slope)), c->largest[k] * 1e-3);
+    double allowed = c->args.tolerance * size + noise;
     if (fabs(g - *slope) <= allowed) return FITS;
     // The slope to the right less that to the left: half as much at half the step, if f is smooth.
     double bend = fabs(up - 2 * here + down) / h, bend2 = fabs(up2 - 2 * here + down2) / (h / 2);
@@ -204,14 +213,20 @@ static bool wrong(check *c, size_t k, int64_t i, double slope) {
     return false;
 }
 
+// The first element of a part whose gradient is not finite; a random one where all are.
+static int64_t one_of(check *c, const double *gradient, int64_t begin, int64_t end) {
+    int64_t i = begin + (int64_t)((random_number(c) + 1) / 2 * (double)(end - begin));
+    for (int64_t k = begin; k < end; k++)
+        if (!isfinite(gradient[k])) return k;
+    return i < end ? i : end - 1;
+}
+
+// One element of each of n equal parts.
 static bool check_operand(check *c, size_t k, double here) {
     int64_t count = ct__count(c->type[k]);
     int64_t n = count < c->args.samples ? count : c->args.samples, rough = 0;
     for (int64_t s = 0; s < n; s++) {
-        // One of each of n equal parts.
-        int64_t begin = s * count / n, end = (s + 1) * count / n;
-        int64_t i = begin + (int64_t)((random_number(c) + 1) / 2 * (double)(end - begin));
-        if (i >= end) i = end - 1;
+        int64_t i = one_of(c, c->gradient[k], s * count / n, (s + 1) * count / n);
         // The smaller the step, the more digits are lost: the last is as small as the element asks
         // for, which may be close to where f ends.
         double slope = 0, size = fabs(c->x[k][i]), h = 1e-4 * fmax(1, size);
@@ -269,7 +284,7 @@ static bool check_order(check *c, int order) {
     if (c->ctx->err.code) return false;
     if (!isfinite(here))
         return ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
-                       "f is not finite at its operands");
+                       "%s is not finite at its operands", order == 2 ? "the gradient of f" : "f");
     for (size_t k = 0; k < c->args.n_in; k++)
         if (c->x[k] && !check_operand(c, k, here)) return false;
     return true;

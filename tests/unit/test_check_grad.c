@@ -138,6 +138,76 @@ static void steep_places_are_looked_at(void **state) {
     assert_ok();
 }
 
+// x x, with a rule that gives 20 x, but where x is above 2 the value in `user`.
+static void square(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_square(in[0]);
+}
+static void endless_vjp(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor g = ct_mul(in[2], ct_mul(in[0], ct_f(20)));
+    out[0] = ct_select(ct_greater(in[0], ct_f(2)), ct_f(*(double *)user), g);
+}
+static void endless(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_custom_vjp(square, endless_vjp, user, in, 1, out, 1);
+}
+static void length(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_sqrt(ct_square(in[0])); // at 0 a kink, and NaN
+}
+static void gradients_that_are_not_finite_are_wrong(void **state) {
+    (void)state;
+    CT_SCOPE;
+    double value = INFINITY;
+    ct_tensor x = ct_from(((double[]){1, 3, 1.5, 2}), CT_F64, CT_DIMS(4));
+    assert_false(at_g7(endless, &value, &x, 1)); // no other is excused by the one that is infinite
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
+                             "(4,) f64 at (0,) is -16.809599, differences say -1.6809599");
+    ct_tensor large = ct_from(((double[]){3}), CT_F64, CT_DIMS(1));
+    assert_false(at_g7(endless, &value, &large, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
+                             "(1,) f64 at (0,) is inf, differences say -2.116248");
+    value = -NAN;
+    assert_false(at_g7(endless, &value, &large, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
+                             "(1,) f64 at (0,) is nan, differences say -2.116248");
+    ct_tensor zero = ct_zeros(CT_F64, CT_DIMS(1));
+    assert_false(at_g7(length, NULL, &zero, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
+                             "(1,) f64 at (0,) is nan, differences say 0");
+}
+
+static void one_among_many_is_found(void **state) {
+    (void)state;
+    CT_SCOPE;
+    double many[1000];
+    for (int i = 0; i < 1000; i++) many[i] = i == 777 ? 0 : i + 1;
+    ct_tensor x = ct_from(many, CT_F64, CT_DIMS(10, 100));
+    assert_false(at_g7(length, NULL, &x, 1));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the first derivative with respect to operand 1 "
+                             "(10, 100) f64 at (7, 77) is nan, differences say 0");
+}
+
+static void root(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user; // of the absolute value, with its sign: as steep as one likes at 0
+    out[0] = ct_mul(ct_sign(in[0]), ct_sqrt(ct_abs(in[0])));
+}
+static void root_vjp(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_div(in[2], ct_mul(ct_f(2), ct_sqrt(ct_abs(in[0]))));
+}
+static void root_with_rule(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_custom_vjp(root, root_vjp, user, in, 1, out, 1);
+}
+static void infinite_slopes_are_left_out(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = ct_from(((double[]){0, 1, 2, -3}), CT_F64, CT_DIMS(4));
+    assert_true(ct_check_grad(root_with_rule, NULL, &x, 1));
+    assert_ok();
+    assert_false(at_g7(root_with_rule, NULL, &x, 1, .order = 2));
+    assert_error(CT_E_CHECK, "g.c:7: check_grad: the gradient of f is not finite at its operands");
+}
+
 static void rounds(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     out[0] = ct_exp(ct_cast(in[0], CT_F32));
@@ -183,6 +253,9 @@ int main(void) {
         TEST(wrong_ones_are_named),
         TEST(the_second_order_is_looked_at),
         TEST(steep_places_are_looked_at),
+        TEST(gradients_that_are_not_finite_are_wrong),
+        TEST(one_among_many_is_found),
+        TEST(infinite_slopes_are_left_out),
         TEST(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
