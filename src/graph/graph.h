@@ -111,9 +111,12 @@ struct ct_var {
     ct_loc assigned;               // line of the pending assignment; the writer's
     ct_loc ran;                    // line of the newest assignment that ran; under `lock`
     _Atomic uint64_t made;         // handle of the value that it assigned, which may be there still
+    // How often the pending assignment replaced another in one scope, which a context's id and the
+    // frame's serial name; the writer's.
+    uint32_t again;
+    uint64_t again_scope;
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // a device failed while a plan was updating it; under `lock`
-    uint32_t again;     // how often the pending assignment has replaced another; the writer's
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
     ct_var *next;       // in a list of records that wait
     uint64_t owner;     // id of the context that made it: the only one that may use what is below
@@ -272,9 +275,9 @@ void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
 // it is told comes behind the outermost end, when nothing of the context is half done.
 void ct__run_begin(ct_ctx *ctx);
 void ct__run_end(ct_ctx *ctx);
-// After so many runs that reads asked for in one scope, and as many assignments of a variable of
-// which none ran, it is a loop without a scope of its own: what it records stays. Said once a
-// context.
+// After so many runs that reads asked for in one scope, and as many assignments of a variable that
+// the next one found pending there, it is a loop without a scope of its own: what it records stays,
+// whether or not it reads something now and then. Said once a context.
 enum { CT_TURNS_BEFORE_HINT = 256 };
 void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

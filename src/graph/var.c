@@ -167,7 +167,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     var->left = false;
     var->freed = false;
     var->broken = false;
-    var->own_refs = var->index = 0;
+    var->own_refs = var->index = var->again = 0;
     var->read = NULL;
     var->epoch = 0;
     var->assigned = var->ran = (ct_loc){0};
@@ -309,13 +309,17 @@ static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
                 ct__unuse(ctx->roots[i].val.node);
                 ctx->roots[i].val = v, ctx->roots[i].here = *here;
             }
+        const uint64_t scope = ctx->id << 32 | ct__top(ctx)->serial;
+        if (var->again_scope != scope) var->again = 0;
+        var->again_scope = scope;
         if (++var->again == CT_TURNS_BEFORE_HINT)
-            ct__hint_scope(ctx, *here, "variable \"%.100s\" was assigned %d times and nothing ran",
-                           var->name, CT_TURNS_BEFORE_HINT);
+            ct__hint_scope(
+                ctx, *here,
+                "%d assignments of variable \"%.100s\" in one scope were replaced before they ran",
+                CT_TURNS_BEFORE_HINT, var->name);
     } else if (!become_writer(ctx, var, here)) {
         return;
     } else {
-        var->again = 0;
         ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
         if (!root) {
             ct__var_released(var, ctx);
