@@ -315,6 +315,7 @@ ct__build_counts ct__cpu_build_counts(void) {
 }
 
 static void forget(void) {
+    for (size_t i = 0; i < table_cap; i++) ct__interp_free(table[i].interp);
     ct__free(table);
     table = NULL;
     table_n = table_cap = 0;
@@ -326,7 +327,6 @@ void ct__cpu_build_forget(void) {
 }
 void ct__cpu_build_end(void) {
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < table_cap; i++) ct__interp_free(table[i].interp);
     forget();
     ct__cache_unload();
     pthread_mutex_unlock(&lock);

@@ -41,7 +41,8 @@ ct__build_counts ct__cpu_build_counts(void); // since the start of the process
 
 // Forgets all kernels and unloads them: no function is valid any more.
 void ct__cpu_build_end(void);
-// Tests: forget what the process knows (functions stay valid), so that the disk is asked again.
+// Tests: forget what the process knows, so that the disk is asked again. Functions stay valid, but
+// no plan may hold an interpreted kernel.
 void ct__cpu_build_forget(void);
 
 #endif
