@@ -67,25 +67,17 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err) {
     return true;
 }
 
-bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err) {
-    *bytes = NULL;
-    *fd = ct__file_open(path, n, err);
-    if (*fd < 0) return false;
-    void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, *fd, 0) : NULL;
-    if (p == MAP_FAILED) {
-        ct__err_system(err, path, "map");
-        close(*fd);
-        return false;
-    }
-    *bytes = p;
-    return true;
-}
-
 bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err) {
-    int fd;
-    if (!ct__file_map_open(path, bytes, n, &fd, err)) return false;
+    *bytes = NULL;
+    int fd = ct__file_open(path, n, err);
+    if (fd < 0) return false;
+    void *p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    if (p == MAP_FAILED)
+        ct__err_system(err, path, "map");
+    else
+        *bytes = p;
     close(fd);
-    return true;
+    return p != MAP_FAILED;
 }
 
 void ct__file_unmap(const void *bytes, size_t n) {

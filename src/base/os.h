@@ -12,8 +12,6 @@ int ct__file_open(const char *path, size_t *n, ct_err *err);
 bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err);
 // A file mapped read-only; empty files give bytes = NULL, n = 0.
 bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
-// The same, and the file itself, to be closed.
-bool ct__file_map_open(const char *path, const void **bytes, size_t *n, int *fd, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
 // A file that is read where and when its bytes are asked for: others may change it meanwhile.
 typedef struct ct_file {

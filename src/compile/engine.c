@@ -522,10 +522,11 @@ static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next,
     ct_device *device = e->device;
     ct_storage *s = home_of(ctx, e, var);
     const void *bytes;
+    size_t n = 0;
     bool ok = true;
     if (!s) return false;
     s->begin = device->backend->event(device);
-    for (size_t at = 0, n; ok && (n = next(user, &bytes)); at += n)
+    for (size_t at = 0; ok && (ok = next(user, &bytes, &n, &ctx->err)) && n; at += n)
         ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
     s->end = device->backend->event(device);
     var->made = 0; // no node is this value

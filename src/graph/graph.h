@@ -14,9 +14,9 @@
 typedef struct ct_var ct_var;
 typedef struct ct_frame ct_frame;
 
-// The next bytes of a value, which need not live longer than to the next call; 0: there are no
-// more.
-typedef size_t (*ct_pieces_fn)(void *user, const void **bytes);
+// The next n bytes of a value, which need not live longer than to the next call; n 0: there are no
+// more. False: they cannot be had.
+typedef bool (*ct_pieces_fn)(void *user, const void **bytes, size_t *n, ct_err *err);
 
 // Memory on a device that holds one dense tensor; counted, shared by all nodes that have this
 // value.
@@ -116,7 +116,7 @@ struct ct_var {
     uint32_t again;
     uint64_t again_scope;
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
-    atomic_bool broken; // a device failed while a plan was updating it; under `lock`
+    atomic_bool broken; // what was updating it failed in the middle; under `lock`
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
     ct_var *next;       // in a list of records that wait
     uint64_t owner;     // id of the context that made it: the only one that may use what is below

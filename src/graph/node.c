@@ -314,9 +314,13 @@ static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, co
                  var->name);
         ct__err_hint(&ctx->err, "ct_assign gives it a value, ct_params_load those of a whole set");
     } else {
-        ct__fail(ctx, CT_E_DEVICE, here, op,
-                 "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
-                 var->name, ran.file ? ran.file : "?", ran.line);
+        if (ran.file)
+            ct__fail(ctx, CT_E_DEVICE, here, op,
+                     "variable \"%s\" is poisoned: the plan that was updating it for %s:%u failed",
+                     var->name, ran.file, ran.line);
+        else
+            ct__fail(ctx, CT_E_DEVICE, here, op,
+                     "variable \"%s\" is poisoned: what was giving it its value failed", var->name);
         ct__err_hint(&ctx->err, "assign it anew");
     }
     return false;

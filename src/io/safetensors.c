@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/atomic.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "graph/type.h"
 #include "io/crc32c.h"
@@ -310,7 +308,7 @@ static bool sized(reader *r, const ct_st_entry *e, uint64_t *bytes) {
     return true;
 }
 
-// Every byte behind the header belongs to exactly one tensor.
+// Every byte behind the header belongs to exactly one tensor. `data`: these bytes, or NULL.
 static bool check_places(reader *r, const char *data, uint64_t data_n) {
     uint64_t end = 0, need = 0;
     char what[200], before[CT_PRINTABLE];
@@ -342,7 +340,7 @@ static bool check_places(reader *r, const char *data, uint64_t data_n) {
                              "it ends at byte %" PRIu64 " of the data, but the file holds %" PRIu64
                              " bytes of data: it is cut short",
                              end, data_n);
-        e->data = data + e->begin;
+        if (data) e->data = data + e->begin;
     }
     if (end < data_n)
         return refuse(r,
@@ -352,8 +350,8 @@ static bool check_places(reader *r, const char *data, uint64_t data_n) {
     return true;
 }
 
-// The fixed part: where the header lies.
-static bool find_header(reader *r, const unsigned char *bytes, size_t n, size_t *header) {
+// The fixed part, of which the first bytes of the n are: how long the header is.
+static bool measure_header(reader *r, const unsigned char *bytes, size_t n, size_t *header) {
     uint64_t length = 0;
     if (n < 8)
         return refuse(r, "the file has %zu bytes, but the length of the header alone takes 8", n);
@@ -367,58 +365,60 @@ static bool find_header(reader *r, const unsigned char *bytes, size_t n, size_t 
                       "file is cut short",
                       length, n - 8);
     *header = (size_t)length;
-    if (length == 0) return refuse(r, "the header is empty");
-    size_t bad = ct__utf8_bad(bytes + 8, *header);
-    if (bad < *header) return refuse(r, "the header is not UTF-8 at byte %zu of the file", 8 + bad);
-    if (bytes[8] != '{') {
-        char shown[CT_PRINTABLE];
-        return refuse(r, "the header begins with \"%s\", not with '{'",
-                      ct__printable(bytes + 8, 1, shown, sizeof shown));
-    }
-    return true;
+    return length > 0 || refuse(r, "the header is empty");
+}
+
+static bool check_text(reader *r, const char *header, size_t n) {
+    size_t bad = ct__utf8_bad(header, n);
+    if (bad < n) return refuse(r, "the header is not UTF-8 at byte %zu of the file", 8 + bad);
+    char shown[CT_PRINTABLE];
+    return header[0] == '{' || refuse(r, "the header begins with \"%s\", not with '{'",
+                                      ct__printable(header, 1, shown, sizeof shown));
+}
+
+static bool read_all(reader *r, const char *header, size_t n, const char *data, uint64_t data_n) {
+    ct_st *st = r->st;
+    r->js = (ct_jscan){.start = header, .at = header, .end = header + n, .arena = &st->arena};
+    bool ok =
+        check_text(r, header, n) && read_header(r) && settle(r) && check_places(r, data, data_n);
+    st->header = header;
+    st->header_n = n;
+    ct__free(r->entries);
+    ct__free(r->metadata);
+    ct__free(r->dims);
+    return ok;
 }
 
 bool ct__st_parse(const char *label, const void *bytes, size_t n, ct_st *st, ct_err *err) {
     *st = (ct_st){0};
     reader r = {.label = label, .st = st, .err = err};
+    const char *text = (const char *)bytes + 8;
     size_t header = 0;
-    bool ok = find_header(&r, bytes, n, &header);
-    if (ok) {
-        const char *text = (const char *)bytes + 8;
-        r.js = (ct_jscan){.start = text, .at = text, .end = text + header, .arena = &st->arena};
-        ok = read_header(&r) && settle(&r) && check_places(&r, text + header, n - 8 - header);
-    }
-    if (ok) {
-        st->header = (const char *)bytes + 8;
-        st->header_n = header;
-    }
-    ct__free(r.entries);
-    ct__free(r.metadata);
-    ct__free(r.dims);
+    bool ok = measure_header(&r, bytes, n, &header) &&
+              read_all(&r, text, header, text + header, n - 8 - header);
     if (!ok) ct__st_close(st);
     return ok;
 }
 
 bool ct__st_open(const char *path, ct_st *st, ct_err *err) {
-    const void *map;
-    size_t n;
     *st = (ct_st){0};
-    int fd;
-    if (!ct__file_map_open(path, &map, &n, &fd, err)) return false;
-    if (!ct__st_parse(path, map ? map : "", n, st, err)) {
-        ct__file_unmap(map, n);
-        close(fd);
-        return false;
-    }
-    st->map = map; // which is there: an empty file holds no tensors
-    st->map_n = n;
-    st->fd = fd;
-    return true;
+    reader r = {.label = path, .st = st, .err = err};
+    unsigned char first[8];
+    size_t header = 0;
+    bool ok = ct__file_hold(path, &st->file, err);
+    uint64_t n = st->file.n;
+    ok = ok && ct__file_part(&st->file, 0, first, n < 8 ? (size_t)n : 8, err) &&
+         measure_header(&r, first, (size_t)n, &header);
+    char *text = ok ? ct__arena(&st->arena, header) : NULL;
+    if (ok && !text) ok = refuse_memory(&r, header);
+    ok = ok && ct__file_part(&st->file, 8, text, header, err) &&
+         read_all(&r, text, header, NULL, n - 8 - header);
+    if (!ok) ct__st_close(st);
+    return ok;
 }
 
 void ct__st_close(ct_st *st) {
-    if (st->map) close(st->fd);
-    ct__file_unmap(st->map, st->map_n);
+    if (st->file.path) ct__file_release(&st->file);
     ct__arena_free(&st->arena);
     *st = (ct_st){0};
 }
@@ -438,20 +438,13 @@ const ct_st_entry *ct__st_find(const ct_st *st, const char *name) {
     return NULL;
 }
 
-// From the file where there is one: what is read through the map becomes memory of the process, and
-// the system adds to it what lies around. A file that cannot be read is left to the map.
-bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece) {
+bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece, ct_err *err) {
     piece->at += piece->n;
     uint64_t left = entry->bytes - piece->at;
     piece->n = left < sizeof piece->room ? (size_t)left : sizeof piece->room;
-    piece->bytes = (const char *)entry->data + piece->at;
-    if (!piece->n) return false;
-    if (st->map) {
-        off_t place = (const char *)piece->bytes - (const char *)st->map;
-        ssize_t r = pread(st->fd, piece->room, piece->n, place);
-        if (r == (ssize_t)piece->n) piece->bytes = piece->room;
-    }
-    return true;
+    piece->bytes = st->file.path ? piece->room : (const char *)entry->data + piece->at;
+    uint64_t place = 8 + st->header_n + entry->begin + piece->at;
+    return !st->file.path || ct__file_part(&st->file, place, piece->room, piece->n, err);
 }
 
 const char *ct__st_metadata(const ct_st *st, const char *key) {
@@ -727,8 +720,10 @@ bool ct__st_verify(const ct_st *st, const char *label, bool required, ct_err *er
     for (size_t i = 0; i < st->n && any; i++) {
         const ct_st_entry *e = &st->entries[i];
         uint32_t crc = 0;
-        for (ct_st_piece p = {0}; ct__st_next(st, e, &p);) crc = ct__crc32c_more(crc, p.bytes, p.n);
-        if (!compare(st, e, crc, label, err)) return false;
+        bool read = true;
+        for (ct_st_piece p = {0}; (read = ct__st_next(st, e, &p, err)) && p.n;)
+            crc = ct__crc32c_more(crc, p.bytes, p.n);
+        if (!read || !compare(st, e, crc, label, err)) return false;
     }
     return true;
 }

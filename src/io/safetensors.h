@@ -1,7 +1,8 @@
-// safetensors: named tensors in one file, read in place and written whole.
+// safetensors: named tensors in one file, read in pieces and written whole.
 //
-// The reader maps the file and checks its header completely before it answers: an entry's bytes lie
-// inside the map, whatever the file says. It accepts what the format's reference reader accepts,
+// The reader checks the header completely before it answers: an entry's bytes lie inside the file,
+// whatever the header says. They are read when they are asked for and never mapped, so that a file
+// that others shorten meanwhile is an error and no fault. It accepts what the format's reference reader accepts,
 // but holds to the format's text where that reader is looser: the header begins with '{', no key
 // comes twice, and a tensor's description is an object whose dtype is a string.
 #ifndef COTAN_IO_SAFETENSORS_H
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/os.h"
 
 typedef struct ct_st_entry {
     const char *name; // '\0'-terminated; may hold '\0' before name_n
@@ -20,7 +22,7 @@ typedef struct ct_st_entry {
     size_t rank;
     const uint64_t *shape; // a dimension may exceed int64_t where another one is 0
     uint64_t begin, bytes; // place behind the header, and length
-    const void *data;      // bytes bytes inside the map; aligned to 1 only
+    const void *data;      // of ct__st_parse: the bytes, aligned to 1 only; of a file NULL
 } ct_st_entry;
 
 typedef struct ct_st_pair {
@@ -35,30 +37,27 @@ typedef struct ct_st {
     size_t n_metadata;
     // Private:
     ct_st_entry **by_name;
-    const void *map;
-    size_t map_n;
-    int fd;             // of the map, where there is one
+    ct_file file;       // path NULL: read from memory
     const char *header; // header_n bytes of JSON
     size_t header_n;
     ct_arena arena;
 } ct_st;
 
-// Opens and checks `path`. The bytes stay valid until ct__st_close, provided that nobody shortens
-// the file meanwhile (files written by ct__st_write are replaced, never changed in place).
+// Opens and checks the file at `path`, a text that stays the caller's and is kept until
+// ct__st_close.
 bool ct__st_open(const char *path, ct_st *st, ct_err *err);
 // The same over n bytes in memory, which the caller keeps; `label` stands for the path in messages.
 bool ct__st_parse(const char *label, const void *bytes, size_t n, ct_st *st, ct_err *err);
 const ct_st_entry *ct__st_find(const ct_st *st, const char *name); // NULL: absent
-// The tensor's bytes in their order, a piece a call, from {0} on; false: that was all. However
-// large the tensor is, of an opened file only the piece is in memory; `data` brings there what is
-// read.
+// The tensor's bytes in their order, a piece a call, from {0} on; n 0: that was all. However large
+// the tensor is, of an opened file only the piece is in memory. False: they could not be read.
 typedef struct ct_st_piece {
     const void *bytes;
     size_t n;
     uint64_t at; // of the tensor's bytes
     char room[1 << 15];
 } ct_st_piece;
-bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece);
+bool ct__st_next(const ct_st *st, const ct_st_entry *entry, ct_st_piece *piece, ct_err *err);
 const char *ct__st_metadata(const ct_st *st, const char *key); // NULL: absent
 void ct__st_close(ct_st *st);                                  // also after a failure
 // "(2, 3) f32" for messages; dimensions beyond the cap end in "...". Returns out.

@@ -30,34 +30,42 @@ static bool beside_parameters(const char *name, void *user) {
     return strcmp(name, "lm_head.weight") == 0 || (config->no_bias && is_bias(name));
 }
 
-static bool all_zero(const ct_st *file, const ct_st_entry *entry) {
-    for (ct_st_piece p = {0}; ct__st_next(file, entry, &p);)
-        for (size_t i = 0; i < p.n; i++)
-            if (((const char *)p.bytes)[i]) return false;
-    return true;
+static bool all_zero(const ct_st *file, const ct_st_entry *entry, bool *zero, ct_err *err) {
+    bool read = true;
+    *zero = true;
+    for (ct_st_piece p = {0}; *zero && (read = ct__st_next(file, entry, &p, err)) && p.n;)
+        for (size_t i = 0; i < p.n; i++) *zero = *zero && !((const char *)p.bytes)[i];
+    return read;
 }
 
-static bool same_bytes(const ct_st *file, const ct_st_entry *a, const ct_st_entry *b) {
-    bool same = a->bytes == b->bytes;
+static bool same_bytes(const ct_st *file, const ct_st_entry *a, const ct_st_entry *b, bool *same,
+                       ct_err *err) {
+    bool read = true;
+    *same = a->bytes == b->bytes;
     for (ct_st_piece x = {0}, y = {0};
-         same && ct__st_next(file, a, &x) && ct__st_next(file, b, &y);)
-        same = memcmp(x.bytes, y.bytes, x.n) == 0;
-    return same;
+         *same && (read = ct__st_next(file, a, &x, err) && ct__st_next(file, b, &y, err)) && x.n;)
+        *same = memcmp(x.bytes, y.bytes, x.n) == 0;
+    return read;
 }
 
 static bool changes_nothing(const ct_gpt2 *model, const ct_st *file, const ct_store_rules *rules,
                             ct_err *err) {
     const ct_st_entry *head = ct__st_find(file, "lm_head.weight"),
                       *wte = ct__store_find(file, rules, "wte.weight");
-    if (head && wte && !same_bytes(file, head, wte))
+    bool same = true;
+    if (head && wte && !same_bytes(file, head, wte, &same, err)) return false;
+    if (!same)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
                        "%s: \"lm_head.weight\" differs from \"wte.weight\": the output layer of "
                        "this model is the embedding",
                        rules->path);
     for (size_t i = 0; model->config.no_bias && i < file->n; i++) {
         const ct_st_entry *entry = &file->entries[i];
+        bool zero = true;
         if (is_bias(entry->name) && !ct__ends_with(entry->name, ".attn.bias") &&
-            !all_zero(file, entry))
+            !all_zero(file, entry, &zero, err))
+            return false;
+        if (!zero)
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, "gpt2",
                            "%s: \"%.200s\" is not zero, but the model has no biases", rules->path,
                            entry->name);

@@ -134,7 +134,7 @@ static bool nothing_else(const ct_params *params, const ct_st *file, const ct_st
     return true;
 }
 
-// A file's tensor as bytes of a variable, a piece after the other: neither the map nor the plan of
+// A file's tensor as bytes of a variable, a piece after the other: neither the file nor the plan of
 // an assignment is in memory beside the variable.
 enum { CONVERTED = 1024 };
 typedef struct source {
@@ -146,10 +146,10 @@ typedef struct source {
     double in[CONVERTED], out[CONVERTED];
 } source;
 
-static size_t next_converted(source *s) {
+static bool next_converted(source *s, size_t *bytes, ct_err *err) {
     size_t from = ct_dtype_size(s->entry->dtype);
     if (s->given == s->piece.n) {
-        if (!ct__st_next(s->file, s->entry, &s->piece)) return 0;
+        if (!ct__st_next(s->file, s->entry, &s->piece, err)) return false;
         s->given = 0;
     }
     size_t n = (s->piece.n - s->given) / from;
@@ -158,15 +158,17 @@ static size_t next_converted(source *s) {
     for (size_t i = 0; i < n; i++)
         ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(s->entry->dtype, s->in, (int64_t)i));
     s->given += n * from;
-    return n * ct_dtype_size(s->to);
+    *bytes = n * ct_dtype_size(s->to);
+    return true;
 }
 
-static size_t next_piece(void *user, const void **bytes) {
+static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     source *s = user;
-    if (s->entry->dtype != s->to) return *bytes = s->out, next_converted(s);
-    bool more = ct__st_next(s->file, s->entry, &s->piece);
-    *bytes = s->piece.bytes;
-    return more ? s->piece.n : 0;
+    bool same = s->entry->dtype == s->to;
+    bool ok = same ? ct__st_next(s->file, s->entry, &s->piece, err) : next_converted(s, n, err);
+    *bytes = same ? s->piece.bytes : s->out;
+    if (same) *n = s->piece.n;
+    return ok;
 }
 
 static bool give(ct_ctx *ctx, ct_tensor var, const ct_st *file, const ct_st_entry *entry) {

@@ -62,13 +62,15 @@ static bool train(ct_gpt2 *model, float *losses, int64_t steps) {
 }
 
 static bool run(char **argv, ct_err *err) {
-    ct_st in;
+    ct_st in = {0};
+    const void *map = NULL;
+    size_t n = 0;
     ct_store out = {0};
     float losses[STEPS];
     ct_gpt2 *model = NULL;
     CT_SCOPE;
-    bool ok = ct_set_device(argv[1]) && ct__st_open(argv[3], &in, err) &&
-              (model = ct_gpt2_load(argv[2])) != NULL;
+    bool ok = ct_set_device(argv[1]) && ct__file_map(argv[3], &map, &n, err) &&
+              ct__st_parse(argv[3], map, n, &in, err) && (model = ct_gpt2_load(argv[2])) != NULL;
     if (ok) {
         batches = ct__st_find(&in, "tokens");
         answers = ct__st_find(&in, "targets");
@@ -76,8 +78,9 @@ static bool run(char **argv, ct_err *err) {
         ok = steps <= STEPS && first_batch(model, &out, err) && train(model, losses, steps) &&
              ct__store_put(&out, "", "losses", CT_F32, CT_DIMS(steps), losses, err) &&
              ct__st_write(argv[4], out.out, out.n, NULL, 0, err) && ct_gpt2_save(model, argv[5]);
-        ct__st_close(&in);
     }
+    ct__st_close(&in);
+    ct__file_unmap(map, n);
     ct__store_free(&out);
     ct_gpt2_free(model);
     return ok;

@@ -29,11 +29,13 @@ static void print_verdict(const char *bytes, size_t n) {
 }
 
 static int copy(const char *from, const char *to) {
-    ct_st st;
+    ct_st st = {0};
     ct_err err = {0};
-    if (!ct__st_open(from, &st, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    const void *map = NULL;
+    size_t n = 0;
+    bool ok = ct__file_map(from, &map, &n, &err) && ct__st_parse(from, map, n, &st, &err);
     ct_st_out *outs = calloc(st.n + 1, sizeof *outs);
-    bool ok = outs != NULL;
+    ok = ok && outs;
     for (size_t i = 0; i < st.n && ok; i++) {
         const ct_st_entry *e = &st.entries[i];
         outs[i] = (ct_st_out){e->name, e->dtype, e->rank, (const int64_t *)e->shape, e->data};
@@ -42,6 +44,7 @@ static int copy(const char *from, const char *to) {
     if (!ok) fprintf(stderr, "%s\n", err.text);
     free(outs);
     ct__st_close(&st);
+    ct__file_unmap(map, n);
     return !ok;
 }
 

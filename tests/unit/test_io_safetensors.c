@@ -48,6 +48,17 @@ static const ct_st_out outs[] = {
 };
 static const ct_st_pair pairs[] = {{"z", "last", 1, 4}, {"format", "pt", 6, 2}};
 
+static void assert_bytes(const ct_st *st, const ct_st_entry *e, const void *bytes) {
+    ct_err err = {0};
+    uint64_t seen = 0;
+    for (ct_st_piece p = {0}; ct__st_next(st, e, &p, &err) && p.n; seen += p.n) {
+        assert_int_equal(p.at, seen);
+        assert_memory_equal(p.bytes, (const char *)bytes + seen, p.n);
+    }
+    assert_string_equal(err.text, "");
+    assert_int_equal(seen, e->bytes);
+}
+
 // Each dtype by the name that the format gives it, with the bytes that were written.
 static void every_dtype_reads_back(void **state) {
     (void)state;
@@ -70,7 +81,7 @@ static void every_dtype_reads_back(void **state) {
         const ct_st_entry *e = ct__st_find(&st, names[d]);
         ct_dtype dtype = (ct_dtype)(d + 1);
         assert_true(e && e->dtype == dtype && e->bytes == 2 * ct_dtype_size(dtype));
-        assert_memory_equal(e->data, data[d], e->bytes);
+        assert_bytes(&st, e, data[d]);
         char said[64], dtype_said[64];
         snprintf(what, sizeof what, "(2,) %s", ct_dtype_name(dtype));
         assert_string_equal(ct__st_describe(e, said, sizeof said), what);
@@ -95,13 +106,14 @@ static void a_written_file_reads_back(void **state) {
     assert_int_equal(e->shape[0], 2);
     assert_int_equal(e->shape[1], 3);
     assert_int_equal(e->bytes, sizeof weights);
-    assert_memory_equal(e->data, weights, sizeof weights);
+    assert_bytes(&st, e, weights);
     assert_string_equal(ct__st_describe(e, what, sizeof what), "(2, 3) f32");
     e = ct__st_find(&st, "s");
     assert_non_null(e);
     assert_int_equal(e->rank, 0);
-    assert_memory_equal(e->data, &scalar, 8);
-    assert_memory_equal(ct__st_find(&st, "b")->data, bytes3, 3);
+    assert_bytes(&st, e, &scalar);
+    assert_int_equal(ct__st_find(&st, "b")->bytes, 3);
+    assert_bytes(&st, ct__st_find(&st, "b"), bytes3);
     assert_int_equal(ct__st_find(&st, "empty")->bytes, 0);
     assert_non_null(ct__st_find(&st, "h\"\\\n\x01"));
     assert_null(ct__st_find(&st, "w"));
@@ -457,6 +469,39 @@ static void checksums_of_others(void **state) {
     ct__st_close(&st);
 }
 
+// Somebody shortens the file while it is open, within the tensor's second piece.
+static void a_shortened_file_is_an_error(void **state) {
+    (void)state;
+    enum { N = 100000, LEFT = 40000 };
+    const int64_t n = N;
+    uint8_t *bytes = calloc(N, 1);
+    assert_non_null(bytes);
+    ct_err err = {0};
+    ct_st st;
+    assert_true(
+        ct__st_write_checked(path, &(ct_st_out){"w", CT_U8, 1, &n, bytes}, 1, NULL, 0, &err));
+    assert_true(ct__st_open(path, &st, &err));
+    const ct_st_entry *e = ct__st_find(&st, "w");
+    assert_bytes(&st, e, bytes);
+    size_t whole = 8 + st.header_n + N;
+    assert_int_equal(truncate(path, LEFT), 0);
+    char want[256];
+    snprintf(want, sizeof want,
+             "%s: it ends at byte %d or before, but had %zu bytes when it was opened", path, LEFT,
+             whole);
+    assert_false(ct__st_verify(&st, "f", true, &err));
+    assert_string_equal(err.text, want);
+    assert_int_equal(err.code, CT_E_FILE);
+    err = (ct_err){0};
+    ct_st_piece p = {0};
+    assert_true(ct__st_next(&st, e, &p, &err));
+    assert_int_equal(p.n, sizeof p.room);
+    assert_false(ct__st_next(&st, e, &p, &err));
+    assert_string_equal(err.text, want);
+    ct__st_close(&st);
+    free(bytes);
+}
+
 // Runs last.
 static void no_temporary_file_is_left(void **state) {
     (void)state;
@@ -487,6 +532,7 @@ int main(void) {
         cmocka_unit_test(every_flipped_bit_is_found),
         cmocka_unit_test(files_without_checksums),
         cmocka_unit_test(checksums_of_others),
+        cmocka_unit_test(a_shortened_file_is_an_error),
         cmocka_unit_test(no_temporary_file_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -12,7 +12,7 @@
 
 #include "cotan/cotan.h"
 #include "cotan/nn.h"
-#include "io/safetensors.h"
+#include "nn/store.h"
 
 #define HERE ((ct_loc){"main.c", 9})
 
@@ -420,6 +420,47 @@ static void loading_needs_no_further_memory(void **state) {
     unlink(path);
 }
 
+// Somebody shortens the file between its opening and the second piece of its tensor: no fault, and
+// no variable that looks whole. With conversion and without.
+static void a_file_shortened_while_it_is_loaded_is_an_error(void **state) {
+    (void)state;
+    enum { N = 50000, LEFT = 50000 };
+    static float values[N];
+    const int64_t n = N;
+    const ct_dtype dtypes[] = {CT_F32, CT_F64};
+    char path[64], want[256];
+    snprintf(path, sizeof path, "/tmp/cotan_nn_%d.safetensors", (int)getpid());
+    for (int k = 0; k < 2; k++) {
+        ct_err err = {0};
+        ct_st file;
+        ct_params *set = ct_params_new();
+        ct_tensor w = ct_param(set, "w", dtypes[k], CT_DIMS(N));
+        assert_true(ct__st_write(path, &(ct_st_out){"w", CT_F32, 1, &n, values}, 1, NULL, 0, &err));
+        assert_true(ct__st_open(path, &file, &err));
+        assert_int_equal(truncate(path, LEFT), 0);
+        assert_false(ct__store_load(set, &file, &(ct_store_rules){.path = path}, &err));
+        snprintf(want, sizeof want,
+                 "%s: it ends at byte %d or before, but had %zu bytes when it was opened", path,
+                 LEFT, 8 + file.header_n + sizeof values);
+        assert_string_equal(err.text, want);
+        assert_string_equal(ct_error_text(), want);
+        ct_error_clear();
+        ct__st_close(&file);
+        {
+            CT_SCOPE;
+            assert_null(ct_data_at(w, (ct_loc){"main.c", 9}));
+            assert_string_equal(ct_error_text(), "main.c:9: data: variable \"w\" is poisoned: what "
+                                                 "was giving it its value failed\n  hint: assign "
+                                                 "it anew");
+            ct_error_clear();
+            ct_assign(w, ct_zeros(dtypes[k], CT_DIMS(N)));
+            assert_non_null(ct_data(w));
+        }
+        ct_params_free(set);
+    }
+    unlink(path);
+}
+
 static void parameters_round_trip_in_a_file(void **state) {
     (void)state;
     char path[64];
@@ -514,6 +555,7 @@ int main(void) {
         cmocka_unit_test_setup(a_forgotten_size_is_refused, fresh),
         cmocka_unit_test_setup(dropout_is_for_training, fresh),
         cmocka_unit_test_setup(loading_needs_no_further_memory, fresh),
+        cmocka_unit_test_setup(a_file_shortened_while_it_is_loaded_is_an_error, fresh),
         cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
     };
     const char *const devices[] = {"ref", "cpu", "async:cpu"};
