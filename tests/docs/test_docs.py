@@ -157,6 +157,18 @@ def test_links_lead_somewhere(page):
         assert re.match("https?:", target) or (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
 
 
+def test_pages_share_a_folder():
+    """Who reads them in order works in one folder: what a page makes is no other page's."""
+    makers = {}
+    for page in PAGES:
+        for block in blocks(page):
+            made = re.findall(r"(?:--out|-o) (\S+)", block.text) if "run" in block.notes else [block.notes.get("file")]
+            for name in made:
+                makers.setdefault(name, set()).add(page)
+    del makers[None]
+    assert len(makers) > 10 and {name: pages for name, pages in makers.items() if len(pages) > 1} == {}
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)])
 def test_blocks_run(page, tmp_path):
     if "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text():
