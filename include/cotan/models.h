@@ -72,7 +72,8 @@ CT_API ct_tensor ct_gpt2_decode_at(const ct_gpt2 *model, ct_gpt2_cache *cache, c
 
 // DIR/model.safetensors and DIR/config.json, with the names that Hugging Face's files have. False
 // or NULL: see ct_error_text. Loading accepts names with or without "transformer.", a stored copy
-// of the output layer, and the masks that old files hold.
+// of the output layer, and the masks that old files hold. Checksums that the files hold, as those
+// of `cotan train` do, are compared.
 CT_API CT_MUST_USE bool ct_gpt2_save_at(const ct_gpt2 *model, const char *dir, ct_loc here);
 #define ct_gpt2_save(model, dir) ct_gpt2_save_at((model), (dir), CT_HERE)
 CT_API CT_MUST_USE ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here);

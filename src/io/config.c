@@ -235,17 +235,19 @@ void ct__config_seal(ct_config *config) {
         config->failed = true;
 }
 
-bool ct__config_sealed(const ct_config *config, ct_err *err) {
+bool ct__config_verify(const ct_config *config, bool required, ct_err *err) {
     char digits[9], shown[CT_PRINTABLE];
     const char *said = NULL;
     size_t n = 0;
+    if (!required && !ct__config_has(config, "crc32c")) return true;
     if (!ct__config_string(config, "crc32c", &said, &n, err)) return false;
     if (!checksum_of(config, digits))
         return ct__err_memory(err, CT_NOWHERE, config->path, sizeof(json_t));
     return strcmp(said, digits) == 0 ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
-                   "the file is damaged or was changed: the CRC-32C of its values is %s, not %s",
-                   digits, ct__printable(said, n, shown, sizeof shown));
+                   "the file is damaged or was changed: the CRC-32C of its values is %s, not %s%s",
+                   digits, ct__printable(said, n, shown, sizeof shown),
+                   required ? "" : "; where the change is meant, remove the key \"crc32c\"");
 }
 
 bool ct__config_write(const ct_config *config, ct_err *err) {

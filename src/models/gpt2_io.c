@@ -282,9 +282,9 @@ ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_gpt2 *model = NULL;
     if (ct__run_is_folder(dir, &ctx->err) && path_in(&weights, dir, weights_name, &ctx->err) &&
         path_in(&config, dir, config_name, &ctx->err) &&
-        ct__config_read(config.s, &in, &ctx->err) && read_config(&in, &c, &ctx->err) &&
-        ct__gpt2_check(&c, ctx, here) && open_weights(weights.s, &file, &ctx->err) &&
-        has_layers(&file, &c, weights.s, &ctx->err))
+        ct__config_read(config.s, &in, &ctx->err) && ct__config_verify(&in, false, &ctx->err) &&
+        read_config(&in, &c, &ctx->err) && ct__gpt2_check(&c, ctx, here) &&
+        open_weights(weights.s, &file, &ctx->err) && has_layers(&file, &c, weights.s, &ctx->err))
         model = ct__gpt2_make(&c, 0, true, here);
     if (model && !give_weights(model, &file, weights.s, &ctx->err)) {
         ct_gpt2_free(model);

@@ -339,7 +339,7 @@ static bool whole_best(const char *dir, int64_t step, ct_err *err) {
     ct_config config = {0};
     if (!ct__checkpoint_has_best(dir, step)) return true;
     bool ok = ct__checkpoint_path(dir, step, CT_SAVED_BEST_CONFIG, path, err) &&
-              ct__config_read(path, &config, err) && ct__config_sealed(&config, err) &&
+              ct__config_read(path, &config, err) && ct__config_verify(&config, true, err) &&
               ct__checkpoint_path(dir, step, CT_SAVED_BEST_MODEL, path, err) &&
               whole_file(path, err);
     ct__config_close(&config);
@@ -351,7 +351,7 @@ static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, c
     char path[CT_RUN_PATH];
     *config = (ct_config){0};
     bool ok = ct__checkpoint_path(dir, step, "config.json", path, err) &&
-              ct__config_read(path, config, err) && ct__config_sealed(config, err);
+              ct__config_read(path, config, err) && ct__config_verify(config, true, err);
     for (int i = 0; i < 2; i++)
         ok = ok && ct__checkpoint_path(dir, step, tensor_files[i], path, err) &&
              whole_file(path, err);

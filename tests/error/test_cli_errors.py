@@ -1,4 +1,5 @@
 """What the program says to what it cannot do: whole messages and exit statuses."""
+import json
 import os
 import re
 import shutil
@@ -266,9 +267,8 @@ def test_compile_of_a_step_of_several_batches(tmp_path):
 
 
 def test_compile_of_a_step_of_no_run(copy):
-    config = copy / "config.json"
-    config.write_text(config.read_text().replace('"training"', '"trainin"'))
-    refused(1, f'{config}: key "training" is missing', "compile", copy, "--out", copy / "step", "--function", "step")
+    edit_config(copy, '"training"', '"trainin"')
+    refused(1, f'{copy}/config.json: key "training" is missing', "compile", copy, "--out", copy / "step", "--function", "step")
 
 
 @pytest.fixture
@@ -281,6 +281,13 @@ def edit(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+def edit_config(folder, old, new):
+    """As who means it does: without the checksum."""
+    config = folder / "config.json"
+    edit(config, old, new)
+    edit(config, re.search(r',\s*"crc32c": "\w{8}"', config.read_text())[0], "")
 
 
 def whole_save(folder):
@@ -326,24 +333,36 @@ def test_truncated_checkpoint(copy):
 
 
 def test_another_architecture(copy):
-    edit(copy / "config.json", '"gpt2"', '"llama"')
+    edit_config(copy, '"gpt2"', '"llama"')
     refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "llama", not one of: gpt2{whole_save(copy)}')
 
 
 def test_another_width(copy):
-    edit(copy / "config.json", '"n_embd": 16', '"n_embd": 32')
+    edit_config(copy, '"n_embd": 16', '"n_embd": 32')
     n = len(set((ROOT / "README.md").read_text()))
     refuses_to_sample(copy, f'safetensors: {copy}/model.safetensors: tensor "wte.weight" is '
                             f"({n}, 16) f32 in the file, ({n}, 32) f32 is wanted\n"
                             "  hint: this is a checkpoint of another architecture, or of other sizes")
 
 
+def test_a_vocabulary_with_a_flipped_bit(copy):
+    config = copy / "config.json"
+    was = json.loads(config.read_text())["crc32c"]
+    edit(config, "abc", "\u00e0bc")
+    for words in (["sample", copy, "--device", "ref"], ["compile", copy, "--out", copy / "step"]):
+        done = cotan(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.sub("is [0-9a-f]{8}, not", "is NOW, not", done.stderr) == (
+            f"cotan: {config}: the file is damaged or was changed: the CRC-32C of its values is NOW, not {was}; where the "
+            f'change is meant, remove the key "crc32c"{whole_save(copy)}\n')
+
+
 def test_tokens_that_are_not_said(copy):
-    edit(copy / "config.json", '"tokens": "chars",', "")
+    edit_config(copy, '"tokens": "chars",', "")
     refuses_to_sample(copy, f"{copy}: config.json does not say which text the tokens stand for")
 
 
 def test_vocabulary_of_another_size(copy):
-    edit(copy / "config.json", "abc", "ab")
+    edit_config(copy, "abc", "ab")
     n = len(set((ROOT / "README.md").read_text()))
     refuses_to_sample(copy, f"{copy}: the model has {n} tokens, but the vocabulary in config.json {n - 1}")

@@ -15,7 +15,10 @@
 #include "cotan/cotan.h"
 #include "cotan/models.h"
 #include "cotan/optim.h"
+#include "base/os.h"
+#include "io/config.h"
 #include "io/safetensors.h"
+#include "models/gpt2.h"
 
 enum { V = 11, C = 10, L = 2, H = 2, W = 12, B = 3 };
 
@@ -266,6 +269,50 @@ static void what_this_model_does_not_compute_is_refused(void **state) {
     model = ct_gpt2_load(dir);
     assert_string_equal(ct_error_text(), "");
     ct_gpt2_free(model);
+    remove_folder(dir);
+}
+
+static bool sealed(ct_config *config, void *user, ct_err *err) {
+    (void)user;
+    (void)err;
+    ct__config_seal(config);
+    return true;
+}
+// Whichever bit of config.json flips, the model that loads is the one that was saved.
+static void no_flipped_bit_of_the_config_is_taken(void **state) {
+    (void)state;
+    const char *dir = folder();
+    ct_gpt2_config saved = tiny();
+    saved.tokens = "chars";
+    saved.characters = "abcdefghijk";
+    saved.characters_n = V;
+    ct_gpt2 *model = make(saved, 3);
+    assert_true(ct__gpt2_save(model, dir, sealed, NULL, (ct_loc){"main.c", 9}));
+    ct_gpt2_free(model);
+    char path[256], *bytes;
+    snprintf(path, sizeof path, "%s", in_folder(dir, "config.json"));
+    size_t n, taken = 0;
+    ct_err err = {0};
+    assert_true(ct__file_read(path, &bytes, &n, &err));
+    for (size_t bit = 0; bit < n * 8; bit++) {
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        FILE *out = fopen(path, "w");
+        assert_true(out && fwrite(bytes, 1, n, out) == n && fclose(out) == 0);
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        model = ct_gpt2_load(dir);
+        ct_error_clear();
+        if (!model) continue;
+        const ct_gpt2_config *c = ct_gpt2_config_of(model);
+        taken++;
+        assert_true(c->vocab == V && c->context == C && c->layers == L && c->heads == H);
+        assert_true(c->width == W && c->norm_eps == 1e-5 && !c->no_bias && c->dropout == 0);
+        assert_string_equal(c->tokens, "chars");
+        assert_string_equal(c->characters, "abcdefghijk");
+        ct_gpt2_free(model);
+    }
+    print_message("%zu of %zu flipped bits change nothing\n", taken, n * 8);
+    assert_true(taken < 100); // white space, and the name of the checksum's key
+    ct__free(bytes);
     remove_folder(dir);
 }
 
@@ -581,6 +628,7 @@ int main(void) {
         cmocka_unit_test_setup(first_values_follow_seed_and_name, fresh),
         cmocka_unit_test_setup(a_model_that_cannot_be_is_refused, fresh),
         cmocka_unit_test_setup(what_this_model_does_not_compute_is_refused, fresh),
+        cmocka_unit_test_setup(no_flipped_bit_of_the_config_is_taken, fresh),
         cmocka_unit_test_setup(layers_that_the_weights_lack_are_not_made, fresh),
         cmocka_unit_test_setup(files_round_trip, fresh),
         cmocka_unit_test_setup(old_names_and_masks_are_accepted, fresh),
