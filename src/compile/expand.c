@@ -115,7 +115,7 @@ static bool flatten(ct_ctx *ctx, ct_graph *graph) {
     ct_val *vals = ct__malloc((graph->n_roots + 1) * sizeof *vals);
     if (!vals) return out_of_memory(ctx, graph->n_roots * sizeof *vals);
     for (size_t i = 0; i < graph->n_roots; i++) vals[i] = graph->roots[i].val;
-    bool ok = ct__expand_bodies(ctx, vals, graph->n_roots, NULL);
+    bool ok = ct__expand_bodies(ctx, vals, graph->n_roots, 0, NULL);
     for (size_t i = 0; i < graph->n_roots; i++) graph->roots[i].val = vals[i];
     ct__free(vals);
     return ok && ct__list_graph(ctx, graph) && adopt_bodies(ctx, graph->nodes, graph->n);

@@ -360,6 +360,7 @@ typedef struct {
     ct_nodes forward, backward;
     ct_tensor **tangent; // of each node of `forward`, an array of its outputs; NULL: none
     ct_node **holder;    // (n wrt) tangent placeholders
+    bool *reached;       // (n wrt) is it behind the outputs at all, be it through another wrt
 } gradient;
 
 static bool needs_body(const ct_node *node) {
@@ -433,15 +434,14 @@ static bool linearise_node(gradient *g, size_t i) {
 
 // Tangents of everything between wrt and outs.
 static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_val *wrt, size_t n) {
-    if (!ct__reach(&g->forward, outs, n_outs, &g->ctx->err)) return false;
-    uint64_t epoch = g->forward.epoch;
+    if (!ct__reach_to(&g->forward, outs, n_outs, wrt, n, &g->ctx->err)) return false;
     g->tangent = ct__arena_zero(&g->scratch, (g->forward.n + 1) * sizeof *g->tangent);
     g->holder = ct__arena_zero(&g->scratch, (n + 1) * sizeof *g->holder);
     if (!g->tangent || !g->holder)
         return ct__err_memory(&g->ctx->err, g->here, "grad", g->forward.n * sizeof *g->tangent);
     for (size_t i = 0; i < n; i++) {
         ct_node *node = wrt[i].node;
-        if (node->epoch != epoch) continue; // the caller says what that means
+        if (!g->reached[i]) continue; // the caller says what that means
         ct_tensor **of = &g->tangent[node->index];
         if (!*of) *of = ct__arena_zero(&g->scratch, node->n_out * sizeof **of);
         g->holder[i] =
@@ -449,8 +449,12 @@ static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_v
         if (!g->holder[i]) return ct__err_memory(&g->ctx->err, g->here, "grad", sizeof(ct_node));
         (*of)[wrt[i].out] = ct__add_zero((*of)[wrt[i].out], ct__handle(g->holder[i], 0));
     }
-    for (size_t i = 0; i < g->forward.n; i++)
-        if (!g->tangent[i] && !linearise_node(g, i)) return false;
+    for (size_t i = g->forward.n_ends; i < g->forward.n; i++) {
+        const ct_tensor *held = g->tangent[i]; // by some of its outputs it is among wrt
+        if (!linearise_node(g, i)) return false;
+        for (int k = 0; held && k < g->forward.v[i]->n_out; k++)
+            if (!ct__is_none(held[k])) g->tangent[i][k] = held[k];
+    }
     return true;
 }
 
@@ -519,20 +523,20 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
 }
 
 static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *cotangents,
-                      size_t n_outs, size_t n, ct_tensor *grads) {
+                      size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
     ct_val *roots = ct__arena(&g->scratch, (n_outs + 1) * sizeof *roots);
     size_t n_roots = 0;
     if (!roots) return ct__err_memory(&g->ctx->err, g->here, "grad", n_outs * sizeof *roots);
     for (size_t i = 0; i < n_outs; i++)
         if (!ct__is_none(tangents[i]) && !ct__is_none(cotangents[i]))
             roots[n_roots].node = ct__peek(tangents[i], &roots[n_roots].out), n_roots++;
-    if (!ct__reach(&g->backward, roots, n_roots, &g->ctx->err)) return false;
+    if (!ct__reach_to(&g->backward, roots, n_roots, wrt, n, &g->ctx->err)) return false;
     mark *marks = ct__arena_zero(&g->scratch, (g->backward.n + 1) * sizeof *marks);
     if (!marks) return ct__err_memory(&g->ctx->err, g->here, "grad", g->backward.n * sizeof *marks);
     uint64_t epoch = g->backward.epoch;
     for (size_t i = 0; i < n; i++)
         if (g->holder[i] && g->holder[i]->epoch == epoch) marks[g->holder[i]->index].linear = true;
-    for (size_t i = 0; i < g->backward.n; i++)
+    for (size_t i = g->backward.n_ends; i < g->backward.n; i++)
         for (int k = 0; k < g->backward.v[i]->n_in; k++)
             if (marks[g->backward.v[i]->in[k].node->index].linear) marks[i].linear = true;
     for (size_t i = 0, at = 0; i < n_outs; i++) {
@@ -543,7 +547,7 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
             return false;
         m->c[v.out] = ct__add_zero(m->c[v.out], fit(cotangents[i], ct__type(v)));
     }
-    for (size_t i = g->backward.n; i-- > 0;)
+    for (size_t i = g->backward.n; i-- > g->backward.n_ends;)
         if (marks[i].linear && marks[i].c && g->backward.v[i]->n_in &&
             !transpose_node(g, marks, g->backward.v[i]))
             return false;
@@ -557,28 +561,36 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
 
 // --------------------------------------------------------------------------------------- entrances
 
+static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs, const ct_val *wrt,
+                         size_t n) {
+    if (!ct__reach(&g->forward, outs, n_outs, &g->ctx->err)) return false;
+    for (size_t i = 0; i < n; i++) g->reached[i] = wrt[i].node->epoch == g->forward.epoch;
+    return true;
+}
+
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
     gradient g = {.ctx = ctx, .here = here};
-    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals);
+    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals), *at = vals + n_outs;
     ct_tensor *tangents = ct__arena_zero(&g.scratch, (n_outs + 1) * sizeof *tangents);
-    bool ok = vals && tangents;
+    bool ok = vals && tangents && (g.reached = ct__arena_zero(&g.scratch, n + 1));
     if (!ok) ct__err_memory(&ctx->err, here, "grad", (n_outs + n) * sizeof *vals);
     if (ok) {
         memcpy(vals, outs, n_outs * sizeof *vals);
-        memcpy(vals + n_outs, wrt, n * sizeof *vals);
-        // Compositions without a rule of their own are differentiated through their bodies.
-        ok = ct__expand_bodies(ctx, vals, n_outs + n, has_rule) &&
-             linearise(&g, vals, n_outs, vals + n_outs, n);
+        memcpy(at, wrt, n * sizeof *vals);
+        // Compositions without a rule of their own are differentiated through their bodies. What
+        // lies behind wrt alone stays as it is: steps that have not run may be long.
+        ok = find_reached(&g, outs, n_outs, wrt, n) &&
+             ct__expand_bodies(ctx, vals, n_outs, n, has_rule) &&
+             linearise(&g, vals, n_outs, at, n);
     }
     for (size_t i = 0; i < n_outs && ok; i++) {
         ct_tensor *of = g.tangent[vals[i].node->index];
         if (of) tangents[i] = of[vals[i].out];
     }
-    ok = ok && transpose(&g, tangents, cotangents, n_outs, n, grads);
+    ok = ok && transpose(&g, tangents, cotangents, n_outs, at, n, grads);
     for (size_t i = 0; i < n && ok; i++)
-        if (ct__is_none(grads[i]) && g.holder[i])
-            grads[i] = ct__zeros_like(ct__handle_of(vals[n_outs + i]));
+        if (ct__is_none(grads[i]) && g.holder[i]) grads[i] = ct__zeros_like(ct__handle_of(at[i]));
     if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
     ct__nodes_free(&g.forward);
     ct__nodes_free(&g.backward);

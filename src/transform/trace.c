@@ -166,7 +166,7 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     ok = ok && inline_nodes(ctx, body, args, out, true);
     for (size_t i = 0; i < body->n_outs && ok; i++)
         ok = ct__resolve(ctx, out[i], &vals[i], "body", (int)i, body->here);
-    if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, NULL);
+    if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, 0, NULL);
     for (size_t i = 0; i < body->n_outs && ok; i++) out[i] = ct__handle_of(vals[i]);
     if (ok)
         clone = end(ctx, clone, "body", out, body->n_outs, depth);

@@ -13,20 +13,29 @@ typedef struct ct_nodes {
         uint32_t next;
     } * stack;
     size_t stack_cap;
+    ct_val *ends; // scratch of a walk with ends
+    size_t ends_cap;
+    size_t n_ends; // of v, from the first: nodes behind which the walk did not go
     uint64_t epoch;
 } ct_nodes;
 // Everything behind roots, operands first, each with node->index its place and node->epoch the
 // list's.
 bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err);
+// The same without what is reached through `ends` alone. Their nodes are listed, met or not: first
+// those of which no other output was met.
+bool ct__reach_to(ct_nodes *list, const ct_val *roots, size_t n_roots, const ct_val *ends,
+                  size_t n_ends, ct_err *err);
 // The same without what lies behind the `stops`, which are not listed. Each of them has the list's
 // epoch, and index CT_NOT_MET or CT_MET.
 enum { CT_NOT_MET = 0x7ffffffe, CT_MET };
 bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
-// Replaces compositions behind vals by their bodies, all the way down; `keep` says which stay
-// (NULL: none). vals are updated. Records in the innermost trace.
-bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, bool (*keep)(const ct_node *));
+// Replaces compositions behind vals by their bodies, all the way down, or to the ends, which are
+// the n_ends vals behind the n first; `keep` says which stay (NULL: none). vals are updated. Records
+// in the innermost trace.
+bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
+                       bool (*keep)(const ct_node *));
 
 // Gradients of a scalar with respect to values behind it, recorded in the innermost trace. grads[i]
 // is a zero of the right shape only where `loss` depends on wrt[i] through paths that carry none;

@@ -7,12 +7,22 @@
 void ct__nodes_free(ct_nodes *list) {
     ct__free(list->v);
     ct__free(list->stack);
+    ct__free(list->ends);
     *list = (ct_nodes){0};
 }
 
 static bool push(ct_nodes *list, size_t *top, ct_node *node) {
     if (!CT_GROW(list->stack, list->stack_cap, *top + 1)) return false;
     list->stack[(*top)++] = (struct ct_visit){node, 0};
+    return true;
+}
+
+static bool append(ct_nodes *list, ct_node *node) {
+    if (node->epoch == list->epoch) return true;
+    if (!CT_GROW(list->v, list->cap, list->n + 1)) return false;
+    node->epoch = list->epoch;
+    node->index = (uint32_t)list->n;
+    list->v[list->n++] = node;
     return true;
 }
 
@@ -30,22 +40,48 @@ static bool visit(ct_nodes *list, ct_node *root) {
             continue;
         }
         top--;
-        if (node->epoch == list->epoch) continue;
-        if (!CT_GROW(list->v, list->cap, list->n + 1)) return false;
-        node->epoch = list->epoch;
-        node->index = (uint32_t)list->n;
-        list->v[list->n++] = node;
+        if (!append(list, node)) return false;
     }
     return true;
 }
 
-bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err) {
-    list->n = 0;
-    list->epoch = ct__new_epoch();
-    for (size_t i = 0; i < n_roots; i++)
-        if (!visit(list, roots[i].node))
-            return ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
+// An end's node of which another output was met is none: all its outputs are taken from the ends.
+static bool opens(ct_nodes *list, ct_val v, size_t *n_ends) {
+    size_t left = 0;
+    if (v.node->index >= list->n_ends || v.node->n_out == 1) return false;
+    for (size_t i = 0; i < *n_ends; i++)
+        if (list->ends[i].node == v.node && list->ends[i].out == v.out) return false;
+    for (size_t i = 0; i < *n_ends; i++)
+        if (list->ends[i].node != v.node) list->ends[left++] = list->ends[i];
+    *n_ends = left;
     return true;
+}
+
+static bool any_opens(ct_nodes *list, const ct_val *roots, size_t n_roots, size_t *n_ends) {
+    for (size_t i = 0; i < n_roots && *n_ends; i++)
+        if (opens(list, roots[i], n_ends)) return true;
+    for (size_t i = list->n_ends; i < list->n && *n_ends; i++)
+        for (int k = 0; k < list->v[i]->n_in; k++)
+            if (opens(list, list->v[i]->in[k], n_ends)) return true;
+    return false;
+}
+
+bool ct__reach_to(ct_nodes *list, const ct_val *roots, size_t n_roots, const ct_val *ends,
+                  size_t n_ends, ct_err *err) {
+    bool ok = CT_GROW(list->ends, list->ends_cap, n_ends);
+    if (ok && n_ends) memcpy(list->ends, ends, n_ends * sizeof *ends);
+    do {
+        list->n = 0;
+        list->epoch = ct__new_epoch();
+        for (size_t i = 0; i < n_ends && ok; i++) ok = append(list, list->ends[i].node);
+        list->n_ends = list->n;
+        for (size_t i = 0; i < n_roots && ok; i++) ok = visit(list, roots[i].node);
+    } while (ok && any_opens(list, roots, n_roots, &n_ends));
+    return ok || ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
+}
+
+bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err) {
+    return ct__reach_to(list, roots, n_roots, NULL, 0, err);
 }
 
 bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops,
@@ -139,9 +175,10 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         ct_node *node = list->v[i];
         map[i] = cell;
         cell += node->n_out;
-        bool expand = node->op->kind == CT_KIND_COMPOSITION && !(keep && keep(node)),
+        bool end = i < list->n_ends,
+             expand = !end && node->op->kind == CT_KIND_COMPOSITION && !(keep && keep(node)),
              changed = expand;
-        for (int k = 0; k < node->n_in; k++) {
+        for (int k = 0; k < node->n_in && !end; k++) {
             ct_val to = map[node->in[k].node->index][node->in[k].out];
             changed = changed || to.node != node->in[k].node || to.out != node->in[k].out;
         }
@@ -168,13 +205,14 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
     return ok && !ctx->err.code;
 }
 
-bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, bool (*keep)(const ct_node *)) {
+bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
+                       bool (*keep)(const ct_node *)) {
     ct_nodes list = {0};
     bool found = true, ok = true;
     while (found && ok) {
         found = false;
-        ok = ct__reach(&list, vals, n, &ctx->err) &&
-             round_of_bodies(ctx, &list, vals, n, keep, &found);
+        ok = ct__reach_to(&list, vals, n, vals + n, n_ends, &ctx->err) &&
+             round_of_bodies(ctx, &list, vals, n + n_ends, keep, &found);
     }
     ct__nodes_free(&list);
     return ok;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cotan/optim.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
@@ -235,6 +236,72 @@ static void several_steps_in_one_scope(void **state) {
     assert_true(end[0] == end[1] && end[0] < 3);
 }
 
+// out: x^2 and x^3
+static void square_and_cube(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], in[0]);
+    out[1] = ct_mul(in[0], ct_mul(in[0], in[0]));
+}
+// in: x, x^2, x^3 and the cotangents of both
+static void square_and_cube_back(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(ct_mul(ct_mul(ct_f(2), in[0]), in[3]), ct_mul(ct_mul(ct_f(3), in[1]), in[4]));
+}
+
+// With respect to one output of a node, which stops there, and to what comes through another.
+static void one_output_among_several(void **state) {
+    (void)state;
+    const float three[] = {1, 2, 3};
+    for (int custom = 0; custom < 2; custom++) {
+        CT_SCOPE;
+        ct_tensor x = ct_from(three, CT_F32, CT_DIMS(3)), out[2], both[2], g;
+        if (custom)
+            ct_custom_vjp(square_and_cube, square_and_cube_back, NULL, &x, 1, out, 2);
+        else
+            ct_call(square_and_cube, NULL, &x, 1, out, 2);
+        ct_tensor loss = ct_add(ct_mul(ct_f(2), ct_sum(out[0])), ct_sum(out[1]));
+        const ct_tensor wrt[] = {out[0], x};
+        ct_grad(loss, wrt, 2, both);
+        ct_grad(loss, &x, 1, &g);
+        assert_ok();
+        for (int i = 0; i < 3; i++) {
+            double v = three[i];
+            assert_true(at(both[0], i) == 2);
+            assert_true(at(both[1], i) == 3 * v * v); // the square stands still
+            assert_true(at(g, i) == 4 * v + 3 * v * v);
+        }
+        // What lies behind another that is asked for is met, and without slope.
+        ct_grad(ct_sum(out[0]), wrt, 2, both);
+        assert_ok();
+        assert_true(at(both[1], 1) == 0);
+    }
+}
+
+// What a plan of so many steps in one scope records.
+static uint64_t nodes_of_steps(int steps) {
+    CT_SCOPE;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 2);
+    assert_true(ct_eval(NULL, 0));
+    ct_optim *sgd = ct_sgd(set, .lr = 0.1, .momentum = 0.5);
+    assert_non_null(sgd);
+    for (int step = 0; step < steps; step++) ct_optim_step(sgd, ct_mean(ct_softmax(ct_mul(w, w))));
+    uint64_t before = ct_get_stats().nodes;
+    assert_true(ct_eval(NULL, 0));
+    uint64_t made = ct_get_stats().nodes - before;
+    ct_optim_free(sgd);
+    ct_params_free(set);
+    return made;
+}
+
+// A step's gradient does not take up again the steps before it.
+static void steps_together_cost_what_they_cost_alone(void **state) {
+    (void)state;
+    uint64_t few = nodes_of_steps(10), many = nodes_of_steps(40);
+    print_message("10 steps: %d nodes, 40 steps: %d\n", (int)few, (int)many);
+    assert_true(few > 100 && many < 5 * few);
+}
+
 // What is added to something larger that has no gradient counts once for each element of the sum.
 static void broadcast_beside_what_has_no_gradient(void **state) {
     (void)state;
@@ -294,6 +361,8 @@ int main(void) {
         TEST(first_gradients_of_random_graphs),
         TEST(second_gradients_of_random_graphs),
         TEST(one_tensor_named_twice_gets_its_gradient_twice),
+        TEST(one_output_among_several),
+        TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
         TEST(no_path_and_a_path_without_slope_differ),
