@@ -32,12 +32,12 @@ static void show_overview(FILE *out) {
         "interpreted,\n"
         "the same bits several times slower), COTAN_MARCH (the machine they are compiled for, as\n"
         "its -march takes it; else this one), COTAN_EXPLAIN=1 (why each plan was made),\n"
-        "COTAN_DUMP=graph,dot,groups,plan,kernels (what was made of it), COTAN_FUSE=0 (a kernel "
-        "an\n"
-        "op: the same bits, slower), COTAN_CHECK=ref (every op beside the reference, slowly), nan\n"
-        "(the first op that makes NaN), bounds (writes behind a buffer), or a list of them: stops\n"
-        "at what is wrong, with its line; COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME\n"
-        "(where compiled kernels stay).\n"
+        "COTAN_DUMP=graph,dot,groups,plan,kernels (what was made of it), COTAN_FUSE=0 (a kernel\n"
+        "an op: the same bits, slower), COTAN_VERIFY=1 (each pass of the compiler is checked),\n"
+        "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
+        "NaN), bounds (writes behind a buffer), or a list of them: stops at what is wrong, with\n"
+        "its line; COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME (where compiled kernels\n"
+        "stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130\n"
         "interrupted and saved.\n",
         out);

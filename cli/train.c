@@ -76,7 +76,7 @@ static void format_left(char *out, size_t cap, double seconds) {
 }
 
 static void show_step(display *d, const ct_fit_point *p) {
-    char line[256], left[32], val[24] = "-";
+    char line[256], left[32], validation[40] = "";
     bool last = p->step == p->steps - 1;
     // An evaluation is of the weights before the step, but for the last one.
     int64_t done = p->evaluated && !last ? p->step : p->done;
@@ -88,12 +88,13 @@ static void show_step(display *d, const ct_fit_point *p) {
     if (!p->evaluated && (d->terminal ? t - d->shown < 0.1 : quiet)) return;
     d->shown = t;
     d->shown_step = p->step;
-    if (!isnan(p->val_loss)) snprintf(val, sizeof val, "%.4f", p->val_loss);
+    if (p->evaluated) // another step's would be taken for this one's
+        snprintf(validation, sizeof validation, "  validation %.4f", p->val_loss);
     format_left(left, sizeof left, last ? 0 : p->seconds_left);
-    int n = snprintf(line, sizeof line,
-                     "step %lld/%lld  loss %.4f  validation %s  %.0f tokens/s  %.0f MB  %s left",
-                     (long long)done, (long long)p->steps, p->loss, val, p->tokens_per_s,
-                     (double)p->memory / 1e6, left);
+    int n =
+        snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  %.0f MB  %s left",
+                 (long long)done, (long long)p->steps, p->loss, validation, p->tokens_per_s,
+                 (double)p->memory / 1e6, left);
     if (!d->terminal) {
         fprintf(stderr, "%s\n", line);
         return;
@@ -109,7 +110,8 @@ static void show_step(display *d, const ct_fit_point *p) {
 static void show_sample(display *d, const ct_lm_event *event) {
     static const char margin[] = "    | ";
     close_line(d);
-    fputs(margin, stderr);
+    fprintf(stderr, "after %lld step%s it writes:\n%s", (long long)event->point.done,
+            event->point.done == 1 ? "" : "s", margin);
     put_visible(stderr, event->text, event->text_n, margin);
     fputc('\n', stderr);
 }

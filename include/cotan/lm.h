@@ -17,8 +17,8 @@ typedef bool (*ct_write_fn)(const char *text, size_t n, void *user);
 typedef enum {
     CT_LM_MODEL,  // text: the model, in a sentence; before the first step
     CT_LM_STEP,   // point
-    CT_LM_SAMPLE, // text: what the model writes now; before the STEP of an evaluation, but for one
-                  // of weights that no step has trained
+    CT_LM_SAMPLE, // text: what the model writes now, and of the point `done`, its steps; before the
+                  // STEP of an evaluation, but for one of weights that no step has trained
     CT_LM_DONE,   // text: the held-out loss, in a sentence; all is saved
     CT_LM_MEMORY, // text: the memory that was used and planned, in a sentence; before DONE
     CT_LM_RESUME, // text: "resuming at step S"; S steps are done, or that all are, in a sentence

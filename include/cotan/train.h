@@ -38,10 +38,11 @@ typedef enum {
 typedef struct ct_fit_point {
     int64_t step, steps; // step: at hand, or done last; from 0
     int64_t done;        // steps that the weights have behind them, as they are now
-    double loss;         // before the step's update; with parts, the mean of theirs
-    double val_loss;     // newest; NaN: none yet since the fit began
-    bool evaluated;      // val_loss is this step's
-    bool improved;       // and the lowest so far
+    double loss;     // of the step done last, before its update; with parts, the mean of theirs;
+                     // NaN: none was done yet since the fit began
+    double val_loss; // newest; NaN: none yet since the fit began
+    bool evaluated;  // val_loss is this step's
+    bool improved;   // and the lowest so far
     ct_fit_best best;
     ct_fit_end end;
     double lr, grad_norm;    // norm of the gradients before clipping

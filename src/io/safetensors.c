@@ -357,8 +357,10 @@ static bool measure_header(reader *r, const unsigned char *bytes, size_t n, size
         return refuse(r, "the file has %zu bytes, but the length of the header alone takes 8", n);
     for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > LARGEST_HEADER)
-        return refuse(r, "the header takes %" PRIu64 " bytes by its length, at most %d are allowed",
-                      length, LARGEST_HEADER);
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->label,
+                       "this is no safetensors file: its header would take %" PRIu64
+                       " bytes, at most %d are allowed",
+                       length, LARGEST_HEADER);
     if (length > n - 8)
         return refuse(r,
                       "the header takes %" PRIu64 " bytes by its length, but only %zu follow: the "

@@ -90,6 +90,7 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
 // To the error that the model in `dir` could not be read: a checkpoint there that is whole.
 void ct__lm_offer_save(const char *dir, ct_err *err);
 void ct__lm_resumed_free(ct_lm_resumed *resumed); // also after a failure
+void ct__lm_hint_text(ct_err *err); // on the run's text, which is not where it was, or another one
 // Is this the text that the run was trained on?
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
                       ct_err *err);

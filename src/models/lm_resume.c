@@ -230,6 +230,8 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     return ok;
 }
 
+void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "--data says where that text lies now"); }
+
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
                       ct_err *err) {
     char digits[9];
@@ -240,7 +242,7 @@ bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, boo
             "the text is not the one that the run was trained on: %zu %s with CRC-32C %s, not "
             "%" PRId64 " with %s",
             corpus->n, chars ? "characters" : "bytes", digits, resumed->tokens, resumed->checksum);
-    ct__err_hint(err, "--data says where that text lies now");
+    ct__lm_hint_text(err);
     return false;
 }
 

@@ -47,7 +47,7 @@ typedef struct run {
     ct_fit_best best, saved_best; // of the whole run; as it stands in the newest checkpoint
     ct_fit_end end;
     ct_lm_resumed resumed;
-    int64_t done;                 // steps, at the end
+    int64_t done;                 // steps, of the weights as they are
     int64_t first, saved;         // steps done before; in the newest checkpoint, -1: there is none
     int lock;                     // of the folder; -1: none
     char own_folder[CT_RUN_PATH]; // where none was named
@@ -290,8 +290,10 @@ static ct_tensor record_loss(int64_t batch, void *user) {
         mode.key = ct_from(key.v, CT_U32, CT_DIMS(2));
     }
     // With the step, so that it is never another one's, and saving needs no plan of its own.
-    if ((batch + 1) % r->o.accumulate == 0)
-        ct_assign(r->position, ct_scalar((double)((batch + 1) / r->o.accumulate), CT_I64));
+    if ((batch + 1) % r->o.accumulate == 0) {
+        r->done = (batch + 1) / r->o.accumulate;
+        ct_assign(r->position, ct_scalar((double)r->done, CT_I64));
+    }
     return ct_gpt2_loss(r->model, x, y, &mode);
 }
 
@@ -344,7 +346,8 @@ static bool show_sample(run *r) {
     if (!r->trained) return true;
     tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
                           .text = r->sample.s ? r->sample.s : "",
-                          .text_n = r->sample.n});
+                          .text_n = r->sample.n,
+                          .point.done = r->done});
     return true;
 }
 
@@ -494,7 +497,7 @@ static bool reopen_folder(run *r) {
     if (!ct__run_is_folder(r->o.out, r->err) || !enter_folder(r) ||
         !ct__lm_resume(&r->o, &r->resumed, r->err))
         return false;
-    r->first = r->saved = r->resumed.step;
+    r->first = r->saved = r->done = r->resumed.step;
     r->trained = r->first > 0;
     bool kept = ct__checkpoint_has_best(r->o.out, r->first);
     bool patient = r->o.patience.value > 0;
@@ -505,14 +508,29 @@ static bool reopen_folder(run *r) {
     return true;
 }
 
+// Bytes of any kind are taken from a file that is named, but hardly ever meant.
+static void warn_of_binary(const run *r) {
+    size_t nuls = 0;
+    for (size_t i = 0; i < r->corpus.n; i++) nuls += r->corpus.tokens[i] == 0;
+    if (r->o.chars || !nuls) return;
+    ct_text text = {0};
+    ct__textf(&text, "the text holds %zu NUL byte%s: is it a binary file?", nuls,
+              nuls == 1 ? "" : "s");
+    if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+}
+
 static bool read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
     ct_tokens kind = o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
     // The smallest context that would be chosen, where none is asked for.
     size_t context = o->context ? (size_t)o->context : 32;
-    if (!ct__corpus_read(o->data, o->n_data, kind, &r->corpus, r->err) ||
-        !ct__corpus_check(&r->corpus, context, r->err))
+    if (!ct__corpus_read(o->data, o->n_data, kind, &r->corpus, r->err)) {
+        if (o->data == r->resumed.data) ct__lm_hint_text(r->err);
         return false;
+    }
+    if (!ct__corpus_check(&r->corpus, context, r->err)) return false;
+    warn_of_binary(r);
     r->n_train = ct__split(r->corpus.n);
     ct__vocab_text(&r->corpus.vocab, &r->characters);
     return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, r->command, r->corpus.n);

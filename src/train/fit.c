@@ -392,6 +392,7 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
     f.point = (ct_fit_point){.steps = options->steps,
                              .step = options->first_step ? options->first_step - 1 : 0,
                              .done = options->first_step,
+                             .loss = NAN,
                              .val_loss = NAN,
                              .seconds_left = NAN,
                              .best = options->best};

@@ -213,9 +213,21 @@ def test_a_validation_loss_is_shown_when_there_is_one(whole, tmp_path):
     """Not that of the process before."""
     shutil.copytree(whole, tmp_path / "run")
     done = cotan("train", "--resume", tmp_path / "run", "--resume-step", 4)
-    shown = re.findall(r"^step (\S+)  loss \S+  validation (\S+) ", done.stderr, re.M)
+    shown = re.findall(r"^step (\S+)  loss \S+  (?:validation (\S+)  )?\d", done.stderr, re.M)
     assert [s for s, _ in shown] == ["5/6", "6/6"]
-    assert shown[0][1] == "-" and float(shown[1][1]) == pytest.approx(lines(whole)[-1]["val_loss"], abs=1e-4)
+    assert shown[0][1] == "" and float(shown[1][1]) == pytest.approx(lines(whole)[-1]["val_loss"], abs=1e-4)
+    assert re.findall(r"^after .*$", done.stderr, re.M) == ["after 6 steps it writes:"]
+
+
+def test_a_text_that_is_gone_is_asked_for(corpus, tmp_path):
+    out, text = tmp_path / "run", tmp_path / "text.txt"
+    shutil.copy(corpus, text)
+    assert cotan("train", "--data", text, *OPTIONS, *SHORT, "--out", out).returncode == 0
+    text.unlink()
+    gone = f"cotan: {text}: cannot open: No such file or directory\n"
+    for words, hint in ((), "  hint: --data says where that text lies now\n"), (("--data", text), ""):
+        done = cotan("train", "--resume", out, "--steps", 7, *words)
+        assert done.returncode == 1 and done.stderr == gone + hint
 
 
 def test_batches_of_a_step(corpus, tmp_path):

@@ -147,8 +147,12 @@ def test_progress(run):
     # Besides what was evaluated, a line a tenth of the steps; they are those that the weights have behind them.
     assert [line["val_loss"] for line in lines(out) if "val_loss" in line] == pytest.approx(
         [float(re.search(r"validation ([\d.]+)", steps[i])[1]) for i in (0, 3, 6, 7)], abs=1e-4)
-    for part in ("loss ", "validation ", " tokens/s", " MB", " left"):
+    for part in ("loss ", " tokens/s", " MB", " left"):
         assert all(part in line for line in steps)
+    # What was evaluated stands on its own line alone, and a sample is of the weights that it names.
+    assert ["validation" in line for line in steps] == [True, False, False, True, False, False, True, True]
+    assert [line for line in shown if line.endswith(" it writes:")] == [f"after {n} steps it writes:" for n in (5, 10, 12)]
+    assert all(shown[i + 1].startswith("    | ") for i, line in enumerate(shown) if line.endswith(" it writes:"))
     assert sum(line.startswith("    | ") for line in shown) >= 3
     assert shown[1] == steps[0]  # weights that nothing has trained yet show no sample
     assert shown[-2].startswith("held-out loss: ") and " nats a byte, " in shown[-2]
@@ -172,6 +176,14 @@ def on_terminal(stream, words):
     os.close(ours)
     assert process.wait(60) == 0
     return shown
+
+
+def test_a_binary_text_is_pointed_out(tmp_path):
+    text = tmp_path / "text"
+    for data, warning in (b"a\0b" * 500, "cotan: the text holds 500 NUL bytes: is it a binary file?\n"), (b"a.b" * 500, ""):
+        text.write_bytes(data)
+        said = train(text, tmp_path / "run", "--steps", 1, "--eval-batches", 1, "--overwrite")
+        assert "".join(re.findall(r"(?m)^cotan: the text.*\n", said)) == warning
 
 
 def test_progress_on_a_terminal(corpus, tmp_path):

@@ -249,15 +249,16 @@ static void lengths_of_the_header(void **state) {
         100000000, "{}", 2,
         "m: safetensors: the header takes 100000000 bytes by its length, but only 2 follow: the "
         "file is cut short");
-    refused(100000001, "{}", 2,
-            "m: safetensors: the header takes 100000001 bytes by its length, at most 100000000 are "
-            "allowed");
+    refused(
+        100000001, "{}", 2,
+        "m: this is no safetensors file: its header would take 100000001 bytes, at most 100000000 "
+        "are allowed");
     refused(UINT64_MAX, "{}", 2,
-            "m: safetensors: the header takes 18446744073709551615 bytes by its length, at most "
-            "100000000 are allowed");
+            "m: this is no safetensors file: its header would take 18446744073709551615 bytes, at "
+            "most 100000000 are allowed");
     refused(UINT64_MAX - 7, "{}", 2,
-            "m: safetensors: the header takes 18446744073709551608 bytes by its length, at most "
-            "100000000 are allowed");
+            "m: this is no safetensors file: its header would take 18446744073709551608 bytes, at "
+            "most 100000000 are allowed");
     refused(3, "{}\0", 3,
             "m: safetensors: the header is not JSON: text after the closing '}' at byte 10 of the "
             "file");

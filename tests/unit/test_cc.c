@@ -1147,11 +1147,15 @@ static void kernels_for_another_machine(void **state) {
     assert_string_equal(ct_error_text(), err.text);
     ct_error_clear();
     ct_ctx_free(ct_ctx_use(NULL));
-    setenv("COTAN_MARCH", "pdp-11", 1); // as the compiler says it
+    setenv("COTAN_MARCH", "pdp-11", 1); // as the compiler says it, which is none to be installed
     err = (ct_err){0};
     assert_false(ct__cpu_build(&k, 1, 1, &err));
     assert_int_equal(err.code, CT_E_COMPILER);
     assert_non_null(strstr(err.text, "pdp-11"));
+    const char *hint = strstr(err.text, "\n");
+    assert_non_null(hint);
+    assert_string_equal(
+        hint, "\n  hint: unset COTAN_MARCH, or set it to a machine that the compiler knows");
     before ? setenv("COTAN_MARCH", before, 1) : unsetenv("COTAN_MARCH");
     free(before);
 }

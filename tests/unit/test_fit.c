@@ -496,6 +496,7 @@ static ct_fit_answer hear_begin(const ct_fit_point *point, void *user) {
 }
 static ct_fit_answer hear_evaluation(const ct_fit_point *point, void *user) {
     assert_true(point->evaluated);
+    assert_int_equal(!!isnan(point->loss), point->done == 0); // no step is done, none has a loss
     return hear(user, point, point->improved ? "best" : "eval");
 }
 static ct_fit_answer hear_save(const ct_fit_point *point, void *user) {

@@ -40,13 +40,6 @@ static const char *const flags[] = {
 };
 enum { NFLAGS = sizeof flags / sizeof *flags };
 
-static bool no_compiler(ct_err *err, const char *what, const char *detail) {
-    ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
-    ct__err_hint(
-        err, "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted");
-    return false;
-}
-
 // ------------------------------------------------------------------------------------ finding it
 
 static bool is_program(const char *path) {
@@ -150,6 +143,18 @@ static void choose_machine(ct_cc *cc) {
     const char *asked = asked_machine();
     snprintf(cc->machine, sizeof cc->machine, "%s%s", asked ? "-march=" : native,
              asked ? asked : "");
+}
+
+// A machine that the compiler does not know is named in its words, whatever their language.
+static bool no_compiler(ct_err *err, const char *what, const char *detail) {
+    const char *asked = asked_machine();
+    ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
+    ct__err_hint(err, "%s",
+                 asked && strstr(detail, asked)
+                     ? "unset COTAN_MARCH, or set it to a machine that the compiler knows"
+                     : "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
+                       "interpreted");
+    return false;
 }
 
 static bool on_path(char path[4096]) {
