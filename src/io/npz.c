@@ -42,19 +42,24 @@ static int by_name(const void *a, const void *b) {
 
 static int by_place(const void *a, const void *b) {
     const ct_npz_entry *x = *(ct_npz_entry *const *)a, *y = *(ct_npz_entry *const *)b;
-    return (x->zip.local > y->zip.local) - (x->zip.local < y->zip.local);
+    if (x->zip.local != y->zip.local) return x->zip.local < y->zip.local ? -1 : 1;
+    return (x > y) - (x < y); // as in the directory: the second of two is at fault
 }
 
-// No name twice, and no byte in two arrays: an archive of arrays that share bytes could unpack to
-// any size.
-static bool check_all(struct ct_npz *npz, ct_err *err) {
-    const ct_npz_entry **order = npz->by_name;
+// No byte in two arrays: an archive of arrays that share bytes could unpack to any size.
+static bool check_places(struct ct_npz *npz, ct_err *err) {
+    const ct_npz_entry **order = npz->by_name; // not needed for names yet
     for (size_t i = 0; i < npz->n; i++) order[i] = &npz->entries[i];
     if (npz->n) qsort(order, npz->n, sizeof *order, by_place);
     for (size_t i = 1; i < npz->n; i++)
-        if (order[i]->zip.local < order[i - 1]->zip.begin + order[i - 1]->zip.packed)
+        if (!ct__zip_apart(&npz->entries[order[i - 1] - npz->entries].zip, &order[i]->zip))
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, npz->label,
                            "%s: its bytes begin inside those of another array", order[i]->part);
+    return true;
+}
+
+static bool names_differ(struct ct_npz *npz, ct_err *err) {
+    const ct_npz_entry **order = npz->by_name;
     if (npz->n) qsort(order, npz->n, sizeof *order, by_name);
     for (size_t i = 1; i < npz->n; i++)
         if (by_name(&order[i - 1], &order[i]) == 0)
@@ -75,7 +80,11 @@ static bool read_directory(struct ct_npz *npz, ct_err *err) {
             !ct__zip_check(&npz->zip, &e->zip, e->part, err))
             return false;
     }
-    return ct__zip_end(&npz->zip, err) && check_all(npz, err);
+    if (!ct__zip_end(&npz->zip, err) || !check_places(npz, err) || !names_differ(npz, err))
+        return false;
+    for (size_t i = 0; i < npz->n; i++)
+        if (!ct__zip_find(&npz->zip, &npz->entries[i].zip, npz->entries[i].part, err)) return false;
+    return true;
 }
 
 bool ct__npz_open(const char *path, struct ct_npz *npz, ct_err *err) {

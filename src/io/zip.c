@@ -190,6 +190,7 @@ bool ct__zip_next(ct_zip *zip, ct_arena *arena, ct_zip_entry *e, ct_err *err) {
                         .bytes = u32(r + 24),
                         .packed = u32(r + 20),
                         .local = u32(r + 42),
+                        .end = zip->directory,
                         .crc = u32(r + 16),
                         .version = u16(r + 6),
                         .flags = u16(r + 8),
@@ -259,6 +260,17 @@ static bool same_header(const ct_zip_entry *e, const unsigned char *r, const uns
            (u32(r + 14) == e->crc && packed == e->packed && bytes == e->bytes);
 }
 
+bool ct__zip_check(const ct_zip *zip, const ct_zip_entry *e, const char *part, ct_err *err) {
+    return check_support(zip, e, part, err) && check_sizes(zip, e, part, err);
+}
+
+bool ct__zip_apart(ct_zip_entry *e, const ct_zip_entry *next) {
+    e->end = next->local;
+    return e->end - e->local >= LOCAL + e->name_n + e->packed; // packed: at most the file's size
+}
+
+// Its own header with name and extra fields, which end where the next entry begins at the latest:
+// many entries could claim the same 64 KB, to be read once for each.
 static bool find_bytes(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_err *err) {
     unsigned char r[LOCAL];
     bool same = zip->directory >= LOCAL && e->local <= zip->directory - LOCAL;
@@ -268,6 +280,9 @@ static bool find_bytes(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_
         size_t extra_n = u16(r + 28), n = e->name_n + extra_n;
         e->begin = e->local + LOCAL + n;
         same = e->begin <= zip->directory;
+        if (same && e->end < zip->directory && e->begin + e->packed > e->end)
+            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, zip->file.path,
+                           "%s: its bytes end inside those of another array", part);
         unsigned char *name = ct__malloc(n + 1);
         if (!name) return ct__err_memory(err, CT_NOWHERE, zip->file.path, n + 1);
         bool read = !same || ct__file_part(&zip->file, e->local + LOCAL, name, n, err);
@@ -281,10 +296,8 @@ static bool find_bytes(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_
                            part);
 }
 
-bool ct__zip_check(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_err *err) {
-    if (!check_support(zip, e, part, err) || !check_sizes(zip, e, part, err) ||
-        !find_bytes(zip, e, part, err))
-        return false;
+bool ct__zip_find(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_err *err) {
+    if (!find_bytes(zip, e, part, err)) return false;
     if (e->packed > zip->file.n - e->begin)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, zip->file.path,
                        "%s: it takes %" PRIu64 " bytes from byte %" PRIu64

@@ -23,6 +23,7 @@ typedef struct ct_zip_entry {
     size_t name_n;
     uint64_t bytes, packed; // unpacked; as they lie in the archive
     uint64_t local, begin;  // where its own header stands, and behind that its bytes
+    uint64_t end;           // where the next entry's header stands, or the directory
     uint32_t crc;           // CRC-32 of its bytes, unpacked
     unsigned version, flags, method;
 } ct_zip_entry;
@@ -39,13 +40,18 @@ typedef struct ct_zip {
 // Finds the directory. `path` and `part` are the caller's to keep. Nothing is kept after a failure.
 bool ct__zip_open(const char *path, const char *part, ct_zip *zip, ct_err *err);
 void ct__zip_close(ct_zip *zip);
-// The next of its n entries, the name in `arena`. What it claims holds once ct__zip_check agrees.
+// The next of its n entries, the name in `arena`; `begin` is not known yet, `end` the directory.
+// What it claims holds once the three checks below agree, of which the last alone reads from the
+// file: of entries that lie apart, no byte twice. Messages begin with `part`.
 bool ct__zip_next(ct_zip *zip, ct_arena *arena, ct_zip_entry *entry, ct_err *err);
 // Behind the last: is that where the directory ends?
 bool ct__zip_end(const ct_zip *zip, ct_err *err);
-// Compares an entry with the file, with its own header and with what is supported, and finds its
-// bytes, which may still lie in those of another one. Messages begin with `part`.
-bool ct__zip_check(const ct_zip *zip, ct_zip_entry *entry, const char *part, ct_err *err);
+// Compares an entry with the file's size and with what is supported.
+bool ct__zip_check(const ct_zip *zip, const ct_zip_entry *entry, const char *part, ct_err *err);
+// Of an entry and the next one by `local`: sets the first one's end. Has it room before that?
+bool ct__zip_apart(ct_zip_entry *entry, const ct_zip_entry *next);
+// Compares it with its own header, and finds its bytes.
+bool ct__zip_find(const ct_zip *zip, ct_zip_entry *entry, const char *part, ct_err *err);
 
 typedef struct ct_zip_stream { // an entry's bytes, from the first to the last
     const ct_zip *zip;
@@ -58,7 +64,7 @@ typedef struct ct_zip_stream { // an entry's bytes, from the first to the last
     bool ended;            // the deflated bytes say so
 } ct_zip_stream;
 
-// `entry` is one that ct__zip_check agreed to. Behind a success, ct__zip_stream_end.
+// `entry` is one that ct__zip_find has found. Behind a success, ct__zip_stream_end.
 bool ct__zip_stream(const ct_zip *zip, const ct_zip_entry *entry, const char *part,
                     ct_zip_stream *stream, ct_err *err);
 // The next n bytes, of which the entry has so many left.

@@ -180,6 +180,22 @@ def overlapping():
     return raw
 
 
+def one_place():
+    """Two entries of the directory, one place, at which no header is: who looks there first says so."""
+    raw = archive([("a.npy", npy()), ("b.npy", npy())])
+    struct.pack_into("<I", raw, central(raw, 1) + 42, 0)
+    raw[0:5] = b"PK\3\4\xff"
+    raw[8] ^= 1  # the method
+    return raw
+
+
+def long_extra():
+    """The extra fields of an entry's own header reach into the next entry."""
+    raw = archive([("a.npy", npy()), ("b.npy", npy())])
+    struct.pack_into("<H", raw, local(raw) + 28, 40)
+    return raw
+
+
 def zeros(n):
     return archive([("a.npy", npy(np.zeros(n)))], zipfile.ZIP_DEFLATED)
 
@@ -282,6 +298,8 @@ HOSTILE = {
     "names differ": (edited(("local", 30, "B", ord("b"))), DIFFERS),
     "patched data": (edited(("local", 6, "<H", 32), ("central", 8, "<H", 32)),
                      'array "a": its flags 0x20 are not all known'),
+    "overlap, and no header there": (one_place(), 'array "b": its bytes begin inside those of another array'),
+    "overlap by extra fields": (long_extra(), 'array "a": its bytes end inside those of another array'),
     "overlap": (overlapping(), 'array "a": its bytes begin inside those of another array'),
     "a flipped bit": (flipped(archive([("a.npy", npy())]), 35 + 128 + 3),
                       'array "a": its checksum is wrong: the file is damaged'),
