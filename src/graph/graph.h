@@ -228,6 +228,7 @@ struct ct_ctx {
     int running;               // plans are made or run: its texts wait
     ct_said *said, **said_end; // texts that wait
     bool piles_up;             // a loop without a scope was hinted at
+    bool metric_hinted;        // and a metric that was asked for before it ran
     atomic_bool cancelled;     // by ct_cancel, until a run has said so
     void *device;              // the compiler's: where plans of this context run
     int tracing;               // open TRACE and BODY frames

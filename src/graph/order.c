@@ -267,14 +267,18 @@ bool ct__difference_declared(const ct_difference *d) {
 bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
     ct__share_take(read->var->lock, false, NULL);
     const ct_loc ran = read->var->ran;
+    const bool freed = read->var->freed;
     ct__share_leave(read->var->lock, false);
     ct__fail(ctx, CT_E_SPENT, here, "read",
              "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
              "%s:%u and is gone",
              read->var->name, read->here.file ? read->here.file : "?", read->here.line,
-             read->var->freed ? "freed after its assignment" : "assigned",
-             ran.file ? ran.file : "?", ran.line);
-    ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
+             freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?",
+             ran.line);
+    ct__err_hint(&ctx->err, freed
+                                ? "what is recorded runs where its scope ends: free behind that; "
+                                  "a loop's turns run one by one with CT_SCOPE; in the loop"
+                                : "read the value, or ct_keep it, before the variable is assigned");
     return false;
 }
 

@@ -442,10 +442,29 @@ bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct
     return true;
 }
 
+// Somebody asks for a metric that has no value, though it was reported: once, why that is.
+static void hint_pending(ct_ctx *ctx, const char *name) {
+    const ct_root *newest = NULL;
+    for (size_t i = 0; i < ctx->n_roots; i++)
+        if (ctx->roots[i].kind == CT_ROOT_METRIC && ctx->roots[i].name == name)
+            newest = &ctx->roots[i];
+    if (!newest || ctx->metric_hinted) return;
+    ctx->metric_hinted = true;
+    ct_text text = {0};
+    ct__textf(
+        &text,
+        "metric \"%.100s\" of %s:%u is asked for, but has not run\n"
+        "  hint: a step runs where its scope ends: put CT_SCOPE; into the loop, and ask behind",
+        name, newest->here.file ? newest->here.file : "?", newest->here.line);
+    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+}
+
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
     ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
     char bytes[8];
+    if (entry && !entry->value) hint_pending(ctx, entry->name);
     if (!entry || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",

@@ -224,6 +224,9 @@ static void a_freed_set_leaves_pending_reads_spent(void **state) {
     assert_false(ct_eval(&y, 1));
     assert_int_equal(ct_error_code(), CT_E_SPENT);
     assert_non_null(strstr(ct_error_text(), "but it was freed after its assignment at "));
+    assert_non_null(strstr(
+        ct_error_text(), " and is gone\n  hint: what is recorded runs where its scope ends: free "
+                         "behind that; a loop's turns run one by one with CT_SCOPE; in the loop"));
     ct_error_clear();
 }
 
