@@ -45,6 +45,10 @@ bool ct__ahead_members(ct_ahead *a);
 // Can this be the name of a function or of a member in C and C++?
 bool ct__ahead_name(const char *name);
 bool ct__ahead_function_name(const char *name); // of a function: is it not the C library's?
+bool ct__ahead_declared(const char *name);      // as a function, by the headers of the C library
+// A name for what the user calls `was`, and its length: "h.0.ln_1.weight" is h_0_ln_1_weight.
+enum { CT_SPELLED = 42 };
+size_t ct__ahead_spell(const char *was, char name[CT_SPELLED]);
 bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name); // false
 #define CT_AHEAD_PRELUDE "// ---- what kernels are written with"
 // The texts of the two files.

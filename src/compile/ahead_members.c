@@ -1,6 +1,4 @@
 // What a plan written ahead of time is given: variables, inputs, scalars, results, and their names.
-#define _GNU_SOURCE // dladdr
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,178 +6,15 @@
 
 // ------------------------------------------------------------------------------------------- names
 
-// Words of C and C++, macros of compilers, and what the files name themselves.
-static const char *const taken[] = {"alignas",
-                                    "alignof",
-                                    "and",
-                                    "and_eq",
-                                    "arena",
-                                    "asm",
-                                    "auto",
-                                    "bitand",
-                                    "bitor",
-                                    "bool",
-                                    "break",
-                                    "case",
-                                    "catch",
-                                    "char",
-                                    "char16_t",
-                                    "char32_t",
-                                    "char8_t",
-                                    "class",
-                                    "co_await",
-                                    "co_return",
-                                    "co_yield",
-                                    "compl",
-                                    "concept",
-                                    "const",
-                                    "const_cast",
-                                    "consteval",
-                                    "constexpr",
-                                    "constinit",
-                                    "continue",
-                                    "decltype",
-                                    "default",
-                                    "delete",
-                                    "do",
-                                    "double",
-                                    "dynamic_cast",
-                                    "else",
-                                    "enum",
-                                    "errno",
-                                    "explicit",
-                                    "export",
-                                    "extern",
-                                    "false",
-                                    "float",
-                                    "for",
-                                    "friend",
-                                    "goto",
-                                    "if",
-                                    "inline",
-                                    "int",
-                                    "linux",
-                                    "long",
-                                    "main",
-                                    "mutable",
-                                    "namespace",
-                                    "new",
-                                    "noexcept",
-                                    "not",
-                                    "not_eq",
-                                    "nullptr",
-                                    "operator",
-                                    "or",
-                                    "or_eq",
-                                    "private",
-                                    "protected",
-                                    "public",
-                                    "register",
-                                    "reinterpret_cast",
-                                    "requires",
-                                    "restrict",
-                                    "return",
-                                    "scalars",
-                                    "short",
-                                    "signed",
-                                    "sizeof",
-                                    "static",
-                                    "static_assert",
-                                    "static_cast",
-                                    "struct",
-                                    "switch",
-                                    "template",
-                                    "this",
-                                    "thread_local",
-                                    "throw",
-                                    "true",
-                                    "try",
-                                    "typedef",
-                                    "typeid",
-                                    "typename",
-                                    "typeof",
-                                    "union",
-                                    "unix",
-                                    "unsigned",
-                                    "using",
-                                    "virtual",
-                                    "void",
-                                    "volatile",
-                                    "wchar_t",
-                                    "while",
-                                    "xor",
-                                    "xor_eq",
-                                    "NULL",
-                                    "EOF"};
-
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-static bool is_taken(const char *name) {
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (strcmp(taken[i], name) == 0) return true;
-    return false;
-}
-
-// Types and macros of the system's headers (size_t, INT32_MAX, FE_DFL_ENV), and the file's own.
-static bool is_of_headers(const char *name) {
-    static const char *const ends[] = {"_t",    "_MAX",         "_MIN",    "_WIDTH",
-                                       "_PLAN", "_ARENA_BYTES", "_COTAN_H"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ct__ends_with(name, ends[i])) return true;
-    return strncmp(name, "FE_", 3) == 0 || strncmp(name, "FP_", 3) == 0;
-}
-
-// A function of libc or libm? Headers declare some, compilers know more, and kernels may call one
-// that then was the user's.
-static bool is_library_function(const char *name) {
-    static const char *const parts[] = {"strlen", "fmaf"}; // one of libc, one of libm
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    Dl_info found, part;
-    if (!symbol || !dladdr(symbol, &found)) return false;
-    for (int i = 0; i < 2; i++) {
-        void *of_part = dlsym(RTLD_DEFAULT, parts[i]);
-        if (of_part && dladdr(of_part, &part) && part.dli_fbase == found.dli_fbase) return true;
-    }
-    return false;
-}
-
-bool ct__ahead_function_name(const char *name) {
-    return ct__ahead_name(name) && !is_library_function(name);
-}
-
-bool ct__ahead_name(const char *name) {
-    enum { LONGEST = 60 };
-    size_t n = 0;
-    if (!is_letter(name[0])) return false; // those with _ in front are the compiler's
-    for (; name[n]; n++)
-        if ((!is_letter(name[n]) && !is_digit(name[n]) && name[n] != '_') || n >= LONGEST)
-            return false;
-    return !is_taken(name) && !is_of_headers(name);
-}
-
-bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name) {
-    ct__err(err, code, here, "compile", "\"%.100s\" cannot be a name in C", name);
-    ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the "
-                      "language or its library");
-    return false;
-}
-
 static bool in_use(const ct_ahead *a, const char *name) {
     for (size_t i = 0; i < a->n_members; i++)
         if (a->members[i].name && strcmp(a->members[i].name, name) == 0) return true;
     return false;
 }
 
-// A name in C for what the user calls `was`: "h.0.ln_1.weight" is h_0_ln_1_weight.
 static bool name_like(ct_ahead *a, ct_member *m, const char *was) {
-    enum { LONGEST = 40 };
-    char name[LONGEST + 24];
-    size_t n = 0;
-    if (!is_letter(was[0])) name[n++] = 'v';
-    for (; *was && n < LONGEST; was++) name[n++] = is_letter(*was) || is_digit(*was) ? *was : '_';
-    name[n] = '\0';
-    if (is_taken(name) || is_of_headers(name)) name[n++] = '_', name[n] = '\0';
+    char name[CT_SPELLED + 12];
+    size_t n = ct__ahead_spell(was, name);
     for (unsigned i = 2; in_use(a, name); i++) snprintf(name + n, sizeof name - n, "_%u", i);
     m->name = ct__arena_str(&a->arena, name);
     return m->name != NULL;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "compile/ahead.h"
 #include "cotan/cotan.h"
 #include "cotan/optim.h"
 
@@ -291,8 +292,10 @@ static void bad_arguments(void **state) {
     static const char hint[] = "\n  hint: up to 60 letters, digits and _, a letter first; no word "
                                "of the language or its library";
     static const char *const names[] = {
-        "3d",   "",       "a-b",    "_x",  "int",    "class",    "arena",      "größe",
-        "fmaf", "memset", "strlen", "exp", "fenv_t", "fegetenv", "FE_DFL_ENV", "uint_fast8_t"};
+        "3d",       "",         "a-b",        "_x",           "int",    "class",
+        "arena",    "größe",    "fmaf",       "memset",       "strlen", "exp",
+        "fenv_t",   "fegetenv", "FE_DFL_ENV", "uint_fast8_t", "INT8_C", "UINT64_C",
+        "INTMAX_C", "offsetof", "strdupa"};
     char path[200], text[400];
     CT_SCOPE;
     record();
@@ -324,6 +327,20 @@ static void bad_arguments(void **state) {
     ct_error_clear();
     snprintf(path, sizeof path, "%s/way.h", folder);
     assert_int_equal(rmdir(path), 0);
+}
+
+// Where a program is linked statically no symbol can be looked up.
+static void functions_of_the_c_library_are_known_by_name(void **state) {
+    (void)state;
+    static const char *const declared[] = {"acos",   "fmaf",    "truncl", "nanf",   "feclearexcept",
+                                           "memset", "strxfrm", "abort",  "wctomb", "vsscanf"};
+    static const char *const free_ones[] = {"step",    "f",   "l",       "fmaff",
+                                            "memsetf", "mem", "point_C", "UINT_x"};
+    for (size_t i = 0; i < sizeof declared / sizeof *declared; i++)
+        if (!ct__ahead_declared(declared[i])) fail_msg("%s", declared[i]);
+    for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
+        if (ct__ahead_declared(free_ones[i])) fail_msg("%s", free_ones[i]);
+    assert_true(ct__ahead_function_name("point_C"));
 }
 
 static void bad_names(void **state) {
@@ -457,6 +474,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(numbers_of_optimizers, start, end),
         cmocka_unit_test_setup_teardown(embedded, start, end),
         cmocka_unit_test_setup_teardown(bad_arguments, start, end),
+        cmocka_unit_test(functions_of_the_c_library_are_known_by_name),
         cmocka_unit_test_setup_teardown(bad_names, start, end),
         cmocka_unit_test_setup_teardown(no_plan, start, end),
         cmocka_unit_test_setup_teardown(other_devices, start, end),
