@@ -28,6 +28,16 @@ bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *
     return false;
 }
 
+bool ct__atomic_is_leftover(const char *name, const char *of) {
+    static const char digits[] = "0123456789";
+    size_t n = strlen(of);
+    if (strncmp(name, of, n) != 0 || name[n] != '.') return false;
+    const char *process = name + n + 1, *serial = process + strspn(process, digits);
+    if (serial == process || *serial++ != '-') return false;
+    size_t length = strspn(serial, digits);
+    return length && strcmp(serial + length, ".tmp") == 0;
+}
+
 bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
     for (const char *p = bytes; n;) {
         ssize_t w = write(file->fd, p, n);

@@ -22,6 +22,10 @@ bool ct__atomic_commit(ct_atomic *file, ct_err *err);
 bool ct__atomic_place(ct_atomic *file, ct_err *err);
 void ct__atomic_abandon(ct_atomic *file); // leaves no trace; nothing behind a commit or place
 
+// Is `name` what a write of the file `of` leaves beside it where its process dies? Both are names
+// in a folder, no paths.
+bool ct__atomic_is_leftover(const char *name, const char *of);
+
 // Forces the names of a folder's files to disk.
 bool ct__sync_folder(const char *folder, ct_err *err);
 // The name of `path`, of fewer than 4096 bytes, in the folder that it stands in.

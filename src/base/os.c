@@ -144,15 +144,31 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     return true;
 }
 
-void ct__remove_folder(const char *path) {
-    DIR *dir = opendir(path);
-    if (dir) {
-        for (struct dirent *e; (e = readdir(dir));)
-            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                unlinkat(dirfd(dir), e->d_name, 0);
-        closedir(dir);
+bool ct__each_inside(int above, const char *name, ct_visit_fn visit, void *user) {
+    int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0) close(fd);
+        return false;
     }
-    rmdir(path);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) visit(fd, e->d_name, user);
+    closedir(dir);
+    return true;
+}
+
+static void remove_one(int folder, const char *name, void *user) {
+    const ct_name_fn *ours = user;
+    if (!*ours || (*ours)(name)) unlinkat(folder, name, 0);
+}
+
+void ct__remove_files(int above, const char *name, ct_name_fn ours) {
+    (void)ct__each_inside(above, name, remove_one, &ours);
+}
+
+void ct__remove_folder(int above, const char *name, ct_name_fn ours) {
+    ct__remove_files(above, name, ours);
+    unlinkat(above, name, AT_REMOVEDIR);
 }
 
 size_t ct__resident_bytes(void) {

@@ -26,8 +26,15 @@ void ct__file_release(ct_file *file);                    // also one that was re
 bool ct__could_be_folder(const char *path, ct_err *err); // false: something else is there
 // Like mkdir -p; the names of the folders made are forced to disk.
 bool ct__make_dirs(const char *path, int mode, ct_err *err);
-// Removes a folder and the files in it, as far as they let it; folders inside are not entered.
-void ct__remove_folder(const char *path);
+// Calls `visit` for all that is in the folder `name` of the folder `above` (AT_FDCWD: `name` is a
+// path). False: it cannot be read; a link to a folder is none.
+typedef void (*ct_visit_fn)(int folder, const char *name, void *user);
+bool ct__each_inside(int above, const char *name, ct_visit_fn visit, void *user);
+// Removes the files in such a folder whose names `ours` takes (NULL: all), as far as they let it;
+// folders inside are not entered, links not followed. remove_folder: and itself, if nothing is left.
+typedef bool (*ct_name_fn)(const char *name);
+void ct__remove_files(int above, const char *name, ct_name_fn ours);
+void ct__remove_folder(int above, const char *name, ct_name_fn ours);
 size_t ct__resident_bytes(void); // of this process now; 0 where unknown
 // At most so far; 0 where unknown.
 size_t ct__resident_peak_bytes(void);

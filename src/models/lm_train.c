@@ -455,8 +455,8 @@ static void hear_end(const ct_fit_point *point, void *user) {
 
 // The folder is this process's from here on.
 static bool enter_folder(run *r) {
-    return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_tidy(r->o.out, r->err) &&
-           place(r, "metrics.jsonl", r->metrics_path) && place(r, "loss.svg", r->plot_path);
+    return ct__run_lock(r->o.out, &r->lock, r->err) && place(r, "metrics.jsonl", r->metrics_path) &&
+           place(r, "loss.svg", r->plot_path);
 }
 
 // A run that is there is replaced by who says so; one that died before its first save leaves
@@ -481,6 +481,7 @@ static bool make_folder(run *r) {
                 : ct__run_make_free(r->own_folder, r->err)) ||
         !enter_folder(r) || !may_begin(r, &steps)) // another may have begun meanwhile
         return false;
+    ct__run_tidy(r->o.out);
     tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
     if (steps < 0) return true;
     if (!ct__run_remove(r->o.out, r->err)) return false;
@@ -622,6 +623,7 @@ static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
     run *r = user;
     char text[128];
     (void)point;
+    ct__run_tidy(r->o.out);
     if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
         !ct__checkpoint_give_best(r->o.out, r->first, r->err) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))

@@ -23,6 +23,7 @@
 // the state there is newer than the model, never older.
 static const char *const names[] = {"state.safetensors", "model.safetensors", "config.json"};
 enum { NAMES = sizeof names / sizeof *names };
+#define UNFINISHED ".tmp" // behind the name of a save that is being made or removed
 
 __attribute__((format(printf, 3, 4))) static bool make_path(char path[CT_RUN_PATH], ct_err *err,
                                                             const char *format, ...) {
@@ -74,17 +75,27 @@ void ct__run_unlock(int lock) {
     if (lock >= 0) close(lock);
 }
 
-// "state.safetensors.1234-5.tmp": what a write that did not end leaves.
+// The files of a checkpoint.
+static const char *const save_files[] = {"state.safetensors", "model.safetensors", "config.json",
+                                         CT_SAVED_BEST_MODEL, CT_SAVED_BEST_CONFIG};
+enum { SAVE_FILES = sizeof save_files / sizeof *save_files };
+
+// "state.safetensors.1234-5.tmp": what a write that did not end leaves; "state.safetensors.tmp": a
+// further name that did not get into its place.
 static bool is_leftover(const char *name) {
-    static const char *const others[] = {"loss.svg", "metrics.jsonl", CT_SAVED_BEST_MODEL,
-                                         CT_SAVED_BEST_CONFIG};
-    enum { OTHERS = sizeof others / sizeof *others };
-    if (!ct__ends_with(name, ".tmp")) return false;
-    for (int i = 0; i < NAMES; i++)
-        if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
-    for (int i = 0; i < OTHERS; i++)
-        if (strncmp(name, others[i], strlen(others[i])) == 0) return true;
-    return false;
+    for (int i = 0; i < SAVE_FILES; i++) {
+        size_t n = strlen(save_files[i]);
+        if (ct__atomic_is_leftover(name, save_files[i]) ||
+            (strncmp(name, save_files[i], n) == 0 && strcmp(name + n, ".tmp") == 0))
+            return true;
+    }
+    return ct__atomic_is_leftover(name, "loss.svg");
+}
+
+static bool is_saved(const char *name) {
+    for (int i = 0; i < SAVE_FILES; i++)
+        if (strcmp(name, save_files[i]) == 0) return true;
+    return is_leftover(name);
 }
 
 // Calls `visit` for each entry of a folder; one that is not there has none.
@@ -100,44 +111,34 @@ static bool each_entry(const char *folder, bool (*visit)(const char *name, void 
 
 typedef struct tidying {
     const char *folder;
-    bool in_checkpoints;
     ct_err *err;
 } tidying;
 
-static bool tidy_one(const char *name, void *user) {
-    const tidying *t = user;
-    char path[CT_RUN_PATH];
-    if (t->in_checkpoints ? !ct__ends_with(name, ".tmp") : !is_leftover(name)) return true;
-    if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
-    if (t->in_checkpoints)
-        ct__remove_folder(path);
-    else
-        unlink(path);
-    return true;
+// Is `name` "step-N" with `end` behind it? Not "step-004".
+static bool names_step(const char *name, const char *end, int64_t *step) {
+    char again[40];
+    if (sscanf(name, "step-%" SCNd64, step) != 1 || *step < 0) return false;
+    snprintf(again, sizeof again, "step-%" PRId64 "%s", *step, end);
+    return strcmp(again, name) == 0;
 }
 
-// A checkpoint that was saved again may have some, too.
-static bool tidy_checkpoints(const char *dir, ct_err *err) {
-    char folder[CT_RUN_PATH];
-    int64_t *steps;
-    size_t n;
-    if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;
-    bool ok = true;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = ct__checkpoint_path(dir, steps[i], NULL, folder, err) &&
-             each_entry(folder, tidy_one, &(tidying){folder, false, err}, err);
-    ct__free(steps);
-    return ok;
+// A checkpoint that was saved again may have leftovers, too.
+static void tidy_save(int folder, const char *name, void *user) {
+    int64_t step;
+    (void)user;
+    if (names_step(name, UNFINISHED, &step))
+        ct__remove_folder(folder, name, is_saved);
+    else if (names_step(name, "", &step))
+        ct__remove_files(folder, name, is_leftover);
 }
 
-bool ct__run_tidy(const char *dir, ct_err *err) {
-    char folder[CT_RUN_PATH];
-    return tidy_checkpoints(dir, err) &&
-           each_entry(dir, tidy_one, &(tidying){dir, false, err}, err) &&
-           make_path(folder, err, "%s/" CT_RUN_BEST, dir) &&
-           each_entry(folder, tidy_one, &(tidying){folder, false, err}, err) &&
-           make_path(folder, err, "%s/checkpoints", dir) &&
-           each_entry(folder, tidy_one, &(tidying){folder, true, err}, err);
+void ct__run_tidy(const char *dir) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    ct__remove_files(fd, ".", is_leftover);
+    ct__remove_files(fd, CT_RUN_BEST, is_leftover);
+    (void)ct__each_inside(fd, "checkpoints", tidy_save, NULL);
+    close(fd);
 }
 
 // ----------------------------------------------------------------------------------- what is there
@@ -150,11 +151,8 @@ typedef struct list {
 
 static bool list_one(const char *name, void *user) {
     list *l = user;
-    char again[40];
     int64_t step;
-    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0) return true;
-    snprintf(again, sizeof again, "step-%" PRId64, step);
-    if (strcmp(again, name) != 0) return true; // "step-4.tmp", "step-004"
+    if (!names_step(name, "", &step)) return true;
     if (!CT_GROW(l->steps, l->cap, l->n + 1))
         return ct__err_memory(l->err, CT_NOWHERE, "train", l->cap * 2 * sizeof step);
     l->steps[l->n++] = step;
@@ -282,20 +280,29 @@ bool ct__run_remove(const char *dir, ct_err *err) {
 // ---------------------------------------------------------------------------------------- a save
 
 static bool unfinished_path(const char *dir, int64_t step, char path[CT_RUN_PATH], ct_err *err) {
-    return make_path(path, err, "%s/checkpoints/step-%" PRId64 ".tmp", dir, step);
+    return make_path(path, err, "%s/checkpoints/step-%" PRId64 UNFINISHED, dir, step);
 }
 
 bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH], ct_err *err) {
     char above[CT_RUN_PATH];
+    struct stat st;
     if (!make_path(above, err, "%s/checkpoints", dir) || !unfinished_path(dir, step, folder, err))
         return false;
-    return ct__make_dirs(above, 0777, err) && ct__make_dirs(folder, 0777, err);
+    if (!ct__make_dirs(above, 0777, err)) return false;
+    // A save would go through a link, to where it leads.
+    if (lstat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
+                "it is in the way of a save, which makes a folder");
+        ct__err_hint(err, "move it away");
+        return false;
+    }
+    return ct__make_dirs(folder, 0777, err);
 }
 
 void ct__checkpoint_abandon(const char *dir, int64_t step) {
     char folder[CT_RUN_PATH];
     ct_err ignored = {0};
-    if (unfinished_path(dir, step, folder, &ignored)) ct__remove_folder(folder);
+    if (unfinished_path(dir, step, folder, &ignored)) ct__remove_folder(AT_FDCWD, folder, is_saved);
 }
 
 bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err) {
@@ -340,12 +347,17 @@ static bool publish_one(const char *dir, int64_t step, const char *name, ct_err 
 }
 
 // Under a temporary name first: a folder that is removed by halves must not look like a checkpoint.
+// Where somebody moved it and left a link, the link is all that goes; where somebody put other files
+// into it, they stay, under that name.
 static bool forget(const char *dir, int64_t step, ct_err *err) {
     char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    struct stat st;
     if (!ct__checkpoint_path(dir, step, NULL, from, err) || !unfinished_path(dir, step, to, err))
         return false;
+    if (lstat(from, &st) == 0 && S_ISLNK(st.st_mode))
+        return unlink(from) == 0 || ct__err_system(err, from, "remove");
     if (rename(from, to) != 0) return ct__err_system(err, from, "remove");
-    ct__remove_folder(to);
+    ct__remove_folder(AT_FDCWD, to, is_saved);
     return true;
 }
 

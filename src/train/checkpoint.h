@@ -22,8 +22,10 @@ bool ct__run_is_folder(const char *dir, ct_err *err);
 // locks, there is none.
 bool ct__run_lock(const char *dir, int *lock, ct_err *err);
 void ct__run_unlock(int lock);
-// Removes what processes left that died while they wrote; only under the lock.
-bool ct__run_tidy(const char *dir, ct_err *err);
+// Removes what processes left that died while they wrote: only under the lock, and in a folder that
+// is known to be a run's or to become one. Nothing but what a save is made of goes, under the names
+// that one gives it, and no link below `dir` is followed: what else lies there stays.
+void ct__run_tidy(const char *dir);
 
 // *steps: how many the run in `dir` has done; -1: there is none. *saved: it has a checkpoint.
 bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err);

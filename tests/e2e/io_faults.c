@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,8 @@ CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path))
     }
 FREEING(ftruncate, (int fd, off_t n), (fd, n), fd_below(fd))
 FREEING(unlink, (const char *path), (path), below(path))
-FREEING(unlinkat, (int fd, const char *path, int flags), (fd, path, flags), fd_below(fd))
+FREEING(unlinkat, (int fd, const char *path, int flags), (fd, path, flags),
+        (fd == AT_FDCWD ? below(path) : fd_below(fd)))
 FREEING(rmdir, (const char *path), (path), below(path))
 
 int link(const char *from, const char *to) {

@@ -430,6 +430,113 @@ def test_another_device_is_told(whole, tmp_path):
                      r"than without the stop$", done.stderr, re.M), done.stderr
 
 
+# -------------------------------------------------------------------------------- files of other people
+
+
+def contents(folder):
+    """Of all files below, and where links lead."""
+    return {p.relative_to(folder): os.readlink(p) if p.is_symlink() else p.read_bytes()
+            for p in sorted(folder.rglob("*")) if p.is_symlink() or p.is_file()}
+
+
+def put(path, text="mine"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def other_peoples_files(out):
+    """With names that look like those of saves, but are none; and links that have such names."""
+    for name in ("model.safetensors.backup.tmp", "config.json.tmp.tmp", "loss.svg.tmp", "metrics.jsonl.1-1.tmp",
+                 "state.safetensors.-1.tmp", "notes.tmp", "best/mine.tmp", "best/config.json.old.tmp",
+                 "checkpoints/experiment.tmp/results.csv", "checkpoints/step-x.tmp/model.safetensors",
+                 "checkpoints/step-007.tmp/model.safetensors", "checkpoints/step-97.tmp/notes",
+                 "checkpoints/step-97.tmp/inner/model.safetensors", "checkpoints/notes.tmp"):
+        put(out / name)
+    precious = out.parent / f"precious of {out.name}"
+    for name in ("thesis.tex", "model.safetensors", "config.json.1-1.tmp"):
+        put(precious / name)
+    for name in ("link.tmp", "step-98.tmp"):
+        (out / "checkpoints" / name).symlink_to(precious, target_is_directory=True)
+    return contents(out.parent)
+
+
+def left_by_a_death(out):
+    for name in ("model.safetensors.12-3.tmp", "config.json.tmp", "loss.svg.1-1.tmp", "best/model.safetensors.1-0.tmp",
+                 "checkpoints/step-97.tmp/model.safetensors", "checkpoints/step-97.tmp/best.json",
+                 "checkpoints/step-97.tmp/state.safetensors.1-2.tmp", "checkpoints/step-99.tmp/model.safetensors"):
+        put(out / name, "torn")
+    return contents(out.parent)
+
+
+def test_tidying_takes_what_saves_left_and_nothing_else(whole, corpus, memory):
+    out = memory / "a/run"
+    theirs = other_peoples_files(out)
+    left_by_a_death(out)
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+    assert done.returncode == 0, done.stderr
+    now = contents(out.parent)
+    assert {p: now.get(p) for p in theirs} == theirs
+    assert [p for p, is_what in now.items() if is_what == b"torn"] == [] and not (out / "checkpoints/step-99.tmp").exists()
+    left_by_a_death(out)
+    done = cotan("train", "--resume", out, "--resume-step", 4)
+    assert done.returncode == 0, done.stderr
+    now = contents(out.parent)
+    assert {p: now.get(p) for p in theirs} == theirs
+    assert b"torn" not in now.values() and not (out / "checkpoints/step-99.tmp").exists()
+    for name in TENSORS:
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_nothing_is_tidied_where_nothing_begins(whole, corpus, memory):
+    """In a folder that is none of a run; in one of a run, which is refused."""
+    other, out = memory / "a/other", memory / "b/run"
+    put(other / "weights")
+    other_peoples_files(other)
+    before = left_by_a_death(other)
+    done = cotan("train", "--resume", other)
+    assert (done.returncode, done.stderr) == (
+        1, f"cotan: {other}: there is no checkpoint to resume from\n"
+        "  hint: a run makes its first after --save-every steps\n")
+    assert contents(other.parent) == before
+    shutil.copytree(whole, out)
+    other_peoples_files(out)
+    before = left_by_a_death(out)
+    put(memory / "text", corpus.read_text() + ".")
+    for words in (["--data", corpus, *OPTIONS, *SHORT, "--out", out], ["--resume", out, "--seed", 3],
+                  ["--resume", out, "--resume-step", 5], ["--resume", out, "--data", memory / "text"]):
+        assert cotan("train", *words).returncode in (1, 2)
+        assert contents(out.parent) == before, words
+
+
+def test_a_checkpoint_that_was_moved_or_filled_by_others(whole, memory):
+    """Where it goes, the link goes, or its own files; what it led to, and other files, stay."""
+    out, precious = memory / "run", memory / "precious"
+    shutil.copytree(whole, out)
+    shutil.move(out / "checkpoints/step-6", precious)
+    put(precious / "thesis.tex")
+    put(out / "checkpoints/step-4/notes")
+    (out / "checkpoints/step-6").symlink_to(precious, target_is_directory=True)
+    before = contents(precious)
+    done = cotan("train", "--resume", out, "--resume-step", 4, "--steps", 8)
+    assert done.returncode == 0, done.stderr
+    assert contents(precious) == before and checkpoints(out) == [6, 8]
+    assert not (out / "checkpoints/step-6").is_symlink()
+    assert contents(out / "checkpoints/step-4.tmp") == {Path("notes"): b"mine"}
+
+
+def test_a_link_in_the_way_of_a_save(corpus, memory):
+    """Nothing is written where it leads."""
+    out = memory / "run"
+    put(memory / "precious/model.safetensors")
+    (out / "checkpoints").mkdir(parents=True)
+    (out / "checkpoints/step-2.tmp").symlink_to(memory / "precious")
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+    assert done.returncode == 1 and done.stderr.endswith(
+        f"cotan: {out}/checkpoints/step-2.tmp: it is in the way of a save, which makes a folder\n"
+        "  hint: move it away\n"), done.stderr
+    assert contents(memory / "precious") == {Path("model.safetensors"): b"mine"}
+
+
 # -------------------------------------------------------------------------------------- killed, stopped
 
 

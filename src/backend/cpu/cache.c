@@ -139,7 +139,7 @@ const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[409
     return strerror(failed);
 }
 
-void ct__cache_work_end(const char *folder) { ct__remove_folder(folder); }
+void ct__cache_work_end(const char *folder) { ct__remove_folder(AT_FDCWD, folder, NULL); }
 
 // --------------------------------------------------------------------------------------- entries
 
@@ -247,18 +247,15 @@ static bool names_work(const char *name) {
 
 // Is nothing in it but sources, objects and messages of compilers (g0.c, g0.so, g0.err) and what
 // is written beside them?
+static void look_at_work(int folder, const char *name, void *user) {
+    bool *only = user;
+    size_t digits = name[0] == 'g' ? strspn(name + 1, "0123456789") : 0;
+    (void)folder;
+    *only = *only && digits && name[1 + digits] == '.';
+}
 static bool holds_work(int folder, const char *name) {
-    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir && fd >= 0) close(fd);
-    bool only = dir != NULL;
-    for (struct dirent *e; only && (e = readdir(dir));) {
-        size_t digits = e->d_name[0] == 'g' ? strspn(e->d_name + 1, "0123456789") : 0;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        only = digits && e->d_name[1 + digits] == '.';
-    }
-    if (dir) closedir(dir);
-    return only;
+    bool only = true;
+    return ct__each_inside(folder, name, look_at_work, &only) && only;
 }
 
 // Entries of the folder (freed with ct__free), and how many bytes they take together.
@@ -289,17 +286,15 @@ static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     return list;
 }
 
-static void sweep(const char *folder, DIR *dir) {
+static void sweep(DIR *dir) {
     enum { A_DAY = 24 * 60 * 60 };
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        char path[4096];
         if (!names_work(e->d_name) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
             time(NULL) - st.st_mtim.tv_sec < A_DAY || !holds_work(dirfd(dir), e->d_name))
             continue;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        ct__remove_folder(path);
+        ct__remove_folder(dirfd(dir), e->d_name, NULL);
     }
     rewinddir(dir);
 }
@@ -307,7 +302,7 @@ static void sweep(const char *folder, DIR *dir) {
 void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
     DIR *dir = cache->folder[0] ? opendir(cache->folder) : NULL;
     if (!dir) return;
-    sweep(cache->folder, dir);
+    sweep(dir);
     size_t n;
     uint64_t total;
     entry *list = list_entries(dir, &n, &total);
