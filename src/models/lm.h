@@ -68,9 +68,11 @@ size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
 
 // What a run's config.json says of its training, and where it goes on.
 typedef struct ct_lm_resumed {
-    int64_t step;  // of the checkpoint
-    int64_t steps; // that the run was to have; options->steps may be more
-    ct_fit_best best;
+    int64_t step;        // of the checkpoint
+    int64_t steps;       // that the run was to have; options->steps may be more
+    ct_fit_best best;    // a val_loss of INFINITY: nobody has its weights
+    ct_err damage;       // of the checkpoint's best weights; code 0: none
+    bool best_in_folder; // but those in the run's folder are the same, and whole
     int64_t tokens;
     char checksum[9];  // of the tokens
     const char **data; // (n_data) paths, absolute
@@ -85,7 +87,8 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
 bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err *err);
 // Finds the checkpoint that options->resume and resume_step ask for, checks every byte of it, and
 // gives `options` what its run was started with; options that say otherwise are an error, but for
-// those that may change. A damaged one is named, and one that is whole offered.
+// those that may change. A damaged one is named, and one that is whole offered. Where it is damaged
+// in its best weights alone it is taken.
 bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err);
 // To the error that the model in `dir` could not be read: a checkpoint there that is whole.
 void ct__lm_offer_save(const char *dir, ct_err *err);

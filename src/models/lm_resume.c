@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -191,9 +192,10 @@ static const struct {
 
 static void store_best(ct_config *to, const ct_fit_best *best) {
     if (!best->evaluations) return;
-    for (int i = 0; i < 2; i++)
-        ct__config_set_real(to, losses[i].key,
-                            *(const double *)((const char *)best + losses[i].at));
+    for (int i = 0; i < 2; i++) {
+        double loss = *(const double *)((const char *)best + losses[i].at);
+        if (loss < INFINITY) ct__config_set_real(to, losses[i].key, loss);
+    }
     for (int i = 0; i < COUNTS; i++)
         ct__config_set_int(to, counts[i].key,
                            *(const int64_t *)((const char *)best + counts[i].at));
@@ -201,9 +203,11 @@ static void store_best(ct_config *to, const ct_fit_best *best) {
 
 static bool read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
     bool ok = true;
-    if (!ct__config_has(from, losses[0].key)) return true;
+    if (!ct__config_has(from, counts[0].key)) return true;
+    best->val_loss = INFINITY; // where the weights were lost, and none have been kept since
     for (int i = 0; i < 2 && ok; i++)
-        ok = ct__config_real(from, losses[i].key, -1e300, 1e300,
+        ok = !ct__config_has(from, losses[i].key) ||
+             ct__config_real(from, losses[i].key, -1e300, 1e300,
                              (double *)((char *)best + losses[i].at), err);
     for (int i = 0; i < COUNTS && ok; i++)
         ok = ct__config_int(from, counts[i].key, 0, INT64_MAX,
@@ -336,18 +340,6 @@ static bool whole_file(const char *path, ct_err *err) {
 
 static const char *const tensor_files[] = {"model.safetensors", "state.safetensors"};
 
-static bool whole_best(const char *dir, int64_t step, ct_err *err) {
-    char path[CT_RUN_PATH];
-    ct_config config = {0};
-    if (!ct__checkpoint_has_best(dir, step)) return true;
-    bool ok = ct__checkpoint_path(dir, step, CT_SAVED_BEST_CONFIG, path, err) &&
-              ct__config_read(path, &config, err) && ct__config_verify(&config, true, err) &&
-              ct__checkpoint_path(dir, step, CT_SAVED_BEST_MODEL, path, err) &&
-              whole_file(path, err);
-    ct__config_close(&config);
-    return ok;
-}
-
 // Every byte of the checkpoint against its checksum; its config.json stays open.
 static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, ct_err *err) {
     char path[CT_RUN_PATH];
@@ -357,9 +349,49 @@ static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, c
     for (int i = 0; i < 2; i++)
         ok = ok && ct__checkpoint_path(dir, step, tensor_files[i], path, err) &&
              whole_file(path, err);
-    ok = ok && whole_best(dir, step, err);
     if (!ok) ct__config_close(config);
     return ok;
+}
+
+// What `best` gets is what was known when these weights were the best.
+static bool whole_best(const char *model, const char *config, ct_fit_best *best, ct_err *err) {
+    ct_config file = {0}, training = {0};
+    bool ok = ct__config_read(config, &file, err) && ct__config_verify(&file, true, err) &&
+              ct__config_child(&file, "training", &training, err) &&
+              read_best(&training, best, err) && whole_file(model, err);
+    ct__config_close(&training);
+    ct__config_close(&file);
+    return ok;
+}
+
+// Are the best weights in the run's folder whole, and those of this loss?
+static bool has_in_folder(const char *dir, const ct_fit_best *best) {
+    char model[CT_RUN_PATH], config[CT_RUN_PATH];
+    ct_fit_best its = {0};
+    ct_err ignored = {0};
+    int n = snprintf(model, sizeof model, "%s/" CT_RUN_BEST "/model.safetensors", dir);
+    int m = snprintf(config, sizeof config, "%s/" CT_RUN_BEST "/config.json", dir);
+    return n < CT_RUN_PATH && m < CT_RUN_PATH && whole_best(model, config, &its, &ignored) &&
+           its.val_loss == best->val_loss && its.steps == best->steps;
+}
+
+// A run goes on without its best weights, whose damage hits all checkpoints that share them.
+// Patience needs only their loss, so the run ends where it would have ended.
+static bool look_at_best(const char *dir, ct_lm_resumed *resumed, ct_err *err) {
+    char model[CT_RUN_PATH], config[CT_RUN_PATH];
+    ct_fit_best its = {0};
+    if (!ct__checkpoint_has_best(dir, resumed->step)) return true;
+    if (!ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_MODEL, model, err) ||
+        !ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_CONFIG, config, err))
+        return false;
+    if (whole_best(model, config, &its, &resumed->damage)) return true;
+    if (resumed->damage.code != CT_E_FORMAT) {
+        *err = resumed->damage;
+        return false;
+    }
+    resumed->best_in_folder = has_in_folder(dir, &resumed->best);
+    if (!resumed->best_in_folder) resumed->best.val_loss = INFINITY;
+    return true;
 }
 
 // The files in the run's folder, where they are not the checkpoint's own under a further name: who
@@ -476,7 +508,7 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
             offer(dir, steps, n, step, err);
             ok = false;
         }
-        ok = ok && take_settings(&config, options, resumed, err);
+        ok = ok && take_settings(&config, options, resumed, err) && look_at_best(dir, resumed, err);
         ct__config_close(&config);
     }
     ct__free(steps);

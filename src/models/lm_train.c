@@ -229,13 +229,21 @@ static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before)
     ct__text_free(&text);
 }
 
+// Not before the first evaluation, nor where they were lost, until weights are kept again.
+static bool has_best(const run *r) {
+    return r->keeps_best && r->best.evaluations && r->best.val_loss < INFINITY;
+}
+
 // Why no further step is done, and where the weights are that one wants.
 static void tell_end(run *r) {
     ct_text text = {0}, folder = {0};
     if (!r->keeps_best || !r->best.evaluations) return;
     ct__textf(&text, "stopped early, after step %" PRId64 " of %" PRId64 ": the validation loss ",
               r->done, r->o.steps);
-    if (r->best.val_loss < r->best.counted)
+    if (r->best.val_loss > r->best.counted) // the weights of that one were lost
+        ct__textf(&text, "did not fall below %.4f in %" PRId64 " evaluations", r->best.counted,
+                  r->best.stale);
+    else if (r->best.val_loss < r->best.counted)
         ct__textf(&text, "fell by no more than %g below %.4f in %" PRId64 " evaluations, to %.4f",
                   r->o.min_delta.value, r->best.counted, r->best.stale, r->best.val_loss);
     else
@@ -245,14 +253,14 @@ static void tell_end(run *r) {
     if (r->end == CT_FIT_PATIENCE)
         tell(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
     ct__textf(&folder, "%s/%s", r->o.out, CT_RUN_BEST);
-    if (!folder.failed) tell(r, (ct_lm_event){.kind = CT_LM_BEST, .text = folder.s});
+    if (!folder.failed && has_best(r)) tell(r, (ct_lm_event){.kind = CT_LM_BEST, .text = folder.s});
     ct__text_free(&text);
     ct__text_free(&folder);
 }
 
 // The held-out loss, of the best weights where they are kept; in nats a byte whatever a token is.
 static void tell_done(run *r) {
-    bool best = r->keeps_best && r->best.evaluations;
+    bool best = has_best(r);
     double loss = best ? r->best.val_loss : r->val_loss;
     ct_text text = {0};
     char one[4];
@@ -379,8 +387,7 @@ static bool add_settings(ct_config *config, void *user, ct_err *err) {
 
 // The best weights first: those that are saved later force their names to disk.
 static bool save_model(run *r, const char *folder) {
-    bool best = r->keeps_best && r->best.evaluations;
-    return (!best || ct__checkpoint_take_best(r->o.out, folder, r->err)) &&
+    return (!has_best(r) || ct__checkpoint_take_best(r->o.out, folder, r->err)) &&
            ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
 }
 
@@ -501,10 +508,10 @@ static bool reopen_folder(run *r) {
     r->first = r->saved = r->done = r->resumed.step;
     r->trained = r->first > 0;
     bool kept = ct__checkpoint_has_best(r->o.out, r->first);
-    bool patient = r->o.patience.value > 0;
-    r->keeps_best = patient || kept;
-    // A loss whose weights nobody has is none to wait for.
-    if (kept || !patient) r->best = r->resumed.best;
+    bool patient = r->o.patience.value > 0, lost = r->resumed.best.val_loss == INFINITY;
+    r->keeps_best = patient || kept || lost;
+    // A loss whose weights nobody kept is none to wait for.
+    if (kept || lost || !patient) r->best = r->resumed.best;
     r->saved_best = r->best;
     return true;
 }
@@ -618,14 +625,33 @@ static bool compare_numerics(run *r) {
     return true;
 }
 
+static bool restore_best(run *r) {
+    const char *dir = r->o.out;
+    const ct_err *damage = &r->resumed.damage;
+    bool lost = damage->code && !r->resumed.best_in_folder;
+    char folder[CT_RUN_PATH];
+    if (damage->code) {
+        ct_text text = {0};
+        ct__textf(&text,
+                  lost ? "%s; the run goes on without the best weights so far, " CT_RUN_BEST
+                         "/ will keep those of the evaluations to come"
+                       : "%s; the same weights in " CT_RUN_BEST "/ are whole",
+                  damage->text);
+        if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
+        ct__text_free(&text);
+    }
+    return r->resumed.best_in_folder ? ct__checkpoint_path(dir, r->first, NULL, folder, r->err) &&
+                                           ct__checkpoint_take_best(dir, folder, r->err)
+                                     : ct__checkpoint_give_best(dir, r->first, lost, r->err);
+}
+
 // Everything that can be refused has been looked at: the folder becomes that of the checkpoint.
 static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
     run *r = user;
     char text[128];
     (void)point;
     ct__run_tidy(r->o.out);
-    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) ||
-        !ct__checkpoint_give_best(r->o.out, r->first, r->err) ||
+    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) || !restore_best(r) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
         return CT_FIT_GO_ON; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);

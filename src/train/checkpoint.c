@@ -396,9 +396,9 @@ bool ct__checkpoint_has_best(const char *dir, int64_t step) {
     return true;
 }
 
-bool ct__checkpoint_give_best(const char *dir, int64_t step, ct_err *err) {
+bool ct__checkpoint_give_best(const char *dir, int64_t step, bool lost, ct_err *err) {
     char from[CT_RUN_PATH], to[CT_RUN_PATH];
-    if (!ct__checkpoint_has_best(dir, step)) return remove_best(dir, err);
+    if (lost || !ct__checkpoint_has_best(dir, step)) return remove_best(dir, err);
     if (!make_path(to, err, "%s/" CT_RUN_BEST, dir) || !ct__make_dirs(to, 0777, err)) return false;
     for (int i = 0; i < 2; i++)
         if (!ct__checkpoint_path(dir, step, best_files[i].saved, from, err) ||

@@ -812,6 +812,122 @@ def test_any_flipped_bit_is_noticed(whole, memory):
         shutil.rmtree(out)
 
 
+def copy_links(whole, out):
+    """Files that are one stay one."""
+    subprocess.run(["cp", "-a", whole, out], check=True)
+
+
+def damage_best(path):
+    """What is said of a bit in its last tensor."""
+    header, begin, size = offsets(path)
+    flip(path, 8 * size - 1)
+    tensor = next(t for t, e in header.items() if t != "__metadata__" and e["data_offsets"][1] == size - begin)
+    return (rf'safetensors: tensor "{re.escape(tensor)}" is damaged: the CRC-32C of its bytes is [0-9a-f]{{8}}, '
+            r"not [0-9a-f]{8}")
+
+
+WITHOUT = r"the run goes on without the best weights so far, best/ will keep those of the evaluations to come"
+
+
+def same_but_for_best(out, whole):
+    for name in TENSORS:
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    assert lines(out) == lines(whole) and leftovers(out) == []
+
+
+def test_damaged_best_weights_are_done_without(patient, memory):
+    """One damaged file is that of all saves. Patience needs the loss alone: the run ends where it would have."""
+    whole, _ = patient
+    out, (first, last) = memory / "run", checkpoints(whole)
+    copy_links(whole, out)
+    for step in (first, last):
+        assert os.path.samefile(out / "best/model.safetensors", out / f"checkpoints/step-{step}/best.safetensors")
+    damage = damage_best(out / "best/model.safetensors")
+    best, found = training(out)["best_val_loss"], lines(whole)
+    # At its end: there is nothing to keep any more.
+    for _ in range(2):
+        done = cotan("train", "--resume", out)
+        assert done.returncode == 0 and re.search(
+            rf"\ncotan: {out}/checkpoints/step-{last}/best\.safetensors: {damage}; {WITHOUT}\n"
+            rf"resuming at step {last}\n(?:.*\n)*"
+            rf"stopped early, after step {last} of 60: the validation loss did not fall below {best:.4f} in 3 evaluations\n"
+            rf"memory: .*\nheld-out loss: \S+ nats a byte, \S+ nats a character\n"
+            rf"{COTAN} sample {out}\n$", done.stderr), done.stderr
+        same_but_for_best(out, whole)
+        assert not (out / "best").exists()
+    # From an older save: of the evaluations behind it, the best is kept.
+    done = cotan("train", "--resume", out, "--resume-step", first)
+    assert done.returncode == 0 and re.search(
+        rf"^cotan: {out}/checkpoints/step-{first}/best\.safetensors: {damage}; {WITHOUT}\n"
+        rf"resuming at step {first}$", done.stderr, re.M), done.stderr
+    same_but_for_best(out, whole)
+    evaluated = [m["val_loss"] for m in found[first:] if "val_loss" in m]
+    assert training(out)["best_val_loss"] == training(out / "best")["best_val_loss"] == min(evaluated) > best
+    assert training(out)["stale"] == training(whole)["stale"]
+    assert f"did not fall below {best:.4f} in 3 evaluations" in done.stderr
+    assert done.stderr.endswith(f"\n{COTAN} sample {out}/best\n")
+    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert os.path.samefile(out / "best/model.safetensors", out / f"checkpoints/step-{last}/best.safetensors")
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0 and "damaged" not in done.stderr
+
+
+SPARSE = ["--steps", 60, "--save-every", 2, "--eval-every", 7, "--patience", 3, "--lr", 0.3]
+
+
+def test_best_weights_are_lost_and_the_process_too(shim, corpus, memory):
+    """A save before the next evaluation knows that there are none."""
+    whole, left = memory / "whole", memory / "left"
+    words = ["train", "--data", corpus, *OPTIONS, *SPARSE, "--out"]
+    done = cotan(*words, whole)
+    assert done.returncode == 0 and "stopped early" in done.stderr, done.stderr
+    copy_links(whole, left)
+    first = checkpoints(whole)[0]
+    damage_best(left / f"checkpoints/step-{first}/best.safetensors")
+    again = ["train", "--resume-step", first, "--resume"]
+    copy_links(left, memory / "counted")
+    calls = count(shim, memory / "counted", *again, memory / "counted")
+    for k in range(1, calls + 1, 1 if EVERY else 6):
+        out = memory / f"run-{k}"
+        copy_links(left, out)
+        done = faulty(shim, out, "kill", k, *again, out)
+        assert done.returncode == -signal.SIGKILL, (k, done.stderr)
+        done = cotan("train", "--resume", out)
+        assert done.returncode == 0, (k, done.stderr)
+        same_but_for_best(out, whole)
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("name", ["best.safetensors", "best.json"])
+def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, name):
+    """A copy without links: nothing is lost."""
+    whole, _ = patient
+    out, (first, last) = tmp_path / "run", checkpoints(whole)
+    shutil.copytree(whole, out)
+    path = out / f"checkpoints/step-{first}" / name
+    if name == "best.json":
+        path.write_text(path.read_text().replace('"stale":0', '"stale":1').replace('"stale": 0', '"stale": 1'))
+        damage = r"the file is damaged or was changed: the CRC-32C of its values is [0-9a-f]{8}, not [0-9a-f]{8}"
+    else:
+        damage = damage_best(path)
+    done = cotan("train", "--resume", out, "--resume-step", first)
+    assert done.returncode == 0 and re.search(
+        rf"^cotan: {path}: {damage}; the same weights in best/ are whole\nresuming at step {first}$",
+        done.stderr, re.M), done.stderr
+    same_but_for_best(out, whole)
+    same_best(out, whole)
+    assert training(out) == training(whole)
+    # The folder's are others: they go, as ever.
+    shutil.rmtree(out)
+    shutil.copytree(whole, out)
+    damage_best(out / f"checkpoints/step-{last}/best.safetensors")
+    shutil.copy(out / "model.safetensors", out / "best/model.safetensors")
+    shutil.copy(out / "config.json", out / "best/config.json")
+    (out / "best/config.json").write_text((out / "config.json").read_text()[:-9])
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0 and re.search(WITHOUT, done.stderr) and not (out / "best").exists(), done.stderr
+
+
 def test_none_is_whole(whole, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(whole, out)
