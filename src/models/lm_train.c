@@ -149,7 +149,9 @@ static run *start(const ct_lm_train_options *options, const char *command, ct_ct
     r->lock = -1;
     r->saved = -1;
     r->val_loss = NAN;
-    if (!r->o.resume) fill_in(&r->o);
+    if (r->o.resume) return r;
+    fill_in(&r->o);
+    r->keeps_best = r->o.patience.value > 0;
     return r;
 }
 
@@ -479,6 +481,10 @@ static bool may_begin(const run *r, int64_t *steps) {
     return false;
 }
 
+static bool could_keep_best(const run *r) {
+    return !r->keeps_best || ct__run_could_keep_best(r->o.out, r->err);
+}
+
 // Of a new run; what an earlier one left in the folder is neither resumed nor shown with it.
 static bool make_folder(run *r) {
     int64_t steps;
@@ -513,7 +519,7 @@ static bool reopen_folder(run *r) {
     // A loss whose weights nobody kept is none to wait for.
     if (kept || lost || !patient) r->best = r->resumed.best;
     r->saved_best = r->best;
-    return true;
+    return could_keep_best(r);
 }
 
 // Bytes of any kind are taken from a file that is named, but hardly ever meant.
@@ -836,13 +842,13 @@ static bool train(run *r) {
     int64_t there;
     // A new folder is made when the run is known to fit.
     if (resumed && !reopen_folder(r)) return false;
-    if (!resumed && r->o.out && (!ct__could_be_folder(r->o.out, r->err) || !may_begin(r, &there)))
+    if (!resumed && r->o.out &&
+        (!ct__could_be_folder(r->o.out, r->err) || !may_begin(r, &there) || !could_keep_best(r)))
         return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
     if (resumed && (!load_checkpoint(r) || !compare_numerics(r))) return false;
-    if (!resumed) r->keeps_best = r->o.patience.value > 0;
     const ct_fit_callback told = {.on_begin = resumed ? go_on : NULL,
                                   .on_evaluate = keep_best,
                                   .on_step = report,

@@ -164,11 +164,24 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
+// Of the folder that a run has, or would make, under this name.
+static bool folder_path(const char *dir, const char *name, char path[CT_RUN_PATH], ct_err *err) {
+    if (!make_path(path, err, "%s/%s", dir, name)) return false;
+    if (ct__could_be_folder(path, err)) return true;
+    ct__err_hint(err, "move it away: a run has a folder of this name");
+    return false;
+}
+
+bool ct__run_could_keep_best(const char *dir, ct_err *err) {
+    char path[CT_RUN_PATH];
+    return folder_path(dir, CT_RUN_BEST, path, err);
+}
+
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err) {
     char folder[CT_RUN_PATH];
     *steps = NULL;
     *n = 0;
-    return make_path(folder, err, "%s/checkpoints", dir) &&
+    return folder_path(dir, "checkpoints", folder, err) &&
            ct__checkpoint_list_in(folder, steps, n, err);
 }
 

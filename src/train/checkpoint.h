@@ -33,7 +33,11 @@ bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err);
 // another run to begin there; its model stays until the other's first save. Other files stay.
 bool ct__run_remove(const char *dir, ct_err *err);
 
-// Steps of the checkpoints, the newest first; freed with ct__free. None is no error.
+// False: something else is where a run keeps its best weights in a folder.
+bool ct__run_could_keep_best(const char *dir, ct_err *err);
+
+// Steps of the checkpoints, the newest first; freed with ct__free. None is no error, but something
+// else in the place of their folder is.
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err);
 // Of the folder of checkpoints itself.
 bool ct__checkpoint_list_in(const char *folder, int64_t **steps, size_t *n, ct_err *err);

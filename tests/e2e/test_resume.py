@@ -524,6 +524,40 @@ def test_a_checkpoint_that_was_moved_or_filled_by_others(whole, memory):
     assert contents(out / "checkpoints/step-4.tmp") == {Path("notes"): b"mine"}
 
 
+def test_files_where_folders_would_be(patient, whole, corpus, memory):
+    """Told before anything happens; a run that has no use for the folder does not mind."""
+    def refused(out, name, *words):
+        before = contents(out)
+        done = cotan("train", *words)
+        assert (done.returncode, done.stderr) == (
+            1, f"cotan: {out}/{name}: exists and is not a folder\n"
+            "  hint: move it away: a run has a folder of this name\n")
+        assert contents(out) == before
+
+    kept, other, new = memory / "kept", memory / "other", memory / "new"
+    copy_links(patient[0], kept)
+    shutil.move(kept / "best", memory / "best")
+    for out in (kept, new, memory / "third"):
+        put(out / "best")
+    first = checkpoints(kept)[0]
+    refused(kept, "best", "--resume", kept)
+    refused(kept, "best", "--resume", kept, "--resume-step", first)
+    refused(new, "best", "--data", corpus, *OPTIONS, *PATIENT, "--out", new)
+    (kept / "best").unlink()
+    assert cotan("train", "--resume", kept, "--resume-step", first).returncode == 0
+    same_best(kept, memory)
+    copy_links(whole, other)
+    put(other / "best")
+    assert cotan("train", "--resume", other, "--resume-step", 4).returncode == 0
+    assert cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", new).returncode == 0
+    for out in (other, new):
+        same_end(out, whole)
+        assert (out / "best").read_text() == "mine"
+    put(memory / "third/checkpoints")
+    refused(memory / "third", "checkpoints", "--data", corpus, *OPTIONS, *SHORT, "--out", memory / "third")
+    refused(memory / "third", "checkpoints", "--resume", memory / "third")
+
+
 def test_a_link_in_the_way_of_a_save(corpus, memory):
     """Nothing is written where it leads."""
     out = memory / "run"
