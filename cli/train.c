@@ -186,7 +186,7 @@ static size_t list_options(train_settings *s) {
         on[2],
         {"out", OPT_PATH, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
-        {"overwrite", OPT_FLAG, NULL, "replace the run that is in the folder of --out",
+        {"overwrite", OPT_FLAG, NULL, "replace what is in the folder of --out, at the first save",
          .out = &t->overwrite},
         {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
          .out = &t->resume},
@@ -261,6 +261,10 @@ static int finish(const train_settings *s, const display *d, bool trained) {
     if (!trained && !interrupted) {
         int status = fail();
         return d->begun ? EXIT_FAILED : status; // work that began was not refused
+    }
+    if (interrupted && !*dir) { // no save, and so no folder
+        fprintf(stderr, "%s\n", ct_error_text());
+        return EXIT_INTERRUPTED;
     }
     if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
     show_word(program);

@@ -24,7 +24,8 @@ typedef enum {
     CT_LM_RESUME, // text: "resuming at step S"; S steps are done, or that all are, in a sentence
     CT_LM_ENDED,  // text: that the patience ended the run, in a sentence; before MEMORY
     CT_LM_BEST,   // text: the folder of the weights with the lowest held-out loss; before DONE
-    CT_LM_FOLDER, // text: the folder of a new run, which is made; before the first step
+    CT_LM_FOLDER, // text: the folder of a new run, which is made; before the first step, or at the
+                  // first save, where it replaces what is there
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
@@ -42,7 +43,8 @@ typedef struct ct_lm_train_options {
     size_t n_data;
     const char *out; // the folder to write; made where it is missing; default "run", or the first
                      // of run-2, run-3 ... where that is there
-    bool overwrite;  // a run in `out` that has saved is replaced; without it, one there is an error
+    bool overwrite;  // files in `out` that a run writes, or one wrote, are replaced at the first
+                     // save; without it, they are an error
     bool chars;      // a token a character instead of a byte
     int64_t layers, heads, width;            // default: what this machine trains in some minutes
     int64_t context, batch;                  // likewise

@@ -51,6 +51,8 @@ typedef struct run {
     int64_t first, saved;         // steps done before; in the newest checkpoint, -1: there is none
     int lock;                     // of the folder; -1: none
     char own_folder[CT_RUN_PATH]; // where none was named
+    bool replaces;                // another run, at the first save
+    char dir[CT_RUN_PATH];        // where the files lie; until then not in the folder itself
     char metrics_path[CT_RUN_PATH], plot_path[CT_RUN_PATH];
 } run;
 
@@ -389,17 +391,17 @@ static bool add_settings(ct_config *config, void *user, ct_err *err) {
 
 // The best weights first: those that are saved later force their names to disk.
 static bool save_model(run *r, const char *folder) {
-    return (!has_best(r) || ct__checkpoint_take_best(r->o.out, folder, r->err)) &&
+    return (!has_best(r) || ct__checkpoint_take_best(r->dir, folder, r->err)) &&
            ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
 }
 
 static bool fill_checkpoint(run *r, int64_t steps_done) {
     char folder[CT_RUN_PATH], state[CT_RUN_PATH + 32];
-    if (!ct__checkpoint_begin(r->o.out, steps_done, folder, r->err)) return false;
+    if (!ct__checkpoint_begin(r->dir, steps_done, folder, r->err)) return false;
     snprintf(state, sizeof state, "%s/state.safetensors", folder);
     return save_model(r, folder) &&
            ct_params_save_at(ct_optim_state(r->optim), state, CT_NOWHERE) &&
-           ct__checkpoint_commit(r->o.out, steps_done, r->err);
+           ct__checkpoint_commit(r->dir, steps_done, r->err);
 }
 
 // The checkpoint that is there, where an evaluation was made up for: file by file, each whole. The
@@ -407,15 +409,42 @@ static bool fill_checkpoint(run *r, int64_t steps_done) {
 // again.
 static bool save_again(run *r) {
     char folder[CT_RUN_PATH];
-    return ct__checkpoint_path(r->o.out, r->saved, NULL, folder, r->err) && save_model(r, folder);
+    return ct__checkpoint_path(r->dir, r->saved, NULL, folder, r->err) && save_model(r, folder);
+}
+
+static bool place(const run *r, const char *dir, const char *name, char path[CT_RUN_PATH]) {
+    int n = snprintf(path, CT_RUN_PATH, "%s/%s", dir, name);
+    if (n > 0 && n < CT_RUN_PATH) return true;
+    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+}
+
+// From here on the run's files lie in `dir`; those that are open moved with it.
+static bool write_in(run *r, const char *dir) {
+    int n = snprintf(r->dir, sizeof r->dir, "%s", dir);
+    if (n >= CT_RUN_PATH)
+        return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+    return place(r, dir, "metrics.jsonl", r->metrics_path) &&
+           place(r, dir, "loss.svg", r->plot_path);
+}
+
+// The run has a save, which can take another run's place.
+static bool replace(run *r) {
+    if (!ct__run_replace(r->o.out, r->err) || !write_in(r, r->o.out)) return false;
+    r->replaces = false;
+    tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+    return true;
 }
 
 static bool save(int64_t steps_done, void *user) {
     run *r = user;
+    if (r->replaces && !steps_done) // nothing to put in the place of anything; a failure is told
+        return !stop_wanted(r) ||
+               ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, r->command,
+                       "stopped before the first step: what is in %s stays", r->o.out);
     bool there = steps_done == r->saved;
     bool known = there && memcmp(&r->best, &r->saved_best, sizeof r->best) == 0;
     if (!known && !(there ? save_again(r) : fill_checkpoint(r, steps_done))) {
-        ct__checkpoint_abandon(r->o.out, steps_done);
+        ct__checkpoint_abandon(r->dir, steps_done);
         if (r->err->code == CT_E_FILE && r->saved >= 0)
             ct__err_hint(r->err,
                          "the checkpoint of step %" PRId64
@@ -425,13 +454,7 @@ static bool save(int64_t steps_done, void *user) {
     }
     r->saved = steps_done;
     r->saved_best = r->best;
-    return ct__checkpoint_publish(r->o.out, steps_done, r->err);
-}
-
-static bool place(const run *r, const char *name, char path[CT_RUN_PATH]) {
-    int n = snprintf(path, CT_RUN_PATH, "%s/%s", r->o.out, name);
-    if (n > 0 && n < CT_RUN_PATH) return true;
-    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+    return (!r->replaces || replace(r)) && ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
 // Runs that have patience keep the best weights: who waits for them wants them, not those of the
@@ -443,7 +466,7 @@ static ct_fit_answer keep_best(const ct_fit_point *point, void *user) {
     ct_fit_best before = r->best;
     r->best = point->best;
     if (r->keeps_best && point->improved &&
-        !(place(r, CT_RUN_BEST, folder) &&
+        !(place(r, r->dir, CT_RUN_BEST, folder) &&
           ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE)))
         r->best = before;
     return CT_FIT_GO_ON;
@@ -464,20 +487,21 @@ static void hear_end(const ct_fit_point *point, void *user) {
 
 // The folder is this process's from here on.
 static bool enter_folder(run *r) {
-    return ct__run_lock(r->o.out, &r->lock, r->err) && place(r, "metrics.jsonl", r->metrics_path) &&
-           place(r, "loss.svg", r->plot_path);
+    return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_settle(r->o.out, r->err);
 }
 
-// A run that is there is replaced by who says so; one that died before its first save leaves
-// nothing to go on with.
-static bool may_begin(const run *r, int64_t *steps) {
-    bool saved;
-    if (!ct__run_steps(r->o.out, steps, &saved, r->err)) return false;
-    if (!saved || r->o.overwrite) return true;
-    ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
-            "in %s is a run of %" PRId64 " step%s, which would be lost", r->o.out, *steps,
-            *steps == 1 ? "" : "s");
-    ct__err_hint(r->err, "--resume goes on with it, --overwrite replaces it");
+// What is there is replaced by who says so, whoever wrote it. there->names are the caller's to free.
+static bool may_begin(const run *r, ct_run_there *there) {
+    if (!ct__run_there(r->o.out, there, r->err)) return false;
+    if (!there->names.n || r->o.overwrite) return true;
+    if (there->saved) {
+        refuse(r->err, r->command, "in %s is a run of %" PRId64 " step%s, which would be lost",
+               r->o.out, there->steps, there->steps == 1 ? "" : "s");
+        ct__err_hint(r->err, "--resume goes on with it, --overwrite replaces it");
+    } else {
+        refuse(r->err, r->command, "in %s is what would be lost: %s", r->o.out, there->names.s);
+        ct__err_hint(r->err, "--overwrite replaces it, another --out leaves it");
+    }
     return false;
 }
 
@@ -485,30 +509,51 @@ static bool could_keep_best(const run *r) {
     return !r->keeps_best || ct__run_could_keep_best(r->o.out, r->err);
 }
 
-// Of a new run; what an earlier one left in the folder is neither resumed nor shown with it.
-static bool make_folder(run *r) {
-    int64_t steps;
-    bool named = r->o.out != NULL;
-    if (!named) r->o.out = r->own_folder;
-    if (!(named ? ct__make_dirs(r->o.out, 0777, r->err)
-                : ct__run_make_free(r->own_folder, r->err)) ||
-        !enter_folder(r) || !may_begin(r, &steps)) // another may have begun meanwhile
-        return false;
-    ct__run_tidy(r->o.out);
-    tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
-    if (steps < 0) return true;
-    if (!ct__run_remove(r->o.out, r->err)) return false;
+static bool could_begin(const run *r) {
+    ct_run_there there = {0};
+    bool ok = ct__could_be_folder(r->o.out, r->err) && may_begin(r, &there) && could_keep_best(r);
+    ct__text_free(&there.names);
+    return ok;
+}
+
+static void tell_replaced(const run *r, const ct_run_there *there) {
     ct_text text = {0};
-    ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced", r->o.out, steps,
-              steps == 1 ? "" : "s");
+    if (there->saved)
+        ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced at the first save",
+                  r->o.out, there->steps, there->steps == 1 ? "" : "s");
+    else
+        ct__textf(&text, "what is in %s is replaced at the first save: %s", r->o.out,
+                  there->names.s);
     if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
     ct__text_free(&text);
-    return true;
+}
+
+// What would be replaced stays whole until there is something in its place.
+static bool choose_folder(run *r) {
+    char next[CT_RUN_PATH];
+    ct_run_there there = {0};
+    bool ok = may_begin(r, &there); // another may have begun meanwhile
+    r->replaces = ok && there.names.n;
+    if (ok) ct__run_tidy(r->o.out);
+    if (r->replaces) tell_replaced(r, &there);
+    ct__text_free(&there.names);
+    if (r->replaces) return ct__run_next(r->o.out, next, r->err) && write_in(r, next);
+    if (ok) tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+    return ok && write_in(r, r->o.out);
+}
+
+// Of a new run.
+static bool make_folder(run *r) {
+    bool named = r->o.out != NULL;
+    if (!named) r->o.out = r->own_folder;
+    return (named ? ct__make_dirs(r->o.out, 0777, r->err)
+                  : ct__run_make_free(r->own_folder, r->err)) &&
+           enter_folder(r) && choose_folder(r);
 }
 
 static bool reopen_folder(run *r) {
     r->o.out = r->o.resume;
-    if (!ct__run_is_folder(r->o.out, r->err) || !enter_folder(r) ||
+    if (!ct__run_is_folder(r->o.out, r->err) || !enter_folder(r) || !write_in(r, r->o.out) ||
         !ct__lm_resume(&r->o, &r->resumed, r->err))
         return false;
     r->first = r->saved = r->done = r->resumed.step;
@@ -705,6 +750,7 @@ static void free_model(run *r) {
 static void free_run(run *r) {
     free_model(r);
     ct__lm_resumed_free(&r->resumed);
+    if (r->replaces) ct__run_abandon_next(r->o.out); // it came to no save
     ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
     ct__text_free(&r->characters);
@@ -839,12 +885,9 @@ static bool train(run *r) {
     ct_lm_size size = {0};
     uint64_t peak = ct__account.peak;
     bool resumed = r->o.resume != NULL;
-    int64_t there;
     // A new folder is made when the run is known to fit.
     if (resumed && !reopen_folder(r)) return false;
-    if (!resumed && r->o.out &&
-        (!ct__could_be_folder(r->o.out, r->err) || !may_begin(r, &there) || !could_keep_best(r)))
-        return false;
+    if (!resumed && r->o.out && !could_begin(r)) return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
     if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
@@ -872,7 +915,7 @@ static bool train(run *r) {
                           .callbacks = &told,
                           .n_callbacks = 1,
                           .metrics = r->metrics_path,
-                          .events = r->o.out,
+                          .events = r->dir,
                           .plot = r->plot_path,
                           .title = "loss"};
     if (!ct_fit_at(&fit, CT_NOWHERE)) return false;

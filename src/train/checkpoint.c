@@ -132,11 +132,14 @@ static void tidy_save(int folder, const char *name, void *user) {
         ct__remove_files(folder, name, is_leftover);
 }
 
+static void abandon_next(int dir);
+
 void ct__run_tidy(const char *dir) {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     ct__remove_files(fd, ".", is_leftover);
     ct__remove_files(fd, CT_RUN_BEST, is_leftover);
+    abandon_next(fd);
     (void)ct__each_inside(fd, "checkpoints", tidy_save, NULL);
     close(fd);
 }
@@ -227,14 +230,16 @@ static bool remove_best(const char *dir, ct_err *err) {
 
 // A line of metrics a step; -1: there are none.
 static int64_t steps_told(const char *path) {
-    FILE *f = fopen(path, "re");
+    ct_err ignored = {0};
+    size_t size;
+    int fd = ct__file_open(path, &size, &ignored); // who waits for a pipe waits for ever
     char piece[4096];
     int64_t lines = 0;
-    if (!f) return -1;
-    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
-        for (const char *at = piece; (at = memchr(at, '\n', n - (size_t)(at - piece))); at++)
+    if (fd < 0) return -1;
+    for (ssize_t n; (n = read(fd, piece, sizeof piece)) > 0;)
+        for (const char *at = piece; (at = memchr(at, '\n', (size_t)(n - (at - piece)))); at++)
             lines++;
-    fclose(f);
+    close(fd);
     return lines;
 }
 
@@ -264,30 +269,158 @@ static bool remove_events(const char *name, void *user) {
     return unlink(path) == 0 || ct__err_system(t->err, path, "remove");
 }
 
-bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err) {
+// What a run writes under names of its own, besides the checkpoints and the events, which have
+// more of a name than anybody else's files.
+static const char *const written[] = {
+    "model.safetensors",       "state.safetensors", "config.json",
+    "metrics.jsonl",           "loss.svg",          CT_RUN_BEST "/model.safetensors",
+    CT_RUN_BEST "/config.json"};
+enum { WRITTEN = sizeof written / sizeof *written };
+
+// A process that failed in its first step leaves metrics of no line: an empty file is no loss.
+static bool would_be_lost(const char *path, bool *lost, ct_err *err) {
+    struct stat st;
+    *lost = lstat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size > 0);
+    return !*lost || !S_ISDIR(st.st_mode) ||
+           ct__err(err, CT_E_FILE, CT_NOWHERE, path, "a folder, where a run writes a file");
+}
+
+bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err) {
     char path[CT_RUN_PATH];
     int64_t *saves;
     size_t n;
+    *there = (ct_run_there){0};
+    for (int i = 0; i < WRITTEN; i++) {
+        bool lost;
+        if (!make_path(path, err, "%s/%s", dir, written[i]) || !would_be_lost(path, &lost, err))
+            return false;
+        if (lost) ct__textf(&there->names, "%s%s", there->names.n ? ", " : "", written[i]);
+    }
     if (!make_path(path, err, "%s/metrics.jsonl", dir) ||
         !ct__checkpoint_list(dir, &saves, &n, err))
         return false;
-    *steps = steps_told(path);
-    if (*steps < 0 && n) *steps = saves[0];
-    *saved = n > 0;
+    if (n) ct__textf(&there->names, "%scheckpoints", there->names.n ? ", " : "");
+    there->saved = n > 0;
+    there->steps = steps_told(path);
+    if (there->steps < 0) there->steps = n ? saves[0] : 0;
     ct__free(saves);
-    return true;
+    return !there->names.failed || ct__err_memory(err, CT_NOWHERE, "train", CT_RUN_PATH);
 }
 
-bool ct__run_remove(const char *dir, ct_err *err) {
-    static const char *const told[] = {"metrics.jsonl", "loss.svg"};
+static bool remove_run(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
-    if (!each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err)) return false;
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-        if (!make_path(path, err, "%s/%s", dir, told[i])) return false;
+    if (!ct__checkpoint_forget_after(dir, -1, err) ||
+        !each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err))
+        return false;
+    for (int i = 0; i < WRITTEN; i++) {
+        if (!make_path(path, err, "%s/%s", dir, written[i])) return false;
         if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
             return ct__err_system(err, path, "remove");
     }
-    return remove_best(dir, err) && ct__checkpoint_forget_after(dir, -1, err);
+    return remove_best(dir, err) && ct__sync_folder(dir, err);
+}
+
+// The new run until its first save is whole, and from then on.
+#define FILLED ".cotan-next.tmp"
+#define WHOLE ".cotan-next"
+
+static bool is_told(const char *name) {
+    return strcmp(name, "metrics.jsonl") == 0 || strcmp(name, "loss.svg") == 0 ||
+           is_leftover(name) || is_events(name);
+}
+
+static void remove_save(int folder, const char *name, void *user) {
+    int64_t step;
+    (void)user;
+    if (names_step(name, UNFINISHED, &step) || names_step(name, "", &step))
+        ct__remove_folder(folder, name, is_saved);
+}
+
+static void abandon_next(int dir) {
+    int fd = openat(dir, FILLED, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return;
+    (void)ct__each_inside(fd, "checkpoints", remove_save, NULL);
+    ct__remove_folder(fd, "checkpoints", is_saved);
+    ct__remove_folder(fd, CT_RUN_BEST, is_saved);
+    close(fd);
+    ct__remove_folder(dir, FILLED, is_told);
+}
+
+void ct__run_abandon_next(const char *dir) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    abandon_next(fd);
+    close(fd);
+}
+
+bool ct__run_next(const char *dir, char next[CT_RUN_PATH], ct_err *err) {
+    ct__run_abandon_next(dir);
+    return make_path(next, err, "%s/" FILLED, dir) && ct__make_dirs(next, 0777, err);
+}
+
+typedef struct moving {
+    const char *from, *to;
+    ct_err *err;
+} moving;
+
+static bool move_up(const char *name, void *user) {
+    const moving *m = user;
+    char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    struct stat st;
+    if (!make_path(from, m->err, "%s/%s", m->from, name) ||
+        !make_path(to, m->err, "%s/%s", m->to, name))
+        return false;
+    if (lstat(from, &st) != 0 || !S_ISREG(st.st_mode)) return true;
+    return rename(from, to) == 0 || ct__err_system(m->err, from, "rename into place");
+}
+
+// The folder's files, and the folder, if it is there.
+static bool move_all(const char *from, const char *to, ct_err *err) {
+    if (access(from, F_OK) != 0) return true;
+    if (!ct__make_dirs(to, 0777, err) ||
+        !each_entry(from, move_up, &(moving){from, to, err}, err) || !ct__sync_folder(to, err))
+        return false;
+    (void)rmdir(from);
+    return true;
+}
+
+// Its checkpoint moves first. While it has not, what is in `dir` is the other run's, and goes; from
+// then on it is its own.
+static bool move_checkpoint(const char *dir, const char *next, ct_err *err) {
+    char from[CT_RUN_PATH], to[CT_RUN_PATH];
+    int64_t *steps;
+    size_t n;
+    if (!ct__checkpoint_list(next, &steps, &n, err)) return false;
+    int64_t step = n ? steps[0] : 0;
+    ct__free(steps);
+    if (n && !(remove_run(dir, err) && make_path(to, err, "%s/checkpoints", dir) &&
+               ct__make_dirs(to, 0777, err) && ct__checkpoint_path(next, step, NULL, from, err) &&
+               ct__checkpoint_path(dir, step, NULL, to, err) &&
+               (rename(from, to) == 0 || ct__err_system(err, from, "rename into place"))))
+        return false;
+    if (!make_path(to, err, "%s/checkpoints", dir) ||
+        !make_path(from, err, "%s/checkpoints", next) || (n && !ct__sync_folder(to, err)))
+        return false;
+    (void)rmdir(from);
+    return true;
+}
+
+bool ct__run_settle(const char *dir, ct_err *err) {
+    char next[CT_RUN_PATH], from[CT_RUN_PATH], to[CT_RUN_PATH];
+    if (!make_path(next, err, "%s/" WHOLE, dir)) return false;
+    if (access(next, F_OK) != 0) return true;
+    return move_checkpoint(dir, next, err) && make_path(from, err, "%s/" CT_RUN_BEST, next) &&
+           make_path(to, err, "%s/" CT_RUN_BEST, dir) && move_all(from, to, err) &&
+           move_all(next, dir, err);
+}
+
+bool ct__run_replace(const char *dir, ct_err *err) {
+    char filled[CT_RUN_PATH], whole[CT_RUN_PATH];
+    if (!make_path(filled, err, "%s/" FILLED, dir) || !make_path(whole, err, "%s/" WHOLE, dir) ||
+        !ct__sync_folder(filled, err))
+        return false;
+    return (rename(filled, whole) == 0 || ct__err_system(err, filled, "rename into place")) &&
+           ct__sync_folder(dir, err) && ct__run_settle(dir, err);
 }
 
 // ---------------------------------------------------------------------------------------- a save

@@ -4,6 +4,7 @@
 #define COTAN_TRAIN_CHECKPOINT_H
 
 #include "base/error.h"
+#include "base/text.h"
 
 enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
 // A folder in a run's, for the weights that were best, where a run keeps them: a model and its
@@ -27,11 +28,23 @@ void ct__run_unlock(int lock);
 // that one gives it, and no link below `dir` is followed: what else lies there stays.
 void ct__run_tidy(const char *dir);
 
-// *steps: how many the run in `dir` has done; -1: there is none. *saved: it has a checkpoint.
-bool ct__run_steps(const char *dir, int64_t *steps, bool *saved, ct_err *err);
-// Removes the files that the run in `dir` wrote step by step, its best weights and checkpoints, for
-// another run to begin there; its model stays until the other's first save. Other files stay.
-bool ct__run_remove(const char *dir, ct_err *err);
+// What another run in `dir` would take away or write over: nothing, where `names` stays empty.
+typedef struct ct_run_there {
+    ct_text names; // of the files, ", " between them; freed with ct__text_free, after an error too
+    bool saved;    // there is a checkpoint
+    int64_t steps; // that the run did; where none is known, 0
+} ct_run_there;
+bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err);
+
+// A run that takes another's place is filled in a folder of its own, `next`, inside `dir`, and has
+// that place with its first save: until then the other is whole. Only under the lock, all of them;
+// ct__run_settle comes first: it ends what a process had begun that died behind the first save.
+bool ct__run_settle(const char *dir, ct_err *err);
+bool ct__run_next(const char *dir, char next[CT_RUN_PATH], ct_err *err);
+// With its first checkpoint `next` is whole: all that ct__run_there names is
+// removed, and what is in `next` moves up. Other files stay. Where it fails, either run is there.
+bool ct__run_replace(const char *dir, ct_err *err);
+void ct__run_abandon_next(const char *dir); // one that has not replaced anything
 
 // False: something else is where a run keeps its best weights in a folder.
 bool ct__run_could_keep_best(const char *dir, ct_err *err);

@@ -70,7 +70,7 @@ ssize_t write(int fd, const void *bytes, size_t n) {
 #define CALL(name, params, args, mine)                                                             \
     int name params {                                                                              \
         REAL(name);                                                                                \
-        int v = mine ? verdict() : GO_ON;                                                          \
+        int v = (mine) ? verdict() : GO_ON;                                                        \
         if (v == DIE) raise(SIGKILL);                                                              \
         return v == FAIL ? refuse() : real args;                                                   \
     }
@@ -82,7 +82,7 @@ CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path))
 #define FREEING(name, params, args, mine)                                                          \
     int name params {                                                                              \
         REAL(name);                                                                                \
-        if (mine && verdict() == DIE) raise(SIGKILL);                                              \
+        if ((mine) && verdict() == DIE) raise(SIGKILL);                                            \
         return real args;                                                                          \
     }
 FREEING(ftruncate, (int fd, off_t n), (fd, n), fd_below(fd))

@@ -326,8 +326,11 @@ def test_patience_survives_a_kill(shim, corpus, patient, memory):
         out = memory / f"run-{k}"
         done = faulty(shim, out, "kill", k, *words, out)
         assert done.returncode == -signal.SIGKILL, (k, done.stderr)
-        done = cotan("train", "--resume", out) if checkpoints(out) else cotan(*words, out)
-        assert done.returncode == 0, done.stderr
+        if checkpoints(out):
+            done = cotan("train", "--resume", out)
+            assert done.returncode == 0, done.stderr
+        else:
+            begin_anew(out, [*words, out])
         for name in TENSORS:
             assert (out / name).read_bytes() == (whole / name).read_bytes()
         assert lines(out) == lines(whole)
@@ -378,7 +381,7 @@ def test_a_fault_in_writing_the_best_weights(shim, corpus, keeps, memory, kind):
         if checkpoints(out):
             resume(out)
         else:
-            assert cotan(*words, out).returncode == 0
+            begin_anew(out, [*words, out])
         same_as_kept(out, keeps)
         assert cotan("sample", out / "best", "--length", 3).returncode == 0
         shutil.rmtree(out)
@@ -667,6 +670,20 @@ class Seen:
             assert steps[0][model.read_bytes()] <= steps[1][state.read_bytes()]
 
 
+def begin_anew(out, words):
+    """Where a run died before its first save: what it wrote until then is replaced by who says so."""
+    there = [name for name in ("metrics.jsonl", "best/model.safetensors", "best/config.json")
+             if (out / name).exists() and (out / name).stat().st_size]
+    done = cotan(*words)
+    if there:
+        assert (done.returncode, done.stderr) == (
+            2, f"cotan: train: in {out} is what would be lost: {', '.join(there)}\n"
+            "  hint: --overwrite replaces it, another --out leaves it\n")
+        done = cotan(*words, "--overwrite")
+        assert f"\ncotan: what is in {out} is replaced at the first save: {', '.join(there)}\n" in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 def finish(out, corpus, whole):
     """Resumes, where there is a checkpoint; begins anew, where there is none."""
     if checkpoints(out):
@@ -674,8 +691,7 @@ def finish(out, corpus, whole):
     else:
         done = cotan("train", "--resume", out)
         assert done.returncode == 1 and "there is no checkpoint to resume from" in done.stderr
-        done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
-        assert done.returncode == 0, done.stderr
+        begin_anew(out, ["train", "--data", corpus, *OPTIONS, *SHORT, "--out", out])
     same_end(out, whole)
 
 

@@ -273,7 +273,7 @@ def test_another_run_in_the_folder(corpus, tmp_path):
         "  hint: --resume goes on with it, --overwrite replaces it\n")
     assert files == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     said = train(corpus, out, "--overwrite", "--steps", 3, *words).splitlines()
-    assert said[1] == f"cotan: the run in {out}, of 4 steps, is replaced"
+    assert said[1] == f"cotan: the run in {out}, of 4 steps, is replaced at the first save"
     after = set(out.glob("events.out.tfevents.*")) - set(others)
     assert len(after) == 1 and not after & before
     assert [line["step"] for line in lines(out)] == [0, 1, 2]
@@ -282,6 +282,44 @@ def test_another_run_in_the_folder(corpus, tmp_path):
     # What is refused before it begins replaces nothing.
     assert cotan("train", "--data", tmp_path / "none", *TINY, "--out", out, "--overwrite").returncode == 1
     assert after < set(out.glob("events.out.tfevents.*")) and len(lines(out)) == 3
+
+
+@pytest.mark.parametrize("there", ["a model", "files of any kind", "what was best"])
+def test_what_a_run_would_take_away(corpus, tmp_path, there):
+    """A folder that is no run that can be resumed: what lies there is lost to nobody by mistake either."""
+    out, words = tmp_path / "run", ["--steps", 2, "--eval-batches", 1, "--patience", 2]
+    if there == "files of any kind":
+        names = ["config.json", "metrics.jsonl", "loss.svg", "best/model.safetensors"]
+        (out / "best").mkdir(parents=True)
+        for name in names:
+            (out / name).write_text("mine")
+    else:
+        train(corpus, out, *words)
+        shutil.rmtree(out / "checkpoints")
+        names = ["model.safetensors", "state.safetensors", "config.json", "metrics.jsonl", "loss.svg",
+                 "best/model.safetensors", "best/config.json"]
+        if there == "what was best":
+            for name in names[:5]:
+                (out / name).unlink()
+            names = names[5:]
+    (out / "best/notes.txt").write_text("mine")
+    files = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    done = cotan("train", "--data", corpus, *TINY, "--out", out, *words)
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        2, b"", f"cotan: train: in {out} is what would be lost: {', '.join(names)}\n"
+        "  hint: --overwrite replaces it, another --out leaves it\n")
+    assert files == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    said = train(corpus, out, *words[:-2], "--overwrite").splitlines()
+    assert said[1] == f"cotan: what is in {out} is replaced at the first save: {', '.join(names)}"
+    assert [line["step"] for line in lines(out)] == [0, 1]
+    assert sorted(p.name for p in out.iterdir() if not p.name.startswith("events")) == [
+        "best", "checkpoints", "config.json", "loss.svg", "metrics.jsonl", "model.safetensors", "state.safetensors"]
+    assert [p.name for p in (out / "best").iterdir()] == ["notes.txt"]
+    (out / "state.safetensors").unlink()
+    (out / "state.safetensors").mkdir()
+    done = cotan("train", "--data", corpus, *TINY, "--out", out, *words, "--overwrite")
+    assert (done.returncode, done.stderr.decode()) == (
+        1, f"cotan: {out}/state.safetensors: a folder, where a run writes a file\n")
 
 
 def test_who_reads_the_progress_goes(corpus, tmp_path):

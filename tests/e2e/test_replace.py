@@ -1,0 +1,95 @@
+"""Runs that take the place of another (--overwrite), and are killed, or fail, on the way: one of the two is there."""
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from test_resume import (COTAN, EVERY, KEEPS, OPTIONS, SHORT, corpus, cotan, count, faulty, keeps, memory,  # noqa: F401
+                         on_ref, same_as_kept, same_end, shim, whole)
+
+
+def files(out):
+    """What is there, but for a run that has not taken the other's place yet."""
+    return {path.relative_to(out): path.read_bytes() for path in out.rglob("*")
+            if path.is_file() and ".cotan-next.tmp" not in path.parts}
+
+
+def others(out):
+    """Files that no run wrote, which stay."""
+    for name in ("notes.txt", "best/mine.txt", "checkpoints/step-one.txt"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+
+
+def one_of_both(out, before, model, whole, same_as_new):
+    """The old run, byte for byte and as resumable as before, or the new one, which can be resumed to its end."""
+    (old := files(out)).pop(Path("loss.svg"), None)
+    name = Path("model.safetensors")
+    if (out / "metrics.jsonl").exists() and old.get(name) == model:  # never the old one's beside the new one's
+        assert old[Path("metrics.jsonl")] == before[Path("metrics.jsonl")]
+    replaced = (out / ".cotan-next").exists() or old.get(name) != model
+    if not replaced:
+        assert files(out) == before
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0, done.stderr
+    if replaced:
+        same_as_new(out, whole)
+        assert [path.read_text() for path in out.rglob("*.txt")] == ["mine"] * 3
+        assert len(list(out.glob("events.*"))) <= 2  # its own, of both starts
+    else:
+        assert "all 4 steps are done" in done.stderr
+        assert {k: v for k, v in files(out).items() if k in before} == before
+    assert not list(out.glob(".cotan-next*"))
+    return replaced
+
+
+@pytest.mark.parametrize("kind", ["kill", "full", "once"])
+@pytest.mark.parametrize("best", ["of the old", "of the new"])
+def test_replacing_a_run(shim, corpus, whole, keeps, memory, kind, best):
+    """From the k-th call on: one of the two is there."""
+    old, words = memory / "old", ["train", "--data", corpus, *OPTIONS, "--out"]
+    begun = cotan(*words, old, "--steps", 4, "--save-every", 2, "--lr", 0.03,
+                  *(["--patience", 4] if best == "of the old" else []))
+    assert begun.returncode == 0, begun.stderr
+    others(old)
+    before, model = files(old), (old / "model.safetensors").read_bytes()
+    new, same = (whole, same_end) if best == "of the old" else (keeps, same_as_kept)
+    words = [*words[:-1], *(SHORT if best == "of the old" else KEEPS), "--overwrite", "--out"]
+    out = memory / "run"
+    shutil.copytree(old, out)
+    calls, seen = count(shim, out, *words, out), set()
+    same(out, new)
+    assert calls > 100
+    for k in range(1, calls + 1, 1 if EVERY else 5 if kind == "kill" else 13):
+        shutil.rmtree(out)
+        shutil.copytree(old, out)
+        done = faulty(shim, out, kind, k, *words, out)
+        assert done.returncode == -signal.SIGKILL if kind == "kill" else done.returncode in (0, 1), (k, done.stderr)
+        if kind != "kill":
+            assert not list(out.glob(".cotan-next.tmp")), k
+        seen.add(one_of_both(out, before, model, new, same))
+    assert seen == {False, True}
+
+
+def test_nothing_is_replaced_before_there_is_something_in_its_place(corpus, whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    before = files(out)
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out]
+    told = f"\ncotan: the run in {out}, of 6 steps, is replaced at the first save\n"
+    env = {"COTAN_CC": "/no/such/compiler", "COTAN_CACHE_DIR": str(tmp_path / "cache"), "COTAN_DEVICE": "cpu"}
+    done = cotan(*words, env=env)
+    assert done.returncode == 1 and told in done.stderr and "/no/such/compiler" in done.stderr, done.stderr
+    assert files(out) == before and not list(out.glob(".*"))
+    # Who stops at once has trained nothing.
+    large = ["--layers", 4, "--heads", 2, "--width", 64, "--context", 64, "--batch", 8, "--eval-batches", 0]
+    words = ["train", "--data", corpus, *large, *SHORT, "--overwrite", "--out", out]
+    process = subprocess.Popen([str(COTAN), *map(str, words)], stderr=subprocess.PIPE, text=True)
+    said = process.stderr.readline() + process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and told in said
+    assert rest == f"train: stopped before the first step: what is in {out} stays\n"
+    assert files(out) == before and not list(out.glob(".*"))
