@@ -106,14 +106,18 @@ static bool add_file(reader *r, const char *path, bool named) {
 // A run that trains on a folder may write into it, and must find the same text when it goes on:
 // what runs write there is no text.
 
-// Does the file begin with this?
+// Does the file begin with this? A pipe, which one would wait for, is no file.
 static bool begins_with(const char *folder, const char *name, const char *begin) {
     char path[LONGEST_PATH], bytes[16];
+    ct_err ignored = {0};
+    ct_file file;
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = n > 0 && n < LONGEST_PATH ? fopen(path, "re") : NULL;
-    size_t want = strlen(begin), got = f ? fread(bytes, 1, want, f) : 0;
-    if (f) fclose(f);
-    return f && got == want && memcmp(bytes, begin, want) == 0;
+    if (n >= LONGEST_PATH || !ct__file_hold(path, &file, &ignored)) return false;
+    size_t want = strlen(begin);
+    bool same = file.n >= want && ct__file_part(&file, 0, bytes, want, &ignored) &&
+                memcmp(bytes, begin, want) == 0;
+    ct__file_release(&file);
+    return same;
 }
 
 // By its metrics, which a run has from its first step on, or by a saved model.

@@ -162,6 +162,21 @@ static void what_runs_write_is_no_text(void **state) {
     read_ok(both, 1, CT_TOKENS_BYTES, "toomine", 2, 5); // a saved model
 }
 
+// Whoever opens one to read waits until somebody writes.
+static void a_pipe_is_no_file_of_a_run(void **state) {
+    (void)state;
+    char folder_itself[100];
+    snprintf(folder_itself, sizeof folder_itself, "%s", at("piped"));
+    const char *path = folder_itself;
+    mkdir(at("piped"), 0755);
+    put("piped/mine.txt", "mine", 4);
+    assert_int_equal(mkfifo(at("piped/metrics.jsonl"), 0600), 0);
+    assert_int_equal(mkfifo(at("piped/config.json"), 0600), 0);
+    alarm(20); // not for ever
+    read_ok(&path, 1, CT_TOKENS_BYTES, "mine", 1, 2);
+    alarm(0);
+}
+
 static void characters_are_numbered_in_order(void **state) {
     (void)state;
     const char *path = at("tree/b/c.txt");
@@ -422,6 +437,7 @@ int main(void) {
         cmocka_unit_test(folders_are_read_by_name),
         cmocka_unit_test(several_paths_and_globs),
         cmocka_unit_test(what_runs_write_is_no_text),
+        cmocka_unit_test(a_pipe_is_no_file_of_a_run),
         cmocka_unit_test(characters_are_numbered_in_order),
         cmocka_unit_test(bytes_take_any_named_file),
         cmocka_unit_test(corpora_that_cannot_be_read),
