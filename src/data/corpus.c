@@ -21,6 +21,8 @@ typedef struct reader {
     ct_corpus *corpus;
     size_t cap;   // of tokens
     int32_t *ids; // chars: 1 for each code point met, later its token; CODE_POINTS of them
+    bool own;     // the run has a folder already
+    struct stat own_folder;
     ct_err *err;
 } reader;
 
@@ -120,20 +122,52 @@ static bool begins_with(const char *folder, const char *name, const char *begin)
     return same;
 }
 
-// By its metrics, which a run has from its first step on, or by a saved model.
-static bool is_run(const char *folder) {
-    return begins_with(folder, "metrics.jsonl", "{\"step\": ") ||
-           (begins_with(folder, "config.json", "") && begins_with(folder, "model.safetensors", ""));
+static bool same_folder(const char *path, const struct stat *other) {
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == other->st_dev && st.st_ino == other->st_ino;
 }
 
-// Is this what a run writes in its folder, as far as it could be taken for text? Under the name of
-// a file that is being written, too: "loss.svg.1234-5.tmp".
-static bool is_of_run(const char *name) {
-    static const char *const names[] = {"best", "checkpoints", "config.json", "loss.svg",
-                                        "metrics.jsonl"};
+// By its metrics, which a run has from its first step on, or by a saved model; the folder that is
+// to become a run's is one from the first, so that it reads alike when the run goes on.
+static bool is_run(const reader *r, const char *folder) {
+    return begins_with(folder, "metrics.jsonl", "{\"step\": ") ||
+           (begins_with(folder, "config.json", "") &&
+            begins_with(folder, "model.safetensors", "")) ||
+           (r->own && same_folder(folder, &r->own_folder));
+}
+
+typedef enum { OTHER, RUN, BEST, SAVES } place;
+
+static bool is_inner(const reader *r, const char *folder, const char *name) {
+    char above[LONGEST_PATH], inner[LONGEST_PATH];
+    struct stat st;
+    return snprintf(above, sizeof above, "%s/..", folder) < LONGEST_PATH &&
+           snprintf(inner, sizeof inner, "%s/%s", above, name) < LONGEST_PATH &&
+           stat(folder, &st) == 0 && same_folder(inner, &st) && is_run(r, above);
+}
+
+static place place_of(const reader *r, const char *folder) {
+    return is_run(r, folder)                    ? RUN
+           : is_inner(r, folder, "best")        ? BEST
+           : is_inner(r, folder, "checkpoints") ? SAVES
+                                                : OTHER;
+}
+
+static bool is_save(const char *name) {
+    static const char begin[] = "step-", digits[] = "0123456789";
+    if (strncmp(name, begin, sizeof begin - 1) != 0) return false;
+    const char *number = name + sizeof begin - 1, *end = number + strspn(number, digits);
+    return end > number && (!*end || strcmp(end, ".tmp") == 0);
+}
+
+// Is this what a run writes there, as far as it could be taken for text? Under the name of a file
+// that is being written, too: "loss.svg.1234-5.tmp".
+static bool is_of_run(place where, const char *name) {
+    static const char *const names[] = {"config.json", "loss.svg", "metrics.jsonl"};
     static const char unfinished[] = ".tmp";
     size_t length = strlen(name), end = sizeof unfinished - 1;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (where == SAVES) return is_save(name);
+    for (size_t i = 0; i < (where == RUN ? 3 : where == BEST ? 1 : 0); i++) {
         size_t n = strlen(names[i]);
         if (strncmp(name, names[i], n) != 0) continue;
         if (!name[n] ||
@@ -183,7 +217,7 @@ static bool list_folder(reader *r, const char *path, name_list *names) {
 static bool add_folder(reader *r, const char *path);
 
 // Recursion is bounded by the longest path that the system takes.
-static bool add_member(reader *r, const char *folder, bool run, const char *name) {
+static bool add_member(reader *r, const char *folder, place where, const char *name) {
     ct_text path = {0};
     struct stat st;
     ct__textf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
@@ -192,7 +226,7 @@ static bool add_member(reader *r, const char *folder, bool run, const char *name
         return refuse_memory(r, folder, strlen(folder));
     }
     bool ok = true;
-    if (name[0] == '.' || (run && is_of_run(name)))
+    if (name[0] == '.' || is_of_run(where, name))
         r->corpus->skipped++;
     else if (lstat(path.s, &st) != 0)
         ok = ct__err_system(r->err, path.s, "look at");
@@ -208,8 +242,9 @@ static bool add_member(reader *r, const char *folder, bool run, const char *name
 
 static bool add_folder(reader *r, const char *path) {
     name_list names = {0};
-    bool ok = list_folder(r, path, &names), run = is_run(path);
-    for (size_t i = 0; i < names.n && ok; i++) ok = add_member(r, path, run, names.list[i]);
+    bool ok = list_folder(r, path, &names);
+    place where = place_of(r, path);
+    for (size_t i = 0; i < names.n && ok; i++) ok = add_member(r, path, where, names.list[i]);
     free_names(&names);
     return ok;
 }
@@ -231,7 +266,7 @@ static bool add_match(reader *r, const char *path) {
     if (stat(path, &st) != 0) return ct__err_system(r->err, path, "look at");
     if (slash && slash - path < LONGEST_PATH)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-    if (!is_of_run(slash ? slash + 1 : path) || !is_run(folder))
+    if (!is_of_run(place_of(r, folder), slash ? slash + 1 : path))
         return add_existing(r, path, &st, false);
     r->corpus->skipped++;
     return true;
@@ -300,10 +335,11 @@ static bool number_chars(reader *r) {
     return true;
 }
 
-bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, ct_corpus *corpus,
-                     ct_err *err) {
+bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, const char *run,
+                     ct_corpus *corpus, ct_err *err) {
     *corpus = (ct_corpus){.vocab.kind = kind};
     reader r = {.corpus = corpus, .err = err};
+    r.own = run && stat(run, &r.own_folder) == 0;
     bool ok = n > 0 || ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "corpus", "no path is given");
     if (ok && kind == CT_TOKENS_CHARS) {
         r.ids = ct__calloc(CODE_POINTS, sizeof *r.ids);

@@ -29,9 +29,11 @@ typedef struct ct_corpus {
 // by name, hidden files and folders, links and binary files skipped), or, where nothing has that
 // very name, a glob pattern (matches by name, binary files skipped). A file that is named itself is
 // never skipped: as characters, binary content is an error; as bytes it is taken. What a run writes
-// in its folder (metrics, configuration, plot, saves) is skipped there.
-bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, ct_corpus *corpus,
-                     ct_err *err);
+// in its folder (metrics, configuration, plot, saves) is skipped there, and in `run`, which one is
+// to write in (NULL: none), whether it has written or not; other files in best/ and checkpoints/
+// are text.
+bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, const char *run,
+                     ct_corpus *corpus, ct_err *err);
 // Is it a pattern, and no path that is there?
 bool ct__corpus_is_pattern(const char *path);
 // Whether both parts of ct__split hold at least one window of `context` + 1 tokens.

@@ -584,7 +584,7 @@ static bool read_text(run *r) {
     ct_tokens kind = o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
     // The smallest context that would be chosen, where none is asked for.
     size_t context = o->context ? (size_t)o->context : 32;
-    if (!ct__corpus_read(o->data, o->n_data, kind, &r->corpus, r->err)) {
+    if (!ct__corpus_read(o->data, o->n_data, kind, o->out, &r->corpus, r->err)) {
         if (o->data == r->resumed.data) ct__lm_hint_text(r->err);
         return false;
     }

@@ -310,7 +310,7 @@ static void add_census(ct_text *out, const census *c, const ct_corpus *corpus, b
 
 static bool describe_text(const char *path, ct_text *out, ct_err *err) {
     ct_corpus corpus;
-    if (!ct__corpus_read(&path, 1, CT_TOKENS_BYTES, &corpus, err)) return false;
+    if (!ct__corpus_read(&path, 1, CT_TOKENS_BYTES, NULL, &corpus, err)) return false;
     census *c = ct__calloc(1, sizeof *c);
     unsigned char *text = ct__malloc(corpus.n + 1);
     bool ok = (c && text) || ct__err_memory(err, CT_NOWHERE, path, corpus.n + sizeof *c);

@@ -36,6 +36,18 @@ def test_the_text_is_all_around(tmp_path, out):
         assert steps(tmp_path / run) == [0, 1, 2, 3]
 
 
+def test_texts_in_folders_that_are_called_like_a_runs(tmp_path):
+    """They are read alike when the run begins, and when it goes on."""
+    (tmp_path / "book.txt").write_text((ROOT / "README.md").read_text()[:3000])
+    for name in ("best/poem.txt", "checkpoints/story.txt", "checkpoints/step-by-step/more.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("a" * 100)
+    said = cotan(tmp_path, "train", "--data", ".", *TINY, "--steps", 2, "--out", ".")
+    assert said.startswith("3300 bytes of text, ")
+    said = cotan("/", "train", "--resume", tmp_path, "--steps", 4, "--device", "ref")
+    assert said.startswith("3300 bytes of text, ") and steps(tmp_path) == [0, 1, 2, 3]
+
+
 def test_a_folder_whose_name_looks_like_a_pattern(tmp_path):
     for name in ("a[b]", "ab", "c\\*?[x"):
         folder = tmp_path / name

@@ -85,7 +85,7 @@ static void read_ok(const char *const *paths, size_t n, ct_tokens kind, const ch
                     size_t files, size_t skipped) {
     ct_corpus corpus;
     ct_err err = {0};
-    bool ok = ct__corpus_read(paths, n, kind, &corpus, &err);
+    bool ok = ct__corpus_read(paths, n, kind, NULL, &corpus, &err);
     if (!ok) print_error("%s\n", err.text);
     assert_true(ok);
     check_text(&corpus, text);
@@ -98,7 +98,7 @@ static void read_fails(const char *path, ct_tokens kind, ct_code code, const cha
     ct_corpus corpus;
     ct_err err = {0};
     char whole[CT_ERROR_TEXT];
-    assert_false(ct__corpus_read(&path, 1, kind, &corpus, &err));
+    assert_false(ct__corpus_read(&path, 1, kind, NULL, &corpus, &err));
     snprintf(whole, sizeof whole, "%s: %s", path, sentence);
     assert_string_equal(err.text, whole);
     assert_int_equal(err.code, code);
@@ -125,7 +125,7 @@ static void several_paths_and_globs(void **state) {
     put("tree/link.txt", "", 0);
     unlink(at("tree/link.txt"));
     unlink(at("tree/link"));
-    assert_true(ct__corpus_read(&all, 1, CT_TOKENS_CHARS, &corpus, &err));
+    assert_true(ct__corpus_read(&all, 1, CT_TOKENS_CHARS, NULL, &corpus, &err));
     check_text(&corpus, TREE);
     assert_int_equal(corpus.skipped, 1);
     ct__corpus_free(&corpus);
@@ -153,13 +153,18 @@ static void what_runs_write_is_no_text(void **state) {
     put("home/metrics.jsonl", "M", 1);
     put("home/mine.txt", "mine", 4);
     put("home/loss.svg.txt", "too", 3);
-    read_ok(both, 1, CT_TOKENS_BYTES, "BCLTtooMmine", 7, 0);
+    put("home/best/poem.txt", "P", 1);
+    mkdir(at("home/checkpoints"), 0755);
+    mkdir(at("home/checkpoints/step-2"), 0755);
+    put("home/checkpoints/step-2/config.json", "S", 1);
+    put("home/checkpoints/step-by-step.txt", "steps", 5);
+    read_ok(both, 1, CT_TOKENS_BYTES, "BPSstepsCLTtooMmine", 10, 0);
     put("home/metrics.jsonl", line, sizeof line - 1);
-    for (int i = 0; i < 2; i++) read_ok(&both[i], 1, CT_TOKENS_BYTES, "toomine", 2, 5);
+    for (int i = 0; i < 2; i++) read_ok(&both[i], 1, CT_TOKENS_BYTES, "Pstepstoomine", 4, 6);
     read_ok(&named, 1, CT_TOKENS_BYTES, "C", 1, 0); // who names a file means it
     unlink(at("home/metrics.jsonl"));
     put("home/model.safetensors", "\0", 1);
-    read_ok(both, 1, CT_TOKENS_BYTES, "toomine", 2, 5); // a saved model
+    read_ok(both, 1, CT_TOKENS_BYTES, "Pstepstoomine", 4, 6); // a saved model
 }
 
 // Whoever opens one to read waits until somebody writes.
@@ -182,7 +187,7 @@ static void characters_are_numbered_in_order(void **state) {
     const char *path = at("tree/b/c.txt");
     ct_corpus corpus;
     ct_err err = {0};
-    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_CHARS, &corpus, &err));
+    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_CHARS, NULL, &corpus, &err));
     static const uint32_t chars[] = {'\n', 'a', 'c', 'f', 0xe9};
     static const int32_t tokens[] = {2, 1, 3, 4, 0};
     assert_int_equal(corpus.vocab.n, 5);
@@ -206,13 +211,13 @@ static void bytes_take_any_named_file(void **state) {
     const char *path = at("nul");
     ct_corpus corpus;
     ct_err err = {0};
-    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_BYTES, &corpus, &err));
+    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_BYTES, NULL, &corpus, &err));
     assert_int_equal(corpus.n, 7);
     assert_int_equal(corpus.vocab.n, 256);
     assert_int_equal(corpus.tokens[3], 0);
     ct__corpus_free(&corpus);
     path = at("latin1");
-    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_BYTES, &corpus, &err));
+    assert_true(ct__corpus_read(&path, 1, CT_TOKENS_BYTES, NULL, &corpus, &err));
     assert_int_equal(corpus.tokens[3], 0xe9);
     ct__corpus_free(&corpus);
 }
@@ -239,7 +244,7 @@ static void corpora_that_cannot_be_read(void **state) {
                "--tokens bytes");
     ct_corpus corpus;
     ct_err err = {0};
-    assert_false(ct__corpus_read(NULL, 0, CT_TOKENS_CHARS, &corpus, &err));
+    assert_false(ct__corpus_read(NULL, 0, CT_TOKENS_CHARS, NULL, &corpus, &err));
     assert_string_equal(err.text, "corpus: no path is given");
 }
 
@@ -256,8 +261,8 @@ static void unreadable_files(void **state) {
     ct_corpus corpus;
     ct_err one = {0}, two = {0};
     const char *secret = at("secret"), *closed = at("closed");
-    bool first = ct__corpus_read(&secret, 1, CT_TOKENS_CHARS, &corpus, &one);
-    bool second = ct__corpus_read(&closed, 1, CT_TOKENS_CHARS, &corpus, &two);
+    bool first = ct__corpus_read(&secret, 1, CT_TOKENS_CHARS, NULL, &corpus, &one);
+    bool second = ct__corpus_read(&closed, 1, CT_TOKENS_CHARS, NULL, &corpus, &two);
     if (root) assert_int_equal(seteuid(0), 0);
     char whole[300];
     assert_false(first);
@@ -424,7 +429,7 @@ static void allocations_may_fail(void **state) {
         ct_corpus corpus;
         ct_err err = {0};
         ct__fail_alloc_after(failures);
-        done = ct__corpus_read(&path, 1, CT_TOKENS_CHARS, &corpus, &err);
+        done = ct__corpus_read(&path, 1, CT_TOKENS_CHARS, NULL, &corpus, &err);
         ct__fail_alloc_after(-1);
         assert_int_equal(err.code, done ? CT_OK : CT_E_MEMORY);
         ct__corpus_free(&corpus);
