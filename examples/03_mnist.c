@@ -52,9 +52,11 @@ static double accuracy(const mlp *net, digits test) {
 
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "usage: %s TRAIN TEST [EPOCHS]\n", argv[0]), 2;
+    long epochs = argc > 3 ? atol(argv[3]) : 30;
+    if (epochs < 1) return fprintf(stderr, "EPOCHS is no number above 0: %s\n", argv[3]), 2;
     CT_SCOPE;
     digits train = load(argv[1]), test = load(argv[2]);
-    long epochs = argc > 3 ? atol(argv[3]) : 30, steps = (long)ct_dim(train.images, 0) / BATCH;
+    long steps = (long)ct_dim(train.images, 0) / BATCH;
 
     ct_params *params = ct_params_new();
     ct_nn_place place = ct_nn_place_in(params, 1);
@@ -75,5 +77,8 @@ int main(int argc, char **argv) {
     }
     ct_optim_free(adamw);
     ct_params_free(params);
-    return ct_failed() ? fprintf(stderr, "%s\n", ct_error_text()), 1 : 0;
+    if (!ct_failed()) return 0;
+    const char *where = "the files are at https://ossci-datasets.s3.amazonaws.com/mnist/, packed\n";
+    fprintf(stderr, "%s\n%s", ct_error_text(), ct_error_code() == CT_E_FILE ? where : "");
+    return 1;
 }

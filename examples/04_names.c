@@ -71,8 +71,14 @@ int main(int argc, char **argv) {
     CT_SCOPE;
     ct_tensor text = ct_load_bytes(argv[1]); // (N,) u8
     int64_t steps = argc > 2 ? atol(argv[2]) : 5000, every = (steps + 4) / 5;
+    if (steps < 1) return fprintf(stderr, "STEPS is no number above 0: %s\n", argv[2]), 2;
     int64_t n = ct_size(text), train = n / 10 * 9; // the last tenth is held out
     if (ct_ok(text) && n < 100) return fprintf(stderr, "%s: too short\n", argv[1]), 1;
+    const uint8_t *bytes = ct_data(text);
+    for (int64_t i = 0, line = 1; bytes && i < n; line += bytes[i++] == '\n')
+        if (bytes[i] != '\n' && (bytes[i] < 'a' || bytes[i] > 'z'))
+            return fprintf(stderr, "%s:%ld: only letters a to z are known\n", argv[1], (long)line),
+                   1;
 
     ct_params *params = ct_params_new();
     model m = model_new(params);

@@ -89,6 +89,7 @@ int main(int argc, char **argv) {
     CT_SCOPE;
     ct_tensor text = ct_load_bytes(argv[1]); // (N,) u8
     int64_t steps = argc > 2 ? atol(argv[2]) : 2000, every = (steps + 9) / 10;
+    if (steps < 1) return fprintf(stderr, "STEPS is no number above 0: %s\n", argv[2]), 2;
     if (ct_ok(text) && ct_size(text) <= CONTEXT)
         return fprintf(stderr, "%s: too short\n", argv[1]), 1;
 

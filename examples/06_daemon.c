@@ -1,6 +1,7 @@
 // Training inside a server: one thread serves a Unix socket, another trains, and is cancelled
 // between two launches when a client says so.
-//     06_daemon SOCKET
+//     06_daemon SOCKET        makes it
+//     nc -U SOCKET            talks to it; docs/embedding.md does so with Python
 // A line is a command: "train N" (until step N), "status", "stop", "quit". Each gets a line back:
 //     step 40 of 60, loss 0.125, weights 5b1f0a22
 // or, where it is no command, the list of them.
@@ -165,7 +166,12 @@ static int listen_at(const char *path) {
 
 int main(int argc, char **argv) {
     setlocale(LC_ALL, ""); // numbers are shown as users here like them
-    if (argc != 2) return fprintf(stderr, "usage: %s SOCKET\n", *argv), 2;
+    if (argc != 2)
+        return fprintf(stderr,
+                       "usage: %s SOCKET\nmakes it, and answers lines: train N, status, stop, quit "
+                       "(nc -U SOCKET)\n",
+                       *argv),
+               2;
     struct pollfd fds[1 + CLIENTS] = {{listen_at(argv[1]), POLLIN, 0}};
     input in[1 + CLIENTS];
     nfds_t n = 1;

@@ -124,6 +124,28 @@ def test_what_cannot_be_read_is_said(name, words, said):
     line = 1 + next(i for i, text in enumerate(lines) if "ct_load_" in text)
     done = run(name, *words)
     assert done.returncode == 1 and not done.stdout
-    assert done.stderr.decode() == f"examples/{said.format(line)}No such file or directory\n"
+    where = "the files are at https://ossci-datasets.s3.amazonaws.com/mnist/, packed\n" if name == "03_mnist" else ""
+    assert done.stderr.decode() == f"examples/{said.format(line)}No such file or directory\n" + where
     done = run(name)
     assert done.returncode == 2 and done.stderr.decode().startswith("usage: ")
+
+
+@pytest.mark.parametrize("name, words, said", [
+    ("03_mnist", ["none/train", "none/test", "x"], "EPOCHS is no number above 0: x\n"),
+    ("04_names", ["README.md", "x"], "STEPS is no number above 0: x\n"),
+    ("05_gpt", ["README.md", "-3"], "STEPS is no number above 0: -3\n"),
+    ("06_daemon", [], "usage: {program} SOCKET\nmakes it, and answers lines: train N, status, stop, quit (nc -U SOCKET)\n")])
+def test_words_that_mean_nothing_are_refused(name, words, said):
+    done = run(name, *words)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.decode() == said.format(program=EXAMPLES / name)
+
+
+def test_other_letters_are_refused(tmp_path):
+    """They would be letters beyond the last one, whose loss is NaN."""
+    path = tmp_path / "names.txt"
+    for other in "Anna", "an na", "anna\r", "\N{LATIN SMALL LETTER A WITH DIAERESIS}nna":
+        path.write_bytes(("anna\n" * 30 + other + "\n").encode())
+        done = run("04_names", path, 5)
+        assert done.returncode == 1 and not done.stdout
+        assert done.stderr.decode() == f"{path}:31: only letters a to z are known\n"
