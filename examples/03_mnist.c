@@ -38,8 +38,7 @@ static digits draw(digits all, ct_tensor key) {
 static ct_tensor apply(const mlp *net, ct_tensor images) {
     ct_tensor x = ct_div(ct_cast(images, CT_F32), ct_f(255)); // 0 to 1
     x = ct_reshape(x, CT_DIMS(-1, 28 * 28));                  // (B, 784)
-    ct_tensor h = ct_relu(ct_nn_linear_apply(&net->in, x));   // (B, HIDDEN)
-    return ct_nn_linear_apply(&net->out, h);
+    return ct_nn_linear_apply(&net->out, ct_relu(ct_nn_linear_apply(&net->in, x)));
 }
 
 // The share of the digits that the network tells right; NaN where something failed.
@@ -51,9 +50,8 @@ static double accuracy(const mlp *net, digits test) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) return fprintf(stderr, "usage: %s TRAIN TEST [EPOCHS]\n", argv[0]), 2;
     long epochs = argc > 3 ? atol(argv[3]) : 30;
-    if (epochs < 1) return fprintf(stderr, "EPOCHS is no number above 0: %s\n", argv[3]), 2;
+    if (argc < 3 || epochs < 1) return fprintf(stderr, "usage: %s TRAIN TEST [EPOCHS]\n", *argv), 2;
     CT_SCOPE;
     digits train = load(argv[1]), test = load(argv[2]);
     long steps = (long)ct_dim(train.images, 0) / BATCH;
@@ -77,8 +75,5 @@ int main(int argc, char **argv) {
     }
     ct_optim_free(adamw);
     ct_params_free(params);
-    if (!ct_failed()) return 0;
-    const char *where = "the files are at https://ossci-datasets.s3.amazonaws.com/mnist/, packed\n";
-    fprintf(stderr, "%s\n%s", ct_error_text(), ct_error_code() == CT_E_FILE ? where : "");
-    return 1;
+    return ct_failed() ? fprintf(stderr, "%s\n", ct_error_text()), 1 : 0;
 }

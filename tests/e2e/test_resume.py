@@ -696,9 +696,9 @@ def finish(out, corpus, whole):
 
 
 def moments(calls):
-    """Every call from the second save on, of those before every fourth, where not all is tested; the last
-    first, so that all checkpoints are met early."""
-    return [k for k in range(calls, 0, -1) if EVERY or k > 0.55 * calls or k % 4 == 0]
+    """Every second call from the second save on, of those before every eighth, where not all is tested; the
+    last first, so that all checkpoints are met early."""
+    return [k for k in range(calls, 0, -1) if EVERY or k % 8 == 0 or (k > 0.55 * calls and k % 2 == 0)]
 
 
 @pytest.mark.parametrize("links", ["all", "none"])

@@ -124,14 +124,13 @@ def test_what_cannot_be_read_is_said(name, words, said):
     line = 1 + next(i for i, text in enumerate(lines) if "ct_load_" in text)
     done = run(name, *words)
     assert done.returncode == 1 and not done.stdout
-    where = "the files are at https://ossci-datasets.s3.amazonaws.com/mnist/, packed\n" if name == "03_mnist" else ""
-    assert done.stderr.decode() == f"examples/{said.format(line)}No such file or directory\n" + where
+    assert done.stderr.decode() == f"examples/{said.format(line)}No such file or directory\n"
     done = run(name)
     assert done.returncode == 2 and done.stderr.decode().startswith("usage: ")
 
 
 @pytest.mark.parametrize("name, words, said", [
-    ("03_mnist", ["none/train", "none/test", "x"], "EPOCHS is no number above 0: x\n"),
+    ("03_mnist", ["none/train", "none/test", "x"], "usage: {program} TRAIN TEST [EPOCHS]\n"),
     ("04_names", ["README.md", "x"], "STEPS is no number above 0: x\n"),
     ("05_gpt", ["README.md", "-3"], "STEPS is no number above 0: -3\n"),
     ("06_daemon", [], "usage: {program} SOCKET\nmakes it, and answers lines: train N, status, stop, quit (nc -U SOCKET)\n")])
@@ -149,3 +148,9 @@ def test_other_letters_are_refused(tmp_path):
         done = run("04_names", path, 5)
         assert done.returncode == 1 and not done.stdout
         assert done.stderr.decode() == f"{path}:31: only letters a to z are known\n"
+
+
+def test_what_is_said_of_their_length_is_true():
+    assert len((ROOT / "examples/03_mnist.c").read_text().splitlines()) == 79
+    for page in ("README.md", "docs/getting-started.md"):
+        assert "in 79 lines" in (ROOT / page).read_text()
