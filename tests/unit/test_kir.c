@@ -69,7 +69,8 @@ static void softmax_agrees_with_double(void **state) {
         kir_run(&k, (void *[]){x, y}, sizes[s], 2);
         for (int64_t r = 0; r < rows; r++) {
             double m = -INFINITY, sum = 0;
-            for (int64_t j = 0; j < columns; j++) m = fmax(m, (double)x[r * columns + j]);
+            for (int64_t j = 0; j < columns; j++) // fmax here breaks gcc 12 for aarch64 at -O3
+                if ((double)x[r * columns + j] > m) m = (double)x[r * columns + j];
             for (int64_t j = 0; j < columns; j++) sum += exp((double)x[r * columns + j] - m);
             for (int64_t j = 0; j < columns; j++) {
                 double want = exp((double)x[r * columns + j] - m) / sum;

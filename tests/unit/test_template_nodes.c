@@ -26,7 +26,7 @@ static int64_t count(ct_ints dims) {
 }
 static ct_tensor tensor(ct_ints dims) {
     int64_t n = count(dims);
-    float *v = malloc((size_t)n * sizeof *v + 1);
+    float *v = calloc((size_t)n + 1, sizeof *v);
     for (int64_t i = 0; i < n; i++) v[i] = uniform();
     ct_tensor t = ct_from(v, CT_F32, dims);
     free(v);
@@ -34,7 +34,7 @@ static ct_tensor tensor(ct_ints dims) {
 }
 static ct_tensor ints(ct_ints dims, int below) { // in [-1, below]: some lie outside
     int64_t n = count(dims);
-    int32_t *v = malloc((size_t)n * sizeof *v + 1);
+    int32_t *v = calloc((size_t)n + 1, sizeof *v);
     for (int64_t i = 0; i < n; i++) v[i] = (int32_t)((uniform() + 2) / 4 * (float)(below + 2)) - 1;
     ct_tensor t = ct_from(v, CT_I32, dims);
     free(v);
