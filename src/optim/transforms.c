@@ -105,7 +105,7 @@ static void scale(const ct_transform *self, ct_update *u) { apply_stage(SCALE, s
 static void rate(const ct_transform *self, ct_update *u) { apply_stage(RATE, self, u); }
 
 const ct_stage ct__stages[CT_STAGES] = {
-    [CLIP] = {clip, 0, 1, clip_numbers, times_number},
+    [CLIP] = {clip, 0, 1, clip_numbers, times_number, {NULL}},
     [ADAM] = {adam,
               2,
               7,
@@ -116,7 +116,7 @@ const ct_stage ct__stages[CT_STAGES] = {
     [TRACE] = {trace, 1, 1, first_number, trace_one, {"momentum"}},
     [NESTEROV] = {nesterov, 1, 1, first_number, nesterov_one, {"momentum"}},
     [SCALE] = {scale, 0, 1, first_number, times_number, {"scale"}},
-    [RATE] = {rate, 0, 1, rate_numbers, times_number},
+    [RATE] = {rate, 0, 1, rate_numbers, times_number, {NULL}},
 };
 
 int ct__stage_of(const ct_transform *transform) {
