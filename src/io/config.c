@@ -214,12 +214,12 @@ void ct__config_set_list(ct_config *config, const char *key, const char *const *
     set(config, key, list);
 }
 
-// Of the values as they are written, whatever white space the file has.
+// Of the values alone: other programs order keys and write numbers as they like.
 static bool checksum_of(const ct_config *config, char digits[9]) {
     ct_text text = {0};
     json_t *others = json_copy(config->root); // shallow
     if (others) json_object_del(others, "crc32c");
-    if (others) ct__json_tree(&text, others);
+    if (others) ct__json_canonical(&text, others);
     bool ok = others && !text.failed;
     if (ok) snprintf(digits, 9, "%08" PRIx32, ct__crc32c(text.s, text.n));
     json_decref(others);

@@ -40,7 +40,7 @@ void ct__config_set_bool(ct_config *config, const char *key, bool value);
 void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n);
 void ct__config_set_child(ct_config *config, const char *key, const ct_config *child);
 void ct__config_set_list(ct_config *config, const char *key, const char *const *texts, size_t n);
-// A checksum of all other values, as key "crc32c".
+// A checksum of all other values, whatever their order and spelling, as key "crc32c".
 void ct__config_seal(ct_config *config);
 // Have they still that checksum? A file without any passes unless it is `required`.
 bool ct__config_verify(const ct_config *config, bool required, ct_err *err);

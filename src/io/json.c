@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/plain.h"
 
 void ct__json_string(ct_text *text, const char *s, size_t n) {
@@ -59,9 +60,9 @@ static void indent(ct_text *text, int depth) {
     for (int i = 0; i < depth; i++) ct__text_add(text, "  ");
 }
 
-static void tree(ct_text *text, const json_t *value, int depth);
+static void tree(ct_text *text, const json_t *value, int depth, bool canonical);
 
-static void list(ct_text *text, const json_t *value, int depth) {
+static void list(ct_text *text, const json_t *value, int depth, bool canonical) {
     bool plain = true;
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *item = json_array_get(value, i);
@@ -71,38 +72,56 @@ static void list(ct_text *text, const json_t *value, int depth) {
     for (size_t i = 0; i < json_array_size(value); i++) {
         if (i) ct__text_add(text, plain ? ", " : ",");
         if (!plain) indent(text, depth + 1);
-        tree(text, json_array_get(value, i), depth + 1);
+        tree(text, json_array_get(value, i), depth + 1, canonical);
     }
     if (!plain) indent(text, depth);
     ct__text_add(text, "]");
 }
 
-static void object(ct_text *text, json_t *value, int depth) {
-    const char *key, *between = "";
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void object(ct_text *text, const json_t *value, int depth, bool canonical) {
+    size_t n = json_object_size(value), i = 0;
+    const char *key, **keys = ct__malloc((n + 1) * sizeof *keys);
     json_t *item;
-    ct__text_add(text, "{");
-    json_object_foreach(value, key, item) {
-        ct__text_add(text, between);
-        between = ",";
-        indent(text, depth + 1);
-        ct__json_string(text, key, strlen(key));
-        ct__text_add(text, ": ");
-        tree(text, item, depth + 1);
+    if (!keys) {
+        text->failed = true;
+        return;
     }
-    if (*between) indent(text, depth);
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) keys[i++] = key;
+    if (canonical) qsort(keys, n, sizeof *keys, by_bytes);
+    ct__text_add(text, "{");
+    for (i = 0; i < n; i++) {
+        if (i) ct__text_add(text, ",");
+        indent(text, depth + 1);
+        ct__json_string(text, keys[i], strlen(keys[i]));
+        ct__text_add(text, ": ");
+        tree(text, json_object_get(value, keys[i]), depth + 1, canonical);
+    }
+    if (n) indent(text, depth);
     ct__text_add(text, "}");
+    ct__free(keys);
+}
+
+static void real(ct_text *text, double value, bool canonical) {
+    if (canonical && fabs(value) < 0x1p63 && value == trunc(value))
+        ct__textf(text, "%" PRId64, (int64_t)value);
+    else
+        ct__json_real(text, value);
 }
 
 // As deep as the tree, which the library's parser bounds.
-static void tree(ct_text *text, const json_t *value, int depth) {
+static void tree(ct_text *text, const json_t *value, int depth, bool canonical) {
     switch (json_typeof(value)) {
-    case JSON_OBJECT: object(text, (json_t *)(uintptr_t)value, depth); break;
-    case JSON_ARRAY: list(text, value, depth); break;
+    case JSON_OBJECT: object(text, value, depth, canonical); break;
+    case JSON_ARRAY: list(text, value, depth, canonical); break;
     case JSON_STRING:
         ct__json_string(text, json_string_value(value), json_string_length(value));
         break;
     case JSON_INTEGER: ct__textf(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); break;
-    case JSON_REAL: ct__json_real(text, json_real_value(value)); break;
+    case JSON_REAL: real(text, json_real_value(value), canonical); break;
     case JSON_TRUE: ct__text_add(text, "true"); break;
     case JSON_FALSE: ct__text_add(text, "false"); break;
     case JSON_NULL: ct__text_add(text, "null"); break;
@@ -110,6 +129,8 @@ static void tree(ct_text *text, const json_t *value, int depth) {
 }
 
 void ct__json_tree(ct_text *text, const json_t *value) {
-    tree(text, value, 0);
+    tree(text, value, 0, false);
     ct__text_add(text, "\n");
 }
+
+void ct__json_canonical(ct_text *text, const json_t *value) { tree(text, value, 0, true); }

@@ -19,5 +19,7 @@ void ct__json_real(ct_text *text, double value);
 // A tree of the JSON library, two spaces a level, lists of plain values on one line, keys in the
 // order in which they were set.
 void ct__json_tree(ct_text *text, const struct json_t *value);
+// One text for equal values, whoever wrote them: keys in the order of their bytes, 1.0 as 1.
+void ct__json_canonical(ct_text *text, const struct json_t *value);
 
 #endif

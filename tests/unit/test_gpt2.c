@@ -316,6 +316,53 @@ static void no_flipped_bit_of_the_config_is_taken(void **state) {
     remove_folder(dir);
 }
 
+// As transformers 4 writes a folder's config.json anew: keys that it does not know kept, the checksum
+// among them, keys sorted, numbers as Python prints them, some of its own, its defaults left out.
+static void a_config_that_hugging_face_wrote_is_read(void **state) {
+    (void)state;
+    static const char format[] =
+        "{\n  \"activation_function\": \"gelu_new\",\n  \"attn_pdrop\": 0.0,\n  \"bias\": true,\n"
+        "  \"bos_token_id\": 50256,\n  \"crc32c\": \"%s\",\n  \"embd_pdrop\": 0.25,\n"
+        "  \"eos_token_id\": 50256,\n  \"initializer_range\": 0.02,\n"
+        "  \"layer_norm_epsilon\": 1e-05,\n  \"model_type\": \"gpt2\",\n  \"n_embd\": %d,\n"
+        "  \"n_head\": %d,\n  \"n_inner\": null,\n  \"n_layer\": %d,\n  \"n_positions\": %d,\n"
+        "  \"reorder_and_upcast_attn\": false,\n  \"resid_pdrop\": 0.25,\n"
+        "  \"scale_attn_by_inverse_layer_idx\": false,\n  \"scale_attn_weights\": true,\n"
+        "  \"summary_activation\": null,\n  \"summary_first_dropout\": 0.1,\n"
+        "  \"summary_proj_to_labels\": true,\n  \"summary_type\": \"cls_index\",\n"
+        "  \"summary_use_proj\": true,\n  \"tokens\": \"chars\",\n"
+        "  \"transformers_version\": \"4.46.3\",\n  \"use_cache\": true,\n  \"vocab_size\": %d,\n"
+        "  \"vocabulary\": \"abcdefghij\\u00e9\"\n}\n";
+    const char *dir = folder(), *sum;
+    ct_gpt2_config saved = tiny();
+    saved.tokens = "chars";
+    saved.characters = "abcdefghij\xc3\xa9";
+    saved.characters_n = 12;
+    saved.dropout = 0.25;
+    ct_gpt2 *model = make(saved, 3);
+    assert_true(ct__gpt2_save(model, dir, sealed, NULL, (ct_loc){"main.c", 9}));
+    ct_gpt2_free(model);
+    ct_config written;
+    size_t n;
+    ct_err err = {0};
+    assert_true(ct__config_read(in_folder(dir, "config.json"), &written, &err));
+    assert_true(ct__config_string(&written, "crc32c", &sum, &n, &err));
+    FILE *out = fopen(in_folder(dir, "config.json"), "w");
+    assert_non_null(out);
+    fprintf(out, format, sum, W, H, L, C, V);
+    assert_int_equal(fclose(out), 0);
+    ct__config_close(&written);
+    model = ct_gpt2_load(dir);
+    assert_string_equal(ct_error_text(), "");
+    const ct_gpt2_config *c = ct_gpt2_config_of(model);
+    assert_true(c->vocab == V && c->context == C && c->layers == L && c->heads == H);
+    assert_true(c->width == W && c->norm_eps == 1e-5 && !c->no_bias && c->dropout == 0.25);
+    assert_string_equal(c->tokens, "chars");
+    assert_string_equal(c->characters, "abcdefghij\xc3\xa9");
+    ct_gpt2_free(model);
+    remove_folder(dir);
+}
+
 // Of ten thousand layers as of three: no layer is made before the weights are seen to have it.
 static void layers_that_the_weights_lack_are_not_made(void **state) {
     (void)state;
@@ -629,6 +676,7 @@ int main(void) {
         cmocka_unit_test_setup(a_model_that_cannot_be_is_refused, fresh),
         cmocka_unit_test_setup(what_this_model_does_not_compute_is_refused, fresh),
         cmocka_unit_test_setup(no_flipped_bit_of_the_config_is_taken, fresh),
+        cmocka_unit_test_setup(a_config_that_hugging_face_wrote_is_read, fresh),
         cmocka_unit_test_setup(layers_that_the_weights_lack_are_not_made, fresh),
         cmocka_unit_test_setup(files_round_trip, fresh),
         cmocka_unit_test_setup(old_names_and_masks_are_accepted, fresh),
