@@ -242,10 +242,10 @@ static const char text[] =
     "Says what cotan train will do with the same options, and does none of it: the memory that "
     "the\n"
     "run will take, its plans, the launches of a step with the bytes they move and the operations\n"
-    "they compute, and the memory over a step. Nothing is compiled, run or written. Exit status "
-    "2:\n"
-    "cotan train would refuse the run now, for its memory.\n"
-    "Where sizes are left open they are chosen as cotan train chooses them.\n";
+    "they compute, and the memory over a step. Nothing of it is compiled, run or written. Exit\n"
+    "status 2: cotan train would refuse the run now, for its memory.\n"
+    "Where sizes are left open they are chosen as cotan train chooses them, for which a product "
+    "is\ncompiled and timed.\n";
 
 static const char examples[] =
     "  cotan plan --data book.txt                            # what would be chosen, what it "

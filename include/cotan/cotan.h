@@ -206,7 +206,7 @@ CT_API const char *ct_version(void); // of the library that runs
 
 // Did the current context fail? Asking counts as noticing: an error that was not noticed is logged
 // when the context, or the process, ends. From an error on nothing runs until ct_error_clear: what
-// is recorded is not computed, ct_item gives NaN of valid tensors, too, and ct_data NULL.
+// is recorded is not computed, and of what has no value yet ct_item gives NaN, ct_data NULL.
 CT_API bool ct_failed(void);
 // The first error since the last clear; "" without one.
 CT_API const char *ct_error_text(void);

@@ -201,8 +201,9 @@ static void tell_model(run *r, const ct_lm_size *size) {
               o->chars ? "characters" : "bytes", r->n_train);
     if (size->chosen) ct__text_add(&text, "chosen for this machine: ");
     ct__textf(&text,
-              "%" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", context %" PRId64 ", ",
-              o->layers, o->heads, o->width, o->context);
+              "%" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64 ", context %" PRId64 ", ",
+              o->layers, o->layers == 1 ? "" : "s", o->heads, o->heads == 1 ? "" : "s", o->width,
+              o->context);
     if (o->accumulate > 1)
         ct__textf(&text, "%" PRId64 " batches of %" PRId64 " a step: ", o->accumulate, o->batch);
     else

@@ -156,9 +156,10 @@ static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
         !ct__config_int(config, "vocab_size", 1, INT32_MAX, &vocab, err))
         return false;
     ct__textf(out,
-              "model: %s, %" PRId64 " layers, %" PRId64 " heads, width %" PRId64
+              "model: %s, %" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64
               ", context %" PRId64 "\n",
-              ct__printable(model, n, shown, sizeof shown), layers, heads, width, context);
+              ct__printable(model, n, shown, sizeof shown), layers, layers == 1 ? "" : "s", heads,
+              heads == 1 ? "" : "s", width, context);
     if (ct__config_has(config, "tokens") &&
         !ct__config_string(config, "tokens", &tokens, &tokens_n, err))
         return false;

@@ -387,7 +387,7 @@ def test_device_is_asked_for(corpus, tmp_path):
 
 def test_info(run):
     said = cotan("info", run[0]).stdout.decode()
-    assert "model: gpt2, 1 layers, 2 heads, width 16, context 16\n" in said
+    assert "model: gpt2, 1 layer, 2 heads, width 16, context 16\n" in said
     first, *_, last = lines(run[0])
     assert f"training: 12 steps, loss {first['loss']:.4f} at first and {last['loss']:.4f} at last\n" in said
     assert f"\nvalidation: loss {last['val_loss']:.4f} after 12 steps\n" in said  # as training said: step 12/12
