@@ -580,9 +580,8 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
         memcpy(at, wrt, n * sizeof *vals);
         // Compositions without a rule of their own are differentiated through their bodies. What
         // lies behind wrt alone stays as it is: steps that have not run may be long.
-        ok = find_reached(&g, outs, n_outs, wrt, n) &&
-             ct__expand_bodies(ctx, vals, n_outs, n, has_rule) &&
-             linearise(&g, vals, n_outs, at, n);
+        ok = ct__expand_bodies(ctx, vals, n_outs, n, has_rule) &&
+             find_reached(&g, vals, n_outs, at, n) && linearise(&g, vals, n_outs, at, n);
     }
     for (size_t i = 0; i < n_outs && ok; i++) {
         ct_tensor *of = g.tangent[vals[i].node->index];

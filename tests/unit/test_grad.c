@@ -248,6 +248,26 @@ static void square_and_cube_back(const ct_tensor *in, ct_tensor *out, void *user
     out[0] = ct_add(ct_mul(ct_mul(ct_f(2), in[0]), in[3]), ct_mul(ct_mul(ct_f(3), in[1]), in[4]));
 }
 
+static void square_of_the_first(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], in[0]);
+}
+
+// An operand that a function takes and does not use is no path.
+static void an_operand_that_is_not_used(void **state) {
+    (void)state;
+    const float one[] = {3}, other[] = {4};
+    CT_SCOPE;
+    const ct_tensor in[] = {ct_from(one, CT_F32, CT_DIMS(1)), ct_from(other, CT_F32, CT_DIMS(1))};
+    ct_tensor out, g[2];
+    ct_call(square_of_the_first, NULL, in, 2, &out, 1);
+    ct_grad(ct_sum(out), in, 2, g);
+    assert_null(ct_data(g[0]));
+    assert_non_null(
+        strstr(ct_error_text(), "grad: the loss does not depend on operand 2, (1,) f32"));
+    ct_error_clear();
+}
+
 // With respect to one output of a node, which stops there, and to what comes through another.
 static void one_output_among_several(void **state) {
     (void)state;
@@ -361,6 +381,7 @@ int main(void) {
         TEST(first_gradients_of_random_graphs),
         TEST(second_gradients_of_random_graphs),
         TEST(one_tensor_named_twice_gets_its_gradient_twice),
+        TEST(an_operand_that_is_not_used),
         TEST(one_output_among_several),
         TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
