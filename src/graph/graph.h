@@ -46,6 +46,7 @@ enum {
     CT_NODE_VARIABLE = 128, // of a variable: a handle of it is to be resolved to a value
     CT_NODE_RAN = 64,       // a plan has computed it, whether or not it kept the value
     CT_NODE_STALE = 32,     // scratch of ct__order: needs a version of a variable that is gone
+    CT_NODE_COPY = 256,     // of a trace: stands for values of other nodes, `copy_of`
 };
 
 struct ct_node {
@@ -62,7 +63,7 @@ struct ct_node {
     uint32_t index;
     uint32_t users; // of leaves of data and reads: recorded nodes and pending roots that need it
     uint16_t n_in, n_out;
-    uint8_t flags;
+    uint16_t flags;
     // the rest
     uint32_t slot; // 0: has no handle yet
     const void *attrs;
@@ -78,6 +79,7 @@ struct ct_node {
         struct ct_past *past; // of a leaf of data, kept or of another context: what it was
                               // computed from; NULL: nothing
         double precise;       // of a bare number: as it was before it was rounded to f32
+        ct_val *copy_of;      // (n_out) COPY: the values, {NULL} for none
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");

@@ -359,8 +359,11 @@ typedef struct {
     ct_arena scratch;
     ct_nodes forward, backward;
     ct_tensor **tangent; // of each node of `forward`, an array of its outputs; NULL: none
-    ct_node **holder;    // (n wrt) tangent placeholders
-    bool *reached;       // (n wrt) is it behind the outputs at all, be it through another wrt
+    size_t n, n_all;     // wrt; these and their copies behind them
+    ct_val *at;          // (n_all) where they stand
+    size_t *origin;      // (n_all) behind n: of which wrt it is a copy
+    ct_node **holder;    // (n_all) tangent placeholders
+    bool *reached;       // (n_all) is it behind the outputs at all, be it through another wrt
 } gradient;
 
 static bool needs_body(const ct_node *node) {
@@ -561,35 +564,79 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
 
 // --------------------------------------------------------------------------------------- entrances
 
-static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs, const ct_val *wrt,
-                         size_t n) {
+static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs) {
     if (!ct__reach(&g->forward, outs, n_outs, &g->ctx->err)) return false;
-    for (size_t i = 0; i < n; i++) g->reached[i] = wrt[i].node->epoch == g->forward.epoch;
+    for (size_t i = 0; i < g->n; i++) g->reached[i] = g->at[i].node->epoch == g->forward.epoch;
+    return true;
+}
+
+// Which of wrt a value is a copy of, through copies of copies; n: of none.
+static size_t original(ct_val v, const ct_val *wrt, size_t n) {
+    while (v.node && v.node->flags & CT_NODE_COPY) {
+        v = v.node->copy_of[v.out];
+        for (size_t i = 0; i < n; i++)
+            if (v.node == wrt[i].node && v.out == wrt[i].out) return i;
+    }
+    return n;
+}
+
+// Other gradients in the graph took up anew what lies between them and their loss. Where a value
+// that is asked for is among that, the copy is asked for as well, and the two make one gradient.
+static bool add_copies(gradient *g, const ct_val *wrt) {
+    size_t more = 0;
+    for (size_t i = 0; i < g->forward.n; i++)
+        if (g->forward.v[i]->flags & CT_NODE_COPY) more += g->forward.v[i]->n_out;
+    if (!more) return true;
+    size_t most = g->n + more, n = g->n;
+    ct_val *at = ct__arena(&g->scratch, most * sizeof *at);
+    size_t *origin = ct__arena(&g->scratch, most * sizeof *origin);
+    bool *reached = ct__arena(&g->scratch, most * sizeof *reached);
+    if (!at || !origin || !reached)
+        return ct__err_memory(&g->ctx->err, g->here, "grad", most * sizeof *at);
+    memcpy(at, g->at, n * sizeof *at);
+    memcpy(reached, g->reached, n * sizeof *reached);
+    for (size_t i = 0; i < g->forward.n; i++) {
+        ct_node *node = g->forward.v[i];
+        for (uint32_t k = 0; node->flags & CT_NODE_COPY && k < node->n_out; k++) {
+            size_t of = original((ct_val){node, k}, wrt, g->n);
+            if (of == g->n || (at[of].node == node && at[of].out == k)) continue;
+            at[n] = (ct_val){node, k};
+            origin[n] = of;
+            reached[n++] = true;
+        }
+    }
+    g->at = at, g->origin = origin, g->reached = reached;
+    g->n_all = n;
     return true;
 }
 
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
-    gradient g = {.ctx = ctx, .here = here};
-    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals), *at = vals + n_outs;
-    ct_tensor *tangents = ct__arena_zero(&g.scratch, (n_outs + 1) * sizeof *tangents);
+    gradient g = {.ctx = ctx, .here = here, .n = n, .n_all = n};
+    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals);
+    ct_tensor *tangents = ct__arena_zero(&g.scratch, (n_outs + 1) * sizeof *tangents), *all = NULL;
     bool ok = vals && tangents && (g.reached = ct__arena_zero(&g.scratch, n + 1));
     if (!ok) ct__err_memory(&ctx->err, here, "grad", (n_outs + n) * sizeof *vals);
     if (ok) {
         memcpy(vals, outs, n_outs * sizeof *vals);
-        memcpy(at, wrt, n * sizeof *vals);
+        g.at = memcpy(vals + n_outs, wrt, n * sizeof *vals);
         // Compositions without a rule of their own are differentiated through their bodies. What
         // lies behind wrt alone stays as it is: steps that have not run may be long.
-        ok = ct__expand_bodies(ctx, vals, n_outs, n, has_rule) &&
-             find_reached(&g, vals, n_outs, at, n) && linearise(&g, vals, n_outs, at, n);
+        ok = ct__expand_bodies(ctx, vals, n_outs, n, has_rule) && find_reached(&g, vals, n_outs) &&
+             add_copies(&g, wrt) && linearise(&g, vals, n_outs, g.at, g.n_all) &&
+             (all = ct__arena_zero(&g.scratch, (g.n_all + 1) * sizeof *all));
     }
     for (size_t i = 0; i < n_outs && ok; i++) {
         ct_tensor *of = g.tangent[vals[i].node->index];
         if (of) tangents[i] = of[vals[i].out];
     }
-    ok = ok && transpose(&g, tangents, cotangents, n_outs, at, n, grads);
-    for (size_t i = 0; i < n && ok; i++)
-        if (ct__is_none(grads[i]) && g.holder[i]) grads[i] = ct__zeros_like(ct__handle_of(at[i]));
+    ok = ok && transpose(&g, tangents, cotangents, n_outs, g.at, g.n_all, all);
+    for (size_t i = n; i < g.n_all && ok; i++)
+        all[g.origin[i]] = ct__add_zero(all[g.origin[i]], all[i]);
+    for (size_t i = 0; i < n && ok; i++) {
+        bool met = g.holder[i] || !ct__is_none(all[i]);
+        grads[i] = ct__is_none(all[i]) && met ? ct__zeros_like(ct__handle_of(g.at[i])) : all[i];
+    }
     if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
     ct__nodes_free(&g.forward);
     ct__nodes_free(&g.backward);

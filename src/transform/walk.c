@@ -161,6 +161,25 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
     return true;
 }
 
+// What was recorded since `before` for the node's outputs stands for them. A gradient that is asked
+// for with respect to them finds it so.
+static bool note_copies(ct_ctx *ctx, ct_node *node, const ct_val *to, const ct_node *before) {
+    for (int k = 0; k < node->n_out; k++) {
+        ct_node *copy = ct__top(ctx)->nodes;
+        while (copy && copy != before && copy != to[k].node) copy = copy->next;
+        if (copy == before || !copy || !copy->n_in) continue; // it stood before: in its own right
+        if (!(copy->flags & CT_NODE_COPY)) {
+            copy->copy_of =
+                ct__arena_zero(ct__top(ctx)->arena, copy->n_out * sizeof *copy->copy_of);
+            if (!copy->copy_of)
+                return ct__err_memory(&ctx->err, node->here, "expand", copy->n_out * sizeof *to);
+            copy->flags |= CT_NODE_COPY;
+        }
+        copy->copy_of[to[k].out] = (ct_val){node, (uint32_t)k};
+    }
+    return true;
+}
+
 // One round: every composition that stands now is replaced; bodies may hold others.
 static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
                             bool (*keep)(const ct_node *), bool *found) {
@@ -187,6 +206,7 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in),
                   *out = ct__arena(&scratch, node->n_out * sizeof *out);
         ok = in && out;
+        const ct_node *before = ct__top(ctx)->nodes;
         for (int k = 0; k < node->n_in && ok; k++)
             in[k] = ct__handle_of(map[node->in[k].node->index][node->in[k].out]);
         if (ok && expand) {
@@ -198,6 +218,7 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         }
         for (int k = 0; k < node->n_out && ok; k++)
             ok = ct__resolve(ctx, out[k], &map[i][k], node->op->name, k, node->here);
+        ok = ok && note_copies(ctx, node, map[i], before);
     }
     // map uses the walk's numbers, which later records do not touch
     for (size_t i = 0; i < n && ok; i++) vals[i] = map[vals[i].node->index][vals[i].out];

@@ -297,6 +297,42 @@ static void one_output_among_several(void **state) {
     }
 }
 
+static ct_tensor as_product(ct_tensor x) { return ct_mul(x, x); }
+static ct_tensor as_square(ct_tensor x) { return ct_square(x); }
+static ct_tensor as_call(ct_tensor x) {
+    ct_tensor out;
+    ct_call(square_of_the_first, NULL, &x, 1, &out, 1);
+    return out;
+}
+static ct_tensor as_relu(ct_tensor x) { return ct_relu(x); }
+
+// z = f(x), l = z^2, g = dl/dx = 2 z f'(x): with respect to z, which stands between x and l, and so
+// in g as well, g^2 + l has the slope 8 z f'(x)^2 + 2 z.
+static void a_gradient_within_another(void **state) {
+    (void)state;
+    const float three_halves[] = {1.5f};
+    static const struct {
+        ct_tensor (*f)(ct_tensor);
+        double z, slope;
+    } cases[] = {
+        {as_product, 2.25, 3}, {as_square, 2.25, 3}, {as_call, 2.25, 3}, {as_relu, 1.5, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CT_SCOPE;
+        ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), g, h;
+        ct_tensor z = cases[i].f(x), l = ct_square(z);
+        ct_grad(l, &x, 1, &g);
+        ct_grad(ct_add(ct_square(g), l), &z, 1, &h);
+        double v = cases[i].z, slope = cases[i].slope;
+        assert_true(at(h, 0) == 8 * v * slope * slope + 2 * v);
+    }
+    CT_SCOPE; // one output of two
+    ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), out[2], g, h;
+    ct_call(square_and_cube, NULL, &x, 1, out, 2);
+    ct_grad(ct_mul(out[0], out[0]), &x, 1, &g); // 4 x^3, by way of 2 out[0] * 2 x
+    ct_grad(ct_add(ct_mul(g, g), out[0]), &out[0], 1, &h);
+    assert_true(at(h, 0) == 2 * 13.5 * 2 * 3 + 1);
+}
+
 // What a plan of so many steps in one scope records.
 static uint64_t nodes_of_steps(int steps) {
     CT_SCOPE;
@@ -383,6 +419,7 @@ int main(void) {
         TEST(one_tensor_named_twice_gets_its_gradient_twice),
         TEST(an_operand_that_is_not_used),
         TEST(one_output_among_several),
+        TEST(a_gradient_within_another),
         TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
