@@ -494,7 +494,8 @@ static bool enter_folder(run *r) {
 // What is there is replaced by who says so, whoever wrote it. there->names are the caller's to free.
 static bool may_begin(const run *r, ct_run_there *there) {
     if (!ct__run_there(r->o.out, there, r->err)) return false;
-    if (!there->names.n || r->o.overwrite) return true;
+    if (!there->names.n) return true;
+    if (r->o.overwrite) return ct__run_could_replace(r->o.out, r->err);
     if (there->saved) {
         refuse(r->err, r->command, "in %s is a run of %" PRId64 " step%s, which would be lost",
                r->o.out, there->steps, there->steps == 1 ? "" : "s");

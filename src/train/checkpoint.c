@@ -307,6 +307,22 @@ bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err) {
     return !there->names.failed || ct__err_memory(err, CT_NOWHERE, "train", CT_RUN_PATH);
 }
 
+// What lies on another disk, such as a folder behind a link, cannot be reached by renaming.
+static bool is_beside(const char *dir, const char *name, ct_err *err) {
+    char path[CT_RUN_PATH];
+    struct stat st, its;
+    if (!make_path(path, err, "%s/%s", dir, name)) return false;
+    if (stat(path, &its) != 0 || stat(dir, &st) != 0 || its.st_dev == st.st_dev) return true;
+    ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+            "what is in %s cannot be replaced: %s is on another disk", dir, path);
+    ct__err_hint(err, "another --out leaves it; where all is on one disk, it can be replaced");
+    return false;
+}
+
+bool ct__run_could_replace(const char *dir, ct_err *err) {
+    return is_beside(dir, "checkpoints", err) && is_beside(dir, CT_RUN_BEST, err);
+}
+
 static bool remove_run(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
     if (!ct__checkpoint_forget_after(dir, -1, err) ||
@@ -393,8 +409,9 @@ static bool move_checkpoint(const char *dir, const char *next, ct_err *err) {
     if (!ct__checkpoint_list(next, &steps, &n, err)) return false;
     int64_t step = n ? steps[0] : 0;
     ct__free(steps);
-    if (n && !(remove_run(dir, err) && make_path(to, err, "%s/checkpoints", dir) &&
-               ct__make_dirs(to, 0777, err) && ct__checkpoint_path(next, step, NULL, from, err) &&
+    if (n && !(ct__run_could_replace(dir, err) && remove_run(dir, err) &&
+               make_path(to, err, "%s/checkpoints", dir) && ct__make_dirs(to, 0777, err) &&
+               ct__checkpoint_path(next, step, NULL, from, err) &&
                ct__checkpoint_path(dir, step, NULL, to, err) &&
                (rename(from, to) == 0 || ct__err_system(err, from, "rename into place"))))
         return false;

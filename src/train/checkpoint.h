@@ -35,6 +35,8 @@ typedef struct ct_run_there {
     int64_t steps; // that the run did; where none is known, 0
 } ct_run_there;
 bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err);
+// False: a folder of the run is on another disk, where what takes its place cannot be moved.
+bool ct__run_could_replace(const char *dir, ct_err *err);
 
 // A run that takes another's place is filled in a folder of its own, `next`, inside `dir`, and has
 // that place with its first save: until then the other is whole. Only under the lock, all of them;

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from test_resume import (COTAN, EVERY, KEEPS, OPTIONS, SHORT, checkpoints, corpus, cotan, count, faulty,  # noqa: F401
-                         keeps, lines, memory, on_ref, same_as_kept, same_end, shim, whole)
+from test_resume import (COTAN, EVERY, KEEPS, OPTIONS, SHORT, checkpoints, contents, corpus, cotan,  # noqa: F401
+                         count, faulty, keeps, lines, memory, on_ref, put, same_as_kept, same_end, shim, whole)
 
 
 def files(out):
@@ -97,3 +97,32 @@ def test_nothing_is_replaced_before_there_is_something_in_its_place(corpus, whol
     assert process.returncode == 130 and told in said
     assert rest == f"train: stopped before the first step: what is in {out} stays\n"
     assert files(out) == before and not list(out.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "best"])
+def test_a_run_that_lies_on_two_disks_is_not_replaced(corpus, keeps, memory, tmp_path, name):
+    """A folder of its, moved to another disk and linked: what grows beside the run cannot move in there."""
+    if memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other disk")
+    out = tmp_path / "run"
+    shutil.copytree(keeps, out)
+    shutil.move(out / name, memory / name)
+    (out / name).symlink_to(memory / name, target_is_directory=True)
+    before, there = contents(out), contents(memory)
+    refusal = (f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk\n"
+               "  hint: another --out leaves it; where all is on one disk, it can be replaced\n")
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out)
+    assert (done.returncode, done.stderr) == (2, refusal)
+    assert (contents(out), contents(memory)) == (before, there)
+    # Nor by one that was whole before the folder moved: both are kept.
+    shutil.copytree(keeps, out / ".cotan-next")
+    shutil.rmtree(out / ".cotan-next/checkpoints/step-4")
+    before = contents(out)
+    done = cotan("train", "--resume", out)
+    assert (done.returncode, done.stderr) == (2, refusal)
+    assert (contents(out), contents(memory)) == (before, there)
+    (out / name).unlink()
+    shutil.copytree(memory / name, out / name)
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0 and not (out / ".cotan-next").exists(), done.stderr
+    same_as_kept(out, keeps)
