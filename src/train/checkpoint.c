@@ -122,11 +122,22 @@ static bool names_step(const char *name, const char *end, int64_t *step) {
     return strcmp(again, name) == 0;
 }
 
+// "step-6.tmp" or, where that was somebody's, "step-6.2.tmp".
+static bool names_unfinished(const char *name) {
+    int64_t step;
+    int number;
+    char end[40];
+    if (names_step(name, UNFINISHED, &step)) return true;
+    if (sscanf(name, "step-%*[0-9].%d", &number) != 1) return false;
+    snprintf(end, sizeof end, ".%d" UNFINISHED, number);
+    return number > 1 && names_step(name, end, &step);
+}
+
 // A checkpoint that was saved again may have leftovers, too.
 static void tidy_save(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (names_step(name, UNFINISHED, &step))
+    if (names_unfinished(name))
         ct__remove_folder(folder, name, is_saved);
     else if (names_step(name, "", &step))
         ct__remove_files(folder, name, is_leftover);
@@ -348,7 +359,7 @@ static bool is_told(const char *name) {
 static void remove_save(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (names_step(name, UNFINISHED, &step) || names_step(name, "", &step))
+    if (names_unfinished(name) || names_step(name, "", &step))
         ct__remove_folder(folder, name, is_saved);
 }
 
@@ -511,15 +522,20 @@ static bool publish_one(const char *dir, int64_t step, const char *name, ct_err 
 
 // Under a temporary name first: a folder that is removed by halves must not look like a checkpoint.
 // Where somebody moved it and left a link, the link is all that goes; where somebody put other files
-// into it, they stay, under that name.
+// into it, they stay, under that name, and the next one takes another.
 static bool forget(const char *dir, int64_t step, ct_err *err) {
+    enum { MOST = 10000 };
     char from[CT_RUN_PATH], to[CT_RUN_PATH];
     struct stat st;
     if (!ct__checkpoint_path(dir, step, NULL, from, err) || !unfinished_path(dir, step, to, err))
         return false;
     if (lstat(from, &st) == 0 && S_ISLNK(st.st_mode))
         return unlink(from) == 0 || ct__err_system(err, from, "remove");
-    if (rename(from, to) != 0) return ct__err_system(err, from, "remove");
+    for (int i = 2; rename(from, to) != 0; i++) {
+        bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+        if (!taken || i > MOST) return ct__err_system(err, from, "remove");
+        if (!make_path(to, err, "%s.%d" UNFINISHED, from, i)) return false;
+    }
     ct__remove_folder(AT_FDCWD, to, is_saved);
     return true;
 }

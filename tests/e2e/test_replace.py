@@ -126,3 +126,29 @@ def test_a_run_that_lies_on_two_disks_is_not_replaced(corpus, keeps, memory, tmp
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and not (out / ".cotan-next").exists(), done.stderr
     same_as_kept(out, keeps)
+
+
+def test_a_run_beside_whose_saves_others_put_files(corpus, whole, memory):
+    """Under the very names that a save has while it is removed."""
+    out = memory / "run"
+    shutil.copytree(whole, out)
+    saves = out / "checkpoints"
+    put(saves / "step-4.tmp/notes.txt")
+    put(saves / "step-4.2.tmp", "a file")
+    put(saves / "step-4/notes.txt", "more")
+
+    def of_others():
+        return {str(path): text for path, text in contents(saves).items() if ".tmp" in str(path)}
+
+    theirs = {"step-4.tmp/notes.txt": b"mine", "step-4.2.tmp": b"a file", "step-4.3.tmp/notes.txt": b"more"}
+    done = cotan("train", "--data", corpus, *OPTIONS, "--steps", 6, "--save-every", 3, "--overwrite", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert of_others() == theirs and checkpoints(out) == [3, 6]
+    # What was being removed when its process died goes; what is no run's stays.
+    put(saves / "step-6.2.tmp/model.safetensors", "torn")
+    for name in ("step-6.02.tmp", "step-6.1.tmp", "step-06.2.tmp", "step-6.x.tmp"):
+        put(saves / name / "model.safetensors")
+        theirs[f"{name}/model.safetensors"] = b"mine"
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0, done.stderr
+    assert of_others() == theirs and not (saves / "step-6.2.tmp").exists()
