@@ -72,7 +72,7 @@ typedef struct ct_lm_resumed {
     int64_t steps;       // that the run was to have; options->steps may be more
     ct_fit_best best;    // a val_loss of INFINITY: nobody has its weights
     ct_err damage;       // of the checkpoint's best weights; code 0: none
-    bool best_in_folder; // but those in the run's folder are the same, and whole
+    bool best_in_folder; // it has none that are whole; those in the run's folder are its, and are
     int64_t tokens;
     char checksum[9];  // of the tokens
     const char **data; // (n_data) paths, absolute

@@ -380,12 +380,16 @@ static bool has_in_folder(const char *dir, const ct_fit_best *best) {
 static bool look_at_best(const char *dir, ct_lm_resumed *resumed, ct_err *err) {
     char model[CT_RUN_PATH], config[CT_RUN_PATH];
     ct_fit_best its = {0};
-    if (!ct__checkpoint_has_best(dir, resumed->step)) return true;
+    if (!ct__checkpoint_has_best(dir, resumed->step)) { // it had none, or somebody removed them
+        resumed->best_in_folder = has_in_folder(dir, &resumed->best);
+        return true;
+    }
     if (!ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_MODEL, model, err) ||
         !ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_CONFIG, config, err))
         return false;
     if (whole_best(model, config, &its, &resumed->damage)) return true;
-    if (resumed->damage.code != CT_E_FORMAT) {
+    bool gone = access(model, F_OK) != 0 && errno == ENOENT;
+    if (resumed->damage.code != CT_E_FORMAT && !gone) {
         *err = resumed->damage;
         return false;
     }

@@ -560,7 +560,7 @@ static bool reopen_folder(run *r) {
         return false;
     r->first = r->saved = r->done = r->resumed.step;
     r->trained = r->first > 0;
-    bool kept = ct__checkpoint_has_best(r->o.out, r->first);
+    bool kept = r->resumed.best_in_folder || ct__checkpoint_has_best(r->o.out, r->first);
     bool patient = r->o.patience.value > 0, lost = r->resumed.best.val_loss == INFINITY;
     r->keeps_best = patient || kept || lost;
     // A loss whose weights nobody kept is none to wait for.

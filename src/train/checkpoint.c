@@ -565,14 +565,12 @@ bool ct__checkpoint_take_best(const char *dir, const char *folder, ct_err *err) 
     return true;
 }
 
+// The configuration comes last: where it is, the model was.
 bool ct__checkpoint_has_best(const char *dir, int64_t step) {
     char path[CT_RUN_PATH];
     ct_err ignored = {0};
-    for (int i = 0; i < 2; i++)
-        if (!ct__checkpoint_path(dir, step, best_files[i].saved, path, &ignored) ||
-            access(path, F_OK) != 0)
-            return false;
-    return true;
+    return ct__checkpoint_path(dir, step, CT_SAVED_BEST_CONFIG, path, &ignored) &&
+           access(path, F_OK) == 0;
 }
 
 bool ct__checkpoint_give_best(const char *dir, int64_t step, bool lost, ct_err *err) {
