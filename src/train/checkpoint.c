@@ -109,11 +109,6 @@ static bool each_entry(const char *folder, bool (*visit)(const char *name, void 
     return ok;
 }
 
-typedef struct tidying {
-    const char *folder;
-    ct_err *err;
-} tidying;
-
 // Is `name` "step-N" with `end` behind it? Not "step-004".
 static bool names_step(const char *name, const char *end, int64_t *step) {
     char again[40];
@@ -270,18 +265,50 @@ static bool is_events(const char *name) {
     return end > at + 10;
 }
 
-static bool remove_events(const char *name, void *user) {
-    const tidying *t = user;
-    char path[CT_RUN_PATH];
+typedef struct events {
+    const char *folder;
+    int n;
+    char name[256]; // of one of them
+    ct_err *err;
+} events;
+
+// `path`: the file's, where it is one of events; else it is empty.
+static bool events_path(const events *e, const char *name, char path[CT_RUN_PATH]) {
     struct stat st;
+    *path = '\0';
     if (!is_events(name)) return true;
-    if (!make_path(path, t->err, "%s/%s", t->folder, name)) return false;
-    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return true;
-    return unlink(path) == 0 || ct__err_system(t->err, path, "remove");
+    if (!make_path(path, e->err, "%s/%s", e->folder, name)) return false;
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) *path = '\0';
+    return true;
 }
 
-// What a run writes under names of its own, besides the checkpoints and the events, which have
-// more of a name than anybody else's files.
+static bool remove_events(const char *name, void *user) {
+    const events *e = user;
+    char path[CT_RUN_PATH];
+    if (!events_path(e, name, path)) return false;
+    return !*path || unlink(path) == 0 || ct__err_system(e->err, path, "remove");
+}
+
+static bool count_events(const char *name, void *user) {
+    events *e = user;
+    char path[CT_RUN_PATH];
+    if (!events_path(e, name, path)) return false;
+    if (*path && e->n++ == 0) snprintf(e->name, sizeof e->name, "%s", name);
+    return true;
+}
+
+// Another program's have such names, too: they are named where something else is, since they would
+// go with it. Alone they are no loss: a run's are a further file beside them.
+static bool add_events(const char *dir, ct_text *there, ct_err *err) {
+    events e = {.folder = dir, .err = err};
+    if (!there->n) return true;
+    if (!each_entry(dir, count_events, &e, err)) return false;
+    if (e.n == 1) ct__textf(there, ", %s", e.name);
+    if (e.n > 1) ct__textf(there, ", %d files events.out.tfevents.*", e.n);
+    return true;
+}
+
+// What a run writes under names of its own, besides the checkpoints and the events.
 static const char *const written[] = {
     "model.safetensors",       "state.safetensors", "config.json",
     "metrics.jsonl",           "loss.svg",          CT_RUN_BEST "/model.safetensors",
@@ -311,6 +338,10 @@ bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err) {
         !ct__checkpoint_list(dir, &saves, &n, err))
         return false;
     if (n) ct__textf(&there->names, "%scheckpoints", there->names.n ? ", " : "");
+    if (!add_events(dir, &there->names, err)) {
+        ct__free(saves);
+        return false;
+    }
     there->saved = n > 0;
     there->steps = steps_told(path);
     if (there->steps < 0) there->steps = n ? saves[0] : 0;
@@ -337,7 +368,7 @@ bool ct__run_could_replace(const char *dir, ct_err *err) {
 static bool remove_run(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
     if (!ct__checkpoint_forget_after(dir, -1, err) ||
-        !each_entry(dir, remove_events, &(tidying){.folder = dir, .err = err}, err))
+        !each_entry(dir, remove_events, &(events){.folder = dir, .err = err}, err))
         return false;
     for (int i = 0; i < WRITTEN; i++) {
         if (!make_path(path, err, "%s/%s", dir, written[i])) return false;

@@ -152,3 +152,35 @@ def test_a_run_beside_whose_saves_others_put_files(corpus, whole, memory):
     done = cotan("train", "--resume", out)
     assert done.returncode == 0, done.stderr
     assert of_others() == theirs and not (saves / "step-6.2.tmp").exists()
+
+
+def test_events_go_only_when_it_was_said(corpus, memory):
+    """Files of TensorBoard's beside something else that would be replaced may be those of another program."""
+    out, name = memory / "run", "events.out.tfevents.1700000000.myhost.4321.0"
+    put(out / "config.json")
+    put(out / name)
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--out", out]
+
+    def replaces(names):
+        before = contents(out)
+        done = cotan(*words)
+        assert (done.returncode, done.stderr) == (
+            2, f"cotan: train: in {out} is what would be lost: {names}\n"
+            "  hint: --overwrite replaces it, another --out leaves it\n")
+        assert contents(out) == before
+        done = cotan(*words, "--overwrite")
+        assert done.returncode == 0 and done.stderr.splitlines()[1] == (
+            f"cotan: what is in {out} is replaced at the first save: {names}"), done.stderr
+        assert not list(out.glob("*.myhost.*")) and len(list(out.glob("events.*"))) == 1
+
+    replaces(f"config.json, {name}")
+    shutil.rmtree(out)
+    put(out / "config.json")
+    for process in range(3):
+        put(out / f"events.out.tfevents.1700000000.myhost.{process}.0")
+    replaces("config.json, 3 files events.out.tfevents.*")
+    # Beside nothing else they are left alone.
+    shutil.rmtree(out)
+    put(out / name)
+    done = cotan(*words)
+    assert done.returncode == 0 and (out / name).read_text() == "mine", done.stderr
