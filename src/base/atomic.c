@@ -10,15 +10,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err) {
+void ct__atomic_beside(const char *path, char beside[CT_BESIDE]) {
     static _Atomic unsigned serial; // two threads may write the same file
+    snprintf(beside, CT_BESIDE, "%s.%ld-%u.tmp", path, (long)getpid(),
+             atomic_fetch_add(&serial, 1));
+}
+
+bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err) {
     file->fd = -1;
     if (strlen(path) >= sizeof file->path)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, NULL, "the path has %zu bytes, %zu are allowed",
                        strlen(path), sizeof file->path - 1);
     strcpy(file->path, path);
-    snprintf(file->beside, sizeof file->beside, "%s.%ld-%u.tmp", path, (long)getpid(),
-             atomic_fetch_add(&serial, 1));
+    ct__atomic_beside(path, file->beside);
     file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
                     mode ? mode & 0700 : 0666);
     if (file->fd < 0) return ct__err_system(err, file->path, "create");

@@ -5,9 +5,11 @@
 
 #include "base/error.h"
 
+enum { CT_BESIDE = 4096 + 64 }; // bytes of a path and what makes it a name beside it
+
 typedef struct ct_atomic {
     int fd; // < 0: nothing open
-    char path[4096], beside[4096 + 64];
+    char path[4096], beside[CT_BESIDE];
 } ct_atomic;
 
 // mode: the file's permissions whatever the umask is; 0: 0666 and the umask.
@@ -22,6 +24,9 @@ bool ct__atomic_commit(ct_atomic *file, ct_err *err);
 bool ct__atomic_place(ct_atomic *file, ct_err *err);
 void ct__atomic_abandon(ct_atomic *file); // leaves no trace; nothing behind a commit or place
 
+// A name beside `path`, of fewer than 4096 bytes, that only this call gives: for what gets that
+// place by being renamed.
+void ct__atomic_beside(const char *path, char beside[CT_BESIDE]);
 // Is `name` what a write of the file `of` leaves beside it where its process dies? Both are names
 // in a folder, no paths.
 bool ct__atomic_is_leftover(const char *name, const char *of);

@@ -80,15 +80,11 @@ static const char *const save_files[] = {"state.safetensors", "model.safetensors
                                          CT_SAVED_BEST_MODEL, CT_SAVED_BEST_CONFIG};
 enum { SAVE_FILES = sizeof save_files / sizeof *save_files };
 
-// "state.safetensors.1234-5.tmp": what a write that did not end leaves; "state.safetensors.tmp": a
-// further name that did not get into its place.
+// "state.safetensors.1234-5.tmp": what a write that did not end leaves, and a further name that did
+// not get into its place.
 static bool is_leftover(const char *name) {
-    for (int i = 0; i < SAVE_FILES; i++) {
-        size_t n = strlen(save_files[i]);
-        if (ct__atomic_is_leftover(name, save_files[i]) ||
-            (strncmp(name, save_files[i], n) == 0 && strcmp(name + n, ".tmp") == 0))
-            return true;
-    }
+    for (int i = 0; i < SAVE_FILES; i++)
+        if (ct__atomic_is_leftover(name, save_files[i])) return true;
     return ct__atomic_is_leftover(name, "loss.svg");
 }
 
@@ -532,12 +528,12 @@ static bool copy_file(const char *from, const char *to, ct_err *err) {
 // `to`: a further name of the file, in place of what has that name now; a copy where there are no
 // links.
 static bool name_too(const char *from, const char *to, ct_err *err) {
-    char beside[CT_RUN_PATH];
+    char beside[CT_BESIDE];
     struct stat a, b;
-    if (!make_path(beside, err, "%s.tmp", to)) return false;
+    ct__atomic_beside(to, beside);
     if (stat(from, &a) != 0) return ct__err_system(err, from, "open");
     if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
-    unlink(beside);
+    unlink(beside); // of a process that had this one's number
     if (link(from, beside) != 0) return copy_file(from, to, err);
     if (rename(beside, to) == 0) return true;
     ct__err_system(err, to, "rename into place");

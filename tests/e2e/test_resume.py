@@ -453,6 +453,7 @@ def put(path, text="mine"):
 def other_peoples_files(out):
     """With names that look like those of saves, but are none; and links that have such names."""
     for name in ("model.safetensors.backup.tmp", "config.json.tmp.tmp", "loss.svg.tmp", "metrics.jsonl.1-1.tmp",
+                 "config.json.tmp", "model.safetensors.tmp", "state.safetensors.tmp", "best/config.json.tmp",
                  "state.safetensors.-1.tmp", "notes.tmp", "best/mine.tmp", "best/config.json.old.tmp",
                  "checkpoints/experiment.tmp/results.csv", "checkpoints/step-x.tmp/model.safetensors",
                  "checkpoints/step-007.tmp/model.safetensors", "checkpoints/step-97.tmp/notes",
@@ -467,7 +468,7 @@ def other_peoples_files(out):
 
 
 def left_by_a_death(out):
-    for name in ("model.safetensors.12-3.tmp", "config.json.tmp", "loss.svg.1-1.tmp", "best/model.safetensors.1-0.tmp",
+    for name in ("model.safetensors.12-3.tmp", "config.json.1-2.tmp", "loss.svg.1-1.tmp", "best/model.safetensors.1-0.tmp",
                  "checkpoints/step-97.tmp/model.safetensors", "checkpoints/step-97.tmp/best.json",
                  "checkpoints/step-97.tmp/state.safetensors.1-2.tmp", "checkpoints/step-99.tmp/model.safetensors"):
         put(out / name, "torn")
