@@ -355,6 +355,8 @@ struct ct_body {
     ct_arena arena;
     ct_node **params; // (n_params) the declared ones
     size_t n_params;
+    const ct_val *operands; // (n_operands) what the first parameters stand for while f is traced
+    size_t n_operands;
     ct_val *captured_from; // (n_captured) outer values
     ct_node **captured;    // (n_captured) their parameters inside
     size_t n_captured, captured_cap, captured_from_cap;

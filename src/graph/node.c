@@ -518,10 +518,12 @@ static const ct_node *origin_of(const ct_node *node) {
     for (;;) {
         if (node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1) {
             node = node->in->node;
-        } else if (node->op == &ct__op_param && node->frame->kind == CT_FRAME_BODY &&
-                   node->number >= node->frame->body->n_params) {
+        } else if (node->op == &ct__op_param && node->frame->kind == CT_FRAME_BODY) {
             const ct_body *body = node->frame->body;
-            node = body->captured_from[node->number - body->n_params].node;
+            const bool captured = node->number >= body->n_params;
+            if (!captured && node->number >= body->n_operands) return node;
+            node = captured ? body->captured_from[node->number - body->n_params].node
+                            : body->operands[node->number].node;
         } else {
             return node;
         }

@@ -15,16 +15,22 @@ static ct_tensor *with_captured(ct_ctx *ctx, const ct_body *body, const ct_tenso
     return all;
 }
 
-// The operands' types; false: an operand is bad and its error recorded.
-static const ct_type **types_of(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,
+// The operands' types, and `to` told of the operands; NULL: one is bad and its error recorded.
+static const ct_type **types_of(ct_ctx *ctx, ct_traced *to, const ct_tensor *in, size_t n_in,
                                 ct_loc here) {
-    const ct_type **types = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *types);
-    for (size_t i = 0; i < n_in && types; i++) {
-        ct_val v;
-        if (!ct__resolve(ctx, in[i], &v, op, (int)i, here)) return NULL;
-        types[i] = ct__type(v);
+    ct_arena *arena = ct__top(ctx)->arena;
+    const ct_type **types = ct__arena(arena, (n_in + 1) * sizeof *types);
+    ct_val *operands = ct__arena(arena, (n_in + 1) * sizeof *operands);
+    if (!types || !operands) {
+        ct__err_memory(&ctx->err, here, to->op, n_in * sizeof *operands);
+        return NULL;
     }
-    if (!types) ct__err_memory(&ctx->err, here, op, n_in * sizeof *types);
+    for (size_t i = 0; i < n_in; i++) {
+        if (!ct__resolve(ctx, in[i], &operands[i], to->op, (int)i, here)) return NULL;
+        types[i] = ct__type(operands[i]);
+    }
+    to->operands = operands;
+    to->n_operands = n_in;
     return types;
 }
 
@@ -70,8 +76,8 @@ void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !all_given(ctx, "call", in, n_in, out, n_out, here)) return;
     bool traceable = ct__given(ctx, (void *)(uintptr_t)f, here, "call", "the function");
-    const ct_type **types = traceable ? types_of(ctx, "call", in, n_in, here) : NULL;
-    const ct_traced traced = {"call", f, user, "f did not set output"};
+    ct_traced traced = {.op = "call", .f = f, .user = user, .unset = "f did not set output"};
+    const ct_type **types = traceable ? types_of(ctx, &traced, in, n_in, here) : NULL;
     ct_body *body = types ? ct__trace(ctx, &traced, types, n_in, n_out, here) : NULL;
     ct_tensor *all = body ? with_captured(ctx, body, in, n_in) : NULL;
     if (!all) {
@@ -172,8 +178,10 @@ static bool back_vjp(ct_rule *r) {
             args[i] = ct__is_none(r->c_out[k]) ? ct__zeros_like(r->out[k]) : r->c_out[k];
         types[i] = ct__type_of(args[i]);
     }
-    const ct_traced traced = {"custom_vjp", back_twice, (void *)(uintptr_t)r->node,
-                              "the second derivative did not set cotangent"};
+    const ct_traced traced = {.op = "custom_vjp",
+                              .f = back_twice,
+                              .user = (void *)(uintptr_t)r->node,
+                              .unset = "the second derivative did not set cotangent"};
     ct_body *twice = ok && !ct_failed()
                          ? ct__trace(ct__ctx(), &traced, types, n, first + n_out, r->node->here)
                          : NULL;
@@ -252,18 +260,27 @@ void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_
     if (!ctx || !all_given(ctx, "custom_vjp", in, n_in, out, n_out, here)) return;
     bool traceable = ct__given(ctx, (void *)(uintptr_t)f, here, "custom_vjp", "the function") &&
                      ct__given(ctx, (void *)(uintptr_t)vjp, here, "custom_vjp", "the rule");
-    const ct_type **types = traceable ? types_of(ctx, "custom_vjp", in, n_in, here) : NULL;
+    ct_traced forward = {.op = "custom_vjp", .f = f, .user = user, .unset = "f did not set output"};
+    const ct_type **types = traceable ? types_of(ctx, &forward, in, n_in, here) : NULL;
     const ct_type **more = NULL;
+    ct_type *cotangents = NULL;
     custom_attrs attrs = {0};
-    const ct_traced forward = {"custom_vjp", f, user, "f did not set output"};
-    const ct_traced rule = {"custom_vjp", vjp, user,
-                            "the rule did not set the cotangent of operand"};
+    ct_traced rule = forward;
+    rule.f = vjp;
+    rule.unset = "the rule did not set the cotangent of operand";
     if (types) attrs.body = ct__trace(ctx, &forward, types, n_in, n_out, here);
-    if (attrs.body) more = ct__arena(ct__top(ctx)->arena, (n_in + 2 * n_out + 1) * sizeof *more);
-    if (more) {
+    if (attrs.body) {
+        more = ct__arena(ct__top(ctx)->arena, (n_in + 2 * n_out + 1) * sizeof *more);
+        cotangents = ct__arena(ct__top(ctx)->arena, (n_out + 1) * sizeof *cotangents);
+    }
+    if (more && cotangents) {
         if (n_in) memcpy(more, types, n_in * sizeof *more);
-        for (size_t i = 0; i < n_out; i++)
-            more[n_in + i] = more[n_in + n_out + i] = ct__type(attrs.body->outs[i]);
+        for (size_t i = 0; i < n_out; i++) {
+            more[n_in + i] = ct__type(attrs.body->outs[i]);
+            cotangents[i] = *more[n_in + i];
+            cotangents[i].weak = false; // of a bare number too: it was computed
+            more[n_in + n_out + i] = &cotangents[i];
+        }
         attrs.vjp = ct__trace(ctx, &rule, more, n_in + 2 * n_out, n_in, here);
     }
     if (attrs.vjp && !(only_numbers(attrs.body) && only_numbers(attrs.vjp))) {

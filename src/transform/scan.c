@@ -281,6 +281,7 @@ static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_
         const ct_type *t = ct__type(v);
         if (i < args->n_carry) {
             types[i] = *t;
+            types[i].weak = false; // behind the first round it is what the body made
             continue;
         }
         if (t->rank == 0) {
@@ -318,7 +319,8 @@ static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
     if (args.n_xs) memcpy(in + args.n_carry, args.xs, args.n_xs * sizeof *in);
     if (!scan_types(ctx, &args, in, types)) return false;
     for (size_t i = 0; i < own; i++) refs[i] = &types[i];
-    const ct_traced traced = {"scan", args.body, args.user, "the body did not set output"};
+    const ct_traced traced = {
+        .op = "scan", .f = args.body, .user = args.user, .unset = "the body did not set output"};
     ct_body *body = ct__trace(ctx, &traced, refs, own, n_out, args.here);
     ct_tensor *all = body ? ct__arena(arena, (own + body->n_captured + 1) * sizeof *all) : NULL;
     if (!all) return false;

@@ -27,8 +27,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
     return body->words && body->nodes;
 }
 
-// `again`: of a body that was traced, among whose parameters captured bare numbers stay bare.
-static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, bool again, ct_loc here) {
+static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here) {
     ct_arena *arena = ct__top(ctx)->arena;
     ct_body *body = ct__arena_zero(arena, sizeof *body);
     if (!body || !(body->params = ct__arena_zero(arena, (n_in + 1) * sizeof *body->params)))
@@ -39,9 +38,7 @@ static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, bool a
     body->here = here;
     body->n_params = n_in;
     for (size_t i = 0; i < n_in; i++) {
-        ct_type type = *in[i];
-        type.weak = again && type.weak;
-        body->params[i] = ct__leaf(ctx, &ct__op_param, NULL, type, here);
+        body->params[i] = ct__leaf(ctx, &ct__op_param, NULL, *in[i], here);
         if (!body->params[i]) return NULL;
         body->params[i]->number = i;
     }
@@ -83,12 +80,14 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     size_t depth = ctx->depth;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *args);
     ct_tensor *out = ct__arena_zero(ct__top(ctx)->arena, (n_out + 1) * sizeof *out);
-    ct_body *body = args && out ? begin(ctx, in, n_in, false, here) : NULL;
+    ct_body *body = args && out ? begin(ctx, in, n_in, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
         ct__err_memory(&ctx->err, here, function->op, n_in * sizeof *args);
         return NULL;
     }
+    body->operands = function->operands;
+    body->n_operands = function->n_operands;
     for (size_t i = 0; i < n_in; i++) args[i] = ct__handle(body->params[i], 0);
     function->f(args, out, function->user);
     for (size_t i = 0; i < n_out && !ctx->err.code; i++)
@@ -160,7 +159,7 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     bool ok = types && args && out && vals;
     for (size_t i = 0; i < n && ok; i++)
         types[i] = (i < body->n_params ? body->params[i] : body->captured[i - body->n_params])->out;
-    ct_body *clone = ok ? begin(ctx, types, n, true, body->here) : NULL;
+    ct_body *clone = ok ? begin(ctx, types, n, body->here) : NULL;
     ok = clone != NULL;
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
     ok = ok && inline_nodes(ctx, body, args, out, true);

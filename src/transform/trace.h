@@ -9,9 +9,12 @@ typedef struct ct_traced {
     const char *op;
     ct_fn f;
     void *user;
-    const char *unset; // "f did not set output": a number follows
+    const char *unset;      // "f did not set output": a number follows
+    const ct_val *operands; // (n_operands) what the first parameters stand for, where known
+    size_t n_operands;
 } ct_traced;
-// Calls f on parameters of the given types in a frame of its own; what it records is the body.
+// Calls f on parameters of the given types in a frame of its own; what it records is the body. A
+// type is weak where a bare number takes the parameter's place when the body is recorded again.
 // Outer tensors that it uses become further parameters (body->captured_from). NULL: the error
 // stands in the context.
 ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const *in, size_t n_in,

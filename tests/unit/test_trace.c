@@ -320,6 +320,111 @@ static void what_a_function_does_not_set_is_named(void **state) {
     says("user.c:7: scan: the body did not set output 2");
 }
 
+// in: x, y, their product, its cotangent
+static void product_back(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[3], in[1]);
+    out[1] = ct_cast(ct_sum(ct_mul(in[3], in[0])), ct_dtype_of(in[1]));
+}
+static void of_value(ct_tensor t, ct_dtype dtype, double first, double second) {
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_int_equal(ct_dtype_of(t), dtype);
+    float values[2];
+    ct_tensor wide = ct_cast(t, CT_F32);
+    const float *data = ct_data(wide);
+    if (!data) fail_msg("%s", ct_error_text());
+    memcpy(values, data, sizeof values);
+    assert_true(values[0] == (float)first && values[1] == (float)second);
+}
+// A bare number is one in a traced function too: it takes the dtype of what it meets there.
+static void bare_numbers_stay_bare(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const struct {
+        ct_dtype dtype;
+        ct_tensor number;
+    } cases[] = {{CT_U8, ct_i(5)},  {CT_I16, ct_i(5)}, {CT_F16, ct_f(5)}, {CT_BF16, ct_i(5)},
+                 {CT_F32, ct_f(5)}, {CT_F64, ct_f(5)}, {CT_I64, ct_i(5)}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const float from[] = {1, 3};
+        ct_tensor x = ct_cast(ct_from(from, CT_F32, CT_DIMS(2)), cases[i].dtype), out;
+        ct_tensor in[] = {x, cases[i].number};
+        ct_call(add_up, NULL, in, 2, &out, 1);
+        of_value(out, cases[i].dtype, 6, 8);
+        ct_custom_vjp(product, product_back, NULL, in, 2, &out, 1);
+        of_value(out, cases[i].dtype, 5, 15);
+        if (cases[i].dtype < CT_F16) continue;
+        ct_tensor g, square = ct_mul(out, out);
+        ct_grad(ct_sum(square), &x, 1, &g);
+        of_value(g, cases[i].dtype, 50, 150);
+    }
+    const double two[] = {1, 2};
+    ct_tensor out, wide = ct_from(two, CT_F64, CT_DIMS(2)), numbers[] = {ct_i(2), ct_i(5)},
+                   mixed[] = {wide, ct_f(0.1)};
+    ct_call(add_up, NULL, numbers, 2, &out, 1);
+    of_value(ct_add(ct_cast(wide, CT_U8), out), CT_U8, 8, 9);
+    ct_call(add_up, NULL, mixed, 2, &out, 1);
+    assert_true(((const double *)ct_data(out))[1] == 2.1); // no f32 on the way
+}
+static void adds_at(const ct_tensor *in, ct_tensor *out, void *user) {
+    *(int *)user = __LINE__ + 1;
+    out[0] = ct_add(in[0], ct_expand(in[1], CT_DIMS(2)));
+}
+static void calls_it(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_call(adds_at, user, in, 2, out, 1);
+}
+static void bare_numbers_that_do_not_fit(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor in[] = {ct_ones(CT_U8, CT_DIMS(2)), ct_i(300)}, out;
+    for (int i = 0; i < 3; i++) {
+        int line = 0;
+        if (i == 2)
+            ct_custom_vjp(adds_at, product_back, &line, in, 2, &out, 1);
+        else
+            ct_call(i ? calls_it : adds_at, &line, in, 2, &out, 1);
+        char want[200];
+        snprintf(want, sizeof want,
+                 "tests/unit/test_trace.c:%d: add: operand 2 is 300, which does not fit u8 (0 to "
+                 "255)\n  hint: ct_cast the tensor to a dtype that holds it, or the number to u8: "
+                 "that wraps",
+                 line);
+        assert_false(ct_ok(out));
+        says(want);
+    }
+}
+static void second_alone(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[1];
+}
+static void product_alone(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[3], in[0]);
+    out[1] = in[3];
+}
+// The cotangent of a bare number is a tensor, which decides the dtype with others.
+static void cotangents_are_not_bare(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor in[] = {ct_cast(ct_f(2), CT_F16), ct_f(3)}, out;
+    ct_custom_vjp_at(second_alone, product_alone, NULL, in, 2, &out, 1, (ct_loc){"user.c", 7});
+    assert_int_equal(ct_error_code(), CT_E_SHAPE);
+    assert_string_equal(ct_error_text(), "user.c:7: custom_vjp: the cotangent of operand 1 is () "
+                                         "f32, the operand is () f16");
+    ct_error_clear();
+}
+// What a scan carries is what its body makes, so that no bare number stays one behind the first.
+static void carried_numbers_are_tensors(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const uint8_t from[] = {200, 100};
+    ct_tensor x = ct_from(from, CT_U8, CT_DIMS(2)), carry = ct_i(0), last;
+    ct_scan(&last, NULL, .body = add_up, .carry = &carry, .n_carry = 1, .xs = &x, .n_xs = 1);
+    if (ct_failed()) fail_msg("%s", ct_error_text());
+    assert_int_equal(ct_dtype_of(last), CT_I32);
+    assert_true(ct_item(last) == 300);
+}
+
 static void ends_its_scope(const ct_tensor *in, ct_tensor *out, void *user) {
     CT_SCOPE;
     out[0] = ct_neg(in[0]);
@@ -452,6 +557,10 @@ int main(void) {
             cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
             cmocka_unit_test(what_a_function_does_not_set_is_named),
+            cmocka_unit_test(bare_numbers_stay_bare),
+            cmocka_unit_test(bare_numbers_that_do_not_fit),
+            cmocka_unit_test(cotangents_are_not_bare),
+            cmocka_unit_test(carried_numbers_are_tensors),
             cmocka_unit_test(what_a_function_gives_is_an_output),
             cmocka_unit_test(effects_inside_are_errors),
             cmocka_unit_test(lists_that_cannot_be_are_not_touched),
