@@ -678,6 +678,9 @@ def begin_anew(out, words):
     """Where a run died before its first save: what it wrote until then is replaced by who says so."""
     there = [name for name in ("metrics.jsonl", "best/model.safetensors", "best/config.json")
              if (out / name).exists() and (out / name).stat().st_size]
+    events = sorted(path.name for path in out.glob("events.out.tfevents.*"))
+    if there and events:
+        there.append(events[0] if len(events) == 1 else f"{len(events)} files events.out.tfevents.*")
     done = cotan(*words)
     if there:
         assert (done.returncode, done.stderr) == (
