@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "data/loader.h"
+#include "io/run_names.h"
 #include "io/utf8.h"
 
 enum { CODE_POINTS = 0x110000, LOOKED_AT = 1 << 16, LONGEST_PATH = 4096 };
@@ -147,33 +149,20 @@ static bool is_inner(const reader *r, const char *folder, const char *name) {
 }
 
 static place place_of(const reader *r, const char *folder) {
-    return is_run(r, folder)                    ? RUN
-           : is_inner(r, folder, "best")        ? BEST
-           : is_inner(r, folder, "checkpoints") ? SAVES
-                                                : OTHER;
-}
-
-static bool is_save(const char *name) {
-    static const char begin[] = "step-", digits[] = "0123456789";
-    if (strncmp(name, begin, sizeof begin - 1) != 0) return false;
-    const char *number = name + sizeof begin - 1, *end = number + strspn(number, digits);
-    return end > number && (!*end || strcmp(end, ".tmp") == 0);
+    return is_run(r, folder)                   ? RUN
+           : is_inner(r, folder, CT_RUN_BEST)  ? BEST
+           : is_inner(r, folder, CT_RUN_SAVES) ? SAVES
+                                               : OTHER;
 }
 
 // Is this what a run writes there, as far as it could be taken for text? Under the name of a file
 // that is being written, too: "loss.svg.1234-5.tmp".
 static bool is_of_run(place where, const char *name) {
     static const char *const names[] = {"config.json", "loss.svg", "metrics.jsonl"};
-    static const char unfinished[] = ".tmp";
-    size_t length = strlen(name), end = sizeof unfinished - 1;
-    if (where == SAVES) return is_save(name);
-    for (size_t i = 0; i < (where == RUN ? 3 : where == BEST ? 1 : 0); i++) {
-        size_t n = strlen(names[i]);
-        if (strncmp(name, names[i], n) != 0) continue;
-        if (!name[n] ||
-            (name[n] == '.' && length > n + end && strcmp(name + length - end, unfinished) == 0))
-            return true;
-    }
+    int64_t step;
+    if (where == SAVES) return ct__names_save(name, &step) || ct__names_unfinished_save(name);
+    for (size_t i = 0; i < (where == RUN ? 3 : where == BEST ? 1 : 0); i++)
+        if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
     return false;
 }
 

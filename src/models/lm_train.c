@@ -572,8 +572,9 @@ static bool reopen_folder(run *r) {
 // Bytes of any kind are taken from a file that is named, but hardly ever meant.
 static void warn_of_binary(const run *r) {
     size_t nuls = 0;
+    if (r->o.chars) return;
     for (size_t i = 0; i < r->corpus.n; i++) nuls += r->corpus.tokens[i] == 0;
-    if (r->o.chars || !nuls) return;
+    if (!nuls) return;
     ct_text text = {0};
     ct__textf(&text, "the text holds %zu NUL byte%s: is it a binary file?", nuls,
               nuls == 1 ? "" : "s");

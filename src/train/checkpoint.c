@@ -23,7 +23,6 @@
 // the state there is newer than the model, never older.
 static const char *const names[] = {"state.safetensors", "model.safetensors", "config.json"};
 enum { NAMES = sizeof names / sizeof *names };
-#define UNFINISHED ".tmp" // behind the name of a save that is being made or removed
 
 __attribute__((format(printf, 3, 4))) static bool make_path(char path[CT_RUN_PATH], ct_err *err,
                                                             const char *format, ...) {
@@ -50,15 +49,12 @@ bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
 bool ct__run_is_folder(const char *dir, ct_err *err) {
     struct stat st;
     const char *slash = strrchr(dir, '/');
+    int n = slash > dir ? (int)(slash - dir) : 1;
     if (stat(dir, &st) != 0 || S_ISDIR(st.st_mode)) return true;
     ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "a file, not the folder of a model or a run");
     for (int i = 0; i < NAMES; i++)
         if (strcmp(slash ? slash + 1 : dir, names[i]) == 0)
-            ct__err_hint(err, "give the folder that it is in, %.*s",
-                         !slash         ? 1
-                         : slash == dir ? 1
-                                        : (int)(slash - dir),
-                         slash ? dir : ".");
+            ct__err_hint(err, "give the folder that it is in, %.*s", n, slash ? dir : ".");
     return false;
 }
 
@@ -105,32 +101,13 @@ static bool each_entry(const char *folder, bool (*visit)(const char *name, void 
     return ok;
 }
 
-// Is `name` "step-N" with `end` behind it? Not "step-004".
-static bool names_step(const char *name, const char *end, int64_t *step) {
-    char again[40];
-    if (sscanf(name, "step-%" SCNd64, step) != 1 || *step < 0) return false;
-    snprintf(again, sizeof again, "step-%" PRId64 "%s", *step, end);
-    return strcmp(again, name) == 0;
-}
-
-// "step-6.tmp" or, where that was somebody's, "step-6.2.tmp".
-static bool names_unfinished(const char *name) {
-    int64_t step;
-    int number;
-    char end[40];
-    if (names_step(name, UNFINISHED, &step)) return true;
-    if (sscanf(name, "step-%*[0-9].%d", &number) != 1) return false;
-    snprintf(end, sizeof end, ".%d" UNFINISHED, number);
-    return number > 1 && names_step(name, end, &step);
-}
-
 // A checkpoint that was saved again may have leftovers, too.
 static void tidy_save(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (names_unfinished(name))
+    if (ct__names_unfinished_save(name))
         ct__remove_folder(folder, name, is_saved);
-    else if (names_step(name, "", &step))
+    else if (ct__names_save(name, &step))
         ct__remove_files(folder, name, is_leftover);
 }
 
@@ -142,7 +119,7 @@ void ct__run_tidy(const char *dir) {
     ct__remove_files(fd, ".", is_leftover);
     ct__remove_files(fd, CT_RUN_BEST, is_leftover);
     abandon_next(fd);
-    (void)ct__each_inside(fd, "checkpoints", tidy_save, NULL);
+    (void)ct__each_inside(fd, CT_RUN_SAVES, tidy_save, NULL);
     close(fd);
 }
 
@@ -157,7 +134,7 @@ typedef struct list {
 static bool list_one(const char *name, void *user) {
     list *l = user;
     int64_t step;
-    if (!names_step(name, "", &step)) return true;
+    if (!ct__names_save(name, &step)) return true;
     if (!CT_GROW(l->steps, l->cap, l->n + 1))
         return ct__err_memory(l->err, CT_NOWHERE, "train", l->cap * 2 * sizeof step);
     l->steps[l->n++] = step;
@@ -186,7 +163,7 @@ bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *er
     char folder[CT_RUN_PATH];
     *steps = NULL;
     *n = 0;
-    return folder_path(dir, "checkpoints", folder, err) &&
+    return folder_path(dir, CT_RUN_SAVES, folder, err) &&
            ct__checkpoint_list_in(folder, steps, n, err);
 }
 
@@ -205,8 +182,8 @@ bool ct__checkpoint_list_in(const char *folder, int64_t **steps, size_t *n, ct_e
 
 bool ct__checkpoint_path(const char *dir, int64_t step, const char *name, char path[CT_RUN_PATH],
                          ct_err *err) {
-    return make_path(path, err, "%s/checkpoints/step-%" PRId64 "%s%s", dir, step, name ? "/" : "",
-                     name ? name : "");
+    return make_path(path, err, "%s/" CT_RUN_SAVES "/step-%" PRId64 "%s%s", dir, step,
+                     name ? "/" : "", name ? name : "");
 }
 
 // --------------------------------------------------------------------------------- another run
@@ -333,7 +310,7 @@ bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err) {
     if (!make_path(path, err, "%s/metrics.jsonl", dir) ||
         !ct__checkpoint_list(dir, &saves, &n, err))
         return false;
-    if (n) ct__textf(&there->names, "%scheckpoints", there->names.n ? ", " : "");
+    if (n) ct__textf(&there->names, "%s" CT_RUN_SAVES, there->names.n ? ", " : "");
     if (!add_events(dir, &there->names, err)) {
         ct__free(saves);
         return false;
@@ -358,7 +335,7 @@ static bool is_beside(const char *dir, const char *name, ct_err *err) {
 }
 
 bool ct__run_could_replace(const char *dir, ct_err *err) {
-    return is_beside(dir, "checkpoints", err) && is_beside(dir, CT_RUN_BEST, err);
+    return is_beside(dir, CT_RUN_SAVES, err) && is_beside(dir, CT_RUN_BEST, err);
 }
 
 static bool remove_run(const char *dir, ct_err *err) {
@@ -386,15 +363,15 @@ static bool is_told(const char *name) {
 static void remove_save(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (names_unfinished(name) || names_step(name, "", &step))
+    if (ct__names_unfinished_save(name) || ct__names_save(name, &step))
         ct__remove_folder(folder, name, is_saved);
 }
 
 static void abandon_next(int dir) {
     int fd = openat(dir, FILLED, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return;
-    (void)ct__each_inside(fd, "checkpoints", remove_save, NULL);
-    ct__remove_folder(fd, "checkpoints", is_saved);
+    (void)ct__each_inside(fd, CT_RUN_SAVES, remove_save, NULL);
+    ct__remove_folder(fd, CT_RUN_SAVES, is_saved);
     ct__remove_folder(fd, CT_RUN_BEST, is_saved);
     close(fd);
     ct__remove_folder(dir, FILLED, is_told);
@@ -448,13 +425,13 @@ static bool move_checkpoint(const char *dir, const char *next, ct_err *err) {
     int64_t step = n ? steps[0] : 0;
     ct__free(steps);
     if (n && !(ct__run_could_replace(dir, err) && remove_run(dir, err) &&
-               make_path(to, err, "%s/checkpoints", dir) && ct__make_dirs(to, 0777, err) &&
+               make_path(to, err, "%s/" CT_RUN_SAVES, dir) && ct__make_dirs(to, 0777, err) &&
                ct__checkpoint_path(next, step, NULL, from, err) &&
                ct__checkpoint_path(dir, step, NULL, to, err) &&
                (rename(from, to) == 0 || ct__err_system(err, from, "rename into place"))))
         return false;
-    if (!make_path(to, err, "%s/checkpoints", dir) ||
-        !make_path(from, err, "%s/checkpoints", next) || (n && !ct__sync_folder(to, err)))
+    if (!make_path(to, err, "%s/" CT_RUN_SAVES, dir) ||
+        !make_path(from, err, "%s/" CT_RUN_SAVES, next) || (n && !ct__sync_folder(to, err)))
         return false;
     (void)rmdir(from);
     return true;
@@ -481,13 +458,13 @@ bool ct__run_replace(const char *dir, ct_err *err) {
 // ---------------------------------------------------------------------------------------- a save
 
 static bool unfinished_path(const char *dir, int64_t step, char path[CT_RUN_PATH], ct_err *err) {
-    return make_path(path, err, "%s/checkpoints/step-%" PRId64 UNFINISHED, dir, step);
+    return make_path(path, err, "%s/" CT_RUN_SAVES "/step-%" PRId64 CT_SAVE_UNFINISHED, dir, step);
 }
 
 bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH], ct_err *err) {
     char above[CT_RUN_PATH];
     struct stat st;
-    if (!make_path(above, err, "%s/checkpoints", dir) || !unfinished_path(dir, step, folder, err))
+    if (!make_path(above, err, "%s/" CT_RUN_SAVES, dir) || !unfinished_path(dir, step, folder, err))
         return false;
     if (!ct__make_dirs(above, 0777, err)) return false;
     // A save would go through a link, to where it leads.
@@ -509,7 +486,7 @@ void ct__checkpoint_abandon(const char *dir, int64_t step) {
 bool ct__checkpoint_commit(const char *dir, int64_t step, ct_err *err) {
     char from[CT_RUN_PATH], to[CT_RUN_PATH], above[CT_RUN_PATH];
     if (!unfinished_path(dir, step, from, err) || !ct__checkpoint_path(dir, step, NULL, to, err) ||
-        !make_path(above, err, "%s/checkpoints", dir))
+        !make_path(above, err, "%s/" CT_RUN_SAVES, dir))
         return false;
     // The files in it were forced to disk one by one, and their names with each of them.
     return (rename(from, to) == 0 || ct__err_system(err, from, "rename into place")) &&
@@ -561,7 +538,7 @@ static bool forget(const char *dir, int64_t step, ct_err *err) {
     for (int i = 2; rename(from, to) != 0; i++) {
         bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
         if (!taken || i > MOST) return ct__err_system(err, from, "remove");
-        if (!make_path(to, err, "%s.%d" UNFINISHED, from, i)) return false;
+        if (!make_path(to, err, "%s.%d" CT_SAVE_UNFINISHED, from, i)) return false;
     }
     ct__remove_folder(AT_FDCWD, to, is_saved);
     return true;

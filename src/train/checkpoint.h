@@ -5,14 +5,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "io/run_names.h"
 
 enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
-// A folder in a run's, for the weights that were best, where a run keeps them: a model and its
-// configuration. A checkpoint has further names of them, CT_SAVED_BEST..., so that those of its
-// step can come back.
-#define CT_RUN_BEST "best"
-#define CT_SAVED_BEST_MODEL "best.safetensors"
-#define CT_SAVED_BEST_CONFIG "best.json"
 
 // Makes the folder "run", or the first of run-2, run-3 ... that is not there, for the caller alone:
 // of two processes that ask at once each gets its own. `dir` gets its name.
@@ -43,8 +38,8 @@ bool ct__run_could_replace(const char *dir, ct_err *err);
 // ct__run_settle comes first: it ends what a process had begun that died behind the first save.
 bool ct__run_settle(const char *dir, ct_err *err);
 bool ct__run_next(const char *dir, char next[CT_RUN_PATH], ct_err *err);
-// With its first checkpoint `next` is whole: all that ct__run_there names is
-// removed, and what is in `next` moves up. Other files stay. Where it fails, either run is there.
+// With its first checkpoint `next` is whole: all that ct__run_there names is removed, and what is
+// in `next` moves up. Other files stay. Where it fails, either run is there.
 bool ct__run_replace(const char *dir, ct_err *err);
 void ct__run_abandon_next(const char *dir); // one that has not replaced anything
 

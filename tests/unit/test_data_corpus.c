@@ -157,14 +157,17 @@ static void what_runs_write_is_no_text(void **state) {
     mkdir(at("home/checkpoints"), 0755);
     mkdir(at("home/checkpoints/step-2"), 0755);
     put("home/checkpoints/step-2/config.json", "S", 1);
+    mkdir(at("home/checkpoints/step-4.2.tmp"), 0755); // as a save is called that is being removed
+    put("home/checkpoints/step-4.2.tmp/config.json", "R", 1);
     put("home/checkpoints/step-by-step.txt", "steps", 5);
-    read_ok(both, 1, CT_TOKENS_BYTES, "BPSstepsCLTtooMmine", 10, 0);
+    put("home/loss.svg.of.mine.tmp", "kept", 4);
+    read_ok(both, 1, CT_TOKENS_BYTES, "BPSRstepsCLTkepttooMmine", 12, 0);
     put("home/metrics.jsonl", line, sizeof line - 1);
-    for (int i = 0; i < 2; i++) read_ok(&both[i], 1, CT_TOKENS_BYTES, "Pstepstoomine", 4, 6);
+    for (int i = 0; i < 2; i++) read_ok(&both[i], 1, CT_TOKENS_BYTES, "Pstepskepttoomine", 5, 7);
     read_ok(&named, 1, CT_TOKENS_BYTES, "C", 1, 0); // who names a file means it
     unlink(at("home/metrics.jsonl"));
     put("home/model.safetensors", "\0", 1);
-    read_ok(both, 1, CT_TOKENS_BYTES, "Pstepstoomine", 4, 6); // a saved model
+    read_ok(both, 1, CT_TOKENS_BYTES, "Pstepskepttoomine", 5, 7); // a saved model
 }
 
 // Whoever opens one to read waits until somebody writes.
