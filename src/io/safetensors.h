@@ -2,9 +2,9 @@
 //
 // The reader checks the header completely before it answers: an entry's bytes lie inside the file,
 // whatever the header says. They are read when they are asked for and never mapped, so that a file
-// that others shorten meanwhile is an error and no fault. It accepts what the format's reference reader accepts,
-// but holds to the format's text where that reader is looser: the header begins with '{', no key
-// comes twice, and a tensor's description is an object whose dtype is a string.
+// that others shorten meanwhile is an error and no fault. It accepts what the format's reference
+// reader accepts, but holds to the format's text where that reader is looser: the header begins
+// with '{', no key comes twice, and a tensor's description is an object whose dtype is a string.
 #ifndef COTAN_IO_SAFETENSORS_H
 #define COTAN_IO_SAFETENSORS_H
 

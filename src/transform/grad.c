@@ -436,7 +436,9 @@ static bool linearise_node(gradient *g, size_t i) {
 }
 
 // Tangents of everything between wrt and outs.
-static bool linearise(gradient *g, const ct_val *outs, size_t n_outs, const ct_val *wrt, size_t n) {
+static bool linearise(gradient *g, const ct_val *outs, size_t n_outs) {
+    const ct_val *wrt = g->at;
+    size_t n = g->n_all;
     if (!ct__reach_to(&g->forward, outs, n_outs, wrt, n, &g->ctx->err)) return false;
     g->tangent = ct__arena_zero(&g->scratch, (g->forward.n + 1) * sizeof *g->tangent);
     g->holder = ct__arena_zero(&g->scratch, (n + 1) * sizeof *g->holder);
@@ -526,14 +528,14 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
 }
 
 static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *cotangents,
-                      size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
+                      size_t n_outs, ct_tensor *grads) {
     ct_val *roots = ct__arena(&g->scratch, (n_outs + 1) * sizeof *roots);
-    size_t n_roots = 0;
+    size_t n_roots = 0, n = g->n_all;
     if (!roots) return ct__err_memory(&g->ctx->err, g->here, "grad", n_outs * sizeof *roots);
     for (size_t i = 0; i < n_outs; i++)
         if (!ct__is_none(tangents[i]) && !ct__is_none(cotangents[i]))
             roots[n_roots].node = ct__peek(tangents[i], &roots[n_roots].out), n_roots++;
-    if (!ct__reach_to(&g->backward, roots, n_roots, wrt, n, &g->ctx->err)) return false;
+    if (!ct__reach_to(&g->backward, roots, n_roots, g->at, n, &g->ctx->err)) return false;
     mark *marks = ct__arena_zero(&g->scratch, (g->backward.n + 1) * sizeof *marks);
     if (!marks) return ct__err_memory(&g->ctx->err, g->here, "grad", g->backward.n * sizeof *marks);
     uint64_t epoch = g->backward.epoch;
@@ -623,14 +625,14 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
         // Compositions without a rule of their own are differentiated through their bodies. What
         // lies behind wrt alone stays as it is: steps that have not run may be long.
         ok = ct__expand_bodies(ctx, vals, n_outs, n, has_rule) && find_reached(&g, vals, n_outs) &&
-             add_copies(&g, wrt) && linearise(&g, vals, n_outs, g.at, g.n_all) &&
+             add_copies(&g, wrt) && linearise(&g, vals, n_outs) &&
              (all = ct__arena_zero(&g.scratch, (g.n_all + 1) * sizeof *all));
     }
     for (size_t i = 0; i < n_outs && ok; i++) {
         ct_tensor *of = g.tangent[vals[i].node->index];
         if (of) tangents[i] = of[vals[i].out];
     }
-    ok = ok && transpose(&g, tangents, cotangents, n_outs, g.at, g.n_all, all);
+    ok = ok && transpose(&g, tangents, cotangents, n_outs, all);
     for (size_t i = n; i < g.n_all && ok; i++)
         all[g.origin[i]] = ct__add_zero(all[g.origin[i]], all[i]);
     for (size_t i = 0; i < n && ok; i++) {
