@@ -311,8 +311,9 @@ CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_
 // Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet;
 // alone they are f32 (what meets an f64 keeps all its digits) and i32 (i64, where it needs that).
 // A ct_i that the integer dtype of an op's other operand, or of the variable to which it is
-// assigned, cannot hold is an error; sums and the like of bare numbers alone wrap. ct_scalar
-// converts as ct_cast does: 300 becomes 255 in u8.
+// assigned, cannot hold is an error; sums and the like of bare numbers alone wrap. A u64 of 2^63 and
+// more is ct_cast(ct_i((int64_t)value), CT_U64), exactly, or a ct_const where it never changes.
+// ct_scalar converts as ct_cast does: 300 becomes 255 in u8.
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);

@@ -310,9 +310,9 @@ static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.ou
 #define CT_OUTPUT(i) (-1 - (i))
 bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument, ct_loc here);
 // Is t, operand `argument` of `op`, anything but a bare integer that integer dtype `dtype` cannot
-// hold? That is an error, with a hint.
-bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, ct_err *err, ct_loc here,
-                   const char *op);
+// hold? That is an error, with a hint. `compared`: to wrap the number would not help.
+bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_err *err,
+                   ct_loc here, const char *op);
 // The node behind a handle without resolving variables; NULL when stale or none. Records nothing.
 ct_node *ct__peek(ct_tensor t, uint32_t *out);
 ct_var *ct__var_of(ct_tensor t); // NULL when t is no variable

@@ -530,8 +530,8 @@ static const ct_node *origin_of(const ct_node *node) {
     }
 }
 
-bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, ct_err *err, ct_loc here,
-                   const char *op) {
+bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_err *err,
+                   ct_loc here, const char *op) {
     uint32_t out;
     const ct_node *node = ct__peek_fast(t, &out);
     if (!node || dtype == CT_BOOL || ct__is_float(dtype)) return true;
@@ -546,14 +546,19 @@ bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, ct_err *err, ct_lo
             dtype == CT_U64 ? "operand %d is %lld, which does not fit %s (%lld to %llu)"
                             : "operand %d is %lld, which does not fit %s (%lld to %lld)",
             argument + 1, (long long)value, name, (long long)least, (long long)most);
-    ct__err_hint(
-        err, "ct_cast the tensor to a dtype that holds it, or the number to %s: that wraps", name);
+    if (compared)
+        ct__err_hint(err, "ct_cast the tensor to a wider dtype: ct_cast(x, CT_%s)",
+                     dtype == CT_U64 ? "F64" : "I64");
+    else
+        ct__err_hint(err,
+                     "ct_cast the tensor to a dtype that holds it, or the number to %s: that wraps",
+                     name);
     return false;
 }
 
 bool ct__call_bare_fits(ct_call *call, int operand, ct_dtype dtype) {
-    return ct__bare_fits(call->whole[operand], dtype, operand, call->err, call->here,
-                         call->op->name);
+    return ct__bare_fits(call->whole[operand], dtype, operand, call->compares, call->err,
+                         call->here, call->op->name);
 }
 
 // Lists come from the caller: their lengths are looked at before they are read.
@@ -606,7 +611,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_type *out = (ct_type *)(val + n_in);
     memset(out, 0, n_out * sizeof *out);
     ct_call call = {op,    own,       n_in, types, (int)n_out, n_out ? out : NULL,
-                    arena, &ctx->err, here, NULL};
+                    arena, &ctx->err, here, NULL,  false};
     int used = 0;
     unsigned seen = 0; // dtypes; those of bare numbers in the upper half
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {

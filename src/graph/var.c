@@ -351,7 +351,7 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     }
     if (type->dtype != var->type.dtype || type->weak) { // a later read is as strong as the variable
         ct_dtype to = var->type.dtype;
-        if (!ct__bare_fits(value, to, 1, &ctx->err, here, "assign")) return;
+        if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
         if (!ct__resolve(ctx, ct_cast_at(ct__handle_of(v), to, here), &v, "assign", 1, here))
             return;
     }

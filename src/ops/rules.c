@@ -94,6 +94,7 @@ bool ct__infer_elementwise(ct_call *call) {
 }
 
 bool ct__infer_elementwise_bool(ct_call *call) {
+    call->compares = true;
     if (!ct__infer_elementwise(call)) return false;
     call->out->dtype = CT_BOOL;
     call->out->weak = false;

@@ -122,6 +122,10 @@ static void elementwise(void **state) {
        ")\n  hint: ct_cast the tensor to a dtype that holds it, or the number to " dtype           \
        ": that wraps"
 
+#define NOT_COMPARED(op, operand, value, dtype, range, wider)                                      \
+    op ": operand " operand " is " value ", which does not fit " dtype " (" range                  \
+       ")\n  hint: ct_cast the tensor to a wider dtype: ct_cast(x, CT_" wider ")"
+
 typedef struct {
     bool spread;
     int line;
@@ -157,7 +161,8 @@ static void bare_integers(void **state) {
         }
     }
     ct_tensor x = of(CT_U8, CT_DIMS(3));
-    FAILS(ct_less(x, ct_i(300)), CT_E_ARGUMENT, TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+    FAILS(ct_less(x, ct_i(300)), CT_E_ARGUMENT,
+          NOT_COMPARED("less", "2", "300", "u8", "0 to 255", "I64"));
     FAILS(ct_clamp(x, ct_i(0), ct_i(256)), CT_E_ARGUMENT,
           TOO_BIG("clamp", "3", "256", "u8", "0 to 255"));
     FAILS(ct_select(B(3), ct_i(-1), x), CT_E_ARGUMENT,
@@ -172,11 +177,14 @@ static void bare_integers(void **state) {
           TOO_BIG("scatter_add", "3", "999", "u8", "0 to 255"));
     FAILS(ct_add(of(CT_U64, CT_DIMS(3)), ct_i(-1)), CT_E_ARGUMENT,
           TOO_BIG("add", "2", "-1", "u64", "0 to 18446744073709551615"));
+    FAILS(ct_equal(ct_i(-1), of(CT_U64, CT_DIMS(3))), CT_E_ARGUMENT,
+          NOT_COMPARED("equal", "1", "-1", "u64", "0 to 18446744073709551615", "F64"));
     for (int spread = 0; spread < 2; spread++) {
         comparison c = {.spread = spread};
         ct_tensor out;
         ct_call(compared, &c, &x, 1, &out, 1);
-        failed(out, c.line, CT_E_ARGUMENT, TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+        failed(out, c.line, CT_E_ARGUMENT,
+               NOT_COMPARED("less", "2", "300", "u8", "0 to 255", "I64"));
     }
     assert_int_equal(ct_dtype_of(ct_gather(x, ct_i(300))), CT_U8); // a position
     assert_int_equal(ct_dtype_of(ct_add(one(CT_I64), ct_i(INT64_MIN))), CT_I64);
@@ -185,6 +193,34 @@ static void bare_integers(void **state) {
     assert_int_equal((int)ct_item(ct_add(one(CT_U8), ct_cast(ct_i(300), CT_U8))), 44);
     assert_int_equal((int)ct_item(ct_scalar(300, CT_U8)), 255);
     assert_false(ct_failed());
+}
+
+// What the hints for comparisons and the header say, exactly.
+static void numbers_beyond_a_dtype(void **state) {
+    (void)state;
+    const uint64_t values[] = {1ull << 63, (1ull << 63) + 1, UINT64_MAX - 1, UINT64_MAX};
+    for (int i = 0; i < 4; i++) {
+        CT_SCOPE;
+        ct_tensor all = ct_from(values, CT_U64, CT_DIMS(4)),
+                  bare = ct_cast(ct_i((int64_t)values[i]), CT_U64),
+                  constant = ct_const(&values[i], CT_U64, CT_SCALAR);
+        const ct_tensor made[] = {ct_equal(all, bare), ct_equal(constant, all),
+                                  ct_less_equal(ct_cast(all, CT_F64), ct_i(-1))};
+        for (int k = 0; k < 3; k++) {
+            const uint8_t *is = ct_data(made[k]);
+            if (!is) fail_msg("%s", ct_error_text());
+            for (int at = 0; at < 4; at++) assert_int_equal(is[at], k < 2 && at == i);
+        }
+        const uint64_t *sum = ct_data(ct_add(ct_sub(all, bare), constant));
+        if (!sum) fail_msg("%s", ct_error_text());
+        for (int at = 0; at < 4; at++) assert_true(sum[at] == values[at]);
+    }
+    CT_SCOPE;
+    const uint8_t small[] = {0, 255};
+    const uint8_t *less =
+        ct_data(ct_less(ct_cast(ct_from(small, CT_U8, CT_DIMS(2)), CT_I64), ct_i(300)));
+    if (!less) fail_msg("%s", ct_error_text());
+    assert_true(less[0] == 1 && less[1] == 1);
 }
 
 // A number is no part of a plan: another one in the same line is looked at as the first was.
@@ -197,7 +233,7 @@ static void bare_integers_of_a_plan_that_ran(void **state) {
         ct_tensor x = ct_from(data, CT_U8, CT_DIMS(1)), below = ct_less(x, ct_i(values[i]));
         if (values[i] == 300)
             failed(below, __LINE__ - 2, CT_E_ARGUMENT,
-                   TOO_BIG("less", "2", "300", "u8", "0 to 255"));
+                   NOT_COMPARED("less", "2", "300", "u8", "0 to 255", "I64"));
         else
             assert_int_equal((int)ct_item(ct_sum(ct_cast(below, CT_I32))), values[i] == 255);
     }
@@ -434,6 +470,7 @@ int main(void) {
         cmocka_unit_test(sources),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(bare_integers),
+        cmocka_unit_test(numbers_beyond_a_dtype),
         cmocka_unit_test(bare_integers_of_a_plan_that_ran),
         cmocka_unit_test(assigned_bare_integers),
         cmocka_unit_test(reductions),
