@@ -133,6 +133,18 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
     return true;
 }
 
+// A run that holds nothing yet; NULL, with an error: there is no memory for it.
+static run *make_run(const ct_lm_train_options *options, const char *command, ct_err *err) {
+    run *r = ct__malloc(sizeof *r);
+    if (!r) {
+        ct__err_memory(err, CT_NOWHERE, command, sizeof *r);
+        return NULL;
+    }
+    *r = (run){
+        .o = *options, .command = command, .err = err, .val_loss = NAN, .saved = -1, .lock = -1};
+    return r;
+}
+
 // `command`: who begins the sentences that refuse, "train" or "plan".
 static run *start(const ct_lm_train_options *options, const char *command, ct_ctx *ctx) {
     if (!ctx || !ct__given(ctx, options, CT_NOWHERE, command, "the options") || ctx->err.code ||
@@ -140,18 +152,8 @@ static run *start(const ct_lm_train_options *options, const char *command, ct_ct
         return NULL;
     ct_numerics(); // opens the device, which may refuse what the environment asks of it
     if (ctx->err.code) return NULL;
-    run *r = ct__calloc(1, sizeof *r);
-    if (!r) {
-        ct__err_memory(&ctx->err, CT_NOWHERE, command, sizeof *r);
-        return NULL;
-    }
-    r->o = *options;
-    r->command = command;
-    r->err = &ctx->err;
-    r->lock = -1;
-    r->saved = -1;
-    r->val_loss = NAN;
-    if (r->o.resume) return r;
+    run *r = make_run(options, command, &ctx->err);
+    if (!r || r->o.resume) return r;
     fill_in(&r->o);
     r->keeps_best = r->o.patience.value > 0;
     return r;
@@ -820,24 +822,20 @@ static bool record_all(run *r, ct_lm_cost *cost) {
 }
 
 static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void *user) {
-    run *real = user, *r = ct__calloc(1, sizeof *r);
-    if (!r) return ct__err_memory(real->err, CT_NOWHERE, real->command, sizeof *r);
+    run *real = user, *r = make_run(options, real->command, real->err);
+    if (!r) return false;
     ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
     *cost = (ct_lm_cost){0};
     bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->err);
     if (ok) {
+        r->err = &h.ctx->err;
+        r->rehearsal = &h;
         // The text is the run's own.
-        *r = (run){.o = *options,
-                   .command = real->command,
-                   .err = &h.ctx->err,
-                   .corpus = real->corpus,
-                   .n_train = real->n_train,
-                   .characters = real->characters,
-                   .rehearsal = &h};
+        r->corpus = real->corpus;
+        r->n_train = real->n_train;
+        r->characters = real->characters;
         ok = record_all(r, cost);
         free_model(r);
-        ct__lm_resumed_free(&r->resumed);
-        ct__run_unlock(r->lock);
     }
     ct__free(r);
     ct__rehearsal_end(&h, cost, real->err);

@@ -1,4 +1,5 @@
 // What a training run is planned to take, against what it takes; what does not fit is refused.
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,11 +142,40 @@ static void test_choice_fits(void **state) {
     assert_true(tight.weights < roomy.weights);
 }
 
+// Which is this program's, whatever the library opens and closes.
+static void test_standard_input_stays_open(void **state) {
+    (void)state;
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), none = open("/dev/null", O_RDONLY);
+    ct_lm_train_options o = {.data = data,
+                             .n_data = 1,
+                             .out = out,
+                             .overwrite = true,
+                             .layers = 1,
+                             .heads = 1,
+                             .width = 16,
+                             .context = 16,
+                             .batch = 2,
+                             .steps = 1,
+                             .eval_batches = CT_F(1)};
+    ct_lm_cost cost;
+    assert_true(none >= 0 && dup2(none, STDIN_FILENO) == STDIN_FILENO);
+    assert_true(ct_lm_plan(&o, NULL, NULL, &cost));
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), 0);
+    assert_true(ct_lm_train(&o));
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), 0);
+    if (kept >= 0) {
+        dup2(kept, STDIN_FILENO);
+        close(kept);
+    }
+    if (none != STDIN_FILENO) close(none);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planned_is_measured),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_choice_fits),
+        cmocka_unit_test(test_standard_input_stays_open),
     };
     return cmocka_run_group_tests(tests, make_text, remove_text);
 }

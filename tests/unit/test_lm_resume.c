@@ -1,5 +1,7 @@
 // Runs that are stopped wherever they ask whether to, and resumed: the same end as one that nobody
 // stopped, the best weights included.
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -208,12 +211,45 @@ static void patience_may_come_late(void **state) {
     forget(out);
 }
 
+static int steps_told, steps_alone; // of these, with the folder locked
+
+static void look_at_lock(const ct_lm_event *event, void *user) {
+    (void)user;
+    if (event->kind != CT_LM_STEP) return;
+    int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    steps_told++;
+    steps_alone += flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+}
+
+// Where the process has no standard input, the lock is the descriptor in its place.
+static void a_run_is_alone_in_its_folder(void **state) {
+    (void)state;
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    assert_true(train(options(out), 0));
+    ct_lm_train_options o = again(out);
+    o.steps = STEPS + 3;
+    o.event = look_at_lock;
+    close(STDIN_FILENO);
+    assert_true(train(o, 0));
+    assert_int_equal(steps_told, 3);
+    assert_int_equal(steps_alone, 3);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    if (kept >= 0) {
+        dup2(kept, STDIN_FILENO);
+        close(kept);
+    }
+    forget(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_at_every_question),
         cmocka_unit_test(an_older_checkpoint_has_its_best_weights),
         cmocka_unit_test(patience_may_be_lost_and_found),
         cmocka_unit_test(patience_may_come_late),
+        cmocka_unit_test(a_run_is_alone_in_its_folder),
     };
     return cmocka_run_group_tests_name("lm_resume", tests, make_whole, remove_all);
 }
