@@ -572,14 +572,21 @@ static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs) {
     return true;
 }
 
+// The first of wrt that a value is; n: none.
+static size_t place_in(const ct_val *wrt, size_t n, ct_val v) {
+    size_t i = 0;
+    while (i < n && (v.node != wrt[i].node || v.out != wrt[i].out)) i++;
+    return i;
+}
+
 // Which of wrt a value is a copy of, through copies of copies; n: of none.
 static size_t original(ct_val v, const ct_val *wrt, size_t n) {
-    while (v.node && v.node->flags & CT_NODE_COPY) {
+    size_t of = n;
+    while (of == n && v.node && v.node->flags & CT_NODE_COPY) {
         v = v.node->copy_of[v.out];
-        for (size_t i = 0; i < n; i++)
-            if (v.node == wrt[i].node && v.out == wrt[i].out) return i;
+        of = place_in(wrt, n, v);
     }
-    return n;
+    return of;
 }
 
 // Other gradients in the graph took up anew what lies between them and their loss. Where a value
@@ -604,7 +611,7 @@ static bool add_copies(gradient *g, const ct_val *wrt) {
             if (of == g->n || (at[of].node == node && at[of].out == k)) continue;
             at[n] = (ct_val){node, k};
             origin[n] = of;
-            reached[n++] = true;
+            reached[n++] = reached[of] = true;
         }
     }
     g->at = at, g->origin = origin, g->reached = reached;
@@ -636,8 +643,10 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
     for (size_t i = n; i < g.n_all && ok; i++)
         all[g.origin[i]] = ct__add_zero(all[g.origin[i]], all[i]);
     for (size_t i = 0; i < n && ok; i++) {
-        bool met = g.holder[i] || !ct__is_none(all[i]);
-        grads[i] = ct__is_none(all[i]) && met ? ct__zeros_like(ct__handle_of(g.at[i])) : all[i];
+        size_t of =
+            g.n_all > n ? place_in(wrt, n, wrt[i]) : i; // copies count for the first of equals
+        grads[i] = all[of];
+        if (ct__is_none(all[of]) && g.holder[of]) grads[i] = ct__zeros_like(ct__handle_of(g.at[i]));
     }
     if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
     ct__nodes_free(&g.forward);

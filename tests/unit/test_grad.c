@@ -306,23 +306,24 @@ static ct_tensor as_call(ct_tensor x) {
 }
 static ct_tensor as_relu(ct_tensor x) { return ct_relu(x); }
 
+static const float three_halves[] = {1.5f};
+static const struct {
+    ct_tensor (*f)(ct_tensor);
+    double z, slope; // at three halves
+} inner[] = {{as_product, 2.25, 3}, {as_square, 2.25, 3}, {as_call, 2.25, 3}, {as_relu, 1.5, 1}};
+enum { INNER = sizeof inner / sizeof *inner };
+
 // z = f(x), l = z^2, g = dl/dx = 2 z f'(x): with respect to z, which stands between x and l, and so
 // in g as well, g^2 + l has the slope 8 z f'(x)^2 + 2 z.
 static void a_gradient_within_another(void **state) {
     (void)state;
-    const float three_halves[] = {1.5f};
-    static const struct {
-        ct_tensor (*f)(ct_tensor);
-        double z, slope;
-    } cases[] = {
-        {as_product, 2.25, 3}, {as_square, 2.25, 3}, {as_call, 2.25, 3}, {as_relu, 1.5, 1}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < INNER; i++) {
         CT_SCOPE;
         ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), g, h;
-        ct_tensor z = cases[i].f(x), l = ct_square(z);
+        ct_tensor z = inner[i].f(x), l = ct_square(z);
         ct_grad(l, &x, 1, &g);
         ct_grad(ct_add(ct_square(g), l), &z, 1, &h);
-        double v = cases[i].z, slope = cases[i].slope;
+        double v = inner[i].z, slope = inner[i].slope;
         assert_true(at(h, 0) == 8 * v * slope * slope + 2 * v);
     }
     CT_SCOPE; // one output of two
@@ -331,6 +332,39 @@ static void a_gradient_within_another(void **state) {
     ct_grad(ct_mul(out[0], out[0]), &x, 1, &g); // 4 x^3, by way of 2 out[0] * 2 x
     ct_grad(ct_add(ct_mul(g, g), out[0]), &out[0], 1, &h);
     assert_true(at(h, 0) == 2 * 13.5 * 2 * 3 + 1);
+}
+
+// The same z named twice: each time its gradient is the whole one, whichever copies of z it is of.
+static void a_value_within_a_gradient_named_twice(void **state) {
+    (void)state;
+    for (size_t i = 0; i < INNER; i++) {
+        CT_SCOPE;
+        ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), g, h[4];
+        ct_tensor z = inner[i].f(x), l = ct_square(z), wrt[] = {z, z, x, z};
+        double v = inner[i].z, slope = inner[i].slope;
+        ct_grad(l, &x, 1, &g);
+        ct_grad(ct_add(ct_square(g), l), wrt, 4, h);
+        for (int k = 0; k < 4; k++)
+            if (k != 2) assert_true(at(h[k], 0) == 8 * v * slope * slope + 2 * v);
+        ct_grad(g, wrt, 2, h); // of copies alone
+        assert_true(at(h[0], 0) == 2 * slope && at(h[1], 0) == 2 * slope);
+        assert_ok();
+    }
+}
+
+// g = z f'(x), where z counts as a constant: it depends on z, with no slope.
+static void a_value_within_a_gradient_without_slope(void **state) {
+    (void)state;
+    for (size_t i = 0; i < INNER; i++) {
+        CT_SCOPE;
+        ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), g, h[2];
+        ct_tensor z = inner[i].f(x), wrt[] = {z, z};
+        ct_grad(ct_mul(ct_stop_gradient(z), z), &x, 1, &g);
+        assert_true(at(g, 0) == inner[i].z * inner[i].slope);
+        ct_grad(g, wrt, 2, h);
+        assert_true(at(h[0], 0) == 0 && at(h[1], 0) == 0);
+        assert_ok();
+    }
 }
 
 // What a plan of so many steps in one scope records.
@@ -420,6 +454,8 @@ int main(void) {
         TEST(an_operand_that_is_not_used),
         TEST(one_output_among_several),
         TEST(a_gradient_within_another),
+        TEST(a_value_within_a_gradient_named_twice),
+        TEST(a_value_within_a_gradient_without_slope),
         TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
