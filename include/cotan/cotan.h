@@ -309,7 +309,8 @@ CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_l
 CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_const(data, dtype, dims) ct_const_at((data), (dtype), (dims), CT_HERE)
 // Scalar operands: a new value never recompiles. ct_f and ct_i take the dtype of what they meet;
-// alone they are f32 (what meets an f64 keeps all its digits) and i32 (i64, where it needs that).
+// alone, and where a function returns them, they are f32 and i32 (i64, where it needs that). A ct_f
+// that meets an f64 keeps all its digits, but has no gradient.
 // A ct_i that the integer dtype of an op's other operand, or of the variable to which it is
 // assigned, cannot hold is an error; sums and the like of bare numbers alone wrap. A u64 of 2^63 and
 // more is ct_cast(ct_i((int64_t)value), CT_U64), exactly, or a ct_const where it never changes.

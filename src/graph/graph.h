@@ -47,6 +47,7 @@ enum {
     CT_NODE_RAN = 64,       // a plan has computed it, whether or not it kept the value
     CT_NODE_STALE = 32,     // scratch of ct__order: needs a version of a variable that is gone
     CT_NODE_COPY = 256,     // of a trace: stands for values of other nodes, `copy_of`
+    CT_NODE_WIDENED = 512,  // a bare number that met an f64, where another node stands for it
 };
 
 struct ct_node {

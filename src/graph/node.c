@@ -489,16 +489,45 @@ ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
     return node;
 }
 
-// Bare numbers (ct_f) that meet an f64 are taken as they were written, not as the f32 that they
-// are alone.
-static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in,
-                           ct_val *val, const ct_type **types, ct_loc here) {
+// Does each operand go its own way, whatever dtypes the others have? Those of a body are its
+// parameters, of the dtypes with which it was traced; a gradient is with respect to the very ones.
+static bool keeps_operands(const ct_opdef *op) {
+    for (size_t i = 0; i < op->n_fields; i++)
+        if (op->fields[i].kind == CT_FIELD_body) return true;
+    return op->kind == CT_KIND_TRANSFORM;
+}
+
+// What a parameter of a function that is being traced stands for; NULL: nobody knows.
+static ct_node *stands_for(const ct_node *param) {
+    if (param->op != &ct__op_param || param->frame->kind != CT_FRAME_BODY) return NULL;
+    const ct_body *body = param->frame->body;
+    if (param->number >= body->n_params)
+        return body->captured_from[param->number - body->n_params].node;
+    return param->number < body->n_operands ? body->operands[param->number].node : NULL;
+}
+
+// The bare number (ct_f) that a tensor is, be it the operand of a traced function; NULL: it is
+// none. No gradient will find it behind what was recorded: it and its parameters are marked.
+static const ct_node *number_to_widen(ct_node *node) {
+    ct_node *number = node;
+    while (number->op == &ct__op_param && (number = stands_for(number))) {
+    }
+    if (!number || number->op != &ct__op_scalar || !number->out->weak ||
+        number->out->dtype != CT_F32)
+        return NULL;
+    for (number->flags |= CT_NODE_WIDENED; node != number; node = stands_for(node))
+        node->flags |= CT_NODE_WIDENED;
+    return number;
+}
+
+// Bare numbers that meet an f64 are taken as they were written, not as the f32 that they are alone.
+// In a plan they have no values: those that met an f64 were f64 when it was recorded.
+static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, int n_in, ct_val *val,
+                           const ct_type **types, ct_loc here) {
+    if (ct__in_plan(ctx) || keeps_operands(op)) return true;
     for (int i = 0; i < n_in; i++) {
-        uint32_t out;
-        const ct_node *number = ct__peek_fast(in[i], &out);
-        if (!number || number->op != &ct__op_scalar || !number->out->weak ||
-            number->out->dtype != CT_F32)
-            continue;
+        const ct_node *number = number_to_widen(val[i].node);
+        if (!number) continue;
         ct_node *wide = ct__number_leaf(ctx, (ct_type){.dtype = CT_F64});
         ct_val to;
         if (!wide) return false;
@@ -516,17 +545,11 @@ static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in,
 // it as a parameter.
 static const ct_node *origin_of(const ct_node *node) {
     for (;;) {
-        if (node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1) {
-            node = node->in->node;
-        } else if (node->op == &ct__op_param && node->frame->kind == CT_FRAME_BODY) {
-            const ct_body *body = node->frame->body;
-            const bool captured = node->number >= body->n_params;
-            if (!captured && node->number >= body->n_operands) return node;
-            node = captured ? body->captured_from[node->number - body->n_params].node
-                            : body->operands[node->number].node;
-        } else {
-            return node;
-        }
+        const ct_node *behind = node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1
+                                    ? node->in->node
+                                    : stands_for(node);
+        if (!behind) return node;
+        node = behind;
     }
 }
 
@@ -623,7 +646,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     const unsigned whole = 1u << (16 + CT_I32) | 1u << (16 + CT_I64);
     if (seen & whole && seen & BELOW_I64) call.whole = in;
     bool ok = used == n_in &&
-              ((seen & mixed) != mixed || numbers_in_f64(ctx, op, in, n_in, val, types, here));
+              ((seen & mixed) != mixed || numbers_in_f64(ctx, op, n_in, val, types, here));
     if (!ok || !op->infer(&call) || !fits(&call)) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);

@@ -322,6 +322,20 @@ static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, 
     return ok ? resolved && found < 0 : ct__err_memory(&ctx->err, here, "grad", n * sizeof *vals);
 }
 
+// In their place stands what they were in f64, so that a gradient would be a part, or none.
+static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_loc here) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t out;
+        const ct_node *node = ct__peek_fast(wrt[i], &out);
+        if (!node || !(node->flags & CT_NODE_WIDENED)) continue;
+        ct__fail(ctx, CT_E_GRAD, here, "grad",
+                 "operand %zu is a bare number that met an f64: it has no gradient", i + 1);
+        ct__err_hint(&ctx->err, "ct_scalar(value, CT_F64) has one");
+        return false;
+    }
+    return true;
+}
+
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients") ||
@@ -343,7 +357,7 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     else {
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
-        all = bind_versions(ctx, at, wrt, n, in, here) &&
+        all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here) &&
                       no_path_through_kept(ctx, at, in + 1, n, here)
                   ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
                   : ct__poison(ctx, here);

@@ -366,6 +366,100 @@ static void bare_numbers_stay_bare(void **state) {
     ct_call(add_up, NULL, mixed, 2, &out, 1);
     assert_true(((const double *)ct_data(out))[1] == 2.1); // no f32 on the way
 }
+// Each of these meets an f64 only in the body, in which the other operand is f32.
+static void scaled(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], in[2]); // f64
+    out[1] = ct_mul(in[1], in[2]); // f32
+}
+static void scaled_back(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[5], in[2]);
+    out[1] = ct_mul(in[6], in[2]);
+    out[2] = ct_cast(ct_sum(ct_add(ct_mul(in[5], in[0]), ct_mul(in[6], in[1]))), CT_F32);
+}
+static void calls_scaled(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_tensor inner[] = {ct_cast(in[0], CT_F64), in[1], in[2]};
+    ct_call(scaled, user, inner, 3, out, 2);
+}
+static void tenth(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in, (void)user;
+    out[0] = ct_f(0.1);
+}
+static void scaled_rows(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], ct_f(0.1));
+    out[1] = ct_add(in[1], ct_f(1));
+    out[2] = ct_mul(in[2], ct_f(0.5));
+}
+static void is_f64(ct_tensor t, double want) {
+    const double *got = ct_data(t);
+    if (!got) fail_msg("%s", ct_error_text());
+    assert_int_equal(ct_dtype_of(t), CT_F64);
+    assert_true(*got == want);
+}
+static void bare_numbers_among_both_widths(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        CT_SCOPE;
+        const double three = 3;
+        ct_tensor y = ct_ones(CT_F32, CT_SCALAR), x = ct_from(&three, CT_F64, CT_SCALAR), g[2],
+                  in[] = {x, y, ct_f(0.1)}, out[2];
+        if (kind == 2)
+            ct_custom_vjp(scaled, scaled_back, NULL, in, 3, out, 2);
+        else
+            ct_call(kind ? calls_scaled : scaled, NULL, in, 3, out, 2);
+        ct_grad(ct_add(out[0], ct_cast(out[1], CT_F64)), in, 2, g);
+        is_f64(out[0], 3 * 0.1);
+        assert_int_equal(ct_dtype_of(out[1]), CT_F32);
+        assert_true(ct_item(out[1]) == 0.1f);
+        is_f64(g[0], 0.1);
+        assert_true(ct_item(g[1]) == 0.1f);
+    }
+    CT_SCOPE;
+    const double four = 4;
+    const float rows[] = {4, 8};
+    ct_tensor x = ct_from(&four, CT_F64, CT_SCALAR), number, last[2], ys, g,
+              carry[] = {ct_from(&four, CT_F64, CT_SCALAR), ct_f(0)},
+              xs = ct_from(rows, CT_F32, CT_DIMS(2));
+    ct_call(tenth, NULL, &x, 1, &number, 1); // behind the function it is the f32 that it was
+    is_f64(ct_add(ct_mul(ct_mul(x, ct_f(2)), number), ct_f(7)), 8 * (double)0.1f + 7);
+    ct_scan(last, &ys, .body = scaled_rows, .carry = carry, .n_carry = 2, .xs = &xs, .n_xs = 1,
+            .n_ys = 1);
+    ct_grad(ct_sum(ys), &xs, 1, &g);
+    is_f64(last[0], 4 * 0.1 * 0.1);
+    assert_true(ct_item(last[1]) == 2);
+    of_value(ys, CT_F32, 2, 4);
+    of_value(g, CT_F32, 0.5, 0.5);
+}
+// What stands in its place in f64 is another node, so that a part of the gradient would be missing.
+static void takes_its_gradient(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_grad_at(ct_mul(in[0], in[1]), in + 1, 1, out, (ct_loc){"user.c", 7});
+}
+static void widened_numbers_have_no_gradient(void **state) {
+    (void)state;
+    static const char want[] = "user.c:7: grad: operand 1 is a bare number that met an f64: it has "
+                               "no gradient\n  hint: ct_scalar(value, CT_F64) has one";
+    for (int kind = 0; kind < 3; kind++) {
+        CT_SCOPE;
+        ct_tensor in[] = {scalar64(3), ct_f(2)}, y = ct_ones(CT_F32, CT_SCALAR), g;
+        ct_tensor loss = ct_add(ct_cast(ct_mul(in[0], in[1]), CT_F32), ct_mul(y, in[1]));
+        if (kind == 0)
+            ct_grad_at(loss, in + 1, 1, &g, (ct_loc){"user.c", 7});
+        else if (kind == 1)
+            ct_call(takes_its_gradient, NULL, in, 2, &g, 1);
+        else
+            in[1] = ct_scalar(2, CT_F64), ct_call(takes_its_gradient, NULL, in, 2, &g, 1);
+        if (kind == 2) {
+            is_f64(g, 3);
+            continue;
+        }
+        assert_int_equal(ct_error_code(), CT_E_GRAD);
+        assert_string_equal(ct_error_text(), want);
+        ct_error_clear();
+    }
+}
 static void adds_at(const ct_tensor *in, ct_tensor *out, void *user) {
     *(int *)user = __LINE__ + 1;
     out[0] = ct_add(in[0], ct_expand(in[1], CT_DIMS(2)));
@@ -558,6 +652,8 @@ int main(void) {
             cmocka_unit_test(scan_shape_errors),
             cmocka_unit_test(what_a_function_does_not_set_is_named),
             cmocka_unit_test(bare_numbers_stay_bare),
+            cmocka_unit_test(bare_numbers_among_both_widths),
+            cmocka_unit_test(widened_numbers_have_no_gradient),
             cmocka_unit_test(bare_numbers_that_do_not_fit),
             cmocka_unit_test(cotangents_are_not_bare),
             cmocka_unit_test(carried_numbers_are_tensors),
