@@ -72,6 +72,7 @@ typedef struct ct_lm_resumed {
     int64_t steps;       // that the run was to have; options->steps may be more
     ct_fit_best best;    // a val_loss of INFINITY: nobody has its weights
     ct_err damage;       // of the checkpoint's best weights; code 0: none
+    bool kept_best;      // in the run's folder; else what is called so there is somebody else's
     bool best_in_folder; // it has none that are whole; those in the run's folder are its, and are
     int64_t tokens;
     char checksum[9];  // of the tokens
@@ -79,10 +80,11 @@ typedef struct ct_lm_resumed {
     size_t n_data;
     ct_config config; // holds the paths
 } ct_lm_resumed;
-// Adds the options, which must be whole, the text and what early stopping knows to a config.json,
-// and seals it.
+// Adds the options, which must be whole, the text, the steps that the weights beside it have behind
+// them and what early stopping knows to a config.json, and seals it.
 bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
-                           const ct_corpus *corpus, const ct_fit_best *best, ct_err *err);
+                           const ct_corpus *corpus, int64_t done, const ct_fit_best *best,
+                           ct_err *err);
 // What the run in `dir` was trained with, but for its text.
 bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err *err);
 // Finds the checkpoint that options->resume and resume_step ask for, checks every byte of it, and

@@ -190,6 +190,9 @@ static const struct {
 } losses[] = {{"best_val_loss", offsetof(ct_fit_best, val_loss)},
               {"counted_val_loss", offsetof(ct_fit_best, counted)}};
 
+// Of the weights themselves: what is known of the best ones is saved with others, too.
+#define STEPS_DONE "steps_done"
+
 static void store_best(ct_config *to, const ct_fit_best *best) {
     if (!best->evaluations) return;
     for (int i = 0; i < 2; i++) {
@@ -216,7 +219,8 @@ static bool read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
 }
 
 bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options,
-                           const ct_corpus *corpus, const ct_fit_best *best, ct_err *err) {
+                           const ct_corpus *corpus, int64_t done, const ct_fit_best *best,
+                           ct_err *err) {
     ct_config training;
     char digits[9];
     if (!ct__config_new(config->path, &training, err)) return false;
@@ -224,6 +228,7 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     checksum(corpus, digits);
     ct__config_set_int(&training, "text_tokens", (int64_t)corpus->n);
     ct__config_set_string(&training, "text_crc32c", digits, 8);
+    ct__config_set_int(&training, STEPS_DONE, done);
     store_best(&training, best);
     bool ok = store_data(&training, options, err);
     if (ok) {
@@ -279,6 +284,7 @@ static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm
     if (!ct__config_child(config, "training", &resumed->config, err)) return false;
     const ct_config *from = &resumed->config;
     if (!restore_all(from, o, err)) return false;
+    resumed->kept_best = o->patience.value > 0;
     if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->tokens, err) ||
         !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
         !ct__config_list(from, "data", &resumed->n_data, err) ||
@@ -353,26 +359,31 @@ static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, c
     return ok;
 }
 
-// What `best` gets is what was known when these weights were the best.
-static bool whole_best(const char *model, const char *config, ct_fit_best *best, ct_err *err) {
+// What `best` gets is what was known when these weights, of `done` steps, were the best.
+static bool whole_best(const char *model, const char *config, ct_fit_best *best, int64_t *done,
+                       ct_err *err) {
     ct_config file = {0}, training = {0};
     bool ok = ct__config_read(config, &file, err) && ct__config_verify(&file, true, err) &&
               ct__config_child(&file, "training", &training, err) &&
+              (!ct__config_has(&training, STEPS_DONE) ||
+               ct__config_int(&training, STEPS_DONE, 0, INT64_MAX, done, err)) &&
               read_best(&training, best, err) && whole_file(model, err);
     ct__config_close(&training);
     ct__config_close(&file);
     return ok;
 }
 
-// Are the best weights in the run's folder whole, and those of this loss?
+// Are the best weights in the run's folder whole, and those of this loss? A save behind it, which
+// somebody copied there, knows of the loss, too, but has other weights.
 static bool has_in_folder(const char *dir, const ct_fit_best *best) {
     char model[CT_RUN_PATH], config[CT_RUN_PATH];
     ct_fit_best its = {0};
     ct_err ignored = {0};
+    int64_t done = -1;
     int n = snprintf(model, sizeof model, "%s/" CT_RUN_BEST "/model.safetensors", dir);
     int m = snprintf(config, sizeof config, "%s/" CT_RUN_BEST "/config.json", dir);
-    return n < CT_RUN_PATH && m < CT_RUN_PATH && whole_best(model, config, &its, &ignored) &&
-           its.val_loss == best->val_loss && its.steps == best->steps;
+    return n < CT_RUN_PATH && m < CT_RUN_PATH && whole_best(model, config, &its, &done, &ignored) &&
+           its.val_loss == best->val_loss && its.steps == best->steps && done == best->steps;
 }
 
 // A run goes on without its best weights, whose damage hits all checkpoints that share them.
@@ -380,14 +391,15 @@ static bool has_in_folder(const char *dir, const ct_fit_best *best) {
 static bool look_at_best(const char *dir, ct_lm_resumed *resumed, ct_err *err) {
     char model[CT_RUN_PATH], config[CT_RUN_PATH];
     ct_fit_best its = {0};
+    int64_t done = -1;
     if (!ct__checkpoint_has_best(dir, resumed->step)) { // it had none, or somebody removed them
-        resumed->best_in_folder = has_in_folder(dir, &resumed->best);
+        resumed->best_in_folder = resumed->kept_best && has_in_folder(dir, &resumed->best);
         return true;
     }
     if (!ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_MODEL, model, err) ||
         !ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_CONFIG, config, err))
         return false;
-    if (whole_best(model, config, &its, &resumed->damage)) return true;
+    if (whole_best(model, config, &its, &done, &resumed->damage)) return true;
     bool gone = access(model, F_OK) != 0 && errno == ENOENT;
     if (resumed->damage.code != CT_E_FORMAT && !gone) {
         *err = resumed->damage;
@@ -494,6 +506,14 @@ static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, i
     return false;
 }
 
+// Without patience, too: it may have had some.
+static bool kept_best(const char *dir, const int64_t *steps, size_t n,
+                      const ct_lm_resumed *resumed) {
+    bool any = resumed->kept_best || resumed->best.val_loss == INFINITY;
+    for (size_t i = 0; i < n; i++) any = any || ct__checkpoint_has_best(dir, steps[i]);
+    return any;
+}
+
 bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err) {
     int64_t *steps;
     size_t n;
@@ -512,7 +532,9 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
             offer(dir, steps, n, step, err);
             ok = false;
         }
-        ok = ok && take_settings(&config, options, resumed, err) && look_at_best(dir, resumed, err);
+        ok = ok && take_settings(&config, options, resumed, err);
+        resumed->kept_best = ok && kept_best(dir, steps, n, resumed);
+        ok = ok && look_at_best(dir, resumed, err);
         ct__config_close(&config);
     }
     ct__free(steps);

@@ -389,7 +389,7 @@ static bool evaluate(double *val_loss, void *user) {
 
 static bool add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
-    return ct__lm_settings_store(config, &r->o, &r->corpus, &r->best, err);
+    return ct__lm_settings_store(config, &r->o, &r->corpus, r->done, &r->best, err);
 }
 
 // The best weights first: those that are saved later force their names to disk.
@@ -683,6 +683,7 @@ static bool compare_numerics(run *r) {
 
 static bool restore_best(run *r) {
     const char *dir = r->o.out;
+    if (!r->resumed.kept_best) return true;
     const ct_err *damage = &r->resumed.damage;
     bool lost = damage->code && !r->resumed.best_in_folder;
     char folder[CT_RUN_PATH];

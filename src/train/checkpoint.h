@@ -63,8 +63,8 @@ void ct__checkpoint_abandon(const char *dir, int64_t step);
 bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err);
 // Gives a save's folder, filled or not, the best weights of DIR as they are now, if there are any.
 bool ct__checkpoint_take_best(const char *dir, const char *folder, ct_err *err);
-// The other way: DIR/best as it was at that checkpoint; it goes where that has none, and where they
-// are lost.
+// The other way: DIR/best, where it is the run's, as it was at that checkpoint; it goes where that
+// has none, and where they are lost.
 bool ct__checkpoint_has_best(const char *dir, int64_t step);
 bool ct__checkpoint_give_best(const char *dir, int64_t step, bool lost, ct_err *err);
 // Removes the checkpoints of later steps than this one; -1: all.

@@ -281,10 +281,12 @@ def test_a_run_that_no_longer_improves_ends(patient):
     assert shown[-1] == f"{COTAN} sample {out}/best"
     assert cotan("sample", out / "best", "--length", 3).returncode == 0
     assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors"]
-    knows = {k: training(out)[k] for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated")}
+    knows = {k: training(out)[k]
+             for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
     assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),
-                     "evaluated": len(found) - 1}
-    assert training(out / "best")["best_steps"] == at and training(out / "best")["stale"] == 0
+                     "evaluated": len(found) - 1, "steps_done": len(found)}
+    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale", "evaluated", "steps_done")}
+    assert knows == {"best_steps": at, "stale": 0, "evaluated": at, "steps_done": at}
 
 
 def test_the_best_weights_are_those(corpus, tmp_path):
