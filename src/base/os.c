@@ -119,6 +119,11 @@ bool ct__could_be_folder(const char *path, ct_err *err) {
     return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "exists and is not a folder");
 }
 
+bool ct__is_same_file(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     char part[4096];
     size_t n = strlen(path);

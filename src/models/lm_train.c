@@ -510,7 +510,7 @@ static bool may_begin(const run *r, ct_run_there *there) {
 }
 
 static bool could_keep_best(const run *r) {
-    return !r->keeps_best || ct__run_could_keep_best(r->o.out, r->err);
+    return (!r->keeps_best && !r->resumed.kept_best) || ct__run_could_keep_best(r->o.out, r->err);
 }
 
 static bool could_begin(const run *r) {

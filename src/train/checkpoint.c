@@ -154,9 +154,33 @@ static bool folder_path(const char *dir, const char *name, char path[CT_RUN_PATH
     return false;
 }
 
-bool ct__run_could_keep_best(const char *dir, ct_err *err) {
+typedef struct apart {
+    const char *best, *saves;
+    ct_err *err;
+} apart;
+
+static bool are_apart(const char *best, const char *other, ct_err *err) {
+    if (!ct__is_same_file(best, other)) return true;
+    ct__err(err, CT_E_FILE, CT_NOWHERE, best,
+            "the same folder as %s, where the run keeps other weights", other);
+    ct__err_hint(err, "remove the link: a run has a folder of this name");
+    return false;
+}
+
+static bool is_apart_from_save(const char *name, void *user) {
+    const apart *a = user;
     char path[CT_RUN_PATH];
-    return folder_path(dir, CT_RUN_BEST, path, err);
+    int64_t step;
+    return (!ct__names_save(name, &step) && !ct__names_unfinished_save(name)) ||
+           (make_path(path, a->err, "%s/%s", a->saves, name) && are_apart(a->best, path, a->err));
+}
+
+// A link may lead to a folder that the run itself fills: weights of two steps would have one name.
+bool ct__run_could_keep_best(const char *dir, ct_err *err) {
+    char best[CT_RUN_PATH], saves[CT_RUN_PATH];
+    return folder_path(dir, CT_RUN_BEST, best, err) && are_apart(best, dir, err) &&
+           make_path(saves, err, "%s/" CT_RUN_SAVES, dir) &&
+           each_entry(saves, is_apart_from_save, &(apart){best, saves, err}, err);
 }
 
 bool ct__checkpoint_list(const char *dir, int64_t **steps, size_t *n, ct_err *err) {
@@ -506,10 +530,9 @@ static bool copy_file(const char *from, const char *to, ct_err *err) {
 // links.
 static bool name_too(const char *from, const char *to, ct_err *err) {
     char beside[CT_BESIDE];
-    struct stat a, b;
     ct__atomic_beside(to, beside);
-    if (stat(from, &a) != 0) return ct__err_system(err, from, "open");
-    if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
+    if (access(from, F_OK) != 0) return ct__err_system(err, from, "open");
+    if (ct__is_same_file(from, to)) return true;
     unlink(beside); // of a process that had this one's number
     if (link(from, beside) != 0) return copy_file(from, to, err);
     if (rename(beside, to) == 0) return true;

@@ -43,7 +43,8 @@ bool ct__run_next(const char *dir, char next[CT_RUN_PATH], ct_err *err);
 bool ct__run_replace(const char *dir, ct_err *err);
 void ct__run_abandon_next(const char *dir); // one that has not replaced anything
 
-// False: something else is where a run keeps its best weights in a folder.
+// False: something else is where a run keeps its best weights in a folder, or a link to the run's
+// own folder or one of its saves.
 bool ct__run_could_keep_best(const char *dir, ct_err *err);
 
 // Steps of the checkpoints, the newest first; freed with ct__free. None is no error, but something

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from test_resume import (COTAN, OPTIONS, SHORT, WITHOUT, checkpoints, contents, copy_links, corpus, cotan,  # noqa: F401
+from test_resume import (COTAN, KEEPS, OPTIONS, SHORT, WITHOUT, checkpoints, contents, copy_links, corpus, cotan,  # noqa: F401
                          damage_best, memory, on_ref, patient, put, same_best, same_but_for_best, same_end, training,
                          whole)
 
@@ -81,3 +81,67 @@ def test_best_weights_of_later_steps_go(whole, memory):
     done = cotan("train", "--resume", out, "--resume-step", 6)
     assert done.returncode == 0 and not (out / "best").exists(), done.stderr
     same_end(out, whole, saves=(6,))
+
+
+def link(out, to):
+    """best is a link to `to`, relative to the run, whatever it was."""
+    if (out / "best").is_symlink():
+        (out / "best").unlink()
+    shutil.rmtree(out / "best", ignore_errors=True)
+    (out / "best").symlink_to(to, target_is_directory=True)
+
+
+def test_a_link_to_a_save_is_no_folder_of_best_weights(patient, whole, corpus, memory):
+    def refused(out, to, *words):
+        before = contents(out)
+        done = cotan("train", *words)
+        assert (done.returncode, done.stderr) == (
+            1, f"cotan: {out}/best: the same folder as {out}{to}, where the run keeps other weights\n"
+            "  hint: remove the link: a run has a folder of this name\n")
+        assert contents(out) == before
+
+    first, last = checkpoints(patient[0])
+    out, other, elsewhere = memory / "run", memory / "other", memory / "elsewhere"
+    copy_links(patient[0], out)
+    for to in (f"checkpoints/step-{first}", f"checkpoints/step-{last}", f"{out}/checkpoints/step-{last}"):
+        link(out, to)
+        for words in ([], ["--resume-step", first], ["--patience", 0]):
+            refused(out, "/checkpoints/" + to.split("/")[-1], "--resume", out, *words)
+    link(out, ".")
+    refused(out, "", "--resume", out)
+    # A save that was moved, and is linked to as well; one that is not whole.
+    shutil.move(out / f"checkpoints/step-{first}", elsewhere)
+    (out / f"checkpoints/step-{first}").symlink_to(elsewhere, target_is_directory=True)
+    link(out, elsewhere)
+    refused(out, f"/checkpoints/step-{first}", "--resume", out)
+    (out / "checkpoints/step-99.tmp").mkdir()
+    link(out, "checkpoints/step-99.tmp")
+    refused(out, "/checkpoints/step-99.tmp", "--resume", out)
+    # Where it would be removed.
+    for name in ("best.safetensors", "best.json"):
+        (out / f"checkpoints/step-{last}" / name).unlink()
+    link(out, f"checkpoints/step-{last}")
+    refused(out, f"/checkpoints/step-{last}", "--resume", out, "--patience", 0)
+    # A run that would take the place of another; one that goes on, and is to keep best weights from now on.
+    shutil.copytree(whole, other)
+    link(other, "checkpoints/step-6")
+    refused(other, "/checkpoints/step-6", "--data", corpus, *OPTIONS, *KEEPS, "--overwrite", "--out", other)
+    refused(other, "/checkpoints/step-6", "--resume", other, "--steps", 8, "--patience", 5)
+
+
+def test_a_link_best_that_harms_nobody(patient, whole, memory):
+    """To another place; to a save, in a run that keeps no best weights."""
+    out, other, elsewhere = memory / "run", memory / "other", memory / "elsewhere"
+    copy_links(patient[0], out)
+    elsewhere.mkdir()
+    link(out, elsewhere)
+    done = cotan("train", "--resume", out, "--resume-step", checkpoints(out)[0])
+    assert done.returncode == 0 and (out / "best").is_symlink(), done.stderr
+    same_but_for_best(out, patient[0])
+    same_best(out, patient[0])
+    shutil.copytree(whole, other)
+    link(other, "checkpoints/step-6")
+    before = contents(other / "checkpoints/step-6")
+    done = cotan("train", "--resume", other, "--steps", 8)
+    assert done.returncode == 0 and os.readlink(other / "best") == "checkpoints/step-6", done.stderr
+    assert contents(other / "checkpoints/step-6") == before and checkpoints(other) == [6, 8]
