@@ -124,6 +124,24 @@ bool ct__is_same_file(const char *a, const char *b) {
     return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
+// Of a folder that is there; 0 where the system does not tell. Two mounts may be of one disk, as a
+// container's volume is of its host's.
+static uint64_t mount_of(const char *path) {
+#ifdef STATX_MNT_ID
+    struct statx st;
+    if (statx(AT_FDCWD, path, 0, STATX_MNT_ID, &st) == 0 && st.stx_mask & STATX_MNT_ID)
+        return st.stx_mnt_id;
+#endif
+    (void)path;
+    return 0;
+}
+
+bool ct__could_rename_between(const char *a, const char *b) {
+    struct stat s, t;
+    if (stat(a, &s) != 0 || stat(b, &t) != 0) return true;
+    return s.st_dev == t.st_dev && mount_of(a) == mount_of(b);
+}
+
 bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     char part[4096];
     size_t n = strlen(path);

@@ -26,6 +26,9 @@ void ct__file_release(ct_file *file);                    // also one that was re
 bool ct__could_be_folder(const char *path, ct_err *err); // false: something else is there
 // Are both there, and names of one file or folder, directly or through links?
 bool ct__is_same_file(const char *a, const char *b);
+// False: the folders are on two disks, or two mounts, between which nothing can be renamed. Where
+// one is not there, true.
+bool ct__could_rename_between(const char *a, const char *b);
 // Like mkdir -p; the names of the folders made are forced to disk.
 bool ct__make_dirs(const char *path, int mode, ct_err *err);
 // Calls `visit` for all that is in the folder `name` of the folder `above` (AT_FDCWD: `name` is a

@@ -346,15 +346,14 @@ bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err) {
     return !there->names.failed || ct__err_memory(err, CT_NOWHERE, "train", CT_RUN_PATH);
 }
 
-// What lies on another disk, such as a folder behind a link, cannot be reached by renaming.
+// What lies on another disk or mount, such as a folder behind a link, cannot be reached by renaming.
 static bool is_beside(const char *dir, const char *name, ct_err *err) {
     char path[CT_RUN_PATH];
-    struct stat st, its;
     if (!make_path(path, err, "%s/%s", dir, name)) return false;
-    if (stat(path, &its) != 0 || stat(dir, &st) != 0 || its.st_dev == st.st_dev) return true;
+    if (ct__could_rename_between(dir, path)) return true;
     ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-            "what is in %s cannot be replaced: %s is on another disk", dir, path);
-    ct__err_hint(err, "another --out leaves it; where all is on one disk, it can be replaced");
+            "what is in %s cannot be replaced: %s is on another disk or mount", dir, path);
+    ct__err_hint(err, "another --out leaves it; where all is on one, it can be replaced");
     return false;
 }
 

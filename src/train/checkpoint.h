@@ -30,7 +30,7 @@ typedef struct ct_run_there {
     int64_t steps; // that the run did; where none is known, 0
 } ct_run_there;
 bool ct__run_there(const char *dir, ct_run_there *there, ct_err *err);
-// False: a folder of the run is on another disk, where what takes its place cannot be moved.
+// False: a folder of the run is on another disk or mount, where what takes its place cannot be moved.
 bool ct__run_could_replace(const char *dir, ct_err *err);
 
 // A run that takes another's place is filled in a folder of its own, `next`, inside `dir`, and has

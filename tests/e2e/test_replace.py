@@ -109,8 +109,8 @@ def test_a_run_that_lies_on_two_disks_is_not_replaced(corpus, keeps, memory, tmp
     shutil.move(out / name, memory / name)
     (out / name).symlink_to(memory / name, target_is_directory=True)
     before, there = contents(out), contents(memory)
-    refusal = (f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk\n"
-               "  hint: another --out leaves it; where all is on one disk, it can be replaced\n")
+    refusal = (f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk or mount\n"
+               "  hint: another --out leaves it; where all is on one, it can be replaced\n")
     done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out)
     assert (done.returncode, done.stderr) == (2, refusal)
     assert (contents(out), contents(memory)) == (before, there)
@@ -125,6 +125,35 @@ def test_a_run_that_lies_on_two_disks_is_not_replaced(corpus, keeps, memory, tmp
     shutil.copytree(memory / name, out / name)
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and not (out / ".cotan-next").exists(), done.stderr
+    same_as_kept(out, keeps)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "best"])
+def test_a_run_with_a_mount_in_it_is_not_replaced(corpus, keeps, memory, name):
+    """A folder of the same disk, as a container has its volumes: it has that disk's number, and is another mount."""
+    out, volume = memory / "run", memory / "volume"
+    shutil.copytree(keeps, out)
+    shutil.move(out / name, volume)
+    (out / name).mkdir()
+
+    def mounted(*words):
+        bind = 'mount --bind "$1" "$2" || exit 99; shift 2; exec "$@"'
+        return subprocess.run(["unshare", "-rm", "sh", "-c", bind, "sh", volume, out / name, *map(str, words)],
+                              capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+    if not shutil.which("unshare") or mounted("true").returncode:
+        pytest.skip("nothing can be mounted here")
+    before, there = contents(out), contents(volume)
+    done = mounted(COTAN, "train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out)
+    assert (done.returncode, done.stderr) == (
+        2, f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk or mount\n"
+        "  hint: another --out leaves it; where all is on one, it can be replaced\n")
+    assert (contents(out), contents(volume)) == (before, there)
+    # Resumed it is like any other.
+    done = mounted(COTAN, "train", "--resume", out)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(out / name)
+    shutil.move(volume, out / name)
     same_as_kept(out, keeps)
 
 
