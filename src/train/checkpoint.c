@@ -497,6 +497,8 @@ bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH
         ct__err_hint(err, "move it away");
         return false;
     }
+    // What a process left that died is tidied by the next one, but not behind a link `checkpoints`.
+    ct__remove_files(AT_FDCWD, folder, is_saved);
     return ct__make_dirs(folder, 0777, err);
 }
 

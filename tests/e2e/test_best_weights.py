@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from test_resume import (COTAN, KEEPS, OPTIONS, SHORT, WITHOUT, checkpoints, contents, copy_links, corpus, cotan,  # noqa: F401
+from test_resume import (COTAN, KEEPS, OPTIONS, SHORT, TENSORS, WITHOUT, checkpoints, contents, copy_links, corpus, cotan,  # noqa: F401
                          damage_best, memory, on_ref, patient, put, same_best, same_but_for_best, same_end, training,
                          whole)
 
@@ -81,6 +81,23 @@ def test_best_weights_of_later_steps_go(whole, memory):
     done = cotan("train", "--resume", out, "--resume-step", 6)
     assert done.returncode == 0 and not (out / "best").exists(), done.stderr
     same_end(out, whole, saves=(6,))
+
+
+def test_what_a_dead_process_left_is_no_part_of_a_save(patient, whole, corpus, memory):
+    """Behind a link `checkpoints`, where nothing is tidied: a run without best weights has none in its saves."""
+    out, elsewhere = memory / "run", memory / "elsewhere"
+    last = patient[0] / f"checkpoints/step-{checkpoints(patient[0])[-1]}"
+    shutil.copytree(last, elsewhere / "step-4.tmp")
+    put(elsewhere / "step-4.tmp/model.safetensors.12-3.tmp", "torn")
+    put(elsewhere / "step-4.tmp/notes.txt")
+    out.mkdir()
+    (out / "checkpoints").symlink_to(elsewhere, target_is_directory=True)
+    done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+    assert done.returncode == 0, done.stderr
+    names = {str(path) for path in contents(elsewhere)}
+    saved = {f"step-{step}/{name}" for step in (4, 6) for name in ("config.json", *TENSORS)}
+    assert names == saved | {"step-4/notes.txt"}
+    same_end(out, whole)
 
 
 def link(out, to):
