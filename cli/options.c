@@ -217,10 +217,12 @@ static int read_option(command *c, int argc, char **argv, int *i) {
     }
     if (refused(c, o)) return refuse("%s: --%s %s", c->name, o->name, refused(c, o));
     if (o->given)
-        return refuse("%s: --%s is given twice, as %s and as %s", c->name, o->name, plain(o->given),
+        return refuse("%s: --%s is given twice, as %s and as %s%s", c->name, o->name,
+                      plain(o->given),
                       equals      ? plain(equals + 1)
                       : *i < argc ? plain(argv[*i])
-                                  : "nothing");
+                                  : "nothing",
+                      o->kind == OPT_PATHS ? ": one takes several" : "");
     if (o->kind == OPT_FLAG) {
         if (equals) return refuse("%s: --%s takes no value", c->name, o->name);
         o->given = "on";

@@ -116,11 +116,18 @@ static void show_sample(display *d, const ct_lm_event *event) {
     fputc('\n', stderr);
 }
 
+// The first step may take half a minute, in which its kernels are compiled.
+static void show_beginning(display *d, const char *text) {
+    fprintf(stderr, "%s%s\n", d->line_open ? "\r\033[K" : "", text);
+    if (d->terminal) fputs("preparing the first step ...", stderr);
+    d->line_open = d->terminal;
+}
+
 static void show(const ct_lm_event *event, void *user) {
     display *d = user;
     switch (event->kind) {
     case CT_LM_MODEL:
-    case CT_LM_RESUME: fprintf(stderr, "%s\n", event->text); break;
+    case CT_LM_RESUME: show_beginning(d, event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
     case CT_LM_SAMPLE: show_sample(d, event); break;
     case CT_LM_FOLDER: snprintf(d->folder, sizeof d->folder, "%s", event->text); break;

@@ -37,7 +37,8 @@ typedef enum {
 // What is known behind a step, or an evaluation.
 typedef struct ct_fit_point {
     int64_t step, steps; // step: at hand, or done last; from 0
-    int64_t done;        // steps that the weights have behind them, as they are now
+    int64_t done;        // steps that the weights have behind them, as they are now: with the one
+                         // whose loss was no finite number, which ends the fit behind its update
     double loss;     // of the step done last, before its update; with parts, the mean of theirs;
                      // NaN: none was done yet since the fit began
     double val_loss; // newest; NaN: none yet since the fit began
@@ -98,7 +99,8 @@ typedef struct ct_fit_options {
     const ct_fit_callback *callbacks; // (n_callbacks), told in this order
     size_t n_callbacks;
     const char *metrics; // a file of one JSON object a line; NULL: none
-    const char *events;  // a folder that gets a file of TensorBoard's; NULL: none
+    const char *events;  // a folder, made where it is missing, that gets a file of TensorBoard's;
+                         // NULL: none
     const char *plot;    // an SVG of the losses, written whenever the model is saved; NULL: none
     const char *title;   // of the plot
 } ct_fit_options;

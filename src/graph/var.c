@@ -217,7 +217,8 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!params || !name)
-        return ct__fail(ctx, CT_E_ARGUMENT, here, "param", "no parameter set or no name");
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
+                        params ? "it has no name" : "it has no parameter set");
     if (ct_params_find(params, name).bits)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
                         "the name \"%.200s\" is taken in this set", name);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "io/crc32c.h"
 
@@ -146,8 +147,8 @@ bool ct__events_open(const char *folder, int64_t step, ct_events *events, ct_err
     put_beginning(&session, step);
     put_bytes(&session, SESSION_LOG, start.s, start.n);
     session.failed = session.failed || start.failed;
-    bool ok = create(folder, events, err) && put_record(events, &first, err) &&
-              (step == 0 || put_record(events, &session, err));
+    bool ok = ct__make_dirs(folder, 0777, err) && create(folder, events, err) &&
+              put_record(events, &first, err) && (step == 0 || put_record(events, &session, err));
     ct__text_free(&first);
     ct__text_free(&session);
     ct__text_free(&start);

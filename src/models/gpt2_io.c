@@ -1,6 +1,7 @@
 // GPT-2 in Hugging Face's files: model.safetensors and config.json.
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "base/text.h"
@@ -278,6 +279,17 @@ bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, 
     return ok || ct__err_place(&ctx->err, here, "gpt2_save");
 }
 
+// A folder that is there may be a run's that did not come to its first save.
+static bool read_found(const char *dir, const char *path, ct_config *in, ct_err *err) {
+    if (ct__config_read(path, in, err)) return true;
+    if (access(path, F_OK) == 0) return false;
+    if (access(dir, F_OK) == 0)
+        ct__err_hint(err, "a model's folder has it; that of a run gets it with the first save");
+    else
+        ct__err_hint(err, "there is no such folder");
+    return false;
+}
+
 ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, dir, here, "gpt2", "the folder") || ctx->err.code) return NULL;
@@ -288,7 +300,7 @@ ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here) {
     ct_gpt2 *model = NULL;
     if (ct__run_is_folder(dir, &ctx->err) && path_in(&weights, dir, weights_name, &ctx->err) &&
         path_in(&config, dir, config_name, &ctx->err) &&
-        ct__config_read(config.s, &in, &ctx->err) && is_sound(&in, &ctx->err) &&
+        read_found(dir, config.s, &in, &ctx->err) && is_sound(&in, &ctx->err) &&
         read_config(&in, &c, &ctx->err) && ct__gpt2_check(&c, ctx, here) &&
         open_weights(weights.s, &file, &ctx->err) && has_layers(&file, &c, weights.s, &ctx->err))
         model = ct__gpt2_make(&c, 0, true, here);

@@ -487,7 +487,8 @@ static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, i
                  ct_err *err) {
     if (!n) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, o->resume, "there is no checkpoint to resume from");
-        ct__err_hint(err, "a run makes its first after --save-every steps");
+        ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
+                          "--data and --out");
         return false;
     }
     *step = ct__num_given(o->resume_step) ? (int64_t)o->resume_step.value : steps[0];

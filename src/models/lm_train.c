@@ -117,9 +117,10 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
     if (o->resume && o->overwrite)
         return refuse(err, command, "--overwrite is not for --resume, which goes on in its folder");
     if (o->resume) return true; // the rest is the run's
-    if (o->overwrite && !o->out) return refuse(err, command, "--overwrite is missing --out");
-    if (ct__num_given(o->resume_step))
-        return refuse(err, command, "--resume-step is missing --resume");
+    if (o->overwrite && !o->out) return refuse(err, command, "--overwrite needs --out");
+    if (ct__num_given(o->resume_step)) return refuse(err, command, "--resume-step needs --resume");
+    if (ct__num_or(o->min_delta, 0) > 0 && !(ct__num_or(o->patience, 0) > 0))
+        return refuse(err, command, "--min-delta needs --patience");
     if (!o->n_data)
         return refuse(err, command, "--data is missing: files, folders or patterns of text");
     if (o->width && o->heads && o->width % o->heads)

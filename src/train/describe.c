@@ -230,6 +230,13 @@ static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
            describe_safetensors(path, out, err);
 }
 
+// The folder of a run that did not come to its first save.
+static bool describe_begun(const char *folder, ct_text *out, ct_err *err) {
+    char path[4096];
+    ct__textf(out, "a run that has not saved yet: there is no model\n");
+    return !exists(folder, "metrics.jsonl", path, sizeof path) || add_metrics(path, "", out, err);
+}
+
 // A run's folder of saves, each a folder that holds a model.
 static bool holds_saves(const char *folder) {
     char name[64], path[4096];
@@ -351,6 +358,7 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
          exists(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);
     if (holds_saves(path)) return describe_saves(path, out, err);
+    if (exists(path, "metrics.jsonl", inner, sizeof inner)) return describe_begun(path, out, err);
     if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
     if (ct__ends_with(path, "config.json")) return describe_config(path, out, err);
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);

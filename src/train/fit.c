@@ -6,6 +6,7 @@
 #include "base/plain.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
+#include "graph/handle.h"
 #include "io/events.h"
 #include "io/metrics.h"
 #include "io/svg.h"
@@ -107,11 +108,18 @@ static void compare_with_best(fit *f) {
     }
 }
 
+// A function that gave up; without a reason it is an error all the same.
+static bool gave_up(fit *f, const char *function) {
+    return ct__err(f->err, CT_E_ARGUMENT, f->here, "fit", "%s returned false, and left no error",
+                   function);
+}
+
 static bool evaluate(fit *f) {
     ct_fit_point *p = &f->point;
     double value = NAN;
     if (!f->o->evaluate) return true;
-    if (!f->o->evaluate(&value, f->o->user) || f->err->code) return false;
+    if (!f->o->evaluate(&value, f->o->user)) return gave_up(f, "evaluate");
+    if (f->err->code) return false;
     if (stop_wanted(f)) return true; // it may have left before it was done
     p->val_loss = value;
     p->evaluated = true;
@@ -126,11 +134,41 @@ static bool evaluate(fit *f) {
 
 static int64_t parts_of(const ct_fit_options *o) { return o->accumulate > 1 ? o->accumulate : 1; }
 
-// Part k of the step; its loss is added to the point's.
-static bool run_part(fit *f, int64_t k, int64_t parts) {
+// What the function of the loss returned: who called the fit recorded none of what is done with it.
+static bool is_loss(fit *f, ct_tensor t) {
+    ct_val v;
+    uint32_t out;
+    ct_slot_past past;
+    if (f->err->code) return false;
+    if (!t.bits)
+        return ct__err(f->err, CT_E_ARGUMENT, f->here, "fit",
+                       "the function of the loss returned no tensor");
+    if (!ct__peek(t, &out) && ct__stale_past(t, &past) && past.kind == CT_PAST_SCOPE) {
+        ct__err(f->err, CT_E_STALE, f->here, "fit",
+                "the function of the loss returned a tensor whose scope had ended: made at %s:%u",
+                past.made.file ? past.made.file : "?", past.made.line);
+        ct__err_hint(f->err, "it needs no CT_SCOPE: each step has one");
+        return false;
+    }
+    if (!ct__resolve(ct__ctx(), t, &v, "fit", CT_OUTPUT(0), f->record)) return false;
+    const ct_type *type = ct__type(v);
+    if (ct__count(type) == 1) return true;
+    ct__err(f->err, CT_E_SHAPE, f->here, "fit", "the loss must be one float, it is %s",
+            ct__type_text(type).s);
+    ct__err_hint(f->err, "ct_mean or ct_sum makes it one number");
+    return false;
+}
+
+// Part k of the step; its loss is added to `sum`. The last one makes the update, whatever its loss
+// is.
+static bool run_part(fit *f, int64_t k, int64_t parts, double *sum) {
     ct_fit_point *p = &f->point;
     ct_scope turn = ct_scope_begin(f->record);
     ct_tensor of_part = f->o->loss(p->step * parts + k, f->o->user);
+    if (!is_loss(f, of_part)) {
+        ct_scope_end(turn, f->record);
+        return false;
+    }
     ct_metric_at("loss", of_part, f->record);
     if (k + 1 < parts)
         ct_optim_accumulate_at(f->o->optim, of_part, f->record);
@@ -139,28 +177,26 @@ static bool run_part(fit *f, int64_t k, int64_t parts) {
     ct_scope_end(turn, f->record);
     if (f->err->code) return false;
     double loss = ct_metric_value("loss");
-    if (f->err->code || !is_finite(f, "loss", loss)) return false;
-    CT_PLAIN;
-    p->loss += loss;
-    return true;
+    if (f->err->code) return false;
+    {
+        CT_PLAIN;
+        *sum += loss;
+        if (k + 1 == parts) p->loss = *sum / (double)parts;
+    }
+    if (k + 1 == parts) p->done = p->step + 1;
+    return is_finite(f, "loss", loss);
 }
 
 // Where the fit is to stop between two parts, the step is not done.
 static bool step(fit *f) {
     ct_fit_point *p = &f->point;
     int64_t parts = parts_of(f->o);
-    double begin = ct__now();
+    double begin = ct__now(), sum = 0;
     p->lr = ct_optim_lr(f->o->optim);
-    p->loss = 0;
     for (int64_t k = 0; k < parts; k++) {
         if (k && stop_wanted(f)) return ct_optim_forget_parts_at(f->o->optim, f->record);
-        if (!run_part(f, k, parts)) return false;
+        if (!run_part(f, k, parts, &sum)) return false;
     }
-    {
-        CT_PLAIN;
-        p->loss /= (double)parts;
-    }
-    p->done = p->step + 1;
     p->grad_norm = ct_metric_value("grad_norm");
     if (f->err->code) return false;
     double seconds = ct__now() - begin;
@@ -232,7 +268,7 @@ static bool write_step(fit *f) {
 static bool save(fit *f) {
     // A checkpoint's steps are never missing in the metrics, whatever is lost with the power.
     if (f->metrics.fd >= 0 && !ct__metrics_sync(&f->metrics, f->err) && !set_aside(f)) return false;
-    if (f->o->save && !f->o->save(f->point.done, f->o->user)) return false;
+    if (f->o->save && !f->o->save(f->point.done, f->o->user)) return gave_up(f, "save");
     f->saved = f->point.done;
     return (!f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
                                               &f->losses, &f->val_losses, f->err)) &&
@@ -364,10 +400,13 @@ static bool usable(const ct_fit_options *o, ct_err *err, ct_loc here) {
     if (o->first_step < 0 || o->first_step > o->steps)
         return ct__err(err, CT_E_ARGUMENT, here, "fit", "first_step is %lld of %lld steps",
                        (long long)o->first_step, (long long)o->steps);
-    if (o->accumulate < 0 || o->patience < 0 || !(o->min_delta >= 0 && isfinite(o->min_delta)))
-        return ct__err(err, CT_E_ARGUMENT, here, "fit",
-                       "accumulate is %lld, patience %lld and min_delta %g: each must be 0 or more",
-                       (long long)o->accumulate, (long long)o->patience, o->min_delta);
+    if (o->accumulate < 0 || o->patience < 0)
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "%s is %lld, it must be 0 or more",
+                       o->accumulate < 0 ? "accumulate" : "patience",
+                       (long long)(o->accumulate < 0 ? o->accumulate : o->patience));
+    if (!(o->min_delta >= 0 && isfinite(o->min_delta)))
+        return ct__err(err, CT_E_ARGUMENT, here, "fit", "min_delta is %g, it must be 0 or more",
+                       o->min_delta);
     if (o->patience && !o->evaluate)
         return ct__err(err, CT_E_ARGUMENT, here, "fit",
                        "patience is %lld, but there is no function that evaluates",
@@ -403,9 +442,6 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
     ok = ok && ct_optim_forget_parts_at(options->optim, f.record) &&
          (parts_of(options) == 1 || ct__optim_sums(options->optim, f.record));
     ok = ok && begin(&f) && run(&f);
-    // A function that gave up without a reason is an error all the same.
-    if (!ok)
-        ct__err(f.err, CT_E_ARGUMENT, here, "fit", "evaluate or save failed, and left no error");
     ct__err_place(f.err, here, "fit");
     tell_end(&f, ok);
     ct__metrics_close(&f.metrics);

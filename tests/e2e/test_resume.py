@@ -423,11 +423,11 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
 
     refused(f"{tmp_path}/none: cannot open: No such file or directory", "--resume", tmp_path / "none")
     refused(f"{tmp_path}: there is no checkpoint to resume from\n"
-            "  hint: a run makes its first after --save-every steps", "--resume", tmp_path)
+            "  hint: a run makes its first after --save-every steps: start it again, with --data and --out", "--resume", tmp_path)
     refused(f"{whole}: there is no checkpoint of step 5, only of: 4, 6", "--resume", whole,
             "--resume-step", 5)
     done = cotan("train", "--resume-step", 5, "--data", corpus)
-    assert (done.returncode, done.stderr) == (2, "cotan: train: --resume-step is missing --resume\n")
+    assert (done.returncode, done.stderr) == (2, "cotan: train: --resume-step needs --resume\n")
 
 
 def test_another_device_is_told(whole, tmp_path):
@@ -505,7 +505,7 @@ def test_nothing_is_tidied_where_nothing_begins(whole, corpus, memory):
     done = cotan("train", "--resume", other)
     assert (done.returncode, done.stderr) == (
         1, f"cotan: {other}: there is no checkpoint to resume from\n"
-        "  hint: a run makes its first after --save-every steps\n")
+        "  hint: a run makes its first after --save-every steps: start it again, with --data and --out\n")
     assert contents(other.parent) == before
     shutil.copytree(whole, out)
     other_peoples_files(out)

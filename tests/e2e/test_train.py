@@ -189,6 +189,7 @@ def test_a_binary_text_is_pointed_out(tmp_path):
 def test_progress_on_a_terminal(corpus, tmp_path):
     shown = on_terminal("stderr", ["train", "--data", corpus, *TINY, "--out", tmp_path / "run", "--steps", 200, "--eval-every",
                                    100, "--eval-batches", 1])
+    assert shown.count(b"preparing the first step ...") == shown.count(b"preparing the first step ...\r\x1b[K") >= 1
     assert shown.count(b"\r\x1b[Kstep ") >= 3  # written over in place
     for step in (0, 100, 200):  # an evaluation's line stays
         assert b"\r\x1b[Kstep %d/200 " % step in shown
@@ -424,6 +425,15 @@ def test_info_of_a_single_save_and_of_none(run, tmp_path):
     (tmp_path / "step-13").mkdir()  # a chapter, say
     (tmp_path / "step-13/text.txt").write_text("ab")
     assert cotan("info", tmp_path).stdout.startswith(b"text: 2 bytes")
+
+
+def test_info_of_a_run_without_a_save(run, tmp_path):
+    (tmp_path / "metrics.jsonl").touch()
+    said = "a run that has not saved yet: there is no model\n"
+    assert cotan("info", tmp_path).stdout.decode() == said
+    shutil.copy(run[0] / "metrics.jsonl", tmp_path)
+    assert re.fullmatch(re.escape(said) + r"training: 12 steps, loss [\d.]+ at first and [\d.]+ at last\n"
+                        r"validation: loss [\d.]+ after \d+ steps\n", cotan("info", tmp_path).stdout.decode())
 
 
 def test_a_size_is_chosen(corpus, tmp_path):

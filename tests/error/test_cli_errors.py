@@ -56,7 +56,8 @@ def refused(status, message, *words, env=None):
      "compile: --embed is not for a step of training, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
-    (["train", "--data", "README.md", "--overwrite"], "train: --overwrite is missing --out"),
+    (["train", "--data", "README.md", "--overwrite"], "train: --overwrite needs --out"),
+    (["train", "--data", "README.md", "--min-delta", "0.1"], "train: --min-delta needs --patience"),
     (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not for --resume, which goes on in its folder"),
     (["train", "--data", "README.md", "--out="], "train: --out needs a value: DIR"),
     (["train", "--data", "README.md", "--out", ""], "train: --out needs a value: DIR"),
@@ -130,6 +131,7 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     (["--dropout", 1.5], "--dropout must be from 0 to 0.99, not 1.5"),
     (["--tokens", "char"], '--tokens is bytes or chars, not "char"; is chars meant?'),
     (["--steps", 10, "--steps", 20], "--steps is given twice, as 10 and as 20"),
+    (["--data", "docs"], f"--data is given twice, as {ROOT / 'README.md'} and as docs: one takes several"),
     (["--no-bias=1"], "--no-bias takes no value"),
     (["--width", 100, "--heads", 3], "--width 100 is not a multiple of --heads 3"),
     (["--lr", 0.01, "--min-lr", 0.1], "--min-lr 0.1 is above --lr 0.01"),
@@ -319,7 +321,9 @@ def test_a_file_in_the_folder_one_is_in(run):
 
 
 def test_no_checkpoint(tmp_path):
-    refuses_to_sample(tmp_path, f"{tmp_path}/config.json: cannot open: No such file or directory")
+    missing = "/config.json: cannot open: No such file or directory\n  hint: "
+    refuses_to_sample(tmp_path, f"{tmp_path}{missing}a model's folder has it; that of a run gets it with the first save")
+    refuses_to_sample(tmp_path / "none", f"{tmp_path}/none{missing}there is no such folder")
 
 
 def test_truncated_checkpoint(copy):

@@ -68,6 +68,7 @@ static ct_fit_answer report(const ct_fit_point *point, void *user) {
     s->reports++;
     return CT_FIT_GO_ON;
 }
+static void end(const ct_fit_point *point, void *user) { ((world *)user)->last = *point; }
 static bool stop(void *user) {
     world *s = user;
     if (s->stop_in_evaluation && s->n_evaluated >= s->stop_in_evaluation) return true;
@@ -181,8 +182,7 @@ static void saving_fails(void **state) {
     ct_fit_options o = options(s);
     s->save_fails = true;
     assert_false(ct_fit_at(&o, caller));
-    assert_string_equal(ct_error_text(),
-                        "main.c:9: fit: evaluate or save failed, and left no error");
+    assert_string_equal(ct_error_text(), "main.c:9: fit: save returned false, and left no error");
     assert_list(s->saved, s->n_saved, 4);
 }
 
@@ -652,6 +652,13 @@ static ct_tensor loss_of_no_tensor(int64_t step, void *user) {
     (void)step, (void)user;
     return CT_NONE;
 }
+static ct_tensor loss_of_a_scope(int64_t step, void *user) {
+    (void)step;
+    ct_scope scope = ct_scope_begin((ct_loc){"user.c", 4});
+    ct_tensor t = ct_square_at(((world *)user)->w, (ct_loc){"user.c", 5});
+    ct_scope_end(scope, (ct_loc){"user.c", 6});
+    return t;
+}
 static ct_tensor whole_loss(int64_t step, void *user) { return ct_cast(loss(step, user), CT_I32); }
 
 // What a fit does with a loss is done at the line of the fit.
@@ -661,8 +668,9 @@ static void a_loss_that_does_not_fit_names_the_line_of_the_call(void **state) {
         ct_tensor (*loss)(int64_t, void *);
         const char *text;
     } cases[] = {
-        {loss_of_three, "main.c:9: metric: \"loss\" must have one element, it is (3,) f32"},
-        {loss_of_no_tensor, "main.c:9: metric: operand 1 is no tensor"},
+        {loss_of_three, "main.c:9: fit: the loss must be one float, it is (3,) f32\n"
+                        "  hint: ct_mean or ct_sum makes it one number"},
+        {loss_of_no_tensor, "main.c:9: fit: the function of the loss returned no tensor"},
         {whole_loss,
          "main.c:9: grad: the loss must be one float, it is () i32\n  hint: only what is "
          "computed in floats has gradients"},
@@ -675,14 +683,68 @@ static void a_loss_that_does_not_fit_names_the_line_of_the_call(void **state) {
         assert_string_equal(ct_error_text(), cases[i / 2].text);
         ct_error_clear();
     }
+    ct_fit_options o = options(s);
+    o.loss = loss_of_a_scope;
+    assert_false(ct_fit_at(&o, caller));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: fit: the function of the loss returned a tensor whose scope had "
+                        "ended: made at user.c:5\n  hint: it needs no CT_SCOPE: each step has one");
+}
+
+static ct_tensor a_loss_that_fails(int64_t step, void *user) {
+    return step == 2 ? CT_NONE : loss(step, user);
+}
+
+// What is told at the end is of the step done last, as the weights are then.
+static void an_end_tells_of_the_last_step(void **state) {
+    world *s = *state;
+    static const struct {
+        ct_tensor (*loss)(int64_t, void *);
+        int64_t nan_at, done;
+        double last;
+    } cases[] = {{a_loss_that_fails, -1, 2, 1}, {loss, 2, 3, NAN}};
+    for (int i = 0; i < 2; i++) {
+        ct_fit_options o = options(s);
+        {
+            CT_SCOPE;
+            ct_assign(s->w, ct_f(1));
+        }
+        s->told[0] = (ct_fit_callback){.on_end = end, .user = s};
+        o.metrics = o.plot = NULL;
+        o.loss = cases[i].loss;
+        s->nan_at = cases[i].nan_at;
+        int64_t before = ct_optim_count(s->optim);
+        assert_false(ct_fit(&o));
+        ct_error_clear();
+        assert_int_equal(s->last.end, CT_FIT_FAILED);
+        assert_int_equal(s->last.step, 2);
+        assert_int_equal(s->last.done, cases[i].done);
+        assert_int_equal(ct_optim_count(s->optim) - before, cases[i].done);
+        assert_true(s->last.loss == cases[i].last || (i == 1 && isnan(s->last.loss)));
+    }
+}
+
+// A folder that events are to lie in is made; where that is refused, it is named.
+static void the_folder_of_events_is_made(void **state) {
+    world *s = *state;
+    char top[] = "/tmp/cotan-fit-made-XXXXXX", folder[64], command[200];
+    ct_fit_options o = options(s);
+    assert_non_null(mkdtemp(top));
+    snprintf(folder, sizeof folder, "%s/a/b", top);
+    o.events = folder;
+    o.metrics = o.plot = NULL;
+    assert_true(ct_fit(&o));
+    snprintf(command, sizeof command, "ls %s/events.out.tfevents.* >/dev/null && rm -r %s", folder,
+             top);
+    assert_int_equal(system(command), 0);
 }
 
 static void refuses_options_without_sense(void **state) {
     world *s = *state;
     static const char *const texts[] = {
-        "main.c:9: fit: accumulate is -1, patience 0 and min_delta 0: each must be 0 or more",
-        "main.c:9: fit: accumulate is 0, patience -2 and min_delta 0: each must be 0 or more",
-        "main.c:9: fit: accumulate is 0, patience 0 and min_delta nan: each must be 0 or more",
+        "main.c:9: fit: accumulate is -1, it must be 0 or more",
+        "main.c:9: fit: patience is -2, it must be 0 or more",
+        "main.c:9: fit: min_delta is nan, it must be 0 or more",
         "main.c:9: fit: patience is 2, but there is no function that evaluates",
         "main.c:9: fit: the callbacks must not be NULL",
     };
@@ -725,6 +787,8 @@ int main(void) {
         TEST(an_error_in_a_callback_is_told_behind_the_save),
         TEST(a_callback_changes_the_rate),
         TEST(a_loss_that_does_not_fit_names_the_line_of_the_call),
+        TEST(an_end_tells_of_the_last_step),
+        TEST(the_folder_of_events_is_made),
         TEST(refuses_options_without_sense),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);

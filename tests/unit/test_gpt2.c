@@ -526,7 +526,8 @@ static void another_architecture_is_a_sentence(void **state) {
                       "no biases");
     assert_null(ct_gpt2_load_at(dir, here));
     expect_error(dir,
-                 "main.c:9: gpt2_load: DIR/config.json: cannot open: No such file or directory");
+                 "main.c:9: gpt2_load: DIR/config.json: cannot open: No such file or directory\n"
+                 "  hint: a model's folder has it; that of a run gets it with the first save");
     assert_false(ct_gpt2_save_at(a, "/dev/null", here));
     expect_error("", "main.c:9: gpt2_save: /dev/null: exists and is not a folder");
     ct_gpt2 *all[] = {a, b, c, before, after};

@@ -35,6 +35,14 @@ static void each_of_many_names_is_found(void **state) {
         assert_string_equal(ct_error_text(), want);
         ct_error_clear();
     }
+    for (int missing = 0; missing < 2; missing++) {
+        ct_tensor none = ct_param_at(missing ? set : NULL, missing ? NULL : "w", CT_F32, CT_SCALAR,
+                                     (ct_loc){"main.c", 9});
+        assert_false(ct_ok(none));
+        assert_string_equal(ct_error_text(), missing ? "main.c:9: param: it has no name"
+                                                     : "main.c:9: param: it has no parameter set");
+        ct_error_clear();
+    }
     assert_int_equal(ct_params_count(set), N);
     assert_false(ct_params_find(set, "").bits);
     ct_params_free(set);
