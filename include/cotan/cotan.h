@@ -383,7 +383,9 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 // --------------------------------------------------------------------------------------- gradients
 
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
-// that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. A tensor
+// that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. What was
+// assigned to a variable is not the variable, but lies behind it until the assignment has run; if
+// it was another variable, this one holds a copy, which does not depend on that one. A tensor
 // that the loss does not depend on is an error when the plan is made. A path from the loss to one
 // of them through a value that was kept and whose scope has ended, or that another context
 // computed, is an error at once, unless ct_stop_gradient says that this value is a constant. A

@@ -247,7 +247,8 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
             ct_var *var = r->var;
             if (!var->storage) var->storage = e->fresh[i];
             ct__var_changed(var);
-            var->made = ct__handle_of(r->val).bits;
+            ct_node *version = ct__pending_version(var);
+            var->made = version ? ct__handle(version, 0).bits : 0;
             if (var->broken) var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {

@@ -388,8 +388,8 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
     if (node->op == &ct__op_read) {
         ct__free(node->mirror);
         node->mirror = NULL;
-        ct__var_unref(node->var, node->ctx);
     }
+    if (node->var) ct__var_unref(node->var, node->ctx);
     if (!node->value) return;
     if (node->op == &ct__op_data && node->past) {
         ct__free(node->past);
@@ -427,7 +427,7 @@ static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
         ct__slot_release(ctx, node, why, here);
         release_operands(node);
-        if (node->value || node->op == &ct__op_read) release_values(ctx, node);
+        if (node->value || node->var) release_values(ctx, node);
     }
     ctx->depth--;
     ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;

@@ -71,7 +71,7 @@ struct ct_node {
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
     ct_loc here;
-    ct_var *var; // a variable, or a read of one
+    ct_var *var; // a variable, a read or a version of one
     union {
         struct {
             uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
@@ -110,10 +110,10 @@ struct ct_var {
     _Atomic(ct_storage *) storage; // NULL until the first assignment ran; changes under `lock`
     _Atomic uint64_t version;      // of the storage; counts assignments that ran; under `lock` too
     _Atomic(ct_ctx *) writer;      // the context with a pending assignment, or NULL
-    ct_val pending;                // its value; the writer's
+    ct_val pending;                // its value, once read the version; the writer's
     ct_loc assigned;               // line of the pending assignment; the writer's
     ct_loc ran;                    // line of the newest assignment that ran; under `lock`
-    _Atomic uint64_t made;         // handle of the value that it assigned, which may be there still
+    _Atomic uint64_t made; // handle of the version that it was before, if read: it may stand
     // How often the pending assignment replaced another in one scope, which a context's id and the
     // frame's serial name; the writer's.
     uint32_t again;
@@ -149,6 +149,10 @@ void ct__vars_end(void);         // frees records that stood ready for reuse
 // A new leaf that reads the variable's current version, outside of traced functions. NULL: no
 // memory.
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
+// Where the pending assignment was read: the node that stands for the variable. Its operand is the
+// value, which others may have been assigned, too. NULL: it was not read. The writer's.
+ct_node *ct__pending_version(const ct_var *var);
+static inline bool ct__is_version(const ct_node *node) { return node->n_in && node->var; }
 
 typedef enum {
     CT_ROOT_KEEP,
@@ -333,7 +337,7 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
 extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_const, ct__op_read, ct__op_variable,
-    ct__op_param;
+    ct__op_param, ct__op_same, ct__op_copy;
 
 // ------------------------------------------------------------------------------- frames and bodies
 

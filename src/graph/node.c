@@ -326,11 +326,36 @@ static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, co
     return false;
 }
 
-static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
-    if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
-        *val = var->pending;
-        return true;
+ct_node *ct__pending_version(const ct_var *var) {
+    ct_node *node = var->pending.node;
+    return node->n_in && node->var == var ? node : NULL;
+}
+
+// The first read makes a node of its own for the variable: in the usual step of training there is
+// none. What another variable holds is copied, as when that assignment has run; what is computed
+// is behind the variable until then.
+static __attribute__((noinline)) bool read_pending(ct_ctx *ctx, ct_var *var, ct_val *val) {
+    if (!ct__pending_version(var)) {
+        const ct_tensor value = ct__handle_of(var->pending);
+        const bool copies = var->pending.node->op == &ct__op_read;
+        const size_t depth = ctx->depth;
+        ctx->depth = ct__outside_depth(ctx); // assignments are made there alone
+        const ct_tensor t =
+            ct__record(copies ? &ct__op_copy : &ct__op_same, NULL, &value, 1, var->assigned);
+        ctx->depth = depth;
+        ct_val version = {.node = ct__peek_fast(t, &version.out)};
+        if (!version.node || version.node->flags & CT_NODE_POISON) return false;
+        ct__var_ref(var, ctx);
+        version.node->var = var;
+        var->pending = version;
     }
+    *val = var->pending;
+    return true;
+}
+
+static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
+    if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx)
+        return read_pending(ctx, var, val);
     if (!var->storage || var->broken ||
         (atomic_load_explicit(&ct__faults, memory_order_relaxed) && var_lost(var)))
         return bad_var(ctx, var, op, *here);

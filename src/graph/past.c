@@ -144,10 +144,12 @@ static bool trace(trail *t) {
     for (size_t i = 0; i < t->n_sources; i++)
         if (!add_source(t, t->sources[i])) return false;
     for (size_t i = 0; i < t->ctx->n_roots; i++) { // what they read as the newest version
-        const ct_root *r = &t->ctx->roots[i];
-        if (!r->var || r->val.node->epoch != t->epoch) continue;
-        ct_origin o = {.of = ct__handle(&r->var->node, 0), .version = r->var->version + 1};
-        if (!add_origin(t, o, r->val.node->index)) return false;
+        const ct_var *var = t->ctx->roots[i].var;
+        const ct_node *version = var ? ct__pending_version(var) : NULL;
+        if (!version || version->epoch != t->epoch) continue;
+        ct_origin o = {.of = ct__handle((ct_node *)(uintptr_t)&var->node, 0),
+                       .version = var->version + 1};
+        if (!add_origin(t, o, version->index)) return false;
     }
     return true;
 }

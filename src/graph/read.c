@@ -48,12 +48,20 @@ static ct_storage *storage_of(ct_val v) {
 }
 static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage_of(v); }
 
+// What is asked for by handle. Of a pending assignment that is the value: it is there for other
+// users of it, too.
+static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
+    if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
+    while (ct__is_version(v->node) && !v->node->value) *v = v->node->in[0];
+    return true;
+}
+
 bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || (n && !ct__given(ctx, t, here, "eval", "the list of tensors"))) return false;
     for (size_t i = 0; i < n; i++) {
         ct_val v;
-        if (!ct__resolve(ctx, t[i], &v, "eval", (int)i, here)) return false;
+        if (!asked(ctx, t[i], &v, "eval", (int)i, here)) return false;
         if (!ct__readable(ctx, here, "eval")) return false;
         if (!has_value(v) &&
             !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
@@ -72,10 +80,10 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
 
 // The evaluated value behind t; false when it failed.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
-    if (!ct__resolve(ctx, t, v, op, 0, here)) return false;
+    if (!asked(ctx, t, v, op, 0, here)) return false;
     if (!has_value(*v)) {
         if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here) ||
-            !ct__resolve(ctx, t, v, op, 0, here))
+            !asked(ctx, t, v, op, 0, here))
             return false;
     } else if (ctx->n_roots && !ct_eval_at(NULL, 0, here)) {
         return false;

@@ -344,6 +344,7 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
     if (!may_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
+    while (ct__is_version(v.node)) v = v.node->in[0]; // what that variable holds, not what it is
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
         ct__fail(ctx, CT_E_SHAPE, here, "assign", "variable \"%s\" is %s, the value is %s",

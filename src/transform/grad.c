@@ -115,90 +115,93 @@ const ct_opdef ct__op_grad = {
 // A variable among the wrt; in a table of a power of two places, at least twice as many as these.
 typedef struct {
     const ct_var *var;
-    const ct_node *read; // what the loss reads of it
-    ct_val made;         // the value of its newest version, where that was recorded and is there
+    const ct_node *read, *version; // what the loss reads of it: since, before an assignment ran
 } wrt_var;
-static wrt_var *find_var(wrt_var *table, size_t size, const ct_var *var) {
-    size_t at = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32) & (size - 1);
-    while (table[at].var && table[at].var != var) at = (at + 1) & (size - 1);
-    return &table[at];
+typedef struct {
+    wrt_var *at;
+    size_t size;
+} wrt_vars;
+static wrt_var *find_var(const wrt_vars *table, const ct_var *var) {
+    size_t i = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32);
+    while (table->at[i & (table->size - 1)].var && table->at[i & (table->size - 1)].var != var) i++;
+    return &table->at[i & (table->size - 1)];
 }
 
-// What was recorded of a variable before its assignment ran stands for the version that it became.
-static ct_val value_made(const ct_ctx *ctx, const ct_var *var) {
-    ct_val v;
-    v.node = ct__peek_fast((ct_tensor){var->made}, &v.out);
-    bool stands = v.node && v.node->ctx == ctx && !(v.node->flags & CT_NODE_POISON);
-    return stands ? v : (ct_val){0};
+static bool is_copy(const ct_node *node, const void *user) {
+    return (void)user, node->op == &ct__op_copy;
+}
+// What a version was computed from is not read by the loss.
+static bool is_version(const ct_node *node, const void *table) {
+    return is_copy(node, NULL) || (ct__is_version(node) && find_var(table, node->var)->var);
 }
 
-static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *read, ct_loc here) {
-    const char *name = entry->var->name, *file = read->here.file ? read->here.file : "?";
-    if (read->value)
+static void two_versions(ct_ctx *ctx, const ct_var *var, ct_loc one, ct_loc other, ct_loc here) {
+    ct__fail(ctx, CT_E_GRAD, here, "grad",
+             "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u", var->name,
+             one.file ? one.file : "?", one.line, other.file ? other.file : "?", other.line);
+}
+
+// Has the assignment of this version run, and none since?
+static bool is_newest(const ct_node *version) {
+    return ct__handle((ct_node *)(uintptr_t)version, 0).bits == version->var->made;
+}
+
+static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *node, ct_loc here) {
+    const char *name = entry->var->name, *file = node->here.file ? node->here.file : "?";
+    bool reads = node->op == &ct__op_read;
+    if (reads && node->value)
         ct__fail(ctx, CT_E_GRAD, here, "grad",
                  "the loss depends on variable \"%s\" through the value kept at %s:%u", name, file,
-                 read->here.line);
-    else if (entry->read && entry->read->number != read->number)
-        ct__fail(ctx, CT_E_GRAD, here, "grad",
-                 "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u", name,
-                 entry->read->here.file ? entry->read->here.file : "?", entry->read->here.line,
-                 file, read->here.line);
-    entry->read = read;
+                 node->here.line);
+    else if (reads && entry->read && entry->read->number != node->number)
+        two_versions(ctx, entry->var, entry->read->here, node->here, here);
+    else if (!reads && entry->version)
+        two_versions(ctx, entry->var, entry->version->here, node->here, here);
+    *(reads ? &entry->read : &entry->version) = node;
+    const ct_node *read = entry->read, *version = entry->version;
+    if (!ctx->err.code && read && version) {
+        if (is_newest(version) && read->number == entry->var->version) // but two to the graph
+            ct__fail(ctx, CT_E_GRAD, here, "grad",
+                     "the loss uses variable \"%s\" as of before and as of after %s:%u, where it "
+                     "was run",
+                     name, read->here.file ? read->here.file : "?", read->here.line);
+        else
+            two_versions(ctx, entry->var, read->here, version->here, here);
+    }
     return !ctx->err.code;
 }
 
 // With respect to a variable means the version that the loss reads: in[1 + i] becomes that one.
-// What a pending version was computed from is not read by the loss.
 static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_tensor *in,
                           ct_loc here) {
     ct_arena scratch = {0};
     ct_nodes list = {0};
-    size_t size = 16, n_vars = 0, n_stops = 0;
-    while (size < 2 * n) size *= 2;
-    wrt_var *table = ct__arena_zero(&scratch, size * sizeof *table);
-    ct_val *stops = ct__arena(&scratch, n * sizeof *stops);
-    bool ok = table && stops;
+    wrt_vars table = {.size = 16};
+    size_t n_vars = 0;
+    while (table.size < 2 * n) table.size *= 2;
+    table.at = ct__arena_zero(&scratch, table.size * sizeof *table.at);
+    bool ok = table.at != NULL;
     for (size_t i = 0; i < n && ok; i++) {
         const ct_var *var = ct__var_of(wrt[i]);
         if (!var) continue;
         n_vars++;
-        bool pending = var->writer == ctx;
-        wrt_var entry = {.var = var, .made = pending ? (ct_val){0} : value_made(ctx, var)};
-        *find_var(table, size, var) = entry;
-        if (pending || entry.made.node) stops[n_stops++] = pending ? var->pending : entry.made;
+        find_var(&table, var)->var = var;
     }
-    ok = ok && (!n_vars || ct__reach_until(&list, loss, stops, n_stops, &ctx->err));
+    ok = ok && (!n_vars || ct__reach_before(&list, &loss, 1, is_version, &table, &ctx->err));
     for (size_t i = 0; i < list.n && ok; i++) {
         const ct_node *node = list.v[i];
-        wrt_var *entry = node->op == &ct__op_read ? find_var(table, size, node->var) : NULL;
+        wrt_var *entry = node->var ? find_var(&table, node->var) : NULL;
         ok = !entry || !entry->var || meet_read(ctx, entry, node, here);
     }
     for (size_t i = 0; i < n && ok && n_vars; i++) {
         const ct_var *var = ct__var_of(wrt[i]);
-        const wrt_var *entry = var ? find_var(table, size, var) : NULL;
-        const ct_node *read = entry ? entry->read : NULL;
-        bool made = entry && entry->made.node && entry->made.node->index == CT_MET;
-        if (made && read) { // one version, but two values to the graph
-            ct__fail(ctx, CT_E_GRAD, here, "grad",
-                     "the loss uses variable \"%s\" as of before and as of after %s:%u, where it "
-                     "was run",
-                     var->name, read->here.file ? read->here.file : "?", read->here.line);
-            ok = false;
-        }
-        if (made) in[i + 1] = ct__handle_of(entry->made);
-        if (!read) continue; // of the newest version, or not at all
-        if (var->writer == ctx && var->pending.node->index == CT_MET) {
-            ct__fail(ctx, CT_E_GRAD, here, "grad",
-                     "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u",
-                     var->name, read->here.file ? read->here.file : "?", read->here.line,
-                     var->assigned.file ? var->assigned.file : "?", var->assigned.line);
-            ok = false;
-        }
-        in[i + 1] = ct__handle((ct_node *)(uintptr_t)read, 0);
+        const wrt_var *entry = var ? find_var(&table, var) : NULL;
+        const ct_node *node = !entry ? NULL : entry->version ? entry->version : entry->read;
+        if (node) in[i + 1] = ct__handle((ct_node *)(uintptr_t)node, 0);
     }
     ct__nodes_free(&list);
     ct__arena_free(&scratch);
-    return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof *table);
+    return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof *table.at);
 }
 
 // A walk along all that has a share in a derivative.
@@ -208,8 +211,9 @@ typedef struct {
     const ct_node **through; // leaves with a past that were met
     size_t n_through, cap;
 } kept_walk;
+enum { WRT = 0x7fffffff }; // their index
 static bool is_wrt(const kept_walk *w, const ct_node *node) {
-    return node->epoch == w->wrt && node->index == CT_MET;
+    return node->epoch == w->wrt && node->index == WRT;
 }
 static bool meet(kept_walk *w, ct_node *node) {
     if (node->epoch == w->epoch || is_wrt(w, node)) return true;
@@ -291,7 +295,7 @@ static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, 
     w.wrt = w.epoch;
     for (size_t i = 0; i < n && ok && resolved; i++) {
         resolved = ct__resolve(ctx, in[i], &vals[i], "grad", (int)i + 1, here);
-        if (resolved) vals[i].node->epoch = w.wrt, vals[i].node->index = CT_MET;
+        if (resolved) vals[i].node->epoch = w.wrt, vals[i].node->index = WRT;
     }
     ok = ok && (!resolved || meet(&w, loss.node));
     while (ok && resolved && w.todo.n) ok = walk_on(&w, w.todo.v[--w.todo.n]);
@@ -581,7 +585,7 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
 // --------------------------------------------------------------------------------------- entrances
 
 static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs) {
-    if (!ct__reach(&g->forward, outs, n_outs, &g->ctx->err)) return false;
+    if (!ct__reach_before(&g->forward, outs, n_outs, is_copy, NULL, &g->ctx->err)) return false;
     for (size_t i = 0; i < g->n; i++) g->reached[i] = g->at[i].node->epoch == g->forward.epoch;
     return true;
 }
@@ -669,25 +673,14 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
     return ok && !ctx->err.code;
 }
 
-// The variable that an operand is a version of: one that was read, or one that is pending.
-static const ct_var *var_behind(const ct_ctx *ctx, ct_val operand) {
-    const ct_node *node = operand.node;
-    if (node->op == &ct__op_read && !node->var->freed) return node->var;
-    for (size_t i = 0; i < ctx->n_roots; i++)
-        if (ctx->roots[i].var && ctx->roots[i].val.node == node &&
-            ctx->roots[i].val.out == operand.out)
-            return ctx->roots[i].var;
-    return NULL;
-}
-
 bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
                      ct_tensor *grads) {
     ct_tensor one = ct__number_like(1, ct__handle_of(loss));
     if (!ct__vjp_expand(ctx, grad->here, &loss, &one, 1, wrt, n, grads)) return false;
     for (size_t i = 0; i < n; i++) {
         if (!ct__is_none(grads[i])) continue;
-        const ct_var *var = var_behind(ctx, grad->in[i + 1]);
-        if (var) {
+        const ct_var *var = grad->in[i + 1].node->var; // that it was read of
+        if (var && !var->freed) {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
                      "the loss does not depend on variable \"%s\", operand %zu, %s", var->name,
                      i + 1, ct__type_text(ct__type(wrt[i])).s);

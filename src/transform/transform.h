@@ -4,6 +4,8 @@
 
 #include "ops/opcode.h"
 
+typedef bool (*ct_stops_fn)(const ct_node *node, const void *user);
+
 // A list of values that grows; nodes in the order of a walk.
 typedef struct ct_nodes {
     ct_node **v;
@@ -15,6 +17,8 @@ typedef struct ct_nodes {
     size_t stack_cap;
     ct_val *ends; // scratch of a walk with ends
     size_t ends_cap;
+    ct_stops_fn stops; // NULL, but in a walk that stops
+    const void *user;
     size_t n_ends; // of v, from the first: nodes behind which the walk did not go
     uint64_t epoch;
 } ct_nodes;
@@ -25,10 +29,9 @@ bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err)
 // those of which no other output was met.
 bool ct__reach_to(ct_nodes *list, const ct_val *roots, size_t n_roots, const ct_val *ends,
                   size_t n_ends, ct_err *err);
-// The same without what lies behind the `stops`, which are not listed. Each of them has the list's
-// epoch, and index CT_NOT_MET or CT_MET.
-enum { CT_NOT_MET = 0x7ffffffe, CT_MET };
-bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops, ct_err *err);
+// The same without what lies behind the nodes that stop the walk, but these themselves.
+bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_stops_fn stops,
+                      const void *user, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
 // Replaces compositions behind vals by their bodies, all the way down, or to the ends, which are

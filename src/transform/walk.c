@@ -32,9 +32,10 @@ static bool visit(ct_nodes *list, ct_node *root) {
     if (!push(list, &top, root)) return false;
     while (top) {
         ct_node *node = list->stack[top - 1].node;
-        uint32_t next = list->stack[top - 1].next;
-        while (next < node->n_in && node->in[next].node->epoch == list->epoch) next++;
-        if (next < node->n_in) {
+        uint32_t next = list->stack[top - 1].next,
+                 n_in = list->stops && list->stops(node, list->user) ? 0 : node->n_in;
+        while (next < n_in && node->in[next].node->epoch == list->epoch) next++;
+        if (next < n_in) {
             list->stack[top - 1].next = next + 1;
             if (!push(list, &top, node->in[next].node)) return false;
             continue;
@@ -84,22 +85,16 @@ bool ct__reach(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_err *err)
     return ct__reach_to(list, roots, n_roots, NULL, 0, err);
 }
 
-bool ct__reach_until(ct_nodes *list, ct_val root, const ct_val *stops, size_t n_stops,
-                     ct_err *err) {
+bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_stops_fn stops,
+                      const void *user, ct_err *err) {
+    bool ok = true;
     list->n = 0;
     list->epoch = ct__new_epoch();
-    for (size_t i = 0; i < n_stops; i++) {
-        stops[i].node->epoch = list->epoch;
-        stops[i].node->index = stops[i].node == root.node ? CT_MET : CT_NOT_MET;
-    }
-    if (!visit(list, root.node))
-        return ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
-    for (size_t i = 0; i < list->n && n_stops; i++)
-        for (int k = 0; k < list->v[i]->n_in; k++) {
-            ct_node *in = list->v[i]->in[k].node;
-            if (in->index == CT_NOT_MET) in->index = CT_MET;
-        }
-    return true;
+    list->stops = stops;
+    list->user = user;
+    for (size_t i = 0; i < n_roots && ok; i++) ok = visit(list, roots[i].node);
+    list->stops = NULL;
+    return ok || ct__err_memory(err, CT_NOWHERE, "walk", list->n * sizeof *list->v);
 }
 
 void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here) {

@@ -293,7 +293,8 @@ void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
 
 bool gen_wants(const ct_opdef *op) {
     return op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM && op->id != CT_OP_CALL &&
-           op->id != CT_OP_CUSTOM && op->id != CT_OP_CUSTOM_BACK;
+           op->id != CT_OP_CUSTOM && op->id != CT_OP_CUSTOM_BACK && op->id != CT_OP_SAME &&
+           op->id != CT_OP_COPY;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {

@@ -307,6 +307,120 @@ static void two_versions_are_found_behind_values_that_were_read(void **state) {
     ct_params_free(set);
 }
 
+// The sum of a^2 + 5 b^2.
+static ct_tensor of_both(ct_tensor a, ct_tensor b) {
+    return ct_sum(ct_add(ct_mul(a, a), ct_mul(ct_f(5), ct_mul(b, b))));
+}
+static double slope(ct_tensor loss, ct_tensor wrt) {
+    ct_tensor g;
+    ct_grad(loss, &wrt, 1, &g);
+    return at(g, 0);
+}
+
+// Two variables that are assigned one tensor are two, and the tensor is a third, before the
+// assignments have run as after that.
+static void variables_of_one_value_have_gradients_of_their_own(void **state) {
+    (void)state;
+    for (int read = 0; read < 3; read++) {
+        CT_SCOPE;
+        ct_params *set = ct_params_new();
+        ct_tensor a = set_var(set, "a", 0), b = set_var(set, "b", 0), wrt[] = {a, b}, g[2];
+        ct_tensor three = ct_full(ct_scalar(3, CT_F32), CT_DIMS(2));
+        ct_assign(a, three);
+        ct_assign(b, three);
+        if (read == 1) assert_true(at(b, 0) == 3);
+        ct_tensor loss = ct_add(of_both(a, b), ct_sum(three));
+        if (read == 2) assert_true(ct_item(loss) == 114);
+        assert_true(slope(loss, a) == 6 && slope(loss, b) == 30);
+        ct_grad(loss, wrt, 2, g);
+        assert_true(at(g[0], 0) == 6 && at(g[1], 0) == 30);
+        if (read != 1) assert_true(slope(loss, three) == 37); // what was assigned is behind both
+        assert_ok();
+        ct_params_free(set);
+    }
+}
+
+// A variable that is assigned another one holds a copy, which has nothing to do with it.
+static void a_variable_assigned_another_is_a_copy(void **state) {
+    (void)state;
+    for (int read = 0; read < 3; read++) {
+        CT_SCOPE;
+        ct_params *set = ct_params_new();
+        ct_tensor a = set_var(set, "a", 3), b = set_var(set, "b", 0), wrt[] = {a, b}, g[2];
+        if (read) assert_true(at(a, 0) == 3);
+        ct_assign(b, a);
+        if (read == 2) assert_true(at(b, 0) == 3);
+        ct_tensor loss = of_both(a, b);
+        assert_true(slope(loss, a) == 6 && slope(loss, b) == 30);
+        ct_grad(loss, wrt, 2, g);
+        assert_true(at(g[0], 0) == 6 && at(g[1], 0) == 30);
+        assert_ok();
+        for (int i = 0; i < 2; i++) {
+            ct_grad(ct_sum(ct_mul(wrt[!i], wrt[!i])), &wrt[i], 1, g);
+            int line = __LINE__ - 1;
+            assert_false(ct_eval(g, 1));
+            char want[256];
+            snprintf(want, sizeof want,
+                     FILE_NAME ":%d: grad: the loss does not depend on variable \"%s\", operand 1, "
+                               "(2,) f32\n  hint: use it in the loss, or leave it out: of the list "
+                               "of ct_grad, of the parameter set of an optimizer",
+                     line, i ? "b" : "a");
+            assert_error(CT_E_GRAD, want);
+        }
+        ct_params_free(set);
+    }
+}
+
+// A version that was replaced before it ran is still the one that a loss reads.
+static void a_gradient_of_a_version_that_was_replaced(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3), g;
+    int line = __LINE__ + 1;
+    ct_assign(w, ct_add(w, ct_f(1)));
+    ct_tensor first = ct_sum(ct_mul(w, w));
+    ct_assign(w, ct_add(w, ct_f(1)));
+    ct_tensor second = ct_sum(ct_mul(w, w));
+    ct_grad(ct_add(first, second), &w, 1, &g);
+    char want[512];
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: grad: the loss reads two versions of variable \"w\": of " FILE_NAME
+                       ":%d and of " FILE_NAME ":%d",
+             line + 4, line, line + 2);
+    assert_error(CT_E_GRAD, want);
+    assert_true(slope(first, w) == 8 && slope(second, w) == 10);
+    assert_ok();
+    ct_params_free(set);
+}
+
+// A variable may be read before its assignment has run, and what it was assigned as well: there is
+// one value, computed once.
+static void reading_what_is_pending_makes_no_second_value(void **state) {
+    (void)state;
+    uint64_t launches[2];
+    for (int through = 0; through < 2; through++) {
+        ct_params *set = ct_params_new();
+        ct_tensor w = set_var(set, "w", 3);
+        assert_true(ct_eval(NULL, 0));
+        CT_SCOPE;
+        uint64_t before = ct_get_stats().launches;
+        ct_tensor value = ct_exp(w);
+        ct_assign(w, value);
+        ct_tensor sum = ct_sum(through ? w : value);
+        assert_true(ct_item(sum) > 40);
+        launches[through] = ct_get_stats().launches - before;
+        ct_assign(w, ct_add(w, ct_f(1)));
+        value = ct_mul(w, w);
+        ct_assign(w, value);
+        assert_true(at(through ? w : value, 0) > 400);
+        assert_true(at(value, 0) == at(w, 0)); // needs no version that is gone
+        assert_ok();
+        ct_params_free(set);
+    }
+    assert_int_equal(launches[0], launches[1]);
+}
+
 static void a_gradient_of_what_the_loss_does_not_read_is_an_error(void **state) {
     (void)state;
     ct_params *set = ct_params_new();
@@ -444,6 +558,10 @@ int main(void) {
         TEST(a_gradient_is_of_the_version_that_the_loss_reads),
         TEST(two_versions_under_a_gradient_are_an_error),
         TEST(two_versions_are_found_behind_values_that_were_read),
+        TEST(variables_of_one_value_have_gradients_of_their_own),
+        TEST(a_variable_assigned_another_is_a_copy),
+        TEST(a_gradient_of_a_version_that_was_replaced),
+        TEST(reading_what_is_pending_makes_no_second_value),
         TEST(a_gradient_of_what_the_loss_does_not_read_is_an_error),
         TEST(a_path_through_a_kept_value_is_an_error),
         TEST(reading_the_loss_first_changes_no_gradient),
