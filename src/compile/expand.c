@@ -64,7 +64,7 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         in[k] = ct__handle_of(vals[k]);
     }
     if (node->op->expand) {
-        if (!node->op->expand(x->ctx, node, vals, out)) return false;
+        if (!ct__expand_transform(x->ctx, node, vals, out)) return false;
     } else {
         ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
                     node->n_out);

@@ -109,7 +109,7 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
     if (ok && transforms && node->op->expand) {
         for (int k = 0; k < node->n_in && ok; k++)
             ok = ct__resolve(ctx, in[k], &vals[k], node->op->name, k, node->here);
-        ok = ok && node->op->expand(ctx, node, vals, to);
+        ok = ok && ct__expand_transform(ctx, node, vals, to);
     } else if (ok) {
         ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), to, node->n_out);
     }

@@ -35,10 +35,13 @@ bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_st
 void ct__nodes_free(ct_nodes *list);
 
 // Replaces compositions behind vals by their bodies, all the way down, or to the ends, which are
-// the n_ends vals behind the n first; `keep` says which stay (NULL: none). vals are updated. Records
-// in the innermost trace.
+// the n_ends vals behind the n first; `keep` says which stay (NULL: none): then it is for a gradient,
+// and outputs stay apart that are one value. vals are updated. Records in the innermost trace.
 bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
                        bool (*keep)(const ct_node *));
+
+// Records what a transform of the operands `in` stands for, each of its outputs as a node of its own.
+bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out);
 
 // Gradients of a scalar with respect to values behind it, recorded in the innermost trace. grads[i]
 // is a zero of the right shape only where `loss` depends on wrt[i] through paths that carry none;

@@ -156,13 +156,39 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
     return true;
 }
 
+// Makes each float output a node of its own, recorded since `before`, and no leaf: another one would
+// be taken for it where a gradient is asked for with respect to it.
+static bool set_apart(ct_ctx *ctx, ct_tensor *out, int n, const ct_node *before, ct_loc here) {
+    const uint64_t fresh = ct__new_epoch();
+    uint32_t at;
+    for (ct_node *made = ct__top(ctx)->nodes; made && made != before; made = made->next)
+        made->epoch = fresh, made->index = 0; // how many outputs are of this node
+    for (int k = 0; k < n; k++) {
+        ct_node *node = ct__peek(out[k], &at);
+        if (node) node->index += node->epoch == fresh;
+    }
+    for (int k = 0; k < n; k++) {
+        const ct_node *node = ct__peek(out[k], &at);
+        if (!node || !ct__is_float(node->out[at].dtype)) continue;
+        if (node->epoch != fresh || node->index > 1 || !node->n_in)
+            out[k] = ct__record(&ct__op_same, NULL, &out[k], 1, here);
+    }
+    return !ctx->err.code;
+}
+
+bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out) {
+    const ct_node *before = ct__top(ctx)->nodes;
+    return node->op->expand(ctx, node, in, out) &&
+           set_apart(ctx, out, node->n_out, before, node->here);
+}
+
 // What was recorded since `before` for the node's outputs stands for them. A gradient that is asked
 // for with respect to them finds it so.
 static bool note_copies(ct_ctx *ctx, ct_node *node, const ct_val *to, const ct_node *before) {
     for (int k = 0; k < node->n_out; k++) {
         ct_node *copy = ct__top(ctx)->nodes;
         while (copy && copy != before && copy != to[k].node) copy = copy->next;
-        if (copy == before || !copy || !copy->n_in) continue; // it stood before: in its own right
+        if (copy == before || !copy || !copy->n_in) continue; // no gradient is asked for
         if (!(copy->flags & CT_NODE_COPY)) {
             copy->copy_of =
                 ct__arena_zero(ct__top(ctx)->arena, copy->n_out * sizeof *copy->copy_of);
@@ -206,7 +232,8 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
             in[k] = ct__handle_of(map[node->in[k].node->index][node->in[k].out]);
         if (ok && expand) {
             *found = true;
-            ok = ct__call_body(ctx, node, in, out);
+            ok = ct__call_body(ctx, node, in, out) &&
+                 (!keep || set_apart(ctx, out, node->n_out, before, node->here));
         } else if (ok) {
             ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
                         node->n_out);

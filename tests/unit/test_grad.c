@@ -367,6 +367,107 @@ static void a_value_within_a_gradient_without_slope(void **state) {
     }
 }
 
+static void itself(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+}
+static void from_outside(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in;
+    out[0] = *(const ct_tensor *)user;
+}
+static void always_two(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in, (void)user;
+    out[0] = ct_const((const float[]){2}, CT_F32, CT_DIMS(1));
+}
+static void itself_and_square(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+    out[1] = ct_mul(in[0], in[0]);
+}
+static void square_twice(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = out[1] = ct_mul(in[0], in[0]);
+}
+static ct_tensor cube(ct_tensor x) { return ct_mul(x, ct_mul(x, x)); }
+static double slope(ct_tensor loss, ct_tensor wrt) {
+    ct_tensor g;
+    ct_grad(loss, &wrt, 1, &g);
+    return at(g, 0);
+}
+
+// A function may give what it takes, or one value twice: its results are values of their own.
+static void results_that_are_one_value(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = ct_from(three_halves, CT_F32, CT_DIMS(1)), z, out[2], g[2];
+    ct_call(itself, NULL, &x, 1, &z, 1);
+    ct_tensor wrt[] = {z, x};
+    assert_true(slope(ct_add(ct_square(z), cube(x)), z) == 3);
+    ct_grad(ct_add(ct_square(z), cube(x)), wrt, 2, g);
+    assert_true(at(g[0], 0) == 3 && at(g[1], 0) == 6.75);
+    ct_grad(ct_square(z), &x, 1, g);
+    assert_true(slope(ct_add(ct_square(g[0]), ct_square(z)), z) == 15); // 8 z + 2 z
+    ct_call(from_outside, &x, NULL, 0, &z, 1);
+    assert_true(slope(ct_add(ct_square(z), cube(x)), z) == 3);
+    ct_call(always_two, NULL, NULL, 0, &z, 1);
+    ct_grad(ct_square(ct_mul(x, z)), &x, 1, g); // 2 x z^2
+    assert_true(slope(ct_add(ct_square(g[0]), ct_square(ct_mul(x, z))), z) == 2 * 12 * 12 + 9);
+
+    ct_call(itself_and_square, NULL, &x, 1, out, 2);
+    ct_tensor loss = ct_add(ct_add(ct_square(out[0]), out[1]), cube(x));
+    wrt[0] = out[0];
+    assert_true(slope(loss, out[0]) == 3);
+    ct_grad(loss, wrt, 2, g);
+    assert_true(at(g[0], 0) == 3 && at(g[1], 0) == 3 + 6.75);
+
+    ct_call(square_twice, NULL, &x, 1, out, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_true(slope(ct_mul(out[0], out[1]), out[i]) == 2.25);
+        ct_grad(ct_square(out[i]), &x, 1, g);
+        loss = ct_add(ct_square(g[0]), ct_square(out[i]));
+        assert_true(slope(loss, out[i]) == 8 * 2.25 * 9 + 4.5);
+    }
+    ct_grad(ct_mul(out[0], out[1]), out, 2, g);
+    assert_true(at(g[0], 0) == 2.25 && at(g[1], 0) == 2.25);
+    assert_ok();
+}
+
+// in: x, y. out: the slopes of a^2 + 5 b^2 in a and b, which are those of (x + y)^2 in x and y.
+static void slopes_of_slopes(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_tensor g[2];
+    ct_grad(ct_sum(ct_square(ct_add(in[0], in[1]))), in, 2, g);
+    ct_grad(ct_sum(ct_add(ct_square(g[0]), ct_mul(ct_f(5), ct_square(g[1])))), g, 2, out);
+}
+
+// The slopes of a sum in its operands are one value, and that of a product the other operand.
+static void gradients_that_are_one_value(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const float two[] = {2};
+    ct_tensor xy[] = {ct_from(three_halves, CT_F32, CT_DIMS(1)), ct_from(two, CT_F32, CT_DIMS(1))};
+    ct_tensor g[2], h[2];
+    ct_grad(ct_square(ct_add(xy[0], xy[1])), xy, 2, g);
+    ct_tensor loss = ct_add(ct_square(g[0]), ct_mul(ct_f(5), ct_square(g[1])));
+    assert_true(slope(loss, g[0]) == 14 && slope(loss, g[1]) == 70);
+    ct_grad(loss, g, 2, h);
+    assert_true(at(h[0], 0) == 14 && at(h[1], 0) == 70);
+    for (int called = 0; called < 2; called++) {
+        if (called)
+            ct_call(slopes_of_slopes, NULL, xy, 2, h, 2);
+        else
+            slopes_of_slopes(xy, h, NULL);
+        assert_true(at(h[0], 0) == 14 && at(h[1], 0) == 70);
+    }
+    ct_grad(ct_mul(xy[0], xy[1]), xy, 1, g);
+    loss = ct_add(ct_square(g[0]), ct_mul(ct_f(5), ct_square(xy[1])));
+    g[1] = xy[1];
+    ct_grad(loss, g, 2, h);
+    assert_true(at(h[0], 0) == 4 && at(h[1], 0) == 20);
+    assert_true(slope(loss, g[0]) == 4 && slope(loss, xy[1]) == 24);
+    assert_ok();
+}
+
 // What a plan of so many steps in one scope records.
 static uint64_t nodes_of_steps(int steps) {
     CT_SCOPE;
@@ -456,6 +557,8 @@ int main(void) {
         TEST(a_gradient_within_another),
         TEST(a_value_within_a_gradient_named_twice),
         TEST(a_value_within_a_gradient_without_slope),
+        TEST(results_that_are_one_value),
+        TEST(gradients_that_are_one_value),
         TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
