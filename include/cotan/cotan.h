@@ -385,11 +385,13 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
 // that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. What was
 // assigned to a variable is not the variable, but lies behind it until the assignment has run; if
-// it was another variable, this one holds a copy, which does not depend on that one. A tensor
-// that the loss does not depend on is an error when the plan is made. A path from the loss to one
-// of them through a value that was kept and whose scope has ended, or that another context
-// computed, is an error at once, unless ct_stop_gradient says that this value is a constant. A
-// value that was only read is still a path.
+// it was another variable, this one holds a copy, which does not depend on that one. Each of
+// the n stands still for the others: with respect to x and z, where z is made of x, x gets what it
+// does to the loss by ways around z (0 where there are none), and alone, all. A tensor that the
+// loss does not depend on is an error when the plan is made. A path from the loss to one of them
+// through a value that was kept and whose scope has ended, or that another context computed, is an
+// error at once, unless ct_stop_gradient says that this value is a constant. A value that was only
+// read is still a path.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)
@@ -401,7 +403,8 @@ CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor
 // operands.
 typedef void (*ct_fn)(const ct_tensor *in, ct_tensor *out, void *user);
 
-// f as one node; its body counts by what it records.
+// f as one node; its body counts by what it records. So it does for gradients: where f makes a
+// result of another one, the gradient with respect to that other holds what comes by way of it.
 CT_API void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
                        size_t n_out, ct_loc here);
 #define ct_call(f, user, in, n_in, out, n_out)                                                     \
@@ -409,7 +412,7 @@ CT_API void ct_call_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct
 
 // f with a reverse rule of its own: vjp sees f's operands, its outputs and their cotangents, and
 // records cotangents of the operands. f may not use tensors from outside. Second derivatives are
-// those of f.
+// those of f. No result depends on another one, whatever f makes it of: vjp counts alone.
 CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
                              ct_tensor *out, size_t n_out, ct_loc here);
 #define ct_custom_vjp(f, vjp, user, in, n_in, out, n_out)                                          \
