@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cotan/lm.h"
 #include "data/corpus.h"
+#include "data/idx.h"
 #include "graph/graph.h"
 #include "io/config.h"
 #include "io/metrics.h"
@@ -141,6 +142,38 @@ static bool describe_npz(const char *path, ct_text *out, ct_err *err) {
     return ok;
 }
 
+// ------------------------------------------------------------------------------------ idx and gzip
+
+static bool describe_idx(const char *path, ct_text *out, ct_err *err) {
+    const void *map;
+    size_t n;
+    ct_idx array;
+    char type[160];
+    uint64_t dims[CT_MAX_RANK];
+    if (!ct__file_map(path, &map, &n, err)) return false;
+    bool ok = ct__idx_parse(path, map ? map : "", n, &array, err);
+    ct__file_unmap(map, n);
+    if (!ok) return false;
+    for (int64_t a = 0; a < array.rank; a++) dims[a] = (uint64_t)array.dims[a];
+    ct__textf(
+        out, "idx: %-28s ",
+        ct__shape_text(type, sizeof type, ct_dtype_name(array.dtype), (size_t)array.rank, dims, 0));
+    add_bytes(out, n - array.begin);
+    ct__text_add(out, "\n");
+    return true;
+}
+
+// MNIST's files come so.
+static bool describe_gzip(const char *path, ct_text *out, ct_err *err) {
+    ct_file file;
+    if (!ct__file_hold(path, &file, err)) return false;
+    ct__text_add(out, "gzip: ");
+    add_bytes(out, file.n);
+    ct__textf(out, ", packed; unpack it: gunzip %s\n", path);
+    ct__file_release(&file);
+    return true;
+}
+
 // -------------------------------------------------------------------------------- what was trained
 
 static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
@@ -218,6 +251,18 @@ static bool exists(const char *folder, const char *name, char *path, size_t cap)
     struct stat st;
     int n = snprintf(path, cap, "%s%s%s", folder, ct__ends_with(folder, "/") ? "" : "/", name);
     return n > 0 && (size_t)n < cap && stat(path, &st) == 0;
+}
+
+// Of a run's metrics alone; what its configuration beside them says of the last line is heeded.
+static bool describe_metrics(const char *path, ct_text *out, ct_err *err) {
+    char config[4096];
+    int folder = (int)(strlen(path) - strlen("metrics.jsonl"));
+    int n = snprintf(config, sizeof config, "%.*sconfig.json", folder, path);
+    if (n < 0 || (size_t)n >= sizeof config)
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
+    if (!add_metrics(path, config, out, err)) return false;
+    if (!out->n) ct__text_add(out, "metrics: no losses\n");
+    return true;
 }
 
 static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
@@ -337,8 +382,9 @@ static bool describe_text(const char *path, ct_text *out, ct_err *err) {
 
 typedef bool (*describe_fn)(const char *path, ct_text *out, ct_err *err);
 
-// By its content: the length of a safetensors header, then the header's '{'; the word with which
-// npy files begin. (A zip archive may hold anything: an npz file is known by its name alone.)
+// By its content: the length of a safetensors header, then the header's '{'; the bytes with which
+// npy, IDX and packed files begin. (A zip archive may hold anything: an npz file is known by its
+// name alone.)
 static describe_fn by_content(const char *path) {
     unsigned char head[9];
     FILE *f = fopen(path, "re");
@@ -347,7 +393,9 @@ static describe_fn by_content(const char *path) {
     fclose(f);
     if (n == sizeof head && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
         return describe_safetensors;
-    return n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0 ? describe_npy : describe_text;
+    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) return describe_npy;
+    if (n >= 3 && memcmp(head, "\x1f\x8b\x08", 3) == 0) return describe_gzip;
+    return ct__idx_begins(head, n) ? describe_idx : describe_text;
 }
 
 static bool describe(const char *path, ct_text *out, ct_err *err) {
@@ -364,6 +412,8 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);
     if (ct__ends_with(path, ".npz")) return describe_npz(path, out, err);
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (regular && (strcmp(path, "metrics.jsonl") == 0 || ct__ends_with(path, "/metrics.jsonl")))
+        return describe_metrics(path, out, err);
     return (regular ? by_content(path) : describe_text)(path, out, err);
 }
 
