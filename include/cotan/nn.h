@@ -67,7 +67,7 @@ CT_API CT_MUST_USE bool ct_params_load_at(ct_params *params, const char *path, c
 typedef struct ct_nn_mode {
     bool training;
     float dropout;  // probability that an element is dropped while training
-    ct_tensor key;  // (2,) u32; needed when training with dropout > 0
+    ct_tensor key;  // (2,) u32: ct_random_key; needed when training with dropout > 0
     uint32_t drawn; // dropouts recorded so far
 } ct_nn_mode;
 // mode: NULL is evaluation.

@@ -25,6 +25,15 @@ static bool sized(const char *layer, const char *option, int64_t size, ct_loc he
     return false;
 }
 
+// Does x end in an axis of the layer's size? What is no tensor, the op says that takes it.
+static bool fits(const char *layer, const char *option, int64_t size, ct_tensor x, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct_ok(x) || (ct_rank(x) > 0 && ct_dim(x, -1) == size)) return true;
+    ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its last axis must be the layer's .%s, %lld",
+             ct__type_text(ct__type_of(x)).s, option, (long long)size);
+    return false;
+}
+
 // ------------------------------------------------------------------------------------------ linear
 
 ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
@@ -40,8 +49,13 @@ ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
 ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here) {
     if (!has_layer(layer, "linear", here)) return none(here);
     ct_tensor weight = layer->weight;
+    if (ct_ok(weight) && !fits("linear", "in", ct_dim(weight, layer->out_in), x, here))
+        return none(here);
+    bool single = ct_ok(x) && ct_rank(x) == 1; // (in,): a product takes (1, in)
+    if (single) x = ct_reshape_at(x, CT_DIMS(1, ct__size_like(x, 0)), here);
     if (layer->out_in) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
     ct_tensor y = ct_matmul_at(x, weight, here); // (..., out)
+    if (single && ct_ok(y)) y = ct_reshape_at(y, CT_DIMS(ct__size_like(y, 1)), here);
     return layer->bias.bits ? ct_add_at(y, layer->bias, here) : y;
 }
 
@@ -73,6 +87,8 @@ ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
 
 ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here) {
     if (!has_layer(layer, "norm", here)) return none(here);
+    if (ct_ok(layer->weight) && !fits("norm", "width", ct_dim(layer->weight, 0), x, here))
+        return none(here);
     if (layer->rms)
         return ct_rms_norm_with((ct_rms_norm_args){
             .x = x, .weight = layer->weight, .eps = CT_F(layer->eps), .here = here});

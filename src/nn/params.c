@@ -74,6 +74,13 @@ int64_t ct_params_size(const ct_params *params) {
 
 ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here) {
     if (!mode || !mode->training || mode->dropout <= 0) return x;
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!mode->key.bits) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, "dropout", "the mode has no key to draw from");
+        ct__err_hint(&ctx->err, "give it one, another each step: .key = ct_random_key(step)");
+        return ct__poison(ctx, here);
+    }
     ct_tensor key = ct_random_fold_in_at(mode->key, ct_i(mode->drawn++), here); // (2,)
     return ct_dropout_at(x, key, ct_f((double)mode->dropout), here);
 }

@@ -5,9 +5,17 @@ static bool matmul_infer(ct_call *call) {
     const ct_type *a = call->in[0], *b = call->in[1];
     ct_dtype dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
-    if (a->rank < 2 || b->rank < 2)
-        return ct__call_err(call, CT_E_SHAPE, "both operands need two axes: a is %s, b is %s",
-                            ct__type_text(a).s, ct__type_text(b).s);
+    if (a->rank < 2 || b->rank < 2) {
+        ct__call_err(call, CT_E_SHAPE, "both operands need two axes: a is %s, b is %s",
+                     ct__type_text(a).s, ct__type_text(b).s);
+        if (a->rank == 1 && b->rank == 1)
+            ct__err_hint(call->err, "of two lists of numbers: ct_sum(ct_mul(a, b))");
+        else if (a->rank == 1 && b->rank > 1)
+            ct__err_hint(call->err, "make a one row: ct_reshape(a, CT_DIMS(1, -1))");
+        else if (b->rank == 1 && a->rank > 1)
+            ct__err_hint(call->err, "make b one column: ct_reshape(b, CT_DIMS(-1, 1))");
+        return false;
+    }
     if (a->dim[a->rank - 1] != b->dim[b->rank - 2]) {
         ct__call_err(call, CT_E_SHAPE,
                      "inner sizes differ: a is %s, b is %s (axis %d of a, axis %d of b)",

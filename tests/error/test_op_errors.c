@@ -382,7 +382,16 @@ static void contractions(void **state) {
           "matmul: inner sizes differ: a is (2, 3) f32, b is (5, 3) f32 (axis 1 of a, axis 0 of "
           "b)\n  hint: permute b: its last axis has the size");
     FAILS(ct_matmul(F(3), F(3, 2)), CT_E_SHAPE,
-          "matmul: both operands need two axes: a is (3,) f32, b is (3, 2) f32");
+          "matmul: both operands need two axes: a is (3,) f32, b is (3, 2) f32"
+          "\n  hint: make a one row: ct_reshape(a, CT_DIMS(1, -1))");
+    FAILS(ct_matmul(F(2, 3), F(3)), CT_E_SHAPE,
+          "matmul: both operands need two axes: a is (2, 3) f32, b is (3,) f32"
+          "\n  hint: make b one column: ct_reshape(b, CT_DIMS(-1, 1))");
+    FAILS(ct_matmul(F(3), F(3)), CT_E_SHAPE,
+          "matmul: both operands need two axes: a is (3,) f32, b is (3,) f32"
+          "\n  hint: of two lists of numbers: ct_sum(ct_mul(a, b))");
+    FAILS(ct_matmul(F(3), one(CT_F32)), CT_E_SHAPE,
+          "matmul: both operands need two axes: a is (3,) f32, b is () f32");
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32");
     FAILS(ct_matmul(F(2, 3), of(CT_U8, CT_DIMS(3, 2))), CT_E_DTYPE,

@@ -143,8 +143,17 @@ static void linear_has_either_layout(void **state) {
             }
         CT_SCOPE;
         compare(ct_nn_linear_apply(&layer, numbers(CT_DIMS(B, T, IN), 100)), want, B * T * OUT);
+        ct_tensor single = ct_nn_linear_apply(&layer, numbers(CT_DIMS(IN), 100)); // (OUT,)
+        assert_int_equal(ct_rank(single), 1);
+        compare(single, want, OUT);
         ct_params_free(params);
     }
+}
+
+static void refused(ct_tensor t, const char *text) {
+    assert_false(ct_ok(t));
+    assert_string_equal(ct_error_text(), text);
+    ct_error_clear();
 }
 
 static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
@@ -154,8 +163,20 @@ static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
     ct_nn_linear layer =
         ct_nn_linear_new(ct_nn_place_in(params, 1), .in = 4, .out = 5, .no_bias = true);
     assert_true(layer.bias.bits == 0);
-    assert_false(ct_ok(ct_nn_linear_apply_at(&layer, numbers(CT_DIMS(2, 3), 0), HERE)));
-    assert_true(strncmp(ct_error_text(), "main.c:9: matmul: ", 18) == 0);
+    refused(ct_nn_linear_apply_at(&layer, numbers(CT_DIMS(2, 3), 0), HERE),
+            "main.c:9: linear: x is (2, 3) f32, its last axis must be the layer's .in, 4");
+    refused(ct_nn_linear_apply_at(&layer, numbers(CT_DIMS(3), 0), HERE),
+            "main.c:9: linear: x is (3,) f32, its last axis must be the layer's .in, 4");
+    refused(ct_nn_linear_apply_at(&layer, ct_ones(CT_F32, CT_SCALAR), HERE),
+            "main.c:9: linear: x is () f32, its last axis must be the layer's .in, 4");
+    refused(ct_nn_linear_apply_at(&layer, CT_NONE, HERE),
+            "main.c:9: matmul: operand 1 is no tensor");
+    for (int rms = 0; rms < 2; rms++) {
+        ct_nn_place place = ct_nn_under(ct_nn_place_in(params, 1), "norm%d", rms);
+        ct_nn_norm norm = ct_nn_norm_new(place, .width = 4, .rms = rms);
+        refused(ct_nn_norm_apply_at(&norm, numbers(CT_DIMS(3), 0), HERE),
+                "main.c:9: norm: x is (3,) f32, its last axis must be the layer's .width, 4");
+    }
     ct_params_free(params);
 }
 
@@ -376,6 +397,19 @@ static void dropout_is_for_training(void **state) {
     assert_true(dropped > 890 && dropped < 1110); // 1000, four deviations of 27
 }
 
+static void dropout_needs_a_key(void **state) {
+    (void)state;
+    static const char said[] = "main.c:9: dropout: the mode has no key to draw from\n  hint: give "
+                               "it one, another each step: .key = ct_random_key(step)";
+    ct_params *params = ct_params_new();
+    CT_SCOPE;
+    ct_nn_mode mode = {.training = true, .dropout = 0.5f};
+    refused(ct_nn_dropout_at(numbers(CT_DIMS(4), 0), &mode, HERE), said);
+    ct_nn_mlp mlp = ct_nn_mlp_new(ct_nn_place_in(params, 1), .width = 4);
+    refused(ct_nn_mlp_apply_at(&mlp, numbers(CT_DIMS(2, 4), 0), &mode, HERE), said);
+    ct_params_free(params);
+}
+
 // --------------------------------------------------------------------------------------------
 // files
 
@@ -554,6 +588,7 @@ int main(void) {
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),
         cmocka_unit_test_setup(a_forgotten_size_is_refused, fresh),
         cmocka_unit_test_setup(dropout_is_for_training, fresh),
+        cmocka_unit_test_setup(dropout_needs_a_key, fresh),
         cmocka_unit_test_setup(loading_needs_no_further_memory, fresh),
         cmocka_unit_test_setup(a_file_shortened_while_it_is_loaded_is_an_error, fresh),
         cmocka_unit_test_setup(parameters_round_trip_in_a_file, fresh),
