@@ -1,4 +1,5 @@
 // Tensors from and to NumPy's files.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
@@ -38,6 +39,18 @@ static bool check(const char *path, const void *map, size_t n, ct_npy *npy, ct_e
            ct__npy_usable(name, npy, err);
 }
 
+// Which of NumPy's formats a file that was just refused is of, by its first bytes: a hint.
+static void hint_other(ct_err *err, const char *path, const char *begin, const char *hint) {
+    ct_file file;
+    ct_err ignored = {0};
+    char found[8];
+    size_t n = strlen(begin);
+    if (err->code != CT_E_FORMAT || !ct__file_hold(path, &file, &ignored)) return;
+    if (file.n >= n && ct__file_part(&file, 0, found, n, &ignored) && !memcmp(found, begin, n))
+        ct__err_hint(err, "%s", hint);
+    ct__file_release(&file);
+}
+
 ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     const void *map;
@@ -52,6 +65,7 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
             t = take(ctx, path, &npy, (const char *)map + npy.begin, here);
         ct__file_unmap(map, n);
     }
+    if (!t.bits) hint_other(&ctx->err, path, "PK", "it may be an npz file: ct_npz_open");
     ct__err_place(&ctx->err, here, "load_npy");
     return t.bits ? t : ct__poison(ctx, here);
 }
@@ -65,6 +79,7 @@ ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
         return NULL;
     }
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
+    hint_other(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
     ct__err_place(&ctx->err, here, "npz_open");
     ct__free(npz);
     return NULL;
@@ -81,19 +96,41 @@ const char *ct_npz_name(const ct_npz *npz, size_t i) {
     return i < ct_npz_count(npz) ? npz->entries[i].name : NULL;
 }
 
+// The error of a name that the file lacks: with the first of those it has, and the nearest.
+static void no_array(ct_ctx *ctx, const ct_npz *npz, const char *name, ct_loc here) {
+    enum { LISTED = 4 };
+    char shown[CT_PRINTABLE], listed[LISTED * (CT_PRINTABLE + 4) + 1] = "";
+    const char *near = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < npz->n && i < LISTED; i++) {
+        const char *other = npz->entries[i].name;
+        n += (size_t)snprintf(listed + n, sizeof listed - n, "%s\"%s\"", i ? ", " : ": ",
+                              ct__printable(other, strlen(other), shown, sizeof shown));
+    }
+    ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "%s has no array \"%s\"; it has %zu%s%s",
+             npz->label, ct__printable(name, strlen(name), shown, sizeof shown), npz->n, listed,
+             npz->n > LISTED ? ", ..." : "");
+    for (size_t i = 0; i < npz->n; i++) {
+        const char *other = npz->entries[i].name, *const both[] = {near ? near : other, other,
+                                                                   NULL};
+        near = ct__nearest(name, both);
+    }
+    if (near)
+        ct__err_hint(&ctx->err, "did you mean \"%s\"?",
+                     ct__printable(near, strlen(near), shown, sizeof shown));
+}
+
 ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_npy npy;
     void *data;
-    char shown[CT_PRINTABLE];
     if (!ctx) return CT_NONE;
     if (ctx->err.code) return ct__poison(ctx, here);
     if (!npz) return ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "the file is not open");
     if (!ct__given(ctx, name, here, "npz_get", "the name")) return ct__poison(ctx, here);
     const ct_npz_entry *entry = ct__npz_find(npz, name);
     if (!entry) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, "npz_get", "%s has no array \"%s\"; it has %zu",
-                 npz->label, ct__printable(name, strlen(name), shown, sizeof shown), npz->n);
+        no_array(ctx, npz, name, here);
         return ct__poison(ctx, here);
     }
     if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) {

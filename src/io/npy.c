@@ -209,7 +209,7 @@ bool ct__npy_prefix(ct_npy_name name, const void *bytes, size_t n, size_t *prefi
     if (memcmp(b, magic, sizeof magic) != 0) {
         char shown[CT_PRINTABLE];
         return refuse(name, err, "it begins with \"%s\", not with \"\\x93NUMPY\"",
-                      ct__printable(b, sizeof magic, shown, sizeof shown));
+                      ct__printable_bytes(b, sizeof magic, shown, sizeof shown));
     }
     if (b[6] < 1 || b[6] > 3 || b[7] != 0)
         return refuse(name, err, "version %d.%d of the format is unknown; 1.0, 2.0 and 3.0 are",

@@ -119,3 +119,14 @@ const char *ct__printable(const void *s, size_t n, char *out, size_t cap) {
     out[o] = '\0';
     return out;
 }
+
+const char *ct__printable_bytes(const void *s, size_t n, char *out, size_t cap) {
+    const unsigned char *p = s;
+    size_t o = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < n && o + 5 <= cap; i++) {
+        bool plain = p[i] >= 0x20 && p[i] < 0x7f && p[i] != '"' && p[i] != '\\';
+        o += (size_t)snprintf(out + o, cap - o, plain ? "%c" : "\\x%02x", p[i]);
+    }
+    return out;
+}

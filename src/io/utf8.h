@@ -23,5 +23,8 @@ size_t ct__utf8_put(uint32_t cp, char out[4]); // bytes written
 // leading `/` lose their meaning (`*\/`), and what does not fit `cap` ends in "...". Returns out.
 enum { CT_PRINTABLE = 96 };
 const char *ct__printable(const void *s, size_t n, char *out, size_t cap);
+// Bytes that are no text, such as those by which a file is known: each but ASCII's letters, digits
+// and most signs as `\xff`. What does not fit is left out. Returns out.
+const char *ct__printable_bytes(const void *s, size_t n, char *out, size_t cap);
 
 #endif

@@ -63,7 +63,7 @@ static bool check_start(const ct_zip *zip, ct_err *err) {
     if (!ct__file_part(&zip->file, 0, b, n, err)) return false;
     return (n == MARK && (marked(b, local_mark) || marked(b, end_mark))) ||
            refuse(zip, err, "it is no zip archive: it begins with \"%s\", not with \"PK\"",
-                  ct__printable(b, n, shown, sizeof shown));
+                  ct__printable_bytes(b, n, shown, sizeof shown));
 }
 
 // The end record is the last thing of the file, but for a comment, whose length it tells.

@@ -168,7 +168,7 @@ static void beginnings(void **state) {
         {"", 0, "there are 0 bytes, but the shortest beginning takes 10"},
         {"\x93NUMPY\1\0\0", 9, "there are 9 bytes, but the shortest beginning takes 10"},
         {"\x93NUMPY\2\0\0\0\0", 11, "there are 11 bytes, but the shortest beginning takes 12"},
-        {"PK\3\4......", 10, "it begins with \"PK\\u0003\\u0004..\", not with \"\\x93NUMPY\""},
+        {"PK\3\4......", 10, "it begins with \"PK\\x03\\x04..\", not with \"\\x93NUMPY\""},
         {"\x93NUMPY\4\0\0\0", 10, "version 4.0 of the format is unknown; 1.0, 2.0 and 3.0 are"},
         {"\x93NUMPY\0\0\0\0", 10, "version 0.0 of the format is unknown; 1.0, 2.0 and 3.0 are"},
         {"\x93NUMPY\1\1\0\0", 10, "version 1.1 of the format is unknown; 1.0, 2.0 and 3.0 are"},
@@ -258,12 +258,50 @@ static void round_trip(void **state) {
         assert_true(ct_item(ct_npz_get(npz, "")) == 2);
         assert_int_equal(ct_dim(ct_npz_get(npz, "none"), 1), 4);
         assert_false(ct_ok(ct_npz_get_at(npz, "z", line)));
-        expect_error(CT_E_ARGUMENT, "a.c:7: npz_get: %s has no array \"z\"; it has 4",
+        expect_error(CT_E_ARGUMENT,
+                     "a.c:7: npz_get: %s has no array \"z\"; it has 4: \"x\", \"dir/b\xc3\xa4\", "
+                     "\"\", \"none\"\n  hint: did you mean \"x\"?",
+                     place("a.npz"));
+        assert_false(ct_ok(ct_npz_get_at(npz, "another name", line)));
+        expect_error(CT_E_ARGUMENT,
+                     "a.c:7: npz_get: %s has no array \"another name\"; it has 4: \"x\", "
+                     "\"dir/b\xc3\xa4\", \"\", \"none\"",
                      place("a.npz"));
         ct_npz_close(npz);
     }
     ct_npz_close(NULL);
     assert_false(ct_failed());
+}
+
+static void the_wrong_one_of_two_formats(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = ct_zeros(CT_F32, CT_DIMS(2));
+    const ct_named all[] = {{"a.weight", x}, {"a.bias", x}, {"b.weight", x},
+                            {"b.bias", x},   {"c\"", x},    {"d.weight", x}};
+    assert_true(ct_save_npz(place("a.npz"), all, 6));
+    assert_true(ct_save_npy(place("y.npy"), x));
+    assert_false(ct_ok(ct_load_npy_at(place("a.npz"), line)));
+    expect_error(CT_E_FORMAT,
+                 "a.c:7: load_npy: %s: npy: it begins with \"PK\\x03\\x04\\x14\\x00\", not with "
+                 "\"\\x93NUMPY\"\n  hint: it may be an npz file: ct_npz_open",
+                 place("a.npz"));
+    assert_null(ct_npz_open_at(place("y.npy"), line));
+    expect_error(CT_E_FORMAT,
+                 "a.c:7: npz_open: %s: npz: it is no zip archive: it begins with \"\\x93NUM\", not "
+                 "with \"PK\"\n  hint: it is an npy file: ct_load_npy",
+                 place("y.npy"));
+    assert_null(ct_npz_open_at(place("none.npz"), line));
+    expect_error(CT_E_FILE, "a.c:7: npz_open: %s: cannot open: No such file or directory",
+                 place("none.npz"));
+    ct_npz *npz = ct_npz_open(place("a.npz"));
+    assert_non_null(npz);
+    assert_false(ct_ok(ct_npz_get_at(npz, "d.wieght", line)));
+    expect_error(CT_E_ARGUMENT,
+                 "a.c:7: npz_get: %s has no array \"d.wieght\"; it has 6: \"a.weight\", "
+                 "\"a.bias\", \"b.weight\", \"b.bias\", ...\n  hint: did you mean \"d.weight\"?",
+                 place("a.npz"));
+    ct_npz_close(npz);
 }
 
 // Variables are read and written like any tensor, and their value may be pending.
@@ -471,10 +509,15 @@ int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "--get") == 0) return get(argv[2], argv[3]);
     if (argc == 2 && strcmp(argv[1], "--copy") == 0) return copy();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers),      cmocka_unit_test(beginnings),
-        cmocka_unit_test(round_trip),   cmocka_unit_test(variables),
-        cmocka_unit_test(not_written),  cmocka_unit_test(no_memory),
-        cmocka_unit_test(beyond_4_gib), cmocka_unit_test(changed_while_open),
+        cmocka_unit_test(headers),
+        cmocka_unit_test(beginnings),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(the_wrong_one_of_two_formats),
+        cmocka_unit_test(variables),
+        cmocka_unit_test(not_written),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(beyond_4_gib),
+        cmocka_unit_test(changed_while_open),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -230,7 +230,7 @@ DIFFERS = 'array "a": what stands before its bytes is damaged, or differs from t
 DAMAGED = 'array "a": its bytes cannot be unpacked: they are damaged'
 HOSTILE = {
     "empty": (b"", 'it is no zip archive: it begins with "", not with "PK"'),
-    "an npy file": (npy(), 'it is no zip archive: it begins with "\\x93NUM", not with "PK"'),
+    "an npy file": (npy(), 'it is no zip archive: it begins with "\\x93NUM", not with "PK"\n  hint: it is an npy file: ct_load_npy'),
     "something in front": (b"MZ" + archive([("a.npy", npy())]),
                            'it is no zip archive: it begins with "MZPK", not with "PK"'),
     "cut behind the data": (archive([("a.npy", npy())])[:200], CUT),
