@@ -110,11 +110,22 @@ static void *train(void *unused) {
     return unused;
 }
 
+enum { MOST_STEPS = 1000000000 };
+
+// The N of "train N", from 1 to MOST_STEPS; 0: that is not what it says.
+static int steps_of(const char *command) {
+    if (strncmp(command, "train ", 6) != 0 || command[6] < '1' || command[6] > '9') return 0;
+    char *end;
+    long steps = strtol(command + 6, &end, 10); // of too many digits: the largest
+    return *end || steps > MOST_STEPS ? 0 : (int)steps;
+}
+
 static void obey(char *command, char *answer, size_t size) {
     bool known = true;
+    int steps = steps_of(command);
     pthread_mutex_lock(&shared.lock);
-    if (strncmp(command, "train ", 6) == 0) {
-        shared.target = atoi(command + 6);
+    if (steps) {
+        shared.target = steps;
         shared.stop = false;
         pthread_cond_signal(&shared.wake);
     } else if (strcmp(command, "stop") == 0 || strcmp(command, "quit") == 0) {
@@ -129,8 +140,9 @@ static void obey(char *command, char *answer, size_t size) {
              shared.target, shared.loss, shared.weights, shared.said);
     pthread_mutex_unlock(&shared.lock);
     if (!known)
-        snprintf(answer, size, "unknown: \"%s\"; commands are train N, status, stop and quit\n",
-                 command);
+        snprintf(answer, size,
+                 "unknown: \"%s\"; commands are train N (1 to %d), status, stop and quit\n",
+                 command, MOST_STEPS);
 }
 
 typedef struct {

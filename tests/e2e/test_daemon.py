@@ -156,8 +156,9 @@ def test_lines_are_commands_however_they_come(tmp_path):
 
 def test_an_unknown_command_is_answered_with_those_that_are(tmp_path):
     server = Server(tmp_path, [DAEMON])
-    for command in ("halp", "", "statu", "train"):
-        assert server.say(command) == f'unknown: "{command}"; commands are train N, status, stop and quit'
+    for command in ("halp", "", "statu", "train", "train ", "train x", "train -1", "train 0", "train 5x", "train  5",
+                    "train 1000000001", "train 99999999999999999999"):
+        assert server.say(command) == f'unknown: "{command}"; commands are train N (1 to 1000000000), status, stop and quit'
     assert server.say("status").startswith("step 0 of 0, ")
     assert server.quit() == (0, "", "")
 
