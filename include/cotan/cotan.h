@@ -302,7 +302,8 @@ CT_API void ct_unpin_at(ct_tensor t, ct_loc here);
 
 // ----------------------------------------------------------------------------------------- sources
 
-// A leaf holding a copy of ct_size elements of `dtype` at `data`.
+// A leaf holding a copy of ct_size elements of `dtype` at `data`. A list in braces stands in
+// parentheses of its own: ct_from(((float[]){1, 2}), CT_F32, CT_DIMS(2)).
 CT_API ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here);
 #define ct_from(data, dtype, dims) ct_from_at((data), (dtype), (dims), CT_HERE)
 // The same, but part of the plan: foldable, hashed by content. For tables that never change.
