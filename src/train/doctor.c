@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "backend/cpu/build.h"
@@ -117,11 +118,42 @@ static void memory(doctor *d) {
     ct__text_free(&text);
 }
 
+// The variables that Cotan reads, SHOWN of them in the line of the settings, and those of the
+// repository's tests and scripts; behind the prefix that they share.
+enum { SHOWN = 6 };
+static const char *const variables[] = {
+    "DEVICE",    "CHECK",        "DUMP",       "EXPLAIN",    "FUSE",           "VERIFY",
+    "CACHE_DIR", "CC",           "MARCH",      "THREADS",    "BUILD",          "DATA",
+    "DOCS",      "EMULATOR",     "FUZZ_BATCH", "FUZZ_COUNT", "FUZZ_COMPILED",  "FUZZ_ONLY",
+    "FUZZ_RUNS", "FUZZ_SEED",    "GOLDEN",     "NATIVE",     "PARITY_DEVICES", "RS",
+    "TEST_ALL",  "TEST_DEVICES", NULL,
+};
+
+static bool is_variable(const char *name, size_t n) {
+    for (const char *const *v = variables; *v; v++)
+        if (strlen(*v) == n && memcmp(*v, name, n) == 0) return true;
+    return false;
+}
+
+// A variable that is set and that nobody reads, but that is called almost like one that is read.
+// Others may be the user's own.
+static bool misspelt(ct_text *text) {
+    for (char *const *e = environ; e && *e; e++) {
+        if (strncmp(*e, "COTAN_", 6) != 0) continue;
+        const char *name = *e + 6;
+        size_t n = strcspn(name, "=");
+        if (!name[n] || !name[n + 1] || is_variable(name, n)) continue;
+        const ct_env_word word = ct__env_word(name, n);
+        const char *near = ct__nearest(word.s, variables);
+        if (!near) continue;
+        ct__textf(text, "nobody reads COTAN_%s: is COTAN_%s meant?", word.s, near);
+        return true;
+    }
+    return false;
+}
+
 // What the environment asks of every run, as a run reads it.
 static void settings(doctor *d) {
-    static const char *const names[] = {"COTAN_DEVICE",  "COTAN_CHECK", "COTAN_DUMP",
-                                        "COTAN_EXPLAIN", "COTAN_FUSE",  "COTAN_VERIFY"};
-    enum { NAMES = sizeof names / sizeof *names };
     ct_text text = {0};
     ct_err err = {0};
     unsigned checks;
@@ -133,11 +165,16 @@ static void settings(doctor *d) {
         ok = device || err.code != CT_E_DEVICE;
         if (!ok) ct__text_add(&text, "COTAN_DEVICE: ");
     }
-    for (int i = 0; i < NAMES && ok; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value) ct__textf(&text, "%s%s=%.40s", text.n ? ", " : "", names[i], value);
+    if (!ok)
+        ct__text_add(&text, err.text);
+    else
+        ok = !misspelt(&text);
+    for (int i = 0; i < SHOWN && ok; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "COTAN_%s", variables[i]);
+        const char *value = getenv(name);
+        if (value && *value) ct__textf(&text, "%s%s=%.40s", text.n ? ", " : "", name, value);
     }
-    if (!ok) ct__text_add(&text, err.text);
     if (!text.n) ct__text_add(&text, "the usual ones: the environment asks for no other");
     say(d, ok ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "settings", &text,
         ok ? NULL : "unset that variable, or set it to what cotan help says");

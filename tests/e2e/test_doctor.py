@@ -114,6 +114,8 @@ def test_no_compiler():
     ("settings", {"COTAN_FUSE": "2"}, 'COTAN_FUSE: it is "2", not 0 or 1', SETTING),
     ("settings", {"COTAN_CHECK": "all"},
      'COTAN_CHECK: there is no check "all": the variable is a list of ref, nan and bounds', SETTING),
+    ("settings", {"COTAN_CHEK": "nan"}, "nobody reads COTAN_CHEK: is COTAN_CHECK meant?", SETTING),
+    ("settings", {"COTAN_TREADS": "2"}, "nobody reads COTAN_TREADS: is COTAN_THREADS meant?", SETTING),
     ("cache", {"COTAN_CACHE_DIR": "here"}, 'COTAN_CACHE_DIR is "here", not an absolute path',
      "unset COTAN_CACHE_DIR, or name an absolute path"),
 ])
@@ -126,6 +128,23 @@ def test_what_is_wrong_is_named(what, env, text, mend):
     # Whatever fails for it is not to be reported, and no other line takes the blame.
     assert mends.get("device cpu", "mend what is bad above first") == "mend what is bad above first"
     assert [w for w in found if found[w][0] == "BAD" and w != "device cpu"] == [what]
+
+
+def test_every_variable_that_is_read_is_known(tmp_path):
+    """By Cotan, and by the repository's tests and scripts: none passes for another one's misspelling."""
+    read = set()
+    for folder in ("src", "cli", "tests", "scripts", "bench", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".c", ".h", ".py", ".sh", "") and path.is_file():
+                text = path.read_text(errors="replace")
+                read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z_]+)"|\$\{?(COTAN_[A-Z_]+)', text))
+    read = {a or b for a, b in read} | {"COTAN_FUSE", "COTAN_RS", "COTAN_VERIFY"}
+    assert {"COTAN_DATA", "COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
+    usual = ("ok", "the usual ones: the environment asks for no other")
+    shown = {"COTAN_CHECK", "COTAN_DEVICE", "COTAN_DUMP", "COTAN_EXPLAIN", "COTAN_FUSE", "COTAN_VERIFY"}
+    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH"}}
+    own = {"COTAN_MY_OWN_FOLDER": "1", "COTAN_CHEK": "", "COTAN": "1", "COTAN_": "1"}
+    assert findings(cotan("doctor", **others, **own))[0]["settings"] == usual
 
 
 def test_explain():
