@@ -622,6 +622,10 @@ static bool lists_sound(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_l
         else
             ct__fail(ctx, CT_E_ARGUMENT, here, op->name, "the %lld numbers of %s are NULL",
                      (long long)list->n, op->fields[i].name);
+        if (!list->v) // a number where a list is wanted, as in NumPy
+            ct__err_hint(&ctx->err, "%s is a list: %s(%lld)", op->fields[i].name,
+                         strcmp(op->fields[i].name, "axes") == 0 ? "CT_AXES" : "CT_INTS",
+                         (long long)list->n);
         return false;
     }
     return true;

@@ -258,6 +258,13 @@ static void assigned_bare_integers(void **state) {
 static void reductions(void **state) {
     (void)state;
     CT_SCOPE;
+    // What ct_sum(x, 1) says, NumPy's habit, to a compiler that does not warn.
+    FAILS(ct_sum(F(2, 3), .axes = {1, NULL}), CT_E_ARGUMENT,
+          "sum: the 1 numbers of axes are NULL\n  hint: axes is a list: CT_AXES(1)");
+    FAILS(ct_sum(F(2, 3), .axes = {-1, NULL}), CT_E_SHAPE,
+          "sum: axes has -1 numbers, at most 32 are possible\n  hint: axes is a list: CT_AXES(-1)");
+    FAILS(ct_slice(F(2, 3), .start = {1, NULL}), CT_E_ARGUMENT,
+          "slice: the 1 numbers of start are NULL\n  hint: start is a list: CT_INTS(1)");
     FAILS(ct_sum(F(2, 3), .axes = CT_AXES(2)), CT_E_ARGUMENT,
           "sum: axis 2 is out of range for (2, 3) f32");
     FAILS(ct_max(F(2, 3), .axes = CT_AXES(0, -2)), CT_E_ARGUMENT,
