@@ -308,10 +308,6 @@ static ct_kval simplify(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     case CT_K_MOD:
         if (cy && y == 1) return ct__kir_int(k, 0);
         break;
-    case CT_K_MIN:
-    case CT_K_MAX:
-        if (a == b) return a;
-        break;
     default: break;
     }
     // (v op c1) op c2 with the constant on the right
@@ -346,6 +342,13 @@ static ct_kval simplify_bool(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     return -1;
 }
 
+// A whole number and itself: known, and a C compiler would point out a comparison. (A float may be
+// NaN.)
+static ct_kval simplify_twins(ct_kir *k, ct_kop op, ct_kval a) {
+    if (is_compare(op)) return ct__kir_const_int(k, CT_BOOL, op == CT_K_LE || op == CT_K_EQ);
+    return op == CT_K_MIN || op == CT_K_MAX ? a : -1;
+}
+
 static const char *bin_fault(ct_kop op, int dtype) {
     bool bits = op == CT_K_AND || op == CT_K_OR || op == CT_K_XOR;
     bool shift = op == CT_K_SHL || op == CT_K_SHR;
@@ -362,9 +365,12 @@ ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     const char *fault = bin_fault(op, x->dtype);
     if (fault) return bad(k, op, fault);
     int dtype = x->dtype, lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
-    ct_kval v = dtype == CT_I64 && lanes == 1              ? simplify(k, op, a, b)
-                : dtype == CT_BOOL && x->lanes == y->lanes ? simplify_bool(k, op, a, b)
-                                                           : -1;
+    bool twins = a == b && lanes == 1 && !ct__is_float(dtype);
+    ct_kval v = twins ? simplify_twins(k, op, a) : -1;
+    if (v >= 0 || k->err.code) return v;
+    v = dtype == CT_I64 && lanes == 1              ? simplify(k, op, a, b)
+        : dtype == CT_BOOL && x->lanes == y->lanes ? simplify_bool(k, op, a, b)
+                                                   : -1;
     if (v >= 0 || k->err.code) return v;
     x = &k->ins[a];
     y = &k->ins[b];

@@ -520,6 +520,33 @@ static void kernels_are_printed_and_deterministic(void **state) {
     ct__kir_free(&k);
 }
 
+// A C compiler would warn of "v < v", which is false, in a plan that was written as C.
+static void whole_numbers_and_themselves(void **state) {
+    (void)state;
+    static const ct_dtype dtypes[] = {CT_U8, CT_I16, CT_I32, CT_U32, CT_I64, CT_U64, CT_BOOL};
+    static const struct {
+        ct_kop op;
+        int64_t is;
+    } compares[] = {{CT_K_LT, 0}, {CT_K_LE, 1}, {CT_K_EQ, 1}, {CT_K_NE, 0}};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes + 1; d++) {
+        bool whole = d < sizeof dtypes / sizeof *dtypes;
+        ct_kir k;
+        ct__kir_init(&k);
+        int x = ct__kir_buffer(&k, whole ? dtypes[d] : CT_F32, CT_KIR_READ);
+        ct_kval v = ct__kir_load(&k, x, ct__kir_arg(&k));
+        for (int c = 0; c < 4; c++) {
+            ct_kval is = ct__kir_bin(&k, compares[c].op, v, v);
+            assert_true(is >= 0 && k.ins[is].dtype == CT_BOOL);
+            assert_int_equal(k.ins[is].op == CT_K_CONST, whole);
+            if (whole) assert_int_equal(k.ins[is].imm.i, compares[c].is);
+        }
+        bool ordered = whole && dtypes[d] != CT_BOOL;
+        if (ordered) assert_int_equal(ct__kir_bin(&k, CT_K_MIN, v, v), v);
+        if (ordered) assert_int_equal(ct__kir_bin(&k, CT_K_MAX, v, v), v);
+        ct__kir_free(&k);
+    }
+}
+
 // The largest nest counts; a tile that ends early counts as the first one, which is whole.
 static void iterations_are_counted_from_args(void **state) {
     (void)state;
@@ -567,6 +594,7 @@ int main(void) {
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(kernels_are_printed_and_deterministic),
+        cmocka_unit_test(whole_numbers_and_themselves),
         cmocka_unit_test(the_grid_is_computed_from_args),
         cmocka_unit_test(iterations_are_counted_from_args),
     };
