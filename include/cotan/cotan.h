@@ -392,7 +392,7 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 // loss does not depend on is an error when the plan is made. A path from the loss to one of them
 // through a value that was kept and whose scope has ended, or that another context computed, is an
 // error at once, unless ct_stop_gradient says that this value is a constant. A value that was only
-// read is still a path.
+// read is still a path, until a variable behind it is assigned: then that is an error, too.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)

@@ -17,7 +17,7 @@ extern "C" {
 typedef enum { CT_LR_CONSTANT, CT_LR_LINEAR, CT_LR_COSINE } ct_lr_shape;
 typedef struct ct_schedule {
     ct_lr_shape shape; // default: constant behind the warm-up
-    double lr, min_lr; // min_lr and steps: of linear and cosine
+    double lr, min_lr; // min_lr and steps: of linear and cosine; applied as f32
     int64_t warmup, steps;
     double (*custom)(int64_t step, void *user); // instead of all above, where not NULL
     void *user;

@@ -227,7 +227,7 @@ void ct__extras_spent(ct_ctx *ctx) {
                 continue;
             for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
             node->value = NULL;
-            node->flags &= (uint8_t)~CT_NODE_EXTRA;
+            node->flags &= (uint16_t)~CT_NODE_EXTRA;
             ctx->n_extras--;
         }
     ct__nodes_free(&list);

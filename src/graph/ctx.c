@@ -480,9 +480,10 @@ static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, ct_past *past) {
         ctx->n_pasts++;
     }
     bool evaluated = node->value || node->op == &ct__op_scalar;
-    leaf->flags = (uint8_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
+    leaf->flags = (uint16_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
     to->keeps = to->keeps || node->flags & CT_NODE_PINNED;
     if (!node->n_in) leaf->number = node->number;
+    if (node->op == &ct__op_scalar) leaf->precise = node->precise;
     if (node->value)
         for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
     ct__slot_move(node, leaf);
@@ -494,7 +495,7 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
     ct_node *last = NULL;
     for (ct_node *node = frame->nodes; node; last = node, node = node->next) {
         if (node->flags & (CT_NODE_KEPT | CT_NODE_PINNED))
-            node->flags &= (uint8_t)~CT_NODE_KEPT;
+            node->flags &= (uint16_t)~CT_NODE_KEPT;
         else
             ct__slot_release(ctx, node, CT_PAST_SCOPE, here);
         node->frame = outer;
@@ -591,7 +592,7 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
     ct_val v;
     if (!ctx) return CT_NONE;
     if (!ct__resolve(ctx, t, &v, op, 0, here)) return ct__poison(ctx, here);
-    if (v.node->flags & flag) return t;
+    if (v.node->flags & flag) return ct__handle_of(v);
     bool traced = ctx->tracing > 0;
     if (traced && ct__top(ctx)->kind != CT_FRAME_INNER)
         return ct__fail(ctx, CT_E_TRACE, here, op,
@@ -627,7 +628,7 @@ static void drop(ct_tensor t, ct_loc here, const char *op) {
                  "the tensor of %s:%u belongs to another context, in which alone it can be dropped",
                  node->here.file ? node->here.file : "?", node->here.line);
     } else {
-        node->flags &= (uint8_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
+        node->flags &= (uint16_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
         ct__slot_release(ctx, node, CT_PAST_DROP, here);
         if (node->op == &ct__op_data) ct__leaf_drop(node); // others: memory goes with the scope
     }

@@ -354,10 +354,61 @@ static bool flag_stale(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_
             node->epoch = o->epoch;
             bool stale =
                 node->op == &ct__op_read && !node->value && node->number != node->var->version;
-            for (int k = 0; k < node->n_in; k++)
-                stale = stale || (node->in[k].node->flags & CT_NODE_STALE);
+            for (int k = 0; k < node->n_in; k++) { // a value that is there serves its users
+                const ct_node *in = node->in[k].node;
+                stale = stale || (in->flags & CT_NODE_STALE && !in->value);
+            }
             node->flags =
-                (uint8_t)(stale ? node->flags | CT_NODE_STALE : node->flags & ~CT_NODE_STALE);
+                (uint16_t)(stale ? node->flags | CT_NODE_STALE : node->flags & ~CT_NODE_STALE);
+        }
+    }
+    return true;
+no_memory:
+    return ct__err_memory(&ctx->err, CT_NOWHERE, "order", sizeof *o->stack);
+}
+
+enum { WRT = 1, MET = 2, MET_BEHIND = 4 }; // of nodes in the walk below
+
+static void lost_path(ct_ctx *ctx, const ct_node *gradient, int operand, const ct_node *value) {
+    ct__fail(
+        ctx, CT_E_GRAD, gradient->here, gradient->op->name,
+        "the loss depends on operand %d through the value of %s:%u, and a variable that it was "
+        "computed from has been assigned since",
+        operand, value->here.file ? value->here.file : "?", value->here.line);
+    ct__err_hint(&ctx->err, "take the gradient before the assignment runs, or say by "
+                            "ct_stop_gradient that the value is a constant");
+}
+
+// A value that needs a version that is gone cannot be looked behind: a path from the loss (operand
+// 0) through it, to what the gradient is taken with respect to (the others), would be left out.
+static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
+    const ct_node *value = NULL; // the newest that was passed
+    const uint64_t epoch = ct__new_epoch();
+    size_t top = 0;
+    for (int i = 0; i < gradient->n_in; i++) {
+        gradient->in[i].node->epoch = epoch;
+        gradient->in[i].node->index = i ? WRT : 0;
+    }
+    if (!push(o, &top, gradient->in[0].node)) goto no_memory;
+    o->stack[0].next = gradient->in[0].out << 1;
+    while (top) {
+        ct_node *node = o->stack[--top].node;
+        uint32_t out = o->stack[top].next >> 1, behind = o->stack[top].next & 1;
+        if (node->epoch != epoch) node->epoch = epoch, node->index = 0;
+        int at = 0;
+        for (int i = 1; i < gradient->n_in && node->index & WRT && !at; i++)
+            if (gradient->in[i].node == node && gradient->in[i].out == out) at = i;
+        if (at && behind) {
+            lost_path(ctx, gradient, at, value);
+            return false;
+        }
+        if (at || node->index & (behind ? MET_BEHIND : MET)) continue;
+        node->index |= behind ? MET_BEHIND : MET;
+        if (node->value && node->n_in && node->flags & CT_NODE_STALE) behind = 1, value = node;
+        for (int k = 0; k < node->n_in; k++) {
+            if (!ct__slopes(node, k)) continue;
+            if (!push(o, &top, node->in[k].node)) goto no_memory;
+            o->stack[top - 1].next = node->in[k].out << 1 | behind;
         }
     }
     return true;
@@ -375,13 +426,25 @@ static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_r
     return true;
 }
 
+// The walks above leave their own numbers in the nodes.
+static bool no_lost_paths(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+    bool any = false, ok = true;
+    for (size_t i = 0; i < o->n && !any; i++)
+        any = o->nodes[i]->value && o->nodes[i]->n_in && o->nodes[i]->flags & CT_NODE_STALE;
+    for (size_t i = 0; i < o->n && any && ok; i++)
+        if (o->nodes[i]->op->kind == CT_KIND_TRANSFORM) ok = no_lost_path(ctx, o, o->nodes[i]);
+    return ok && (!any || visit_all(ctx, o, roots, n_roots));
+}
+
 bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     o->met_transform = o->met_value = o->met_ran = o->through = false;
     o->owner = ctx->id;
     if (!visit_all(ctx, o, roots, n_roots)) return false;
     if (o->met_transform && o->met_value) {
         o->through = true;
-        if (!flag_stale(ctx, o, roots, n_roots) || !visit_all(ctx, o, roots, n_roots)) return false;
+        if (!flag_stale(ctx, o, roots, n_roots) || !visit_all(ctx, o, roots, n_roots) ||
+            !no_lost_paths(ctx, o, roots, n_roots))
+            return false;
     }
     for (size_t i = 0; i < n_roots; i++) {
         const ct_root *r = &roots[i];

@@ -353,9 +353,10 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     }
     if (type->dtype != var->type.dtype || type->weak) { // a later read is as strong as the variable
         ct_dtype to = var->type.dtype;
+        ct_tensor from = ct__handle_of(v);
         if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
-        if (!ct__resolve(ctx, ct_cast_at(ct__handle_of(v), to, here), &v, "assign", 1, here))
-            return;
+        if (v.node->op == &ct__op_read) from = ct__record(&ct__op_copy, NULL, &from, 1, here);
+        if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
     put_assignment(ctx, var, v, &here);
 }

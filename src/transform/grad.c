@@ -232,15 +232,27 @@ static bool walk_on(kept_walk *w, const ct_node *node) {
     return true;
 }
 
-// The one of `in` that a node is, or a version of a variable; -1: none.
-static int which(const kept_walk *w, const ct_val *in, size_t n, const ct_node *node,
-                 const ct_var *var, uint64_t version) {
-    for (size_t i = 0; i < n && (var || is_wrt(w, node)); i++)
-        if (var ? in[i].node->op == &ct__op_read && in[i].node->var == var &&
-                      in[i].node->number == version
-                : in[i].node == node)
-            return (int)i;
+// Which version of a variable a node stands for; 0: none that anything else could stand for.
+static uint64_t version_of(const ct_node *node) {
+    if (node->op == &ct__op_read) return node->number;
+    if (!ct__is_version(node)) return 0;
+    if (is_newest(node)) return node->var->version;
+    bool pending = node->var->writer == node->ctx && ct__pending_version(node->var) == node;
+    return pending ? node->var->version + 1 : 0;
+}
+
+// The one of `in` that stands for a version of a variable; -1: none.
+static int which_version(const ct_val *in, size_t n, const ct_var *var, uint64_t version) {
+    for (size_t i = 0; i < n && version; i++)
+        if (in[i].node->var == var && version_of(in[i].node) == version) return (int)i;
     return -1;
+}
+
+// The one of `in` that a node is, or that stands for the same version; -1: none.
+static int which(const kept_walk *w, const ct_val *in, size_t n, const ct_node *node) {
+    for (size_t i = 0; i < n && is_wrt(w, node); i++)
+        if (in[i].node == node) return (int)i;
+    return node->var ? which_version(in, n, node->var, version_of(node)) : -1;
 }
 
 // The one of `in` behind a kept leaf; -1: none. A leaf's past has all that is behind it but for
@@ -259,21 +271,21 @@ static bool behind(ct_ctx *ctx, kept_walk *w, const ct_node *leaf, const ct_val 
             if (o->version) {
                 ct_var *var = ct__var_hold(o->of, ctx);
                 if (!var) continue;
-                *found = which(w, in, n, NULL, var, o->version);
+                *found = which_version(in, n, var, o->version);
                 ct__var_unref(var, ctx);
                 continue;
             }
             ct_node *node = o->node ? o->node : ct__peek(o->of, &out);
             if (!node || node->ctx != ctx) continue; // nodes elsewhere are not marked
-            *found = which(w, in, n, node, NULL, 0);
+            *found = which(w, in, n, node);
             if (*found < 0 && (o->node || node->n_in)) ok = meet(w, node);
         }
         while (w->todo.n && ok && *found < 0) {
             const ct_node *node = w->todo.v[--w->todo.n];
             if (node->op == &ct__op_read && !node->value)
-                *found = which(w, in, n, NULL, node->var, node->number);
+                *found = which_version(in, n, node->var, node->number);
             for (int k = 0; k < node->n_in && *found < 0; k++)
-                if (ct__slopes(node, k)) *found = which(w, in, n, node->in[k].node, NULL, 0);
+                if (ct__slopes(node, k)) *found = which(w, in, n, node->in[k].node);
             ok = walk_on(w, node);
         }
         at = w->n_through > first ? w->through[--w->n_through] : NULL;
@@ -304,7 +316,7 @@ static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, 
         ok = behind(ctx, &w, leaf, vals, n, &found);
         if (!ok || found < 0) continue;
         const ct_var *var = ct__var_of(in[found]);
-        if (!var && vals[found].node->op == &ct__op_read) var = vals[found].node->var;
+        if (!var) var = vals[found].node->var;
         ct_text name = {0};
         if (var)
             ct__textf(&name, "variable \"%s\"", var->name);

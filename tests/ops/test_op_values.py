@@ -12,10 +12,11 @@ from op_cases import (FLOATS, HALVES, NUMPY, Case, Failure, dyn, is_float, read_
 TABLE = read_table()
 DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref,cpu").split(",")
 # Ops that have functions of the user as attributes are tested where those are traced, what an
-# optimizer records by tests/unit/test_optim.c.
-OPTIM = {"global_norm", "update"}
+# optimizer records by tests/unit/test_optim.c, what gradients and assignments do by
+# tests/unit/test_grad.c and test_semantics_variables.c.
+RECORDED = {"global_norm", "update", "same", "copy"}
 TESTED = {n: op for n, op in TABLE.items() if op.kind not in ("leaf", "transform", "loop")
-          and n not in OPTIM
+          and n not in RECORDED
           and not any(kind == "body" for kind, _ in op.fields)}
 # Ops whose result on ref is the exact one, rounded once; the sign of a zero counts, too.
 EXACT_ZERO = {"add", "sub", "mul", "div", "neg", "abs", "floor", "ceil", "round", "sqrt"}

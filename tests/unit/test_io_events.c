@@ -32,11 +32,9 @@ static void no_folder(void **state) {
     (void)state;
     ct_events events;
     ct_err err = {0};
-    assert_false(ct__events_open("/nowhere", 0, &events, &err));
+    assert_false(ct__events_open("/dev/null/x", 0, &events, &err));
     assert_int_equal(err.code, CT_E_FILE);
-    assert_int_equal(strncmp(err.text, "/nowhere/events.out.tfevents.", 29), 0);
-    const char *end = ": cannot create: No such file or directory";
-    assert_string_equal(err.text + strlen(err.text) - strlen(end), end);
+    assert_string_equal(err.text, "/dev/null/x: cannot create the folder: Not a directory");
     ct__events_close(&events); // harmless
 }
 

@@ -541,8 +541,144 @@ static void one_context_at_a_time_assigns(void **state) {
     ct_params_free(set);
 }
 
+static ct_tensor item64(double value) { return ct_from(&value, CT_F64, CT_SCALAR); }
+static ct_tensor variable64(ct_params *set, const char *name, double value) {
+    ct_tensor w = ct_param(set, name, CT_F64, CT_SCALAR);
+    CT_SCOPE;
+    ct_assign(w, item64(value));
+    return w;
+}
+static double slope_at_9(ct_tensor loss, ct_tensor of) {
+    ct_tensor g;
+    ct_grad_at(loss, &of, 1, &g, (ct_loc){"user.c", 9});
+    return ct_item(g);
+}
+#define GRAD_FAILS(loss, of, text)                                                                 \
+    do {                                                                                           \
+        assert_true(isnan(slope_at_9(loss, of)));                                                  \
+        assert_int_equal(ct_error_code(), CT_E_GRAD);                                              \
+        assert_string_equal(ct_error_text(), "user.c:9: grad: the loss depends on " text);         \
+        ct_error_clear();                                                                          \
+    } while (0)
+
+// What lies behind a value that was read is looked at again; where a variable behind it has been
+// assigned since, the path to what is asked for is missed, and no other.
+static void values_of_versions_that_are_gone(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    for (int reads_loss = 0; reads_loss < 2; reads_loss++) {
+        CT_SCOPE;
+        ct_tensor w = reads_loss ? ct_params_find(set, "w") : variable64(set, "w", 2);
+        if (reads_loss) ct_assign(w, item64(2));
+        assert_true(ct_item(w) == 2);
+        ct_tensor x = item64(5), y = ct_mul_at(w, x, (ct_loc){"user.c", 5});
+        assert_true(ct_item(y) == 10);
+        ct_tensor l = ct_mul(y, y);
+        if (reads_loss) assert_true(ct_item(l) == 100);
+        ct_assign(w, item64(7));
+        assert_true(ct_item(w) == 7);
+        l = ct_add(l, ct_add(ct_mul(y, item64(3)), x));
+        assert_true(slope_at_9(l, y) == 23 && slope_at_9(ct_mul(ct_stop_gradient(y), x), x) == 10);
+        GRAD_FAILS(l, x,
+                   "operand 1 through the value of user.c:5, and a variable that it was computed "
+                   "from has been assigned since\n  hint: take the gradient before the assignment "
+                   "runs, or say by ct_stop_gradient that the value is a constant");
+        ct_tensor wrt[] = {y, x}, g[2]; // behind y nothing is asked for
+        ct_grad(l, wrt, 2, g);
+        assert_true(ct_item(g[0]) == 23 && ct_item(g[1]) == 1);
+    }
+    ct_params_free(set);
+}
+
+// A version has two nodes, of before and of after the plan that made it: a value that was kept may
+// be of either.
+static void kept_values_of_either_node_of_a_version(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        ct_params *set = ct_params_new();
+        CT_SCOPE;
+        ct_tensor w = variable64(set, "w", 1), kept;
+        ct_assign(w, item64(3));
+        ct_tensor y = ct_square(w);
+        if (kind < 2) assert_true(ct_item(y) == 9);
+        {
+            CT_SCOPE;
+            kept = kind ? ct_mul_at(y, y, (ct_loc){"user.c", 5})
+                        : ct_mul_at(w, w, (ct_loc){"user.c", 5});
+            kept = ct_keep(kept);
+        }
+        GRAD_FAILS(ct_add(kind ? ct_square(w) : y, kept), w,
+                   "variable \"w\" through the value of user.c:5, which was kept\n"
+                   "  hint: differentiate before its scope ends, or say by ct_stop_gradient that "
+                   "it is a constant");
+        ct_params_free(set);
+    }
+}
+
+// Of another dtype, too, what another variable holds is copied.
+static void a_copy_of_another_dtype(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor a = ct_param(set, "a", CT_F32, CT_SCALAR), b = ct_param(set, "b", CT_F64, CT_SCALAR);
+    {
+        CT_SCOPE;
+        ct_assign(a, ct_f(0.5));
+    }
+    for (int runs = 0; runs < 2; runs++) {
+        CT_SCOPE;
+        ct_assign(b, a);
+        if (runs) assert_true(ct_item(b) == 0.5);
+        ct_tensor l = ct_add(ct_square(b), ct_cast(ct_square(a), CT_F64));
+        assert_true(slope_at_9(l, a) == 1 && slope_at_9(l, b) == 1 && ct_item(l) == 0.5);
+    }
+    ct_params_free(set);
+}
+
+static void a_pending_version_is_kept_twice(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    CT_SCOPE;
+    ct_tensor w = variable64(set, "w", 1), kept[2], pinned[2];
+    {
+        CT_SCOPE;
+        ct_assign(w, item64(4));
+        for (int i = 0; i < 2; i++) kept[i] = ct_keep(w);
+    }
+    {
+        CT_SCOPE;
+        ct_assign(w, item64(5));
+        for (int i = 0; i < 2; i++) pinned[i] = ct_pin(w);
+    }
+    ct_assign(w, item64(100));
+    for (int i = 0; i < 2; i++) assert_true(ct_item(kept[i]) == 4 && ct_item(pinned[i]) == 5);
+    ct_unpin(pinned[0]);
+    assert_true(ct_item(w) == 100);
+    ct_params_free(set);
+}
+
+// A bare number that is kept has all its digits.
+static void a_bare_number_is_kept(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor kept, pinned;
+    {
+        CT_SCOPE;
+        kept = ct_keep(ct_f(0.1));
+        pinned = ct_pin(ct_f(0.2));
+    }
+    assert_true(ct_item(ct_add(item64(3), kept)) == 3 + 0.1);
+    assert_true(ct_item(ct_mul(item64(3), pinned)) == 3 * 0.2);
+    assert_true(ct_item(kept) == 0.1f);
+    ct_unpin(pinned);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(values_of_versions_that_are_gone),
+        TEST(kept_values_of_either_node_of_a_version),
+        TEST(a_copy_of_another_dtype),
+        TEST(a_pending_version_is_kept_twice),
+        TEST(a_bare_number_is_kept),
         TEST(each_of_many_names_is_found),
         TEST(a_parameter_is_a_leaf_that_a_step_assigns),
         TEST(the_plan_updates_in_place),
