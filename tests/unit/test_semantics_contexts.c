@@ -48,11 +48,14 @@ static void note_error(worker *w) {
     ct_error_clear();
 }
 
+// Once more when the writers are done: who had no turn before, on a machine that is emulated, say,
+// has one then.
 static void *reads(void *arg) {
     worker *w = arg;
     ct_ctx *ctx = enter(w);
-    while (ctx && !atomic_load(w->stop)) {
+    for (bool done = false; ctx && !done;) {
         CT_SCOPE;
+        done = atomic_load(w->stop);
         const float *d = ct_data(w->by_handle ? w->x : ct_mul(w->x, ct_f(1)));
         if (!d) {
             note_error(w);
@@ -116,7 +119,8 @@ static void share_one(const char *const *devices, size_t n_writers, long steps) 
             assert_non_null(strstr(readers[i].text, "but it was assigned at " FILE_NAME ":"));
         }
     }
-    assert_true(readers[2].whole > 0 && !readers[2].spent);
+    assert_int_equal(readers[2].spent, 0);
+    assert_true(readers[2].whole > 0);
     for (size_t i = 0; i < n_writers; i++) assert_int_equal(writers[i].steps + writers[i].other, 0);
     for (int i = 0; i < N; i += N - 1)
         assert_true(((const float *)ct_data(x))[i] == (float)(n_writers * (size_t)steps));
