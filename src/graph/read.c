@@ -48,6 +48,11 @@ static ct_storage *storage_of(ct_val v) {
 }
 static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage_of(v); }
 
+// A variable itself is there, whichever version it has by the time at which it is looked at.
+static bool is_there(ct_tensor t, ct_val v) {
+    return has_value(v) || (ct__reads_var(v.node) && ct__var_of(t));
+}
+
 // What is asked for by handle. Of a pending assignment that is the value: it is there for other
 // users of it, too.
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
@@ -63,7 +68,7 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
         ct_val v;
         if (!asked(ctx, t[i], &v, "eval", (int)i, here)) return false;
         if (!ct__readable(ctx, here, "eval")) return false;
-        if (!has_value(v) &&
+        if (!is_there(t[i], v) &&
             !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
             return false;
     }
@@ -81,7 +86,7 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
 // The evaluated value behind t; false when it failed.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
-    if (!has_value(*v)) {
+    if (!is_there(t, *v)) {
         if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here) ||
             !asked(ctx, t, v, op, 0, here))
             return false;
