@@ -48,10 +48,12 @@ static ct_storage *storage_of(ct_val v) {
 }
 static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage_of(v); }
 
-// A variable itself is there, whichever version it has by the time at which it is looked at.
-static bool is_there(ct_tensor t, ct_val v) {
-    return has_value(v) || (ct__reads_var(v.node) && ct__var_of(t));
+// v is the variable that t is the handle of, and not another one that it was assigned.
+static bool is_itself(ct_tensor t, ct_val v) {
+    return ct__reads_var(v.node) && v.node->var == ct__var_of(t);
 }
+// A variable itself is there, whichever version it has by the time at which it is looked at.
+static bool is_there(ct_tensor t, ct_val v) { return has_value(v) || is_itself(t, v); }
 
 // What is asked for by handle. Of a pending assignment that is the value: it is there for other
 // users of it, too.
@@ -83,17 +85,17 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     return true;
 }
 
-// The evaluated value behind t; false when it failed.
+// The evaluated value behind t; false when it failed. It is asked for again when anything ran: the
+// variable that t was assigned may have been assigned as well.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
-    if (!is_there(t, *v)) {
-        if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here) ||
-            !asked(ctx, t, v, op, 0, here))
-            return false;
-    } else if (ctx->n_roots && !ct_eval_at(NULL, 0, here)) {
+    if (is_there(t, *v)) {
+        if (!ctx->n_roots) return true;
+        if (!ct_eval_at(NULL, 0, here)) return false;
+    } else if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here)) {
         return false;
     }
-    return true;
+    return asked(ctx, t, v, op, 0, here);
 }
 
 static void scalar_bytes(const ct_node *node, void *to) {
@@ -129,7 +131,7 @@ double ct_item_at(ct_tensor t, ct_loc here) {
     }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
-    else if (!fetch(ctx, &v, ct__var_of(t), bytes, ct_dtype_size(type->dtype), here))
+    else if (!fetch(ctx, &v, is_itself(t, v), bytes, ct_dtype_size(type->dtype), here))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }
@@ -151,7 +153,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
         ct__err_memory(&ctx->err, here, "data", bytes);
         return NULL;
     }
-    if (!fetch(ctx, &v, ct__var_of(t), copy, bytes, here)) {
+    if (!fetch(ctx, &v, is_itself(t, v), copy, bytes, here)) {
         ct__free(copy);
         return NULL;
     }

@@ -371,6 +371,23 @@ static void a_variable_assigned_another_is_a_copy(void **state) {
     }
 }
 
+// Whichever is read first, and whatever a was assigned by the time at which b's value is looked at.
+static void a_variable_is_read_that_was_assigned_another(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        CT_SCOPE;
+        ct_params *set = ct_params_new();
+        ct_tensor a = set_var(set, "a", 3), b = set_var(set, "b", 0);
+        assert_true(at(a, 0) == 3);
+        ct_assign(b, a);
+        ct_assign(a, i & 1 ? ct_mul(b, ct_f(5)) : ct_full(ct_f(7), CT_DIMS(2)));
+        if (i & 2) assert_true(at(a, 1) == (i & 1 ? 15 : 7));
+        assert_true(at(b, 1) == 3 && at(a, 1) == (i & 1 ? 15 : 7) && at(b, 0) == 3);
+        assert_ok();
+        ct_params_free(set);
+    }
+}
+
 // A version that was replaced before it ran is still the one that a loss reads.
 static void a_gradient_of_a_version_that_was_replaced(void **state) {
     (void)state;
@@ -696,6 +713,7 @@ int main(void) {
         TEST(two_versions_are_found_behind_values_that_were_read),
         TEST(variables_of_one_value_have_gradients_of_their_own),
         TEST(a_variable_assigned_another_is_a_copy),
+        TEST(a_variable_is_read_that_was_assigned_another),
         TEST(a_gradient_of_a_version_that_was_replaced),
         TEST(reading_what_is_pending_makes_no_second_value),
         TEST(a_gradient_of_what_the_loss_does_not_read_is_an_error),
