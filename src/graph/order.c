@@ -382,7 +382,7 @@ static void lost_path(ct_ctx *ctx, const ct_node *gradient, int operand, const c
 // A value that needs a version that is gone cannot be looked behind: a path from the loss (operand
 // 0) through it, to what the gradient is taken with respect to (the others), would be left out.
 static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
-    const ct_node *value = NULL; // the newest that was passed
+    const ct_node *value = NULL; // the last that was passed on the way in
     const uint64_t epoch = ct__new_epoch();
     size_t top = 0;
     for (int i = 0; i < gradient->n_in; i++) {
@@ -404,7 +404,8 @@ static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
         }
         if (at || node->index & (behind ? MET_BEHIND : MET)) continue;
         node->index |= behind ? MET_BEHIND : MET;
-        if (node->value && node->n_in && node->flags & CT_NODE_STALE) behind = 1, value = node;
+        if (!behind && node->value && node->n_in && node->flags & CT_NODE_STALE)
+            behind = 1, value = node;
         for (int k = 0; k < node->n_in; k++) {
             if (!ct__slopes(node, k)) continue;
             if (!push(o, &top, node->in[k].node)) goto no_memory;

@@ -607,6 +607,25 @@ static void values_of_versions_that_are_gone(void **state) {
     ct_params_free(set);
 }
 
+// Where such a value was computed from another one, the line is that of the user's own operand.
+static void the_value_that_hides_the_path_is_named(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    CT_SCOPE;
+    ct_tensor w = variable64(set, "w", 2), x = item64(5);
+    ct_tensor inner = ct_mul_at(w, x, (ct_loc){"user.c", 4});
+    assert_true(ct_item(inner) == 10);
+    ct_tensor outer = ct_add_at(ct_mul(w, x), inner, (ct_loc){"user.c", 5});
+    assert_true(ct_item(outer) == 20);
+    ct_assign(w, item64(7));
+    assert_true(ct_item(w) == 7);
+    GRAD_FAILS(ct_mul(outer, outer), x,
+               "operand 1 through the value of user.c:5, and a variable that it was computed from "
+               "has been assigned since\n  hint: take the gradient before the assignment runs, or "
+               "say by ct_stop_gradient that the value is a constant");
+    ct_params_free(set);
+}
+
 // A version has two nodes, of before and of after the plan that made it: a value that was kept may
 // be of either.
 static void kept_values_of_either_node_of_a_version(void **state) {
@@ -692,6 +711,7 @@ static void a_bare_number_is_kept(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(values_of_versions_that_are_gone),
+        TEST(the_value_that_hides_the_path_is_named),
         TEST(kept_values_of_either_node_of_a_version),
         TEST(a_copy_of_another_dtype),
         TEST(a_pending_version_is_kept_twice),
