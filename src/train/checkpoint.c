@@ -49,7 +49,7 @@ bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
 bool ct__run_is_folder(const char *dir, ct_err *err) {
     struct stat st;
     const char *slash = strrchr(dir, '/');
-    int n = slash > dir ? (int)(slash - dir) : 1;
+    int n = slash && slash != dir ? (int)(slash - dir) : 1;
     if (stat(dir, &st) != 0 || S_ISDIR(st.st_mode)) return true;
     ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "a file, not the folder of a model or a run");
     for (int i = 0; i < NAMES; i++)
