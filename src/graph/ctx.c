@@ -593,6 +593,7 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
     if (!ctx) return CT_NONE;
     if (!ct__resolve(ctx, t, &v, op, 0, here)) return ct__poison(ctx, here);
     if (v.node->flags & flag) return ct__handle_of(v);
+    ct__wanted(ctx, v.node);
     bool traced = ctx->tracing > 0;
     if (traced && ct__top(ctx)->kind != CT_FRAME_INNER)
         return ct__fail(ctx, CT_E_TRACE, here, op,

@@ -308,7 +308,18 @@ ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // of an error that is recorded 
 
 enum { CT_MOST_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
 ct_tensor ct__handle(ct_node *node, uint32_t out);
+// The caller asks for its value, which is there from now on, if it is there at all.
+static inline void ct__wanted(ct_ctx *ctx, ct_node *node) {
+    if (!(node->flags & CT_NODE_EXTRA) || node->ctx != ctx) return;
+    node->flags &= (uint16_t)~CT_NODE_EXTRA;
+    ctx->n_extras--;
+}
 static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.out); }
+// Of a version: has its assignment run, and none since?
+static inline bool ct__is_newest_version(const ct_node *node) {
+    return ct__is_version(node) &&
+           ct__handle((ct_node *)(uintptr_t)node, 0).bits == node->var->made;
+}
 // Looks a handle up. False: none, stale, poisoned or foreign; the error stands in the context. A
 // variable is resolved to its newest version: the pending value, or a read leaf. `argument` counts
 // from 0 and only serves the message; of what a function gave, it is CT_OUTPUT of the number.

@@ -60,6 +60,7 @@ static bool is_there(ct_tensor t, ct_val v) { return has_value(v) || is_itself(t
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
     while (ct__is_version(v->node) && !v->node->value) *v = v->node->in[0];
+    ct__wanted(ctx, v->node);
     return true;
 }
 
