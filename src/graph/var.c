@@ -344,7 +344,8 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
     if (!may_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
-    while (ct__is_version(v.node)) v = v.node->in[0]; // what that variable holds, not what it is
+    if (ct__var_of(value)) // of a variable what it holds, not what it is
+        while (ct__is_version(v.node)) v = v.node->in[0];
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
         ct__fail(ctx, CT_E_SHAPE, here, "assign", "variable \"%s\" is %s, the value is %s",
@@ -357,6 +358,10 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
         if (v.node->op == &ct__op_read) from = ct__record(&ct__op_copy, NULL, &from, 1, here);
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
+    } else if (ct__is_version(v.node)) { // a tensor that is one is not the other variable's, too
+        ct_tensor from = ct__handle_of(v);
+        from = ct__record(&ct__op_same, NULL, &from, 1, here);
+        if (!ct__resolve(ctx, from, &v, "assign", 1, here)) return;
     }
     put_assignment(ctx, var, v, &here);
 }
