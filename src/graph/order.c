@@ -379,6 +379,19 @@ static void lost_path(ct_ctx *ctx, const ct_node *gradient, int operand, const c
                             "ct_stop_gradient that the value is a constant");
 }
 
+// The operand of a gradient, not the loss, that is this output of a node: a version may have been
+// read more than once. 0: none.
+static int wrt_operand(const ct_node *gradient, const ct_node *node, uint32_t out) {
+    const bool reads = ct__reads_var(node);
+    for (int i = 1; i < gradient->n_in && (reads || node->index & WRT); i++) {
+        const ct_val *wrt = &gradient->in[i];
+        const bool other = reads && ct__reads_var(wrt->node) && wrt->node->var == node->var &&
+                           wrt->node->number == node->number;
+        if (other || (wrt->node == node && wrt->out == out)) return i;
+    }
+    return 0;
+}
+
 // A value that needs a version that is gone cannot be looked behind: a path from the loss (operand
 // 0) through it, to what the gradient is taken with respect to (the others), would be left out.
 static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
@@ -395,9 +408,7 @@ static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
         ct_node *node = o->stack[--top].node;
         uint32_t out = o->stack[top].next >> 1, behind = o->stack[top].next & 1;
         if (node->epoch != epoch) node->epoch = epoch, node->index = 0;
-        int at = 0;
-        for (int i = 1; i < gradient->n_in && node->index & WRT && !at; i++)
-            if (gradient->in[i].node == node && gradient->in[i].out == out) at = i;
+        const int at = wrt_operand(gradient, node, out);
         if (at && behind) {
             lost_path(ctx, gradient, at, value);
             return false;

@@ -127,6 +127,9 @@ static bool trace(trail *t) {
     for (size_t d = t->ctx->depth - 1; d > t->to; d--)
         for (ct_node *node = t->ctx->frames[d]->nodes; node; node = node->next) {
             if (node->epoch != t->epoch) continue;
+            if (ct__is_newest_version(node) &&
+                !add_version(t, node->var, node->var->version, node->index))
+                return false;
             for (int k = 0; k < node->n_in; k++) {
                 ct_node *in = node->in[k].node;
                 if (!ct__slopes(node, k)) continue;

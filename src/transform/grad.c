@@ -141,11 +141,6 @@ static void two_versions(ct_ctx *ctx, const ct_var *var, ct_loc one, ct_loc othe
              one.file ? one.file : "?", one.line, other.file ? other.file : "?", other.line);
 }
 
-// Has the assignment of this version run, and none since?
-static bool is_newest(const ct_node *version) {
-    return ct__handle((ct_node *)(uintptr_t)version, 0).bits == version->var->made;
-}
-
 static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *node, ct_loc here) {
     const char *name = entry->var->name, *file = node->here.file ? node->here.file : "?";
     bool reads = node->op == &ct__op_read;
@@ -160,7 +155,8 @@ static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *node, ct_loc h
     *(reads ? &entry->read : &entry->version) = node;
     const ct_node *read = entry->read, *version = entry->version;
     if (!ctx->err.code && read && version) {
-        if (is_newest(version) && read->number == entry->var->version) // but two to the graph
+        if (ct__is_newest_version(version) &&
+            read->number == entry->var->version) // but two to the graph
             ct__fail(ctx, CT_E_GRAD, here, "grad",
                      "the loss uses variable \"%s\" as of before and as of after %s:%u, where it "
                      "was run",
@@ -236,7 +232,7 @@ static bool walk_on(kept_walk *w, const ct_node *node) {
 static uint64_t version_of(const ct_node *node) {
     if (node->op == &ct__op_read) return node->number;
     if (!ct__is_version(node)) return 0;
-    if (is_newest(node)) return node->var->version;
+    if (ct__is_newest_version(node)) return node->var->version;
     bool pending = node->var->writer == node->ctx && ct__pending_version(node->var) == node;
     return pending ? node->var->version + 1 : 0;
 }
