@@ -626,6 +626,70 @@ static void the_value_that_hides_the_path_is_named(void **state) {
     ct_params_free(set);
 }
 
+// A version that was read while it was pending, and that ran before its scope ended.
+static void a_kept_version_outlives_its_scope(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    CT_SCOPE;
+    ct_tensor w = variable64(set, "w", 2), kept;
+    assert_true(ct_item(w) == 2);
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_mul(w, item64(2)));
+        kept = ct_keep_at(w, (ct_loc){"user.c", 5});
+        assert_true(ct_item(w) == 4);
+    }
+    assert_true(isnan(slope_at_9(ct_mul(kept, w), w)));
+    assert_non_null(strstr(ct_error_text(), "user.c:9: grad: the loss depends on variable \"w\" "
+                                            "through the value of "));
+    ct_error_clear();
+    ct_assign(w, item64(3)); // and now it is another variable's value, not w's
+    assert_true(slope_at_9(ct_mul(kept, w), w) == 4);
+    ct_params_free(set);
+}
+
+// What needs a version that is gone, but was kept, may be assigned; it is nobody else's version.
+static void a_kept_version_is_assigned(void **state) {
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        ct_params *set = ct_params_new();
+        CT_SCOPE;
+        ct_tensor a = variable64(set, "a", 2), b = variable64(set, "b", 3), c = own ? a : b;
+        assert_true(ct_item(b) == 3);
+        ct_assign(a, ct_mul(b, item64(2)));
+        ct_tensor kept = ct_keep(a);
+        assert_true(ct_eval(NULL, 0));
+        ct_assign(b, item64(10));
+        assert_true(ct_item(b) == 10);
+        ct_assign(c, kept);
+        assert_true(slope_at_9(ct_mul(c, c), c) == 12);
+        assert_true(ct_item(a) == 6 && ct_item(b) == (own ? 10 : 6) && ct_item(kept) == 6);
+        ct_params_free(set);
+    }
+}
+
+// A value that a plan keeps because an earlier one was asked for it again is as good as another
+// once it is asked for.
+static void a_value_that_was_read_stays(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = variable64(set, "w", 2);
+    for (int i = 0; i < 3; i++) {
+        CT_SCOPE;
+        ct_assign(w, item64(2));
+        assert_true(ct_item(w) == 2);
+        ct_tensor kept, t = ct_mul(w, item64(5));
+        ct_metric("loss", ct_mul(t, t));
+        assert_true(ct_eval(NULL, 0)); // computes t, and from the second time on keeps it
+        if (i == 1) assert_true(ct_item(t) == 10);
+        kept = i == 2 ? ct_keep(t) : t;
+        assert_true(ct_item(ct_add(t, item64(1))) == 11);
+        ct_assign(w, item64(3));
+        assert_true(ct_item(w) == 3 && (!i || ct_item(kept) == 10));
+    }
+    ct_params_free(set);
+}
+
 // A version has two nodes, of before and of after the plan that made it: a value that was kept may
 // be of either.
 static void kept_values_of_either_node_of_a_version(void **state) {
@@ -712,6 +776,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(values_of_versions_that_are_gone),
         TEST(the_value_that_hides_the_path_is_named),
+        TEST(a_kept_version_outlives_its_scope),
+        TEST(a_kept_version_is_assigned),
+        TEST(a_value_that_was_read_stays),
         TEST(kept_values_of_either_node_of_a_version),
         TEST(a_copy_of_another_dtype),
         TEST(a_pending_version_is_kept_twice),
