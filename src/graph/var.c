@@ -344,8 +344,8 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
     if (!may_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
-    if (ct__var_of(value)) // of a variable what it holds, not what it is
-        while (ct__is_version(v.node)) v = v.node->in[0];
+    while (ct__is_version(v.node) && ct__var_of(value)) // of a variable what it holds, not itself
+        v = v.node->in[0];
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
         ct__fail(ctx, CT_E_SHAPE, here, "assign", "variable \"%s\" is %s, the value is %s",
