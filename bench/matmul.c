@@ -16,8 +16,8 @@
 #include <time.h>
 
 #include "backend/cpu/build.h"
-#include "compile/render_c.h"
-#include "compile/template_matmul.h"
+#include "compile/render/render_c.h"
+#include "compile/schedule/template_matmul.h"
 
 enum { MOST_THREADS = 64, MOST_ROUNDS = 101 };
 

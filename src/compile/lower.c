@@ -1,23 +1,25 @@
 // The passes, in order: from what the user recorded to a program ready to run.
 //
-//   expand    bodies of compositions and transforms                    expand.c
-//   simplify  fold, share, drop; only algebra that keeps every bit     simplify.c
-//   fuse      which values one kernel computes together                fuse.c
-//   schedule  buffers, launches in order, their kernels                schedule.c, template_*.c
-//   plan      lifetimes, and one arena for what is temporary           memplan.c
-//   measure   what kernels need when they run; does the plan fit?      build.c, cost.c
-//   render    kernels as source                                        render_c.c
+//   expand    bodies of compositions and transforms                    passes/expand.c
+//   simplify  fold, share, drop; only algebra that keeps every bit     passes/simplify.c
+//   fuse      which values one kernel computes together                schedule/fuse.c
+//   schedule  buffers, launches in order, their kernels                schedule/schedule.c
+//   plan      lifetimes, and one arena for what is temporary           memory/memplan.c
+//   measure   what kernels need when they run; does the plan fit?      run/build.c, run/cost.c
+//   render    kernels as source                                        render/render_c.c
 //   cache     known to the process, on disk, or compiled               the device
 //
-// Devices that evaluate ops (ref) have a launch a node in place of fuse and schedule (lower_ops.c).
-// After each pass stand its dump (COTAN_DUMP) and, in debug builds and tests, its verifier.
-#include "compile/check.h"
-#include "compile/cost.h"
-#include "compile/dump.h"
+// Devices that evaluate ops (ref) have a launch a node in place of fuse and schedule
+// (schedule/lower_ops.c). After each pass stand its dump (COTAN_DUMP) and, in debug builds and tests,
+// its verifier. Each folder's head file says what comes in and what goes out.
+#include "compile/memory/memplan.h"
+#include "compile/check/check.h"
+#include "compile/run/cost.h"
+#include "compile/check/dump.h"
 #include "compile/plan.h"
-#include "compile/rebuild.h"
-#include "compile/schedule.h"
-#include "compile/verify.h"
+#include "compile/passes/passes.h"
+#include "compile/schedule/schedule.h"
+#include "compile/check/verify.h"
 
 static bool verifies(void) {
 #ifndef NDEBUG

@@ -3,7 +3,7 @@
 #define COTAN_COMPILE_PLAN_H
 
 #include "backend/backend.h"
-#include "compile/program.h"
+#include "compile/schedule/program.h"
 
 typedef struct ct_plan_leaf { // for explanations
     ct_type type;
@@ -28,7 +28,7 @@ typedef struct ct_binding { // an operand that is the buffer of a leaf or a root
     bool is_root;
 } ct_binding;
 
-typedef struct ct_check_graph ct_check_graph; // compile/check.h
+typedef struct ct_check_graph ct_check_graph; // compile/check/check.h
 
 typedef struct ct_plan {
     struct ct_plan *next; // in its bucket

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "compile/ahead.h"
+#include "compile/ahead/ahead.h"
 #include "graph/graph.h"
 #include "models/lm.h"
 

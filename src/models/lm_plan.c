@@ -4,7 +4,7 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
-#include "compile/cost.h"
+#include "compile/run/cost.h"
 #include "models/lm.h"
 
 // What a compiled kernel takes of the process: some pages of its file, and what the loader keeps.

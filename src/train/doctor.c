@@ -17,8 +17,8 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "compile/check.h"
-#include "compile/env.h"
+#include "compile/check/check.h"
+#include "compile/passes/env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
 

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/build.h"
 #include "backend/cpu/interp.h"
-#include "compile/render_c.h"
+#include "compile/render/render_c.h"
 
 void kir_run(ct_kir *k, void *const *bufs, const int64_t *args, int pieces) {
     ct_err err = {0};

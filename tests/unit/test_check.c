@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "compile/check.h"
+#include "compile/check/check.h"
 #include "compile/plan.h"
 #include "ops/rules.h"
 #include "support/record.h"

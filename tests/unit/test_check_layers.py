@@ -44,16 +44,16 @@ def test_passes_name_no_ops(tmp_path):
     files = CLEAN | {
         "src/transform/grad.c": "const ct_opdef ct__op_grad = {\n    .id = CT_OP_GRAD,\n};\n",
         "src/transform/call.c": "bool b = op == &ct__op_grad; // or ct__op_add\n",
-        "src/compile/fuse.c": "bool a = op == &ct__op_const;\nbool b = op->id == CT_OP_CAST;\n"
+        "src/compile/schedule/fuse.c": "bool a = op == &ct__op_const;\nbool b = op->id == CT_OP_CAST;\n"
                               "bool c = op == &ct__op_grad;\nbool d = !strcmp(node->op->name, x);\n"
                               "bool e = !strcmp(op->fields[i].name, x);\nfor (i = 0; i < CT_OP_COUNT;) f();\n",
     }
     ask = "ask for its kind, or its record for what you need"
     compares = "a pass compares names of ops or attributes: let the record say it"
     assert check(tmp_path, files) == [
-        f"src/compile/fuse.c:2: a pass names the op cast: {ask}",
-        f"src/compile/fuse.c:3: a pass names the op grad: {ask}",
-        f"src/compile/fuse.c:4: {compares}", f"src/compile/fuse.c:5: {compares}"]
+        f"src/compile/schedule/fuse.c:2: a pass names the op cast: {ask}",
+        f"src/compile/schedule/fuse.c:3: a pass names the op grad: {ask}",
+        f"src/compile/schedule/fuse.c:4: {compares}", f"src/compile/schedule/fuse.c:5: {compares}"]
 
 
 def test_the_program_and_examples_use_public_headers_only(tmp_path):
@@ -77,6 +77,14 @@ def test_includes_are_written_from_src(tmp_path):
     assert check(tmp_path, files) == [
         'src/base/mem.c:1: "mem.h" is no file of src/ or include/',
         'src/base/mem.c:2: "cotan/none.h" is no file of src/ or include/']
+
+
+def test_stages_of_the_compiler_go_one_way(tmp_path):
+    files = CLEAN | {"src/compile/passes/a.c": '#include "compile/schedule/b.h"\n', "src/compile/schedule/b.h": "",
+                     "src/compile/run/c.c": '#include "compile/schedule/b.h"\n', "src/compile/else/d.c": ""}
+    assert check(tmp_path, files) == [
+        "src/compile/else/d.c:1: the file belongs to no stage of its layer",
+        'src/compile/passes/a.c:1: "compile/schedule/b.h" is not allowed here: stage passes is before stage schedule']
 
 
 def test_every_source_belongs_to_a_layer(tmp_path):

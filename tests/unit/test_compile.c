@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "compile/ahead.h"
+#include "compile/ahead/ahead.h"
 #include "cotan/cotan.h"
 #include "cotan/optim.h"
 

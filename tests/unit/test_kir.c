@@ -11,7 +11,7 @@
 
 #include "backend/cpu/build.h"
 #include "kir/kir.h"
-#include "compile/render_c.h"
+#include "compile/render/render_c.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 0x1234567; // fixed: every run sees the same numbers

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "compile/program.h"
+#include "compile/memory/memplan.h"
+#include "compile/schedule/program.h"
 
 enum { MOST = 64 };
 typedef struct {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/template_index.h"
+#include "compile/schedule/template_index.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 77001; // fixed: every run sees the same numbers

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/template_matmul.h"
+#include "compile/schedule/template_matmul.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 20240229; // fixed: every run sees the same numbers

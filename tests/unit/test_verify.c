@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "compile/schedule_impl.h"
-#include "compile/verify.h"
+#include "compile/schedule/sched.h"
+#include "compile/check/verify.h"
 #include "transform/transform.h"
 
 static void says(const ct_err *err, const char *text) {

@@ -1,0 +1,96 @@
+// Ahead of time: the plan of what is pending as one C file and its header, which need neither the
+// library nor memory of their own.
+#include "compile/ahead/ahead.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/atomic.h"
+#include "base/plain.h"
+
+static bool may_stand_at(const ct_ahead *a, const char *path) {
+    struct stat there;
+    if (stat(path, &there) != 0 || !S_ISDIR(there.st_mode)) return true;
+    return ct__err(&a->ctx->err, CT_E_FILE, a->args->here, "compile",
+                   "%s: a folder of that name is in the way", path);
+}
+
+// Both files or none: they are whole beside their places before the first is renamed, and nothing
+// but a file stands in either place.
+static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text *source) {
+    const ct_text *const texts[] = {source, header};
+    ct_err *err = &a->ctx->err;
+    ct_atomic files[2] = {{.fd = -1}, {.fd = -1}};
+    bool ok = true;
+    for (int i = 0; i < 2 && ok; i++) {
+        ct_text path = {0};
+        ct__textf(&path, "%s.%c", a->args->path, "ch"[i]);
+        ok = path.failed ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
+                         : may_stand_at(a, path.s) && ct__atomic_begin(&files[i], path.s, 0, err) &&
+                               ct__atomic_put(&files[i], texts[i]->s, texts[i]->n, err);
+        ct__text_free(&path);
+    }
+    for (int i = 0; i < 2; i++)
+        if (!ok || !(ok = ct__atomic_commit(&files[i], err))) ct__atomic_abandon(&files[i]);
+    return ok;
+}
+
+// A name that the generated code has itself would be two things at once.
+static bool name_is_free(const ct_ahead *a, const ct_text *source) {
+    static const char parts[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t n = strlen(a->name), word;
+    for (const char *at = strstr(source->s, CT_AHEAD_PRELUDE); *at; at += word) {
+        word = strspn(at, parts);
+        size_t builtin = word > 10 && memcmp(at, "__builtin_", 10) == 0 ? 10 : 0; // fmaf by name
+        if (word - builtin == n && memcmp(at + builtin, a->name, n) == 0)
+            return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
+                           "the generated code has a \"%s\" of its own: choose another name",
+                           a->name);
+        if (!word) word = at[0] == '/' && at[1] == '/' ? strcspn(at, "\n") : 1; // a comment
+    }
+    return true;
+}
+
+static bool write_plan(ct_ahead *a) {
+    ct_text header = {0}, source = {0};
+    bool ok = ct__ahead_members(a) && ct__ahead_texts(a, &header, &source);
+    if (ok && (header.failed || source.failed))
+        ok = ct__err_memory(&a->ctx->err, a->args->here, "compile", header.n + source.n);
+    ok = ok && name_is_free(a, &source) && write_files(a, &header, &source);
+    ct__text_free(&header);
+    ct__text_free(&source);
+    return ok;
+}
+
+static bool compile_pending(ct_ahead *a) {
+    ct_loc here = a->args->here;
+    if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
+    if (ct__evaluates_ops(a->engine->device)) {
+        ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
+                "device %s runs an op at a time: it has no kernels to write",
+                ct__ctx_device(a->ctx));
+        ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
+        return false;
+    }
+    a->roots = a->engine->roots;
+    return write_plan(a);
+}
+
+bool ct_compile_with(ct_compile_args args) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, args.path, args.here, "compile", "the path") || ctx->err.code)
+        return false;
+    CT_PLAIN; // constants are folded while the plan is made
+    const char *slash = strrchr(args.path, '/');
+    ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
+    if (!ct__ahead_function_name(a.name))
+        return ct__ahead_bad_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
+    if (ctx->tracing)
+        return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
+                       "a traced function has no plan of its own: its caller's is written");
+    ct__run_begin(ctx);
+    bool ok = compile_pending(&a);
+    ct__run_end(ctx);
+    ct__arena_free(&a.arena);
+    return ok;
+}

@@ -1,0 +1,162 @@
+// What a plan written ahead of time is given: variables, inputs, scalars, results, and their names.
+#include <stdio.h>
+#include <string.h>
+
+#include "compile/ahead/ahead.h"
+
+// ------------------------------------------------------------------------------------------- names
+
+static bool in_use(const ct_ahead *a, const char *name) {
+    for (size_t i = 0; i < a->n_members; i++)
+        if (a->members[i].name && strcmp(a->members[i].name, name) == 0) return true;
+    return false;
+}
+
+static bool name_like(ct_ahead *a, ct_member *m, const char *was) {
+    char name[CT_SPELLED + 12];
+    size_t n = ct__ahead_spell(was, name);
+    for (unsigned i = 2; in_use(a, name); i++) snprintf(name + n, sizeof name - n, "_%u", i);
+    m->name = ct__arena_str(&a->arena, name);
+    return m->name != NULL;
+}
+
+// What the user named: the newest version of a variable, a leaf, a scalar or a result.
+static ct_member *named_member(ct_ahead *a, ct_tensor t, int number) {
+    const ct_order *order = &a->engine->order;
+    const ct_var *var = ct__var_of(t);
+    ct_val v = {0};
+    for (size_t i = 0; var && i < a->n_members; i++)
+        if (a->members[i].var == var) return &a->members[i];
+    if (!ct__resolve(a->ctx, t, &v, "compile", number, a->args->here)) return NULL;
+    for (size_t i = 0; i < order->n_scalars; i++)
+        if (order->scalars[i] == v.node) return &a->members[a->scalars + i];
+    uint32_t leaf = v.node->value ? ct__order_leaf(order, v.node->value[v.out]) : UINT32_MAX;
+    if (leaf != UINT32_MAX) return &a->members[a->of_leaf[leaf]];
+    ct_member *metric = NULL; // is named, unless the value is kept as well
+    for (size_t i = 0; i < a->plan->n_roots; i++) {
+        const ct_root *r = &a->roots[i];
+        if (r->val.node != v.node || r->val.out != v.out || r->var) continue;
+        if (r->kind != CT_ROOT_METRIC) return &a->members[a->of_root[i]];
+        metric = &a->members[a->of_root[i]];
+    }
+    return metric;
+}
+
+static bool take_names(ct_ahead *a) {
+    const ct_names *names = &a->args->names;
+    if (names->n && !ct__given(a->ctx, names->v, a->args->here, "compile", "the list of names"))
+        return false;
+    for (size_t i = 0; i < names->n; i++) {
+        const char *name = names->v[i].name;
+        if (!ct__given(a->ctx, name, a->args->here, "compile", "a tensor's name")) return false;
+        if (!ct__ahead_name(name))
+            return ct__ahead_bad_name(&a->ctx->err, CT_E_ARGUMENT, a->args->here, name);
+        ct_member *m = named_member(a, names->v[i].tensor, (int)i);
+        if (a->ctx->err.code) return false;
+        if (!m)
+            return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
+                           "the tensor named \"%s\" is neither given to what is pending nor a "
+                           "result of it",
+                           name);
+        if (m->name || in_use(a, name))
+            return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
+                           m->name ? "the tensor named \"%s\" has another name as well"
+                                   : "two tensors are named \"%s\"",
+                           name);
+        m->name = ct__arena_str(&a->arena, name);
+        if (!m->name) return ct__err_memory(&a->ctx->err, a->args->here, "compile", strlen(name));
+    }
+    return true;
+}
+
+static bool name_others(ct_ahead *a) {
+    static const char *const kinds[] = {"variable", "input", "scalar", "result"};
+    int count[CT_MEMBER_KINDS] = {0};
+    for (size_t i = 0; i < a->n_members; i++) {
+        ct_member *m = &a->members[i];
+        char name[32];
+        snprintf(name, sizeof name, "%s_%d", kinds[m->kind], ++count[m->kind]);
+        if (!m->name && !name_like(a, m, m->was && *m->was ? m->was : name))
+            return ct__err_memory(&a->ctx->err, a->args->here, "compile", sizeof name);
+    }
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- members
+
+static void leaf_member(ct_ahead *a, size_t i) {
+    const ct_order *order = &a->engine->order;
+    const ct_node *node = order->leaf_nodes[i];
+    ct_member *m = &a->members[a->of_leaf[i] = (uint32_t)a->n_members++];
+    *m = (ct_member){.kind = CT_MEMBER_INPUT, .type = node->out, .here = node->here};
+    if (ct__reads_var(node)) {
+        m->kind = CT_MEMBER_VARIABLE;
+        m->var = node->var;
+        m->was = node->var->name;
+        m->here = node->var->node.here;
+    }
+    for (int k = 0; node->value && k < node->n_out; k++) // which of the outputs it is
+        if (node->value[k] == order->leaves[i]) m->type = &node->out[k];
+}
+
+static void root_member(ct_ahead *a, size_t i) {
+    const ct_root *r = &a->roots[i];
+    uint32_t leaf = r->var ? ct__order_var(&a->engine->order, r->var) : UINT32_MAX;
+    a->of_root[i] = leaf != UINT32_MAX ? a->of_leaf[leaf] : (uint32_t)a->n_members++;
+    ct_member *m = &a->members[a->of_root[i]];
+    if (leaf == UINT32_MAX)
+        *m = (ct_member){.kind = r->var ? CT_MEMBER_VARIABLE : CT_MEMBER_RESULT,
+                         .type = r->var ? &r->var->type : ct__type(r->val),
+                         .var = r->var,
+                         .was = r->var ? r->var->name : r->name,
+                         .here = r->var ? r->var->node.here : r->here};
+    m->written = true;
+}
+
+// Of the set whose values are to stand in the file, and the same in every run?
+static bool is_embedded(const ct_ahead *a, const ct_member *m) {
+    const ct_params *set = a->args->embed;
+    for (size_t i = 0; set && m->var && !m->written && i < ct_params_count(set); i++)
+        if (ct__var_of(ct_params_get(set, i)) == m->var) return true;
+    return false;
+}
+
+// What those who recorded a scalar call it: an optimizer its betas.
+static void find_scalar_names(ct_ahead *a) {
+    const ct_order *order = &a->engine->order;
+    for (size_t i = 0; i < order->n; i++) {
+        const ct_node *node = order->nodes[i];
+        for (int k = 0; node->op->operand_name && k < node->n_in; k++) {
+            const char *name = node->op->operand_name(node, k);
+            for (size_t s = 0; name && s < order->n_scalars; s++)
+                if (order->scalars[s] == node->in[k].node) a->members[a->scalars + s].was = name;
+        }
+    }
+}
+
+bool ct__ahead_members(ct_ahead *a) {
+    const ct_order *order = &a->engine->order;
+    size_t n_leaves = order->n_leaves, n_roots = a->plan->n_roots;
+    size_t most = n_leaves + n_roots + order->n_scalars;
+    const ct_program *p = &a->plan->program;
+    a->members = ct__arena(&a->arena, most * sizeof *a->members);
+    a->of_leaf = ct__arena(&a->arena, n_leaves * sizeof *a->of_leaf);
+    a->of_root = ct__arena(&a->arena, n_roots * sizeof *a->of_root);
+    a->used = ct__arena_zero(&a->arena, p->n_bufs * sizeof *a->used);
+    if (!a->members || !a->of_leaf || !a->of_root || !a->used)
+        return ct__err_memory(&a->ctx->err, a->args->here, "compile", most * sizeof *a->members);
+    for (size_t i = 0; i < n_leaves; i++) leaf_member(a, i);
+    a->scalars = (uint32_t)a->n_members;
+    for (size_t i = 0; i < order->n_scalars; i++)
+        a->members[a->n_members++] = (ct_member){.kind = CT_MEMBER_SCALAR,
+                                                 .type = order->scalars[i]->out,
+                                                 .value = order->scalars[i]->number};
+    find_scalar_names(a);
+    for (size_t i = 0; i < n_roots; i++) root_member(a, i);
+    for (size_t i = 0; i < a->n_members; i++)
+        a->members[i].embedded = is_embedded(a, &a->members[i]);
+    for (size_t i = 0; i < p->n_launches; i++)
+        for (uint32_t k = 0; k < p->launches[i].n_args; k++)
+            a->used[p->launches[i].args[k].buf] = true;
+    return take_names(a) && name_others(a);
+}

@@ -1,0 +1,464 @@
+// The text of a plan written ahead of time: the header, and the function with its kernels.
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/cpu/prelude.h"
+#include "compile/ahead/ahead.h"
+#include "compile/run/cost.h"
+#include "compile/render/render_impl.h"
+
+// ---------------------------------------------------------------------------------------- comments
+
+// Names and paths are the user's and may hold anything; in a comment they hold nothing that could
+// end it, be a trigraph, or turn the reading direction round.
+static void put_foreign(ct_text *out, const char *s) {
+    enum { LONGEST = 200 };
+    for (int i = 0; s[i] && i < LONGEST; i++) {
+        char c = s[i];
+        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    strchr("_.-/ +:,()[]", c);
+        ct__text_bytes(out, fine ? &c : "_", 1);
+    }
+}
+
+static void put_line(ct_text *out, ct_loc here) {
+    if (!here.file) return;
+    ct__text_add(out, " of ");
+    put_foreign(out, here.file);
+    ct__textf(out, ":%u", here.line);
+}
+
+static void put_node(ct_text *out, const ct_node *node) {
+    ct__text_add(out, node ? node->op->name : "what the plan needs");
+    if (node) put_line(out, node->here);
+}
+
+// ----------------------------------------------------------------------------------------- members
+
+static void put_type(ct_text *out, int dtype) {
+    const ct_dtype_info *d = ct__dtype((ct_dtype)dtype);
+    if (dtype == CT_F32 || dtype == CT_F64)
+        ct__text_add(out, dtype == CT_F32 ? "float" : "double");
+    else // bools are bytes, half floats their bits
+        ct__textf(out, "%sint%d_t", d->class == CT_CLASS_INT ? "" : "u", d->bits);
+}
+
+static bool is_pointer(const ct_member *m) { return m->kind != CT_MEMBER_SCALAR && !m->embedded; }
+
+// The first launch that takes the scalar, or NULL.
+static const ct_launch *use_of_scalar(const ct_ahead *a, size_t scalar) {
+    const ct_program *p = &a->plan->program;
+    for (size_t i = 0; i < p->n_launches; i++)
+        for (uint32_t k = 0; k < p->launches[i].n_args; k++) {
+            const ct_arg *arg = &p->launches[i].args[k];
+            if (p->bufs[arg->buf].kind == CT_BUF_SCALARS && arg->offset == 8 * scalar)
+                return &p->launches[i];
+        }
+    return NULL;
+}
+
+static void put_member(const ct_ahead *a, ct_text *out, size_t i) {
+    const ct_member *m = &a->members[i];
+    ct__text_add(out, is_pointer(m) && !m->written ? "    const " : "    ");
+    put_type(out, m->type->dtype);
+    ct__textf(out, " %s%s; // ", is_pointer(m) ? "*" : "", m->name);
+    if (m->kind == CT_MEMBER_SCALAR) {
+        const ct_launch *use = use_of_scalar(a, i - a->scalars);
+        ct__textf(out, "%s, it was %g%s", ct_dtype_name((ct_dtype)m->type->dtype),
+                  ct__load_f64(m->type->dtype, &m->value, 0),
+                  use ? "; first needed for " : "; not needed");
+        if (use) put_node(out, use->node);
+    } else {
+        ct__text_add(out, ct__type_text(m->type).s);
+        if (m->kind == CT_MEMBER_VARIABLE) ct__text_add(out, m->written ? ", updated" : ", read");
+        if (m->was) ct__text_add(out, ": ");
+        if (m->was) put_foreign(out, m->was);
+        put_line(out, m->here);
+    }
+    ct__text_add(out, "\n");
+}
+
+static void put_members(const ct_ahead *a, ct_text *out) {
+    static const char *const titles[] = {"variables", "inputs", "scalars", "results"};
+    ct__textf(out,
+              "// Tensors are dense and row-major and do not overlap. bool is a byte, 0 or 1; f16 "
+              "and bf16 are\n// their bits.\nstruct %s {\n    void *arena; // memory to work in\n",
+              a->name);
+    for (int kind = 0; kind < CT_MEMBER_KINDS; kind++) {
+        bool any = false;
+        for (size_t i = 0; i < a->n_members; i++) {
+            if ((int)a->members[i].kind != kind || a->members[i].embedded) continue;
+            if (!any) ct__textf(out, "\n    // %s\n", titles[kind]);
+            any = true;
+            put_member(a, out, i);
+        }
+    }
+    ct__text_add(out, "};\n");
+}
+
+// ------------------------------------------------------------------------------------------ header
+
+static void put_upper(const ct_ahead *a, ct_text *out, const char *end) {
+    for (const char *c = a->name; *c; c++)
+        ct__textf(out, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    ct__text_add(out, end);
+}
+
+static size_t most_scratch(const ct_program *p) {
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_kernels; i++) {
+        size_t bytes = ct__round_up(ct__kir_scratch(p->kernels[i].ir), 64);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static const char *a_pointer(const ct_ahead *a) { // there is a result or a variable
+    size_t i = 0;
+    while (i + 1 < a->n_members && !is_pointer(&a->members[i])) i++;
+    return a->members[i].name;
+}
+
+static bool put_about(const ct_ahead *a, ct_text *out) {
+    const ct_plan_cost *c = ct__plan_cost(a->ctx, a->engine, a->plan);
+    if (!c) return false;
+    ct__textf(
+        out,
+        "// %s: a plan of Cotan %s, written ahead of time. Needs %s.c, the C library and its\n"
+        "// libm: no Cotan, no allocation, no threads. Calls on different memory may run at "
+        "the same time.\n"
+        "// A call computes %.4g MFLOP in %zu launches of %zu kernels and moves %.4g MB.\n"
+        "//\n",
+        a->name, CT_VERSION, a->name, c->flops * 1e-6, c->n_launches, c->n_kernels,
+        (double)c->bytes * 1e-6);
+    ct__text_add(out, "//     static unsigned char arena[");
+    put_upper(a, out, "_ARENA_BYTES] __attribute__((aligned(64)));\n");
+    ct__textf(
+        out,
+        "//     struct %s s;\n"
+        "//     %s_init(&s);   // scalars are as they were when this was written\n"
+        "//     s.arena = arena;\n"
+        "//     s.%s = ...     // and so every member below that is a pointer\n"
+        "//     if (%s(&s)) ...  // 0: done; 1: the arena is NULL or no multiple of 64; 2: "
+        "another pointer is NULL\n"
+        "//\n"
+        "// Compile it with GCC 12 or newer, or Clang: cc -O2 %s.c ... -lm. With -march=native "
+        "it is several\n"
+        "// times as fast. Whatever is optimized the bits are those of Cotan, by its numerics "
+        "\"%s\",\n"
+        "// on this type of machine. -ffast-math is refused; its parts, and -ffp-contract=fast, "
+        "are "
+        "not for Clang.\n",
+        a->name, a->name, a_pointer(a), a->name, a->name, ct__numerics(a->engine->device));
+    return true;
+}
+
+static bool put_header(const ct_ahead *a, ct_text *out, uint32_t *number) {
+    const ct_program *p = &a->plan->program;
+    size_t bytes = p->arena_bytes + most_scratch(p);
+    ct_text members = {0};
+    put_members(a, &members);
+    ct_hash hash = ct__hash_bytes(members.s ? members.s : "", members.n, a->plan->hash);
+    *number = (uint32_t)hash.lo;
+    bool ok = put_about(a, out);
+    ct__text_add(out, "#ifndef ");
+    put_upper(a, out, "_COTAN_H\n#define ");
+    put_upper(a, out,
+              "_COTAN_H\n\n#include <stdint.h>\n\n"
+              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#define ");
+    put_upper(a, out, "_ARENA_BYTES ");
+    ct__textf(out, "%zu // what lies there matters within a call alone\n#define ",
+              bytes ? bytes : 64);
+    put_upper(a, out, "_PLAN ");
+    ct__textf(out, "0x%08" PRIx32 "u // header and source are of the same plan\n\n", *number);
+    ct__text_bytes(out, members.s ? members.s : "", members.n);
+    ct__textf(out,
+              "\n// All pointers NULL, all scalars as they were when this was written.\n"
+              "void %s_init(struct %s *s);\n"
+              "int %s(const struct %s *s); // 0: done\n\n"
+              "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+              a->name, a->name, a->name, a->name);
+    if (members.failed) out->failed = true;
+    ct__text_free(&members);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------------- data
+
+// Bytes that stand in the file: constants, and embedded variables.
+static const ct_member *embedded_in(const ct_ahead *a, const ct_buf *b) {
+    const ct_member *m = b->kind == CT_BUF_LEAF ? &a->members[a->of_leaf[b->index]] : NULL;
+    return m && m->embedded ? m : NULL;
+}
+static bool is_data(const ct_ahead *a, size_t i) {
+    const ct_buf *b = &a->plan->program.bufs[i];
+    return a->used[i] && (b->kind == CT_BUF_CONST || embedded_in(a, b));
+}
+
+// As words of this size, so that the file means the same whatever the order of bytes.
+static size_t word_bytes(const ct_ahead *a, const ct_buf *b) {
+    const ct_member *m = embedded_in(a, b);
+    const ct_type *type = m ? m->type : b->node ? b->node->out : NULL;
+    return type ? ct_dtype_size(type->dtype) : 1;
+}
+
+static void declare_data(const ct_ahead *a, ct_text *out, size_t i) {
+    const ct_buf *b = &a->plan->program.bufs[i];
+    size_t bytes = word_bytes(a, b), n = b->bytes / bytes;
+    ct__textf(out, "static const uint%zu_t data_%zu[%zu]", bytes * 8, i, n ? n : 1);
+}
+
+static void put_words(ct_text *out, const unsigned char *data, size_t n, size_t bytes) {
+    size_t digits = 2 * bytes, a_line = 96 / (digits + 4);
+    for (size_t i = 0; i < n / bytes; i++) {
+        char word[24] = " 0x";
+        for (size_t k = 0; k < digits; k++) // hosts are little-endian
+            word[2 + digits - k] = "0123456789abcdef"[data[i * bytes + k / 2] >> 4 * (k % 2) & 15];
+        word[3 + digits] = ',';
+        if (i % a_line == 0) ct__text_add(out, "\n   ");
+        ct__text_bytes(out, word, digits + 4);
+    }
+}
+
+static bool define_data(const ct_ahead *a, ct_text *out, size_t i) {
+    const ct_buf *b = &a->plan->program.bufs[i];
+    const ct_member *m = embedded_in(a, b);
+    void *copy = NULL;
+    bool ok = true;
+    if (m) {
+        ct_var *var = (ct_var *)(uintptr_t)m->var;
+        copy = ct__malloc(b->bytes + 1);
+        ct__share_take(var->lock, false, NULL);
+        ok = copy ? ct__hooks.download(a->ctx, var->storage, copy, b->bytes)
+                  : ct__err_memory(&a->ctx->err, a->args->here, "compile", b->bytes);
+        ct__share_leave(var->lock, false);
+        ct__text_add(out, "\n// ");
+        put_foreign(out, m->was);
+        ct__textf(out, ", %s\n", ct__type_text(m->type).s);
+    } else {
+        ct__text_add(out, "\n// a constant\n");
+    }
+    declare_data(a, out, i);
+    ct__text_add(out, " = {");
+    if (ok) put_words(out, copy ? copy : b->data, b->bytes, word_bytes(a, b));
+    ct__text_add(out, b->bytes ? "\n};\n" : "0};\n");
+    ct__free(copy);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------- function
+
+// Breaks a list of what stands in braces where the line gets long.
+static void put_comma(ct_text *out) {
+    size_t column = 0;
+    while (column < out->n && out->s[out->n - 1 - column] != '\n') column++;
+    ct__text_add(out, column > 72 ? ",\n        " : ", ");
+}
+
+static void put_operand(const ct_ahead *a, ct_text *out, const ct_arg *arg, int depth) {
+    const ct_buf *b = &a->plan->program.bufs[arg->buf];
+    size_t offset = arg->offset + (b->kind == CT_BUF_TEMP ? b->offset : 0);
+    if (b->kind == CT_BUF_SCALARS)
+        ct__text_add(out, "(char *)scalars");
+    else if (b->kind == CT_BUF_TEMP)
+        ct__text_add(out, "arena");
+    else if (is_data(a, arg->buf))
+        ct__textf(out, "(char *)data_%u", arg->buf);
+    else
+        ct__textf(
+            out, "(char *)s->%s",
+            a->members[b->kind == CT_BUF_LEAF ? a->of_leaf[b->index] : a->of_root[b->index]].name);
+    if (offset) ct__textf(out, " + %zu", offset);
+    if (arg->step) ct__textf(out, " + %" PRId64 " * i%d", arg->step, depth);
+}
+
+static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+    const ct_program *p = &a->plan->program;
+    ct__textf(out, "kernel_%u((void *[]){", l->kernel);
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        if (k) put_comma(out);
+        put_operand(a, out, &l->args[k], depth);
+    }
+    ct__text_add(out, "}, ");
+    for (uint32_t k = 0; k < l->n_numbers; k++)
+        ct__textf(out, "%s%" PRId64, k ? ", " : "(const int64_t[]){", l->numbers[k]);
+    ct__textf(out, "%s, 0, %" PRId64 ", ", l->n_numbers ? "}" : "NULL", l->grid);
+    if (ct__kir_scratch(p->kernels[l->kernel].ir))
+        ct__textf(out, "arena + %zu);\n", p->arena_bytes);
+    else
+        ct__text_add(out, "NULL);\n");
+}
+
+static void put_launches(const ct_ahead *a, ct_text *out) {
+    const ct_program *p = &a->plan->program;
+    int depth = 0;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind == CT_LAUNCH_END) depth--;
+        ct__textf(out, "%*s", 4 * (depth + 1), "");
+        switch (l->kind) {
+        case CT_LAUNCH_LOOP:
+            depth++;
+            ct__textf(out, "for (int64_t i%d = 0; i%d < %" PRId64 "; i%d++) { // ", depth, depth,
+                      l->count, depth);
+            put_node(out, l->node);
+            ct__text_add(out, "\n");
+            break;
+        case CT_LAUNCH_END: ct__text_add(out, "}\n"); break;
+        case CT_LAUNCH_COPY:
+            ct__text_add(out, "memmove(");
+            put_operand(a, out, &l->args[1], depth);
+            ct__text_add(out, ", ");
+            put_operand(a, out, &l->args[0], depth);
+            ct__textf(out, ", %zu);\n", l->bytes);
+            break;
+        default:
+            ct__text_add(out, "// ");
+            put_node(out, l->node);
+            ct__textf(out, "\n%*s", 4 * (depth + 1), "");
+            put_kernel_launch(a, out, l, depth);
+            break;
+        }
+    }
+}
+
+static void put_value(ct_text *out, const ct_member *m) {
+    ct_dtype dtype = (ct_dtype)m->type->dtype;
+    ct_kins literal = {0};
+    if (dtype == CT_F32 || dtype == CT_F64)
+        literal.imm.f = ct__load_f64(dtype, &m->value, 0);
+    else
+        literal.imm.i = ct__load_i64(dtype, &m->value, 0);
+    if (CT_HALVES & CT_MASK(dtype)) // the member holds bits
+        ct__textf(out, "0x%04x", (unsigned)(m->value & 0xffff));
+    else
+        ct__render_literal(out, dtype, &literal);
+}
+
+static void put_init(const ct_ahead *a, ct_text *out) {
+    ct__textf(out, "void %s_init(struct %s *s) {\n    memset(s, 0, sizeof *s);\n", a->name,
+              a->name);
+    for (size_t i = 0; i < a->n_members; i++) {
+        const ct_member *m = &a->members[i];
+        if (m->kind != CT_MEMBER_SCALAR) continue;
+        ct__textf(out, "    s->%s = ", m->name);
+        put_value(out, m);
+        ct__text_add(out, ";\n");
+    }
+    ct__text_add(out, "}\n\n");
+}
+
+// Everything that a call is given is looked at before it changes anything.
+static void put_checks(const ct_ahead *a, ct_text *out) {
+    bool any = false;
+    for (size_t i = 0; i < a->n_members; i++) {
+        const ct_member *m = &a->members[i];
+        if (!is_pointer(m) || !ct__type_bytes(m->type)) continue;
+        if (any) put_comma(out);
+        ct__textf(out, "%ss->%s", any ? "" : "    const void *const given[] = {", m->name);
+        any = true;
+    }
+    ct__text_add(out, any ? "};\n" : "");
+    ct__text_add(out, "    if (!arena || (uintptr_t)arena % 64) return 1;\n");
+    if (any)
+        ct__text_add(out, "    for (unsigned i = 0; i < sizeof given / sizeof *given; i++)\n"
+                          "        if (!given[i]) return 2;\n");
+}
+
+static void put_function(const ct_ahead *a, ct_text *out) {
+    size_t n = a->engine->order.n_scalars;
+    ct__textf(out, "int %s(const struct %s *s) {\n    char *const arena = s->arena;\n", a->name,
+              a->name);
+    put_checks(a, out);
+    if (n) ct__textf(out, "    uint64_t scalars[%zu] = {0};\n", n);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = a->members[a->scalars + i].name;
+        ct__textf(out, "    memcpy(&scalars[%zu], &s->%s, sizeof s->%s);\n", i, name, name);
+    }
+    ct__text_add(out, "    fenv_t callers; // to nearest, and small numbers are kept\n"
+                      "    fegetenv(&callers);\n    fesetenv(FE_DFL_ENV);\n");
+    put_launches(a, out);
+    ct__text_add(out, "    fesetenv(&callers);\n    return 0;\n}\n\n");
+}
+
+// ------------------------------------------------------------------------------------------ source
+
+// What kernels need of the compiler, whatever it is asked for: GCC takes it by option. Clang has
+// the standard's pragma for contraction; where that does not help, the header says so.
+static const char demands[] =
+    "#if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 12)\n"
+    "#error \"GCC 12 or newer, or Clang, is needed\"\n"
+    "#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)\n"
+    "#error \"-ffast-math computes other numbers\"\n"
+    "#elif defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)\n"
+    "#error \"floats must be computed as floats: -mfpmath=sse\"\n"
+    "#endif\n"
+    "#if defined(__clang__)\n"
+    "#pragma STDC FP_CONTRACT OFF\n"
+    "#else\n"
+    "#pragma GCC optimize(\"fp-contract=off\", \"wrapv\", \"no-strict-aliasing\", "
+    "\"no-math-errno\", \\\n"
+    "    \"no-unsafe-math-optimizations\", \"no-reciprocal-math\", "
+    "\"no-associative-math\", \"signed-zeros\")\n"
+    "#pragma GCC diagnostic ignored \"-Wmaybe-uninitialized\"\n"
+    "#endif\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+    "#pragma GCC diagnostic ignored \"-Wsign-compare\"\n"
+    "#pragma GCC diagnostic ignored \"-Wtype-limits\"\n"
+    "#pragma GCC diagnostic ignored \"-Wpsabi\"\n\n";
+
+static void put_kernel(const ct_ahead *a, ct_text *out, size_t number) {
+    const ct_program *p = &a->plan->program;
+    const ct_kernel *made = p->kernels[number].made;
+    const ct_node *first;
+    size_t uses = ct__program_uses(p, number, &first);
+    // Math functions, then the kernel: of an outer name, which this file has no use for.
+    const char *name = strstr(made->text, made->name);
+    size_t before = (size_t)(name - made->text) - strlen("void ");
+    ct__text_bytes(out, made->text, before);
+    ct__textf(out, "\n// kernel %zu: launched %zu time%s%s", number, uses, uses == 1 ? "" : "s",
+              uses == 1 ? ", for " : ", first for ");
+    put_node(out, first);
+    ct__textf(out, "\nstatic __attribute__((noinline)) void kernel_%zu%s", number,
+              name + strlen(made->name));
+}
+
+bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
+    const ct_program *p = &a->plan->program;
+    uint32_t number;
+    if (!put_header(a, header, &number)) return false;
+    ct__textf(out, "// What %s.h declares, written by Cotan %s.\n#include \"%s.h\"\n\n", a->name,
+              CT_VERSION, a->name);
+    ct__text_add(out, "#include <fenv.h>\n#include <stddef.h>\n#include <string.h>\n\n#if ");
+    put_upper(a, out, "_PLAN != ");
+    ct__textf(out, "0x%08" PRIx32 "u\n#error \"%s.h is of another plan\"\n#endif\n%s", number,
+              a->name, demands);
+    ct__text_add(out, "typedef void kernel_");
+    ct__textf(out,
+              "%s(void *const *bufs, const int64_t *args, int64_t begin, int64_t end,\n"
+              "    void *scratch);\n",
+              a->name);
+    for (size_t i = 0; i < p->n_kernels; i++) {
+        if (!i) ct__textf(out, "static kernel_%s ", a->name);
+        ct__textf(out, "kernel_%zu", i);
+        if (i + 1 < p->n_kernels)
+            put_comma(out);
+        else
+            ct__text_add(out, ";\n");
+    }
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        if (!is_data(a, i)) continue;
+        declare_data(a, out, i);
+        ct__text_add(out, " __attribute__((aligned(64)));\n");
+    }
+    ct__text_add(out, "\n");
+    put_init(a, out);
+    put_function(a, out);
+    ct__textf(out, "%s\n\n%s\n// ---- kernels\n\n", CT_AHEAD_PRELUDE, ct__cpu_prelude);
+    for (size_t i = 0; i < p->n_kernels; i++) put_kernel(a, out, i);
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (is_data(a, i) && !define_data(a, out, i)) return false;
+    return true;
+}

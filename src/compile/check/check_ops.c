@@ -1,0 +1,572 @@
+// A graph op by op on a device: each op a program of its own, its operands sent and its results
+// fetched. Loops are run here, their bodies in the same way.
+#include <string.h>
+
+#include "backend/memory.h"
+#include "compile/memory/memplan.h"
+#include "compile/check/check.h"
+#include "ops/rules.h"
+#include "transform/trace.h"
+
+typedef struct check_op {
+    const ct_node *node;  // of the expanded graph: types, attributes, line
+    uint32_t *in, out;    // places of its operands (n_in) and of its first output among the values
+    ct_program program;   // unless it is a leaf or a loop
+    ct_check_graph *body; // of a loop
+} check_op;
+
+struct ct_check_graph {
+    check_op *of; // (n)
+    size_t n, n_values, n_roots;
+    uint32_t *users; // (n_values) operands and roots that are this value
+    uint32_t *root;  // (n_roots) values
+    ct_arena *arena; // the plan's
+    bool ready;      // has programs
+};
+
+typedef struct value {
+    void *bytes;
+    uint32_t users; // that are still to come
+    uint32_t origin;
+    bool owned;
+} value;
+
+typedef struct ct_check_loop {
+    const struct ct_check_loop *outer;
+    const ct_node *node;
+    int64_t step;
+} ct_check_loop;
+
+// What a graph's leaves are: of a plan (order), or of a loop's body (param).
+typedef struct {
+    const ct_order *order;
+    const value *param;
+} leaves;
+
+static ct_device *device_of(const ct_check_run *x) { return x->engine->device; }
+static bool no_memory(const ct_check_run *x, size_t bytes) {
+    return ct__err_memory(&x->ctx->err, CT_NOWHERE, "check", bytes);
+}
+
+// ------------------------------------------------------------------- what is remembered of a graph
+
+static ct_check_graph *remember(ct_arena *arena, ct_node *const *nodes, size_t n,
+                                const struct ct_graph_root *roots, const ct_val *outs,
+                                size_t n_roots) {
+    ct_check_graph *g = ct__arena_zero(arena, sizeof *g);
+    uint32_t values = 0;
+    for (size_t i = 0; i < n; i++) {
+        nodes[i]->index = (uint32_t)i;
+        values += nodes[i]->n_out;
+    }
+    if (!g) return NULL;
+    *g = (ct_check_graph){.n = n, .n_values = values, .n_roots = n_roots, .arena = arena};
+    g->of = ct__arena_zero(arena, (n + 1) * sizeof *g->of);
+    g->users = ct__arena_zero(arena, (values + 1) * sizeof *g->users);
+    g->root = ct__arena_zero(arena, (n_roots + 1) * sizeof *g->root);
+    if (!g->of || !g->users || !g->root) return NULL;
+    for (size_t i = 0, at = 0; i < n; i++) {
+        check_op *op = &g->of[i];
+        op->node = nodes[i];
+        op->out = (uint32_t)at;
+        at += nodes[i]->n_out;
+        if (!(op->in = ct__arena(arena, (nodes[i]->n_in + 1u) * sizeof *op->in))) return NULL;
+        for (int k = 0; k < nodes[i]->n_in; k++) {
+            ct_val v = nodes[i]->in[k];
+            g->users[op->in[k] = g->of[v.node->index].out + v.out]++;
+        }
+    }
+    for (size_t i = 0; i < n_roots; i++) {
+        ct_val v = roots ? roots[i].val : outs[i];
+        g->users[g->root[i] = g->of[v.node->index].out + v.out]++;
+    }
+    for (size_t i = 0; i < n; i++) { // bodies come last: their walk is another one
+        if (nodes[i]->op->kind != CT_KIND_LOOP) continue;
+        const ct_body *b = ((const scan_attrs *)nodes[i]->attrs)->body;
+        g->of[i].body = remember(arena, b->nodes, b->n_nodes, NULL, b->outs, b->n_outs);
+        if (!g->of[i].body) return NULL;
+    }
+    return g;
+}
+
+ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph) {
+    return remember(arena, graph->nodes, graph->n, graph->roots, NULL, graph->n_roots);
+}
+
+void ct__check_graph_free(ct_check_graph *g) {
+    for (size_t i = 0; g && i < g->n; i++) {
+        ct__program_free(&g->of[i].program);
+        ct__check_graph_free(g->of[i].body);
+    }
+}
+
+uint32_t ct__check_place(const ct_check_graph *g, size_t root) { return g->root[root]; }
+
+// -------------------------------------------------------------------------- programs of single ops
+
+// The op alone: its operands are leaves, each output is a root.
+static bool alone(const check_op *op, ct_arena *arena, ct_graph *g) {
+    const ct_node *node = op->node;
+    ct_node *leaf = ct__arena_zero(arena, (node->n_in + 1u) * sizeof *leaf);
+    ct_node *copy = ct__arena(arena, sizeof *copy);
+    ct_val *in = ct__arena(arena, (node->n_in + 1u) * sizeof *in);
+    *g = (ct_graph){.arena = arena, .n_leaves = node->n_in, .n_roots = node->n_out};
+    g->nodes = ct__arena(arena, (node->n_in + 1u) * sizeof *g->nodes);
+    g->roots = ct__arena_zero(arena, (node->n_out + 1u) * sizeof *g->roots);
+    if (!leaf || !copy || !in || !g->nodes || !g->roots) return false;
+    for (int k = 0; k < node->n_in; k++) {
+        ct_val v = node->in[k];
+        int same = 0; // one operand twice is one leaf
+        while (op->in[same] != op->in[k]) same++;
+        in[k] = (ct_val){&leaf[same], 0};
+        if (same < k) continue;
+        bool constant = v.node->op == &ct__op_const;
+        leaf[k] = *v.node;
+        leaf[k].op = constant ? v.node->op : &ct__op_data;
+        leaf[k].attrs = constant ? v.node->attrs : NULL;
+        leaf[k].out = &v.node->out[v.out];
+        leaf[k].in = NULL;
+        leaf[k].value = NULL;
+        leaf[k].n_in = 0;
+        leaf[k].n_out = 1;
+        leaf[k].number = (uint64_t)k;
+        g->nodes[g->n++] = &leaf[k];
+    }
+    *copy = *node;
+    copy->in = in;
+    copy->value = NULL;
+    g->nodes[g->n++] = copy;
+    for (int k = 0; k < node->n_out; k++)
+        g->roots[k] = (struct ct_graph_root){CT_ROOT_READ, .val = {copy, (uint32_t)k}, .leaf = -1};
+    return true;
+}
+
+static bool lower(ct_check_run *x, ct_check_graph *g, ct_program *all) {
+    ct_lowering lowering = ct__evaluates_ops(device_of(x)) ? ct__lower_ops : ct__lower_kernels;
+    for (size_t i = 0; i < g->n; i++) {
+        check_op *op = &g->of[i];
+        ct_program *p = &op->program;
+        ct_graph graph;
+        if (op->body && !lower(x, op->body, all)) return false;
+        if (op->body || op->node->op->kind == CT_KIND_LEAF) continue;
+        p->arena = g->arena;
+        p->target = ct__target(device_of(x));
+        if (!alone(op, g->arena, &graph)) return no_memory(x, sizeof graph);
+        if (!lowering(&graph, p, &x->ctx->err) || !ct__plan_memory(p, &x->ctx->err)) return false;
+        if (!CT_GROW(all->kernels, all->kernels_cap, all->n_kernels + p->n_kernels))
+            return no_memory(x, p->n_kernels * sizeof *all->kernels);
+        for (size_t k = 0; k < p->n_kernels; k++) all->kernels[all->n_kernels++] = p->kernels[k];
+    }
+    return true;
+}
+
+static void take_kernels(ct_check_graph *g, const struct ct_program_kernel **next) {
+    for (size_t i = 0; i < g->n; i++) {
+        ct_program *p = &g->of[i].program;
+        if (g->of[i].body) take_kernels(g->of[i].body, next);
+        for (size_t k = 0; k < p->n_kernels; k++) p->kernels[k].made = (*next)++->made;
+    }
+}
+
+// All kernels are compiled together: one by one would take a compiler's start each.
+static bool make_ready(ct_check_run *x, ct_check_graph *g) {
+    if (g->ready) return true;
+    ct_program all = {.arena = g->arena, .target = ct__target(device_of(x))};
+    bool ok = lower(x, g, &all);
+    if (ok && all.n_kernels)
+        ok = ct__measure(x->ctx, x->engine, &all) && ct__render(x->ctx, x->engine, &all) &&
+             ct__cache(x->ctx, x->engine, &all);
+    const struct ct_program_kernel *next = all.kernels;
+    if (ok) take_kernels(g, &next);
+    ct__free(all.kernels);
+    return g->ready = ok;
+}
+
+// ---------------------------------------------------------------------------- one op on the device
+
+typedef struct {
+    void **buffer; // (program.n_bufs)
+    void *temp;
+} memory;
+
+static bool give_buffers(ct_check_run *x, const ct_program *p, void *const *in, memory *m) {
+    ct_device *device = device_of(x);
+    ct_err *err = &x->ctx->err;
+    if (p->arena_bytes &&
+        !(m->temp = ct__device_alloc(device, p->arena_bytes, CT_MEMORY_ARENAS, err)))
+        return false;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const ct_buf *b = &p->bufs[i];
+        if (b->kind == CT_BUF_TEMP) {
+            m->buffer[i] = m->temp;
+            continue;
+        }
+        m->buffer[i] = ct__device_alloc(device, b->bytes, CT_MEMORY_VALUES, err);
+        if (!m->buffer[i]) return false;
+        const void *from = b->kind == CT_BUF_LEAF    ? in[b->index]
+                           : b->kind == CT_BUF_CONST ? b->data
+                                                     : NULL;
+        if (from && b->bytes &&
+            !device->backend->copy_in(device, (ct_operand){m->buffer[i], 0}, from, b->bytes, err))
+            return false;
+    }
+    return true;
+}
+
+static void take_buffers(ct_check_run *x, const ct_program *p, memory *m) {
+    ct_device *device = device_of(x);
+    device->backend->wait(device, device->backend->event(device), NULL);
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (m->buffer[i] && p->bufs[i].kind != CT_BUF_TEMP)
+            ct__device_free(device, m->buffer[i], p->bufs[i].bytes, CT_MEMORY_VALUES);
+    if (m->temp) ct__device_free(device, m->temp, p->arena_bytes, CT_MEMORY_ARENAS);
+}
+
+static bool launch(ct_check_run *x, const ct_program *p, const memory *m, const ct_launch *l,
+                   ct_arena *scratch) {
+    ct_operand *args = ct__arena(scratch, (l->n_args + 1) * sizeof *args);
+    ct_command *c = ct__arena_zero(scratch, sizeof *c);
+    if (!args || !c) return no_memory(x, (l->n_args + 1) * sizeof *args);
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        const ct_buf *b = &p->bufs[l->args[k].buf];
+        size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
+        args[k] = (ct_operand){m->buffer[l->args[k].buf], base + l->args[k].offset};
+    }
+    *c = ct__program_command(p, l);
+    c->args = args;
+    ct_device *device = device_of(x);
+    return device->backend->submit(device, c, 1, &x->ctx->err);
+}
+
+static bool on_device(ct_check_run *x, const check_op *op, void *const *in, void *const *out,
+                      ct_arena *scratch) {
+    const ct_program *p = &op->program;
+    ct_device *device = device_of(x);
+    memory m = {.buffer = ct__arena_zero(scratch, (p->n_bufs + 1) * sizeof *m.buffer)};
+    if (!m.buffer) return no_memory(x, (p->n_bufs + 1) * sizeof *m.buffer);
+    bool ok = give_buffers(x, p, in, &m);
+    for (size_t i = 0; i < p->n_launches && ok; i++)
+        ok = launch(x, p, &m, &p->launches[i], scratch);
+    for (size_t i = 0; i < p->n_bufs && ok; i++)
+        if (p->bufs[i].kind == CT_BUF_ROOT && p->bufs[i].bytes)
+            ok = device->backend->copy_out(device, (ct_operand){m.buffer[i], 0},
+                                           out[p->bufs[i].index], p->bufs[i].bytes, &x->ctx->err);
+    take_buffers(x, p, &m);
+    return ok;
+}
+
+// ----------------------------------------------------------------------------------- the reference
+
+// Where in the loops that run: " in iteration 3 of the scan of f.c:12".
+static void say_loops(ct_text *text, const ct_check_loop *loop) {
+    for (; loop; loop = loop->outer)
+        ct__textf(text, ", in iteration %lld of the scan of %s:%u", (long long)loop->step,
+                  loop->node->here.file ? loop->node->here.file : "?", loop->node->here.line);
+}
+
+static void *magnitude(const ct_type *type, const void *bytes, ct_arena *scratch) {
+    size_t size = ct__type_bytes(type);
+    void *to = ct__arena(scratch, size + 8);
+    if (!to || !ct__is_float(type->dtype)) return to ? memcpy(to, bytes, size) : NULL;
+    for (int64_t i = 0; i < ct__count(type); i++) {
+        double v = ct__load_f64(type->dtype, bytes, i);
+        ct__store_f64(type->dtype, to, i, v < 0 ? -v : v);
+    }
+    return to;
+}
+
+static bool reference(ct_check_run *x, const ct_node *node, void *const *in, bool sizes,
+                      void **args, ct_arena *scratch) {
+    for (int k = 0; k < node->n_in; k++) {
+        args[k] = sizes ? magnitude(ct__type(node->in[k]), in[k], scratch) : in[k];
+        if (!args[k]) return no_memory(x, ct__type_bytes(ct__type(node->in[k])));
+    }
+    for (int k = 0; k < node->n_out; k++) {
+        args[node->n_in + k] = ct__arena(scratch, ct__type_bytes(&node->out[k]) + 8);
+        if (!args[node->n_in + k]) return no_memory(x, ct__type_bytes(&node->out[k]));
+    }
+    return ct__ref_node(node, args, &x->ctx->err);
+}
+
+bool ct__check_verdict(ct_check_run *x, const ct_node *node, ct_text *text) {
+    if (text->failed)
+        no_memory(x, text->n);
+    else
+        ct__err(&x->ctx->err, CT_E_CHECK, node->here, node->op->name, "%s", text->s);
+    ct__text_free(text);
+    return false;
+}
+
+static bool differs(ct_check_run *x, const ct_node *node, uint32_t k, ct_check_difference d,
+                    void *const *in, const void *got, const void *want) {
+    const ct_type *type = &node->out[k];
+    ct_text text = {0};
+    ct__textf(&text, "device %s differs from ref in %lld of %lld elements, first at ",
+              ct__ctx_device(x->ctx), (long long)d.count, (long long)ct__count(type));
+    ct__check_say_difference(&text, type, d.at, got, want);
+    if (d.allowed > 0) ct__textf(&text, " (%.2g allowed)", d.allowed);
+    ct__check_say_inputs(&text, node, in);
+    say_loops(&text, x->loop);
+    return ct__check_verdict(x, node, &text);
+}
+
+static bool compare(ct_check_run *x, const ct_node *node, void *const *in, void *const *out,
+                    ct_arena *scratch) {
+    size_t n = node->n_in + node->n_out + 1u;
+    void **want = ct__arena(scratch, n * sizeof *want), **most = NULL;
+    if (!want) return no_memory(x, n * sizeof *want);
+    if (!reference(x, node, in, false, want, scratch)) return false;
+    if (ct__check_rounds(node)) {
+        if (!(most = ct__arena(scratch, n * sizeof *most))) return no_memory(x, n * sizeof *most);
+        if (!reference(x, node, in, true, most, scratch)) return false;
+    }
+    for (uint32_t k = 0; k < node->n_out; k++) {
+        ct_check_difference d = ct__check_compare(node, k, in, out[k], want[node->n_in + k],
+                                                  most ? most[node->n_in + k] : NULL);
+        if (d.count) return differs(x, node, k, d, in, out[k], want[node->n_in + k]);
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------- where NaN comes from
+
+static uint32_t event(ct_check_run *x, const ct_node *node, ct_text *text) {
+    say_loops(text, x->loop);
+    bool room = !text->failed && CT_GROW(x->events, x->events_cap, x->n_events + 1);
+    const char *said = room ? ct__arena_str(&x->arena, text->s) : NULL;
+    if (said)
+        x->events[x->n_events++] =
+            (ct_check_event){node->here, node->var ? "variable" : node->op->name, said};
+    else
+        no_memory(x, text->n + 1);
+    ct__text_free(text);
+    return (uint32_t)x->n_events;
+}
+
+// An input that holds NaN; infinities that come from outside are wanted.
+static uint32_t from_outside(ct_check_run *x, const ct_node *node, const void *bytes) {
+    ct_check_bad bad = ct__check_bad(node->out, bytes);
+    if (!bad.nan) return 0;
+    ct_text text = {0};
+    if (node->var) ct__textf(&text, "\"%s\" ", node->var->name);
+    bad.infinite = 0;
+    ct__textf(&text, "%s holds ", ct__type_text(node->out).s);
+    ct__check_say_bad(&text, node->out, bad);
+    return event(x, node, &text);
+}
+
+// The operand that brought what is bad about a result, -1: none did, the op made it. `is_nan`: it
+// brought a NaN, not an infinity.
+static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_nan) {
+    bool each = node->op->kind == CT_KIND_ELEMENTWISE;
+    int found = -1, chosen = -1;
+    if (each && node->op->condition) {
+        const ct_type *type = ct__type(node->in[0]);
+        chosen = ct__load_i64(type->dtype, in[0], ct__broadcast_place(node->out, type, at)) ? 1 : 2;
+    }
+    *is_nan = false;
+    for (int k = 0; k < node->n_in && !*is_nan; k++) {
+        const ct_type *type = ct__type(node->in[k]);
+        if ((chosen >= 0 && k != chosen) || !ct__is_float(type->dtype)) continue;
+        ct_check_bad bad;
+        if (each) {
+            ct_type one = {.dtype = type->dtype};
+            size_t offset =
+                (size_t)ct__broadcast_place(node->out, type, at) * ct_dtype_size(type->dtype);
+            bad = ct__check_bad(&one, (const char *)in[k] + offset);
+        } else {
+            bad = ct__check_bad(type, in[k]);
+        }
+        if (bad.nan || (bad.infinite && found < 0)) found = k;
+        *is_nan = bad.nan > 0;
+    }
+    return found;
+}
+
+static uint32_t origin_of(ct_check_run *x, const check_op *op, uint32_t out, const value *values,
+                          void *const *in, const void *bytes) {
+    const ct_node *node = op->node;
+    const ct_type *type = &node->out[out];
+    ct_check_bad bad = ct__check_bad(type, bytes);
+    if (!ct__is_bad(bad)) return 0;
+    bool brought_nan;
+    int from = bringer(node, in, bad.at, &brought_nan);
+    uint32_t origin = from >= 0 ? values[op->in[from]].origin : 0;
+    if (origin) return origin;
+    // Infinities that were given stay wanted, until they make a NaN.
+    if (from >= 0 && (!bad.nan || brought_nan)) return 0;
+    ct_kind kind = node->op->kind;
+    bool moves = kind == CT_KIND_MOVEMENT || kind == CT_KIND_SORT || kind == CT_KIND_SOURCE;
+    if (moves || (node->n_in && ct__count(ct__type(node->in[0])) == 0)) return 0;
+    ct_text text = {0};
+    ct__text_add(&text, "made ");
+    ct__check_say_bad(&text, type, bad);
+    ct__check_say_inputs(&text, node, in);
+    if (kind == CT_KIND_INDEX && bad.nan) ct__check_say_outside(&text, node, in);
+    return event(x, node, &text);
+}
+
+// ---------------------------------------------------------------------------------------- the walk
+
+static void release(value *v) {
+    if (v->users && --v->users) return;
+    if (v->owned) ct__free(v->bytes);
+    v->bytes = NULL;
+    v->owned = false;
+}
+
+static bool own(ct_check_run *x, value *v, const ct_type *type) {
+    size_t bytes = ct__type_bytes(type);
+    v->bytes = ct__malloc(bytes + 8);
+    v->owned = true;
+    return v->bytes || no_memory(x, bytes);
+}
+
+static bool bring_leaf(ct_check_run *x, const ct_node *node, const leaves *from, value *v) {
+    if (node->op == &ct__op_const) {
+        v->bytes = (void *)(uintptr_t)((const ct_data_bytes *)node->attrs)->bytes;
+    } else if (from->param) {
+        v->bytes = from->param[node->number].bytes;
+        v->origin = from->param[node->number].origin;
+        return true;
+    } else if (node->op == &ct__op_scalar) {
+        v->bytes = &from->order->scalars[node->number]->number;
+    } else if (x->saved[node->number]) {
+        v->bytes = x->saved[node->number];
+    } else if (!own(x, v, node->out) ||
+               !ct__hooks.download(x->ctx, from->order->leaves[node->number], v->bytes,
+                                   ct__type_bytes(node->out))) {
+        return false;
+    }
+    const ct_node *known = node; // with its name
+    if (from->order && node->op == &ct__op_data) known = from->order->leaf_nodes[node->number];
+    if (x->what & CT_CHECK_NAN && known->n_out == 1)
+        v->origin = from_outside(x, known, v->bytes);
+    else if (x->what & CT_CHECK_NAN)
+        v->origin = from_outside(x, node, v->bytes);
+    return true;
+}
+
+static bool walk(ct_check_run *x, const ct_check_graph *g, const leaves *from, value *values);
+
+static bool one_iteration(ct_check_run *x, const check_op *op, value *values, int64_t at,
+                          value *param) {
+    const ct_node *node = op->node;
+    const scan_attrs *a = node->attrs;
+    const ct_check_graph *body = op->body;
+    for (int k = 0; k < node->n_in; k++) {
+        const ct_type *type = ct__type(node->in[k]);
+        const value *v = k < a->n_carry ? &values[op->out + (uint32_t)k] : &values[op->in[k]];
+        param[k].origin = v->origin;
+        if (k < a->n_carry) // a copy, since the body's results may change places
+            memcpy(param[k].bytes, v->bytes, ct__type_bytes(type));
+        else
+            param[k].bytes = v->bytes;
+        if (k >= a->n_carry && k < a->n_carry + a->n_xs)
+            param[k].bytes =
+                (char *)v->bytes + (size_t)at * (ct__type_bytes(type) / (size_t)type->dim[0]);
+    }
+    value *inner = ct__calloc(body->n_values + 1, sizeof *inner);
+    if (!inner) return no_memory(x, body->n_values * sizeof *inner);
+    bool ok = walk(x, body, &(leaves){.param = param}, inner);
+    for (size_t i = 0; i < body->n_roots && ok; i++) {
+        value *to = &values[op->out + i];
+        const value *v = &inner[body->root[i]];
+        const ct_type *type = &node->out[i];
+        bool carry = (int64_t)i < a->n_carry;
+        size_t bytes = ct__type_bytes(type) / (carry ? 1 : (size_t)type->dim[0]);
+        memcpy((char *)to->bytes + (carry ? 0 : (size_t)at * bytes), v->bytes, bytes);
+        to->origin = carry || !to->origin ? v->origin : to->origin;
+    }
+    for (size_t i = 0; i < body->n_values; i++)
+        if (inner[i].owned) ct__free(inner[i].bytes);
+    ct__free(inner);
+    return ok;
+}
+
+static bool run_loop(ct_check_run *x, const check_op *op, value *values) {
+    const ct_node *node = op->node;
+    const scan_attrs *a = node->attrs;
+    int64_t length = ct__unmarked(a->length);
+    value *param = ct__calloc(node->n_in + 1u, sizeof *param);
+    if (!param) return no_memory(x, node->n_in * sizeof *param);
+    bool ok = true;
+    for (int64_t i = 0; i < a->n_carry; i++) {
+        value *to = &values[op->out + i], *v = &values[op->in[i]];
+        memcpy(to->bytes, v->bytes, ct__type_bytes(&node->out[i]));
+        to->origin = v->origin;
+        ok = ok && own(x, &param[i], &node->out[i]);
+    }
+    for (int64_t step = 0; step < length && ok; step++) {
+        ct_check_loop loop = {x->loop, node, a->reverse ? length - 1 - step : step};
+        x->loop = &loop;
+        ok = one_iteration(x, op, values, loop.step, param);
+        x->loop = loop.outer;
+    }
+    for (int64_t i = 0; i < a->n_carry; i++) ct__free(param[i].bytes);
+    ct__free(param);
+    return ok;
+}
+
+static bool run_op(ct_check_run *x, const check_op *op, value *values) {
+    const ct_node *node = op->node;
+    ct_arena scratch = {0};
+    void **in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
+    void **out = ct__arena(&scratch, (node->n_out + 1u) * sizeof *out);
+    bool ok = in && out;
+    if (!ok) no_memory(x, node->n_in * sizeof *in);
+    for (int k = 0; k < node->n_in && ok; k++) in[k] = values[op->in[k]].bytes;
+    for (int k = 0; k < node->n_out && ok; k++) {
+        ok = own(x, &values[op->out + (uint32_t)k], &node->out[k]);
+        out[k] = values[op->out + (uint32_t)k].bytes;
+    }
+    if (op->body) {
+        ok = ok && run_loop(x, op, values);
+    } else {
+        ok = ok && on_device(x, op, in, out, &scratch);
+        if (x->what & CT_CHECK_REF) ok = ok && compare(x, node, in, out, &scratch);
+        for (uint32_t k = 0; k < node->n_out && ok && x->what & CT_CHECK_NAN; k++)
+            values[op->out + k].origin = origin_of(x, op, k, values, in, out[k]);
+    }
+    ct__arena_free(&scratch);
+    return ok;
+}
+
+static bool walk(ct_check_run *x, const ct_check_graph *g, const leaves *from, value *values) {
+    for (size_t i = 0; i < g->n; i++) {
+        const check_op *op = &g->of[i];
+        const ct_node *node = op->node;
+        for (uint32_t k = 0; k < node->n_out; k++)
+            values[op->out + k].users = g->users[op->out + k];
+        if (atomic_load(&x->ctx->cancelled))
+            return ct__err(&x->ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
+        bool leaf = node->op->kind == CT_KIND_LEAF;
+        if (!(leaf ? bring_leaf(x, node, from, &values[op->out]) : run_op(x, op, values)) ||
+            x->ctx->err.code)
+            return false;
+        for (int k = 0; k < node->n_in; k++) release(&values[op->in[k]]);
+        for (uint32_t k = 0; k < node->n_out; k++)
+            if (!values[op->out + k].users) release(&values[op->out + k]);
+    }
+    return true;
+}
+
+bool ct__check_ops(ct_check_run *x, ct_plan *plan) {
+    ct_check_graph *g = plan->check;
+    if (!make_ready(x, g)) return false;
+    value *values = ct__calloc(g->n_values + 1, sizeof *values);
+    if (!values) return no_memory(x, g->n_values * sizeof *values);
+    bool ok = walk(x, g, &(leaves){.order = &x->engine->order}, values);
+    for (size_t i = 0; i < x->n_roots && ok; i++) {
+        const value *v = &values[g->root[i]];
+        size_t bytes = ct__type_bytes(ct__type(x->engine->roots[i].val));
+        x->origin[i] = v->origin;
+        x->root[i] = ct__malloc(bytes + 8);
+        ok = x->root[i] || no_memory(x, bytes);
+        if (ok) memcpy(x->root[i], v->bytes, bytes);
+    }
+    for (size_t i = 0; i < g->n_values; i++)
+        if (values[i].owned) ct__free(values[i].bytes);
+    ct__free(values);
+    return ok;
+}

@@ -1,0 +1,123 @@
+// What COTAN_DUMP prints: graph, dot, groups, plan, kernels (any of these words in the variable).
+#include "compile/check/dump.h"
+#include "compile/schedule/sched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/dot.h"
+
+bool ct__dump_wants(const char *what) {
+    const char *list = getenv("COTAN_DUMP");
+    return list && strstr(list, what);
+}
+
+static void flush(ct_ctx *ctx, ct_text *text) {
+    if (text->s && !text->failed) ct__log(ctx, CT_LOG_DUMP, text->s);
+    ct__text_free(text);
+}
+
+void ct__dump_recorded(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t n_roots) {
+    if (!ct__dump_wants("dot")) return;
+    ct_text text = {0};
+    ct__dot_begin(&text, "recorded", order->nodes, order->n);
+    for (size_t i = 0; i < n_roots; i++)
+        ct__dot_root(&text, i, roots[i].kind, roots[i].val,
+                     roots[i].kind == CT_ROOT_ASSIGN ? roots[i].var->name : roots[i].name);
+    ct__dot_end(&text);
+    for (size_t i = 0; i < order->n; i++) order->nodes[i]->epoch = order->epoch; // as it was
+    flush(ctx, &text);
+}
+
+static void dump_dot(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    ct_text text = {0};
+    ct__dot_begin(&text, title, graph->nodes, graph->n);
+    for (size_t i = 0; i < graph->n_roots; i++)
+        ct__dot_root(&text, i, graph->roots[i].kind, graph->roots[i].val, NULL);
+    ct__dot_end(&text);
+    flush(ctx, &text);
+}
+
+void ct__dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+    if (ct__dump_wants("dot")) dump_dot(ctx, title, graph);
+    if (!ct__dump_wants("graph")) return;
+    ct_text text = {0};
+    ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);
+    ct__print_nodes(&text, graph->nodes, graph->n);
+    flush(ctx, &text);
+}
+
+static void put_line(ct_text *text, const ct_node *node) {
+    if (node && node->here.file)
+        ct__textf(text, "%s of %s:%u", node->op->name, node->here.file, node->here.line);
+    else
+        ct__text_add(text, node ? node->op->name : "-");
+}
+
+void ct__dump_groups(const ct_sched *s) {
+    if (!ct__dump_wants("groups")) return;
+    ct_text text = {0};
+    ct__textf(&text, "// groups of %zu nodes\n", s->graph->n);
+    for (size_t i = 0; i < s->n_groups; i++) {
+        const ct_group *g = s->groups[i];
+        if (g->dead) continue;
+        ct__textf(&text, "%4d %d rows", g->id, g->n_rows);
+        if (g->only) {
+            ct__text_add(&text, ", template ");
+            put_line(&text, g->only);
+            if (ct__sval(s, (ct_val){g->only, 0})->stored) ct__text_add(&text, " ->");
+        }
+        ct__text_add(&text, "\n");
+        for (size_t k = 0; k < g->n_units; k++) {
+            ct__text_add(&text, "       ");
+            put_line(&text, g->units[k].v.node);
+            ct__text_add(&text, g->units[k].store ? " ->\n" : "\n");
+        }
+    }
+    flush(ct__ctx(), &text);
+}
+
+static const char *const buf_names[] = {"leaf", "scalars", "const", "root", "temp"};
+
+static void put_args(ct_text *text, const ct_program *program, const ct_launch *l) {
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        const ct_buf *b = &program->bufs[l->args[k].buf];
+        ct__textf(text, "%s%s%u", k ? ", " : "", l->args[k].write ? "-> " : "", l->args[k].buf);
+        ct__textf(text, " %s", buf_names[b->kind]);
+    }
+}
+
+void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
+    if (!ct__dump_wants("plan")) return;
+    static const char *const kinds[] = {"node", "kernel", "copy", "loop", "end"};
+    ct_text text = {0};
+    ct__textf(&text, "// plan: %zu launches, %zu kernels, %zu buffers, arena %zu bytes\n",
+              program->n_launches, program->n_kernels, program->n_bufs, program->arena_bytes);
+    for (size_t i = 0; i < program->n_launches; i++) {
+        const ct_launch *l = &program->launches[i];
+        ct__textf(&text, "%4zu %-6s ", i, kinds[l->kind]);
+        put_line(&text, l->node);
+        if (l->kind == CT_LAUNCH_KERNEL)
+            ct__textf(&text, " [%u] grid %lld, %.3g MB, %.3g MFLOP", l->kernel, (long long)l->grid,
+                      (double)l->bytes * 1e-6, l->flops * 1e-6);
+        if (l->kind == CT_LAUNCH_COPY) ct__textf(&text, " %zu bytes", l->bytes);
+        if (l->kind == CT_LAUNCH_LOOP) ct__textf(&text, " %lld times", (long long)l->count);
+        ct__text_add(&text, " (");
+        put_args(&text, program, l);
+        ct__text_add(&text, ")\n");
+    }
+    flush(ctx, &text);
+}
+
+void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
+    if (!ct__dump_wants("kernels")) return;
+    for (size_t i = 0; i < program->n_kernels; i++) {
+        ct_text text = {0};
+        const ct_node *first;
+        size_t uses = ct__program_uses(program, i, &first);
+        ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
+        put_line(&text, first);
+        ct__textf(&text, "\n%s\n", program->kernels[i].made->text);
+        flush(ctx, &text);
+    }
+}

@@ -1,0 +1,130 @@
+#include "compile/check/verify.h"
+
+#include "compile/schedule/sched.h"
+
+// ------------------------------------------------------------------------------------------ groups
+
+static bool is_stored(const ct_sched *s, ct_val v) {
+    const ct_sval *val = ct__sval(s, v);
+    return ct__is_leaf(v.node) || (val->stored && val->group >= 0 && !s->groups[val->group]->dead);
+}
+
+typedef struct {
+    ct_sched *s;
+    const ct_group *g;
+    ct_err *err;
+} group_env;
+
+static bool legal_value(void *env_, ct_val v, bool loaded) {
+    group_env *env = env_;
+    if (loaded)
+        return is_stored(env->s, v) ||
+               ct__err(env->err, CT_E_INTERNAL, v.node->here, v.node->op->name,
+                       "group %d reads its value, which no group stores", env->g->id);
+    if (v.node->op->kind != CT_KIND_REDUCE) return true;
+    for (size_t i = 0; i < env->g->n_units; i++)
+        if (env->g->units[i].v.node == v.node) return true;
+    return ct__err(env->err, CT_E_INTERNAL, v.node->here, v.node->op->name,
+                   "group %d reduces by it without a unit for it", env->g->id);
+}
+
+bool ct__verify_groups(ct_sched *s, ct_err *err) {
+    for (size_t i = 0; i < s->graph->n_roots; i++) {
+        ct_val v = s->graph->roots[i].val;
+        if (!is_stored(s, v))
+            return ct__err(err, CT_E_INTERNAL, v.node->here, v.node->op->name,
+                           "root %zu is stored by no group", i);
+    }
+    for (size_t i = 0; i < s->n_groups; i++) {
+        const ct_group *g = s->groups[i];
+        group_env env = {s, g, err};
+        if (g->dead) continue;
+        if (g->only && !ct__sched_walk(s, g->id, &(ct_val){g->only, 0}, 1, legal_value, &env))
+            return false;
+        for (size_t k = 0; k < g->n_units; k++)
+            if (!ct__sched_walk(s, g->id, &g->units[k].v, 1, legal_value, &env)) return false;
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------- programs
+
+static bool bad(ct_err *err, const ct_launch *l, size_t at, const char *what, uint64_t number) {
+    return ct__err(err, CT_E_INTERNAL, l->node ? l->node->here : CT_NOWHERE, "plan",
+                   "launch %zu: %s: %llu", at, what, (unsigned long long)number);
+}
+
+static bool legal_arg(const ct_program *p, size_t at, const ct_arg *arg, bool *written,
+                      ct_err *err) {
+    const ct_launch *l = &p->launches[at];
+    if (arg->buf >= p->n_bufs) return bad(err, l, at, "there is no such buffer", arg->buf);
+    const ct_buf *b = &p->bufs[arg->buf];
+    bool made = b->kind == CT_BUF_TEMP || b->kind == CT_BUF_ROOT;
+    if (arg->write && (b->kind == CT_BUF_CONST || b->kind == CT_BUF_SCALARS))
+        return bad(err, l, at, "it writes a buffer that may only be read", arg->buf);
+    if (!arg->write && made && b->bytes && !written[arg->buf])
+        return bad(err, l, at, "it reads a buffer that nothing has written", arg->buf);
+    return true;
+}
+
+static bool legal_launch(const ct_program *p, size_t at, bool *written, ct_err *err) {
+    const ct_launch *l = &p->launches[at];
+    size_t expected = l->n_args;
+    if (l->kind == CT_LAUNCH_COPY) expected = 2;
+    if (l->kind == CT_LAUNCH_NODE) expected = (size_t)l->node->n_in + l->node->n_out;
+    if (l->kind == CT_LAUNCH_KERNEL) {
+        const struct ct_kir *k = l->kernel < p->n_kernels ? p->kernels[l->kernel].ir : NULL;
+        if (!k) return bad(err, l, at, "there is no such kernel", l->kernel);
+        expected = (size_t)k->nparams;
+        if (l->n_numbers != (size_t)k->nargs)
+            return bad(err, l, at, "its numbers are not those of the kernel", l->n_numbers);
+    }
+    if (l->n_args != expected) return bad(err, l, at, "it has another count of buffers", l->n_args);
+    for (uint32_t i = 0; i < l->n_args; i++)
+        if (!legal_arg(p, at, &l->args[i], written, err)) return false;
+    for (uint32_t i = 0; i < l->n_args; i++)
+        if (l->args[i].write) written[l->args[i].buf] = true;
+    return true;
+}
+
+static bool legal_places(const ct_program *p, const bool *written, ct_err *err) {
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const ct_buf *b = &p->bufs[i];
+        if (b->kind == CT_BUF_TEMP && written[i] &&
+            (b->offset % 64 || b->offset > p->arena_bytes || p->arena_bytes - b->offset < b->bytes))
+            return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan",
+                           "buffer %zu lies outside of the arena", i);
+    }
+    return true;
+}
+
+// A root may have a second buffer, where its value gave up its place (schedule.c).
+static bool legal_root(const ct_program *p, size_t buf, const bool *written, ct_err *err) {
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (p->bufs[i].kind == CT_BUF_ROOT && p->bufs[i].index == p->bufs[buf].index && written[i])
+            return true;
+    return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan", "root %u is never written",
+                   p->bufs[buf].index);
+}
+
+bool ct__verify_program(const ct_program *p, bool planned, ct_err *err) {
+    bool *written = ct__calloc(p->n_bufs + 1, sizeof *written);
+    bool ok = written || ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs);
+    size_t depth = 0;
+    for (size_t i = 0; i < p->n_launches && ok; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind == CT_LAUNCH_LOOP)
+            depth++;
+        else if (l->kind != CT_LAUNCH_END)
+            ok = legal_launch(p, i, written, err);
+        else if (depth-- == 0)
+            ok = bad(err, l, i, "it ends a loop that is not open", i);
+    }
+    if (ok && depth)
+        ok = ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan", "%zu loops are not closed", depth);
+    for (size_t i = 0; i < p->n_bufs && ok; i++)
+        if (p->bufs[i].kind == CT_BUF_ROOT && p->bufs[i].bytes) ok = legal_root(p, i, written, err);
+    ok = ok && (!planned || legal_places(p, written, err));
+    ct__free(written);
+    return ok;
+}

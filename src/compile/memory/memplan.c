@@ -1,0 +1,155 @@
+// Places of temporary buffers in the plan's arena: buffers whose lives do not meet share memory.
+//
+// Largest first, each at the lowest place that is free for its whole life. (First come, first
+// served needs up to a third more for a training step; an exact answer is NP-hard.)
+#include <stdlib.h>
+
+#include "compile/memory/memplan.h"
+#include "compile/schedule/program.h"
+
+enum { MANY = 4000 }; // buffers above which the search would take seconds
+
+typedef struct life {
+    uint32_t buf;
+    size_t first, last; // launches that touch it
+    size_t bytes, offset;
+    const struct life *next; // of the free ones of its size
+} life;
+
+// A buffer touched in a loop lives from the loop's begin to its end: the next iteration may want
+// it.
+static void widen_to_loops(const ct_program *p, size_t *begin, size_t *first, size_t *last) {
+    size_t depth = 0;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        if (p->launches[i].kind == CT_LAUNCH_LOOP) begin[depth++] = i;
+        if (p->launches[i].kind != CT_LAUNCH_END || depth == 0) continue;
+        size_t from = begin[--depth];
+        for (size_t b = 0; b < p->n_bufs; b++) {
+            if (last[b] < from || first[b] > i) continue;
+            if (first[b] > from) first[b] = from;
+            if (last[b] < i) last[b] = i;
+        }
+    }
+}
+
+bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *err) {
+    size_t *begin = ct__malloc((p->n_launches + 1) * sizeof *begin);
+    if (!begin) return ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
+    for (size_t b = 0; b < p->n_bufs; b++) first[b] = SIZE_MAX, last[b] = 0;
+    for (size_t i = 0; i < p->n_launches; i++)
+        for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
+            uint32_t b = p->launches[i].args[a].buf;
+            if (first[b] == SIZE_MAX) first[b] = i;
+            last[b] = i;
+        }
+    widen_to_loops(p, begin, first, last);
+    ct__free(begin);
+    return true;
+}
+
+static int larger_first(const void *a, const void *b) {
+    const life *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+
+static bool meet(const life *a, const life *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+// The lowest offset at which x meets none of the n placed ones. `near` (room for n) is scratch: the
+// placed ones that live at the same time, by offset.
+static size_t lowest(const life *placed, size_t n, const life *x, const life **near) {
+    size_t k = 0, at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!meet(&placed[i], x)) continue;
+        size_t j = k++;
+        for (; j > 0 && near[j - 1]->offset > placed[i].offset; j--) near[j] = near[j - 1];
+        near[j] = &placed[i];
+    }
+    for (size_t i = 0; i < k; i++) {
+        if (near[i]->offset >= at && near[i]->offset - at >= x->bytes) break;
+        size_t end = near[i]->offset + near[i]->bytes;
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+// For very many buffers: in order of time, each takes the place of a dead one of its size, or a new
+// one.
+static int earlier_first(const void *a, const void *b) {
+    const life *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+static int ends_first(const void *a, const void *b) {
+    const life *x = *(life *const *)a, *y = *(life *const *)b;
+    if (x->last != y->last) return x->last < y->last ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+enum { BINS = 1024 };
+static size_t by_time(life *lives, size_t n, const life **ends) {
+    struct {
+        size_t bytes;
+        const life *free; // linked by `next`
+    } bin[BINS] = {{0}};
+    size_t top = 0, dead = 0;
+    qsort(lives, n, sizeof *lives, earlier_first);
+    for (size_t i = 0; i < n; i++) ends[i] = &lives[i];
+    qsort(ends, n, sizeof *ends, ends_first);
+    for (size_t i = 0; i < n; i++) {
+        for (; ends[dead]->last < lives[i].first; dead++) {
+            size_t k = ends[dead]->bytes / 64 % BINS;
+            if (bin[k].free && bin[k].bytes != ends[dead]->bytes) continue;
+            bin[k].bytes = ends[dead]->bytes;
+            ((life *)(uintptr_t)ends[dead])->next = bin[k].free;
+            bin[k].free = ends[dead];
+        }
+        size_t k = lives[i].bytes / 64 % BINS;
+        if (bin[k].free && bin[k].bytes == lives[i].bytes) {
+            lives[i].offset = bin[k].free->offset;
+            bin[k].free = bin[k].free->next;
+        } else {
+            lives[i].offset = top;
+            top += lives[i].bytes;
+        }
+    }
+    return top;
+}
+
+static size_t by_size(life *lives, size_t n, const life **near) {
+    size_t top = 0;
+    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
+    for (size_t i = 0; i < n; i++) {
+        lives[i].offset = lowest(lives, i, &lives[i], near);
+        size_t end = lives[i].offset + lives[i].bytes;
+        if (end > top) top = end;
+    }
+    return top;
+}
+
+bool ct__plan_memory(ct_program *p, ct_err *err) {
+    life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
+    const life **near = ct__calloc(p->n_bufs + 1, sizeof *near);
+    size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first), n = 0;
+    size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
+    bool ok = lives && near && first && last;
+    if (!ok) ct__err_memory(err, CT_NOWHERE, "plan", (p->n_bufs + 1) * sizeof *lives);
+    ok = ok && ct__plan_lives(p, first, last, err);
+    for (size_t b = 0; b < p->n_bufs && ok; b++) {
+        if (p->bufs[b].kind != CT_BUF_TEMP) continue;
+        p->bufs[b].offset = 0;
+        if (first[b] == SIZE_MAX) continue;
+        lives[n++] = (life){.buf = (uint32_t)b,
+                            .first = first[b],
+                            .last = last[b],
+                            .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
+    }
+    if (ok) p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
+    for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
+    ct__free(lives);
+    ct__free(near);
+    ct__free(first);
+    ct__free(last);
+    return ok;
+}

@@ -1,0 +1,56 @@
+// Variables of the environment that are read where they matter, looked at when a device is opened:
+// a word that nobody reads would be a wish ignored.
+#include "compile/passes/env.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// NAME=0, 1 or empty.
+static bool flag_sound(const char *name, ct_err *err) {
+    const char *v = getenv(name);
+    if (!v || !*v || strcmp(v, "0") == 0 || strcmp(v, "1") == 0) return true;
+    return ct__err(err, CT_E_USAGE, CT_NOWHERE, name, "it is \"%.40s\", not 0 or 1", v);
+}
+
+static bool is_one_of(const char *const *names, const char *word, size_t n) {
+    for (; *names; names++)
+        if (strlen(*names) == n && strncmp(*names, word, n) == 0) return true;
+    return false;
+}
+
+ct_env_word ct__env_word(const char *text, size_t n) {
+    ct_env_word word = {""};
+    memcpy(word.s, text, n < sizeof word.s ? n : sizeof word.s - 1);
+    return word;
+}
+
+static bool dump_sound(ct_err *err) {
+    static const char *const names[] = {"graph", "dot", "groups", "plan", "kernels", NULL};
+    const char *list = getenv("COTAN_DUMP");
+    if (!list || !*list) return true;
+    for (;; list++) {
+        size_t n = strcspn(list, ",");
+        if (!is_one_of(names, list, n)) {
+            const ct_env_word word = ct__env_word(list, n);
+            ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_DUMP",
+                    "\"%s\" cannot be shown: graph, dot, groups, plan and kernels can, with commas "
+                    "between them",
+                    word.s);
+            const char *near = n ? ct__nearest(word.s, names) : NULL;
+            if (near) ct__err_hint(err, "did you mean %s?", near);
+            return false;
+        }
+        list += n;
+        if (!*list) return true;
+    }
+}
+
+bool ct__env_check(ct_err *err) {
+    return flag_sound("COTAN_FUSE", err) && flag_sound("COTAN_EXPLAIN", err) &&
+           flag_sound("COTAN_VERIFY", err) && dump_sound(err);
+}
+
+bool ct__env_fuses(void) {
+    const char *fuse = getenv("COTAN_FUSE");
+    return !fuse || !*fuse || ct__env_flag("COTAN_FUSE");
+}

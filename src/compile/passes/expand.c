@@ -1,0 +1,159 @@
+// From the user's pending nodes to a graph of primitives in the plan's trace.
+#include <string.h>
+
+#include "compile/passes/passes.h"
+#include "transform/trace.h"
+
+typedef struct {
+    ct_ctx *ctx;
+    const ct_order *order;
+    ct_arena scratch;
+    ct_val **map;       // (order->n) of each node, its outputs in the trace
+    ct_node **leaf_of;  // (n_leaves) one node a storage, so that equal leaves are one
+    uint64_t n_scalars; // met so far: they come in the order's order
+} expansion;
+
+static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
+    return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", bytes);
+}
+
+// A leaf of the trace for a value that is known by its storage.
+static ct_node *plan_leaf(expansion *x, uint32_t number, const ct_type *type, ct_loc here) {
+    ct_node **at = &x->leaf_of[number];
+    // One storage seen with two types (a bare number that was kept, beside a variable that took it)
+    // stays two leaves with one number.
+    if (*at && ct__same_type((*at)->out, type)) return *at;
+    ct_node *leaf = ct__leaf(x->ctx, &ct__op_data, NULL, *type, here);
+    if (!leaf) return NULL;
+    leaf->value = NULL; // it stands for whatever the plan is run with
+    leaf->number = number;
+    return *at = leaf;
+}
+
+static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
+    if (node->value || node->op == &ct__op_read) {
+        for (int i = 0; i < node->n_out; i++) {
+            if (node->value && !node->value[i]) continue;
+            uint32_t number = node->value ? ct__order_leaf(x->order, node->value[i])
+                                          : ct__order_var(x->order, node->var);
+            to[i] = (ct_val){plan_leaf(x, number, &node->out[i], node->here), 0};
+            if (!to[i].node) return false;
+        }
+        return true;
+    }
+    ct_node *leaf = ct__leaf(x->ctx, node->op, node->attrs, *node->out, node->here);
+    if (!leaf) return false;
+    if (node->op == &ct__op_scalar) {
+        leaf->number = x->n_scalars++;
+    } else {
+        leaf->number = node->number;
+    }
+    to[0] = (ct_val){leaf, 0};
+    return true;
+}
+
+static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
+    if (ct__stops(x->order, node) || node->op->kind == CT_KIND_LEAF) return copy_leaf(x, node, to);
+    ct_tensor *in = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *in);
+    ct_val *vals = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *vals);
+    ct_tensor *out = ct__arena_zero(&x->scratch, (node->n_out + 1u) * sizeof *out);
+    if (!in || !vals || !out) return out_of_memory(x->ctx, node->n_in * sizeof *in);
+    for (int k = 0; k < node->n_in; k++) {
+        vals[k] = x->map[node->in[k].node->index][node->in[k].out];
+        in[k] = ct__handle_of(vals[k]);
+    }
+    if (node->op->expand) {
+        if (!ct__expand_transform(x->ctx, node, vals, out)) return false;
+    } else {
+        ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
+                    node->n_out);
+    }
+    for (int k = 0; k < node->n_out; k++) {
+        if (!ct__resolve(x->ctx, out[k], &to[k], node->op->name, k, node->here)) return false;
+        // Storages are made by what was said when recording, so nothing else may come out here.
+        const ct_type *is = ct__type(to[k]), *said = &node->out[k];
+        if (is->dtype != said->dtype || !ct__same_shape(is, said))
+            return ct__err(&x->ctx->err, CT_E_INTERNAL, node->here, node->op->name,
+                           "the plan makes %s of what was recorded as %s", ct__type_text(is).s,
+                           ct__type_text(said).s);
+    }
+    return true;
+}
+
+static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct_graph *graph) {
+    graph->roots = ct__arena(graph->arena, (n_roots + 1) * sizeof *graph->roots);
+    if (!graph->roots) return out_of_memory(x->ctx, n_roots * sizeof *graph->roots);
+    graph->n_roots = n_roots;
+    for (size_t i = 0; i < n_roots; i++) {
+        graph->roots[i].kind = roots[i].kind;
+        graph->roots[i].val = x->map[roots[i].val.node->index][roots[i].val.out];
+        uint32_t leaf = roots[i].var ? ct__order_var(x->order, roots[i].var) : UINT32_MAX;
+        graph->roots[i].leaf = leaf == UINT32_MAX ? -1 : (int32_t)leaf;
+    }
+    return true;
+}
+
+// Bodies that are attributes of nodes which stay (loops) move from the user's scope into the plan,
+// with those inside them.
+static bool adopt_bodies(ct_ctx *ctx, ct_node *const *nodes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < nodes[i]->op->n_fields; k++) {
+            const ct_field *field = &nodes[i]->op->fields[k];
+            if (field->kind != CT_FIELD_body) continue;
+            char *attrs = (char *)(uintptr_t)nodes[i]->attrs; // the plan's own copy
+            ct_body **body = (ct_body **)(void *)(attrs + field->offset);
+            *body = ct__body_clone(ctx, *body);
+            if (!*body || !adopt_bodies(ctx, (*body)->nodes, (*body)->n_nodes)) return false;
+        }
+    }
+    return true;
+}
+
+// The bodies of all compositions, then the graph's list of nodes.
+static bool flatten(ct_ctx *ctx, ct_graph *graph) {
+    ct_val *vals = ct__malloc((graph->n_roots + 1) * sizeof *vals);
+    if (!vals) return out_of_memory(ctx, graph->n_roots * sizeof *vals);
+    for (size_t i = 0; i < graph->n_roots; i++) vals[i] = graph->roots[i].val;
+    bool ok = ct__expand_bodies(ctx, vals, graph->n_roots, 0, NULL);
+    for (size_t i = 0; i < graph->n_roots; i++) graph->roots[i].val = vals[i];
+    ct__free(vals);
+    return ok && ct__list_graph(ctx, graph) && adopt_bodies(ctx, graph->nodes, graph->n);
+}
+
+bool ct__list_graph(ct_ctx *ctx, ct_graph *graph) {
+    ct_nodes list = {0};
+    ct_val *vals = ct__malloc((graph->n_roots + 1) * sizeof *vals);
+    bool ok = vals != NULL;
+    for (size_t i = 0; i < graph->n_roots && ok; i++) vals[i] = graph->roots[i].val;
+    ok = ok && ct__reach(&list, vals, graph->n_roots, &ctx->err);
+    graph->nodes = ok ? ct__arena(graph->arena, (list.n + 1) * sizeof *graph->nodes) : NULL;
+    if (graph->nodes && list.n) memcpy(graph->nodes, list.v, list.n * sizeof *graph->nodes);
+    graph->n = list.n;
+    if (!graph->nodes) ok = out_of_memory(ctx, list.n * sizeof *graph->nodes);
+    ct__free(vals);
+    ct__nodes_free(&list);
+    return ok;
+}
+
+bool ct__expand(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t n_roots,
+                ct_graph *graph) {
+    expansion x = {.ctx = ctx, .order = order};
+    graph->arena = ct__top(ctx)->arena;
+    graph->n_leaves = order->n_leaves;
+    graph->n_scalars = order->n_scalars;
+    size_t outs = 0;
+    for (size_t i = 0; i < order->n; i++) outs += order->nodes[i]->n_out;
+    x.map = ct__arena(&x.scratch, (order->n + 1) * sizeof *x.map);
+    x.leaf_of = ct__arena_zero(&x.scratch, (order->n_leaves + 1) * sizeof *x.leaf_of);
+    ct_val *cell = ct__arena_zero(&x.scratch, (outs + 1) * sizeof *cell);
+    bool ok = x.map && x.leaf_of && cell;
+    if (!ok) out_of_memory(ctx, outs * sizeof *cell);
+    for (size_t i = 0; i < order->n && ok; i++) {
+        x.map[i] = cell;
+        cell += order->nodes[i]->n_out;
+        ok = copy_node(&x, order->nodes[i], x.map[i]) && !ctx->err.code;
+    }
+    ok = ok && collect_roots(&x, roots, n_roots, graph) && flatten(ctx, graph);
+    ct__arena_free(&x.scratch);
+    return ok && !ctx->err.code;
+}

@@ -1,0 +1,752 @@
+// Kernel IR to C: loops, memory, reductions. The values are written by render_expr.c.
+#include "compile/render/render_c.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compile/render/render_impl.h"
+#include "kir/kir_math.h"
+
+static void line(const ct_render *r) {
+    for (int i = 0; i < r->depth; i++) ct__text_add(r->out, "    ");
+}
+
+static void type_of(const ct_render *r, ct_kval v) {
+    int dtype = r->k->ins[v].dtype;
+    if (ct__render_is_wide(r, v))
+        ct__render_wide_type(r->out, dtype);
+    else
+        ct__text_add(r->out, ct__render_type(dtype));
+}
+
+// ---------------------------------------------------------------------------------------- memory
+
+static void buffer_name(const ct_render *r, int64_t buf) {
+    int flags = r->k->bufs[buf].flags;
+    const char *prefix = flags & CT_KIR_LOCAL                          ? "local"
+                         : (flags & (CT_KIR_READ | CT_KIR_WRITE)) == 3 ? "io"
+                         : flags & CT_KIR_WRITE                        ? "out"
+                                                                       : "in";
+    ct__textf(r->out, "%s%" PRId64, prefix, buf);
+}
+
+// The prelude's function that turns storage into a value ("up_f16"), or back; "" for none.
+typedef struct {
+    char s[12];
+} converter;
+static converter converter_of(const char *way, ct_dtype dtype) {
+    converter c = {""};
+    if (dtype == CT_BOOL || ct__kir_held(dtype) != dtype)
+        snprintf(c.s, sizeof c.s, "%s_%s", way, ct_dtype_name(dtype));
+    return c;
+}
+
+// The loop whose tail masks the accesses of instruction `at`: -1 where all lanes are there.
+static int32_t masking_loop(const ct_render *r, ct_kval at) {
+    for (int32_t l = r->k->ins[at].in; l >= 0; l = r->k->ins[l].in)
+        if (r->k->ins[l].sub == CT_BIND_VECTOR)
+            return r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
+    return -1;
+}
+
+// The 16 bits of the lanes that an access touches.
+static void lane_bits(const ct_render *r, int32_t loop, ct_kval cond) {
+    char tail[24] = "ALL";
+    if (loop >= 0) snprintf(tail, sizeof tail, "k%d", loop);
+    if (cond < 0) {
+        ct__text_add(r->out, tail);
+    } else if (r->shape[cond].vary == CT_UNIFORM) {
+        ct__text_add(r->out, "(");
+        ct__render_scalar(r, cond);
+        ct__textf(r->out, " ? %s : 0)", tail);
+    } else {
+        ct__text_add(r->out, "(bits_of(");
+        ct__render_wide(r, cond);
+        ct__textf(r->out, ") & %s)", tail);
+    }
+}
+
+// "in0 + 5" or "in0"
+static void address(const ct_render *r, int64_t buf, ct_kval index) {
+    buffer_name(r, buf);
+    int64_t zero = 1;
+    if (ct__kir_is_int(r->k, index, &zero) && zero == 0) return;
+    ct__text_add(r->out, " + ");
+    ct__render_scalar(r, index);
+}
+
+static void element(const ct_render *r, int64_t buf, ct_kval index) {
+    buffer_name(r, buf);
+    ct__text_add(r->out, "[");
+    ct__render_scalar(r, index);
+    ct__text_add(r->out, "]");
+}
+
+static void scalar_load(const ct_render *r, const ct_kins *ins) {
+    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    const char *up = c.s;
+    if (ins->b >= 0) {
+        ct__render_scalar(r, ins->b);
+        ct__text_add(r->out, " ? ");
+    }
+    if (*up) ct__textf(r->out, "s_%s(", up);
+    element(r, ins->imm.i, ins->a);
+    if (*up) ct__text_add(r->out, ")");
+    if (ins->b >= 0) ct__text_add(r->out, " : 0");
+}
+
+// One element for all lanes that the condition admits.
+static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
+    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    const char *t = ct__render_suffix(ins->dtype), *up = c.s;
+    ct__text_add(r->out, "splat_");
+    ct__textf(r->out, "%s(0);\n", t);
+    line(r);
+    ct__textf(r->out, "const unsigned q%d = ", v);
+    lane_bits(r, masking_loop(r, v), ins->b);
+    ct__text_add(r->out, ";\n");
+    line(r);
+    ct__textf(r->out, "if (q%d) v%d = sel_%s(mask_of(q%d), splat_%s(%s%s(", v, v, t, v, t,
+              *up ? "s_" : "", up);
+    element(r, ins->imm.i, ins->a);
+    ct__textf(r->out, ")), v%d)", v);
+}
+
+static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
+    ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
+    converter c = converter_of("up", dtype);
+    const char *t = ct__render_storage(dtype), *up = c.s;
+    ct_kshape index = r->shape[ins->a];
+    int32_t loop = masking_loop(r, v);
+    if (index.vary == CT_UNIFORM) {
+        broadcast_load(r, v, ins);
+        return;
+    }
+    if (*up) ct__textf(r->out, "%s(", up);
+    if (index.vary == CT_VARYING) {
+        ct__textf(r->out, "ldg_%s(", t);
+        buffer_name(r, ins->imm.i);
+        ct__text_add(r->out, ", ");
+        ct__render_wide(r, ins->a);
+    } else {
+        bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
+        ct__textf(r->out, "%s_%s(", one ? all ? "ld" : "ldm" : "lds", t);
+        address(r, ins->imm.i, ins->a);
+        if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
+        if (one && all) {
+            ct__text_add(r->out, *up ? "))" : ")");
+            return;
+        }
+    }
+    ct__text_add(r->out, ", ");
+    lane_bits(r, loop, ins->b);
+    ct__text_add(r->out, *up ? "))" : ")");
+}
+
+static void scalar_store(const ct_render *r, const ct_kins *ins) {
+    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    const char *down = c.s;
+    if (ins->c >= 0) {
+        ct__text_add(r->out, "if (");
+        ct__render_scalar(r, ins->c);
+        ct__text_add(r->out, ") ");
+    }
+    element(r, ins->imm.i, ins->a);
+    ct__text_add(r->out, " = ");
+    bool narrows = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
+    if (narrows) ct__textf(r->out, "s_%s(", down);
+    ct__render_scalar(r, ins->b);
+    ct__text_add(r->out, narrows ? ");\n" : ";\n");
+}
+
+static void wide_stored(const ct_render *r, const ct_kins *ins) {
+    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    const char *down = c.s;
+    if (*down) ct__textf(r->out, "%s(", down);
+    ct__render_wide(r, ins->b);
+    ct__text_add(r->out, *down ? "));\n" : ");\n");
+}
+
+static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
+    ct_kshape index = r->shape[ins->a];
+    const char *t = ct__render_storage(r->k->bufs[ins->imm.i].dtype);
+    int32_t loop = masking_loop(r, v);
+    line(r);
+    if (index.vary == CT_UNIFORM) {
+        scalar_store(r, ins);
+        return;
+    }
+    bool one = index.vary == CT_AFFINE && index.stride == 1, all = loop < 0 && ins->c < 0;
+    const char *form = index.vary == CT_VARYING ? "stg" : !one ? "sts" : all ? "st" : "stm";
+    ct__textf(r->out, "%s_%s(", form, t);
+    if (index.vary == CT_VARYING) {
+        buffer_name(r, ins->imm.i);
+        ct__text_add(r->out, ", ");
+        ct__render_wide(r, ins->a);
+    } else {
+        address(r, ins->imm.i, ins->a);
+        if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
+    }
+    ct__text_add(r->out, ", ");
+    if (!one || !all) {
+        lane_bits(r, loop, ins->c);
+        ct__text_add(r->out, ", ");
+    }
+    wide_stored(r, ins);
+}
+
+static void counted_bits(const ct_render *r, ct_kval count) {
+    ct__text_add(r->out, ", lanes_below(");
+    ct__render_scalar(r, count);
+    ct__text_add(r->out, ")");
+}
+
+static void vector_load(const ct_render *r, const ct_kins *ins) {
+    ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
+    converter c = converter_of("up", dtype);
+    const char *up = c.s;
+    ct__textf(r->out, "%s%sld%s_%s(", up, *up ? "(" : "", ins->b >= 0 ? "m" : "",
+              ct__render_storage(dtype));
+    address(r, ins->imm.i, ins->a);
+    if (ins->b >= 0) counted_bits(r, ins->b);
+    ct__text_add(r->out, *up ? "))" : ")");
+}
+
+static void vector_store(const ct_render *r, const ct_kins *ins) {
+    line(r);
+    ct__textf(r->out, "st%s_%s(", ins->c >= 0 ? "m" : "",
+              ct__render_storage(r->k->bufs[ins->imm.i].dtype));
+    address(r, ins->imm.i, ins->a);
+    if (ins->c >= 0) counted_bits(r, ins->c);
+    ct__text_add(r->out, ", ");
+    wide_stored(r, ins);
+}
+
+// ------------------------------------------------------------------------------------ reductions
+
+// The operation itself: argmax compares as max does.
+static const char *red_name(const ct_kins *ins) {
+    return ct__kred_name(ins->sub) + (ct__kred_is_place(ins->sub) ? strlen("arg") : 0);
+}
+
+// The accumulator of a REDUCE is 16-lane when its loop is the vector loop (lane j takes what is
+// congruent to j), or when another loop is (each lane is a reduction of its own).
+typedef struct {
+    ct_kval id;
+    const ct_kins *ins;
+    int dtype;      // of what is reduced
+    bool lanes;     // its loop is the vector loop
+    bool wide;      // each lane is a reduction
+    bool place;     // its value is an index
+    bool ordered;   // the order of its operations shows
+    bool array;     // 16 accumulators in an array, by i mod 16
+    const char *t;  // suffix of the dtype
+    const char *s;  // "s_" where its operations are scalar
+    const char *op; // "add"
+} reduction;
+
+static reduction reduction_of(const ct_render *r, ct_kval id) {
+    const ct_kins *ins = &r->k->ins[id];
+    reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
+    d.lanes = r->k->ins[ins->in].sub == CT_BIND_VECTOR;
+    d.wide = !d.lanes && ct__render_is_wide(r, id);
+    d.place = ct__kred_is_place(ins->sub);
+    d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
+    d.array = !d.lanes && d.ordered;
+    d.t = ct__render_suffix(d.dtype);
+    d.s = d.lanes || d.wide ? "" : "s_";
+    d.op = red_name(ins);
+    return d;
+}
+
+static void start(const ct_render *r, const reduction *d) {
+    bool vector = d->lanes || d->wide;
+    if (vector) ct__textf(r->out, "splat_%s(", d->t);
+    ct_kins value = ct__kred_start(d->ins->sub, d->dtype);
+    ct__render_literal(r->out, d->dtype, &value);
+    if (vector) ct__text_add(r->out, ")");
+}
+
+static void accumulator(const ct_render *r, const reduction *d) {
+    bool vector = d->lanes || d->wide;
+    line(r);
+    ct__textf(r->out, "%s%s a%d%s", vector ? d->t : ct__render_type(d->dtype), vector ? "x16" : "",
+              d->id, d->array ? "[16]; EACH(a" : " = ");
+    if (d->array) ct__textf(r->out, "%d, ", d->id);
+    start(r, d);
+    ct__text_add(r->out, d->array ? ");\n" : ";\n");
+    if (!d->place) return;
+    line(r);
+    ct__textf(r->out, vector ? "i64x16 m%d = splat_i64(0);\n" : "i64 m%d = 0;\n", d->id);
+}
+
+// The value to accumulate; lanes beyond the end give the start, which changes nothing.
+static void reduced(const ct_render *r, const reduction *d) {
+    int32_t loop = d->lanes ? masking_loop(r, d->id) : -1;
+    if (!d->lanes && !d->wide) {
+        ct__render_scalar(r, d->ins->a);
+    } else if (loop < 0) {
+        ct__render_wide(r, d->ins->a);
+    } else {
+        ct__textf(r->out, "sel_%s(mask_of(k%d), ", d->t, loop);
+        ct__render_wide(r, d->ins->a);
+        ct__text_add(r->out, ", ");
+        start(r, d);
+        ct__text_add(r->out, ")");
+    }
+}
+
+static void accumulate_arg(const ct_render *r, const reduction *d) {
+    bool vector = d->lanes || d->wide;
+    line(r);
+    ct__textf(r->out, "const %s%s q%d = ", vector ? d->t : ct__render_type(d->dtype),
+              vector ? "x16" : "", d->id);
+    reduced(r, d);
+    ct__text_add(r->out, ";\n");
+    line(r);
+    if (!vector) {
+        ct__textf(r->out, "if (s_better_%s_%s(q%d, a%d)) a%d = q%d, m%d = j%d;\n", d->op, d->t,
+                  d->id, d->id, d->id, d->id, d->id, d->ins->in);
+        return;
+    }
+    ct__textf(r->out, "const bx16 w%d = better_%s_%s(q%d, a%d);\n", d->id, d->op, d->t, d->id,
+              d->id);
+    line(r);
+    ct__textf(r->out, "a%d = sel_%s(w%d, q%d, a%d); m%d = sel_i64(w%d, %s(j%d%s), m%d);\n", d->id,
+              d->t, d->id, d->id, d->id, d->id, d->id, d->lanes ? "iota_i64" : "splat_i64",
+              d->ins->in, d->lanes ? ", 1" : "", d->id);
+}
+
+static void accumulate(const ct_render *r, ct_kval id) {
+    reduction d = reduction_of(r, id);
+    if (d.place) {
+        accumulate_arg(r, &d);
+        return;
+    }
+    char a[48];
+    if (d.array)
+        snprintf(a, sizeof a, "a%d[j%d & 15]", id, d.ins->in);
+    else
+        snprintf(a, sizeof a, "a%d", id);
+    line(r);
+    ct__textf(r->out, "%s = %s%s_%s(%s, ", a, d.s, d.op, d.t, a);
+    reduced(r, &d);
+    ct__text_add(r->out, ");\n");
+}
+
+// After a block: its result, as an expression.
+static void block_result(const ct_render *r, const reduction *d) {
+    if (d->lanes && d->place)
+        ct__textf(r->out, "argfold_%s_%s(a%d, m%d)", d->op, d->t, d->id, d->id);
+    else if (d->lanes)
+        ct__textf(r->out, "fold_%s_%s(a%d)", d->op, d->t, d->id);
+    else if (d->place)
+        ct__textf(r->out, "m%d", d->id);
+    else
+        ct__textf(r->out, d->array ? "a%d[0]" : "a%d", d->id);
+}
+
+static void fold_array(const ct_render *r, const reduction *d) {
+    if (!d->array) return;
+    line(r);
+    ct__textf(r->out, "FOLD_ARRAY(a%d, %s%s_%s);\n", d->id, d->s, d->op, d->t);
+}
+
+static void tree_name(char *name, size_t n, const reduction *d) {
+    snprintf(name, n, "%s%s_%s", d->op, d->wide ? "x" : "", d->t);
+}
+
+static void declare_tree(const ct_render *r, const reduction *d) {
+    char tree[24];
+    tree_name(tree, sizeof tree, d);
+    line(r);
+    ct__textf(r->out, "tree_%s t%d; CLEAR(t%d);\n", tree, d->id, d->id);
+}
+
+static void push_block(const ct_render *r, const reduction *d) {
+    char tree[24];
+    tree_name(tree, sizeof tree, d);
+    reduction flat = *d; // the tree holds block results: scalars unless each lane is a reduction
+    flat.lanes = false;
+    line(r);
+    ct__textf(r->out, "push_%s(&t%d, 0, ", tree, d->id);
+    block_result(r, d);
+    ct__text_add(r->out, ", ");
+    start(r, &flat);
+    ct__text_add(r->out, ");\n");
+}
+
+static void result(const ct_render *r, const reduction *d, bool blocks) {
+    line(r);
+    ct__text_add(r->out, "const ");
+    type_of(r, d->id);
+    ct__textf(r->out, " v%d = ", d->id);
+    if (blocks && d->ordered) {
+        char tree[24];
+        tree_name(tree, sizeof tree, d);
+        reduction flat = *d;
+        flat.lanes = false;
+        ct__textf(r->out, "total_%s(&t%d, ", tree, d->id);
+        start(r, &flat);
+        ct__text_add(r->out, ")");
+    } else {
+        block_result(r, d);
+    }
+    ct__text_add(r->out, ";\n");
+}
+
+// ----------------------------------------------------------------------------------------- loops
+
+// The same, each with how it is done.
+#define EACH_REDUCE(r, loop, d)                                                                    \
+    CT_EACH_REDUCE((r)->k, loop, id_)                                                              \
+    for (reduction d = reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
+
+// More than one block of 1024, as far as is known here, and a reduction that must heed it?
+static bool in_blocks(const ct_render *r, ct_kval loop) {
+    if (ct__kir_one_block(r->k, loop)) return false;
+    bool any = false;
+    EACH_REDUCE(r, loop, d) any |= d.ordered;
+    return any;
+}
+
+static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
+    line(r);
+    if (ins->sub == CT_BIND_CORE) {
+        ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
+    } else {
+        ct__textf(r->out, "for (i64 j%d = ", v);
+        if (blocks)
+            ct__textf(r->out, "h%d; j%d < e%d", v, v, v);
+        else {
+            ct__textf(r->out, "0; j%d < ", v);
+            ct__render_scalar(r, ins->a);
+        }
+        ct__textf(r->out, ins->sub == CT_BIND_VECTOR ? "; j%d += 16) {" : "; j%d++) {", v);
+    }
+    if (ins->name) ct__textf(r->out, " // %s", ins->name);
+    ct__text_add(r->out, "\n");
+}
+
+static void open_loop(ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    bool blocks = in_blocks(r, v);
+    EACH_REDUCE(r, v, d) {
+        if (blocks && d.ordered)
+            declare_tree(r, &d);
+        else
+            accumulator(r, &d);
+    }
+    if (blocks) {
+        line(r);
+        ct__textf(r->out, "for (i64 h%d = 0; h%d < ", v, v);
+        ct__render_scalar(r, ins->a);
+        ct__textf(r->out, "; h%d += 1024) {\n", v);
+        r->depth++;
+        line(r);
+        ct__textf(r->out, "const i64 e%d = s_min_i64(h%d + 1024, ", v, v);
+        ct__render_scalar(r, ins->a);
+        ct__text_add(r->out, ");\n");
+        EACH_REDUCE(r, v, d) if (d.ordered) accumulator(r, &d);
+    }
+    if (ins->sub == CT_BIND_UNROLL) {
+        line(r);
+        ct__text_add(r->out, "#pragma GCC unroll 64\n");
+    }
+    loop_header(r, v, ins, blocks);
+    r->depth++;
+    if (ins->sub == CT_BIND_VECTOR && r->shape[ins->a].align % CT_LANES) {
+        line(r);
+        ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
+        ct__render_scalar(r, ins->a);
+        ct__textf(r->out, " - j%d);\n", v);
+    }
+}
+
+static void close_loop(ct_render *r, ct_kval v) {
+    bool blocks = in_blocks(r, v);
+    r->depth--;
+    line(r);
+    ct__text_add(r->out, "}\n");
+    EACH_REDUCE(r, v, d) fold_array(r, &d);
+    if (blocks) {
+        EACH_REDUCE(r, v, d) if (d.ordered) push_block(r, &d);
+        r->depth--;
+        line(r);
+        ct__text_add(r->out, "}\n");
+    }
+    EACH_REDUCE(r, v, d) result(r, &d, blocks);
+}
+
+// ---------------------------------------------------------------------------------- instructions
+
+static void assigned(const ct_render *r, ct_kval reg, ct_kval value) {
+    if (ct__render_is_wide(r, reg))
+        ct__render_wide(r, value);
+    else
+        ct__render_scalar(r, value);
+    ct__text_add(r->out, ";\n");
+}
+
+static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
+    bool wide = ct__render_is_wide(r, v);
+    line(r);
+    bool later = ins->op == CT_K_LOAD && wide && r->shape[ins->a].vary == CT_UNIFORM;
+    if (!later) ct__text_add(r->out, "const ");
+    type_of(r, v);
+    ct__textf(r->out, " v%d = ", v);
+    switch (ins->op) {
+    case CT_K_LOAD:
+        if (wide)
+            wide_load(r, v, ins);
+        else
+            scalar_load(r, ins);
+        break;
+    case CT_K_VLOAD: vector_load(r, ins); break;
+    case CT_K_GET: ct__textf(r->out, "r%d", ins->a); break;
+    case CT_K_FOLD:
+        ct__textf(r->out, "fold_%s_%s(", red_name(ins), ct__render_suffix(ins->dtype));
+        ct__render_wide(r, ins->a);
+        ct__text_add(r->out, ")");
+        break;
+    default: ct__render_value(r, v); break;
+    }
+    ct__text_add(r->out, ";\n");
+}
+
+static void instruction(ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    switch (ins->op) {
+    case CT_K_CONST:
+    case CT_K_ARG:
+    case CT_K_PARAM:
+    case CT_K_SPLAT:
+    case CT_K_IOTA: break;
+    case CT_K_LOOP: open_loop(r, v); break;
+    case CT_K_END: close_loop(r, ins->a); break;
+    case CT_K_STORE: store(r, v, ins); break;
+    case CT_K_VSTORE: vector_store(r, ins); break;
+    case CT_K_REDUCE: accumulate(r, v); break;
+    case CT_K_REG:
+        line(r);
+        type_of(r, v);
+        ct__textf(r->out, " r%d = ", v);
+        assigned(r, v, ins->a);
+        break;
+    case CT_K_SET:
+        line(r);
+        ct__textf(r->out, "r%d = ", ins->a);
+        assigned(r, ins->a, ins->b);
+        break;
+    case CT_K_RET:
+        line(r);
+        ct__text_add(r->out, "return ");
+        assigned(r, ins->a, ins->a);
+        break;
+    default:
+        if (!r->nested[v]) define(r, v, ins);
+        break;
+    }
+}
+
+static void body(ct_render *r) {
+    for (size_t i = 0; i < r->k->n; i++) instruction(r, (ct_kval)i);
+}
+
+// Index arithmetic that is used once stands where it is used, up to a readable depth.
+static void find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested, uint8_t *uses) {
+    enum { DEEPEST = 5 };
+    memset(nested, 0, k->n);
+    memset(uses, 0, k->n);
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+        for (int j = 0; j < 3; j++) {
+            if (ops[j] < 0) continue;
+            uses[ops[j]] = (uint8_t)(uses[ops[j]] + (uses[ops[j]] < 2));
+            if (ins->op == CT_K_LOOP) uses[ops[j]] = 2; // written several times
+        }
+    }
+    for (size_t i = 0; i < k->n; i++) {
+        if (uses[i] != 1 || !ct__render_nests(k, (ct_kval)i, shape[i])) continue;
+        int deepest = 0;
+        const ct_kval ops[2] = {k->ins[i].a, k->ins[i].b};
+        for (int j = 0; j < 2; j++)
+            if (ops[j] >= 0 && nested[ops[j]] > deepest) deepest = nested[ops[j]];
+        if (deepest < DEEPEST) nested[i] = (uint8_t)(deepest + 1);
+    }
+}
+
+// Places in tensors, whose sizes are known to fit i64, and what they are computed from.
+static void find_indices(const ct_kir *k, bool *index) {
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        bool own = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_LOOP;
+        bool all = ins->op == CT_K_SPLAT || ins->op == CT_K_IOTA ||
+                   (ins->op >= CT_K_ADD && ins->op <= CT_K_MAX);
+        const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+        for (int j = 0; j < 3; j++) all = all && (ops[j] < 0 || index[ops[j]]);
+        index[i] = ins->dtype == CT_I64 && (own || all);
+    }
+}
+
+// -------------------------------------------------------------------------------- math functions
+
+typedef bool math_set[CT_MATH_COUNT][2]; // f32, f64
+
+static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err);
+
+// Shapes of a function whose parameters are 16-lane or scalar.
+static void function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        bool vary = ins->op == CT_K_PARAM && wide;
+        const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+        for (int j = 0; j < 3; j++) vary |= ops[j] >= 0 && shape[ops[j]].vary == CT_VARYING;
+        shape[i] = (ct_kshape){.vary = vary ? CT_VARYING : CT_UNIFORM, .align = 1};
+    }
+}
+
+static bool math_function(ct_kmath f, ct_dtype dtype, math_set done, ct_text *out, ct_err *err) {
+    ct_kir k;
+    ct__kir_init(&k);
+    ct__kir_math_body(&k, f, dtype);
+    bool ok = ct__kir_verify(&k, err) && math_needed(&k, done, out, err);
+    ct_kshape *shape = ok ? ct__malloc(k.n * sizeof *shape) : NULL;
+    uint8_t *nested = ok ? ct__calloc(k.n, 1) : NULL;
+    if (ok && (!shape || !nested)) ok = ct__err_memory(err, CT_NOWHERE, "kernel", k.n);
+    if (ok) {
+        const char *name = ct__kir_math_name(f), *t = ct__render_type(dtype);
+        ct__textf(out, "#ifndef HAVE_%s_%s\n#define HAVE_%s_%s\n", name, t, name, t);
+        ct_render r = {.k = &k, .shape = shape, .nested = nested, .out = out, .depth = 1};
+        for (int wide = 0; wide < 2; wide++) {
+            function_shapes(&k, shape, wide);
+            ct__textf(out, "static %s%s %s%s_%s(%s%s x0) {\n", t, wide ? "x16" : "",
+                      wide ? "" : "s_", name, t, t, wide ? "x16" : "");
+            body(&r);
+            ct__text_add(out, "}\n");
+        }
+        ct__text_add(out, "#endif\n");
+    }
+    ct__free(shape);
+    ct__free(nested);
+    ct__kir_free(&k);
+    return ok;
+}
+
+static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err) {
+    for (size_t i = 0; i < k->n; i++) {
+        const ct_kins *ins = &k->ins[i];
+        bool *known = ins->op == CT_K_MATH ? &done[ins->sub][ins->dtype == CT_F64] : NULL;
+        if (!known || *known) continue;
+        *known = true;
+        if (!math_function(ins->sub, ins->dtype, done, out, err)) return false;
+    }
+    return true;
+}
+
+// The trees of the sums of several blocks, each once.
+static void trees_needed(const ct_render *r, ct_text *out) {
+    bool done[2][2][2] = {{{false}}};
+    for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
+        if (r->k->ins[i].op != CT_K_REDUCE) continue;
+        reduction d = reduction_of(r, i);
+        if (!d.ordered || !in_blocks(r, d.ins->in)) continue;
+        bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
+        if (*known) continue;
+        *known = true;
+        char tree[24];
+        tree_name(tree, sizeof tree, &d);
+        ct__textf(out, "#ifndef TREE_%s\n#define TREE_%s\nTREE(%s, %s%s, %s%s_%s)\n#endif\n", tree,
+                  tree, tree, d.t, d.wide ? "x16" : "", d.wide ? "" : "s_", d.op, d.t);
+    }
+}
+
+// --------------------------------------------------------------------------------------- kernels
+
+static void parameters(const ct_render *r) {
+    const ct_kir *k = r->k;
+    int at = 0;
+    for (size_t i = 0; i < k->nbufs; i++) {
+        const ct_kbuf *b = &k->bufs[i];
+        const char *t = ct__render_storage(b->dtype);
+        int64_t offset = b->flags & CT_KIR_LOCAL ? ct__kir_local_offset(k, (int)i) : 0;
+        line(r);
+        if (!(b->flags & CT_KIR_LOCAL)) {
+            ct__textf(r->out, "%s%s *%s", b->flags & CT_KIR_WRITE ? "" : "const ", t,
+                      b->flags & CT_KIR_ALIAS ? "" : "restrict ");
+            buffer_name(r, (int64_t)i);
+            ct__textf(r->out, " = bufs[%d]; // %s\n", at++, ct_dtype_name(b->dtype));
+        } else if (offset < 0) {
+            ct__textf(r->out, "%s ", t);
+            buffer_name(r, (int64_t)i);
+            ct__textf(r->out, "[%" PRId64 "] __attribute__((aligned(64)));\n", b->count);
+        } else {
+            ct__textf(r->out, "%s *restrict ", t);
+            buffer_name(r, (int64_t)i);
+            ct__textf(r->out, " = (void *)((char *)scratch + %" PRId64 "); // [%" PRId64 "]\n",
+                      offset, b->count);
+        }
+    }
+    for (size_t i = 0; i < k->n; i++) {
+        if (k->ins[i].op != CT_K_ARG) continue;
+        line(r);
+        ct__textf(r->out, "const i64 n%" PRId64 " = args[%" PRId64 "];\n", k->ins[i].imm.i,
+                  k->ins[i].imm.i);
+    }
+}
+
+static void kernel_body(ct_render *r) {
+    parameters(r);
+    bool core = false;
+    for (size_t i = 0; i < r->k->n; i++)
+        core |= r->k->ins[i].op == CT_K_LOOP && r->k->ins[i].sub == CT_BIND_CORE;
+    if (!core) {
+        line(r);
+        ct__text_add(r->out, "if (begin >= end) return;\n");
+    }
+    body(r);
+}
+
+static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
+    math_set done = {{false}};
+    ct_text inner = {0};
+    if (!math_needed(r->k, done, out, err)) return false;
+    trees_needed(r, out);
+    r->out = &inner;
+    kernel_body(r);
+    ct_hash hash = ct__hash_bytes(inner.s ? inner.s : "", inner.n, (ct_hash){0, 0});
+    char hex[33];
+    ct__hash_hex(hash, hex);
+    snprintf(name, 40, "k_%s", hex);
+    ct__textf(out,
+              "void %s(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n",
+              name);
+    ct__text_bytes(out, inner.s ? inner.s : "", inner.n);
+    ct__text_add(out, "}\n");
+    bool ok = !inner.failed && !out->failed;
+    ct__text_free(&inner);
+    return ok || ct__err_memory(err, CT_NOWHERE, "kernel", out->n);
+}
+
+bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
+    if (!ct__kir_verify(k, err)) return false;
+    if (k->ins[0].op == CT_K_PARAM)
+        return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "a function is not a kernel");
+    ct_kshape *shape = ct__malloc(k->n * sizeof *shape);
+    uint8_t *nested = ct__malloc(k->n * 2);
+    bool *index = ct__malloc(k->n * sizeof *index), ok = shape && nested && index;
+    if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
+    if (ok) {
+        ct__kir_shapes(k, CT_LANES, shape);
+        find_nested(k, shape, nested, nested + k->n);
+        find_indices(k, index);
+        ct_render r = {.k = k, .shape = shape, .nested = nested, .index = index, .depth = 1};
+        ok = render(&r, out, name, err);
+    }
+    ct__free(shape);
+    ct__free(nested);
+    ct__free(index);
+    return ok;
+}

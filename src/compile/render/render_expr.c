@@ -1,0 +1,358 @@
+// Values in C: scalars with C's operators, 16-lane values with the prelude's functions.
+#include "compile/render/render_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/number.h"
+
+const char *ct__render_type(int dtype) {
+    switch (dtype) {
+    case CT_BOOL: return "bool";
+    case CT_U8: return "u8";
+    case CT_I32: return "i32";
+    case CT_U32: return "u32";
+    case CT_I64: return "i64";
+    case CT_U64: return "u64";
+    case CT_F64: return "f64";
+    default: return "f32";
+    }
+}
+
+const char *ct__render_suffix(int dtype) { return dtype == CT_BOOL ? "b" : ct__render_type(dtype); }
+
+const char *ct__render_storage(int dtype) {
+    switch (dtype) {
+    case CT_BOOL: return "u8";
+    case CT_I8: return "i8";
+    case CT_I16: return "i16";
+    case CT_U16:
+    case CT_F16:
+    case CT_BF16: return "u16";
+    default: return ct__render_type(dtype);
+    }
+}
+
+void ct__render_wide_type(ct_text *out, int dtype) {
+    ct__textf(out, "%sx16", ct__render_suffix(dtype));
+}
+
+// A float in decimal with enough digits to come back; the host's locale may write a comma.
+static void float_literal(ct_text *out, double x, bool single) {
+    const char *f = single ? "f" : "";
+    if (isnan(x)) {
+        ct__textf(out, "__builtin_nan%s(\"\")", f);
+        return;
+    }
+    if (isinf(x)) {
+        ct__textf(out, "%s__builtin_inf%s()", x < 0 ? "-" : "", f);
+        return;
+    }
+    char s[64], t[64];
+    size_t n = 0;
+    snprintf(s, sizeof s, "%.*g", single ? 9 : 17, x);
+    bool point = false;
+    for (const char *c = s; *c; c++) {
+        if ((*c >= '0' && *c <= '9') || *c == '-' || *c == '+')
+            t[n++] = *c;
+        else if (*c == 'e')
+            t[n++] = *c, point = true;
+        else if (!point)
+            t[n++] = '.', point = true;
+    }
+    t[n] = '\0';
+    ct__textf(out, "%s%s%s", t, point ? "" : ".0", f);
+}
+
+void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins) {
+    int64_t i = ins->imm.i;
+    switch (dtype) {
+    case CT_F32:
+    case CT_F64: float_literal(out, ins->imm.f, dtype == CT_F32); return;
+    case CT_U32: ct__textf(out, "%" PRId64 "u", i); return;
+    case CT_U64: ct__textf(out, "%" PRIu64 "ul", (uint64_t)i); return;
+    case CT_I32:
+        if (i == INT32_MIN)
+            ct__text_add(out, "INT32_MIN");
+        else
+            ct__textf(out, "%" PRId64, i);
+        return;
+    case CT_I64:
+        if (i == INT64_MIN)
+            ct__text_add(out, "INT64_MIN");
+        else
+            ct__textf(out, i > INT32_MAX || i < INT32_MIN ? "%" PRId64 "l" : "%" PRId64, i);
+        return;
+    default: ct__textf(out, "%" PRId64, i); return;
+    }
+}
+
+// ---------------------------------------------------------------------------------- names of ops
+
+static const char *c_operator(int op) {
+    switch (op) {
+    case CT_K_ADD: return "+";
+    case CT_K_SUB: return "-";
+    case CT_K_MUL: return "*";
+    case CT_K_DIV: return "/";
+    case CT_K_MOD: return "%";
+    case CT_K_AND: return "&";
+    case CT_K_OR: return "|";
+    case CT_K_XOR: return "^";
+    case CT_K_LT: return "<";
+    case CT_K_LE: return "<=";
+    case CT_K_EQ: return "==";
+    case CT_K_NE: return "!=";
+    default: return NULL;
+    }
+}
+
+static void op_name(ct_text *out, int op) {
+    for (const char *c = ct__kop_name((ct_kop)op); *c; c++) ct__textf(out, "%c", *c | 0x20);
+}
+
+static const char *const math_names[] = {
+#define X(NAME, name) #name,
+    CT_KMATHS(X)
+#undef X
+};
+
+// --------------------------------------------------------------------------------------- scalars
+
+static void name_of(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    switch (ins->op) {
+    case CT_K_CONST: ct__render_literal(r->out, ins->dtype, ins); return;
+    case CT_K_ARG: ct__textf(r->out, "n%" PRId64, ins->imm.i); return;
+    case CT_K_PARAM: ct__textf(r->out, "x%" PRId64, ins->imm.i); return;
+    case CT_K_LOOP: ct__textf(r->out, "j%d", v); return;
+    case CT_K_REG: ct__textf(r->out, "r%d", v); return;
+    default: ct__textf(r->out, "v%d", v); return;
+    }
+}
+
+bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape) {
+    const ct_kins *ins = &k->ins[v];
+    return ins->dtype == CT_I64 && ins->lanes == 1 && shape.vary != CT_VARYING &&
+           ins->op >= CT_K_ADD && ins->op <= CT_K_MAX;
+}
+
+// May C's own operator overflow, which it leaves undefined?
+static bool wraps(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    bool may =
+        ins->op == CT_K_ADD || ins->op == CT_K_SUB || ins->op == CT_K_MUL || ins->op == CT_K_NEG;
+    return may && (ins->dtype == CT_I32 || ins->dtype == CT_I64) && !(r->index && r->index[v]);
+}
+
+void ct__render_scalar(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    if (ins->op == CT_K_SPLAT) {
+        ct__render_scalar(r, ins->a);
+    } else if (ins->op == CT_K_IOTA) {
+        ct__text_add(r->out, "0");
+    } else if (r->nested[v]) {
+        bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX || wraps(r, v);
+        if (!call) ct__text_add(r->out, "(");
+        ct__render_value(r, v);
+        if (!call) ct__text_add(r->out, ")");
+    } else {
+        name_of(r, v);
+    }
+}
+
+// Is the divisor a constant for which C's operator has our meaning?
+static bool plain_divisor(const ct_render *r, const ct_kins *ins) {
+    const ct_kins *b = &r->k->ins[ins->b];
+    if (ins->dtype == CT_F32 || ins->dtype == CT_F64) return ins->op == CT_K_DIV;
+    return b->op == CT_K_CONST && b->imm.i > 0;
+}
+
+static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name) {
+    if (name)
+        ct__textf(r->out, "s_%s_%s(", name, ct__render_suffix(r->k->ins[ins->a].dtype));
+    else {
+        ct__text_add(r->out, "s_");
+        op_name(r->out, ins->op);
+        ct__textf(r->out, "_%s(", ct__render_suffix(r->k->ins[ins->a].dtype));
+    }
+    const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+    for (int i = 0; i < 3 && ops[i] >= 0; i++) {
+        if (i) ct__text_add(r->out, ", ");
+        ct__render_scalar(r, ops[i]);
+    }
+    ct__text_add(r->out, ")");
+}
+
+static void scalar_cast(const ct_render *r, const ct_kins *ins) {
+    int from = r->k->ins[ins->a].dtype;
+    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
+        ct__textf(r->out, "s_round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
+    else if (ins->dtype == CT_BOOL)
+        ct__text_add(r->out, "0 != (");
+    else if (ct__is_float(from) && !ct__is_float(ins->dtype))
+        ct__textf(r->out, "s_%s_of_%s(", ct__render_type(ins->dtype), ct__render_type(from));
+    else
+        ct__textf(r->out, "(%s)(", ct__render_type(ins->dtype));
+    ct__render_scalar(r, ins->a);
+    ct__text_add(r->out, ")");
+}
+
+static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
+    int from = r->k->ins[ins->a].dtype;
+    if (ct__is_float(from))
+        ct__textf(r->out, "s_bits_%s(", ct__render_type(from));
+    else if (ct__is_float(ins->dtype))
+        ct__textf(r->out, "s_from_%s_%s(", ins->dtype == CT_F32 ? "i32" : "i64",
+                  ct__render_type(ins->dtype));
+    else
+        ct__textf(r->out, "(%s)(", ct__render_type(ins->dtype));
+    ct__render_scalar(r, ins->a);
+    ct__text_add(r->out, ")");
+}
+
+static void scalar_value(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    const char *infix = c_operator(ins->op);
+    if (wraps(r, v)) {
+        scalar_call(r, ins, NULL);
+        return;
+    }
+    if ((ins->op == CT_K_DIV || ins->op == CT_K_MOD) && !plain_divisor(r, ins)) infix = NULL;
+    if (infix) {
+        ct__render_scalar(r, ins->a);
+        ct__textf(r->out, " %s ", infix);
+        ct__render_scalar(r, ins->b);
+        return;
+    }
+    switch (ins->op) {
+    case CT_K_NEG:
+    case CT_K_NOT:
+        ct__text_add(r->out, ins->op == CT_K_NEG ? "-" : ins->dtype == CT_BOOL ? "!" : "~");
+        ct__text_add(r->out, "(");
+        ct__render_scalar(r, ins->a);
+        ct__text_add(r->out, ")");
+        break;
+    case CT_K_CAST: scalar_cast(r, ins); break;
+    case CT_K_BITCAST: scalar_bitcast(r, ins); break;
+    case CT_K_MATH: scalar_call(r, ins, math_names[ins->sub]); break;
+    case CT_K_SELECT:
+        ct__render_scalar(r, ins->a);
+        ct__text_add(r->out, " ? ");
+        ct__render_scalar(r, ins->b);
+        ct__text_add(r->out, " : ");
+        ct__render_scalar(r, ins->c);
+        break;
+    default: scalar_call(r, ins, NULL); break;
+    }
+}
+
+// -------------------------------------------------------------------------------- 16-lane values
+
+void ct__render_wide(const ct_render *r, ct_kval v) {
+    switch (r->shape[v].vary) {
+    case CT_VARYING: name_of(r, v); return;
+    case CT_UNIFORM: ct__textf(r->out, "splat_%s(", ct__render_suffix(r->k->ins[v].dtype)); break;
+    case CT_AFFINE: ct__text_add(r->out, "iota_i64("); break;
+    }
+    ct__render_scalar(r, v);
+    if (r->shape[v].vary == CT_AFFINE) ct__textf(r->out, ", %" PRId64, r->shape[v].stride);
+    ct__text_add(r->out, ")");
+}
+
+static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) {
+    if (name)
+        ct__text_add(r->out, name);
+    else
+        op_name(r->out, ins->op);
+    ct__textf(r->out, "_%s(", ct__render_suffix(r->k->ins[ins->a].dtype));
+    const ct_kval ops[3] = {ins->a, ins->b, ins->c};
+    for (int i = 0; i < 3 && ops[i] >= 0; i++) {
+        if (i) ct__text_add(r->out, ", ");
+        ct__render_wide(r, ops[i]);
+    }
+    ct__text_add(r->out, ")");
+}
+
+static void wide_cast(const ct_render *r, const ct_kins *ins) {
+    const char *f = ct__render_suffix(r->k->ins[ins->a].dtype);
+    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
+        ct__textf(r->out, "round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
+    else if (ins->dtype == CT_BOOL)
+        ct__textf(r->out, "ne_%s(splat_%s(0), ", f, f);
+    else
+        ct__textf(r->out, "%s_of_%s(", ct__render_suffix(ins->dtype), f);
+    ct__render_wide(r, ins->a);
+    ct__text_add(r->out, ")");
+}
+
+static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
+    int from = r->k->ins[ins->a].dtype, to = ins->dtype;
+    bool is_unsigned = to == CT_U32 || to == CT_U64, was = from == CT_U32 || from == CT_U64;
+    // u32 passes through i32, and u64 through i64, the type of a float's bits
+    if (is_unsigned) ct__textf(r->out, "%s_bits(", ct__render_type(to));
+    if (ct__is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
+    if (ct__is_float(to))
+        ct__textf(r->out, "from_%s_%s(", to == CT_F32 ? "i32" : "i64", ct__render_type(to));
+    if (was) ct__text_add(r->out, from == CT_U32 ? "i32_bits(" : "i64_bits(");
+    ct__render_wide(r, ins->a);
+    int open = is_unsigned + ct__is_float(from) + ct__is_float(to) + was;
+    for (int i = 0; i < open; i++) ct__text_add(r->out, ")");
+}
+
+// A comparison of indices of which one is affine: by the distance of lane 0, without i64 vectors.
+static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
+    const int64_t limit = 1 << 20;
+    if (ins->op < CT_K_LT || ins->op > CT_K_NE) return false;
+    ct_kshape a = r->shape[ins->a], b = r->shape[ins->b];
+    if (a.vary == CT_VARYING || b.vary == CT_VARYING) return false;
+    int64_t stride = 0;
+    if (__builtin_sub_overflow(a.stride, b.stride, &stride) || stride > limit || stride < -limit)
+        return false;
+    ct__text_add(r->out, "ramp_");
+    op_name(r->out, ins->op);
+    ct__text_add(r->out, "(distance(");
+    ct__render_scalar(r, ins->a);
+    ct__text_add(r->out, ", ");
+    ct__render_scalar(r, ins->b);
+    ct__textf(r->out, "), %" PRId64 ")", stride);
+    return true;
+}
+
+static void wide_value(const ct_render *r, const ct_kins *ins) {
+    switch (ins->op) {
+    case CT_K_CAST: wide_cast(r, ins); break;
+    case CT_K_BITCAST: wide_bitcast(r, ins); break;
+    case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
+    case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
+    case CT_K_SELECT:
+        if (r->shape[ins->a].vary == CT_UNIFORM) {
+            ct__render_scalar(r, ins->a);
+            ct__text_add(r->out, " ? ");
+            ct__render_wide(r, ins->b);
+            ct__text_add(r->out, " : ");
+            ct__render_wide(r, ins->c);
+        } else {
+            ct__textf(r->out, "sel_%s(", ct__render_suffix(ins->dtype));
+            ct__render_wide(r, ins->a);
+            ct__text_add(r->out, ", ");
+            ct__render_wide(r, ins->b);
+            ct__text_add(r->out, ", ");
+            ct__render_wide(r, ins->c);
+            ct__text_add(r->out, ")");
+        }
+        break;
+    default:
+        if (!ramp_compare(r, ins)) wide_call(r, ins, NULL);
+        break;
+    }
+}
+
+void ct__render_value(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = &r->k->ins[v];
+    if (r->shape[v].vary == CT_VARYING)
+        wide_value(r, ins);
+    else
+        scalar_value(r, v);
+}

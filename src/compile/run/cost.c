@@ -1,0 +1,281 @@
+#include "compile/memory/memplan.h"
+#include "compile/run/cost.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/memory.h"
+
+enum { MOST_TENSORS = 8, SAID_TENSORS = 3 };
+
+// ------------------------------------------------------------------------------------------- names
+
+static bool name_leaf(ct_plan *plan, ct_plan_leaf *leaf, const ct_node *node) {
+    *leaf = (ct_plan_leaf){.type = *node->out, .here = node->here};
+    int64_t *dim = ct__arena(&plan->arena, node->out->rank * sizeof *dim);
+    if (!dim) return false;
+    if (node->out->rank) memcpy(dim, node->out->dim, node->out->rank * sizeof *dim);
+    leaf->type.dim = dim;
+    if (!node->var) return true;
+    leaf->here = node->var->node.here;
+    leaf->name = ct__arena_str(&plan->arena, node->var->name);
+    return leaf->name != NULL;
+}
+
+static bool name_root(ct_plan *plan, ct_plan_root *to, const ct_root *root) {
+    const ct_var *var = root->var;
+    const char *called = var ? var->name : root->name;
+    *to = (ct_plan_root){.fresh = !(var && var->storage),
+                         .kind = root->kind,
+                         .op = root->val.node->op,
+                         .out = root->val.out,
+                         .made = root->val.node->here};
+    if (!called) return true;
+    to->called = ct__arena_str(&plan->arena, called);
+    if (var && to->fresh) to->name = to->called, to->here = var->node.here;
+    return to->called != NULL;
+}
+
+bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_root *roots,
+                   size_t n_roots) {
+    plan->leaves = ct__arena(&plan->arena, order->n_leaves * sizeof *plan->leaves);
+    plan->roots = ct__arena_zero(&plan->arena, n_roots * sizeof *plan->roots);
+    bool ok = plan->leaves && plan->roots;
+    for (size_t i = 0; i < order->n_leaves && ok; i++)
+        ok = name_leaf(plan, &plan->leaves[i], order->leaf_nodes[i]);
+    for (size_t i = 0; i < n_roots && ok; i++) ok = name_root(plan, &plan->roots[i], &roots[i]);
+    plan->n_leaves = order->n_leaves;
+    plan->n_roots = n_roots;
+    return ok || ct__err_memory(&ctx->err, plan->here, "plan", n_roots * sizeof *plan->roots);
+}
+
+// ----------------------------------------------------------------------------------------- tensors
+
+static const ct_type *type_of(const ct_buf *b) {
+    for (int k = 0; b->node && k < b->node->n_out; k++)
+        if (ct__type_bytes(&b->node->out[k]) == b->bytes) return &b->node->out[k];
+    return NULL;
+}
+
+// What buffer b holds; false: nothing that counts (a variable's new value lies in the variable).
+static bool describe(const ct_plan *plan, const ct_buf *b, ct_plan_tensor *t) {
+    const ct_type *type = type_of(b);
+    *t = (ct_plan_tensor){.bytes = b->bytes, .count = 1};
+    if (b->node) t->here = b->node->here, t->what = b->node->op->name;
+    if (b->kind == CT_BUF_LEAF) {
+        const ct_plan_leaf *leaf = &plan->leaves[b->index];
+        type = &leaf->type;
+        t->here = leaf->here;
+        t->what = leaf->name;
+        t->variable = leaf->name != NULL;
+    } else if (b->kind == CT_BUF_ROOT) {
+        const ct_plan_root *root = &plan->roots[b->index];
+        if (!root->fresh) return false;
+        if (root->name) t->what = root->name, t->here = root->here;
+        t->variable = root->name != NULL;
+    } else if (b->kind == CT_BUF_SCALARS) {
+        return false;
+    }
+    if (type) {
+        t->dtype = (ct_dtype)type->dtype;
+        t->rank = type->rank;
+        t->dim = type->dim;
+    }
+    return t->bytes > 0;
+}
+
+static bool same_loc(ct_loc a, ct_loc b) {
+    return a.line == b.line && (a.file == b.file || (a.file && b.file && !strcmp(a.file, b.file)));
+}
+
+// Tensors of one line that look alike: a layer's, of every layer.
+static bool alike(const ct_plan_tensor *a, const ct_plan_tensor *b) {
+    return a->bytes == b->bytes && a->variable == b->variable && !a->variable &&
+           a->rank == b->rank && a->dtype == b->dtype && same_loc(a->here, b->here) &&
+           (a->what == b->what || (a->what && b->what && !strcmp(a->what, b->what))) &&
+           !(a->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim));
+}
+
+// The largest tensors, largest first, in list (MOST_TENSORS); how many.
+static size_t largest(const ct_plan *plan, ct_plan_tensor *list) {
+    size_t n = 0;
+    for (size_t b = 0; b < plan->program.n_bufs; b++) {
+        ct_plan_tensor t;
+        if (!describe(plan, &plan->program.bufs[b], &t)) continue;
+        size_t at = 0;
+        while (at < n && list[at].bytes >= t.bytes && !alike(&list[at], &t)) at++;
+        if (at < n && alike(&list[at], &t)) {
+            list[at].count++;
+            continue;
+        }
+        if (at == MOST_TENSORS) continue;
+        if (n < MOST_TENSORS) n++;
+        memmove(&list[at + 1], &list[at], (n - 1 - at) * sizeof *list);
+        list[at] = t;
+    }
+    return n;
+}
+
+void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
+    if (n > SAID_TENSORS) n = SAID_TENSORS;
+    for (size_t i = 0; i < n; i++) {
+        const ct_plan_tensor *t = &tensors[i];
+        ct_type type = {.dtype = (uint8_t)t->dtype, .rank = (uint8_t)t->rank, .dim = t->dim};
+        if (i) ct__text_add(text, i + 1 < n ? ", " : " and ");
+        if (t->count > 1) ct__textf(text, "%zu times ", t->count);
+        if (t->variable) ct__text_add(text, "variable ");
+        ct__textf(text, t->variable ? "\"%.100s\"" : "%.100s", t->what ? t->what : "input");
+        if (t->dtype) ct__textf(text, " %s", ct__type_text(&type).s);
+        ct__textf(text, " of %s", ct__bytes_text(t->bytes).s);
+        if (t->here.file) ct__textf(text, " (%s:%u)", t->here.file, t->here.line);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- fits
+
+static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
+    const ct_program *p = &plan->program;
+    const ct_device *d = ct__computing(engine->device);
+    c->arena_bytes = p->arena_bytes;
+    c->constant_bytes = plan->n_scalars * 8;
+    for (size_t b = 0; b < p->n_bufs; b++) {
+        if (p->bufs[b].kind == CT_BUF_CONST) c->constant_bytes += p->bufs[b].bytes;
+        if (p->bufs[b].kind == CT_BUF_ROOT && plan->roots[p->bufs[b].index].fresh)
+            c->result_bytes += p->bufs[b].bytes;
+    }
+    for (size_t i = 0; i < plan->n_leaves; i++)
+        c->input_bytes += ct__type_bytes(&plan->leaves[i].type);
+    for (size_t i = 0; i < p->n_launches && d->backend->workspace; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind != CT_LAUNCH_KERNEL) continue;
+        ct_command command = ct__program_command(p, l);
+        uint64_t bytes = d->backend->workspace(d, &command);
+        if (bytes > c->workspace_bytes) c->workspace_bytes = bytes;
+    }
+    c->n_kernels = p->n_kernels;
+    c->here = plan->here;
+}
+
+bool ct__plan_fits(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+    ct_account *account = engine->device->account;
+    ct_plan_cost c = {0};
+    add_sizes(engine, plan, &c);
+    uint64_t held = account->now[CT_MEMORY_WORKSPACES];
+    uint64_t need = c.arena_bytes + c.constant_bytes + c.result_bytes +
+                    (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
+    uint64_t left = ct__memory_left(account), asked = ct__memory_limit_asked();
+    if (need <= left) return true;
+    ct_plan_tensor tensors[MOST_TENSORS];
+    ct_text text = {0};
+    ct__say_tensors(&text, tensors, largest(plan, tensors));
+    if (asked)
+        ct__err(&ctx->err, CT_E_LIMIT, plan->here, "plan",
+                "%s are needed where %s are in use: the limit is %s; the largest tensors are %s",
+                ct__bytes_text(need).s, ct__bytes_text(account->total).s, ct__bytes_text(asked).s,
+                text.s && !text.failed ? text.s : "not known");
+    else
+        ct__err(&ctx->err, CT_E_LIMIT, plan->here, "plan",
+                "%s are needed where %s are left; the largest tensors are %s",
+                ct__bytes_text(need).s, ct__bytes_text(left).s,
+                text.s && !text.failed ? text.s : "not known");
+    ct__text_free(&text);
+    return false;
+}
+
+// -------------------------------------------------------------------------------------- the report
+
+// Bytes of temporaries in use during each launch. `change` (n_launches + 1) is scratch.
+static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) {
+    size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first);
+    size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
+    bool ok = first && last ? ct__plan_lives(p, first, last, err)
+                            : ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs * sizeof *first);
+    // Unsigned numbers wrap: what ends is taken away again behind its last launch.
+    for (size_t b = 0; b < p->n_bufs && ok; b++) {
+        if (p->bufs[b].kind != CT_BUF_TEMP || first[b] == SIZE_MAX) continue;
+        uint64_t bytes = ct__round_up(p->bufs[b].bytes, 64);
+        in_use[first[b]] += bytes;
+        in_use[last[b] + 1] -= bytes;
+    }
+    for (size_t i = 0; i < p->n_launches && ok; i++) in_use[i + 1] += in_use[i];
+    ct__free(first);
+    ct__free(last);
+    return ok;
+}
+
+// The largest variable that the launch reads: what it works on, in the user's words. Of an
+// update's, which are alike, the parameter: its name is part of the others'.
+static const char *variable_of(const ct_plan *plan, const ct_launch *l) {
+    const char *name = NULL;
+    uint64_t most = 0;
+    for (uint32_t a = 0; a < l->n_args; a++) {
+        const ct_buf *b = &plan->program.bufs[l->args[a].buf];
+        const char *own = b->kind == CT_BUF_LEAF ? plan->leaves[b->index].name : NULL;
+        if (!own || b->bytes < most) continue;
+        if (b->bytes == most && name && strlen(own) >= strlen(name)) continue;
+        name = own;
+        most = b->bytes;
+    }
+    return name;
+}
+
+static ct_plan_launch describe_launch(const ct_plan *plan, const ct_launch *l, int64_t times) {
+    const ct_program *p = &plan->program;
+    ct_plan_launch out = {.op = l->node ? l->node->op->name : NULL,
+                          .here = l->node ? l->node->here : CT_NOWHERE,
+                          .variable = variable_of(plan, l),
+                          .times = times,
+                          .bytes = l->bytes,
+                          .flops = l->flops};
+    if (l->kind == CT_LAUNCH_KERNEL) out.kernel = p->kernels[l->kernel].made->name;
+    if (l->kind == CT_LAUNCH_COPY) out.kernel = "copy";
+    if (l->kind == CT_LAUNCH_NODE) // an op at a time reads and writes its arguments whole
+        for (uint32_t a = 0; a < l->n_args; a++) out.bytes += p->bufs[l->args[a].buf].bytes;
+    return out;
+}
+
+static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_err *err) {
+    const ct_program *p = &plan->program;
+    ct_plan_launch *launches = ct__arena(&plan->arena, p->n_launches * sizeof *launches);
+    int64_t *times = ct__arena(&plan->arena, (p->n_launches + 1) * sizeof *times);
+    if (!launches || !times || !add_temporaries(p, in_use, err))
+        return ct__err_memory(err, plan->here, "plan", p->n_launches * sizeof *launches);
+    size_t depth = 0;
+    times[0] = 1;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind == CT_LAUNCH_LOOP) {
+            times[depth + 1] = times[depth] * l->count;
+            depth++;
+        } else if (l->kind == CT_LAUNCH_END) {
+            depth--;
+        } else {
+            ct_plan_launch *out = &launches[c->n_launches++];
+            *out = describe_launch(plan, l, times[depth]);
+            out->temporaries = in_use[i];
+            c->bytes += out->bytes * (uint64_t)out->times;
+            c->flops += out->flops * (double)out->times;
+            if (in_use[i] > c->most_temporaries) c->most_temporaries = in_use[i];
+        }
+    }
+    c->launches = launches;
+    return true;
+}
+
+const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+    if (plan->cost) return plan->cost;
+    ct_plan_cost *c = ct__arena_zero(&plan->arena, sizeof *c);
+    ct_plan_tensor *tensors = ct__arena(&plan->arena, MOST_TENSORS * sizeof *tensors);
+    uint64_t *in_use = ct__calloc(plan->program.n_launches + 2, sizeof *in_use);
+    bool ok = c && tensors && in_use;
+    if (ok) {
+        add_sizes(engine, plan, c);
+        ok = add_launches(plan, c, in_use, &ctx->err);
+        c->tensors = tensors;
+        c->n_tensors = largest(plan, tensors);
+    } else {
+        ct__err_memory(&ctx->err, plan->here, "plan", sizeof *c);
+    }
+    ct__free(in_use);
+    return ok ? plan->cost = c : NULL;
+}

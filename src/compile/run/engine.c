@@ -1,0 +1,604 @@
+// What scope ends and reads reach: pending roots become a plan, found or made, and their values
+// come back.
+#include <fenv.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/memory.h"
+#include "base/os.h"
+#include "compile/check/check.h"
+#include "compile/run/cost.h"
+#include "compile/passes/env.h"
+#include "compile/run/explain.h"
+#include "compile/plan.h"
+
+enum { MOST_PLANS = 256, FIRST_BUCKETS = 64 };
+
+static void engine_free(ct_engine *e) {
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i], *next; p; p = next) {
+            next = p->next;
+            ct__plan_free(e, p);
+        }
+    ct__built_free(&e->built);
+    ct__order_free(&e->order);
+    ct__free(e->buckets);
+    ct__free(e->fresh);
+    ct__free(e->copies);
+    ct__free(e->held);
+    ct__free(e->roots);
+    ct__free(e->scalar_bytes);
+    if (e->device) ct__device_release(e->device);
+    ct__free(e);
+}
+
+static ct_engine *engine_new(const char *device, ct_err *err) {
+    ct_engine *e = ct__calloc(1, sizeof *e);
+    if (e) e->buckets = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
+    if (e && e->buckets) e->n_buckets = FIRST_BUCKETS;
+    if (!e || !e->buckets) {
+        ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
+    } else if (ct__env_check(err) && ct__check_wanted(&e->check, err) &&
+               (e->device = ct__device_open(device, err))) {
+        if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
+        if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
+        e->order.numerics = ct__numerics(e->device);
+        return e;
+    }
+    if (e) engine_free(e);
+    return NULL;
+}
+
+static ct_engine *engine_of(ct_ctx *ctx) {
+    if (!ctx->device) {
+        const char *name = getenv("COTAN_DEVICE");
+        ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
+    }
+    return ctx->device;
+}
+
+const ct_account *ct__ctx_account(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? e->device->account : &ct__account;
+}
+
+const char *ct__ctx_device(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? ct__computing(e->device)->backend->name : "";
+}
+
+double ct__ctx_gflops(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    return e ? ct__target(e->device).gflops : 0;
+}
+
+const char *ct_numerics(void) {
+    ct_ctx *ctx = ct__ctx();
+    ct_engine *e = ctx ? engine_of(ctx) : NULL;
+    return e ? ct__numerics(e->device) : "";
+}
+
+bool ct_set_device(const char *name) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return false;
+    if (ctx->n_roots || ctx->tracing) {
+        ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
+        return false;
+    }
+    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name")) return false;
+    ct_engine *e = engine_new(name, &ctx->err);
+    if (!e) return false;
+    if (ctx->device) {
+        ct_device *old = ((ct_engine *)ctx->device)->device; // whose faults are told before it goes
+        if (!old->backend->wait(old, old->backend->event(old), &ctx->err)) {
+            engine_free(e);
+            return false;
+        }
+        e->made = ((ct_engine *)ctx->device)->made; // nodes remember plans by number
+        engine_free(ctx->device);
+    }
+    ctx->device = e;
+    return true;
+}
+
+// ----------------------------------------------------------------------------------- finding plans
+
+static ct_plan *find(ct_engine *e, const ct_order *o) {
+    for (ct_plan *p = e->buckets[o->hash.lo & (e->n_buckets - 1)]; p; p = p->next)
+        if (ct__hash_equal(p->hash, o->hash) && p->n_words == o->n_words &&
+            memcmp(p->words, o->words, o->n_words * sizeof *o->words) == 0)
+            return p;
+    return NULL;
+}
+
+static void drop_oldest(ct_engine *e) {
+    ct_plan **oldest = NULL;
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan **at = &e->buckets[i]; *at; at = &(*at)->next)
+            if (!oldest || (*at)->stamp < (*oldest)->stamp) oldest = at;
+    if (!oldest) return;
+    ct_plan *p = *oldest;
+    *oldest = p->next;
+    if (e->newest == p) e->newest = NULL;
+    ct__plan_free(e, p);
+    e->n_plans--;
+}
+
+static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t n) {
+    ct_plan *p = find(e, &e->order);
+    if (!p) {
+        double begin = ct__now();
+        if (e->n_plans >= MOST_PLANS) drop_oldest(e);
+        p = ct__plan_make(ctx, e, &e->order, roots, n);
+        if (!p) return NULL;
+        p->number = ++e->made;
+        ct__explain_new(ctx, e, p, &e->order, ct__now() - begin);
+        ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)];
+        p->next = *bucket;
+        *bucket = p;
+        e->n_plans++;
+    }
+    p->stamp = ++e->clock;
+    return p;
+}
+
+static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
+    if (!CT_GROW(e->roots, e->roots_cap, *n + 1))
+        return ct__err_memory(&ctx->err, root.here, "run", sizeof root);
+    e->roots[(*n)++] = root;
+    return true;
+}
+
+static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
+
+// Is a pending root among the first n the value of this node, of output `out` (-1: of any)?
+static bool wanted(const ct_ctx *ctx, size_t n, const ct_node *node, int64_t out) {
+    for (size_t i = 0; i < n; i++)
+        if (ctx->roots[i].val.node == node && stays(&ctx->roots[i]) &&
+            (out < 0 || ctx->roots[i].val.out == out))
+            return true;
+    return false;
+}
+
+// The pending roots, and with an output of a node that stays its other outputs, each once, since
+// the node becomes a leaf.
+static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
+    for (size_t i = 0; i < ctx->n_roots; i++) {
+        ct_root r = ctx->roots[i];
+        ct_node *node = r.val.node;
+        if (stays(&r) && node->value) continue;
+        if (r.var && r.var->freed) { // by another context
+            ct__var_released(r.var, ctx);
+            ct__unuse(node);
+            ctx->roots[i--] = ctx->roots[--ctx->n_roots];
+            continue;
+        }
+        if (!add_root(ctx, e, n, r)) return false;
+        if (!stays(&r) || node->n_out == 1 || wanted(ctx, i, node, -1)) continue;
+        for (uint32_t k = 0; k < node->n_out; k++)
+            if (!wanted(ctx, ctx->n_roots, node, k) &&
+                !add_root(ctx, e, n,
+                          (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = r.here}))
+                return false;
+    }
+    return true;
+}
+
+// A plan that was cut earlier keeps what was wanted again: its roots grow by these.
+static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
+    if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    ct_plan *p;
+    while ((p = find(e, &e->order)) && p->n_extra) {
+        for (size_t i = 0; i < p->n_extra; i++) {
+            ct_node *node = e->order.nodes[p->extra[i]];
+            for (uint32_t k = 0; k < node->n_out; k++)
+                if (!add_root(
+                        ctx, e, n,
+                        (ct_root){.kind = CT_ROOT_EXTRA, .val = {node, k}, .here = node->here}))
+                    return NULL;
+        }
+        if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    }
+    return find_or_make(ctx, e, e->roots, *n);
+}
+
+// -------------------------------------------------------------------------------- values come back
+
+// A variable's storage is borrowed for the run, all others are held.
+static void let_go(const ct_root *r, ct_storage *storage) {
+    if (!r->var || r->var->storage != storage) ct__storage_unref(storage);
+}
+
+static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
+    if (!CT_GROW(e->fresh, e->fresh_cap, n))
+        return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
+    for (size_t i = 0; i < n; i++) {
+        const ct_root *r = &e->roots[i];
+        e->fresh[i] = r->var && r->var->storage
+                          ? r->var->storage
+                          : ct__storage_new(e->device, ct__type_bytes(ct__type(r->val)), &ctx->err);
+        if (e->fresh[i]) continue;
+        while (i-- > 0) let_go(&e->roots[i], e->fresh[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
+    ct_node *node = r->val.node;
+    if (!node->value) {
+        node->value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
+        if (!node->value)
+            return ct__err_memory(&ctx->err, r->here, "run", node->n_out * sizeof *node->value);
+        if (r->kind == CT_ROOT_EXTRA) {
+            node->flags |= CT_NODE_EXTRA;
+            ctx->n_extras++;
+        }
+    }
+    if (!node->value[r->val.out]) node->value[r->val.out] = ct__storage_ref(storage);
+    return true;
+}
+
+static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
+    bool ok = true, assigned = false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_root *r = &e->roots[i];
+        if (r->kind == CT_ROOT_ASSIGN) {
+            ct_var *var = r->var;
+            if (!var->storage) var->storage = e->fresh[i];
+            ct__var_changed(var);
+            ct_node *version = ct__pending_version(var);
+            var->made = version ? ct__handle(version, 0).bits : 0;
+            if (var->broken) var->broken = false;
+            assigned = true;
+        } else if (r->kind == CT_ROOT_METRIC) {
+            ct__metric_store(ctx, r->name, e->fresh[i], ct__type(r->val));
+        } else {
+            ok = give_value(ctx, r, e->fresh[i]) && ok;
+        }
+        let_go(r, e->fresh[i]);
+        if (r->kind == CT_ROOT_ASSIGN) ct__var_released(r->var, ctx);
+    }
+    if (assigned && ctx->n_extras) ct__extras_spent(ctx);
+    return ok;
+}
+
+// ------------------------------------------------------------------------- values of other devices
+
+static bool foreign(const ct_engine *e, const ct_storage *s) {
+    const ct_device *d = s->owner; // devices without a queue of their own share the host's memory
+    return d != e->device && (d->inner || e->device->inner);
+}
+
+// A copy here of a value that lies on another device.
+static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
+    void *bytes = ct__malloc(from->bytes);
+    ct_storage *to = bytes ? ct__storage_new(e->device, from->bytes, &ctx->err) : NULL;
+    bool ok = to && ct__hooks.download(ctx, from, bytes, from->bytes) &&
+              e->device->backend->copy_in(e->device, (ct_operand){to->buffer, 0}, bytes,
+                                          from->bytes, &ctx->err);
+    if (!ok) ct__err_memory(&ctx->err, CT_NOWHERE, "run", from->bytes);
+    ct__free(bytes);
+    if (ok) return to;
+    ct__storage_unref(to);
+    return NULL;
+}
+
+// What a plan updates in place moves here for good.
+static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ct_var *var = e->roots[i].var;
+        if (!var || !var->storage || !foreign(e, var->storage)) continue;
+        ct_storage *here = fetch(ctx, e, var->storage);
+        if (!here) return false;
+        ct__storage_unref(var->storage);
+        var->storage = here;
+    }
+    return true;
+}
+
+// What it only reads is copied for the run.
+static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        if (!foreign(e, e->order.leaves[i])) continue;
+        if (!CT_GROW(e->copies, e->copies_cap, e->n_copies + 1)) return false;
+        ct_storage *here = fetch(ctx, e, e->order.leaves[i]);
+        if (!here) return false;
+        e->copies[e->n_copies++] = e->order.leaves[i] = here;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- a run
+
+static bool storage_lost(const ct_storage *s) {
+    ct_device *device = s->owner;
+    return device->backend->lost && device->backend->lost(device, s->begin, s->end);
+}
+
+// Values that a device failed to make may have been recorded with before that was known.
+static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
+    for (size_t i = 0; i < o->n_leaves; i++) {
+        const ct_node *node = o->leaf_nodes[i];
+        if (!ct__lost(o->leaves[i])) continue;
+        if (node->var)
+            return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
+                           "variable \"%s\", read here, is poisoned: the plan that was updating it "
+                           "for %s:%u failed",
+                           node->var->name, node->var->ran.file ? node->var->ran.file : "?",
+                           node->var->ran.line);
+        return ct__err(&ctx->err, CT_E_DEVICE, node->here, "run",
+                       "the value made here is poisoned: the device failed while it was computed");
+    }
+    return true;
+}
+
+static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
+    if (!leaves_stand(ctx, &e->order)) return false;
+    if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
+    e->started = false;
+    uint64_t begin = e->device->backend->event(e->device);
+    bool ok = ct__check_before(ctx, e, p, n) && ct__plan_run(ctx, e, p, &e->order, e->fresh) &&
+              ct__check_after(e, p);
+    ct__check_done(e);
+    if (ok) {
+        uint64_t end = e->device->backend->event(e->device);
+        for (size_t i = 0; i < n; i++) e->fresh[i]->begin = begin, e->fresh[i]->end = end;
+        return take_results(ctx, e, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        ct_var *var = e->roots[i].var;
+        if (e->started && var && var->storage) { // it may hold anything now
+            var->broken = true;
+            ct__var_changed(var);
+        }
+        let_go(&e->roots[i], e->fresh[i]);
+    }
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------------
+// variables that other contexts may be using: their sets' locks are held until all work is
+// enqueued. That is long enough: a device that works behind a queue has memory that only itself
+// touches, and who copies from it waits for the queue.
+
+static bool hold(ct_engine *e, ct_share *lock, bool alone) {
+    size_t low = 0, high = e->n_held;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if ((uintptr_t)e->held[middle].lock < (uintptr_t)lock)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == e->n_held || e->held[low].lock != lock) {
+        if (!CT_GROW(e->held, e->held_cap, e->n_held + 1)) return false;
+        memmove(&e->held[low + 1], &e->held[low], (e->n_held++ - low) * sizeof *e->held);
+        e->held[low] = (struct ct_held){lock, false};
+    }
+    e->held[low].alone |= alone;
+    return true;
+}
+
+static bool list_held(ct_engine *e, size_t n) {
+    const ct_share *last = NULL;
+    e->n_held = 0;
+    for (size_t i = 0; i < n; i++) {
+        const ct_var *var = e->roots[i].var;
+        if (!var || var->lock == last) continue;
+        if (!hold(e, var->lock, true)) return false;
+        last = var->lock;
+    }
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        const ct_node *node = e->order.leaf_nodes[i];
+        if (!ct__reads_var(node) || node->var->lock == last) continue;
+        if (!hold(e, node->var->lock, false)) return false;
+        last = node->var->lock;
+    }
+    return true;
+}
+
+static void release(ct_engine *e) {
+    while (e->n_held) {
+        e->n_held--;
+        ct__share_leave(e->held[e->n_held].lock, e->held[e->n_held].alone);
+    }
+}
+
+static bool take_held(ct_ctx *ctx, ct_engine *e, size_t n) {
+    bool listed = list_held(e, n);
+    size_t all = e->n_held;
+    e->n_held = 0;
+    if (!listed) return ct__err_memory(&ctx->err, CT_NOWHERE, "run", all * sizeof *e->held);
+    while (e->n_held < all) {
+        struct ct_held *h = &e->held[e->n_held];
+        if (!ct__share_take(h->lock, h->alone, &ctx->cancelled)) return false;
+        e->n_held++;
+    }
+    return true;
+}
+
+// The first read whose version is gone by now; what the others read lies here.
+static const ct_node *bind_reads(ct_engine *e) {
+    for (size_t i = 0; i < e->order.n_leaves; i++) {
+        const ct_node *node = e->order.leaf_nodes[i];
+        if (!ct__reads_var(node)) continue;
+        if (node->number != node->var->version) return node;
+        e->order.leaves[i] = node->var->storage;
+    }
+    return NULL;
+}
+
+static bool target_stands(ct_ctx *ctx, const ct_var *var, ct_loc here) {
+    return !var->freed || ct__err(&ctx->err, CT_E_SPENT, here, "assign",
+                                  "variable \"%s\" was freed by another context", var->name);
+}
+
+static bool targets_stand(ct_ctx *ctx, const ct_engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (e->roots[i].var && !target_stands(ctx, e->roots[i].var, e->roots[i].here)) return false;
+    return true;
+}
+
+static bool cancelled(ct_ctx *ctx) {
+    return atomic_load(&ctx->cancelled) &&
+           !ct__err(&ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
+}
+
+static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
+    const ct_node *gone = NULL;
+    bool ok = take_held(ctx, e, n);
+    if (!ok) (void)cancelled(ctx);
+    ok = ok && targets_stand(ctx, e, n) && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) &&
+         run_plan(ctx, e, p, n);
+    release(e);
+    return gone ? ct__spent(ctx, gone, here) : ok;
+}
+
+static bool run(ct_ctx *ctx, ct_loc here) {
+    ct__run_begin(ctx);
+    // Folding and the reference round as kernels do, whatever the host program's mode is.
+    fenv_t host;
+    fegetenv(&host);
+    fesetenv(FE_DFL_ENV);
+    ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
+    size_t n = 0;
+    bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
+    if (ok && n) {
+        ct_plan *p = choose_plan(ctx, e, &n);
+        if (p) {
+            e->newest = p;
+            ct__note_cuts(ctx, e, p, &e->order);
+        }
+        ok = p && run_held(ctx, e, p, n, here);
+        while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
+    }
+    if (ok) {
+        ct__roots_done(ctx);
+    } else {
+        ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
+        if (ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
+        ct__roots_abandon(ctx);
+    }
+    fesetenv(&host);
+    ct__run_end(ctx);
+    return ok;
+}
+
+ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine) {
+    ct_engine *e = engine_of(ctx);
+    size_t n = 0;
+    if (!e || !gather_roots(ctx, e, &n)) return NULL;
+    *engine = e;
+    if (n) return choose_plan(ctx, e, &n);
+    ct__err(&ctx->err, CT_E_ARGUMENT, here, "compile", "nothing is pending: there is no plan");
+    ct__err_hint(&ctx->err, "call it behind what a step records, before the step's scope ends");
+    return NULL;
+}
+
+static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
+    ct_engine *e = engine_of(ctx);
+    ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
+    if (!s) return NULL;
+    s->begin = e->device->backend->event(e->device);
+    bool ok =
+        e->device->backend->copy_in(e->device, (ct_operand){s->buffer, 0}, bytes, n, &ctx->err);
+    s->end = e->device->backend->event(e->device);
+    if (ok) return s;
+    ct__storage_unref(s);
+    return NULL;
+}
+
+// The variable's storage; a new one where it has none here.
+static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
+    if (var->storage && !foreign(e, var->storage)) return var->storage;
+    ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
+    if (!s) return NULL;
+    ct__storage_unref(var->storage);
+    var->storage = s;
+    return s;
+}
+
+static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next, void *user) {
+    ct_device *device = e->device;
+    ct_storage *s = home_of(ctx, e, var);
+    const void *bytes;
+    size_t n = 0;
+    bool ok = true;
+    if (!s) return false;
+    s->begin = device->backend->event(device);
+    for (size_t at = 0; ok && (ok = next(user, &bytes, &n, &ctx->err)) && n; at += n)
+        ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
+    s->end = device->backend->event(device);
+    var->made = 0; // no node is this value
+    var->broken = !ok;
+    ct__var_changed(var);
+    if (ctx->n_extras) ct__extras_spent(ctx);
+    return ok;
+}
+
+static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
+    ct_engine *e = engine_of(ctx);
+    if (!e) return false;
+    if (atomic_load(&ctx->cancelled) || !ct__share_take(var->lock, true, &ctx->cancelled)) {
+        if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
+        return false;
+    }
+    bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
+    ct__share_leave(var->lock, true);
+    return ok;
+}
+
+static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
+    ct_device *device = from->owner;
+    return device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
+}
+
+static void settle(ct_ctx *ctx) {
+    ct_engine *e = ctx->device;
+    ct_err err = {0};
+    if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
+        ct__log(ctx, CT_LOG_WARNING, err.text);
+}
+
+static void close_engine(ct_ctx *ctx) {
+    settle(ctx);
+    if (ctx->device) engine_free(ctx->device);
+    ctx->device = NULL;
+}
+
+const ct_hooks ct__hooks = {.run = run,
+                            .upload = upload,
+                            .download = download,
+                            .fill = fill,
+                            .lost = storage_lost,
+                            .settle = settle,
+                            .close = close_engine};
+
+uint64_t ct_most_memory(void) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx ? ct__ctx_account(ctx)->peak : 0;
+}
+
+const ct_plan_cost *ct_newest_plan(void) {
+    ct_ctx *ctx = ct__ctx();
+    ct_engine *e = ctx ? ctx->device : NULL;
+    if (!e || !e->newest) return NULL;
+    ct__run_begin(ctx);
+    const ct_plan_cost *cost = ct__plan_cost(ctx, e, e->newest);
+    ct__run_end(ctx);
+    return cost;
+}
+
+ct_stats ct_get_stats(void) {
+    return (ct_stats){.plans_made = ct__counters.plans_made,
+                      .plans_run = ct__counters.plans_run,
+                      .kernels_compiled = ct__counters.kernels_compiled,
+                      .kernels_loaded = ct__counters.kernels_loaded,
+                      .launches = ct__counters.launches,
+                      .arena_bytes = ct__account.now[CT_MEMORY_ARENAS],
+                      .live_bytes = ct__account.now[CT_MEMORY_VALUES],
+                      .memory = ct__account.total,
+                      .most_memory = ct__account.peak,
+                      .nodes = ct__nodes_recorded()};
+}

@@ -1,0 +1,234 @@
+#include "compile/run/explain.h"
+
+#include <string.h>
+
+#include "transform/transform.h"
+
+enum { PLANS_BEFORE_HINT = 8 };
+
+static const char *file_of(ct_loc here) { return here.file ? here.file : "?"; }
+
+// A leaf as the user knows it.
+static void name_leaf(ct_text *text, const ct_plan_leaf *leaf) {
+    if (leaf->name)
+        ct__textf(text, "variable \"%s\"", leaf->name);
+    else
+        ct__textf(text, "the tensor made at %s:%u", file_of(leaf->here), leaf->here.line);
+}
+
+// The plan of the same line that ran last, of those with as many leaves if there are; how many
+// plans the line has made.
+static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
+    ct_plan *best = NULL;
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i]; p; p = p->next) {
+            if (p == plan || p->here.line != plan->here.line || !p->here.file || !plan->here.file ||
+                strcmp(p->here.file, plan->here.file) != 0)
+                continue;
+            ++*count;
+            bool alike = p->n_leaves == plan->n_leaves,
+                 was_alike = best && best->n_leaves == plan->n_leaves;
+            if (!best || (alike == was_alike ? p->stamp > best->stamp : alike)) best = p;
+        }
+    return best;
+}
+
+// The first leaf whose type differs, in words. False: none does. `declared`: it is a dynamic size.
+static bool say_difference(ct_text *text, const ct_plan *plan, const ct_plan *before,
+                           bool *declared) {
+    if (plan->n_leaves != before->n_leaves) return false;
+    for (size_t i = 0; i < plan->n_leaves; i++) {
+        const ct_type *now = &plan->leaves[i].type, *was = &before->leaves[i].type;
+        if (now->dtype != was->dtype || now->rank != was->rank) {
+            name_leaf(text, &plan->leaves[i]);
+            ct__textf(text, " is %s, it was %s", ct__type_text(now).s, ct__type_text(was).s);
+            return true;
+        }
+        for (int a = 0; a < now->rank; a++) {
+            if (now->dim[a] == was->dim[a]) continue;
+            *declared = ct__is_dyn(now, a) && ct__is_dyn(was, a);
+            name_leaf(text, &plan->leaves[i]);
+            ct__textf(text, ": axis %d has size %lld, it had %lld", a, (long long)now->dim[a],
+                      (long long)was->dim[a]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool same_root(const ct_plan_root *a, const ct_plan_root *b) {
+    bool named = a->called && b->called;
+    return a->kind == b->kind && a->op == b->op && a->out == b->out &&
+           a->made.line == b->made.line && strcmp(file_of(a->made), file_of(b->made)) == 0 &&
+           (named ? strcmp(a->called, b->called) == 0 : a->called == b->called);
+}
+
+static size_t times(const ct_plan_root *root, const ct_plan_root *among, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += same_root(root, &among[i]);
+    return count;
+}
+
+// The first result of `plan` that `other` does not have (so often); NULL: there is none. `shared`:
+// it has some.
+static const ct_plan_root *own_root(const ct_plan *plan, const ct_plan *other, bool *shared) {
+    const ct_plan_root *own = NULL;
+    for (size_t i = 0; i < plan->n_roots; i++) {
+        const ct_plan_root *root = &plan->roots[i];
+        bool there = times(root, plan->roots, i) < times(root, other->roots, other->n_roots);
+        *shared |= there;
+        if (!there && !own) own = root;
+    }
+    return own;
+}
+
+// The result that is wanted this time and was not before, or else the other way round; of steps
+// that have nothing in common none is.
+static bool say_wanted(ct_text *text, const ct_plan *plan, const ct_plan *before) {
+    static const char *const wanted[] = {[CT_ROOT_KEEP] = "kept",
+                                         [CT_ROOT_READ] = "read",
+                                         [CT_ROOT_ASSIGN] = "assigned",
+                                         [CT_ROOT_METRIC] = "recorded",
+                                         [CT_ROOT_EXTRA] = "kept for a later read"};
+    bool shared = false;
+    const ct_plan_root *now = own_root(plan, before, &shared);
+    const ct_plan_root *root = now ? now : own_root(before, plan, &shared);
+    if (!root || !shared) return false;
+    if (root->called)
+        ct__textf(text, "%s \"%s\"", root->kind == CT_ROOT_METRIC ? "metric" : "variable",
+                  root->called);
+    else
+        ct__textf(text, "%s of %s:%u", root->op->name, file_of(root->made), root->made.line);
+    ct__textf(text, " is %s%s this time, it was%s", now ? "" : "not ", wanted[root->kind],
+              now ? " not" : "");
+    return true;
+}
+
+// The first attribute, or else op, that differs.
+static bool say_other(ct_text *text, const ct_difference *d, bool *declared) {
+    if (!d->node) return false;
+    const ct_loc here = d->node->here;
+    if (d->field) {
+        ct__textf(text, "%s of %s:%u: %s is ", d->node->op->name, file_of(here), here.line,
+                  d->field->name);
+        ct__say_difference(text, d);
+        *declared = ct__difference_declared(d);
+    } else {
+        ct__textf(text, "what was recorded differs in structure, first at %s:%u: %s", file_of(here),
+                  here.line, d->node->op->name);
+    }
+    return true;
+}
+
+static const char *advice(const ct_difference *d) {
+    if (!d->field) return "a size that varies can be declared with CT_DYN";
+    if (d->node->op->varies) return d->node->op->varies;
+    return d->field->kind == CT_FIELD_ints
+               ? "an attribute is part of the plan, but for sizes in it that CT_DYN marks"
+               : "an attribute is part of the plan; what varies is better an operand";
+}
+
+void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                     double seconds) {
+    size_t siblings = 0;
+    ct_plan *before = sibling(engine, plan, &siblings);
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
+    if (!hint && !explain) return;
+    ct_text text = {0}, why = {0};
+    ct_difference other = {0};
+    bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
+    bool wanted = before && !differs && say_wanted(&why, plan, before);
+    differs |= wanted;
+    if (before && !differs) {
+        other = ct__order_difference(order, before->words, before->n_words);
+        differs = say_other(&why, &other, &declared);
+    }
+    differs = differs && why.s && !why.failed;
+    // Lengths are dynamic so that they may vary; and where the graph is another one each time, or
+    // other results of it are wanted, there is nothing to declare.
+    hint = hint && !declared && !wanted && differs && !(other.node && !other.field);
+    ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
+              file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
+              order->n, plan->n_commands, plan->program.n_kernels);
+    if (differs)
+        ct__text_add(&text, why.s);
+    else
+        ct__text_add(&text, siblings ? "what was recorded differs in structure"
+                                     : "the first of this line");
+    if (hint)
+        ct__textf(&text, "\n  hint: this line has made %d plans; %s: %s", PLANS_BEFORE_HINT,
+                  advice(&other), why.s);
+    else if (explain && !declared && other.field && other.node->op->varies)
+        ct__textf(&text, "\n  hint: %s", other.node->op->varies);
+    if (text.s && !text.failed && (hint || explain))
+        ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
+    ct__text_free(&text);
+    ct__text_free(&why);
+}
+
+// -------------------------------------------------------------------------------------------- cuts
+
+static ct_plan *plan_by_number(ct_engine *e, uint64_t number) {
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i]; p; p = p->next)
+            if (p->number == number) return p;
+    return NULL;
+}
+
+static void keep_next_time(ct_ctx *ctx, ct_engine *e, const ct_node *user, const ct_node *node) {
+    ct_plan *p = plan_by_number(e, node->ran_plan);
+    if (!p) return;
+    for (size_t i = 0; i < p->n_extra; i++)
+        if (p->extra[i] == node->ran_index) return;
+    if (!CT_GROW(p->extra, p->extra_cap, p->n_extra + 1)) return;
+    p->extra[p->n_extra++] = node->ran_index;
+    if (!ct__env_flag("COTAN_EXPLAIN")) return;
+    ct_text text = {0};
+    ct__textf(&text,
+              "%s:%u: %s recomputes %s of %s:%u, which an earlier read had computed and not kept; "
+              "it is kept from now on",
+              file_of(user->here), user->here.line, user->op->name, node->op->name,
+              file_of(node->here), node->here.line);
+    if (text.s) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
+    ct__text_free(&text);
+}
+
+void ct__note_cuts(ct_ctx *ctx, ct_engine *e, ct_plan *plan, const ct_order *o) {
+    for (size_t i = 0; i < o->n && o->met_ran; i++) {
+        const ct_node *node = o->nodes[i];
+        if (node->value || node->ran_plan) continue;
+        for (int k = 0; k < node->n_in; k++) {
+            const ct_node *in = node->in[k].node;
+            if (in->ran_plan && !in->value && in->op->kind != CT_KIND_LEAF)
+                keep_next_time(ctx, e, node, in);
+        }
+    }
+    for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
+        if (o->nodes[i]->op->kind == CT_KIND_LEAF || ct__stops(o, o->nodes[i])) continue;
+        o->nodes[i]->flags |= CT_NODE_RAN;
+        o->nodes[i]->ran_plan = (uint32_t)plan->number;
+        o->nodes[i]->ran_index = (uint32_t)i;
+    }
+}
+
+static bool needs_old_version(const ct_nodes *list) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i]->op == &ct__op_read && list->v[i]->number != list->v[i]->var->version)
+            return true;
+    return false;
+}
+
+void ct__extras_spent(ct_ctx *ctx) {
+    ct_nodes list = {0};
+    for (size_t d = 0; d < ctx->depth; d++)
+        for (ct_node *node = ctx->frames[d]->nodes; node && ctx->n_extras; node = node->next) {
+            if (!(node->flags & CT_NODE_EXTRA) || !node->value) continue;
+            if (!ct__reach(&list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(&list))
+                continue;
+            for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
+            node->value = NULL;
+            node->flags &= (uint16_t)~CT_NODE_EXTRA;
+            ctx->n_extras--;
+        }
+    ct__nodes_free(&list);
+}

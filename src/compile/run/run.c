@@ -1,0 +1,207 @@
+// Running plans: operands bound, scalars sent, launches enqueued.
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/memory.h"
+#include "compile/check/check.h"
+
+static void destroy_storage(ct_storage *s) {
+    ct_device *device = s->owner;
+    ct__device_free(device, s->buffer, s->bytes, CT_MEMORY_VALUES);
+    ct__free(s);
+    ct__device_release(device);
+}
+
+ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
+    ct_storage *s = ct__calloc(1, sizeof *s);
+    void *buffer = s ? ct__device_alloc(device, bytes, CT_MEMORY_VALUES, err) : NULL;
+    if (!buffer) {
+        ct__err_memory(err, CT_NOWHERE, "storage", bytes);
+        ct__free(s);
+        return NULL;
+    }
+    atomic_init(&s->refs, 1);
+    s->buffer = buffer;
+    s->bytes = bytes;
+    s->owner = ct__device_retain(device);
+    s->destroy = destroy_storage;
+    return s;
+}
+
+// --------------------------------------------------------------------------------------- preparing
+
+// Launches become commands whose operands are filled at each run; loops are unrolled into them,
+// since an operand of an iteration differs from the next only in its offset.
+static size_t loop_end(const ct_program *p, size_t begin) {
+    size_t depth = 0;
+    for (size_t i = begin; i < p->n_launches; i++) {
+        if (p->launches[i].kind == CT_LAUNCH_LOOP) depth++;
+        if (p->launches[i].kind == CT_LAUNCH_END && --depth == 0) return i;
+    }
+    return p->n_launches;
+}
+
+typedef struct {
+    ct_plan *plan;
+    void **home;   // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
+    bool *lasting; // (program.n_bufs) is it a variable's storage?
+    size_t commands_cap, binding_cap, offsets_cap, behind_cap;
+} preparation;
+
+static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
+    ct_plan *p = x->plan;
+    if (!CT_GROW(p->commands, x->commands_cap, p->n_commands + 1) ||
+        !CT_GROW(p->binding, x->binding_cap, p->n_binding + l->n_args) ||
+        !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args) ||
+        (p->program.guard && !CT_GROW(p->behind, x->behind_cap, p->n_operands + l->n_args)))
+        return false;
+    ct_command *c = &p->commands[p->n_commands++];
+    *c = ct__program_command(&p->program, l);
+    bool changes = false; // a variable
+    for (uint32_t k = 0; k < l->n_args; k++)
+        changes |= l->args[k].write && x->lasting[l->args[k].buf];
+    if (!changes && p->n_undoable == p->n_commands - 1) p->n_undoable++;
+    for (uint32_t k = 0; k < l->n_args; k++) {
+        const ct_buf *b = &p->program.bufs[l->args[k].buf];
+        size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
+        if (b->kind == CT_BUF_LEAF || b->kind == CT_BUF_ROOT)
+            p->binding[p->n_binding++] =
+                (ct_binding){(uint32_t)p->n_operands, b->index, b->kind == CT_BUF_ROOT};
+        if (p->behind) p->behind[p->n_operands] = l->args[k].buf;
+        p->operands[p->n_operands++] =
+            (ct_operand){x->home[l->args[k].buf],
+                         base + l->args[k].offset + (size_t)(l->args[k].step * iteration)};
+    }
+    return true;
+}
+
+static bool add_range(preparation *x, size_t begin, size_t end, int64_t iteration) {
+    const ct_program *p = &x->plan->program;
+    for (size_t i = begin; i < end; i++) {
+        const ct_launch *l = &p->launches[i];
+        if (l->kind != CT_LAUNCH_LOOP) {
+            if (!add_command(x, l, iteration)) return false;
+            continue;
+        }
+        size_t stop = loop_end(p, i);
+        for (int64_t k = 0; k < l->count; k++)
+            if (!add_range(x, i + 1, stop, k)) return false;
+        i = stop;
+    }
+    return true;
+}
+
+static bool upload_const(ct_device *device, const ct_buf *b, void **home, ct_err *err) {
+    *home = ct__device_alloc(device, b->bytes, CT_MEMORY_CONSTANTS, err);
+    return *home &&
+           device->backend->copy_in(device, (ct_operand){*home, 0}, b->data, b->bytes, err);
+}
+
+// Where the buffers lie that are the plan's own.
+static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
+    size_t n = plan->program.n_bufs, arena = plan->program.arena_bytes;
+    plan->homes = ct__calloc(n + 1, sizeof *plan->homes);
+    if (!plan->homes) return ct__err_memory(err, plan->here, "plan", n * sizeof *plan->homes);
+    if (arena && !(plan->memory = ct__device_alloc(device, arena, CT_MEMORY_ARENAS, err)))
+        return false;
+    if (plan->n_scalars &&
+        !(plan->scalars = ct__device_alloc(device, plan->n_scalars * 8, CT_MEMORY_CONSTANTS, err)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_buf *b = &plan->program.bufs[i];
+        if (b->kind == CT_BUF_TEMP) plan->homes[i] = plan->memory;
+        if (b->kind == CT_BUF_SCALARS) plan->homes[i] = plan->scalars;
+        if (b->kind == CT_BUF_CONST && !upload_const(device, b, &plan->homes[i], err)) return false;
+    }
+    return true;
+}
+
+bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order) {
+    plan->hash = order->hash;
+    plan->n_words = order->n_words;
+    plan->words = ct__malloc((order->n_words + 1) * sizeof *plan->words);
+    if (!plan->words)
+        return ct__err_memory(&ctx->err, plan->here, "plan", order->n_words * sizeof *plan->words);
+    memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
+    if (!make_homes(engine->device, plan, &ctx->err)) return false;
+    preparation x = {.plan = plan, .home = plan->homes};
+    x.lasting = ct__calloc(plan->program.n_bufs + 1, sizeof *x.lasting);
+    for (size_t i = 0; x.lasting && i < plan->program.n_bufs; i++) {
+        const ct_buf *b = &plan->program.bufs[i];
+        x.lasting[i] = b->kind == CT_BUF_LEAF ||
+                       (b->kind == CT_BUF_ROOT && engine->roots[b->index].kind == CT_ROOT_ASSIGN);
+    }
+    bool made = x.lasting && add_range(&x, 0, plan->program.n_launches, 0);
+    ct__free(x.lasting);
+    if (!made) return ct__err_memory(&ctx->err, plan->here, "plan", sizeof *plan->commands);
+    for (size_t i = 0, at = 0; i < plan->n_commands; i++) {
+        plan->commands[i].args = plan->operands + at;
+        at += plan->commands[i].n_args;
+    }
+    return true;
+}
+
+void ct__plan_free(ct_engine *engine, ct_plan *plan) {
+    ct_device *device = engine->device;
+    device->backend->wait(device, device->backend->event(device), NULL);
+    if (plan->memory)
+        ct__device_free(device, plan->memory, plan->program.arena_bytes, CT_MEMORY_ARENAS);
+    if (plan->scalars)
+        ct__device_free(device, plan->scalars, plan->n_scalars * 8, CT_MEMORY_CONSTANTS);
+    for (size_t i = 0; plan->homes && i < plan->program.n_bufs; i++)
+        if (plan->program.bufs[i].kind == CT_BUF_CONST && plan->homes[i])
+            ct__device_free(device, plan->homes[i], plan->program.bufs[i].bytes,
+                            CT_MEMORY_CONSTANTS);
+    ct__free(plan->homes);
+    ct__free(plan->words);
+    ct__free(plan->commands);
+    ct__free(plan->operands);
+    ct__free(plan->binding);
+    ct__free(plan->behind);
+    ct__free(plan->extra);
+    ct__program_free(&plan->program);
+    ct__check_graph_free(plan->check);
+    ct__arena_free(&plan->arena);
+    ct__free(plan);
+}
+
+// ----------------------------------------------------------------------------------------- running
+
+static bool submit(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n) {
+    ct_device *device = engine->device;
+    if (plan->behind) return ct__check_bounds(ctx, engine, plan, first, n);
+    return device->backend->submit(device, plan->commands + first, n, &ctx->err);
+}
+
+bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  ct_storage *const *fresh) {
+    ct_device *device = engine->device;
+    const ct_backend *backend = device->backend;
+    if (order->n_scalars) {
+        size_t n = order->n_scalars * 8;
+        if (!CT_GROW(engine->scalar_bytes, engine->scalar_cap, n))
+            return ct__err_memory(&ctx->err, plan->here, "plan", n);
+        for (size_t i = 0; i < order->n_scalars; i++)
+            memcpy(engine->scalar_bytes + 8 * i, &order->scalars[i]->number, 8);
+        if (!backend->copy_in(device, (ct_operand){plan->scalars, 0}, engine->scalar_bytes, n,
+                              &ctx->err))
+            return false;
+    }
+    for (size_t i = 0; i < plan->n_binding; i++) {
+        const ct_binding *b = &plan->binding[i];
+        plan->operands[b->operand].buffer =
+            (b->is_root ? fresh[b->index] : order->leaves[b->index])->buffer;
+    }
+    if (device->account == &ct__account) { // a dry device runs nothing
+        atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
+    }
+    // Until a variable changes the run can be given up as if it had never begun; then it goes to
+    // its end, so that variables are of one step.
+    device->stop = &ctx->cancelled;
+    bool ok = submit(ctx, engine, plan, 0, plan->n_undoable);
+    device->stop = NULL;
+    if (!ok) return false;
+    engine->started = plan->n_undoable < plan->n_commands;
+    return submit(ctx, engine, plan, plan->n_undoable, plan->n_commands - plan->n_undoable);
+}

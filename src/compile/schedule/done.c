@@ -1,0 +1,116 @@
+// A finished kernel becomes a launch; equal kernels are kept once.
+#include <string.h>
+
+#include "compile/schedule/sched.h"
+
+// The number of the kernel in the program; takes the IR over.
+static bool share_kernel(ct_emit *e, uint32_t *number) {
+    ct_sched *s = e->sched;
+    ct_program *p = s->program;
+    uint64_t hash = ct__kir_hash(e->kir).lo;
+    for (size_t i = 0; i < s->n_known; i++)
+        if (s->known[i].hash == hash && ct__kir_same(p->kernels[s->known[i].kernel].ir, e->kir)) {
+            *number = s->known[i].kernel;
+            return true;
+        }
+    if (!CT_GROW(p->kernels, p->kernels_cap, p->n_kernels + 1) ||
+        !CT_GROW(s->known, s->known_cap, s->n_known + 1))
+        return ct__err_memory(s->err, CT_NOWHERE, "kernel", sizeof *p->kernels);
+    *number = (uint32_t)p->n_kernels;
+    s->known[s->n_known].hash = hash;
+    s->known[s->n_known++].kernel = *number;
+    p->kernels[p->n_kernels] = (struct ct_program_kernel){.ir = e->kir};
+    p->n_kernels++;
+    e->kir = NULL;
+    return true;
+}
+
+// A kernel that reads the variable which it assigns must read each element only where it writes it.
+// False: it does not.
+static bool in_place(ct_emit *e) {
+    const ct_sched *s = e->sched;
+    for (size_t w = 0; w < e->n_args; w++) {
+        const ct_buf *to = &s->program->bufs[e->args[w].buf];
+        if (to->kind != CT_BUF_ROOT || s->graph->roots[to->index].kind != CT_ROOT_ASSIGN) continue;
+        for (size_t r = 0; r < e->n_args; r++) {
+            const ct_buf *from = &s->program->bufs[e->args[r].buf];
+            if (from->kind != CT_BUF_LEAF ||
+                (int32_t)from->index != s->graph->roots[to->index].leaf)
+                continue;
+            e->kir->bufs[e->arg_ids[w]].flags |= CT_KIR_ALIAS;
+            e->kir->bufs[e->arg_ids[r]].flags |= CT_KIR_ALIAS;
+            for (size_t i = 0; i < e->n_seen; i++)
+                for (size_t k = 0; k < e->n_seen; k++)
+                    if (e->seen[i].buf == e->args[w].buf && e->seen[i].write &&
+                        e->seen[k].buf == e->args[r].buf && e->seen[i].offset != e->seen[k].offset)
+                        return false;
+        }
+    }
+    return true;
+}
+
+// Sizes that were declared and never used are no arguments of the kernel, and leave no trace in it:
+// a kernel does not depend on which other sizes its plan has.
+static bool drop_unused_sizes(ct_emit *e) {
+    ct_kir *k = e->kir;
+    ct_kval *to = ct__arena_zero(&e->arena, (k->n + 1) * sizeof *to);
+    if (!to) return ct__err_memory(e->sched->err, CT_NOWHERE, "kernel", k->n * sizeof *to);
+    size_t kept = 0, n = 0;
+    for (size_t i = 0; i < e->n_syms; i++) {
+        if (e->syms[i] < 0) {
+            to[e->sym_values[i]] = -1;
+            continue;
+        }
+        k->ins[e->sym_values[i]].imm.i = (int64_t)kept;
+        e->syms[kept++] = e->syms[i];
+    }
+    e->n_syms = kept;
+    k->nargs = (int)kept;
+    for (size_t i = 0; i < k->n; i++)
+        if (to[i] == 0) to[i] = (ct_kval)n++;
+    for (size_t i = 0; i < k->n; i++) {
+        if (to[i] < 0) continue;
+        ct_kins x = k->ins[i];
+        int32_t *of[6] = {&x.a, &x.b, &x.c, &x.d, &x.in, &x.end};
+        for (int f = 0; f < 6; f++)
+            if (*of[f] >= 0) *of[f] = to[*of[f]];
+        k->ins[to[i]] = x;
+    }
+    k->n = n;
+    return true;
+}
+
+static bool finish(ct_emit *e, double flops) {
+    ct_sched *s = e->sched;
+    if (s->err->code) return false;
+    if (e->kir->err.code) {
+        *s->err = e->kir->err;
+        return false;
+    }
+    if (ct__ix_failed(e->pool))
+        return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
+    if (!drop_unused_sizes(e)) return false;
+    if (!in_place(e)) {
+        s->conflict = true;
+        return true;
+    }
+    if (!ct__kir_verify(e->kir, s->err)) return false;
+    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
+    ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->n_args, (uint32_t)e->n_syms);
+    if (!l) return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof *l);
+    for (size_t i = 0; i < e->n_args; i++) {
+        const ct_buf *b = &s->program->bufs[e->args[i].buf];
+        l->args[i] = e->args[i];
+        l->bytes += b->bytes;
+    }
+    for (size_t i = 0; i < e->n_syms; i++) l->numbers[i] = s->sym_value[e->syms[i]];
+    l->flops = flops > 0 ? flops : e->flops * ct__kir_iterations(e->kir, l->numbers);
+    l->grid = ct__kir_grid(e->kir, l->numbers);
+    return share_kernel(e, &l->kernel);
+}
+
+bool ct__emit_done(ct_emit *e, double flops) {
+    bool ok = finish(e, flops);
+    ct__emit_free(e);
+    return ok;
+}

@@ -1,0 +1,735 @@
+// Which values one kernel computes together.
+//
+// Three kinds of nodes. Cheap elementwise and moved values are *inlined*: computed anew wherever
+// they are used. Reductions, roots, and elementwise values worth keeping are *units*: computed once
+// in a group, which is one kernel. The rest has a template: a kernel of its own.
+//
+// Units join groups greedily in graph order. Where a unit reads a group's values is asked of the
+// index expressions: it may join when each row axis of the group is an axis of its own, position by
+// position, so that a thread that has a row has all that the row needs. Names of ops and the order
+// of axes play no part. docs/design/fusion.md says why so and what else was weighed.
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/schedule/sched.h"
+
+enum {
+    KEEP_WEIGHT = 6,   // ops of a value above which several users share a buffer
+    KEEP_LOADS = 3,    // or loads: such as a sum of a few layers' results
+    MOST_WEIGHT = 160, // ops inlined into one value
+    MOST_LOADS = 48,   // of them, loads
+    MOST_DEPTH = 96,   // of nested inlining in a unit
+    GROUP_DEPTH = 256, // and through the units of a group
+    MOST_UNITS = 200,  // of a group
+    MOST_READS = 160,  // of a group, loads (a kernel takes 256 buffers)
+    FEW_ROWS = 8,      // below, whole rows are not worth keeping together ...
+    LONG_ROW = 4096,   // ... that are longer than this
+};
+
+typedef struct { // of a node
+    uint32_t users;
+    int weight, loads, depth;
+    bool unit, costly;
+    size_t edge; // the newest that reads it, plus one; 0: none
+} cost;
+
+typedef struct { // an element that a unit reads of another unit, a template's result or a leaf
+    ct_val v;
+    const ct_ix *at;
+} read;
+
+typedef struct fuser {
+    ct_sched *s;
+    cost *of;    // (graph->n)
+    ct_emit *e;  // expressions of the unit being looked at
+    read *reads; // (n_reads) of it
+    size_t n_reads, reads_cap;
+    ct_ix axis[CT_MAX_RANK];   // its variables: elementwise: of its axes; reduction: of the
+    bool reduced[CT_MAX_RANK]; // operand's axes
+    int rank;
+    struct edge {
+        ct_node *from;
+        int32_t unit; // reader, by node index
+        size_t older; // edge of the same node, plus one; 0: none
+    } * edges;        // (n_edges) all reads of units, to know who must be stored
+    size_t n_edges, edges_cap;
+    struct deps {
+        int32_t *v;
+        size_t n, cap;
+        uint32_t stamp;
+        int depth;
+        size_t reads; // at most so many buffers
+    } * deps;         // (n_groups) groups that a group reads
+    size_t deps_cap;
+    uint32_t stamp;
+    int32_t *walk;
+    size_t walk_cap;
+} fuser;
+
+static bool no_memory(ct_sched *s) {
+    return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof(ct_group));
+}
+static bool is_map(const ct_node *n) { return n->op->map != NULL || ct__is_elementwise(n); }
+static bool has_template(const ct_node *n) {
+    return !ct__is_leaf(n) && !ct__is_reduce(n) && !is_map(n);
+}
+
+static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axes of the mask
+    int64_t n = 1;
+    for (int a = 0; a < t->rank; a++)
+        if (mask >> a & 1 && n < (INT64_MAX >> 40)) n *= ct__is_dyn(t, a) ? 64 : t->dim[a];
+    return n;
+}
+
+// ------------------------------------------------------------------------------------------ groups
+
+static ct_group *new_group(fuser *f) {
+    ct_sched *s = f->s;
+    ct_group *g = ct__arena_zero(&s->arena, sizeof *g);
+    if (!g || !CT_GROW(s->groups, s->groups_cap, s->n_groups + 1) ||
+        !CT_GROW(f->deps, f->deps_cap, s->n_groups + 1)) {
+        no_memory(s);
+        return NULL;
+    }
+    g->id = (int32_t)s->n_groups;
+    f->deps[s->n_groups] = (struct deps){0};
+    s->groups[s->n_groups++] = g;
+    return g;
+}
+
+static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
+    if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return no_memory(f->s);
+    g->units[g->n_units++] = *u;
+    g->has_reduce |= u->reduce;
+    ct__sval(f->s, u->v)->group = g->id;
+    return true;
+}
+static ct_unit unit_of(ct_node *node) {
+    ct_unit u = {.v = {node, 0}, .reduce = ct__is_reduce(node), .store = true};
+    memset(u.row, -1, sizeof u.row);
+    return u;
+}
+
+// A reduction's rows are all axes of its result.
+static void own_rows(ct_group *g, ct_unit *u) {
+    const ct_type *t = ct__type(u->v);
+    for (int a = 0; a < t->rank; a++) {
+        if (ct__is_one(t, a)) continue;
+        g->rows[g->n_rows].v = u->v;
+        g->rows[g->n_rows].axis = a;
+        u->row[a] = (int8_t)g->n_rows++;
+    }
+}
+
+static bool add_dep(fuser *f, int32_t group, int32_t on) {
+    struct deps *d = &f->deps[group];
+    if (group == on) return true;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->v[i] == on) return true;
+    if (!CT_GROW(d->v, d->cap, d->n + 1)) return no_memory(f->s);
+    d->v[d->n++] = on;
+    return true;
+}
+
+// Does a group of the list need group `to`, directly or through others? `without`: a group that is
+// not looked through. Ages of nodes cut nothing short here: an old group grows by units that read
+// new ones, so that those who read its old units need new groups.
+static bool reaches(fuser *f, const int32_t *from, size_t n, int32_t without, int32_t to) {
+    size_t depth = 0;
+    f->stamp++;
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] == without) continue;
+        if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true; // the careful answer
+        f->walk[depth++] = from[i];
+    }
+    while (depth > 0) {
+        int32_t g = f->walk[--depth];
+        struct deps *d = &f->deps[g];
+        if (g == to) return true;
+        if (d->stamp == f->stamp) continue;
+        d->stamp = f->stamp;
+        for (size_t i = 0; i < d->n; i++) {
+            if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true;
+            f->walk[depth++] = d->v[i];
+        }
+    }
+    return false;
+}
+static bool needs(fuser *f, int32_t from, int32_t to) { return reaches(f, &from, 1, -1, to); }
+// The same by a way that leaves `from` to another group than `to`.
+static bool needs_around(fuser *f, int32_t from, int32_t to) {
+    return reaches(f, f->deps[from].v, f->deps[from].n, to, to);
+}
+
+// -------------------------------------------------------------------------- what is worth a buffer
+
+static void weigh(fuser *f, const ct_node *node) {
+    cost *c = &f->of[node->index];
+    c->weight = ct__is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
+    c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
+    for (int i = 0; i < node->n_in; i++) {
+        const ct_node *in = node->in[i].node;
+        const cost *x = &f->of[in->index];
+        if (ct__is_leaf(in) || x->unit || has_template(in)) {
+            c->loads += in->op != &ct__op_const || ct__count(in->out) != 1;
+            continue;
+        }
+        c->weight += x->weight;
+        c->loads += x->loads;
+        c->costly |= x->costly;
+        if (x->depth >= c->depth) c->depth = x->depth + 1;
+    }
+}
+
+// A template reads its operands element by element, several times: it should meet plain memory, or
+// views of it whose steps are plain (a vector of 16 never crosses a multiple of 16).
+static bool plain_view(fuser *f, ct_val v, ct_node **base) {
+    if (!ct__emit_restart(f->e)) return false;
+    ct_ix var[CT_MAX_RANK], at[CT_MAX_RANK];
+    int rank = ct__type(v)->rank;
+    for (int a = 0; a < rank; a++)
+        at[a] = var[a] = ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
+    ct_val from = v;
+    while (from.node->op->kind == CT_KIND_MOVEMENT && from.node->n_in == 1 &&
+           !f->of[from.node->index].unit) {
+        ct_map map;
+        if (!ct__emit_map(f->e, from.node, at, &map)) return false;
+        if (map.n_pieces != 1 || map.piece[0].operand != 0 || map.piece[0].valid >= 0) break;
+        from = from.node->in[0];
+        if (ct__type(from)->rank) memcpy(at, map.piece[0].from, sizeof at);
+    }
+    *base = from.node;
+    ct_ix offset = ct__emit_offset(f->e, from, at);
+    for (int a = 0; a < rank; a++)
+        if (ct__ix_divides(f->e->pool, offset, var[a], CT_LANES)) return false;
+    return true;
+}
+static void template_operand(fuser *f, ct_val v) {
+    ct_node *node = v.node;
+    if (ct__is_leaf(node) || has_template(node)) return;
+    if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
+    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+}
+// A loop's launches go through its operands' memory.
+static void loop_operand(fuser *f, const ct_node *node) {
+    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+}
+
+static void mark_units(fuser *f) {
+    const ct_graph *g = f->s->graph;
+    for (size_t i = 0; i < g->n; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++) f->of[g->nodes[i]->in[k].node->index].users++;
+    for (size_t r = 0; r < g->n_roots; r++) f->of[g->roots[r].val.node->index].unit = true;
+    for (size_t i = 0; i < g->n; i++) {
+        const ct_node *node = g->nodes[i];
+        bool memory = ct__reads_memory(node); // a kernel of its own, behind the operand's
+        f->of[i].unit |= memory;
+        for (int k = 0; k < node->n_in; k++) {
+            if (node->op->kind == CT_KIND_LOOP)
+                loop_operand(f, node->in[k].node);
+            else if (has_template(node))
+                template_operand(f, node->in[k]);
+            if (memory) f->of[node->in[0].node->index].unit = true; // its memory is read
+        }
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        const ct_node *node = g->nodes[i];
+        cost *c = &f->of[i];
+        if (ct__is_leaf(node) || has_template(node)) {
+            c->unit = false;
+            continue;
+        }
+        weigh(f, node);
+        bool shared =
+            c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
+        c->unit |= ct__is_reduce(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
+                   c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
+    }
+}
+
+// ------------------------------------------------------------------------------ where a unit reads
+
+static bool stops(const fuser *f, const ct_node *node) {
+    return ct__is_leaf(node) || has_template(node) || f->of[node->index].unit;
+}
+
+static bool visit(fuser *f, ct_val v, const ct_ix *at);
+
+static bool visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
+    ct_ix own[CT_MAX_RANK];
+    if (ct__is_elementwise(node)) {
+        for (int i = 0; i < node->n_in; i++) {
+            ct__broadcast_ix(f->e, node->in[i], node->out->rank, at, own);
+            if (!visit(f, node->in[i], own)) return false;
+        }
+        return true;
+    }
+    ct_map map;
+    if (!ct__emit_map(f->e, node, at, &map)) return false;
+    for (int i = 0; i < node->n_in; i++) {
+        bool placed = false;
+        for (int k = 0; k < map.n_pieces; k++) {
+            if (map.piece[k].operand != i) continue;
+            placed = true;
+            if (!visit(f, node->in[i], map.piece[k].from)) return false;
+        }
+        if (placed) continue;
+        // A position: it is read somewhere, in line with nothing.
+        for (int a = 0; a < ct__type(node->in[i])->rank; a++)
+            own[a] = ct__ix_var(f->e->pool, ct__emit_size(f->e, node->in[i], a));
+        if (!visit(f, node->in[i], own)) return false;
+    }
+    return true;
+}
+
+static bool visit(fuser *f, ct_val v, const ct_ix *at) {
+    if (ct__emit_recalls(f->e, v, at)) return true;
+    ct__emit_remember(f->e, v, at, 0);
+    if (f->s->err->code) return false;
+    if (!stops(f, v.node)) return visit_operands(f, v.node, at);
+    if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return no_memory(f->s);
+    f->reads[f->n_reads++] = (read){v, f->e->memo[f->e->n_memo - 1].at};
+    return true;
+}
+
+// Fills reads, axis, reduced, rank for a unit.
+static bool look(fuser *f, ct_node *node) {
+    f->n_reads = 0;
+    if (!ct__emit_restart(f->e)) return false;
+    ct_val v = ct__is_reduce(node) ? node->in[0] : (ct_val){node, 0};
+    const ct_type *t = ct__type(v);
+    uint32_t mask = ct__is_reduce(node) ? ct__along(node).axes : 0;
+    f->rank = t->rank;
+    for (int a = 0; a < t->rank; a++) {
+        f->reduced[a] = mask >> a & 1;
+        f->axis[a] = ct__is_one(t, a) ? ct__ix_int(f->e->pool, 0)
+                                      : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
+    }
+    return ct__is_reduce(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
+}
+
+// Which of the unit's axes is this expression? -1: none.
+static int axis_of(const fuser *f, ct_ix x) {
+    for (int a = 0; a < f->rank; a++)
+        if (f->axis[a] == x && ct__ix_node(f->e->pool, x)->kind == CT_IX_VAR) return a;
+    return -1;
+}
+
+// ----------------------------------------------------------------------------------------- joining
+
+static bool is_of(const fuser *f, const read *r, const ct_group *g) {
+    return !ct__is_leaf(r->v.node) && ct__sval(f->s, r->v)->group == g->id;
+}
+
+static bool same_axes(fuser *f, ct_val v, ct_val w) {
+    int rank = ct__type(v)->rank;
+    if (ct__type(w)->rank != rank) return false;
+    for (int a = 0; a < rank; a++)
+        if (ct__emit_size(f->e, v, a) != ct__emit_size(f->e, w, a)) return false;
+    return true;
+}
+
+// Is each value of the group read where the unit, which is elementwise, has its own element?
+static bool reads_in_place(const fuser *f, const ct_group *g) {
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        for (int a = 0; is_of(f, r, g) && a < f->rank; a++)
+            if (r->at[a] != f->axis[a]) return false;
+    }
+    return true;
+}
+
+static const ct_unit *find_unit(const ct_group *g, ct_val v) {
+    for (size_t i = 0; i < g->n_units; i++)
+        if (g->units[i].v.node == v.node) return &g->units[i];
+    return NULL;
+}
+
+// The axis of the unit that runs along each row axis of a group with rows. False: they are not in
+// line somewhere.
+static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched) {
+    memset(along, -1, CT_MAX_RANK);
+    *touched = false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        if (!is_of(f, r, g)) continue;
+        const ct_unit *m = find_unit(g, r->v);
+        if (!m) return false;
+        *touched = true;
+        for (int a = 0; a < ct__type(r->v)->rank; a++) {
+            if (m->row[a] < 0) continue;
+            int axis = axis_of(f, r->at[a]);
+            ct_ix size = ct__emit_size(f->e, r->v, a);
+            if (axis < 0 || f->reduced[axis] || ct__ix_node(f->e->pool, r->at[a])->a != size)
+                return false;
+            if (along[m->row[a]] >= 0 && along[m->row[a]] != axis) return false;
+            along[m->row[a]] = (int8_t)axis;
+        }
+    }
+    for (int i = 0; i < g->n_rows; i++) {
+        if (*touched && along[i] < 0) return false;
+        for (int k = 0; k < i; k++)
+            if (*touched && along[k] == along[i]) return false;
+    }
+    return true;
+}
+
+// The unit's output axis of each of its axes (reductions: the operand's).
+static int output_axis(const fuser *f, const ct_node *node, int axis) {
+    if (!ct__is_reduce(node) || node->out->rank == f->rank) return axis;
+    int o = 0;
+    for (int a = 0; a < axis; a++) o += !f->reduced[a];
+    return o;
+}
+
+static bool worth_keeping_rows(const fuser *f, const ct_group *g, uint32_t inner,
+                               const ct_type *t) {
+    int64_t rows = 1;
+    for (int i = 0; i < g->n_rows; i++)
+        rows *= guess(ct__type(g->rows[i].v), 1u << g->rows[i].axis);
+    (void)f;
+    return rows >= FEW_ROWS || guess(t, inner) <= LONG_ROW;
+}
+
+// To a group with reductions.
+static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
+    int8_t along[CT_MAX_RANK];
+    bool touched;
+    ct_node *node = u->v.node;
+    if (!rows_along(f, g, along, &touched) || !touched) return false;
+    const ct_type *t = ct__type(ct__is_reduce(node) ? node->in[0] : u->v);
+    uint32_t inner = 0;
+    for (int a = 0; a < f->rank; a++)
+        if (!ct__is_one(t, a)) inner |= 1u << a;
+    for (int i = 0; i < g->n_rows; i++) {
+        inner &= ~(1u << along[i]);
+        u->row[output_axis(f, node, along[i])] = (int8_t)i;
+    }
+    for (int a = 0; a < f->rank && ct__is_reduce(node); a++)
+        if (inner >> a & 1 && !f->reduced[a]) return false; // a reduction has rows alone
+    // Reductions and rows that follow a reduction over few, long rows are better spread anew.
+    return !inner || worth_keeping_rows(f, g, inner, t);
+}
+
+// A reduction like one of the group's (same operand shape and axes), that shares an input.
+static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
+    const ct_node *node = u->v.node;
+    if (!u->reduce) return false;
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_unit *m = &g->units[i];
+        const ct_node *other = m->v.node;
+        if (!m->reduce || ct__along(other).axes != ct__along(node).axes ||
+            other->out->rank != node->out->rank ||
+            !ct__same_shape(ct__type(other->in[0]), ct__type(node->in[0])))
+            continue;
+        if (!same_axes(f, m->v, u->v)) return false;
+        memcpy(u->row, m->row, sizeof u->row);
+        return true;
+    }
+    return false;
+}
+
+// An elementwise unit to a group of elementwise ones: the same axes, read in place.
+static bool joins_pointwise(fuser *f, ct_group *g, ct_unit *u) {
+    return !u->reduce && same_axes(f, u->v, g->units[0].v) && reads_in_place(f, g);
+}
+
+// A reduction to a group of elementwise units: the group's axes are its rows and what it reduces.
+static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
+    int8_t axis[CT_MAX_RANK];
+    memset(axis, -1, sizeof axis);
+    if (!u->reduce) return false;
+    const ct_type *t = ct__type(g->units[0].v), *in = ct__type(u->v.node->in[0]);
+    bool touched = false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        if (!is_of(f, r, g)) continue;
+        touched = true;
+        for (int a = 0; a < t->rank; a++) {
+            if (ct__is_one(t, a)) continue;
+            int own = axis_of(f, r->at[a]);
+            if (own < 0 || (axis[a] >= 0 && axis[a] != own) ||
+                ct__ix_node(f->e->pool, r->at[a])->a != ct__emit_size(f->e, r->v, a))
+                return false;
+            axis[a] = (int8_t)own;
+        }
+    }
+    uint32_t used = 0, rows = 0, inner = 0;
+    for (int a = 0; a < t->rank; a++)
+        if (axis[a] >= 0) {
+            if (used >> axis[a] & 1) return false;
+            used |= 1u << axis[a];
+        }
+    for (int a = 0; a < in->rank; a++) {
+        if (ct__is_one(in, a)) continue;
+        if (!(used >> a & 1)) return false;
+        if (f->reduced[a])
+            inner |= 1u << a;
+        else
+            rows |= 1u << a;
+    }
+    if (!touched || (guess(in, rows) < FEW_ROWS && guess(in, inner) > LONG_ROW)) return false;
+    own_rows(g, u);
+    for (size_t i = 0; i < g->n_units; i++)
+        for (int a = 0; a < t->rank; a++)
+            if (axis[a] >= 0 && !f->reduced[axis[a]])
+                g->units[i].row[a] = u->row[output_axis(f, u->v.node, axis[a])];
+    return true;
+}
+
+static bool shares_input(fuser *f, const ct_group *g) {
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const ct_node *x = f->reads[i].v.node;
+        const ct_type *type = ct__type(f->reads[i].v);
+        if (!type->dyn && ct__count(type) < 2) continue;
+        for (size_t k = f->of[x->index].edge; k; k = f->edges[k - 1].older)
+            if (f->s->vals[f->edges[k - 1].unit][0].group == g->id) return true;
+    }
+    return false;
+}
+
+// Would the unit's other sources need what the group computes?
+static bool closes_circle(fuser *f, const ct_group *g) {
+    for (size_t i = 0; i < f->n_reads; i++) {
+        ct_val v = f->reads[i].v;
+        if (ct__is_leaf(v.node)) continue;
+        int32_t from = ct__sval(f->s, v)->group;
+        if (from != g->id && needs(f, from, g->id)) return true;
+    }
+    return false;
+}
+
+static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
+    bool reads_it = false;
+    for (size_t i = 0; i < f->n_reads; i++) reads_it |= is_of(f, &f->reads[i], g);
+    return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
+}
+
+// An elementwise unit behind a matrix product: computed from each element before it is stored. Not
+// an assignment: a product must not meet what it has overwritten.
+static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
+    const ct_sched *s = f->s;
+    if (u->reduce || g->only->op->kind != CT_KIND_CONTRACT) return false;
+    if (!same_axes(f, u->v, (ct_val){g->only, 0}) || !reads_in_place(f, g)) return false;
+    for (size_t i = 0; i < s->graph->n_roots; i++)
+        if (s->graph->roots[i].kind == CT_ROOT_ASSIGN && s->graph->roots[i].val.node == u->v.node)
+            return false;
+    return true;
+}
+
+static size_t outside_reads(const fuser *f, const ct_group *g) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_reads; i++) n += !is_of(f, &f->reads[i], g);
+    return n;
+}
+
+static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+    if (g->dead || g->sealed || g->n_units >= MOST_UNITS ||
+        f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
+        depth_in(f, g, u->v.node) > GROUP_DEPTH)
+        return false;
+    memset(u->row, -1, sizeof u->row);
+    if (closes_circle(f, g)) return false;
+    if (g->only) return reads_it && joins_product(f, g, u);
+    if (!reads_it) return g->has_reduce ? joins_beside(f, g, u) : joins_pointwise(f, g, u);
+    if (g->has_reduce) return joins_rows(f, g, u);
+    return u->reduce ? reduces_pointwise(f, g, u) : joins_pointwise(f, g, u);
+}
+
+// A second group that the unit reads becomes part of the first: both elementwise, or both with the
+// same rows as the unit sees them.
+static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
+    if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g ||
+        g->n_units + b->n_units > MOST_UNITS ||
+        f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
+        f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
+        g->has_reduce != b->has_reduce || needs_around(f, g->id, b->id) ||
+        needs_around(f, b->id, g->id))
+        return true;
+    ct_unit again = *u;
+    int8_t to[CT_MAX_RANK];
+    memset(to, -1, sizeof to);
+    if (!b->has_reduce) {
+        if (!joins_pointwise(f, b, &again)) return true;
+    } else {
+        bool touched;
+        int8_t along[CT_MAX_RANK];
+        if (!rows_along(f, b, along, &touched) || !touched || b->n_rows != g->n_rows) return true;
+        for (int i = 0; i < b->n_rows; i++) {
+            to[i] = u->row[output_axis(f, u->v.node, along[i])];
+            if (to[i] < 0) return true;
+        }
+    }
+    for (size_t i = 0; i < b->n_units; i++) {
+        ct_unit m = b->units[i];
+        for (int a = 0; a < CT_MAX_RANK; a++)
+            if (m.row[a] >= 0) m.row[a] = to[m.row[a]];
+        if (!add_unit(f, g, &m)) return false;
+    }
+    b->dead = true;
+    f->deps[g->id].reads += f->deps[b->id].reads;
+    if (f->deps[b->id].depth > f->deps[g->id].depth) f->deps[g->id].depth = f->deps[b->id].depth;
+    for (size_t i = 0; i < f->deps[b->id].n; i++)
+        if (!add_dep(f, g->id, f->deps[b->id].v[i])) return false;
+    f->deps[b->id].n = 0;
+    for (size_t i = 0; i < f->s->n_groups; i++) {
+        struct deps *d = &f->deps[i];
+        for (size_t k = 0; k < d->n; k++)
+            if (d->v[k] == b->id) {
+                d->v[k] = d->v[--d->n];
+                if (!add_dep(f, (int32_t)i, g->id)) return false;
+                break;
+            }
+    }
+    return true;
+}
+
+static bool place_unit(fuser *f, ct_node *node) {
+    ct_sched *s = f->s;
+    ct_unit u = unit_of(node);
+    ct_group *home = NULL;
+    if (!look(f, node)) return false;
+    bool sealed = ct__reads_memory(node), free_to_join = s->fuse && !sealed;
+    // Behind a product first: that saves a pass over memory whatever follows.
+    for (int other = 0; other < 2 && free_to_join; other++)
+        for (size_t i = 0; i < f->n_reads && !home; i++) {
+            ct_val v = f->reads[i].v;
+            if (ct__is_leaf(v.node)) continue;
+            ct_group *g = s->groups[ct__sval(s, v)->group];
+            if ((g->only == NULL) == other && joins(f, g, &u, true)) home = g;
+        }
+    for (size_t back = 1; back <= s->n_groups && back <= 16 && free_to_join && !home; back++) {
+        ct_group *g = s->groups[s->n_groups - back];
+        if (!g->dead && !g->only && shares_input(f, g) && joins(f, g, &u, false)) home = g;
+    }
+    if (!home) {
+        home = new_group(f);
+        if (!home) return false;
+        memset(u.row, -1, sizeof u.row);
+        if (u.reduce) own_rows(home, &u);
+        home->sealed = sealed;
+    }
+    int depth = depth_in(f, home, node);
+    if (!add_unit(f, home, &u)) return false;
+    if (depth > f->deps[home->id].depth) f->deps[home->id].depth = depth;
+    f->deps[home->id].reads += outside_reads(f, home) + 1;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        ct_val v = f->reads[i].v;
+        if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(s);
+        size_t *newest = &f->of[v.node->index].edge;
+        f->edges[f->n_edges++] = (struct edge){v.node, (int32_t)node->index, *newest};
+        *newest = f->n_edges;
+        if (!ct__is_leaf(v.node) && !add_dep(f, home->id, ct__sval(s, v)->group)) return false;
+    }
+    for (size_t i = 0; i < f->n_reads && s->fuse; i++) {
+        ct_val v = f->reads[i].v;
+        if (!ct__is_leaf(v.node) && !absorb(f, home, s->groups[ct__sval(s, v)->group], &u))
+            return false;
+    }
+    return true;
+}
+
+static bool note_source(void *env, ct_val v, bool loaded) {
+    fuser *f = env;
+    ct_sched *s = f->s;
+    if (ct__is_leaf(v.node) || !loaded) return true;
+    ct__sval(s, v)->stored = true;
+    return add_dep(f, (int32_t)s->n_groups - 1, ct__sval(s, v)->group);
+}
+
+static bool place_template(fuser *f, ct_node *node) {
+    ct_sched *s = f->s;
+    ct_group *g = new_group(f);
+    if (!g) return false;
+    g->only = node;
+    for (int o = 0; o < node->n_out; o++) {
+        s->vals[node->index][o].group = g->id;
+        s->vals[node->index][o].stored = !s->fuse || node->op->kind != CT_KIND_CONTRACT;
+    }
+    return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, note_source, f);
+}
+
+// -------------------------------------------------- what is stored, and in which order rows reduce
+
+static int by_index(const void *a, const void *b) {
+    uint32_t x = ((const ct_unit *)a)->v.node->index, y = ((const ct_unit *)b)->v.node->index;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct {
+    fuser *f;
+    const ct_group *g;
+    int level;
+} level_env;
+static bool note_level(void *env_, ct_val v, bool loaded) {
+    level_env *env = env_;
+    if (loaded || !ct__is_reduce(v.node)) return true;
+    const ct_unit *m = find_unit(env->g, v);
+    if (m && m->level + 1 > env->level) env->level = m->level + 1;
+    return true;
+}
+
+static bool finish_group(fuser *f, ct_group *g) {
+    ct_sched *s = f->s;
+    if (g->n_units) qsort(g->units, g->n_units, sizeof *g->units, by_index);
+    size_t kept = 0;
+    for (size_t i = 0; i < g->n_units; i++) {
+        ct_unit u = g->units[i];
+        ct_sval *val = ct__sval(s, u.v);
+        u.store = val->stored;
+        if (!u.store && !u.reduce) { // computed where it is used
+            val->group = -1;
+            continue;
+        }
+        g->units[kept++] = u;
+    }
+    g->n_units = kept;
+    if (kept == 0 && !g->only) g->dead = true;
+    for (size_t i = 0; i < kept; i++) {
+        ct_unit *u = &g->units[i];
+        level_env env = {f, g, 0};
+        const ct_val *from = u->reduce ? u->v.node->in : &u->v;
+        if (!ct__sched_walk(s, g->id, from, 1, note_level, &env)) return false;
+        u->level = env.level;
+    }
+    return true;
+}
+
+static bool finish_groups(fuser *f) {
+    ct_sched *s = f->s;
+    for (size_t r = 0; r < s->graph->n_roots; r++)
+        ct__sval(s, s->graph->roots[r].val)->stored = true;
+    for (size_t i = 0; i < f->n_edges; i++) {
+        ct_node *from = f->edges[i].from;
+        if (!ct__is_leaf(from) &&
+            s->vals[from->index][0].group != s->vals[f->edges[i].unit][0].group)
+            s->vals[from->index][0].stored = true;
+    }
+    for (size_t i = 0; i < s->n_groups; i++)
+        if (!s->groups[i]->dead && !finish_group(f, s->groups[i])) return false;
+    return true;
+}
+
+bool ct__fuse(ct_sched *s) {
+    fuser f = {.s = s};
+    f.of = ct__calloc(s->graph->n + 1, sizeof *f.of);
+    f.e = ct__emit_new(s, NULL);
+    bool ok = f.of && f.e ? true : no_memory(s);
+    if (ok) mark_units(&f);
+    for (size_t i = 0; i < s->graph->n && ok; i++) {
+        ct_node *node = s->graph->nodes[i];
+        if (has_template(node))
+            ok = place_template(&f, node);
+        else if (!ct__is_leaf(node) && f.of[i].unit)
+            ok = place_unit(&f, node);
+    }
+    ok = ok && finish_groups(&f);
+    for (size_t i = 0; i < s->n_groups && f.deps; i++) ct__free(f.deps[i].v);
+    ct__free(f.deps);
+    ct__free(f.of);
+    ct__free(f.reads);
+    ct__free(f.edges);
+    ct__free(f.walk);
+    ct__emit_free(f.e);
+    return ok;
+}

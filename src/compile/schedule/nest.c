@@ -1,0 +1,621 @@
+// From a group of values to the loops of one kernel.
+//
+// Without reductions: the trailing axes that all accesses cross with plain strides are one VECTOR
+// loop, chunks of which (or the axes before it) are the CORE loop.
+// With reductions: the CORE loop runs over rows (what all reductions keep); in a row, reductions
+// over the same extent that do not need each other share a loop, then values that need them are
+// computed in further loops. Lanes run along the reduced axes, or, where memory is contiguous along
+// the last row axes instead (sums over columns), along those.
+// A long reduction with few rows is split into blocks of the reduction rule (kir.h), which changes
+// no bit, and a second launch that folds them. One of a dynamic extent may be long, and is split:
+// how many parts there are is found when a plan is made.
+#include <string.h>
+
+#include "compile/schedule/sched.h"
+
+enum {
+    CHUNK = 4096,   // elements of a pointwise task
+    COLUMNS = 64,   // lanes of a task that reduces along the outer axis
+    FEW_TASKS = 8,  // below, a long reduction is worth splitting
+    LONG = 8192,    // elements of a long one
+    MAX_INNER = 16, // distinct inner loop variables of a kernel
+};
+
+typedef struct {
+    ct_emit *e;
+    ct_group *g;
+    int lanes;      // trailing axes (pointwise) or row axes (reductions) that are the VECTOR loop
+    bool flat;      // inner axes of stored values are one loop
+    int pass;       // of a split reduction: 1 blocks, 2 their fold; 0: not split
+    uint32_t *part; // (n_units) split: buffer of the block results
+    ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
+    ct_ix vec[MAX_INNER]; // variables of VECTOR loops
+    int n_vec;
+    struct {
+        ct_ix extent, var;
+        int nth;
+    } inner[MAX_INNER];
+    int n_inner;
+} nest;
+
+static int64_t guess(const ct_emit *e, ct_ix x) { // of a size; dynamic ones count as 64
+    const ct_ix_node *n = ct__ix_node(e->pool, x);
+    int64_t r = 0;
+    for (int i = 0; n->kind == CT_IX_SUM && i < n->n; i++) {
+        int syms[16], m = ct__ix_mono(e->pool, n->term[i].mono, syms, 16);
+        int64_t t = n->term[i].coef;
+        for (int k = 0; k < m && t < (INT64_MAX >> 8); k++) t *= 64;
+        r += t;
+    }
+    return n->kind == CT_IX_SUM ? r : 64;
+}
+static ct_ix product(ct_emit *e, const ct_ix *size, int n) {
+    ct_ix r = ct__ix_int(e->pool, 1);
+    for (int i = 0; i < n; i++) r = ct__ix_mul(e->pool, r, size[i]);
+    return r;
+}
+static bool is_dynamic(const ct_emit *e, ct_ix x) {
+    int64_t n;
+    return !ct__ix_is_int(e->pool, x, &n);
+}
+static bool is_one(const ct_emit *e, ct_ix x) {
+    int64_t n;
+    return ct__ix_is_int(e->pool, x, &n) && n == 1;
+}
+static bool in_vector(const ct_kir *k) {
+    for (ct_kval l = k->open; l >= 0; l = k->ins[l].in)
+        if (k->ins[l].sub == CT_BIND_VECTOR) return true;
+    return false;
+}
+
+// The variable of the nth inner loop over an extent: the same one in every stage, so that values
+// computed in two stages have equal indices.
+static ct_ix inner_var(nest *n, ct_ix extent, int nth) {
+    for (int i = 0; i < n->n_inner; i++)
+        if (n->inner[i].extent == extent && n->inner[i].nth == nth) return n->inner[i].var;
+    ct_ix var = ct__ix_var(n->e->pool, extent);
+    if (n->n_inner < MAX_INNER) {
+        n->inner[n->n_inner].extent = extent;
+        n->inner[n->n_inner].nth = nth;
+        n->inner[n->n_inner++].var = var;
+    }
+    return var;
+}
+static void open_vector(nest *n, ct_ix extent, ct_ix var) {
+    ct__emit_open(n->e, CT_BIND_VECTOR, extent, NULL, var);
+    for (int i = 0; i < n->n_vec; i++)
+        if (n->vec[i] == var) return;
+    if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = var;
+}
+
+// -------------------------------------------------------------------------------------- reductions
+
+// A reduction's axes: groups of adjacent reduced ones, outermost first, each flattened.
+typedef struct {
+    int n;
+    int first[CT_MAX_RANK], count[CT_MAX_RANK];
+    ct_ix extent[CT_MAX_RANK];
+} folds;
+
+static folds folds_of(ct_emit *e, const ct_node *node) {
+    folds f = {.n = 0};
+    uint32_t mask = ct__along(node).axes;
+    int rank = ct__type(node->in[0])->rank;
+    for (int a = 0; a < rank; a++) {
+        if (!(mask >> a & 1)) continue;
+        if (a == 0 || !(mask >> (a - 1) & 1)) {
+            f.first[f.n] = a;
+            f.count[f.n] = 0;
+            f.extent[f.n++] = ct__ix_int(e->pool, 1);
+        }
+        f.count[f.n - 1]++;
+        ct_ix size = ct__emit_size(e, node->in[0], a);
+        f.extent[f.n - 1] = ct__ix_mul(e->pool, f.extent[f.n - 1], size);
+    }
+    return f;
+}
+
+// The operand's element for an output index and a position in each fold.
+static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, const ct_ix *at,
+                            const ct_ix *position) {
+    ct_ix own[CT_MAX_RANK], size[CT_MAX_RANK];
+    const ct_type *in = ct__type(node->in[0]);
+    bool keep = node->out->rank == in->rank;
+    uint32_t mask = ct__along(node).axes;
+    for (int a = 0, o = 0; a < in->rank; a++)
+        if (!(mask >> a & 1)) own[a] = keep ? at[a] : at[o++];
+    for (int i = 0; i < f->n; i++) {
+        for (int k = 0; k < f->count[i]; k++)
+            size[k] = ct__emit_size(e, node->in[0], f->first[i] + k);
+        ct__unflatten_ix(e->pool, position[i], size, f->count[i], &own[f->first[i]]);
+    }
+    return ct__emit_value(e, node->in[0], own, CT_DEFAULT);
+}
+
+static ct_kval finished(ct_emit *e, const ct_node *node, ct_kval r) {
+    ct_kred op = node->op->reduction;
+    if (r < 0) return r;
+    bool extreme = op == CT_RED_MAX || op == CT_RED_MIN;
+    ct_dtype out = (ct_dtype)node->out->dtype, held = ct__kir_held(out);
+    if (extreme && held == CT_I32 && out != CT_I32) { // of nothing: the extreme of the wider dtype
+        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
+        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
+    }
+    return ct__kir_cast(e->kir, r, out);
+}
+
+static ct_kval fold_from(ct_emit *e, const ct_node *node, const folds *f, int i, const ct_ix *at,
+                         ct_ix *position) {
+    if (i == f->n) return folded_value(e, node, f, at, position);
+    bool vector = i == f->n - 1 && !in_vector(e->kir);
+    position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
+    ct_kval r =
+        ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
+    e->flops++;
+    ct__emit_end(e);
+    return r;
+}
+
+ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at) {
+    ct_ix position[CT_MAX_RANK];
+    folds f = folds_of(e, v.node);
+    if (f.n == 0) return finished(e, v.node, folded_value(e, v.node, &f, at, position));
+    return finished(e, v.node, fold_from(e, v.node, &f, 0, at, position));
+}
+
+// ---------------------------------------------------------------------------------- units in a row
+
+// Index of a unit's value: row axes from the row, size-1 axes 0, inner ones from `inner`.
+static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
+    const ct_type *t = ct__type(u->v);
+    for (int a = 0, i = 0; a < t->rank; a++) {
+        if (ct__is_one(t, a))
+            at[a] = ct__ix_int(n->e->pool, 0);
+        else if (u->row[a] >= 0)
+            at[a] = n->row[u->row[a]];
+        else
+            at[a] = inner[i++];
+    }
+}
+static int inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
+    const ct_type *t = ct__type(u->v);
+    int count = 0;
+    for (int a = 0; a < t->rank; a++)
+        if (u->row[a] < 0 && !(ct__is_one(t, a))) size[count++] = ct__emit_size(n->e, u->v, a);
+    return count;
+}
+
+static void keep_result(nest *n, const ct_unit *u, ct_kval r) {
+    ct_ix at[CT_MAX_RANK];
+    unit_index(n, u, NULL, at);
+    ct__emit_remember(n->e, u->v, at, r);
+    if (u->store) ct__emit_store(n->e, u->v, at, r);
+}
+
+// Where a row's results of blocks stand: by block, then by row.
+static ct_ix part_offset(nest *n, ct_ix block) {
+    ct_ix at = block;
+    for (int i = 0; i < n->g->n_rows; i++)
+        at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, n->row_size[i]), n->row[i]);
+    return at;
+}
+static ct_dtype part_dtype(const ct_unit *u) { // as wide as the sum is
+    return ct__kir_held((ct_dtype)ct__type(u->v.node->in[0])->dtype);
+}
+
+static ct_ix block_count(ct_emit *e, ct_ix extent) {
+    ct_ix up = ct__ix_add(e->pool, extent, ct__ix_int(e->pool, CT_REDUCE_BLOCK - 1));
+    return ct__ix_div(e->pool, up, ct__ix_int(e->pool, CT_REDUCE_BLOCK));
+}
+
+// Stored values that need no more than the reductions before this loop, and run over its extent,
+// are stored in it: what both compute is computed once.
+static void stores_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
+    ct_emit *e = n->e;
+    ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
+    size_t members[64], m = 0;
+    ct_kval value[64];
+    for (size_t i = 0; i < n->g->n_units && m < 64 && n->flat && n->pass == 0; i++) {
+        const ct_unit *u = &n->g->units[i];
+        int count = u->reduce ? 0 : inner_sizes(n, u, size);
+        if (done[i] || count == 0 || u->level > level || product(e, size, count) != extent)
+            continue;
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+        unit_index(n, u, inner, at);
+        value[m] = ct__emit_value(e, u->v, at, CT_DEFAULT);
+        members[m++] = i;
+        done[i] = true;
+    }
+    for (size_t i = 0; i < m; i++) {
+        const ct_unit *u = &n->g->units[members[i]];
+        int count = inner_sizes(n, u, size);
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+        unit_index(n, u, inner, at);
+        ct__emit_store(e, u->v, at, value[i]);
+    }
+}
+
+// Reductions of one level and extent in one loop. `done` marks them.
+static void reduce_stage(nest *n, size_t first, bool *done) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    folds f = folds_of(e, g->units[first].v.node);
+    ct_ix at[CT_MAX_RANK];
+    if (f.n != 1) {
+        unit_index(n, &g->units[first], NULL, at);
+        keep_result(n, &g->units[first], ct__emit_reduce_here(e, g->units[first].v, at));
+        done[first] = true;
+        return;
+    }
+    ct_ix extent = n->pass == 2 ? block_count(e, f.extent[0]) : f.extent[0];
+    ct_ix var = inner_var(n, extent, 0);
+    size_t members[64], count = 0;
+    for (size_t i = first; i < g->n_units && count < 64; i++) {
+        const ct_unit *u = &g->units[i];
+        if (!u->reduce || done[i] || u->level != g->units[first].level) continue;
+        folds own = folds_of(e, u->v.node);
+        if (own.n == 1 && own.extent[0] == f.extent[0]) members[count++] = i;
+    }
+    if (in_vector(e->kir))
+        ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
+    else
+        open_vector(n, extent, var);
+    ct_kval value[64];
+    stores_in_loop(n, g->units[first].level, extent, var, done);
+    for (size_t m = 0; m < count; m++) {
+        const ct_unit *u = &g->units[members[m]];
+        folds own = folds_of(e, u->v.node);
+        unit_index(n, u, NULL, at);
+        if (n->pass == 2)
+            value[m] =
+                ct__emit_load_at(e, n->part[members[m]], 0, part_dtype(u), part_offset(n, var));
+        else
+            value[m] = folded_value(e, u->v.node, &own, at, &var);
+    }
+    e->flops += (double)count;
+    for (size_t m = 0; m < count; m++)
+        value[m] = ct__kir_reduce(e->kir, g->units[members[m]].v.node->op->reduction, value[m]);
+    ct__emit_end(e);
+    for (size_t m = 0; m < count; m++) {
+        const ct_unit *u = &g->units[members[m]];
+        keep_result(n, u, finished(e, u->v.node, value[m]));
+        done[members[m]] = true;
+    }
+}
+
+// Values with inner axes: those of equal inner sizes share a loop.
+static void store_stage(nest *n, size_t first, bool *done) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    ct_ix size[CT_MAX_RANK], own[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
+    int count = inner_sizes(n, &g->units[first], size), opened = 0;
+    if (n->flat && count > 1) {
+        ct_ix extent = product(e, size, count), var = inner_var(n, extent, 0);
+        if (in_vector(e->kir))
+            ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
+        else
+            open_vector(n, extent, var);
+        opened = 1;
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+    } else {
+        for (int i = 0; i < count; i++) {
+            inner[i] = inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
+            if (i < count - 1 || in_vector(e->kir))
+                ct__emit_open(e, CT_BIND_SEQ, size[i], NULL, inner[i]);
+            else
+                open_vector(n, size[i], inner[i]);
+            opened++;
+        }
+    }
+    size_t members[64], m = 0;
+    ct_kval value[64];
+    for (size_t i = first; i < g->n_units && m < 64; i++) {
+        const ct_unit *u = &g->units[i];
+        if (u->reduce || done[i] || inner_sizes(n, u, own) != count ||
+            memcmp(own, size, (size_t)count * sizeof *own) != 0)
+            continue;
+        unit_index(n, u, inner, at);
+        value[m] = ct__emit_value(e, u->v, at, CT_DEFAULT);
+        members[m++] = i;
+        done[i] = true;
+    }
+    // All values before any store: one may overwrite what another reads.
+    for (size_t i = 0; i < m; i++) {
+        unit_index(n, &g->units[members[i]], inner, at);
+        ct__emit_store(e, g->units[members[i]].v, at, value[i]);
+    }
+    while (opened--) ct__emit_end(e);
+}
+
+static void row_body(nest *n) {
+    ct_group *g = n->g;
+    bool done[512] = {false};
+    int deepest = 0;
+    size_t units = g->n_units < 512 ? g->n_units : 512;
+    for (size_t i = 0; i < units; i++)
+        if (g->units[i].level > deepest) deepest = g->units[i].level;
+    for (int level = 0; level <= deepest; level++)
+        for (size_t i = 0; i < units; i++)
+            if (g->units[i].reduce && g->units[i].level == level && !done[i])
+                reduce_stage(n, i, done);
+    for (size_t i = 0; i < units; i++)
+        if (!g->units[i].reduce && !done[i]) store_stage(n, i, done);
+}
+
+static const ct_node *first_reduction(const ct_group *g) {
+    size_t i = 0;
+    while (!g->units[i].reduce) i++;
+    return g->units[i].v.node;
+}
+
+// The block results of a split reduction.
+static void block_body(nest *n, ct_ix block) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    folds f = folds_of(e, first_reduction(g));
+    ct_ix width = ct__ix_int(e->pool, CT_REDUCE_BLOCK), at[CT_MAX_RANK];
+    ct_ix start = ct__ix_mul(e->pool, block, width);
+    ct_ix extent = ct__ix_min(e->pool, width, ct__ix_sub(e->pool, f.extent[0], start));
+    ct_ix lane = ct__ix_var(e->pool, width), var = inner_var(n, f.extent[0], 0);
+    if (in_vector(e->kir))
+        ct__emit_open(e, CT_BIND_SEQ, extent, NULL, lane);
+    else
+        open_vector(n, extent, lane);
+    ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_add(e->pool, start, lane)));
+    ct_kval value[64];
+    size_t count = g->n_units < 64 ? g->n_units : 64;
+    for (size_t i = 0; i < count; i++) {
+        const ct_unit *u = &g->units[i];
+        if (!u->reduce) continue;
+        unit_index(n, u, NULL, at);
+        value[i] = folded_value(e, u->v.node, &f, at, &var);
+        value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
+        e->flops++;
+    }
+    ct__emit_end(e);
+    for (size_t i = 0; i < count; i++)
+        if (g->units[i].reduce)
+            ct__emit_store_at(e, n->part[i], 0, part_dtype(&g->units[i]), part_offset(n, block),
+                              value[i]);
+}
+
+// -------------------------------------------------------------------------- the loops around a row
+
+static void with_rows(nest *n) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    ct_ix_pool *p = e->pool;
+    int outer = g->n_rows - n->lanes;
+    for (int i = 0; i < g->n_rows; i++)
+        n->row_size[i] = ct__emit_size(e, g->rows[i].v, g->rows[i].axis);
+    ct_ix rows = product(e, n->row_size, outer), wide = product(e, n->row_size + outer, n->lanes);
+    ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, COLUMNS);
+    ct_ix tiles = one, blocks = one;
+    if (n->lanes) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, COLUMNS - 1)), width);
+    if (n->pass == 1) blocks = block_count(e, folds_of(e, first_reduction(g)).extent[0]);
+    // task = (row, block, tile)
+    ct_ix size[3] = {rows, blocks, tiles}, at[3] = {zero, zero, zero};
+    ct_ix tasks = product(e, size, 3);
+    bool core = !is_one(e, tasks);
+    if (core) {
+        ct_ix task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
+        ct__unflatten_ix(p, task, size, 3, at);
+    }
+    ct__unflatten_ix(p, at[0], n->row_size, outer, n->row);
+    if (n->lanes) {
+        ct_ix start = ct__ix_mul(p, at[2], width);
+        ct_ix extent = ct__ix_min(p, width, ct__ix_sub(p, wide, start));
+        ct_ix lane = ct__ix_var(p, width), column = ct__ix_var(p, wide);
+        ct__emit_open(e, CT_BIND_VECTOR, extent, "column", lane);
+        n->vec[n->n_vec++] = column;
+        ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
+        ct__unflatten_ix(p, column, n->row_size + outer, n->lanes, n->row + outer);
+    }
+    if (n->pass == 1)
+        block_body(n, at[1]);
+    else
+        row_body(n);
+    if (n->lanes) ct__emit_end(e);
+    if (core) ct__emit_end(e);
+}
+
+static void pointwise(nest *n) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    ct_ix_pool *p = e->pool;
+    ct_ix size[CT_MAX_RANK], at[CT_MAX_RANK];
+    int rank = ct__type(g->units[0].v)->rank, outer = rank - n->lanes;
+    for (int a = 0; a < rank; a++) size[a] = ct__emit_size(e, g->units[0].v, a);
+    ct_ix rows = product(e, size, outer), wide = product(e, size + outer, n->lanes);
+    ct_ix chunk = ct__ix_int(p, CHUNK), tiles = ct__ix_int(p, 1);
+    bool chunked = is_dynamic(e, wide) || guess(e, wide) > CHUNK + CHUNK / 2;
+    if (chunked) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, CHUNK - 1)), chunk);
+    ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0), tile = row;
+    bool core = !is_one(e, tasks);
+    if (core) {
+        ct_ix task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
+        tile = ct__ix_mod(p, task, tiles);
+        row = ct__ix_div(p, task, tiles);
+    }
+    ct_ix flat = ct__ix_var(p, wide);
+    if (chunked) {
+        ct_ix start = ct__ix_mul(p, tile, chunk);
+        ct_ix lane = ct__ix_var(p, chunk);
+        ct__emit_open(e, CT_BIND_VECTOR, ct__ix_min(p, chunk, ct__ix_sub(p, wide, start)), NULL,
+                      lane);
+        ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, start, lane)));
+    } else {
+        ct__emit_open(e, CT_BIND_VECTOR, wide, NULL, flat);
+    }
+    n->vec[n->n_vec++] = flat;
+    ct__unflatten_ix(p, row, size, outer, at);
+    ct__unflatten_ix(p, flat, size + outer, n->lanes, at + outer);
+    ct_kval *value = ct__arena(&e->arena, g->n_units * sizeof *value);
+    for (size_t i = 0; i < g->n_units && value; i++)
+        value[i] = ct__emit_value(e, g->units[i].v, at, CT_DEFAULT);
+    for (size_t i = 0; i < g->n_units && value; i++) ct__emit_store(e, g->units[i].v, at, value[i]);
+    ct__emit_end(e);
+    if (core) ct__emit_end(e);
+}
+
+// ------------------------------- choice: kernels are written on trial and their accesses looked at
+
+// How many accesses are not steps of 0 or 1 along the lanes. `crossed`: in some a quotient hangs on
+// the lanes' variable, even if only by multiples of 16; `torn`: in some by other numbers.
+static int rough(nest *n, bool *crossed, bool *torn) {
+    ct_ix_pool *p = n->e->pool;
+    int bad = 0;
+    *crossed = *torn = false;
+    for (size_t i = 0; i < n->e->n_seen; i++)
+        for (int v = 0; v < n->n_vec; v++) {
+            const ct_seen *x = &n->e->seen[i];
+            ct_ix var = n->vec[v];
+            *crossed |= ct__ix_divides(p, x->offset, var, 0);
+            *torn |= ct__ix_divides(p, x->offset, var, CT_LANES);
+            if (x->guard >= 0) {
+                *crossed |= ct__ix_divides(p, x->guard, var, 0);
+                *torn |= ct__ix_divides(p, x->guard, var, CT_LANES);
+            }
+            int64_t step;
+            if (!ct__ix_lane_step(p, x->offset, var, &step) || (step != 0 && step != 1)) bad++;
+        }
+    return bad;
+}
+
+static bool write_out(nest *n, const nest *how) {
+    ct_emit *e = how->e;
+    *n = (nest){.e = e,
+                .g = how->g,
+                .lanes = how->lanes,
+                .flat = how->flat,
+                .pass = how->pass,
+                .part = how->part};
+    if (!ct__emit_restart(e)) return false;
+    e->group = n->g->id;
+    if (n->g->has_reduce)
+        with_rows(n);
+    else
+        pointwise(n);
+    return !e->sched->err->code;
+}
+
+// All trailing axes that no access divides; where those are short, also such that are divided by
+// multiples of 16 alone.
+static bool choose_pointwise(nest *best) {
+    nest n, how = *best;
+    bool crossed, torn;
+    int rank = ct__type(how.g->units[0].v)->rank, tolerant = 0;
+    for (how.lanes = rank; how.lanes > 1; how.lanes--) {
+        if (!write_out(&n, &how)) return false;
+        int bad = rough(&n, &crossed, &torn);
+        if (!crossed) break;
+        if (!torn && !bad && !tolerant) tolerant = how.lanes;
+    }
+    best->lanes = how.lanes;
+    if (tolerant > how.lanes) {
+        int64_t width = 1;
+        const ct_type *t = ct__type(how.g->units[0].v);
+        for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
+        if (width < 8 * CT_LANES) best->lanes = tolerant;
+    }
+    return true;
+}
+
+static bool choose_rows(nest *best) {
+    nest n, how = *best;
+    bool crossed, torn;
+    how.lanes = 0;
+    how.flat = true;
+    if (!write_out(&n, &how)) return false;
+    int bad = rough(&n, &crossed, &torn);
+    if (torn) {
+        how.flat = false;
+        if (!write_out(&n, &how)) return false;
+        bad = rough(&n, &crossed, &torn);
+    }
+    best->lanes = 0;
+    best->flat = how.flat;
+    // Lanes along the last row axes: where memory runs along them, or the reductions are tiny.
+    bool tiny = true;
+    for (size_t i = 0; i < n.g->n_units; i++) {
+        if (!n.g->units[i].reduce) continue;
+        folds f = folds_of(n.e, n.g->units[i].v.node);
+        for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
+    }
+    if (bad == 0 && !tiny) return true;
+    for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
+        if (!write_out(&n, &how)) return false;
+        int own = rough(&n, &crossed, &torn);
+        if (torn && how.lanes > 1) continue;
+        ct_ix wide = product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
+        bool enough = guess(n.e, wide) >= CT_LANES / 2;
+        if (enough && (own < bad || (tiny && own <= bad))) best->lanes = how.lanes;
+        break;
+    }
+    return true;
+}
+
+// Is the group one level of plain reductions over one long extent, with too few tasks?
+static bool wants_split(nest *n) {
+    ct_group *g = n->g;
+    ct_emit *e = n->e;
+    ct_ix extent = CT_IX_NONE;
+    if (g->n_units > 64) return false;
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_unit *u = &g->units[i];
+        ct_ix size[CT_MAX_RANK];
+        if (!u->reduce) {
+            if (inner_sizes(n, u, size)) return false;
+            continue;
+        }
+        folds f = folds_of(e, u->v.node);
+        if (u->level || f.n != 1 || ct__kred_is_place(u->v.node->op->reduction)) return false;
+        if (extent >= 0 && extent != f.extent[0]) return false;
+        extent = f.extent[0];
+    }
+    int outer = g->n_rows - n->lanes;
+    int64_t tasks = guess(e, product(e, n->row_size, outer));
+    if (n->lanes) tasks *= (guess(e, product(e, n->row_size + outer, n->lanes)) + 63) / COLUMNS;
+    return extent >= 0 && tasks < FEW_TASKS && (is_dynamic(e, extent) || guess(e, extent) >= LONG);
+}
+
+static bool make_parts(nest *n) {
+    ct_sched *s = n->e->sched;
+    n->part = ct__arena(&s->arena, n->g->n_units * sizeof *n->part);
+    if (!n->part) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
+    for (size_t i = 0; i < n->g->n_units; i++) {
+        const ct_unit *u = &n->g->units[i];
+        if (!u->reduce) continue;
+        const ct_type *in = ct__type(u->v.node->in[0]);
+        int64_t rows = ct__count(&u->v.node->out[0]);
+        int64_t each = rows ? ct__count(in) / rows : 0;
+        int64_t blocks = (each + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK;
+        n->part[i] = ct__sched_temp(s, (size_t)(rows * blocks) * ct_dtype_size(part_dtype(u)));
+        if (n->part[i] == UINT32_MAX) return false;
+    }
+    return true;
+}
+
+static ct_emit *emit_for(ct_sched *s, ct_group *g) { return ct__emit_new(s, g->units[0].v.node); }
+
+bool ct__emit_group(ct_sched *s, ct_group *g) {
+    nest n, how = {.e = emit_for(s, g), .g = g, .flat = true};
+    if (!how.e) return false;
+    bool ok = g->has_reduce ? choose_rows(&how) : choose_pointwise(&how);
+    ok = ok && write_out(&n, &how);
+    if (ok && g->has_reduce && wants_split(&n)) {
+        how.pass = 1;
+        ok = make_parts(&how) && write_out(&n, &how);
+        ok = ok ? ct__emit_done(how.e, 0) : (ct__emit_free(how.e), false);
+        if (!ok) return false;
+        how.e = emit_for(s, g);
+        how.pass = 2;
+        how.lanes = g->n_rows;
+        ok = how.e && write_out(&n, &how);
+    }
+    if (!ok) {
+        ct__emit_free(how.e);
+        return false;
+    }
+    return ct__emit_done(how.e, 0);
+}

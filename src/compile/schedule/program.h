@@ -1,0 +1,109 @@
+// What a plan executes: buffers and launches in order. Made from an expanded graph by one of two
+// lowerings: `ops`, one launch a node (for devices that evaluate ops, such as ref), or `kernels`,
+// fused loops in kernel IR (for the others).
+#ifndef COTAN_COMPILE_PROGRAM_H
+#define COTAN_COMPILE_PROGRAM_H
+
+#include "backend/backend.h"
+#include "compile/passes/passes.h"
+
+typedef enum ct_buf_kind {
+    CT_BUF_LEAF,    // storage of leaf `index`; written only by an assignment in place
+    CT_BUF_SCALARS, // all scalar operands, 8 bytes apart
+    CT_BUF_CONST,   // `data`, uploaded once with the plan
+    CT_BUF_ROOT, // the value of root `index`: a fresh storage a run; of an ASSIGN: the variable's
+                 // storage
+    CT_BUF_TEMP, // in the plan's arena at `offset`
+} ct_buf_kind;
+
+typedef struct ct_buf {
+    ct_buf_kind kind;
+    uint32_t index;
+    size_t bytes;
+    const void *data;    // CONST
+    size_t offset;       // TEMP: set by the memory plan, a multiple of 64
+    const ct_node *node; // whose value it holds, for messages; may be NULL
+} ct_buf;
+
+typedef struct ct_arg {
+    uint32_t buf;
+    size_t offset; // bytes from the buffer's start
+    int64_t step;  // bytes more in each iteration of the enclosing loop
+    bool write;
+} ct_arg;
+
+typedef enum ct_launch_kind {
+    CT_LAUNCH_NODE,   // evaluate `node`: args are its operands, then its outputs
+    CT_LAUNCH_KERNEL, // run kernel `kernel` over a grid: args are its buffers
+    CT_LAUNCH_COPY,   // args[0] to args[1], `bytes`
+    CT_LAUNCH_LOOP,   // repeat the launches up to the matching END `count` times
+    CT_LAUNCH_END,
+} ct_launch_kind;
+
+typedef struct ct_launch {
+    ct_launch_kind kind;
+    const ct_node
+        *node; // NODE: what to evaluate; else the node it serves first, for messages and profiles
+    uint32_t kernel;
+    ct_arg *args;
+    uint32_t n_args;
+    int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
+    uint32_t n_numbers;
+    int64_t grid;  // KERNEL: extent of its core loop
+    int64_t count; // LOOP
+    size_t bytes;  // COPY; KERNEL: bytes it must move, for reports
+    double flops;  // KERNEL: for reports, and to decide whether threads pay
+} ct_launch;
+
+struct ct_kir; // a kernel in kernel IR
+struct ct_program_kernel {
+    struct ct_kir *ir;
+    ct_kernel *made; // the engine's; NULL until rendered
+};
+
+typedef struct ct_program {
+    ct_arena *arena;  // of the plan: everything here lives in it
+    ct_target target; // kernels
+    ct_buf *bufs;
+    size_t n_bufs, bufs_cap;
+    ct_launch *launches;
+    size_t n_launches, launches_cap;
+    struct ct_program_kernel *kernels; // (n_kernels) distinct ones
+    size_t n_kernels, kernels_cap;
+    size_t guard;       // bytes to keep free behind each temporary buffer
+    size_t arena_bytes; // set by the memory plan
+} ct_program;
+
+typedef struct ct_place {
+    uint32_t buf;
+    size_t offset;
+} ct_place;
+static inline ct_arg ct__arg_at(ct_place place) {
+    return (ct_arg){.buf = place.buf, .offset = place.offset};
+}
+// Parts of a program, NULL, false or UINT32_MAX: no memory.
+uint32_t ct__program_buf(ct_program *p, ct_buf buf);
+ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
+// A launch whose arguments are there, in the program's arena.
+ct_launch *ct__program_append(ct_program *p, ct_launch launch);
+bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
+// A launch (not LOOP, END) as a command without its operands.
+ct_command ct__program_command(const ct_program *p, const ct_launch *launch);
+// How many launches a kernel has, and the node that the first of them serves.
+size_t ct__program_uses(const ct_program *p, size_t kernel, const ct_node **first);
+void ct__program_free(ct_program *p); // what does not lie in its arena
+// Where a leaf lies; its buffer is made at the first call. leaf_buf (n_leaves) and scalars: the
+// buffers made so far, UINT32_MAX where none is.
+bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
+                      ct_place *to);
+
+// The two lowerings. On failure false with the error recorded.
+bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err); // fuse, schedule
+// A scan (operands and outputs at the given places) as a loop of launches, its body lowered by
+// `lower`.
+typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
+bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
+                    ct_lowering lower, ct_err *err);
+
+#endif

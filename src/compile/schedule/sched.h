@@ -1,0 +1,170 @@
+// What the files of fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
+#ifndef COTAN_COMPILE_SCHED_H
+#define COTAN_COMPILE_SCHED_H
+
+#include "compile/schedule/schedule.h"
+
+// A size: coef times dynamic sizes.
+enum { CT_SIZE_SYMS = 8 };
+typedef struct ct_extent {
+    int64_t coef;
+    int n;
+    int sym[CT_SIZE_SYMS];
+} ct_extent;
+
+// One value (output of a node) of the graph.
+typedef struct ct_sval {
+    uint32_t buf;    // where it lies; UINT32_MAX: not placed (yet)
+    size_t offset;   // in bytes
+    int32_t group;   // that computes and stores it, or -1: leaf, or inlined where it is used
+    int32_t root;    // that its buffer belongs to, or -1
+    bool stored;     // a group computes it and gives it a buffer
+    ct_extent *size; // (rank) where it has dynamic axes, else NULL
+} ct_sval;
+
+// What a kernel computes: a reduction's result, or an elementwise or moved value; or both stores.
+typedef struct ct_unit {
+    ct_val v;
+    bool reduce;
+    bool store;              // it has a buffer
+    int8_t row[CT_MAX_RANK]; // of each output axis: its row axis, or -1: runs inside of the row
+    int level;               // reductions that must be ready before
+} ct_unit;
+
+// One launch, or two where a long reduction is split; or a template's launches. Its row space (the
+// axes that all its reductions keep) is spread over threads; reductions and whole rows are loops
+// inside. Without reductions there are no row axes: all axes run inside, spread by chunks.
+typedef struct ct_group {
+    int32_t id;
+    ct_node *only;  // a template's node, else NULL; units then are computed behind it
+    ct_unit *units; // (n_units) in graph order
+    size_t n_units, units_cap;
+    int n_rows;
+    struct {
+        ct_val v; // whose axis `axis` has the row axis' size
+        int axis;
+    } rows[CT_MAX_RANK];
+    bool has_reduce;
+    bool dead;   // merged into another
+    bool sealed; // takes no other units
+    int order;   // among the launches
+} ct_group;
+
+struct ct_sched {
+    const ct_graph *graph;
+    ct_program *program;
+    ct_err *err;
+    ct_arena arena;     // scratch
+    ct_sval **vals;     // (graph->n) of each node its outputs
+    uint32_t *leaf_buf; // (n_leaves) by leaf number
+    uint32_t scalars_buf;
+    bool fuse;
+    bool conflict;     // the kernel just written would overwrite a variable before it is read
+    ct_group **groups; // (n_groups)
+    size_t n_groups, groups_cap;
+    int64_t *sym_value; // (n_syms) of this plan's dynamic sizes
+    int *sym_parent;    // equal ones are joined
+    struct {
+        int64_t by; // 0: nothing is known; else this symbol is `by` times `sym`
+        int sym;
+    } * sym_times;
+    size_t n_syms, sym_value_cap, sym_parent_cap, sym_times_cap;
+    struct {
+        const int64_t *where; // a marked entry of a node's attributes
+        int sym;              // stands for one more than it
+    } * marked;               // (n_marked)
+    size_t n_marked, marked_cap;
+    uint32_t *stamp; // (graph->n) scratch of walks
+    uint32_t stamp_now;
+    ct_node **stack; // scratch of walks
+    size_t stack_cap;
+    struct {
+        uint64_t hash;
+        uint32_t kernel;
+    } * known; // (n_known) kernels by hash
+    size_t n_known, known_cap;
+};
+
+struct ct_bind {
+    ct_ix var;
+    ct_kval value;
+};
+struct ct_memo {
+    ct_val v;
+    ct_ix guard;
+    const ct_ix *at;
+    ct_kval value;
+};
+
+struct ct_seen {
+    ct_ix offset, guard;
+    bool write;
+    uint32_t buf;
+};
+
+static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == CT_KIND_LEAF; }
+static inline bool ct__is_reduce(const ct_node *n) { return n->op->kind == CT_KIND_REDUCE; }
+static inline bool ct__is_elementwise(const ct_node *n) {
+    return n->op->kind == CT_KIND_ELEMENTWISE;
+}
+// Does an axis have one element for every length?
+static inline bool ct__is_one(const ct_type *t, int axis) {
+    return t->dim[axis] == 1 && !ct__is_dyn(t, axis);
+}
+static inline bool ct__is_half(ct_dtype d) { return d == CT_F16 || d == CT_BF16; }
+// Reads the bits of a 16-bit float, which no value has: they are read from memory.
+static inline bool ct__reads_memory(const ct_node *n) {
+    if (!n->op->reinterprets) return false;
+    ct_dtype from = (ct_dtype)ct__type(n->in[0])->dtype, to = (ct_dtype)n->out->dtype;
+    return from != to && (ct__is_half(from) || ct__is_half(to));
+}
+
+static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
+    return &s->vals[v.node->index][v.out];
+}
+
+static inline ct_along ct__along(const ct_node *node) {
+    ct_along along = {0};
+    node->op->along(node, &along);
+    return along;
+}
+
+// sizes.c
+bool ct__sched_sizes(ct_sched *s);
+ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis);
+ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // for ct_map.attr
+
+// schedule.c
+uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
+bool ct__sched_place_leaf(ct_sched *s, ct_node *node);
+// Calls visit for every node that computing `v` in group `group` involves and that is computed
+// there (not loaded), operands after users, each once; and leaves. False: visit said so.
+typedef bool (*ct_visit)(void *env, ct_val v, bool loaded);
+bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n, ct_visit visit,
+                    void *env);
+
+// emit.c
+bool ct__emit_restart(ct_emit *e); // an empty kernel again
+void ct__emit_free(ct_emit *e);
+ct_ix ct__emit_sized(ct_emit *e, ct_extent size);
+// A loop whose variable exists already (so that equal indices of several loops are equal numbers).
+void ct__emit_open(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name, ct_ix var);
+void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value);
+ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at); // of an element in its buffer
+void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
+bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at);
+// The index in an operand that broadcasts to an elementwise node of this rank.
+void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own);
+ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset);
+void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
+                       ct_kval value);
+bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
+ct_kval ct__cast_from(ct_emit *e, ct_kval v, ct_dtype from, ct_dtype to);
+// Index of each axis of a flattened position.
+void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at);
+
+// nest.c
+bool ct__emit_group(ct_sched *s, ct_group *g);
+ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at); // its loops, at this place
+
+#endif

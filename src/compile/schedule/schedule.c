@@ -1,0 +1,441 @@
+// From groups of values to launches of kernels.
+//
+//   sizes     which dynamic axes have one size (sizes.c); before fusing, which asks for it
+//   places    buffers; assignments straight into their variable where nobody is disturbed
+//   order     operands first; readers of a variable before the launch that overwrites it
+//   kernels   the loops of each group (nest.c), or its template
+#include "compile/passes/env.h"
+#include "compile/schedule/sched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool no_memory(ct_sched *s, size_t bytes) {
+    return ct__err_memory(s->err, CT_NOWHERE, "plan", bytes);
+}
+
+uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
+    uint32_t number = ct__program_buf(s->program, buf);
+    if (number == UINT32_MAX) no_memory(s, sizeof buf);
+    return number;
+}
+uint32_t ct__sched_temp(ct_sched *s, size_t bytes) {
+    return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes});
+}
+
+static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, size_t bytes,
+                     const ct_node *node) {
+    return ct__program_copy(s->program, (ct_arg){.buf = from, .offset = offset},
+                            (ct_arg){.buf = to}, node, bytes) ||
+           no_memory(s, sizeof(ct_launch));
+}
+
+// ------------------------------------------------------------------------------------------- walks
+
+static bool push(ct_sched *s, size_t *n, ct_node *node) {
+    if (!CT_GROW(s->stack, s->stack_cap, *n + 1)) return no_memory(s, *n * sizeof node);
+    s->stack[(*n)++] = node;
+    return true;
+}
+
+bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_from, ct_visit visit,
+                    void *env) {
+    size_t n = 0;
+    s->stamp_now++;
+    for (size_t i = n_from; i-- > 0;) {
+        if (s->stamp[from[i].node->index] == s->stamp_now) continue;
+        s->stamp[from[i].node->index] = s->stamp_now;
+        if (!push(s, &n, from[i].node)) return false;
+    }
+    while (n > 0) {
+        ct_node *node = s->stack[--n];
+        if (!visit(env, (ct_val){node, 0}, false)) return false;
+        for (int i = 0; i < node->n_in; i++) {
+            ct_val v = node->in[i];
+            const ct_sval *val = ct__sval(s, v);
+            if (s->stamp[v.node->index] == s->stamp_now) continue;
+            s->stamp[v.node->index] = s->stamp_now;
+            bool loaded = ct__is_leaf(v.node) || (val->group >= 0 && val->group != group);
+            if (loaded) {
+                if (!visit(env, v, true)) return false;
+            } else if (!push(s, &n, v.node)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------ places
+
+bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
+    ct_sval *val = &s->vals[node->index][0];
+    ct_place place;
+    if (val->buf != UINT32_MAX) return true;
+    if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &place))
+        return no_memory(s, sizeof(ct_buf));
+    val->buf = place.buf;
+    val->offset = place.offset;
+    return true;
+}
+
+// The first root of a computed value gives its buffer; an assignment does when no other root can.
+static bool place_roots(ct_sched *s) {
+    const ct_graph *g = s->graph;
+    for (int assigns = 0; assigns < 2; assigns++)
+        for (size_t i = 0; i < g->n_roots; i++) {
+            ct_val v = g->roots[i].val;
+            ct_sval *val = ct__sval(s, v);
+            bool assign = g->roots[i].kind == CT_ROOT_ASSIGN;
+            if (assign != assigns || ct__is_leaf(v.node) || val->buf != UINT32_MAX) continue;
+            val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_ROOT,
+                                                 .index = (uint32_t)i,
+                                                 .bytes = ct__type_bytes(ct__type(v)),
+                                                 .node = v.node});
+            val->root = (int32_t)i;
+            if (val->buf == UINT32_MAX) return false;
+        }
+    return true;
+}
+
+// Whatever a group stores has a buffer.
+static bool place_stored(ct_sched *s) {
+    for (size_t i = 0; i < s->graph->n; i++) {
+        ct_node *node = s->graph->nodes[i];
+        for (int o = 0; o < node->n_out; o++) {
+            ct_sval *val = &s->vals[i][o];
+            if (!val->stored || val->buf != UINT32_MAX || ct__is_leaf(node)) continue;
+            val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP,
+                                                 .bytes = ct__type_bytes(&node->out[o]),
+                                                 .node = node});
+            if (val->buf == UINT32_MAX) return false;
+        }
+    }
+    return true;
+}
+
+// The value no longer lies in its variable: it is copied there at the end.
+static bool displace(ct_sched *s, ct_sval *val, ct_node *node, uint32_t out) {
+    val->root = -1;
+    val->buf = ct__sched_buf(
+        s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = ct__type_bytes(&node->out[out]), .node = node});
+    return val->buf != UINT32_MAX;
+}
+
+// ------------------------------------------------------------------------------------------- order
+
+// What a group needs and disturbs.
+typedef struct {
+    int32_t *needs; // groups that must run before
+    size_t n_needs, needs_cap;
+    int64_t *leaves; // numbers of the leaves that it reads
+    size_t n_leaves, leaves_cap;
+    size_t waits;   // how many of its `before` edges have not run
+    int32_t *after; // groups that wait for it
+    size_t n_after, after_cap;
+    bool done;
+} edges;
+typedef struct {
+    ct_sched *s;
+    edges *of;
+    int32_t group;
+} order_env;
+
+static bool note_read(void *env_, ct_val v, bool loaded) {
+    order_env *env = env_;
+    edges *x = &env->of[env->group];
+    if (!loaded) return true;
+    if (ct__is_leaf(v.node)) {
+        if (v.node->op == &ct__op_scalar || v.node->op == &ct__op_const) return true;
+        if (!CT_GROW(x->leaves, x->leaves_cap, x->n_leaves + 1)) return no_memory(env->s, 8);
+        x->leaves[x->n_leaves++] = (int64_t)v.node->number;
+        return true;
+    }
+    if (!CT_GROW(x->needs, x->needs_cap, x->n_needs + 1)) return no_memory(env->s, 8);
+    x->needs[x->n_needs++] = ct__sval(env->s, v)->group;
+    return true;
+}
+
+static bool add_edge(ct_sched *s, edges *of, int32_t before, int32_t after) {
+    if (before == after) return true;
+    edges *x = &of[before];
+    if (!CT_GROW(x->after, x->after_cap, x->n_after + 1)) return no_memory(s, 8);
+    x->after[x->n_after++] = after;
+    of[after].waits++;
+    return true;
+}
+
+static size_t group_values(ct_group *g, ct_val *out) {
+    size_t n = 0;
+    for (uint32_t o = 0; g->only && o < g->only->n_out; o++) out[n++] = (ct_val){g->only, o};
+    for (size_t i = 0; i < g->n_units; i++) out[n++] = g->units[i].v;
+    return n;
+}
+static size_t most_values(const ct_group *g) {
+    return g->n_units + (g->only ? g->only->n_out : 0u);
+}
+
+static bool build_edges(ct_sched *s, edges *of) {
+    ct_val *values = NULL;
+    size_t cap = 0;
+    bool ok = true;
+    for (size_t i = 0; i < s->n_groups && ok; i++) {
+        ct_group *g = s->groups[i];
+        if (g->dead) continue;
+        ok = CT_GROW(values, cap, most_values(g) + 1);
+        order_env env = {s, of, g->id};
+        ok = ok && ct__sched_walk(s, g->id, values, group_values(g, values), note_read, &env);
+        for (size_t k = 0; k < of[i].n_needs && ok; k++)
+            ok = add_edge(s, of, of[i].needs[k], (int32_t)i);
+    }
+    ct__free(values);
+    return ok;
+}
+
+static bool reads(const edges *x, int64_t leaf) {
+    for (size_t i = 0; i < x->n_leaves; i++)
+        if (x->leaves[i] == leaf) return true;
+    return false;
+}
+
+// Assignments in place: all other readers of the old version come first.
+static bool protect_leaves(ct_sched *s, edges *of) {
+    for (size_t r = 0; r < s->graph->n_roots; r++) {
+        const struct ct_graph_root *root = &s->graph->roots[r];
+        ct_sval *val = ct__sval(s, root->val);
+        if (root->kind != CT_ROOT_ASSIGN || val->root != (int32_t)r || root->leaf < 0) continue;
+        ct_group *writer = s->groups[val->group];
+        // A template, or rows read more than once, could meet what it has overwritten.
+        if (reads(&of[val->group], root->leaf) && (writer->only || writer->has_reduce)) {
+            if (!displace(s, val, root->val.node, root->val.out)) return false;
+            continue;
+        }
+        for (size_t i = 0; i < s->n_groups; i++)
+            if (!s->groups[i]->dead && reads(&of[i], root->leaf) &&
+                !add_edge(s, of, (int32_t)i, val->group))
+                return false;
+    }
+    return true;
+}
+
+// Where readers and writers wait for each other, writers give up their place.
+static bool break_cycle(ct_sched *s, edges *of) {
+    bool found = false;
+    for (size_t r = 0; r < s->graph->n_roots; r++) {
+        const struct ct_graph_root *root = &s->graph->roots[r];
+        ct_sval *val = ct__sval(s, root->val);
+        if (root->kind != CT_ROOT_ASSIGN || val->root != (int32_t)r || root->leaf < 0) continue;
+        int32_t writer = val->group;
+        if (of[writer].done || s->groups[writer]->order >= 0) continue;
+        size_t waited = 0;
+        for (size_t i = 0; i < s->n_groups; i++) {
+            if (s->groups[i]->dead || (int32_t)i == writer || !reads(&of[i], root->leaf)) continue;
+            if (of[i].done) continue;
+            // One of the edges i -> writer came from this leaf.
+            for (size_t k = 0; k < of[i].n_after; k++)
+                if (of[i].after[k] == writer) {
+                    bool needed = false;
+                    for (size_t m = 0; m < of[writer].n_needs; m++)
+                        needed |= of[writer].needs[m] == (int32_t)i;
+                    if (needed) continue;
+                    of[i].after[k] = of[i].after[--of[i].n_after];
+                    of[writer].waits--;
+                    waited++;
+                    break;
+                }
+        }
+        if (!waited) continue;
+        found = true;
+        if (!displace(s, val, root->val.node, root->val.out)) return false;
+    }
+    return found ||
+           ct__err(s->err, CT_E_INTERNAL, CT_NOWHERE, "plan", "its kernels wait for each other");
+}
+
+static bool order_groups(ct_sched *s, edges *of, ct_group **sorted, size_t *n_sorted) {
+    size_t live = 0;
+    for (size_t i = 0; i < s->n_groups; i++) {
+        live += !s->groups[i]->dead;
+        s->groups[i]->order = -1;
+    }
+    *n_sorted = 0;
+    while (*n_sorted < live) {
+        bool any = false;
+        for (size_t i = 0; i < s->n_groups; i++) {
+            if (s->groups[i]->dead || of[i].done || of[i].waits) continue;
+            of[i].done = any = true;
+            s->groups[i]->order = (int)*n_sorted;
+            sorted[(*n_sorted)++] = s->groups[i];
+            for (size_t k = 0; k < of[i].n_after; k++) of[of[i].after[k]].waits--;
+        }
+        if (!any && !break_cycle(s, of)) return false;
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------- roots that no kernel writes
+
+static bool assigned_leaf(const ct_sched *s, ct_val v) {
+    if (v.node->op != &ct__op_data) return false;
+    for (size_t r = 0; r < s->graph->n_roots; r++)
+        if (s->graph->roots[r].kind == CT_ROOT_ASSIGN &&
+            s->graph->roots[r].leaf == (int32_t)v.node->number)
+            return true;
+    return false;
+}
+
+// Before all kernels: roots that are leaves, and copies of leaves that are about to be overwritten
+// and are assigned elsewhere.
+static bool copy_leaves(ct_sched *s, uint32_t *early) {
+    for (size_t r = 0; r < s->graph->n_roots; r++) {
+        ct_val v = s->graph->roots[r].val;
+        const ct_sval *val = ct__sval(s, v);
+        size_t bytes = ct__type_bytes(ct__type(v));
+        bool assign = s->graph->roots[r].kind == CT_ROOT_ASSIGN;
+        early[r] = UINT32_MAX;
+        if (ct__is_leaf(v.node) && !ct__sched_place_leaf(s, v.node)) return false;
+        if (!ct__is_leaf(v.node) || (assign && !assigned_leaf(s, v))) continue;
+        ct_buf to = {.kind = CT_BUF_ROOT, .index = (uint32_t)r, .bytes = bytes, .node = v.node};
+        if (assign) to.kind = CT_BUF_TEMP;
+        early[r] = ct__sched_buf(s, to);
+        if (early[r] == UINT32_MAX || !add_copy(s, val->buf, val->offset, early[r], bytes, v.node))
+            return false;
+    }
+    return true;
+}
+
+// After all kernels.
+static bool copy_roots(ct_sched *s, const uint32_t *early) {
+    for (int assigns = 0; assigns < 2; assigns++)
+        for (size_t r = 0; r < s->graph->n_roots; r++) {
+            ct_val v = s->graph->roots[r].val;
+            const ct_sval *val = ct__sval(s, v);
+            bool assign = s->graph->roots[r].kind == CT_ROOT_ASSIGN;
+            if (assign != assigns || val->root == (int32_t)r) continue;
+            if (!assign && early[r] != UINT32_MAX) continue;
+            size_t bytes = ct__type_bytes(ct__type(v));
+            uint32_t from = early[r] != UINT32_MAX ? early[r] : val->buf;
+            uint32_t to = ct__sched_buf(
+                s, (ct_buf){
+                       .kind = CT_BUF_ROOT, .index = (uint32_t)r, .bytes = bytes, .node = v.node});
+            size_t offset = early[r] != UINT32_MAX ? 0 : val->offset;
+            if (to == UINT32_MAX || !add_copy(s, from, offset, to, bytes, v.node)) return false;
+        }
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- kernels
+
+static bool is_empty(const ct_group *g) { // nothing to write for any length
+    for (size_t i = 0; i < g->n_units; i++)
+        if (g->units[i].store && ct__count(ct__type(g->units[i].v)) != 0) return false;
+    return true;
+}
+
+static bool emit_one(ct_sched *s, ct_group *g) {
+    if (g->only) {
+        ct_template template = ct__template_of(g->only);
+        if (template) return template(s, g->only);
+        return ct__err(s->err, CT_E_INTERNAL, g->only->here, g->only->op->name,
+                       "no kernels are known for it");
+    }
+    if (is_empty(g)) return true;
+    s->conflict = false;
+    if (!ct__emit_group(s, g)) return false;
+    if (!s->conflict) return true;
+    // It reads a variable elsewhere than it writes it.
+    for (size_t i = 0; i < g->n_units; i++) {
+        ct_sval *val = ct__sval(s, g->units[i].v);
+        if (val->root >= 0 && s->graph->roots[val->root].kind == CT_ROOT_ASSIGN &&
+            !displace(s, val, g->units[i].v.node, g->units[i].v.out))
+            return false;
+    }
+    s->conflict = false;
+    return ct__emit_group(s, g);
+}
+
+static bool schedule(ct_sched *s, edges *of, ct_group **sorted, uint32_t *early) {
+    size_t n = 0;
+    bool ok = build_edges(s, of) && protect_leaves(s, of) && order_groups(s, of, sorted, &n) &&
+              copy_leaves(s, early);
+    for (size_t i = 0; i < n && ok; i++) ok = emit_one(s, sorted[i]);
+    return ok && copy_roots(s, early);
+}
+
+static bool run_schedule(ct_sched *s) {
+    size_t n = s->n_groups;
+    edges *of = ct__calloc(n + 1, sizeof *of);
+    ct_group **sorted = ct__calloc(n + 1, sizeof *sorted);
+    uint32_t *early = ct__malloc((s->graph->n_roots + 1) * sizeof *early);
+    bool ok =
+        of && sorted && early ? schedule(s, of, sorted, early) : no_memory(s, (n + 1) * sizeof *of);
+    for (size_t i = 0; i < n && of; i++) {
+        ct__free(of[i].needs);
+        ct__free(of[i].leaves);
+        ct__free(of[i].after);
+    }
+    ct__free(of);
+    ct__free(sorted);
+    ct__free(early);
+    return ok;
+}
+
+static bool prepare(ct_sched *s) {
+    const ct_graph *g = s->graph;
+    size_t n = g->n + 1;
+    s->vals = ct__arena_zero(&s->arena, n * sizeof *s->vals);
+    s->stamp = ct__arena_zero(&s->arena, n * sizeof *s->stamp);
+    s->leaf_buf = ct__arena(&s->arena, (g->n_leaves + 1) * sizeof *s->leaf_buf);
+    if (!s->vals || !s->stamp || !s->leaf_buf) return no_memory(s, n * sizeof *s->vals);
+    for (size_t i = 0; i < g->n_leaves; i++) s->leaf_buf[i] = UINT32_MAX;
+    for (size_t i = 0; i < g->n; i++) {
+        ct_node *node = g->nodes[i];
+        node->index = (uint32_t)i;
+        s->vals[i] = ct__arena_zero(&s->arena, (node->n_out + 1u) * sizeof **s->vals);
+        if (!s->vals[i]) return no_memory(s, sizeof **s->vals);
+        for (int o = 0; o < node->n_out; o++)
+            s->vals[i][o] = (ct_sval){.buf = UINT32_MAX, .group = -1, .root = -1};
+        if ((ct__is_elementwise(node) && !node->op->emit) ||
+            (ct__is_reduce(node) && !(node->op->reduction && node->op->along)))
+            return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
+                           "it does not say how kernels compute it");
+        // Constants of one element are literals: they get a buffer when something wants one.
+        bool literal = node->op == &ct__op_const && ct__count(node->out) == 1;
+        if (ct__is_leaf(node) && !literal && !ct__sched_place_leaf(s, node)) return false;
+    }
+    return ct__sched_sizes(s) || no_memory(s, sizeof(ct_extent));
+}
+
+ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err) {
+    ct_sched *s = ct__calloc(1, sizeof *s);
+    if (!s) {
+        ct__err_memory(err, CT_NOWHERE, "plan", sizeof *s);
+        return NULL;
+    }
+    s->graph = graph;
+    s->program = program;
+    s->err = err;
+    s->scalars_buf = UINT32_MAX;
+    s->fuse = ct__env_fuses();
+    if (prepare(s)) return s;
+    ct__sched_free(s);
+    return NULL;
+}
+
+bool ct__schedule(ct_sched *s) {
+    return place_roots(s) && place_stored(s) && run_schedule(s) && !s->err->code;
+}
+
+void ct__sched_free(ct_sched *s) {
+    if (!s) return;
+    for (size_t i = 0; i < s->n_groups; i++) ct__free(s->groups[i]->units);
+    ct__free(s->groups);
+    ct__free(s->sym_value);
+    ct__free(s->sym_parent);
+    ct__free(s->sym_times);
+    ct__free(s->marked);
+    ct__free(s->stack);
+    ct__free(s->known);
+    ct__arena_free(&s->arena);
+    ct__free(s);
+}

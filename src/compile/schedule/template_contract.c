@@ -1,0 +1,133 @@
+// The matmul op's kernel: the matrix template with the graph's values as operands and result.
+#include "compile/schedule/sched.h"
+#include "compile/schedule/template_matmul.h"
+#include "compile/schedule/templates.h"
+#include "graph/graph.h"
+
+typedef struct contract {
+    ct_emit *e;
+    ct_val out, in[2];
+    ct_dtype dtype;
+    int rank;                // of the result
+    bool flat;               // the second operand has no batch: all axes but the last are rows
+    ct_ix size[CT_MAX_RANK]; // of the result
+} contract;
+typedef struct side {
+    contract *c;
+    int which; // operand
+} side;
+
+// The place along each axis of the result but the last, from the batch axes and the row; when flat,
+// from the row alone.
+static void leading(const contract *c, const ct_ix *batch, ct_ix row, ct_ix *to) {
+    ct_ix_pool *pool = c->e->pool;
+    for (int a = c->rank - 2; a >= 0; a--) {
+        if (c->flat && a > 0) {
+            to[a] = ct__ix_mod(pool, row, c->size[a]);
+            row = ct__ix_div(pool, row, c->size[a]);
+        } else {
+            to[a] = c->flat || a == c->rank - 2 ? row : batch[a];
+        }
+    }
+}
+
+static ct_ix row_count(const contract *c) {
+    ct_ix n = c->size[c->rank - 2];
+    for (int a = 0; c->flat && a < c->rank - 2; a++) n = ct__ix_mul(c->e->pool, n, c->size[a]);
+    return n;
+}
+
+// The index of an operand's element: (batch..., i, k) or (batch..., k, j); axes of size 1
+// broadcast.
+static void operand_index(const contract *c, int which, const ct_ix *batch, ct_ix first,
+                          ct_ix second, ct_ix *to) {
+    const ct_type *type = ct__type(c->in[which]), *out = ct__type(c->out);
+    ct_ix lead[CT_MAX_RANK], zero = ct__ix_int(c->e->pool, 0);
+    int batches = type->rank - 2, skip = c->rank - type->rank;
+    leading(c, batch, which == 0 ? first : zero, lead);
+    for (int a = 0; a < batches; a++)
+        to[a] = type->dim[a] == 1 && out->dim[a + skip] != 1 ? zero : lead[a + skip];
+    to[batches] = which == 0 ? lead[c->rank - 2] : first;
+    to[batches + 1] = second;
+}
+
+// The template's positions as index variables: batch axes (none when flat), then two more.
+static void bound(const contract *c, const ct_kval *at, ct_ix first, ct_ix second, ct_ix *batch,
+                  ct_ix *pair) {
+    int n = c->flat ? 0 : c->rank - 2;
+    for (int a = 0; a < n; a++) batch[a] = ct__emit_bind(c->e, at[a], c->size[a]);
+    pair[0] = ct__emit_bind(c->e, at[n], first);
+    pair[1] = ct__emit_bind(c->e, at[n + 1], second);
+}
+
+static ct_ix inner_size(const contract *c) {
+    return ct__emit_size(c->e, c->in[0], ct__type(c->in[0])->rank - 1);
+}
+
+static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
+    (void)k;
+    const side *s = env;
+    const contract *c = s->c;
+    ct_ix batch[CT_MAX_RANK], pair[2], index[CT_MAX_RANK];
+    bool a = s->which == 0;
+    bound(c, at, a ? row_count(c) : inner_size(c), a ? inner_size(c) : c->size[c->rank - 1], batch,
+          pair);
+    operand_index(c, s->which, batch, pair[0], pair[1], index);
+    return ct__emit_value_apart(c->e, c->in[s->which], index, c->dtype);
+}
+
+static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+    (void)k;
+    const contract *c = env;
+    ct_ix batch[CT_MAX_RANK], pair[2], index[CT_MAX_RANK];
+    bound(c, at, row_count(c), c->size[c->rank - 1], batch, pair);
+    leading(c, batch, pair[0], index);
+    index[c->rank - 1] = pair[1];
+    ct__emit_store_apart(c->e, c->out, index, v);
+}
+
+// Which of the operand's two axes is contiguous in memory, as the template counts axes; -1: none.
+static int contiguous(const contract *c, int which) {
+    ct_ix_pool *pool = c->e->pool;
+    ct_ix batch[CT_MAX_RANK], index[CT_MAX_RANK];
+    int n = c->flat ? 0 : c->rank - 2;
+    for (int a = 0; a < n; a++) batch[a] = ct__ix_var(pool, c->size[a]);
+    ct_ix first = ct__ix_var(pool, which == 0 ? row_count(c) : inner_size(c));
+    ct_ix second = ct__ix_var(pool, which == 0 ? inner_size(c) : c->size[c->rank - 1]);
+    operand_index(c, which, batch, first, second, index);
+    if (ct__emit_contiguous(c->e, c->in[which], index, second)) return n + 1;
+    return ct__emit_contiguous(c->e, c->in[which], index, first) ? n : -1;
+}
+
+bool ct__template_contract(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    ct__template_sizes(e, node);
+    const ct_type *out = &node->out[0], *b = ct__type(node->in[1]), *a = ct__type(node->in[0]);
+    contract c = {.e = e,
+                  .out = {node, 0},
+                  .in = {node->in[0], node->in[1]},
+                  .dtype = ct__kir_held(out->dtype), // sums are rounded once, at their end
+                  .rank = out->rank,
+                  .flat = true};
+    for (int i = 0; i < b->rank - 2; i++) c.flat &= ct__is_one(b, i);
+    for (int i = 0; i < c.rank; i++) c.size[i] = ct__emit_size(e, c.out, i);
+    ct_kval batch[CT_MAX_RANK];
+    int n = c.flat ? 0 : c.rank - 2;
+    for (int i = 0; i < n; i++) batch[i] = ct__emit_ix(e, c.size[i]);
+    side sides[2] = {{&c, 0}, {&c, 1}};
+    ct_matmul_spec spec = {
+        .dtype = c.dtype,
+        .n_batch = n,
+        .batch = batch,
+        .rows = ct__emit_ix(e, row_count(&c)),
+        .columns = ct__emit_ix(e, c.size[c.rank - 1]),
+        .inner = ct__emit_ix(e, inner_size(&c)),
+        .a = {.value = value, .env = &sides[0], .along = contiguous(&c, 0)},
+        .b = {.value = value, .env = &sides[1], .along = contiguous(&c, 1)},
+        .c = {.store = store, .env = &c},
+        .target = s->program->target,
+    };
+    ct__template_matmul(e->kir, &spec);
+    return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);
+}

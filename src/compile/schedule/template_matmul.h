@@ -1,0 +1,35 @@
+// Matrix products as kernels: (batch..., M, K) x (batch..., K, N), any strides.
+#ifndef COTAN_COMPILE_TEMPLATE_MATMUL_H
+#define COTAN_COMPILE_TEMPLATE_MATMUL_H
+
+#include "backend/backend.h"
+#include "compile/schedule/template.h"
+
+// A dot product is chunks of this many k, each one chain of fused multiply-adds from +0 in the
+// order of k; the chunk sums are added in order (docs/design/bits.md).
+enum { CT_DOT_CHUNK = 256 };
+
+// Sizes that change speed, never bits. Zero: chosen from the sizes and the target.
+typedef struct ct_matmul_tile {
+    int rows;          // of a register tile
+    int vectors;       // 16-lane vectors in a row of it
+    int64_t row_block; // rows of a task, a multiple of `rows`
+    int64_t column_block;
+    int group; // panels of b packed together
+} ct_matmul_tile;
+
+typedef struct ct_matmul_spec {
+    ct_dtype dtype;       // f32 or f64: of the products and sums
+    int n_batch;          // axes in front; an operand without one has stride 0 there
+    const ct_kval *batch; // their sizes
+    ct_kval rows, columns, inner;
+    ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
+    ct_sink c;      // at batch..., i, j; called once an element, inside a VECTOR loop over j
+    ct_target target;
+    ct_matmul_tile tile;
+} ct_matmul_spec;
+
+// Appends the whole kernel: one CORE loop. Mistakes are recorded in k.
+void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec);
+
+#endif
