@@ -468,6 +468,16 @@ bool ct__call_err(ct_call *call, ct_code code, const char *format, ...) {
     return false;
 }
 
+bool ct__call_hint(ct_call *call, const char *format, ...) {
+    char text[CT_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ct__err_hint(call->err, "%s", text);
+    return false;
+}
+
 int64_t *ct__call_dims(ct_call *call, int rank) {
     if (rank > CT_MAX_RANK) {
         ct__call_err(call, CT_E_SHAPE, "the result would have %d axes, at most %d are possible",

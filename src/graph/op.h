@@ -111,6 +111,8 @@ static inline bool ct__call_fits(ct_call *call, int operand, ct_dtype dtype) {
 }
 bool ct__call_err(ct_call *call, ct_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// Adds what to do to the error that was reported last; false, for `return`.
+bool ct__call_hint(ct_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t *ct__call_dims(ct_call *call, int rank); // room for sizes; NULL (and an error): no memory
 bool ct__call_outs(ct_call *call, int n);        // room for n outputs' types
 

@@ -29,10 +29,13 @@ static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
     if (attrs->present & HAS_POSITION) {
         const ct_type *position = call->in[next++];
         if (!attrs->causal)
-            return ct__call_err(call, CT_E_ARGUMENT, "a position has no meaning without .causal");
+            return ct__call_err(call, CT_E_ARGUMENT, "a position has no meaning without .causal") ||
+                   ct__call_hint(call, "it says where among the keys the first query stands: add "
+                                       ".causal = true");
         if (position->rank != 0 || !(CT_INTEGERS & CT_MASK(position->dtype)))
             return ct__call_err(call, CT_E_DTYPE, "the position is %s, it must be one integer",
-                                ct__type_text(position).s);
+                                ct__type_text(position).s) ||
+                   ct__call_hint(call, "a number is ct_i(10)");
     }
     if (attrs->present & HAS_MASK) {
         const ct_type *mask = call->in[next];
@@ -56,7 +59,8 @@ static bool attention_infer(ct_call *call) {
         if (!ct__check_accepts(call, i)) return false;
     if (k->dtype != q->dtype || v->dtype != q->dtype)
         return ct__call_err(call, CT_E_DTYPE, "dtypes differ: q is %s, k is %s, v is %s",
-                            ct__type_text(q).s, ct__type_text(k).s, ct__type_text(v).s);
+                            ct__type_text(q).s, ct__type_text(k).s, ct__type_text(v).s) ||
+               ct__hint_cast(call, k->dtype == q->dtype ? "v" : "k", (ct_dtype)q->dtype);
     bool fits = rank >= 2 && k->rank == rank && v->rank == rank;
     for (int a = 0; fits && a < rank - 1; a++)
         fits = k->dim[a] == v->dim[a] && (a == rank - 2 || q->dim[a] == k->dim[a]);
@@ -64,7 +68,10 @@ static bool attention_infer(ct_call *call) {
         return ct__call_err(call, CT_E_SHAPE,
                             "shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is %s, k "
                             "is %s, v is %s",
-                            ct__type_text(q).s, ct__type_text(k).s, ct__type_text(v).s);
+                            ct__type_text(q).s, ct__type_text(k).s, ct__type_text(v).s) ||
+               ct__call_hint(call,
+                             "T queries and S keys of size D, S values of size E; heads are an "
+                             "axis before: (B, H, T, D)");
     if (k->dim[rank - 2] == 0)
         return ct__call_err(call, CT_E_SHAPE, "there are no keys: k is %s", ct__type_text(k).s);
     if (!extras_fit(call, attrs)) return false;

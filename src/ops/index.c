@@ -29,7 +29,8 @@ static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
     *axes = (ct_ints){n, own};
     if ((at->rank == 0 && n == 1) || (at->rank == 1 && at->dim[0] == n)) return true;
     return ct__call_err(call, CT_E_SHAPE, "the start positions are %s, they must be (%lld,)",
-                        ct__type_text(at).s, (long long)n);
+                        ct__type_text(at).s, (long long)n) ||
+           ct__call_hint(call, "give one position for each of .axes (without: for all axes)");
 }
 
 // The first element of the window, each start moved so that the window lies inside.
@@ -75,7 +76,8 @@ static bool dynamic_slice_infer(ct_call *call) {
     if (attrs->sizes.n != attrs->axes.n)
         return ct__call_err(call, CT_E_ARGUMENT, "%lld sizes are given for %lld axes of %s",
                             (long long)attrs->sizes.n, (long long)attrs->axes.n,
-                            ct__type_text(in).s);
+                            ct__type_text(in).s) ||
+               ct__call_hint(call, "give one size for each of .axes (without: for all axes)");
     ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
@@ -83,7 +85,8 @@ static bool dynamic_slice_infer(ct_call *call) {
         int64_t a = attrs->axes.v[i], size = ct__unmarked(attrs->sizes.v[i]);
         if (size < 0 || size > in->dim[a])
             return ct__call_err(call, CT_E_SHAPE, "a window of %lld does not fit axis %lld of %s",
-                                (long long)size, (long long)a, ct__type_text(in).s);
+                                (long long)size, (long long)a, ct__type_text(in).s) ||
+                   ct__call_hint(call, "sizes along it are 0 to %lld", (long long)in->dim[a]);
         shape.dim[a] = size;
         shape.dyn &= ~(1u << a);
         shape.dyn |= (uint32_t)ct__marked(attrs->sizes.v[i]) << a;
@@ -147,7 +150,8 @@ static bool dynamic_update_infer(ct_call *call) {
     if (!window_axes(call, &attrs->axes, 2)) return false;
     if (ct__promote(in->dtype, in->weak, update->dtype, update->weak) != in->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the update is %s, x is %s", ct__type_text(update).s,
-                            ct__type_text(in).s);
+                            ct__type_text(in).s) ||
+               ct__hint_cast(call, "update", (ct_dtype)in->dtype);
     if (!ct__call_fits(call, 1, in->dtype)) return false;
     bool fits = update->rank == in->rank;
     for (int a = 0; fits && a < in->rank; a++)
@@ -155,7 +159,9 @@ static bool dynamic_update_infer(ct_call *call) {
                                              : update->dim[a] == in->dim[a];
     if (!fits)
         return ct__call_err(call, CT_E_SHAPE, "an update %s does not fit %s",
-                            ct__type_text(update).s, ct__type_text(in).s);
+                            ct__type_text(update).s, ct__type_text(in).s) ||
+               ct__call_hint(call, "it has x's axes, and sizes as large at most (axes that .axes "
+                                   "leaves out: as large)");
     *call->out = *in;
     return true;
 }
@@ -366,14 +372,17 @@ static bool scatter_add_infer(ct_call *call) {
     if (!picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
     if (ct__promote(x->dtype, x->weak, update->dtype, update->weak) != x->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the updates are %s, x is %s",
-                            ct__type_text(update).s, ct__type_text(x).s);
+                            ct__type_text(update).s, ct__type_text(x).s) ||
+               ct__hint_cast(call, "updates", (ct_dtype)x->dtype);
     if (!ct__call_fits(call, 2, x->dtype)) return false;
     ct_type wanted = ct__shaped(&shape, x->dtype, false);
     bool fits = wanted.rank == update->rank;
     for (int a = 0; fits && a < wanted.rank; a++) fits = wanted.dim[a] == update->dim[a];
     if (!fits)
         return ct__call_err(call, CT_E_SHAPE, "the updates are %s, x and the indices ask for %s",
-                            ct__type_text(update).s, ct__type_text(&wanted).s);
+                            ct__type_text(update).s, ct__type_text(&wanted).s) ||
+               ct__call_hint(call, "updates have the shape of ct_gather(x, indices); ct_expand "
+                                   "repeats one");
     *call->out = *x;
     return true;
 }

@@ -21,7 +21,11 @@ static bool matmul_infer(ct_call *call) {
                      "inner sizes differ: a is %s, b is %s (axis %d of a, axis %d of b)",
                      ct__type_text(a).s, ct__type_text(b).s, a->rank - 1, b->rank - 2);
         if (a->dim[a->rank - 1] == b->dim[b->rank - 1])
-            ct__err_hint(call->err, "permute b: its last axis has the size");
+            ct__call_hint(call, "permute b: its last axis has the size");
+        else if (a->dim[a->rank - 2] == b->dim[b->rank - 2])
+            ct__call_hint(call, "permute a: its axis before the last has the size");
+        else
+            ct__call_hint(call, "(..., M, K) times (..., K, N) gives (..., M, N)");
         return false;
     }
     ct_type a_batch = *a, b_batch = *b, batch = {.dtype = (uint8_t)dtype};
@@ -31,7 +35,9 @@ static bool matmul_infer(ct_call *call) {
     b_batch.dyn &= (1u << b_batch.rank) - 1;
     if (!ct__broadcast(call->arena, (const ct_type *const[]){&a_batch, &b_batch}, 2, &batch))
         return ct__call_err(call, CT_E_SHAPE, "batch axes do not broadcast: a is %s, b is %s",
-                            ct__type_text(a).s, ct__type_text(b).s);
+                            ct__type_text(a).s, ct__type_text(b).s) ||
+               ct__call_hint(call,
+                             "axes before the last two, counted from these, must be equal or 1");
     int rank = batch.rank + 2;
     int64_t *dim = ct__call_dims(call, rank);
     if (!dim) return false;

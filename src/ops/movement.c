@@ -27,7 +27,9 @@ static bool reshape_infer(ct_call *call) {
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 0)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i,
+                                (long long)dim[i]) ||
+                   ct__call_hint(call, "one size may be -1: it is computed from the others");
         else if (__builtin_mul_overflow(known, dim[i], &known))
             return ct__call_err(call, CT_E_SHAPE,
                                 "%s does not become a shape whose first %d sizes multiply to 2^63 "
@@ -37,7 +39,9 @@ static bool reshape_infer(ct_call *call) {
     if (open >= 0) {
         if (known == 0 || count % known)
             return ct__call_err(call, CT_E_SHAPE, "%s does not divide into %lld parts for axis %d",
-                                ct__type_text(in).s, (long long)known, open);
+                                ct__type_text(in).s, (long long)known, open) ||
+                   ct__call_hint(call, "it has %lld elements, which the other sizes must divide",
+                                 (long long)count);
         dim[open] = count / known;
         // A size computed from a dynamic one is dynamic.
         dyn |= (uint32_t)(__builtin_popcount(in->dyn) > __builtin_popcount(dyn)) << open;
@@ -46,7 +50,8 @@ static bool reshape_infer(ct_call *call) {
     if (ct__count(call->out) != count)
         return ct__call_err(call, CT_E_SHAPE, "%s has %lld elements, the new shape %s has %lld",
                             ct__type_text(in).s, (long long)count, ct__type_text(call->out).s,
-                            (long long)ct__count(call->out));
+                            (long long)ct__count(call->out)) ||
+               ct__call_hint(call, "one size may be -1: it is computed from the others");
     int64_t *own = ct__call_dims(call, rank); // normal form: no open size, dynamic ones marked
     if (!own) return false;
     for (int i = 0; i < rank; i++) own[i] = dyn >> i & 1 ? CT_DYN(dim[i]) : dim[i];
@@ -102,7 +107,8 @@ static bool permute_infer(ct_call *call) {
     if (!dim || !own) return false;
     if (attrs->axes.n != 0 && attrs->axes.n != rank)
         return ct__call_err(call, CT_E_ARGUMENT, "%lld axes are named for %s",
-                            (long long)attrs->axes.n, ct__type_text(in).s);
+                            (long long)attrs->axes.n, ct__type_text(in).s) ||
+               ct__call_hint(call, "name all %d axes, each once, in their new order", rank);
     uint32_t dyn = 0, seen = 0;
     for (int i = 0; i < rank; i++) {
         int a = attrs->axes.n ? ct__list_axis(call, &attrs->axes, i, &seen) : rank - 1 - i;
@@ -179,7 +185,8 @@ static bool expand_infer(ct_call *call) {
         bool same = lead >= 0 && dim[lead + i] == in->dim[i];
         if (lead < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
             return ct__call_err(call, CT_E_SHAPE, "%s does not expand to %s", ct__type_text(in).s,
-                                ct__type_text(call->out).s);
+                                ct__type_text(call->out).s) ||
+                   ct__call_hint(call, "axes of static size 1 expand, and new axes stand in front");
         if (same && ct__is_dyn(in, i)) call->out->dyn |= 1u << (lead + i);
     }
     return true;

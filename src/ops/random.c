@@ -13,7 +13,8 @@ static bool key_fits(ct_call *call) {
     const ct_type *key = call->in[0];
     if (key->dtype == CT_U32 && key->rank == 1 && key->dim[0] == 2) return true;
     return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
-                        ct__type_text(key).s);
+                        ct__type_text(key).s) ||
+           ct__call_hint(call, "a key is ct_random_key(seed), or a row of ct_random_split");
 }
 
 typedef struct words {
@@ -185,7 +186,8 @@ static bool scalar_float(ct_call *call, int operand, const char *what) {
     const ct_type *type = call->in[operand];
     if (type->rank == 0 && ct__is_float(type->dtype)) return true;
     return ct__call_err(call, CT_E_DTYPE, "%s is %s, it must be one float", what,
-                        ct__type_text(type).s);
+                        ct__type_text(type).s) ||
+           ct__call_hint(call, "a number is ct_f(0.5)");
 }
 
 static bool random_bernoulli_infer(ct_call *call) {
@@ -207,7 +209,8 @@ static bool random_int_infer(ct_call *call) {
     for (int i = 1; i < 3; i++)
         if (call->in[i]->rank != 0 || call->in[i]->dtype != CT_I32)
             return ct__call_err(call, CT_E_DTYPE, "bound %d is %s, it must be one i32", i,
-                                ct__type_text(call->in[i]).s);
+                                ct__type_text(call->in[i]).s) ||
+                   ct__call_hint(call, "a number is ct_i(10)");
     return drawn(call, CT_I32);
 }
 // Two words an element, taken as one number of 64 bits and divided by the span: as JAX does, bit
@@ -242,7 +245,8 @@ static bool dropout_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0)) return false;
     if (key->dtype != CT_U32 || key->rank != 1 || key->dim[0] != 2)
         return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
-                            ct__type_text(key).s);
+                            ct__type_text(key).s) ||
+               ct__call_hint(call, "a key is ct_random_key(seed), or a row of ct_random_split");
     *call->out = *call->in[0];
     return scalar_float(call, 2, "the rate");
 }

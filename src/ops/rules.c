@@ -63,6 +63,61 @@ static bool bad_promotion(ct_call *call, int first, ct_dtype dtype) {
     return false;
 }
 
+// What makes two shapes meet that do not broadcast. `small`, `large`: by number of axes.
+static bool hint_two_shapes(ct_call *call, const ct_type *small, const ct_type *large, int axis) {
+    const int lead = large->rank - small->rank;
+    const int64_t a = small->dim[axis], b = large->dim[lead + axis];
+    if ((a == 1 && ct__is_dyn(small, axis)) || (b == 1 && ct__is_dyn(large, lead + axis)))
+        return ct__call_hint(call, "a dynamic size never broadcasts, even where it is 1");
+    if (small->rank == 1 && lead > 0 && a == large->dim[0])
+        return ct__call_hint(
+            call,
+            "to go along axis 0 of the other, make (%lld,) a column: ct_reshape(x, CT_DIMS(-1%s))",
+            (long long)a,
+            lead == 1   ? ", 1"
+            : lead == 2 ? ", 1, 1"
+                        : ", 1, ...");
+    if (small->rank == 2 && lead == 0 && small->dim[0] == large->dim[1] &&
+        small->dim[1] == large->dim[0])
+        return ct__call_hint(
+            call, "one is the transpose of the other's shape: ct_permute(x, CT_AXES(1, 0))");
+    return ct__call_hint(
+        call, "counted from the last axis, sizes must be equal or 1: here they are %lld and %lld",
+        (long long)a, (long long)b);
+}
+
+// The last axis in which two of the operands do not broadcast.
+static bool hint_broadcast(ct_call *call) {
+    for (int i = 0; i < call->n_in; i++)
+        for (int k = i + 1; k < call->n_in; k++) {
+            const bool less = call->in[i]->rank <= call->in[k]->rank;
+            const ct_type *small = call->in[less ? i : k], *large = call->in[less ? k : i];
+            for (int a = small->rank - 1; a >= 0; a--) {
+                const int b = a + large->rank - small->rank;
+                const bool one = (small->dim[a] == 1 && !ct__is_dyn(small, a)) ||
+                                 (large->dim[b] == 1 && !ct__is_dyn(large, b));
+                if (small->dim[a] != large->dim[b] && !one)
+                    return hint_two_shapes(call, small, large, a);
+            }
+        }
+    return false;
+}
+
+bool ct__hint_axes(ct_call *call, int rank) {
+    if (rank == 0) return ct__call_hint(call, "a scalar has no axes");
+    if (rank == 1) return ct__call_hint(call, "its only axis is 0, from the end -1");
+    return ct__call_hint(call, "its axes are 0 to %d, or -%d to -1 from the last one", rank - 1,
+                         rank);
+}
+
+bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to) {
+    char upper[16] = {0};
+    const char *lower = ct_dtype_name(to);
+    for (size_t i = 0; lower[i] && i + 1 < sizeof upper; i++)
+        upper[i] = (char)(lower[i] >= 'a' && lower[i] <= 'z' ? lower[i] - 'a' + 'A' : lower[i]);
+    return ct__call_hint(call, "cast it: ct_cast(%s, CT_%s)", name, upper);
+}
+
 static bool infer_broadcast(ct_call *call, int first) {
     if (call->n_in == 0) return ct__call_err(call, CT_E_ARGUMENT, "it has no operands");
     ct_dtype dtype = call->in[first]->dtype;
@@ -78,18 +133,21 @@ static bool infer_broadcast(ct_call *call, int first) {
     call->out->weak = weak;
     if (ct__broadcast(call->arena, call->in, call->n_in, call->out)) return true;
     if (call->n_in == 2)
-        return ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s and %s",
-                            ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s);
-    return ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s, %s and %s",
-                        ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s,
-                        ct__type_text(call->in[2]).s);
+        ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s and %s",
+                     ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s);
+    else
+        ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s, %s and %s",
+                     ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s,
+                     ct__type_text(call->in[2]).s);
+    return hint_broadcast(call);
 }
 
 bool ct__infer_elementwise(ct_call *call) {
     bool condition = call->op->condition;
     if (condition && call->in[0]->dtype != CT_BOOL)
         return ct__call_err(call, CT_E_DTYPE, "the condition is %s, it must be bool",
-                            ct__type_text(call->in[0]).s);
+                            ct__type_text(call->in[0]).s) ||
+               ct__call_hint(call, "compare it: ct_not_equal(condition, ct_f(0))");
     return infer_broadcast(call, condition);
 }
 
@@ -120,6 +178,10 @@ int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen)
     if (a < 0 || *seen >> a & 1) {
         ct__call_err(call, CT_E_ARGUMENT, "axis %lld is %s for %s", (long long)axes->v[i],
                      a < 0 ? "out of range" : "named twice", ct__type_text(in).s);
+        if (a < 0)
+            ct__hint_axes(call, in->rank);
+        else
+            ct__call_hint(call, "name each axis once; %d and %d are the same", a, a - in->rank);
         return -1;
     }
     *seen |= 1u << a;
@@ -144,7 +206,8 @@ bool ct__normal_axis(ct_call *call, int64_t *axis) {
     int a = ct__axis(*axis, call->in[0]->rank);
     if (a < 0)
         return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
-                            (long long)*axis, ct__type_text(call->in[0]).s);
+                            (long long)*axis, ct__type_text(call->in[0]).s) ||
+               ct__hint_axes(call, call->in[0]->rank);
     *axis = a;
     return true;
 }

@@ -28,6 +28,11 @@ static inline ct_kval ct__elem_math(const ct_elem *e, ct_kmath f) {
     return ct__kir_math(e->k, f, e->x[0]);
 }
 
+// Hints behind a reported error: which axes operand 0 has, and to which dtype to cast an operand.
+// False, for `return`.
+bool ct__hint_axes(ct_call *call, int rank);
+bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to);
+
 // Is operand i's dtype accepted? Reports which are.
 bool ct__check_accepts(ct_call *call, int operand);
 // Are positions of integers? `what` names operand i, in the plural.

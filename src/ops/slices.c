@@ -7,7 +7,8 @@
 static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
     if (list->n == 0 || list->n == call->in[0]->rank) return true;
     return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %s", name, (long long)list->n,
-                        ct__type_text(call->in[0]).s);
+                        ct__type_text(call->in[0]).s) ||
+           ct__call_hint(call, "give one number an axis: %d", call->in[0]->rank);
 }
 
 // ------------------------------------------------------------------------------------------- slice
@@ -51,12 +52,15 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
         if (named ? n != named : n > rank)
             return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %lld axes of %s",
                                 names[which], (long long)n, (long long)(named ? named : rank),
-                                ct__type_text(in).s);
+                                ct__type_text(in).s) ||
+                   ct__call_hint(call, named ? "give one number for each of .axes"
+                                             : "without .axes the numbers are of axis 0, 1, ...");
         for (int64_t i = 0; i < n; i++) {
             int a = named ? ct__axis(attrs->axes.v[i], rank) : (int)i;
             if (a < 0)
                 return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
-                                    (long long)attrs->axes.v[i], ct__type_text(in).s);
+                                    (long long)attrs->axes.v[i], ct__type_text(in).s) ||
+                       ct__hint_axes(call, rank);
             own[which * rank + a] =
                 which == 2 ? lists[which]->v[i] : normal_position(in, a, lists[which]->v[i]);
         }
@@ -90,12 +94,20 @@ static bool slice_infer(ct_call *call) {
                 step = own[2 * rank + a];
         if (step < 1)
             return ct__call_err(call, CT_E_ARGUMENT, "the step along axis %d is %lld", a,
-                                (long long)step);
+                                (long long)step) ||
+                   ct__call_hint(call, step ? "steps are 1 or more; ct_flip turns an axis round"
+                                            : "steps are 1 or more");
         if (start < 0 || start > stop || stop > in->dim[a])
             return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
                                 (long long)written(in, attrs, &attrs->start, a, start),
                                 (long long)written(in, attrs, &attrs->stop, a, stop), a,
-                                ct__type_text(in).s);
+                                ct__type_text(in).s) ||
+                   ct__call_hint(call,
+                                 start > stop && start >= 0 && stop <= in->dim[a]
+                                     ? "start must not be behind stop"
+                                     : "positions are 0 to %lld, negative ones count from the "
+                                       "end, and CT_END is the end",
+                                 (long long)in->dim[a]);
         // Beyond the longest such axis all steps are one: places times steps stay countable.
         int64_t longest = ct__is_dyn(in, a) ? CT_DYN_END : in->dim[a] > 1 ? in->dim[a] : 1;
         if (step > longest) own[2 * rank + a] = longest;
@@ -194,10 +206,13 @@ static bool pad_infer(ct_call *call) {
     int rank = in->rank;
     if (fill->rank != 0)
         return ct__call_err(call, CT_E_SHAPE, "the fill value is %s, it must be a scalar",
-                            ct__type_text(fill).s);
+                            ct__type_text(fill).s) ||
+               ct__call_hint(call, "a number is ct_f(0); of a tensor of one element: "
+                                   "ct_reshape(value, CT_SCALAR)");
     if (ct__promote(in->dtype, in->weak, fill->dtype, fill->weak) != in->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the fill value is %s, x is %s",
-                            ct__type_text(fill).s, ct__type_text(in).s);
+                            ct__type_text(fill).s, ct__type_text(in).s) ||
+               ct__hint_cast(call, "value", (ct_dtype)in->dtype);
     if (!ct__call_fits(call, 1, in->dtype)) return false;
     ct_shape shape = {.dim = ct__call_dims(call, rank)};
     int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
@@ -417,7 +432,8 @@ static bool concat_infer(ct_call *call) {
         weak = weak && in->weak;
         if (in->dtype != first->dtype)
             return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, operand 1 is %s", i + 1,
-                                ct__type_text(in).s, ct__type_text(first).s);
+                                ct__type_text(in).s, ct__type_text(first).s) ||
+                   ct__hint_cast(call, "x", (ct_dtype)first->dtype);
         bool same = in->rank == rank;
         for (int a = 0; same && a < rank; a++) {
             same = a == axis || in->dim[a] == first->dim[a];
@@ -425,7 +441,12 @@ static bool concat_infer(ct_call *call) {
         }
         if (!same)
             return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, operand 1 is %s (axis %d)",
-                                i + 1, ct__type_text(in).s, ct__type_text(first).s, axis);
+                                i + 1, ct__type_text(in).s, ct__type_text(first).s, axis) ||
+                   ct__call_hint(call,
+                                 in->rank == rank ? "only axis %d may differ"
+                                                  : "their axes must be as many; axis %d is "
+                                                    "the one that grows",
+                                 axis);
         if (i && __builtin_add_overflow(shape.dim[axis], in->dim[axis], &shape.dim[axis]))
             return ct__call_err(call, CT_E_SHAPE,
                                 "operands 1 to %d have more than 2^63 elements along axis %d",

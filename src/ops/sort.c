@@ -15,7 +15,8 @@ static bool topk_infer(ct_call *call) {
         return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(in).s);
     if (attrs->k < 0 || attrs->k > in->dim[last])
         return ct__call_err(call, CT_E_ARGUMENT, "k is %lld for axis %d of %s", (long long)attrs->k,
-                            last, ct__type_text(in).s);
+                            last, ct__type_text(in).s) ||
+               ct__call_hint(call, "k is 0 to %lld", (long long)in->dim[last]);
     ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, in, a);

@@ -15,7 +15,8 @@ static bool iota_infer(ct_call *call) {
     int axis = ct__axis(attrs->axis, call->out->rank);
     if (axis < 0)
         return ct__call_err(call, CT_E_ARGUMENT, "axis %lld is out of range for %s",
-                            (long long)attrs->axis, ct__type_text(call->out).s);
+                            (long long)attrs->axis, ct__type_text(call->out).s) ||
+               ct__hint_axes(call, call->out->rank);
     attrs->axis = axis;
     return true;
 }

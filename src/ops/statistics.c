@@ -191,9 +191,14 @@ static bool cross_entropy_infer(ct_call *call) {
     for (int a = 0; fits && a < targets->rank; a++) fits = logits->dim[a] == targets->dim[a];
     if (!fits)
         return ct__call_err(
-            call, CT_E_SHAPE,
-            "the targets are %s, for logits %s they must have all axes but the last",
-            ct__type_text(targets).s, ct__type_text(logits).s);
+                   call, CT_E_SHAPE,
+                   "the targets are %s, for logits %s they must have all axes but the last",
+                   ct__type_text(targets).s, ct__type_text(logits).s) ||
+               ct__call_hint(call,
+                             targets->rank == logits->rank
+                                 ? "targets are numbers of classes: of one-hot rows "
+                                   "ct_argmax(targets, .axis = -1)"
+                                 : "targets hold the number of a class for each row of logits");
     ct_shape rows = {.dim = ct__call_dims(call, targets->rank)};
     if (!rows.dim) return false;
     for (int a = 0; a < targets->rank; a++)
@@ -271,11 +276,13 @@ static bool norm_infer(ct_call *call) {
         const ct_type *w = call->in[i];
         if (w->dtype != x->dtype)
             return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, x is %s", i + 1,
-                                ct__type_text(w).s, ct__type_text(x).s);
+                                ct__type_text(w).s, ct__type_text(x).s) ||
+                   ct__hint_cast(call, "operand", (ct_dtype)x->dtype);
         if (w->rank != 1 || w->dim[0] != x->dim[x->rank - 1])
             return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, it must be (%lld,) for x %s",
                                 i + 1, ct__type_text(w).s, (long long)x->dim[x->rank - 1],
-                                ct__type_text(x).s);
+                                ct__type_text(x).s) ||
+                   ct__call_hint(call, "a norm is over the last axis: one weight an element of it");
     }
     if (!ct__num_given(attrs->eps)) attrs->eps = (ct_num){1e-5, true};
     *call->out = *x;

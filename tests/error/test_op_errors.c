@@ -69,9 +69,17 @@ static void elementwise(void **state) {
     (void)state;
     CT_SCOPE;
     FAILS(ct_add(F(2, 3), F(4)), CT_E_SHAPE,
-          "add: shapes do not broadcast: (2, 3) f32 and (4,) f32");
+          "add: shapes do not broadcast: (2, 3) f32 and (4,) f32"
+          "\n  hint: counted from the last axis, sizes must be equal or 1: here they are 4 and 3");
+    FAILS(ct_add(F(64, 10), F(64)), CT_E_SHAPE,
+          "add: shapes do not broadcast: (64, 10) f32 and (64,) f32\n  hint: to go along axis 0 of "
+          "the other, make (64,) a column: ct_reshape(x, CT_DIMS(-1, 1))");
+    FAILS(ct_mul(F(2, 3), F(3, 2)), CT_E_SHAPE,
+          "mul: shapes do not broadcast: (2, 3) f32 and (3, 2) f32\n  hint: one is the transpose "
+          "of the other's shape: ct_permute(x, CT_AXES(1, 0))");
     FAILS(ct_add(F(CT_DYN(1)), F(4)), CT_E_SHAPE,
-          "add: shapes do not broadcast: (n=1,) f32 and (4,) f32");
+          "add: shapes do not broadcast: (n=1,) f32 and (4,) f32"
+          "\n  hint: a dynamic size never broadcasts, even where it is 1");
     FAILS(ct_add(B(2), B(2)), CT_E_DTYPE,
           "add: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
           "bf16, f32, f64"
@@ -96,11 +104,14 @@ static void elementwise(void **state) {
           "and: operand 1 is (3,) f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, i64"
           "\n  hint: cast it: ct_cast(x, CT_BOOL)");
     FAILS(ct_select(F(3), F(3), F(3)), CT_E_DTYPE,
-          "select: the condition is (3,) f32, it must be bool");
+          "select: the condition is (3,) f32, it must be bool"
+          "\n  hint: compare it: ct_not_equal(condition, ct_f(0))");
     FAILS(ct_select(B(2), F(3), F(3)), CT_E_SHAPE,
-          "select: shapes do not broadcast: (2,) bool, (3,) f32 and (3,) f32");
+          "select: shapes do not broadcast: (2,) bool, (3,) f32 and (3,) f32"
+          "\n  hint: counted from the last axis, sizes must be equal or 1: here they are 2 and 3");
     FAILS(ct_clamp(F(2), F(3), F(1)), CT_E_SHAPE,
-          "clamp: shapes do not broadcast: (2,) f32, (3,) f32 and (1,) f32");
+          "clamp: shapes do not broadcast: (2,) f32, (3,) f32 and (1,) f32"
+          "\n  hint: counted from the last axis, sizes must be equal or 1: here they are 2 and 3");
     FAILS(ct_one_hot(I(2), CT_DYN(-1), CT_F32), CT_E_ARGUMENT, "one_hot: the new axis has size -1");
     FAILS(ct_cast(F(2), (ct_dtype)77), CT_E_DTYPE, "cast: 77 is not a dtype");
     FAILS(ct_bitcast(F(2), CT_F64), CT_E_DTYPE, "bitcast: f32 and f64 differ in size");
@@ -266,16 +277,20 @@ static void reductions(void **state) {
     FAILS(ct_slice(F(2, 3), .start = {1, NULL}), CT_E_ARGUMENT,
           "slice: the 1 numbers of start are NULL\n  hint: start is a list: CT_INTS(1)");
     FAILS(ct_sum(F(2, 3), .axes = CT_AXES(2)), CT_E_ARGUMENT,
-          "sum: axis 2 is out of range for (2, 3) f32");
+          "sum: axis 2 is out of range for (2, 3) f32"
+          "\n  hint: its axes are 0 to 1, or -2 to -1 from the last one");
     FAILS(ct_max(F(2, 3), .axes = CT_AXES(0, -2)), CT_E_ARGUMENT,
-          "max: axis -2 is named twice for (2, 3) f32");
+          "max: axis -2 is named twice for (2, 3) f32"
+          "\n  hint: name each axis once; 0 and -2 are the same");
     FAILS(ct_sum(B(2)), CT_E_DTYPE,
           "sum: operand 1 is (2,) bool, accepted are u8, u16, u32, u64, i8, i16, i32, i64, f16, "
           "bf16, f32, f64"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_argmax(F(2, 0), .axis = 1), CT_E_SHAPE,
           "argmax: axis 1 of (2, 0) f32 has no elements");
-    FAILS(ct_argmax(F(2), .axis = 1), CT_E_ARGUMENT, "argmax: axis 1 is out of range for (2,) f32");
+    FAILS(ct_argmax(F(2), .axis = 1), CT_E_ARGUMENT,
+          "argmax: axis 1 is out of range for (2,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_mean(I(2)), CT_E_DTYPE,
           "mean: operand 1 is (2,) i32, accepted are f16, bf16, f32, f64"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
@@ -283,9 +298,14 @@ static void reductions(void **state) {
           "any: operand 1 is (2,) f32, accepted are bool"
           "\n  hint: cast it: ct_cast(x, CT_BOOL)");
     FAILS(ct_logsumexp(F(2), .axes = CT_AXES(-2)), CT_E_ARGUMENT,
-          "logsumexp: axis -2 is out of range for (2,) f32");
-    FAILS(ct_cumsum(F(2), .axis = 3), CT_E_ARGUMENT, "cumsum: axis 3 is out of range for (2,) f32");
-    FAILS(ct_topk(F(2, 3), 4).values, CT_E_ARGUMENT, "topk: k is 4 for axis 1 of (2, 3) f32");
+          "logsumexp: axis -2 is out of range for (2,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
+    FAILS(ct_cumsum(F(2), .axis = 3), CT_E_ARGUMENT,
+          "cumsum: axis 3 is out of range for (2,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
+    FAILS(ct_topk(F(2, 3), 4).values, CT_E_ARGUMENT,
+          "topk: k is 4 for axis 1 of (2, 3) f32"
+          "\n  hint: k is 0 to 3");
     FAILS(ct_topk(one(CT_F32), 1).indices, CT_E_SHAPE, "topk: x is () f32, it needs an axis");
 }
 
@@ -293,52 +313,83 @@ static void movement(void **state) {
     (void)state;
     CT_SCOPE;
     FAILS(ct_reshape(F(2, 3), CT_DIMS(4)), CT_E_SHAPE,
-          "reshape: (2, 3) f32 has 6 elements, the new shape (4,) f32 has 4");
+          "reshape: (2, 3) f32 has 6 elements, the new shape (4,) f32 has 4"
+          "\n  hint: one size may be -1: it is computed from the others");
     FAILS(ct_reshape(F(2, 3), CT_DIMS(-1, 4)), CT_E_SHAPE,
-          "reshape: (2, 3) f32 does not divide into 4 parts for axis 0");
-    FAILS(ct_reshape(F(2, 3), CT_DIMS(-1, -1)), CT_E_ARGUMENT, "reshape: axis 1 has size -1");
+          "reshape: (2, 3) f32 does not divide into 4 parts for axis 0"
+          "\n  hint: it has 6 elements, which the other sizes must divide");
+    FAILS(ct_reshape(F(2, 3), CT_DIMS(-1, -1)), CT_E_ARGUMENT,
+          "reshape: axis 1 has size -1"
+          "\n  hint: one size may be -1: it is computed from the others");
     FAILS(ct_permute(F(2, 3), CT_AXES(0)), CT_E_ARGUMENT,
-          "permute: 1 axes are named for (2, 3) f32");
+          "permute: 1 axes are named for (2, 3) f32"
+          "\n  hint: name all 2 axes, each once, in their new order");
     FAILS(ct_permute(F(2, 3), CT_AXES(0, 0)), CT_E_ARGUMENT,
-          "permute: axis 0 is named twice for (2, 3) f32");
+          "permute: axis 0 is named twice for (2, 3) f32"
+          "\n  hint: name each axis once; 0 and -2 are the same");
     FAILS(ct_expand(F(2, 3), CT_DIMS(2, 4)), CT_E_SHAPE,
-          "expand: (2, 3) f32 does not expand to (2, 4) f32");
+          "expand: (2, 3) f32 does not expand to (2, 4) f32"
+          "\n  hint: axes of static size 1 expand, and new axes stand in front");
     FAILS(
         ct_reshape(F(2, 3), CT_DIMS(1, 1ll << 33, 1ll << 33, -1)), CT_E_SHAPE,
         "reshape: (2, 3) f32 does not become a shape whose first 3 sizes multiply to 2^63 or more");
-    FAILS(ct_slice(F(7), .start = CT_INTS(2), .stop = CT_INTS(9)), CT_E_ARGUMENT,
-          "slice: 2 to 9 does not lie in axis 0 of (7,) f32");
+    FAILS(
+        ct_slice(F(7), .start = CT_INTS(2), .stop = CT_INTS(9)), CT_E_ARGUMENT,
+        "slice: 2 to 9 does not lie in axis 0 of (7,) f32"
+        "\n  hint: positions are 0 to 7, negative ones count from the end, and CT_END is the end");
     FAILS(ct_slice(F(7), .start = CT_INTS(5), .stop = CT_INTS(3)), CT_E_ARGUMENT,
-          "slice: 5 to 3 does not lie in axis 0 of (7,) f32");
-    FAILS(ct_slice(F(3), .start = CT_INTS(INT64_MIN), .stop = CT_INTS(INT64_MIN)), CT_E_ARGUMENT,
-          "slice: -9223372036854775808 to -9223372036854775808 does not lie in axis 0 of (3,) f32");
-    FAILS(ct_slice(F(7), .start = CT_INTS(-9)), CT_E_ARGUMENT,
-          "slice: -9 to 7 does not lie in axis 0 of (7,) f32");
-    FAILS(ct_slice(F(7), .step = CT_INTS(0)), CT_E_ARGUMENT, "slice: the step along axis 0 is 0");
+          "slice: 5 to 3 does not lie in axis 0 of (7,) f32"
+          "\n  hint: start must not be behind stop");
+    FAILS(
+        ct_slice(F(3), .start = CT_INTS(INT64_MIN), .stop = CT_INTS(INT64_MIN)), CT_E_ARGUMENT,
+        "slice: -9223372036854775808 to -9223372036854775808 does not lie in axis 0 of (3,) f32"
+        "\n  hint: positions are 0 to 3, negative ones count from the end, and CT_END is the end");
+    FAILS(
+        ct_slice(F(7), .start = CT_INTS(-9)), CT_E_ARGUMENT,
+        "slice: -9 to 7 does not lie in axis 0 of (7,) f32"
+        "\n  hint: positions are 0 to 7, negative ones count from the end, and CT_END is the end");
+    FAILS(ct_slice(F(7), .step = CT_INTS(0)), CT_E_ARGUMENT,
+          "slice: the step along axis 0 is 0"
+          "\n  hint: steps are 1 or more");
     FAILS(ct_slice(F(7), .start = CT_INTS(0, 0)), CT_E_ARGUMENT,
-          "slice: start has 2 numbers for 1 axes of (7,) f32");
+          "slice: start has 2 numbers for 1 axes of (7,) f32"
+          "\n  hint: without .axes the numbers are of axis 0, 1, ...");
     FAILS(ct_slice(F(7), .axes = CT_AXES(1), .start = CT_INTS(0)), CT_E_ARGUMENT,
-          "slice: axis 1 is out of range for (7,) f32");
+          "slice: axis 1 is out of range for (7,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_pad(F(2, 3), ct_f(0), .low = CT_INTS(1)), CT_E_ARGUMENT,
-          "pad: low has 1 numbers for (2, 3) f32");
+          "pad: low has 1 numbers for (2, 3) f32"
+          "\n  hint: give one number an axis: 2");
     FAILS(ct_pad(F(2), ct_f(0), .high = CT_INTS(-1)), CT_E_ARGUMENT, "pad: high of axis 0 is -1");
     FAILS(ct_pad(F(2), ct_f(0), .low = CT_INTS(CT_DYN(-1))), CT_E_ARGUMENT,
           "pad: low of axis 0 is -1");
     FAILS(ct_pad(F(1, 2), ct_f(0), .interior = CT_INTS(0, INT64_MAX)), CT_E_SHAPE,
           "pad: axis 1 of (1, 2) f32 would have more than 2^63 elements");
-    FAILS(ct_pad(F(2), F(1)), CT_E_SHAPE, "pad: the fill value is (1,) f32, it must be a scalar");
-    FAILS(ct_pad(I(2), ct_f(0)), CT_E_DTYPE, "pad: the fill value is () f32, x is (2,) i32");
-    FAILS(ct_flip(F(2), CT_AXES(1)), CT_E_ARGUMENT, "flip: axis 1 is out of range for (2,) f32");
+    FAILS(
+        ct_pad(F(2), F(1)), CT_E_SHAPE,
+        "pad: the fill value is (1,) f32, it must be a scalar"
+        "\n  hint: a number is ct_f(0); of a tensor of one element: ct_reshape(value, CT_SCALAR)");
+    FAILS(ct_pad(I(2), ct_f(0)), CT_E_DTYPE,
+          "pad: the fill value is () f32, x is (2,) i32"
+          "\n  hint: cast it: ct_cast(value, CT_I32)");
+    FAILS(ct_flip(F(2), CT_AXES(1)), CT_E_ARGUMENT,
+          "flip: axis 1 is out of range for (2,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     const ct_tensor mixed[] = {F(2, 3), D(2, 3)}, uneven[] = {F(2, 3), F(3, 3)};
     FAILS(ct_concat(mixed, 2, 0), CT_E_DTYPE,
-          "concat: operand 2 is (2, 3) f64, operand 1 is (2, 3) f32");
+          "concat: operand 2 is (2, 3) f64, operand 1 is (2, 3) f32"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_concat(uneven, 2, 1), CT_E_SHAPE,
-          "concat: operand 2 is (3, 3) f32, operand 1 is (2, 3) f32 (axis 1)");
-    FAILS(ct_concat(uneven, 2, 2), CT_E_ARGUMENT, "concat: axis 2 is out of range for (2, 3) f32");
+          "concat: operand 2 is (3, 3) f32, operand 1 is (2, 3) f32 (axis 1)"
+          "\n  hint: only axis 1 may differ");
+    FAILS(ct_concat(uneven, 2, 2), CT_E_ARGUMENT,
+          "concat: axis 2 is out of range for (2, 3) f32"
+          "\n  hint: its axes are 0 to 1, or -2 to -1 from the last one");
     FAILS(ct_concat(NULL, 0, 0), CT_E_ARGUMENT, "concat: it has no operands");
     FAILS(ct_iota(CT_BOOL, CT_DIMS(2), 0), CT_E_DTYPE, "iota: there is no iota of bool");
     FAILS(ct_iota(CT_I32, CT_DIMS(2), 1), CT_E_ARGUMENT,
-          "iota: axis 1 is out of range for (2,) i32");
+          "iota: axis 1 is out of range for (2,) i32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_iota(CT_I32, CT_DIMS(-2), 0), CT_E_SHAPE, "iota: axis 0 has size -2");
 }
 
@@ -349,45 +400,60 @@ static void indices(void **state) {
           "gather: the indices are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_gather(F(5), I(2), .axis = 1), CT_E_ARGUMENT,
-          "gather: axis 1 is out of range for (5,) f32");
+          "gather: axis 1 is out of range for (5,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_gather(F(2, 5), I(3, 1), .axis = 1, .batch_dims = 1), CT_E_SHAPE,
           "gather: batch axis 0 differs: x is (2, 5) f32, indices are (3, 1) i32");
     FAILS(ct_gather(F(2, 5), I(2), .batch_dims = 1), CT_E_ARGUMENT,
           "gather: batch_dims is 1: x is (2, 5) f32, indices are (2,) i32, the axis is 0");
     FAILS(ct_scatter_add(F(5, 2), I(3), F(3)), CT_E_SHAPE,
-          "scatter_add: the updates are (3,) f32, x and the indices ask for (3, 2) f32");
+          "scatter_add: the updates are (3,) f32, x and the indices ask for (3, 2) f32"
+          "\n  hint: updates have the shape of ct_gather(x, indices); ct_expand repeats one");
     FAILS(ct_scatter_add(F(5), I(3), D(3)), CT_E_DTYPE,
-          "scatter_add: the updates are (3,) f64, x is (5,) f32");
+          "scatter_add: the updates are (3,) f64, x is (5,) f32"
+          "\n  hint: cast it: ct_cast(updates, CT_F32)");
     FAILS(ct_dynamic_slice(F(5), F(1), .sizes = CT_INTS(2)), CT_E_DTYPE,
           "dynamic_slice: the start positions are (1,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_dynamic_slice(F(5, 2), I(1), .sizes = CT_INTS(2, 2)), CT_E_SHAPE,
-          "dynamic_slice: the start positions are (1,) i32, they must be (2,)");
+          "dynamic_slice: the start positions are (1,) i32, they must be (2,)"
+          "\n  hint: give one position for each of .axes (without: for all axes)");
     FAILS(ct_dynamic_slice(F(5), I(1), .sizes = CT_INTS(6)), CT_E_SHAPE,
-          "dynamic_slice: a window of 6 does not fit axis 0 of (5,) f32");
+          "dynamic_slice: a window of 6 does not fit axis 0 of (5,) f32"
+          "\n  hint: sizes along it are 0 to 5");
     FAILS(ct_dynamic_slice(F(5), I(1)), CT_E_ARGUMENT,
-          "dynamic_slice: 0 sizes are given for 1 axes of (5,) f32");
+          "dynamic_slice: 0 sizes are given for 1 axes of (5,) f32"
+          "\n  hint: give one size for each of .axes (without: for all axes)");
     FAILS(ct_dynamic_slice(F(5), I(1), .axes = CT_AXES(1), .sizes = CT_INTS(1)), CT_E_ARGUMENT,
-          "dynamic_slice: axis 1 is out of range for (5,) f32");
+          "dynamic_slice: axis 1 is out of range for (5,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_dynamic_update(F(5), F(6), I(1)), CT_E_SHAPE,
-          "dynamic_update: an update (6,) f32 does not fit (5,) f32");
+          "dynamic_update: an update (6,) f32 does not fit (5,) f32"
+          "\n  hint: it has x's axes, and sizes as large at most (axes that .axes leaves out: as "
+          "large)");
     FAILS(ct_dynamic_update(F(5), D(2), I(1)), CT_E_DTYPE,
-          "dynamic_update: the update is (2,) f64, x is (5,) f32");
+          "dynamic_update: the update is (2,) f64, x is (5,) f32"
+          "\n  hint: cast it: ct_cast(update, CT_F32)");
     FAILS(ct_dynamic_update(of(CT_F16, CT_DIMS(5)), of(CT_BF16, CT_DIMS(2)), I(1)), CT_E_DTYPE,
-          "dynamic_update: the update is (2,) bf16, x is (5,) f16");
+          "dynamic_update: the update is (2,) bf16, x is (5,) f16"
+          "\n  hint: cast it: ct_cast(update, CT_F16)");
     FAILS(ct_scatter_add(of(CT_I8, CT_DIMS(5)), I(2), of(CT_U8, CT_DIMS(2))), CT_E_DTYPE,
-          "scatter_add: the updates are (2,) u8, x is (5,) i8");
+          "scatter_add: the updates are (2,) u8, x is (5,) i8"
+          "\n  hint: cast it: ct_cast(updates, CT_I8)");
 }
 
 static void contractions(void **state) {
     (void)state;
     CT_SCOPE;
-    FAILS(
-        ct_matmul(F(2, 3), F(4, 5)), CT_E_SHAPE,
-        "matmul: inner sizes differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 of b)");
+    FAILS(ct_matmul(F(2, 3), F(4, 5)), CT_E_SHAPE,
+          "matmul: inner sizes differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 of b)"
+          "\n  hint: (..., M, K) times (..., K, N) gives (..., M, N)");
     FAILS(ct_matmul(F(2, 3), F(5, 3)), CT_E_SHAPE,
           "matmul: inner sizes differ: a is (2, 3) f32, b is (5, 3) f32 (axis 1 of a, axis 0 of "
           "b)\n  hint: permute b: its last axis has the size");
+    FAILS(ct_matmul(F(3, 2), F(3, 4)), CT_E_SHAPE,
+          "matmul: inner sizes differ: a is (3, 2) f32, b is (3, 4) f32 (axis 1 of a, axis 0 of "
+          "b)\n  hint: permute a: its axis before the last has the size");
     FAILS(ct_matmul(F(3), F(3, 2)), CT_E_SHAPE,
           "matmul: both operands need two axes: a is (3,) f32, b is (3, 2) f32"
           "\n  hint: make a one row: ct_reshape(a, CT_DIMS(1, -1))");
@@ -400,7 +466,8 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(3), one(CT_F32)), CT_E_SHAPE,
           "matmul: both operands need two axes: a is (3,) f32, b is () f32");
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
-          "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32");
+          "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
+          "\n  hint: axes before the last two, counted from these, must be equal or 1");
     FAILS(ct_matmul(F(2, 3), of(CT_U8, CT_DIMS(3, 2))), CT_E_DTYPE,
           "matmul: operand 2 is (3, 2) u8, accepted are f16, bf16, f32, f64"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
@@ -414,31 +481,40 @@ static void networks(void **state) {
     CT_SCOPE;
     FAILS(ct_softmax(one(CT_F32)), CT_E_SHAPE, "softmax: x is () f32, it needs an axis");
     FAILS(ct_log_softmax(F(2), .axes = CT_AXES(1)), CT_E_ARGUMENT,
-          "log_softmax: axis 1 is out of range for (2,) f32");
+          "log_softmax: axis 1 is out of range for (2,) f32"
+          "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
           "cross_entropy: the targets are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
     FAILS(ct_cross_entropy(F(2, 5), I(3)), CT_E_SHAPE,
           "cross_entropy: the targets are (3,) i32, for logits (2, 5) f32 they must have all axes "
-          "but the last");
+          "but the last"
+          "\n  hint: targets hold the number of a class for each row of logits");
     FAILS(ct_layer_norm(F(2, 5), F(4)), CT_E_SHAPE,
-          "layer_norm: operand 2 is (4,) f32, it must be (5,) for x (2, 5) f32");
+          "layer_norm: operand 2 is (4,) f32, it must be (5,) for x (2, 5) f32"
+          "\n  hint: a norm is over the last axis: one weight an element of it");
     FAILS(ct_layer_norm(F(2, 5), F(5), D(5)), CT_E_DTYPE,
-          "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32");
+          "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32"
+          "\n  hint: cast it: ct_cast(operand, CT_F32)");
     FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
           "rms_norm: operand 1 is (2, 5) i32, accepted are f16, bf16, f32, f64"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
           "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
-          "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32");
+          "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32"
+          "\n  hint: T queries and S keys of size D, S values of size E; heads are an axis before: "
+          "(B, H, T, D)");
     FAILS(ct_attention(F(3, 4), D(5, 4), F(5, 4)), CT_E_DTYPE,
-          "attention: dtypes differ: q is (3, 4) f32, k is (5, 4) f64, v is (5, 4) f32");
+          "attention: dtypes differ: q is (3, 4) f32, k is (5, 4) f64, v is (5, 4) f32"
+          "\n  hint: cast it: ct_cast(k, CT_F32)");
     FAILS(ct_attention(F(3, 4), F(0, 4), F(0, 4)), CT_E_SHAPE,
           "attention: there are no keys: k is (0, 4) f32");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_i(2)), CT_E_ARGUMENT,
-          "attention: a position has no meaning without .causal");
+          "attention: a position has no meaning without .causal"
+          "\n  hint: it says where among the keys the first query stands: add .causal = true");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_f(2), .causal = true), CT_E_DTYPE,
-          "attention: the position is () f32, it must be one integer");
+          "attention: the position is () f32, it must be one integer"
+          "\n  hint: a number is ct_i(10)");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .mask = B(3, 4)), CT_E_SHAPE,
           "attention: the mask is (3, 4) bool, it must be bool and broadcast to the queries and "
           "keys of q (3, 4) f32 and k (5, 4) f32");
@@ -448,9 +524,11 @@ static void random_numbers(void **state) {
     (void)state;
     CT_SCOPE;
     FAILS(ct_random_bits(U(3), CT_DIMS(2)), CT_E_SHAPE,
-          "random_bits: the key is (3,) u32, it must be (2,) u32");
+          "random_bits: the key is (3,) u32, it must be (2,) u32"
+          "\n  hint: a key is ct_random_key(seed), or a row of ct_random_split");
     FAILS(ct_random_uniform(I(2), CT_DIMS(2)), CT_E_SHAPE,
-          "random_uniform: the key is (2,) i32, it must be (2,) u32");
+          "random_uniform: the key is (2,) i32, it must be (2,) u32"
+          "\n  hint: a key is ct_random_key(seed), or a row of ct_random_split");
     FAILS(ct_random_normal(U(2), CT_DIMS(-2)), CT_E_SHAPE, "random_normal: axis 0 has size -2");
     FAILS(ct_random_bits(U(2), CT_DIMS(65536, 65536)), CT_E_SHAPE,
           "random_bits: (65536, 65536) u32 has more elements than a key has counters, 2^32");
@@ -458,13 +536,17 @@ static void random_numbers(void **state) {
     FAILS(ct_random_fold_in(U(2), F(2)), CT_E_DTYPE,
           "random_fold_in: the number to fold in is (2,) f32, it must be one integer");
     FAILS(ct_random_bernoulli(U(2), F(2), CT_DIMS(2)), CT_E_DTYPE,
-          "random_bernoulli: the probability is (2,) f32, it must be one float");
+          "random_bernoulli: the probability is (2,) f32, it must be one float"
+          "\n  hint: a number is ct_f(0.5)");
     FAILS(ct_random_int(U(2), ct_f(0), ct_i(3), CT_DIMS(2)), CT_E_DTYPE,
-          "random_int: bound 1 is () f32, it must be one i32");
+          "random_int: bound 1 is () f32, it must be one i32"
+          "\n  hint: a number is ct_i(10)");
     FAILS(ct_dropout(F(2), F(2), ct_f(0.1)), CT_E_SHAPE,
-          "dropout: the key is (2,) f32, it must be (2,) u32");
+          "dropout: the key is (2,) f32, it must be (2,) u32"
+          "\n  hint: a key is ct_random_key(seed), or a row of ct_random_split");
     FAILS(ct_dropout(F(2), U(2), ct_i(1)), CT_E_DTYPE,
-          "dropout: the rate is () i32, it must be one float");
+          "dropout: the rate is () i32, it must be one float"
+          "\n  hint: a number is ct_f(0.5)");
 }
 
 // The first error stays; what is computed from a poisoned tensor is poisoned and adds nothing.

@@ -369,7 +369,9 @@ static void poison_passes_on(void **state) {
     assert_false(ct_eval(&y, 1));
     char want[256];
     snprintf(want, sizeof want,
-             FILE_NAME ":%d: add: shapes do not broadcast: (2,) f32 and (3,) f32", line);
+             FILE_NAME ":%d: add: shapes do not broadcast: (2,) f32 and (3,) f32\n  hint: counted "
+                       "from the last axis, sizes must be equal or 1: here they are 2 and 3",
+             line);
     assert_error(CT_E_SHAPE, want); // the first error, from where it was made
     assert_null(ct_data(y));        // still poisoned
     assert_non_null(
