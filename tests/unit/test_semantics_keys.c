@@ -191,13 +191,13 @@ static void a_dynamic_axis_never_broadcasts_even_at_1(void **state) {
     snprintf(want, sizeof want,
              FILE_NAME ":%d: add: shapes do not broadcast: (n=1,) f32 and (3,) f32\n  hint: a "
                        "dynamic size never broadcasts, even where it is 1",
-             __LINE__ - 3);
+             __LINE__ - 5);
     assert_error(CT_E_SHAPE, want);
     ct_expand(n, CT_DIMS(3));
     snprintf(want, sizeof want,
              FILE_NAME ":%d: expand: (n=1,) f32 does not expand to (3,) f32\n  hint: axes of "
                        "static size 1 expand, and new axes stand in front",
-             __LINE__ - 2);
+             __LINE__ - 4);
     assert_error(CT_E_SHAPE, want);
     ct_tensor both = ct_add(n, ct_from(v, CT_F32, CT_DIMS(1)));
     assert_true(at(both, 0) == 2); // against a static 1 it is what it is
