@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -773,6 +774,94 @@ static void a_process_that_hangs_is_waited_for_a_minute(void **state) {
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+// ------------------------------------------------------------------- two threads of one process
+
+typedef struct {
+    pthread_t thread;
+    ct__kernel_source k[2];
+    int n;
+    bool ok;
+    ct_err err;
+} request;
+
+static void *requested(void *arg) {
+    request *r = arg;
+    r->ok = ct__cpu_build(r->k, (size_t)r->n, 1, &r->err);
+    return NULL;
+}
+
+// Two requests at once, each in a thread of its own.
+static void request_both(request r[2]) {
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&r[i].thread, NULL, requested, &r[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(r[i].thread, NULL), 0);
+        if (!r[i].ok) fail_msg("%s", r[i].err.text);
+    }
+}
+
+// Sets COTAN_CC to a compiler that works once so many of it were started, and gives up after half a
+// minute.
+static void compilers_that_meet(int many) {
+    char line[600];
+    snprintf(line, sizeof line,
+             ": >%s/compiler-$$; n=0\n"
+             "until [ $(ls %s | grep -c ^compiler-) -ge %d ]; do\n"
+             "  n=$((n + 1)); [ $n -lt 1500 ] || exit 1; sleep 0.02\n"
+             "done",
+             root, root, many);
+    scripted_compiler(line);
+}
+
+// Each compiler ends only when the other was started: a lock around compilers would not end.
+static void threads_compile_side_by_side(void **state) {
+    (void)state;
+    made m[2];
+    request r[2] = {{.k = {kernel(&m[0], 140, 0)}, .n = 1}, {.k = {kernel(&m[1], 140, 1)}, .n = 1}};
+    compilers_that_meet(2);
+    request_both(r);
+    for (int i = 0; i < 2; i++) {
+        assert_true(r[i].k[0].compiled);
+        expect_number(&r[i].k[0], i);
+    }
+    assert_int_equal(entries(cache, NULL), 2);
+}
+
+// Of a kernel that both need, one thread's compiler is waited for by the other, each in turn.
+static void what_another_thread_compiles_is_waited_for(void **state) {
+    (void)state;
+    made m[3];
+    for (int turn = 0; turn < 20; turn++) {
+        ct__kernel_source shared = kernel(&m[0], 150 + turn, 0);
+        request r[2] = {{.k = {shared, kernel(&m[1], 150 + turn, 1)}, .n = 2},
+                        {.k = {kernel(&m[2], 150 + turn, 2), shared}, .n = 2}};
+        ct__build_counts before = ct__cpu_build_counts();
+        request_both(r);
+        assert_int_equal(ct__cpu_build_counts().compiled - before.compiled, 3);
+        assert_int_equal(r[0].k[0].compiled + r[1].k[1].compiled, 1);
+        assert_ptr_equal(r[0].k[0].fn, r[1].k[1].fn);
+        expect_number(&r[0].k[0], 0);
+        expect_number(&r[0].k[1], 1);
+        expect_number(&r[1].k[0], 2);
+    }
+}
+
+// When the compiler of one fails, who waited for it tries with its own.
+static void a_thread_does_not_wait_for_one_that_failed(void **state) {
+    (void)state;
+    made m;
+    char line[400];
+    request r[2] = {{.k = {kernel(&m, 180, 0)}, .n = 1}, {.k = {kernel(&m, 180, 0)}, .n = 1}};
+    snprintf(line, sizeof line, "mkdir %s/first 2>/dev/null && exit 1", root);
+    scripted_compiler(line);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&r[i].thread, NULL, requested, &r[i]), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(r[i].thread, NULL), 0);
+    assert_int_equal(r[0].ok + r[1].ok, 1);
+    expect_number(&r[r[1].ok].k[0], 0);
+    assert_non_null(strstr(r[r[0].ok].err.text, "it made nothing and gave no reason"));
+}
+
 static void a_folder_others_may_write_is_not_used(void **state) {
     (void)state;
     made m;
@@ -1187,6 +1276,11 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(a_process_that_died_is_not_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(a_process_that_hangs_is_waited_for_a_minute, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(threads_compile_side_by_side, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_another_thread_compiles_is_waited_for, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_thread_does_not_wait_for_one_that_failed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_folder_others_may_write_is_not_used, setup, teardown),
         cmocka_unit_test_setup_teardown(without_any_folder_it_still_runs, setup, teardown),

@@ -2,73 +2,26 @@
 #include "backend/cpu/build.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "backend/backend.h"
 #include "backend/cpu/cache.h"
 #include "backend/cpu/cc.h"
+#include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
 #include "backend/cpu/prelude.h"
 #include "base/atomic.h"
 #include "base/mem.h"
 #include "base/text.h"
 
-// One lock around all of it: a second request would most likely want the same kernels.
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct known {
-    ct_hash key;
-    ct__kernel_fn fn;
-    ct_interp *interp;
-} * table;                        // open addressing; neither: free
-static size_t table_n, table_cap; // cap: a power of two
-static ct__build_counts counts;
+static struct { _Atomic uint64_t compiled, loaded, known, runs, interpreted; } counts;
 
-static bool taken(const struct known *slot) { return slot->fn || slot->interp; }
-
-static struct known *slot_of(ct_hash key) {
-    size_t i = key.lo & (table_cap - 1);
-    while (taken(&table[i]) && !ct__hash_equal(table[i].key, key)) i = (i + 1) & (table_cap - 1);
-    return &table[i];
-}
-
-static bool lookup(ct_hash key, ct__kernel_source *k) {
-    const struct known *slot = table_cap ? slot_of(key) : NULL;
-    if (!slot || !taken(slot)) return false;
-    k->fn = slot->fn;
-    k->interp = slot->interp;
-    return true;
-}
-
-static bool remember(struct known entry, ct_err *err) {
-    if ((table_n + 1) * 2 > table_cap) {
-        size_t cap = table_cap ? table_cap * 2 : 256, old_cap = table_cap;
-        struct known *grown = ct__calloc(cap, sizeof *grown), *old = table;
-        if (!grown) return ct__err_memory(err, CT_NOWHERE, "cpu", cap * sizeof *grown);
-        table = grown;
-        table_cap = cap;
-        for (size_t i = 0; i < old_cap; i++)
-            if (taken(&old[i])) *slot_of(old[i].key) = old[i];
-        ct__free(old);
-    }
-    struct known *slot = slot_of(entry.key);
-    table_n += !taken(slot);
-    *slot = entry;
-    return true;
-}
-
-static bool take(ct__kernel_source *k, ct_hash key, void *library, ct_err *err) {
-    void *symbol = library ? dlsym(library, k->name) : NULL;
-    if (!symbol) return false;
-    memcpy(&k->fn, &symbol, sizeof k->fn); // ISO C has no cast from void * to a function
-    return remember((struct known){key, k->fn, NULL}, err);
-}
-
+// A request, or a part of one that is compiled now.
 typedef struct {
     ct__kernel_source *kernels;
-    const ct_hash *keys;
-    size_t *missing; // indices into kernels
+    size_t *missing; // indices into kernels, of what this request has claimed
     size_t n;        // how many of them, from the first, are to be compiled
     int threads, groups;
     const ct_cc *cc;
@@ -77,6 +30,14 @@ typedef struct {
     bool fleeting;       // nothing is entered in the cache
     const char *refused; // why no folder takes what is compiled; NULL: one does
 } job;
+
+static bool publish(ct__kernel_source *k, void *library) {
+    void *symbol = library ? dlsym(library, k->name) : NULL;
+    if (!symbol) return false;
+    memcpy(&k->fn, &symbol, sizeof k->fn); // ISO C has no cast from void * to a function
+    if (k->code) ct__code_publish(k->code, k->fn);
+    return true;
+}
 
 static bool write_group(const job *j, int group, ct_err *err) {
     ct_text text = {0};
@@ -105,16 +66,16 @@ static bool load_group(const job *j, int group, ct_err *err) {
     char path[4200], why[CT_CACHE_WHY];
     snprintf(path, sizeof path, "%s/g%d.so", j->folder, group);
     if (!ct__cache_seal(path, err)) return false;
-    void *library = ct__cache_load_file(path, why);
+    void *library = ct__cache_load_file(j->cache, path, why);
     if (!library && strstr(why, "failed to map segment")) return not_allowed(j, why, err);
     for (size_t i = (size_t)group; i < j->n; i += (size_t)j->groups) {
-        size_t at = j->missing[i];
-        if (!take(&j->kernels[at], j->keys[at], library, err))
+        ct__kernel_source *k = &j->kernels[j->missing[i]];
+        if (!publish(k, library))
             return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu",
                            "no working C compiler: what %s made cannot be loaded: %s", j->cc->path,
                            library ? "it lacks a kernel" : why);
-        j->kernels[at].compiled = true;
-        if (!j->fleeting) ct__cache_enter(j->cache, path, j->keys[at]);
+        k->compiled = true;
+        if (!j->fleeting) ct__cache_enter(j->cache, path, k->code->key);
     }
     return true;
 }
@@ -127,6 +88,7 @@ static uint64_t room_for(const job *j) {
 
 // False, with no error: `refused`.
 static bool compile(job *j, ct_err *err) {
+    static atomic_flag trimmed = ATOMIC_FLAG_INIT; // the cache is, once a process
     j->refused = ct__cache_work(j->cache, room_for(j), j->folder);
     if (j->refused) return false;
     bool ok = true;
@@ -134,55 +96,70 @@ static bool compile(job *j, ct_err *err) {
     ok = ok && ct__cc_run(j->cc, j->folder, j->groups, err);
     for (int g = 0; ok && g < j->groups; g++) ok = load_group(j, g, err);
     ct__cache_work_end(j->folder);
-    if (ok && counts.runs == 0) ct__cache_trim(j->cache, CT_CACHE_LIMIT); // once a process
+    if (ok && !atomic_flag_test_and_set(&trimmed)) ct__cache_trim(j->cache, CT_CACHE_LIMIT);
     counts.runs += (uint64_t)j->groups;
     if (ok) counts.compiled += j->n;
+    if (ok && !j->fleeting) ct__counters.kernels_compiled += j->n;
     return ok;
 }
 
-static bool from_disk(const job *j, size_t i, ct_err *err) {
-    void *library = ct__cache_load(j->cache, j->keys[i]);
-    if (take(&j->kernels[i], j->keys[i], library, err)) {
+static bool from_disk(const job *j, ct__kernel_source *k) {
+    void *library = ct__cache_load(j->cache, k->code->key);
+    if (publish(k, library)) {
         counts.loaded++;
+        ct__counters.kernels_loaded++;
         return true;
     }
-    if (library && !dlsym(library, j->kernels[i].name)) // whole, but another kernel's
-        ct__cache_drop(j->cache, j->keys[i]);
+    if (library && !dlsym(library, k->name)) // whole, but another kernel's
+        ct__cache_drop(j->cache, k->code->key);
     return false;
+}
+
+static ct_hash key_of(const job *j, size_t missing) {
+    return j->kernels[j->missing[missing]].code->key;
 }
 
 // Of the first n that are missing, puts those that are for this process to compile first, the
 // others, which another process compiles now, behind. When it has waited for those, it asks for
 // the first alone, which costs nothing.
-static size_t claim(job *j, size_t n, bool waited, bool impatient) {
+static size_t lock_entries(job *j, size_t n, bool waited, bool impatient) {
     size_t mine = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t at = j->missing[i];
-        if (!ct__cache_lock(j->cache, j->keys[at]) && !impatient) {
+        if (!ct__cache_lock(j->cache, key_of(j, i)) && !impatient) {
             if (waited && i == 0) break;
             continue;
         }
+        size_t at = j->missing[i];
         j->missing[i] = j->missing[mine];
         j->missing[mine++] = at;
     }
     return mine;
 }
 
+// Compiles those of the first n that nobody has entered since this process looked.
+static bool compile_new(job *j, size_t n, ct_err *err) {
+    j->n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!from_disk(j, &j->kernels[j->missing[i]])) {
+            size_t at = j->missing[i];
+            j->missing[i] = j->missing[j->n];
+            j->missing[j->n++] = at;
+        }
+    // Starting a compiler and reading the prelude costs about what two kernels cost.
+    size_t groups = (j->n + 1) / 2, most = j->threads > 0 ? (size_t)j->threads : 1;
+    j->groups = (int)(groups < most ? groups : most);
+    return j->n == 0 || compile(j, err);
+}
+
 enum { LOOK_AGAIN_MS = 20, PATIENCE_MS = 60000 };
 
 // Compiles m kernels, each unless another process does: those are waited for, until they are there,
 // or that process ended, or nothing came for a minute (it may be stopped).
-static bool settle(job *j, size_t m, ct_err *err) {
+static bool compile_or_wait(job *j, size_t m, ct_err *err) {
     for (int waited = 0; m;) {
-        size_t mine = claim(j, m, waited > 0, waited >= PATIENCE_MS);
-        j->n = 0;
-        for (size_t i = 0; i < mine; i++) // entered since this process looked?
-            if (!from_disk(j, j->missing[i], err)) j->missing[j->n++] = j->missing[i];
-        // Starting a compiler and reading the prelude costs about what two kernels cost.
-        size_t groups = (j->n + 1) / 2, most = j->threads > 0 ? (size_t)j->threads : 1;
-        j->groups = (int)(groups < most ? groups : most);
-        bool ok = j->n == 0 || compile(j, err);
-        ct__cache_unlock(j->cache);
+        size_t mine = lock_entries(j, m, waited > 0, waited >= PATIENCE_MS);
+        bool ok = compile_new(j, mine, err);
+        for (size_t i = 0; i < mine; i++) ct__cache_unlock(j->cache, key_of(j, i));
         if (!ok) return false;
         m -= mine;
         memmove(j->missing, j->missing + mine, m * sizeof *j->missing);
@@ -192,36 +169,26 @@ static bool settle(job *j, size_t m, ct_err *err) {
     return true;
 }
 
-// Fills what is known or on disk and lists the rest, each once.
-static size_t find_missing(const job *j, size_t n, ct_err *err) {
-    size_t m = 0, *missing = j->missing;
-    const ct_hash *keys = j->keys;
-    for (size_t i = 0; i < n; i++) {
-        if (lookup(keys[i], &j->kernels[i])) {
-            counts.known++;
-            continue;
-        }
-        if (from_disk(j, i, err)) continue;
-        bool listed = false;
-        for (size_t k = 0; k < m; k++) listed |= ct__hash_equal(keys[missing[k]], keys[i]);
-        if (!listed) missing[m++] = i;
-    }
-    return m;
-}
-
 static bool interpret(ct__kernel_source *k, const char *why, const char *hint, ct_err *err) {
-    ct_hash key = ct__hash_bytes(k->text, strlen(k->text), (ct_hash){1, 1});
+    k->code = ct__code_of(ct__hash_bytes(k->text, strlen(k->text), (ct_hash){1, 1}), err);
+    k->fn = NULL;
     k->compiled = false;
     k->why = why;
     k->hint = hint;
-    if (lookup(key, k)) return true;
-    ct_interp *interp = ct__interp_make(k->ir, err);
-    k->fn = NULL;
-    k->interp = interp;
-    counts.interpreted += interp != NULL;
-    if (interp && remember((struct known){key, NULL, interp}, err)) return true;
-    ct__interp_free(interp);
-    return false;
+    if (!k->code) return false;
+    ct_interp *known = atomic_load(&k->code->interp);
+    if (!known) {
+        ct_interp *made = ct__interp_make(k->ir, err);
+        if (!made) return false;
+        if (atomic_compare_exchange_strong(&k->code->interp, &known, made)) {
+            known = made;
+            counts.interpreted++;
+        } else {
+            ct__interp_free(made); // another thread was faster
+        }
+    }
+    k->interp = known;
+    return true;
 }
 
 static bool interpretable(const ct__kernel_source *kernels, size_t n) {
@@ -236,58 +203,82 @@ static bool no_folder(const job *j, ct_err *err) {
                    j->refused);
 }
 
-// Those of n that are neither known nor compiled by now, where no folder takes what is compiled.
+// Those of n that are not there by now, where no folder takes what is compiled.
 static bool interpret_rest(const job *j, size_t n, ct_err *err) {
     bool ok = interpretable(j->kernels, n) || no_folder(j, err);
     for (size_t i = 0; i < n && ok; i++)
-        if (!j->kernels[i].fn && !lookup(j->keys[i], &j->kernels[i]))
+        if (!(j->kernels[i].fn = ct__code_fn(j->kernels[i].code)))
             ok = interpret(&j->kernels[i],
                            "no folder takes what is compiled, neither the cache, TMPDIR nor /tmp",
                            "make room in one of them, or set TMPDIR to a folder with room", err);
     return ok;
 }
 
-static bool build(ct__kernel_source *kernels, size_t n, int threads, ct_hash *keys, size_t *missing,
-                  ct_err *err) {
+// Claims what is not ready and makes it; what cannot be made is claimed by nobody then. `claimed`
+// (n) is scratch.
+static bool make_missing(job *j, size_t n, size_t *claimed, ct_err *err) {
+    size_t all = 0, m = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ct__code_claim(j->kernels[i].code)) claimed[all++] = i;
+    for (size_t i = 0; i < all; i++)
+        if (!from_disk(j, &j->kernels[claimed[i]])) j->missing[m++] = claimed[i];
+    bool ok = m == 0 || compile_or_wait(j, m, err);
+    for (size_t i = 0; i < all && !ok; i++)
+        if (!j->kernels[claimed[i]].fn) ct__code_abandon(j->kernels[claimed[i]].code);
+    return ok;
+}
+
+// The first that is not ready; NULL: all are.
+static ct_cpu_code *not_ready(const ct__kernel_source *kernels, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!ct__code_fn(kernels[i].code)) return kernels[i].code;
+    return NULL;
+}
+
+// All kernels have their entries.
+static bool make_all(job *j, size_t n, size_t *claimed, ct_err *err) {
+    for (ct_cpu_code *code; (code = not_ready(j->kernels, n)); ct__code_await(code))
+        if (!make_missing(j, n, claimed, err)) return j->refused && interpret_rest(j, n, err);
+    for (size_t i = 0; i < n; i++) j->kernels[i].fn = ct__code_fn(j->kernels[i].code);
+    return true;
+}
+
+static bool interpret_all(ct__kernel_source *kernels, size_t n, const char *why, ct_err *err) {
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = interpret(&kernels[i], why, ct__cc_missing_hint(), err);
+    return ok;
+}
+
+static bool build(ct__kernel_source *kernels, size_t n, int threads, size_t *missing, ct_err *err) {
     ct_cc cc;
     ct_cache cache;
     const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
-    if (missing_cc) {
-        bool ok = true;
-        for (size_t i = 0; i < n && ok; i++)
-            ok = interpret(&kernels[i], missing_cc, ct__cc_missing_hint(), err);
-        return ok;
-    }
+    if (missing_cc) return interpret_all(kernels, n, missing_cc, err);
     if (!ct__cc_find(&cc, err) || !ct__cache_open(&cache, err)) return false;
     if (!cc.identified) ct__cache_none(&cache); // its keys might be another machine's
     ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
     for (size_t i = 0; i < n; i++) {
-        kernels[i].fn = NULL;
-        kernels[i].interp = NULL;
-        kernels[i].compiled = false;
-        keys[i] = ct__hash_bytes(kernels[i].text, strlen(kernels[i].text), target);
+        ct__kernel_source *k = &kernels[i];
+        k->fn = NULL;
+        k->interp = NULL;
+        k->compiled = false;
+        k->code = ct__code_of(ct__hash_bytes(k->text, strlen(k->text), target), err);
+        if (!k->code) return false;
+        counts.known += ct__code_fn(k->code) != NULL;
     }
-    job j = {kernels, keys, missing, 0, threads, 1, &cc, &cache, "", false, NULL};
-    size_t m = find_missing(&j, n, err);
-    if (m == 0) return true;
-    if (!settle(&j, m, err)) return j.refused && interpret_rest(&j, n, err);
-    for (size_t i = 0; i < n; i++)
-        if (!kernels[i].fn) lookup(keys[i], &kernels[i]);
-    return true;
+    job j = {
+        .kernels = kernels, .missing = missing, .threads = threads, .cc = &cc, .cache = &cache};
+    bool ok = make_all(&j, n, missing + n, err);
+    ct__cache_close(&cache);
+    return ok;
 }
 
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
     if (n == 0) return true;
-    ct_hash *keys = ct__malloc(n * sizeof *keys);
-    size_t *missing = ct__malloc(n * sizeof *missing);
-    bool ok = keys && missing;
-    if (!ok) ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *keys);
-    if (ok) {
-        pthread_mutex_lock(&lock);
-        ok = build(kernels, n, threads, keys, missing, err);
-        pthread_mutex_unlock(&lock);
-    }
-    ct__free(keys);
+    size_t *missing = ct__malloc(2 * n * sizeof *missing);
+    if (!missing) return ct__err_memory(err, CT_NOWHERE, "cpu", 2 * n * sizeof *missing);
+    bool ok = build(kernels, n, threads, missing, err);
     ct__free(missing);
     return ok;
 }
@@ -298,36 +289,29 @@ bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err) {
     ct_err ignored = {0}; // of the cache, which is not what is asked for
     size_t first = 0;
     if (!ct__cc_find(&cc, err)) return false;
-    pthread_mutex_lock(&lock);
     if (!ct__cache_open(&cache, &ignored)) ct__cache_none(&cache);
-    ct_hash key = ct__hash_bytes(kernel->text, strlen(kernel->text), cc.id);
-    job j = {kernel, &key, &first, 1, 1, 1, &cc, &cache, "", true, NULL};
-    bool ok = compile(&j, err) || (j.refused && no_folder(&j, err));
-    pthread_mutex_unlock(&lock);
-    return ok;
+    kernel->code = NULL;
+    job j = {.kernels = kernel,
+             .missing = &first,
+             .n = 1,
+             .groups = 1,
+             .cc = &cc,
+             .cache = &cache,
+             .fleeting = true};
+    return compile(&j, err) || (j.refused && no_folder(&j, err));
 }
 
 ct__build_counts ct__cpu_build_counts(void) {
-    pthread_mutex_lock(&lock);
-    ct__build_counts now = counts;
-    pthread_mutex_unlock(&lock);
-    return now;
+    return (ct__build_counts){.compiled = counts.compiled,
+                              .loaded = counts.loaded,
+                              .known = counts.known,
+                              .runs = counts.runs,
+                              .interpreted = counts.interpreted};
 }
 
-static void forget(void) {
-    for (size_t i = 0; i < table_cap; i++) ct__interp_free(table[i].interp);
-    ct__free(table);
-    table = NULL;
-    table_n = table_cap = 0;
-}
-void ct__cpu_build_forget(void) {
-    pthread_mutex_lock(&lock);
-    forget();
-    pthread_mutex_unlock(&lock);
-}
+void ct__cpu_build_forget(void) { ct__codes_forget(); }
+
 void ct__cpu_build_end(void) {
-    pthread_mutex_lock(&lock);
-    forget();
+    ct__codes_end();
     ct__cache_unload();
-    pthread_mutex_unlock(&lock);
 }

@@ -9,12 +9,16 @@
 typedef void (*ct__kernel_fn)(void *const *bufs, const int64_t *args, int64_t begin, int64_t end,
                               void *scratch);
 
+typedef struct ct_cpu_code ct_cpu_code; // code.h
+
 typedef struct ct__kernel_source {
     const char *name; // of the function
     const char *text; // its source, to stand behind the prelude
     const struct ct_kir
         *ir; // the same as kernel IR, for the interpreter; NULL: it must be compiled
-    // Filled by ct__cpu_build; one of them, which stays valid as long as the process runs.
+    // Filled by ct__cpu_build: what the process knows of the kernel, and of it, one of fn and
+    // interp. All stay valid as long as the process runs.
+    ct_cpu_code *code;
     ct__kernel_fn fn;
     const struct ct_interp *interp;
     bool compiled;    // filled: this request had to compile it
@@ -25,7 +29,7 @@ typedef struct ct__kernel_source {
 // Builds all kernels of a request. Without a compiler (COTAN_CC is "none", or there is none and no
 // COTAN_CC either), or a folder to compile in, kernels that come with their IR are interpreted;
 // those that must be compiled are spread over at most `threads` compilers run side by side. May be
-// called from any thread.
+// called from any thread: requests do not wait for each other but for a kernel that both need.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
 
 // Has the kernel compiled, whatever is known of it, and enters it in no cache: does the compiler
@@ -41,8 +45,7 @@ ct__build_counts ct__cpu_build_counts(void); // since the start of the process
 
 // Forgets all kernels and unloads them: no function is valid any more.
 void ct__cpu_build_end(void);
-// Tests: forget what the process knows, so that the disk is asked again. Functions stay valid, but
-// no plan may hold an interpreted kernel.
+// Tests: forget what the process knows, so that the disk is asked again. Functions stay valid.
 void ct__cpu_build_forget(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,9 +84,18 @@ bool ct__cache_check(ct_err *err) {
     return choose_folder(&ignored, err);
 }
 
+// The folder for what is not kept, before /tmp.
+static void choose_temporary(ct_cache *cache) {
+    const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
+    cache->locks = NULL;
+    cache->temporary[0] = '\0';
+    if (tmp && strlen(tmp) < sizeof cache->temporary)
+        memcpy(cache->temporary, tmp, strlen(tmp) + 1);
+}
+
 bool ct__cache_open(ct_cache *cache, ct_err *err) {
     ct_err made = {0};
-    cache->locks = -1;
+    choose_temporary(cache);
     if (!choose_folder(cache, err)) return false;
     if (!cache->folder[0]) return true;
     const char *why = NULL;
@@ -96,13 +106,16 @@ bool ct__cache_open(ct_cache *cache, ct_err *err) {
     return true;
 }
 
-void ct__cache_none(ct_cache *cache) { *cache = (ct_cache){.locks = -1}; }
+void ct__cache_none(ct_cache *cache) {
+    cache->folder[0] = cache->why[0] = '\0';
+    cache->forbidden = false;
+    choose_temporary(cache);
+}
 
 // The folders for what is not kept: $TMPDIR where it is sound, and /tmp.
-static int temporary_folders(const char *places[2]) {
-    const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
+static int temporary_folders(const ct_cache *cache, const char *places[2]) {
     int n = 0;
-    if (tmp) places[n++] = tmp;
+    if (cache->temporary[0]) places[n++] = cache->temporary;
     places[n++] = "/tmp";
     return n;
 }
@@ -123,7 +136,7 @@ static int lack_of_room(const char *folder, uint64_t bytes) {
 
 const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]) {
     const char *places[3] = {cache->folder};
-    int n = 1 + temporary_folders(places + 1), failed = 0;
+    int n = 1 + temporary_folders(cache, places + 1), failed = 0;
     for (int i = 0; i < n; i++) {
         if (!*places[i]) continue;
         int w = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", places[i], i ? "cotan-" : "");
@@ -187,26 +200,74 @@ void ct__cache_drop(const ct_cache *cache, ct_hash key) {
     if (cache->folder[0] && entry_path(cache, key, entry)) unlink(entry);
 }
 
-// A byte of one file stands for each key. fcntl's older kind of lock: it belongs to the process,
-// so a child that is forked meanwhile cannot hold it longer, and works on network file systems.
-bool ct__cache_lock(ct_cache *cache, ct_hash key) {
-    char path[4096];
-    if (!cache->folder[0]) return true;
-    if (cache->locks < 0) {
-        snprintf(path, sizeof path, "%s/.lock", cache->folder);
-        cache->locks = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (cache->locks < 0) return true;
+// The file whose bytes are the locks of a folder. Threads of a process share one descriptor: when a
+// process closes any descriptor of a file, all its locks on that file end.
+struct ct_lockfile {
+    struct ct_lockfile *next;
+    unsigned users;
+    int fd;
+    char folder[];
+};
+static pthread_mutex_t lockfiles_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ct_lockfile *lockfiles;
+
+static struct ct_lockfile *open_lockfile(const char *folder) {
+    struct ct_lockfile *f = lockfiles;
+    while (f && strcmp(f->folder, folder) != 0) f = f->next;
+    if (!f) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/.lock", folder);
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        f = fd < 0 ? NULL : ct__malloc(sizeof *f + strlen(folder) + 1);
+        if (!f) {
+            if (fd >= 0) close(fd);
+            return NULL;
+        }
+        *f = (struct ct_lockfile){.next = lockfiles, .fd = fd};
+        memcpy(f->folder, folder, strlen(folder) + 1);
+        lockfiles = f;
     }
-    struct flock range = {.l_type = F_WRLCK,
+    f->users++;
+    return f;
+}
+
+// fcntl's older kind of lock: it belongs to the process, so a child that is forked meanwhile cannot
+// hold it longer, and works on network file systems.
+static bool set_lock(const struct ct_lockfile *f, ct_hash key, short type) {
+    struct flock range = {.l_type = type,
                           .l_whence = SEEK_SET,
                           .l_start = (off_t)(key.lo >> 2), // no byte beyond the largest offset
                           .l_len = 1};
-    return fcntl(cache->locks, F_SETLK, &range) == 0 || (errno != EACCES && errno != EAGAIN);
+    return fcntl(f->fd, F_SETLK, &range) == 0 || (errno != EACCES && errno != EAGAIN);
 }
 
-void ct__cache_unlock(ct_cache *cache) {
-    if (cache->locks >= 0) close(cache->locks);
-    cache->locks = -1;
+bool ct__cache_lock(ct_cache *cache, ct_hash key) {
+    if (!cache->folder[0]) return true;
+    if (!cache->locks) {
+        pthread_mutex_lock(&lockfiles_lock);
+        cache->locks = open_lockfile(cache->folder);
+        pthread_mutex_unlock(&lockfiles_lock);
+    }
+    return !cache->locks || set_lock(cache->locks, key, F_WRLCK);
+}
+
+void ct__cache_unlock(const ct_cache *cache, ct_hash key) {
+    if (cache->locks) set_lock(cache->locks, key, F_UNLCK);
+}
+
+void ct__cache_close(ct_cache *cache) {
+    struct ct_lockfile *f = cache->locks;
+    if (!f) return;
+    cache->locks = NULL;
+    pthread_mutex_lock(&lockfiles_lock);
+    if (--f->users == 0) {
+        struct ct_lockfile **at = &lockfiles;
+        while (*at != f) at = &(*at)->next;
+        *at = f->next;
+        close(f->fd);
+        ct__free(f);
+    }
+    pthread_mutex_unlock(&lockfiles_lock);
 }
 
 typedef struct {
@@ -348,7 +409,8 @@ static condition look_at(const char *path, const struct stat *st, trailer *t) {
 
 // The files that are open. Entries of one group are links to one file, known by its inode and
 // checked once. Of a copy the inode says nothing (it may be another file's by now): known by its
-// content.
+// content. The lock is held while a file is checked and opened, so that each is opened once.
+static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct library {
     dev_t dev;
     ino_t ino;
@@ -388,10 +450,10 @@ static void *open_in_memory(const char *bytes, size_t n) {
 }
 
 // From a private folder beside the cache, for as long as it takes to open it.
-static void *open_elsewhere(const char *bytes, size_t n) {
+static void *open_elsewhere(const ct_cache *cache, const char *bytes, size_t n) {
     const char *places[2];
     void *handle = NULL;
-    int count = temporary_folders(places);
+    int count = temporary_folders(cache, places);
     for (int i = 0; i < count && !handle; i++) {
         char folder[4096], path[4200];
         ct_err ignored = {0};
@@ -405,7 +467,7 @@ static void *open_elsewhere(const char *bytes, size_t n) {
 }
 
 // A library that its folder does not let run (mounted noexec), from a copy.
-static void *open_copy(const char *path, ct_hash hash) {
+static void *open_copy(const ct_cache *cache, const char *path, ct_hash hash) {
     for (size_t i = 0; i < nlibraries; i++)
         if (!libraries[i].ino && ct__hash_equal(libraries[i].hash, hash))
             return libraries[i].handle;
@@ -414,7 +476,7 @@ static void *open_copy(const char *path, ct_hash hash) {
     ct_err ignored = {0};
     if (!ct__file_read(path, &bytes, &n, &ignored)) return NULL;
     void *handle = open_in_memory(bytes, n);
-    if (!handle) handle = open_elsewhere(bytes, n);
+    if (!handle) handle = open_elsewhere(cache, bytes, n);
     ct__free(bytes);
     return keep_library((struct library){.hash = hash, .handle = handle});
 }
@@ -429,7 +491,7 @@ static void note_reason(const char *path, char why[CT_CACHE_WHY]) {
     snprintf(why, CT_CACHE_WHY, "%s", said);
 }
 
-void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]) {
+static void *load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]) {
     struct stat st;
     trailer t;
     if (why) snprintf(why, CT_CACHE_WHY, "the file cannot be read");
@@ -446,7 +508,14 @@ void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]) {
     void *handle = open_library(path);
     if (handle) return keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
     note_reason(path, why);
-    return open_copy(path, t.hash);
+    return open_copy(cache, path, t.hash);
+}
+
+void *ct__cache_load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]) {
+    pthread_mutex_lock(&libraries_lock);
+    void *handle = load_file(cache, path, why);
+    pthread_mutex_unlock(&libraries_lock);
+    return handle;
 }
 
 void ct__cache_unload(void) {
@@ -459,5 +528,5 @@ void ct__cache_unload(void) {
 void *ct__cache_load(const ct_cache *cache, ct_hash key) {
     char path[4096];
     if (!cache->folder[0] || !entry_path(cache, key, path)) return NULL;
-    return ct__cache_load_file(path, NULL);
+    return ct__cache_load_file(cache, path, NULL);
 }

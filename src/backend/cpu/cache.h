@@ -1,5 +1,7 @@
 // Compiled kernels on disk: a folder of shared objects that only its owner can write, each closed
-// by a trailer that tells a whole file from a damaged one.
+// by a trailer that tells a whole file from a damaged one. Everything here may be called by several
+// threads at once, each with its own ct_cache; only ct__cache_open and ct__cache_check read the
+// environment.
 #ifndef COTAN_BACKEND_CPU_CACHE_H
 #define COTAN_BACKEND_CPU_CACHE_H
 
@@ -7,10 +9,11 @@
 #include "base/text.h"
 
 typedef struct ct_cache {
-    char folder[3072]; // "": none is usable
-    char why[400];     // none is, in words
-    bool forbidden;    // by design: nothing of the environment's would give one
-    int locks;         // descriptor of the file that carries the locks; -1: not open
+    char folder[3072];         // "": none is usable
+    char why[400];             // none is, in words
+    bool forbidden;            // by design: nothing of the environment's would give one
+    char temporary[3072];      // $TMPDIR where it is an absolute path; "": it is not
+    struct ct_lockfile *locks; // the open file that carries the locks; NULL: none yet
 } ct_cache;
 
 // $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700; but no
@@ -41,11 +44,12 @@ void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 void ct__cache_drop(const ct_cache *cache, ct_hash key);
 
 // Locks on keys, among processes: whoever misses an entry locks its key, looks again, and makes it.
-// false: another process has the lock; nothing waits. All end with ct__cache_unlock, or with the
-// process, however that ends. Where there can be none (no cache, or a read-only one) a lock is
-// always had.
+// false: another process has the lock; nothing waits. A lock ends with ct__cache_unlock, or with
+// the process, however that ends. Where there can be none (no cache, or a read-only one) a lock is
+// always had. Threads of one process do not exclude each other this way: code.h does.
 bool ct__cache_lock(ct_cache *cache, ct_hash key);
-void ct__cache_unlock(ct_cache *cache);
+void ct__cache_unlock(const ct_cache *cache, ct_hash key);
+void ct__cache_close(ct_cache *cache); // when no lock is held through it
 
 // Removes the folders that processes killed while they compiled left more than a day ago, and the
 // entries that were not used for longest until the others take three quarters of `limit` bytes;
@@ -61,7 +65,7 @@ void ct__cache_trim(const ct_cache *cache, uint64_t limit);
 // /tmp. Handles stay open as long as the process runs.
 enum { CT_CACHE_WHY = 200 };
 void *ct__cache_load(const ct_cache *cache, ct_hash key);
-void *ct__cache_load_file(const char *path, char why[CT_CACHE_WHY]);
+void *ct__cache_load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]);
 void ct__cache_unload(void); // closes them all
 
 #endif

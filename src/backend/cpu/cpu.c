@@ -288,11 +288,7 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
-    ct__build_counts before = ct__cpu_build_counts();
     bool ok = ct__cpu_build(sources, n, thread_count(), err);
-    ct__build_counts after = ct__cpu_build_counts();
-    atomic_fetch_add(&ct__counters.kernels_compiled, after.compiled - before.compiled);
-    atomic_fetch_add(&ct__counters.kernels_loaded, after.loaded - before.loaded);
     for (size_t i = 0; i < n && ok; i++) {
         kernels[i]->code = (void *)(uintptr_t)sources[i].fn;
         kernels[i]->interp = sources[i].interp;

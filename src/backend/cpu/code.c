@@ -1,0 +1,98 @@
+#include "backend/cpu/code.h"
+
+#include <pthread.h>
+
+#include "backend/cpu/interp.h"
+#include "base/mem.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all below, and of `claimed`
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+static ct_cpu_code **buckets; // (n_buckets) a power of two
+static size_t n_buckets, n_codes;
+static ct_cpu_code *forgotten;
+
+static bool grow(void) {
+    size_t n = n_buckets ? n_buckets * 2 : 256;
+    ct_cpu_code **more = ct__calloc(n, sizeof(ct_cpu_code *));
+    if (!more) return false;
+    for (size_t i = 0; i < n_buckets; i++)
+        for (ct_cpu_code *code = buckets[i], *next; code; code = next) {
+            next = code->next;
+            code->next = more[code->key.lo & (n - 1)];
+            more[code->key.lo & (n - 1)] = code;
+        }
+    ct__free(buckets);
+    buckets = more;
+    n_buckets = n;
+    return true;
+}
+
+static ct_cpu_code *find_or_add(ct_hash key) {
+    if (n_codes >= n_buckets && !grow()) return NULL;
+    ct_cpu_code **bucket = &buckets[key.lo & (n_buckets - 1)];
+    for (ct_cpu_code *code = *bucket; code; code = code->next)
+        if (ct__hash_equal(code->key, key)) return code;
+    ct_cpu_code *code = ct__calloc(1, sizeof *code);
+    if (!code) return NULL;
+    code->key = key;
+    code->next = *bucket;
+    *bucket = code;
+    n_codes++;
+    return code;
+}
+
+ct_cpu_code *ct__code_of(ct_hash key, ct_err *err) {
+    pthread_mutex_lock(&lock);
+    ct_cpu_code *code = find_or_add(key);
+    pthread_mutex_unlock(&lock);
+    if (!code) ct__err_memory(err, CT_NOWHERE, "cpu", sizeof *code);
+    return code;
+}
+
+bool ct__code_claim(ct_cpu_code *code) {
+    pthread_mutex_lock(&lock);
+    bool free = !ct__code_fn(code) && !code->claimed;
+    if (free) code->claimed = true;
+    pthread_mutex_unlock(&lock);
+    return free;
+}
+
+static void release(ct_cpu_code *code, ct__kernel_fn fn) {
+    pthread_mutex_lock(&lock);
+    if (fn) atomic_store_explicit(&code->fn, fn, memory_order_release);
+    code->claimed = false;
+    pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&lock);
+}
+void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn) { release(code, fn); }
+void ct__code_abandon(ct_cpu_code *code) { release(code, NULL); }
+
+void ct__code_await(ct_cpu_code *code) {
+    pthread_mutex_lock(&lock);
+    while (code->claimed) pthread_cond_wait(&released, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__codes_forget(void) {
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_buckets; i++)
+        for (ct_cpu_code *code = buckets[i], *next; code; code = next) {
+            next = code->next;
+            code->next = forgotten;
+            forgotten = code;
+        }
+    ct__free(buckets);
+    buckets = NULL;
+    n_buckets = n_codes = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__codes_end(void) {
+    ct__codes_forget();
+    while (forgotten) {
+        ct_cpu_code *code = forgotten;
+        forgotten = code->next;
+        ct__interp_free(atomic_load(&code->interp));
+        ct__free(code);
+    }
+}
