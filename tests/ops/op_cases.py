@@ -92,6 +92,24 @@ def data(array):
     return pack(len(raw)) + raw + b"\0" * (-len(raw) % 8)
 
 
+def attr_words(op, attrs):
+    """The op's attributes, in the order of its fields; one that is not given is its default."""
+    out = []
+    for kind, name in op.fields:
+        v = attrs.get(name)
+        if kind == "num":
+            out.append(pack(v is not None) + struct.pack("<d", v or 0.0))
+        elif kind == "f64":
+            out.append(struct.pack("<d", v or 0.0))
+        elif kind == "ints":
+            out.append(ints(v or ()))
+        elif kind == "dtype":
+            out.append(pack(DTYPES.index(v or "?")))
+        else:
+            out.append(pack(int(v or 0)))
+    return b"".join(out)
+
+
 class Case:
     """`weights`: None, or arrays f64, one an output, that make outputs a loss to differentiate; `directions`: one an
     operand of f64, that make the gradient a number to differentiate again (`again`)."""
@@ -111,19 +129,7 @@ class Case:
         return f"{self.op.name}({shapes}; {self.attrs})"
 
     def words(self):
-        out = [pack(self.op.place, self.weights is not None)]
-        for kind, name in self.op.fields:
-            v = self.attrs.get(name)
-            if kind == "num":
-                out.append(pack(v is not None) + struct.pack("<d", v or 0.0))
-            elif kind == "f64":
-                out.append(struct.pack("<d", v or 0.0))
-            elif kind == "ints":
-                out.append(ints(v or ()))
-            elif kind == "dtype":
-                out.append(pack(DTYPES.index(v or "?")))
-            else:
-                out.append(pack(int(v or 0)))
+        out = [pack(self.op.place, self.weights is not None), attr_words(self.op, self.attrs)]
         out.append(pack(len(self.operands)))
         out += [o.words() for o in self.operands]
         if self.weights is not None:
@@ -158,12 +164,12 @@ class Reader:
         return np.frombuffer(raw, kind).reshape(dims)
 
 
-def run(cases, device="ref", compiled=True, program=PROGRAM, **env):
+def run(cases, device="ref", compiled=True, program=PROGRAM, mode="--cases", **env):
     """The tensors of each case, or a Failure. `compiled`: or else kernels are interpreted, which costs nothing before."""
     env = os.environ | env | ({} if compiled else {"COTAN_CC": "none"})
     with tempfile.TemporaryDirectory() as folder:
         Path(f"{folder}/in").write_bytes(b"".join(case.words() for case in cases))
-        done = subprocess.run([*program, "--cases", device, f"{folder}/in", f"{folder}/out"],
+        done = subprocess.run([*program, mode, device, f"{folder}/in", f"{folder}/out"],
                               capture_output=True, text=True, env=env)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-2000:]}"
         r = Reader(Path(f"{folder}/out").read_bytes())

@@ -181,7 +181,7 @@ def variance(x, axes=(), keepdims=False, correction=0):
 
 
 def logsumexp(x, axes=(), keepdims=False):
-    axes = tuple(axes) or tuple(range(x.ndim))
+    axes = tuple(a % x.ndim for a in axes) or tuple(range(x.ndim))
     m = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0)
     with np.errstate(divide="ignore"):

@@ -1,5 +1,6 @@
 // The table of ops: every record is whole. And, called as
 //     test_ops --cases DEVICE IN OUT        evaluates cases that test_op_values.py wrote
+//     test_ops --graphs DEVICE IN OUT       evaluates graphs that test_op_graphs.py wrote
 //     test_ops --table OUT                  writes the records, from which it makes them
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,7 +258,59 @@ static void some_cases(reader *r, FILE *out) {
     }
 }
 
-static int run_cases(const char *device, const char *from, const char *to) {
+// A graph: the number of its nodes, the nodes, the number of its roots, and the roots. A value is a
+// node and an output of it.
+enum { LEAF, CONSTANT, BARE_FLOAT, BARE_INTEGER, NODE_OF_OP }; // what a node is
+enum { NODES = 256 };
+
+static ct_tensor read_value(reader *r, const ct_tensor *nodes) {
+    ct_tensor node = nodes[word(r)];
+    return ct__output(node, (uint32_t)word(r));
+}
+
+static ct_tensor read_op(reader *r, const ct_tensor *nodes) {
+    const ct_opdef *op = ct__ops[word(r)];
+    _Alignas(8) char attrs[512] = {0};
+    ct_tensor in[MANY];
+    read_attrs(r, op, attrs);
+    int n = (int)word(r);
+    for (int i = 0; i < n; i++) in[i] = read_value(r, nodes);
+    return ct__record(op, attrs, in, n, (ct_loc){"graph", 1});
+}
+
+static ct_tensor read_const(reader *r) {
+    ct_dtype dtype = (ct_dtype)word(r);
+    ct_ints dims = list(r);
+    size_t bytes = (size_t)word(r);
+    return ct_const(bytes_of(r, bytes), dtype, dims);
+}
+
+static void record_graph(reader *r, wanted *want) {
+    ct_tensor nodes[NODES];
+    int64_t n = word(r);
+    for (int64_t i = 0; i < n; i++) {
+        switch (word(r)) {
+        case LEAF: nodes[i] = read_operand(r); break;
+        case CONSTANT: nodes[i] = read_const(r); break;
+        case BARE_FLOAT: nodes[i] = ct_f(number(r)); break;
+        case BARE_INTEGER: nodes[i] = ct_i(word(r)); break;
+        default: nodes[i] = read_op(r, nodes);
+        }
+    }
+    want->n = (size_t)word(r);
+    for (size_t i = 0; i < want->n; i++) want->v[i] = read_value(r, nodes);
+}
+
+// Each graph is a plan of its own, of all its roots.
+static void next_graph(reader *r, FILE *out) {
+    static wanted want;
+    CT_SCOPE;
+    record_graph(r, &want);
+    put_case(out, &want, !ct_failed() && ct_eval(want.v, want.n));
+}
+
+static int run_file(const char *device, const char *from, const char *to,
+                    void (*next)(reader *r, FILE *out)) {
     FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
     if (!in || !out) return fprintf(stderr, "test_ops: cannot open %s or %s\n", from, to), 2;
     fseek(in, 0, SEEK_END);
@@ -268,7 +321,7 @@ static int run_cases(const char *device, const char *from, const char *to) {
     fclose(in);
     if (!ct_set_device(device)) return fprintf(stderr, "%s\n", ct_error_text()), 2;
     reader r = {all, all + n / 8};
-    while (r.at < r.end) some_cases(&r, out);
+    while (r.at < r.end) next(&r, out);
     free(all);
     return fclose(out) == 0 ? 0 : 2;
 }
@@ -296,7 +349,10 @@ static int write_table(const char *to) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 5 && strcmp(argv[1], "--cases") == 0) return run_cases(argv[2], argv[3], argv[4]);
+    if (argc == 5 && strcmp(argv[1], "--cases") == 0)
+        return run_file(argv[2], argv[3], argv[4], some_cases);
+    if (argc == 5 && strcmp(argv[1], "--graphs") == 0)
+        return run_file(argv[2], argv[3], argv[4], next_graph);
     if (argc == 3 && strcmp(argv[1], "--table") == 0) return write_table(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_places),
