@@ -17,7 +17,8 @@
 
 #include "backend/cpu/build.h"
 #include "compile/render/render_c.h"
-#include "compile/schedule/template_matmul.h"
+#include "backend/backend.h"
+#include "kinds/matmul.h"
 
 enum { MOST_THREADS = 64, MOST_ROUNDS = 101 };
 

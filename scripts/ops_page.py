@@ -7,7 +7,11 @@ import re
 import subprocess
 
 ORDER = ["BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "BF16", "F32", "F64"]
-WHAT = {"ints": "a list", "i64": "a whole number", "f64": "a number", "num": "a number", "bool": "true or false", "dtype": "a dtype"}
+WHAT = {"ints": "a list", "i64": "a whole number", "f64": "a number", "num": "a number", "bool": "true or false", "dtype": "a dtype",
+        # of a meaning (src/graph/op.h)
+        "axis": "an axis", "axes": "a list of axes", "permutation": "a list of axes", "sizes": "a list of sizes",
+        "offsets": "a list, one an axis", "limits": "a list, one an axis", "strides": "a list, one an axis",
+        "leading": "a whole number", "count": "a whole number", "reverse": "true or false"}
 DEFINITION = re.compile(r"^const ct_opdef ct__op_(\w+) = \{(.*?)\};", re.S | re.M)
 MACRO = re.compile(r"^#define ([A-Z_]+)\(([^)]*)\)[ \t]+(\.id = .*)$", re.M)
 
@@ -70,7 +74,7 @@ def entry(name, signature, outputs, doc, fact):
     lines = [f"### ct_{name}", "", doc, "", "```c", signature, "```", "", has]
     if outputs:
         lines[-1] += f" Results: {', '.join(f'`.{o}`' for o in outputs.split())}."
-    default = {n for kind, n in options if kind == "i64" and f".{n}" in signature}
+    default = {n for kind, n in options if WHAT[kind] in ("a whole number", "an axis") and f".{n}" in signature}
     said = [f"`{n}` {WHAT[kind]}" + ", default 0" * (n in default) for kind, n in options if n != "present"]
     if said:
         lines[-1] += f" Attributes: {', '.join(said)}."

@@ -7,6 +7,7 @@
 #define COTAN_BACKEND_BACKEND_H
 
 #include "graph/graph.h"
+#include "kir/target.h"
 
 typedef struct ct_device ct_device;
 typedef struct ct_account ct_account; // backend/memory.h
@@ -46,13 +47,6 @@ typedef struct ct_command {
     size_t bytes; // COPY: how many; KERNEL: what it moves
     double flops;
 } ct_command;
-
-// What kernels are written for: decides tiles and how work is cut, never bits.
-typedef struct ct_target {
-    int cores;           // that tasks may run on
-    bool many_registers; // vector registers have room for 32 values of 16 f32; else for 8
-    double gflops; // of the threads in a matrix product, roughly: by what they are, never timed
-} ct_target;
 
 typedef struct ct_backend {
     const char *name;

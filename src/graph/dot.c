@@ -27,7 +27,7 @@ static void put_attrs(ct_text *text, const ct_node *node) {
 }
 
 static void put_node(ct_text *text, const ct_node *node) {
-    bool leaf = node->op->kind == CT_KIND_LEAF || node->value;
+    bool leaf = node->op->kind == &ct__kind_leaf || node->value;
     ct__textf(text, "  n%u [label=\"%s", node->index, node->op->name);
     if (node->var && node->var->name) {
         ct__text_add(text, " ");

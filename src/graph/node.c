@@ -123,6 +123,30 @@ void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs) {
     }
 }
 
+ct_along ct__along(const ct_node *node) {
+    ct_along along = {0};
+    for (size_t i = 0; i < node->op->n_fields; i++) {
+        const ct_field *f = &node->op->fields[i];
+        const void *at = attr_at(f, node->attrs);
+        switch (f->means) {
+        case CT_MEANS_axis:
+            along.axis = (int)*(const int64_t *)at;
+            along.axes |= 1u << along.axis;
+            break;
+        case CT_MEANS_axes: {
+            const ct_ints *axes = at;
+            for (int64_t k = 0; k < axes->n; k++) along.axes |= 1u << axes->v[k];
+            break;
+        }
+        case CT_MEANS_leading: along.leading = (int)*(const int64_t *)at; break;
+        case CT_MEANS_reverse: along.reverse = *(const bool *)at; break;
+        case CT_MEANS_count: along.count = *(const int64_t *)at; break;
+        default: break;
+        }
+    }
+    return along;
+}
+
 // ------------------------------------------------------------------------------------------ leaves
 
 // A new node of a frame, without operands and outputs. Field by field, since compilers clear a
@@ -529,7 +553,7 @@ ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
 static bool keeps_operands(const ct_opdef *op) {
     for (size_t i = 0; i < op->n_fields; i++)
         if (op->fields[i].kind == CT_FIELD_body) return true;
-    return op->kind == CT_KIND_TRANSFORM;
+    return op->kind == &ct__kind_transform;
 }
 
 // What a parameter of a function that is being traced stands for; NULL: nobody knows.
@@ -580,9 +604,8 @@ static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, int n_in, ct_val *va
 // it as a parameter.
 static const ct_node *origin_of(const ct_node *node) {
     for (;;) {
-        const ct_node *behind = node->op->kind == CT_KIND_MOVEMENT && node->n_in == 1
-                                    ? node->in->node
-                                    : stands_for(node);
+        const ct_node *behind =
+            node->op->map && node->n_in == 1 ? node->in->node : stands_for(node);
         if (!behind) return node;
         node = behind;
     }

@@ -11,28 +11,19 @@ typedef struct ct_node ct_node;
 typedef struct ct_opdef ct_opdef;
 typedef struct ct_body ct_body;
 
-// Passes ask for an op's kind; they do not list ops.
-typedef enum ct_kind {
-    CT_KIND_LEAF, // a value from outside: data, scalar, constant, variable, parameter of a body
-    CT_KIND_ELEMENTWISE, // out[i] = f(in0[i], in1[i], ...); operands broadcast and promote
-    CT_KIND_REDUCE,      // over attribute axes
-    CT_KIND_MOVEMENT,    // each output element is one input element or a fill value
-    CT_KIND_CONTRACT,    // matmul
-    CT_KIND_INDEX,       // at positions that are data: gather (by its map), adding at positions
-    CT_KIND_SOURCE,      // made from indices alone: iota
-    CT_KIND_SCAN,        // along an axis: cumulative sum
-    CT_KIND_SORT,        // along the last axis: top-k
-    CT_KIND_COMPOSITION, // owns a body, built when a plan is made
-    CT_KIND_TRANSFORM,   // a function of the graph itself: grad
-    CT_KIND_LOOP,        // a traced body run many times: scan
-} ct_kind;
+// What ops of one kind have in common: a record in one file of src/kinds (kinds/kind.h). Passes ask
+// it for properties. The structural kinds alone are named by passes:
+typedef struct ct_kind ct_kind;
+extern const ct_kind ct__kind_leaf; // a value from outside: data, constant, variable, parameter
+extern const ct_kind ct__kind_composition; // owns a body, built when a plan is made
+extern const ct_kind ct__kind_transform;   // a function of the graph itself: grad
+extern const ct_kind ct__kind_loop;        // a traced body run many times: scan
 
 // ------------------------------------------------------------------------------------ attributes
 
 // One field list gives struct, copy, equality, hash and print:
-//     #define SUM_ATTRS(F) F(ints, axes) F(bool, keepdims)
-//     CT_ATTRS(sum, SUM_ATTRS);                       // typedef struct sum_attrs
-//     static const ct_field sum_fields[] = {SUM_ATTRS(CT_FIELD_OF_sum)} -- see CT_FIELDS
+//     #define SUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+//     CT_ATTRS(sum, SUM_ATTRS);           // typedef struct sum_attrs, and its fields
 // Equality goes field by field, never by memcmp of the struct.
 typedef enum ct_field_kind {
     CT_FIELD_i64,
@@ -44,17 +35,56 @@ typedef enum ct_field_kind {
     CT_FIELD_body, // a traced body; counts by its own record
     CT_FIELD_data, // bytes; count by content
     CT_FIELD_type, // a dtype and shape
+    // of the meanings below
+    CT_FIELD_axis = CT_FIELD_i64,
+    CT_FIELD_leading = CT_FIELD_i64,
+    CT_FIELD_count = CT_FIELD_i64,
+    CT_FIELD_reverse = CT_FIELD_bool,
+    CT_FIELD_axes = CT_FIELD_ints,
+    CT_FIELD_permutation = CT_FIELD_ints,
+    CT_FIELD_sizes = CT_FIELD_ints,
+    CT_FIELD_offsets = CT_FIELD_ints,
+    CT_FIELD_limits = CT_FIELD_ints,
+    CT_FIELD_strides = CT_FIELD_ints,
 } ct_field_kind;
+
+// What the number or the list of a field means. Kinds find by it what their kernels need, and how a
+// node's attributes change where its operands get another axis. A field of a meaning is written
+// F(op, axis, name), one without by its type, F(op, i64, name). Axes, and lists of one number an
+// axis, are of operand 0 (without operands: of the output); the op's shape rule brings them to their
+// normal form: counted from the front, a number for each axis.
+typedef enum ct_meaning {
+    CT_MEANS_i64, // no more than its type
+    CT_MEANS_f64 = 0,
+    CT_MEANS_num = 0,
+    CT_MEANS_bool = 0,
+    CT_MEANS_dtype = 0,
+    CT_MEANS_ints = 0,
+    CT_MEANS_body = 0,
+    CT_MEANS_data = 0,
+    CT_MEANS_type = 0,
+    CT_MEANS_axis,        // one axis
+    CT_MEANS_axes,        // axes, each once
+    CT_MEANS_permutation, // all axes, each once
+    CT_MEANS_sizes,       // of the output, one an axis
+    CT_MEANS_offsets,     // one an axis; 0 where an axis stays as it is
+    CT_MEANS_limits,      // one an axis; CT_END where an axis stays as it is
+    CT_MEANS_strides,     // one an axis; 1 where an axis stays as it is
+    CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
+    CT_MEANS_reverse,     // along the axis from its end
+    CT_MEANS_count,       // of the elements along the axis that are kept
+} ct_meaning;
 typedef struct ct_data_bytes {
     const void *bytes;
     size_t n;
 } ct_data_bytes;
-typedef int64_t ct_attr_i64;
+typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count;
 typedef double ct_attr_f64;
 typedef ct_num ct_attr_num;
-typedef bool ct_attr_bool;
+typedef bool ct_attr_bool, ct_attr_reverse;
 typedef ct_dtype ct_attr_dtype;
-typedef ct_ints ct_attr_ints;
+typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
+    ct_attr_limits, ct_attr_strides;
 typedef ct_body *ct_attr_body;
 typedef ct_data_bytes ct_attr_data;
 typedef ct_type ct_attr_type;
@@ -62,12 +92,13 @@ typedef ct_type ct_attr_type;
 typedef struct ct_field {
     const char *name;
     ct_field_kind kind;
+    ct_meaning means;
     size_t offset;
 } ct_field;
 #define CT_ATTR_MEMBER(op, kind, name) ct_attr_##kind name;
-#define CT_ATTR_FIELD(op, kind, name) {#name, CT_FIELD_##kind, offsetof(struct op##_attrs, name)},
-// LIST(F, op) is a macro that calls F(op, kind, name) a field:  #define SUM_ATTRS(F, op) F(op,
-// ints, axes) ...
+#define CT_ATTR_FIELD(op, kind, name)                                                              \
+    {#name, CT_FIELD_##kind, CT_MEANS_##kind, offsetof(struct op##_attrs, name)},
+// LIST(F, op) is a macro that calls F(op, kind, name) for each field.
 #define CT_ATTRS(op, LIST)                                                                         \
     typedef struct op##_attrs {                                                                    \
         LIST(CT_ATTR_MEMBER, op)                                                                   \
@@ -143,13 +174,13 @@ typedef struct ct_ref {
     ct_err *err;
 } ct_ref;
 
-// Where an element of a MOVEMENT or SOURCE node comes from, for the kernels. The op sees the index
+// Where an element of a movement, gather or source node comes from, for the kernels. The op sees the index
 // of the wanted element as expressions (graph/index.h) and answers with expressions:
-//   MOVEMENT  pieces in order: the first one whose condition `valid` holds (CT_IX_NONE: always)
+//   movement, gather: pieces in order: the first one whose condition `valid` holds (CT_IX_NONE: always)
 //             gives the element: operand `operand` at index `from`, or, where operand is -1, the
 //             number `fill`. One piece must hold everywhere: the last one is usually without
 //             condition. `from` of a piece whose condition fails may be anything.
-//   SOURCE    `value`: the element itself, an integer that is converted to the node's dtype.
+//   source: `value`: the element itself, an integer that is converted to the node's dtype.
 // Positions that are operands (dynamic slices) are read with ct__map_load and clamped with
 // ct__ix_min and ct__ix_max. Sizes are asked for with ct__map_in_size and ct__map_out_size, never
 // taken from the type: a dynamic one is an argument of the kernel. So are positions in attributes
@@ -196,14 +227,26 @@ typedef struct ct_elem {
     ct_dtype dtype;   // in which it computes (ct__compute_dtype)
 } ct_elem;
 
-// What the kernels of a kind must know of a node's attributes, so that no pass reads them.
+// What kernels must know of a node's attributes, found by their meanings.
 typedef struct ct_along {
-    uint32_t axes; // REDUCE: mask of the axes of operand 0 that go
-    int axis;      // INDEX, SCAN: of operand 0
-    int batch;     // INDEX: leading axes that operands 0 and 1 share
-    bool reverse;  // SCAN: from the end
-    int64_t count; // SORT: elements kept
+    uint32_t axes; // mask of the axes named, one or a list
+    int axis, leading;
+    bool reverse;
+    int64_t count;
 } ct_along;
+ct_along ct__along(const ct_node *node);
+
+// A node of which some operands have one axis more, the batch, in front: what batching asks a kind
+// to record, with the public ops.
+typedef struct ct_batching {
+    const ct_node *node; // as it is without the batch
+    const void *attrs;   // in their normal form
+    int n_in, n_out;
+    const ct_tensor *in; // (n_in) of the batched ones, one at least, axis 0 is the batch
+    const bool *batched; // (n_in)
+    int64_t size;        // of the batch; CT_DYN marks a dynamic one
+    ct_tensor *out;      // (n_out) to fill: the results, of which axis 0 is the batch
+} ct_batching;
 
 // From where generated tests draw operands, and how exact an answer must be.
 typedef struct ct_samples {
@@ -224,7 +267,7 @@ typedef struct ct_neutral {
 struct ct_opdef {
     uint32_t id; // its place in ops.list: its number in records and hashes
     const char *name, *doc;
-    ct_kind kind;
+    const ct_kind *kind;
     int8_t n_in, n_out; // -1: any number (n_out: the shape rule says)
     const ct_field *fields;
     size_t n_fields, attr_size;
@@ -246,9 +289,8 @@ struct ct_opdef {
     bool (*expand)(ct_ctx *ctx, const ct_node *node, const struct ct_val *in, ct_tensor *out);
     // Kernels.
     ct_kval (*emit)(const ct_elem *elem); // elementwise: one element
-    ct_kred reduction;                    // reduce, index, scan: how elements are put together
-    void (*along)(const ct_node *node, ct_along *along); // reduce, index, scan, sort
-    bool (*map)(ct_map *map); // movement, source: where elements come from
+    ct_kred reduction;                    // reduce, scatter, scan: how elements are put together
+    bool (*map)(ct_map *map);             // movement, source: where elements come from
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too

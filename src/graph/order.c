@@ -159,7 +159,7 @@ static bool put_values(ct_order *o, ct_node *node) {
 static bool put_node(ct_order *o, ct_node *node) {
     const ct_opdef *op = node->op;
     if (node->n_in) {
-        o->met_transform |= op->kind == CT_KIND_TRANSFORM;
+        o->met_transform |= op->kind == &ct__kind_transform;
         o->met_value |= node->value != NULL;
         o->met_ran |= node->flags & CT_NODE_RAN && !node->value;
     }
@@ -171,7 +171,7 @@ static bool put_node(ct_order *o, ct_node *node) {
     for (int i = 0; i < node->n_in; i++)
         *word++ = (uint64_t)node->in[i].node->index << 16 | node->in[i].out;
     o->n_words = (size_t)(word - o->words);
-    if (op->kind == CT_KIND_LEAF) {
+    if (op->kind == &ct__kind_leaf) {
         if (!put_type(o, node->out)) return false;
         if (op == &ct__op_param && !put(o, &node->number, 1)) return false;
         if (op == &ct__op_scalar) {
@@ -195,7 +195,7 @@ static size_t head_words(const ct_order *o, const ct_node *node) {
     }
     if (node->op == &ct__op_read) return 2u + node->out->rank;
     n = 1u + node->n_in;
-    if (node->op->kind == CT_KIND_LEAF) n += 1u + node->out->rank + (node->op == &ct__op_param);
+    if (node->op->kind == &ct__kind_leaf) n += 1u + node->out->rank + (node->op == &ct__op_param);
     return n;
 }
 
@@ -444,7 +444,7 @@ static bool no_lost_paths(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t
     for (size_t i = 0; i < o->n && !any; i++)
         any = o->nodes[i]->value && o->nodes[i]->n_in && o->nodes[i]->flags & CT_NODE_STALE;
     for (size_t i = 0; i < o->n && any && ok; i++)
-        if (o->nodes[i]->op->kind == CT_KIND_TRANSFORM) ok = no_lost_path(ctx, o, o->nodes[i]);
+        if (o->nodes[i]->op->kind == &ct__kind_transform) ok = no_lost_path(ctx, o, o->nodes[i]);
     return ok && (!any || visit_all(ctx, o, roots, n_roots));
 }
 

@@ -58,7 +58,7 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
                            in->op->name);
         types[k] = ct__type(node->in[k]);
     }
-    if (node->op->kind == CT_KIND_LEAF || node->value) return true;
+    if (node->op->kind == &ct__kind_leaf || node->value) return true;
     int n_out = node->op->n_out < 0 ? 0 : node->op->n_out;
     void *attrs = node->op->n_fields ? ct__attrs_copy(arena, node->op, node->attrs) : NULL;
     if (node->op->n_fields && !attrs)

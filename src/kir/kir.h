@@ -297,6 +297,9 @@ bool ct__kred_is_ordered(ct_kred op, ct_dtype dtype);
 // What accumulators begin with, a CONST of the dtype that is reduced: the result of an empty
 // reduction; of a place, what nothing is worse than.
 ct_kins ct__kred_start(ct_kred op, ct_dtype dtype);
+ct_kval ct__kred_start_value(ct_kir *k, ct_kred op, ct_dtype dtype); // the same, made in k
+// Two values put together as the reduction does (not a place).
+ct_kval ct__kred_combine(ct_kir *k, ct_kred op, ct_kval a, ct_kval b);
 // Is the loop known to run at most CT_REDUCE_BLOCK times, so that its reductions are one block?
 bool ct__kir_one_block(const ct_kir *k, ct_kval loop);
 // The reductions of a loop: those standing directly in it.

@@ -24,6 +24,19 @@ ct_kins ct__kred_start(ct_kred op, ct_dtype dtype) {
     return start;
 }
 
+ct_kval ct__kred_start_value(ct_kir *k, ct_kred op, ct_dtype dtype) {
+    ct_kins start = ct__kred_start(op, dtype);
+    return ct__is_float(dtype) ? ct__kir_const(k, dtype, start.imm.f)
+                               : ct__kir_const_int(k, dtype, start.imm.i);
+}
+
+ct_kval ct__kred_combine(ct_kir *k, ct_kred op, ct_kval a, ct_kval b) {
+    static const uint8_t by[] = {
+        [CT_RED_ADD] = CT_K_ADD, [CT_RED_MUL] = CT_K_MUL, [CT_RED_MAX] = CT_K_MAX,
+        [CT_RED_MIN] = CT_K_MIN, [CT_RED_OR] = CT_K_OR,   [CT_RED_AND] = CT_K_AND};
+    return ct__kir_bin(k, (ct_kop)by[op], a, b);
+}
+
 bool ct__kir_one_block(const ct_kir *k, ct_kval loop) {
     int64_t n = 0;
     return ct__kir_is_int(k, k->ins[loop].a, &n) && n <= CT_REDUCE_BLOCK;

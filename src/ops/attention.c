@@ -418,7 +418,7 @@ const ct_opdef ct__op_attention = {
            "sqrt(D) unless given. causal: query i looks at keys 0 to position + i (position: one "
            "integer, default 0). mask: bool, broadcast to (..., T, S), true where a query may "
            "look. A query that may look nowhere gets zeros.",
-    .kind = CT_KIND_COMPOSITION,
+    .kind = &ct__kind_composition,
     .n_in = -1,
     .n_out = 2,
     CT_FIELDS(attention),

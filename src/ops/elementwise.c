@@ -20,10 +20,10 @@ static ct_tensor times(ct_tensor t, ct_tensor factor) {
 static ct_tensor negated(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg(t); }
 
 #define BINARY(ID, op)                                                                             \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
 #define UNARY(ID, op)                                                                              \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 1, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 1, .n_out = 1,           \
     .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
 
 // ------------------------------------------------------------------------------------------ linear
@@ -379,7 +379,7 @@ const ct_opdef ct__op_stop_gradient = {
     .id = CT_OP_STOP_GRADIENT,
     .name = "stop_gradient",
     .doc = "x, through which no gradient flows.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 1,
     .n_out = 1,
     .accepts = CT_ANY,

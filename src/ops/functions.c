@@ -4,10 +4,10 @@
 #include "ops/rules.h"
 
 #define FUNCTION(ID, op, n)                                                                        \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = n, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
     .infer = ct__infer_elementwise, .body = op##_body, .widens = true
 #define QUESTION(ID, op)                                                                           \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
     .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body, .widens = true,  \
     .jvp = CT_NO_GRAD
 
@@ -329,7 +329,7 @@ const ct_opdef ct__op_one_hot = {
     .id = CT_OP_ONE_HOT,
     .name = "one_hot",
     .doc = "A new last axis of n elements that is 1 at x and 0 elsewhere (all 0 for an x outside).",
-    .kind = CT_KIND_COMPOSITION,
+    .kind = &ct__kind_composition,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(one_hot),

@@ -8,8 +8,8 @@ static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); 
 
 // ------------------------------------ dynamic slice and update: a window whose place is an operand
 
-#define DYNAMIC_SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, sizes)
-#define DYNAMIC_UPDATE_ATTRS(F, op) F(op, ints, axes)
+#define DYNAMIC_SLICE_ATTRS(F, op) F(op, axes, axes) F(op, ints, sizes)
+#define DYNAMIC_UPDATE_ATTRS(F, op) F(op, axes, axes)
 CT_ATTRS(dynamic_slice, DYNAMIC_SLICE_ATTRS);
 CT_ATTRS(dynamic_update, DYNAMIC_UPDATE_ATTRS);
 
@@ -131,7 +131,7 @@ const ct_opdef ct__op_dynamic_slice = {
     .name = "dynamic_slice",
     .doc = "A window of x of the given sizes along axes (default: all), whose start positions are "
            "an operand, one an axis; a window that would stick out is moved inside.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(dynamic_slice),
@@ -222,7 +222,7 @@ const ct_opdef ct__op_dynamic_update = {
     .doc =
         "x with a window replaced by `update`, at start positions (an operand, one a named axis; "
         "default: all axes); a window that would stick out is moved inside.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = 3,
     .n_out = 1,
     CT_FIELDS(dynamic_update),
@@ -237,8 +237,8 @@ const ct_opdef ct__op_dynamic_update = {
 
 // -------------------------------------------------------------------------- gather and scatter_add
 
-#define GATHER_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims) F(op, bool, zero_outside)
-#define SCATTER_ADD_ATTRS(F, op) F(op, i64, axis) F(op, i64, batch_dims)
+#define GATHER_ATTRS(F, op) F(op, axis, axis) F(op, leading, batch_dims) F(op, bool, zero_outside)
+#define SCATTER_ADD_ATTRS(F, op) F(op, axis, axis) F(op, leading, batch_dims)
 CT_ATTRS(gather, GATHER_ATTRS);
 CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
 
@@ -339,25 +339,19 @@ static bool gather_transpose(ct_rule *r) {
                                 .axis = attrs->axis, .batch_dims = attrs->batch_dims);
     return true;
 }
-static void gather_along(const ct_node *node, ct_along *along) {
-    const gather_attrs *attrs = node->attrs;
-    along->axis = (int)attrs->axis;
-    along->batch = (int)attrs->batch_dims;
-}
 const ct_opdef ct__op_gather = {
     .id = CT_OP_GATHER,
     .name = "gather",
     .doc = "The elements of x at `indices` along an axis: sizes are those of x before the axis, of "
            "the indices without their first batch_dims axes (which go along with those of x), of x "
            "behind the axis. An index outside gives NaN, or 0 for integers and with zero_outside.",
-    .kind = CT_KIND_INDEX,
+    .kind = &ct__kind_gather,
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(gather),
     .accepts = CT_ANY,
     .infer = gather_infer,
     .eval = gather_eval,
-    .along = gather_along,
     .map = gather_map,
     .jvp = gather_jvp,
     .transpose = gather_transpose,
@@ -440,17 +434,12 @@ static bool scatter_add_transpose(ct_rule *r) {
     }
     return true;
 }
-static void scatter_add_along(const ct_node *node, ct_along *along) {
-    const scatter_add_attrs *attrs = node->attrs;
-    along->axis = (int)attrs->axis;
-    along->batch = (int)attrs->batch_dims;
-}
 const ct_opdef ct__op_scatter_add = {
     .id = CT_OP_SCATTER_ADD,
     .name = "scatter_add",
     .doc = "x with `updates` added at `indices` along an axis, in the order of the indices; the "
            "updates have the sizes that gather would give. An index outside is left out.",
-    .kind = CT_KIND_INDEX,
+    .kind = &ct__kind_scatter,
     .n_in = 3,
     .n_out = 1,
     CT_FIELDS(scatter_add),
@@ -458,7 +447,6 @@ const ct_opdef ct__op_scatter_add = {
     .infer = scatter_add_infer,
     .eval = scatter_add_eval,
     .reduction = CT_RED_ADD,
-    .along = scatter_add_along,
     .jvp = scatter_add_jvp,
     .transpose = scatter_add_transpose,
     .stablehlo = "scatter",

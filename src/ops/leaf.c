@@ -11,7 +11,7 @@ static bool no_infer(ct_call *call) {
 }
 
 #define LEAF(ID, op, text)                                                                         \
-    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_LEAF, .n_in = 0, .n_out = 1,       \
+    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = &ct__kind_leaf, .n_in = 0, .n_out = 1,     \
     .accepts = CT_ANY, .infer = no_infer, .jvp = CT_NO_GRAD
 const ct_opdef ct__op_data = {LEAF(DATA, data, "Elements in a storage.")};
 const ct_opdef ct__op_scalar = {

@@ -9,7 +9,7 @@
         return d == CT_U64 ? (uint64_t)x[0] sign(uint64_t) x[1] : x[0] sign x[1];                  \
     }
 #define COMPARE(ID, op)                                                                            \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL), .infer = ct__infer_elementwise_bool,                 \
     .eval_f64 = op##_f64, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD, .emit = op##_emit
 
@@ -69,7 +69,7 @@ const ct_opdef ct__op_greater_equal = {
 };
 
 #define BITWISE(ID, op)                                                                            \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_ELEMENTWISE, .n_in = 2, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .accepts = CT_BITS, .infer = ct__infer_elementwise, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD,   \
     .emit = op##_emit, .stablehlo = #op
 
@@ -98,7 +98,7 @@ const ct_opdef ct__op_not = {
     .id = CT_OP_NOT,
     .name = "not",
     .doc = "Bits that are not set in x; of bool: its opposite.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 1,
     .n_out = 1,
     .accepts = CT_BITS,
@@ -130,7 +130,7 @@ const ct_opdef ct__op_shift_left = {
     .id = CT_OP_SHIFT_LEFT,
     .name = "shift_left",
     .doc = "a shifted left by b bits; 0 where b is not 0 to width - 1.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 2,
     .n_out = 1,
     .accepts = CT_INTEGERS,
@@ -170,7 +170,7 @@ const ct_opdef ct__op_shift_right = {
     .id = CT_OP_SHIFT_RIGHT,
     .name = "shift_right",
     .doc = "a shifted right by b bits, zeros coming in; 0 where b is not 0 to width - 1.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 2,
     .n_out = 1,
     .accepts = CT_INTEGERS,
@@ -201,7 +201,7 @@ const ct_opdef ct__op_select = {
     .id = CT_OP_SELECT,
     .name = "select",
     .doc = "a where the condition (bool) holds, else b.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 3,
     .n_out = 1,
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
@@ -253,7 +253,7 @@ const ct_opdef ct__op_cast = {
     .doc = "x in another dtype. Floats round to the nearest even; float to integer goes towards "
            "zero, saturates, and "
            "makes NaN 0; integers wrap; to bool: not equal to 0.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(cast),
@@ -299,7 +299,7 @@ const ct_opdef ct__op_bitcast = {
     .id = CT_OP_BITCAST,
     .name = "bitcast",
     .doc = "The bits of x read as another dtype of the same size.",
-    .kind = CT_KIND_ELEMENTWISE,
+    .kind = &ct__kind_elementwise,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(bitcast),

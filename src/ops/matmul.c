@@ -118,7 +118,7 @@ const ct_opdef ct__op_matmul = {
     .name = "matmul",
     .doc =
         "Matrix product of the last two axes, (..., M, K) and (..., K, N); the others broadcast.",
-    .kind = CT_KIND_CONTRACT,
+    .kind = &ct__kind_contraction,
     .n_in = 2,
     .n_out = 1,
     .accepts = CT_FLOATS,

@@ -5,13 +5,13 @@
 #include "ops/rules.h"
 
 #define MOVEMENT(ID, op)                                                                           \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_MOVEMENT, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same,                \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_movement, .n_in = 1, .n_out = 1,              \
+    CT_FIELDS(op), .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same, \
     .transpose = op##_transpose, .map = op##_map
 
 // ----------------------------------------------------------------------------------------- reshape
 
-#define RESHAPE_ATTRS(F, op) F(op, ints, dims)
+#define RESHAPE_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(reshape, RESHAPE_ATTRS);
 
 static bool reshape_infer(ct_call *call) {
@@ -96,7 +96,7 @@ const ct_opdef ct__op_reshape = {
 
 // ----------------------------------------------------------------------------------------- permute
 
-#define PERMUTE_ATTRS(F, op) F(op, ints, axes)
+#define PERMUTE_ATTRS(F, op) F(op, permutation, axes)
 CT_ATTRS(permute, PERMUTE_ATTRS);
 
 static bool permute_infer(ct_call *call) {
@@ -163,7 +163,7 @@ const ct_opdef ct__op_permute = {
 
 // ------------------------------------------------------------------------------------------ expand
 
-#define EXPAND_ATTRS(F, op) F(op, ints, dims)
+#define EXPAND_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(expand, EXPAND_ATTRS);
 
 static bool expand_infer(ct_call *call) {

@@ -61,11 +61,11 @@ static words counted(ct_tensor key, int64_t n) {
 
 // -------------------------------------------------------------------------------------------- bits
 
-#define RANDOM_BITS_ATTRS(F, op) F(op, ints, dims)
-#define RANDOM_UNIFORM_ATTRS(F, op) F(op, ints, dims)
-#define RANDOM_NORMAL_ATTRS(F, op) F(op, ints, dims)
-#define RANDOM_BERNOULLI_ATTRS(F, op) F(op, ints, dims)
-#define RANDOM_INT_ATTRS(F, op) F(op, ints, dims)
+#define RANDOM_BITS_ATTRS(F, op) F(op, sizes, dims)
+#define RANDOM_UNIFORM_ATTRS(F, op) F(op, sizes, dims)
+#define RANDOM_NORMAL_ATTRS(F, op) F(op, sizes, dims)
+#define RANDOM_BERNOULLI_ATTRS(F, op) F(op, sizes, dims)
+#define RANDOM_INT_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(random_bits, RANDOM_BITS_ATTRS);
 CT_ATTRS(random_uniform, RANDOM_UNIFORM_ATTRS);
 CT_ATTRS(random_normal, RANDOM_NORMAL_ATTRS);
@@ -83,7 +83,7 @@ static bool drawn(ct_call *call, ct_dtype dtype) {
 }
 
 #define RANDOM(ID, op, n)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = n, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
     .infer = op##_infer, .body = op##_body, .jvp = CT_NO_GRAD
 
 static bool random_bits_infer(ct_call *call) { return drawn(call, CT_U32); }
@@ -265,7 +265,7 @@ const ct_opdef ct__op_dropout = {
     .name = "dropout",
     .doc = "x where a draw from the key is at least `rate` (one float), divided by 1 - rate; else "
            "0. For training: in evaluation it is left out.",
-    .kind = CT_KIND_COMPOSITION,
+    .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,
     .accepts = CT_FLOATS,

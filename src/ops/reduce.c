@@ -4,11 +4,11 @@
 
 #include "ops/rules.h"
 
-#define SUM_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define PROD_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define MAX_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define MIN_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define ARGMAX_ATTRS(F, op) F(op, i64, axis) F(op, bool, keepdims)
+#define SUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define PROD_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define MAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define MIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define ARGMAX_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
 CT_ATTRS(sum, SUM_ATTRS);
 CT_ATTRS(prod, PROD_ATTRS);
 CT_ATTRS(max, MAX_ATTRS);
@@ -117,14 +117,10 @@ static bool sum_transpose(ct_rule *r) {
                            ct__dims_of(r->in[0], &dims));
     return true;
 }
-static void listed_axes(const ct_node *node, ct_along *along) {
-    const reduce_attrs *attrs = node->attrs;
-    for (int64_t i = 0; i < attrs->axes.n; i++) along->axes |= 1u << attrs->axes.v[i];
-}
 #define REDUCE(ID, op, by)                                                                         \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_REDUCE, .n_in = 1, .n_out = 1, CT_FIELDS(op),   \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
     .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval, .jvp = op##_jvp,          \
-    .reduction = CT_RED_##by, .along = listed_axes
+    .reduction = CT_RED_##by
 const ct_opdef ct__op_sum = {
     REDUCE(SUM, sum, ADD),
     .doc =
@@ -246,15 +242,12 @@ static bool argmax_eval(const ct_ref *ref) {
     }
     return true;
 }
-static void argmax_along(const ct_node *node, ct_along *along) {
-    along->axes = 1u << ((const argmax_attrs *)node->attrs)->axis;
-}
 const ct_opdef ct__op_argmax = {
     .id = CT_OP_ARGMAX,
     .name = "argmax",
     .doc = "The index (i32) of the largest element along an axis; the first of equals; NaN counts "
            "as largest.",
-    .kind = CT_KIND_REDUCE,
+    .kind = &ct__kind_reduce,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(argmax),
@@ -263,6 +256,5 @@ const ct_opdef ct__op_argmax = {
     .eval = argmax_eval,
     .jvp = CT_NO_GRAD,
     .reduction = CT_RED_ARGMAX,
-    .along = argmax_along,
     .onnx = "ArgMax",
 };

@@ -159,19 +159,6 @@ bool ct__infer_elementwise_bool(ct_call *call) {
     return true;
 }
 
-ct_dtype ct__compute_dtype(const ct_node *node) {
-    int first = node->op->condition;
-    const ct_type *t = ct__type(node->in[first]);
-    ct_dtype dtype = t->dtype;
-    bool weak = t->weak;
-    for (int i = first + 1; i < node->n_in; i++) {
-        t = ct__type(node->in[i]);
-        dtype = ct__promote(dtype, weak, t->dtype, t->weak);
-        weak = weak && t->weak;
-    }
-    return dtype;
-}
-
 int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen) {
     const ct_type *in = call->in[0];
     int a = ct__axis(axes->v[i], in->rank);

@@ -1,7 +1,7 @@
 // Running sums along an axis, one element after the other.
 #include "ops/rules.h"
 
-#define CUMSUM_ATTRS(F, op) F(op, i64, axis) F(op, bool, reverse)
+#define CUMSUM_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
 CT_ATTRS(cumsum, CUMSUM_ATTRS);
 
 static bool cumsum_infer(ct_call *call) {
@@ -36,17 +36,12 @@ static bool cumsum_transpose(ct_rule *r) { // element i counts in all later sums
     r->c_in[0] = ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse);
     return true;
 }
-static void cumsum_along(const ct_node *node, ct_along *along) {
-    const cumsum_attrs *attrs = node->attrs;
-    along->axis = (int)attrs->axis;
-    along->reverse = attrs->reverse;
-}
 const ct_opdef ct__op_cumsum = {
     .id = CT_OP_CUMSUM,
     .name = "cumsum",
     .doc = "The sum of all elements up to each along an axis (reverse: from each on), added one "
            "after the other. Integers keep their dtype and wrap, as in ct_sum.",
-    .kind = CT_KIND_SCAN,
+    .kind = &ct__kind_scan,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(cumsum),
@@ -54,7 +49,6 @@ const ct_opdef ct__op_cumsum = {
     .infer = cumsum_infer,
     .eval = cumsum_eval,
     .reduction = CT_RED_ADD,
-    .along = cumsum_along,
     .jvp = ct__jvp_same,
     .transpose = cumsum_transpose,
     .onnx = "CumSum",

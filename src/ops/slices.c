@@ -13,7 +13,8 @@ static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
 
 // ------------------------------------------------------------------------------------------- slice
 
-#define SLICE_ATTRS(F, op) F(op, ints, axes) F(op, ints, start) F(op, ints, stop) F(op, ints, step)
+#define SLICE_ATTRS(F, op)                                                                         \
+    F(op, axes, axes) F(op, offsets, start) F(op, limits, stop) F(op, strides, step)
 CT_ATTRS(slice, SLICE_ATTRS);
 
 // A position counts from the end of the axis where it is CT_END or negative. Along a dynamic axis
@@ -177,7 +178,7 @@ const ct_opdef ct__op_slice = {
     .doc = "Elements start to stop (exclusive) by step along each axis; negative positions count "
            "from the end, CT_END is the end. The lists speak of the axes named, else of the "
            "leading ones; an empty list means 0, the end, 1.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(slice),
@@ -194,7 +195,7 @@ const ct_opdef ct__op_slice = {
 
 // --------------------------------------------------------------------------------------------- pad
 
-#define PAD_ATTRS(F, op) F(op, ints, low) F(op, ints, high) F(op, ints, interior)
+#define PAD_ATTRS(F, op) F(op, offsets, low) F(op, offsets, high) F(op, offsets, interior)
 CT_ATTRS(pad, PAD_ATTRS);
 
 // With as much between them two elements already make an axis that no tensor has.
@@ -339,7 +340,7 @@ const ct_opdef ct__op_pad = {
     .name = "pad",
     .doc = "x with `low` elements before, `high` behind and `interior` between each two along each "
            "axis, all of the scalar value; an empty list means none.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(pad),
@@ -355,7 +356,7 @@ const ct_opdef ct__op_pad = {
 
 // -------------------------------------------------------------------------------------------- flip
 
-#define FLIP_ATTRS(F, op) F(op, ints, axes)
+#define FLIP_ATTRS(F, op) F(op, axes, axes)
 CT_ATTRS(flip, FLIP_ATTRS);
 
 static bool flip_infer(ct_call *call) {
@@ -396,7 +397,7 @@ const ct_opdef ct__op_flip = {
     .id = CT_OP_FLIP,
     .name = "flip",
     .doc = "x with the elements along axes (default: all) in the opposite order.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(flip),
@@ -411,7 +412,7 @@ const ct_opdef ct__op_flip = {
 
 // ------------------------------------------------------------------------------------------ concat
 
-#define CONCAT_ATTRS(F, op) F(op, i64, axis)
+#define CONCAT_ATTRS(F, op) F(op, axis, axis)
 CT_ATTRS(concat, CONCAT_ATTRS);
 
 static bool concat_infer(ct_call *call) {
@@ -518,7 +519,7 @@ const ct_opdef ct__op_concat = {
     .id = CT_OP_CONCAT,
     .name = "concat",
     .doc = "The operands, one behind the other along an axis; their other sizes and dtypes agree.",
-    .kind = CT_KIND_MOVEMENT,
+    .kind = &ct__kind_movement,
     .n_in = -1,
     .n_out = 1,
     CT_FIELDS(concat),

@@ -3,7 +3,7 @@
 
 #include "ops/rules.h"
 
-#define TOPK_ATTRS(F, op) F(op, i64, k)
+#define TOPK_ATTRS(F, op) F(op, count, k)
 CT_ATTRS(topk, TOPK_ATTRS);
 
 static bool topk_infer(ct_call *call) {
@@ -68,22 +68,18 @@ static bool topk_jvp(ct_rule *r) {
         ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last, .zero_outside = true);
     return true;
 }
-static void topk_along(const ct_node *node, ct_along *along) {
-    along->count = ((const topk_attrs *)node->attrs)->k;
-}
 const ct_opdef ct__op_topk = {
     .id = CT_OP_TOPK,
     .name = "topk",
     .doc = "The k largest elements along the last axis, in falling order, and their indices (i32); "
            "equals in the order of x; NaN counts as largest.",
-    .kind = CT_KIND_SORT,
+    .kind = &ct__kind_sort,
     .n_in = 1,
     .n_out = 2,
     CT_FIELDS(topk),
     .accepts = CT_NUMBERS,
     .infer = topk_infer,
     .eval = topk_eval,
-    .along = topk_along,
     .jvp = topk_jvp,
     .onnx = "TopK",
     .samples = {.kinks = true},

@@ -1,7 +1,7 @@
 // Tensors made from indices alone.
 #include "ops/rules.h"
 
-#define IOTA_ATTRS(F, op) F(op, dtype, dtype) F(op, ints, dims) F(op, i64, axis)
+#define IOTA_ATTRS(F, op) F(op, dtype, dtype) F(op, sizes, dims) F(op, axis, axis)
 CT_ATTRS(iota, IOTA_ATTRS);
 
 static bool iota_infer(ct_call *call) {
@@ -37,7 +37,7 @@ const ct_opdef ct__op_iota = {
     .id = CT_OP_IOTA,
     .name = "iota",
     .doc = "A tensor whose every element is its index along an axis: 0, 1, 2 ...",
-    .kind = CT_KIND_SOURCE,
+    .kind = &ct__kind_source,
     .n_in = 0,
     .n_out = 1,
     CT_FIELDS(iota),

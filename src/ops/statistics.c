@@ -5,7 +5,7 @@
 #include "ops/rules.h"
 
 #define STATISTIC(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = 1, .n_out = 1,             \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
     CT_FIELDS(op), .body = op##_body, .widens = true
 
 static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
@@ -17,8 +17,8 @@ static ct_tensor count_of(ct_tensor x, const ct_ints *axes) {
 
 // ----------------------------------------------------------------------------------------- moments
 
-#define MEAN_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define VAR_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims) F(op, i64, correction)
+#define MEAN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define VAR_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, i64, correction)
 CT_ATTRS(mean, MEAN_ATTRS);
 CT_ATTRS(var, VAR_ATTRS);
 
@@ -52,8 +52,8 @@ const ct_opdef ct__op_var = {
     .infer = ct__infer_reduce,
 };
 
-#define ANY_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
-#define ALL_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define ANY_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define ALL_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 CT_ATTRS(any, ANY_ATTRS);
 CT_ATTRS(all, ALL_ATTRS);
 static bool any_body(ct_rule *r) {
@@ -87,9 +87,9 @@ const ct_opdef ct__op_all = {
 
 // ----------------------------------------------------------------------------- softmax and its kin
 
-#define SOFTMAX_ATTRS(F, op) F(op, ints, axes)
-#define LOG_SOFTMAX_ATTRS(F, op) F(op, ints, axes)
-#define LOGSUMEXP_ATTRS(F, op) F(op, ints, axes) F(op, bool, keepdims)
+#define SOFTMAX_ATTRS(F, op) F(op, axes, axes)
+#define LOG_SOFTMAX_ATTRS(F, op) F(op, axes, axes)
+#define LOGSUMEXP_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 CT_ATTRS(softmax, SOFTMAX_ATTRS);
 CT_ATTRS(log_softmax, LOG_SOFTMAX_ATTRS);
 CT_ATTRS(logsumexp, LOGSUMEXP_ATTRS);
@@ -246,7 +246,7 @@ const ct_opdef ct__op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "The mean over rows of -log(softmax(logits))[target]: logits (..., V), integer targets "
            "(...); per_row: not averaged. A target outside 0 to V - 1 gives NaN.",
-    .kind = CT_KIND_COMPOSITION,
+    .kind = &ct__kind_composition,
     .n_in = 2,
     .n_out = 2,
     CT_FIELDS(cross_entropy),
@@ -352,7 +352,7 @@ static bool rms_norm_body(ct_rule *r) { return norm_body(r, false); }
 static bool rms_norm_vjp(ct_rule *r) { return norm_vjp(r, false); }
 
 #define NORM(ID, op)                                                                               \
-    .id = CT_OP_##ID, .name = #op, .kind = CT_KIND_COMPOSITION, .n_in = -1, .n_out = 1,            \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = -1, .n_out = 1,          \
     CT_FIELDS(op), .accepts = CT_FLOATS, .infer = norm_infer, .body = op##_body, .vjp = op##_vjp,  \
     .widens = true, .samples = {.ulp = 16}
 const ct_opdef ct__op_layer_norm = {

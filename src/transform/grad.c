@@ -24,7 +24,7 @@ typedef struct linear_attrs {
     const ct_node *node;
 } linear_attrs;
 static const ct_field linear_fields[] = {
-    {"present", CT_FIELD_ints, offsetof(linear_attrs, present)}};
+    {"present", CT_FIELD_ints, CT_MEANS_ints, offsetof(linear_attrs, present)}};
 
 static const ct_node *composition(const ct_rule *r) {
     return ((const linear_attrs *)r->attrs)->node;
@@ -65,7 +65,7 @@ const ct_opdef ct__op_linear = {
     .id = CT_OP_LINEAR,
     .name = "linear",
     .doc = "The tangent of a composition that has its own vjp.",
-    .kind = CT_KIND_TRANSFORM,
+    .kind = &ct__kind_transform,
     .n_in = -1,
     .n_out = -1,
     CT_FIELDS(linear),
@@ -103,7 +103,7 @@ const ct_opdef ct__op_grad = {
     .id = CT_OP_GRAD,
     .name = "grad",
     .doc = "Gradients of a scalar with respect to values behind it.",
-    .kind = CT_KIND_TRANSFORM,
+    .kind = &ct__kind_transform,
     .n_in = -1,
     .n_out = -1,
     .accepts = CT_ANY,

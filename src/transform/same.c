@@ -15,7 +15,7 @@ static bool same_jvp(ct_rule *r) {
 }
 
 #define SAME(ID, op, text)                                                                         \
-    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = CT_KIND_COMPOSITION, .n_in = 1,            \
+    .id = CT_OP_##ID, .name = #op, .doc = text, .kind = &ct__kind_composition, .n_in = 1,          \
     .n_out = 1, .accepts = CT_ANY, .infer = same_infer, .body = same_body
 const ct_opdef ct__op_same = {SAME(SAME, same, "The operand, as a value of its own."),
                               .jvp = same_jvp};

@@ -54,7 +54,7 @@ typedef struct {
 static bool run_body(const ct_ref *ref, const ct_body *body, frame *f) {
     for (size_t i = 0; i < body->n_nodes; i++) {
         const ct_node *node = body->nodes[i];
-        if (node->op->kind == CT_KIND_LEAF) continue;
+        if (node->op->kind == &ct__kind_leaf) continue;
         for (int k = 0; k < node->n_in; k++)
             f->args[k] = f->slot[node->in[k].node->index][node->in[k].out];
         for (int k = 0; k < node->n_out; k++) f->args[node->n_in + k] = f->slot[i][k];
@@ -259,7 +259,7 @@ const ct_opdef ct__op_scan = {
     .id = CT_OP_SCAN,
     .name = "scan",
     .doc = "A traced body run once an element of xs, carrying tensors along.",
-    .kind = CT_KIND_LOOP,
+    .kind = &ct__kind_loop,
     .n_in = -1,
     .n_out = -1,
     CT_FIELDS(scan),

@@ -133,7 +133,7 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
             to[0] = args[node->number];
             continue;
         }
-        if (node->op->kind == CT_KIND_LEAF) {
+        if (node->op->kind == &ct__kind_leaf) {
             ct_node *leaf = ct__leaf(ctx, node->op, node->attrs, *node->out, node->here);
             ok = leaf != NULL;
             if (ok) to[0] = ct__handle(leaf, 0);

@@ -216,7 +216,7 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         map[i] = cell;
         cell += node->n_out;
         bool end = i < list->n_ends,
-             expand = !end && node->op->kind == CT_KIND_COMPOSITION && !(keep && keep(node)),
+             expand = !end && node->op->kind == &ct__kind_composition && !(keep && keep(node)),
              changed = expand;
         for (int k = 0; k < node->n_in && !end; k++) {
             ct_val to = map[node->in[k].node->index][node->in[k].out];

@@ -34,12 +34,12 @@ static void records_are_whole(void **state) {
     if (!(condition)) bad++, print_error("op %s: %s\n", op->name, what)
     for (uint32_t i = 0; i < CT_OP_COUNT; i++) {
         const ct_opdef *op = ct__ops[i];
-        bool composed = op->kind == CT_KIND_COMPOSITION;
+        bool composed = op->kind == &ct__kind_composition;
         NEEDS(op->doc && *op->doc && op->doc[strlen(op->doc) - 1] == '.', "no doc, or no sentence");
         NEEDS(op->infer, "no shape rule");
         NEEDS(op->accepts, "accepts nothing");
         NEEDS((op->fields == NULL) == (op->attr_size == 0), "fields and size of attributes differ");
-        bool owner = composed || op->kind == CT_KIND_LOOP; // of a body
+        bool owner = composed || op->kind == &ct__kind_loop; // of a body
         NEEDS(op->jvp || (owner && (op->body || op->vjp)), "no jvp and no CT_NO_GRAD");
         NEEDS(composed == (op->body != NULL), "a body is what makes a composition");
         // What an optimizer records widens by itself; a traced function is what its user wrote.
@@ -47,25 +47,26 @@ static void records_are_whole(void **state) {
         NEEDS(composed || !op->widens, "it has no body to widen");
         NEEDS(!composed || own || op->widens || !(op->accepts & CT_HALVES), "16-bit steps");
         NEEDS(!op->vjp || owner, "a vjp of its own is for what owns a body");
-        if (op->kind == CT_KIND_ELEMENTWISE) {
+        const ct_kind *kind = op->kind;
+        NEEDS(kind && kind->name && kind->doc, "no kind, or one without name or doc");
+        if (kind->scheduled == CT_POINTWISE) {
             NEEDS(op->emit, "no kernel IR");
             NEEDS(!(op->accepts & CT_FLOATS) || op->eval_f64 || op->eval, "no eval_f64");
             NEEDS(!(op->accepts & CT_BITS) || op->eval_i64 || op->eval, "no eval_i64");
-        } else if (!composed && op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM &&
-                   op->kind != CT_KIND_LOOP) {
-            NEEDS(op->eval, "no reference evaluation");
+        } else if (kind->scheduled != CT_STRUCTURAL) {
+            NEEDS(op->eval || kind->eval, "no reference evaluation");
         }
-        bool reduces = op->kind == CT_KIND_REDUCE || op->kind == CT_KIND_SCAN;
-        if (reduces) NEEDS(op->reduction, "no reduction");
-        if (reduces || op->kind == CT_KIND_SORT || op->kind == CT_KIND_INDEX)
-            NEEDS(op->along, "kernels learn nothing of its attributes");
-        if (op->kind == CT_KIND_TRANSFORM)
+        if (kind == &ct__kind_reduce || kind == &ct__kind_scan)
+            NEEDS(op->reduction, "no reduction");
+        NEEDS((kind->scheduled == CT_MAPPED) == (op->map != NULL),
+              "an index map is for the mapped");
+        NEEDS((kind->scheduled == CT_TEMPLATE) == (kind->kernels != NULL),
+              "its kind says that it has a template, and has none, or has one and does not say so");
+        bool used = kind->scheduled == CT_STRUCTURAL || kind->scheduled == CT_TEMPLATE;
+        NEEDS(used == (kind->value == NULL), "its kind does not say what an element is");
+        if (kind == &ct__kind_transform)
             NEEDS(op->expand || op->transpose, "it does not say what it stands for");
-        if (op->kind == CT_KIND_MOVEMENT) {
-            NEEDS(op->map, "no index map");
-            NEEDS(op->transpose, "linear, but no transpose");
-        }
-        if (op->kind == CT_KIND_SOURCE) NEEDS(op->map, "no index map");
+        if (kind == &ct__kind_movement) NEEDS(op->transpose, "linear, but no transpose");
         if (op->jvp == ct__jvp_same) NEEDS(op->transpose, "linear, but no transpose");
     }
 #undef NEEDS
@@ -331,14 +332,11 @@ static int run_file(const char *device, const char *from, const char *to,
 static int write_table(const char *to) {
     FILE *out = fopen(to, "w");
     if (!out) return 2;
-    static const char *const kinds[] = {"leaf",     "elementwise", "reduce",    "movement",
-                                        "contract", "index",       "source",    "scan",
-                                        "sort",     "composition", "transform", "loop"};
     static const char *const fields[] = {"i64",  "f64",  "num",  "bool", "dtype",
                                          "ints", "body", "data", "type"};
     for (int i = 0; i < CT_OP_COUNT; i++) {
         const ct_opdef *op = ct__ops[i];
-        fprintf(out, "%s %s %d %d %u %d %g %g %d %d %g", op->name, kinds[op->kind], op->n_in,
+        fprintf(out, "%s %s %d %d %u %d %g %g %d %d %g", op->name, op->kind->name, op->n_in,
                 op->n_out, op->accepts, op->jvp != ct__no_grad, op->samples.lo, op->samples.hi,
                 op->samples.integers, op->samples.kinks, op->samples.ulp);
         for (size_t f = 0; f < op->n_fields; f++)

@@ -36,6 +36,6 @@ def test_entries_say_what_the_table_does():
 def test_a_number_left_out_is_said():
     """A named option that is left out is 0, which for an axis is the first; one given by place has no default."""
     more = {name: more.partition(" Attributes: ")[2] for name, *_, more in ENTRY.findall(ops_page.page(ROOT))}
-    assert more["argmax"] == "`axis` a whole number, default 0, `keepdims` true or false."
-    assert more["cumsum"] == "`axis` a whole number, default 0, `reverse` true or false."
-    assert more["concat"] == "`axis` a whole number."
+    assert more["argmax"] == "`axis` an axis, default 0, `keepdims` true or false."
+    assert more["cumsum"] == "`axis` an axis, default 0, `reverse` true or false."
+    assert more["concat"] == "`axis` an axis."

@@ -141,14 +141,14 @@ static ct_tensor record_step(const gen_step *s, const ct_tensor *in) {
 // Does its result jump where an operand moves a little?
 bool gen_jumps(const gen_graph *g, const gen_step *s) {
     const ct_opdef *op = s->op;
-    if (s->kind != GEN_OP || op->kind == CT_KIND_SOURCE) return false;
+    if (s->kind != GEN_OP || op->kind == &ct__kind_source) return false;
     if (op->id == CT_OP_CAST) {
         const ct_dtype to = *(const ct_dtype *)(const void *)(s->attrs + op->fields[0].offset);
         return !(CT_FLOATS & CT_MASK(to));
     }
     if (g->gradients && op->samples.kinks) return true;
     return (op->jvp == CT_NO_GRAD && op->id != CT_OP_STOP_GRADIENT) || op->samples.jumps ||
-           op->kind == CT_KIND_SORT;
+           op->kind == &ct__kind_sort;
 }
 
 // Is the result the same number wherever it is computed, given the same operands?
@@ -157,16 +157,9 @@ static bool determined(const gen_step *s) {
     if (s->kind == GEN_LOOP) return false;
     if (s->kind != GEN_OP) return true;
     if (op->samples.ulp != 0) return false;
-    switch (op->kind) {
-    case CT_KIND_REDUCE: return op->id != CT_OP_SUM && op->id != CT_OP_PROD;
-    case CT_KIND_COMPOSITION: return op->infer == ct__infer_elementwise;
-    case CT_KIND_ELEMENTWISE:
-    case CT_KIND_MOVEMENT:
-    case CT_KIND_SOURCE:
-    case CT_KIND_SORT: return true;
-    case CT_KIND_INDEX: return op->id == CT_OP_GATHER;
-    default: return false;
-    }
+    if (op->kind == &ct__kind_composition) return op->infer == ct__infer_elementwise;
+    bool ordered = !op->reduction || op->reduction == CT_RED_ADD || op->reduction == CT_RED_MUL;
+    return !op->kind->roundings || !ordered;
 }
 
 static bool look(gen_value *v, ct_tensor t) {
@@ -212,7 +205,7 @@ int gen_commit(gen_graph *g, gen_step *step) {
     for (int i = 0; i < s->n_in; i++)
         if (s->in[i] < 0) return -1; // no value fits this operand
     for (int i = 0; i < s->n_in; i++) in[i] = g->live[s->in[i]];
-    s->n_out = s->kind == GEN_OP && s->op->kind == CT_KIND_SORT ? 2 : 1;
+    s->n_out = s->kind == GEN_OP && s->op->kind == &ct__kind_sort ? 2 : 1;
     if (s->kind == GEN_LOOP) s->n_out = 2;
     out[0] = record_step(s, in);
     if (s->n_out == 2) out[1] = ct__output(out[0], 1);
@@ -292,7 +285,7 @@ void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
 }
 
 bool gen_wants(const ct_opdef *op) {
-    return op->kind != CT_KIND_LEAF && op->kind != CT_KIND_TRANSFORM && op->id != CT_OP_CALL &&
+    return op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform && op->id != CT_OP_CALL &&
            op->id != CT_OP_CUSTOM && op->id != CT_OP_CUSTOM_BACK && op->id != CT_OP_SAME &&
            op->id != CT_OP_COPY;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "kinds/kind.h"
 #include "compile/plan.h"
 #include "support/record.h"
 
@@ -155,7 +156,8 @@ static void a_fault_is_reported_once_and_never_lost(void **state) {
     ct_err err = {0};
     void *x = b->alloc(d, 4, &err), *other = b->alloc(d, 4, &err);
     assert_true(x && other);
-    static const ct_opdef broken = {.name = "broken", .kind = CT_KIND_SOURCE, .eval = always_fails};
+    static const ct_opdef broken = {
+        .name = "broken", .kind = &ct__kind_source, .eval = always_fails};
     ct_type type = {.dtype = CT_F32};
     ct_node node = {.op = &broken, .out = &type, .n_out = 1};
     ct_operand args[] = {{x, 0}};

@@ -56,6 +56,16 @@ def test_passes_name_no_ops(tmp_path):
         f"src/compile/schedule/fuse.c:4: {compares}", f"src/compile/schedule/fuse.c:5: {compares}"]
 
 
+def test_kinds_are_asked_not_named(tmp_path):
+    names = ("bool a = kind == &ct__kind_leaf || kind == &ct__kind_loop; // no ct__kind_sort\n"
+             "bool b = kind == &ct__kind_sort;\n")
+    allowed = {"src/kinds/sort.c": names, "src/ops/sort.c": names, "tests/unit/test_y.c": names}
+    assert check(tmp_path, CLEAN | allowed) == []
+    refused = {"src/graph/order.c": names, "src/transform/grad.c": names, "src/compile/schedule/fuse.c": names}
+    assert check(tmp_path, CLEAN | allowed | refused) == [
+        f"{path}:2: the kind sort is named: ask its record for the property that you need" for path in sorted(refused)]
+
+
 def test_the_program_and_examples_use_public_headers_only(tmp_path):
     files = CLEAN | {"cli/main.c": '#include "base/mem.h"\n',
                      "examples/01.c": '#include "../src/base/mem.h"\n'}

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/schedule/template_index.h"
+#include "kinds/scan.h"
+#include "kinds/scatter.h"
+#include "kinds/sort.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 77001; // fixed: every run sees the same numbers
@@ -83,12 +85,13 @@ static void scatter_add(void **state) {
             bu = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
             by = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
         plain px, pi, pu;
-        ct_scatter_spec spec = {.size = picking(&k, s),
+        ct_scatter_spec spec = {.op = CT_RED_ADD,
+                                .size = picking(&k, s),
                                 .x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T}),
                                 .positions = source(&k, &pi, bi, 2, (int64_t[]){B, P}),
                                 .updates = source(&k, &pu, bu, 4, (int64_t[]){B, M, P, T}),
                                 .out = by};
-        ct__template_scatter_add(&k, &spec);
+        ct__template_scatter(&k, &spec);
         kir_run(&k, (void *[]){x, at, u, y}, NULL, 1 + c % 3);
         memcpy(want, x, (size_t)count * sizeof *want);
         for (int64_t i = 0; i < B * M * P; i++) {
@@ -111,14 +114,15 @@ static void one_cumsum(int64_t outer, int64_t n, int64_t inner, bool reverse) {
     ct__kir_init(&k);
     int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), by = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
     plain px, py;
-    ct_cumsum_spec spec = {.dtype = CT_F32,
-                           .outer = ct__kir_int(&k, outer),
-                           .n = ct__kir_int(&k, n),
-                           .inner = ct__kir_int(&k, inner),
-                           .reverse = reverse,
-                           .x = source(&k, &px, bx, 3, dim),
-                           .out = sink(&k, &py, by, 3, dim)};
-    ct__template_cumsum(&k, &spec);
+    ct_scan_spec spec = {.op = CT_RED_ADD,
+                         .dtype = CT_F32,
+                         .outer = ct__kir_int(&k, outer),
+                         .n = ct__kir_int(&k, n),
+                         .inner = ct__kir_int(&k, inner),
+                         .reverse = reverse,
+                         .x = source(&k, &px, bx, 3, dim),
+                         .out = sink(&k, &py, by, 3, dim)};
+    ct__template_scan(&k, &spec);
     kir_run(&k, (void *[]){x, y}, NULL, 3);
     for (int64_t line = 0; line < outer * inner; line++) {
         int64_t base = line / inner * n * inner + line % inner;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/schedule/template_matmul.h"
+#include "backend/backend.h"
+#include "kinds/matmul.h"
 #include "support/kir_run.h"
 
 static uint64_t seed = 20240229; // fixed: every run sees the same numbers

@@ -93,7 +93,7 @@ void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, co
                               const void *want);
 void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad);
 void ct__check_say_inputs(ct_text *text, const ct_node *node, void *const *in);
-// "; index 9 at (3,) lies outside 0 to 7" of a node of the kind INDEX that has such a one.
+// "; index 9 at (3,) lies outside 0 to 7" of a node whose kind has positions, and such a one.
 void ct__check_say_outside(ct_text *text, const ct_node *node, void *const *in);
 
 #endif

@@ -5,6 +5,7 @@
 #include "backend/memory.h"
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
+#include "kinds/kind.h"
 #include "ops/rules.h"
 #include "transform/trace.h"
 
@@ -81,7 +82,7 @@ static ct_check_graph *remember(ct_arena *arena, ct_node *const *nodes, size_t n
         g->users[g->root[i] = g->of[v.node->index].out + v.out]++;
     }
     for (size_t i = 0; i < n; i++) { // bodies come last: their walk is another one
-        if (nodes[i]->op->kind != CT_KIND_LOOP) continue;
+        if (nodes[i]->op->kind != &ct__kind_loop) continue;
         const ct_body *b = ((const scan_attrs *)nodes[i]->attrs)->body;
         g->of[i].body = remember(arena, b->nodes, b->n_nodes, NULL, b->outs, b->n_outs);
         if (!g->of[i].body) return NULL;
@@ -148,7 +149,7 @@ static bool lower(ct_check_run *x, ct_check_graph *g, ct_program *all) {
         ct_program *p = &op->program;
         ct_graph graph;
         if (op->body && !lower(x, op->body, all)) return false;
-        if (op->body || op->node->op->kind == CT_KIND_LEAF) continue;
+        if (op->body || op->node->op->kind == &ct__kind_leaf) continue;
         p->arena = g->arena;
         p->target = ct__target(device_of(x));
         if (!alone(op, g->arena, &graph)) return no_memory(x, sizeof graph);
@@ -358,7 +359,7 @@ static uint32_t from_outside(ct_check_run *x, const ct_node *node, const void *b
 // The operand that brought what is bad about a result, -1: none did, the op made it. `is_nan`: it
 // brought a NaN, not an infinity.
 static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_nan) {
-    bool each = node->op->kind == CT_KIND_ELEMENTWISE;
+    bool each = node->op->kind->scheduled == CT_POINTWISE;
     int found = -1, chosen = -1;
     if (each && node->op->condition) {
         const ct_type *type = ct__type(node->in[0]);
@@ -395,14 +396,13 @@ static uint32_t origin_of(ct_check_run *x, const check_op *op, uint32_t out, con
     if (origin) return origin;
     // Infinities that were given stay wanted, until they make a NaN.
     if (from >= 0 && (!bad.nan || brought_nan)) return 0;
-    ct_kind kind = node->op->kind;
-    bool moves = kind == CT_KIND_MOVEMENT || kind == CT_KIND_SORT || kind == CT_KIND_SOURCE;
-    if (moves || (node->n_in && ct__count(ct__type(node->in[0])) == 0)) return 0;
+    const ct_kind *kind = node->op->kind;
+    if (kind->copies || (node->n_in && ct__count(ct__type(node->in[0])) == 0)) return 0;
     ct_text text = {0};
     ct__text_add(&text, "made ");
     ct__check_say_bad(&text, type, bad);
     ct__check_say_inputs(&text, node, in);
-    if (kind == CT_KIND_INDEX && bad.nan) ct__check_say_outside(&text, node, in);
+    if (kind->positions && bad.nan) ct__check_say_outside(&text, node, in);
     return event(x, node, &text);
 }
 
@@ -540,7 +540,7 @@ static bool walk(ct_check_run *x, const ct_check_graph *g, const leaves *from, v
             values[op->out + k].users = g->users[op->out + k];
         if (atomic_load(&x->ctx->cancelled))
             return ct__err(&x->ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
-        bool leaf = node->op->kind == CT_KIND_LEAF;
+        bool leaf = node->op->kind == &ct__kind_leaf;
         if (!(leaf ? bring_leaf(x, node, from, &values[op->out]) : run_op(x, op, values)) ||
             x->ctx->err.code)
             return false;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compile/check/check.h"
+#include "kinds/kind.h"
 
 enum { MOST_INPUTS_SAID = 4 };
 
@@ -25,34 +26,19 @@ ct_check_bad ct__check_bad(const ct_type *type, const void *bytes) {
 
 static const ct_type *operand(const ct_node *node, int k) { return ct__type(node->in[k]); }
 
-bool ct__check_rounds(const ct_node *node) {
-    ct_dtype dtype = (ct_dtype)node->out->dtype;
-    return ct__kred_is_ordered(node->op->reduction, dtype) ||
-           (node->op->kind == CT_KIND_CONTRACT && ct__is_float(dtype));
+// Rounded operations behind an element, one after the other (docs/design/bits.md): each errs by half
+// a unit of what the result may have reached, at most.
+static double roundings(const ct_node *node) {
+    return node->op->kind->roundings ? node->op->kind->roundings(node) : 0;
 }
-
-// Rounded additions behind an element, one after the other (docs/design/bits.md): each adds at most
-// half a unit of what the sum may have reached.
-static double additions(const ct_node *node) {
-    const ct_type *x = operand(node, 0);
-    if (node->op->kind == CT_KIND_CONTRACT) {
-        double k = (double)(x->rank ? x->dim[x->rank - 1] : 1);
-        return fmin(k, 256) + k / 256;
-    }
-    if (node->op->kind == CT_KIND_REDUCE) {
-        double n = (double)ct__count(x) / fmax((double)ct__count(node->out), 1);
-        double levels = 1 + (n > 0x1p10) + (n > 0x1p20);
-        return fmin(n, 68 * levels * (x->rank ? x->rank : 1));
-    }
-    return (double)ct__count(operand(node, node->n_in > 1 ? 1 : 0)); // in their order
-}
+bool ct__check_rounds(const ct_node *node) { return roundings(node) > 0; }
 
 // Units in the last place by which an element may differ from the reference.
 static double units(const ct_node *node) {
     bool wide = node->out->dtype == CT_F64; // the reference rounds as often
     if (ct__check_rounds(node)) {
         double n = (double)ct__count(operand(node, 0)) / fmax((double)ct__count(node->out), 1);
-        return 2 + additions(node) / 2 + (wide ? n : 0);
+        return 2 + roundings(node) / 2 + (wide ? n : 0);
     }
     double ulp = node->op->samples.ulp;
     return ulp == 0 ? 0 : (wide ? 4 * ulp : 2 * ulp) + 1;
@@ -109,7 +95,7 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, void *c
     ct_check_difference d = {0};
     grain own = grain_of(dtype);
     // Sums of 16-bit floats are those of f32, rounded once; what is added in memory is not.
-    bool once = node->op->kind != CT_KIND_INDEX;
+    bool once = !node->op->kind->rounds_each;
     double by = units(node);
     grain each = once && ct_dtype_size(dtype) == 2 ? grain_of(CT_F32) : own;
     double last = by > 0 && each.eps < own.eps;
@@ -191,18 +177,17 @@ void ct__check_say_inputs(ct_text *text, const ct_node *node, void *const *in) {
 }
 
 void ct__check_say_outside(ct_text *text, const ct_node *node, void *const *in) {
-    const ct_type *type = operand(node, 1);
-    ct_along along = {0};
-    node->op->along(node, &along);
-    int64_t n = operand(node, 0)->dim[along.axis], count = ct__count(type), i = 0;
+    int positions = node->op->kind->positions;
+    const ct_type *type = operand(node, positions);
+    int64_t n = operand(node, 0)->dim[ct__along(node).axis], count = ct__count(type), i = 0;
     while (i < count) {
-        int64_t place = ct__load_i64(type->dtype, in[1], i);
+        int64_t place = ct__load_i64(type->dtype, in[positions], i);
         if (place < 0 || place >= n) break;
         i++;
     }
     if (i == count) return;
     ct__text_add(text, "; index ");
-    ct__check_say_value(text, type, in[1], i);
+    ct__check_say_value(text, type, in[positions], i);
     ct__text_add(text, " at ");
     ct__say_index(text, type, i);
     ct__textf(text, " lies outside 0 to %lld", (long long)n - 1);

@@ -21,7 +21,7 @@ static bool legal_value(void *env_, ct_val v, bool loaded) {
         return is_stored(env->s, v) ||
                ct__err(env->err, CT_E_INTERNAL, v.node->here, v.node->op->name,
                        "group %d reads its value, which no group stores", env->g->id);
-    if (v.node->op->kind != CT_KIND_REDUCE) return true;
+    if (!ct__is_reduced(v.node)) return true;
     for (size_t i = 0; i < env->g->n_units; i++)
         if (env->g->units[i].v.node == v.node) return true;
     return ct__err(env->err, CT_E_INTERNAL, v.node->here, v.node->op->name,

@@ -53,7 +53,8 @@ static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
 }
 
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
-    if (ct__stops(x->order, node) || node->op->kind == CT_KIND_LEAF) return copy_leaf(x, node, to);
+    if (ct__stops(x->order, node) || node->op->kind == &ct__kind_leaf)
+        return copy_leaf(x, node, to);
     ct_tensor *in = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *vals);
     ct_tensor *out = ct__arena_zero(&x->scratch, (node->n_out + 1u) * sizeof *out);

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "compile/passes/passes.h"
+#include "kinds/kind.h"
 
 enum { FOLD_AT_MOST = 64 }; // elements of a folded constant
 
@@ -24,14 +25,14 @@ static uint64_t mix(uint64_t h, uint64_t w) { return (h ^ w) * 0x9e3779b97f4a7c1
 static uint64_t hash_node(const ct_node *node, const ct_val *in) {
     uint64_t h = mix(node->op->id, node->n_in);
     for (int k = 0; k < node->n_in; k++) h = mix(h, (uint64_t)(uintptr_t)in[k].node + in[k].out);
-    if (node->op->kind == CT_KIND_LEAF) h = mix(h, node->number);
+    if (node->op->kind == &ct__kind_leaf) h = mix(h, node->number);
     h = mix(h, (uint64_t)ct__count(node->out) << 8 | node->out->dtype);
     return h;
 }
 
 static bool same(const ct_node *a, const ct_node *b, const ct_val *in) {
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out ||
-        (a->op->kind == CT_KIND_LEAF && a->number != b->number))
+        (a->op->kind == &ct__kind_leaf && a->number != b->number))
         return false;
     for (int k = 0; k < a->n_in; k++)
         if (a->in[k].node != in[k].node || a->in[k].out != in[k].out) return false;
@@ -57,7 +58,7 @@ static ct_node *known(simplify *s, const ct_node *node, const ct_val *in, ct_nod
 
 // Is v this number in every element: a constant of one element, moved about in any way?
 static bool is_number(ct_val v, double value) {
-    while (v.node->op->kind == CT_KIND_MOVEMENT && v.node->n_in == 1) v = v.node->in[0];
+    while (ct__is_view(v.node)) v = v.node->in[0];
     if (v.node->op != &ct__op_const || ct__count(v.node->out) != 1) return false;
     const ct_data_bytes *data = v.node->attrs;
     double x = ct__load_f64(v.node->out->dtype, data->bytes, 0);
@@ -82,10 +83,8 @@ static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
 // All operands are small constants: evaluated now, with the target's arithmetic where it is exact,
 // which is what the reference has for everything but the functions.
 static bool foldable(const ct_node *node, const ct_val *in) {
-    ct_kind kind = node->op->kind;
     if (node->n_in == 0 || node->n_out != 1 || ct__count(node->out) > FOLD_AT_MOST) return false;
-    if (kind != CT_KIND_ELEMENTWISE && kind != CT_KIND_MOVEMENT) return false;
-    if (node->op->samples.ulp > 0 || node->out->dyn) return false;
+    if (!ct__is_inlined(node) || node->op->samples.ulp > 0 || node->out->dyn) return false;
     int64_t most = 0;
     for (int k = 0; k < node->n_in; k++) {
         int64_t count = ct__count(ct__type(in[k]));

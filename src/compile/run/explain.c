@@ -199,12 +199,12 @@ void ct__note_cuts(ct_ctx *ctx, ct_engine *e, ct_plan *plan, const ct_order *o) 
         if (node->value || node->ran_plan) continue;
         for (int k = 0; k < node->n_in; k++) {
             const ct_node *in = node->in[k].node;
-            if (in->ran_plan && !in->value && in->op->kind != CT_KIND_LEAF)
+            if (in->ran_plan && !in->value && in->op->kind != &ct__kind_leaf)
                 keep_next_time(ctx, e, node, in);
         }
     }
     for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
-        if (o->nodes[i]->op->kind == CT_KIND_LEAF || ct__stops(o, o->nodes[i])) continue;
+        if (o->nodes[i]->op->kind == &ct__kind_leaf || ct__stops(o, o->nodes[i])) continue;
         o->nodes[i]->flags |= CT_NODE_RAN;
         o->nodes[i]->ran_plan = (uint32_t)plan->number;
         o->nodes[i]->ran_index = (uint32_t)i;

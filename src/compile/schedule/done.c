@@ -5,7 +5,7 @@
 
 // The number of the kernel in the program; takes the IR over.
 static bool share_kernel(ct_emit *e, uint32_t *number) {
-    ct_sched *s = e->sched;
+    ct_sched *s = e->draft->sched;
     ct_program *p = s->program;
     uint64_t hash = ct__kir_hash(e->kir).lo;
     for (size_t i = 0; i < s->n_known; i++)
@@ -28,21 +28,22 @@ static bool share_kernel(ct_emit *e, uint32_t *number) {
 // A kernel that reads the variable which it assigns must read each element only where it writes it.
 // False: it does not.
 static bool in_place(ct_emit *e) {
-    const ct_sched *s = e->sched;
-    for (size_t w = 0; w < e->n_args; w++) {
-        const ct_buf *to = &s->program->bufs[e->args[w].buf];
+    const ct_sched *s = e->draft->sched;
+    for (size_t w = 0; w < e->draft->n_args; w++) {
+        const ct_buf *to = &s->program->bufs[e->draft->args[w].buf];
         if (to->kind != CT_BUF_ROOT || s->graph->roots[to->index].kind != CT_ROOT_ASSIGN) continue;
-        for (size_t r = 0; r < e->n_args; r++) {
-            const ct_buf *from = &s->program->bufs[e->args[r].buf];
+        for (size_t r = 0; r < e->draft->n_args; r++) {
+            const ct_buf *from = &s->program->bufs[e->draft->args[r].buf];
             if (from->kind != CT_BUF_LEAF ||
                 (int32_t)from->index != s->graph->roots[to->index].leaf)
                 continue;
-            e->kir->bufs[e->arg_ids[w]].flags |= CT_KIR_ALIAS;
-            e->kir->bufs[e->arg_ids[r]].flags |= CT_KIR_ALIAS;
-            for (size_t i = 0; i < e->n_seen; i++)
-                for (size_t k = 0; k < e->n_seen; k++)
-                    if (e->seen[i].buf == e->args[w].buf && e->seen[i].write &&
-                        e->seen[k].buf == e->args[r].buf && e->seen[i].offset != e->seen[k].offset)
+            e->kir->bufs[e->draft->arg_ids[w]].flags |= CT_KIR_ALIAS;
+            e->kir->bufs[e->draft->arg_ids[r]].flags |= CT_KIR_ALIAS;
+            for (size_t i = 0; i < e->draft->n_seen; i++)
+                for (size_t k = 0; k < e->draft->n_seen; k++)
+                    if (e->draft->seen[i].buf == e->draft->args[w].buf && e->draft->seen[i].write &&
+                        e->draft->seen[k].buf == e->draft->args[r].buf &&
+                        e->draft->seen[i].offset != e->draft->seen[k].offset)
                         return false;
         }
     }
@@ -54,17 +55,17 @@ static bool in_place(ct_emit *e) {
 static bool drop_unused_sizes(ct_emit *e) {
     ct_kir *k = e->kir;
     ct_kval *to = ct__arena_zero(&e->arena, (k->n + 1) * sizeof *to);
-    if (!to) return ct__err_memory(e->sched->err, CT_NOWHERE, "kernel", k->n * sizeof *to);
+    if (!to) return ct__err_memory(e->err, CT_NOWHERE, "kernel", k->n * sizeof *to);
     size_t kept = 0, n = 0;
-    for (size_t i = 0; i < e->n_syms; i++) {
-        if (e->syms[i] < 0) {
-            to[e->sym_values[i]] = -1;
+    for (size_t i = 0; i < e->draft->n_syms; i++) {
+        if (e->draft->syms[i] < 0) {
+            to[e->draft->sym_values[i]] = -1;
             continue;
         }
-        k->ins[e->sym_values[i]].imm.i = (int64_t)kept;
-        e->syms[kept++] = e->syms[i];
+        k->ins[e->draft->sym_values[i]].imm.i = (int64_t)kept;
+        e->draft->syms[kept++] = e->draft->syms[i];
     }
-    e->n_syms = kept;
+    e->draft->n_syms = kept;
     k->nargs = (int)kept;
     for (size_t i = 0; i < k->n; i++)
         if (to[i] == 0) to[i] = (ct_kval)n++;
@@ -81,7 +82,7 @@ static bool drop_unused_sizes(ct_emit *e) {
 }
 
 static bool finish(ct_emit *e, double flops) {
-    ct_sched *s = e->sched;
+    ct_sched *s = e->draft->sched;
     if (s->err->code) return false;
     if (e->kir->err.code) {
         *s->err = e->kir->err;
@@ -96,14 +97,15 @@ static bool finish(ct_emit *e, double flops) {
     }
     if (!ct__kir_verify(e->kir, s->err)) return false;
     ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
-    ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->n_args, (uint32_t)e->n_syms);
+    ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->draft->n_args,
+                                      (uint32_t)e->draft->n_syms);
     if (!l) return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof *l);
-    for (size_t i = 0; i < e->n_args; i++) {
-        const ct_buf *b = &s->program->bufs[e->args[i].buf];
-        l->args[i] = e->args[i];
+    for (size_t i = 0; i < e->draft->n_args; i++) {
+        const ct_buf *b = &s->program->bufs[e->draft->args[i].buf];
+        l->args[i] = e->draft->args[i];
         l->bytes += b->bytes;
     }
-    for (size_t i = 0; i < e->n_syms; i++) l->numbers[i] = s->sym_value[e->syms[i]];
+    for (size_t i = 0; i < e->draft->n_syms; i++) l->numbers[i] = s->sym_value[e->draft->syms[i]];
     l->flops = flops > 0 ? flops : e->flops * ct__kir_iterations(e->kir, l->numbers);
     l->grid = ct__kir_grid(e->kir, l->numbers);
     return share_kernel(e, &l->kernel);

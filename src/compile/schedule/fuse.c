@@ -69,9 +69,9 @@ typedef struct fuser {
 static bool no_memory(ct_sched *s) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof(ct_group));
 }
-static bool is_map(const ct_node *n) { return n->op->map != NULL || ct__is_elementwise(n); }
-static bool has_template(const ct_node *n) {
-    return !ct__is_leaf(n) && !ct__is_reduce(n) && !is_map(n);
+// Has it a group of its own?
+static bool stands_alone(const ct_node *n) {
+    return n->op->kind->scheduled == CT_TEMPLATE || ct__is_loop(n);
 }
 
 static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axes of the mask
@@ -105,7 +105,7 @@ static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     return true;
 }
 static ct_unit unit_of(ct_node *node) {
-    ct_unit u = {.v = {node, 0}, .reduce = ct__is_reduce(node), .store = true};
+    ct_unit u = {.v = {node, 0}, .reduce = ct__is_reduced(node), .store = true};
     memset(u.row, -1, sizeof u.row);
     return u;
 }
@@ -165,12 +165,12 @@ static bool needs_around(fuser *f, int32_t from, int32_t to) {
 
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
-    c->weight = ct__is_elementwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
+    c->weight = ct__is_pointwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
     c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
     for (int i = 0; i < node->n_in; i++) {
         const ct_node *in = node->in[i].node;
         const cost *x = &f->of[in->index];
-        if (ct__is_leaf(in) || x->unit || has_template(in)) {
+        if (ct__is_leaf(in) || x->unit || stands_alone(in)) {
             c->loads += in->op != &ct__op_const || ct__count(in->out) != 1;
             continue;
         }
@@ -190,8 +190,7 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
     for (int a = 0; a < rank; a++)
         at[a] = var[a] = ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
     ct_val from = v;
-    while (from.node->op->kind == CT_KIND_MOVEMENT && from.node->n_in == 1 &&
-           !f->of[from.node->index].unit) {
+    while (ct__is_view(from.node) && !f->of[from.node->index].unit) {
         ct_map map;
         if (!ct__emit_map(f->e, from.node, at, &map)) return false;
         if (map.n_pieces != 1 || map.piece[0].operand != 0 || map.piece[0].valid >= 0) break;
@@ -206,13 +205,13 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
 }
 static void template_operand(fuser *f, ct_val v) {
     ct_node *node = v.node;
-    if (ct__is_leaf(node) || has_template(node)) return;
+    if (ct__is_leaf(node) || stands_alone(node)) return;
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
-    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+    if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
 // A loop's launches go through its operands' memory.
 static void loop_operand(fuser *f, const ct_node *node) {
-    if (!ct__is_leaf(node) && !has_template(node)) f->of[node->index].unit = true;
+    if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
 
 static void mark_units(fuser *f) {
@@ -225,9 +224,9 @@ static void mark_units(fuser *f) {
         bool memory = ct__reads_memory(node); // a kernel of its own, behind the operand's
         f->of[i].unit |= memory;
         for (int k = 0; k < node->n_in; k++) {
-            if (node->op->kind == CT_KIND_LOOP)
+            if (ct__is_loop(node))
                 loop_operand(f, node->in[k].node);
-            else if (has_template(node))
+            else if (stands_alone(node))
                 template_operand(f, node->in[k]);
             if (memory) f->of[node->in[0].node->index].unit = true; // its memory is read
         }
@@ -235,14 +234,14 @@ static void mark_units(fuser *f) {
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
         cost *c = &f->of[i];
-        if (ct__is_leaf(node) || has_template(node)) {
+        if (ct__is_leaf(node) || stands_alone(node)) {
             c->unit = false;
             continue;
         }
         weigh(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
-        c->unit |= ct__is_reduce(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
+        c->unit |= ct__is_reduced(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
                    c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
     }
 }
@@ -250,14 +249,14 @@ static void mark_units(fuser *f) {
 // ------------------------------------------------------------------------------ where a unit reads
 
 static bool stops(const fuser *f, const ct_node *node) {
-    return ct__is_leaf(node) || has_template(node) || f->of[node->index].unit;
+    return ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit;
 }
 
 static bool visit(fuser *f, ct_val v, const ct_ix *at);
 
 static bool visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
-    if (ct__is_elementwise(node)) {
+    if (ct__is_pointwise(node)) {
         for (int i = 0; i < node->n_in; i++) {
             ct__broadcast_ix(f->e, node->in[i], node->out->rank, at, own);
             if (!visit(f, node->in[i], own)) return false;
@@ -288,7 +287,7 @@ static bool visit(fuser *f, ct_val v, const ct_ix *at) {
     if (f->s->err->code) return false;
     if (!stops(f, v.node)) return visit_operands(f, v.node, at);
     if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return no_memory(f->s);
-    f->reads[f->n_reads++] = (read){v, f->e->memo[f->e->n_memo - 1].at};
+    f->reads[f->n_reads++] = (read){v, f->e->draft->memo[f->e->draft->n_memo - 1].at};
     return true;
 }
 
@@ -296,16 +295,16 @@ static bool visit(fuser *f, ct_val v, const ct_ix *at) {
 static bool look(fuser *f, ct_node *node) {
     f->n_reads = 0;
     if (!ct__emit_restart(f->e)) return false;
-    ct_val v = ct__is_reduce(node) ? node->in[0] : (ct_val){node, 0};
+    ct_val v = ct__is_reduced(node) ? node->in[0] : (ct_val){node, 0};
     const ct_type *t = ct__type(v);
-    uint32_t mask = ct__is_reduce(node) ? ct__along(node).axes : 0;
+    uint32_t mask = ct__is_reduced(node) ? ct__along(node).axes : 0;
     f->rank = t->rank;
     for (int a = 0; a < t->rank; a++) {
         f->reduced[a] = mask >> a & 1;
         f->axis[a] = ct__is_one(t, a) ? ct__ix_int(f->e->pool, 0)
                                       : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
     }
-    return ct__is_reduce(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
+    return ct__is_reduced(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
 }
 
 // Which of the unit's axes is this expression? -1: none.
@@ -376,7 +375,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
 
 // The unit's output axis of each of its axes (reductions: the operand's).
 static int output_axis(const fuser *f, const ct_node *node, int axis) {
-    if (!ct__is_reduce(node) || node->out->rank == f->rank) return axis;
+    if (!ct__is_reduced(node) || node->out->rank == f->rank) return axis;
     int o = 0;
     for (int a = 0; a < axis; a++) o += !f->reduced[a];
     return o;
@@ -397,7 +396,7 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     bool touched;
     ct_node *node = u->v.node;
     if (!rows_along(f, g, along, &touched) || !touched) return false;
-    const ct_type *t = ct__type(ct__is_reduce(node) ? node->in[0] : u->v);
+    const ct_type *t = ct__type(ct__is_reduced(node) ? node->in[0] : u->v);
     uint32_t inner = 0;
     for (int a = 0; a < f->rank; a++)
         if (!ct__is_one(t, a)) inner |= 1u << a;
@@ -405,7 +404,7 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
         inner &= ~(1u << along[i]);
         u->row[output_axis(f, node, along[i])] = (int8_t)i;
     }
-    for (int a = 0; a < f->rank && ct__is_reduce(node); a++)
+    for (int a = 0; a < f->rank && ct__is_reduced(node); a++)
         if (inner >> a & 1 && !f->reduced[a]) return false; // a reduction has rows alone
     // Reductions and rows that follow a reduction over few, long rows are better spread anew.
     return !inner || worth_keeping_rows(f, g, inner, t);
@@ -505,11 +504,11 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
-// An elementwise unit behind a matrix product: computed from each element before it is stored. Not
-// an assignment: a product must not meet what it has overwritten.
-static bool joins_product(fuser *f, ct_group *g, ct_unit *u) {
+// An elementwise unit behind a template that takes one: computed from each element before it is
+// stored. Not an assignment: a template must not read what it has overwritten.
+static bool joins_epilogue(fuser *f, ct_group *g, ct_unit *u) {
     const ct_sched *s = f->s;
-    if (u->reduce || g->only->op->kind != CT_KIND_CONTRACT) return false;
+    if (u->reduce || !g->only->op->kind->epilogue) return false;
     if (!same_axes(f, u->v, (ct_val){g->only, 0}) || !reads_in_place(f, g)) return false;
     for (size_t i = 0; i < s->graph->n_roots; i++)
         if (s->graph->roots[i].kind == CT_ROOT_ASSIGN && s->graph->roots[i].val.node == u->v.node)
@@ -530,7 +529,7 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
         return false;
     memset(u->row, -1, sizeof u->row);
     if (closes_circle(f, g)) return false;
-    if (g->only) return reads_it && joins_product(f, g, u);
+    if (g->only) return reads_it && joins_epilogue(f, g, u);
     if (!reads_it) return g->has_reduce ? joins_beside(f, g, u) : joins_pointwise(f, g, u);
     if (g->has_reduce) return joins_rows(f, g, u);
     return u->reduce ? reduces_pointwise(f, g, u) : joins_pointwise(f, g, u);
@@ -590,7 +589,7 @@ static bool place_unit(fuser *f, ct_node *node) {
     ct_group *home = NULL;
     if (!look(f, node)) return false;
     bool sealed = ct__reads_memory(node), free_to_join = s->fuse && !sealed;
-    // Behind a product first: that saves a pass over memory whatever follows.
+    // Behind a template first: that saves a pass over memory whatever follows.
     for (int other = 0; other < 2 && free_to_join; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {
             ct_val v = f->reads[i].v;
@@ -644,7 +643,7 @@ static bool place_template(fuser *f, ct_node *node) {
     g->only = node;
     for (int o = 0; o < node->n_out; o++) {
         s->vals[node->index][o].group = g->id;
-        s->vals[node->index][o].stored = !s->fuse || node->op->kind != CT_KIND_CONTRACT;
+        s->vals[node->index][o].stored = !s->fuse || !node->op->kind->epilogue;
     }
     return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, note_source, f);
 }
@@ -663,7 +662,7 @@ typedef struct {
 } level_env;
 static bool note_level(void *env_, ct_val v, bool loaded) {
     level_env *env = env_;
-    if (loaded || !ct__is_reduce(v.node)) return true;
+    if (loaded || !ct__is_reduced(v.node)) return true;
     const ct_unit *m = find_unit(env->g, v);
     if (m && m->level + 1 > env->level) env->level = m->level + 1;
     return true;
@@ -718,7 +717,7 @@ bool ct__fuse(ct_sched *s) {
     if (ok) mark_units(&f);
     for (size_t i = 0; i < s->graph->n && ok; i++) {
         ct_node *node = s->graph->nodes[i];
-        if (has_template(node))
+        if (stands_alone(node))
             ok = place_template(&f, node);
         else if (!ct__is_leaf(node) && f.of[i].unit)
             ok = place_unit(&f, node);

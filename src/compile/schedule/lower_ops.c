@@ -8,7 +8,7 @@ static bool lower_nodes(const ct_graph *g, ct_program *p, ct_place **homes, uint
         node->index = (uint32_t)i;
         homes[i] = ct__arena(p->arena, node->n_out * sizeof **homes);
         if (!homes[i]) return false;
-        if (node->op->kind == CT_KIND_LEAF) {
+        if (node->op->kind == &ct__kind_leaf) {
             if (!ct__program_leaf(p, node, leaf_buf, &scalars, homes[i])) return false;
             continue;
         }

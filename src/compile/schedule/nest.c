@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compile/schedule/sched.h"
+#include "kinds/reduce.h"
 
 enum {
     CHUNK = 4096,   // elements of a pointwise task
@@ -62,12 +63,6 @@ static bool is_one(const ct_emit *e, ct_ix x) {
     int64_t n;
     return ct__ix_is_int(e->pool, x, &n) && n == 1;
 }
-static bool in_vector(const ct_kir *k) {
-    for (ct_kval l = k->open; l >= 0; l = k->ins[l].in)
-        if (k->ins[l].sub == CT_BIND_VECTOR) return true;
-    return false;
-}
-
 // The variable of the nth inner loop over an extent: the same one in every stage, so that values
 // computed in two stages have equal indices.
 static ct_ix inner_var(nest *n, ct_ix extent, int nth) {
@@ -86,81 +81,6 @@ static void open_vector(nest *n, ct_ix extent, ct_ix var) {
     for (int i = 0; i < n->n_vec; i++)
         if (n->vec[i] == var) return;
     if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = var;
-}
-
-// -------------------------------------------------------------------------------------- reductions
-
-// A reduction's axes: groups of adjacent reduced ones, outermost first, each flattened.
-typedef struct {
-    int n;
-    int first[CT_MAX_RANK], count[CT_MAX_RANK];
-    ct_ix extent[CT_MAX_RANK];
-} folds;
-
-static folds folds_of(ct_emit *e, const ct_node *node) {
-    folds f = {.n = 0};
-    uint32_t mask = ct__along(node).axes;
-    int rank = ct__type(node->in[0])->rank;
-    for (int a = 0; a < rank; a++) {
-        if (!(mask >> a & 1)) continue;
-        if (a == 0 || !(mask >> (a - 1) & 1)) {
-            f.first[f.n] = a;
-            f.count[f.n] = 0;
-            f.extent[f.n++] = ct__ix_int(e->pool, 1);
-        }
-        f.count[f.n - 1]++;
-        ct_ix size = ct__emit_size(e, node->in[0], a);
-        f.extent[f.n - 1] = ct__ix_mul(e->pool, f.extent[f.n - 1], size);
-    }
-    return f;
-}
-
-// The operand's element for an output index and a position in each fold.
-static ct_kval folded_value(ct_emit *e, const ct_node *node, const folds *f, const ct_ix *at,
-                            const ct_ix *position) {
-    ct_ix own[CT_MAX_RANK], size[CT_MAX_RANK];
-    const ct_type *in = ct__type(node->in[0]);
-    bool keep = node->out->rank == in->rank;
-    uint32_t mask = ct__along(node).axes;
-    for (int a = 0, o = 0; a < in->rank; a++)
-        if (!(mask >> a & 1)) own[a] = keep ? at[a] : at[o++];
-    for (int i = 0; i < f->n; i++) {
-        for (int k = 0; k < f->count[i]; k++)
-            size[k] = ct__emit_size(e, node->in[0], f->first[i] + k);
-        ct__unflatten_ix(e->pool, position[i], size, f->count[i], &own[f->first[i]]);
-    }
-    return ct__emit_value(e, node->in[0], own, CT_DEFAULT);
-}
-
-static ct_kval finished(ct_emit *e, const ct_node *node, ct_kval r) {
-    ct_kred op = node->op->reduction;
-    if (r < 0) return r;
-    bool extreme = op == CT_RED_MAX || op == CT_RED_MIN;
-    ct_dtype out = (ct_dtype)node->out->dtype, held = ct__kir_held(out);
-    if (extreme && held == CT_I32 && out != CT_I32) { // of nothing: the extreme of the wider dtype
-        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
-        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
-    }
-    return ct__kir_cast(e->kir, r, out);
-}
-
-static ct_kval fold_from(ct_emit *e, const ct_node *node, const folds *f, int i, const ct_ix *at,
-                         ct_ix *position) {
-    if (i == f->n) return folded_value(e, node, f, at, position);
-    bool vector = i == f->n - 1 && !in_vector(e->kir);
-    position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
-    ct_kval r =
-        ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
-    e->flops++;
-    ct__emit_end(e);
-    return r;
-}
-
-ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at) {
-    ct_ix position[CT_MAX_RANK];
-    folds f = folds_of(e, v.node);
-    if (f.n == 0) return finished(e, v.node, folded_value(e, v.node, &f, at, position));
-    return finished(e, v.node, fold_from(e, v.node, &f, 0, at, position));
 }
 
 // ---------------------------------------------------------------------------------- units in a row
@@ -239,11 +159,12 @@ static void stores_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *do
 static void reduce_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
-    folds f = folds_of(e, g->units[first].v.node);
+    ct_folds f = ct__folds_of(e, g->units[first].v.node);
     ct_ix at[CT_MAX_RANK];
     if (f.n != 1) {
         unit_index(n, &g->units[first], NULL, at);
-        keep_result(n, &g->units[first], ct__emit_reduce_here(e, g->units[first].v, at));
+        keep_result(n, &g->units[first],
+                    g->units[first].v.node->op->kind->value(e, g->units[first].v, at));
         done[first] = true;
         return;
     }
@@ -253,10 +174,10 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     for (size_t i = first; i < g->n_units && count < 64; i++) {
         const ct_unit *u = &g->units[i];
         if (!u->reduce || done[i] || u->level != g->units[first].level) continue;
-        folds own = folds_of(e, u->v.node);
+        ct_folds own = ct__folds_of(e, u->v.node);
         if (own.n == 1 && own.extent[0] == f.extent[0]) members[count++] = i;
     }
-    if (in_vector(e->kir))
+    if (ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     else
         open_vector(n, extent, var);
@@ -264,13 +185,13 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     stores_in_loop(n, g->units[first].level, extent, var, done);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
-        folds own = folds_of(e, u->v.node);
+        ct_folds own = ct__folds_of(e, u->v.node);
         unit_index(n, u, NULL, at);
         if (n->pass == 2)
             value[m] =
                 ct__emit_load_at(e, n->part[members[m]], 0, part_dtype(u), part_offset(n, var));
         else
-            value[m] = folded_value(e, u->v.node, &own, at, &var);
+            value[m] = ct__folded_value(e, u->v.node, &own, at, &var);
     }
     e->flops += (double)count;
     for (size_t m = 0; m < count; m++)
@@ -278,7 +199,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     ct__emit_end(e);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
-        keep_result(n, u, finished(e, u->v.node, value[m]));
+        keep_result(n, u, ct__fold_result(e, u->v.node, value[m]));
         done[members[m]] = true;
     }
 }
@@ -291,7 +212,7 @@ static void store_stage(nest *n, size_t first, bool *done) {
     int count = inner_sizes(n, &g->units[first], size), opened = 0;
     if (n->flat && count > 1) {
         ct_ix extent = product(e, size, count), var = inner_var(n, extent, 0);
-        if (in_vector(e->kir))
+        if (ct__in_vector(e->kir))
             ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
         else
             open_vector(n, extent, var);
@@ -300,7 +221,7 @@ static void store_stage(nest *n, size_t first, bool *done) {
     } else {
         for (int i = 0; i < count; i++) {
             inner[i] = inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
-            if (i < count - 1 || in_vector(e->kir))
+            if (i < count - 1 || ct__in_vector(e->kir))
                 ct__emit_open(e, CT_BIND_SEQ, size[i], NULL, inner[i]);
             else
                 open_vector(n, size[i], inner[i]);
@@ -352,12 +273,12 @@ static const ct_node *first_reduction(const ct_group *g) {
 static void block_body(nest *n, ct_ix block) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
-    folds f = folds_of(e, first_reduction(g));
+    ct_folds f = ct__folds_of(e, first_reduction(g));
     ct_ix width = ct__ix_int(e->pool, CT_REDUCE_BLOCK), at[CT_MAX_RANK];
     ct_ix start = ct__ix_mul(e->pool, block, width);
     ct_ix extent = ct__ix_min(e->pool, width, ct__ix_sub(e->pool, f.extent[0], start));
     ct_ix lane = ct__ix_var(e->pool, width), var = inner_var(n, f.extent[0], 0);
-    if (in_vector(e->kir))
+    if (ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, lane);
     else
         open_vector(n, extent, lane);
@@ -368,7 +289,7 @@ static void block_body(nest *n, ct_ix block) {
         const ct_unit *u = &g->units[i];
         if (!u->reduce) continue;
         unit_index(n, u, NULL, at);
-        value[i] = folded_value(e, u->v.node, &f, at, &var);
+        value[i] = ct__folded_value(e, u->v.node, &f, at, &var);
         value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
         e->flops++;
     }
@@ -392,7 +313,7 @@ static void with_rows(nest *n) {
     ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, COLUMNS);
     ct_ix tiles = one, blocks = one;
     if (n->lanes) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, COLUMNS - 1)), width);
-    if (n->pass == 1) blocks = block_count(e, folds_of(e, first_reduction(g)).extent[0]);
+    if (n->pass == 1) blocks = block_count(e, ct__folds_of(e, first_reduction(g)).extent[0]);
     // task = (row, block, tile)
     ct_ix size[3] = {rows, blocks, tiles}, at[3] = {zero, zero, zero};
     ct_ix tasks = product(e, size, 3);
@@ -466,9 +387,9 @@ static int rough(nest *n, bool *crossed, bool *torn) {
     ct_ix_pool *p = n->e->pool;
     int bad = 0;
     *crossed = *torn = false;
-    for (size_t i = 0; i < n->e->n_seen; i++)
+    for (size_t i = 0; i < n->e->draft->n_seen; i++)
         for (int v = 0; v < n->n_vec; v++) {
-            const ct_seen *x = &n->e->seen[i];
+            const ct_seen *x = &n->e->draft->seen[i];
             ct_ix var = n->vec[v];
             *crossed |= ct__ix_divides(p, x->offset, var, 0);
             *torn |= ct__ix_divides(p, x->offset, var, CT_LANES);
@@ -491,12 +412,12 @@ static bool write_out(nest *n, const nest *how) {
                 .pass = how->pass,
                 .part = how->part};
     if (!ct__emit_restart(e)) return false;
-    e->group = n->g->id;
+    e->draft->group = n->g->id;
     if (n->g->has_reduce)
         with_rows(n);
     else
         pointwise(n);
-    return !e->sched->err->code;
+    return !e->err->code;
 }
 
 // All trailing axes that no access divides; where those are short, also such that are divided by
@@ -539,7 +460,7 @@ static bool choose_rows(nest *best) {
     bool tiny = true;
     for (size_t i = 0; i < n.g->n_units; i++) {
         if (!n.g->units[i].reduce) continue;
-        folds f = folds_of(n.e, n.g->units[i].v.node);
+        ct_folds f = ct__folds_of(n.e, n.g->units[i].v.node);
         for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
     }
     if (bad == 0 && !tiny) return true;
@@ -568,7 +489,7 @@ static bool wants_split(nest *n) {
             if (inner_sizes(n, u, size)) return false;
             continue;
         }
-        folds f = folds_of(e, u->v.node);
+        ct_folds f = ct__folds_of(e, u->v.node);
         if (u->level || f.n != 1 || ct__kred_is_place(u->v.node->op->reduction)) return false;
         if (extent >= 0 && extent != f.extent[0]) return false;
         extent = f.extent[0];
@@ -580,7 +501,7 @@ static bool wants_split(nest *n) {
 }
 
 static bool make_parts(nest *n) {
-    ct_sched *s = n->e->sched;
+    ct_sched *s = n->e->draft->sched;
     n->part = ct__arena(&s->arena, n->g->n_units * sizeof *n->part);
     if (!n->part) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
     for (size_t i = 0; i < n->g->n_units; i++) {

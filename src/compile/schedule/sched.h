@@ -1,8 +1,11 @@
 // What the files of fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
+// Each calls only those before it: sizes.c, sched.c, emit.c, done.c, nest.c, loop.c, then the two
+// passes.
 #ifndef COTAN_COMPILE_SCHED_H
 #define COTAN_COMPILE_SCHED_H
 
 #include "compile/schedule/schedule.h"
+#include "kinds/emit.h"
 
 // A size: coef times dynamic sizes.
 enum { CT_SIZE_SYMS = 8 };
@@ -85,48 +88,54 @@ struct ct_sched {
     size_t n_known, known_cap;
 };
 
-struct ct_bind {
+typedef struct ct_bind {
     ct_ix var;
     ct_kval value;
-};
-struct ct_memo {
+} ct_bind;
+typedef struct ct_memo {
     ct_val v;
     ct_ix guard;
     const ct_ix *at;
     ct_kval value;
-};
-
-struct ct_seen {
+} ct_memo;
+typedef struct ct_seen {
     ct_ix offset, guard;
     bool write;
     uint32_t buf;
-};
+} ct_seen;
 
-static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == CT_KIND_LEAF; }
-static inline bool ct__is_reduce(const ct_node *n) { return n->op->kind == CT_KIND_REDUCE; }
-static inline bool ct__is_elementwise(const ct_node *n) {
-    return n->op->kind == CT_KIND_ELEMENTWISE;
-}
-// Does an axis have one element for every length?
-static inline bool ct__is_one(const ct_type *t, int axis) {
-    return t->dim[axis] == 1 && !ct__is_dyn(t, axis);
-}
-static inline bool ct__is_half(ct_dtype d) { return d == CT_F16 || d == CT_BF16; }
-// Reads the bits of a 16-bit float, which no value has: they are read from memory.
-static inline bool ct__reads_memory(const ct_node *n) {
-    if (!n->op->reinterprets) return false;
-    ct_dtype from = (ct_dtype)ct__type(n->in[0])->dtype, to = (ct_dtype)n->out->dtype;
-    return from != to && (ct__is_half(from) || ct__is_half(to));
+// A kernel being written: what kinds see of it, and what stands behind index variables and values.
+typedef struct ct_draft {
+    ct_emit emit;
+    ct_sched *sched;
+    ct_bind *binds; // (n_binds) index variable -> KIR value
+    size_t n_binds, binds_cap;
+    ct_memo *memo; // (n_memo) values made in loops that are still open
+    size_t n_memo, memo_cap;
+    size_t *marks; // (n_marks) length of the memo at each open loop
+    size_t n_marks, marks_cap;
+    ct_arg *args; // (n_args) a kernel parameter each
+    int *arg_ids; // (n_args) KIR buffer
+    ct_dtype *arg_types;
+    size_t n_args, args_cap, arg_ids_cap, arg_types_cap;
+    int *syms; // (n_syms) dynamic size behind each i64 argument
+    ct_kval *sym_values;
+    size_t n_syms, syms_cap, sym_values_cap;
+    ct_seen *seen; // (n_seen) every access, for the choice of loops
+    size_t n_seen, seen_cap;
+    int32_t group; // whose values are computed here, not loaded; -1: none
+    int depth;     // of nested inlining
+} ct_draft;
+
+static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == &ct__kind_leaf; }
+static inline bool ct__is_loop(const ct_node *n) { return n->op->kind == &ct__kind_loop; }
+static inline bool ct__is_reduced(const ct_node *n) { return n->op->kind->scheduled == CT_REDUCED; }
+static inline bool ct__is_pointwise(const ct_node *n) {
+    return n->op->kind->scheduled == CT_POINTWISE;
 }
 
 static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
     return &s->vals[v.node->index][v.out];
-}
-
-static inline ct_along ct__along(const ct_node *node) {
-    ct_along along = {0};
-    node->op->along(node, &along);
-    return along;
 }
 
 // sizes.c
@@ -134,8 +143,9 @@ bool ct__sched_sizes(ct_sched *s);
 ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis);
 ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // for ct_map.attr
 
-// schedule.c
+// sched.c: buffers, places of leaves, walks
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
+uint32_t ct__sched_temp(ct_sched *s, size_t bytes); // a new CT_BUF_TEMP; UINT32_MAX: no memory
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node);
 // Calls visit for every node that computing `v` in group `group` involves and that is computed
 // there (not loaded), operands after users, each once; and leaves. False: visit said so.
@@ -153,18 +163,14 @@ void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value);
 ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at); // of an element in its buffer
 void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at);
-// The index in an operand that broadcasts to an elementwise node of this rank.
-void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own);
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset);
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value);
-bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
-ct_kval ct__cast_from(ct_emit *e, ct_kval v, ct_dtype from, ct_dtype to);
-// Index of each axis of a flattened position.
-void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at);
 
 // nest.c
 bool ct__emit_group(ct_sched *s, ct_group *g);
-ct_kval ct__emit_reduce_here(ct_emit *e, ct_val v, const ct_ix *at); // its loops, at this place
+
+// loop.c
+bool ct__sched_loop(ct_sched *s, ct_node *node);
 
 #endif

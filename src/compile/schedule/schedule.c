@@ -14,15 +14,6 @@ static bool no_memory(ct_sched *s, size_t bytes) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", bytes);
 }
 
-uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
-    uint32_t number = ct__program_buf(s->program, buf);
-    if (number == UINT32_MAX) no_memory(s, sizeof buf);
-    return number;
-}
-uint32_t ct__sched_temp(ct_sched *s, size_t bytes) {
-    return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes});
-}
-
 static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, size_t bytes,
                      const ct_node *node) {
     return ct__program_copy(s->program, (ct_arg){.buf = from, .offset = offset},
@@ -30,54 +21,7 @@ static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, siz
            no_memory(s, sizeof(ct_launch));
 }
 
-// ------------------------------------------------------------------------------------------- walks
-
-static bool push(ct_sched *s, size_t *n, ct_node *node) {
-    if (!CT_GROW(s->stack, s->stack_cap, *n + 1)) return no_memory(s, *n * sizeof node);
-    s->stack[(*n)++] = node;
-    return true;
-}
-
-bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_from, ct_visit visit,
-                    void *env) {
-    size_t n = 0;
-    s->stamp_now++;
-    for (size_t i = n_from; i-- > 0;) {
-        if (s->stamp[from[i].node->index] == s->stamp_now) continue;
-        s->stamp[from[i].node->index] = s->stamp_now;
-        if (!push(s, &n, from[i].node)) return false;
-    }
-    while (n > 0) {
-        ct_node *node = s->stack[--n];
-        if (!visit(env, (ct_val){node, 0}, false)) return false;
-        for (int i = 0; i < node->n_in; i++) {
-            ct_val v = node->in[i];
-            const ct_sval *val = ct__sval(s, v);
-            if (s->stamp[v.node->index] == s->stamp_now) continue;
-            s->stamp[v.node->index] = s->stamp_now;
-            bool loaded = ct__is_leaf(v.node) || (val->group >= 0 && val->group != group);
-            if (loaded) {
-                if (!visit(env, v, true)) return false;
-            } else if (!push(s, &n, v.node)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 // ------------------------------------------------------------------------------------------ places
-
-bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
-    ct_sval *val = &s->vals[node->index][0];
-    ct_place place;
-    if (val->buf != UINT32_MAX) return true;
-    if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &place))
-        return no_memory(s, sizeof(ct_buf));
-    val->buf = place.buf;
-    val->offset = place.offset;
-    return true;
-}
 
 // The first root of a computed value gives its buffer; an assignment does when no other root can.
 static bool place_roots(ct_sched *s) {
@@ -334,10 +278,8 @@ static bool is_empty(const ct_group *g) { // nothing to write for any length
 
 static bool emit_one(ct_sched *s, ct_group *g) {
     if (g->only) {
-        ct_template template = ct__template_of(g->only);
-        if (template) return template(s, g->only);
-        return ct__err(s->err, CT_E_INTERNAL, g->only->here, g->only->op->name,
-                       "no kernels are known for it");
+        if (ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
+        return g->only->op->kind->kernels(s, g->only);
     }
     if (is_empty(g)) return true;
     s->conflict = false;
@@ -395,8 +337,8 @@ static bool prepare(ct_sched *s) {
         if (!s->vals[i]) return no_memory(s, sizeof **s->vals);
         for (int o = 0; o < node->n_out; o++)
             s->vals[i][o] = (ct_sval){.buf = UINT32_MAX, .group = -1, .root = -1};
-        if ((ct__is_elementwise(node) && !node->op->emit) ||
-            (ct__is_reduce(node) && !(node->op->reduction && node->op->along)))
+        if ((ct__is_pointwise(node) && !node->op->emit) ||
+            (ct__is_reduced(node) && !node->op->reduction))
             return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
                            "it does not say how kernels compute it");
         // Constants of one element are literals: they get a buffer when something wants one.

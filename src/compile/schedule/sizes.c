@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "compile/schedule/sched.h"
-#include "ops/rules.h"
 
 static int root_of(ct_sched *s, int sym) {
     while (s->sym_parent[sym] != sym) sym = s->sym_parent[sym] = s->sym_parent[s->sym_parent[sym]];
@@ -104,31 +103,28 @@ static bool total(ct_sched *s, ct_val v, ct_extent *z) {
 }
 
 // Output axis `a` is the operand's axis `b`.
-static void same_axis(ct_sched *s, ct_node *node, int a, int operand, int b) {
-    ct_extent *out = &s->vals[node->index][0].size[a];
-    if (!ct__is_dyn(node->out, a) || !ct__is_dyn(ct__type(node->in[operand]), b)) return;
+static void same_axis(ct_sched *s, ct_node *node, int out, int a, int operand, int b) {
+    ct_extent *size = s->vals[node->index][out].size;
+    if (!ct__is_dyn(&node->out[out], a) || !ct__is_dyn(ct__type(node->in[operand]), b)) return;
     ct_extent z = ct__sched_size(s, node->in[operand], b);
-    if (is_set(out))
-        join(s, *out, z);
+    if (is_set(&size[a]))
+        join(s, size[a], z);
     else
-        *out = z;
+        size[a] = z;
 }
 
-static void sizes_aligned_right(ct_sched *s, ct_node *node, int skip_last) {
-    for (int k = 0; k < node->n_in; k++) {
-        const ct_type *in = ct__type(node->in[k]);
-        for (int b = 0; b < in->rank - skip_last; b++)
-            if (node->out->rank >= in->rank)
-                same_axis(s, node, node->out->rank - in->rank + b, k, b);
-    }
-}
-
-static void sizes_of_reduce(ct_sched *s, ct_node *node) {
-    uint32_t gone = ct__along(node).axes;
-    int rank = ct__type(node->in[0])->rank, a = 0;
-    bool keep = node->out->rank == rank;
-    for (int b = 0; b < rank; b++)
-        if (!(gone >> b & 1)) same_axis(s, node, keep ? b : a++, 0, b);
+typedef struct {
+    ct_sched *s;
+    ct_node *node;
+} axes_env;
+static void equal_axes(void *env_, ct_node_axis a, ct_node_axis b) {
+    const axes_env *env = env_;
+    ct_sched *s = env->s;
+    const ct_val *in = env->node->in;
+    if (a.value < 0)
+        same_axis(s, env->node, ~a.value, a.axis, b.value, b.axis);
+    else if (ct__is_dyn(ct__type(in[a.value]), a.axis) && ct__is_dyn(ct__type(in[b.value]), b.axis))
+        join(s, ct__sched_size(s, in[a.value], a.axis), ct__sched_size(s, in[b.value], b.axis));
 }
 
 typedef struct {
@@ -185,7 +181,7 @@ static bool sizes_by_map(ct_sched *s, ct_node *node, bool *in_order) {
         for (int b = 0; b < rank; b++)
             for (int a = 0; a < node->out->rank; a++)
                 if (piece[i].from[b] == at[a] && !(piece[i].cut >> b & 1))
-                    same_axis(s, node, a, piece[i].operand, b);
+                    same_axis(s, node, 0, a, piece[i].operand, b);
     }
     *in_order = map.in_order;
     ct__arena_free(&scratch);
@@ -257,30 +253,11 @@ static bool sizes_by_count(ct_sched *s, ct_node *node) {
 }
 
 static bool sizes_of(ct_sched *s, ct_node *node) {
-    switch (node->op->kind) {
-    case CT_KIND_ELEMENTWISE: sizes_aligned_right(s, node, 0); return true;
-    case CT_KIND_SCAN:
-        if (node->out->rank == ct__type(node->in[0])->rank)
-            for (int a = 0; a < node->out->rank; a++) same_axis(s, node, a, 0, a);
-        return true;
-    case CT_KIND_CONTRACT: {
-        int rank = node->out->rank;
-        sizes_aligned_right(s, node, 2);
-        same_axis(s, node, rank - 2, 0, ct__type(node->in[0])->rank - 2);
-        same_axis(s, node, rank - 1, 1, ct__type(node->in[1])->rank - 1);
-        const ct_type *a = ct__type(node->in[0]), *b = ct__type(node->in[1]);
-        if (ct__is_dyn(a, a->rank - 1) && ct__is_dyn(b, b->rank - 2))
-            join(s, ct__sched_size(s, node->in[0], a->rank - 1),
-                 ct__sched_size(s, node->in[1], b->rank - 2));
-        return true;
-    }
-    case CT_KIND_REDUCE: sizes_of_reduce(s, node); return true;
-    case CT_KIND_MOVEMENT: {
-        bool in_order = false;
-        return sizes_by_map(s, node, &in_order) && (!in_order || sizes_by_count(s, node));
-    }
-    default: return true;
-    }
+    bool in_order = false;
+    if (node->op->kind->equal_axes)
+        node->op->kind->equal_axes(node, equal_axes, &(axes_env){s, node});
+    if (node->op->map && !sizes_by_map(s, node, &in_order)) return false;
+    return !in_order || sizes_by_count(s, node);
 }
 
 bool ct__sched_sizes(ct_sched *s) {
@@ -295,9 +272,9 @@ bool ct__sched_sizes(ct_sched *s) {
             for (int a = 0; a < t->rank; a++)
                 if (!ct__is_dyn(t, a)) size[a].coef = t->dim[a];
             s->vals[i][o].size = size;
-            any |= o == 0;
+            any = true;
         }
-        if (any && node->op->kind != CT_KIND_LEAF && !sizes_of(s, node)) return false;
+        if (any && !sizes_of(s, node)) return false;
         for (int o = 0; o < node->n_out; o++)
             for (int a = 0; a < node->out[o].rank; a++) {
                 if (!ct__is_dyn(&node->out[o], a) || is_set(&s->vals[i][o].size[a])) continue;

@@ -1,9 +1,9 @@
 // Matrix products as kernels: (batch..., M, K) x (batch..., K, N), any strides.
-#ifndef COTAN_COMPILE_TEMPLATE_MATMUL_H
-#define COTAN_COMPILE_TEMPLATE_MATMUL_H
+#ifndef COTAN_KINDS_MATMUL_H
+#define COTAN_KINDS_MATMUL_H
 
-#include "backend/backend.h"
-#include "compile/schedule/template.h"
+#include "kinds/template.h"
+#include "kir/target.h"
 
 // A dot product is chunks of this many k, each one chain of fused multiply-adds from +0 in the
 // order of k; the chunk sums are added in order (docs/design/bits.md).

@@ -1,16 +1,15 @@
 // Loops (scan): their bodies are lowered on their own and run between LOOP and END; operands have
 // buffers (fuse.c).
 #include "compile/schedule/sched.h"
-#include "compile/schedule/templates.h"
 
-bool ct__template_loop(ct_sched *s, ct_node *node) {
+bool ct__sched_loop(ct_sched *s, ct_node *node) {
     ct_place *in = ct__arena(&s->arena, (node->n_in + 1u) * sizeof *in);
     ct_place *out = ct__arena(&s->arena, (node->n_out + 1u) * sizeof *out);
     if (!in || !out) return ct__err_memory(s->err, node->here, "scan", node->n_in * sizeof *in);
     for (int i = 0; i < node->n_in; i++) {
         const ct_sval *val = ct__sval(s, node->in[i]);
         ct_node *operand = node->in[i].node;
-        if (operand->op->kind == CT_KIND_LEAF && !ct__sched_place_leaf(s, operand)) return false;
+        if (ct__is_leaf(operand) && !ct__sched_place_leaf(s, operand)) return false;
         in[i] = (ct_place){val->buf, val->offset};
         if (val->buf == UINT32_MAX)
             return ct__err(s->err, CT_E_INTERNAL, node->here, "scan", "operand %d has no buffer",

@@ -3,8 +3,8 @@
 // A template builds a kernel for one op without knowing where its operands come from. An operand is
 // either plain (a buffer read with strides) or computed (a fused prologue); a result is either
 // plain or given to a function (a fused epilogue). Positions are one i64 value per logical axis.
-#ifndef COTAN_COMPILE_TEMPLATE_H
-#define COTAN_COMPILE_TEMPLATE_H
+#ifndef COTAN_KINDS_TEMPLATE_H
+#define COTAN_KINDS_TEMPLATE_H
 
 #include "kir/kir.h"
 

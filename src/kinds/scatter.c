@@ -1,5 +1,7 @@
-// Adding at positions that are data.
-#include "compile/schedule/template_index.h"
+// Elements put together with others at positions that are data.
+#include "kinds/scatter.h"
+
+#include "kinds/joined.h"
 
 enum { GRAIN = 8192 }; // elements that are worth a task of their own
 
@@ -17,10 +19,10 @@ static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
     return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), ct__kir_lt(k, v, to));
 }
 
-// A task owns a block of destination rows: no two threads meet, and the order of the additions to
+// A task owns a block of destination rows: no two threads meet, and the order of what is put to
 // an element is that of the positions. Every task reads all positions, so a block is as much work
 // as that at least.
-void ct__template_scatter_add(ct_kir *k, const ct_scatter_spec *spec) {
+void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
     const ct_picking *p = &spec->size;
     int64_t tail = literal(k, p->tail, 64), picks = literal(k, p->picks, GRAIN);
     int64_t work = picks > GRAIN ? picks : GRAIN;
@@ -49,9 +51,49 @@ void ct__template_scatter_add(ct_kir *k, const ct_scatter_spec *spec) {
     t = ct__kir_loop(k, along_tail, p->tail, "tail");
     to = ct__kir_add(k, ct__kir_mul(k, ct__kir_add(k, base, at), p->tail), t);
     ct_kval update = ct__source_load(k, &spec->updates, 4, (ct_kval[]){b, m, i, t});
-    ct__kir_store(k, spec->out, to, ct__kir_add(k, ct__kir_load(k, spec->out, to), update));
+    ct__kir_store(k, spec->out, to,
+                  ct__kred_combine(k, spec->op, ct__kir_load(k, spec->out, to), update));
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
 }
+
+static bool scatter_kernels(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    ct__emit_declare_sizes(e, node);
+    ct_along along = ct__along(node);
+    int axis = along.axis, lead = along.leading, own = ct__type(node->in[1])->rank - lead;
+    ct_dtype as = ct__kir_held((ct_dtype)node->out->dtype);
+    ct_joined x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
+    ct_joined positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
+    ct_joined updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});
+    ct_scatter_spec spec = {
+        .op = node->op->reduction,
+        .size = {ct__joined_size(&x, 0), ct__joined_size(&x, 1), ct__joined_size(&x, 2),
+                 ct__joined_size(&positions, 1), ct__joined_size(&x, 3)},
+        .x = ct__joined_source(&x),
+        .positions = ct__joined_source(&positions),
+        .updates = ct__joined_source(&updates),
+        .out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_READ | CT_KIR_WRITE)};
+    ct__template_scatter(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
+}
+
+// All updates may name one element, one after the other.
+static double scatter_roundings(const ct_node *node) {
+    bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
+    return rounds ? (double)ct__count(ct__type(node->in[1])) : 0;
+}
+
+const ct_kind ct__kind_scatter = {
+    .name = "scatter",
+    .doc = "Operand 0 with operand 2 put together with it at positions along an axis, which "
+           "operand 1 holds.",
+    .scheduled = CT_TEMPLATE,
+    .kernels = scatter_kernels,
+    .roundings = scatter_roundings,
+    .rounds_each = true,
+    .positions = 1,
+};

@@ -1,7 +1,7 @@
 // The matrix product, after BLIS: a task computes one block of the result; for each chunk of k it
 // packs its block of A, then panel by panel of B, and a register tile of rows x columns runs over
 // both. The sums of the chunks before the last wait in scratch, so each element is stored once.
-#include "compile/schedule/template_matmul.h"
+#include "kinds/matmul.h"
 
 #include <string.h>
 

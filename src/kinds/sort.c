@@ -1,40 +1,8 @@
-// Going along an axis in order: running sums, the largest elements.
+// What needs an order among elements: the largest ones.
+#include "kinds/sort.h"
+
 #include "base/number.h"
-#include "compile/schedule/template_index.h"
-
-enum { BLOCK = 64, GRAIN = 4096 };
-
-// x[o, k, j] added to the sum of its line, and the sum stored.
-static void cumsum_step(ct_kir *k, const ct_cumsum_spec *spec, ct_kval sum, ct_kval o, ct_kval j) {
-    ct_kval step = ct__kir_loop(k, CT_BIND_SEQ, spec->n, "along the axis");
-    if (spec->reverse) step = ct__kir_sub(k, ct__kir_addi(k, spec->n, -1), step);
-    const ct_kval at[3] = {o, step, j};
-    ct__kir_set(k, sum, ct__kir_add(k, ct__kir_get(k, sum), ct__source_load(k, &spec->x, 3, at)));
-    ct__sink_store(k, &spec->out, 3, at, ct__kir_get(k, sum));
-    ct__kir_end(k);
-}
-
-void ct__template_cumsum(ct_kir *k, const ct_cumsum_spec *spec) {
-    int64_t inner = 0, n = 0;
-    bool known = ct__kir_is_int(k, spec->inner, &inner), single = known && inner == 1;
-    if (!ct__kir_is_int(k, spec->n, &n) || n < 1) n = 1;
-    ct_kval zero = ct__kir_const(k, ct__kir_held(spec->dtype), 0);
-    // A task: some lines of a matrix of lines, or a block of lines side by side.
-    ct_kval lines = single ? spec->outer : spec->inner;
-    int64_t block = single ? (n >= GRAIN ? 1 : GRAIN / n) : BLOCK;
-    ct_kval blocks = ct__kir_ceil_div(k, lines, block);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE,
-                                single ? blocks : ct__kir_mul(k, spec->outer, blocks), "block");
-    ct_kval first = ct__kir_muli(k, single ? task : ct__kir_mod(k, task, blocks), block);
-    ct_kval some = ct__kir_min(k, ct__kir_sub(k, lines, first), ct__kir_int(k, block));
-    ct_kval line = ct__kir_loop(k, single ? CT_BIND_SEQ : CT_BIND_VECTOR, some, "line");
-    line = ct__kir_add(k, first, line);
-    ct_kval sum = ct__kir_reg(k, zero);
-    cumsum_step(k, spec, sum, single ? line : ct__kir_div(k, task, blocks),
-                single ? ct__kir_int(k, 0) : line);
-    ct__kir_end(k);
-    ct__kir_end(k);
-}
+#include "kinds/joined.h"
 
 // Does a stand before b? Equals do not.
 static ct_kval before(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
@@ -82,3 +50,31 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct__kir_end(k);
     ct__kir_end(k);
 }
+
+static bool sort_kernels(ct_sched *s, ct_node *node) {
+    ct_emit *e = ct__emit_new(s, node);
+    if (!e) return false;
+    ct__emit_declare_sizes(e, node);
+    int last = ct__type(node->in[0])->rank - 1;
+    ct_dtype as = (ct_dtype)ct__type(node->in[0])->dtype;
+    ct_joined x = ct__join(e, node->in[0], as, 2, (int[]){0, last});
+    ct_joined values = ct__join(e, (ct_val){node, 0}, as, 2, (int[]){0, last});
+    ct_joined places = ct__join(e, (ct_val){node, 1}, CT_I32, 2, (int[]){0, last});
+    ct_topk_spec spec = {.dtype = as,
+                         .rows = ct__joined_size(&x, 0),
+                         .n = ct__joined_size(&x, 1),
+                         .count = ct__along(node).count,
+                         .x = ct__joined_source(&x),
+                         .values = ct__joined_sink(&values),
+                         .places = ct__joined_sink(&places)};
+    ct__template_topk(e->kir, &spec);
+    return ct__emit_done(e, (double)ct__count(ct__type(node->in[0])));
+}
+
+const ct_kind ct__kind_sort = {
+    .name = "sort",
+    .doc = "Elements along an axis in their order.",
+    .scheduled = CT_TEMPLATE,
+    .kernels = sort_kernels,
+    .copies = true,
+};

@@ -1,8 +1,9 @@
-// The matmul op's kernel: the matrix template with the graph's values as operands and result.
-#include "compile/schedule/sched.h"
-#include "compile/schedule/template_matmul.h"
-#include "compile/schedule/templates.h"
-#include "graph/graph.h"
+// Sums of products over axes that two operands share: matrix products, (..., M, K) x (..., K, N).
+// The kernel is the matrix template with the graph's values as operands and result.
+#include <math.h>
+
+#include "kinds/emit.h"
+#include "kinds/matmul.h"
 
 typedef struct contract {
     ct_emit *e;
@@ -99,10 +100,10 @@ static int contiguous(const contract *c, int which) {
     return ct__emit_contiguous(c->e, c->in[which], index, first) ? n : -1;
 }
 
-bool ct__template_contract(ct_sched *s, ct_node *node) {
+static bool contraction_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
-    ct__template_sizes(e, node);
+    ct__emit_declare_sizes(e, node);
     const ct_type *out = &node->out[0], *b = ct__type(node->in[1]), *a = ct__type(node->in[0]);
     contract c = {.e = e,
                   .out = {node, 0},
@@ -126,8 +127,36 @@ bool ct__template_contract(ct_sched *s, ct_node *node) {
         .a = {.value = value, .env = &sides[0], .along = contiguous(&c, 0)},
         .b = {.value = value, .env = &sides[1], .along = contiguous(&c, 1)},
         .c = {.store = store, .env = &c},
-        .target = s->program->target,
+        .target = e->target,
     };
     ct__template_matmul(e->kir, &spec);
     return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);
 }
+
+static void contraction_axes(const ct_node *node, ct_equal_fn equal, void *env) {
+    int rank = node->out->rank, a = ct__type(node->in[0])->rank, b = ct__type(node->in[1])->rank;
+    for (int k = 0; k < 2; k++) { // batch axes are aligned at the last one
+        int own = ct__type(node->in[k])->rank;
+        for (int i = 0; i < own - 2; i++)
+            equal(env, (ct_node_axis){~0, rank - own + i}, (ct_node_axis){k, i});
+    }
+    equal(env, (ct_node_axis){~0, rank - 2}, (ct_node_axis){0, a - 2});
+    equal(env, (ct_node_axis){~0, rank - 1}, (ct_node_axis){1, b - 1});
+    equal(env, (ct_node_axis){0, a - 1}, (ct_node_axis){1, b - 2});
+}
+
+static double contraction_roundings(const ct_node *node) {
+    const ct_type *a = ct__type(node->in[0]);
+    double k = (double)a->dim[a->rank - 1];
+    return ct__is_float(node->out->dtype) ? fmin(k, CT_DOT_CHUNK) + k / CT_DOT_CHUNK : 0;
+}
+
+const ct_kind ct__kind_contraction = {
+    .name = "contraction",
+    .doc = "Sums of products over axes that two operands share.",
+    .scheduled = CT_TEMPLATE,
+    .kernels = contraction_kernels,
+    .epilogue = true,
+    .equal_axes = contraction_axes,
+    .roundings = contraction_roundings,
+};

@@ -1,4 +1,4 @@
-#include "compile/schedule/template.h"
+#include "kinds/template.h"
 
 static ct_kval index_of(ct_kir *k, ct_kval offset, const ct_kval *stride, int rank,
                         const ct_kval *at) {

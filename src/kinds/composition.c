@@ -1,0 +1,6 @@
+#include "kinds/kind.h"
+
+const ct_kind ct__kind_composition = {
+    .name = "composition",
+    .doc = "An op said in other ops: it owns a body, which replaces it when a plan is made.",
+};

@@ -1,0 +1,24 @@
+// Values of the graph as templates of few axes see them: runs of neighbouring axes are one.
+#ifndef COTAN_KINDS_JOINED_H
+#define COTAN_KINDS_JOINED_H
+
+#include "kinds/emit.h"
+#include "kinds/template.h"
+
+enum { CT_MOST_JOINED = 4 };
+
+// A value whose axes start[g] .. start[g + 1] - 1 are axis g of the template.
+typedef struct ct_joined {
+    ct_emit *e;
+    ct_val v;
+    ct_dtype as; // in which elements are read
+    int groups, start[CT_MOST_JOINED + 1];
+} ct_joined;
+
+// start: (groups) where each begins.
+ct_joined ct__join(ct_emit *e, ct_val v, ct_dtype as, int groups, const int *start);
+ct_kval ct__joined_size(const ct_joined *j, int group);
+ct_source ct__joined_source(ct_joined *j); // j must live as long
+ct_sink ct__joined_sink(ct_joined *j);
+
+#endif

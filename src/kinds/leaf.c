@@ -1,0 +1,6 @@
+#include "kinds/kind.h"
+
+const ct_kind ct__kind_leaf = {
+    .name = "leaf",
+    .doc = "A value from outside: data, a scalar, a constant, a variable, a parameter of a body.",
+};

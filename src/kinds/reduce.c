@@ -1,0 +1,98 @@
+// Over attribute axes by a monoid. Floats add and multiply in a tree of fixed shape over the index
+// (docs/design/bits.md).
+#include <math.h>
+
+#include "kinds/reduce.h"
+
+// ----------------------------------------------------------------------------------------- kernels
+
+ct_folds ct__folds_of(ct_emit *e, const ct_node *node) {
+    ct_folds f = {.n = 0};
+    uint32_t mask = ct__along(node).axes;
+    int rank = ct__type(node->in[0])->rank;
+    for (int a = 0; a < rank; a++) {
+        if (!(mask >> a & 1)) continue;
+        if (a == 0 || !(mask >> (a - 1) & 1)) {
+            f.first[f.n] = a;
+            f.count[f.n] = 0;
+            f.extent[f.n++] = ct__ix_int(e->pool, 1);
+        }
+        f.count[f.n - 1]++;
+        ct_ix size = ct__emit_size(e, node->in[0], a);
+        f.extent[f.n - 1] = ct__ix_mul(e->pool, f.extent[f.n - 1], size);
+    }
+    return f;
+}
+
+ct_kval ct__folded_value(ct_emit *e, const ct_node *node, const ct_folds *f, const ct_ix *at,
+                         const ct_ix *position) {
+    ct_ix own[CT_MAX_RANK], size[CT_MAX_RANK];
+    const ct_type *in = ct__type(node->in[0]);
+    bool keep = node->out->rank == in->rank;
+    uint32_t mask = ct__along(node).axes;
+    for (int a = 0, o = 0; a < in->rank; a++)
+        if (!(mask >> a & 1)) own[a] = keep ? at[a] : at[o++];
+    for (int i = 0; i < f->n; i++) {
+        for (int k = 0; k < f->count[i]; k++)
+            size[k] = ct__emit_size(e, node->in[0], f->first[i] + k);
+        ct__unflatten_ix(e->pool, position[i], size, f->count[i], &own[f->first[i]]);
+    }
+    return ct__emit_value(e, node->in[0], own, CT_DEFAULT);
+}
+
+ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
+    ct_kred op = node->op->reduction;
+    if (r < 0) return r;
+    bool extreme = op == CT_RED_MAX || op == CT_RED_MIN;
+    ct_dtype out = (ct_dtype)node->out->dtype, held = ct__kir_held(out);
+    if (extreme && held == CT_I32 && out != CT_I32) { // of nothing: the extreme of the wider dtype
+        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
+        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
+    }
+    return ct__kir_cast(e->kir, r, out);
+}
+
+static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i, const ct_ix *at,
+                         ct_ix *position) {
+    if (i == f->n) return ct__folded_value(e, node, f, at, position);
+    bool vector = i == f->n - 1 && !ct__in_vector(e->kir);
+    position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
+    ct_kval r =
+        ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
+    e->flops++;
+    ct__emit_end(e);
+    return r;
+}
+
+// Its loops, at this place.
+static ct_kval reduce_value(ct_emit *e, ct_val v, const ct_ix *at) {
+    ct_ix position[CT_MAX_RANK];
+    ct_folds f = ct__folds_of(e, v.node);
+    return ct__fold_result(e, v.node, fold_from(e, v.node, &f, 0, at, position));
+}
+
+static void reduce_axes(const ct_node *node, ct_equal_fn equal, void *env) {
+    uint32_t gone = ct__along(node).axes;
+    int rank = ct__type(node->in[0])->rank, a = 0;
+    bool keep = node->out->rank == rank;
+    for (int b = 0; b < rank; b++)
+        if (!(gone >> b & 1)) equal(env, (ct_node_axis){~0, keep ? b : a++}, (ct_node_axis){0, b});
+}
+
+// Each level of the tree: 64 additions in a lane, then four of lanes; and every group of axes.
+static double reduce_roundings(const ct_node *node) {
+    const ct_type *x = ct__type(node->in[0]);
+    if (!ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype)) return 0;
+    double n = (double)ct__count(x) / fmax((double)ct__count(node->out), 1);
+    double levels = 1 + (n > 0x1p10) + (n > 0x1p20);
+    return fmin(n, 68 * levels * (x->rank ? x->rank : 1));
+}
+
+const ct_kind ct__kind_reduce = {
+    .name = "reduce",
+    .doc = "Axes of the operand go, their elements put together by a monoid.",
+    .scheduled = CT_REDUCED,
+    .value = reduce_value,
+    .equal_axes = reduce_axes,
+    .roundings = reduce_roundings,
+};

@@ -1,0 +1,7 @@
+#include "kinds/kind.h"
+
+const ct_kind ct__kind_transform = {
+    .name = "transform",
+    .doc = "A function of the graph itself, such as a gradient, which what it stands for replaces "
+           "when a plan is made.",
+};
