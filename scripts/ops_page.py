@@ -17,20 +17,20 @@ MACRO = re.compile(r"^#define ([A-Z_]+)\(([^)]*)\)[ \t]+(\.id = .*)$", re.M)
 
 
 def masks(header):
-    """{name: set of dtypes} of what `.accepts` is said in, from graph/type.h."""
-    body = re.search(r"enum \{([^{}]*CT_MASK[^{}]*)\};", header).group(1)
+    """{name: set of dtypes} of what `.accepts` is said in, from base/dtype.h."""
     found = {}
-    for part in re.sub(r"//[^\n]*", "", body).split(","):
-        if "=" in part:
-            name, value = part.split("=")
-            found[name.strip()] = mask(value, found)
+    for name, value in re.findall(r"^#define (CT_\w+) (.*CT_.*)$", re.sub(r"\\\n", " ", header), re.M):
+        try:
+            found[name] = mask(value.strip("() "), found)
+        except KeyError:  # a macro that is no set of dtypes
+            pass
     return found
 
 
 def mask(text, known):
     out = set()
     for part in text.split("|"):
-        one = re.fullmatch(r"\s*CT_MASK\(CT_(\w+)\)\s*", part)
+        one = re.fullmatch(r"\s*CT_MASK\(CT_(\w+)\)?\s*", part)
         out |= {one.group(1)} if one else known[part.strip()]
     return out
 
@@ -58,7 +58,7 @@ def attributes(sources):
 def facts(root):
     """{op: (dtypes it accepts, has it a gradient?, its options)}, of all ops of the list."""
     sources = [p.read_text() for folder in ("ops", "transform") for p in sorted((root / "src" / folder).glob("*.c"))]
-    known, options = masks((root / "src/graph/type.h").read_text()), attributes(sources)
+    known, options = masks((root / "src/base/dtype.h").read_text()), attributes(sources)
     out = {}
     for op, body in definitions(sources).items():
         accepts = mask(re.search(r"\.accepts = ([^,]*),?", body).group(1).strip(), known)

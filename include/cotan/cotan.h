@@ -48,10 +48,11 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 
 // Element types. 0 means "the default" wherever an option takes a dtype.
 //
-// Operands of two dtypes meet in the smallest one that holds both: an integer and a float in the
-// float, f16 and bf16 in f32, u64 and a signed integer, which no integer holds, in f32. A bare
-// number (ct_f, ct_i) takes the other's dtype; a bare integer that an integer dtype cannot hold,
-// such as 300 or -1 beside u8, is an error. Integers wrap; what becomes an integer from a float is
+// Operands of two dtypes meet where JAX's do (jax.numpy.promote_types): integers in the smallest one
+// that holds both, an integer and a float in the float, f16 and bf16 in f32, u64 and a signed
+// integer, which no integer holds, in f64. A bare number (ct_f, ct_i) takes the other's dtype, but a
+// ct_f that of integers: both become f32. A bare integer that an integer dtype cannot hold, such as
+// 300 or -1 beside u8, is an error. Integers wrap; what becomes an integer from a float is
 // cut towards zero and saturates. f16 and bf16 are computed in f32, and every op rounds its result
 // to nearest even, by way of f32 where it comes from a wider dtype; sums and products of matrices
 // add up in f32 and round once, and so do functions that are made of others, such as softmax.

@@ -534,9 +534,7 @@ static bool fits(ct_call *call) {
 
 enum { FEW = 16 };
 // The integers that do not hold all of i64.
-#define BELOW_I64                                                                                  \
-    (CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64) | CT_MASK(CT_I8) |       \
-     CT_MASK(CT_I16) | CT_MASK(CT_I32))
+#define BELOW_I64 (CT_INTEGERS & ~CT_MASK(CT_I64))
 
 // The node, its operands and outputs lie together; the shape rule fills the outputs in place.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
@@ -698,17 +696,15 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_call call = {op,    own,       n_in, types, (int)n_out, n_out ? out : NULL,
                     arena, &ctx->err, here, NULL,  false};
     int used = 0;
-    unsigned seen = 0; // dtypes; those of bare numbers in the upper half
+    ct_dtypes seen = 0, bare = 0; // those of bare numbers apart
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         types[used] = ct__type(val[used]);
-        seen |= 1u << (types[used]->dtype + 16 * types[used]->weak);
+        *(types[used]->weak ? &bare : &seen) |= CT_MASK(types[used]->dtype);
         ct__use(val[used++].node);
     }
-    const unsigned mixed = 1u << CT_F64 | 1u << (16 + CT_F32);
-    const unsigned whole = 1u << (16 + CT_I32) | 1u << (16 + CT_I64);
-    if (seen & whole && seen & BELOW_I64) call.whole = in;
-    bool ok = used == n_in &&
-              ((seen & mixed) != mixed || numbers_in_f64(ctx, op, n_in, val, types, here));
+    if (bare & CT_INTEGERS && seen & BELOW_I64) call.whole = in;
+    bool in_f64 = bare & CT_MASK(CT_F32) && seen & CT_MASK(CT_F64);
+    bool ok = used == n_in && (!in_f64 || numbers_in_f64(ctx, op, n_in, val, types, here));
     if (!ok || !op->infer(&call) || !fits(&call)) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);

@@ -271,7 +271,7 @@ struct ct_opdef {
     int8_t n_in, n_out; // -1: any number (n_out: the shape rule says)
     const ct_field *fields;
     size_t n_fields, attr_size;
-    uint32_t accepts; // mask of dtypes; elementwise: of the promoted operands
+    ct_dtypes accepts; // elementwise: of the promoted operands
     bool (*infer)(ct_call *call);
     // Reference evaluation. Elementwise: of one element, floats in double, other dtypes in i64 (the
     // result wraps to the dtype), u64 by its bits; comparisons and casts use the one that fits

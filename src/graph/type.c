@@ -5,54 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ct_dtype_info dtypes[CT_DTYPE_COUNT] = {
-    [CT_DEFAULT] = {"?", 0, 0, NULL},
-    [CT_BOOL] = {"bool", 8, CT_CLASS_BOOL, "BOOL"},
-    [CT_U8] = {"u8", 8, CT_CLASS_UINT, "U8"},
-    [CT_U16] = {"u16", 16, CT_CLASS_UINT, "U16"},
-    [CT_U32] = {"u32", 32, CT_CLASS_UINT, "U32"},
-    [CT_U64] = {"u64", 64, CT_CLASS_UINT, "U64"},
-    [CT_I8] = {"i8", 8, CT_CLASS_INT, "I8"},
-    [CT_I16] = {"i16", 16, CT_CLASS_INT, "I16"},
-    [CT_I32] = {"i32", 32, CT_CLASS_INT, "I32"},
-    [CT_I64] = {"i64", 64, CT_CLASS_INT, "I64"},
-    [CT_F16] = {"f16", 16, CT_CLASS_FLOAT, "F16"},
-    [CT_BF16] = {"bf16", 16, CT_CLASS_FLOAT, "BF16"},
-    [CT_F32] = {"f32", 32, CT_CLASS_FLOAT, "F32"},
-    [CT_F64] = {"f64", 64, CT_CLASS_FLOAT, "F64"},
-};
-
-const ct_dtype_info *ct__dtype(ct_dtype dtype) {
-    return &dtypes[(unsigned)dtype < CT_DTYPE_COUNT ? dtype : CT_DEFAULT];
-}
-const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
-size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
-
-static ct_dtype int_of_bits(int bits) {
-    return bits == 16 ? CT_I16 : bits == 32 ? CT_I32 : bits == 64 ? CT_I64 : CT_F32;
-}
-static ct_dtype joined(ct_dtype a, ct_dtype b) {
-    if (a == b) return a;
-    // Within a class the order of the enum is that of size.
-    ct_dtype low = a < b ? a : b, high = a < b ? b : a;
-    const ct_dtype_info *l = &dtypes[low], *h = &dtypes[high];
-    if (low == CT_F16 && high == CT_BF16) return CT_F32;
-    if (l->class == CT_CLASS_UINT && h->class == CT_CLASS_INT)
-        return h->bits > l->bits ? high : int_of_bits(2 * l->bits);
-    return high;
-}
-
-ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak) {
-    if (a_weak == b_weak) return joined(a, b);
-    ct_dtype weak = a_weak ? a : b, strong = a_weak ? b : a;
-    unsigned weak_class = dtypes[weak].class, strong_class = dtypes[strong].class;
-    bool weak_is_int = weak_class == CT_CLASS_INT || weak_class == CT_CLASS_UINT;
-    bool strong_is_int = strong_class == CT_CLASS_INT || strong_class == CT_CLASS_UINT;
-    if (weak_class == CT_CLASS_BOOL || weak_class == strong_class) return strong;
-    if (weak_is_int && (strong_is_int || strong_class == CT_CLASS_FLOAT)) return strong;
-    return weak; // a bare number of a higher class: i32 or f32
-}
-
 int64_t ct__count(const ct_type *type) {
     int64_t n = 1;
     for (int i = 0; i < type->rank; i++) n *= type->dim[i];
@@ -75,7 +27,7 @@ bool ct__same_type(const ct_type *a, const ct_type *b) {
 
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,
                         ct_loc here, const char *op) {
-    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)
+    if (!ct__is_dtype(dtype))
         return ct__err(err, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
     if (dims.n < 0 || dims.n > CT_MAX_RANK)
         return ct__err(err, CT_E_SHAPE, here, op, "%lld axes, at most %d are possible",
@@ -281,7 +233,7 @@ int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
 
 // Towards zero, into the range of an integer; NaN gives 0.
 static int64_t saturated(ct_dtype dtype, double v) {
-    const ct_dtype_info *info = &dtypes[dtype];
+    const ct_dtype_info *info = ct__dtype(dtype);
     bool negative = info->class == CT_CLASS_INT;
     double above = ldexp(1, info->bits - negative);
     if (isnan(v)) return 0;

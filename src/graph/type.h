@@ -2,32 +2,10 @@
 #ifndef COTAN_GRAPH_TYPE_H
 #define COTAN_GRAPH_TYPE_H
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/number.h"
 #include "base/text.h"
-
-// Dtypes are described in bits, so that packed and block types fit the same record later.
-typedef enum { CT_CLASS_BOOL, CT_CLASS_UINT, CT_CLASS_INT, CT_CLASS_FLOAT } ct_class;
-typedef struct ct_dtype_info {
-    const char *name;
-    uint8_t bits, class;
-    const char *safetensors; // its name in a safetensors file
-} ct_dtype_info;
-const ct_dtype_info *ct__dtype(ct_dtype dtype); // a record with 0 bits for a value that is no dtype
-
-// Masks of dtypes, for what an op accepts.
-#define CT_MASK(dtype) (1u << (dtype))
-enum {
-    CT_HALVES = CT_MASK(CT_F16) | CT_MASK(CT_BF16),
-    CT_FLOATS = CT_HALVES | CT_MASK(CT_F32) | CT_MASK(CT_F64),
-    CT_UNSIGNED = CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64),
-    CT_SIGNED = CT_MASK(CT_I8) | CT_MASK(CT_I16) | CT_MASK(CT_I32) | CT_MASK(CT_I64),
-    CT_INTEGERS = CT_UNSIGNED | CT_SIGNED,
-    CT_NUMBERS = CT_FLOATS | CT_INTEGERS,
-    CT_BITS = CT_INTEGERS | CT_MASK(CT_BOOL),
-    CT_ANY = CT_NUMBERS | CT_MASK(CT_BOOL),
-};
 
 static inline bool ct__num_given(ct_num number) { return number.given || number.value != 0; }
 static inline double ct__num_or(ct_num number, double otherwise) {
@@ -55,15 +33,11 @@ typedef struct ct_type {
     uint32_t dyn;       // bit i: dim[i] is dynamic, an argument of the kernels
     const int64_t *dim; // (rank)
 } ct_type;
-
-// The one rule of promotion, JAX's: of two integers the smallest that holds both (u64 with a signed
-// one: none does, so f32), of an integer and a float the float, of f16 and bf16 f32. Two that are
-// both weak, or neither, promote so; a weak one takes the other's dtype unless its class is higher.
-ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak);
+_Static_assert(CT_DTYPE_COUNT <= UINT8_MAX, "records hold a dtype in 8 bits");
 
 int64_t ct__count(const ct_type *type); // elements; 1 for a scalar
 static inline size_t ct__type_bytes(const ct_type *t) {
-    return (size_t)ct__count(t) * ct_dtype_size(t->dtype);
+    return ct__dtype_bytes((ct_dtype)t->dtype, ct__count(t));
 }
 bool ct__same_shape(const ct_type *a, const ct_type *b); // sizes and which are dynamic
 bool ct__same_type(const ct_type *a, const ct_type *b);  // all of it

@@ -7,16 +7,6 @@
 #include "graph/type.h"
 #include "io/utf8.h"
 
-static const struct kind {
-    char letter;
-    int size;
-    ct_dtype dtype;
-} kinds[] = {
-    {'b', 1, CT_BOOL}, {'u', 1, CT_U8},  {'u', 2, CT_U16}, {'u', 4, CT_U32},
-    {'u', 8, CT_U64},  {'i', 1, CT_I8},  {'i', 2, CT_I16}, {'i', 4, CT_I32},
-    {'i', 8, CT_I64},  {'f', 2, CT_F16}, {'f', 4, CT_F32}, {'f', 8, CT_F64},
-};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
 // Larger ones are no tensor's, and one could look as if CT_DYN had marked it.
 static const int64_t largest_dim = ((int64_t)1 << 61) - 1;
 static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -101,9 +91,8 @@ static bool set_descr(reader *r, const char *s, size_t n) {
     if (!memchr("biufcSaUVMm", s[1], 11) || !descr_size(s + 2, n - 2 - unit, &npy->size))
         return refuse(r->name, r->err, "descr \"%s\" is no dtype of NumPy's", shown);
     if (s[1] == 'U') npy->size *= 4;
-    for (int k = 0; k < KINDS; k++)
-        if (kinds[k].letter == s[1] && (size_t)kinds[k].size == npy->size)
-            npy->dtype = kinds[k].dtype;
+    for (ct_dtype d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++)
+        if (ct__dtype(d)->numpy == s[1] && ct_dtype_size(d) == npy->size) npy->dtype = d;
     if (npy->dtype && npy->size > 1 && s[0] == '|')
         return refuse(r->name, r->err, "descr \"%s\" does not say the order of its bytes", shown);
     npy->swapped = s[0] == '>' && npy->size > 1;
@@ -356,9 +345,9 @@ void ct__npy_convert(const ct_npy *npy, const void *from, void *to) {
 
 bool ct__npy_header(ct_npy_name name, ct_dtype dtype, int rank, const int64_t *shape, ct_text *out,
                     ct_err *err) {
-    int k = 0;
-    while (k < KINDS && kinds[k].dtype != dtype) k++;
-    if (k == KINDS) {
+    const char letter = ct__dtype(dtype)->numpy;
+    const size_t size = ct_dtype_size(dtype);
+    if (!letter) {
         ct__err(err, CT_E_DTYPE, CT_NOWHERE, name.label, "%s: NumPy has no dtype for %s", name.part,
                 ct_dtype_name(dtype));
         ct__err_hint(err, "cast to f32 first, or write a safetensors file");
@@ -367,8 +356,8 @@ bool ct__npy_header(ct_npy_name name, ct_dtype dtype, int rank, const int64_t *s
     char head[10] = {0}, digits[32];
     size_t start = out->n, pad;
     ct__text_bytes(out, head, sizeof head); // filled in below
-    ct__textf(out, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
-              kinds[k].size == 1 ? '|' : '<', kinds[k].letter, kinds[k].size);
+    ct__textf(out, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (", size == 1 ? '|' : '<',
+              letter, size);
     for (int i = 0; i < rank; i++)
         ct__textf(out, "%s%" PRId64 "%s", i ? ", " : "", shape[i], rank == 1 ? "," : "");
     ct__text_add(out, "), }");

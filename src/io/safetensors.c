@@ -18,31 +18,30 @@
 // are still checked, listed and found.
 static const struct kind {
     const char *name, *lower;
-    ct_dtype dtype;
     int bits;
 } kinds[] = {
-    {"BOOL", "bool", CT_BOOL, 8},
-    {"F4", "f4", CT_DEFAULT, 4},
-    {"F6_E2M3", "f6_e2m3", CT_DEFAULT, 6},
-    {"F6_E3M2", "f6_e3m2", CT_DEFAULT, 6},
-    {"U8", "u8", CT_U8, 8},
-    {"I8", "i8", CT_I8, 8},
-    {"F8_E5M2", "f8_e5m2", CT_DEFAULT, 8},
-    {"F8_E4M3", "f8_e4m3", CT_DEFAULT, 8},
-    {"F8_E8M0", "f8_e8m0", CT_DEFAULT, 8},
-    {"F8_E4M3FNUZ", "f8_e4m3fnuz", CT_DEFAULT, 8},
-    {"F8_E5M2FNUZ", "f8_e5m2fnuz", CT_DEFAULT, 8},
-    {"I16", "i16", CT_I16, 16},
-    {"U16", "u16", CT_U16, 16},
-    {"F16", "f16", CT_F16, 16},
-    {"BF16", "bf16", CT_BF16, 16},
-    {"I32", "i32", CT_I32, 32},
-    {"U32", "u32", CT_U32, 32},
-    {"F32", "f32", CT_F32, 32},
-    {"C64", "c64", CT_DEFAULT, 64},
-    {"F64", "f64", CT_F64, 64},
-    {"I64", "i64", CT_I64, 64},
-    {"U64", "u64", CT_U64, 64},
+    {"BOOL", "bool", 8},
+    {"F4", "f4", 4},
+    {"F6_E2M3", "f6_e2m3", 6},
+    {"F6_E3M2", "f6_e3m2", 6},
+    {"U8", "u8", 8},
+    {"I8", "i8", 8},
+    {"F8_E5M2", "f8_e5m2", 8},
+    {"F8_E4M3", "f8_e4m3", 8},
+    {"F8_E8M0", "f8_e8m0", 8},
+    {"F8_E4M3FNUZ", "f8_e4m3fnuz", 8},
+    {"F8_E5M2FNUZ", "f8_e5m2fnuz", 8},
+    {"I16", "i16", 16},
+    {"U16", "u16", 16},
+    {"F16", "f16", 16},
+    {"BF16", "bf16", 16},
+    {"I32", "i32", 32},
+    {"U32", "u32", 32},
+    {"F32", "f32", 32},
+    {"C64", "c64", 64},
+    {"F64", "f64", 64},
+    {"I64", "i64", 64},
+    {"U64", "u64", 64},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0], LARGEST_HEADER = 100000000 };
 
@@ -109,6 +108,13 @@ static bool read_metadata(reader *r) {
     return !r->js.wrong || refuse_json(r);
 }
 
+// CT_DEFAULT: Cotan has none.
+static ct_dtype dtype_of(const char *name) {
+    for (ct_dtype d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++)
+        if (ct__dtype(d)->safetensors && strcmp(ct__dtype(d)->safetensors, name) == 0) return d;
+    return CT_DEFAULT;
+}
+
 static bool read_kind(reader *r, ct_jstr name, ct_st_entry *e) {
     char kind = ct__js_kind(&r->js), shown[CT_PRINTABLE];
     ct_jstr word;
@@ -119,7 +125,7 @@ static bool read_kind(reader *r, ct_jstr name, ct_st_entry *e) {
         if (strlen(kinds[k].name) == word.n && memcmp(kinds[k].name, word.s, word.n) == 0) {
             e->kind = kinds[k].name;
             e->kind_rank = k;
-            e->dtype = kinds[k].dtype;
+            e->dtype = dtype_of(kinds[k].name);
             e->bits = kinds[k].bits;
             return true;
         }
@@ -475,8 +481,9 @@ static bool refuse_write(writer *w, const char *name, const char *what) {
 }
 
 static int kind_of(ct_dtype dtype) {
-    for (int k = 0; k < KINDS; k++)
-        if (dtype != CT_DEFAULT && kinds[k].dtype == dtype) return k;
+    const char *name = ct__dtype(dtype)->safetensors;
+    for (int k = 0; k < KINDS && name; k++)
+        if (strcmp(kinds[k].name, name) == 0) return k;
     return -1;
 }
 

@@ -2,16 +2,12 @@
 #include "kinds/emit.h"
 
 ct_dtype ct__compute_dtype(const ct_node *node) {
-    int first = node->op->condition;
-    const ct_type *t = ct__type(node->in[first]);
-    ct_dtype dtype = t->dtype;
-    bool weak = t->weak;
-    for (int i = first + 1; i < node->n_in; i++) {
-        t = ct__type(node->in[i]);
-        dtype = ct__promote(dtype, weak, t->dtype, t->weak);
-        weak = weak && t->weak;
+    ct_meeting met = CT_NOBODY_YET;
+    for (int i = node->op->condition; i < node->n_in; i++) {
+        const ct_type *t = ct__type(node->in[i]);
+        met = ct__meet(met, (ct_dtype)t->dtype, t->weak);
     }
-    return dtype;
+    return ct__met(met);
 }
 
 // ----------------------------------------------------------------------------------------- kernels

@@ -62,12 +62,11 @@ static inline bool ct__is_inlined(const ct_node *node) {
     return node->op->kind->scheduled == CT_POINTWISE || node->op->kind->scheduled == CT_MAPPED;
 }
 
-static inline bool ct__is_half(ct_dtype d) { return d == CT_F16 || d == CT_BF16; }
-// Reads the bits of a 16-bit float, which no value has: they are read from memory.
+// Reads the bits of a float narrower than f32, which no value has: they are read from memory.
 static inline bool ct__reads_memory(const ct_node *n) {
     if (!n->op->reinterprets) return false;
     ct_dtype from = (ct_dtype)ct__type(n->in[0])->dtype, to = (ct_dtype)n->out->dtype;
-    return from != to && (ct__is_half(from) || ct__is_half(to));
+    return from != to && (ct__is_narrow_float(from) || ct__is_narrow_float(to));
 }
 
 // Elementwise: the dtype in which a node computes, its operands' promoted one (without a leading

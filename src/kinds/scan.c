@@ -1,7 +1,6 @@
 // Running sums and their like along an axis, one element after the other.
 #include "kinds/scan.h"
 
-#include "base/number.h"
 #include "kinds/joined.h"
 
 enum { BLOCK = 64, GRAIN = 4096 };

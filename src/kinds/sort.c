@@ -1,7 +1,6 @@
 // What needs an order among elements: the largest ones.
 #include "kinds/sort.h"
 
-#include "base/number.h"
 #include "kinds/joined.h"
 
 // Does a stand before b? Equals do not.

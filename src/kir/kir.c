@@ -42,7 +42,7 @@ static ct_kval bad(ct_kir *k, ct_kop op, const char *what) {
 // ---------------------------------------------------------------------------------- instructions
 
 static bool is_compute(int dtype) {
-    return dtype > CT_DEFAULT && dtype < CT_DTYPE_COUNT && (int)ct__kir_held(dtype) == dtype;
+    return ct__is_dtype((ct_dtype)dtype) && !ct__is_narrow((ct_dtype)dtype);
 }
 
 static uint64_t pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
@@ -181,7 +181,7 @@ static const ct_kins *operand(ct_kir *k, ct_kop op, ct_kval v) {
 
 static int add_buffer(ct_kir *k, ct_dtype dtype, int flags, int64_t count) {
     if (k->err.code) return -1;
-    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT || k->nbufs >= CT_KIR_MAX_BUFFERS)
+    if (!ct__is_dtype(dtype) || k->nbufs >= CT_KIR_MAX_BUFFERS)
         return bad(k, CT_K_PARAM, "a buffer of no dtype, or too many buffers");
     if (!CT_GROW(k->bufs, k->bufs_cap, k->nbufs + 1)) {
         ct__err_memory(&k->err, CT_NOWHERE, "kernel", sizeof(ct_kbuf));
@@ -450,7 +450,7 @@ static ct_kval saturated(ct_kir *k, ct_kval a, ct_dtype to) {
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     const ct_kins *x = operand(k, CT_K_CAST, a);
     if (!x) return -1;
-    if (to <= CT_DEFAULT || to >= CT_DTYPE_COUNT) return bad(k, CT_K_CAST, "to no dtype");
+    if (!ct__is_dtype(to)) return bad(k, CT_K_CAST, "to no dtype");
     ct_dtype held = ct__kir_held(to);
     bool half = held == CT_F32 && to != CT_F32;
     if (held != to && x->dtype != held) {

@@ -1,5 +1,4 @@
 // What follows from a reduction's op and dtype alone, for all who write its loop.
-#include "base/number.h"
 #include "kir/kir.h"
 
 bool ct__kred_is_place(ct_kred op) { return op == CT_RED_ARGMAX || op == CT_RED_ARGMIN; }

@@ -310,7 +310,7 @@ static bool one_hot_infer(ct_call *call) {
         return ct__call_err(call, CT_E_ARGUMENT, "the new axis has size %lld",
                             (long long)ct__unmarked(attrs->n));
     if (attrs->dtype == CT_DEFAULT) attrs->dtype = CT_F32;
-    if (attrs->dtype < CT_BOOL || attrs->dtype >= CT_DTYPE_COUNT)
+    if (!ct__is_dtype(attrs->dtype))
         return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
     ct_shape shape = {.dim = ct__call_dims(call, in->rank + 1)};
     if (!shape.dim) return false;

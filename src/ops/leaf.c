@@ -90,7 +90,7 @@ ct_tensor ct_i(int64_t value) {
 }
 ct_tensor ct_scalar(double value, ct_dtype dtype) {
     ct_ctx *ctx = ct__ctx();
-    if (ctx && (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT))
+    if (ctx && !ct__is_dtype(dtype))
         return ct__fail(ctx, CT_E_DTYPE, CT_NOWHERE, "scalar", "%d is not a dtype", (int)dtype);
     return number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
 }
@@ -119,7 +119,7 @@ static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, const char *
     char bytes[8];
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (dtype <= CT_DEFAULT || dtype >= CT_DTYPE_COUNT)
+    if (!ct__is_dtype(dtype))
         return ct__fail(ctx, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
     ct__store_f64(dtype, bytes, 0, value);
     return spread(ctx, ct_const_at(bytes, dtype, CT_SCALAR, here), dtype, dims, op, here);

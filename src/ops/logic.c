@@ -223,7 +223,7 @@ CT_ATTRS(cast, CAST_ATTRS);
 
 static bool cast_infer(ct_call *call) {
     const cast_attrs *attrs = call->attrs;
-    if (attrs->dtype <= CT_DEFAULT || attrs->dtype >= CT_DTYPE_COUNT)
+    if (!ct__is_dtype(attrs->dtype))
         return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
     *call->out = *call->in[0];
     call->out->dtype = (uint8_t)attrs->dtype;

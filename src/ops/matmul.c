@@ -5,6 +5,7 @@ static bool matmul_infer(ct_call *call) {
     const ct_type *a = call->in[0], *b = call->in[1];
     ct_dtype dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
+    if (dtype == CT_DEFAULT) return ct__no_promotion(call, (ct_dtype)a->dtype, (ct_dtype)b->dtype);
     if (a->rank < 2 || b->rank < 2) {
         ct__call_err(call, CT_E_SHAPE, "both operands need two axes: a is %s, b is %s",
                      ct__type_text(a).s, ct__type_text(b).s);

@@ -11,7 +11,7 @@ bool ct__no_grad(ct_rule *rule) {
 }
 
 typedef struct dtype_list {
-    char s[128];
+    char s[8 * CT_DTYPE_COUNT];
 } dtype_list;
 static dtype_list accepted(const ct_call *call) {
     dtype_list list = {""};
@@ -118,19 +118,36 @@ bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to) {
     return ct__call_hint(call, "cast it: ct_cast(%s, CT_%s)", name, upper);
 }
 
+// The dtype in which operands from `first` on meet.
+static bool promote(ct_call *call, int first, ct_dtype *dtype) {
+    ct_meeting met = CT_NOBODY_YET;
+    *dtype = CT_DEFAULT;
+    for (int i = first; i < call->n_in; i++) {
+        const ct_type *in = call->in[i];
+        const ct_dtype so_far = *dtype;
+        met = ct__meet(met, (ct_dtype)in->dtype, in->weak);
+        *dtype = ct__met(met);
+        if (*dtype == CT_DEFAULT) return ct__no_promotion(call, so_far, (ct_dtype)in->dtype);
+    }
+    return true;
+}
+
+bool ct__no_promotion(ct_call *call, ct_dtype a, ct_dtype b) {
+    ct__call_err(call, CT_E_DTYPE, "there is no dtype in which %s and %s meet", ct_dtype_name(a),
+                 ct_dtype_name(b));
+    return ct__call_hint(call, "ct_cast one of them to the dtype that is meant");
+}
+
 static bool infer_broadcast(ct_call *call, int first) {
     if (call->n_in == 0) return ct__call_err(call, CT_E_ARGUMENT, "it has no operands");
-    ct_dtype dtype = call->in[first]->dtype;
-    bool weak = call->in[first]->weak;
-    for (int i = first + 1; i < call->n_in; i++) {
-        dtype = ct__promote(dtype, weak, call->in[i]->dtype, call->in[i]->weak);
-        weak = weak && call->in[i]->weak;
-    }
+    ct_dtype dtype;
+    if (!promote(call, first, &dtype)) return false;
     if (!(call->op->accepts & CT_MASK(dtype))) return bad_promotion(call, first, dtype);
     for (int i = first; call->whole && i < call->n_in; i++)
         if (!ct__call_fits(call, i, dtype)) return false;
     call->out->dtype = (uint8_t)dtype;
-    call->out->weak = weak;
+    call->out->weak = true;
+    for (int i = first; i < call->n_in; i++) call->out->weak &= call->in[i]->weak;
     if (ct__broadcast(call->arena, call->in, call->n_in, call->out)) return true;
     if (call->n_in == 2)
         ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s and %s",

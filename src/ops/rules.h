@@ -29,6 +29,8 @@ static inline ct_kval ct__elem_math(const ct_elem *e, ct_kmath f) {
 // False, for `return`.
 bool ct__hint_axes(ct_call *call, int rank);
 bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to);
+// The error of two dtypes that promote to none. Always false.
+bool ct__no_promotion(ct_call *call, ct_dtype a, ct_dtype b);
 
 // Is operand i's dtype accepted? Reports which are.
 bool ct__check_accepts(ct_call *call, int operand);

@@ -101,7 +101,7 @@ static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
 static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     for (size_t i = 0; i < optim->n; i++) {
         ct_dtype d = ct_dtype_of(optim->params[i]);
-        if (d == CT_F16 || d == CT_BF16 || d == CT_F32 || d == CT_F64) continue;
+        if (ct__is_float(d)) continue;
         ct__fail(ctx, CT_E_DTYPE, here, "optim", "variable \"%s\" is %s, it must be of floats",
                  optim->names[i], ct_dtype_name(d));
         return false;

@@ -4,7 +4,7 @@
 
 ct_tensor ct__widened(ct_tensor t, ct_loc here) {
     ct_dtype dtype = ct_dtype_of(t);
-    return dtype == CT_F16 || dtype == CT_BF16 ? ct_cast_at(t, CT_F32, here) : t;
+    return ct__is_narrow_float(dtype) ? ct_cast_at(t, CT_F32, here) : t;
 }
 
 static ct_tensor narrowed(ct_tensor t, ct_dtype to, ct_loc here) {

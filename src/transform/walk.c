@@ -104,7 +104,7 @@ void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here) {
 
 bool ct__is_widened(const ct_node *node) {
     for (int i = 0; node->op->widens && i < node->n_in; i++)
-        if (CT_HALVES & CT_MASK(ct__type(node->in[i])->dtype)) return true;
+        if (ct__is_narrow_float((ct_dtype)ct__type(node->in[i])->dtype)) return true;
     return false;
 }
 
@@ -114,8 +114,8 @@ static bool widened_body(ct_rule *r) {
     ct_tensor *in = ct__arena(&scratch, (size_t)r->n_in * sizeof *in);
     if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, 0);
     for (int i = 0; i < r->n_in; i++) {
-        bool half = CT_HALVES & CT_MASK(ct__type_of(r->in[i])->dtype);
-        in[i] = half ? ct_cast(r->in[i], CT_F32) : r->in[i];
+        bool narrow = ct__is_narrow_float((ct_dtype)ct__type_of(r->in[i])->dtype);
+        in[i] = narrow ? ct_cast(r->in[i], CT_F32) : r->in[i];
     }
     ct_tensor whole = ct__record(r->node->op, r->attrs, in, r->n_in, r->node->here);
     for (int i = 0; i < r->n_out; i++) {

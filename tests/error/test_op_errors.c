@@ -88,8 +88,9 @@ static void elementwise(void **state) {
           "exp: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(
-        ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))), CT_E_DTYPE, // f32: none holds both
-        "and: (3,) u64 and (3,) i8 become f32, accepted are bool, u8, u16, u32, u64, i8, i16, i32, "
+        ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))),
+        CT_E_DTYPE, // f64: no integer holds both
+        "and: (3,) u64 and (3,) i8 become f64, accepted are bool, u8, u16, u32, u64, i8, i16, i32, "
         "i64\n  hint: cast one to the dtype of the other");
     FAILS(ct_pow(I(3), ct_i(2)), CT_E_DTYPE,
           "pow: operand 1 is (3,) i32, accepted are f16, bf16, f32, f64"

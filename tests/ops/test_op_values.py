@@ -188,9 +188,6 @@ def test_structured(name, device):
 # ------------------------------------------------------------------------------------------ dtypes
 
 def promoted(a, b):
-    """JAX's rule; where no integer holds both it has a float without a width, which is f32 here."""
-    if {a[0], b[0]} == {"i", "u"} and "u64" in (a, b):
-        return "f32"
     with jax.experimental.enable_x64():
         dtype = jax.numpy.promote_types(NUMPY[a], NUMPY[b])
     return next(name for name, n in NUMPY.items() if np.dtype(n) == dtype)

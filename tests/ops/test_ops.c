@@ -327,6 +327,30 @@ static int run_file(const char *device, const char *from, const char *to,
     return fclose(out) == 0 ? 0 : 2;
 }
 
+// A line a dtype: its name and bits.
+static int write_dtypes(const char *path) {
+    FILE *out = fopen(path, "w");
+    if (!out) return 2;
+    for (ct_dtype d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++)
+        fprintf(out, "%s %d\n", ct_dtype_name(d), ct__dtype(d)->bits);
+    return fclose(out) == 0 ? 0 : 2;
+}
+
+// A line a pair: both dtypes, a '*' behind that of a bare number, and the one in which they meet,
+// "none" where there is none.
+static int write_promotions(const char *path) {
+    FILE *out = fopen(path, "w");
+    if (!out) return 2;
+    for (ct_dtype a = CT_DEFAULT + 1; a < CT_DTYPE_COUNT; a++)
+        for (ct_dtype b = CT_DEFAULT + 1; b < CT_DTYPE_COUNT; b++)
+            for (int bare = 0; bare < 4; bare++) {
+                const ct_dtype met = ct__promote(a, bare & 1, b, bare & 2);
+                fprintf(out, "%s%s %s%s %s\n", ct_dtype_name(a), bare & 1 ? "*" : "",
+                        ct_dtype_name(b), bare & 2 ? "*" : "", met ? ct_dtype_name(met) : "none");
+            }
+    return fclose(out) == 0 ? 0 : 2;
+}
+
 // A line an op: name kind operands outputs accepts gradient lo hi integers kinks ulp, then fields
 // kind:name.
 static int write_table(const char *to) {
@@ -336,9 +360,9 @@ static int write_table(const char *to) {
                                          "ints", "body", "data", "type"};
     for (int i = 0; i < CT_OP_COUNT; i++) {
         const ct_opdef *op = ct__ops[i];
-        fprintf(out, "%s %s %d %d %u %d %g %g %d %d %g", op->name, op->kind->name, op->n_in,
-                op->n_out, op->accepts, op->jvp != ct__no_grad, op->samples.lo, op->samples.hi,
-                op->samples.integers, op->samples.kinks, op->samples.ulp);
+        fprintf(out, "%s %s %d %d %llu %d %g %g %d %d %g", op->name, op->kind->name, op->n_in,
+                op->n_out, (unsigned long long)op->accepts, op->jvp != ct__no_grad, op->samples.lo,
+                op->samples.hi, op->samples.integers, op->samples.kinks, op->samples.ulp);
         for (size_t f = 0; f < op->n_fields; f++)
             fprintf(out, " %s:%s", fields[op->fields[f].kind], op->fields[f].name);
         fputc('\n', out);
@@ -352,6 +376,8 @@ int main(int argc, char **argv) {
     if (argc == 5 && strcmp(argv[1], "--graphs") == 0)
         return run_file(argv[2], argv[3], argv[4], next_graph);
     if (argc == 3 && strcmp(argv[1], "--table") == 0) return write_table(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--dtypes") == 0) return write_dtypes(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--promotions") == 0) return write_promotions(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_places),
         cmocka_unit_test(records_are_whole),

@@ -57,13 +57,13 @@ static bool broadcast_fits(const ct_type *a, const ct_type *b) {
 // operands
 
 typedef struct {
-    uint32_t accepts; // dtypes
-    int least, most;  // rank
+    ct_dtypes accepts;
+    int least, most; // rank
     bool exact;
     const ct_type *with; // it broadcasts with this
 } want;
 
-static ct_dtype any_dtype(gen_graph *g, uint32_t accepts) {
+static ct_dtype any_dtype(gen_graph *g, ct_dtypes accepts) {
     if (accepts & CT_MASK(CT_F32) && gen_chance(g, 50)) return CT_F32;
     if (accepts & CT_MASK(CT_F16) && gen_chance(g, 40)) return gen_chance(g, 50) ? CT_F16 : CT_BF16;
     ct_dtype d = CT_DEFAULT;
@@ -174,7 +174,7 @@ static bool elementwise(gen_graph *g, gen_step *s) {
     if (base < 0) return false;
     for (int i = 0; i < n; i++) {
         if (i == head) continue;
-        uint32_t own = CT_MASK(value(g, base)->type.dtype);
+        ct_dtypes own = CT_MASK(value(g, base)->type.dtype);
         want other = {.accepts = gen_chance(g, 80) ? own : s->op->accepts,
                       .most = 4,
                       .exact = exact,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/prelude.h"
+#include "base/number.h"
 #include "compile/ahead/ahead.h"
 #include "compile/run/cost.h"
 #include "compile/render/render_impl.h"
@@ -329,7 +330,7 @@ static void put_value(ct_text *out, const ct_member *m) {
         literal.imm.f = ct__load_f64(dtype, &m->value, 0);
     else
         literal.imm.i = ct__load_i64(dtype, &m->value, 0);
-    if (CT_HALVES & CT_MASK(dtype)) // the member holds bits
+    if (ct__is_narrow_float((ct_dtype)dtype)) // the member holds bits
         ct__textf(out, "0x%04x", (unsigned)(m->value & 0xffff));
     else
         ct__render_literal(out, dtype, &literal);

@@ -4,6 +4,7 @@
 // served needs up to a third more for a training step; an exact answer is NP-hard.)
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "compile/memory/memplan.h"
 #include "compile/schedule/program.h"
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/number.h"
-
 const char *ct__render_type(int dtype) {
     switch (dtype) {
     case CT_BOOL: return "bool";

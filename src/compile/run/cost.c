@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/memory.h"
+#include "base/number.h"
 
 enum { MOST_TENSORS = 8, SAID_TENSORS = 3 };
 

@@ -1,0 +1,84 @@
+// Dtypes: one table says what each of them is; everything else about them follows from it.
+#ifndef COTAN_BASE_DTYPE_H
+#define COTAN_BASE_DTYPE_H
+
+#include "cotan/cotan.h"
+
+typedef enum ct_class {
+    CT_CLASS_NONE, // of a value that is no dtype
+    CT_CLASS_BOOL,
+    CT_CLASS_UINT,
+    CT_CLASS_INT,
+    CT_CLASS_FLOAT,
+} ct_class;
+
+typedef struct ct_dtype_info {
+    const char *name; // "f32"; CT_F32 is the same in capitals
+    uint8_t class;    // ct_class
+    uint8_t bits;     // an element's
+    // A float is sign, exponent and mantissa, highest bit first; the exponent's bias is
+    // 2^(exponent - 1) - 1, and exponent 0 is that of subnormal numbers.
+    uint8_t exponent, mantissa; // bits; the mantissa's leading 1 is not among them
+    uint8_t held;               // ct_dtype in which kernels compute with it: itself, or a wider one
+    char numpy; // letter of NumPy's descr, which the size in bytes follows; 0: NumPy has none
+    const char *safetensors; // its name in a safetensors file; NULL: none
+} ct_dtype_info;
+
+extern const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT];
+
+// The record of a dtype; for a value that is none one with 0 bits, named "?".
+static inline const ct_dtype_info *ct__dtype(ct_dtype d) {
+    return &ct__dtypes[(unsigned)d < CT_DTYPE_COUNT ? d : CT_DEFAULT];
+}
+static inline bool ct__is_dtype(ct_dtype d) { return d > CT_DEFAULT && d < CT_DTYPE_COUNT; }
+
+static inline bool ct__is_float(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_FLOAT; }
+static inline bool ct__is_signed(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_INT; }
+static inline bool ct__is_unsigned(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_UINT; }
+static inline bool ct__is_int(ct_dtype d) { return ct__is_signed(d) || ct__is_unsigned(d); }
+// Kernels have values of another dtype for it.
+static inline bool ct__is_narrow(ct_dtype d) { return ct__dtype(d)->held != (uint8_t)d; }
+// A float narrower than f32: computed in f32 and rounded after each op.
+static inline bool ct__is_narrow_float(ct_dtype d) { return ct__is_float(d) && ct__is_narrow(d); }
+
+// The least and the greatest integer of a dtype (bool: 0 and 1), a u64 by its bits.
+static inline int64_t ct__least(ct_dtype d) {
+    return ct__is_signed(d) ? INT64_MIN >> (64 - ct__dtype(d)->bits) : 0;
+}
+static inline int64_t ct__greatest(ct_dtype d) {
+    if (d == CT_BOOL) return 1;
+    return (int64_t)(UINT64_MAX >> (64 - ct__dtype(d)->bits + ct__is_signed(d)));
+}
+
+// Bytes of n elements that lie one behind the other: of bits rounded up.
+static inline size_t ct__dtype_bytes(ct_dtype d, int64_t n) {
+    size_t bits = ct__dtype(d)->bits;
+    return bits % 8 ? ((size_t)n * bits + 7) / 8 : (size_t)n * (bits / 8);
+}
+
+// The dtype in which operands of two dtypes meet: jax.numpy.promote_types. `bare`: a number without a
+// dtype of its own, which JAX calls weak; it takes the other's, unless it is a float beside
+// integers: then both become f32. CT_DEFAULT: they do not meet, one is to be cast.
+ct_dtype ct__promote(ct_dtype a, bool a_bare, ct_dtype b, bool b_bare);
+// The same of any number of operands, one after the other from CT_NOBODY_YET on.
+typedef struct ct_meeting {
+    uint64_t above; // what each of them may become
+} ct_meeting;
+#define CT_NOBODY_YET ((ct_meeting){UINT64_MAX})
+ct_meeting ct__meet(ct_meeting others, ct_dtype dtype, bool bare);
+ct_dtype ct__met(ct_meeting all);
+
+// Sets of dtypes, for what an op accepts.
+typedef uint64_t ct_dtypes;
+_Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
+#define CT_MASK(dtype) ((ct_dtypes)1 << (dtype))
+#define CT_HALVES (CT_MASK(CT_F16) | CT_MASK(CT_BF16))
+#define CT_FLOATS (CT_HALVES | CT_MASK(CT_F32) | CT_MASK(CT_F64))
+#define CT_UNSIGNED (CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64))
+#define CT_SIGNED (CT_MASK(CT_I8) | CT_MASK(CT_I16) | CT_MASK(CT_I32) | CT_MASK(CT_I64))
+#define CT_INTEGERS (CT_UNSIGNED | CT_SIGNED)
+#define CT_NUMBERS (CT_FLOATS | CT_INTEGERS)
+#define CT_BITS (CT_INTEGERS | CT_MASK(CT_BOOL))
+#define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL))
+
+#endif
