@@ -2,6 +2,7 @@
 // (docs/design/bits.md).
 #include <math.h>
 
+#include "kinds/monoid.h"
 #include "kinds/reduce.h"
 
 // ----------------------------------------------------------------------------------------- kernels
@@ -88,6 +89,39 @@ static double reduce_roundings(const ct_node *node) {
     return fmin(n, 68 * levels * (x->rank ? x->rank : 1));
 }
 
+// --------------------------------------------------------------------------------------- reference
+
+// The place of the result that element i of the operand belongs to.
+static int64_t result_index(const ct_type *in, uint32_t gone, int64_t i) {
+    int64_t out = 0, stride = 1;
+    for (int a = in->rank - 1; a >= 0; a--) {
+        int64_t at = i % in->dim[a];
+        i /= in->dim[a];
+        if (gone >> a & 1) continue;
+        out += at * stride;
+        stride *= in->dim[a];
+    }
+    return out;
+}
+
+static bool reduce_eval(const ct_ref *ref) {
+    const ct_opdef *op = ref->node->op;
+    ct_dtype d = ref->in_type->dtype;
+    uint32_t gone = ct__along(ref->node).axes;
+    int64_t n_in = ct__count(ref->in_type), n_out = ct__count(ref->out_type);
+    ct_acc *acc = ct__malloc((size_t)n_out * sizeof *acc);
+    if (!acc)
+        return ct__err_memory(ref->err, ref->node->here, op->name, (size_t)n_out * sizeof *acc);
+    for (int64_t o = 0; o < n_out; o++) acc[o] = ct__acc_start(op, d);
+    for (int64_t i = 0; i < n_in; i++) {
+        ct_acc *to = &acc[result_index(ref->in_type, gone, i)];
+        *to = ct__acc_join(op, *to, ct__acc_load(d, ref->in[0], i), d);
+    }
+    for (int64_t o = 0; o < n_out; o++) ct__acc_store(d, ref->out[0], o, acc[o]);
+    ct__free(acc);
+    return true;
+}
+
 const ct_kind ct__kind_reduce = {
     .name = "reduce",
     .doc = "Axes of the operand go, their elements put together by a monoid.",
@@ -95,4 +129,5 @@ const ct_kind ct__kind_reduce = {
     .value = reduce_value,
     .equal_axes = reduce_axes,
     .roundings = reduce_roundings,
+    .eval = reduce_eval,
 };

@@ -2,6 +2,7 @@
 #include "kinds/scan.h"
 
 #include "kinds/joined.h"
+#include "kinds/monoid.h"
 
 enum { BLOCK = 64, GRAIN = 4096 };
 
@@ -70,6 +71,24 @@ static double scan_roundings(const ct_node *node) {
     return rounds ? (double)x->dim[ct__along(node).axis] : 0;
 }
 
+static bool scan_eval(const ct_ref *ref) {
+    const ct_opdef *op = ref->node->op;
+    const ct_type *in = ref->in_type;
+    ct_along along = ct__along(ref->node);
+    int64_t n = in->dim[along.axis], inner = 1, count = ct__count(in);
+    for (int a = along.axis + 1; a < in->rank; a++) inner *= in->dim[a];
+    for (int64_t line = 0; n && line < count / n; line++) {
+        int64_t base = line / inner * inner * n + line % inner;
+        ct_acc acc = ct__acc_start(op, in->dtype);
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = base + (along.reverse ? n - 1 - k : k) * inner;
+            acc = ct__acc_join(op, acc, ct__acc_load(in->dtype, ref->in[0], at), in->dtype);
+            ct__acc_store(in->dtype, ref->out[0], at, acc);
+        }
+    }
+    return true;
+}
+
 const ct_kind ct__kind_scan = {
     .name = "scan",
     .doc = "Each element is put together, by a monoid, of all up to it along an axis.",
@@ -77,4 +96,5 @@ const ct_kind ct__kind_scan = {
     .kernels = scan_kernels,
     .equal_axes = scan_axes,
     .roundings = scan_roundings,
+    .eval = scan_eval,
 };

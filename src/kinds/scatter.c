@@ -2,6 +2,7 @@
 #include "kinds/scatter.h"
 
 #include "kinds/joined.h"
+#include "kinds/monoid.h"
 
 enum { GRAIN = 8192 }; // elements that are worth a task of their own
 
@@ -87,6 +88,52 @@ static double scatter_roundings(const ct_node *node) {
     return rounds ? (double)ct__count(ct__type(node->in[1])) : 0;
 }
 
+typedef struct picking {
+    int64_t batch, middle, n, picks, tail;
+} picking;
+static picking picking_of(const ct_ref *ref, ct_along along) {
+    const ct_type *x = &ref->in_type[0], *at = &ref->in_type[1];
+    picking p = {1, 1, x->dim[along.axis], 1, 1};
+    for (int a = 0; a < x->rank; a++) {
+        int64_t size = x->dim[a];
+        if (a < along.leading)
+            p.batch *= size;
+        else if (a < along.axis)
+            p.middle *= size;
+        else if (a > along.axis)
+            p.tail *= size;
+    }
+    for (int a = along.leading; a < at->rank; a++) p.picks *= at->dim[a];
+    return p;
+}
+
+static bool scatter_eval(const ct_ref *ref) {
+    const ct_opdef *op = ref->node->op;
+    const ct_type *update = &ref->in_type[2];
+    ct_dtype d = ref->in_type[0].dtype;
+    picking p = picking_of(ref, ct__along(ref->node));
+    int64_t n = ct__count(&ref->in_type[0]);
+    ct_acc *acc = ct__malloc((size_t)n * sizeof *acc);
+    if (!acc) return ct__err_memory(ref->err, ref->node->here, op->name, (size_t)n * sizeof *acc);
+    for (int64_t i = 0; i < n; i++) acc[i] = ct__acc_load(d, ref->in[0], i);
+    for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
+        int64_t lead = o / p.picks, b = lead / p.middle;
+        int64_t at = ct__load_i64(ref->in_type[1].dtype, ref->in[1], b * p.picks + o % p.picks);
+        if (at < 0 || at >= p.n) continue;
+        for (int64_t i = 0; i < p.tail; i++) {
+            ct_acc *to = &acc[(lead * p.n + at) * p.tail + i], by;
+            if (ct__is_float(d))
+                by.f = ct__load_f64(update->dtype, ref->in[2], o * p.tail + i);
+            else
+                by.i = ct__load_i64(update->dtype, ref->in[2], o * p.tail + i);
+            *to = ct__acc_join(op, *to, by, d);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) ct__acc_store(d, ref->out[0], i, acc[i]);
+    ct__free(acc);
+    return true;
+}
+
 const ct_kind ct__kind_scatter = {
     .name = "scatter",
     .doc = "Operand 0 with operand 2 put together with it at positions along an axis, which "
@@ -95,5 +142,6 @@ const ct_kind ct__kind_scatter = {
     .kernels = scatter_kernels,
     .roundings = scatter_roundings,
     .rounds_each = true,
+    .eval = scatter_eval,
     .positions = 1,
 };

@@ -380,44 +380,6 @@ static bool scatter_add_infer(ct_call *call) {
     *call->out = *x;
     return true;
 }
-static bool scatter_add_eval(const ct_ref *ref) {
-    const scatter_add_attrs *attrs = ref->attrs;
-    const ct_type *x = &ref->in_type[0], *update = &ref->in_type[2];
-    picking p = picking_of(x, &ref->in_type[1], attrs->axis, attrs->batch_dims);
-    int64_t n = ct__count(x);
-    bool is_float = ct__is_float(x->dtype);
-    double *acc = ct__malloc((size_t)n * sizeof *acc); // floats in double, integers as i64
-    if (!acc)
-        return ct__err_memory(ref->err, ref->node->here, "scatter_add", (size_t)n * sizeof *acc);
-    int64_t *whole = (int64_t *)(void *)acc;
-    for (int64_t i = 0; i < n; i++) {
-        if (is_float)
-            acc[i] = ct__load_f64(x->dtype, ref->in[0], i);
-        else
-            whole[i] = ct__load_i64(x->dtype, ref->in[0], i);
-    }
-    for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
-        int64_t lead = o / p.picks, b = lead / p.middle;
-        int64_t at = ct__load_i64(ref->in_type[1].dtype, ref->in[1], b * p.picks + o % p.picks);
-        if (at < 0 || at >= p.n) continue;
-        for (int64_t i = 0; i < p.tail; i++) {
-            int64_t to = (lead * p.n + at) * p.tail + i, from = o * p.tail + i;
-            if (is_float)
-                acc[to] += ct__load_f64(update->dtype, ref->in[2], from);
-            else
-                whole[to] = (int64_t)((uint64_t)whole[to] +
-                                      (uint64_t)ct__load_i64(update->dtype, ref->in[2], from));
-        }
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (is_float)
-            ct__store_f64(x->dtype, ref->out[0], i, acc[i]);
-        else
-            ct__store_i64(x->dtype, ref->out[0], i, whole[i]);
-    }
-    ct__free(acc);
-    return true;
-}
 static bool scatter_add_jvp(ct_rule *r) {
     const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), r->in[1],
                              ct__or_zeros(r->t_in[2], r->in[2])};
@@ -445,7 +407,6 @@ const ct_opdef ct__op_scatter_add = {
     CT_FIELDS(scatter_add),
     .accepts = CT_NUMBERS,
     .infer = scatter_add_infer,
-    .eval = scatter_add_eval,
     .reduction = CT_RED_ADD,
     .jvp = scatter_add_jvp,
     .transpose = scatter_add_transpose,

@@ -48,64 +48,6 @@ ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, 
     return ct_reshape(reduced, dims.list);
 }
 
-// Walks all elements: for each the place of its result. Simple on purpose: this is the oracle.
-typedef struct {
-    const ct_type *in;
-    const ct_ints *axes;
-    int64_t n_in, n_out;
-} walk;
-static int64_t result_index(const walk *w, int64_t i) {
-    int64_t out = 0, stride = 1;
-    for (int a = w->in->rank - 1; a >= 0; a--) {
-        int64_t at = i % w->in->dim[a];
-        i /= w->in->dim[a];
-        if (ct__has_axis(w->axes, a)) continue;
-        out += at * stride;
-        stride *= w->in->dim[a];
-    }
-    return out;
-}
-
-// Folds with f (floats in double) or g (other dtypes), starting from the given values.
-static bool fold(const ct_ref *ref, double start, int64_t whole_start, double (*f)(double, double),
-                 int64_t (*g)(int64_t, int64_t, ct_dtype)) {
-    const reduce_attrs *attrs = ref->attrs;
-    ct_dtype d = ref->in_type->dtype;
-    walk w = {ref->in_type, &attrs->axes, ct__count(ref->in_type), ct__count(ref->out_type)};
-    bool is_float = ct__is_float(d);
-    double *acc = ct__malloc((size_t)w.n_out * sizeof *acc);
-    if (!acc)
-        return ct__err_memory(ref->err, ref->node->here, ref->node->op->name,
-                              (size_t)w.n_out * sizeof *acc);
-    int64_t *whole = (int64_t *)(void *)acc; // same size, one of the two is used
-    for (int64_t o = 0; o < w.n_out; o++) {
-        if (is_float)
-            acc[o] = start;
-        else
-            whole[o] = whole_start;
-    }
-    for (int64_t i = 0; i < w.n_in; i++) {
-        int64_t o = result_index(&w, i);
-        if (is_float)
-            acc[o] = f(acc[o], ct__load_f64(d, ref->in[0], i));
-        else
-            whole[o] = g(whole[o], ct__load_i64(d, ref->in[0], i), d);
-    }
-    for (int64_t o = 0; o < w.n_out; o++) {
-        if (is_float)
-            ct__store_f64(d, ref->out[0], o, acc[o]);
-        else
-            ct__store_i64(d, ref->out[0], o, whole[o]);
-    }
-    ct__free(acc);
-    return true;
-}
-
-static double plus(double a, double b) { return a + b; }
-static int64_t plus_i64(int64_t a, int64_t b, ct_dtype d) {
-    return (void)d, (int64_t)((uint64_t)a + (uint64_t)b);
-}
-static bool sum_eval(const ct_ref *ref) { return fold(ref, 0, 0, plus, plus_i64); }
 static bool sum_jvp(ct_rule *r) {
     r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
     return true;
@@ -119,8 +61,7 @@ static bool sum_transpose(ct_rule *r) {
 }
 #define REDUCE(ID, op, by)                                                                         \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .eval = op##_eval, .jvp = op##_jvp,          \
-    .reduction = CT_RED_##by
+    .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .jvp = op##_jvp, .reduction = CT_RED_##by
 const ct_opdef ct__op_sum = {
     REDUCE(SUM, sum, ADD),
     .doc =
@@ -132,11 +73,6 @@ const ct_opdef ct__op_sum = {
     .stablehlo = "reduce add",
 };
 
-static double product(double a, double b) { return a * b; }
-static int64_t product_i64(int64_t a, int64_t b, ct_dtype d) {
-    return (void)d, (int64_t)((uint64_t)a * (uint64_t)b);
-}
-static bool prod_eval(const ct_ref *ref) { return fold(ref, 1, 1, product, product_i64); }
 static bool
 prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros among the operands
     const prod_attrs *attrs = r->attrs;
@@ -154,14 +90,6 @@ const ct_opdef ct__op_prod = {
     .samples = {.lo = 0.5, .hi = 1.5},
 };
 
-static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
-static int64_t larger_i64(int64_t a, int64_t b, ct_dtype d) {
-    return ct__less_i64(b, a, d) ? a : b;
-}
-static bool max_eval(const ct_ref *ref) { // of nothing: the least value of the dtype
-    int64_t least = ct__least((ct_dtype)ref->in_type->dtype);
-    return fold(ref, -INFINITY, least, larger, larger_i64);
-}
 // The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
 static bool extreme_jvp(ct_rule *r) {
     const reduce_attrs *attrs = r->attrs;
@@ -184,14 +112,6 @@ const ct_opdef ct__op_max = {
     .unchanged = ct__always_unchanged,
 };
 
-static double smaller(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
-static int64_t smaller_i64(int64_t a, int64_t b, ct_dtype d) {
-    return ct__less_i64(a, b, d) ? a : b;
-}
-static bool min_eval(const ct_ref *ref) {
-    int64_t greatest = ct__greatest((ct_dtype)ref->in_type->dtype);
-    return fold(ref, INFINITY, greatest, smaller, smaller_i64);
-}
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {
     REDUCE(MIN, min, MIN),

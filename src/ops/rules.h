@@ -2,18 +2,13 @@
 #ifndef COTAN_OPS_RULES_H
 #define COTAN_OPS_RULES_H
 
-#include "kinds/kind.h"
+#include "kinds/monoid.h"
 #include "ops/opcode.h"
 
 // Elementwise: operands promote to one dtype and broadcast to one shape, which the result has.
 // `_bool`: the result is bool. Where the record says `condition`, operand 0 does not promote.
 bool ct__infer_elementwise(ct_call *call);
 bool ct__infer_elementwise_bool(ct_call *call);
-// Order of integers as eval_i64 has them.
-static inline bool ct__less_i64(int64_t a, int64_t b, ct_dtype dtype) {
-    return dtype == CT_U64 ? (uint64_t)a < (uint64_t)b : a < b;
-}
-
 // One element in kernel IR: the instruction or function of the operands.
 static inline ct_kval ct__elem_un(const ct_elem *e, ct_kop op) {
     return ct__kir_un(e->k, op, e->x[0]);

@@ -9,28 +9,6 @@ static bool cumsum_infer(ct_call *call) {
     *call->out = *call->in[0];
     return ct__check_accepts(call, 0) && ct__normal_axis(call, &attrs->axis);
 }
-static bool cumsum_eval(const ct_ref *ref) {
-    const cumsum_attrs *attrs = ref->attrs;
-    const ct_type *in = ref->in_type;
-    int64_t n = in->dim[attrs->axis], inner = 1, count = ct__count(in);
-    for (int a = (int)attrs->axis + 1; a < in->rank; a++) inner *= in->dim[a];
-    for (int64_t line = 0; n && line < count / n; line++) {
-        int64_t base = line / inner * inner * n + line % inner;
-        double sum = 0;
-        uint64_t whole = 0;
-        for (int64_t k = 0; k < n; k++) {
-            int64_t at = base + (attrs->reverse ? n - 1 - k : k) * inner;
-            if (ct__is_float(in->dtype)) {
-                sum += ct__load_f64(in->dtype, ref->in[0], at);
-                ct__store_f64(in->dtype, ref->out[0], at, sum);
-            } else {
-                whole += (uint64_t)ct__load_i64(in->dtype, ref->in[0], at);
-                ct__store_i64(in->dtype, ref->out[0], at, (int64_t)whole);
-            }
-        }
-    }
-    return true;
-}
 static bool cumsum_transpose(ct_rule *r) { // element i counts in all later sums
     const cumsum_attrs *attrs = r->attrs;
     r->c_in[0] = ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse);
@@ -47,7 +25,6 @@ const ct_opdef ct__op_cumsum = {
     CT_FIELDS(cumsum),
     .accepts = CT_NUMBERS,
     .infer = cumsum_infer,
-    .eval = cumsum_eval,
     .reduction = CT_RED_ADD,
     .jvp = ct__jvp_same,
     .transpose = cumsum_transpose,

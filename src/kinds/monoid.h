@@ -1,0 +1,23 @@
+// How kinds evaluate what an op puts together, for the reference: floats in double, other dtypes as
+// i64. The op's record says by what: `reduction`, or, without one, its function of two numbers
+// (eval_f64, eval_i64).
+#ifndef COTAN_KINDS_MONOID_H
+#define COTAN_KINDS_MONOID_H
+
+#include "kinds/kind.h"
+
+typedef union ct_acc {
+    double f;
+    int64_t i;
+} ct_acc;
+ct_acc ct__acc_start(const ct_opdef *op, ct_dtype dtype);
+ct_acc ct__acc_join(const ct_opdef *op, ct_acc a, ct_acc b, ct_dtype dtype);
+ct_acc ct__acc_load(ct_dtype dtype, const void *data, int64_t i);
+void ct__acc_store(ct_dtype dtype, void *data, int64_t i, ct_acc value);
+
+// Order of integers as eval_i64 has them.
+static inline bool ct__less_i64(int64_t a, int64_t b, ct_dtype dtype) {
+    return dtype == CT_U64 ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
+#endif
