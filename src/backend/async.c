@@ -10,11 +10,12 @@
 
 #define VEIL 0xa5a5000000000000u
 
-typedef struct item {
+typedef struct item { // commands that belong together, or an upload
     struct item *next;
-    ct_command command;
-    ct_operand *args;
-    void *bytes; // of an upload, in args[0] the target
+    ct_command *commands; // (n)
+    size_t n;
+    const atomic_bool *stop; // NULL: they go to their end
+    void *bytes;             // of an upload: one command, a COPY to args[0]
 } item;
 
 enum { MOST_LOST = 16 };
@@ -38,10 +39,12 @@ typedef struct async {
 static void *veiled(void *p) { return (void *)((uintptr_t)p ^ VEIL); }
 
 static void run_item(ct_device *inner, item *it, ct_err *err) {
+    inner->stop = it->stop;
     if (it->bytes)
-        inner->backend->copy_in(inner, it->args[0], it->bytes, it->command.bytes, err);
+        inner->backend->copy_in(inner, it->commands->args[0], it->bytes, it->commands->bytes, err);
     else
-        inner->backend->submit(inner, &it->command, 1, err);
+        inner->backend->submit(inner, it->commands, it->n, err);
+    inner->stop = NULL;
 }
 
 // After a fault nothing runs until somebody hears of it, and then what was enqueued behind that.
@@ -169,23 +172,28 @@ static void enqueue(async *a, item *it) {
     pthread_mutex_unlock(&a->lock);
 }
 
-// A command with its operands, numbers and bytes copied behind it.
-static item *make_item(const ct_command *c, const void *bytes, size_t n) {
-    size_t args = c->n_args * sizeof(ct_operand), numbers = c->n_numbers * sizeof(int64_t);
-    item *it = ct__malloc(sizeof *it + args + numbers + n);
-    if (!it) return NULL;
-    *it = (item){.command = *c};
-    it->args = (ct_operand *)(it + 1);
-    int64_t *own = (int64_t *)(it->args + c->n_args);
+static void copy_command(ct_command *to, const ct_command *c, ct_operand **args,
+                         int64_t **numbers) {
+    *to = *c;
+    to->args = *args;
+    to->numbers = *numbers;
     for (uint32_t i = 0; i < c->n_args; i++)
-        it->args[i] = (ct_operand){veiled(c->args[i].buffer), c->args[i].offset};
-    if (numbers) memcpy(own, c->numbers, numbers);
-    it->command.args = it->args;
-    it->command.numbers = own;
-    if (bytes) {
-        it->bytes = own + c->n_numbers;
-        memcpy(it->bytes, bytes, n);
-    }
+        *(*args)++ = (ct_operand){veiled(c->args[i].buffer), c->args[i].offset};
+    for (uint32_t i = 0; i < c->n_numbers; i++) *(*numbers)++ = c->numbers[i];
+}
+
+// Commands with their operands, numbers and bytes copied behind them.
+static item *make_item(const ct_command *commands, size_t n, const void *bytes, size_t n_bytes) {
+    size_t n_args = 0, n_numbers = 0;
+    for (size_t i = 0; i < n; i++) n_args += commands[i].n_args, n_numbers += commands[i].n_numbers;
+    item *it = ct__malloc(sizeof *it + n * sizeof *commands + n_args * sizeof(ct_operand) +
+                          n_numbers * sizeof(int64_t) + n_bytes);
+    if (!it) return NULL;
+    *it = (item){.commands = (ct_command *)(it + 1), .n = n};
+    ct_operand *args = (ct_operand *)(it->commands + n);
+    int64_t *numbers = (int64_t *)(args + n_args);
+    for (size_t i = 0; i < n; i++) copy_command(&it->commands[i], &commands[i], &args, &numbers);
+    if (bytes) it->bytes = memcpy(numbers, bytes, n_bytes);
     return it;
 }
 
@@ -193,7 +201,7 @@ static bool async_copy_in(ct_device *device, ct_operand to, const void *host, si
                           ct_err *err) {
     if (!n) return true;
     ct_command c = {.kind = CT_COMMAND_COPY, .args = &to, .n_args = 1, .bytes = n};
-    item *it = make_item(&c, host, n);
+    item *it = make_item(&c, 1, host, n);
     if (!it) return ct__err_memory(err, CT_NOWHERE, "async", n);
     enqueue(device->state, it);
     return true;
@@ -204,10 +212,12 @@ static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_
     return device->inner->backend->copy_out(device->inner, from, host, n, err);
 }
 static bool async_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, span; i < n; i += span) {
         if (ct__stopped(device, err)) return false;
-        item *it = make_item(&commands[i], NULL, 0);
+        span = ct__command_span(&commands[i]);
+        item *it = make_item(&commands[i], span, NULL, 0);
         if (!it) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *it);
+        it->stop = span > 1 ? device->stop : NULL; // a loop may have no other end
         enqueue(device->state, it);
     }
     return true;

@@ -33,17 +33,40 @@ typedef struct ct_kernel {
     const char *notice, *hint;
 } ct_kernel;
 
-typedef enum { CT_COMMAND_NODE, CT_COMMAND_KERNEL, CT_COMMAND_COPY } ct_command_kind;
+typedef enum {
+    CT_COMMAND_NODE,
+    CT_COMMAND_KERNEL,
+    CT_COMMAND_COPY,
+    // Structure. What a LOOP or a SWITCH opens reaches to the END that belongs to it.
+    CT_COMMAND_LOOP,   // what follows is repeated
+    CT_COMMAND_SWITCH, // one of the branches that follow is run
+    CT_COMMAND_BRANCH, // begins a branch
+    CT_COMMAND_END,
+} ct_command_kind;
+
+// Operand `arg` lies `bytes` further on with each iteration of the loop at `depth`, from 0: the
+// outermost one.
+typedef struct ct_step {
+    uint32_t arg, depth;
+    int64_t bytes;
+} ct_step;
+
 // One resolved launch. NODE: args are the operands, then the outputs of `node`. COPY: args[0] to
-// args[1].
+// args[1]. LOOP: `count` times, and with args[0], a bool, no longer than it holds before an
+// iteration. SWITCH: args[0], a whole number, says which of the `count` branches; one outside of
+// them is the nearest.
 typedef struct ct_command {
     ct_command_kind kind;
+    ct_dtype dtype; // SWITCH: of args[0]
     const ct_node *node;
     const ct_kernel *kernel;
     const ct_operand *args;
-    uint32_t n_args, n_numbers;
+    const ct_step *steps; // (n_steps)
+    uint32_t n_args, n_steps, n_numbers;
+    uint32_t skip; // LOOP: how far away its END is; SWITCH, BRANCH: the next BRANCH, or the END
     const int64_t *numbers;
     int64_t grid;
+    int64_t count;
     size_t bytes; // COPY: how many; KERNEL: what it moves
     double flops;
 } ct_command;
@@ -62,8 +85,8 @@ typedef struct ct_backend {
     // Host bytes may be reused when copy_in returns.
     bool (*copy_in)(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err);
     bool (*copy_out)(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err);
-    // Enqueues commands; what they point to (nodes, args, numbers) must live until the event has
-    // passed.
+    // Enqueues commands; what they point to (nodes, args, numbers, steps) must live until the event
+    // has passed.
     bool (*submit)(ct_device *device, const ct_command *commands, size_t n, ct_err *err);
     uint64_t (*event)(ct_device *device); // of all that is enqueued so far
     bool (*wait)(ct_device *device, uint64_t event, ct_err *err);
@@ -107,6 +130,20 @@ extern ct_counters ct__counters;
 // Was the device asked to stop? Then the error says so.
 #define CT_CANCELLED "cancelled: no variable has changed"
 bool ct__stopped(const ct_device *device, ct_err *err);
+
+// Runs a list of commands by its structure (commands.c). `run` is called with each NODE, KERNEL and
+// COPY that is to run, its operands moved to their place in the iteration, and with the same command
+// as it was given.
+typedef struct ct_runner {
+    const ct_device *device; // that may be asked to stop
+    bool (*run)(void *user, const ct_command *command, const ct_command *given, ct_err *err);
+    // Brings a scalar that decides how it goes on. NULL: the host can read the device's memory.
+    bool (*read)(void *user, ct_operand from, void *to, size_t n, ct_err *err);
+    void *user;
+} ct_runner;
+bool ct__run_commands(const ct_runner *runner, const ct_command *commands, size_t n, ct_err *err);
+// How many commands belong together: one, or all from a LOOP or a SWITCH to its END.
+size_t ct__command_span(const ct_command *command);
 
 // Memory of devices whose memory is the host's (host.c).
 void ct__host_free(ct_device *device, void *buffer);

@@ -81,6 +81,26 @@ static void test_loops(void **state) {
     assert_int_equal(f.p.arena_bytes, 3 * 640); // the last one takes the first one's place
 }
 
+// What an iteration writes before it reads it is its own: its place serves others of the iteration.
+static void test_iterations(void **state) {
+    (void)state;
+    fixture f = {0};
+    ct_err err = {0};
+    for (int i = 0; i < 5; i++) buffer(&f, CT_BUF_TEMP, 640);
+    LAUNCH(&f, 0); // carried
+    launch(&f, CT_LAUNCH_LOOP, 0, NULL);
+    LAUNCH(&f, 0, 1);
+    LAUNCH(&f, 1, 2);
+    LAUNCH(&f, 2, 3);
+    LAUNCH(&f, 3, 0);
+    launch(&f, CT_LAUNCH_END, 0, NULL);
+    LAUNCH(&f, 0, 4);
+    assert_true(ct__plan_memory(&f.p, &err));
+    for (uint32_t i = 1; i < 4; i++) assert_true(apart(&f, 0, i));
+    assert_true(apart(&f, 1, 2) && apart(&f, 2, 3));
+    assert_int_equal(f.p.arena_bytes, 3 * 640);
+}
+
 static void test_random(void **state) {
     (void)state;
     srand(7);
@@ -118,9 +138,8 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain_shares),
-        cmocka_unit_test(test_only_temporaries),
-        cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_chain_shares), cmocka_unit_test(test_only_temporaries),
+        cmocka_unit_test(test_loops),        cmocka_unit_test(test_iterations),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,6 +228,27 @@ static void scan_and_its_gradient(void **state) {
     }
 }
 
+// What a plan is made of does not depend on how often its loops turn.
+static void a_long_scan_is_planned_like_a_short_one(void **state) {
+    (void)state;
+    size_t launches[2], kernels[2];
+    for (int i = 0; i < 2; i++) {
+        CT_SCOPE;
+        int64_t n = i ? 10000 : 10;
+        ct_tensor w = scalar64(0.5), h = scalar64(0.25), slope;
+        ct_tensor xs = ct_mul(ct_iota(CT_F64, CT_DIMS(n), 0), scalar64(1e-3));
+        ct_tensor loss = with_scan(&w, h, xs, false);
+        ct_grad(loss, &w, 1, &slope);
+        assert_true(isfinite(ct_item(slope)));
+        const ct_plan_cost *cost = ct_newest_plan();
+        assert_non_null(cost);
+        launches[i] = cost->n_launches;
+        kernels[i] = cost->n_kernels;
+    }
+    assert_int_equal(launches[0], launches[1]);
+    assert_int_equal(kernels[0], kernels[1]);
+}
+
 static void add_up(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     out[0] = ct_add(in[0], in[1]);
@@ -650,6 +671,7 @@ int main(void) {
             cmocka_unit_test(a_functions_gradient_is_of_its_operands),
             cmocka_unit_test(reading_inside_is_an_error),
             cmocka_unit_test(scan_and_its_gradient),
+            cmocka_unit_test(a_long_scan_is_planned_like_a_short_one),
             cmocka_unit_test(scan_outlives_its_record),
             cmocka_unit_test(scan_shape_errors),
             cmocka_unit_test(what_a_function_does_not_set_is_named),

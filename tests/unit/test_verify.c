@@ -140,6 +140,13 @@ static void programs(void **state) {
     refused(&f, "plan: 1 loops are not closed");
     whole(&f)->launches[1].kind = CT_LAUNCH_END;
     refused(&f, "plan: launch 1: it ends a loop that is not open: 1");
+    whole(&f)->launches[1].kind = CT_LAUNCH_BRANCH;
+    refused(&f, "plan: launch 1: it is a branch of nothing: 1");
+    whole(&f)->launches[1] = (ct_launch){.kind = CT_LAUNCH_SWITCH, .args = f.args[0], .n_args = 1};
+    refused(&f, "plan: launch 2: it follows a switch and is no branch: 2");
+    whole(&f)->launches[2].steps = (const ct_step[]){{2, 0, 64}};
+    f.launches[2].n_steps = 1;
+    refused(&f, "plan: launch 2: there is no such argument to move on: 2");
     whole(&f)->bufs[1].offset = 64;
     refused(&f, "plan: buffer 1 lies outside of the arena");
     assert_true(ct__verify_program(&f.p, false, &err));

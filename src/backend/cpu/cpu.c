@@ -219,27 +219,23 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     return ok;
 }
 
-static bool run_commands(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    for (size_t i = 0; i < n; i++) {
-        const ct_command *c = &commands[i];
-        if (ct__stopped(device, err)) return false;
-        if (c->kind == CT_COMMAND_KERNEL) {
-            if (!run_kernel(device, c, err)) return false;
-        } else if (c->bytes) {
-            memmove((char *)c->args[1].buffer + c->args[1].offset,
-                    (char *)c->args[0].buffer + c->args[0].offset, c->bytes);
-        }
-    }
+static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
+    (void)given;
+    if (c->kind == CT_COMMAND_KERNEL) return run_kernel(device, c, err);
+    if (c->bytes)
+        memmove((char *)c->args[1].buffer + c->args[1].offset,
+                (char *)c->args[0].buffer + c->args[0].offset, c->bytes);
     return true;
 }
 
 // The host program's rounding mode and flush-to-zero must not change bits: kernels run in the
 // default floating-point environment (the pool's threads have it), and the caller's is put back.
 static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    const ct_runner runner = {.device = device, .run = run_command, .user = device};
     fenv_t host;
     fegetenv(&host);
     fesetenv(FE_DFL_ENV);
-    bool ok = run_commands(device, commands, n, err);
+    bool ok = ct__run_commands(&runner, commands, n, err);
     fesetenv(&host);
     return ok;
 }

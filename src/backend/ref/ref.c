@@ -33,22 +33,20 @@ bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err) {
     return ok;
 }
 
-static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    bool ok = true;
-    for (size_t i = 0; i < n && ok; i++) {
-        const ct_command *c = &commands[i];
-        if (ct__stopped(device, err)) return false;
-        void **args = ct__malloc((c->n_args + 1) * sizeof *args);
-        if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
-        for (uint32_t k = 0; k < c->n_args; k++)
-            args[k] = (char *)c->args[k].buffer + c->args[k].offset;
-        if (c->kind == CT_COMMAND_COPY)
-            ok = !c->bytes || memmove(args[1], args[0], c->bytes);
-        else
-            ok = ct__ref_node(c->node, args, err);
-        ct__free(args);
-    }
+static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
+    (void)device, (void)given;
+    void **args = ct__malloc((c->n_args + 1) * sizeof *args);
+    if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
+    for (uint32_t k = 0; k < c->n_args; k++)
+        args[k] = (char *)c->args[k].buffer + c->args[k].offset;
+    bool ok = c->kind == CT_COMMAND_COPY ? !c->bytes || memmove(args[1], args[0], c->bytes)
+                                         : ct__ref_node(c->node, args, err);
+    ct__free(args);
     return ok;
+}
+static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    const ct_runner runner = {.device = device, .run = run_command, .user = device};
+    return ct__run_commands(&runner, commands, n, err);
 }
 static uint64_t ref_event(ct_device *device) { return (void)device, 0; }
 static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {

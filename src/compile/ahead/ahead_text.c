@@ -256,7 +256,8 @@ static void put_comma(ct_text *out) {
     ct__text_add(out, column > 72 ? ",\n        " : ", ");
 }
 
-static void put_operand(const ct_ahead *a, ct_text *out, const ct_arg *arg, int depth) {
+static void put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l, uint32_t number) {
+    const ct_arg *arg = &l->args[number];
     const ct_buf *b = &a->plan->program.bufs[arg->buf];
     size_t offset = arg->offset + (b->kind == CT_BUF_TEMP ? b->offset : 0);
     if (b->kind == CT_BUF_SCALARS)
@@ -270,15 +271,17 @@ static void put_operand(const ct_ahead *a, ct_text *out, const ct_arg *arg, int 
             out, "(char *)s->%s",
             a->members[b->kind == CT_BUF_LEAF ? a->of_leaf[b->index] : a->of_root[b->index]].name);
     if (offset) ct__textf(out, " + %zu", offset);
-    if (arg->step) ct__textf(out, " + %" PRId64 " * i%d", arg->step, depth);
+    for (uint32_t i = 0; i < l->n_steps; i++)
+        if (l->steps[i].arg == number)
+            ct__textf(out, " + %" PRId64 " * i%u", l->steps[i].bytes, l->steps[i].depth);
 }
 
-static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
     const ct_program *p = &a->plan->program;
     ct__textf(out, "kernel_%u((void *[]){", l->kernel);
     for (uint32_t k = 0; k < l->n_args; k++) {
         if (k) put_comma(out);
-        put_operand(a, out, &l->args[k], depth);
+        put_operand(a, out, l, k);
     }
     ct__text_add(out, "}, ");
     for (uint32_t k = 0; k < l->n_numbers; k++)
@@ -290,37 +293,88 @@ static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *
         ct__text_add(out, "NULL);\n");
 }
 
-static void put_launches(const ct_ahead *a, ct_text *out) {
+static void put_indent(ct_text *out, int depth) { ct__textf(out, "%*s", 4 * (depth + 1), ""); }
+
+static void put_loop(const ct_ahead *a, ct_text *out, const ct_launch *l, int loops) {
+    ct__textf(out, "for (int64_t i%d = 0; ", loops);
+    if (l->count != INT64_MAX) ct__textf(out, "i%d < %" PRId64, loops, l->count);
+    if (l->n_args) {
+        ct__textf(out, "%s*(const _Bool *)(", l->count != INT64_MAX ? " && " : "");
+        put_operand(a, out, l, 0);
+        ct__text_add(out, ")");
+    }
+    ct__textf(out, "; i%d++) { // ", loops);
+    put_node(out, l->node);
+    ct__text_add(out, "\n");
+}
+
+static void put_switch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
+    ct__text_add(out, "{ const int64_t branch = *(const ");
+    put_type(out, l->dtype);
+    ct__text_add(out, " *)(");
+    put_operand(a, out, l, 0);
+    ct__text_add(out, "); // ");
+    put_node(out, l->node);
+    ct__text_add(out, "\n");
+}
+
+// Branch `number` of a SWITCH: one outside of them is the nearest.
+static void put_branch(ct_text *out, const ct_launch *of, int64_t number) {
+    if (number) ct__text_add(out, "} else ");
+    if (number + 1 < of->count) ct__textf(out, "if (branch <= %" PRId64 ") ", number);
+    ct__text_add(out, "{\n");
+}
+
+static void put_copy(const ct_ahead *a, ct_text *out, const ct_launch *l) {
+    ct__text_add(out, "memmove(");
+    put_operand(a, out, l, 1);
+    ct__text_add(out, ", ");
+    put_operand(a, out, l, 0);
+    ct__textf(out, ", %zu);\n", l->bytes);
+}
+
+static void put_kernel_call(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+    ct__text_add(out, "// ");
+    put_node(out, l->node);
+    ct__text_add(out, "\n");
+    put_indent(out, depth);
+    put_kernel_launch(a, out, l);
+}
+
+// The loops and switches that are open where a launch stands.
+typedef struct {
+    const ct_launch *of;
+    int64_t branches; // of a SWITCH: how many have begun
+} open_launch;
+
+static bool put_launches(const ct_ahead *a, ct_text *out) {
     const ct_program *p = &a->plan->program;
-    int depth = 0;
+    open_launch *open = ct__malloc((p->n_launches + 1) * sizeof *open);
+    int depth = 0, loops = 0;
+    if (!open) return false;
     for (size_t i = 0; i < p->n_launches; i++) {
         const ct_launch *l = &p->launches[i];
-        if (l->kind == CT_LAUNCH_END) depth--;
-        ct__textf(out, "%*s", 4 * (depth + 1), "");
+        bool ends = l->kind == CT_LAUNCH_END;
+        if (ends) loops -= open[--depth].of->kind == CT_LAUNCH_LOOP;
+        put_indent(out, depth - (l->kind == CT_LAUNCH_BRANCH));
         switch (l->kind) {
-        case CT_LAUNCH_LOOP:
-            depth++;
-            ct__textf(out, "for (int64_t i%d = 0; i%d < %" PRId64 "; i%d++) { // ", depth, depth,
-                      l->count, depth);
-            put_node(out, l->node);
-            ct__text_add(out, "\n");
+        case CT_LAUNCH_LOOP: put_loop(a, out, l, loops++); break;
+        case CT_LAUNCH_SWITCH: put_switch(a, out, l); break;
+        case CT_LAUNCH_BRANCH:
+            put_branch(out, open[depth - 1].of, open[depth - 1].branches++);
             break;
-        case CT_LAUNCH_END: ct__text_add(out, "}\n"); break;
-        case CT_LAUNCH_COPY:
-            ct__text_add(out, "memmove(");
-            put_operand(a, out, &l->args[1], depth);
-            ct__text_add(out, ", ");
-            put_operand(a, out, &l->args[0], depth);
-            ct__textf(out, ", %zu);\n", l->bytes);
+        case CT_LAUNCH_END:
+            ct__text_add(out, open[depth].of->kind == CT_LAUNCH_SWITCH ? "}}\n" : "}\n");
             break;
-        default:
-            ct__text_add(out, "// ");
-            put_node(out, l->node);
-            ct__textf(out, "\n%*s", 4 * (depth + 1), "");
-            put_kernel_launch(a, out, l, depth);
-            break;
+        case CT_LAUNCH_COPY: put_copy(a, out, l); break;
+        case CT_LAUNCH_NODE:
+        case CT_LAUNCH_KERNEL: put_kernel_call(a, out, l, depth); break;
         }
+        if (!ends && !ct__launch_runs(l) && l->kind != CT_LAUNCH_BRANCH)
+            open[depth++] = (open_launch){.of = l};
     }
+    ct__free(open);
+    return true;
 }
 
 static void put_value(ct_text *out, const ct_member *m) {
@@ -366,7 +420,7 @@ static void put_checks(const ct_ahead *a, ct_text *out) {
                           "        if (!given[i]) return 2;\n");
 }
 
-static void put_function(const ct_ahead *a, ct_text *out) {
+static bool put_function(const ct_ahead *a, ct_text *out) {
     size_t n = a->engine->order.n_scalars;
     ct__textf(out, "int %s(const struct %s *s) {\n    char *const arena = s->arena;\n", a->name,
               a->name);
@@ -378,8 +432,10 @@ static void put_function(const ct_ahead *a, ct_text *out) {
     }
     ct__text_add(out, "    fenv_t callers; // to nearest, and small numbers are kept\n"
                       "    fegetenv(&callers);\n    fesetenv(FE_DFL_ENV);\n");
-    put_launches(a, out);
+    bool ok = put_launches(a, out) ||
+              ct__err_memory(&a->ctx->err, a->args->here, "compile", sizeof(open_launch));
     ct__text_add(out, "    fesetenv(&callers);\n    return 0;\n}\n\n");
+    return ok;
 }
 
 // ------------------------------------------------------------------------------------------ source
@@ -456,7 +512,7 @@ bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
     }
     ct__text_add(out, "\n");
     put_init(a, out);
-    put_function(a, out);
+    if (!put_function(a, out)) return false;
     ct__textf(out, "%s\n\n%s\n// ---- kernels\n\n", CT_AHEAD_PRELUDE, ct__cpu_prelude);
     for (size_t i = 0; i < p->n_kernels; i++) put_kernel(a, out, i);
     for (size_t i = 0; i < p->n_bufs; i++)

@@ -41,14 +41,25 @@ static bool look(ct_device *d, const ct_plan *p, const ct_command *c, size_t at,
     return true;
 }
 
+typedef struct {
+    ct_device *device;
+    const ct_plan *plan;
+} bounds;
+
+static bool run_guarded(void *user, const ct_command *c, const ct_command *given, ct_err *err) {
+    const bounds *b = user;
+    size_t at = (size_t)(given->args - b->plan->operands);
+    return paint(b->device, b->plan, c, at, err) &&
+           b->device->backend->submit(b->device, c, 1, err) && look(b->device, b->plan, c, at, err);
+}
+static bool read(void *user, ct_operand from, void *to, size_t n, ct_err *err) {
+    const bounds *b = user;
+    return b->device->backend->copy_out(b->device, from, to, n, err);
+}
+
 bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *p, size_t first, size_t n) {
-    ct_device *d = engine->device;
-    for (size_t i = first; i < first + n; i++) {
-        const ct_command *c = &p->commands[i];
-        size_t at = (size_t)(c->args - p->operands);
-        bool ok = paint(d, p, c, at, &ctx->err) && d->backend->submit(d, c, 1, &ctx->err) &&
-                  look(d, p, c, at, &ctx->err);
-        if (!ok) return false;
-    }
-    return true;
+    bounds b = {engine->device, p};
+    const ct_runner runner = {
+        .device = engine->device, .run = run_guarded, .read = read, .user = &b};
+    return ct__run_commands(&runner, p->commands + first, n, &ctx->err);
 }

@@ -84,24 +84,42 @@ static void put_args(ct_text *text, const ct_program *program, const ct_launch *
         const ct_buf *b = &program->bufs[l->args[k].buf];
         ct__textf(text, "%s%s%u", k ? ", " : "", l->args[k].write ? "-> " : "", l->args[k].buf);
         ct__textf(text, " %s", buf_names[b->kind]);
+        for (uint32_t i = 0; i < l->n_steps; i++)
+            if (l->steps[i].arg == k)
+                ct__textf(text, " %+lld i%u", (long long)l->steps[i].bytes, l->steps[i].depth);
     }
+}
+
+static void put_count(ct_text *text, const ct_launch *l) {
+    if (l->kind == CT_LAUNCH_SWITCH)
+        ct__textf(text, " of %lld branches", (long long)l->count);
+    else if (l->count == INT64_MAX)
+        ct__text_add(text, " while it holds");
+    else
+        ct__textf(text, " %lld times", (long long)l->count);
 }
 
 void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
     if (!ct__dump_wants("plan")) return;
-    static const char *const kinds[] = {"node", "kernel", "copy", "loop", "end"};
+    static const char *const kinds[] = {"node",   "kernel", "copy", "loop",
+                                        "switch", "branch", "end"};
+    int depth = 0;
     ct_text text = {0};
     ct__textf(&text, "// plan: %zu launches, %zu kernels, %zu buffers, arena %zu bytes\n",
               program->n_launches, program->n_kernels, program->n_bufs, program->arena_bytes);
     for (size_t i = 0; i < program->n_launches; i++) {
         const ct_launch *l = &program->launches[i];
-        ct__textf(&text, "%4zu %-6s ", i, kinds[l->kind]);
+        bool opens = l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH;
+        depth -= l->kind == CT_LAUNCH_END;
+        ct__textf(&text, "%4zu %*s%-6s ", i, 2 * (depth - (l->kind == CT_LAUNCH_BRANCH)), "",
+                  kinds[l->kind]);
+        depth += opens;
         put_line(&text, l->node);
         if (l->kind == CT_LAUNCH_KERNEL)
             ct__textf(&text, " [%u] grid %lld, %.3g MB, %.3g MFLOP", l->kernel, (long long)l->grid,
                       (double)l->bytes * 1e-6, l->flops * 1e-6);
         if (l->kind == CT_LAUNCH_COPY) ct__textf(&text, " %zu bytes", l->bytes);
-        if (l->kind == CT_LAUNCH_LOOP) ct__textf(&text, " %lld times", (long long)l->count);
+        if (opens) put_count(&text, l);
         ct__text_add(&text, " (");
         put_args(&text, program, l);
         ct__text_add(&text, ")\n");

@@ -71,6 +71,10 @@ static bool legal_launch(const ct_program *p, size_t at, bool *written, ct_err *
     const ct_launch *l = &p->launches[at];
     size_t expected = l->n_args;
     if (l->kind == CT_LAUNCH_COPY) expected = 2;
+    if (l->kind == CT_LAUNCH_SWITCH) expected = 1;
+    for (uint32_t i = 0; i < l->n_steps; i++)
+        if (l->steps[i].arg >= l->n_args)
+            return bad(err, l, at, "there is no such argument to move on", l->steps[i].arg);
     if (l->kind == CT_LAUNCH_NODE) expected = (size_t)l->node->n_in + l->node->n_out;
     if (l->kind == CT_LAUNCH_KERNEL) {
         const struct ct_kir *k = l->kernel < p->n_kernels ? p->kernels[l->kernel].ir : NULL;
@@ -107,24 +111,45 @@ static bool legal_root(const ct_program *p, size_t buf, const bool *written, ct_
                    p->bufs[buf].index);
 }
 
-bool ct__verify_program(const ct_program *p, bool planned, ct_err *err) {
-    bool *written = ct__calloc(p->n_bufs + 1, sizeof *written);
-    bool ok = written || ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs);
-    size_t depth = 0;
-    for (size_t i = 0; i < p->n_launches && ok; i++) {
-        const ct_launch *l = &p->launches[i];
-        if (l->kind == CT_LAUNCH_LOOP)
-            depth++;
-        else if (l->kind != CT_LAUNCH_END)
-            ok = legal_launch(p, i, written, err);
-        else if (depth-- == 0)
-            ok = bad(err, l, i, "it ends a loop that is not open", i);
+// The loops and branches around a launch.
+typedef struct {
+    const ct_program *p;
+    size_t *open; // (n_launches) LOOP and SWITCH launches
+    size_t depth;
+    bool *written; // (n_bufs)
+    ct_err *err;
+} walk;
+
+static bool verify_launch(walk *w, size_t at) {
+    const ct_launch *l = &w->p->launches[at];
+    const ct_launch *around = w->depth ? &w->p->launches[w->open[w->depth - 1]] : NULL;
+    if (l->kind == CT_LAUNCH_END) {
+        if (!around) return bad(w->err, l, at, "it ends a loop that is not open", at);
+        w->depth--;
+        return true;
     }
-    if (ok && depth)
-        ok = ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan", "%zu loops are not closed", depth);
+    bool branch = l->kind == CT_LAUNCH_BRANCH, first = at && l[-1].kind == CT_LAUNCH_SWITCH;
+    if (branch && !(around && around->kind == CT_LAUNCH_SWITCH))
+        return bad(w->err, l, at, "it is a branch of nothing", at);
+    if (first && !branch) return bad(w->err, l, at, "it follows a switch and is no branch", at);
+    if (!branch && !legal_launch(w->p, at, w->written, w->err)) return false;
+    if (l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH) w->open[w->depth++] = at;
+    return true;
+}
+
+bool ct__verify_program(const ct_program *p, bool planned, ct_err *err) {
+    walk w = {.p = p, .err = err};
+    w.written = ct__calloc(p->n_bufs + 1, sizeof *w.written);
+    w.open = ct__malloc((p->n_launches + 1) * sizeof *w.open);
+    bool ok = (w.written && w.open) || ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs);
+    for (size_t i = 0; i < p->n_launches && ok; i++) ok = verify_launch(&w, i);
+    if (ok && w.depth)
+        ok = ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan", "%zu loops are not closed", w.depth);
     for (size_t i = 0; i < p->n_bufs && ok; i++)
-        if (p->bufs[i].kind == CT_BUF_ROOT && p->bufs[i].bytes) ok = legal_root(p, i, written, err);
-    ok = ok && (!planned || legal_places(p, written, err));
-    ct__free(written);
+        if (p->bufs[i].kind == CT_BUF_ROOT && p->bufs[i].bytes)
+            ok = legal_root(p, i, w.written, err);
+    ok = ok && (!planned || legal_places(p, w.written, err));
+    ct__free(w.written);
+    ct__free(w.open);
     return ok;
 }

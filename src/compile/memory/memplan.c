@@ -17,35 +17,49 @@ typedef struct life {
     const struct life *next; // of the free ones of its size
 } life;
 
-// A buffer touched in a loop lives from the loop's begin to its end: the next iteration may want
-// it.
-static void widen_to_loops(const ct_program *p, size_t *begin, size_t *first, size_t *last) {
+// What a launch of a loop needs of the iteration before, or of before the loop, lives through the
+// loop, as does what is needed behind it. What an iteration writes before it reads it is its own.
+static void widen_to_loop(const ct_program *p, size_t from, size_t to, const bool *read_first,
+                          size_t *first, size_t *last) {
+    for (size_t b = 0; b < p->n_bufs; b++) {
+        if (last[b] < from || first[b] > to) continue;
+        bool own = first[b] > from && last[b] < to && !read_first[b];
+        if (own) continue;
+        if (first[b] > from) first[b] = from;
+        if (last[b] < to) last[b] = to;
+    }
+}
+
+// begin: (n_launches) scratch.
+static void widen_to_loops(const ct_program *p, size_t *begin, const bool *read_first,
+                           size_t *first, size_t *last) {
     size_t depth = 0;
     for (size_t i = 0; i < p->n_launches; i++) {
-        if (p->launches[i].kind == CT_LAUNCH_LOOP) begin[depth++] = i;
-        if (p->launches[i].kind != CT_LAUNCH_END || depth == 0) continue;
+        ct_launch_kind kind = p->launches[i].kind;
+        if (kind == CT_LAUNCH_LOOP || kind == CT_LAUNCH_SWITCH) begin[depth++] = i;
+        if (kind != CT_LAUNCH_END || depth == 0) continue;
         size_t from = begin[--depth];
-        for (size_t b = 0; b < p->n_bufs; b++) {
-            if (last[b] < from || first[b] > i) continue;
-            if (first[b] > from) first[b] = from;
-            if (last[b] < i) last[b] = i;
-        }
+        if (p->launches[from].kind == CT_LAUNCH_LOOP)
+            widen_to_loop(p, from, i, read_first, first, last);
     }
 }
 
 bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *err) {
     size_t *begin = ct__malloc((p->n_launches + 1) * sizeof *begin);
-    if (!begin) return ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
-    for (size_t b = 0; b < p->n_bufs; b++) first[b] = SIZE_MAX, last[b] = 0;
-    for (size_t i = 0; i < p->n_launches; i++)
+    bool *read_first = ct__calloc(p->n_bufs + 1, sizeof *read_first);
+    bool ok = begin && read_first;
+    for (size_t b = 0; b < p->n_bufs && ok; b++) first[b] = SIZE_MAX, last[b] = 0;
+    for (size_t i = 0; i < p->n_launches && ok; i++)
         for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
-            uint32_t b = p->launches[i].args[a].buf;
-            if (first[b] == SIZE_MAX) first[b] = i;
-            last[b] = i;
+            const ct_arg *arg = &p->launches[i].args[a];
+            if (first[arg->buf] == SIZE_MAX) first[arg->buf] = i;
+            last[arg->buf] = i;
+            read_first[arg->buf] |= first[arg->buf] == i && !arg->write;
         }
-    widen_to_loops(p, begin, first, last);
+    if (ok) widen_to_loops(p, begin, read_first, first, last);
     ct__free(begin);
-    return true;
+    ct__free(read_first);
+    return ok || ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
 }
 
 static int larger_first(const void *a, const void *b) {

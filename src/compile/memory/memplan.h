@@ -5,8 +5,8 @@
 
 #include "compile/schedule/program.h"
 
-// Offsets of TEMP buffers from their lifetimes over the launches (a buffer touched in a loop lives
-// through it); fills arena_bytes.
+// Offsets of TEMP buffers from their lifetimes over the launches (a buffer that an iteration of a
+// loop gets from outside lives through the loop); fills arena_bytes.
 bool ct__plan_memory(ct_program *program, ct_err *err);
 // The first and the last launch in which each buffer (n_bufs) is needed; first is SIZE_MAX for one
 // that never is.

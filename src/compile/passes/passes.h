@@ -19,6 +19,7 @@ typedef struct ct_graph {
     // is the leaf's place; op "scalar": `number` is its place among the scalars; op "const" carries
     // its bytes.
     size_t n_leaves, n_scalars;
+    bool is_body; // of a node that owns it: what it assigns are carried tensors, not variables
     struct ct_graph_root {
         ct_root_kind kind;
         ct_val val;

@@ -245,12 +245,14 @@ static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_er
     times[0] = 1;
     for (size_t i = 0; i < p->n_launches; i++) {
         const ct_launch *l = &p->launches[i];
-        if (l->kind == CT_LAUNCH_LOOP) {
-            times[depth + 1] = times[depth] * l->count;
+        if (l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH) {
+            // Of what is known when it runs alone: one iteration, and each branch once.
+            bool known = l->kind == CT_LAUNCH_LOOP && l->count != INT64_MAX;
+            times[depth + 1] = times[depth] * (known ? l->count : 1);
             depth++;
         } else if (l->kind == CT_LAUNCH_END) {
             depth--;
-        } else {
+        } else if (ct__launch_runs(l)) {
             ct_plan_launch *out = &launches[c->n_launches++];
             *out = describe_launch(plan, l, times[depth]);
             out->temporaries = in_use[i];

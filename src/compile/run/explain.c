@@ -134,6 +134,9 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     ct_plan *before = sibling(engine, plan, &siblings);
     bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
+    size_t launches = 0;
+    for (size_t i = 0; i < plan->program.n_launches; i++)
+        launches += ct__launch_runs(&plan->program.launches[i]);
     ct_text text = {0}, why = {0};
     ct_difference other = {0};
     bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
@@ -149,7 +152,7 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     hint = hint && !declared && !wanted && differs && !(other.node && !other.field);
     ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
-              order->n, plan->n_commands, plan->program.n_kernels);
+              order->n, launches, plan->program.n_kernels);
     if (differs)
         ct__text_add(&text, why.s);
     else

@@ -30,37 +30,46 @@ ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
 
 // --------------------------------------------------------------------------------------- preparing
 
-// Launches become commands whose operands are filled at each run; loops are unrolled into them,
-// since an operand of an iteration differs from the next only in its offset.
-static size_t loop_end(const ct_program *p, size_t begin) {
-    size_t depth = 0;
-    for (size_t i = begin; i < p->n_launches; i++) {
-        if (p->launches[i].kind == CT_LAUNCH_LOOP) depth++;
-        if (p->launches[i].kind == CT_LAUNCH_END && --depth == 0) return i;
-    }
-    return p->n_launches;
-}
-
+// Launches become commands whose operands are filled at each run.
 typedef struct {
     ct_plan *plan;
     void **home;   // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
     bool *lasting; // (program.n_bufs) is it a variable's storage?
+    size_t
+        *open; // (program.n_launches) of each LOOP and SWITCH around, where it or its BRANCH began
+    size_t depth;
+    bool changed; // a variable, so that it cannot be undone any more
     size_t commands_cap, binding_cap, offsets_cap, behind_cap;
 } preparation;
 
-static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
+// How far away the next BRANCH is, or the END.
+static void note_structure(preparation *x, const ct_launch *l, size_t at) {
+    bool ends = l->kind == CT_LAUNCH_END, parts = l->kind == CT_LAUNCH_BRANCH;
+    if (ends || parts) {
+        size_t begin = x->open[--x->depth];
+        x->plan->commands[begin].skip = (uint32_t)(at - begin);
+    }
+    if (!ends && !ct__launch_runs(l)) x->open[x->depth++] = at;
+}
+
+// A run can be undone up to the first command that changes a variable, or the loop that it is in.
+static void note_change(preparation *x, const ct_launch *l, size_t at) {
+    for (uint32_t k = 0; k < l->n_args; k++)
+        x->changed |= l->args[k].write && x->lasting[l->args[k].buf];
+    if (!x->changed && x->depth == 0) x->plan->n_undoable = at + 1;
+}
+
+static bool add_command(preparation *x, const ct_launch *l) {
     ct_plan *p = x->plan;
     if (!CT_GROW(p->commands, x->commands_cap, p->n_commands + 1) ||
         !CT_GROW(p->binding, x->binding_cap, p->n_binding + l->n_args) ||
         !CT_GROW(p->operands, x->offsets_cap, p->n_operands + l->n_args) ||
         (p->program.guard && !CT_GROW(p->behind, x->behind_cap, p->n_operands + l->n_args)))
         return false;
-    ct_command *c = &p->commands[p->n_commands++];
-    *c = ct__program_command(&p->program, l);
-    bool changes = false; // a variable
-    for (uint32_t k = 0; k < l->n_args; k++)
-        changes |= l->args[k].write && x->lasting[l->args[k].buf];
-    if (!changes && p->n_undoable == p->n_commands - 1) p->n_undoable++;
+    size_t at = p->n_commands++;
+    p->commands[at] = ct__program_command(&p->program, l);
+    note_structure(x, l, at);
+    note_change(x, l, at);
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &p->program.bufs[l->args[k].buf];
         size_t base = b->kind == CT_BUF_TEMP ? b->offset : 0;
@@ -69,24 +78,7 @@ static bool add_command(preparation *x, const ct_launch *l, int64_t iteration) {
                 (ct_binding){(uint32_t)p->n_operands, b->index, b->kind == CT_BUF_ROOT};
         if (p->behind) p->behind[p->n_operands] = l->args[k].buf;
         p->operands[p->n_operands++] =
-            (ct_operand){x->home[l->args[k].buf],
-                         base + l->args[k].offset + (size_t)(l->args[k].step * iteration)};
-    }
-    return true;
-}
-
-static bool add_range(preparation *x, size_t begin, size_t end, int64_t iteration) {
-    const ct_program *p = &x->plan->program;
-    for (size_t i = begin; i < end; i++) {
-        const ct_launch *l = &p->launches[i];
-        if (l->kind != CT_LAUNCH_LOOP) {
-            if (!add_command(x, l, iteration)) return false;
-            continue;
-        }
-        size_t stop = loop_end(p, i);
-        for (int64_t k = 0; k < l->count; k++)
-            if (!add_range(x, i + 1, stop, k)) return false;
-        i = stop;
+            (ct_operand){x->home[l->args[k].buf], base + l->args[k].offset};
     }
     return true;
 }
@@ -131,8 +123,12 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
         x.lasting[i] = b->kind == CT_BUF_LEAF ||
                        (b->kind == CT_BUF_ROOT && engine->roots[b->index].kind == CT_ROOT_ASSIGN);
     }
-    bool made = x.lasting && add_range(&x, 0, plan->program.n_launches, 0);
+    x.open = ct__malloc((plan->program.n_launches + 1) * sizeof *x.open);
+    bool made = x.lasting && x.open;
+    for (size_t i = 0; i < plan->program.n_launches && made; i++)
+        made = add_command(&x, &plan->program.launches[i]);
     ct__free(x.lasting);
+    ct__free(x.open);
     if (!made) return ct__err_memory(&ctx->err, plan->here, "plan", sizeof *plan->commands);
     for (size_t i = 0, at = 0; i < plan->n_commands; i++) {
         plan->commands[i].args = plan->operands + at;
@@ -192,10 +188,8 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
         plan->operands[b->operand].buffer =
             (b->is_root ? fresh[b->index] : order->leaves[b->index])->buffer;
     }
-    if (device->account == &ct__account) { // a dry device runs nothing
+    if (device->account == &ct__account) // a dry device runs nothing
         atomic_fetch_add_explicit(&ct__counters.plans_run, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&ct__counters.launches, plan->n_commands, memory_order_relaxed);
-    }
     // Until a variable changes the run can be given up as if it had never begun; then it goes to
     // its end, so that variables are of one step.
     device->stop = &ctx->cancelled;

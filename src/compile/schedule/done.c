@@ -3,28 +3,6 @@
 
 #include "compile/schedule/sched.h"
 
-// The number of the kernel in the program; takes the IR over.
-static bool share_kernel(ct_emit *e, uint32_t *number) {
-    ct_sched *s = e->draft->sched;
-    ct_program *p = s->program;
-    uint64_t hash = ct__kir_hash(e->kir).lo;
-    for (size_t i = 0; i < s->n_known; i++)
-        if (s->known[i].hash == hash && ct__kir_same(p->kernels[s->known[i].kernel].ir, e->kir)) {
-            *number = s->known[i].kernel;
-            return true;
-        }
-    if (!CT_GROW(p->kernels, p->kernels_cap, p->n_kernels + 1) ||
-        !CT_GROW(s->known, s->known_cap, s->n_known + 1))
-        return ct__err_memory(s->err, CT_NOWHERE, "kernel", sizeof *p->kernels);
-    *number = (uint32_t)p->n_kernels;
-    s->known[s->n_known].hash = hash;
-    s->known[s->n_known++].kernel = *number;
-    p->kernels[p->n_kernels] = (struct ct_program_kernel){.ir = e->kir};
-    p->n_kernels++;
-    e->kir = NULL;
-    return true;
-}
-
 // A kernel that reads the variable which it assigns must read each element only where it writes it.
 // False: it does not.
 static bool in_place(ct_emit *e) {
@@ -108,7 +86,8 @@ static bool finish(ct_emit *e, double flops) {
     for (size_t i = 0; i < e->draft->n_syms; i++) l->numbers[i] = s->sym_value[e->draft->syms[i]];
     l->flops = flops > 0 ? flops : e->flops * ct__kir_iterations(e->kir, l->numbers);
     l->grid = ct__kir_grid(e->kir, l->numbers);
-    return share_kernel(e, &l->kernel);
+    return ct__program_kernel(s->program, &e->kir, &l->kernel) ||
+           ct__err_memory(s->err, CT_NOWHERE, "kernel", sizeof *s->program->kernels);
 }
 
 bool ct__emit_done(ct_emit *e, double flops) {

@@ -34,6 +34,20 @@ bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node
     return true;
 }
 
+bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number) {
+    uint64_t hash = ct__kir_hash(*ir).lo;
+    for (size_t i = 0; i < p->n_kernels; i++)
+        if (p->kernels[i].hash == hash && ct__kir_same(p->kernels[i].ir, *ir)) {
+            *number = (uint32_t)i;
+            return true;
+        }
+    if (!CT_GROW(p->kernels, p->kernels_cap, p->n_kernels + 1)) return false;
+    *number = (uint32_t)p->n_kernels;
+    p->kernels[p->n_kernels++] = (struct ct_program_kernel){.ir = *ir, .hash = hash};
+    *ir = NULL;
+    return true;
+}
+
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
                       ct_place *to) {
     size_t bytes = ct__type_bytes(node->out);
@@ -59,22 +73,33 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
     return to->buf != UINT32_MAX;
 }
 
+static ct_command_kind command_kind(ct_launch_kind kind) {
+    switch (kind) {
+    case CT_LAUNCH_NODE: return CT_COMMAND_NODE;
+    case CT_LAUNCH_KERNEL: return CT_COMMAND_KERNEL;
+    case CT_LAUNCH_COPY: return CT_COMMAND_COPY;
+    case CT_LAUNCH_LOOP: return CT_COMMAND_LOOP;
+    case CT_LAUNCH_SWITCH: return CT_COMMAND_SWITCH;
+    case CT_LAUNCH_BRANCH: return CT_COMMAND_BRANCH;
+    case CT_LAUNCH_END: break;
+    }
+    return CT_COMMAND_END;
+}
+
 ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
-    ct_command c = {.kind = CT_COMMAND_KERNEL,
-                    .node = l->node,
-                    .n_args = l->n_args,
-                    .numbers = l->numbers,
-                    .n_numbers = l->n_numbers,
-                    .grid = l->grid,
-                    .bytes = l->bytes,
-                    .flops = l->flops};
-    if (l->kind == CT_LAUNCH_NODE)
-        c.kind = CT_COMMAND_NODE;
-    else if (l->kind == CT_LAUNCH_COPY)
-        c.kind = CT_COMMAND_COPY;
-    else
-        c.kernel = p->kernels[l->kernel].made;
-    return c;
+    return (ct_command){.kind = command_kind(l->kind),
+                        .dtype = l->dtype,
+                        .node = l->node,
+                        .kernel = l->kind == CT_LAUNCH_KERNEL ? p->kernels[l->kernel].made : NULL,
+                        .n_args = l->n_args,
+                        .steps = l->steps,
+                        .n_steps = l->n_steps,
+                        .numbers = l->numbers,
+                        .n_numbers = l->n_numbers,
+                        .grid = l->grid,
+                        .count = l->count,
+                        .bytes = l->bytes,
+                        .flops = l->flops};
 }
 
 size_t ct__program_uses(const ct_program *p, size_t kernel, const ct_node **first) {

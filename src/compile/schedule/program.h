@@ -1,6 +1,6 @@
-// What a plan executes: buffers and launches in order. Made from an expanded graph by one of two
-// lowerings: `ops`, one launch a node (for devices that evaluate ops, such as ref), or `kernels`,
-// fused loops in kernel IR (for the others).
+// What a plan executes: buffers, and a tree of launches, loops and branches written down in order.
+// Made from an expanded graph by one of two lowerings: `ops`, one launch a node (for devices that
+// evaluate ops, such as ref), or `kernels`, fused loops in kernel IR (for the others).
 #ifndef COTAN_COMPILE_PROGRAM_H
 #define COTAN_COMPILE_PROGRAM_H
 
@@ -28,7 +28,6 @@ typedef struct ct_buf {
 typedef struct ct_arg {
     uint32_t buf;
     size_t offset; // bytes from the buffer's start
-    int64_t step;  // bytes more in each iteration of the enclosing loop
     bool write;
 } ct_arg;
 
@@ -36,7 +35,11 @@ typedef enum ct_launch_kind {
     CT_LAUNCH_NODE,   // evaluate `node`: args are its operands, then its outputs
     CT_LAUNCH_KERNEL, // run kernel `kernel` over a grid: args are its buffers
     CT_LAUNCH_COPY,   // args[0] to args[1], `bytes`
-    CT_LAUNCH_LOOP,   // repeat the launches up to the matching END `count` times
+    // The inner nodes of the tree. Each reaches to its END; the children of a SWITCH are BRANCHes,
+    // each of which reaches to the next one.
+    CT_LAUNCH_LOOP,   // `count` times; with args[0], a bool, while it holds before an iteration
+    CT_LAUNCH_SWITCH, // args[0], a whole number, says which of `count` branches
+    CT_LAUNCH_BRANCH,
     CT_LAUNCH_END,
 } ct_launch_kind;
 
@@ -47,17 +50,21 @@ typedef struct ct_launch {
     uint32_t kernel;
     ct_arg *args;
     uint32_t n_args;
+    const ct_step *steps; // (n_steps) which arguments move on in the loops around, and how far
+    uint32_t n_steps;
     int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
     uint32_t n_numbers;
-    int64_t grid;  // KERNEL: extent of its core loop
-    int64_t count; // LOOP
-    size_t bytes;  // COPY; KERNEL: bytes it must move, for reports
-    double flops;  // KERNEL: for reports, and to decide whether threads pay
+    int64_t grid;   // KERNEL: extent of its core loop
+    int64_t count;  // LOOP (INT64_MAX: the predicate alone ends it), SWITCH
+    ct_dtype dtype; // SWITCH: of args[0]
+    size_t bytes;   // COPY; KERNEL: bytes it must move, for reports
+    double flops;   // KERNEL: for reports, and to decide whether threads pay
 } ct_launch;
 
 struct ct_kir; // a kernel in kernel IR
 struct ct_program_kernel {
     struct ct_kir *ir;
+    uint64_t hash;   // of it
     ct_kernel *made; // the engine's; NULL until rendered
 };
 
@@ -87,7 +94,12 @@ ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, 
 // A launch whose arguments are there, in the program's arena.
 ct_launch *ct__program_append(ct_program *p, ct_launch launch);
 bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
-// A launch (not LOOP, END) as a command without its operands.
+// The number of a kernel, of an equal one where there is one already; else it takes *ir, which then
+// is NULL.
+bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number);
+// Does a launch run something, rather than say what runs?
+static inline bool ct__launch_runs(const ct_launch *l) { return l->kind <= CT_LAUNCH_COPY; }
+// A launch as a command without its operands, and without `skip`.
 ct_command ct__program_command(const ct_program *p, const ct_launch *launch);
 // How many launches a kernel has, and the node that the first of them serves.
 size_t ct__program_uses(const ct_program *p, size_t kernel, const ct_node **first);
@@ -100,8 +112,8 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
 // The two lowerings. On failure false with the error recorded.
 bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
 bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err); // fuse, schedule
-// A scan (operands and outputs at the given places) as a loop of launches, its body lowered by
-// `lower`.
+// A node that owns bodies, its operands and outputs at the given places, as a loop or a choice of
+// launches, the bodies lowered by `lower`.
 typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
                     ct_lowering lower, ct_err *err);

@@ -81,11 +81,6 @@ struct ct_sched {
     uint32_t stamp_now;
     ct_node **stack; // scratch of walks
     size_t stack_cap;
-    struct {
-        uint64_t hash;
-        uint32_t kernel;
-    } * known; // (n_known) kernels by hash
-    size_t n_known, known_cap;
 };
 
 typedef struct ct_bind {

@@ -142,19 +142,64 @@ static bool reads(const edges *x, int64_t leaf) {
     return false;
 }
 
-// Assignments in place: all other readers of the old version come first.
+static bool is_loop(const ct_group *g) { return g->only && ct__is_loop(g->only); }
+
+// Marks what runs behind a group: (n_groups) flags, and room for as many numbers.
+static void mark_later(const ct_sched *s, const edges *of, int32_t group, bool *later,
+                       int32_t *stack) {
+    size_t n = 0;
+    memset(later, 0, s->n_groups);
+    stack[n++] = group;
+    later[group] = true;
+    while (n > 0) {
+        const edges *x = &of[stack[--n]];
+        for (size_t k = 0; k < x->n_after; k++) {
+            if (later[x->after[k]]) continue;
+            later[x->after[k]] = true;
+            stack[n++] = x->after[k];
+        }
+    }
+}
+
+// A run is given up only while no variable has changed, and a loop may have no other end: loops come
+// before the group that makes a value in its variable. `can`: they do; else the value is made
+// elsewhere.
+static bool run_loops_before(ct_sched *s, edges *of, int32_t writer, bool *can) {
+    size_t loops = 0;
+    *can = true;
+    for (size_t i = 0; i < s->n_groups; i++) loops += is_loop(s->groups[i]);
+    if (!loops || s->graph->is_body) return true; // a body changes no variable
+    bool *later = ct__malloc(s->n_groups * sizeof *later);
+    int32_t *stack = ct__malloc(s->n_groups * sizeof *stack);
+    bool ok = later && stack ? true : no_memory(s, s->n_groups * sizeof *stack);
+    if (ok) mark_later(s, of, writer, later, stack);
+    for (size_t i = 0; i < s->n_groups && ok; i++)
+        *can = *can && !(is_loop(s->groups[i]) && later[i]);
+    for (size_t i = 0; i < s->n_groups && ok && *can; i++)
+        if (is_loop(s->groups[i])) ok = add_edge(s, of, (int32_t)i, writer);
+    ct__free(later);
+    ct__free(stack);
+    return ok;
+}
+
+// Assignments in place: loops, and all other readers of the old version, come first.
 static bool protect_leaves(ct_sched *s, edges *of) {
     for (size_t r = 0; r < s->graph->n_roots; r++) {
         const struct ct_graph_root *root = &s->graph->roots[r];
         ct_sval *val = ct__sval(s, root->val);
-        if (root->kind != CT_ROOT_ASSIGN || val->root != (int32_t)r || root->leaf < 0) continue;
+        if (root->kind != CT_ROOT_ASSIGN || val->root != (int32_t)r) continue;
         ct_group *writer = s->groups[val->group];
+        bool in_place;
+        if (!run_loops_before(s, of, val->group, &in_place)) return false;
         // A template, or rows read more than once, could meet what it has overwritten.
-        if (reads(&of[val->group], root->leaf) && (writer->only || writer->has_reduce)) {
+        if (root->leaf >= 0 && reads(&of[val->group], root->leaf) &&
+            (writer->only || writer->has_reduce))
+            in_place = false;
+        if (!in_place) {
             if (!displace(s, val, root->val.node, root->val.out)) return false;
             continue;
         }
-        for (size_t i = 0; i < s->n_groups; i++)
+        for (size_t i = 0; i < s->n_groups && root->leaf >= 0; i++)
             if (!s->groups[i]->dead && reads(&of[i], root->leaf) &&
                 !add_edge(s, of, (int32_t)i, val->group))
                 return false;
@@ -377,7 +422,6 @@ void ct__sched_free(ct_sched *s) {
     ct__free(s->sym_times);
     ct__free(s->marked);
     ct__free(s->stack);
-    ct__free(s->known);
     ct__arena_free(&s->arena);
     ct__free(s);
 }

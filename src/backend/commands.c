@@ -1,0 +1,120 @@
+// A list of commands run by its structure: loops, branches, and operands that move on.
+#include <string.h>
+
+#include "backend/backend.h"
+
+enum { FEW = 32 }; // operands of most commands
+
+typedef struct iteration { // of a loop that runs
+    const struct iteration *outer;
+    uint32_t depth;
+    int64_t at;
+} iteration;
+
+typedef struct {
+    const ct_runner *runner;
+    ct_err *err;
+    uint64_t launches;
+} run;
+
+static int64_t iteration_at(const iteration *in, uint32_t depth) {
+    while (in && in->depth != depth) in = in->outer;
+    return in ? in->at : 0;
+}
+
+// The operands of a command in this iteration, in `few` where they have room there. NULL: no memory.
+static const ct_operand *place_operands(const run *r, const ct_command *c, const iteration *in,
+                                        ct_operand *few) {
+    if (!c->n_steps) return c->args;
+    ct_operand *args = c->n_args <= FEW ? few : ct__malloc(c->n_args * sizeof *args);
+    if (!args) {
+        ct__err_memory(r->err, CT_NOWHERE, "run", c->n_args * sizeof *args);
+        return NULL;
+    }
+    memcpy(args, c->args, c->n_args * sizeof *args);
+    for (uint32_t i = 0; i < c->n_steps; i++) {
+        const ct_step *s = &c->steps[i];
+        args[s->arg].offset += (size_t)(iteration_at(in, s->depth) * s->bytes);
+    }
+    return args;
+}
+
+static void free_operands(const ct_command *c, const ct_operand *args, const ct_operand *few) {
+    if (args != c->args && args != few) ct__free((void *)(uintptr_t)args);
+}
+
+static bool run_one(run *r, const ct_command *c, const iteration *in) {
+    ct_operand few[FEW];
+    const ct_operand *args = place_operands(r, c, in, few);
+    if (!args && c->n_args) return false;
+    ct_command placed = *c;
+    placed.args = args;
+    r->launches++;
+    bool ok = r->runner->run(r->runner->user, &placed, c, r->err);
+    free_operands(c, args, few);
+    return ok;
+}
+
+// The scalar that decides how a LOOP or a SWITCH goes on.
+static bool read_scalar(run *r, const ct_command *c, const iteration *in, ct_dtype dtype,
+                        int64_t *value) {
+    ct_operand few[FEW];
+    const ct_operand *args = place_operands(r, c, in, few);
+    if (!args) return false;
+    char bytes[8] = {0};
+    const void *at = (const char *)args->buffer + args->offset;
+    bool ok = !r->runner->read ||
+              r->runner->read(r->runner->user, *args, bytes, ct_dtype_size(dtype), r->err);
+    if (ok) *value = ct__load_i64(dtype, r->runner->read ? bytes : at, 0);
+    free_operands(c, args, few);
+    return ok;
+}
+
+static bool run_list(run *r, const ct_command *commands, size_t n, const iteration *in);
+
+static bool run_loop(run *r, const ct_command *loop, const iteration *outer) {
+    iteration in = {.outer = outer, .depth = outer ? outer->depth + 1 : 0};
+    for (; in.at < loop->count; in.at++) {
+        int64_t holds = 1;
+        if (ct__stopped(r->runner->device, r->err)) return false;
+        if (loop->n_args && !read_scalar(r, loop, outer, CT_BOOL, &holds)) return false;
+        if (!holds) return true;
+        if (!run_list(r, loop + 1, loop->skip - 1, &in)) return false;
+    }
+    return true;
+}
+
+static bool run_switch(run *r, const ct_command *c, const iteration *in) {
+    int64_t branch = 0;
+    if (!read_scalar(r, c, in, c->dtype, &branch)) return false;
+    if (branch >= c->count) branch = c->count - 1;
+    for (c += c->skip; branch > 0; branch--) c += c->skip;
+    return run_list(r, c + 1, c->skip - 1, in);
+}
+
+static bool run_list(run *r, const ct_command *commands, size_t n, const iteration *in) {
+    for (size_t i = 0; i < n; i += ct__command_span(&commands[i])) {
+        const ct_command *c = &commands[i];
+        if (ct__stopped(r->runner->device, r->err)) return false;
+        if (!(c->kind == CT_COMMAND_LOOP     ? run_loop(r, c, in)
+              : c->kind == CT_COMMAND_SWITCH ? run_switch(r, c, in)
+                                             : run_one(r, c, in)))
+            return false;
+    }
+    return true;
+}
+
+size_t ct__command_span(const ct_command *command) {
+    const ct_command *c = command;
+    if (c->kind != CT_COMMAND_LOOP && c->kind != CT_COMMAND_SWITCH) return 1;
+    do c += c->skip;
+    while (c->kind == CT_COMMAND_BRANCH);
+    return (size_t)(c - command) + 1;
+}
+
+bool ct__run_commands(const ct_runner *runner, const ct_command *commands, size_t n, ct_err *err) {
+    run r = {.runner = runner, .err = err};
+    bool ok = run_list(&r, commands, n, NULL);
+    atomic_fetch_add_explicit(&ct__counters.launches, r.launches, memory_order_relaxed);
+    return ok;
+}
