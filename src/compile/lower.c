@@ -19,6 +19,7 @@
 #include "compile/plan.h"
 #include "compile/passes/passes.h"
 #include "compile/schedule/schedule.h"
+#include "graph/symbols.h"
 #include "compile/check/verify.h"
 
 static bool verifies(void) {
@@ -56,12 +57,23 @@ static bool remembered(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_g
     return plan->check || ct__err_memory(&ctx->err, plan->here, "check", graph->n);
 }
 
+// Nodes that are evaluated when the plan runs hold their sizes, so the plan is of these alone.
+static bool settled(ct_ctx *ctx, const ct_engine *engine, const ct_plan *plan,
+                    const ct_graph *graph) {
+    const bool evaluated = ct__evaluates_ops(engine->device);
+    if (evaluated) ct__symbols_settle(ctx->symbols, graph->nodes, graph->n);
+    if (plan->check) ct__check_settle(plan->check, ctx->symbols);
+    if (evaluated || plan->check) ct__symbols_incomplete(ctx->symbols);
+    return true;
+}
+
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
     ct_program *program = &plan->program;
     ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
     program->arena = &plan->arena;
+    program->symbols = ctx->symbols;
     program->target = ct__target(engine->device);
     program->guard = engine->device->guard;
     ct__dump_recorded(ctx, order, roots, n_roots);
@@ -69,9 +81,9 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) && lowering(&graph, program, &ctx->err) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
-           legal_program(ctx, program, true) && ct__measure(ctx, engine, program) &&
-           ct__plan_fits(ctx, engine, plan) && ct__render(ctx, engine, program) &&
-           ct__cache(ctx, engine, program);
+           legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&
+           ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&
+           ct__render(ctx, engine, program) && ct__cache(ctx, engine, program);
 }
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
@@ -84,8 +96,11 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
     }
     plan->here = roots[0].here;
     plan->n_scalars = order->n_scalars;
-    bool ok = ct__plan_name(ctx, plan, order, roots, n_roots) &&
+    ctx->symbols = ct__symbols_new(&plan->arena);
+    if (!ctx->symbols) ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
+    bool ok = ctx->symbols && ct__plan_name(ctx, plan, order, roots, n_roots) &&
               lower(ctx, engine, plan, order, roots, n_roots);
+    ctx->symbols = NULL;
     ct__frame_pop(ctx, roots[0].here);
     ok = ok && ct__plan_prepare(ctx, engine, plan, order);
     if (!ok) {

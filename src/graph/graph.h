@@ -231,15 +231,16 @@ struct ct_ctx {
     size_t n_metrics, metrics_cap;
     ct_log_fn log;
     void *log_user;
-    bool logging;              // the user's log function is called
-    int running;               // plans are made or run: its texts wait
-    ct_said *said, **said_end; // texts that wait
-    bool piles_up;             // a loop without a scope was hinted at
-    bool metric_hinted;        // and a metric that was asked for before it ran
-    atomic_bool cancelled;     // by ct_cancel, until a run has said so
-    void *device;              // the compiler's: where plans of this context run
-    int tracing;               // open TRACE and BODY frames
-    uint32_t *free_slots;      // of this context
+    bool logging;               // the user's log function is called
+    int running;                // plans are made or run: its texts wait
+    ct_said *said, **said_end;  // texts that wait
+    bool piles_up;              // a loop without a scope was hinted at
+    bool metric_hinted;         // and a metric that was asked for before it ran
+    atomic_bool cancelled;      // by ct_cancel, until a run has said so
+    void *device;               // the compiler's: where plans of this context run
+    int tracing;                // open TRACE and BODY frames
+    struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL
+    uint32_t *free_slots;       // of this context
     size_t n_free, free_cap;
     size_t n_extras;        // nodes flagged EXTRA
     size_t n_pasts;         // leaves with a past
@@ -384,6 +385,8 @@ struct ct_body {
     size_t n_words;
     ct_hash hash;
     bool transforms; // some of the nodes are transforms, which mean the body by itself
+    size_t word;     // while a plan is made of the node that owns it: where its words begin in the
+                     // plan's record; 0: it was traced for this plan
     ct_loc here;
 };
 
@@ -428,6 +431,11 @@ static inline bool ct__stops(const ct_order *order, const ct_node *node) {
 // (memory, spent).
 bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);
 void ct__order_free(ct_order *order);
+// The words of a node's part in a record, and of these how many stand before its attributes. order: of
+// the nodes of a body NULL.
+size_t ct__node_words(const ct_order *order, const ct_node *node, size_t *before);
+size_t ct__attr_words(const ct_field *field, const void *attrs);
+size_t ct__words_begin(const ct_order *order); // where the first node's part begins
 // The error of a read whose version is gone; takes the variable's lock. Always false.
 bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here);
 static inline bool ct__reads_var(const ct_node *node) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/handle.h"
+#include "graph/symbols.h"
 
 static void *attr_at(const ct_field *f, const void *attrs) {
     return (char *)(uintptr_t)attrs + f->offset;
@@ -532,6 +533,39 @@ static bool fits(ct_call *call) {
     return true;
 }
 
+// A mark without a symbol, in a plan: it fits the sizes alone that it is made for.
+static int64_t canonical_size(ct_symbols *symbols, int64_t size) {
+    if (ct__marked(size) && !ct__is_symbol(size)) ct__symbols_incomplete(symbols);
+    return ct__size_canonical(symbols, size);
+}
+static void canonical_attrs(ct_symbols *symbols, const ct_opdef *op, void *attrs) {
+    for (size_t f = 0; f < op->n_fields; f++) {
+        void *at = (char *)attrs + op->fields[f].offset;
+        if (op->fields[f].kind == CT_FIELD_i64)
+            *(int64_t *)at = canonical_size(symbols, *(int64_t *)at);
+        if (op->fields[f].kind != CT_FIELD_ints) continue;
+        int64_t *v = (int64_t *)(uintptr_t)((ct_ints *)at)->v; // the node's own
+        for (int64_t i = 0; i < ((ct_ints *)at)->n; i++) v[i] = canonical_size(symbols, v[i]);
+    }
+}
+
+// In a plan every dynamic size has a symbol: one of its own where the shape rule gave none.
+static bool name_sizes(ct_ctx *ctx, ct_node *node, ct_call *call) {
+    canonical_attrs(ctx->symbols, call->op, call->attrs);
+    for (int i = 0; i < call->n_out; i++) {
+        ct_type *type = &call->out[i];
+        if (!type->dyn || type->mark) continue;
+        int64_t *mark = ct__arena(call->arena, type->rank * sizeof *mark);
+        if (!mark) return ct__err_memory(call->err, call->here, call->op->name, type->rank * 8u);
+        for (int a = 0; a < type->rank; a++)
+            mark[a] = ct__is_dyn(type, a)
+                          ? ct__symbol_axis(ctx->symbols, node, (uint32_t)i, a, type->dim[a])
+                          : type->dim[a];
+        type->mark = mark;
+    }
+    return true;
+}
+
 enum { FEW = 16 };
 // The integers that do not hold all of i64.
 #define BELOW_I64 (CT_INTEGERS & ~CT_MASK(CT_I64))
@@ -705,7 +739,8 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     if (bare & CT_INTEGERS && seen & BELOW_I64) call.whole = in;
     bool in_f64 = bare & CT_MASK(CT_F32) && seen & CT_MASK(CT_F64);
     bool ok = used == n_in && (!in_f64 || numbers_in_f64(ctx, op, n_in, val, types, here));
-    if (!ok || !op->infer(&call) || !fits(&call)) {
+    if (!ok || !op->infer(&call) || !fits(&call) ||
+        (ctx->symbols && !name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);
     }

@@ -199,10 +199,37 @@ static size_t head_words(const ct_order *o, const ct_node *node) {
     return n;
 }
 
+size_t ct__attr_words(const ct_field *field, const void *attrs) {
+    const void *at = (const char *)attrs + field->offset;
+    switch (field->kind) {
+    case CT_FIELD_num: return 2;
+    case CT_FIELD_ints: return 1 + (size_t)((const ct_ints *)at)->n;
+    case CT_FIELD_body: return 1 + (*(ct_body *const *)at ? (*(ct_body *const *)at)->n_words : 0);
+    case CT_FIELD_data: return 1 + (((const ct_data_bytes *)at)->n + 7) / 8;
+    case CT_FIELD_type: return 1u + ((const ct_type *)at)->rank;
+    default: return 1;
+    }
+}
+
+size_t ct__node_words(const ct_order *o, const ct_node *node, size_t *before) {
+    static const ct_order body = {0};
+    if (!o) o = &body;
+    size_t n = head_words(o, node);
+    *before = n;
+    if (ct__stops(o, node) || node->op == &ct__op_read) return n;
+    for (size_t i = 0; i < node->op->n_fields; i++)
+        n += ct__attr_words(&node->op->fields[i], node->attrs);
+    return n;
+}
+
+size_t ct__words_begin(const ct_order *o) {
+    return o->numerics ? 1 + (strlen(o->numerics) + 7) / 8 : 0;
+}
+
 ct_difference ct__order_difference(const ct_order *o, const uint64_t *words, size_t n_words) {
     size_t most = n_words < o->n_words ? n_words : o->n_words, at = 0, first = 0;
     while (first < most && words[first] == o->words[first]) first++;
-    if (o->numerics) at = 1 + (strlen(o->numerics) + 7) / 8;
+    at = ct__words_begin(o);
     for (size_t i = 0; i < o->n; i++) {
         const ct_node *node = o->nodes[i];
         size_t fields = ct__stops(o, node) ? 0 : node->op->n_fields;

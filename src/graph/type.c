@@ -1,4 +1,4 @@
-#include "graph/type.h"
+#include "graph/symbols.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -38,13 +38,18 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
     int64_t *dim = ct__arena(arena, (size_t)dims.n * sizeof *dim);
     if (!dim) return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *dim);
     *type = (ct_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)dims.n, .dim = dim};
+    int64_t *mark = NULL;
+    if (ct__symbols_now() && !(mark = ct__arena(arena, (size_t)dims.n * sizeof *mark)))
+        return ct__err_memory(err, here, op, (size_t)dims.n * sizeof *mark);
     for (int i = 0; i < dims.n; i++) {
+        if (mark) mark[i] = dims.v[i];
         dim[i] = ct__unmarked(dims.v[i]);
         type->dyn |= (uint32_t)ct__marked(dims.v[i]) << i;
         if (dim[i] < 0)
             return ct__err(err, CT_E_SHAPE, here, op, "axis %d has size %lld", i,
                            (long long)dim[i]);
     }
+    if (type->dyn) type->mark = mark;
     return ct__type_fits(type, err, here, op);
 }
 
@@ -74,14 +79,23 @@ bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type 
     out->rank = widest->rank;
     out->dyn = widest->dyn;
     out->dim = widest->dim;
+    out->mark = widest->mark;
+    for (int i = 0; equal && widest->mark && i < n; i++)
+        for (int a = 0; a < widest->rank; a++)
+            ct__size_equal(ct__size_of(widest, a), ct__size_of(types[i], a));
     if (equal) return true;
-    int64_t *dim = ct__arena(arena, widest->rank * sizeof *dim);
-    if (!dim) return false;
+    bool marks = false;
+    for (int i = 0; i < n; i++) marks = marks || types[i]->mark;
+    int64_t *dim = ct__arena(arena, widest->rank * sizeof *dim),
+            *mark = marks ? ct__arena(arena, widest->rank * sizeof *mark) : NULL;
+    if (!dim || (marks && !mark)) return false;
     out->dim = dim;
+    out->mark = mark;
     out->dyn = 0;
     for (int a = 0; a < widest->rank; a++) {
         int64_t size = 1;
         bool dynamic = false;
+        int64_t as_marked = 1;
         for (int i = 0; i < n; i++) {
             int own = a - (widest->rank - types[i]->rank);
             if (own < 0) continue;
@@ -89,10 +103,14 @@ bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type 
             bool is_dyn = ct__is_dyn(types[i], own);
             if (d == 1 && !is_dyn) continue;
             if ((size != 1 || dynamic) && d != size) return false;
+            if (marks && (size != 1 || dynamic))
+                ct__size_equal(as_marked, ct__size_of(types[i], own));
+            if (!dynamic) as_marked = ct__size_of(types[i], own);
             size = d;
             dynamic = dynamic || is_dyn;
         }
         dim[a] = size;
+        if (mark) mark[a] = as_marked;
         out->dyn |= (uint32_t)dynamic << a;
     }
     return true;

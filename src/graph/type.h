@@ -15,9 +15,16 @@ static inline double ct__num_or(ct_num number, double otherwise) {
 // Sizes and positions in attributes: one that CT_DYN marks is an argument of the kernels.
 // Where CT_DYN was given a number below 0, it is unmarked only, so that what refuses it can say it.
 #define CT_DYN_END ((int64_t)1 << 48)
+// While a plan is made a marked size names a symbol (graph/symbols.h) instead of holding the number.
+#define CT_SYMBOL_MARK ((int64_t)((uint64_t)0x5d40 << 48))
+static inline bool ct__is_symbol(int64_t size) {
+    return size >= CT_SYMBOL_MARK && size < CT_SYMBOL_MARK + ((int64_t)1 << 32);
+}
+int64_t ct__symbol_value(int64_t size); // in the run for which the plan is made
 static inline int64_t ct__unmarked(int64_t size) {
     int64_t n = (int64_t)((uint64_t)size - (uint64_t)CT_DYN(0));
-    return n >= -CT_DYN_END && n < CT_DYN_END ? n : size;
+    if (n >= -CT_DYN_END && n < CT_DYN_END) return n;
+    return ct__is_symbol(size) ? ct__symbol_value(size) : size;
 }
 static inline bool ct__marked(int64_t size) {
     int64_t n = ct__unmarked(size);
@@ -30,10 +37,17 @@ typedef struct ct_type {
     uint8_t dtype; // ct_dtype
     uint8_t rank;
     bool weak;
-    uint32_t dyn;       // bit i: dim[i] is dynamic, an argument of the kernels
-    const int64_t *dim; // (rank)
+    uint32_t dyn;        // bit i: dim[i] is dynamic, an argument of the kernels
+    const int64_t *dim;  // (rank)
+    const int64_t *mark; // (rank) in a plan that is made: the sizes as attributes hold them, of
+                         // dynamic axes a symbol; NULL elsewhere
 } ct_type;
 _Static_assert(CT_DTYPE_COUNT <= UINT8_MAX, "records hold a dtype in 8 bits");
+// The size of an axis as attributes hold it: marked where it is dynamic.
+static inline int64_t ct__size_of(const ct_type *type, int axis) {
+    if (type->mark) return type->mark[axis];
+    return type->dyn >> axis & 1 ? CT_DYN(type->dim[axis]) : type->dim[axis];
+}
 
 int64_t ct__count(const ct_type *type); // elements; 1 for a scalar
 static inline size_t ct__type_bytes(const ct_type *t) {

@@ -133,18 +133,6 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);
 }
 
-static void contraction_axes(const ct_node *node, ct_equal_fn equal, void *env) {
-    int rank = node->out->rank, a = ct__type(node->in[0])->rank, b = ct__type(node->in[1])->rank;
-    for (int k = 0; k < 2; k++) { // batch axes are aligned at the last one
-        int own = ct__type(node->in[k])->rank;
-        for (int i = 0; i < own - 2; i++)
-            equal(env, (ct_node_axis){~0, rank - own + i}, (ct_node_axis){k, i});
-    }
-    equal(env, (ct_node_axis){~0, rank - 2}, (ct_node_axis){0, a - 2});
-    equal(env, (ct_node_axis){~0, rank - 1}, (ct_node_axis){1, b - 1});
-    equal(env, (ct_node_axis){0, a - 1}, (ct_node_axis){1, b - 2});
-}
-
 static double contraction_roundings(const ct_node *node) {
     const ct_type *a = ct__type(node->in[0]);
     double k = (double)a->dim[a->rank - 1];
@@ -157,6 +145,5 @@ const ct_kind ct__kind_contraction = {
     .scheduled = CT_TEMPLATE,
     .kernels = contraction_kernels,
     .epilogue = true,
-    .equal_axes = contraction_axes,
     .roundings = contraction_roundings,
 };

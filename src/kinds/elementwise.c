@@ -33,15 +33,6 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
     return ct__kir_held(out) == out ? r : ct__kir_cast(e->kir, r, out); // rounded to its dtype
 }
 
-// Sizes are aligned at the last axis.
-static void elementwise_axes(const ct_node *node, ct_equal_fn equal, void *env) {
-    for (int k = 0; k < node->n_in; k++) {
-        int rank = ct__type(node->in[k])->rank, lead = node->out->rank - rank;
-        for (int a = 0; a < rank && lead >= 0; a++)
-            equal(env, (ct_node_axis){~0, lead + a}, (ct_node_axis){k, a});
-    }
-}
-
 // --------------------------------------------------------------------------------------- reference
 
 static void store_whole(ct_dtype to, void *data, int64_t i, ct_dtype from, int64_t bits) {
@@ -100,6 +91,5 @@ const ct_kind ct__kind_elementwise = {
            "promote.",
     .scheduled = CT_POINTWISE,
     .value = elementwise_value,
-    .equal_axes = elementwise_axes,
     .eval = elementwise_eval,
 };

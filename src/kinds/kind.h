@@ -23,12 +23,6 @@ typedef enum ct_scheduled {
     CT_TEMPLATE,   // `kernels`; operands are memory, or views of memory
 } ct_scheduled;
 
-// An axis of a node: of an operand (0, 1 ...), or of an output (~0, ~1 ...).
-typedef struct ct_node_axis {
-    int value, axis;
-} ct_node_axis;
-typedef void (*ct_equal_fn)(void *env, ct_node_axis a, ct_node_axis b);
-
 struct ct_kind {
     const char *name, *doc;
     // Kernels.
@@ -38,9 +32,6 @@ struct ct_kind {
     bool (*kernels)(ct_sched *s, ct_node *node); // TEMPLATE: appends the node's launches
     bool epilogue; // TEMPLATE: what follows elementwise is computed from each element before it is
                    // stored, so that the node's own value may need no memory
-    // Calls `equal` for axes of an operand and of an output, or of two operands, that have one size
-    // for every length. What op.map passes through is known without. NULL: no more than that.
-    void (*equal_axes)(const ct_node *node, ct_equal_fn equal, void *env);
     // How near kernels come to the reference. Rounded additions or products behind an element, one
     // after the other; 0, or NULL: it does not accumulate, so the record of the op says.
     double (*roundings)(const ct_node *node);

@@ -72,14 +72,6 @@ static ct_kval reduce_value(ct_emit *e, ct_val v, const ct_ix *at) {
     return ct__fold_result(e, v.node, fold_from(e, v.node, &f, 0, at, position));
 }
 
-static void reduce_axes(const ct_node *node, ct_equal_fn equal, void *env) {
-    uint32_t gone = ct__along(node).axes;
-    int rank = ct__type(node->in[0])->rank, a = 0;
-    bool keep = node->out->rank == rank;
-    for (int b = 0; b < rank; b++)
-        if (!(gone >> b & 1)) equal(env, (ct_node_axis){~0, keep ? b : a++}, (ct_node_axis){0, b});
-}
-
 // Each level of the tree: 64 additions in a lane, then four of lanes; and every group of axes.
 static double reduce_roundings(const ct_node *node) {
     const ct_type *x = ct__type(node->in[0]);
@@ -127,7 +119,6 @@ const ct_kind ct__kind_reduce = {
     .doc = "Axes of the operand go, their elements put together by a monoid.",
     .scheduled = CT_REDUCED,
     .value = reduce_value,
-    .equal_axes = reduce_axes,
     .roundings = reduce_roundings,
     .eval = reduce_eval,
 };

@@ -60,11 +60,6 @@ static bool scan_kernels(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, (double)ct__count(&node->out[0]));
 }
 
-static void scan_axes(const ct_node *node, ct_equal_fn equal, void *env) {
-    for (int a = 0; a < node->out->rank; a++)
-        equal(env, (ct_node_axis){~0, a}, (ct_node_axis){0, a});
-}
-
 static double scan_roundings(const ct_node *node) {
     const ct_type *x = ct__type(node->in[0]);
     bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
@@ -94,7 +89,6 @@ const ct_kind ct__kind_scan = {
     .doc = "Each element is put together, by a monoid, of all up to it along an axis.",
     .scheduled = CT_TEMPLATE,
     .kernels = scan_kernels,
-    .equal_axes = scan_axes,
     .roundings = scan_roundings,
     .eval = scan_eval,
 };

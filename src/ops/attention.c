@@ -77,11 +77,18 @@ static bool attention_infer(ct_call *call) {
     if (!extras_fit(call, attrs)) return false;
     if (!ct__num_given(attrs->scale))
         attrs->scale = (ct_num){1 / sqrt((double)(q->dim[rank - 1] ? q->dim[rank - 1] : 1)), true};
-    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
-    for (int a = 0; a < rank - 1; a++)
-        ct__shape_add(&shape, q->dim[a],
-                      ct__is_dyn(q, a) || (a < rank - 2 && (ct__is_dyn(k, a) || ct__is_dyn(v, a))));
+    for (int a = 0; a < rank - 2; a++) {
+        const int64_t size = ct__same_size(k, a, v, a);
+        ct__shape_add(&shape,
+                      ct__is_dyn(q, a)
+                          ? ct__same_size(q, a, ct__marked(size) && ct__is_dyn(k, a) ? k : v, a)
+                          : size);
+    }
+    ct__shape_add_axis(&shape, q, rank - 2);
+    (void)ct__same_size(k, rank - 2, v, rank - 2);
+    (void)ct__same_size(q, rank - 1, k, rank - 1);
     call->out[1] = ct__shaped(&shape, q->dtype, false);
     ct__shape_add_axis(&shape, v, rank - 1);
     call->out[0] = ct__shaped(&shape, q->dtype, false);
@@ -94,9 +101,10 @@ typedef struct blocks {
     ct_tensor q, k, v, position, mask;
     const ct_type *q_type, *k_type;
     int rank;
-    bool wide; // the mask has a place for each key
-    bool loop; // the number of keys is dynamic
-    int64_t n; // blocks; where it is known, those that some query sees
+    bool wide;      // the mask has a place for each key
+    bool loop;      // the number of keys is dynamic
+    int64_t n;      // blocks; where it is known, those that some query sees
+    int64_t blocks; // the same of all keys, as attributes hold it
     // Recorded where they are used, outside of the loop and inside:
     ct_tensor scale, low, none; // -infinity; 0
     ct_tensor query;            // (T, 1) positions, for the causal mask
@@ -114,7 +122,7 @@ static void lay_numbers(blocks *b) {
     b->none = ct__number_like(0, b->q);
     if (!b->attrs->causal) return;
     int query = b->rank - 2;
-    int64_t column[2] = {ct__mark(b->q_type->dim[query], ct__is_dyn(b->q_type, query)), 1};
+    int64_t column[2] = {ct__size_of(b->q_type, query), 1};
     b->query = ct_iota(CT_I32, ((ct_ints){2, column}), 0);
     if (!ct__is_none(b->position)) b->query = ct_add(b->query, b->position);
 }
@@ -139,6 +147,7 @@ static void lay_blocks(blocks *b, const ct_rule *r) {
                    !ct__is_dyn(b->q_type, query) && queries > 0;
     if (bounded && queries < seen) seen = queries; // query i sees keys 0 to i
     b->n = (seen + BLOCK - 1) / BLOCK;
+    b->blocks = ct__size_div_up(ct__size_of(b->k_type, query), BLOCK);
     lay_numbers(b);
 }
 
@@ -176,15 +185,15 @@ static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill)
     const ct_type *type = ct__type_of(t);
     int rank = type->rank;
     int64_t high[CT_MAX_RANK] = {0}, dim[CT_MAX_RANK], axes[CT_MAX_RANK];
-    high[axis] = CT_DYN(b->n * BLOCK - type->dim[axis]);
+    high[axis] = ct__size_sub(ct__size_mul(b->blocks, BLOCK), ct__size_of(type, axis));
     t = ct_pad(t, fill, .high = {rank, high});
     type = ct__type_of(t);
     for (int a = 0, to = 0; a < rank; a++) {
         if (a == axis) {
-            dim[to++] = CT_DYN(b->n);
+            dim[to++] = b->blocks;
             dim[to++] = BLOCK;
         } else {
-            dim[to++] = ct__mark(type->dim[a], ct__is_dyn(type, a));
+            dim[to++] = ct__size_of(type, a);
         }
     }
     t = ct_reshape(t, ((ct_ints){rank + 1, dim}));
@@ -197,7 +206,7 @@ static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill)
 static size_t loop_xs(const blocks *b, ct_tensor *xs) {
     const bool no = false, yes = true;
     ct_tensor never = ct_const(&no, CT_BOOL, CT_SCALAR);
-    int64_t keys = CT_DYN(b->k_type->dim[b->rank - 2]), n = CT_DYN(b->n);
+    int64_t keys = ct__size_of(b->k_type, b->rank - 2), n = b->blocks;
     xs[0] = blocked(b, b->k, b->rank - 2, b->none);
     xs[1] = blocked(b, b->v, b->rank - 2, b->none);
     if (b->wide) {
@@ -348,11 +357,11 @@ static ct_tensor joined_in_loop(const blocks *b, ct_tensor parts, ct_tensor like
     int64_t axis = b->rank - 2, axes[CT_MAX_RANK], dim[CT_MAX_RANK];
     for (int a = 0; a <= b->rank; a++) axes[a] = a < axis ? a + 1 : a == axis ? 0 : a;
     const ct_type *type = ct__type_of(parts);
-    for (int a = 0; a < b->rank; a++) dim[a] = ct__mark(type->dim[a + 1], ct__is_dyn(type, a + 1));
-    dim[axis] = CT_DYN(b->n * BLOCK);
+    for (int a = 0; a < b->rank; a++) dim[a] = ct__size_of(type, a + 1);
+    dim[axis] = ct__size_mul(b->blocks, BLOCK);
     ct_tensor all = ct_permute(parts, ((ct_ints){b->rank + 1, axes}));
     all = ct_reshape(all, ((ct_ints){b->rank, dim}));
-    int64_t stop = CT_DYN(ct__type_of(like)->dim[axis]);
+    int64_t stop = ct__size_of(ct__type_of(like), (int)axis);
     all = ct_slice(all, .axes = {1, &axis}, .stop = {1, &stop});
     return ct__shaped_like(all, like);
 }

@@ -312,10 +312,10 @@ static bool one_hot_infer(ct_call *call) {
     if (attrs->dtype == CT_DEFAULT) attrs->dtype = CT_F32;
     if (!ct__is_dtype(attrs->dtype))
         return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
-    ct_shape shape = {.dim = ct__call_dims(call, in->rank + 1)};
+    ct_shape shape = ct__call_shape(call, in->rank + 1);
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
-    ct__shape_add(&shape, ct__unmarked(attrs->n), ct__marked(attrs->n));
+    ct__shape_add(&shape, attrs->n);
     *call->out = ct__shaped(&shape, attrs->dtype, false);
     return true;
 }

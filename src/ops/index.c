@@ -78,7 +78,7 @@ static bool dynamic_slice_infer(ct_call *call) {
                             (long long)attrs->sizes.n, (long long)attrs->axes.n,
                             ct__type_text(in).s) ||
                ct__call_hint(call, "give one size for each of .axes (without: for all axes)");
-    ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
+    ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
     for (int64_t i = 0; i < attrs->axes.n; i++) {
@@ -87,9 +87,7 @@ static bool dynamic_slice_infer(ct_call *call) {
             return ct__call_err(call, CT_E_SHAPE, "a window of %lld does not fit axis %lld of %s",
                                 (long long)size, (long long)a, ct__type_text(in).s) ||
                    ct__call_hint(call, "sizes along it are 0 to %lld", (long long)in->dim[a]);
-        shape.dim[a] = size;
-        shape.dyn &= ~(1u << a);
-        shape.dyn |= (uint32_t)ct__marked(attrs->sizes.v[i]) << a;
+        ct__shape_set(&shape, (int)a, attrs->sizes.v[i]);
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
@@ -253,13 +251,16 @@ static bool picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *
         return ct__call_err(
             call, CT_E_ARGUMENT, "batch_dims is %lld: x is %s, indices are %s, the axis is %lld",
             (long long)batch, ct__type_text(x).s, ct__type_text(at).s, (long long)*axis);
-    shape->dim = ct__call_dims(call, x->rank - 1 + at->rank - (int)batch);
+    *shape = ct__call_shape(call, x->rank - 1 + at->rank - (int)batch);
     if (!shape->dim) return false;
     for (int a = 0; a < *axis; a++) {
         if (a < batch && x->dim[a] != at->dim[a])
             return ct__call_err(call, CT_E_SHAPE, "batch axis %d differs: x is %s, indices are %s",
                                 a, ct__type_text(x).s, ct__type_text(at).s);
-        ct__shape_add(shape, x->dim[a], ct__is_dyn(x, a) || (a < batch && ct__is_dyn(at, a)));
+        if (a < batch)
+            ct__shape_add(shape, ct__same_size(x, a, at, a));
+        else
+            ct__shape_add_axis(shape, x, a);
     }
     for (int a = (int)batch; a < at->rank; a++) ct__shape_add_axis(shape, at, a);
     for (int a = (int)*axis + 1; a < x->rank; a++) ct__shape_add_axis(shape, x, a);

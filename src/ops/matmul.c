@@ -39,15 +39,13 @@ static bool matmul_infer(ct_call *call) {
                             ct__type_text(a).s, ct__type_text(b).s) ||
                ct__call_hint(call,
                              "axes before the last two, counted from these, must be equal or 1");
-    int rank = batch.rank + 2;
-    int64_t *dim = ct__call_dims(call, rank);
-    if (!dim) return false;
-    for (int i = 0; i < batch.rank; i++) dim[i] = batch.dim[i];
-    dim[rank - 2] = a->dim[a->rank - 2];
-    dim[rank - 1] = b->dim[b->rank - 1];
-    uint32_t dyn = batch.dyn | (uint32_t)ct__is_dyn(a, a->rank - 2) << (rank - 2) |
-                   (uint32_t)ct__is_dyn(b, b->rank - 1) << (rank - 1);
-    *call->out = (ct_type){(uint8_t)dtype, (uint8_t)rank, false, dyn, dim};
+    (void)ct__same_size(a, a->rank - 1, b, b->rank - 2);
+    ct_shape shape = ct__call_shape(call, batch.rank + 2);
+    if (!shape.dim) return false;
+    for (int i = 0; i < batch.rank; i++) ct__shape_add_axis(&shape, &batch, i);
+    ct__shape_add_axis(&shape, a, a->rank - 2);
+    ct__shape_add_axis(&shape, b, b->rank - 1);
+    *call->out = ct__shaped(&shape, dtype, false);
     return true;
 }
 
@@ -95,10 +93,8 @@ static bool matmul_jvp(ct_rule *r) {
 static ct_tensor flat(ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     int64_t rows = 1, last = type->rank - 1;
-    for (int a = 0; a < last; a++) rows *= type->dim[a];
-    bool dynamic = type->dyn & ((1u << last) - 1);
-    return ct_reshape(t, CT_DIMS(ct__mark(rows, dynamic),
-                                 ct__mark(type->dim[last], ct__is_dyn(type, (int)last))));
+    for (int a = 0; a < last; a++) rows = ct__size_mul(rows, ct__size_of(type, a));
+    return ct_reshape(t, CT_DIMS(rows, ct__size_of(type, (int)last)));
 }
 
 static bool matmul_transpose(ct_rule *r) {

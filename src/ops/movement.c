@@ -14,23 +14,55 @@
 #define RESHAPE_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(reshape, RESHAPE_ATTRS);
 
+static int64_t marked_count(const ct_type *type, int but) {
+    int64_t count = 1;
+    for (int a = 0; a < type->rank; a++)
+        if (a != but) count = ct__size_mul(count, ct__size_of(type, a));
+    return count;
+}
+
+// The size that a reshape leaves open: dynamic where fewer of the others are than of the operand's.
+static int64_t open_size(const ct_type *in, const ct_shape *shape, int open, int64_t size) {
+    if (__builtin_popcount(in->dyn) <= __builtin_popcount(shape->dyn)) return size;
+    if (!shape->mark) return CT_DYN(size);
+    const ct_type others = {
+        .rank = (uint8_t)shape->rank, .dyn = shape->dyn, .dim = shape->dim, .mark = shape->mark};
+    return ct__size_div_up(marked_count(in, -1), marked_count(&others, open));
+}
+
+// A reshape keeps the number of elements for every length. Where that leaves several sizes open, those
+// that have the same value are taken to be equal in order; a run in which they are not needs another
+// plan (ct__symbols_bind).
+static void keep_count(const ct_type *in, const ct_type *out) {
+    int n_open = 0;
+    for (int a = 0; a < out->rank; a++) n_open += ct__is_dyn(out, a);
+    for (int a = 0, b = 0; n_open > 1 && a < out->rank; a++) {
+        if (!ct__is_dyn(out, a)) continue;
+        int at = b;
+        while (at < in->rank && !(ct__is_dyn(in, at) && in->dim[at] == out->dim[a])) at++;
+        if (at == in->rank) continue;
+        ct__size_equal(ct__size_of(in, at), ct__size_of(out, a));
+        b = at + 1;
+    }
+    ct__size_equal(marked_count(in, -1), marked_count(out, -1));
+}
+
 static bool reshape_infer(ct_call *call) {
     reshape_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int rank = (int)attrs->dims.n, open = -1;
-    int64_t known = 1, count = ct__count(in), *dim = ct__call_dims(call, rank);
-    if (!dim) return false;
-    uint32_t dyn = 0;
+    int64_t known = 1, count = ct__count(in);
+    ct_shape shape = ct__call_shape(call, rank);
+    if (!shape.dim) return false;
     for (int i = 0; i < rank; i++) {
-        dim[i] = ct__unmarked(attrs->dims.v[i]);
-        dyn |= (uint32_t)ct__marked(attrs->dims.v[i]) << i;
-        if (dim[i] == -1 && open < 0)
+        ct__shape_add(&shape, attrs->dims.v[i]);
+        const int64_t size = shape.dim[i];
+        if (size == -1 && open < 0)
             open = i;
-        else if (dim[i] < 0)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i,
-                                (long long)dim[i]) ||
+        else if (size < 0)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)size) ||
                    ct__call_hint(call, "one size may be -1: it is computed from the others");
-        else if (__builtin_mul_overflow(known, dim[i], &known))
+        else if (__builtin_mul_overflow(known, size, &known))
             return ct__call_err(call, CT_E_SHAPE,
                                 "%s does not become a shape whose first %d sizes multiply to 2^63 "
                                 "or more",
@@ -42,11 +74,9 @@ static bool reshape_infer(ct_call *call) {
                                 ct__type_text(in).s, (long long)known, open) ||
                    ct__call_hint(call, "it has %lld elements, which the other sizes must divide",
                                  (long long)count);
-        dim[open] = count / known;
-        // A size computed from a dynamic one is dynamic.
-        dyn |= (uint32_t)(__builtin_popcount(in->dyn) > __builtin_popcount(dyn)) << open;
+        ct__shape_set(&shape, open, open_size(in, &shape, open, count / known));
     }
-    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
     if (ct__count(call->out) != count)
         return ct__call_err(call, CT_E_SHAPE, "%s has %lld elements, the new shape %s has %lld",
                             ct__type_text(in).s, (long long)count, ct__type_text(call->out).s,
@@ -54,8 +84,9 @@ static bool reshape_infer(ct_call *call) {
                ct__call_hint(call, "one size may be -1: it is computed from the others");
     int64_t *own = ct__call_dims(call, rank); // normal form: no open size, dynamic ones marked
     if (!own) return false;
-    for (int i = 0; i < rank; i++) own[i] = dyn >> i & 1 ? CT_DYN(dim[i]) : dim[i];
+    for (int i = 0; i < rank; i++) own[i] = ct__size_of(call->out, i);
     attrs->dims = (ct_ints){rank, own};
+    if (in->mark || call->out->mark) keep_count(in, call->out);
     return true;
 }
 static bool reshape_eval(const ct_ref *ref) {
@@ -103,22 +134,22 @@ static bool permute_infer(ct_call *call) {
     permute_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int rank = in->rank;
-    int64_t *dim = ct__call_dims(call, rank), *own = ct__call_dims(call, rank);
-    if (!dim || !own) return false;
+    ct_shape shape = ct__call_shape(call, rank);
+    int64_t *own = ct__call_dims(call, rank);
+    if (!shape.dim || !own) return false;
     if (attrs->axes.n != 0 && attrs->axes.n != rank)
         return ct__call_err(call, CT_E_ARGUMENT, "%lld axes are named for %s",
                             (long long)attrs->axes.n, ct__type_text(in).s) ||
                ct__call_hint(call, "name all %d axes, each once, in their new order", rank);
-    uint32_t dyn = 0, seen = 0;
+    uint32_t seen = 0;
     for (int i = 0; i < rank; i++) {
         int a = attrs->axes.n ? ct__list_axis(call, &attrs->axes, i, &seen) : rank - 1 - i;
         if (a < 0) return false;
         own[i] = a;
-        dim[i] = in->dim[a];
-        dyn |= (uint32_t)ct__is_dyn(in, a) << i;
+        ct__shape_add_axis(&shape, in, a);
     }
     attrs->axes = (ct_ints){rank, own};
-    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
 }
 static bool permute_eval(const ct_ref *ref) {
@@ -170,25 +201,26 @@ static bool expand_infer(ct_call *call) {
     expand_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int rank = (int)attrs->dims.n, lead = rank - in->rank;
-    int64_t *dim = ct__call_dims(call, rank);
-    if (!dim) return false;
-    uint32_t dyn = 0;
-    *call->out = (ct_type){in->dtype, (uint8_t)rank, in->weak, 0, dim};
+    ct_shape shape = ct__call_shape(call, rank);
+    if (!shape.dim) return false;
     for (int i = 0; i < rank; i++) {
-        dim[i] = ct__unmarked(attrs->dims.v[i]);
-        dyn |= (uint32_t)ct__marked(attrs->dims.v[i]) << i;
-        if (dim[i] < 0)
-            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)dim[i]);
+        ct__shape_add(&shape, attrs->dims.v[i]);
+        if (shape.dim[i] < 0)
+            return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i,
+                                (long long)shape.dim[i]);
     }
-    call->out->dyn = dyn;
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
     for (int i = 0; i < in->rank; i++) {
-        bool same = lead >= 0 && dim[lead + i] == in->dim[i];
+        bool same = lead >= 0 && shape.dim[lead + i] == in->dim[i];
         if (lead < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
             return ct__call_err(call, CT_E_SHAPE, "%s does not expand to %s", ct__type_text(in).s,
                                 ct__type_text(call->out).s) ||
                    ct__call_hint(call, "axes of static size 1 expand, and new axes stand in front");
-        if (same && ct__is_dyn(in, i)) call->out->dyn |= 1u << (lead + i);
+        if (!same || !ct__is_dyn(in, i)) continue;
+        ct__size_equal(ct__size_of(in, i), attrs->dims.v[lead + i]);
+        ct__shape_set(&shape, lead + i, ct__size_of(in, i));
     }
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
 }
 static bool expand_eval(const ct_ref *ref) {

@@ -89,7 +89,9 @@ static bool drawn(ct_call *call, ct_dtype dtype) {
 static bool random_bits_infer(ct_call *call) { return drawn(call, CT_U32); }
 static bool random_bits_body(ct_rule *r) {
     const ct_type *out = r->node->out;
-    words w = counted(r->in[0], ct__mark(ct__count(out), out->dyn != 0));
+    int64_t count = 1;
+    for (int a = 0; a < out->rank; a++) count = ct__size_mul(count, ct__size_of(out, a));
+    words w = counted(r->in[0], count);
     r->body_out[0] = ct__of_type(ct_xor(w.v[0], w.v[1]), out);
     return true;
 }

@@ -19,17 +19,15 @@ typedef sum_attrs reduce_attrs;
 
 bool ct__reduced_type(ct_call *call, const ct_ints *axes, bool keepdims, ct_type *out) {
     const ct_type *in = call->in[0];
-    int64_t *dim = ct__call_dims(call, in->rank);
-    if (!dim) return false;
-    int rank = 0;
-    uint32_t dyn = 0;
+    ct_shape shape = ct__call_shape(call, in->rank);
+    if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) {
-        bool gone = ct__has_axis(axes, a);
-        if (gone && !keepdims) continue;
-        dyn |= (uint32_t)(!gone && ct__is_dyn(in, a)) << rank;
-        dim[rank++] = gone ? 1 : in->dim[a];
+        if (!ct__has_axis(axes, a))
+            ct__shape_add_axis(&shape, in, a);
+        else if (keepdims)
+            ct__shape_add(&shape, 1);
     }
-    *out = (ct_type){in->dtype, (uint8_t)rank, in->weak, dyn, dim};
+    *out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
 }
 

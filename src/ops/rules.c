@@ -176,6 +176,13 @@ bool ct__infer_elementwise_bool(ct_call *call) {
     return true;
 }
 
+ct_shape ct__call_shape(ct_call *call, int rank) {
+    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    if (shape.dim && ct__symbols_now() && !(shape.mark = ct__call_dims(call, rank)))
+        shape.dim = NULL;
+    return shape;
+}
+
 int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen) {
     const ct_type *in = call->in[0];
     int a = ct__axis(axes->v[i], in->rank);
@@ -235,15 +242,15 @@ const ct_type *ct__type_of(ct_tensor t) {
 }
 
 int64_t ct__size_like(ct_tensor t, int axis) {
-    return ct__mark(ct_dim(t, axis), ct__is_dyn(ct__type_of(t), axis));
+    const ct_type *type = ct__type_of(t);
+    return axis < type->rank ? ct__size_of(type, axis) : 0;
 }
 
 ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer) {
     return ct__type_dims(ct__type_of(t), buffer);
 }
 ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer) {
-    for (int i = 0; i < type->rank; i++)
-        buffer->v[i] = ct__is_dyn(type, i) ? CT_DYN(type->dim[i]) : type->dim[i];
+    for (int i = 0; i < type->rank; i++) buffer->v[i] = ct__size_of(type, i);
     buffer->list = (ct_ints){type->rank, buffer->v};
     return buffer->list;
 }
@@ -273,7 +280,7 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
 // A size that is dynamic is not known to the plan's kernels: the last index of an iota over one
 // element more is that size.
 static ct_tensor size_number(int64_t size, ct_dtype dtype) {
-    int64_t more = CT_DYN(size + 1), start = 0, stop = 1;
+    int64_t more = ct__size_add(size, 1), start = 0, stop = 1;
     ct_tensor down = ct_flip(ct_iota(CT_I64, ((ct_ints){1, &more}), 0), CT_SCALAR);
     ct_tensor first = ct_slice(down, .start = {1, &start}, .stop = {1, &stop});
     return ct_cast(ct_reshape(first, CT_SCALAR), dtype);
@@ -289,7 +296,7 @@ ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes) {
             known *= type->dim[a];
             continue;
         }
-        ct_tensor size = size_number(type->dim[a], (ct_dtype)type->dtype);
+        ct_tensor size = size_number(ct__size_of(type, (int)a), (ct_dtype)type->dtype);
         count = ct__is_none(count) ? size : ct_mul(count, size);
     }
     if (ct__is_none(count)) return ct__number_like((double)known, t);

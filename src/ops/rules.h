@@ -2,6 +2,7 @@
 #ifndef COTAN_OPS_RULES_H
 #define COTAN_OPS_RULES_H
 
+#include "graph/symbols.h"
 #include "kinds/monoid.h"
 #include "ops/opcode.h"
 
@@ -56,27 +57,42 @@ ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, 
 // One axis as given to 0..rank - 1 of operand 0. Reports a bad one.
 bool ct__normal_axis(ct_call *call, int64_t *axis);
 
-static inline int64_t ct__mark(int64_t size, bool dynamic) { return dynamic ? CT_DYN(size) : size; }
 // An entry of a list of positions, in a map: a number, or an argument of the kernel.
 static inline ct_ix ct__map_attr(ct_map *map, const int64_t *where) {
     return ct__marked(*where) ? map->attr(map, where) : ct__ix_int(map->pool, *where);
 }
 
-// A shape being put together axis by axis; its room comes from ct__call_dims.
+// A shape being put together axis by axis, of sizes as attributes hold them. Without room (and with an
+// error) `dim` is NULL.
 typedef struct ct_shape {
-    int64_t *dim;
+    int64_t *dim, *mark; // (room for the axes asked for); mark: NULL outside of plans
     int rank;
     uint32_t dyn;
 } ct_shape;
-static inline void ct__shape_add(ct_shape *shape, int64_t size, bool dynamic) {
-    shape->dyn |= (uint32_t)dynamic << shape->rank;
-    shape->dim[shape->rank++] = size;
+ct_shape ct__call_shape(ct_call *call, int rank);
+static inline void ct__shape_set(ct_shape *shape, int axis, int64_t size) {
+    if (shape->mark) shape->mark[axis] = size;
+    shape->dyn &= ~(1u << axis);
+    shape->dyn |= (uint32_t)ct__marked(size) << axis;
+    shape->dim[axis] = ct__unmarked(size);
+}
+static inline void ct__shape_add(ct_shape *shape, int64_t size) {
+    ct__shape_set(shape, shape->rank++, size);
 }
 static inline void ct__shape_add_axis(ct_shape *shape, const ct_type *type, int axis) {
-    ct__shape_add(shape, type->dim[axis], ct__is_dyn(type, axis));
+    if (shape->mark) shape->mark[shape->rank] = ct__size_of(type, axis);
+    shape->dyn |= (uint32_t)ct__is_dyn(type, axis) << shape->rank;
+    shape->dim[shape->rank++] = type->dim[axis];
 }
 static inline ct_type ct__shaped(const ct_shape *shape, ct_dtype dtype, bool weak) {
-    return (ct_type){(uint8_t)dtype, (uint8_t)shape->rank, weak, shape->dyn, shape->dim};
+    return (ct_type){(uint8_t)dtype, (uint8_t)shape->rank, weak,
+                     shape->dyn,     shape->dim,           shape->dyn ? shape->mark : NULL};
+}
+// Two axes that a shape rule found to be as long as each other, or one that wins over the other where
+// only one is dynamic: the size of both.
+static inline int64_t ct__same_size(const ct_type *a, int i, const ct_type *b, int k) {
+    if (a->mark || b->mark) ct__size_equal(ct__size_of(a, i), ct__size_of(b, k));
+    return ct__size_of(ct__is_dyn(a, i) ? a : b, ct__is_dyn(a, i) ? i : k);
 }
 
 // jvp of an op that is linear in its only operand: the op itself, on the tangent.

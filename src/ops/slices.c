@@ -24,16 +24,16 @@ static int64_t place_of(const ct_type *in, int axis, int64_t position) {
     if (!from_end(position)) return ct__unmarked(position);
     return in->dim[axis] + (position == CT_END ? 0 : position);
 }
+// The same as attributes hold it.
+static int64_t size_before(const ct_type *in, int axis, int64_t position) {
+    if (!from_end(position)) return position;
+    return ct__size_add(ct__size_of(in, axis), position == CT_END ? 0 : position);
+}
 static int64_t normal_position(const ct_type *in, int axis, int64_t given) {
     int64_t place = place_of(in, axis, given);
     // One before the axis stays as it is: normal, it would look like another one from the end.
     return from_end(given) && !ct__is_dyn(in, axis) && place >= 0 ? place : given;
 }
-// Is the place another one for another length?
-static bool moves(const ct_type *in, int axis, int64_t position) {
-    return from_end(position) ? ct__is_dyn(in, axis) : ct__marked(position);
-}
-
 // Spreads the lists over all axes: `own` has room for start, stop and step of each.
 static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     const ct_type *in = call->in[0];
@@ -86,7 +86,7 @@ static bool slice_infer(ct_call *call) {
     slice_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     int rank = in->rank;
-    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    ct_shape shape = ct__call_shape(call, rank);
     int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
     if (!own) ct__err_memory(call->err, call->here, "slice", 3 * (size_t)rank * sizeof *own);
     if (!shape.dim || !own || !spread(call, attrs, own)) return false;
@@ -113,8 +113,11 @@ static bool slice_infer(ct_call *call) {
         int64_t longest = ct__is_dyn(in, a) ? CT_DYN_END : in->dim[a] > 1 ? in->dim[a] : 1;
         if (step > longest) own[2 * rank + a] = longest;
         bool both_from_end = from_end(own[a]) && from_end(own[rank + a]);
-        ct__shape_add(&shape, (stop - start) / step + ((stop - start) % step != 0),
-                      !both_from_end && (moves(in, a, own[a]) || moves(in, a, own[rank + a])));
+        ct__shape_add(&shape, both_from_end
+                                  ? (stop - start) / step + ((stop - start) % step != 0)
+                                  : ct__size_div_up(ct__size_sub(size_before(in, a, own[rank + a]),
+                                                                 size_before(in, a, own[a])),
+                                                    step));
     }
     *attrs = (slice_attrs){
         .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
@@ -158,12 +161,15 @@ static bool slice_transpose(ct_rule *r) { // zeros around and between the cotang
     int64_t low[CT_MAX_RANK], high[CT_MAX_RANK], interior[CT_MAX_RANK];
     for (int a = 0; a < in->rank; a++) {
         int64_t from = attrs->start.v[a], to = attrs->stop.v[a], step = attrs->step.v[a];
-        int64_t start = place_of(in, a, from), n = out->dim[a];
-        int64_t last = n ? start + (n - 1) * step + 1 : start;
-        bool fixed = step == 1 && from_end(to); // what lies behind is of one size for any length
-        bool dynamic = ct__is_dyn(in, a) || moves(in, a, from) || moves(in, a, to);
-        low[a] = ct__mark(start, moves(in, a, from));
-        high[a] = ct__mark(in->dim[a] - last, dynamic && !fixed);
+        int64_t start = size_before(in, a, from), n = ct__size_of(out, a);
+        // Without elements: (n - 1) * step + 1 would lie before the start.
+        int64_t last = ct__size_add(
+            start, step == 1         ? n
+                   : ct__unmarked(n) ? ct__size_add(ct__size_mul(ct__size_sub(n, 1), step), 1)
+                                     : 0);
+        low[a] = start;
+        high[a] = step == 1 && from_end(to) ? (to == CT_END ? 0 : -to)
+                                            : ct__size_sub(ct__size_of(in, a), last);
         interior[a] = step - 1;
     }
     ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = {in->rank, low},
@@ -215,7 +221,7 @@ static bool pad_infer(ct_call *call) {
                             ct__type_text(fill).s, ct__type_text(in).s) ||
                ct__hint_cast(call, "value", (ct_dtype)in->dtype);
     if (!ct__call_fits(call, 1, in->dtype)) return false;
-    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    ct_shape shape = ct__call_shape(call, rank);
     int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
     if (!own) ct__err_memory(call->err, call->here, "pad", 3 * (size_t)rank * sizeof *own);
     ct_ints *lists[3] = {&attrs->low, &attrs->high, &attrs->interior};
@@ -244,9 +250,13 @@ static bool pad_infer(ct_call *call) {
         // Between two elements that are not there any number is one.
         int64_t most = n > 1 || ct__is_dyn(in, a) ? MOST_BETWEEN : 0;
         if (attrs->interior.v[a] > most) own[2 * rank + a] = most;
-        ct__shape_add(&shape, size,
-                      ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) ||
-                          ct__marked(attrs->high.v[a]));
+        bool dynamic =
+            ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) || ct__marked(attrs->high.v[a]);
+        int64_t spread = ct__size_of(in, a);
+        if (n > 1 && own[2 * rank + a])
+            spread = ct__size_add(spread, ct__size_mul(ct__size_sub(spread, 1), own[2 * rank + a]));
+        ct__shape_add(&shape,
+                      dynamic ? ct__size_add(ct__size_add(spread, own[a]), own[rank + a]) : size);
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
@@ -314,7 +324,7 @@ static bool pad_transpose(ct_rule *r) {
         int64_t stop[CT_MAX_RANK], step[CT_MAX_RANK];
         for (int a = 0; a < in->rank; a++) {
             int64_t high = attrs->high.v[a];
-            stop[a] = ct__marked(high) ? CT_DYN(out->dim[a] - ct__unmarked(high))
+            stop[a] = ct__marked(high) ? ct__size_sub(ct__size_of(out, a), high)
                       : high           ? -high
                                        : CT_END;
             step[a] = attrs->interior.v[a] + 1;
@@ -424,9 +434,10 @@ static bool concat_infer(ct_call *call) {
     const ct_type *first = call->in[0];
     if (!ct__normal_axis(call, &attrs->axis)) return false;
     int axis = (int)attrs->axis, rank = first->rank;
-    ct_shape shape = {.dim = ct__call_dims(call, rank)};
+    ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
     bool weak = true;
+    int64_t total = 0;
     for (int a = 0; a < rank; a++) ct__shape_add_axis(&shape, first, a);
     for (int i = 0; i < call->n_in; i++) {
         const ct_type *in = call->in[i];
@@ -438,7 +449,7 @@ static bool concat_infer(ct_call *call) {
         bool same = in->rank == rank;
         for (int a = 0; same && a < rank; a++) {
             same = a == axis || in->dim[a] == first->dim[a];
-            if (ct__is_dyn(in, a)) shape.dyn |= 1u << a;
+            if (same && a != axis) ct__shape_set(&shape, a, ct__same_size(first, a, in, a));
         }
         if (!same)
             return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, operand 1 is %s (axis %d)",
@@ -448,11 +459,14 @@ static bool concat_infer(ct_call *call) {
                                                   : "their axes must be as many; axis %d is "
                                                     "the one that grows",
                                  axis);
-        if (i && __builtin_add_overflow(shape.dim[axis], in->dim[axis], &shape.dim[axis]))
+        int64_t all;
+        if (__builtin_add_overflow(ct__unmarked(total), in->dim[axis], &all))
             return ct__call_err(call, CT_E_SHAPE,
                                 "operands 1 to %d have more than 2^63 elements along axis %d",
                                 i + 1, axis);
+        total = ct__size_add(total, ct__size_of(in, axis));
     }
+    ct__shape_set(&shape, axis, total);
     *call->out = ct__shaped(&shape, first->dtype, weak);
     return true;
 }
@@ -499,19 +513,15 @@ static bool concat_jvp(ct_rule *r) {
 }
 static bool concat_transpose(ct_rule *r) {
     int64_t axis = ((const concat_attrs *)r->attrs)->axis, start = 0;
-    bool dynamic = false; // does the position depend on a dynamic size?
     for (int i = 0; i < r->n_in; i++) {
         const ct_type *in = ct__type_of(r->in[i]);
-        int64_t stop = start + in->dim[axis];
-        bool next = dynamic || ct__is_dyn(in, (int)axis);
+        int64_t stop = ct__size_add(start, ct__size_of(in, (int)axis));
         if (r->linear[i]) {
-            int64_t from = ct__mark(start, dynamic), to = ct__mark(stop, next);
             ct_tensor cut =
-                ct_slice(r->c_out[0], .axes = {1, &axis}, .start = {1, &from}, .stop = {1, &to});
+                ct_slice(r->c_out[0], .axes = {1, &axis}, .start = {1, &start}, .stop = {1, &stop});
             r->c_in[i] = ct__shaped_like(cut, r->in[i]);
         }
         start = stop;
-        dynamic = next;
     }
     return true;
 }

@@ -17,10 +17,10 @@ static bool topk_infer(ct_call *call) {
         return ct__call_err(call, CT_E_ARGUMENT, "k is %lld for axis %d of %s", (long long)attrs->k,
                             last, ct__type_text(in).s) ||
                ct__call_hint(call, "k is 0 to %lld", (long long)in->dim[last]);
-    ct_shape shape = {.dim = ct__call_dims(call, in->rank)};
+    ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, in, a);
-    ct__shape_add(&shape, attrs->k, false);
+    ct__shape_add(&shape, attrs->k);
     call->out[0] = ct__shaped(&shape, in->dtype, in->weak);
     call->out[1] = ct__shaped(&shape, CT_I32, false);
     return true;

@@ -199,10 +199,10 @@ static bool cross_entropy_infer(ct_call *call) {
                                  ? "targets are numbers of classes: of one-hot rows "
                                    "ct_argmax(targets, .axis = -1)"
                                  : "targets hold the number of a class for each row of logits");
-    ct_shape rows = {.dim = ct__call_dims(call, targets->rank)};
+    ct_shape rows = ct__call_shape(call, targets->rank);
     if (!rows.dim) return false;
     for (int a = 0; a < targets->rank; a++)
-        ct__shape_add(&rows, targets->dim[a], ct__is_dyn(targets, a) || ct__is_dyn(logits, a));
+        ct__shape_add(&rows, ct__same_size(targets, a, logits, a));
     call->out[1] = ct__shaped(&rows, logits->dtype, false);
     call->out[0] = attrs->per_row ? call->out[1] : (ct_type){.dtype = logits->dtype};
     return true;
@@ -234,7 +234,7 @@ static bool cross_entropy_vjp(ct_rule *r) {
     if (!ct__is_none(c)) {
         const ct_type *type = ct__type_of(x);
         int last = type->rank - 1;
-        int64_t classes = ct__mark(type->dim[last], ct__is_dyn(type, last));
+        int64_t classes = ct__size_of(type, last);
         ct_tensor place = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
         p = ct_sub(p, ct_select(ct_equal(place, ct__add_last(r->in[1])), c, ct_f(0)));
     }

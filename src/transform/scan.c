@@ -14,8 +14,11 @@ CT_ATTR_FIELDS(scan, SCAN_ATTRS);
 
 // One element of x along axis 0, as the body sees it.
 static ct_type element_type(const ct_type *x) {
-    return (ct_type){
-        .dtype = x->dtype, .rank = (uint8_t)(x->rank - 1), .dyn = x->dyn >> 1, .dim = x->dim + 1};
+    return (ct_type){.dtype = x->dtype,
+                     .rank = (uint8_t)(x->rank - 1),
+                     .dyn = x->dyn >> 1,
+                     .dim = x->dim + 1,
+                     .mark = x->mark && x->dyn >> 1 ? x->mark + 1 : NULL};
 }
 
 static bool scan_infer(ct_call *call) {
@@ -34,12 +37,11 @@ static bool scan_infer(ct_call *call) {
             call->out[i].weak = false;
             continue;
         }
-        int64_t *dim = ct__call_dims(call, out->rank + 1);
-        if (!dim) return false;
-        dim[0] = ct__unmarked(a->length);
-        if (out->rank) memcpy(dim + 1, out->dim, out->rank * sizeof *dim);
-        call->out[i] = (ct_type){out->dtype, (uint8_t)(out->rank + 1), false,
-                                 out->dyn << 1 | ct__marked(a->length), dim};
+        ct_shape shape = ct__call_shape(call, out->rank + 1);
+        if (!shape.dim) return false;
+        ct__shape_add(&shape, a->length);
+        for (int k = 0; k < out->rank; k++) ct__shape_add_axis(&shape, out, k);
+        call->out[i] = ct__shaped(&shape, out->dtype, false);
     }
     return true;
 }
@@ -273,7 +275,7 @@ const ct_opdef ct__op_scan = {
 
 // The length is dynamic where it is declared so, or some xs' axis 0 is.
 static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_type *types) {
-    bool dynamic = ct__marked(args->length), given = args->length != 0;
+    bool given = args->length != 0;
     int64_t length = ct__unmarked(args->length);
     for (size_t i = 0; i < args->n_carry + args->n_xs; i++) {
         ct_val v;
@@ -289,21 +291,21 @@ static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_
                      "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(t).s);
             return false;
         }
-        if (!given && i == args->n_carry) length = t->dim[0];
+        if (!given && i == args->n_carry) args->length = ct__size_of(t, 0), length = t->dim[0];
         if (t->dim[0] != length) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(t).s,
                      (long long)length);
             return false;
         }
-        dynamic = dynamic || ct__is_dyn(t, 0);
+        ct__size_equal(args->length, ct__size_of(t, 0));
+        if (!ct__marked(args->length)) args->length = ct__size_of(t, 0);
         types[i] = element_type(t);
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
         return false;
     }
-    args->length = ct__mark(length, dynamic);
     return true;
 }
 

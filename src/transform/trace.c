@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "graph/symbols.h"
 #include "ops/rules.h"
 
 // The body's canonical record: two bodies with equal words are the same function.
@@ -99,11 +100,14 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
 // One node of the body again. Transforms become what they stand for where `args` are parameters, as
 // they were when the function was traced.
 static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map, ct_tensor *to,
-                        bool transforms) {
+                        bool transforms, size_t word) {
     ct_arena scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&scratch, (node->n_in + 1u) * sizeof *vals);
-    bool ok = in && vals;
+    const void *attrs = node->attrs;
+    if (word && node->op->n_fields)
+        attrs = ct__symbol_attrs(ctx->symbols, &scratch, node->op, attrs, word);
+    bool ok = in && vals && (attrs || !node->op->n_fields);
     for (int k = 0; k < node->n_in && ok; k++)
         in[k] = map[node->in[k].node->index][node->in[k].out];
     if (ok && transforms && node->op->expand) {
@@ -111,7 +115,7 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
             ok = ct__resolve(ctx, in[k], &vals[k], node->op->name, k, node->here);
         ok = ok && ct__expand_transform(ctx, node, vals, to);
     } else if (ok) {
-        ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), to, node->n_out);
+        ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), to, node->n_out);
     }
     ct__arena_free(&scratch);
     return ok && !ctx->err.code;
@@ -124,8 +128,11 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
     bool ok = map != NULL;
     for (size_t i = 0; i < body->n_nodes; i++)
         body->nodes[i]->index = (uint32_t)i; // no other walk meets them
+    size_t word = ctx->symbols ? body->word : 0, before = 0;
     for (size_t i = 0; i < body->n_nodes && ok; i++) {
         ct_node *node = body->nodes[i];
+        const size_t part = word, words = ct__node_words(NULL, node, &before);
+        if (word) word += words;
         ct_tensor *to = map[i] = ct__arena(&scratch, node->n_out * sizeof *to);
         ok = to != NULL;
         if (!ok) break;
@@ -139,12 +146,27 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
             if (ok) to[0] = ct__handle(leaf, 0);
             continue;
         }
-        ok = inline_node(ctx, node, map, to, transforms);
+        ok = inline_node(ctx, node, map, to, transforms, part ? part + before : 0);
     }
     for (size_t i = 0; i < body->n_outs && ok; i++)
         out[i] = map[body->outs[i].node->index][body->outs[i].out];
     ct__arena_free(&scratch);
     return ok || ct__err_memory(&ctx->err, body->here, "inline", body->n_nodes * sizeof *map);
+}
+
+// The dynamic sizes of the parameters are words of the body's record.
+static bool name_parameters(ct_ctx *ctx, const ct_body *body, ct_body *clone) {
+    size_t word = ctx->symbols ? body->word : 0, before;
+    bool ok = true;
+    for (size_t i = 0; i < body->n_nodes && word && ok; i++) {
+        const ct_node *node = body->nodes[i];
+        const size_t part = word;
+        word += ct__node_words(NULL, node, &before);
+        if (node->op != &ct__op_param) continue;
+        ct_type *type = clone->params[node->number]->out;
+        ok = ct__symbol_type(ctx->symbols, ct__top(ctx)->arena, type, part + 2);
+    }
+    return ok;
 }
 
 // The same body on parameters of its own in the innermost frame's arena, without transforms;
@@ -161,6 +183,7 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
         types[i] = (i < body->n_params ? body->params[i] : body->captured[i - body->n_params])->out;
     ct_body *clone = ok ? begin(ctx, types, n, body->here) : NULL;
     ok = clone != NULL;
+    ok = ok && name_parameters(ctx, body, clone);
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
     ok = ok && inline_nodes(ctx, body, args, out, true);
     for (size_t i = 0; i < body->n_outs && ok; i++)

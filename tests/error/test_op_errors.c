@@ -574,6 +574,7 @@ int main(void) {
         cmocka_unit_test(assigned_bare_integers),
         cmocka_unit_test(reductions),
         cmocka_unit_test(movement),
+        cmocka_unit_test(slices),
         cmocka_unit_test(indices),
         cmocka_unit_test(contractions),
         cmocka_unit_test(networks),

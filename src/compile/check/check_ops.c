@@ -2,6 +2,7 @@
 // fetched. Loops are run here, their bodies in the same way.
 #include <string.h>
 
+#include "graph/symbols.h"
 #include "backend/memory.h"
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
@@ -92,6 +93,13 @@ static ct_check_graph *remember(ct_arena *arena, ct_node *const *nodes, size_t n
 
 ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph) {
     return remember(arena, graph->nodes, graph->n, graph->roots, NULL, graph->n_roots);
+}
+
+void ct__check_settle(ct_check_graph *g, const ct_symbols *symbols) {
+    for (size_t i = 0; i < g->n; i++) {
+        ct_node *node = (ct_node *)(uintptr_t)g->of[i].node; // the plan's own
+        ct__symbols_settle(symbols, &node, 1);
+    }
 }
 
 void ct__check_graph_free(ct_check_graph *g) {

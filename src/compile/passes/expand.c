@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "compile/passes/passes.h"
+#include "graph/symbols.h"
 #include "transform/trace.h"
 
 typedef struct {
@@ -11,6 +12,7 @@ typedef struct {
     ct_val **map;       // (order->n) of each node, its outputs in the trace
     ct_node **leaf_of;  // (n_leaves) one node a storage, so that equal leaves are one
     uint64_t n_scalars; // met so far: they come in the order's order
+    size_t word;        // of the record: where the part of the node that is copied begins
 } expansion;
 
 static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
@@ -18,8 +20,13 @@ static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
 }
 
 // A leaf of the trace for a value that is known by its storage.
-static ct_node *plan_leaf(expansion *x, uint32_t number, const ct_type *type, ct_loc here) {
+// word: of its first size in the record.
+static ct_node *plan_leaf(expansion *x, uint32_t number, ct_type named, size_t word, ct_loc here) {
     ct_node **at = &x->leaf_of[number];
+    const ct_type *type = &named;
+    ct_arena *arena = ct__top(x->ctx)->arena;
+    if (!ct__symbol_type(x->ctx->symbols, arena, &named, word))
+        return out_of_memory(x->ctx, named.rank * sizeof *named.mark), NULL;
     // One storage seen with two types (a bare number that was kept, beside a variable that took it)
     // stays two leaves with one number.
     if (*at && ct__same_type((*at)->out, type)) return *at;
@@ -32,12 +39,15 @@ static ct_node *plan_leaf(expansion *x, uint32_t number, const ct_type *type, ct
 
 static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     if (node->value || node->op == &ct__op_read) {
+        size_t word = x->word;
         for (int i = 0; i < node->n_out; i++) {
             if (node->value && !node->value[i]) continue;
+            word += 2;
             uint32_t number = node->value ? ct__order_leaf(x->order, node->value[i])
                                           : ct__order_var(x->order, node->var);
-            to[i] = (ct_val){plan_leaf(x, number, &node->out[i], node->here), 0};
+            to[i] = (ct_val){plan_leaf(x, number, node->out[i], word, node->here), 0};
             if (!to[i].node) return false;
+            word += node->out[i].rank;
         }
         return true;
     }
@@ -52,9 +62,26 @@ static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     return true;
 }
 
+// In the plan sizes may be dynamic that were not when the node was recorded.
+static bool same_sizes(const ct_type *a, const ct_type *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
+    return same;
+}
+
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
-    if (ct__stops(x->order, node) || node->op->kind == &ct__kind_leaf)
-        return copy_leaf(x, node, to);
+    size_t before;
+    const size_t part = x->word, words = ct__node_words(x->order, node, &before);
+    if (ct__stops(x->order, node) || node->op->kind == &ct__kind_leaf) {
+        const bool copied = copy_leaf(x, node, to);
+        x->word += words;
+        return copied;
+    }
+    x->word += words;
+    const void *attrs = node->attrs;
+    if (node->op->n_fields &&
+        !(attrs = ct__symbol_attrs(x->ctx->symbols, &x->scratch, node->op, attrs, part + before)))
+        return out_of_memory(x->ctx, node->op->attr_size);
     ct_tensor *in = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *vals);
     ct_tensor *out = ct__arena_zero(&x->scratch, (node->n_out + 1u) * sizeof *out);
@@ -66,14 +93,13 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     if (node->op->expand) {
         if (!ct__expand_transform(x->ctx, node, vals, out)) return false;
     } else {
-        ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), out,
-                    node->n_out);
+        ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), out, node->n_out);
     }
     for (int k = 0; k < node->n_out; k++) {
         if (!ct__resolve(x->ctx, out[k], &to[k], node->op->name, k, node->here)) return false;
         // Storages are made by what was said when recording, so nothing else may come out here.
         const ct_type *is = ct__type(to[k]), *said = &node->out[k];
-        if (is->dtype != said->dtype || !ct__same_shape(is, said))
+        if (is->dtype != said->dtype || !same_sizes(is, said))
             return ct__err(&x->ctx->err, CT_E_INTERNAL, node->here, node->op->name,
                            "the plan makes %s of what was recorded as %s", ct__type_text(is).s,
                            ct__type_text(said).s);
@@ -138,7 +164,7 @@ bool ct__list_graph(ct_ctx *ctx, ct_graph *graph) {
 
 bool ct__expand(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t n_roots,
                 ct_graph *graph) {
-    expansion x = {.ctx = ctx, .order = order};
+    expansion x = {.ctx = ctx, .order = order, .word = ct__words_begin(order)};
     graph->arena = ct__top(ctx)->arena;
     graph->n_leaves = order->n_leaves;
     graph->n_scalars = order->n_scalars;

@@ -26,8 +26,7 @@ bool ct__emit_restart(ct_emit *e) {
     e->guard = CT_IX_NONE;
     e->flops = 0;
     if (!e->kir || !e->pool) return no_memory(e);
-    for (int i = 0; i < (int)d->sched->n_syms; i++)
-        if (d->sched->sym_parent[i] == i) declare_sym(e, i);
+    for (int i = 0; i < (int)d->sched->n_syms; i++) declare_sym(e, i);
     return true;
 }
 

@@ -75,6 +75,7 @@ static bool lower_body(inlay *l) {
     }
     l->sub.arena = o->p->arena;
     l->sub.target = o->p->target;
+    l->sub.symbols = o->p->symbols;
     return o->lower(&g, &l->sub, o->err);
 }
 

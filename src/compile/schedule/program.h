@@ -69,8 +69,9 @@ struct ct_program_kernel {
 };
 
 typedef struct ct_program {
-    ct_arena *arena;  // of the plan: everything here lives in it
-    ct_target target; // kernels
+    ct_arena *arena;                  // of the plan: everything here lives in it
+    ct_target target;                 // kernels
+    const struct ct_symbols *symbols; // dynamic sizes (graph/symbols.h)
     ct_buf *bufs;
     size_t n_bufs, bufs_cap;
     ct_launch *launches;

@@ -65,18 +65,9 @@ struct ct_sched {
     bool conflict;     // the kernel just written would overwrite a variable before it is read
     ct_group **groups; // (n_groups)
     size_t n_groups, groups_cap;
-    int64_t *sym_value; // (n_syms) of this plan's dynamic sizes
-    int *sym_parent;    // equal ones are joined
-    struct {
-        int64_t by; // 0: nothing is known; else this symbol is `by` times `sym`
-        int sym;
-    } * sym_times;
-    size_t n_syms, sym_value_cap, sym_parent_cap, sym_times_cap;
-    struct {
-        const int64_t *where; // a marked entry of a node's attributes
-        int sym;              // stands for one more than it
-    } * marked;               // (n_marked)
-    size_t n_marked, marked_cap;
+    int64_t *sym_value; // (n_syms) of the dynamic sizes that kernels may have as arguments
+    int32_t *sym_atom;  // (n_syms) which atom of the plan's symbols each is
+    size_t n_syms, sym_value_cap, sym_atom_cap;
     uint32_t *stamp; // (graph->n) scratch of walks
     uint32_t stamp_now;
     ct_node **stack; // scratch of walks

@@ -418,9 +418,7 @@ void ct__sched_free(ct_sched *s) {
     for (size_t i = 0; i < s->n_groups; i++) ct__free(s->groups[i]->units);
     ct__free(s->groups);
     ct__free(s->sym_value);
-    ct__free(s->sym_parent);
-    ct__free(s->sym_times);
-    ct__free(s->marked);
+    ct__free(s->sym_atom);
     ct__free(s->stack);
     ct__arena_free(&s->arena);
     ct__free(s);
