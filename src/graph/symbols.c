@@ -175,9 +175,13 @@ static int64_t size_of_atom(ct_symbols *t, const atom *a) {
     m = resolved(t, &m);
     return symbol_of(t, &m, a->value);
 }
+// Marked where it can be; what is too large for a dynamic size is too large for a tensor, too.
+static int64_t marked(int64_t value) {
+    return value >= 0 && value < CT_DYN_END ? CT_DYN(value) : value;
+}
 static int64_t unknown(ct_symbols *t, int64_t value) {
     t->incomplete = true;
-    return CT_DYN(value);
+    return marked(value);
 }
 
 int64_t ct__symbol_word(ct_symbols *t, size_t word, int64_t value) {
@@ -310,7 +314,7 @@ static int64_t add_sizes(int64_t a, int64_t b, int64_t sign) {
     const int64_t value = ct__unmarked(a) + sign * ct__unmarked(b);
     if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
-    if (!t) return CT_DYN(value);
+    if (!t) return marked(value);
     polynomial p = {0};
     ct_monomial minus = monomial_of(t, b);
     minus.coef *= sign;
@@ -326,7 +330,7 @@ int64_t ct__size_mul(int64_t a, int64_t b) {
     const int64_t value = ct__unmarked(a) * ct__unmarked(b);
     if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
-    if (!t) return CT_DYN(value);
+    if (!t) return marked(value);
     ct_monomial m = monomial_of(t, a), by = monomial_of(t, b);
     return multiply(&m, &by) ? symbol_of(t, &m, value) : unknown(t, value);
 }
@@ -335,7 +339,7 @@ int64_t ct__size_div_up(int64_t a, int64_t b) {
     const int64_t over = ct__unmarked(b), n = ct__unmarked(a), value = n / over + (n % over > 0);
     if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
-    if (!t) return CT_DYN(value);
+    if (!t) return marked(value);
     ct_monomial m = monomial_of(t, a), by = monomial_of(t, b);
     cancel(&m, &by);
     if (by.n == 0 && by.coef && m.coef % by.coef == 0) {

@@ -74,7 +74,11 @@ static bool reshape_infer(ct_call *call) {
                                 ct__type_text(in).s, (long long)known, open) ||
                    ct__call_hint(call, "it has %lld elements, which the other sizes must divide",
                                  (long long)count);
-        ct__shape_set(&shape, open, open_size(in, &shape, open, count / known));
+        const int64_t size = open_size(in, &shape, open, count / known);
+        ct__shape_set(&shape, open, size);
+        if (!shape.mark && __builtin_popcount(in->dyn) > __builtin_popcount(shape.dyn))
+            shape.dyn |= 1u << open; // it may be too large for a mark, which is told below
+        shape.dim[open] = count / known;
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     if (ct__count(call->out) != count)
