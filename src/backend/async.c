@@ -3,10 +3,10 @@
 // upper bits flipped, so that any access faults; commands are copied into a queue and run in order.
 #include <fenv.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/pool.h"
 
 #define VEIL 0xa5a5000000000000u
 
@@ -88,11 +88,7 @@ static bool async_open(ct_device *device, ct_err *err) {
     pthread_cond_init(&a->done, NULL);
     a->last = &a->first;
     device->state = a;
-    sigset_t all, before; // the thread takes none of the host program's signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&a->thread, NULL, worker, device);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = ct__thread_start(&a->thread, worker, device);
     if (!failed) return true;
     ct__free(a);
     return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "async", "cannot start a thread: %s",

@@ -106,21 +106,28 @@ static void *worker(void *arg) {
     }
 }
 
+int ct__thread_start(pthread_t *id, void *(*run)(void *), void *arg) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int failed = pthread_create(id, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
 static void start(ct_pool *pool) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while (pool->started < pool->threads - 1) {
         hire *hired = ct__malloc(sizeof *hired);
         if (!hired) break;
         *hired = (hire){pool, pool->started + 1};
-        if (pthread_create(&pool->ids[pool->started], NULL, worker, hired) != 0) {
+        if (ct__thread_start(&pool->ids[pool->started], worker, hired) != 0) {
             ct__free(hired);
             break;
         }
         pool->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 static void stop(ct_pool *pool) {

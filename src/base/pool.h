@@ -1,19 +1,25 @@
 // A pool of threads that run the pieces of one job at a time.
 //
 // The thread that calls ct__pool_run works too, as worker 0; the others are named cotan-1, cotan-2
-// ..., block all signals and keep the default floating-point environment. They are started by the
-// first job that has more than one piece, wait for the next job spinning for a moment and then
-// asleep. Calls from several threads take turns. A call from inside a job runs its pieces at once,
-// in the calling worker.
+// ..., take none of the host program's signals and keep the default floating-point environment.
+// They are started by the first job that has more than one piece, wait for the next job spinning
+// for a moment and then asleep. Calls from several threads take turns. A call from inside a job
+// runs its pieces at once, in the calling worker.
 #ifndef COTAN_BASE_POOL_H
 #define COTAN_BASE_POOL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { CT_POOL_MOST = 256 };
 
 typedef struct ct_pool ct_pool;
+
+// Starts a thread that takes none of the host program's signals; 0, or what pthread_create returns.
+// Signals that a fault of the thread itself raises stay open: were SIGSEGV blocked, the kernel would
+// end the process past its crash handler.
+int ct__thread_start(pthread_t *id, void *(*run)(void *), void *arg);
 
 // Does [begin, end); worker is 0 .. threads - 1, and no two pieces run at once with the same.
 typedef void (*ct__pool_fn)(void *arg, int64_t begin, int64_t end, int worker);
