@@ -8,8 +8,8 @@
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many alone
 //   COTAN_FUZZ_BATCH=n   batch n alone
 //
-// A failure ends with the command that repeats it. Exit status 100: it could not be tried, for want
-// of memory or of a device.
+// A failure ends with the command that repeats it, and so does a crash. Exit status 100: it could
+// not be tried, for want of memory or of a device.
 //
 // Interpreting a kernel costs nothing beforehand and gives a compiled one's bits, so that is how
 // graphs run in all these ways; once they are compiled, a hundred of them in one or two calls of
@@ -25,15 +25,20 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/pool.h"
 #include "compile/plan.h"
 #include "support/graph_gen.h"
 
 enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000 };
-enum { EXIT_UNTRIED = 100 };
+enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
 
 typedef struct {
@@ -82,10 +87,19 @@ static bool order_of(const gen_graph *g, ct_order *order, ct_root *roots, int *n
     return *n && ct__order(ct__ctx(), order, roots, (size_t)*n);
 }
 
-// What repeats a failure, of a graph or of a batch: with the verifier, as scripts/run-tests has it.
-static void show_command(const char *which) {
-    fprintf(report, "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu %s %s\n\n",
-            (unsigned long long)seed, which, program);
+// What repeats a failure: with the verifier, as scripts/run-tests has it.
+enum { COMMAND = 400 };
+static void graph_command(char *text, uint64_t number) {
+    snprintf(text, COMMAND,
+             "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=%llu %s\n\n",
+             (unsigned long long)seed, (unsigned long long)number, program);
+}
+// Of the batch at the end of a run of so many graphs.
+static void batch_command(char *text, int end) {
+    snprintf(text, COMMAND,
+             "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=%d "
+             "%s\n\n",
+             (unsigned long long)seed, end, (end - 1) / BATCH, program);
 }
 
 static void show(const one_graph *o, const char *what) {
@@ -102,14 +116,51 @@ static void show(const one_graph *o, const char *what) {
                 text.s ? text.s : "");
         for (int i = 0; i < n; i++)
             fprintf(report, " %%%u.%u", roots[i].val.node->index, roots[i].val.out);
-        fprintf(report, "\n");
-        char which[60];
-        snprintf(which, sizeof which, "COTAN_FUZZ_ONLY=%llu", (unsigned long long)o->number);
-        show_command(which);
+        char command[COMMAND];
+        graph_command(command, o->number);
+        fprintf(report, "\n%s", command);
         ct__text_free(&text);
         ct__order_free(&order);
     }
     ct_ctx_use(before);
+}
+
+// ------------------------------------------------------------------------------------------------
+// crashes
+
+// What a handler says of a signal, written before the work that might raise it.
+static char at_work[COMMAND + 100];
+static int batch_end; // graphs up to the end of the batch at work
+
+static void work_on(uint64_t first, uint64_t last, const char *what) {
+    char command[COMMAND];
+    if (first == last)
+        graph_command(command, first);
+    else
+        batch_command(command, batch_end);
+    snprintf(at_work, sizeof at_work, "\na crash while graphs %llu to %llu %s\n%s",
+             (unsigned long long)first, (unsigned long long)last, what, command);
+}
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+enum { FAULTS = sizeof faults / sizeof *faults };
+static struct sigaction before_cmocka[FAULTS]; // the default, or a sanitizer's
+
+// Hands the signal on to what was there before cmocka, whose own handler would go on with the next
+// test, by a jump that another thread may not make.
+static void tell_crash(int number) {
+    if (write(STDERR_FILENO, at_work, strlen(at_work)) < 0) _exit(1);
+    for (int i = 0; i < FAULTS; i++)
+        if (faults[i] == number) sigaction(number, &before_cmocka[i], NULL);
+    raise(number);
+}
+
+// In each test, since cmocka has just put its own handlers.
+static void watch_for_crashes(void) {
+    static char stack[1 << 16]; // the thread's own may be what ran out
+    const struct sigaction act = {.sa_handler = tell_crash, .sa_flags = SA_ONSTACK};
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    for (int i = 0; i < FAULTS; i++) sigaction(faults[i], &act, NULL);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -130,16 +181,34 @@ static void take(results *r, int n, const ct_tensor *t) {
 
 // A planted bug that shows only where several graphs are one plan.
 static bool spoil_together;
+static int spoiled; // graphs of the last plan that it changed
+
+// Changes each number, but no NaN, whose bits mean nothing.
+static bool spoil_numbers(ct_dtype dtype, void *data, int64_t n) {
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) {
+        if (ct__is_float(dtype) && isnan(ct__load_f64(dtype, data, i))) continue;
+        ((char *)data)[(size_t)i * ct_dtype_size(dtype)] ^= 1;
+        any = true;
+    }
+    return any;
+}
 
 static void spoil_results(results **of, int n) {
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < of[i]->n; k++) *(char *)of[i]->data[k] ^= 1;
+    spoiled = 0;
+    for (int i = 0; i < n; i++) {
+        bool any = false;
+        for (int k = 0; k < of[i]->n; k++)
+            any |= spoil_numbers(of[i]->dtype[k], of[i]->data[k], of[i]->count[k]);
+        spoiled += any;
+    }
 }
 
 // Graphs in one plan; false: it failed. `into` says where their results go.
 static bool run(ct_ctx *ctx, one_graph *all, int n, uint64_t noise, results **into) {
     ct_ctx *before = ct_ctx_use(ctx);
     bool ok;
+    work_on(all[0].number, all[n - 1].number, "ran");
     {
         CT_SCOPE;
         static ct_tensor t[BATCH * GEN_RESULTS];
@@ -190,19 +259,20 @@ static double far(const one_graph *o, int k, int64_t i, double want) {
 }
 
 // A gradient may cancel where no disturbance of the operands shows it: it is near in the measure of
-// the largest one of its graph.
+// the largest one of its graph. One that is no number could have been of any size: 1 is taken.
 static double largest(const one_graph *o, int k) {
     double most = 0;
     for (int g = o->graph->n_roots; k >= o->graph->n_roots && g < o->ref.n; g++)
         for (int64_t i = 0; i < o->ref.count[g]; i++) {
             double x = fabs(ct__load_f64(o->ref.dtype[g], o->ref.data[g], i));
-            if (isfinite(x) && x > most) most = x;
+            most = fmax(most, isfinite(x) ? x : 1);
         }
     return most;
 }
 
 static bool near(const one_graph *o, int k, int64_t i, double want, double got, double slack) {
     double moved = far(o, k, i, want), unit = gen_noise(o->ref.dtype[k]) / 4;
+    double tiny = gen_tiny(o->ref.dtype[k]); // below it the last place stays where it is
     bool exact = gen_exact(o->graph, k), undecided = !exact && isinf(moved);
     seen.elements++;
     seen.exact += exact;
@@ -210,7 +280,7 @@ static bool near(const one_graph *o, int k, int64_t i, double want, double got, 
     seen.undecided += undecided;
     if (undecided || want == got || (isnan(want) && isnan(got))) return true;
     if (exact) return false;
-    return fabs(want - got) <= 4 * moved + slack + unit * fabs(want);
+    return fabs(want - got) <= 4 * moved + slack + unit * fmax(fabs(want), tiny);
 }
 
 static void compare_with_ref(const one_graph *o) {
@@ -390,6 +460,19 @@ static bool single_out(const one_graph *o, gen_graph *g, bool compile) {
     return false;
 }
 
+// False also where a gradient no longer reaches its operand, which is another failure.
+static bool runs_on_ref(const one_graph *o, gen_graph *g) {
+    one_graph alone = {.graph = g, .number = o->number, .run = true};
+    results r = {0};
+    int before = failures;
+    quiet = true;
+    bool ok = run(reference, &alone, 1, 0, (results *[]){&r});
+    quiet = false;
+    failures = before;
+    results_free(&r);
+    return ok;
+}
+
 // Then as few ops before it as will do.
 static void shrink(const one_graph *o, bool compile) {
     gen_graph *g = o->graph;
@@ -397,7 +480,7 @@ static void shrink(const one_graph *o, bool compile) {
     int last = g->value[g->n_roots ? g->root[0] : g->loss].step;
     for (int i = last - 1; i >= 0; i--) {
         gen_step step = g->step[i];
-        if (cut(g, &g->step[i]) && !fails(o, g, compile)) g->step[i] = step;
+        if (cut(g, &g->step[i]) && !(runs_on_ref(o, g) && fails(o, g, compile))) g->step[i] = step;
     }
     show(o, "the same, made smaller");
 }
@@ -406,6 +489,7 @@ static void shrink(const one_graph *o, bool compile) {
 static void compare_batch(one_graph *all, int n, int end, bool compile) {
     static int shrunk;
     int before = failures, alone = 0;
+    batch_end = end;
     compare(all, n, compile);
     if (failures == before || shrunk >= 3) return;
     for (int i = 0; i < n && shrunk < 3; i++) {
@@ -416,10 +500,9 @@ static void compare_batch(one_graph *all, int n, int end, bool compile) {
     if (alone || n == 1) return;
     fprintf(report, "graphs %llu to %llu fail together, none of them alone\n",
             (unsigned long long)all->number, (unsigned long long)all[n - 1].number);
-    char which[80];
-    snprintf(which, sizeof which, "COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=%d", end,
-             (end - 1) / BATCH);
-    show_command(which);
+    char command[COMMAND];
+    batch_command(command, end);
+    fprintf(report, "%s", command);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -471,6 +554,7 @@ static void next_graph(maker *m, one_graph *o) {
     ct_ctx *before = ct_ctx_use(reference);
     for (;; gen_free(g)) {
         uint64_t number = only_one ? only : m->number++;
+        work_on(number, number, "was made");
         gen_make(g, seed, number);
         *o = (one_graph){.graph = g, .number = number, .run = true};
         if (only_one || accept(g, m->hashes, m->n)) break;
@@ -501,6 +585,7 @@ static void maker_begin(maker *m) {
 static void cpu_equals_ref(void **state) {
     (void)state;
     maker m;
+    watch_for_crashes();
     maker_begin(&m);
     while (m.n < n_graphs) {
         one_graph all[BATCH];
@@ -616,6 +701,7 @@ static void finds_planted_bugs(void **state) {
     ct_backend spoiling = ct__backend_cpu;
     spoiling.build = planted_build;
     if (only_one || only_batch >= 0) return;
+    watch_for_crashes();
     use_compiler(false);
     for (plant = 0; plant < 3; plant++) {
         maker m;
@@ -651,22 +737,24 @@ static void what_fails_together_is_told(void **state) {
     FILE *to = report;
     one_graph all[BATCH];
     maker m;
-    if (n_graphs < 3) return;
+    if (n_graphs < TOGETHER) return;
+    watch_for_crashes();
     maker_begin(&m);
-    int before = failures, n = next_batch(&m, all, 3);
+    int before = failures, n = next_batch(&m, all, TOGETHER);
     report = open_memstream(&said, &size);
     spoil_together = true;
     compare_batch(all, n, n, false);
     spoil_together = false;
     fclose(report);
     report = to;
-    assert_int_equal(failures, before + 3 * n); // by three numbers of threads
+    assert_true(spoiled > 0);                         // some may have no elements, or NaN alone
+    assert_int_equal(failures, before + 3 * spoiled); // by three numbers of threads
     failures = before;
     snprintf(want, sizeof want,
              "graphs %llu to %llu fail together, none of them alone\nrepeat: COTAN_VERIFY=1 "
-             "COTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=3 COTAN_FUZZ_BATCH=0 %s\n\n",
+             "COTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=0 %s\n\n",
              (unsigned long long)all->number, (unsigned long long)all[n - 1].number,
-             (unsigned long long)seed, program);
+             (unsigned long long)seed, TOGETHER, program);
     const char *last = strstr(said, "graphs ");
     assert_non_null(last);
     assert_string_equal(last, want);
@@ -677,6 +765,80 @@ static void what_fails_together_is_told(void **state) {
     free(m.hashes);
     free(said);
     ct_set_threads(0);
+}
+
+// ------------------------------------------------------------------------------------------------
+// what a crash says
+
+static void *fault(void *unused) {
+    volatile char *nowhere = NULL;
+    (void)unused;
+    *nowhere = 1;
+    return NULL;
+}
+static void *use_up_stack(void *unused) {
+    volatile char block[1 << 16];
+    block[0] = 1;
+    if (block[0]) use_up_stack(unused);
+    return (void *)(uintptr_t)block[0];
+}
+static void *abort_at_once(void *unused) {
+    (void)unused;
+    abort();
+}
+
+// What a child says that crashes so, in its first thread or in one like the library's.
+static void say_crash(void *(*crash)(void *), bool in_thread, char *said, size_t most,
+                      int *status) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        pthread_t id;
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]), close(ends[1]);
+        work_on(7, 7, "ran");
+        if (!in_thread)
+            crash(NULL);
+        else if (ct__thread_start(&id, crash, NULL) == 0)
+            pthread_join(id, NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t r; n + 1 < most && (r = read(ends[0], said + n, most - n - 1)) > 0;)
+        n += (size_t)r;
+    said[n] = 0;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, status, 0), child);
+}
+
+static void a_crash_tells_its_graph(void **state) {
+    (void)state;
+    static const struct {
+        void *(*crash)(void *);
+        bool in_thread;
+        int number;
+    } cases[] = {{fault, false, SIGSEGV},
+                 {fault, true, SIGSEGV},
+                 {use_up_stack, false, SIGSEGV},
+                 {abort_at_once, false, SIGABRT},
+                 {abort_at_once, true, SIGABRT}};
+    char want[COMMAND + 100], said[8192];
+    snprintf(want, sizeof want,
+             "\na crash while graphs 7 to 7 ran\n"
+             "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=7 %s\n\n",
+             (unsigned long long)seed, program);
+    watch_for_crashes();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int status;
+        say_crash(cases[i].crash, cases[i].in_thread, said, sizeof said, &status);
+        assert_memory_equal(said, want, strlen(want)); // a sanitizer has more to say
+        assert_true(before_cmocka[0].sa_handler != SIG_DFL ||
+                    (WIFSIGNALED(status) && WTERMSIG(status) == cases[i].number));
+    }
 }
 
 static int free_contexts(void **state) {
@@ -697,6 +859,7 @@ int main(int argc, char **argv) {
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_BATCH"))) only_batch = atoi(text);
     if (only_one) n_graphs = 1;
+    for (int i = 0; i < FAULTS; i++) sigaction(faults[i], NULL, &before_cmocka[i]);
     if (n_graphs < 1) return 2;
     if ((text = getenv("COTAN_CC")) && !(compiler = strdup(text))) return 2;
     reference = context("ref");
@@ -707,10 +870,9 @@ int main(int argc, char **argv) {
     compiled = context("cpu");
     unsetenv("COTAN_CHECK");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_equals_ref),
-        cmocka_unit_test(covers_the_table),
-        cmocka_unit_test(finds_planted_bugs),
-        cmocka_unit_test(what_fails_together_is_told),
+        cmocka_unit_test(cpu_equals_ref),          cmocka_unit_test(covers_the_table),
+        cmocka_unit_test(finds_planted_bugs),      cmocka_unit_test(what_fails_together_is_told),
+        cmocka_unit_test(a_crash_tells_its_graph),
     };
     return cmocka_run_group_tests_name("graphs", tests, NULL, free_contexts);
 }

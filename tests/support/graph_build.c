@@ -522,11 +522,13 @@ static bool norm(gen_graph *g, gen_step *s) {
 
 static bool cross_entropy(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4);
-    int64_t v[GEN_MOST];
     if (x < 0) return false;
     const ct_type *t = &value(g, x)->type;
     ct_ints dims = gen_dims(g, t->rank - 1, value(g, x)->dims.v);
-    for (int64_t i = 0; i < gen_count(dims); i++) v[i] = gen_below(g, t->dim[t->rank - 1]);
+    int64_t rows = gen_count(dims); // without classes there may be more rows than elements
+    int64_t *v = ct__arena(&g->arena, ((size_t)rows + 1) * sizeof *v);
+    if (!v) abort();
+    for (int64_t i = 0; i < rows; i++) v[i] = gen_below(g, t->dim[t->rank - 1]);
     s->in[1] = gen_numbers(g, gen_chance(g, 50) ? CT_I32 : CT_I64, dims, v);
     s->n_in = 2;
     set_flag(s, "per_row", gen_chance(g, 50));

@@ -319,6 +319,8 @@ double gen_unit(ct_dtype d) {
     return d == CT_F64 ? 0x1p-53 : d == CT_F32 ? 0x1p-24 : d == CT_F16 ? 0x1p-11 : 0x1p-8;
 }
 
+double gen_tiny(ct_dtype d) { return d == CT_F64 ? 0x1p-1022 : d == CT_F16 ? 0x1p-14 : 0x1p-126; }
+
 // A 16-bit float is rarely off by more than its last place: what it is computed from is rounded
 // once.
 double gen_noise(ct_dtype d) { return (ct_dtype_size(d) == 2 ? 4 : 64) * gen_unit(d); }

@@ -69,6 +69,7 @@ bool gen_exact(const gen_graph *g, int result);
 
 double gen_unit(ct_dtype d);  // half of a unit in the last place of 1
 double gen_noise(ct_dtype d); // by which values are disturbed, as a part of them
+double gen_tiny(ct_dtype d);  // the least normal number
 
 // Random numbers.
 uint64_t gen_bits(uint64_t *state);
