@@ -1,7 +1,11 @@
 # Derives the public face of the ops from src/ops/ops.list and the attribute lists and docs in the definitions.
 # usage: awk -v part=header|source|enum|docs -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
-#   header: cotan/ops.h    source: the exported functions    enum: opcode.h
+#   header: cotan/ops.h    source: the table, the exported functions    enum: opcode.h
+#
+# What stands in a header for an op is a paragraph that depends on that op alone, not on its place in the list: a new op
+# only adds one (scripts/replace-derived).
 BEGIN {
+    for (i = 32; i < 127; i++) ordinal[sprintf("%c", i)] = i
     ctype["i64"] = "int64_t"; ctype["f64"] = "double"; ctype["bool"] = "bool"; ctype["num"] = "ct_num"
     ctype["dtype"] = "ct_dtype"; ctype["ints"] = "ct_ints"
     # of a meaning (src/graph/op.h)
@@ -55,6 +59,13 @@ function fields(list,    m, cell, k, parts, i) {
         akind[++k] = cell[1]; aname[k] = cell[2]
     }
     return k
+}
+
+# An op's number: a hash of its name.
+function number(text,    h, j) {
+    h = length(text)
+    for (j = 1; j <= length(text); j++) h = (h * 8191 + ordinal[substr(text, j, 1)]) % 2147483647
+    return h
 }
 
 function wrap(text,    out, line, words, k, i) {
@@ -184,11 +195,18 @@ function structs(i,    j) {
 END {
     if (part == "enum") {
         print "// Derived from src/ops/ops.list by scripts/gen-ops.awk; do not edit."
-        print "#ifndef COTAN_OPS_OPCODE_H\n#define COTAN_OPS_OPCODE_H\n\n#include \"graph/graph.h\"\n\ntypedef enum ct_opcode {"
-        for (i = 1; i <= n; i++) printf "    CT_OP_%s,\n", upper[i]
-        print "    CT_OP_COUNT\n} ct_opcode;\n"
-        for (i = 1; i <= n; i++) printf "extern const ct_opdef ct__op_%s;\n", name[i]
-        print "extern const ct_opdef *const ct__ops[CT_OP_COUNT];\n\n#endif"
+        print "#ifndef COTAN_OPS_OPCODE_H\n#define COTAN_OPS_OPCODE_H\n\n#include \"graph/graph.h\"\n"
+        for (i = 1; i <= n; i++) {
+            h = number(name[i])
+            if (h in taken) {
+                print "scripts/gen-ops.awk: " name[i] " and " taken[h] " have the same number: rename one" >"/dev/stderr"
+                exit 1
+            }
+            taken[h] = name[i]
+            printf "enum { CT_OP_%s = %d };\nextern const ct_opdef ct__op_%s;\n\n", upper[i], h, name[i]
+        }
+        print "// All of them, in the order of the list."
+        print "extern const ct_opdef *const ct__ops[];\nextern const uint32_t ct__n_ops;\n\n#endif"
         exit
     }
     if (part == "docs") {
@@ -198,9 +216,9 @@ END {
     print "// Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit."
     if (part == "header") print "#ifndef COTAN_OPS_H\n#define COTAN_OPS_H\n\n#include \"cotan/cotan.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
     else {
-        print "#include \"ops/opcode.h\"\n\nconst ct_opdef *const ct__ops[CT_OP_COUNT] = {"
+        print "#include \"ops/opcode.h\"\n\nconst ct_opdef *const ct__ops[] = {"
         for (i = 1; i <= n; i++) printf "    &ct__op_%s,\n", name[i]
-        print "};\n"
+        printf "};\nconst uint32_t ct__n_ops = %d;\n\n", n
     }
     for (i = 1; i <= n; i++) {
         if (operands[i] == "-") continue

@@ -265,7 +265,7 @@ typedef struct ct_neutral {
 } ct_neutral;
 
 struct ct_opdef {
-    uint32_t id; // its place in ops.list: its number in records and hashes
+    uint32_t id; // CT_OP_...: its number in records and hashes, made from its name
     const char *name, *doc;
     const ct_kind *kind;
     int8_t n_in, n_out; // -1: any number (n_out: the shape rule says)

@@ -167,7 +167,7 @@ static bool put_node(ct_order *o, ct_node *node) {
     if (op == &ct__op_read) return put_read(o, node);
     if (!CT_GROW(o->words, o->words_cap, o->n_words + 1 + node->n_in)) return false;
     uint64_t *word = o->words + o->n_words;
-    *word++ = (uint64_t)op->id | (uint64_t)node->n_in << 16 | (uint64_t)node->n_out << 32;
+    *word++ = (uint64_t)op->id | (uint64_t)node->n_in << 32 | (uint64_t)node->n_out << 48;
     for (int i = 0; i < node->n_in; i++)
         *word++ = (uint64_t)node->in[i].node->index << 16 | node->in[i].out;
     o->n_words = (size_t)(word - o->words);

@@ -64,7 +64,7 @@ static const char *compiler; // COTAN_CC as it was
 static ct_ctx *reference, *fused, *unfused, *async, *compiled, *planted;
 static struct { int64_t elements, exact, nan, undecided; } seen; // how strict the comparison was
 static struct {
-    int op[CT_OP_COUNT], dtype[CT_DTYPE_COUNT]; // graphs with it
+    int op[GEN_OPS], dtype[CT_DTYPE_COUNT]; // graphs with it
     int graphs, gradients, second, dynamic, nodes, large;
 } covered;
 
@@ -518,16 +518,16 @@ static bool accept(const gen_graph *g, ct_hash *hashes, int n_hashes) {
     bool good = order.n >= LEAST_NODES && order.n <= MOST_NODES;
     for (int i = 0; i < n_hashes && good; i++) good = !ct__hash_equal(hashes[i], order.hash);
     if (good) {
-        bool op[CT_OP_COUNT] = {0}, dtype[CT_DTYPE_COUNT] = {0}, dynamic = false;
+        bool op[GEN_OPS] = {0}, dtype[CT_DTYPE_COUNT] = {0}, dynamic = false;
         for (size_t i = 0; i < order.n; i++) {
             const ct_node *node = order.nodes[i];
-            op[node->op->id] = true;
+            op[gen_place(node->op)] = true;
             for (uint32_t k = 0; k < node->n_out; k++) {
                 dtype[node->out[k].dtype] = true;
                 dynamic |= node->out[k].dyn != 0;
             }
         }
-        for (int i = 0; i < CT_OP_COUNT; i++) covered.op[i] += op[i];
+        for (uint32_t i = 0; i < ct__n_ops; i++) covered.op[i] += op[i];
         for (int i = 0; i < CT_DTYPE_COUNT; i++) covered.dtype[i] += dtype[i];
         covered.graphs++;
         covered.gradients += g->loss >= 0;
@@ -577,6 +577,7 @@ static void free_batch(one_graph *all, int n) {
 }
 
 static void maker_begin(maker *m) {
+    assert_true(ct__n_ops <= GEN_OPS);
     *m = (maker){.hashes = calloc((size_t)n_graphs, sizeof(ct_hash))};
     assert_non_null(m->hashes);
     memset(&covered, 0, sizeof covered);
@@ -613,7 +614,7 @@ static void covers_the_table(void **state) {
     (void)state;
     int missing = 0, rarest = INT32_MAX, rare_dtype = INT32_MAX;
     if (only_one) return;
-    for (int i = 0; i < CT_OP_COUNT; i++) {
+    for (uint32_t i = 0; i < ct__n_ops; i++) {
         if (!gen_wants(ct__ops[i])) continue;
         if (covered.op[i] < rarest) rarest = covered.op[i];
         if (covered.op[i] >= PRIMITIVE_IN) continue;

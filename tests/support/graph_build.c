@@ -66,9 +66,13 @@ typedef struct {
 static ct_dtype any_dtype(gen_graph *g, ct_dtypes accepts) {
     if (accepts & CT_MASK(CT_F32) && gen_chance(g, 50)) return CT_F32;
     if (accepts & CT_MASK(CT_F16) && gen_chance(g, 40)) return gen_chance(g, 50) ? CT_F16 : CT_BF16;
-    ct_dtype d = CT_DEFAULT;
-    while (!(accepts & CT_MASK(d))) d = (ct_dtype)(1 + gen_below(g, CT_DTYPE_COUNT - 1));
-    return d;
+    uint64_t random = gen_bits(&g->random), most = 0;
+    ct_dtype best = CT_DEFAULT;
+    for (int d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++) {
+        uint64_t worth = accepts & CT_MASK(d) ? gen_worth(random, ct_dtype_name((ct_dtype)d)) : 0;
+        if (worth > most) best = (ct_dtype)d, most = worth;
+    }
+    return best;
 }
 
 static bool good(const gen_value *v, const want *w) {
@@ -203,7 +207,7 @@ static bool reduce(gen_graph *g, gen_step *s) {
     if (x < 0) return false;
     set_list(g, s, "axes", some_axes(g, value(g, x)->type.rank, axes), axes);
     set_flag(s, "keepdims", gen_chance(g, 40));
-    if (s->op->id == CT_OP_VAR) set(s, "correction", gen_below(g, 2));
+    if (s->op == &ct__op_var) set(s, "correction", gen_below(g, 2));
     return true;
 }
 
@@ -211,7 +215,7 @@ static bool along(gen_graph *g, gen_step *s) { // argmax, cumsum
     int x = first(g, s, 1, 4);
     if (x < 0) return false;
     set(s, "axis", gen_below(g, value(g, x)->type.rank));
-    set_flag(s, s->op->id == CT_OP_ARGMAX ? "keepdims" : "reverse", gen_chance(g, 40));
+    set_flag(s, s->op == &ct__op_argmax ? "keepdims" : "reverse", gen_chance(g, 40));
     return true;
 }
 
@@ -508,7 +512,7 @@ static bool matmul(gen_graph *g, gen_step *s) {
 }
 
 static bool norm(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4), most = s->op->id == CT_OP_LAYER_NORM ? 2 : 1, present = 0;
+    int x = first(g, s, 1, 4), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
     if (x < 0) return false;
     for (int i = 0; i < most; i++) {
         if (gen_chance(g, 40)) continue;
@@ -621,8 +625,8 @@ static bool random_numbers(gen_graph *g, gen_step *s) {
     s->in[0] = key(g);
     for (int i = 1; i < s->op->n_in; i++) {
         const int64_t bound = i == 1 ? -3 : gen_below(g, 50);
-        s->in[i] = s->op->id == CT_OP_RANDOM_INT ? gen_numbers(g, CT_I32, CT_SCALAR, &bound)
-                                                 : gen_leaf(g, CT_F32, CT_SCALAR, 0, 1);
+        s->in[i] = s->op == &ct__op_random_int ? gen_numbers(g, CT_I32, CT_SCALAR, &bound)
+                                               : gen_leaf(g, CT_F32, CT_SCALAR, 0, 1);
     }
     s->n_in = s->op->n_in;
     ct_ints dims = any_dims(g, 0, 3);
@@ -654,62 +658,86 @@ static bool dropout(gen_graph *g, gen_step *s) {
 // the table
 
 typedef bool (*builder)(gen_graph *g, gen_step *s);
-static const builder builders[CT_OP_COUNT] = {
-    [CT_OP_CAST] = cast,
-    [CT_OP_BITCAST] = bitcast,
-    [CT_OP_ARGMAX] = along,
-    [CT_OP_CUMSUM] = along,
-    [CT_OP_TOPK] = topk,
-    [CT_OP_SOFTMAX] = softmax,
-    [CT_OP_LOG_SOFTMAX] = softmax,
-    [CT_OP_RESHAPE] = reshape,
-    [CT_OP_PERMUTE] = permute,
-    [CT_OP_EXPAND] = expand,
-    [CT_OP_SLICE] = slice,
-    [CT_OP_PAD] = pad,
-    [CT_OP_FLIP] = flip,
-    [CT_OP_CONCAT] = concat,
-    [CT_OP_DYNAMIC_SLICE] = dynamic_slice,
-    [CT_OP_DYNAMIC_UPDATE] = dynamic_update,
-    [CT_OP_GATHER] = gather,
-    [CT_OP_SCATTER_ADD] = scatter_add,
-    [CT_OP_ONE_HOT] = one_hot,
-    [CT_OP_IOTA] = iota,
-    [CT_OP_MATMUL] = matmul,
-    [CT_OP_LAYER_NORM] = norm,
-    [CT_OP_RMS_NORM] = norm,
-    [CT_OP_CROSS_ENTROPY] = cross_entropy,
-    [CT_OP_ATTENTION] = attention,
-    [CT_OP_RANDOM_BITS] = random_numbers,
-    [CT_OP_RANDOM_UNIFORM] = random_numbers,
-    [CT_OP_RANDOM_NORMAL] = random_numbers,
-    [CT_OP_RANDOM_BERNOULLI] = random_numbers,
-    [CT_OP_RANDOM_INT] = random_numbers,
-    [CT_OP_RANDOM_SPLIT] = random_split,
-    [CT_OP_RANDOM_FOLD_IN] = random_fold_in,
-    [CT_OP_DROPOUT] = dropout,
-    [CT_OP_GLOBAL_NORM] = global_norm,
-    [CT_OP_UPDATE] = update,
-    [CT_OP_SCAN] = loop,
+static const struct {
+    const ct_opdef *op;
+    builder build;
+} builders[] = {
+    {&ct__op_cast, cast},
+    {&ct__op_bitcast, bitcast},
+    {&ct__op_argmax, along},
+    {&ct__op_cumsum, along},
+    {&ct__op_topk, topk},
+    {&ct__op_softmax, softmax},
+    {&ct__op_log_softmax, softmax},
+    {&ct__op_reshape, reshape},
+    {&ct__op_permute, permute},
+    {&ct__op_expand, expand},
+    {&ct__op_slice, slice},
+    {&ct__op_pad, pad},
+    {&ct__op_flip, flip},
+    {&ct__op_concat, concat},
+    {&ct__op_dynamic_slice, dynamic_slice},
+    {&ct__op_dynamic_update, dynamic_update},
+    {&ct__op_gather, gather},
+    {&ct__op_scatter_add, scatter_add},
+    {&ct__op_one_hot, one_hot},
+    {&ct__op_iota, iota},
+    {&ct__op_matmul, matmul},
+    {&ct__op_layer_norm, norm},
+    {&ct__op_rms_norm, norm},
+    {&ct__op_cross_entropy, cross_entropy},
+    {&ct__op_attention, attention},
+    {&ct__op_random_bits, random_numbers},
+    {&ct__op_random_uniform, random_numbers},
+    {&ct__op_random_normal, random_numbers},
+    {&ct__op_random_bernoulli, random_numbers},
+    {&ct__op_random_int, random_numbers},
+    {&ct__op_random_split, random_split},
+    {&ct__op_random_fold_in, random_fold_in},
+    {&ct__op_dropout, dropout},
+    {&ct__op_global_norm, global_norm},
+    {&ct__op_update, update},
+    {&ct__op_scan, loop},
 };
 
 static builder builder_of(const ct_opdef *op) {
-    if (builders[op->id]) return builders[op->id];
+    for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
+        if (builders[i].op == op) return builders[i].build;
     if (op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool ||
         op->condition)
         return elementwise;
     return op->infer == ct__infer_reduce ? reduce : NULL;
 }
 
+static const ct_opdef *any_op(gen_graph *g) {
+    uint64_t random = gen_bits(&g->random), most = 0;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < ct__n_ops; i++) {
+        if (!gen_wants(ct__ops[i]) || ct__ops[i] == g->without) continue;
+        uint64_t worth = gen_worth(random, ct__ops[i]->name);
+        if (worth > most) best = i, most = worth;
+    }
+    return ct__ops[best];
+}
+
+uint32_t gen_place(const ct_opdef *op) {
+    uint32_t i = 0;
+    while (ct__ops[i] != op) i++;
+    return i;
+}
+
 void gen_op(gen_graph *g) {
-    const ct_opdef *op = ct__ops[gen_below(g, CT_OP_COUNT)];
     static const ct_opdef *const frequent[] = {
         &ct__op_matmul,  &ct__op_sum,     &ct__op_max,    &ct__op_reshape,    &ct__op_permute,
         &ct__op_softmax, &ct__op_slice,   &ct__op_add,    &ct__op_mul,        &ct__op_tanh,
         &ct__op_expand,  &ct__op_exp,     &ct__op_select, &ct__op_layer_norm, &ct__op_mean,
         &ct__op_concat,  &ct__op_maximum, &ct__op_gather,
     };
-    if (gen_chance(g, 50)) op = frequent[gen_below(g, sizeof frequent / sizeof *frequent)];
+    bool often = gen_chance(g, 50);
+    int which = gen_below(g, sizeof frequent / sizeof *frequent);
+    const ct_opdef *op = often ? frequent[which] : any_op(g);
+    if (op == g->without) return;
+    g->chosen[gen_place(op)] = true;
     gen_this(g, op);
 }
 

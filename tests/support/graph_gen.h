@@ -5,12 +5,23 @@
 // brought into an op's range of samples, and a value is either *exact* (any correct evaluation
 // gives the same number: integers, movement, operations that IEEE 754 defines) or it is not. What
 // jumps (comparisons, floor, top-k, casts to integers) reads exact values only.
+//
+// Ops and dtypes are chosen by a hash of their names, so that a new one changes no graph but those
+// that have come to choose it.
 #ifndef COTAN_TESTS_GRAPH_GEN_H
 #define COTAN_TESTS_GRAPH_GEN_H
 
 #include "ops/rules.h"
 
-enum { GEN_STEPS = 80, GEN_VALUES = 128, GEN_IN = 6, GEN_ROOTS = 24, GEN_WRT = 4, GEN_ATTRS = 160 };
+enum {
+    GEN_STEPS = 80,
+    GEN_VALUES = 128,
+    GEN_IN = 6,
+    GEN_ROOTS = 24,
+    GEN_WRT = 4,
+    GEN_ATTRS = 160,
+    GEN_OPS = 1024
+};
 
 typedef enum { GEN_DATA, GEN_CONST, GEN_WEAK, GEN_OP, GEN_LOOP } gen_kind;
 typedef struct gen_step {
@@ -38,7 +49,9 @@ typedef struct gen_value {
 typedef struct gen_graph {
     ct_arena arena;
     uint64_t random;
-    bool gradients, second; // second: gradients of the gradients too
+    bool gradients, second;  // second: gradients of the gradients too
+    const ct_opdef *without; // an op that is not chosen, as if the table did not have it
+    bool chosen[GEN_OPS];    // by gen_place: the ops that were chosen, also those that did not fit
     gen_step step[GEN_STEPS];
     gen_value value[GEN_VALUES];
     int n_steps, n_values, n_ops;
@@ -50,6 +63,8 @@ typedef struct gen_graph {
 
 // Makes graph `number` of a seed. The context's device should evaluate op by op.
 void gen_make(gen_graph *g, uint64_t seed, uint64_t number);
+void gen_make_without(gen_graph *g, uint64_t seed, uint64_t number, const ct_opdef *op);
+uint32_t gen_place(const ct_opdef *op); // in ct__ops
 // A graph around one op, and nothing but what that needs; false: after many tries there is none
 // (ops of other layers, or one that the generator does not know).
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op);
@@ -73,5 +88,7 @@ double gen_tiny(ct_dtype d);  // the least normal number
 
 // Random numbers.
 uint64_t gen_bits(uint64_t *state);
+// What a name is worth to a random number: of several, the one worth most is drawn.
+uint64_t gen_worth(uint64_t random, const char *name);
 
 #endif

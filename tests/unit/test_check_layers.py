@@ -46,7 +46,7 @@ def test_passes_name_no_ops(tmp_path):
         "src/transform/call.c": "bool b = op == &ct__op_grad; // or ct__op_add\n",
         "src/compile/schedule/fuse.c": "bool a = op == &ct__op_const;\nbool b = op->id == CT_OP_CAST;\n"
                               "bool c = op == &ct__op_grad;\nbool d = !strcmp(node->op->name, x);\n"
-                              "bool e = !strcmp(op->fields[i].name, x);\nfor (i = 0; i < CT_OP_COUNT;) f();\n",
+                              "bool e = !strcmp(op->fields[i].name, x);\nfor (i = 0; i < ct__n_ops;) f();\n",
     }
     ask = "ask for its kind, or its record for what you need"
     compares = "a pass compares names of ops or attributes: let the record say it"

@@ -200,7 +200,7 @@ static void every_op(void **state) {
     (void)state;
     int ops = 0, gradients = 0;
     refused = borne = 0;
-    for (int i = 0; i < CT_OP_COUNT; i++) {
+    for (uint32_t i = 0; i < ct__n_ops; i++) {
         const ct_opdef *op = ct__ops[i];
         gen_graph *g = malloc(sizeof *g);
         assert_non_null(g);
