@@ -12,7 +12,7 @@ from op_cases import END, FLOATS, NUMPY, Operand, attr_words, is_float, pack, re
 
 TABLE = read_table()
 VERSIONS = 3
-LEAF, CONST, BARE_FLOAT, BARE_INTEGER, OP = range(5)
+LEAF, CONST, BARE_FLOAT, BARE_INTEGER, OP, GRADIENT = range(6)
 
 
 # ------------------------------------------------------------------------------------------ random bits
@@ -222,6 +222,11 @@ class Graph:
         versions = evaluate(op, operands, attrs, self.rng)
         if sum(v[0].size for v in versions) > 4096:
             raise Refused
+        return self.record(name, operands, attrs, versions)
+
+    def record(self, name, operands, attrs, versions):
+        """The same, whose outputs have these versions, or are at least of their dtypes and shapes."""
+        op = TABLE[name]
         words = pack(OP, op.place) + attr_words(op, attrs) + pack(len(operands))
         words += b"".join(pack(o.node, o.out) for o in operands)
         values = [Value(len(self.nodes), k, v, next(d for d, n in NUMPY.items() if n == v[0].dtype.type))
@@ -232,6 +237,12 @@ class Graph:
         shapes = ", ".join(f"{v.dtype}{v.shape}" for v in values)
         self.ops += 1
         return self.node(words, f"{name}({names}{'; ' if attrs else ''}{attrs or ''}) -> {shapes}", values)
+
+    def gradient(self, of, wrt):
+        """Of the sum of a value. Not evaluated here."""
+        value = Value(len(self.nodes), 0, wrt.versions, wrt.dtype)
+        words = pack(GRADIENT, of.node, of.out, wrt.node, wrt.out)
+        return self.node(words, f"gradient of the sum of %{of.node} by %{wrt.node}", [value])[0]
 
     def finish(self):
         """Roots: whatever nothing else reads, and some of the others."""

@@ -263,7 +263,7 @@ static void some_cases(reader *r, FILE *out) {
 
 // A graph: the number of its nodes, the nodes, the number of its roots, and the roots. A value is a
 // node and an output of it.
-enum { LEAF, CONSTANT, BARE_FLOAT, BARE_INTEGER, NODE_OF_OP }; // what a node is
+enum { LEAF, CONSTANT, BARE_FLOAT, BARE_INTEGER, NODE_OF_OP, GRADIENT }; // what a node is
 enum { NODES = 256 };
 
 static ct_tensor read_value(reader *r, const ct_tensor *nodes) {
@@ -279,6 +279,13 @@ static ct_tensor read_op(reader *r, const ct_tensor *nodes) {
     int n = (int)word(r);
     for (int i = 0; i < n; i++) in[i] = read_value(r, nodes);
     return ct__record(op, attrs, in, n, (ct_loc){"graph", 1});
+}
+
+// Of the sum of one value, with respect to another.
+static ct_tensor read_gradient(reader *r, const ct_tensor *nodes) {
+    ct_tensor of = ct_sum(read_value(r, nodes)), wrt = read_value(r, nodes), gradient;
+    ct_grad(of, &wrt, 1, &gradient);
+    return gradient;
 }
 
 static ct_tensor read_const(reader *r) {
@@ -297,6 +304,7 @@ static void record_graph(reader *r, wanted *want) {
         case CONSTANT: nodes[i] = read_const(r); break;
         case BARE_FLOAT: nodes[i] = ct_f(number(r)); break;
         case BARE_INTEGER: nodes[i] = ct_i(word(r)); break;
+        case GRADIENT: nodes[i] = read_gradient(r, nodes); break;
         default: nodes[i] = read_op(r, nodes);
         }
     }
