@@ -133,10 +133,11 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);
 }
 
-static double contraction_roundings(const ct_node *node) {
+static double contraction_roundings(const ct_node *node, bool in_order) {
     const ct_type *a = ct__type(node->in[0]);
     double k = (double)a->dim[a->rank - 1];
-    return ct__is_float(node->out->dtype) ? fmin(k, CT_DOT_CHUNK) + k / CT_DOT_CHUNK : 0;
+    if (!ct__is_float(node->out->dtype)) return 0;
+    return in_order ? k : fmin(k, CT_DOT_CHUNK) + k / CT_DOT_CHUNK;
 }
 
 const ct_kind ct__kind_contraction = {

@@ -33,8 +33,9 @@ struct ct_kind {
     bool epilogue; // TEMPLATE: what follows elementwise is computed from each element before it is
                    // stored, so that the node's own value may need no memory
     // How near kernels come to the reference. Rounded additions or products behind an element, one
-    // after the other; 0, or NULL: it does not accumulate, so the record of the op says.
-    double (*roundings)(const ct_node *node);
+    // after the other, as the kernel makes them or (in_order) each element after the one before it,
+    // as the reference does; 0, or NULL: it does not accumulate, so the record of the op says.
+    double (*roundings)(const ct_node *node, bool in_order);
     bool rounds_each; // 16-bit sums are rounded after each addition, not once at their end
     bool copies;      // elements are some of the operands' or numbers: it makes no NaN by itself
     int positions;    // operand whose elements are positions along the axis; 0: none

@@ -73,12 +73,12 @@ static ct_kval reduce_value(ct_emit *e, ct_val v, const ct_ix *at) {
 }
 
 // Each level of the tree: 64 additions in a lane, then four of lanes; and every group of axes.
-static double reduce_roundings(const ct_node *node) {
+static double reduce_roundings(const ct_node *node, bool in_order) {
     const ct_type *x = ct__type(node->in[0]);
     if (!ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype)) return 0;
     double n = (double)ct__count(x) / fmax((double)ct__count(node->out), 1);
     double levels = 1 + (n > 0x1p10) + (n > 0x1p20);
-    return fmin(n, 68 * levels * (x->rank ? x->rank : 1));
+    return in_order ? n : fmin(n, 68 * levels * (x->rank ? x->rank : 1));
 }
 
 // --------------------------------------------------------------------------------------- reference

@@ -60,7 +60,8 @@ static bool scan_kernels(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, (double)ct__count(&node->out[0]));
 }
 
-static double scan_roundings(const ct_node *node) {
+static double scan_roundings(const ct_node *node, bool in_order) {
+    (void)in_order; // it always is
     const ct_type *x = ct__type(node->in[0]);
     bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
     return rounds ? (double)x->dim[ct__along(node).axis] : 0;

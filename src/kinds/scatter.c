@@ -83,7 +83,8 @@ static bool scatter_kernels(ct_sched *s, ct_node *node) {
 }
 
 // All updates may name one element, one after the other.
-static double scatter_roundings(const ct_node *node) {
+static double scatter_roundings(const ct_node *node, bool in_order) {
+    (void)in_order; // it always is
     bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
     return rounds ? (double)ct__count(ct__type(node->in[1])) : 0;
 }

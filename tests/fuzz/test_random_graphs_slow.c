@@ -35,7 +35,7 @@
 
 #include "base/pool.h"
 #include "compile/plan.h"
-#include "support/graph_gen.h"
+#include "support/graph_build.h"
 
 enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
@@ -729,6 +729,37 @@ static void finds_planted_bugs(void **state) {
     ct__arena_free(&planted_texts);
 }
 
+// Sums in order of equal numbers err to one side at every step, far more than what their operands
+// are disturbed by.
+static void long_chains_are_near(void **state) {
+    (void)state;
+    int64_t n = 4020;
+    ct_dtype dtypes[] = {CT_F32, CT_F16, CT_BF16, CT_F64};
+    if (only_one || only_batch >= 0) return;
+    watch_for_crashes();
+    for (int i = 0; i < 4; i++) {
+        gen_graph g;
+        ct_ctx *before = ct_ctx_use(reference);
+        {
+            CT_SCOPE;
+            gen_begin(&g, seed + (uint64_t)i);
+            gen_leaf(&g, dtypes[i], gen_dims(&g, 0, &n), 0.07, 0.1);
+            gen_step expand = {.kind = GEN_OP, .op = &ct__op_expand, .n_in = 1};
+            gen_step sum = {.kind = GEN_OP, .op = &ct__op_cumsum, .n_in = 1, .in = {1}};
+            *(ct_ints *)(void *)expand.attrs = gen_dims(&g, 1, &n);
+            assert_true(gen_commit(&g, &expand) == 1 && gen_commit(&g, &sum) == 2);
+            gen_end(&g);
+        }
+        ct_ctx_use(before);
+        one_graph one = {.graph = &g, .number = (uint64_t)i, .run = true};
+        int known = failures;
+        compare(&one, 1, false);
+        assert_int_equal(failures, known);
+        gen_free(&g);
+    }
+    ct_set_threads(0);
+}
+
 // A bug that shows only where many graphs are one plan is told with the command for all of them.
 static void what_fails_together_is_told(void **state) {
     (void)state;
@@ -871,9 +902,9 @@ int main(int argc, char **argv) {
     compiled = context("cpu");
     unsetenv("COTAN_CHECK");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_equals_ref),          cmocka_unit_test(covers_the_table),
-        cmocka_unit_test(finds_planted_bugs),      cmocka_unit_test(what_fails_together_is_told),
-        cmocka_unit_test(a_crash_tells_its_graph),
+        cmocka_unit_test(cpu_equals_ref),       cmocka_unit_test(covers_the_table),
+        cmocka_unit_test(finds_planted_bugs),   cmocka_unit_test(what_fails_together_is_told),
+        cmocka_unit_test(long_chains_are_near), cmocka_unit_test(a_crash_tells_its_graph),
     };
     return cmocka_run_group_tests_name("graphs", tests, NULL, free_contexts);
 }

@@ -20,7 +20,9 @@ int gen_number(gen_graph *g, double value, bool is_int); // ct_f, ct_i
 int gen_commit(gen_graph *g, gen_step *step);
 bool gen_jumps(const gen_graph *g, const gen_step *s);
 
+void gen_begin(gen_graph *g, uint64_t random);
 void gen_op(gen_graph *g); // tries to add one op
 bool gen_this(gen_graph *g, const ct_opdef *op);
+void gen_end(gen_graph *g); // chooses roots and a loss
 
 #endif

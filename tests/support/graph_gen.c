@@ -262,14 +262,14 @@ static void choose_loss(gen_graph *g) {
         if (g->value[g->loss].behind >> k & 1) g->wrt[g->n_wrt++] = g->leaf[k];
 }
 
-static void begin(gen_graph *g, uint64_t random) {
+void gen_begin(gen_graph *g, uint64_t random) {
     memset(g, 0, sizeof *g);
     g->random = random;
     g->live = malloc(GEN_VALUES * sizeof *g->live);
     if (!g->live) abort();
 }
 
-static void end(gen_graph *g) {
+void gen_end(gen_graph *g) {
     choose_roots(g);
     choose_loss(g);
     free(g->live);
@@ -279,14 +279,14 @@ static void end(gen_graph *g) {
 // Three of four are small, where there is most to see for the time; the others have up to 60 nodes.
 void gen_make_without(gen_graph *g, uint64_t seed, uint64_t number, const ct_opdef *op) {
     CT_SCOPE;
-    begin(g, seed ^ number * 0xd1342543de82ef95u);
+    gen_begin(g, seed ^ number * 0xd1342543de82ef95u);
     g->without = op;
     g->gradients = number % 3 == 2;
     g->second = number % 12 == 2;
     bool large = gen_chance(g, 25);
     int wanted = 3 + gen_below(g, large ? 40 : 9), most = large ? GEN_LEAST_FREE : 30, tries = 0;
     while (g->n_ops < wanted && g->n_steps < most && tries++ < 300) gen_op(g);
-    end(g);
+    gen_end(g);
 }
 
 void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
@@ -302,11 +302,11 @@ bool gen_wants(const ct_opdef *op) {
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
     CT_SCOPE;
     for (uint64_t number = 0; number < 100; number++) {
-        begin(g, gen_worth(seed ^ number * 0xd1342543de82ef95u, op->name));
+        gen_begin(g, gen_worth(seed ^ number * 0xd1342543de82ef95u, op->name));
         g->gradients = true;
         if (op == &ct__op_scan) gen_leaf(g, CT_F32, gen_dims(g, 2, (int64_t[]){3, 4}), -1, 1);
         bool made = gen_this(g, op);
-        end(g);
+        gen_end(g);
         if (made && g->n_roots) return true;
         gen_free(g);
     }
@@ -334,11 +334,22 @@ double gen_tiny(ct_dtype d) { return d == CT_F64 ? 0x1p-1022 : d == CT_F16 ? 0x1
 // once.
 double gen_noise(ct_dtype d) { return (ct_dtype_size(d) == 2 ? 4 : 64) * gen_unit(d); }
 
+// A quarter of what a chain of rounded additions may be off by, as a part of what the sum has
+// reached: results are compared with four times what the noise moves.
+static double chain_noise(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    if (!node->op->kind->roundings) return 0;
+    ct_dtype d = (ct_dtype)node->out[out].dtype;
+    bool once = ct_dtype_size(d) == 2 && !node->op->kind->rounds_each; // of a sum in f32
+    return node->op->kind->roundings(node, false) / 4 * gen_unit(once ? CT_F32 : d);
+}
+
 // t times numbers that differ from 1 in the last few bits.
 static ct_tensor disturbed(replay *r, ct_tensor t, const gen_value *v) {
     if (!(CT_FLOATS & CT_MASK(v->type.dtype)) || v->type.weak) return t;
     int64_t n = gen_count(v->dims);
-    double unit = gen_noise((ct_dtype)v->type.dtype);
+    double unit = fmax(gen_noise((ct_dtype)v->type.dtype), chain_noise(t));
     void *data = malloc((size_t)n * 8 + 1);
     if (!data) abort();
     for (int64_t i = 0; i < n; i++) {

@@ -350,6 +350,60 @@ static void large_sums_of_halves_are_compared(void **state) {
     }
 }
 
+// How many units of the last place of 1 a result of ones may be off by.
+static double allowed_units(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    ct_dtype dtype = ct_dtype_of(t);
+    int64_t n = ct_size(t);
+    double eps = dtype == CT_F64 ? 0x1p-52 : 0x1p-23;
+    void *want = calloc((size_t)n, 8), *got = calloc((size_t)n, 8);
+    assert_true(want && got);
+    for (int64_t i = 0; i < n; i++) {
+        ct__store_f64(dtype, want, i, 1);
+        ct__store_f64(dtype, got, i, 1);
+    }
+    ct__store_f64(dtype, got, 0, 1.5);
+    ct_check_difference d = ct__check_compare(node, out, NULL, got, want, want);
+    assert_int_equal(d.count, 1);
+    free(want);
+    free(got);
+    return d.allowed / eps;
+}
+
+// Half a unit for each addition behind an element, and two; in f64 the reference's own too.
+static void bounds_grow_with_the_chain(void **state) {
+    (void)state;
+    static const struct {
+        ct_dtype dtype;
+        double running, product, sum;
+    } want[] = {{CT_F32, 2 + 2010, 2 + 136, 2 + 68},
+                {CT_F64, 2 + 4020, 2 + 136 + 2048, 2 + 68 + 2048}};
+    for (int i = 0; i < 2; i++) {
+        CT_SCOPE;
+        ct_dtype d = want[i].dtype;
+        ct_tensor many = ct_ones(d, CT_DIMS(3, 4020)), row = ct_ones(d, CT_DIMS(4096));
+        ct_tensor a = ct_ones(d, CT_DIMS(2, 4096)), b = ct_ones(d, CT_DIMS(4096, 5));
+        assert_float_equal(allowed_units(ct_cumsum(many, .axis = 1)), want[i].running, 0);
+        assert_float_equal(allowed_units(ct_cumsum(many, .axis = 0)), i ? 2 + 3 : 2 + 1.5, 0);
+        assert_float_equal(allowed_units(ct_matmul(a, b)), want[i].product, 0);
+        assert_float_equal(allowed_units(ct_sum(row)), want[i].sum, 0);
+    }
+}
+
+// Equal numbers err to one side at every addition.
+static void long_running_sums_pass(void **state) {
+    (void)state;
+    static const ct_dtype dtypes[] = {CT_F32, CT_F16, CT_BF16, CT_F64};
+    for (int i = 0; i < 4; i++) {
+        CT_SCOPE;
+        ct_tensor x = ct_cast(ct_f(0.073), dtypes[i]);
+        ct_tensor t = ct_cumsum(ct_expand(x, CT_DIMS(100000)));
+        assert_true(ct_eval(&t, 1));
+        assert_ok();
+    }
+}
+
 // Where sin and cos promise nothing they are not called wrong; to there they are right.
 static void large_angles_are_not_compared(void **state) {
     (void)state;
@@ -413,6 +467,8 @@ static void dry_devices_check_nothing(void **state) {
 
 #define ALL(name, begin) cmocka_unit_test_setup_teardown(name, begin, end)
 static const struct CMUnitTest tests[] = {ALL(large_sums_of_halves_are_compared, with_ref),
+                                          ALL(bounds_grow_with_the_chain, with_ref),
+                                          ALL(long_running_sums_pass, with_ref),
                                           ALL(large_angles_are_not_compared, with_ref),
                                           ALL(ref_names_the_wrong_kernel, with_ref),
                                           ALL(ref_names_it_in_a_loop, with_ref),

@@ -26,20 +26,18 @@ ct_check_bad ct__check_bad(const ct_type *type, const void *bytes) {
 
 static const ct_type *operand(const ct_node *node, int k) { return ct__type(node->in[k]); }
 
-// Rounded operations behind an element, one after the other (docs/design/bits.md): each errs by half
-// a unit of what the result may have reached, at most.
-static double roundings(const ct_node *node) {
-    return node->op->kind->roundings ? node->op->kind->roundings(node) : 0;
+static double roundings(const ct_node *node, bool in_order) {
+    return node->op->kind->roundings ? node->op->kind->roundings(node, in_order) : 0;
 }
-bool ct__check_rounds(const ct_node *node) { return roundings(node) > 0; }
+bool ct__check_rounds(const ct_node *node) { return roundings(node, false) > 0; }
 
-// Units in the last place by which an element may differ from the reference.
+// Units in the last place by which an element may differ from the reference. Of a chain of rounded
+// additions (docs/design/bits.md) each errs by half a unit of what the sum may have reached, at
+// most; in f64 so do those of the reference.
 static double units(const ct_node *node) {
-    bool wide = node->out->dtype == CT_F64; // the reference rounds as often
-    if (ct__check_rounds(node)) {
-        double n = (double)ct__count(operand(node, 0)) / fmax((double)ct__count(node->out), 1);
-        return 2 + roundings(node) / 2 + (wide ? n : 0);
-    }
+    bool wide = node->out->dtype == CT_F64;
+    if (ct__check_rounds(node))
+        return 2 + roundings(node, false) / 2 + (wide ? roundings(node, true) / 2 : 0);
     double ulp = node->op->samples.ulp;
     return ulp == 0 ? 0 : (wide ? 4 * ulp : 2 * ulp) + 1;
 }
