@@ -61,6 +61,7 @@ build: ## compile the library, the program, the examples and the tests into buil
 	@scripts/setup run
 	@mkdir -p $(BUILD) && $(CONFIGURE)
 	@cmake --build $(BUILD)
+	@sed -n 's/^-- The tests are not built/The tests are not built/p' $(BUILD)/configure.log
 
 bench: build ## run the benchmarks of bench/
 	@scripts/bench $(BUILD)

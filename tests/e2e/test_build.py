@@ -57,6 +57,22 @@ def test_flags_of_the_user_may_warn_of_more(tmp_path):
     assert not strict(commands(tmp_path / "build", *words, CFLAGS="-Wcast-align"))
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_tests_that_are_not_built_are_told(tmp_path, there):
+    """Without cmocka: in one line on the terminal, behind what the compiler says."""
+    programs = {"cmake": f'case $* in *--build*) echo built;; *) exec {shutil.which("cmake")} "$@";; esac',
+                "pkg-config": f'case "$*" in *cmocka*) exit 1;; esac\nexec {shutil.which("pkg-config")} "$@"'}
+    if there:
+        del programs["pkg-config"]
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    said = run("make", "--no-print-directory", "build", f"BUILD={tmp_path / 'build'}", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    missing = ("The tests are not built: cmocka is not installed (Debian: libcmocka-dev, Fedora: libcmocka-devel, Arch: cmocka; "
+               "make test installs it)\n")
+    assert said == "built\n" + (missing if not there else "")
+
+
 def test_what_make_asks_for(tmp_path):
     """Of a new folder, and of one that says already what it wants."""
     for target in ("run", "build", "fuzz", "test"):
