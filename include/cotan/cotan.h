@@ -288,7 +288,8 @@ CT_API ct_scope ct_scope_begin(ct_loc here);
 CT_API void ct_scope_end(ct_scope scope, ct_loc here); // ends inner scopes too
 CT_API void ct__scope_cleanup(ct_scope *scope);
 
-// Makes t a root of the plan, and afterwards a leaf of the enclosing scope.
+// Makes t a root of the plan, and when its scope ends a leaf of the enclosing one: to gradients that
+// are recorded there it is a constant.
 CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
 // Ends a kept tensor, or any handle, early. CT_NONE, a stale handle: nothing happens. A variable
@@ -385,15 +386,16 @@ CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 // --------------------------------------------------------------------------------------- gradients
 
 // Gradients of a scalar with respect to n tensors or variables behind it (a variable: the version
-// that the loss reads), recorded like any op: grads[i] has the shape and dtype of wrt[i]. What was
-// assigned to a variable is not the variable, but lies behind it until the assignment has run; if
-// it was another variable, this one holds a copy, which does not depend on that one. Each of
-// the n stands still for the others: with respect to x and z, where z is made of x, x gets what it
-// does to the loss by ways around z (0 where there are none), and alone, all. A tensor that the
-// loss does not depend on is an error when the plan is made. A path from the loss to one of them
-// through a value that was kept and whose scope has ended, or that another context computed, is an
-// error at once, unless ct_stop_gradient says that this value is a constant. A value that was only
-// read is still a path, until a variable behind it is assigned: then that is an error, too.
+// that the loss reads; two are an error), recorded like any op: grads[i] has the shape and dtype of
+// wrt[i]. Each of the n stands still for the others: with respect to x and z, where z is made of x,
+// x gets what it does to the loss by ways around z (0 where there are none), and alone, all. A
+// tensor that the loss does not depend on is an error when the plan is made. A value has its history
+// while its scope stands, whether or not it was read; where that needs a version of a variable that
+// is gone, the error is CT_E_SPENT. What left its scope (ct_keep), or was computed by another
+// context, is a constant; the first gradient that meets one that was computed from a variable,
+// without ct_stop_gradient, logs a hint. A version of a variable has what it was assigned behind it
+// while the scope of the assignment stands; if that was another variable, it is a copy, which does
+// not depend on that one.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)

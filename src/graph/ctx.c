@@ -285,6 +285,7 @@ static void end_context(ct_ctx *ctx) {
     }
     ct__free(ctx->metrics);
     ct__free(ctx->roots);
+    ct__free(ctx->foreign);
     ct__free(ctx->frames);
     ct__slots_return(ctx);
     if (current == ctx) current = NULL;
@@ -385,17 +386,12 @@ uint64_t ct__nodes_recorded(void) { return current ? current->nodes : 0; }
 
 static void release_values(ct_ctx *ctx, ct_node *node) {
     if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
-    if (node->op == &ct__op_read) {
+    if (node->var) {
         ct__free(node->mirror);
         node->mirror = NULL;
+        ct__var_unref(node->var, node->ctx);
     }
-    if (node->var) ct__var_unref(node->var, node->ctx);
     if (!node->value) return;
-    if (node->op == &ct__op_data && node->past) {
-        ct__free(node->past);
-        node->past = NULL;
-        ctx->n_pasts--;
-    }
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
 }
@@ -467,20 +463,19 @@ ct_scope ct_scope_begin(ct_loc here) {
     return (ct_scope){ctx, ctx->id, (uint32_t)ctx->depth, frame->serial};
 }
 
-// Moves what was kept in the innermost frame to the frame `to` below it, as a leaf.
-static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, ct_past *past) {
+// Of what the value was computed from it is only known whether there was a variable.
+void ct__leave_variable(const ct_node *node, ct_node *leaf) {
+    if (node->flags & CT_NODE_FROM_VARIABLE && leaf->op == &ct__op_data)
+        leaf->flags |= CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF;
+}
+
+// Moves what was kept in the innermost frame to the frame `to` around it, as a leaf.
+static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
     ct_node *leaf = ct__leaf_like(ctx, to, node);
-    if (!leaf || leaf->op != &ct__op_data) {
-        ct__free(past);
-        past = NULL;
-    }
     if (!leaf) return;
-    if (past) {
-        leaf->past = past;
-        ctx->n_pasts++;
-    }
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint16_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
+    ct__leave_variable(node, leaf);
     to->keeps = to->keeps || node->flags & CT_NODE_PINNED;
     if (!node->n_in) leaf->number = node->number;
     if (node->op == &ct__op_scalar) leaf->precise = node->precise;
@@ -509,48 +504,21 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
     ct__frame_pop(ctx, here);
 }
 
-typedef struct {
-    ct_node **nodes;
-    ct_past **pasts; // as long as nodes
-    size_t n, cap, pasts_cap;
-} kept_list;
-
-// The nodes of a frame with this flag, and what they were computed from, which is known until
-// pending assignments have run.
-static void find_kept(ct_ctx *ctx, ct_frame *frame, uint8_t flag, size_t to, kept_list *list) {
-    for (ct_node *node = frame->nodes; node; node = node->next) {
-        uint8_t flags = node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
-        if (!(flag == CT_NODE_PINNED ? flags & flag : flags == flag)) continue;
-        if (!CT_GROW(list->nodes, list->cap, list->n + 1) ||
-            !CT_GROW(list->pasts, list->pasts_cap, list->n + 1)) {
-            ct__err_memory(&ctx->err, node->here, "keep", sizeof *node);
-            return;
-        }
-        list->pasts[list->n] = NULL;
-        list->nodes[list->n++] = node;
-    }
-    if (list->n && !ctx->err.code) ct__pasts(ctx, to, list->nodes, list->pasts, list->n);
-}
-
-static void move_kept(ct_ctx *ctx, ct_frame *to, kept_list *list) {
-    for (size_t i = 0; i < list->n; i++) rehome(ctx, to, list->nodes[i], list->pasts[i]);
-    ct__free(list->nodes);
-    ct__free(list->pasts);
+// What a frame's nodes keep goes to the frame around it, and what they pin to the context's own.
+static void rehome_kept(ct_ctx *ctx, ct_frame *frame) {
+    for (ct_node *node = frame->nodes; node; node = node->next)
+        if (node->flags & CT_NODE_PINNED)
+            rehome(ctx, ctx->frames[0], node);
+        else if (node->flags & CT_NODE_KEPT)
+            rehome(ctx, ctx->frames[frame->depth - 1], node);
 }
 
 static void end_scope(ct_ctx *ctx, ct_frame *frame, ct_loc here) {
-    kept_list pinned = {0}, kept = {0};
-    size_t outer = ctx->depth - 2;
-    if (frame->keeps) {
-        find_kept(ctx, frame, CT_NODE_PINNED, 0, &pinned);
-        find_kept(ctx, frame, CT_NODE_KEPT, outer, &kept);
-    }
     if (ctx->err.code)
         ct__roots_abandon(ctx);
     else if (ctx->n_roots)
         ct__hooks.run(ctx, here);
-    move_kept(ctx, ctx->frames[0], &pinned);
-    move_kept(ctx, ctx->frames[outer], &kept);
+    if (frame->keeps) rehome_kept(ctx, frame);
 }
 
 static void end_one(ct_ctx *ctx, ct_loc here) {
@@ -599,9 +567,9 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
         return ct__fail(ctx, CT_E_TRACE, here, op,
                         "a traced function returns its results; it cannot keep a tensor");
     if (traced && v.node->op == &ct__op_param) return ct__handle_of(v); // outlives the scope anyway
-    if (v.node->op == &ct__op_read && !v.node->value) {
-        v.node = ct__read_leaf(ctx, v.node->var, here); // others share the newest leaf
-        if (!v.node) return ct__poison(ctx, here);
+    if (v.node->var) { // the variable goes on, a value of its own is kept
+        t = ct__record(&ct__op_same, NULL, &t, 1, here);
+        if (!ct__resolve(ctx, t, &v, op, 0, here)) return ct__poison(ctx, here);
     }
     if (!traced && !v.node->value && v.node->op != &ct__op_scalar) {
         if (!ct__root_add(ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = v, .here = here}))

@@ -45,9 +45,13 @@ enum {
     CT_NODE_DROPPED = 16,
     CT_NODE_VARIABLE = 128, // of a variable: a handle of it is to be resolved to a value
     CT_NODE_RAN = 64,       // a plan has computed it, whether or not it kept the value
-    CT_NODE_STALE = 32,     // scratch of ct__order: needs a version of a variable that is gone
+    CT_NODE_OPEN = 32,      // scratch of ct__order: lies between a gradient's loss and its wrt
     CT_NODE_COPY = 256,     // of a trace: stands for values of other nodes, `copy_of`
     CT_NODE_WIDENED = 512,  // a bare number that met an f64, where another node stands for it
+    CT_NODE_STORED = 1024,  // a version whose assignment ran: the variable holds its value
+    // What gradients may find behind a value, along paths that carry derivatives:
+    CT_NODE_FROM_VARIABLE = 2048, // a variable
+    CT_NODE_FROM_LEAF = 4096,     // a leaf that was computed from a variable in a scope that ended
 };
 
 struct ct_node {
@@ -76,28 +80,26 @@ struct ct_node {
         struct {
             uint32_t ran_plan, ran_index; // RAN: the last plan that computed it, its place there
         };
-        void *mirror;         // of a read leaf: host copy made for ct_data
-        struct ct_past *past; // of a leaf of data, kept or of another context: what it was
-                              // computed from; NULL: nothing
-        double precise;       // of a bare number: as it was before it was rounded to f32
-        ct_val *copy_of;      // (n_out) COPY: the values, {NULL} for none
+        void *mirror;    // of a version: host copy made for ct_data
+        double precise;  // of a bare number: as it was before it was rounded to f32
+        ct_val *copy_of; // (n_out) COPY: the values, {NULL} for none
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
-// What a kept value was computed from, as far as it can be named: by a node that has operands and
-// lives as long, by the handle of a leaf, or by that of a variable with the version.
-typedef struct ct_origin {
-    ct_node *node;
-    ct_tensor of;
+// The version of a variable that a read binds in one context: while the frame (depth, serial) of its
+// assignment stands, one node behind which is the value that was assigned; after that, while the
+// frame of the first read stands, a leaf.
+typedef struct ct_current {
+    const ct_var *of; // in a context's table
     uint64_t version;
-} ct_origin;
-typedef struct ct_past {
-    bool elsewhere; // another context computed it
-    size_t n;
-    ct_origin of[];
-} ct_past;
+    ct_val value;  // that was assigned; {NULL}: only the storage has it
+    ct_node *node; // NULL: not read yet
+    uint32_t depth, serial;
+    uint64_t epoch; // of a gradient with respect to the variable, while it is recorded;
+    ct_node *met;   // what its loss reads
+} ct_current;
 
 // A variable: a leaf whose storage a plan updates in place. Contexts read it at the same time: what
 // its storage holds, and where it lies, only with the set's lock, which plans that read it share
@@ -108,12 +110,10 @@ struct ct_var {
     ct_type type;
     ct_share *lock;                // of its set
     _Atomic(ct_storage *) storage; // NULL until the first assignment ran; changes under `lock`
-    _Atomic uint64_t version;      // of the storage; counts assignments that ran; under `lock` too
+    _Atomic uint64_t version;      // of the storage; changes under `lock` too
     _Atomic(ct_ctx *) writer;      // the context with a pending assignment, or NULL
-    ct_val pending;                // its value, once read the version; the writer's
     ct_loc assigned;               // line of the pending assignment; the writer's
     ct_loc ran;                    // line of the newest assignment that ran; under `lock`
-    _Atomic uint64_t made; // handle of the version that it was before, if read: it may stand
     // How often the pending assignment replaced another in one scope, which a context's id and the
     // frame's serial name; the writer's.
     uint32_t again;
@@ -124,19 +124,24 @@ struct ct_var {
     ct_var *next;       // in a list of records that wait
     uint64_t owner;     // id of the context that made it: the only one that may use what is below
     bool left;          // to `own_refs`: nothing else holds the record
-    ct_node *read;      // newest read leaf of `version`, valid while frame (depth, serial) stands
-    uint32_t read_depth, read_serial;
+    ct_current current;
     uint32_t own_refs; // read leaves of this context
     uint32_t index;
     uint64_t epoch; // of an order in which its storage is leaf `index`
 };
-// A read leaf's hold on the record, which it lets go when its context's frame does.
+// A version's hold on the record, which it releases when its frame ends.
 void ct__var_ref(ct_var *var, const ct_ctx *ctx);
 void ct__var_unref(ct_var *var, const ct_ctx *ctx);
 // A hold by handle, of a set that another thread may be freeing. NULL: t is no variable (any more).
 ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
+// What a read of the variable binds in this context. NULL: no memory.
+ct_current *ct__current(ct_ctx *ctx, ct_var *var);
+// Another version is current: the leaf that stood for this one goes with its users, unless somebody
+// may hold its host copy.
+void ct__current_replaced(const ct_ctx *ctx, const ct_current *now);
+uint64_t ct__new_version(ct_ctx *ctx); // a number that no version has had
 // Under the lock: the storage holds another version now, that of the pending assignment.
-void ct__var_changed(ct_var *var);
+void ct__var_changed(ct_var *var, uint64_t version);
 // Runs what is pending, and gives the variable the value whose bytes `next` hands out: as
 // assigning them would, but in place, so that the value is in memory once.
 bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here);
@@ -149,23 +154,30 @@ void ct__vars_end(void);         // frees records that stood ready for reuse
 // A new leaf that reads the variable's current version, outside of traced functions. NULL: no
 // memory.
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
-// Where the pending assignment was read: the node that stands for the variable. Its operand is the
-// value, which others may have been assigned, too. NULL: it was not read. The writer's.
-ct_node *ct__pending_version(const ct_var *var);
-static inline bool ct__is_version(const ct_node *node) { return node->n_in && node->var; }
+// A version while its assignment's frame stands: a node with one operand.
+typedef struct ct_version_node {
+    ct_node node;
+    ct_val value;
+    uint64_t version;
+} ct_version_node;
+static inline uint64_t ct__version_of(const ct_node *node) {
+    return node->n_in ? ((const ct_version_node *)node)->version : node->number;
+}
 
 typedef enum {
     CT_ROOT_KEEP,
     CT_ROOT_READ,
     CT_ROOT_ASSIGN,
     CT_ROOT_METRIC,
-    CT_ROOT_EXTRA
+    CT_ROOT_STORE, // used in an inner scope
+    CT_ROOT_EXTRA  // used in an earlier turn after the plan that computed it
 } ct_root_kind;
 typedef struct ct_root {
     ct_root_kind kind;
     ct_val val;
     ct_var *var;      // ASSIGN
     const char *name; // METRIC; owned by the context's metric table
+    uint32_t depth;   // of the frame in which it was recorded
     ct_loc here;
 } ct_root;
 
@@ -183,6 +195,7 @@ struct ct_frame {
     ct_node *nodes;         // newest first
     ct_node *spare;         // dropped leaves whose memory can be used again
     bool keeps;             // one of its nodes is, or was, KEPT or PINNED
+    bool computes;          // one of its nodes has operands
     ct_loc here;
     ct_body *body; // BODY: collects outer tensors as parameters
     uint32_t runs; // that reads asked for while it was the innermost one
@@ -236,14 +249,17 @@ struct ct_ctx {
     ct_said *said, **said_end;  // texts that wait
     bool piles_up;              // a loop without a scope was hinted at
     bool metric_hinted;         // and a metric that was asked for before it ran
+    bool leaf_hinted;           // and a gradient that ends at a value of a scope that ended
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
     int tracing;                // open TRACE and BODY frames
     struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL
     uint32_t *free_slots;       // of this context
     size_t n_free, free_cap;
-    size_t n_extras;        // nodes flagged EXTRA
-    size_t n_pasts;         // leaves with a past
+    size_t n_extras;     // nodes flagged EXTRA
+    ct_current *foreign; // (n_foreign) a power of two: of other contexts' variables, hashed
+    size_t n_foreign, foreign_used;
+    uint64_t versions;      // made so far
     _Atomic(ct_var *) left; // by other contexts, which freed their sets
     uint64_t nodes;         // recorded so far
     ct_node *poison;        // made at start, for when there is no memory
@@ -261,11 +277,6 @@ static inline void ct__use(ct_node *node) { // cheap enough to count users of al
 void ct__unuse(ct_node *node); // one user less; a dropped leaf goes with its last one
 void ct__roots_abandon(
     ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
-// What kept nodes (all in frames behind the one at `to`, where they go) were computed from. pasts:
-// (n), to free; NULL where there is nothing.
-bool ct__pasts(ct_ctx *ctx, size_t to, ct_node *const *kept, ct_past **pasts, size_t n);
-// What an evaluated value of another context, named by `t`, was computed from. NULL: no memory.
-ct_past *ct__past_elsewhere(const ct_node *node, ct_tensor t);
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as
@@ -316,11 +327,6 @@ static inline void ct__wanted(ct_ctx *ctx, ct_node *node) {
     ctx->n_extras--;
 }
 static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.out); }
-// Of a version: has its assignment run, and none since?
-static inline bool ct__is_newest_version(const ct_node *node) {
-    return ct__is_version(node) &&
-           ct__handle((ct_node *)(uintptr_t)node, 0).bits == node->var->made;
-}
 // Looks a handle up. False: none, stale, poisoned or foreign; the error stands in the context. A
 // variable is resolved to its newest version: the pending value, or a read leaf. `argument` counts
 // from 0 and only serves the message; of what a function gave, it is CT_OUTPUT of the number.
@@ -418,29 +424,37 @@ typedef struct ct_order {
     } * stack;
     size_t stack_cap;
     uint64_t epoch;
-    uint64_t owner;                // id of the context
-    bool met_transform, met_value; // a transform; a value that was read earlier
-    bool met_ran;                  // a node that an earlier plan computed without keeping it
-    bool through; // walk through values that were read, since a transform needs what is behind them
+    uint64_t owner;      // id of the context
+    size_t n_transforms; // among the nodes
+    uint32_t inner;      // the innermost frame, where those around it have computed nodes; else 0
+    bool known;          // nodes have a value, or are computed by an earlier plan or in a frame
+    uint32_t deepest;    // around the innermost one; the deepest frame of these
+    struct ct_open {
+        ct_node *node; // flagged OPEN
+        const ct_node *gradient;
+    } * open; // (n_open)
+    size_t n_open, open_cap;
 } ct_order;
-// Does the order stop at this node: has it a value (and no transform that looks behind it)?
-static inline bool ct__stops(const ct_order *order, const ct_node *node) {
-    return node->value && !(order->through && node->n_in && !(node->flags & CT_NODE_STALE));
+// Is its value what the variable's storage holds, as long as it has this version?
+static inline bool ct__reads_var(const ct_node *node) {
+    return node->op == &ct__op_read ||
+           (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED;
+}
+// Does an order stop at this node: has it a value (and no gradient that looks behind it)?
+static inline bool ct__stops(const ct_node *node) {
+    return (node->value || node->flags & CT_NODE_STORED) && !(node->flags & CT_NODE_OPEN);
 }
 // Fills `order` for the roots (its buffers are reused). False: the error stands in the context
-// (memory, spent).
+// (memory, spent). Nodes stay OPEN until it is closed.
 bool ct__order(ct_ctx *ctx, ct_order *order, const ct_root *roots, size_t n_roots);
+void ct__order_close(ct_order *order);
 void ct__order_free(ct_order *order);
-// The words of a node's part in a record, and of these how many stand before its attributes. order: of
-// the nodes of a body NULL.
-size_t ct__node_words(const ct_order *order, const ct_node *node, size_t *before);
+// The words of a node's part in a record, and of these how many stand before its attributes.
+size_t ct__node_words(const ct_node *node, size_t *before);
 size_t ct__attr_words(const ct_field *field, const void *attrs);
 size_t ct__words_begin(const ct_order *order); // where the first node's part begins
 // The error of a read whose version is gone; takes the variable's lock. Always false.
 bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here);
-static inline bool ct__reads_var(const ct_node *node) {
-    return node->op == &ct__op_read && !node->value;
-}
 // The number of a value's storage among the leaves; UINT32_MAX: it is none. (Contexts share
 // storages, so the number cannot stand in the storage.)
 uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);

@@ -67,6 +67,8 @@ ct_node *ct__leaf_quiet(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_t
 ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like);
 void ct__leaf_recycle(ct_node *leaf);
 void ct__leaf_drop(ct_node *leaf);
+// `leaf` stands for the value of `node` where nothing else of it is known.
+void ct__leave_variable(const ct_node *node, ct_node *leaf);
 
 bool ct__stale_past(ct_tensor t, ct_slot_past *past);
 

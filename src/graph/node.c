@@ -314,6 +314,7 @@ static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
     leaf->out = &var->type; // lives while the leaf does
     leaf->n_out = 1;
     leaf->var = var;
+    leaf->flags = CT_NODE_FROM_VARIABLE;
     leaf->number = atomic_load_explicit(&var->version, memory_order_acquire);
     return leaf;
 }
@@ -351,58 +352,61 @@ static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, co
     return false;
 }
 
-ct_node *ct__pending_version(const ct_var *var) {
-    ct_node *node = var->pending.node;
-    return node->n_in && node->var == var ? node : NULL;
+// The node of a version whose assignment's frame stands: the value, as a value of its own, since
+// several variables may be assigned one. In the usual step of training there is none.
+static __attribute__((noinline)) ct_node *
+version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct_loc *here) {
+    ct_frame *frame = ctx->frames[now->depth];
+    ct_version_node *version = ct__arena(frame->arena, sizeof *version);
+    if (!version) {
+        ct__err_memory(&ctx->err, *here, "read", sizeof *version);
+        return NULL;
+    }
+    ct__var_ref(var, ctx);
+    ct_node *node = &version->node;
+    lay(node, &ct__op_same, ctx, frame, here);
+    node->out = &var->type; // lives while the node does
+    node->in = &version->value;
+    node->n_in = node->n_out = 1;
+    node->var = var;
+    node->flags = (uint16_t)(CT_NODE_FROM_VARIABLE | (ran ? CT_NODE_STORED : 0));
+    version->value = now->value;
+    version->version = now->version;
+    ct__use(now->value.node);
+    frame->computes = true;
+    ctx->nodes++;
+    return node;
 }
 
-// The first read makes a node of its own for the variable: in the usual step of training there is
-// none. What another variable holds is copied, as when that assignment has run; what is computed
-// is behind the variable until then.
-static __attribute__((noinline)) bool read_pending(ct_ctx *ctx, ct_var *var, ct_val *val) {
-    if (!ct__pending_version(var)) {
-        const ct_tensor value = ct__handle_of(var->pending);
-        const bool copies = var->pending.node->op == &ct__op_read;
-        const size_t depth = ctx->depth;
-        ctx->depth = ct__outside_depth(ctx); // assignments are made there alone
-        const ct_tensor t =
-            ct__record(copies ? &ct__op_copy : &ct__op_same, NULL, &value, 1, var->assigned);
-        ctx->depth = depth;
-        ct_val version = {.node = ct__peek_fast(t, &version.out)};
-        if (!version.node || version.node->flags & CT_NODE_POISON) return false;
-        ct__var_ref(var, ctx);
-        version.node->var = var;
-        var->pending = version;
-    }
-    *val = var->pending;
-    return true;
+static bool stands(const ct_ctx *ctx, const ct_current *now) {
+    return now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial;
+}
+
+void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
+    ct_node *leaf = stands(ctx, now) ? now->node : NULL;
+    if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
 }
 
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
-    if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx)
-        return read_pending(ctx, var, val);
-    if (!var->storage || var->broken ||
-        (atomic_load_explicit(&ct__faults, memory_order_relaxed) && var_lost(var)))
+    const bool pending = atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx;
+    if (!pending && (!var->storage || var->broken ||
+                     (atomic_load_explicit(&ct__faults, memory_order_relaxed) && var_lost(var))))
         return bad_var(ctx, var, op, *here);
-    bool own = var->owner == ctx->id; // others read at the same time, each with leaves of its own
-    bool stands = own && var->read && var->read_depth < ctx->depth &&
-                  ctx->frames[var->read_depth]->serial == var->read_serial;
-    bool cached = stands && var->read->number == var->version;
-    // The leaf of a version that is gone goes with its users, unless somebody may hold its host
-    // copy.
-    if (stands && !cached && !var->read->mirror && !var->read->slot) {
-        ct__leaf_drop(var->read);
-        var->read = NULL;
+    ct_current *now = ct__current(ctx, var);
+    if (!now) return ct__err_memory(&ctx->err, *here, "read", sizeof *now);
+    if (!pending && (!stands(ctx, now) || now->version != var->version)) {
+        ct_node *leaf = read_leaf(ctx, var, here);
+        if (!leaf) return false;
+        ct__current_replaced(ctx, now);
+        now->version = leaf->number;
+        now->value.node = NULL;
+        now->node = leaf;
+        now->depth = leaf->frame->depth;
+        now->serial = leaf->frame->serial;
+    } else if (!now->node && !(now->node = version_node(ctx, var, now, !pending, here))) {
+        return false;
     }
-    ct_node *leaf = cached ? var->read : read_leaf(ctx, var, here);
-    if (!leaf) return false;
-    if (own && !cached) {
-        size_t depth = ct__outside_depth(ctx);
-        var->read = leaf;
-        var->read_depth = (uint32_t)depth - 1;
-        var->read_serial = ctx->frames[depth - 1]->serial;
-    }
-    *val = (ct_val){leaf, 0};
+    *val = (ct_val){now->node, 0};
     return true;
 }
 
@@ -472,11 +476,7 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
         if (!node->n_in) local->number = node->number;
         for (int i = 0; i < node->n_out && node->value; i++)
             local->value[i] = ct__storage_ref(node->value[i]);
-        if (local->op == &ct__op_data) {
-            local->past = ct__past_elsewhere(node, t);
-            if (!local->past) return ct__err_memory(&ctx->err, here, op, sizeof *local->past);
-            ctx->n_pasts++;
-        }
+        ct__leave_variable(node, local);
         val->node = local;
     }
     if (__builtin_expect(ctx->tracing > 0, 0)) return capture(ctx, val, here);
@@ -706,6 +706,12 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
     return ct__given(ctx, in, here, op->name, "the list of operands");
 }
 
+static void inherit(ct_node *node, unsigned behind) {
+    const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
+    if (!none && ct__is_float(node->out->dtype))
+        node->flags = (uint16_t)(behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF));
+}
+
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -731,9 +737,11 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
                     arena, &ctx->err, here, NULL,  false};
     int used = 0;
     ct_dtypes seen = 0, bare = 0; // those of bare numbers apart
+    unsigned behind = 0;
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         types[used] = ct__type(val[used]);
         *(types[used]->weak ? &bare : &seen) |= CT_MASK(types[used]->dtype);
+        behind |= val[used].node->flags;
         ct__use(val[used++].node);
     }
     if (bare & CT_INTEGERS && seen & BELOW_I64) call.whole = in;
@@ -750,6 +758,8 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     node->out = call.out;
     node->n_in = (uint16_t)n_in;
     node->n_out = (uint16_t)call.n_out;
+    if (behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF)) inherit(node, behind);
+    frame->computes = true;
     ctx->nodes++;
     ct_tensor t = ct__handle(node, 0);
     return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");

@@ -155,16 +155,22 @@ static bool put_values(ct_order *o, ct_node *node) {
     return true;
 }
 
+// Is the node's value there, or could it be: was it computed before, or will it be again?
+static void note_known(ct_order *o, const ct_node *node) {
+    const bool known = node->value || node->flags & (CT_NODE_RAN | CT_NODE_STORED);
+    if (!known && node->frame->depth >= o->inner) return;
+    o->known = true;
+    if (node->frame->depth > o->deepest) o->deepest = node->frame->depth;
+}
+
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
     const ct_opdef *op = node->op;
-    if (node->n_in) {
-        o->met_transform |= op->kind == &ct__kind_transform;
-        o->met_value |= node->value != NULL;
-        o->met_ran |= node->flags & CT_NODE_RAN && !node->value;
-    }
-    if (ct__stops(o, node)) return put_values(o, node);
-    if (op == &ct__op_read) return put_read(o, node);
+    if (node->n_in && (o->inner || node->value || node->flags & (CT_NODE_RAN | CT_NODE_STORED)))
+        note_known(o, node);
+    if (ct__reads_var(node)) return put_read(o, node);
+    if (ct__stops(node)) return put_values(o, node);
+    o->n_transforms += op->kind == &ct__kind_transform;
     if (!CT_GROW(o->words, o->words_cap, o->n_words + 1 + node->n_in)) return false;
     uint64_t *word = o->words + o->n_words;
     *word++ = (uint64_t)op->id | (uint64_t)node->n_in << 32 | (uint64_t)node->n_out << 48;
@@ -187,13 +193,13 @@ static bool put_node(ct_order *o, ct_node *node) {
 // ------------------------------------------------------------------------------------- two records
 
 // Words of a node's part of the record before its attributes.
-static size_t head_words(const ct_order *o, const ct_node *node) {
+static size_t head_words(const ct_node *node) {
     size_t n = 0;
-    if (ct__stops(o, node)) {
+    if (ct__reads_var(node)) return 2u + node->out->rank;
+    if (ct__stops(node)) {
         for (int i = 0; i < node->n_out; i++) n += node->value[i] ? 2u + node->out[i].rank : 0;
         return n;
     }
-    if (node->op == &ct__op_read) return 2u + node->out->rank;
     n = 1u + node->n_in;
     if (node->op->kind == &ct__kind_leaf) n += 1u + node->out->rank + (node->op == &ct__op_param);
     return n;
@@ -211,12 +217,10 @@ size_t ct__attr_words(const ct_field *field, const void *attrs) {
     }
 }
 
-size_t ct__node_words(const ct_order *o, const ct_node *node, size_t *before) {
-    static const ct_order body = {0};
-    if (!o) o = &body;
-    size_t n = head_words(o, node);
+size_t ct__node_words(const ct_node *node, size_t *before) {
+    size_t n = head_words(node);
     *before = n;
-    if (ct__stops(o, node) || node->op == &ct__op_read) return n;
+    if (ct__stops(node)) return n;
     for (size_t i = 0; i < node->op->n_fields; i++)
         n += ct__attr_words(&node->op->fields[i], node->attrs);
     return n;
@@ -232,20 +236,15 @@ ct_difference ct__order_difference(const ct_order *o, const uint64_t *words, siz
     at = ct__words_begin(o);
     for (size_t i = 0; i < o->n; i++) {
         const ct_node *node = o->nodes[i];
-        size_t fields = ct__stops(o, node) ? 0 : node->op->n_fields;
-        at += head_words(o, node);
+        size_t fields = ct__stops(node) ? 0 : node->op->n_fields;
+        at += head_words(node);
         if (first < at) return (ct_difference){.node = node};
-        ct_order part = {0}; // the attributes' words once more, to know how many they are
         for (size_t k = 0; k < fields; k++) {
-            size_t begin = part.n_words;
-            bool known = put_attr(&part, &node->op->fields[k], node->attrs);
-            if (known && first >= at + part.n_words) continue;
-            ct__order_free(&part);
-            return known ? (ct_difference){node, &node->op->fields[k], words + at + begin}
-                         : (ct_difference){0};
+            const ct_field *field = &node->op->fields[k];
+            const size_t n = ct__attr_words(field, node->attrs);
+            if (first < at + n) return (ct_difference){node, field, words + at};
+            at += n;
         }
-        at += part.n_words;
-        ct__order_free(&part);
     }
     return (ct_difference){0};
 }
@@ -291,22 +290,30 @@ bool ct__difference_declared(const ct_difference *d) {
     return true;
 }
 
-bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+// `gradient`: what needs it; NULL: the value itself does.
+static bool spent(ct_ctx *ctx, const ct_node *read, const ct_node *gradient, ct_loc here) {
     ct__share_take(read->var->lock, false, NULL);
     const ct_loc ran = read->var->ran;
     const bool freed = read->var->freed;
     ct__share_leave(read->var->lock, false);
-    ct__fail(ctx, CT_E_SPENT, here, "read",
-             "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
-             "%s:%u and is gone",
-             read->var->name, read->here.file ? read->here.file : "?", read->here.line,
-             freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?",
-             ran.line);
-    ct__err_hint(&ctx->err, freed
-                                ? "what is recorded runs where its scope ends: free behind that; "
-                                  "a loop's turns run one by one with CT_SCOPE; in the loop"
-                                : "read the value, or ct_keep it, before the variable is assigned");
+    ct__fail(
+        ctx, CT_E_SPENT, gradient ? gradient->here : here, gradient ? gradient->op->name : "read",
+        "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
+        "%s:%u and is gone",
+        read->var->name, read->here.file ? read->here.file : "?", read->here.line,
+        freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?", ran.line);
+    if (freed)
+        ct__err_hint(&ctx->err, "what is recorded runs where its scope ends: free behind that; a "
+                                "loop's turns run one by one with CT_SCOPE; in the loop");
+    else if (gradient)
+        ct__err_hint(&ctx->err, "take the gradient before the assignment runs, or say by "
+                                "ct_stop_gradient that the value is a constant");
+    else
+        ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
     return false;
+}
+bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+    return spent(ctx, read, NULL, here);
 }
 
 static bool push(ct_order *o, size_t *top, ct_node *node) {
@@ -316,10 +323,20 @@ static bool push(ct_order *o, size_t *top, ct_node *node) {
     return true;
 }
 
-// The next number is this node's; all its operands have theirs.
-static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, ct_loc here) {
-    if (node->op == &ct__op_read && !node->value && node->number != node->var->version)
-        return ct__spent(ctx, node, here);
+// The gradient that needs what the first n nodes of the stack lead to: it is with respect to that, or
+// looks behind one of them; NULL: there is none.
+static const ct_node *gradient_of(const ct_order *o, size_t n) {
+    if (n && o->stack[n - 1].node->op->kind == &ct__kind_transform) return o->stack[n - 1].node;
+    while (n--)
+        for (size_t i = 0; i < o->n_open && o->stack[n].node->flags & CT_NODE_OPEN; i++)
+            if (o->open[i].node == o->stack[n].node) return o->open[i].gradient;
+    return NULL;
+}
+
+// The next number is this node's; all its operands have theirs. `depth`: of the stack.
+static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, size_t depth, ct_loc here) {
+    if (ct__reads_var(node) && ct__version_of(node) != node->var->version)
+        return spent(ctx, node, gradient_of(o, depth), here);
     node->epoch = o->epoch;
     node->index = (uint32_t)o->n;
     if (!CT_GROW(o->nodes, o->cap, o->n + 1))
@@ -337,15 +354,15 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     if (!push(o, &top, root)) return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
     while (top) {
         ct_node *node = o->stack[top - 1].node, *open = NULL;
-        uint32_t next = o->stack[top - 1].next, n_in = ct__stops(o, node) ? 0 : node->n_in;
+        uint32_t next = o->stack[top - 1].next, n_in = ct__stops(node) ? 0 : node->n_in;
         if (!next) // all of them are looked at, one after the other
             for (uint32_t k = 1; k < n_in; k++) __builtin_prefetch(node->in[k].node);
         while (next < n_in && !open) {
             ct_node *in = node->in[next++].node;
             if (in->epoch == o->epoch) continue;
-            if (in->n_in && !ct__stops(o, in))
+            if (in->n_in && !ct__stops(in))
                 open = in;
-            else if (!number(ctx, o, in, here))
+            else if (!number(ctx, o, in, top, here))
                 return false;
         }
         if (open) {
@@ -354,109 +371,93 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
                 return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
         } else {
             top--;
-            if (!number(ctx, o, node, here)) return false;
+            if (!number(ctx, o, node, top, here)) return false;
         }
     }
     return true;
 }
 
-// Flags every value behind the roots that needs a version of a variable that is gone: a walk
-// through everything, which numbers nodes by an epoch of its own.
-static bool flag_stale(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
-    o->epoch = ct__new_epoch();
-    for (size_t i = 0; i < n_roots; i++) {
-        size_t top = 0;
-        if (roots[i].val.node->epoch != o->epoch && !push(o, &top, roots[i].val.node))
-            goto no_memory;
-        while (top) {
-            ct_node *node = o->stack[top - 1].node;
-            uint32_t next = o->stack[top - 1].next;
-            if (next < node->n_in) {
-                o->stack[top - 1].next = next + 1;
-                if (node->in[next].node->epoch != o->epoch && !push(o, &top, node->in[next].node))
-                    goto no_memory;
-                continue;
-            }
-            top--;
-            node->epoch = o->epoch;
-            bool stale =
-                node->op == &ct__op_read && !node->value && node->number != node->var->version;
-            for (int k = 0; k < node->n_in; k++) { // a value that is there serves its users
-                const ct_node *in = node->in[k].node;
-                stale = stale || (in->flags & CT_NODE_STALE && !in->value);
-            }
-            node->flags =
-                (uint16_t)(stale ? node->flags | CT_NODE_STALE : node->flags & ~CT_NODE_STALE);
-        }
-    }
+bool ct__slopes(const ct_node *node, int operand) {
+    bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
+    return !none && ct__is_float(ct__type(node->in[operand])->dtype);
+}
+
+enum { WRT = 1, MET = 2, SEEN = 4, BETWEEN = 8 }; // of nodes in the walk below
+
+static bool open_node(ct_order *o, ct_node *node, const ct_node *gradient) {
+    if (node->flags & CT_NODE_OPEN) return true;
+    if (!CT_GROW(o->open, o->open_cap, o->n_open + 1)) return false;
+    o->open[o->n_open++] = (struct ct_open){node, gradient};
+    node->flags |= CT_NODE_OPEN;
     return true;
-no_memory:
-    return ct__err_memory(&ctx->err, CT_NOWHERE, "order", sizeof *o->stack);
 }
 
-enum { WRT = 1, MET = 2, MET_BEHIND = 4 }; // of nodes in the walk below
-
-static void lost_path(ct_ctx *ctx, const ct_node *gradient, int operand, const ct_node *value) {
-    ct__fail(
-        ctx, CT_E_GRAD, gradient->here, gradient->op->name,
-        "the loss depends on operand %d through the value of %s:%u, and a variable that it was "
-        "computed from has been assigned since",
-        operand, value->here.file ? value->here.file : "?", value->here.line);
-    ct__err_hint(&ctx->err, "take the gradient before the assignment runs, or say by "
-                            "ct_stop_gradient that the value is a constant");
-}
-
-// The operand of a gradient, not the loss, that is this output of a node: a version may have been
-// read more than once. 0: none.
-static int wrt_operand(const ct_node *gradient, const ct_node *node, uint32_t out) {
-    const bool reads = ct__reads_var(node);
-    for (int i = 1; i < gradient->n_in && (reads || node->index & WRT); i++) {
-        const ct_val *wrt = &gradient->in[i];
-        const bool other = reads && ct__reads_var(wrt->node) && wrt->node->var == node->var &&
-                           wrt->node->number == node->number;
-        if (other || (wrt->node == node && wrt->out == out)) return i;
-    }
-    return 0;
-}
-
-// A value that needs a version that is gone cannot be looked behind: a path from the loss (operand
-// 0) through it, to what the gradient is taken with respect to (the others), would be left out.
-static bool no_lost_path(ct_ctx *ctx, ct_order *o, const ct_node *gradient) {
-    const ct_node *value = NULL; // the last that was passed on the way in
-    const uint64_t epoch = ct__new_epoch();
+// Opens what lies between a loss and the nodes marked WRT: along paths that carry derivatives, or
+// along any. Nodes of frames outside of all of these cannot depend on them.
+static bool open_paths(ct_order *o, const ct_node *gradient, uint64_t epoch, uint32_t outermost,
+                       bool any) {
+    ct_node *loss = gradient->in[0].node;
     size_t top = 0;
-    for (int i = 0; i < gradient->n_in; i++) {
-        gradient->in[i].node->epoch = epoch;
-        gradient->in[i].node->index = i ? WRT : 0;
-    }
-    if (!push(o, &top, gradient->in[0].node)) goto no_memory;
-    o->stack[0].next = gradient->in[0].out << 1;
+    if (loss->epoch != epoch) loss->epoch = epoch, loss->index = 0;
+    if (loss->index & WRT) loss->index |= MET;
+    if (loss->index & WRT && loss->n_out == 1) return true;
+    loss->index |= SEEN;
+    if (!push(o, &top, loss)) return false;
     while (top) {
-        ct_node *node = o->stack[--top].node;
-        uint32_t out = o->stack[top].next >> 1, behind = o->stack[top].next & 1;
-        if (node->epoch != epoch) node->epoch = epoch, node->index = 0;
-        const int at = wrt_operand(gradient, node, out);
-        if (at && behind) {
-            lost_path(ctx, gradient, at, value);
-            return false;
+        ct_node *node = o->stack[top - 1].node;
+        uint32_t next = o->stack[top - 1].next++;
+        if (next == node->n_in) {
+            if (node->index & BETWEEN && !open_node(o, node, gradient)) return false;
+            if (--top) o->stack[top - 1].node->index |= node->index & BETWEEN;
+            continue;
         }
-        if (at || node->index & (behind ? MET_BEHIND : MET)) continue;
-        node->index |= behind ? MET_BEHIND : MET;
-        if (!behind && node->value && node->n_in && node->flags & CT_NODE_STALE)
-            behind = 1, value = node;
-        for (int k = 0; k < node->n_in; k++) {
-            if (!ct__slopes(node, k)) continue;
-            if (!push(o, &top, node->in[k].node)) goto no_memory;
-            o->stack[top - 1].next = node->in[k].out << 1 | behind;
-        }
+        ct_node *in = node->in[next].node;
+        if (!any && !ct__slopes(node, (int)next)) continue;
+        if (in->epoch != epoch) in->epoch = epoch, in->index = 0;
+        if (in->index & WRT) in->index |= MET;
+        if (in->index & (WRT | BETWEEN)) node->index |= BETWEEN;
+        if (in->index & SEEN || (in->index & WRT && in->n_out == 1)) continue;
+        if (!in->n_in || in->frame->depth < outermost) continue;
+        in->index |= SEEN;
+        if (!push(o, &top, in)) return false;
     }
     return true;
-no_memory:
-    return ct__err_memory(&ctx->err, CT_NOWHERE, "order", sizeof *o->stack);
+}
+
+// The outermost frame of what the gradient is taken with respect to.
+static uint32_t outermost_wrt(const ct_node *gradient) {
+    uint32_t depth = UINT32_MAX;
+    for (int i = 1; i < gradient->n_in; i++)
+        if (gradient->in[i].node->frame->depth < depth) depth = gradient->in[i].node->frame->depth;
+    return depth;
+}
+
+// Opens what the gradient is taken through. Where it has no path that carries derivatives to one of
+// its operands, that is a zero if there is any path, and an error if there is none.
+static bool open_gradient(ct_order *o, const ct_node *gradient) {
+    const uint32_t outermost = outermost_wrt(gradient);
+    uint64_t epoch = 0;
+    bool missing = true;
+    for (int any = 0; any < 2 && missing; any++) {
+        const uint64_t before = epoch;
+        epoch = ct__new_epoch();
+        for (int i = 1; i < gradient->n_in; i++) {
+            ct_node *wrt = gradient->in[i].node;
+            if (!any || wrt->epoch != before || !(wrt->index & MET))
+                wrt->epoch = epoch, wrt->index = WRT;
+        }
+        if (!open_paths(o, gradient, epoch, outermost, any)) return false;
+        missing = false;
+        for (int i = 1; i < gradient->n_in; i++)
+            missing |= gradient->in[i].node->epoch == epoch && !(gradient->in[i].node->index & MET);
+    }
+    return true;
 }
 
 static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
-    o->n = o->n_words = o->n_leaves = o->n_scalars = 0;
+    o->n = o->n_words = o->n_leaves = o->n_scalars = o->n_transforms = 0;
+    o->known = false;
+    o->deepest = 0;
     o->epoch = ct__new_epoch();
     if (o->numerics && !put_bytes(o, o->numerics, strlen(o->numerics)))
         return ct__err_memory(&ctx->err, CT_NOWHERE, "order", o->words_cap * sizeof *o->words);
@@ -465,26 +466,32 @@ static bool visit_all(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_r
     return true;
 }
 
-// The walks above leave their own numbers in the nodes.
-static bool no_lost_paths(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
-    bool any = false, ok = true;
-    for (size_t i = 0; i < o->n && !any; i++)
-        any = o->nodes[i]->value && o->nodes[i]->n_in && o->nodes[i]->flags & CT_NODE_STALE;
-    for (size_t i = 0; i < o->n && any && ok; i++)
-        if (o->nodes[i]->op->kind == &ct__kind_transform) ok = no_lost_path(ctx, o, o->nodes[i]);
-    return ok && (!any || visit_all(ctx, o, roots, n_roots));
+// Values between a gradient's loss and its operands are looked behind. Gradients that appear there
+// may have others.
+static bool open_values(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
+    for (size_t opened = 0; o->known && o->n_transforms > opened;) {
+        bool walked = false; // which leaves other numbers in the nodes
+        opened = o->n_transforms;
+        for (size_t i = 0; i < o->n; i++) {
+            const ct_node *node = o->nodes[i];
+            if (node->op->kind != &ct__kind_transform || ct__stops(node) ||
+                outermost_wrt(node) > o->deepest)
+                continue;
+            walked = true;
+            if (!open_gradient(o, node))
+                return ct__err_memory(&ctx->err, CT_NOWHERE, "order", o->n * sizeof *o->open);
+        }
+        if (walked && !visit_all(ctx, o, roots, n_roots)) return false;
+    }
+    return true;
 }
 
 bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
-    o->met_transform = o->met_value = o->met_ran = o->through = false;
     o->owner = ctx->id;
-    if (!visit_all(ctx, o, roots, n_roots)) return false;
-    if (o->met_transform && o->met_value) {
-        o->through = true;
-        if (!flag_stale(ctx, o, roots, n_roots) || !visit_all(ctx, o, roots, n_roots) ||
-            !no_lost_paths(ctx, o, roots, n_roots))
-            return false;
-    }
+    o->inner = 0;
+    for (size_t d = 0; o->numerics && d + 1 < ctx->depth; d++)
+        if (ctx->frames[d]->computes) o->inner = (uint32_t)ctx->depth - 1;
+    if (!visit_all(ctx, o, roots, n_roots) || !open_values(ctx, o, roots, n_roots)) return false;
     for (size_t i = 0; i < n_roots; i++) {
         const ct_root *r = &roots[i];
         uint64_t target = UINT32_MAX;
@@ -500,7 +507,13 @@ bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     return true;
 }
 
+void ct__order_close(ct_order *o) {
+    while (o->n_open) o->open[--o->n_open].node->flags &= (uint16_t)~CT_NODE_OPEN;
+}
+
 void ct__order_free(ct_order *o) {
+    ct__order_close(o);
+    ct__free(o->open);
     ct__free(o->nodes);
     ct__free(o->leaves);
     ct__free(o->leaf_nodes);

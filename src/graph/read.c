@@ -40,26 +40,13 @@ ct_dtype ct_dtype_of(ct_tensor t) {
     return type ? (ct_dtype)type->dtype : CT_DEFAULT;
 }
 
-// Where the value of v lies now; NULL: it must be computed (or is a scalar).
-static ct_storage *storage_of(ct_val v) {
-    if (v.node->value) return v.node->value[v.out];
-    bool current = v.node->op == &ct__op_read && v.node->number == v.node->var->version;
-    return current ? v.node->var->storage : NULL;
+// Is the value there? A variable's is, whichever version it has by the time at which it is fetched.
+static bool is_there(ct_val v) {
+    return v.node->op == &ct__op_scalar || v.node->value || v.node->var;
 }
-static bool has_value(ct_val v) { return v.node->op == &ct__op_scalar || storage_of(v); }
 
-// v is the variable that t is the handle of, and not another one that it was assigned.
-static bool is_itself(ct_tensor t, ct_val v) {
-    return ct__reads_var(v.node) && v.node->var == ct__var_of(t);
-}
-// A variable itself is there, whichever version it has by the time at which it is looked at.
-static bool is_there(ct_tensor t, ct_val v) { return has_value(v) || is_itself(t, v); }
-
-// What is asked for by handle. Of a pending assignment that is the value: it is there for other
-// users of it, too.
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
-    while (ct__is_version(v->node) && !v->node->value) *v = v->node->in[0];
     ct__wanted(ctx, v->node);
     return true;
 }
@@ -71,7 +58,7 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
         ct_val v;
         if (!asked(ctx, t[i], &v, "eval", (int)i, here)) return false;
         if (!ct__readable(ctx, here, "eval")) return false;
-        if (!is_there(t[i], v) &&
+        if (!is_there(v) &&
             !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
             return false;
     }
@@ -86,34 +73,30 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     return true;
 }
 
-// The evaluated value behind t; false when it failed. It is asked for again when anything ran: the
-// variable that t was assigned may have been assigned as well.
+// The evaluated value behind t; false when it failed. It is asked for again when anything ran: t may
+// be a variable that was assigned.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
-    if (is_there(t, *v)) {
-        if (!ctx->n_roots) return true;
-        if (!ct_eval_at(NULL, 0, here)) return false;
-    } else if (!ct__readable(ctx, here, op) || !ct_eval_at(&t, 1, here)) {
-        return false;
-    }
-    return asked(ctx, t, v, op, 0, here);
+    const bool there = is_there(*v);
+    if (there && !ctx->n_roots) return true;
+    if (!there && !ct__readable(ctx, here, op)) return false;
+    return ct_eval_at(&t, !there, here) && asked(ctx, t, v, op, 0, here);
 }
 
 static void scalar_bytes(const ct_node *node, void *to) {
     memcpy(to, &node->number, ct_dtype_size(node->out->dtype));
 }
 
-// The bytes of v: of a read as long as its version stands, or, where a variable itself is asked
-// for, of the version that there is now.
-static bool fetch(ct_ctx *ctx, ct_val *v, bool newest, void *to, size_t n, ct_loc here) {
-    if (!ct__reads_var(v->node)) return ct__hooks.download(ctx, storage_of(*v), to, n);
+// The bytes of v; of a variable those of the version that there is now.
+static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     ct_var *var = v->node->var;
+    if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
     ct__share_take(var->lock, false, NULL);
-    if (newest && v->node->number != var->version && !var->freed && !var->broken) {
+    if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);
         if (leaf) v->node = leaf;
     }
-    bool stands = v->node->number == var->version;
+    bool stands = ct__version_of(v->node) == var->version;
     bool ok = stands && ct__hooks.download(ctx, var->storage, to, n);
     ct__share_leave(var->lock, false);
     return stands ? ok : ct__spent(ctx, v->node, here);
@@ -132,7 +115,7 @@ double ct_item_at(ct_tensor t, ct_loc here) {
     }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
-    else if (!fetch(ctx, &v, is_itself(t, v), bytes, ct_dtype_size(type->dtype), here))
+    else if (!fetch(ctx, &v, bytes, ct_dtype_size(type->dtype), here))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }
@@ -144,8 +127,8 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     if (v.node->op == &ct__op_scalar) return &v.node->number;
     // A variable's copy belongs to the read, since the variable changes; a value's to its storage,
     // which other contexts may be reading too: the first copy stays.
-    bool of_read = ct__reads_var(v.node);
-    ct_storage *storage = of_read ? NULL : storage_of(v);
+    bool of_read = v.node->var != NULL;
+    ct_storage *storage = of_read ? NULL : v.node->value[v.out];
     void *have = of_read ? v.node->mirror : atomic_load(&storage->mirror);
     size_t bytes = ct__type_bytes(ct__type(v));
     if (have) return have;
@@ -154,7 +137,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
         ct__err_memory(&ctx->err, here, "data", bytes);
         return NULL;
     }
-    if (!fetch(ctx, &v, is_itself(t, v), copy, bytes, here)) {
+    if (!fetch(ctx, &v, copy, bytes, here)) {
         ct__free(copy);
         return NULL;
     }

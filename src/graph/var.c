@@ -78,10 +78,39 @@ ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
     return NULL;
 }
 
-void ct__var_changed(ct_var *var) {
+void ct__var_changed(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
-    uint64_t version = atomic_load_explicit(&var->version, memory_order_relaxed);
-    atomic_store_explicit(&var->version, version + 1, memory_order_release);
+    atomic_store_explicit(&var->version, version, memory_order_release);
+}
+
+uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << 40 | ++ctx->versions; }
+
+// Where a table has its entry of a variable, or room for it.
+static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var) {
+    size_t i = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32);
+    while (table[i & (places - 1)].of && table[i & (places - 1)].of != var) i++;
+    return &table[i & (places - 1)];
+}
+
+// A variable's record is its own context's; others read it at the same time and have tables. Records
+// are used again, so that a table does not grow without end; an entry of another variable has
+// another version, or a frame that is gone.
+ct_current *ct__current(ct_ctx *ctx, ct_var *var) {
+    if (var->owner == ctx->id) return &var->current;
+    if (2 * (ctx->foreign_used + 1) > ctx->n_foreign) {
+        size_t places = ctx->n_foreign ? 2 * ctx->n_foreign : 16;
+        ct_current *table = ct__calloc(places, sizeof *table);
+        if (!table) return NULL;
+        for (size_t i = 0; i < ctx->n_foreign; i++)
+            if (ctx->foreign[i].of) *entry_of(table, places, ctx->foreign[i].of) = ctx->foreign[i];
+        ct__free(ctx->foreign);
+        ctx->foreign = table;
+        ctx->n_foreign = places;
+    }
+    ct_current *entry = entry_of(ctx->foreign, ctx->n_foreign, var);
+    ctx->foreign_used += !entry->of;
+    entry->of = var;
+    return entry;
 }
 
 void ct__var_released(ct_var *var, const ct_ctx *ctx) {
@@ -108,8 +137,7 @@ static void free_var(ct_ctx *ctx, ct_var *var) {
     ct__storage_unref(var->storage);
     var->storage = NULL;
     var->freed = true;
-    uint64_t version = atomic_load_explicit(&var->version, memory_order_relaxed);
-    atomic_store_explicit(&var->version, version + 1, memory_order_release); // all reads are spent
+    atomic_store_explicit(&var->version, UINT64_MAX, memory_order_release); // all reads are spent
     if (var->owner == ctx->id) {
         var->left = true;
         if (!var->own_refs) let_go(var);
@@ -168,7 +196,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     var->freed = false;
     var->broken = false;
     var->own_refs = var->index = var->again = 0;
-    var->read = NULL;
+    var->current = (ct_current){0};
     var->epoch = 0;
     var->assigned = var->ran = (ct_loc){0};
     atomic_init(&var->storage, NULL);
@@ -265,13 +293,14 @@ static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_lo
     root->val = val;
     root->var = NULL;
     root->name = NULL;
+    root->depth = (uint32_t)ctx->depth - 1;
     root->here = *here;
     ct__use(val.node);
     return root;
 }
 bool ct__root_add(ct_ctx *ctx, ct_root root) {
     ct_root *to = add_root(ctx, root.kind, root.val, &root.here);
-    if (to) *to = root;
+    if (to) to->name = root.name;
     return to != NULL;
 }
 
@@ -302,7 +331,12 @@ static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
 }
 
 // The assignment becomes pending, in place of the one that this context has already.
-static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
+static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
+    ct_current *now = ct__current(ctx, var);
+    if (!now) {
+        ct__err_memory(&ctx->err, *here, "assign", sizeof *now);
+        return;
+    }
     if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
         for (size_t i = 0; i < ctx->n_roots; i++)
             if (ctx->roots[i].var == var) {
@@ -328,7 +362,13 @@ static void put_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
         }
         root->var = var;
     }
-    var->pending = v;
+    const ct_frame *frame = ct__top(ctx);
+    ct__current_replaced(ctx, now);
+    now->version = ct__new_version(ctx);
+    now->value = v;
+    now->node = NULL;
+    now->depth = frame->depth;
+    now->serial = frame->serial;
     var->assigned = *here;
 }
 
@@ -344,8 +384,10 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
     if (!may_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
-    while (ct__is_version(v.node) && ct__var_of(value)) // of a variable what it holds, not itself
-        v = v.node->in[0];
+    if (v.node->var) { // another variable holds a copy, which does not depend on this one
+        value = ct__record(&ct__op_copy, NULL, &value, 1, here);
+        if (!ct__resolve(ctx, value, &v, "assign", 1, here)) return;
+    }
     const ct_type *type = ct__type(v);
     if (!ct__same_shape(type, &var->type)) {
         ct__fail(ctx, CT_E_SHAPE, here, "assign", "variable \"%s\" is %s, the value is %s",
@@ -356,14 +398,9 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         ct_dtype to = var->type.dtype;
         ct_tensor from = ct__handle_of(v);
         if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
-        if (v.node->op == &ct__op_read) from = ct__record(&ct__op_copy, NULL, &from, 1, here);
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
-    } else if (ct__is_version(v.node)) { // a tensor that is one is not the other variable's, too
-        ct_tensor from = ct__handle_of(v);
-        from = ct__record(&ct__op_same, NULL, &from, 1, here);
-        if (!ct__resolve(ctx, from, &v, "assign", 1, here)) return;
     }
-    put_assignment(ctx, var, v, &here);
+    add_assignment(ctx, var, v, &here);
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.

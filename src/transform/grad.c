@@ -112,226 +112,90 @@ const ct_opdef ct__op_grad = {
     .jvp = CT_NO_GRAD,
 };
 
-// A variable among the wrt; in a table of a power of two places, at least twice as many as these.
-typedef struct {
-    const ct_var *var;
-    const ct_node *read, *version; // what the loss reads of it: since, before an assignment ran
-} wrt_var;
-typedef struct {
-    wrt_var *at;
-    size_t size;
-} wrt_vars;
-static wrt_var *find_var(const wrt_vars *table, const ct_var *var) {
-    size_t i = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32);
-    while (table->at[i & (table->size - 1)].var && table->at[i & (table->size - 1)].var != var) i++;
-    return &table->at[i & (table->size - 1)];
+// Is no variable behind the node, or is it one itself?
+static bool ends_at_variable(const ct_node *node, const void *user) {
+    return (void)user, !(node->flags & CT_NODE_FROM_VARIABLE) || node->var;
 }
 
-static bool is_copy(const ct_node *node, const void *user) {
-    return (void)user, node->op == &ct__op_copy;
-}
-// What a version was computed from is not read by the loss.
-static bool is_version(const ct_node *node, const void *table) {
-    return is_copy(node, NULL) || (ct__is_version(node) && find_var(table, node->var)->var);
-}
-
-static void two_versions(ct_ctx *ctx, const ct_var *var, ct_loc one, ct_loc other, ct_loc here) {
-    ct__fail(ctx, CT_E_GRAD, here, "grad",
-             "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u", var->name,
-             one.file ? one.file : "?", one.line, other.file ? other.file : "?", other.line);
-}
-
-static bool meet_read(ct_ctx *ctx, wrt_var *entry, const ct_node *node, ct_loc here) {
-    const char *name = entry->var->name, *file = node->here.file ? node->here.file : "?";
-    bool reads = node->op == &ct__op_read;
-    if (reads && node->value)
-        ct__fail(ctx, CT_E_GRAD, here, "grad",
-                 "the loss depends on variable \"%s\" through the value kept at %s:%u", name, file,
-                 node->here.line);
-    else if (reads && entry->read && entry->read->number != node->number)
-        two_versions(ctx, entry->var, entry->read->here, node->here, here);
-    else if (!reads && entry->version)
-        two_versions(ctx, entry->var, entry->version->here, node->here, here);
-    *(reads ? &entry->read : &entry->version) = node;
-    const ct_node *read = entry->read, *version = entry->version;
-    if (!ctx->err.code && read && version) {
-        if (ct__is_newest_version(version) &&
-            read->number == entry->var->version) // but two to the graph
+// Notes what the loss reads of the variables marked with the epoch. Two versions are an error.
+static bool find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here) {
+    ct_nodes list = {0};
+    bool ok = ct__reach_before(&list, &loss, 1, ends_at_variable, NULL, &ctx->err);
+    for (size_t i = 0; i < list.n && ok; i++) {
+        ct_node *node = list.v[i];
+        if (!(node->flags & CT_NODE_FROM_VARIABLE) || !node->var) continue;
+        ct_current *now = ct__current(ctx, node->var);
+        if (!now || now->epoch != epoch) continue;
+        const ct_loc one = now->met ? now->met->here : CT_NOWHERE, other = node->here;
+        ok = !now->met;
+        if (!ok)
             ct__fail(ctx, CT_E_GRAD, here, "grad",
-                     "the loss uses variable \"%s\" as of before and as of after %s:%u, where it "
-                     "was run",
-                     name, read->here.file ? read->here.file : "?", read->here.line);
-        else
-            two_versions(ctx, entry->var, read->here, version->here, here);
+                     "the loss reads two versions of variable \"%s\": of %s:%u and of %s:%u",
+                     node->var->name, one.file ? one.file : "?", one.line,
+                     other.file ? other.file : "?", other.line);
+        now->met = node;
     }
-    return !ctx->err.code;
+    ct__nodes_free(&list);
+    return ok;
 }
 
 // With respect to a variable means the version that the loss reads: in[1 + i] becomes that one.
 static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_tensor *in,
                           ct_loc here) {
-    ct_arena scratch = {0};
-    ct_nodes list = {0};
-    wrt_vars table = {.size = 16};
+    const uint64_t epoch = ct__new_epoch();
     size_t n_vars = 0;
-    while (table.size < 2 * n) table.size *= 2;
-    table.at = ct__arena_zero(&scratch, table.size * sizeof *table.at);
-    bool ok = table.at != NULL;
-    for (size_t i = 0; i < n && ok; i++) {
-        const ct_var *var = ct__var_of(wrt[i]);
-        if (!var) continue;
-        n_vars++;
-        find_var(&table, var)->var = var;
-    }
-    ok = ok && (!n_vars || ct__reach_before(&list, &loss, 1, is_version, &table, &ctx->err));
-    for (size_t i = 0; i < list.n && ok; i++) {
-        const ct_node *node = list.v[i];
-        wrt_var *entry = node->var ? find_var(&table, node->var) : NULL;
-        ok = !entry || !entry->var || meet_read(ctx, entry, node, here);
-    }
-    for (size_t i = 0; i < n && ok && n_vars; i++) {
-        const ct_var *var = ct__var_of(wrt[i]);
-        const wrt_var *entry = var ? find_var(&table, var) : NULL;
-        const ct_node *node = !entry ? NULL : entry->version ? entry->version : entry->read;
-        if (node) in[i + 1] = ct__handle((ct_node *)(uintptr_t)node, 0);
-    }
-    ct__nodes_free(&list);
-    ct__arena_free(&scratch);
-    return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof *table.at);
-}
-
-// A walk along all that has a share in a derivative.
-typedef struct {
-    ct_nodes todo;
-    uint64_t epoch, wrt;     // wrt: epoch of the nodes that the gradient is with respect to
-    const ct_node **through; // leaves with a past that were met
-    size_t n_through, cap;
-} kept_walk;
-enum { WRT = 0x7fffffff }; // their index
-static bool is_wrt(const kept_walk *w, const ct_node *node) {
-    return node->epoch == w->wrt && node->index == WRT;
-}
-static bool meet(kept_walk *w, ct_node *node) {
-    if (node->epoch == w->epoch || is_wrt(w, node)) return true;
-    if (!CT_GROW(w->todo.v, w->todo.cap, w->todo.n + 1)) return false;
-    node->epoch = w->epoch;
-    node->index = 0;
-    w->todo.v[w->todo.n++] = node;
-    return true;
-}
-static bool walk_on(kept_walk *w, const ct_node *node) {
-    const ct_past *past = node->op == &ct__op_data ? node->past : NULL;
-    if (past && !CT_GROW(w->through, w->cap, w->n_through + 1)) return false;
-    if (past) w->through[w->n_through++] = node;
-    for (int k = 0; k < node->n_in; k++)
-        if (ct__slopes(node, k) && !meet(w, node->in[k].node)) return false;
-    return true;
-}
-
-// Which version of a variable a node stands for; 0: none that anything else could stand for.
-static uint64_t version_of(const ct_node *node) {
-    if (node->op == &ct__op_read) return node->number;
-    if (!ct__is_version(node)) return 0;
-    if (ct__is_newest_version(node)) return node->var->version;
-    bool pending = node->var->writer == node->ctx && ct__pending_version(node->var) == node;
-    return pending ? node->var->version + 1 : 0;
-}
-
-// The one of `in` that stands for a version of a variable; -1: none.
-static int which_version(const ct_val *in, size_t n, const ct_var *var, uint64_t version) {
-    for (size_t i = 0; i < n && version; i++)
-        if (in[i].node->var == var && version_of(in[i].node) == version) return (int)i;
-    return -1;
-}
-
-// The one of `in` that a node is, or that stands for the same version; -1: none.
-static int which(const kept_walk *w, const ct_val *in, size_t n, const ct_node *node) {
-    for (size_t i = 0; i < n && is_wrt(w, node); i++)
-        if (in[i].node == node) return (int)i;
-    return node->var ? which_version(in, n, node->var, version_of(node)) : -1;
-}
-
-// The one of `in` behind a kept leaf; -1: none. A leaf's past has all that is behind it but for
-// nodes that live, whose operands do too. False: no memory.
-static bool behind(ct_ctx *ctx, kept_walk *w, const ct_node *leaf, const ct_val *in, size_t n,
-                   int *found) {
-    uint64_t before = w->epoch;
-    size_t first = w->n_through;
     bool ok = true;
-    w->epoch = ct__new_epoch();
-    w->todo.n = 0;
-    for (const ct_node *at = leaf; at && ok && *found < 0;) {
-        for (size_t i = 0; i < at->past->n && ok && *found < 0; i++) {
-            const ct_origin *o = &at->past->of[i];
-            uint32_t out;
-            if (o->version) {
-                ct_var *var = ct__var_hold(o->of, ctx);
-                if (!var) continue;
-                *found = which_version(in, n, var, o->version);
-                ct__var_unref(var, ctx);
-                continue;
-            }
-            ct_node *node = o->node ? o->node : ct__peek(o->of, &out);
-            if (!node || node->ctx != ctx) continue; // nodes elsewhere are not marked
-            *found = which(w, in, n, node);
-            if (*found < 0 && (o->node || node->n_in)) ok = meet(w, node);
-        }
-        while (w->todo.n && ok && *found < 0) {
-            const ct_node *node = w->todo.v[--w->todo.n];
-            if (node->op == &ct__op_read && !node->value)
-                *found = which_version(in, n, node->var, node->number);
-            for (int k = 0; k < node->n_in && *found < 0; k++)
-                if (ct__slopes(node, k)) *found = which(w, in, n, node->in[k].node);
-            ok = walk_on(w, node);
-        }
-        at = w->n_through > first ? w->through[--w->n_through] : NULL;
+    for (size_t i = 0; i < n && ok; i++) {
+        ct_var *var = ct__var_of(wrt[i]);
+        ct_current *now = var ? ct__current(ctx, var) : NULL;
+        ok = now || !var;
+        if (now) now->epoch = epoch, now->met = NULL, n_vars++;
     }
-    w->n_through = first;
-    w->epoch = before;
-    return ok;
+    ok = ok && (!n_vars || find_versions(ctx, loss, epoch, here));
+    for (size_t i = 0; i < n && ok && n_vars; i++) {
+        ct_var *var = ct__var_of(wrt[i]);
+        const ct_current *now = var ? ct__current(ctx, var) : NULL;
+        if (now && now->met) in[i + 1] = ct__handle(now->met, 0);
+    }
+    return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof(ct_current));
 }
 
-// A path from the loss through a value that was kept, to what the gradient is taken with respect
-// to, would be left out: an error. It goes nowhere behind a value that is itself among these.
-static bool no_path_through_kept(ct_ctx *ctx, ct_val loss, const ct_tensor *in, size_t n,
-                                 ct_loc here) {
-    if (!ctx->n_pasts || ctx->tracing) return true;
-    kept_walk w = {.epoch = ct__new_epoch()};
-    ct_val *vals = ct__malloc(n * sizeof *vals);
-    bool ok = vals != NULL, resolved = true;
-    int found = -1;
-    w.wrt = w.epoch;
-    for (size_t i = 0; i < n && ok && resolved; i++) {
-        resolved = ct__resolve(ctx, in[i], &vals[i], "grad", (int)i + 1, here);
-        if (resolved) vals[i].node->epoch = w.wrt, vals[i].node->index = WRT;
+static bool ends_leaves(const ct_node *node, const void *user) {
+    return (void)user, !(node->flags & CT_NODE_FROM_LEAF) || node->flags & CT_NODE_OPEN;
+}
+static void open_wrt(ct_ctx *ctx, const ct_tensor *wrt, size_t n, bool open) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t out;
+        ct_node *node = ct__peek(wrt[i], &out);
+        if (!node || node->ctx != ctx || node->flags & CT_NODE_VARIABLE) continue;
+        node->flags = (uint16_t)(open ? node->flags | CT_NODE_OPEN : node->flags & ~CT_NODE_OPEN);
     }
-    ok = ok && (!resolved || meet(&w, loss.node));
-    while (ok && resolved && w.todo.n) ok = walk_on(&w, w.todo.v[--w.todo.n]);
-    for (size_t i = 0, n_met = w.n_through; i < n_met && ok && found < 0; i++) {
-        const ct_node *leaf = w.through[i];
-        ok = behind(ctx, &w, leaf, vals, n, &found);
-        if (!ok || found < 0) continue;
-        const ct_var *var = ct__var_of(in[found]);
-        if (!var) var = vals[found].node->var;
-        ct_text name = {0};
-        if (var)
-            ct__textf(&name, "variable \"%s\"", var->name);
-        else
-            ct__textf(&name, "operand %d", found + 1);
-        bool elsewhere = leaf->past->elsewhere;
-        ct__fail(ctx, CT_E_GRAD, here, "grad",
-                 "the loss depends on %s through the value of %s:%u, which %s",
-                 name.s ? name.s : "?", leaf->here.file ? leaf->here.file : "?", leaf->here.line,
-                 elsewhere ? "another context computed" : "was kept");
-        ct__text_free(&name);
-        ct__err_hint(&ctx->err,
-                     "differentiate %s, or say by ct_stop_gradient that it is a constant",
-                     elsewhere ? "there" : "before its scope ends");
-    }
-    ct__free(vals);
-    ct__nodes_free(&w.todo);
-    ct__free(w.through);
-    return ok ? resolved && found < 0 : ct__err_memory(&ctx->err, here, "grad", n * sizeof *vals);
+}
+
+// A value that left its scope is a constant. Where it was computed from a variable that may not be
+// what is meant, and the log says so once.
+static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
+    if (ctx->leaf_hinted || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
+    ct_nodes list = {0};
+    ct_text text = {0};
+    const ct_node *leaf = NULL;
+    open_wrt(ctx, wrt, n, true);
+    if (ct__reach_before(&list, &loss, 1, ends_leaves, NULL, &ctx->err))
+        for (size_t i = 0; i < list.n && !leaf; i++)
+            if (list.v[i]->op == &ct__op_data && !ends_leaves(list.v[i], NULL)) leaf = list.v[i];
+    open_wrt(ctx, wrt, n, false);
+    ct__nodes_free(&list);
+    if (!leaf) return;
+    ctx->leaf_hinted = true;
+    ct__textf(&text,
+              "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
+              "in a scope that has ended, or in another context\n"
+              "  hint: ct_stop_gradient says that this is meant; if not, take the gradient where "
+              "the value is computed",
+              here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
+              leaf->here.line);
+    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
 }
 
 // In their place stands what they were in f64, so that a gradient would be a part, or none.
@@ -369,10 +233,10 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     else {
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
-        all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here) &&
-                      no_path_through_kept(ctx, at, in + 1, n, here)
+        all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here)
                   ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
                   : ct__poison(ctx, here);
+        hint_leaf(ctx, at, in + 1, n, here);
     }
     ct__outputs(all, grads, n);
 }
@@ -592,6 +456,9 @@ static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *c
 
 // --------------------------------------------------------------------------------------- entrances
 
+static bool is_copy(const ct_node *node, const void *user) {
+    return (void)user, node->op == &ct__op_copy;
+}
 static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs) {
     if (!ct__reach_before(&g->forward, outs, n_outs, is_copy, NULL, &g->ctx->err)) return false;
     for (size_t i = 0; i < g->n; i++) g->reached[i] = g->at[i].node->epoch == g->forward.epoch;

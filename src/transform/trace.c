@@ -18,7 +18,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
         memcpy(body->words, order.words, order.n_words * sizeof *body->words);
         body->n_words = order.n_words;
         body->hash = order.hash;
-        body->transforms = order.met_transform;
+        body->transforms = order.n_transforms > 0;
         body->nodes = ct__arena(arena, (order.n + 1) * sizeof *body->nodes);
         if (body->nodes && order.n) memcpy(body->nodes, order.nodes, order.n * sizeof *body->nodes);
         body->n_nodes = order.n;
@@ -131,7 +131,7 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
     size_t word = ctx->symbols ? body->word : 0, before = 0;
     for (size_t i = 0; i < body->n_nodes && ok; i++) {
         ct_node *node = body->nodes[i];
-        const size_t part = word, words = ct__node_words(NULL, node, &before);
+        const size_t part = word, words = ct__node_words(node, &before);
         if (word) word += words;
         ct_tensor *to = map[i] = ct__arena(&scratch, node->n_out * sizeof *to);
         ok = to != NULL;
@@ -161,7 +161,7 @@ static bool name_parameters(ct_ctx *ctx, const ct_body *body, ct_body *clone) {
     for (size_t i = 0; i < body->n_nodes && word && ok; i++) {
         const ct_node *node = body->nodes[i];
         const size_t part = word;
-        word += ct__node_words(NULL, node, &before);
+        word += ct__node_words(node, &before);
         if (node->op != &ct__op_param) continue;
         ct_type *type = clone->params[node->number]->out;
         ok = ct__symbol_type(ctx->symbols, ct__top(ctx)->arena, type, part + 2);

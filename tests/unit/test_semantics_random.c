@@ -26,16 +26,16 @@ static unsigned draw(unsigned below) {
 
 // --------------------------------------------------------------------------------------- the model
 
-// What a tensor is. Of a variable: READ after its assignment ran; before, COPY where it was assigned
-// another variable, else VERSION, of what it was assigned. SAME: a tensor that is one of these, as
-// it was assigned to another one. PAST: what outlived its scope.
-typedef enum { READ, COPY, VERSION, SAME, ADD, MUL, PAST } kind;
+// READ: a version of a variable; `a` is what it was assigned, while the scope of that stands, or
+// NOTHING. SAME: a value that is kept in place of a variable. LEAF: what was kept, after its scope.
+typedef enum { READ, SAME, ADD, MUL, LEAF } kind;
+enum { NOTHING = -1 };
 typedef struct value {
     kind kind;
     double v;
-    int a, b;         // operands
-    int var, version; // of the first three
-    bool kept, there; // there: and it ran
+    int a, b;                // operands; NOTHING
+    int var, version, depth; // of READ
+    bool kept, there;        // there: computed, and stored
 } value;
 
 static value values[MOST_VALUES];
@@ -50,8 +50,6 @@ static struct {
 static struct {
     ct_tensor t;
     int of, depth; // its value, and its scope
-    bool there;    // it was read, or is kept and ran
-    bool kept;
 } handles[HANDLES];
 static int n_handles;
 
@@ -75,55 +73,44 @@ static int add_value(value v) {
     return n_values++;
 }
 
-static bool of_variable(const value *v) { return v->kind <= VERSION; }
-
 static void all_ran(void) {
     for (int i = 0; i < n_values; i++) values[i].there |= values[i].kept;
-    for (int i = 0; i < n_handles; i++) handles[i].there |= handles[i].kept;
-    for (int i = 0; i < VARS; i++) {
-        const value *v = &values[vars[i].now];
-        vars[i].ran = vars[i].version;
-        if (v->kind != READ)
-            vars[i].now =
-                add_value((value){.kind = READ, .v = v->v, .var = i, .version = vars[i].version});
+    for (int i = 0; i < VARS; i++) vars[i].ran = vars[i].version;
+}
+
+// Could computing it need a version that is gone? `behind`: of what is stored, too.
+static bool stale(int i, bool behind) {
+    if (i == NOTHING) return false;
+    const value *v = &values[i];
+    if (v->kind == READ && v->version < vars[v->var].ran) return true;
+    if ((v->kind == READ || v->there) && !behind) return false;
+    return stale(v->a, behind) || stale(v->b, behind);
+}
+
+// How many versions of a variable a loss reads, and the newest of them; versions are leaves here.
+static int find_versions(int i, int var, int *newest) {
+    bool reads[MOST_VALUES] = {0};
+    int n = 0;
+    reads[i] = true;
+    for (; i >= 0; i--) { // operands come first
+        const value *v = &values[i];
+        if (!reads[i]) continue;
+        if (v->kind == READ && v->var == var && !n++) *newest = i;
+        if (v->kind == READ) continue;
+        if (v->a != NOTHING) reads[v->a] = true;
+        if (v->b != NOTHING) reads[v->b] = true;
     }
+    return n;
 }
 
-// Could it need a version that is gone? (Not where something on the way was kept or read.)
-static bool stale(int i) {
-    const value *v = &values[i];
-    if (v->kind == READ) return v->version < vars[v->var].ran;
-    return v->kind != PAST && (stale(v->a) || (v->kind >= ADD && stale(v->b)));
+static bool depends(int i, int on) {
+    return i == on || (i != NOTHING && (depends(values[i].a, on) || depends(values[i].b, on)));
 }
-
-// What a gradient with respect to a variable meets: its versions, by when they were read.
-typedef struct met {
-    bool before[MOST_VALUES], after[MOST_VALUES];
-    bool kept; // a way there leads through a kept value
-} met;
-static void look(int i, int var, met *m, bool kept, bool past) {
+static double slope(int i, int wrt) {
+    if (i == wrt || i == NOTHING) return i == wrt;
     const value *v = &values[i];
-    kept = kept || v->there || v->kind == PAST;
-    past = past || v->kind == PAST;
-    if (of_variable(v) && v->var == var) {
-        m->kept = m->kept || kept;
-        if (past && v->version != vars[var].version) return; // nobody remembers that one
-        (v->kind == READ ? m->after : m->before)[v->version] = true;
-        return;
-    }
-    if (v->kind >= VERSION) look(v->a, var, m, kept, past);
-    if (v->kind == ADD || v->kind == MUL) look(v->b, var, m, kept, past);
-}
-
-// `through`: behind what outlived its scope, too.
-static double slope(int i, int var, int version, bool through) {
-    const value *v = &values[i];
-    if (of_variable(v) && v->var == var && v->version == version) return 1;
-    if (v->kind < VERSION || (v->kind == PAST && !through)) return 0;
-    double a = slope(v->a, var, version, through);
-    if (v->kind != ADD && v->kind != MUL) return a;
-    double b = slope(v->b, var, version, through);
-    return v->kind == ADD ? a + b : a * values[v->b].v + b * values[v->a].v;
+    const double a = slope(v->a, wrt), b = slope(v->b, wrt);
+    return v->kind == MUL ? a * values[v->b].v + b * values[v->a].v : a + b;
 }
 
 // ----------------------------------------------------------------------------------------- actions
@@ -142,23 +129,18 @@ static any draw_any(void) {
     say("t%d", handles[place].of);
     return (any){handles[place].t, handles[place].of, place};
 }
-static bool may_be_spent(const any *x) {
-    return x->place >= 0 && !handles[x->place].there && stale(x->of);
-}
 
-static void add_handle(ct_tensor t, int of, int depth, bool kept, bool there) {
+static void add_handle(ct_tensor t, int of, int depth) {
     if (n_handles == HANDLES) memmove(handles, handles + 1, sizeof *handles * (size_t)--n_handles);
     handles[n_handles].t = t;
     handles[n_handles].of = of;
-    handles[n_handles].depth = depth;
-    handles[n_handles].kept = kept;
-    handles[n_handles++].there = there;
+    handles[n_handles++].depth = depth;
 }
 
 static bool read_one(void) {
     say("read ");
     const any x = draw_any();
-    const bool spent = may_be_spent(&x);
+    const bool spent = stale(x.of, false);
     double got;
     if (draw(2)) {
         got = ct_item(x.t);
@@ -170,43 +152,29 @@ static bool read_one(void) {
     if (spent && ct_error_code() == CT_E_SPENT) return false;
     check_that(!ct_failed() && got == values[x.of].v, "a wrong value");
     all_ran();
-    if (x.place >= 0) handles[x.place].there = true;
+    values[x.of].there |= x.place >= 0;
     return true;
-}
-
-static bool is_a_slope(double got, int of, int var, const met *m) {
-    int n = 0, version = 0;
-    for (int i = 0; i <= vars[var].version; i++) {
-        n += m->before[i] + m->after[i];
-        if (m->before[i] || m->after[i]) version = i;
-    }
-    if (n == 1 && got == slope(of, var, version, false)) return true;
-    for (int i = 0; i <= vars[var].version && m->kept; i++)
-        if (got == slope(of, var, i, false) || got == slope(of, var, i, true)) return true;
-    return false;
 }
 
 static bool differentiate(int *n_slopes) {
     say("gradient of ");
     const any loss = draw_any();
     const int var = (int)draw(VARS);
-    met m = {0};
     ct_tensor g;
     if (loss.place < 0) {
         say(": no\n");
         return true;
     }
-    look(loss.of, var, &m, false, false);
+    int wrt = vars[var].now;
+    const int n = find_versions(loss.of, var, &wrt);
     ct_grad(loss.t, &vars[var].t, 1, &g);
     double got = ct_item(g);
     say(" with respect to %c: %g\n", 'a' + var, got);
-    if (ct_failed()) {
-        int n = 0;
-        for (int i = 0; i <= vars[var].version; i++) n += m.before[i] + m.after[i];
-        check_that(n != 1 || m.kept || stale(loss.of), "an error without a reason");
-        return false;
-    }
-    check_that(is_a_slope(got, loss.of, var, &m), "a wrong gradient");
+    const bool some = n < 2 && depends(loss.of, wrt);
+    if (some && ct_error_code() == CT_E_SPENT && stale(loss.of, true)) return false;
+    check_that(ct_failed() == !some, "an error without a reason, or none with one");
+    if (!some) return false;
+    check_that(got == slope(loss.of, wrt), "a wrong gradient");
     all_ran();
     ++*n_slopes;
     return true;
@@ -223,34 +191,36 @@ static void combine(int depth) {
     if (v > 1000) return; // exact in every order of a gradient's sums
     const ct_tensor t = mul ? ct_mul(x.t, y.t) : ct_add(x.t, y.t);
     const int of = add_value((value){.kind = mul ? MUL : ADD, .v = v, .a = x.of, .b = y.of});
-    add_handle(t, of, depth, false, false);
+    add_handle(t, of, depth);
 }
 
-static void assign(void) {
+static void assign(int depth) {
     const int k = (int)draw(VARS);
     say("%c := ", 'a' + k);
     const any x = draw_any();
-    const value *to = &values[x.of];
     say("\n");
-    if (may_be_spent(&x)) return;
+    if (stale(x.of, false)) return;
     ct_assign(vars[k].t, x.t);
-    value v = {.kind = VERSION, .v = to->v, .a = x.of, .var = k, .version = ++vars[k].version};
-    if (x.place >= 0 && (to->kind == VERSION || to->kind == COPY))
-        v.a = add_value((value){.kind = SAME, .v = to->v, .a = x.of});
-    while (values[v.a].kind == VERSION || values[v.a].kind == COPY) v.a = values[v.a].a;
-    if (values[v.a].kind == READ) v.kind = COPY;
-    vars[k].now = add_value(v);
+    vars[k].now = add_value((value){.kind = READ,
+                                    .v = values[x.of].v,
+                                    .a = x.place < 0 ? NOTHING : x.of, // a copy
+                                    .b = NOTHING,
+                                    .var = k,
+                                    .version = ++vars[k].version,
+                                    .depth = depth});
 }
 
 static void keep(int depth) {
     say("keep ");
     const any x = draw_any();
     say("\n");
-    if (may_be_spent(&x)) return;
-    const bool there = x.place >= 0 && handles[x.place].there;
-    const ct_tensor t = ct_keep(x.t);
-    values[x.of].kept = true;
-    add_handle(t, x.of, x.place < 0 ? depth : handles[x.place].depth, true, there);
+    if (stale(x.of, false)) return;
+    const bool variable = x.place < 0;
+    const int of =
+        variable ? add_value((value){.kind = SAME, .v = values[x.of].v, .a = x.of, .b = NOTHING})
+                 : x.of;
+    add_handle(ct_keep(x.t), of, variable ? depth : handles[x.place].depth);
+    values[of].kept = true;
 }
 
 static void leave(ct_scope scope, int depth) {
@@ -258,17 +228,18 @@ static void leave(ct_scope scope, int depth) {
     say("end\n");
     ct_scope_end(scope, CT_HERE);
     for (int i = 0; i < n_handles; i++) {
-        if (handles[i].depth == depth && !handles[i].kept) continue;
+        const int of = handles[i].of;
+        if (handles[i].depth == depth && !values[of].kept) continue;
         if (handles[i].depth == depth) {
-            const int of = handles[i].of;
             handles[i].depth--;
-            handles[i].kept = false;
-            handles[i].there = true;
-            handles[i].of = add_value((value){.kind = PAST, .v = values[of].v, .a = of});
+            handles[i].of =
+                add_value((value){.kind = LEAF, .v = values[of].v, .a = NOTHING, .b = NOTHING});
         }
         handles[n++] = handles[i];
     }
     n_handles = n;
+    for (int i = 0; i < n_values; i++)
+        if (values[i].kind == READ && values[i].depth == depth) values[i].a = NOTHING;
     all_ran();
 }
 
@@ -283,7 +254,8 @@ static void begin(ct_params *set, uint64_t seed) {
         vars[i].t = ct_param(set, name, CT_F64, CT_SCALAR);
         ct_assign(vars[i].t, ct_from(&v, CT_F64, CT_SCALAR));
         vars[i].version = vars[i].ran = 0;
-        vars[i].now = add_value((value){.kind = READ, .v = v, .var = i});
+        vars[i].now =
+            add_value((value){.kind = READ, .v = v, .a = NOTHING, .b = NOTHING, .var = i});
     }
     assert_true(ct_eval(NULL, 0));
 }
@@ -300,7 +272,7 @@ static void play(uint64_t seed, int *n_slopes) {
         if (action < 3) {
             combine(depth);
         } else if (action < 6) {
-            assign();
+            assign(depth);
         } else if (action < 8) {
             on = read_one();
         } else if (action == 8) {

@@ -90,6 +90,7 @@ bool ct_compile_with(ct_compile_args args) {
                        "a traced function has no plan of its own: its caller's is written");
     ct__run_begin(ctx);
     bool ok = compile_pending(&a);
+    if (a.engine) ct__order_close(&a.engine->order);
     ct__run_end(ctx);
     ct__arena_free(&a.arena);
     return ok;

@@ -38,13 +38,14 @@ static ct_node *plan_leaf(expansion *x, uint32_t number, ct_type named, size_t w
 }
 
 static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
-    if (node->value || node->op == &ct__op_read) {
+    const bool read = ct__reads_var(node);
+    if (read || node->value) {
         size_t word = x->word;
         for (int i = 0; i < node->n_out; i++) {
-            if (node->value && !node->value[i]) continue;
+            if (!read && !node->value[i]) continue;
             word += 2;
-            uint32_t number = node->value ? ct__order_leaf(x->order, node->value[i])
-                                          : ct__order_var(x->order, node->var);
+            uint32_t number = read ? ct__order_var(x->order, node->var)
+                                   : ct__order_leaf(x->order, node->value[i]);
             to[i] = (ct_val){plan_leaf(x, number, node->out[i], word, node->here), 0};
             if (!to[i].node) return false;
             word += node->out[i].rank;
@@ -71,8 +72,8 @@ static bool same_sizes(const ct_type *a, const ct_type *b) {
 
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     size_t before;
-    const size_t part = x->word, words = ct__node_words(x->order, node, &before);
-    if (ct__stops(x->order, node) || node->op->kind == &ct__kind_leaf) {
+    const size_t part = x->word, words = ct__node_words(node, &before);
+    if (ct__stops(node) || node->op->kind == &ct__kind_leaf) {
         const bool copied = copy_leaf(x, node, to);
         x->word += words;
         return copied;

@@ -10,6 +10,7 @@
 #include "compile/run/cost.h"
 #include "compile/passes/env.h"
 #include "compile/run/explain.h"
+#include "compile/run/store.h"
 #include "compile/plan.h"
 
 enum { MOST_PLANS = 256, FIRST_BUCKETS = 64 };
@@ -142,13 +143,6 @@ static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, si
     return p;
 }
 
-static bool add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
-    if (!CT_GROW(e->roots, e->roots_cap, *n + 1))
-        return ct__err_memory(&ctx->err, root.here, "run", sizeof root);
-    e->roots[(*n)++] = root;
-    return true;
-}
-
 static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
 
 // Is a pending root among the first n the value of this node, of output `out` (-1: of any)?
@@ -173,30 +167,29 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
             ctx->roots[i--] = ctx->roots[--ctx->n_roots];
             continue;
         }
-        if (!add_root(ctx, e, n, r)) return false;
+        if (!ct__add_root(ctx, e, n, r)) return false;
         if (!stays(&r) || node->n_out == 1 || wanted(ctx, i, node, -1)) continue;
         for (uint32_t k = 0; k < node->n_out; k++)
             if (!wanted(ctx, ctx->n_roots, node, k) &&
-                !add_root(ctx, e, n,
-                          (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = r.here}))
+                !ct__add_root(ctx, e, n,
+                              (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = r.here}))
                 return false;
     }
     return true;
 }
 
-// A plan that was cut earlier keeps what was wanted again: its roots grow by these.
-static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n) {
-    if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+// The plan of the engine's first n roots, which grow by what it stores for later uses. `stores`:
+// those that are known now, too.
+static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n, bool stores) {
+    const size_t wanted = *n;
     ct_plan *p;
+    if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    if (stores && !ct__add_stores(ctx, e, n)) return NULL;
+    if (*n > wanted && !ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     while ((p = find(e, &e->order)) && p->n_extra) {
-        for (size_t i = 0; i < p->n_extra; i++) {
-            ct_node *node = e->order.nodes[p->extra[i]];
-            for (uint32_t k = 0; k < node->n_out; k++)
-                if (!add_root(
-                        ctx, e, n,
-                        (ct_root){.kind = CT_ROOT_EXTRA, .val = {node, k}, .here = node->here}))
-                    return NULL;
-        }
+        for (size_t i = 0; i < p->n_extra; i++)
+            if (!ct__add_outputs(ctx, e, n, e->order.nodes[p->extra[i]], CT_ROOT_EXTRA))
+                return NULL;
         if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     }
     return find_or_make(ctx, e, e->roots, *n);
@@ -246,9 +239,9 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
         if (r->kind == CT_ROOT_ASSIGN) {
             ct_var *var = r->var;
             if (!var->storage) var->storage = e->fresh[i];
-            ct__var_changed(var);
-            ct_node *version = ct__pending_version(var);
-            var->made = version ? ct__handle(version, 0).bits : 0;
+            const ct_current *now = ct__current(ctx, var);
+            ct__var_changed(var, now->version);
+            if (now->node) now->node->flags |= CT_NODE_STORED;
             if (var->broken) var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {
@@ -350,7 +343,7 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
         ct_var *var = e->roots[i].var;
         if (e->started && var && var->storage) { // it may hold anything now
             var->broken = true;
-            ct__var_changed(var);
+            ct__var_changed(var, ct__new_version(ctx));
         }
         let_go(&e->roots[i], e->fresh[i]);
     }
@@ -423,7 +416,7 @@ static const ct_node *bind_reads(ct_engine *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
-        if (node->number != node->var->version) return node;
+        if (ct__version_of(node) != node->var->version) return node;
         e->order.leaves[i] = node->var->storage;
     }
     return NULL;
@@ -465,13 +458,14 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     size_t n = 0;
     bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
     if (ok && n) {
-        ct_plan *p = choose_plan(ctx, e, &n);
+        ct_plan *p = choose_plan(ctx, e, &n, true);
         if (p) {
             e->newest = p;
-            ct__note_cuts(ctx, e, p, &e->order);
+            ct__note_computed(p, &e->order);
         }
         ok = p && run_held(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
+        ct__order_close(&e->order);
     }
     if (ok) {
         ct__roots_done(ctx);
@@ -490,7 +484,7 @@ ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine) {
     size_t n = 0;
     if (!e || !gather_roots(ctx, e, &n)) return NULL;
     *engine = e;
-    if (n) return choose_plan(ctx, e, &n);
+    if (n) return choose_plan(ctx, e, &n, false);
     ct__err(&ctx->err, CT_E_ARGUMENT, here, "compile", "nothing is pending: there is no plan");
     ct__err_hint(&ctx->err, "call it behind what a step records, before the step's scope ends");
     return NULL;
@@ -530,9 +524,8 @@ static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next,
     for (size_t at = 0; ok && (ok = next(user, &bytes, &n, &ctx->err)) && n; at += n)
         ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
     s->end = device->backend->event(device);
-    var->made = 0; // no node is this value
     var->broken = !ok;
-    ct__var_changed(var);
+    ct__var_changed(var, ct__new_version(ctx));
     if (ctx->n_extras) ct__extras_spent(ctx);
     return ok;
 }

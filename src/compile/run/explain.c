@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "transform/transform.h"
-
 enum { PLANS_BEFORE_HINT = 8 };
 
 static const char *file_of(ct_loc here) { return here.file ? here.file : "?"; }
@@ -89,7 +87,8 @@ static bool say_wanted(ct_text *text, const ct_plan *plan, const ct_plan *before
                                          [CT_ROOT_READ] = "read",
                                          [CT_ROOT_ASSIGN] = "assigned",
                                          [CT_ROOT_METRIC] = "recorded",
-                                         [CT_ROOT_EXTRA] = "kept for a later read"};
+                                         [CT_ROOT_STORE] = "stored for inner scopes",
+                                         [CT_ROOT_EXTRA] = "stored for a later use"};
     bool shared = false;
     const ct_plan_root *now = own_root(plan, before, &shared);
     const ct_plan_root *root = now ? now : own_root(before, plan, &shared);
@@ -169,69 +168,13 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     ct__text_free(&why);
 }
 
-// -------------------------------------------------------------------------------------------- cuts
-
-static ct_plan *plan_by_number(ct_engine *e, uint64_t number) {
-    for (size_t i = 0; i < e->n_buckets; i++)
-        for (ct_plan *p = e->buckets[i]; p; p = p->next)
-            if (p->number == number) return p;
-    return NULL;
-}
-
-static void keep_next_time(ct_ctx *ctx, ct_engine *e, const ct_node *user, const ct_node *node) {
-    ct_plan *p = plan_by_number(e, node->ran_plan);
-    if (!p) return;
-    for (size_t i = 0; i < p->n_extra; i++)
-        if (p->extra[i] == node->ran_index) return;
-    if (!CT_GROW(p->extra, p->extra_cap, p->n_extra + 1)) return;
-    p->extra[p->n_extra++] = node->ran_index;
+void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
     if (!ct__env_flag("COTAN_EXPLAIN")) return;
     ct_text text = {0};
     ct__textf(&text,
-              "%s:%u: %s recomputes %s of %s:%u, which an earlier read had computed and not kept; "
-              "it is kept from now on",
-              file_of(user->here), user->here.line, user->op->name, node->op->name,
-              file_of(node->here), node->here.line);
-    if (text.s) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
+              "%s:%u: %s computes %s of %s:%u again, which an earlier read had computed and not "
+              "stored; it is stored from now on",
+              file_of(here), here.line, op, node->op->name, file_of(node->here), node->here.line);
+    if (text.s && !text.failed) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
     ct__text_free(&text);
-}
-
-void ct__note_cuts(ct_ctx *ctx, ct_engine *e, ct_plan *plan, const ct_order *o) {
-    for (size_t i = 0; i < o->n && o->met_ran; i++) {
-        const ct_node *node = o->nodes[i];
-        if (node->value || node->ran_plan) continue;
-        for (int k = 0; k < node->n_in; k++) {
-            const ct_node *in = node->in[k].node;
-            if (in->ran_plan && !in->value && in->op->kind != &ct__kind_leaf)
-                keep_next_time(ctx, e, node, in);
-        }
-    }
-    for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
-        if (o->nodes[i]->op->kind == &ct__kind_leaf || ct__stops(o, o->nodes[i])) continue;
-        o->nodes[i]->flags |= CT_NODE_RAN;
-        o->nodes[i]->ran_plan = (uint32_t)plan->number;
-        o->nodes[i]->ran_index = (uint32_t)i;
-    }
-}
-
-static bool needs_old_version(const ct_nodes *list) {
-    for (size_t i = 0; i < list->n; i++)
-        if (list->v[i]->op == &ct__op_read && list->v[i]->number != list->v[i]->var->version)
-            return true;
-    return false;
-}
-
-void ct__extras_spent(ct_ctx *ctx) {
-    ct_nodes list = {0};
-    for (size_t d = 0; d < ctx->depth; d++)
-        for (ct_node *node = ctx->frames[d]->nodes; node && ctx->n_extras; node = node->next) {
-            if (!(node->flags & CT_NODE_EXTRA) || !node->value) continue;
-            if (!ct__reach(&list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(&list))
-                continue;
-            for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
-            node->value = NULL;
-            node->flags &= (uint16_t)~CT_NODE_EXTRA;
-            ctx->n_extras--;
-        }
-    ct__nodes_free(&list);
 }

@@ -8,11 +8,7 @@
 // since the one that ran last, or which result is wanted that was not, or no longer.
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds);
-// Finds values that an earlier plan computed and did not keep (the user read something in between),
-// says both lines once, and lets that plan keep them from now on. Marks what this plan computes.
-void ct__note_cuts(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
-// After assignments: values kept only because of a cut go if they need an older version, so that
-// using them is the error it would be without.
-void ct__extras_spent(ct_ctx *ctx);
+// One line: `op` of a line needs a node that an earlier plan computed.
+void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node);
 
 #endif

@@ -1,0 +1,105 @@
+#include "compile/run/store.h"
+
+#include "compile/run/explain.h"
+#include "transform/transform.h"
+
+bool ct__add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
+    if (!CT_GROW(e->roots, e->roots_cap, *n + 1))
+        return ct__err_memory(&ctx->err, root.here, "run", sizeof root);
+    e->roots[(*n)++] = root;
+    return true;
+}
+
+bool ct__add_outputs(ct_ctx *ctx, ct_engine *e, size_t *n, ct_node *node, ct_root_kind kind) {
+    for (uint32_t k = 0; k < node->n_out; k++)
+        if (!ct__add_root(ctx, e, n, (ct_root){.kind = kind, .val = {node, k}, .here = node->here}))
+            return false;
+    return true;
+}
+
+static bool is_root(const ct_engine *e, size_t n, const ct_node *node) {
+    for (size_t i = 0; i < n; i++)
+        if (e->roots[i].val.node == node && e->roots[i].kind != CT_ROOT_ASSIGN &&
+            e->roots[i].kind != CT_ROOT_METRIC)
+            return true;
+    return false;
+}
+
+static void store_next_time(ct_engine *e, const ct_node *node) {
+    for (size_t b = 0; b < e->n_buckets; b++)
+        for (ct_plan *p = e->buckets[b]; p; p = p->next) {
+            if (p->number != node->ran_plan) continue;
+            for (size_t i = 0; i < p->n_extra; i++)
+                if (p->extra[i] == node->ran_index) return;
+            if (CT_GROW(p->extra, p->extra_cap, p->n_extra + 1))
+                p->extra[p->n_extra++] = node->ran_index;
+            return;
+        }
+}
+
+// A node, and a user of it in the innermost scope or behind a value that a gradient is taken
+// through. What lies there itself is of no use as a value.
+static bool add_store(ct_ctx *ctx, ct_engine *e, size_t *n, ct_node *node, uint32_t user_depth,
+                      bool anew, ct_loc here, const char *op) {
+    const bool outer = node->frame->depth < e->order.inner && node->frame->depth < user_depth;
+    if (outer && node->value) ct__wanted(ctx, node); // as if it were stored now
+    if (!node->n_in || node->var || ct__stops(node) || node->flags & CT_NODE_OPEN) return true;
+    const bool again = !outer && anew && node->flags & CT_NODE_RAN;
+    if ((!outer && !again) || is_root(e, *n, node)) return true;
+    if (again) {
+        ct__explain_again(ctx, here, op, node);
+        store_next_time(e, node);
+    }
+    return ct__add_outputs(ctx, e, n, node, again ? CT_ROOT_EXTRA : CT_ROOT_STORE);
+}
+
+bool ct__add_stores(ct_ctx *ctx, ct_engine *e, size_t *n) {
+    const ct_order *o = &e->order;
+    const size_t n_roots = *n;
+    bool ok = true;
+    for (size_t i = 0; i < o->n && o->known && ok; i++) {
+        const ct_node *user = o->nodes[i];
+        const bool open = user->flags & CT_NODE_OPEN;
+        for (int k = 0; k < user->n_in && !ct__stops(user) && ok; k++)
+            ok = add_store(ctx, e, n, user->in[k].node, open ? o->inner : user->frame->depth,
+                           open || !(user->flags & CT_NODE_RAN), user->here, user->op->name);
+    }
+    for (size_t i = 0; i < n_roots && o->known && ok; i++) {
+        const ct_root r = e->roots[i];
+        if (r.kind == CT_ROOT_ASSIGN || r.kind == CT_ROOT_METRIC)
+            ok = add_store(ctx, e, n, r.val.node, r.depth, true, r.here,
+                           r.kind == CT_ROOT_ASSIGN ? "assign" : "metric");
+    }
+    return ok;
+}
+
+void ct__note_computed(const ct_plan *plan, const ct_order *o) {
+    for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
+        if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__stops(o->nodes[i])) continue;
+        o->nodes[i]->flags |= CT_NODE_RAN;
+        o->nodes[i]->ran_plan = (uint32_t)plan->number;
+        o->nodes[i]->ran_index = (uint32_t)i;
+    }
+}
+
+static bool needs_old_version(const ct_nodes *list) {
+    for (size_t i = 0; i < list->n; i++)
+        if (ct__reads_var(list->v[i]) && ct__version_of(list->v[i]) != list->v[i]->var->version)
+            return true;
+    return false;
+}
+
+void ct__extras_spent(ct_ctx *ctx) {
+    ct_nodes list = {0};
+    for (size_t d = 0; d < ctx->depth; d++)
+        for (ct_node *node = ctx->frames[d]->nodes; node && ctx->n_extras; node = node->next) {
+            if (!(node->flags & CT_NODE_EXTRA) || !node->value) continue;
+            if (!ct__reach(&list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(&list))
+                continue;
+            for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
+            node->value = NULL;
+            node->flags &= (uint16_t)~CT_NODE_EXTRA;
+            ctx->n_extras--;
+        }
+    ct__nodes_free(&list);
+}
