@@ -558,6 +558,22 @@ static void reading_the_loss_first_changes_no_gradient(void **state) {
     ct_params_free(set);
 }
 
+// So does one that is read on a way without a slope: the gradient is zero, not an error.
+static void reading_a_value_without_a_slope_changes_no_gradient(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 3);
+    for (int read = 0; read < 2; read++) {
+        CT_SCOPE;
+        ct_tensor x = line_of(2), f = ct_floor(ct_mul(x, ct_f(1.5)));
+        if (read) assert_true(at(f, 1) == 3);
+        assert_true(slope(ct_sum(ct_mul(f, w)), x) == 0);
+        assert_true(slope(ct_sum(ct_mul(f, w)), w) == 1);
+    }
+    assert_ok();
+    ct_params_free(set);
+}
+
 // --------------------------------------------------------------------------------- failure and
 // writes
 
@@ -791,6 +807,7 @@ int main(void) {
         TEST(a_value_of_another_context_is_a_leaf),
         TEST(a_kept_value_is_no_leaf_in_its_scope),
         TEST(reading_the_loss_first_changes_no_gradient),
+        TEST(reading_a_value_without_a_slope_changes_no_gradient),
         TEST(an_assignment_of_a_poisoned_value_is_not_recorded),
         TEST(after_an_error_variables_keep_their_values),
         TEST(one_context_at_a_time_assigns),

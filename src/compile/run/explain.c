@@ -127,6 +127,30 @@ static const char *advice(const ct_difference *d) {
                : "an attribute is part of the plan; what varies is better an operand";
 }
 
+static void say_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node,
+                      const char *why) {
+    ct_text text = {0};
+    ct__textf(&text, "%s:%u: %s computes %s of %s:%u again, %s", file_of(here), here.line, op,
+              node->op->name, file_of(node->here), node->here.line, why);
+    if (text.s && !text.failed) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
+    ct__text_free(&text);
+}
+
+void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
+    if (ct__env_flag("COTAN_EXPLAIN"))
+        say_again(ctx, here, op, node,
+                  "which an earlier read had computed and not stored; it is stored from now on");
+}
+
+static void say_opened(ct_ctx *ctx, const ct_order *order) {
+    for (size_t i = 0; i < order->n_open; i++) {
+        const ct_node *node = order->open[i].node, *gradient = order->open[i].gradient;
+        if (node->value || node->flags & CT_NODE_STORED)
+            say_again(ctx, gradient->here, gradient->op->name, node,
+                      "though its value is there, to go back through it");
+    }
+}
+
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds) {
     size_t siblings = 0;
@@ -164,17 +188,7 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
         ct__textf(&text, "\n  hint: %s", other.node->op->varies);
     if (text.s && !text.failed && (hint || explain))
         ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
+    if (explain) say_opened(ctx, order);
     ct__text_free(&text);
     ct__text_free(&why);
-}
-
-void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
-    if (!ct__env_flag("COTAN_EXPLAIN")) return;
-    ct_text text = {0};
-    ct__textf(&text,
-              "%s:%u: %s computes %s of %s:%u again, which an earlier read had computed and not "
-              "stored; it is stored from now on",
-              file_of(here), here.line, op, node->op->name, file_of(node->here), node->here.line);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
-    ct__text_free(&text);
 }
