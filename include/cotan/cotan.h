@@ -53,9 +53,10 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 // integer, which no integer holds, in f64. A bare number (ct_f, ct_i) takes the other's dtype, but a
 // ct_f that of integers: both become f32. A bare integer that an integer dtype cannot hold, such as
 // 300 or -1 beside u8, is an error. Integers wrap; what becomes an integer from a float is
-// cut towards zero and saturates. f16 and bf16 are computed in f32, and every op rounds its result
-// to nearest even, by way of f32 where it comes from a wider dtype; sums and products of matrices
-// add up in f32 and round once, and so do functions that are made of others, such as softmax.
+// cut towards zero and saturates. Floats of 8 and 16 bits are computed in f32, and every op rounds
+// its result to nearest even; sums and products of matrices add up in f32 and round once, and so do
+// functions that are made of others, such as softmax. A cast rounds once, but integers reach these
+// floats by way of f32. 8-bit floats promote to no other float, nor do others to them: ct_cast one.
 typedef enum ct_dtype {
     CT_DEFAULT = 0,
     CT_BOOL, // one byte, 0 or 1
@@ -67,8 +68,10 @@ typedef enum ct_dtype {
     CT_I16,
     CT_I32,
     CT_I64,
-    CT_F16,  // IEEE binary16
-    CT_BF16, // the upper half of an f32
+    CT_F8E4M3, // 4 bits of exponent, 3 of mantissa, to 448; no infinity, one NaN (ml_dtypes' e4m3fn)
+    CT_F8E5M2, // 5 and 2: the upper half of an f16
+    CT_F16,    // IEEE binary16
+    CT_BF16,   // the upper half of an f32
     CT_F32,
     CT_F64,
     CT_DTYPE_COUNT

@@ -1,21 +1,101 @@
 #include "base/dtype.h"
 
+#include <math.h>
+#include <string.h>
+
+#define NONE CT_CLASS_NONE
+#define BOOL CT_CLASS_BOOL
+#define UINT CT_CLASS_UINT
+#define INT CT_CLASS_INT
+#define FLOAT CT_CLASS_FLOAT
+// clang-format off
 const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT] = {
-    [CT_DEFAULT] = {"?", CT_CLASS_NONE, 0, 0, 0, CT_DEFAULT, 0, NULL},
-    [CT_BOOL] = {"bool", CT_CLASS_BOOL, 8, 0, 0, CT_BOOL, 'b', "BOOL"},
-    [CT_U8] = {"u8", CT_CLASS_UINT, 8, 0, 0, CT_U8, 'u', "U8"},
-    [CT_U16] = {"u16", CT_CLASS_UINT, 16, 0, 0, CT_I32, 'u', "U16"},
-    [CT_U32] = {"u32", CT_CLASS_UINT, 32, 0, 0, CT_U32, 'u', "U32"},
-    [CT_U64] = {"u64", CT_CLASS_UINT, 64, 0, 0, CT_U64, 'u', "U64"},
-    [CT_I8] = {"i8", CT_CLASS_INT, 8, 0, 0, CT_I32, 'i', "I8"},
-    [CT_I16] = {"i16", CT_CLASS_INT, 16, 0, 0, CT_I32, 'i', "I16"},
-    [CT_I32] = {"i32", CT_CLASS_INT, 32, 0, 0, CT_I32, 'i', "I32"},
-    [CT_I64] = {"i64", CT_CLASS_INT, 64, 0, 0, CT_I64, 'i', "I64"},
-    [CT_F16] = {"f16", CT_CLASS_FLOAT, 16, 5, 10, CT_F32, 'f', "F16"},
-    [CT_BF16] = {"bf16", CT_CLASS_FLOAT, 16, 8, 7, CT_F32, 0, "BF16"},
-    [CT_F32] = {"f32", CT_CLASS_FLOAT, 32, 8, 23, CT_F32, 'f', "F32"},
-    [CT_F64] = {"f64", CT_CLASS_FLOAT, 64, 11, 52, CT_F64, 'f', "F64"},
+    // name, class, bits, exponent and mantissa, special codes, held in kernels as, NumPy's letter, safetensors' name
+    [CT_DEFAULT] = {"?",      NONE,   0,  0, 0,  0,          CT_DEFAULT, 0,  NULL},
+    [CT_BOOL]    = {"bool",   BOOL,   8,  0, 0,  0,          CT_BOOL, 'b', "BOOL"},
+    [CT_U8]      = {"u8",     UINT,   8,  0, 0,  0,          CT_U8,  'u', "U8"},
+    [CT_U16]     = {"u16",    UINT,  16,  0, 0,  0,          CT_I32, 'u', "U16"},
+    [CT_U32]     = {"u32",    UINT,  32,  0, 0,  0,          CT_U32, 'u', "U32"},
+    [CT_U64]     = {"u64",    UINT,  64,  0, 0,  0,          CT_U64, 'u', "U64"},
+    [CT_I8]      = {"i8",     INT,    8,  0, 0,  0,          CT_I32, 'i', "I8"},
+    [CT_I16]     = {"i16",    INT,   16,  0, 0,  0,          CT_I32, 'i', "I16"},
+    [CT_I32]     = {"i32",    INT,   32,  0, 0,  0,          CT_I32, 'i', "I32"},
+    [CT_I64]     = {"i64",    INT,   64,  0, 0,  0,          CT_I64, 'i', "I64"},
+    [CT_F8E4M3]  = {"f8e4m3", FLOAT,  8,  4, 3,  CT_ONE_NAN, CT_F32, 0,   "F8_E4M3"},
+    [CT_F8E5M2]  = {"f8e5m2", FLOAT,  8,  5, 2,  CT_IEEE,    CT_F32, 0,   "F8_E5M2"},
+    [CT_F16]     = {"f16",    FLOAT, 16,  5, 10, CT_IEEE,    CT_F32, 'f', "F16"},
+    [CT_BF16]    = {"bf16",   FLOAT, 16,  8, 7,  CT_IEEE,    CT_F32, 0,   "BF16"},
+    [CT_F32]     = {"f32",    FLOAT, 32,  8, 23, CT_IEEE,    CT_F32, 'f', "F32"},
+    [CT_F64]     = {"f64",    FLOAT, 64, 11, 52, CT_IEEE,    CT_F64, 'f', "F64"},
 };
+// clang-format on
+
+const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
+size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
+
+// -------------------------------------------------------------------------------------- conversions
+
+static int bias_of(const ct_dtype_info *f) { return (1 << (f->exponent - 1)) - 1; }
+static uint32_t infinity_of(const ct_dtype_info *f) { // what it would be, where there is none
+    return ((1u << f->exponent) - 1) << f->mantissa;
+}
+static uint32_t largest_code(const ct_dtype_info *f) {
+    const uint32_t all = (1u << (f->exponent + f->mantissa)) - 1;
+    return f->special == CT_IEEE ? infinity_of(f) - 1 : f->special == CT_ONE_NAN ? all - 1 : all;
+}
+
+uint32_t ct__encode_float(ct_dtype d, double value) {
+    const ct_dtype_info *f = ct__dtype(d);
+    const int bits = f->exponent + f->mantissa, least = 1 - bias_of(f);
+    uint64_t v, code = 0;
+    memcpy(&v, &value, sizeof v);
+    const uint32_t sign = (uint32_t)(v >> 63) << bits;
+    const int exponent = (int)(v >> 52 & 0x7ff) - 1023;
+    const uint64_t fraction = v & 0xfffffffffffffu;
+    if (exponent == 1024 && fraction) {
+        if (f->special == CT_FINITE) return sign ^ 1u << bits;
+        if (f->special == CT_ONE_NAN) return sign | (largest_code(f) + 1);
+        const uint32_t payload = f->bits == 8 ? 0 : (uint32_t)(fraction >> (52 - f->mantissa));
+        return sign | infinity_of(f) | 1u << (f->mantissa - 1) | payload;
+    }
+    // 53 bits, of which so many do not fit; fewer fit where the result is subnormal.
+    const int drop = 52 - f->mantissa + (exponent < least ? least - exponent : 0);
+    if (drop <= 54) {
+        const uint64_t whole = fraction | 1ull << 52, rest = whole & ((1ull << drop) - 1);
+        const uint64_t half = 1ull << (drop - 1);
+        code = whole >> drop;
+        code += rest > half || (rest == half && (code & 1)); // may carry into the exponent
+        if (exponent > least) code += (uint64_t)(exponent - least) << f->mantissa;
+    }
+    const uint32_t most = largest_code(f);
+    if (code > most) code = most + (f->special != CT_FINITE); // behind it stands infinity, or NaN
+    return sign | (uint32_t)code;
+}
+
+double ct__decode_float(ct_dtype d, uint32_t code) {
+    const ct_dtype_info *f = ct__dtype(d);
+    const int bits = f->exponent + f->mantissa;
+    const bool negative = code >> bits & 1;
+    code &= (1u << bits) - 1;
+    const int exponent = (int)(code >> f->mantissa);
+    const uint32_t mantissa = code & ((1u << f->mantissa) - 1);
+    double value;
+    if (code > largest_code(f)) {
+        uint64_t v = 0x7ffull << 52 | (uint64_t)mantissa << (52 - f->mantissa);
+        if (f->bits == 8 && (f->special == CT_ONE_NAN || mantissa)) v = 0x7ff8ull << 48;
+        memcpy(&value, &v, sizeof value);
+    } else if (exponent) {
+        value = ldexp((double)(mantissa | 1u << f->mantissa), exponent - bias_of(f) - f->mantissa);
+    } else {
+        value = ldexp((double)mantissa, 1 - bias_of(f) - f->mantissa);
+    }
+    return negative ? -value : value;
+}
+
+double ct__largest(ct_dtype d) {
+    return d == CT_F64 ? 0x1.fffffffffffffp1023 : ct__decode_float(d, largest_code(ct__dtype(d)));
+}
+double ct__smallest_normal(ct_dtype d) { return ldexp(1, 1 - bias_of(ct__dtype(d))); }
 
 // ----------------------------------------------------------------------------------------- promotion
 //
@@ -36,7 +116,9 @@ _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define UP_F32 (NODE(CT_F32) | UP_F64)
 #define UP_BF16 (NODE(CT_BF16) | UP_F32)
 #define UP_F16 (NODE(CT_F16) | UP_F32)
-#define UP_BARE_FLOAT (NODE(BARE_FLOAT) | UP_F16 | UP_BF16)
+#define UP_F8E4M3 NODE(CT_F8E4M3)
+#define UP_F8E5M2 NODE(CT_F8E5M2)
+#define UP_BARE_FLOAT (NODE(BARE_FLOAT) | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16)
 #define UP_FLOAT_OF_INTS (NODE(FLOAT_OF_INTS) | UP_BARE_FLOAT)
 #define UP_I64 (NODE(CT_I64) | UP_FLOAT_OF_INTS)
 #define UP_I32 (NODE(CT_I32) | UP_I64)
@@ -55,19 +137,10 @@ static const struct {
     ct_dtype dtype; // of a result
 } nodes[NODES] = {
 #define DTYPE(dtype) [CT_##dtype] = {UP_##dtype, CT_##dtype}
-    DTYPE(BOOL),
-    DTYPE(U8),
-    DTYPE(U16),
-    DTYPE(U32),
-    DTYPE(U64),
-    DTYPE(I8),
-    DTYPE(I16),
-    DTYPE(I32),
-    DTYPE(I64),
-    DTYPE(F16),
-    DTYPE(BF16),
-    DTYPE(F32),
-    DTYPE(F64),
+    // clang-format off
+    DTYPE(BOOL), DTYPE(U8), DTYPE(U16), DTYPE(U32), DTYPE(U64), DTYPE(I8), DTYPE(I16), DTYPE(I32), DTYPE(I64),
+    DTYPE(F8E4M3), DTYPE(F8E5M2), DTYPE(F16), DTYPE(BF16), DTYPE(F32), DTYPE(F64),
+    // clang-format on
     [BARE_I32] = {UP_BARE_I32, CT_I32},
     [BARE_I64] = {UP_BARE_I64, CT_I64},
     [BARE_FLOAT] = {UP_BARE_FLOAT, CT_F32},
@@ -94,6 +167,3 @@ ct_dtype ct__promote(ct_dtype a, bool a_bare, ct_dtype b, bool b_bare) {
     if (a == b && a_bare == b_bare) return a;
     return ct__met(ct__meet(ct__meet(CT_NOBODY_YET, a, a_bare), b, b_bare));
 }
-
-const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
-size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }

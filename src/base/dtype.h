@@ -12,6 +12,13 @@ typedef enum ct_class {
     CT_CLASS_FLOAT,
 } ct_class;
 
+// What of a float's codes is no number.
+typedef enum ct_special {
+    CT_IEEE, // those with all bits of the exponent: infinity, and NaN where the mantissa is not 0
+    CT_ONE_NAN, // the one with all bits of exponent and mantissa is NaN; there is no infinity
+    CT_FINITE,  // none
+} ct_special;
+
 typedef struct ct_dtype_info {
     const char *name; // "f32"; CT_F32 is the same in capitals
     uint8_t class;    // ct_class
@@ -19,6 +26,7 @@ typedef struct ct_dtype_info {
     // A float is sign, exponent and mantissa, highest bit first; the exponent's bias is
     // 2^(exponent - 1) - 1, and exponent 0 is that of subnormal numbers.
     uint8_t exponent, mantissa; // bits; the mantissa's leading 1 is not among them
+    uint8_t special;            // ct_special
     uint8_t held;               // ct_dtype in which kernels compute with it: itself, or a wider one
     char numpy; // letter of NumPy's descr, which the size in bytes follows; 0: NumPy has none
     const char *safetensors; // its name in a safetensors file; NULL: none
@@ -50,6 +58,16 @@ static inline int64_t ct__greatest(ct_dtype d) {
     return (int64_t)(UINT64_MAX >> (64 - ct__dtype(d)->bits + ct__is_signed(d)));
 }
 
+// A float of 32 bits or fewer and its code, the bits as they lie in memory. Rounds to nearest even,
+// whatever the thread's floating-point mode is. What is too large becomes infinity, else NaN, else
+// the largest number, whichever the dtype has first; NaN, where it has none, zero with the other sign.
+// (So ml_dtypes does.) Of a NaN the sign is kept, and in 16 bits as much else as fits.
+uint32_t ct__encode_float(ct_dtype d, double value);
+double ct__decode_float(ct_dtype d, uint32_t code);
+// The largest number, and the smallest one that is not subnormal, of any float.
+double ct__largest(ct_dtype d);
+double ct__smallest_normal(ct_dtype d);
+
 // Bytes of n elements that lie one behind the other: of bits rounded up.
 static inline size_t ct__dtype_bytes(ct_dtype d, int64_t n) {
     size_t bits = ct__dtype(d)->bits;
@@ -73,7 +91,8 @@ typedef uint64_t ct_dtypes;
 _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_MASK(dtype) ((ct_dtypes)1 << (dtype))
 #define CT_HALVES (CT_MASK(CT_F16) | CT_MASK(CT_BF16))
-#define CT_FLOATS (CT_HALVES | CT_MASK(CT_F32) | CT_MASK(CT_F64))
+#define CT_F8S (CT_MASK(CT_F8E4M3) | CT_MASK(CT_F8E5M2))
+#define CT_FLOATS (CT_F8S | CT_HALVES | CT_MASK(CT_F32) | CT_MASK(CT_F64))
 #define CT_UNSIGNED (CT_MASK(CT_U8) | CT_MASK(CT_U16) | CT_MASK(CT_U32) | CT_MASK(CT_U64))
 #define CT_SIGNED (CT_MASK(CT_I8) | CT_MASK(CT_I16) | CT_MASK(CT_I32) | CT_MASK(CT_I64))
 #define CT_INTEGERS (CT_UNSIGNED | CT_SIGNED)

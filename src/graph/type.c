@@ -181,52 +181,12 @@ ct_type_text ct__type_text(const ct_type *type) {
     return out;
 }
 
-static uint32_t float_bits(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-float ct__half_to_float(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu,
-             bits;
-    float f;
-    if (exponent == 0) {
-        f = ldexpf((float)mantissa, -24);
-        return sign ? -f : f;
-    }
-    bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-uint16_t ct__float_to_half(float f) {
-    uint32_t u = float_bits(f), sign = u >> 16 & 0x8000u;
-    u &= 0x7fffffffu;
-    if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (u >> 13 & 0x3ffu));
-    if (u >= 0x47800000u)
-        return (uint16_t)(sign | 0x7c00u); // 65536 and above; 65520.. round up below
-    if (u < 0x38800000u) {                 // subnormal: a multiple of 2^-24
-        uint32_t mantissa = (u & 0x7fffffu) | 0x800000u, drop = 126 - (u >> 23);
-        if (drop > 25) return (uint16_t)sign;
-        uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1);
-        uint32_t half = 1u << (drop - 1);
-        return (uint16_t)(sign | (kept + (rest > half || (rest == half && (kept & 1)))));
-    }
-    u += 0xfffu + (u >> 13 & 1);
-    return (uint16_t)(sign | (u - 0x38000000u) >> 13);
-}
-
-uint16_t ct__float_to_bf16(float f) {
-    uint32_t u = float_bits(f);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
-}
-
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
-    case CT_F16: return (double)ct__half_to_float(((const uint16_t *)data)[i]);
-    case CT_BF16: return (double)ct__bf16_to_float(((const uint16_t *)data)[i]);
+    case CT_F8E4M3:
+    case CT_F8E5M2: return ct__decode_float(dtype, ((const uint8_t *)data)[i]);
+    case CT_F16:
+    case CT_BF16: return ct__decode_float(dtype, ((const uint16_t *)data)[i]);
     case CT_F32: return (double)((const float *)data)[i];
     case CT_F64: return ((const double *)data)[i];
     case CT_U64: return (double)((const uint64_t *)data)[i];
@@ -260,48 +220,31 @@ static int64_t saturated(ct_dtype dtype, double v) {
     return v < -above ? ct__least(dtype) : (int64_t)v;
 }
 
-// (float)v as in the default floating-point mode, whatever the thread's is: numbers are stored
-// while the host program records.
-static float nearest_f32(double v) {
-    uint64_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
-    if (exponent == 1024) return (float)v; // infinite, or not a number
-    uint64_t mantissa = (bits & 0xfffffffffffffu) | 1ull << 52;
-    uint32_t sign = (uint32_t)(bits >> 63) << 31, out = 0;
-    // A float has 24 of the 53 bits, fewer where it is subnormal.
-    int drop = exponent >= -126 ? 29 : 29 - 126 - exponent;
-    if (exponent > 127) {
-        out = 0x7f800000;
-    } else if (drop <= 54) {
-        uint64_t kept = mantissa >> drop, rest = mantissa & ((1ull << drop) - 1);
-        uint64_t half = 1ull << (drop - 1);
-        kept += rest > half || (rest == half && (kept & 1)); // may carry into the exponent
-        out = (uint32_t)kept + (exponent >= -126 ? (uint32_t)(exponent + 126) << 23 : 0);
-    }
-    out |= sign;
-    float f;
-    memcpy(&f, &out, sizeof f);
-    return f;
-}
-
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
-    case CT_F16: ((uint16_t *)data)[i] = ct__float_to_half(nearest_f32(v)); break;
-    case CT_BF16: ((uint16_t *)data)[i] = ct__float_to_bf16(nearest_f32(v)); break;
-    case CT_F32: ((float *)data)[i] = nearest_f32(v); break;
+    case CT_F8E4M3:
+    case CT_F8E5M2: ((uint8_t *)data)[i] = (uint8_t)ct__encode_float(dtype, v); break;
+    case CT_F16:
+    case CT_BF16: ((uint16_t *)data)[i] = (uint16_t)ct__encode_float(dtype, v); break;
+    case CT_F32: {
+        const uint32_t bits = ct__encode_float(CT_F32, v);
+        memcpy((float *)data + i, &bits, sizeof bits);
+        break;
+    }
     case CT_F64: ((double *)data)[i] = v; break;
     default: ct__store_i64(dtype, data, i, saturated(dtype, v)); break;
     }
 }
 
+// To 8 and 16 bits by way of f32, as kernels go (and ml_dtypes).
 // By way of double what a double cannot hold would round twice: the bits that a float has no room
 // for are joined into one below the last that it has.
 static void store_whole(ct_dtype dtype, void *data, int64_t i, uint64_t size, bool negative) {
     if (dtype != CT_F64 && size >> 53)
         size = size >> 11 << 11 | (uint64_t)((size & 2047) != 0) << 11;
     double v = (double)size;
+    if (ct__is_narrow_float(dtype)) v = ct__decode_float(CT_F32, ct__encode_float(CT_F32, v));
     ct__store_f64(dtype, data, i, negative ? -v : v);
 }
 

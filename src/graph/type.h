@@ -91,20 +91,8 @@ const char *ct__shape_text(char *out, size_t cap, const char *dtype, size_t rank
                            const uint64_t *dim, uint32_t dyn);
 void ct__text_dims(ct_text *text, const ct_type *type);
 
-// Conversions of 16-bit floats, to nearest even.
-float ct__half_to_float(uint16_t h);
-uint16_t ct__float_to_half(float f);
-static inline float ct__bf16_to_float(uint16_t h) {
-    union {
-        uint32_t u;
-        float f;
-    } v = {(uint32_t)h << 16};
-    return v.f;
-}
-uint16_t ct__float_to_bf16(float f);
 // One element in memory as double (exact but for i64 and u64 above 2^53) and back (floats rounded
-// to nearest even, 16-bit ones by way of f32; integers truncated towards zero and saturated, NaN to
-// 0).
+// to nearest even; integers truncated towards zero and saturated, NaN to 0).
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i);
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double value);
 // One element as i64, a u64 by its bits; back it wraps, and floats are rounded to nearest even.

@@ -292,7 +292,8 @@ static bool settle(reader *r) {
 }
 
 const char *ct__st_describe(const ct_st_entry *e, char *out, size_t cap) {
-    return ct__shape_text(out, cap, kinds[e->kind_rank].lower, e->rank, e->shape, 0);
+    const char *dtype = e->dtype ? ct_dtype_name(e->dtype) : kinds[e->kind_rank].lower;
+    return ct__shape_text(out, cap, dtype, e->rank, e->shape, 0);
 }
 
 // The bytes that dtype and shape call for. Products are taken in order and may not overflow, even

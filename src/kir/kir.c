@@ -243,8 +243,8 @@ ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value) {
 }
 
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value) {
-    if (ct__kir_held(dtype) != dtype && ct__is_float(ct__kir_held(dtype)))
-        return ct__kir_cast(k, ct__kir_const(k, CT_F32, value), dtype);
+    if (ct__is_narrow_float(dtype))
+        return ct__kir_const(k, CT_F32, ct__decode_float(dtype, ct__encode_float(dtype, value)));
     if (!ct__is_float(dtype)) return ct__kir_const_int(k, dtype, (int64_t)value);
     ct_kins ins = make(CT_K_CONST, dtype, 1, -1, -1, -1);
     ins.imm.f = dtype == CT_F32 ? (double)(float)value : value;
@@ -447,26 +447,41 @@ static ct_kval saturated(ct_kir *k, ct_kval a, ct_dtype to) {
     return ct__kir_max(k, x, ct__kir_const_int(k, CT_I32, ct__least(to)));
 }
 
+// An f64 as an f32 that rounds to a narrower float as the f64 itself would: where it is not exact,
+// the neighbour of which the last bit is set. (f32 has two bits more than any narrower float.)
+static ct_kval odd_f32(ct_kir *k, ct_kval x) {
+    ct_kval y = ct__kir_cast(k, x, CT_F32), bits = ct__kir_bitcast(k, y, CT_I32);
+    ct_kval size = ct__kir_un(k, CT_K_ABS, x);
+    ct_kval near = ct__kir_un(k, CT_K_ABS, ct__kir_cast(k, y, CT_F64));
+    ct_kval none = ct__kir_const_int(k, CT_I32, 0), one = ct__kir_const_int(k, CT_I32, 1);
+    ct_kval down = ct__kir_lt(k, size, near), up = ct__kir_lt(k, near, size); // NaN: neither
+    ct_kval step = ct__kir_select(k, up, one, none);
+    step = ct__kir_select(k, down, ct__kir_const_int(k, CT_I32, -1), step);
+    ct_kval even = ct__kir_bin(k, CT_K_EQ, ct__kir_bin(k, CT_K_AND, bits, one), none);
+    ct_kval moved = ct__kir_select(k, even, ct__kir_add(k, bits, step), bits);
+    return ct__kir_bitcast(k, moved, CT_F32);
+}
+
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     const ct_kins *x = operand(k, CT_K_CAST, a);
     if (!x) return -1;
     if (!ct__is_dtype(to)) return bad(k, CT_K_CAST, "to no dtype");
     ct_dtype held = ct__kir_held(to);
-    bool half = held == CT_F32 && to != CT_F32;
+    bool narrow = ct__is_narrow_float(to);
     if (held != to && x->dtype != held) {
-        // f64 and i64 reach 16 bits through f32, as a store would; integers through i32
+        // integers reach narrow floats through f32, and all reach narrow integers through i32
         bool whole = held == CT_I32 && ct__is_float(x->dtype);
-        a = ct__kir_cast(k, a, held);
+        a = narrow && x->dtype == CT_F64 ? odd_f32(k, a) : ct__kir_cast(k, a, held);
         if (a < 0) return -1;
         if (whole) return saturated(k, a, to);
         x = &k->ins[a];
     }
     if (held == CT_I32 && to != CT_I32) return wrapped(k, a, to);
     if (x->dtype == to) return a;
-    if (half && x->op == CT_K_CAST && x->sub == to) return a;
+    if (narrow && x->op == CT_K_CAST && x->sub == to) return a;
     int64_t known = 0;
     if (to == CT_I32 && ct__kir_is_int(k, a, &known)) return ct__kir_const_int(k, to, known);
-    ct_kins ins = make(CT_K_CAST, half ? CT_F32 : (int)to, x->lanes, a, -1, -1);
+    ct_kins ins = make(CT_K_CAST, narrow ? CT_F32 : (int)to, x->lanes, a, -1, -1);
     ins.sub = (uint8_t)to;
     return pure(k, ins);
 }

@@ -7,10 +7,11 @@
 // want registers in their own hands (matmul) may also write 16-lane values directly.
 //
 // Types. A value has a compute dtype and 1 or 16 lanes (CT_LANES).
-//   compute dtypes: bool, u8, i32, u32, i64, u64, f32, f64. The others are held in a wider one: f16
-//   and bf16 in f32, i8, i16 and u16 in i32. A load of such a dtype gives the wider one, a store
-//   rounds to nearest even (integers wrap), and ct__kir_cast(k, v, CT_BF16) gives the f32 that a
-//   store to bf16 and a load would give: so every op can round to its dtype when fused.
+//   compute dtypes: bool, u8, i32, u32, i64, u64, f32, f64. The others are held in a wider one
+//   (base/dtype.c): floats of 8 and 16 bits in f32, i8, i16 and u16 in i32. A load of such a dtype
+//   gives the wider one, a store rounds to nearest even (integers wrap), and ct__kir_cast(k, v,
+//   CT_BF16) gives the f32 that a store to bf16 and a load would give: so every op can round to its
+//   dtype when fused. A cast of an f64 rounds once.
 //   Index arithmetic is i64. Operands of a two-operand op have one dtype; a scalar operand beside a
 //   16-lane one is splatted.
 //

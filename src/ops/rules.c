@@ -11,15 +11,33 @@ bool ct__no_grad(ct_rule *rule) {
 }
 
 typedef struct dtype_list {
-    char s[8 * CT_DTYPE_COUNT];
+    char s[12 * CT_DTYPE_COUNT];
 } dtype_list;
+// "bool, integers and floats": by classes where all of a class are.
 static dtype_list accepted(const ct_call *call) {
+    static const struct {
+        ct_dtypes of;
+        const char *name;
+    } classes[] = {{CT_INTEGERS, "integers"}, {CT_FLOATS, "floats"}};
+    const char *name[CT_DTYPE_COUNT];
     dtype_list list = {""};
-    for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++)
-        if (call->op->accepts & CT_MASK(d)) {
-            if (*list.s) strcat(list.s, ", ");
-            strcat(list.s, ct_dtype_name((ct_dtype)d));
+    size_t n = 0;
+    ct_dtypes said = 0;
+    for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++) {
+        if (!(call->op->accepts & ~said & CT_MASK(d))) continue;
+        name[n] = ct_dtype_name((ct_dtype)d);
+        said |= CT_MASK(d);
+        for (size_t c = 0; c < sizeof classes / sizeof *classes; c++) {
+            if (!(classes[c].of & CT_MASK(d)) || classes[c].of & ~call->op->accepts) continue;
+            name[n] = classes[c].name;
+            said |= classes[c].of;
         }
+        n++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        strcat(list.s, i == 0 ? "" : i + 1 < n ? ", " : " and ");
+        strcat(list.s, name[i]);
+    }
     return list;
 }
 
@@ -133,9 +151,10 @@ static bool promote(ct_call *call, int first, ct_dtype *dtype) {
 }
 
 bool ct__no_promotion(ct_call *call, ct_dtype a, ct_dtype b) {
-    ct__call_err(call, CT_E_DTYPE, "there is no dtype in which %s and %s meet", ct_dtype_name(a),
+    const ct_dtype wider = ct__dtype(a)->bits > ct__dtype(b)->bits ? a : b;
+    ct__call_err(call, CT_E_DTYPE, "%s and %s do not promote to one dtype", ct_dtype_name(a),
                  ct_dtype_name(b));
-    return ct__call_hint(call, "ct_cast one of them to the dtype that is meant");
+    return ct__hint_cast(call, "x", ct__dtype(wider)->bits > 8 ? wider : CT_F32);
 }
 
 static bool infer_broadcast(ct_call *call, int first) {

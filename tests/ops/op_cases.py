@@ -12,10 +12,14 @@ from support.program import command
 PROGRAM = command("tests/ops/test_ops")
 NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
          "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
+         "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
          "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 DTYPES = ["?", *NUMPY]
-HALVES = ("f16", "bf16")
-FLOATS = HALVES + ("f32", "f64")
+NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")  # floats that are computed in f32, and rounded after each op
+FLOATS = NARROW + ("f32", "f64")
+# All numbers of a narrow float, in the order of their codes.
+EVERY = {d: np.arange(2 ** (8 * np.dtype(NUMPY[d]).itemsize)).astype(f"u{np.dtype(NUMPY[d]).itemsize}").view(NUMPY[d])
+         for d in NARROW}
 DYNAMIC = 0x5d1e << 48
 END = 2**63 - 1
 PLAIN, REVERSED, EXPANDED = 0, 1, 2
@@ -27,13 +31,25 @@ def dyn(n):
 
 
 def is_float(array):
-    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+    return array.dtype.kind == "f" or any(array.dtype == NUMPY[d] for d in NARROW)
 
 
 def rounded(array, dtype):
-    """Doubles in a dtype: 16-bit floats are rounded by way of f32."""
+    """Doubles in a dtype, rounded once."""
     with np.errstate(all="ignore"):
-        return (array.astype(np.float32) if dtype in HALVES else array).astype(NUMPY[dtype])
+        return (odd_f32(array) if dtype in NARROW else array).astype(NUMPY[dtype])
+
+
+def odd_f32(x):
+    """Doubles as f32 numbers that round to a narrower float as the doubles do: where they are not exact, the neighbour of
+    which the last bit is set. (ml_dtypes goes by f32 from wherever it comes, which would round twice.)"""
+    x = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        near = x.astype(np.float32)
+        bits = near.view(np.int32)
+        size, got = np.abs(x), np.abs(near.astype(np.float64))
+        step = np.where(size < got, -1, np.where(got < size, 1, 0))
+        return np.where(bits & 1, bits, bits + step).astype(np.int32).view(np.float32)
 
 
 class Op:

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import op_samples as samples
 import pytest
-from op_cases import (FLOATS, HALVES, NUMPY, Case, Failure, dyn, is_float, read_table,
+from op_cases import (EVERY, FLOATS, NARROW, NUMPY, Case, Failure, dyn, is_float, read_table,
                       rounded, run)
 
 TABLE = read_table()
@@ -32,13 +32,13 @@ def close(got, want, ulp, scale=None):
     else:
         with np.errstate(invalid="ignore"):
             size = np.abs(want.astype(np.float64))
-        half, info = got.dtype.itemsize == 2, ml_dtypes.finfo(got.dtype)
-        if scale is not None and not half:
+        narrow, info = any(got.dtype == NUMPY[d] for d in NARROW), ml_dtypes.finfo(got.dtype)
+        if scale is not None and not narrow:
             size = np.maximum(size, scale)
         unit = float(info.eps) * np.where(np.isfinite(size), size, 1)
-        unit = np.maximum(unit, float(info.smallest_subnormal if half else info.tiny))
-        # Sums of 16-bit floats are those of f32, and rounded once.
-        before = 16 * np.finfo(np.float32).eps * (scale or 0) if half else 0
+        unit = np.maximum(unit, float(info.smallest_subnormal if narrow else info.tiny))
+        # Sums of narrow floats are those of f32, and rounded once.
+        before = 16 * np.finfo(np.float32).eps * (scale or 0) if narrow else 0
         got, want = got.astype(np.float64), want.astype(np.float64)
         with np.errstate(invalid="ignore"):
             off = np.abs(got - want) > ulp * unit + before
@@ -112,7 +112,7 @@ def test_elementwise(name, device):
                 cases.append(case)
                 wants.append(want)
                 # A function of NumPy may be a unit off itself; in f64 ours has no wider type to hide in.
-                loose = 4 if dtype == "f64" else 0 if dtype in HALVES else 1
+                loose = 4 if dtype == "f64" else 0 if dtype in NARROW else 1
                 ulps.append(max(op.ulp * loose, 0 if name in EXACT_ZERO else 1))
     # The f32 polynomial of erfinv loses bits near 1; gelu and silu cancel where they are small.
     scales = [0.1] * len(cases) if name in ("gelu", "erfinv", "silu") else None
@@ -133,24 +133,29 @@ def test_signs_of_zeros(name, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", HALVES)
-def test_every_16_bit_float(dtype, device):
-    """What IEEE 754 defines, of all 65,536 of them, each beside some others: the exact bits."""
-    x = EVERY_HALF.view(NUMPY[dtype])
-    rng, cases, wants = np.random.default_rng(samples.RNG_SEED), [], []
+@pytest.mark.parametrize("dtype", NARROW)
+def test_every_narrow_float(dtype, device):
+    """What IEEE 754 defines, of all of them, each beside some others: the exact bits."""
+    x, rng, cases, wants = EVERY[dtype], np.random.default_rng(samples.RNG_SEED), [], []
     for name in sorted(EXACT_ZERO | {"trunc", "maximum", "minimum", "mod"}):
         op = TABLE[name]
-        for _ in range(1 if op.n_in == 1 else 3):
-            operands = [x] + [rng.permutation(EVERY_HALF).view(NUMPY[dtype])] * (op.n_in - 1)
+        if op.n_in == 1:
+            pairs = [[x]]
+        elif len(x) == 256:  # each beside each
+            pairs = [[np.repeat(x, 256), np.tile(x, 256)]]
+        else:
+            pairs = [[x, rng.permutation(x)] for _ in range(3)]
+        for operands in pairs:
             cases.append(Case(op, operands))
             with np.errstate(all="ignore"):
                 wants.append(rounded(samples.ELEMENTWISE[name](*map(in_double, operands)), dtype))
     for case, want, got in zip(cases, wants, run(cases, device, compiled=False)):
         assert not isinstance(got, Failure), got
-        same = (got[0].view(np.uint16) == want.view(np.uint16)) | (np.isnan(got[0]) & np.isnan(want))
+        code = f"u{want.itemsize}"
+        same = (got[0].view(code) == want.view(code)) | (np.isnan(got[0]) & np.isnan(want))
         if case.op.name in ("maximum", "minimum"):  # NumPy does not order zeros
             same |= got[0] == want
-        assert same.all(), (case, x[~same][:5], got[0][~same][:5], want[~same][:5])
+        assert same.all(), (case, np.argwhere(~same)[:5], got[0][~same][:5], want[~same][:5])
 
 
 def magnitudes(case):
@@ -170,7 +175,7 @@ def test_structured(name, device):
         for operands, attrs in make(rng, op, dtype):
             case = Case(op, operands, attrs)
             arrays = [in_double(o.value()) for o in case.operands]
-            if name == "cumsum" and dtype not in HALVES:
+            if name == "cumsum" and dtype not in NARROW:
                 arrays = [o.value() for o in case.operands]
             want = f(*arrays, **attrs)
             wants.append([rounded(np.asarray(w), dtype) if np.asarray(w).dtype == np.float64
@@ -180,7 +185,7 @@ def test_structured(name, device):
             exact = op.kind in ("movement",) or name in ("gather", "max", "min", "topk", "argmax")
             # What is added in memory is rounded each time.
             half = 4 if name == "scatter_add" else 1
-            ulps.append(0 if exact else half if dtype in HALVES else max(op.ulp, 4) * 4)
+            ulps.append(0 if exact else half if dtype in NARROW else max(op.ulp, 4) * 4)
             scales.append(0 if exact else magnitudes(case))
     assert cases
     check(cases, wants, ulps, device, scales)
@@ -189,26 +194,35 @@ def test_structured(name, device):
 # ------------------------------------------------------------------------------------------ dtypes
 
 def promoted(a, b):
-    with jax.experimental.enable_x64():
-        dtype = jax.numpy.promote_types(NUMPY[a], NUMPY[b])
+    """None: JAX promotes to nothing."""
+    try:
+        with jax.experimental.enable_x64():
+            dtype = jax.numpy.promote_types(NUMPY[a], NUMPY[b])
+    except jax._src.dtypes.TypePromotionError:
+        return None
     return next(name for name, n in NUMPY.items() if np.dtype(n) == dtype)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_promotion(device):
-    cases, wants = [], []
+    cases, wants, refused = [], [], []
     for first in NUMPY:
         for second in NUMPY:
-            a, b = np.array([1, 0], NUMPY[first]), np.array([1, 1], NUMPY[second])
+            a, b, met = np.array([1, 0], NUMPY[first]), np.array([1, 1], NUMPY[second]), promoted(first, second)
+            if met is None:
+                refused.append((Case(TABLE["add"], [a, b]), f"add: {first} and {second} do not promote to one dtype\n"))
+                continue
             cases += [Case(TABLE["less"], [a, b]),
                       Case(TABLE["select"], [np.array([True, False]), a, b])]
-            wants += [np.array([False, True]), np.array([1, 1], NUMPY[promoted(first, second)])]
+            wants += [np.array([False, True]), np.array([1, 1], NUMPY[met])]
             for case in cases[-2:]:
                 case.compiled = len(cases) // 2 % 7 == 0
     check(cases, wants, [0] * len(cases), device)
+    assert len(refused) == 2 + 2 * 2 * sum(d in ("f16", "bf16", "f32", "f64") for d in NUMPY)
+    for (_, want), got in zip(refused, run([case for case, _ in refused], device)):
+        assert isinstance(got, Failure) and want in got, (want, got)
 
 
-EVERY_HALF = np.arange(2**16, dtype=np.uint16)
 CAST_FROM = {"f32": [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -1.5, 2.5, 127.5, -128.9, 255.0, 256.0, -1.0, 32767.5,
                      1e10, -3e9, 65519.0, 65520.0, 1e-8, 6e-8, 9.3e18, 1.8e19, 1.9e19],
              "f64": [np.nan, np.inf, -np.inf, -0.0, 1.9, -1.9, 1e300, 1e-320, 2.0**53, 4294967295.0, 1 + 2.0**-24,
@@ -218,14 +232,16 @@ CAST_FROM = {"f32": [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -1.5, 2.5, 127.5, 
              "i8": [0, 1, -1, 127, -128], "i16": [0, 1, -1, 255, 2**15 - 1, -2**15],
              "i32": [0, 1, -1, 255, 256, 2**31 - 1, -2**31],
              "i64": [0, 1, -1, 2**40 + 3, -2**53 - 2**29 - 1, -2**63, 2**63 - 1],
-             "f16": EVERY_HALF.view(np.float16), "bf16": EVERY_HALF.view(ml_dtypes.bfloat16)}
+             **EVERY}
 
 
 def cast(x, dtype):
     if dtype == "bool":
         return x != 0
     if dtype in FLOATS:
-        return rounded(x, dtype) if dtype in HALVES else x.astype(NUMPY[dtype])
+        if not is_float(x):  # integers reach narrow floats by way of f32
+            return x.astype(np.float32).astype(NUMPY[dtype]) if dtype in NARROW else x.astype(NUMPY[dtype])
+        return rounded(x, dtype) if dtype in NARROW else x.astype(NUMPY[dtype])
     if not is_float(x):
         return x.astype(NUMPY[dtype])
     lo, hi = np.iinfo(NUMPY[dtype]).min, np.iinfo(NUMPY[dtype]).max
@@ -260,7 +276,7 @@ def test_bitcast(device):
     """Each dtype as every other one of its size (to bool: what is 0 or 1)."""
     cases, wants = [], []
     values = {"f32": [0.0, -0.0, 1.0, np.inf, -2.5], "f64": [0.0, -0.0, 1.0, np.inf, -2.5],
-              "f16": EVERY_HALF.view(np.float16), "bf16": EVERY_HALF.view(ml_dtypes.bfloat16), "bool": [0, 1]}
+              "bool": [0, 1], **EVERY}
     for source in NUMPY:
         x = np.array(values.get(source, samples.EDGES.get(source)), NUMPY[source])
         for dtype, kind in NUMPY.items():
@@ -272,9 +288,9 @@ def test_bitcast(device):
         for case, want, got in zip(cases, wants, results):
             assert not isinstance(got, Failure), got
             assert got[0].dtype == want.dtype, case
-            # Which NaN it is may change where one is stored as a 16-bit float.
+            # Which NaN it is may change where one is stored as a narrow float.
             same = got[0].view(f"u{want.itemsize}") == want.view(f"u{want.itemsize}")
-            assert (same | (np.isnan(got[0]) & np.isnan(want) if want.dtype in (np.float16, ml_dtypes.bfloat16) else False)).all(), case
+            assert (same | (np.isnan(got[0]) & np.isnan(want) if any(want.dtype == NUMPY[d] for d in NARROW) else False)).all(), case
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -316,7 +316,7 @@ static void cpu_close(ct_device *device) {
 
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
-    .numerics = "1 fma k256 r1024x16 h32",
+    .numerics = "2 fma k256 r1024x16 h32",
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

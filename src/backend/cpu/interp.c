@@ -461,12 +461,13 @@ static void emit_math(builder *b, unit *u, ct_kval v, const ct_kins *ins);
 static void emit_cast(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
     bool lanes = is_wide(u, v);
     int from = u->k->ins[ins->a].dtype, op = CT_I_CAST_FROM + from;
-    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
-        op = ins->sub == CT_F16 ? CT_I_ROUND_F16 : CT_I_ROUND_BF16;
+    const bool rounds = ct__is_narrow_float(ins->sub);
+    if (rounds)
+        op = CT_I_ROUND;
     else if (from == ins->dtype)
         op = CT_I_COPY;
     uint32_t a = either(b, u, ins->a, lanes), d = result(b, u, v);
-    ct_iins *i = add(b, op, ins->dtype, lanes);
+    ct_iins *i = add(b, op, rounds ? ins->sub : ins->dtype, lanes);
     i->d = d;
     i->a = a;
 }

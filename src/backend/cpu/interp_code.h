@@ -42,9 +42,8 @@ enum {
     CT_I_WIDEN,             // all lanes of d = scalar a
     CT_I_RAMP,              // lane l of d = scalar a + l * imm (i64)
     CT_I_CHOOSE,            // d = scalar a ? b : c, of wide b and c
-    CT_I_ROUND_F16,         // what CAST to f16 is
-    CT_I_ROUND_BF16,
-    CT_I_ZIP_HIGH, // ZIP is the low half
+    CT_I_ROUND,             // d = a, an f32, rounded to the dtype
+    CT_I_ZIP_HIGH,          // ZIP is the low half
     // Memory, by storage dtype. c: condition (flag 1: wide). imm: stride of the lanes.
     CT_I_LOAD,   // scalar, or one element for all lanes where wide
     CT_I_LOAD_S, // lanes in a row or at a stride

@@ -205,7 +205,7 @@ PLAIN_CAST(f64, u8) PLAIN_CAST(f64, i32) PLAIN_CAST(f64, u32) PLAIN_CAST(f64, i6
         GROUPS(n) W(f32, i->d, u) = round_to_##h(W(f32, i->a, u));                                 \
         return i + 1;                                                                              \
     }
-ROUND_TO(f16) ROUND_TO(bf16)
+ROUND_TO(f16) ROUND_TO(bf16) ROUND_TO(f8e4m3) ROUND_TO(f8e5m2)
 
 // ----------------------------------------------------------------------------------------- memory
 
@@ -296,6 +296,8 @@ static inline unsigned counted(const char *f, uint32_t slot) {
     X(I8, i32, i8, up_i8, down_i8, s_up_i8, s_down_i8)                                             \
     X(I16, i32, i16, up_i16, down_i16, s_up_i16, s_down_i16)                                       \
     X(U16, i32, u16, up_u16, down_u16, s_up_u16, s_down_u16)                                       \
+    X(F8E4M3, f32, u8, up_f8e4m3, down_f8e4m3, s_up_f8e4m3, s_down_f8e4m3)                         \
+    X(F8E5M2, f32, u8, up_f8e5m2, down_f8e5m2, s_up_f8e5m2, s_down_f8e5m2)                         \
     X(F16, f32, u16, up_f16, down_f16, s_up_f16, s_down_f16)                                       \
     X(BF16, f32, u16, up_bf16, down_bf16, s_up_bf16, s_down_bf16)                                  \
     X(F32, f32, f32, AS_IS, AS_IS, AS_IS, AS_IS)                                                   \
@@ -646,8 +648,10 @@ const ct_itable CT_INTERP_TABLE = {
         FROM(f64, F64, u8, U8) FROM(f64, F64, i32, I32) FROM(f64, F64, u32, U32) FROM(f64, F64, i64, I64) FROM(f64, F64, f32, F32)
         FROM(u64, U64, u8, U8) FROM(u64, U64, i32, I32) FROM(u64, U64, u32, U32) FROM(u64, U64, i64, I64) FROM(u64, U64, f32, F32) FROM(u64, U64, f64, F64)
         FROM(u8, U8, u64, U64) FROM(i32, I32, u64, U64) FROM(u32, U32, u64, U64) FROM(i64, I64, u64, U64) FROM(f32, F32, u64, U64) FROM(f64, F64, u64, U64)
-        [CT_I_ROUND_F16][CT_F32] = {round_to_f16_s, round_to_f16_w},
-        [CT_I_ROUND_BF16][CT_F32] = {round_to_bf16_s, round_to_bf16_w},
+        [CT_I_ROUND] = {
+            [CT_F16] = {round_to_f16_s, round_to_f16_w}, [CT_BF16] = {round_to_bf16_s, round_to_bf16_w},
+            [CT_F8E4M3] = {round_to_f8e4m3_s, round_to_f8e4m3_w}, [CT_F8E5M2] = {round_to_f8e5m2_s, round_to_f8e5m2_w},
+        },
         [CT_I_CONST] = {[0 ... CT_F32 - 1] = {const_s, NULL}, [CT_F32] = {const_f32, NULL}, [CT_F32 + 1 ... CT_DTYPE_COUNT - 1] = {const_s, NULL}},
         ANY_TYPE(ARG, arg_s) ANY_TYPE(RAMP, ramp_w)
         ANY_TYPE(SEQ, seq) ANY_TYPE(SEQ_NEXT, seq_next) ANY_TYPE(VECTOR, vector) ANY_TYPE(VECTOR_NEXT, vector_next)

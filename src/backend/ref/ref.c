@@ -55,7 +55,7 @@ static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {
 
 const ct_backend ct__backend_ref = {
     .name = "ref",
-    .numerics = "1 double",
+    .numerics = "2 double",
     .evaluates_ops = true,
     .alloc = ref_alloc,
     .free = ct__host_free,

@@ -1,5 +1,4 @@
 // What is said about values, and how near they must be.
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -47,12 +46,8 @@ typedef struct {
     double eps, tiny, largest;
 } grain;
 static grain grain_of(ct_dtype dtype) {
-    switch ((int)dtype) {
-    case CT_F64: return (grain){DBL_EPSILON, DBL_MIN, DBL_MAX};
-    case CT_F16: return (grain){0x1p-10, 0x1p-14, 65504};
-    case CT_BF16: return (grain){0x1p-7, 0x1p-126, 0x1.fep127};
-    default: return (grain){(double)FLT_EPSILON, (double)FLT_MIN, (double)FLT_MAX};
-    }
+    return (grain){ldexp(1, -ct__dtype(dtype)->mantissa), ct__smallest_normal(dtype),
+                   ct__largest(dtype)};
 }
 
 ct_check_difference ct__check_same(const ct_type *type, const void *got, const void *want) {
@@ -92,10 +87,10 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, void *c
     if (!ct__is_float(dtype)) return ct__check_same(type, got, want);
     ct_check_difference d = {0};
     grain own = grain_of(dtype);
-    // Sums of 16-bit floats are those of f32, rounded once; what is added in memory is not.
+    // Sums of narrow floats are those of f32, rounded once; what is added in memory is not.
     bool once = !node->op->kind->rounds_each;
     double by = units(node);
-    grain each = once && ct_dtype_size(dtype) == 2 ? grain_of(CT_F32) : own;
+    grain each = once && ct__is_narrow_float(dtype) ? grain_of(CT_F32) : own;
     double last = by > 0 && each.eps < own.eps;
     int64_t n = ct__count(type);
     for (int64_t i = 0; i < n; i++) {

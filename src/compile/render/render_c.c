@@ -33,7 +33,7 @@ static void buffer_name(const ct_render *r, int64_t buf) {
 
 // The prelude's function that turns storage into a value ("up_f16"), or back; "" for none.
 typedef struct {
-    char s[12];
+    char s[16];
 } converter;
 static converter converter_of(const char *way, ct_dtype dtype) {
     converter c = {""};

@@ -21,15 +21,11 @@ const char *ct__render_type(int dtype) {
 const char *ct__render_suffix(int dtype) { return dtype == CT_BOOL ? "b" : ct__render_type(dtype); }
 
 const char *ct__render_storage(int dtype) {
-    switch (dtype) {
-    case CT_BOOL: return "u8";
-    case CT_I8: return "i8";
-    case CT_I16: return "i16";
-    case CT_U16:
-    case CT_F16:
-    case CT_BF16: return "u16";
-    default: return ct__render_type(dtype);
-    }
+    if (dtype == CT_BOOL) return "u8";
+    if (!ct__is_narrow((ct_dtype)dtype)) return ct__render_type(dtype);
+    if (ct__is_narrow_float((ct_dtype)dtype))
+        return ct_dtype_size((ct_dtype)dtype) == 1 ? "u8" : "u16";
+    return ct_dtype_name((ct_dtype)dtype);
 }
 
 void ct__render_wide_type(ct_text *out, int dtype) {
@@ -185,8 +181,8 @@ static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name
 
 static void scalar_cast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype;
-    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
-        ct__textf(r->out, "s_round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
+    if (ct__is_narrow_float(ins->sub))
+        ct__textf(r->out, "s_round_to_%s(", ct_dtype_name(ins->sub));
     else if (ins->dtype == CT_BOOL)
         ct__text_add(r->out, "0 != (");
     else if (ct__is_float(from) && !ct__is_float(ins->dtype))
@@ -275,8 +271,8 @@ static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) 
 
 static void wide_cast(const ct_render *r, const ct_kins *ins) {
     const char *f = ct__render_suffix(r->k->ins[ins->a].dtype);
-    if (ins->sub == CT_F16 || ins->sub == CT_BF16)
-        ct__textf(r->out, "round_to_%s(", ins->sub == CT_F16 ? "f16" : "bf16");
+    if (ct__is_narrow_float(ins->sub))
+        ct__textf(r->out, "round_to_%s(", ct_dtype_name(ins->sub));
     else if (ins->dtype == CT_BOOL)
         ct__textf(r->out, "ne_%s(splat_%s(0), ", f, f);
     else
