@@ -98,6 +98,7 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
     plan->n_scalars = order->n_scalars;
     ctx->symbols = ct__symbols_new(&plan->arena);
     if (!ctx->symbols) ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
+    if (ctx->symbols) ct__symbols_also(ctx->symbols, engine->also);
     bool ok = ctx->symbols && ct__plan_name(ctx, plan, order, roots, n_roots) &&
               lower(ctx, engine, plan, order, roots, n_roots);
     ctx->symbols = NULL;

@@ -36,9 +36,18 @@ typedef struct ct_plan {
     uint64_t *words; // (n_words) the canonical record, compared on a hit
     size_t n_words;
     uint64_t stamp, number; // last use; which plan of its engine this is
+    // What a run tells it anew.
+    ct_hash shape;            // of the record without its sizes
+    struct ct_plan *of_shape; // the next in the bucket of its shape
+    uint32_t *dynamic;        // (n_dynamic) words of the record
+    uint64_t *bound;          // (n_dynamic) what they are in the program now
+    int64_t *values;          // (ct__symbols_count) of the atoms, for that
+    size_t n_dynamic;
+    bool by_itself; // some of them were not marked
     ct_arena arena;
     ct_program program;
-    void *memory;  // TEMP buffers; NULL when arena_bytes is 0
+    void *memory; // TEMP buffers; NULL when memory_bytes is 0
+    size_t memory_bytes;
     void *scalars; // SCALARS buffer
     void **homes;  // (program.n_bufs) where TEMP, SCALARS and CONST buffers lie; else NULL
     size_t n_scalars;
@@ -71,7 +80,12 @@ typedef struct ct_built { // kernels by what they were rendered from; they go wi
 typedef struct ct_engine { // one a context
     ct_device *device;
     const char *device_name;
-    ct_plan **buckets; // (n_buckets) a power of two
+    ct_plan **buckets;     // (n_buckets) a power of two
+    ct_plan **of_shape;    // (n_buckets) by the record without its sizes
+    ct_size_words sizes;   // of the order
+    uint64_t *shape_words; // scratch: the order's record without its sizes
+    bool *also;            // scratch: which of its words are dynamic by themselves
+    size_t shape_cap, also_cap;
     size_t n_buckets, n_plans;
     uint64_t clock, made;
     ct_built built;
@@ -106,6 +120,14 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan);
 // Runs it with the leaves and scalars of `order`; root i's value goes to `fresh[i]`.
 bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh);
+
+// The plan of the engine's order, found (an equal record, or one that differs in dynamic sizes alone) or
+// NULL. ct__plans_make makes it: what differs from an earlier plan of its shape becomes dynamic.
+ct_plan *ct__plans_find(ct_engine *engine);
+ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *engine, const ct_root *roots, size_t n_roots);
+void ct__plans_free(ct_engine *engine);
+// Gives the plan's program the sizes of the engine's order. False: there is no room for them.
+bool ct__plan_bind(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 
 // Steps of ct__plan_make: kernels known to the engine or measured; as source; found or compiled by
 // the device; commands and memory made ready.

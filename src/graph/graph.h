@@ -453,6 +453,23 @@ void ct__order_free(ct_order *order);
 size_t ct__node_words(const ct_node *node, size_t *before);
 size_t ct__attr_words(const ct_field *field, const void *attrs);
 size_t ct__words_begin(const ct_order *order); // where the first node's part begins
+
+// The words of a record that are sizes or positions, in order.
+typedef enum ct_varies {
+    CT_VARIES_NOT,      // only where it is marked
+    CT_VARIES_SIZE,     // from 2 on: kernels may be told it
+    CT_VARIES_POSITION, // from 0 on
+} ct_varies;
+typedef struct ct_size_word {
+    uint32_t word;
+    ct_varies varies;
+    bool marked; // dynamic by what the user wrote
+} ct_size_word;
+typedef struct ct_size_words {
+    ct_size_word *v; // (n)
+    size_t n, cap;
+} ct_size_words;
+bool ct__order_size_words(const ct_order *order, ct_size_words *list); // false: no memory
 // The error of a read whose version is gone; takes the variable's lock. Always false.
 bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here);
 // The number of a value's storage among the leaves; UINT32_MAX: it is none. (Contexts share

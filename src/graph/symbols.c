@@ -42,6 +42,7 @@ struct ct_symbols {
     ct_monomial *symbols; // (n_symbols)
     int64_t *value;       // (n_symbols) in the run for which the plan is made
     size_t n_symbols, symbols_cap;
+    const bool *also; // (words of the record) dynamic without a mark; or NULL
     bool incomplete;
 };
 
@@ -54,7 +55,9 @@ ct_symbols *ct__symbols_now(void) {
     const ct_ctx *ctx = ct__ctx();
     return ctx ? ctx->symbols : NULL;
 }
-void ct__symbols_incomplete(ct_symbols *table) { table->incomplete = true; }
+void ct__symbols_incomplete(ct_symbols *table) {
+    if (table) table->incomplete = true;
+}
 bool ct__symbols_complete(const ct_symbols *table) { return !table->incomplete; }
 size_t ct__symbols_count(const ct_symbols *table) { return table->n_atoms; }
 
@@ -194,10 +197,11 @@ int64_t ct__symbol_word(ct_symbols *t, size_t word, int64_t value) {
     return size_of_atom(t, a);
 }
 
+void ct__symbols_also(ct_symbols *t, const bool *dynamic) { t->also = dynamic; }
 int64_t ct__atom_value(const ct_symbols *t, int32_t a) { return t->atoms[a].value; }
 
 int64_t ct__symbol_at(ct_symbols *t, size_t word, int64_t size) {
-    if (ct__is_symbol(size) || !ct__marked(size)) return size;
+    if (ct__is_symbol(size) || !(ct__marked(size) || (t->also && t->also[word]))) return size;
     return ct__symbol_word(t, word, ct__unmarked(size));
 }
 

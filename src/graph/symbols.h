@@ -26,6 +26,8 @@ ct_symbols *ct__symbols_new(ct_arena *arena);
 // The table of the plan that the thread's context is making; NULL outside of plans.
 ct_symbols *ct__symbols_now(void);
 
+// Which words of the record are dynamic though nothing marks them; by word, or NULL.
+void ct__symbols_also(ct_symbols *table, const bool *dynamic);
 // A size or position in word `word` of the record: its symbol where it is dynamic, else itself.
 int64_t ct__symbol_at(ct_symbols *table, size_t word, int64_t size);
 // The attributes of a node of the record in the plan, in the arena: dynamic numbers are symbols, and

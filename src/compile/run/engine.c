@@ -13,17 +13,17 @@
 #include "compile/run/store.h"
 #include "compile/plan.h"
 
-enum { MOST_PLANS = 256, FIRST_BUCKETS = 64 };
+enum { FIRST_BUCKETS = 64 };
 
 static void engine_free(ct_engine *e) {
-    for (size_t i = 0; i < e->n_buckets; i++)
-        for (ct_plan *p = e->buckets[i], *next; p; p = next) {
-            next = p->next;
-            ct__plan_free(e, p);
-        }
+    ct__plans_free(e);
     ct__built_free(&e->built);
     ct__order_free(&e->order);
     ct__free(e->buckets);
+    ct__free(e->of_shape);
+    ct__free(e->sizes.v);
+    ct__free(e->shape_words);
+    ct__free(e->also);
     ct__free(e->fresh);
     ct__free(e->copies);
     ct__free(e->held);
@@ -36,8 +36,9 @@ static void engine_free(ct_engine *e) {
 static ct_engine *engine_new(const char *device, ct_err *err) {
     ct_engine *e = ct__calloc(1, sizeof *e);
     if (e) e->buckets = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
-    if (e && e->buckets) e->n_buckets = FIRST_BUCKETS;
-    if (!e || !e->buckets) {
+    if (e) e->of_shape = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
+    if (e && e->buckets && e->of_shape) e->n_buckets = FIRST_BUCKETS;
+    if (!e || !e->n_buckets) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if (ct__env_check(err) && ct__check_wanted(&e->check, err) &&
                (e->device = ct__device_open(device, err))) {
@@ -102,46 +103,7 @@ bool ct_set_device(const char *name) {
     return true;
 }
 
-// ----------------------------------------------------------------------------------- finding plans
-
-static ct_plan *find(ct_engine *e, const ct_order *o) {
-    for (ct_plan *p = e->buckets[o->hash.lo & (e->n_buckets - 1)]; p; p = p->next)
-        if (ct__hash_equal(p->hash, o->hash) && p->n_words == o->n_words &&
-            memcmp(p->words, o->words, o->n_words * sizeof *o->words) == 0)
-            return p;
-    return NULL;
-}
-
-static void drop_oldest(ct_engine *e) {
-    ct_plan **oldest = NULL;
-    for (size_t i = 0; i < e->n_buckets; i++)
-        for (ct_plan **at = &e->buckets[i]; *at; at = &(*at)->next)
-            if (!oldest || (*at)->stamp < (*oldest)->stamp) oldest = at;
-    if (!oldest) return;
-    ct_plan *p = *oldest;
-    *oldest = p->next;
-    if (e->newest == p) e->newest = NULL;
-    ct__plan_free(e, p);
-    e->n_plans--;
-}
-
-static ct_plan *find_or_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t n) {
-    ct_plan *p = find(e, &e->order);
-    if (!p) {
-        double begin = ct__now();
-        if (e->n_plans >= MOST_PLANS) drop_oldest(e);
-        p = ct__plan_make(ctx, e, &e->order, roots, n);
-        if (!p) return NULL;
-        p->number = ++e->made;
-        ct__explain_new(ctx, e, p, &e->order, ct__now() - begin);
-        ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)];
-        p->next = *bucket;
-        *bucket = p;
-        e->n_plans++;
-    }
-    p->stamp = ++e->clock;
-    return p;
-}
+// ---------------------------------------------------------------------------------- choosing plans
 
 static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
 
@@ -186,13 +148,13 @@ static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n, bool stores) {
     if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     if (stores && !ct__add_stores(ctx, e, n)) return NULL;
     if (*n > wanted && !ct__order(ctx, &e->order, e->roots, *n)) return NULL;
-    while ((p = find(e, &e->order)) && p->n_extra) {
+    while ((p = ct__plans_find(e)) && p->n_extra) {
         for (size_t i = 0; i < p->n_extra; i++)
             if (!ct__add_outputs(ctx, e, n, e->order.nodes[p->extra[i]], CT_ROOT_EXTRA))
                 return NULL;
         if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     }
-    return find_or_make(ctx, e, e->roots, *n);
+    return p ? p : ct__plans_make(ctx, e, e->roots, *n);
 }
 
 // -------------------------------------------------------------------------------- values come back
@@ -331,8 +293,8 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     e->started = false;
     uint64_t begin = e->device->backend->event(e->device);
-    bool ok = ct__check_before(ctx, e, p, n) && ct__plan_run(ctx, e, p, &e->order, e->fresh) &&
-              ct__check_after(e, p);
+    bool ok = ct__plan_bind(ctx, e, p) && ct__check_before(ctx, e, p, n) &&
+              ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p);
     ct__check_done(e);
     if (ok) {
         uint64_t end = e->device->backend->event(e->device);

@@ -96,6 +96,7 @@ static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
     if (!plan->homes) return ct__err_memory(err, plan->here, "plan", n * sizeof *plan->homes);
     if (arena && !(plan->memory = ct__device_alloc(device, arena, CT_MEMORY_ARENAS, err)))
         return false;
+    plan->memory_bytes = arena;
     if (plan->n_scalars &&
         !(plan->scalars = ct__device_alloc(device, plan->n_scalars * 8, CT_MEMORY_CONSTANTS, err)))
         return false;
@@ -140,8 +141,7 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
 void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct_device *device = engine->device;
     device->backend->wait(device, device->backend->event(device), NULL);
-    if (plan->memory)
-        ct__device_free(device, plan->memory, plan->program.arena_bytes, CT_MEMORY_ARENAS);
+    if (plan->memory) ct__device_free(device, plan->memory, plan->memory_bytes, CT_MEMORY_ARENAS);
     if (plan->scalars)
         ct__device_free(device, plan->scalars, plan->n_scalars * 8, CT_MEMORY_CONSTANTS);
     for (size_t i = 0; plan->homes && i < plan->program.n_bufs; i++)
@@ -150,6 +150,9 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
                             CT_MEMORY_CONSTANTS);
     ct__free(plan->homes);
     ct__free(plan->words);
+    ct__free(plan->dynamic);
+    ct__free(plan->bound);
+    ct__free(plan->values);
     ct__free(plan->commands);
     ct__free(plan->operands);
     ct__free(plan->binding);

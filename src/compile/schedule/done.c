@@ -83,7 +83,10 @@ static bool finish(ct_emit *e, double flops) {
         l->args[i] = e->draft->args[i];
         l->bytes += b->bytes;
     }
-    for (size_t i = 0; i < e->draft->n_syms; i++) l->numbers[i] = s->sym_value[e->draft->syms[i]];
+    for (size_t i = 0; i < e->draft->n_syms; i++) {
+        l->numbers[i] = s->sym_value[e->draft->syms[i]];
+        l->atoms[i] = s->sym_atom[e->draft->syms[i]];
+    }
     l->flops = flops > 0 ? flops : e->flops * ct__kir_iterations(e->kir, l->numbers);
     l->grid = ct__kir_grid(e->kir, l->numbers);
     return ct__program_kernel(s->program, &e->kir, &l->kernel) ||

@@ -17,7 +17,7 @@ bool ct__sched_loop(ct_sched *s, ct_node *node) {
     }
     for (int i = 0; i < node->n_out; i++) {
         ct_sval *val = ct__sval(s, (ct_val){node, (uint32_t)i});
-        if (val->buf == UINT32_MAX) val->buf = ct__sched_temp(s, ct__type_bytes(&node->out[i]));
+        if (val->buf == UINT32_MAX) val->buf = ct__sched_temp(s, ct__bytes_of(&node->out[i]));
         out[i] = (ct_place){val->buf, val->offset};
         if (val->buf == UINT32_MAX) return false;
     }

@@ -155,7 +155,9 @@ static bool add_marker(const owner *o, ct_launch launch) {
 // ---------------------------------------------------------------------------------------- scan
 
 // The element of the first iteration of what lies at a place: x[0], or backwards the last.
-static spot element(const scan_attrs *a, ct_place place, const ct_type *type) {
+static spot element(const owner *o, ct_place place, const ct_type *type) {
+    const scan_attrs *a = o->node->attrs;
+    if (type->dyn) ct__symbols_incomplete(o->p->symbols);
     int64_t bytes = (int64_t)ct__type_bytes(type), length = ct__unmarked(a->length);
     if (a->reverse && length) place.offset += (size_t)((length - 1) * bytes);
     return (spot){.place = place, .step = a->reverse ? -bytes : bytes};
@@ -164,13 +166,14 @@ static spot element(const scan_attrs *a, ct_place place, const ct_type *type) {
 static bool copy_in_carry(const owner *o, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!ct__program_copy(o->p, ct__arg_at(o->in[i]), ct__arg_at(o->out[i]), o->node,
-                              ct__type_bytes(&o->node->out[i])))
+                              ct__bytes_of(&o->node->out[i])))
             return no_memory(o, sizeof(ct_launch));
     return true;
 }
 
 static bool lower_scan(const owner *o) {
     const scan_attrs *a = o->node->attrs;
+    if (ct__marked(a->length)) ct__symbols_incomplete(o->p->symbols);
     ct_body *body = a->body;
     size_t nc = (size_t)a->n_carry, nx = (size_t)a->n_xs;
     spot *param = ct__arena_zero(o->p->arena, (body->n_params + 1) * sizeof *param),
@@ -178,11 +181,11 @@ static bool lower_scan(const owner *o) {
     if (!param || !result) return no_memory(o, body->n_params * sizeof *param);
     for (size_t k = 0; k < body->n_params; k++)
         param[k] = k < nc        ? (spot){.place = o->out[k]}
-                   : k < nc + nx ? element(a, o->in[k], body->params[k]->out)
+                   : k < nc + nx ? element(o, o->in[k], body->params[k]->out)
                                  : (spot){.place = o->in[k]};
     for (size_t i = 0; i < body->n_outs; i++)
         result[i] = i < nc ? (spot){.place = o->out[i], .assigned = true, .leaf = (uint32_t)i}
-                           : element(a, o->out[i], ct__type(body->outs[i]));
+                           : element(o, o->out[i], ct__type(body->outs[i]));
     return copy_in_carry(o, nc) &&
            add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP, .count = ct__unmarked(a->length)}) &&
            lay_body(o, body, param, result, true) &&

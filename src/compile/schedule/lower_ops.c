@@ -20,9 +20,9 @@ static bool lower_nodes(const ct_graph *g, ct_program *p, ct_place **homes, uint
             launch->args[k] = (ct_arg){.buf = h.buf, .offset = h.offset};
         }
         for (int k = 0; k < node->n_out; k++) {
-            uint32_t buf = ct__program_buf(p, (ct_buf){.kind = CT_BUF_TEMP,
-                                                       .bytes = ct__type_bytes(&node->out[k]),
-                                                       .node = node});
+            uint32_t buf = ct__program_buf(
+                p,
+                (ct_buf){.kind = CT_BUF_TEMP, .size = ct__bytes_of(&node->out[k]), .node = node});
             if (buf == UINT32_MAX) return false;
             homes[i][k] = (ct_place){buf, 0};
             launch->args[node->n_in + k] = (ct_arg){.buf = buf, .write = true};
@@ -43,9 +43,9 @@ bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
     for (size_t i = 0; i < g->n_roots && ok; i++) {
         ct_val v = g->roots[i].val;
         if (g->roots[i].kind != CT_ROOT_ASSIGN || v.node->op != &ct__op_data) continue;
-        size_t bytes = ct__type_bytes(ct__type(v));
+        int64_t bytes = ct__bytes_of(ct__type(v));
         early[i] = (ct_place){
-            ct__program_buf(p, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes, .node = v.node}), 0};
+            ct__program_buf(p, (ct_buf){.kind = CT_BUF_TEMP, .size = bytes, .node = v.node}), 0};
         ok = early[i].buf != UINT32_MAX &&
              ct__program_copy(p, ct__arg_at(homes[v.node->index][v.out]), ct__arg_at(early[i]),
                               v.node, bytes);
@@ -54,13 +54,13 @@ bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
         for (size_t i = 0; i < g->n_roots && ok; i++) {
             if ((g->roots[i].kind == CT_ROOT_ASSIGN) != assigns) continue;
             ct_val v = g->roots[i].val;
-            size_t bytes = ct__type_bytes(ct__type(v));
+            int64_t bytes = ct__bytes_of(ct__type(v));
             ct_place from = homes[v.node->index][v.out];
             if (assigns && v.node->op == &ct__op_data)
                 from = early[i]; // another assignment may overwrite it
             uint32_t buf = ct__program_buf(
-                p, (ct_buf){
-                       .kind = CT_BUF_ROOT, .index = (uint32_t)i, .bytes = bytes, .node = v.node});
+                p,
+                (ct_buf){.kind = CT_BUF_ROOT, .index = (uint32_t)i, .size = bytes, .node = v.node});
             ok = buf != UINT32_MAX &&
                  ct__program_copy(p, ct__arg_at(from), (ct_arg){.buf = buf}, v.node, bytes);
         }

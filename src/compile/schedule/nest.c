@@ -507,11 +507,13 @@ static bool make_parts(nest *n) {
     for (size_t i = 0; i < n->g->n_units; i++) {
         const ct_unit *u = &n->g->units[i];
         if (!u->reduce) continue;
-        const ct_type *in = ct__type(u->v.node->in[0]);
-        int64_t rows = ct__count(&u->v.node->out[0]);
-        int64_t each = rows ? ct__count(in) / rows : 0;
-        int64_t blocks = (each + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK;
-        n->part[i] = ct__sched_temp(s, (size_t)(rows * blocks) * ct_dtype_size(part_dtype(u)));
+        int64_t rows = ct__elements_of(&u->v.node->out[0]), blocks = 0;
+        if (ct__unmarked(rows))
+            blocks =
+                ct__size_div_up(ct__size_div_up(ct__elements_of(ct__type(u->v.node->in[0])), rows),
+                                CT_REDUCE_BLOCK);
+        const int64_t parts = ct__size_mul(rows, blocks);
+        n->part[i] = ct__sched_temp(s, ct__size_mul(parts, (int64_t)ct_dtype_size(part_dtype(u))));
         if (n->part[i] == UINT32_MAX) return false;
     }
     return true;

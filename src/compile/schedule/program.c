@@ -4,8 +4,21 @@
 
 uint32_t ct__program_buf(ct_program *p, ct_buf buf) {
     if (!CT_GROW(p->bufs, p->bufs_cap, p->n_bufs + 1)) return UINT32_MAX;
+    buf.bytes = (size_t)ct__unmarked(buf.size);
     p->bufs[p->n_bufs] = buf;
     return (uint32_t)p->n_bufs++;
+}
+
+int64_t ct__elements_of(const ct_type *type) {
+    int64_t count = 1;
+    for (int a = 0; a < type->rank; a++) count = ct__size_mul(count, ct__size_of(type, a));
+    return count;
+}
+int64_t ct__bytes_of(const ct_type *type) {
+    if (!type->mark) return (int64_t)ct__type_bytes(type);
+    const int64_t count = ct__elements_of(type);
+    const int64_t bits = ct__dtype((ct_dtype)type->dtype)->bits;
+    return bits % 8 ? ct__size_div_up(ct__size_mul(count, bits), 8) : ct__size_mul(count, bits / 8);
 }
 
 ct_launch *ct__program_append(ct_program *p, ct_launch launch) {
@@ -18,14 +31,16 @@ ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args,
                               uint32_t n_numbers) {
     launch.args = ct__arena_zero(p->arena, (n_args + 1) * sizeof *launch.args);
     launch.numbers = ct__arena_zero(p->arena, (n_numbers + 1) * sizeof *launch.numbers);
+    launch.atoms = ct__arena_zero(p->arena, (n_numbers + 1) * sizeof *launch.atoms);
     launch.n_args = n_args;
     launch.n_numbers = n_numbers;
-    return launch.args && launch.numbers ? ct__program_append(p, launch) : NULL;
+    return launch.args && launch.numbers && launch.atoms ? ct__program_append(p, launch) : NULL;
 }
 
-bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes) {
-    if (bytes == 0) return true;
-    ct_launch launch = {.kind = CT_LAUNCH_COPY, .node = node, .bytes = bytes};
+bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, int64_t size) {
+    if (size == 0) return true;
+    ct_launch launch = {
+        .kind = CT_LAUNCH_COPY, .node = node, .size = size, .bytes = (size_t)ct__unmarked(size)};
     ct_launch *copy = ct__program_launch(p, launch, 2, 0);
     if (!copy) return false;
     copy->args[0] = from;
@@ -50,9 +65,8 @@ bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number) {
 
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
                       ct_place *to) {
-    size_t bytes = ct__type_bytes(node->out);
     uint32_t *shared = NULL; // its buffer, once it has one
-    ct_buf buf = {.kind = CT_BUF_LEAF, .bytes = bytes, .node = node};
+    ct_buf buf = {.kind = CT_BUF_LEAF, .size = ct__bytes_of(node->out), .node = node};
     *to = (ct_place){.buf = UINT32_MAX};
     if (node->op == &ct__op_scalar) {
         shared = scalars;

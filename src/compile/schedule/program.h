@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "compile/passes/passes.h"
+#include "graph/symbols.h"
 
 typedef enum ct_buf_kind {
     CT_BUF_LEAF,    // storage of leaf `index`; written only by an assignment in place
@@ -20,6 +21,7 @@ typedef struct ct_buf {
     ct_buf_kind kind;
     uint32_t index;
     size_t bytes;
+    int64_t size;        // the same as attributes hold it: a symbol where it is dynamic
     const void *data;    // CONST
     size_t offset;       // TEMP: set by the memory plan, a multiple of 64
     const ct_node *node; // whose value it holds, for messages; may be NULL
@@ -53,7 +55,9 @@ typedef struct ct_launch {
     const ct_step *steps; // (n_steps) which arguments move on in the loops around, and how far
     uint32_t n_steps;
     int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
+    int32_t *atoms;   // (n_numbers) of the plan's symbols, that each of them is
     uint32_t n_numbers;
+    int64_t size;   // COPY, LOOP: `bytes`, `count` as attributes hold them
     int64_t grid;   // KERNEL: extent of its core loop
     int64_t count;  // LOOP (INT64_MAX: the predicate alone ends it), SWITCH
     ct_dtype dtype; // SWITCH: of args[0]
@@ -69,9 +73,9 @@ struct ct_program_kernel {
 };
 
 typedef struct ct_program {
-    ct_arena *arena;                  // of the plan: everything here lives in it
-    ct_target target;                 // kernels
-    const struct ct_symbols *symbols; // dynamic sizes (graph/symbols.h)
+    ct_arena *arena;            // of the plan: everything here lives in it
+    ct_target target;           // kernels
+    struct ct_symbols *symbols; // dynamic sizes (graph/symbols.h)
     ct_buf *bufs;
     size_t n_bufs, bufs_cap;
     ct_launch *launches;
@@ -90,11 +94,16 @@ static inline ct_arg ct__arg_at(ct_place place) {
     return (ct_arg){.buf = place.buf, .offset = place.offset};
 }
 // Parts of a program, NULL, false or UINT32_MAX: no memory.
+// Of a buffer `size` is given, of a launch's numbers the values.
 uint32_t ct__program_buf(ct_program *p, ct_buf buf);
+// How many a tensor has, as attributes hold sizes.
+int64_t ct__elements_of(const ct_type *type);
+int64_t ct__bytes_of(const ct_type *type);
 ct_launch *ct__program_launch(ct_program *p, ct_launch launch, uint32_t n_args, uint32_t n_numbers);
 // A launch whose arguments are there, in the program's arena.
 ct_launch *ct__program_append(ct_program *p, ct_launch launch);
-bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, size_t bytes);
+// size: in bytes, as attributes hold it.
+bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node, int64_t size);
 // The number of a kernel, of an equal one where there is one already; else it takes *ir, which then
 // is NULL.
 bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number);

@@ -10,8 +10,8 @@ uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
     if (number == UINT32_MAX) no_memory(s, sizeof buf);
     return number;
 }
-uint32_t ct__sched_temp(ct_sched *s, size_t bytes) {
-    return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = bytes});
+uint32_t ct__sched_temp(ct_sched *s, int64_t size) {
+    return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .size = size});
 }
 
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {

@@ -14,7 +14,7 @@ static bool no_memory(ct_sched *s, size_t bytes) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", bytes);
 }
 
-static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, size_t bytes,
+static bool add_copy(ct_sched *s, uint32_t from, size_t offset, uint32_t to, int64_t bytes,
                      const ct_node *node) {
     return ct__program_copy(s->program, (ct_arg){.buf = from, .offset = offset},
                             (ct_arg){.buf = to}, node, bytes) ||
@@ -34,7 +34,7 @@ static bool place_roots(ct_sched *s) {
             if (assign != assigns || ct__is_leaf(v.node) || val->buf != UINT32_MAX) continue;
             val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_ROOT,
                                                  .index = (uint32_t)i,
-                                                 .bytes = ct__type_bytes(ct__type(v)),
+                                                 .size = ct__bytes_of(ct__type(v)),
                                                  .node = v.node});
             val->root = (int32_t)i;
             if (val->buf == UINT32_MAX) return false;
@@ -49,9 +49,9 @@ static bool place_stored(ct_sched *s) {
         for (int o = 0; o < node->n_out; o++) {
             ct_sval *val = &s->vals[i][o];
             if (!val->stored || val->buf != UINT32_MAX || ct__is_leaf(node)) continue;
-            val->buf = ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP,
-                                                 .bytes = ct__type_bytes(&node->out[o]),
-                                                 .node = node});
+            val->buf = ct__sched_buf(
+                s,
+                (ct_buf){.kind = CT_BUF_TEMP, .size = ct__bytes_of(&node->out[o]), .node = node});
             if (val->buf == UINT32_MAX) return false;
         }
     }
@@ -62,7 +62,7 @@ static bool place_stored(ct_sched *s) {
 static bool displace(ct_sched *s, ct_sval *val, ct_node *node, uint32_t out) {
     val->root = -1;
     val->buf = ct__sched_buf(
-        s, (ct_buf){.kind = CT_BUF_TEMP, .bytes = ct__type_bytes(&node->out[out]), .node = node});
+        s, (ct_buf){.kind = CT_BUF_TEMP, .size = ct__bytes_of(&node->out[out]), .node = node});
     return val->buf != UINT32_MAX;
 }
 
@@ -279,12 +279,12 @@ static bool copy_leaves(ct_sched *s, uint32_t *early) {
     for (size_t r = 0; r < s->graph->n_roots; r++) {
         ct_val v = s->graph->roots[r].val;
         const ct_sval *val = ct__sval(s, v);
-        size_t bytes = ct__type_bytes(ct__type(v));
+        int64_t bytes = ct__bytes_of(ct__type(v));
         bool assign = s->graph->roots[r].kind == CT_ROOT_ASSIGN;
         early[r] = UINT32_MAX;
         if (ct__is_leaf(v.node) && !ct__sched_place_leaf(s, v.node)) return false;
         if (!ct__is_leaf(v.node) || (assign && !assigned_leaf(s, v))) continue;
-        ct_buf to = {.kind = CT_BUF_ROOT, .index = (uint32_t)r, .bytes = bytes, .node = v.node};
+        ct_buf to = {.kind = CT_BUF_ROOT, .index = (uint32_t)r, .size = bytes, .node = v.node};
         if (assign) to.kind = CT_BUF_TEMP;
         early[r] = ct__sched_buf(s, to);
         if (early[r] == UINT32_MAX || !add_copy(s, val->buf, val->offset, early[r], bytes, v.node))
@@ -302,11 +302,11 @@ static bool copy_roots(ct_sched *s, const uint32_t *early) {
             bool assign = s->graph->roots[r].kind == CT_ROOT_ASSIGN;
             if (assign != assigns || val->root == (int32_t)r) continue;
             if (!assign && early[r] != UINT32_MAX) continue;
-            size_t bytes = ct__type_bytes(ct__type(v));
+            int64_t bytes = ct__bytes_of(ct__type(v));
             uint32_t from = early[r] != UINT32_MAX ? early[r] : val->buf;
             uint32_t to = ct__sched_buf(
-                s, (ct_buf){
-                       .kind = CT_BUF_ROOT, .index = (uint32_t)r, .bytes = bytes, .node = v.node});
+                s,
+                (ct_buf){.kind = CT_BUF_ROOT, .index = (uint32_t)r, .size = bytes, .node = v.node});
             size_t offset = early[r] != UINT32_MAX ? 0 : val->offset;
             if (to == UINT32_MAX || !add_copy(s, from, offset, to, bytes, v.node)) return false;
         }
@@ -315,9 +315,15 @@ static bool copy_roots(ct_sched *s, const uint32_t *early) {
 
 // ----------------------------------------------------------------------------------------- kernels
 
+// Has it no elements, whatever its dynamic sizes are?
+static bool never_any(const ct_type *type) {
+    for (int a = 0; a < type->rank; a++)
+        if (type->dim[a] == 0 && !ct__is_dyn(type, a)) return true;
+    return false;
+}
 static bool is_empty(const ct_group *g) { // nothing to write for any length
     for (size_t i = 0; i < g->n_units; i++)
-        if (g->units[i].store && ct__count(ct__type(g->units[i].v)) != 0) return false;
+        if (g->units[i].store && !never_any(ct__type(g->units[i].v))) return false;
     return true;
 }
 

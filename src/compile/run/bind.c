@@ -1,0 +1,84 @@
+// A plan whose sizes are dynamic gets those of a run: numbers of its kernels, grids, bytes, and with them
+// the places of its temporary buffers. Nothing is planned or compiled anew.
+#include "backend/memory.h"
+#include "compile/memory/memplan.h"
+#include "compile/run/cost.h"
+#include "kir/kir.h"
+
+static int64_t value_of(const ct_plan *p, int64_t size) {
+    ct_monomial m;
+    if (!ct__size_monomial(p->program.symbols, size, &m)) return size;
+    return ct__monomial_value(&m, p->values);
+}
+
+static void bind_launch(ct_plan *p, ct_launch *l) {
+    if (l->kind == CT_LAUNCH_COPY) l->bytes = (size_t)value_of(p, l->size);
+    if (l->kind != CT_LAUNCH_KERNEL || !l->n_numbers) return;
+    const ct_kir *ir = p->program.kernels[l->kernel].ir;
+    const double before = ct__kir_iterations(ir, l->numbers);
+    for (uint32_t i = 0; i < l->n_numbers; i++) {
+        const ct_monomial alone = {.coef = 1, .n = 1, .atom = {l->atoms[i]}};
+        l->numbers[i] = ct__monomial_value(&alone, p->values);
+    }
+    l->grid = ct__kir_grid(ir, l->numbers);
+    if (before > 0) l->flops *= ct__kir_iterations(ir, l->numbers) / before;
+    l->bytes = 0;
+    for (uint32_t i = 0; i < l->n_args; i++) l->bytes += p->program.bufs[l->args[i].buf].bytes;
+}
+
+static void bind_commands(ct_plan *p) {
+    for (size_t i = 0, at = 0; i < p->n_commands; i++) {
+        const ct_launch *l = &p->program.launches[i];
+        ct_command *c = &p->commands[i];
+        c->grid = l->grid;
+        c->bytes = l->bytes;
+        c->flops = l->flops;
+        for (uint32_t k = 0; k < l->n_args; k++, at++) {
+            const ct_buf *b = &p->program.bufs[l->args[k].buf];
+            if (b->kind != CT_BUF_TEMP) continue;
+            p->operands[at].buffer = p->memory;
+            p->operands[at].offset = b->offset + l->args[k].offset;
+        }
+    }
+}
+
+// Temporary buffers lie in memory that is as large as the largest run needs.
+static bool grow_memory(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+    if (p->program.arena_bytes <= p->memory_bytes) return true;
+    if (p->memory) ct__device_free(e->device, p->memory, p->memory_bytes, CT_MEMORY_ARENAS);
+    p->memory_bytes = 0;
+    p->memory = ct__device_alloc(e->device, p->program.arena_bytes, CT_MEMORY_ARENAS, &ctx->err);
+    if (!p->memory) return false;
+    p->memory_bytes = p->program.arena_bytes;
+    for (size_t i = 0; i < p->program.n_bufs; i++)
+        if (p->program.bufs[i].kind == CT_BUF_TEMP) p->homes[i] = p->memory;
+    return true;
+}
+
+static bool is_bound(const ct_plan *p, const ct_order *o) {
+    for (size_t i = 0; i < p->n_dynamic; i++)
+        if (p->bound[i] != o->words[p->dynamic[i]]) return false;
+    return true;
+}
+
+bool ct__plan_bind(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+    const ct_order *o = &e->order;
+    if (is_bound(p, o)) return true;
+    // Work of an earlier run, with other sizes, may still be on its way.
+    if (!e->device->backend->wait(e->device, e->device->backend->event(e->device), &ctx->err))
+        return false;
+    if (!ct__symbols_bind(p->program.symbols, o->words, p->values))
+        return ct__err(&ctx->err, CT_E_INTERNAL, p->here, "plan", "it does not fit its own sizes");
+    for (size_t i = 0; i < p->program.n_bufs; i++)
+        p->program.bufs[i].bytes = (size_t)value_of(p, p->program.bufs[i].size);
+    for (size_t i = 0; i < p->program.n_launches; i++) bind_launch(p, &p->program.launches[i]);
+    p->cost = NULL;
+    for (size_t i = 0; i < p->n_dynamic; i++)
+        p->bound[i] = ~(uint64_t)0; // of none, until all is done
+    if (!ct__plan_memory(&p->program, &ctx->err) || !ct__plan_fits(ctx, e, p) ||
+        !grow_memory(ctx, e, p))
+        return false;
+    bind_commands(p);
+    for (size_t i = 0; i < p->n_dynamic; i++) p->bound[i] = o->words[p->dynamic[i]];
+    return true;
+}

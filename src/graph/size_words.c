@@ -1,0 +1,84 @@
+// Which words of a canonical record are sizes and positions: what a plan can be told anew at each run.
+#include "graph/graph.h"
+
+// False: no memory.
+static bool add(ct_size_words *list, size_t word, ct_varies varies, bool marked) {
+    if (!varies && !marked) return true;
+    if (!CT_GROW(list->v, list->cap, list->n + 1)) return false;
+    list->v[list->n++] = (ct_size_word){(uint32_t)word, varies, marked};
+    return true;
+}
+
+// A kernel's lanes and a product's blocks run along the last axis of floats: its size stays a part of
+// the plan.
+static bool add_dims(ct_size_words *list, size_t word, const ct_type *type, bool leaf) {
+    for (int a = 0; a < type->rank; a++) {
+        const bool stays =
+            leaf && type->rank >= 2 && a == type->rank - 1 && ct__is_float((ct_dtype)type->dtype);
+        if (!add(list, word + (size_t)a, stays ? CT_VARIES_NOT : CT_VARIES_SIZE,
+                 ct__is_dyn(type, a)))
+            return false;
+    }
+    return true;
+}
+
+static bool add_nodes(ct_size_words *list, const ct_order *order, ct_node *const *nodes, size_t n,
+                      size_t word);
+
+static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
+    for (size_t f = 0; f < node->op->n_fields; f++) {
+        const ct_field *field = &node->op->fields[f];
+        const void *at = (const char *)node->attrs + field->offset;
+        ct_varies varies = CT_VARIES_NOT;
+        if (field->means == CT_MEANS_sizes) varies = CT_VARIES_SIZE;
+        if (field->means == CT_MEANS_offsets || field->means == CT_MEANS_limits)
+            varies = CT_VARIES_POSITION;
+        bool ok = true;
+        if (field->kind == CT_FIELD_i64)
+            ok = add(list, word, CT_VARIES_NOT, ct__marked(*(const int64_t *)at));
+        const ct_ints *ints = field->kind == CT_FIELD_ints ? at : NULL;
+        for (int64_t i = 0; ints && i < ints->n && ok; i++)
+            ok = add(list, word + 1 + (size_t)i, varies, ct__marked(ints->v[i]));
+        const ct_body *body = field->kind == CT_FIELD_body ? *(ct_body *const *)at : NULL;
+        if (body) ok = add_nodes(list, NULL, body->nodes, body->n_nodes, word + 1);
+        if (!ok) return false;
+        word += ct__attr_words(field, node->attrs);
+    }
+    return true;
+}
+
+static bool add_values(ct_size_words *list, const ct_node *node, size_t word) {
+    for (int i = 0; i < node->n_out; i++) {
+        if (!node->value[i]) continue;
+        if (!add_dims(list, word + 2, &node->out[i], true)) return false;
+        word += 2u + node->out[i].rank;
+    }
+    return true;
+}
+
+static bool add_nodes(ct_size_words *list, const ct_order *order, ct_node *const *nodes, size_t n,
+                      size_t word) {
+    static const ct_order body = {0};
+    for (size_t i = 0; i < n; i++) {
+        const ct_node *node = nodes[i];
+        size_t before;
+        const size_t words = ct__node_words(order, node, &before);
+        bool ok;
+        if (ct__stops(order ? order : &body, node))
+            ok = add_values(list, node, word);
+        else if (node->op == &ct__op_read)
+            ok = add_dims(list, word + 2, node->out, true);
+        else if (node->op == &ct__op_param) // follows what the operand is
+            ok = add_dims(list, word + 2, node->out, false);
+        else
+            ok = add_attrs(list, node, word + before);
+        if (!ok) return false;
+        word += words;
+    }
+    return true;
+}
+
+bool ct__order_size_words(const ct_order *order, ct_size_words *list) {
+    list->n = 0;
+    return add_nodes(list, order, order->nodes, order->n, ct__words_begin(order));
+}
