@@ -22,8 +22,7 @@ static bool add_dims(ct_size_words *list, size_t word, const ct_type *type, bool
     return true;
 }
 
-static bool add_nodes(ct_size_words *list, const ct_order *order, ct_node *const *nodes, size_t n,
-                      size_t word);
+static bool add_nodes(ct_size_words *list, ct_node *const *nodes, size_t n, size_t word);
 
 static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
     for (size_t f = 0; f < node->op->n_fields; f++) {
@@ -40,7 +39,7 @@ static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
         for (int64_t i = 0; ints && i < ints->n && ok; i++)
             ok = add(list, word + 1 + (size_t)i, varies, ct__marked(ints->v[i]));
         const ct_body *body = field->kind == CT_FIELD_body ? *(ct_body *const *)at : NULL;
-        if (body) ok = add_nodes(list, NULL, body->nodes, body->n_nodes, word + 1);
+        if (body) ok = add_nodes(list, body->nodes, body->n_nodes, word + 1);
         if (!ok) return false;
         word += ct__attr_words(field, node->attrs);
     }
@@ -56,18 +55,16 @@ static bool add_values(ct_size_words *list, const ct_node *node, size_t word) {
     return true;
 }
 
-static bool add_nodes(ct_size_words *list, const ct_order *order, ct_node *const *nodes, size_t n,
-                      size_t word) {
-    static const ct_order body = {0};
+static bool add_nodes(ct_size_words *list, ct_node *const *nodes, size_t n, size_t word) {
     for (size_t i = 0; i < n; i++) {
         const ct_node *node = nodes[i];
         size_t before;
-        const size_t words = ct__node_words(order, node, &before);
+        const size_t words = ct__node_words(node, &before);
         bool ok;
-        if (ct__stops(order ? order : &body, node))
-            ok = add_values(list, node, word);
-        else if (node->op == &ct__op_read)
+        if (ct__reads_var(node))
             ok = add_dims(list, word + 2, node->out, true);
+        else if (ct__stops(node))
+            ok = add_values(list, node, word);
         else if (node->op == &ct__op_param) // follows what the operand is
             ok = add_dims(list, word + 2, node->out, false);
         else
@@ -80,5 +77,5 @@ static bool add_nodes(ct_size_words *list, const ct_order *order, ct_node *const
 
 bool ct__order_size_words(const ct_order *order, ct_size_words *list) {
     list->n = 0;
-    return add_nodes(list, order, order->nodes, order->n, ct__words_begin(order));
+    return add_nodes(list, order->nodes, order->n, ct__words_begin(order));
 }
