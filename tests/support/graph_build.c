@@ -1,6 +1,6 @@
-// What each kind of op wants of its operands and attributes. Elementwise ops and reductions are
-// served by their records alone; the others have a builder here, and an op without one is found
-// missing by the test.
+// What ops want of their operands and attributes. Elementwise ops, scatters and what has one operand
+// are served by their records: by the kind, and by what fields mean. Others have a builder here, and
+// an op without one is found missing by the tests.
 #include "support/graph_build.h"
 
 #include <math.h>
@@ -153,6 +153,17 @@ static int64_t some_axes(gen_graph *g, int rank, int64_t *axes) {
     return n;
 }
 
+static int64_t shuffled_axes(gen_graph *g, int rank, int64_t *axes) {
+    for (int a = 0; a < rank; a++) axes[a] = a;
+    for (int a = rank - 1; a > 0; a--) {
+        int b = gen_below(g, a + 1);
+        int64_t t = axes[a];
+        axes[a] = axes[b];
+        axes[b] = t;
+    }
+    return rank;
+}
+
 static want any_of(const gen_step *s, int least, int most) {
     return (want){.accepts = s->op->accepts, .least = least, .most = most};
 }
@@ -201,46 +212,35 @@ static bool elementwise(gen_graph *g, gen_step *s) {
     return true;
 }
 
-static bool reduce(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 0, 4);
-    int64_t axes[CT_MAX_RANK];
-    if (x < 0) return false;
-    set_list(g, s, "axes", some_axes(g, value(g, x)->type.rank, axes), axes);
-    set_flag(s, "keepdims", gen_chance(g, 40));
-    if (s->op == &ct__op_var) set(s, "correction", gen_below(g, 2));
-    return true;
+// An axis is chosen, or some, where a field means that; flags are thrown, whole numbers small.
+static void set_field(gen_graph *g, gen_step *s, const ct_field *field, const ct_type *x) {
+    int64_t axes[CT_MAX_RANK], n = x->rank ? x->dim[x->rank - 1] : 1;
+    switch ((int)field->means) {
+    case CT_MEANS_axis: set(s, field->name, gen_below(g, x->rank)); return;
+    case CT_MEANS_axes: set_list(g, s, field->name, some_axes(g, x->rank, axes), axes); return;
+    case CT_MEANS_permutation:
+        set_list(g, s, field->name, gen_chance(g, 20) ? 0 : shuffled_axes(g, x->rank, axes), axes);
+        return;
+    case CT_MEANS_count: set(s, field->name, gen_below(g, (n < 9 ? n : 9) + 1)); return;
+    default: break;
+    }
+    if (field->kind == CT_FIELD_bool) set_flag(s, field->name, gen_chance(g, 40));
+    if (field->kind == CT_FIELD_i64) set(s, field->name, gen_below(g, 2));
 }
 
-static bool along(gen_graph *g, gen_step *s) { // argmax, cumsum
-    int x = first(g, s, 1, 4);
+// One operand, and attributes by what they mean.
+static bool by_attributes(gen_graph *g, gen_step *s) {
+    const ct_opdef *op = s->op;
+    int least = 0;
+    for (size_t i = 0; i < op->n_fields; i++) {
+        const ct_field *field = &op->fields[i];
+        if (field->kind == CT_FIELD_dtype) set_dtype(s, field->name, any_dtype(g, CT_ANY));
+        if (field->means == CT_MEANS_axis || field->means == CT_MEANS_count) least = 1;
+    }
+    int x = first(g, s, least, 4); // which depends on the dtype of a cast
     if (x < 0) return false;
-    set(s, "axis", gen_below(g, value(g, x)->type.rank));
-    set_flag(s, s->op == &ct__op_argmax ? "keepdims" : "reverse", gen_chance(g, 40));
+    for (size_t i = 0; i < op->n_fields; i++) set_field(g, s, &op->fields[i], &value(g, x)->type);
     return true;
-}
-
-static bool topk(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
-    if (x < 0) return false;
-    const ct_type *t = &value(g, x)->type;
-    int64_t n = t->dim[t->rank - 1];
-    set(s, "k", gen_below(g, (n < 9 ? n : 9) + 1));
-    return true;
-}
-
-static bool softmax(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
-    int64_t axes[CT_MAX_RANK];
-    if (x < 0) return false;
-    set_list(g, s, "axes", some_axes(g, value(g, x)->type.rank, axes), axes);
-    return true;
-}
-
-static bool unary(gen_graph *g, gen_step *s) { return first(g, s, 0, 4) >= 0; }
-
-static bool cast(gen_graph *g, gen_step *s) {
-    set_dtype(s, "dtype", any_dtype(g, CT_ANY));
-    return unary(g, s);
 }
 
 // NaNs have many bit patterns, so only leaves are read as bits.
@@ -277,22 +277,6 @@ static bool reshape(gen_graph *g, gen_step *s) {
         if (n != 1 || rank == 0 || gen_chance(g, 30)) dims[rank++] = n;
     }
     set_list(g, s, "dims", rank, dims);
-    return true;
-}
-
-static bool permute(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 2, 4);
-    if (x < 0) return false;
-    int rank = value(g, x)->type.rank;
-    int64_t axes[CT_MAX_RANK];
-    for (int a = 0; a < rank; a++) axes[a] = a;
-    for (int a = rank - 1; a > 0; a--) {
-        int b = gen_below(g, a + 1);
-        int64_t t = axes[a];
-        axes[a] = axes[b];
-        axes[b] = t;
-    }
-    set_list(g, s, "axes", gen_chance(g, 20) ? 0 : rank, axes);
     return true;
 }
 
@@ -348,8 +332,6 @@ static bool pad(gen_graph *g, gen_step *s) {
     set_list(g, s, "interior", rank, interior);
     return true;
 }
-
-static bool flip(gen_graph *g, gen_step *s) { return softmax(g, s); }
 
 static bool concat(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4);
@@ -441,7 +423,7 @@ static bool gather(gen_graph *g, gen_step *s) {
     return s->in[1] >= 0;
 }
 
-static bool scatter_add(gen_graph *g, gen_step *s) {
+static bool scatter(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4);
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
@@ -662,24 +644,15 @@ static const struct {
     const ct_opdef *op;
     builder build;
 } builders[] = {
-    {&ct__op_cast, cast},
     {&ct__op_bitcast, bitcast},
-    {&ct__op_argmax, along},
-    {&ct__op_cumsum, along},
-    {&ct__op_topk, topk},
-    {&ct__op_softmax, softmax},
-    {&ct__op_log_softmax, softmax},
     {&ct__op_reshape, reshape},
-    {&ct__op_permute, permute},
     {&ct__op_expand, expand},
     {&ct__op_slice, slice},
     {&ct__op_pad, pad},
-    {&ct__op_flip, flip},
     {&ct__op_concat, concat},
     {&ct__op_dynamic_slice, dynamic_slice},
     {&ct__op_dynamic_update, dynamic_update},
     {&ct__op_gather, gather},
-    {&ct__op_scatter_add, scatter_add},
     {&ct__op_one_hot, one_hot},
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},
@@ -706,7 +679,8 @@ static builder builder_of(const ct_opdef *op) {
     if (op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool ||
         op->condition)
         return elementwise;
-    return op->infer == ct__infer_reduce ? reduce : NULL;
+    if (op->kind == &ct__kind_scatter) return scatter;
+    return op->n_in == 1 ? by_attributes : NULL;
 }
 
 static const ct_opdef *any_op(gen_graph *g) {
