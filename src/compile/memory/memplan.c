@@ -3,6 +3,7 @@
 // Largest first, each at the lowest place that is free for its whole life. (First come, first
 // served needs up to a third more for a training step; an exact answer is NP-hard.)
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "compile/memory/memplan.h"
@@ -143,6 +144,69 @@ static size_t by_size(life *lives, size_t n, const life **near) {
     return top;
 }
 
+// ------------------------------------------------------------------------------- for other sizes
+
+static int lower_first(const void *a, const void *b) {
+    const life *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+
+// Which buffers each one lies directly above, so that places for other sizes are found by adding up.
+// What is already below one of these is left out.
+static bool note_stacking(ct_program *p, life *lives, size_t n) {
+    ct_stacking *s = &p->stacking;
+    size_t words = (n + 63) / 64, cap = 4 * n + 1;
+    uint64_t *under = ct__calloc(n * words + 1, sizeof *under); // (n, n) bits: lies below, somehow
+    s->n = 0;
+    s->buf = ct__arena(p->arena, (n + 1) * sizeof *s->buf);
+    s->first = ct__arena(p->arena, (n + 1) * sizeof *s->first);
+    s->below = ct__arena(p->arena, cap * sizeof *s->below);
+    bool ok = under && s->buf && s->first && s->below;
+    uint32_t edges = 0;
+    if (n > 1) qsort(lives, n, sizeof *lives, lower_first);
+    for (size_t i = 0; i < n && ok; i++) {
+        uint64_t *mine = under + i * words;
+        s->buf[i] = lives[i].buf;
+        s->first[i] = edges;
+        for (size_t j = i; j-- > 0 && ok;) {
+            if (!meet(&lives[j], &lives[i]) || mine[j / 64] >> j % 64 & 1) continue;
+            if (edges == cap) { // room for twice as many
+                uint32_t *more = ct__arena(p->arena, 2 * cap * sizeof *more);
+                if (!(ok = more != NULL)) break;
+                memcpy(more, s->below, edges * sizeof *more);
+                s->below = more;
+                cap *= 2;
+            }
+            s->below[edges++] = (uint32_t)j;
+            for (size_t w = 0; w < words; w++) mine[w] |= under[j * words + w];
+            mine[j / 64] |= 1ull << j % 64;
+        }
+    }
+    ct__free(under);
+    if (!ok) return false;
+    s->first[n] = edges;
+    s->n = n;
+    return true;
+}
+
+size_t ct__restack(ct_program *p) {
+    const ct_stacking *s = &p->stacking;
+    size_t top = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        ct_buf *buf = &p->bufs[s->buf[i]];
+        buf->offset = 0;
+        for (uint32_t e = s->first[i]; e < s->first[i + 1]; e++) {
+            const ct_buf *below = &p->bufs[s->buf[s->below[e]]];
+            const size_t end = below->offset + ct__round_up(below->bytes + p->guard, 64);
+            if (end > buf->offset) buf->offset = end;
+        }
+        const size_t end = buf->offset + ct__round_up(buf->bytes + p->guard, 64);
+        if (end > top) top = end;
+    }
+    return top;
+}
+
 bool ct__plan_memory(ct_program *p, ct_err *err) {
     life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
     const life **near = ct__calloc(p->n_bufs + 1, sizeof *near);
@@ -162,6 +226,10 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
     }
     if (ok) p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
+    p->stacking.n = 0;
+    if (ok && n && n <= MANY && p->symbols && ct__symbols_count(p->symbols) &&
+        !note_stacking(p, lives, n))
+        ok = ct__err_memory(err, CT_NOWHERE, "plan", n * n / 8);
     ct__free(lives);
     ct__free(near);
     ct__free(first);

@@ -12,4 +12,8 @@ bool ct__plan_memory(ct_program *program, ct_err *err);
 // that never is.
 bool ct__plan_lives(const ct_program *program, size_t *first, size_t *last, ct_err *err);
 
+// The same for other sizes of the buffers: the lower of two that live at the same time stays the lower
+// one. Gives the arena's size. Only where the program's `stacking` has been noted.
+size_t ct__restack(ct_program *program);
+
 #endif

@@ -15,15 +15,16 @@ static void bind_launch(ct_plan *p, ct_launch *l) {
     if (l->kind == CT_LAUNCH_COPY) l->bytes = (size_t)value_of(p, l->size);
     if (l->kind != CT_LAUNCH_KERNEL || !l->n_numbers) return;
     const ct_kir *ir = p->program.kernels[l->kernel].ir;
-    const double before = ct__kir_iterations(ir, l->numbers);
     for (uint32_t i = 0; i < l->n_numbers; i++) {
         const ct_monomial alone = {.coef = 1, .n = 1, .atom = {l->atoms[i]}};
         l->numbers[i] = ct__monomial_value(&alone, p->values);
     }
     l->grid = ct__kir_grid(ir, l->numbers);
-    if (before > 0) l->flops *= ct__kir_iterations(ir, l->numbers) / before;
+    const double before = (double)l->bytes;
     l->bytes = 0;
     for (uint32_t i = 0; i < l->n_args; i++) l->bytes += p->program.bufs[l->args[i].buf].bytes;
+    if (before > 0)
+        l->flops *= (double)l->bytes / before; // roughly: for how many threads it is worth
 }
 
 static void bind_commands(ct_plan *p) {
@@ -55,6 +56,14 @@ static bool grow_memory(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
     return true;
 }
 
+// Places as before, one above the other; where that takes more memory than there is, the best ones.
+static bool place_buffers(ct_ctx *ctx, ct_plan *p) {
+    ct_program *program = &p->program;
+    if (program->stacking.n) program->arena_bytes = ct__restack(program);
+    if (program->stacking.n && program->arena_bytes <= p->memory_bytes) return true;
+    return ct__plan_memory(program, &ctx->err);
+}
+
 static bool is_bound(const ct_plan *p, const ct_order *o) {
     for (size_t i = 0; i < p->n_dynamic; i++)
         if (p->bound[i] != o->words[p->dynamic[i]]) return false;
@@ -75,9 +84,9 @@ bool ct__plan_bind(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
     p->cost = NULL;
     for (size_t i = 0; i < p->n_dynamic; i++)
         p->bound[i] = ~(uint64_t)0; // of none, until all is done
-    if (!ct__plan_memory(&p->program, &ctx->err) || !ct__plan_fits(ctx, e, p) ||
-        !grow_memory(ctx, e, p))
-        return false;
+    if (!place_buffers(ctx, p)) return false;
+    if (p->program.arena_bytes > p->memory_bytes && !ct__plan_fits(ctx, e, p)) return false;
+    if (!grow_memory(ctx, e, p)) return false;
     bind_commands(p);
     for (size_t i = 0; i < p->n_dynamic; i++) p->bound[i] = o->words[p->dynamic[i]];
     return true;

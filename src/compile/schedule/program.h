@@ -72,6 +72,14 @@ struct ct_program_kernel {
     ct_kernel *made; // the engine's; NULL until rendered
 };
 
+// Temporary buffers from the lowest place up, and of each those that it lies directly above.
+typedef struct ct_stacking {
+    size_t n;
+    uint32_t *buf;   // (n) numbers of buffers
+    uint32_t *first; // (n + 1) where each one's part of `below` begins
+    uint32_t *below; // places in `buf`
+} ct_stacking;
+
 typedef struct ct_program {
     ct_arena *arena;            // of the plan: everything here lives in it
     ct_target target;           // kernels
@@ -82,8 +90,9 @@ typedef struct ct_program {
     size_t n_launches, launches_cap;
     struct ct_program_kernel *kernels; // (n_kernels) distinct ones
     size_t n_kernels, kernels_cap;
-    size_t guard;       // bytes to keep free behind each temporary buffer
-    size_t arena_bytes; // set by the memory plan
+    size_t guard;         // bytes to keep free behind each temporary buffer
+    size_t arena_bytes;   // set by the memory plan
+    ct_stacking stacking; // by the memory plan, where sizes are dynamic; else empty
 } ct_program;
 
 typedef struct ct_place {
