@@ -471,10 +471,11 @@ CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys)
 
 // ----------------------------------------------------------------------------------------- metrics
 
-// A root of every plan, whether or not anybody looks; the newest evaluated value by name.
+// A root of every plan, whether or not anybody looks; the newest value by name. Asking for one that is
+// pending is a read, as ct_item: what is pending runs.
 CT_API void ct_metric_at(const char *name, ct_tensor t, ct_loc here);
 #define ct_metric(name, t) ct_metric_at((name), (t), CT_HERE)
-CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: none yet
+CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: there is none, or it failed
 
 // ----------------------------------------------------------------------------------- ahead of time
 

@@ -134,8 +134,6 @@ void ct__var_ref(ct_var *var, const ct_ctx *ctx);
 void ct__var_unref(ct_var *var, const ct_ctx *ctx);
 // A hold by handle, of a set that another thread may be freeing. NULL: t is no variable (any more).
 ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
-// What a read of the variable binds in this context. NULL: no memory.
-ct_current *ct__current(ct_ctx *ctx, ct_var *var);
 // Another version is current: the leaf that stood for this one goes with its users, unless somebody
 // may hold its host copy.
 void ct__current_replaced(const ct_ctx *ctx, const ct_current *now);
@@ -248,7 +246,6 @@ struct ct_ctx {
     int running;                // plans are made or run: its texts wait
     ct_said *said, **said_end;  // texts that wait
     bool piles_up;              // a loop without a scope was hinted at
-    bool metric_hinted;         // and a metric that was asked for before it ran
     bool leaf_hinted;           // and a gradient that ends at a value of a scope that ended
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
@@ -264,6 +261,13 @@ struct ct_ctx {
     uint64_t nodes;         // recorded so far
     ct_node *poison;        // made at start, for when there is no memory
 };
+
+ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var);
+// What a read of the variable binds in this context. A variable's record is its own context's; others
+// read it at the same time and have tables. NULL: no memory.
+static inline ct_current *ct__current(ct_ctx *ctx, ct_var *var) {
+    return var->owner == ctx->id ? &var->current : ct__foreign_current(ctx, var);
+}
 
 // The value of a metric after a run; false when the context has no metric of this name.
 bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct_type *type);

@@ -166,10 +166,12 @@ static void note_known(ct_order *o, const ct_node *node) {
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
     const ct_opdef *op = node->op;
-    if (node->n_in && (o->inner || node->value || node->flags & (CT_NODE_RAN | CT_NODE_STORED)))
-        note_known(o, node);
-    if (ct__reads_var(node)) return put_read(o, node);
-    if (ct__stops(node)) return put_values(o, node);
+    if (op == &ct__op_read) return put_read(o, node);
+    if (node->value || o->inner || node->flags & (CT_NODE_RAN | CT_NODE_STORED)) {
+        if (node->n_in) note_known(o, node);
+        if (ct__reads_var(node)) return put_read(o, node);
+        if (ct__stops(node)) return put_values(o, node);
+    }
     o->n_transforms += op->kind == &ct__kind_transform;
     if (!CT_GROW(o->words, o->words_cap, o->n_words + 1 + node->n_in)) return false;
     uint64_t *word = o->words + o->n_words;

@@ -92,11 +92,9 @@ static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var)
     return &table[i & (places - 1)];
 }
 
-// A variable's record is its own context's; others read it at the same time and have tables. Records
-// are used again, so that a table does not grow without end; an entry of another variable has
+// Records are used again, so that a table does not grow without end; an entry of another variable has
 // another version, or a frame that is gone.
-ct_current *ct__current(ct_ctx *ctx, ct_var *var) {
-    if (var->owner == ctx->id) return &var->current;
+ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var) {
     if (2 * (ctx->foreign_used + 1) > ctx->n_foreign) {
         size_t places = ctx->n_foreign ? 2 * ctx->n_foreign : 16;
         ct_current *table = ct__calloc(places, sizeof *table);
@@ -363,7 +361,7 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
         root->var = var;
     }
     const ct_frame *frame = ct__top(ctx);
-    ct__current_replaced(ctx, now);
+    if (now->depth < frame->depth) ct__current_replaced(ctx, now); // else it goes with the frame
     now->version = ct__new_version(ctx);
     now->value = v;
     now->node = NULL;
@@ -487,30 +485,21 @@ bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct
     return true;
 }
 
-// Somebody asks for a metric that has no value, though it was reported: once, why that is.
-static void hint_pending(ct_ctx *ctx, const char *name) {
-    const ct_root *newest = NULL;
+// Asking for a metric that is pending is a read: what is pending runs.
+static bool run_pending(ct_ctx *ctx, const char *name) {
     for (size_t i = 0; i < ctx->n_roots; i++)
-        if (ctx->roots[i].kind == CT_ROOT_METRIC && ctx->roots[i].name == name)
-            newest = &ctx->roots[i];
-    if (!newest || ctx->metric_hinted) return;
-    ctx->metric_hinted = true;
-    ct_text text = {0};
-    ct__textf(
-        &text,
-        "metric \"%.100s\" of %s:%u is asked for, but has not run\n"
-        "  hint: a step runs where its scope ends: put CT_SCOPE; into the loop, and ask behind",
-        name, newest->here.file ? newest->here.file : "?", newest->here.line);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+        if (ctx->roots[i].kind == CT_ROOT_METRIC && ctx->roots[i].name == name) {
+            const ct_loc here = ctx->roots[i].here;
+            return ct__readable(ctx, here, "metric") && ct_eval_at(NULL, 0, here);
+        }
+    return true;
 }
 
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
     ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
     char bytes[8];
-    if (entry && !entry->value) hint_pending(ctx, entry->name);
-    if (!entry || !entry->value) return NAN;
+    if (!entry || !run_pending(ctx, entry->name) || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",
                  "\"%.100s\" is poisoned: the device failed while it was computed", name);

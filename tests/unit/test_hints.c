@@ -99,39 +99,12 @@ static void loops_with_scopes_are_let_alone(void **state) {
     ct_params_free(set);
 }
 
-static void a_metric_that_has_not_run(void **state) {
-    (void)state;
-    char want[400];
-    ct_params *set = ct_params_new();
-    ct_tensor w = set_var(set, "w", 1);
-    assert_true(ct_eval(NULL, 0) && isnan(ct_metric_value("none")));
-    int line = 0;
-    {
-        CT_SCOPE;
-        for (int turn = 0; turn < 3; turn++) {
-            ct_assign(w, ct_add(w, ct_f(1)));
-            line = __LINE__ + 1;
-            ct_metric("hinted at", ct_sum(w));
-            assert_true(isnan(ct_metric_value("hinted at")));
-        }
-    }
-    snprintf(want, sizeof want,
-             "metric \"hinted at\" of " FILE_NAME ":%d is asked for, but has not run\n"
-             "  hint: a step runs where its scope ends: put CT_SCOPE; into the loop, and ask "
-             "behind\n",
-             line);
-    assert_string_equal(record_log, want);
-    assert_true(ct_metric_value("hinted at") == 8);
-    ct_params_free(set);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(reads_in_one_scope),
         TEST(assignments_that_never_run),
         TEST(assignments_that_run_now_and_then),
         TEST(loops_with_scopes_are_let_alone),
-        TEST(a_metric_that_has_not_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,6 @@ static void a_metric_is_a_root_whether_or_not_it_is_fetched(void **state) {
     for (int step = 0; step < 3; step++) {
         CT_SCOPE;
         ct_metric("loss", ct_sum(ct_mul(line_of(3), ct_f(step))));
-        if (step == 1) assert_true(ct_metric_value("loss") == 0); // of the step before
     }
     assert_int_equal(plans_run(), run + 3);
     assert_int_equal(plans_made(), made + 1);
@@ -59,6 +58,58 @@ static void a_metric_is_a_root_whether_or_not_it_is_fetched(void **state) {
     assert_true(isnan(ct_metric_value("other")));
     assert_true(isnan(ct_metric_value(NULL)));
     assert_ok();
+}
+
+// Inside its scope, too, a metric has the value that was reported last: asking for it is a read.
+static void a_metric_that_is_pending_is_read(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1), old;
+    for (int step = 0; step < 3; step++) {
+        CT_SCOPE;
+        ct_metric("loss", ct_sum(w));
+        ct_assign(w, ct_add(w, ct_f(1)));
+        uint64_t run = plans_run();
+        assert_true(ct_metric_value("loss") == 2 * (step + 1));
+        assert_int_equal(plans_run(), run + 1);
+        assert_true(ct_metric_value("loss") == 2 * (step + 1)); // it is there
+        old = ct_mul(w, ct_f(1));
+        ct_metric("another", ct_sum(old));
+        assert_true(ct_metric_value("loss") == 2 * (step + 1)); // none of this name is pending
+        assert_int_equal(plans_run(), run + 1);
+        ct_metric("loss", ct_sum(old));
+        ct_metric("loss", ct_sum(ct_mul(old, old))); // the last one counts
+        assert_true(ct_metric_value("loss") == 2 * (step + 2) * (step + 2));
+    }
+    assert_true(ct_metric_value("another") == 8 && ct_metric_value("loss") == 32);
+    ct_params_free(set);
+}
+
+static void asks_for_a_metric(const ct_tensor *in, ct_tensor *out, void *user) {
+    *(double *)user = ct_metric_value("loss");
+    out[0] = in[0];
+}
+static void a_metric_that_cannot_run_is_nan(void **state) {
+    (void)state;
+    double value = 0;
+    CT_SCOPE;
+    ct_tensor x = line_of(2), y;
+    const int line = __LINE__ + 1;
+    ct_metric("loss", ct_sum(x));
+    ct_call(asks_for_a_metric, &value, &x, 1, &y, 1);
+    char want[256];
+    snprintf(
+        want, sizeof want,
+        "tests/unit/test_semantics_roots.c:%d: metric: a value is read inside a traced function\n"
+        "  hint: return it as a result of the function, and read it outside",
+        line);
+    assert_true(isnan(value));
+    assert_error(CT_E_TRACE, want);
+    ct_metric("loss", ct_sum(line_of(2)));
+    ct_add(line_of(2), line_of(3));
+    assert_true(isnan(ct_metric_value("loss")));
+    assert_int_equal(ct_error_code(), CT_E_SHAPE);
+    ct_error_clear();
 }
 
 static void what_is_read_is_a_root(void **state) {
@@ -391,6 +442,8 @@ int main(void) {
         TEST(an_assignment_is_a_root),
         TEST(a_kept_tensor_is_a_root),
         TEST(a_metric_is_a_root_whether_or_not_it_is_fetched),
+        TEST(a_metric_that_is_pending_is_read),
+        TEST(a_metric_that_cannot_run_is_nan),
         TEST(what_is_read_is_a_root),
         TEST(a_pin_is_a_root_and_outlives_all_scopes),
         TEST(what_no_root_needs_does_not_run),
