@@ -1,22 +1,19 @@
 """What is written ahead of time runs without the library, with the library's bits: a training step, a trained model."""
 import ctypes
-import gzip
+import itertools
 import json
 import os
 import re
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.digits import written_by_hand
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/examples"))
-from test_examples import DATA, draw_digits  # noqa: E402
-
 BUILD = Path(os.environ.get("COTAN_BUILD", ROOT / "build")).resolve()
 SANITIZED = "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text()
 STEPS, BATCH = 30, 64
@@ -28,16 +25,10 @@ def compiled(folder, options, *words):
 
 
 def digits(folder):
-    """So many images and labels, as raw bytes."""
-    packed = [DATA / f"mnist10k-train-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
-    if not all(path.is_file() for path in packed):
-        draw_digits(folder / "drawn", STEPS * BATCH, 1)
-        packed = [folder / f"drawn-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1")]
-    for path, name, head, size in zip(packed, ("images", "labels"), (16, 8), (28 * 28, 1)):
-        opened = gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
-        with opened as f:
-            f.read(head)
-            (folder / name).write_bytes(f.read(STEPS * BATCH * size))
+    """So many images and labels, as raw bytes; where there are no more, from the first again."""
+    some = list(itertools.islice(itertools.cycle(written_by_hand()), STEPS * BATCH))
+    (folder / "images").write_bytes(b"".join(image for image, _ in some))
+    (folder / "labels").write_bytes(bytes(label for _, label in some))
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ def test_every_variable_that_is_read_is_known(tmp_path):
                 text = path.read_text(errors="replace")
                 read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z_]+)"|\$\{?(COTAN_[A-Z_]+)', text))
     read = {a or b for a, b in read} | {"COTAN_FUSE", "COTAN_RS", "COTAN_VERIFY"}
-    assert {"COTAN_DATA", "COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
+    assert {"COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
     usual = ("ok", "the usual ones: the environment asks for no other")
     shown = {"COTAN_CHECK", "COTAN_DEVICE", "COTAN_DUMP", "COTAN_EXPLAIN", "COTAN_FUSE", "COTAN_VERIFY"}
     others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH"}}

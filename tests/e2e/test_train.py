@@ -33,10 +33,7 @@ def device(request):
 
 
 def text():
-    """Real text: Shakespeare where the data lies, else what the project says of itself."""
-    data = Path(os.environ.get("COTAN_DATA", ROOT / "../shared/data")) / "tinyshakespeare.txt"
-    if data.is_file():
-        return data.read_text()[:8000]
+    """Real text: what the project says of itself."""
     return "".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))[:8000]
 
 

@@ -1,17 +1,14 @@
-"""Every example runs, on data that is here or made here, and does what it says."""
+"""Every example runs, on data that lies here or is made here, and does what it says."""
 import os
-import random
 import re
-import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from support.digits import write_idx, written_by_hand
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "examples"
-DATA = Path(os.environ.get("COTAN_DATA", ROOT / "../shared/data"))
 
 
 def run(name, *words):
@@ -45,71 +42,30 @@ def test_attention():
         "the gradients of q, k, v and fade agree with differences, to the second order"]
 
 
-def write_idx(path, values, *sizes):
-    path.write_bytes(bytes([0, 0, 8, len(sizes)]) + struct.pack(f">{len(sizes)}I", *sizes) + bytes(values))
-
-
-def draw_digits(prefix, n, seed):
-    """Digits as on a pocket calculator, in images of 28 x 28, moved and soiled."""
-    dice, segments = random.Random(seed), "abcefg bcf acdeg acdfg bcdf abdfg abdefg acf abcdefg abcdfg".split()
-    bars = {"a": (0, 0, 1, 8), "b": (0, 0, 8, 1), "c": (0, 7, 8, 1), "d": (7, 0, 1, 8),
-            "e": (7, 0, 8, 1), "f": (7, 7, 8, 1), "g": (14, 0, 1, 8)}
-    images, labels = bytearray(), bytearray()
-    for _ in range(n):
-        digit, image = dice.randrange(10), bytearray(dice.randrange(60) for _ in range(28 * 28))
-        top, left = dice.randrange(5, 8), dice.randrange(8, 11)
-        for row, column, height, width in (bars[s] for s in segments[digit]):
-            for y in range(height + 1):
-                for x in range(width + 1):
-                    image[(top + row + y) * 28 + left + column + x] = dice.randrange(180, 256)
-        images += image
-        labels.append(digit)
-    write_idx(Path(f"{prefix}-images-idx3-ubyte"), images, n, 28, 28)
-    write_idx(Path(f"{prefix}-labels-idx1-ubyte"), labels, n)
-
-
 def accuracies(text):
     return [float(x) for x in re.findall(r"accuracy (\S+) %", text)]
 
 
-def test_digits_drawn_here(tmp_path):
-    draw_digits(tmp_path / "train", 2000, 1)
-    draw_digits(tmp_path / "test", 500, 2)
-    shown = accuracies(output("03_mnist", tmp_path / "train", tmp_path / "test", 8))
-    assert len(shown) == 8 and shown[-1] > 90, shown
-
-
-def test_digits_of_mnist(tmp_path):
-    """8,000 handwritten digits to learn from, 2,000 to tell: what the example promises."""
-    packed = sorted(DATA.glob("mnist10k-*-ubyte.gz"))
-    if len(packed) != 4:
-        pytest.skip("there are no MNIST digits here: put them in ../shared/data or $COTAN_DATA")
-    for path in packed:
-        with open(tmp_path / path.stem, "wb") as out:
-            subprocess.run(["gunzip", "-c", path], check=True, stdout=out)
-    begin = time.monotonic()
-    shown = accuracies(output("03_mnist", tmp_path / "mnist10k-train", tmp_path / "mnist10k-test"))
-    assert shown[-1] >= 95.5, shown
-    assert time.monotonic() - begin < 60
-
-
-def text_file(name, other):
-    """A file of the data where it lies, else one made of the project's own words."""
-    return DATA / name if (DATA / name).is_file() else other
+def test_digits_written_by_hand(tmp_path):
+    """1,500 to learn from and the others to tell."""
+    digits = written_by_hand()
+    write_idx(tmp_path / "train", digits[:1500])
+    write_idx(tmp_path / "test", digits[1500:])
+    shown = accuracies(output("03_mnist", tmp_path / "train", tmp_path / "test", 15))
+    assert len(shown) == 15 and shown[-1] > 93, shown
 
 
 def test_names(tmp_path):
     words = re.findall(r"\b[a-z]{3,9}\b", "".join(p.read_text() for p in sorted((ROOT / "docs/design").glob("*.md"))))
     (tmp_path / "words.txt").write_text("\n".join(words) + "\n")
-    lines = output("04_names", text_file("names.txt", tmp_path / "words.txt"), 400).splitlines()
+    lines = output("04_names", tmp_path / "words.txt", 400).splitlines()
     losses = [float(line.split()[3]) for line in lines[:5]]
     assert losses[-1] < 2.9 and len(lines) == 15  # ln 27 is 3.3
     assert all(re.fullmatch("[a-z]*", line) for line in lines[5:]) and any(lines[5:])
 
 
 def test_gpt():
-    text = text_file("tinyshakespeare.txt", ROOT / "README.md")
-    out = output("05_gpt", text, 30)
+    out = output("05_gpt", ROOT / "README.md", 30)
     losses = [float(x) for x in re.findall(r"^step .* loss (\S+)$", out, re.M)]
     assert len(losses) == 10 and losses[0] > 5 > 4.5 > losses[-1]  # ln 256 is 5.5
     assert len(out.split(f"loss {losses[-1]:.3f}\n")[1]) > 100
