@@ -243,19 +243,6 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
 
 // ------------------------------------------------------------------------------------- linearising
 
-typedef struct {
-    ct_ctx *ctx;
-    ct_loc here;
-    ct_arena scratch;
-    ct_nodes forward, backward;
-    ct_tensor **tangent; // of each node of `forward`, an array of its outputs; NULL: none
-    size_t n, n_all;     // wrt; these and their copies behind them
-    ct_val *at;          // (n_all) where they stand
-    size_t *origin;      // (n_all) behind n: of which wrt it is a copy
-    ct_node **holder;    // (n_all) tangent placeholders
-    bool *reached;       // (n_all) is it behind the outputs at all, be it through another wrt
-} gradient;
-
 static bool needs_body(const ct_node *node) {
     if (node->op->jvp == NULL && node->op->vjp == NULL) return true;
     return node->op->jvp != CT_NO_GRAD && ct__is_widened(node);
@@ -263,11 +250,11 @@ static bool needs_body(const ct_node *node) {
 static bool has_rule(const ct_node *node) { return !needs_body(node); }
 
 // The tangent of a composition by its vjp: see above.
-static bool record_linear(gradient *g, ct_rule *r) {
+static bool record_linear(ct_linear *l, ct_rule *r) {
     const ct_node *node = r->node;
     int extra = 0, total = node->n_in * 2 + node->n_out;
-    ct_tensor *in = ct__arena(&g->scratch, (size_t)total * sizeof *in);
-    int64_t *present = ct__arena(&g->scratch, node->n_in * sizeof *present);
+    ct_tensor *in = ct__arena(&l->scratch, (size_t)total * sizeof *in);
+    int64_t *present = ct__arena(&l->scratch, node->n_in * sizeof *present);
     if (!in || !present) return false;
     memcpy(in, r->in, node->n_in * sizeof *in);
     memcpy(in + node->n_in, r->out, node->n_out * sizeof *in);
@@ -292,20 +279,20 @@ static ct_tensor widen(ct_tensor t, const ct_type *to) {
     return ct__type_of(t)->dtype == to->dtype ? t : ct_cast(t, (ct_dtype)to->dtype);
 }
 
-static bool linearise_node(gradient *g, size_t i) {
-    ct_node *node = g->forward.v[i];
+static bool linearise_node(ct_linear *l, size_t i) {
+    ct_node *node = l->forward.v[i];
     bool active = false;
-    ct_tensor *t_in = ct__arena_zero(&g->scratch, (node->n_in + 1u) * sizeof *t_in);
+    ct_tensor *t_in = ct__arena_zero(&l->scratch, (node->n_in + 1u) * sizeof *t_in);
     if (!t_in) return false;
     for (int k = 0; k < node->n_in; k++) {
-        ct_tensor *of = g->tangent[node->in[k].node->index];
+        ct_tensor *of = l->tangent[node->in[k].node->index];
         if (of) t_in[k] = of[node->in[k].out];
         active = active || !ct__is_none(t_in[k]);
     }
     if (!active) return true;
-    ct_tensor *in = ct__arena(&g->scratch, node->n_in * sizeof *in),
-              *out = ct__arena(&g->scratch, node->n_out * sizeof *out);
-    ct_tensor *t_out = ct__arena_zero(&g->scratch, node->n_out * sizeof *t_out);
+    ct_tensor *in = ct__arena(&l->scratch, node->n_in * sizeof *in),
+              *out = ct__arena(&l->scratch, node->n_out * sizeof *out);
+    ct_tensor *t_out = ct__arena_zero(&l->scratch, node->n_out * sizeof *t_out);
     if (!in || !out || !t_out) return false;
     for (int k = 0; k < node->n_in; k++) in[k] = ct__handle_of(node->in[k]);
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
@@ -317,38 +304,117 @@ static bool linearise_node(gradient *g, size_t i) {
                  .out = out,
                  .t_in = t_in,
                  .t_out = t_out};
-    const ct_node *before = ct__top(g->ctx)->nodes;
-    if (!(node->op->vjp ? record_linear(g, &r) : node->op->jvp(&r))) return false;
+    const ct_node *before = ct__top(l->ctx)->nodes;
+    if (!(node->op->vjp ? record_linear(l, &r) : node->op->jvp(&r))) return false;
     for (int k = 0; k < node->n_out; k++) t_out[k] = widen(t_out[k], &node->out[k]);
-    ct__give_line(g->ctx, before, node->here);
-    g->tangent[i] = t_out;
-    return !g->ctx->err.code;
+    ct__give_line(l->ctx, before, node->here);
+    l->tangent[i] = t_out;
+    return !l->ctx->err.code;
+}
+
+static bool is_copy(const ct_node *node, const void *user) {
+    return (void)user, node->op == &ct__op_copy;
+}
+static bool find_reached(ct_linear *l, const ct_val *outs, size_t n_outs) {
+    if (!ct__reach_before(&l->forward, outs, n_outs, is_copy, NULL, &l->ctx->err)) return false;
+    for (size_t i = 0; i < l->n; i++) l->reached[i] = l->at[i].node->epoch == l->forward.epoch;
+    return true;
+}
+
+// The first of wrt that a value is; n: none.
+static size_t place_in(const ct_val *wrt, size_t n, ct_val v) {
+    size_t i = 0;
+    while (i < n && (v.node != wrt[i].node || v.out != wrt[i].out)) i++;
+    return i;
+}
+
+// Which of wrt a value is a copy of, through copies of copies; n: of none.
+static size_t original(ct_val v, const ct_val *wrt, size_t n) {
+    size_t of = n;
+    while (of == n && v.node && v.node->flags & CT_NODE_COPY) {
+        v = v.node->copy_of[v.out];
+        of = place_in(wrt, n, v);
+    }
+    return of;
+}
+
+// Other gradients in the graph took up anew what lies between them and their loss. Where a value
+// that is asked for is among that, the copy is asked for as well, and the two make one gradient.
+static bool add_copies(ct_linear *l, const ct_val *wrt) {
+    size_t more = 0;
+    for (size_t i = 0; i < l->forward.n; i++)
+        if (l->forward.v[i]->flags & CT_NODE_COPY) more += l->forward.v[i]->n_out;
+    if (!more) return true;
+    size_t most = l->n + more, n = l->n;
+    ct_val *at = ct__arena(&l->scratch, most * sizeof *at);
+    size_t *origin = ct__arena(&l->scratch, most * sizeof *origin);
+    bool *reached = ct__arena(&l->scratch, most * sizeof *reached);
+    if (!at || !origin || !reached)
+        return ct__err_memory(&l->ctx->err, l->here, "grad", most * sizeof *at);
+    memcpy(at, l->at, n * sizeof *at);
+    memcpy(reached, l->reached, n * sizeof *reached);
+    for (size_t i = 0; i < l->forward.n; i++) {
+        ct_node *node = l->forward.v[i];
+        for (uint32_t k = 0; node->flags & CT_NODE_COPY && k < node->n_out; k++) {
+            size_t of = original((ct_val){node, k}, wrt, l->n);
+            if (of == l->n || (at[of].node == node && at[of].out == k)) continue;
+            at[n] = (ct_val){node, k};
+            origin[n] = of;
+            reached[n++] = reached[of] = true;
+        }
+    }
+    l->at = at, l->origin = origin, l->reached = reached;
+    l->n_all = n;
+    return true;
 }
 
 // Tangents of everything between wrt and outs.
-static bool linearise(gradient *g, const ct_val *outs, size_t n_outs) {
-    const ct_val *wrt = g->at;
-    size_t n = g->n_all;
-    if (!ct__reach_to(&g->forward, outs, n_outs, wrt, n, &g->ctx->err)) return false;
-    g->tangent = ct__arena_zero(&g->scratch, (g->forward.n + 1) * sizeof *g->tangent);
-    g->holder = ct__arena_zero(&g->scratch, (n + 1) * sizeof *g->holder);
-    if (!g->tangent || !g->holder)
-        return ct__err_memory(&g->ctx->err, g->here, "grad", g->forward.n * sizeof *g->tangent);
+static bool record_tangents(ct_linear *l, const ct_val *outs, size_t n_outs) {
+    const ct_val *wrt = l->at;
+    size_t n = l->n_all;
+    if (!ct__reach_to(&l->forward, outs, n_outs, wrt, n, &l->ctx->err)) return false;
+    l->tangent = ct__arena_zero(&l->scratch, (l->forward.n + 1) * sizeof *l->tangent);
+    l->holder = ct__arena_zero(&l->scratch, (n + 1) * sizeof *l->holder);
+    if (!l->tangent || !l->holder)
+        return ct__err_memory(&l->ctx->err, l->here, "grad", l->forward.n * sizeof *l->tangent);
     for (size_t i = 0; i < n; i++) {
         ct_node *node = wrt[i].node;
-        if (!g->reached[i]) continue; // the caller says what that means
-        ct_tensor **of = &g->tangent[node->index];
-        if (!*of) *of = ct__arena_zero(&g->scratch, node->n_out * sizeof **of);
-        g->holder[i] =
-            *of ? ct__leaf(g->ctx, &ct__op_param, NULL, *ct__type(wrt[i]), g->here) : NULL;
-        if (!g->holder[i]) return ct__err_memory(&g->ctx->err, g->here, "grad", sizeof(ct_node));
-        (*of)[wrt[i].out] = ct__add_zero((*of)[wrt[i].out], ct__handle(g->holder[i], 0));
+        if (!l->reached[i]) continue; // the caller says what that means
+        ct_tensor **of = &l->tangent[node->index];
+        if (!*of) *of = ct__arena_zero(&l->scratch, node->n_out * sizeof **of);
+        l->holder[i] =
+            *of ? ct__leaf(l->ctx, &ct__op_param, NULL, *ct__type(wrt[i]), l->here) : NULL;
+        if (!l->holder[i]) return ct__err_memory(&l->ctx->err, l->here, "grad", sizeof(ct_node));
+        (*of)[wrt[i].out] = ct__add_zero((*of)[wrt[i].out], ct__handle(l->holder[i], 0));
     }
-    for (size_t i = g->forward.n_ends; i < g->forward.n; i++) {
-        const ct_tensor *held = g->tangent[i]; // by some of its outputs it is among wrt
-        if (!linearise_node(g, i)) return false;
-        for (int k = 0; held && k < g->forward.v[i]->n_out; k++)
-            if (!ct__is_none(held[k])) g->tangent[i][k] = held[k];
+    for (size_t i = l->forward.n_ends; i < l->forward.n; i++) {
+        const ct_tensor *held = l->tangent[i]; // by some of its outputs it is among wrt
+        if (!linearise_node(l, i)) return false;
+        for (int k = 0; held && k < l->forward.v[i]->n_out; k++)
+            if (!ct__is_none(held[k])) l->tangent[i][k] = held[k];
+    }
+    return true;
+}
+
+bool ct__linearise(ct_linear *l, const ct_val *outs, size_t n_outs, const ct_val *wrt, size_t n) {
+    ct_val *vals = ct__arena(&l->scratch, (n_outs + 2 * n) * sizeof *vals);
+    l->n_outs = n_outs;
+    l->n = l->n_all = n;
+    l->out = ct__arena_zero(&l->scratch, (n_outs + 1) * sizeof *l->out);
+    l->reached = ct__arena_zero(&l->scratch, n + 1);
+    if (!vals || !l->out || !l->reached)
+        return ct__err_memory(&l->ctx->err, l->here, "grad", (n_outs + n) * sizeof *vals);
+    memcpy(vals, outs, n_outs * sizeof *vals);
+    l->at = memcpy(vals + n_outs, wrt, n * sizeof *vals);
+    l->wrt = memcpy(vals + n_outs + n, wrt, n * sizeof *vals);
+    // Compositions without a rule of their own are differentiated through their bodies. What lies
+    // behind wrt alone stays as it is: steps that have not run may be long.
+    if (!ct__expand_bodies(l->ctx, vals, n_outs, n, has_rule) || !find_reached(l, vals, n_outs) ||
+        !add_copies(l, wrt) || !record_tangents(l, vals, n_outs))
+        return false;
+    for (size_t i = 0; i < n_outs; i++) {
+        ct_tensor *of = l->tangent[vals[i].node->index];
+        if (of) l->out[i] = of[vals[i].out];
     }
     return true;
 }
@@ -377,12 +443,12 @@ typedef struct {
     ct_tensor *c; // cotangents of its outputs
 } mark;
 
-static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
+static bool transpose_node(ct_linear *l, mark *marks, ct_node *node) {
     mark *m = &marks[node->index];
-    bool *linear = ct__arena_zero(&g->scratch, node->n_in + 1u);
-    ct_tensor *in = ct__arena(&g->scratch, node->n_in * sizeof *in),
-              *out = ct__arena(&g->scratch, node->n_out * sizeof *out);
-    ct_tensor *c_in = ct__arena_zero(&g->scratch, node->n_in * sizeof *c_in);
+    bool *linear = ct__arena_zero(&l->scratch, node->n_in + 1u);
+    ct_tensor *in = ct__arena(&l->scratch, node->n_in * sizeof *in),
+              *out = ct__arena(&l->scratch, node->n_out * sizeof *out);
+    ct_tensor *c_in = ct__arena_zero(&l->scratch, node->n_in * sizeof *c_in);
     if (!linear || !in || !out || !c_in) return false;
     for (int k = 0; k < node->n_in; k++) {
         linear[k] = marks[node->in[k].node->index].linear;
@@ -390,7 +456,7 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
     }
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
     if (!node->op->transpose) {
-        ct__fail(g->ctx, CT_E_INTERNAL, node->here, "grad",
+        ct__fail(l->ctx, CT_E_INTERNAL, node->here, "grad",
                  "%s has no transpose rule but appears in a tangent", node->op->name);
         return false;
     }
@@ -403,148 +469,87 @@ static bool transpose_node(gradient *g, mark *marks, ct_node *node) {
                  .c_out = m->c,
                  .c_in = c_in,
                  .linear = linear};
-    const ct_node *before = ct__top(g->ctx)->nodes;
-    if (!node->op->transpose(&r) || g->ctx->err.code) return false;
+    const ct_node *before = ct__top(l->ctx)->nodes;
+    if (!node->op->transpose(&r) || l->ctx->err.code) return false;
     for (int k = 0; k < node->n_in; k++) {
         if (!linear[k] || ct__is_none(c_in[k])) continue;
         ct_val to = node->in[k];
         mark *into = &marks[to.node->index];
-        if (!into->c && !(into->c = ct__arena_zero(&g->scratch, to.node->n_out * sizeof *into->c)))
+        if (!into->c && !(into->c = ct__arena_zero(&l->scratch, to.node->n_out * sizeof *into->c)))
             return false;
         into->c[to.out] = ct__add_zero(into->c[to.out], fit(c_in[k], ct__type(to)));
     }
-    ct__give_line(g->ctx, before, node->here);
+    ct__give_line(l->ctx, before, node->here);
     return true;
 }
 
-static bool transpose(gradient *g, const ct_tensor *tangents, const ct_tensor *cotangents,
-                      size_t n_outs, ct_tensor *grads) {
-    ct_val *roots = ct__arena(&g->scratch, (n_outs + 1) * sizeof *roots);
-    size_t n_roots = 0, n = g->n_all;
-    if (!roots) return ct__err_memory(&g->ctx->err, g->here, "grad", n_outs * sizeof *roots);
-    for (size_t i = 0; i < n_outs; i++)
-        if (!ct__is_none(tangents[i]) && !ct__is_none(cotangents[i]))
-            roots[n_roots].node = ct__peek(tangents[i], &roots[n_roots].out), n_roots++;
-    if (!ct__reach_to(&g->backward, roots, n_roots, g->at, n, &g->ctx->err)) return false;
-    mark *marks = ct__arena_zero(&g->scratch, (g->backward.n + 1) * sizeof *marks);
-    if (!marks) return ct__err_memory(&g->ctx->err, g->here, "grad", g->backward.n * sizeof *marks);
-    uint64_t epoch = g->backward.epoch;
-    for (size_t i = 0; i < n; i++)
-        if (g->holder[i] && g->holder[i]->epoch == epoch) marks[g->holder[i]->index].linear = true;
-    for (size_t i = g->backward.n_ends; i < g->backward.n; i++)
-        for (int k = 0; k < g->backward.v[i]->n_in; k++)
-            if (marks[g->backward.v[i]->in[k].node->index].linear) marks[i].linear = true;
-    for (size_t i = 0, at = 0; i < n_outs; i++) {
-        if (ct__is_none(tangents[i]) || ct__is_none(cotangents[i])) continue;
+// The cotangents of the placeholders.
+static bool transpose_nodes(ct_linear *l, const ct_tensor *cotangents, ct_tensor *to) {
+    ct_val *roots = ct__arena(&l->scratch, (l->n_outs + 1) * sizeof *roots);
+    size_t n_roots = 0;
+    if (!roots) return ct__err_memory(&l->ctx->err, l->here, "grad", l->n_outs * sizeof *roots);
+    for (size_t i = 0; i < l->n_outs; i++)
+        if (!ct__is_none(l->out[i]) && !ct__is_none(cotangents[i]))
+            roots[n_roots].node = ct__peek(l->out[i], &roots[n_roots].out), n_roots++;
+    if (!ct__reach_to(&l->backward, roots, n_roots, l->at, l->n_all, &l->ctx->err)) return false;
+    mark *marks = ct__arena_zero(&l->scratch, (l->backward.n + 1) * sizeof *marks);
+    if (!marks) return ct__err_memory(&l->ctx->err, l->here, "grad", l->backward.n * sizeof *marks);
+    uint64_t epoch = l->backward.epoch;
+    for (size_t i = 0; i < l->n_all; i++)
+        if (l->holder[i] && l->holder[i]->epoch == epoch) marks[l->holder[i]->index].linear = true;
+    for (size_t i = l->backward.n_ends; i < l->backward.n; i++)
+        for (int k = 0; k < l->backward.v[i]->n_in; k++)
+            if (marks[l->backward.v[i]->in[k].node->index].linear) marks[i].linear = true;
+    for (size_t i = 0, at = 0; i < l->n_outs; i++) {
+        if (ct__is_none(l->out[i]) || ct__is_none(cotangents[i])) continue;
         ct_val v = roots[at++];
         mark *m = &marks[v.node->index];
-        if (!m->c && !(m->c = ct__arena_zero(&g->scratch, v.node->n_out * sizeof *m->c)))
+        if (!m->c && !(m->c = ct__arena_zero(&l->scratch, v.node->n_out * sizeof *m->c)))
             return false;
         m->c[v.out] = ct__add_zero(m->c[v.out], fit(cotangents[i], ct__type(v)));
     }
-    for (size_t i = g->backward.n; i-- > g->backward.n_ends;)
-        if (marks[i].linear && marks[i].c && g->backward.v[i]->n_in &&
-            !transpose_node(g, marks, g->backward.v[i]))
+    for (size_t i = l->backward.n; i-- > l->backward.n_ends;)
+        if (marks[i].linear && marks[i].c && l->backward.v[i]->n_in &&
+            !transpose_node(l, marks, l->backward.v[i]))
             return false;
-    for (size_t i = 0; i < n; i++) {
-        const ct_node *h = g->holder[i];
+    for (size_t i = 0; i < l->n_all; i++) {
+        const ct_node *h = l->holder[i];
         mark *m = h && h->epoch == epoch ? &marks[h->index] : NULL;
-        grads[i] = m && m->c ? m->c[0] : CT_NONE;
+        to[i] = m && m->c ? m->c[0] : CT_NONE;
     }
     return true;
+}
+
+bool ct__transpose(ct_linear *l, const ct_tensor *cotangents, ct_tensor *grads) {
+    ct_tensor *all = ct__arena_zero(&l->scratch, (l->n_all + 1) * sizeof *all);
+    if (!all) return ct__err_memory(&l->ctx->err, l->here, "grad", l->n_all * sizeof *all);
+    if (!transpose_nodes(l, cotangents, all)) return false;
+    for (size_t i = l->n; i < l->n_all; i++)
+        all[l->origin[i]] = ct__add_zero(all[l->origin[i]], all[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        // Copies count for the first of equals.
+        size_t of = l->n_all > l->n ? place_in(l->wrt, l->n, l->wrt[i]) : i;
+        grads[i] = all[of];
+        if (ct__is_none(all[of]) && l->holder[of])
+            grads[i] = ct__zeros_like(ct__handle_of(l->at[i]));
+    }
+    return true;
+}
+
+void ct__linear_free(ct_linear *l) {
+    ct__nodes_free(&l->forward);
+    ct__nodes_free(&l->backward);
+    ct__arena_free(&l->scratch);
 }
 
 // --------------------------------------------------------------------------------------- entrances
 
-static bool is_copy(const ct_node *node, const void *user) {
-    return (void)user, node->op == &ct__op_copy;
-}
-static bool find_reached(gradient *g, const ct_val *outs, size_t n_outs) {
-    if (!ct__reach_before(&g->forward, outs, n_outs, is_copy, NULL, &g->ctx->err)) return false;
-    for (size_t i = 0; i < g->n; i++) g->reached[i] = g->at[i].node->epoch == g->forward.epoch;
-    return true;
-}
-
-// The first of wrt that a value is; n: none.
-static size_t place_in(const ct_val *wrt, size_t n, ct_val v) {
-    size_t i = 0;
-    while (i < n && (v.node != wrt[i].node || v.out != wrt[i].out)) i++;
-    return i;
-}
-
-// Which of wrt a value is a copy of, through copies of copies; n: of none.
-static size_t original(ct_val v, const ct_val *wrt, size_t n) {
-    size_t of = n;
-    while (of == n && v.node && v.node->flags & CT_NODE_COPY) {
-        v = v.node->copy_of[v.out];
-        of = place_in(wrt, n, v);
-    }
-    return of;
-}
-
-// Other gradients in the graph took up anew what lies between them and their loss. Where a value
-// that is asked for is among that, the copy is asked for as well, and the two make one gradient.
-static bool add_copies(gradient *g, const ct_val *wrt) {
-    size_t more = 0;
-    for (size_t i = 0; i < g->forward.n; i++)
-        if (g->forward.v[i]->flags & CT_NODE_COPY) more += g->forward.v[i]->n_out;
-    if (!more) return true;
-    size_t most = g->n + more, n = g->n;
-    ct_val *at = ct__arena(&g->scratch, most * sizeof *at);
-    size_t *origin = ct__arena(&g->scratch, most * sizeof *origin);
-    bool *reached = ct__arena(&g->scratch, most * sizeof *reached);
-    if (!at || !origin || !reached)
-        return ct__err_memory(&g->ctx->err, g->here, "grad", most * sizeof *at);
-    memcpy(at, g->at, n * sizeof *at);
-    memcpy(reached, g->reached, n * sizeof *reached);
-    for (size_t i = 0; i < g->forward.n; i++) {
-        ct_node *node = g->forward.v[i];
-        for (uint32_t k = 0; node->flags & CT_NODE_COPY && k < node->n_out; k++) {
-            size_t of = original((ct_val){node, k}, wrt, g->n);
-            if (of == g->n || (at[of].node == node && at[of].out == k)) continue;
-            at[n] = (ct_val){node, k};
-            origin[n] = of;
-            reached[n++] = reached[of] = true;
-        }
-    }
-    g->at = at, g->origin = origin, g->reached = reached;
-    g->n_all = n;
-    return true;
-}
-
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
-    gradient g = {.ctx = ctx, .here = here, .n = n, .n_all = n};
-    ct_val *vals = ct__arena(&g.scratch, (n_outs + n) * sizeof *vals);
-    ct_tensor *tangents = ct__arena_zero(&g.scratch, (n_outs + 1) * sizeof *tangents), *all = NULL;
-    bool ok = vals && tangents && (g.reached = ct__arena_zero(&g.scratch, n + 1));
-    if (!ok) ct__err_memory(&ctx->err, here, "grad", (n_outs + n) * sizeof *vals);
-    if (ok) {
-        memcpy(vals, outs, n_outs * sizeof *vals);
-        g.at = memcpy(vals + n_outs, wrt, n * sizeof *vals);
-        // Compositions without a rule of their own are differentiated through their bodies. What
-        // lies behind wrt alone stays as it is: steps that have not run may be long.
-        ok = ct__expand_bodies(ctx, vals, n_outs, n, has_rule) && find_reached(&g, vals, n_outs) &&
-             add_copies(&g, wrt) && linearise(&g, vals, n_outs) &&
-             (all = ct__arena_zero(&g.scratch, (g.n_all + 1) * sizeof *all));
-    }
-    for (size_t i = 0; i < n_outs && ok; i++) {
-        ct_tensor *of = g.tangent[vals[i].node->index];
-        if (of) tangents[i] = of[vals[i].out];
-    }
-    ok = ok && transpose(&g, tangents, cotangents, n_outs, all);
-    for (size_t i = n; i < g.n_all && ok; i++)
-        all[g.origin[i]] = ct__add_zero(all[g.origin[i]], all[i]);
-    for (size_t i = 0; i < n && ok; i++) {
-        size_t of =
-            g.n_all > n ? place_in(wrt, n, wrt[i]) : i; // copies count for the first of equals
-        grads[i] = all[of];
-        if (ct__is_none(all[of]) && g.holder[of]) grads[i] = ct__zeros_like(ct__handle_of(g.at[i]));
-    }
+    ct_linear l = {.ctx = ctx, .here = here};
+    bool ok = ct__linearise(&l, outs, n_outs, wrt, n) && ct__transpose(&l, cotangents, grads);
     if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
-    ct__nodes_free(&g.forward);
-    ct__nodes_free(&g.backward);
-    ct__arena_free(&g.scratch);
+    ct__linear_free(&l);
     return ok && !ctx->err.code;
 }
 

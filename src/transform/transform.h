@@ -48,7 +48,27 @@ bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct
 // no path at all is an error.
 bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
                      ct_tensor *grads);
-// The same for several outputs with given cotangents (CT_NONE: zero).
+// What `outs` are of `wrt`, linearised where they stand: `out` are their tangents, recorded in the
+// innermost trace as functions of the placeholders `holder`. To begin with, ctx and here are set.
+typedef struct ct_linear {
+    ct_ctx *ctx;
+    ct_loc here;
+    ct_arena scratch;
+    size_t n_outs, n, n_all; // n: wrt; n_all: these, and their copies behind them
+    const ct_val *wrt;       // (n)
+    ct_tensor *out;          // (n_outs) CT_NONE: depends on no wrt
+    ct_node **holder;        // (n_all) NULL: no output depends on it
+    ct_val *at;              // (n_all) the values whose tangents these are
+    size_t *origin;          // (n_all) behind n: of which wrt it is a copy
+    bool *reached;           // (n_all) is it behind the outputs at all, be it through another wrt
+    ct_nodes forward, backward;
+    ct_tensor **tangent; // of each node of `forward`, an array of its outputs; NULL: none
+} ct_linear;
+bool ct__linearise(ct_linear *l, const ct_val *outs, size_t n_outs, const ct_val *wrt, size_t n);
+// Cotangents of wrt from those of the outputs (CT_NONE: zero).
+bool ct__transpose(ct_linear *l, const ct_tensor *cotangents, ct_tensor *grads);
+void ct__linear_free(ct_linear *l);
+// Both, one after the other.
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads);
 
