@@ -46,6 +46,7 @@ typedef enum ct_field_kind {
     CT_FIELD_offsets = CT_FIELD_ints,
     CT_FIELD_limits = CT_FIELD_ints,
     CT_FIELD_strides = CT_FIELD_ints,
+    CT_FIELD_extents = CT_FIELD_ints,
 } ct_field_kind;
 
 // What the number or the list of a field means. Kinds find by it what their kernels need, and how a
@@ -70,6 +71,7 @@ typedef enum ct_meaning {
     CT_MEANS_offsets,     // one an axis; 0 where an axis stays as it is
     CT_MEANS_limits,      // one an axis; CT_END where an axis stays as it is
     CT_MEANS_strides,     // one an axis; 1 where an axis stays as it is
+    CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
     CT_MEANS_reverse,     // along the axis from its end
     CT_MEANS_count,       // of the elements along the axis that are kept
@@ -84,7 +86,7 @@ typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
-    ct_attr_limits, ct_attr_strides;
+    ct_attr_limits, ct_attr_strides, ct_attr_extents;
 typedef ct_body *ct_attr_body;
 typedef ct_data_bytes ct_attr_data;
 typedef ct_type ct_attr_type;

@@ -29,7 +29,8 @@ static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
         const ct_field *field = &node->op->fields[f];
         const void *at = (const char *)node->attrs + field->offset;
         ct_varies varies = CT_VARIES_NOT;
-        if (field->means == CT_MEANS_sizes) varies = CT_VARIES_SIZE;
+        if (field->means == CT_MEANS_sizes || field->means == CT_MEANS_extents)
+            varies = CT_VARIES_SIZE;
         if (field->means == CT_MEANS_offsets || field->means == CT_MEANS_limits)
             varies = CT_VARIES_POSITION;
         bool ok = true;

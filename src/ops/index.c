@@ -8,7 +8,7 @@ static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); 
 
 // ------------------------------------ dynamic slice and update: a window whose place is an operand
 
-#define DYNAMIC_SLICE_ATTRS(F, op) F(op, axes, axes) F(op, ints, sizes)
+#define DYNAMIC_SLICE_ATTRS(F, op) F(op, axes, axes) F(op, extents, sizes)
 #define DYNAMIC_UPDATE_ATTRS(F, op) F(op, axes, axes)
 CT_ATTRS(dynamic_slice, DYNAMIC_SLICE_ATTRS);
 CT_ATTRS(dynamic_update, DYNAMIC_UPDATE_ATTRS);
