@@ -450,9 +450,16 @@ typedef struct ct_check_grad_args {
 CT_API CT_MUST_USE bool ct_check_grad_with(ct_check_grad_args args);
 #define ct_check_grad(...) ct_check_grad_with((ct_check_grad_args){__VA_ARGS__, .here = CT_HERE})
 
-// A loop in the graph: body sees the carried tensors and element i of every xs (their axis 0 goes),
-// and gives the next carried tensors (same types) and element i of every ys. length: needed where
-// n_xs is 0; dynamic where CT_DYN marks it or an axis 0 of xs is.
+// ------------------------------------------------------------------------- loops and branches
+
+// Loops and branches are nodes: functions are traced once, as by ct_call, and the device runs them
+// as often as it takes, without coming back to the host program. Their plan is the same however
+// often they turn. Tensors from outside may be used in them; assigning, keeping and reading are
+// errors there. All have gradients of any order, but ct_while in reverse mode.
+
+// Along axis 0 of xs: body sees the carried tensors and element i of every x, and gives the next
+// carried tensors (same types) and element i of every y. length: needed where n_xs is 0; dynamic
+// where CT_DYN marks it or an axis 0 of xs is. (jax.lax.scan)
 typedef struct ct_scan_args {
     ct_fn body;
     void *user;
@@ -468,6 +475,68 @@ typedef struct ct_scan_args {
 CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys);
 #define ct_scan(carry_out, ys, ...)                                                                \
     ct_scan_with((ct_scan_args){__VA_ARGS__, .here = CT_HERE}, (carry_out), (ys))
+
+// As long as cond, of the carried tensors, gives a bool that is true; body gives the next carried
+// tensors (same types). No gradient in reverse mode: how often it turns is not known before it
+// runs. ct_cancel ends one that does not end. (jax.lax.while_loop)
+typedef struct ct_while_args {
+    ct_fn cond, body;
+    void *user;
+    const ct_tensor *carry;
+    size_t n_carry;
+    ct_loc here;
+} ct_while_args;
+// carry_out: n_carry tensors.
+CT_API void ct_while_with(ct_while_args args, ct_tensor *carry_out);
+#define ct_while(carry_out, ...)                                                                   \
+    ct_while_with((ct_while_args){__VA_ARGS__, .here = CT_HERE}, (carry_out))
+
+// For i from lower to upper - 1: body sees i, one i32 (i64 where a bound is wider), then the carried
+// tensors, and gives the next carried tensors. Where both bounds are numbers it is a scan, which has
+// gradients in both modes. A bound that is known only when it runs is a tensor, one integer, in the
+// place of the number: then it is a while. (jax.lax.fori_loop)
+typedef struct ct_fori_args {
+    ct_fn body;
+    void *user;
+    int64_t lower, upper; // CT_DYN(upper): one plan for every number
+    ct_tensor lower_value, upper_value;
+    const ct_tensor *carry;
+    size_t n_carry;
+    ct_loc here;
+} ct_fori_args;
+// carry_out: n_carry tensors.
+CT_API void ct_fori_with(ct_fori_args args, ct_tensor *carry_out);
+#define ct_fori(carry_out, ...)                                                                    \
+    ct_fori_with((ct_fori_args){__VA_ARGS__, .here = CT_HERE}, (carry_out))
+
+// What then gives where pred, one bool, holds, else what otherwise gives, of the same operands; both
+// give results of the same types. Only one of them runs. (jax.lax.cond)
+typedef struct ct_cond_args {
+    ct_tensor pred;
+    ct_fn then, otherwise;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in, n_out;
+    ct_loc here;
+} ct_cond_args;
+// out: n_out tensors.
+CT_API void ct_cond_with(ct_cond_args args, ct_tensor *out);
+#define ct_cond(out, ...) ct_cond_with((ct_cond_args){__VA_ARGS__, .here = CT_HERE}, (out))
+
+// Branch `index`, one integer, of functions whose results have the same types; an index outside of
+// them is the nearest. (jax.lax.switch)
+typedef struct ct_switch_args {
+    ct_tensor index;
+    const ct_fn *branches;
+    size_t n_branches;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in, n_out;
+    ct_loc here;
+} ct_switch_args;
+// out: n_out tensors.
+CT_API void ct_switch_with(ct_switch_args args, ct_tensor *out);
+#define ct_switch(out, ...) ct_switch_with((ct_switch_args){__VA_ARGS__, .here = CT_HERE}, (out))
 
 // ----------------------------------------------------------------------------------------- metrics
 

@@ -207,13 +207,21 @@ static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_
     from.buffer = veiled(from.buffer);
     return device->inner->backend->copy_out(device->inner, from, host, n, err);
 }
+// Is there a loop that only a predicate ends? What is enqueued goes to its end otherwise.
+static bool may_not_end(const ct_command *commands, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if ((commands[i].kind == CT_COMMAND_LOOP && commands[i].n_args) ||
+            (commands[i].kind == CT_COMMAND_NODE && commands[i].node->op->kind == &ct__kind_loop))
+            return true;
+    return false;
+}
 static bool async_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     for (size_t i = 0, span; i < n; i += span) {
         if (ct__stopped(device, err)) return false;
         span = ct__command_span(&commands[i]);
         item *it = make_item(&commands[i], span, NULL, 0);
         if (!it) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *it);
-        it->stop = span > 1 ? device->stop : NULL; // a loop may have no other end
+        it->stop = may_not_end(&commands[i], span) ? device->stop : NULL;
         enqueue(device->state, it);
     }
     return true;

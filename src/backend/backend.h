@@ -130,6 +130,7 @@ extern ct_counters ct__counters;
 // Was the device asked to stop? Then the error says so.
 #define CT_CANCELLED "cancelled: no variable has changed"
 bool ct__stopped(const ct_device *device, ct_err *err);
+bool ct__asked_to_stop(const atomic_bool *stop, ct_err *err); // NULL: no
 
 // Runs a list of commands by its structure (commands.c). `run` is called with each NODE, KERNEL and
 // COPY that is to run, its operands moved to their place in the iteration, and with the same command
@@ -158,6 +159,6 @@ extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
 void ct__cpu_end(void);
 
 // Evaluates one node op by op on host memory; what ref does.
-bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err);
+bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *stop, ct_err *err);
 
 #endif

@@ -42,10 +42,13 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     return NULL;
 }
 
-bool ct__stopped(const ct_device *device, ct_err *err) {
-    if (!device->stop || !atomic_load_explicit(device->stop, memory_order_relaxed)) return false;
+bool ct__asked_to_stop(const atomic_bool *stop, ct_err *err) {
+    if (!stop || !atomic_load_explicit(stop, memory_order_relaxed)) return false;
     ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
     return true;
+}
+bool ct__stopped(const ct_device *device, ct_err *err) {
+    return ct__asked_to_stop(device->stop, err);
 }
 
 ct_device *ct__device_retain(ct_device *device) {

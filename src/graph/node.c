@@ -21,6 +21,12 @@ void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op, const void *attrs) {
             if (!v) return NULL;
             for (int64_t k = 0; k < list->n; k++) v[k] = list->v[k]; // a few
             list->v = v;
+        } else if (op->fields[i].kind == CT_FIELD_bodies) {
+            ct_bodies *bodies = at;
+            ct_body **v = ct__arena(arena, bodies->n * sizeof *v);
+            if (!v) return NULL;
+            for (size_t k = 0; k < bodies->n; k++) v[k] = bodies->v[k];
+            bodies->v = v;
         } else if (op->fields[i].kind == CT_FIELD_data) {
             ct_data_bytes *data = at;
             void *bytes = ct__arena(arena, data->n);
@@ -42,6 +48,11 @@ static bool ints_equal(const ct_ints *a, const ct_ints *b) {
     return a->n == b->n && (a->n == 0 || memcmp(a->v, b->v, (size_t)a->n * sizeof *a->v) == 0);
 }
 
+static bool same_body(const ct_body *a, const ct_body *b) {
+    return a == b || (a && b && a->n_words == b->n_words && ct__hash_equal(a->hash, b->hash) &&
+                      memcmp(a->words, b->words, a->n_words * sizeof *a->words) == 0);
+}
+
 static bool field_equal(const ct_field *f, const void *a, const void *b) {
     const void *x = attr_at(f, a), *y = attr_at(f, b);
     switch (f->kind) {
@@ -54,10 +65,12 @@ static bool field_equal(const ct_field *f, const void *a, const void *b) {
     case CT_FIELD_bool: return *(const bool *)x == *(const bool *)y;
     case CT_FIELD_dtype: return *(const ct_dtype *)x == *(const ct_dtype *)y;
     case CT_FIELD_ints: return ints_equal(x, y);
-    case CT_FIELD_body: {
-        const ct_body *p = *(ct_body *const *)x, *q = *(ct_body *const *)y;
-        return p == q || (p && q && p->n_words == q->n_words && ct__hash_equal(p->hash, q->hash) &&
-                          memcmp(p->words, q->words, p->n_words * sizeof *p->words) == 0);
+    case CT_FIELD_body: return same_body(*(ct_body *const *)x, *(ct_body *const *)y);
+    case CT_FIELD_bodies: {
+        const ct_bodies *p = x, *q = y;
+        bool same = p->n == q->n;
+        for (size_t i = 0; i < p->n && same; i++) same = same_body(p->v[i], q->v[i]);
+        return same;
     }
     case CT_FIELD_data: {
         const ct_data_bytes *p = x, *q = y;
@@ -75,6 +88,12 @@ bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b) {
     for (size_t i = 0; i < op->n_fields; i++)
         if (!field_equal(&op->fields[i], a, b)) return false;
     return true;
+}
+
+static void print_body(ct_text *text, const ct_body *body) {
+    char hex[33];
+    ct__hash_hex(body->hash, hex);
+    ct__textf(text, "body %.8s", hex);
 }
 
 void ct__attr_print(ct_text *text, ct_field_kind kind, const void *at) {
@@ -105,11 +124,13 @@ void ct__attr_print(ct_text *text, ct_field_kind kind, const void *at) {
         ct__text_add(text, "]");
         break;
     }
-    case CT_FIELD_body: {
-        char hex[33];
-        ct_body *body = *(ct_body *const *)at;
-        ct__hash_hex(body->hash, hex);
-        ct__textf(text, "body %.8s", hex);
+    case CT_FIELD_body: print_body(text, *(ct_body *const *)at); break;
+    case CT_FIELD_bodies: {
+        const ct_bodies *list = at;
+        for (size_t k = 0; k < list->n; k++) {
+            ct__text_add(text, k ? ", " : "");
+            print_body(text, list->v[k]);
+        }
         break;
     }
     case CT_FIELD_data: ct__textf(text, "%zu bytes", ((const ct_data_bytes *)at)->n); break;
@@ -584,7 +605,8 @@ ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type) {
 // parameters, of the dtypes with which it was traced; a gradient is with respect to the very ones.
 static bool keeps_operands(const ct_opdef *op) {
     for (size_t i = 0; i < op->n_fields; i++)
-        if (op->fields[i].kind == CT_FIELD_body) return true;
+        if (op->fields[i].kind == CT_FIELD_body || op->fields[i].kind == CT_FIELD_bodies)
+            return true;
     return op->kind == &ct__kind_transform;
 }
 

@@ -2,6 +2,8 @@
 #ifndef COTAN_GRAPH_OP_H
 #define COTAN_GRAPH_OP_H
 
+#include <stdatomic.h>
+
 #include "graph/index.h"
 #include "graph/type.h"
 #include "kir/kir.h"
@@ -10,6 +12,7 @@ struct ct_val;
 typedef struct ct_node ct_node;
 typedef struct ct_opdef ct_opdef;
 typedef struct ct_body ct_body;
+struct ct_loop;
 
 // What ops of one kind have in common: a record in one file of src/kinds (kinds/kind.h). Passes ask
 // it for properties. The structural kinds alone are named by passes:
@@ -17,7 +20,7 @@ typedef struct ct_kind ct_kind;
 extern const ct_kind ct__kind_leaf; // a value from outside: data, constant, variable, parameter
 extern const ct_kind ct__kind_composition; // owns a body, built when a plan is made
 extern const ct_kind ct__kind_transform;   // a function of the graph itself: grad
-extern const ct_kind ct__kind_loop;        // a traced body run many times: scan
+extern const ct_kind ct__kind_loop;        // owns bodies that run as they are: scan, while, cond
 
 // ------------------------------------------------------------------------------------ attributes
 
@@ -32,9 +35,10 @@ typedef enum ct_field_kind {
     CT_FIELD_bool,
     CT_FIELD_dtype,
     CT_FIELD_ints,
-    CT_FIELD_body, // a traced body; counts by its own record
-    CT_FIELD_data, // bytes; count by content
-    CT_FIELD_type, // a dtype and shape
+    CT_FIELD_body,   // a traced body; counts by its own record
+    CT_FIELD_bodies, // several, of a node that stays where it is until it runs (a loop)
+    CT_FIELD_data,   // bytes; count by content
+    CT_FIELD_type,   // a dtype and shape
     // of the meanings below
     CT_FIELD_axis = CT_FIELD_i64,
     CT_FIELD_leading = CT_FIELD_i64,
@@ -62,6 +66,7 @@ typedef enum ct_meaning {
     CT_MEANS_dtype = 0,
     CT_MEANS_ints = 0,
     CT_MEANS_body = 0,
+    CT_MEANS_bodies = 0,
     CT_MEANS_data = 0,
     CT_MEANS_type = 0,
     CT_MEANS_axis,        // one axis
@@ -80,6 +85,10 @@ typedef struct ct_data_bytes {
     const void *bytes;
     size_t n;
 } ct_data_bytes;
+typedef struct ct_bodies {
+    size_t n;
+    ct_body **v;
+} ct_bodies;
 typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count;
 typedef double ct_attr_f64;
 typedef ct_num ct_attr_num;
@@ -88,6 +97,7 @@ typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
     ct_attr_limits, ct_attr_strides, ct_attr_extents;
 typedef ct_body *ct_attr_body;
+typedef ct_bodies ct_attr_bodies;
 typedef ct_data_bytes ct_attr_data;
 typedef ct_type ct_attr_type;
 
@@ -173,6 +183,7 @@ typedef struct ct_ref {
     const void *const *in;
     const ct_type *out_type; // (n_out)
     void *const *out;
+    const atomic_bool *stop; // asked by what may take long; NULL: never
     ct_err *err;
 } ct_ref;
 
@@ -287,6 +298,8 @@ struct ct_opdef {
     bool (*transpose)(ct_rule *rule);
     bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
     bool (*body)(ct_rule *rule); // compositions: records the body
+    // Loops: what the node does with its bodies (transform/loop.h).
+    void (*loop)(const ct_node *node, struct ct_loop *loop);
     // Transforms: records what the node stands for, its operands being `in`.
     bool (*expand)(ct_ctx *ctx, const ct_node *node, const struct ct_val *in, ct_tensor *out);
     // Kernels.

@@ -32,6 +32,11 @@ static bool put_bytes(ct_order *o, const void *bytes, size_t n) {
     return true;
 }
 
+static bool put_body(ct_order *o, const ct_body *body) {
+    uint64_t n = body ? body->n_words : 0;
+    return put(o, &n, 1) && (n == 0 || put(o, body->words, (size_t)n));
+}
+
 static bool put_attr(ct_order *o, const ct_field *f, const void *attrs) {
     const void *at = (const char *)attrs + f->offset;
     uint64_t w = 0;
@@ -50,10 +55,13 @@ static bool put_attr(ct_order *o, const ct_field *f, const void *attrs) {
         w = (uint64_t)list->n;
         return put(o, &w, 1) && (w == 0 || put(o, list->v, (size_t)w));
     }
-    case CT_FIELD_body: {
-        const ct_body *body = *(ct_body *const *)at;
-        w = body ? body->n_words : 0;
-        return put(o, &w, 1) && (w == 0 || put(o, body->words, (size_t)w));
+    case CT_FIELD_body: return put_body(o, *(ct_body *const *)at);
+    case CT_FIELD_bodies: {
+        const ct_bodies *list = at;
+        w = list->n;
+        bool ok = put(o, &w, 1);
+        for (size_t i = 0; i < list->n && ok; i++) ok = put_body(o, list->v[i]);
+        return ok;
     }
     case CT_FIELD_data:
         return put_bytes(o, ((const ct_data_bytes *)at)->bytes, ((const ct_data_bytes *)at)->n);
@@ -213,6 +221,12 @@ size_t ct__attr_words(const ct_field *field, const void *attrs) {
     case CT_FIELD_num: return 2;
     case CT_FIELD_ints: return 1 + (size_t)((const ct_ints *)at)->n;
     case CT_FIELD_body: return 1 + (*(ct_body *const *)at ? (*(ct_body *const *)at)->n_words : 0);
+    case CT_FIELD_bodies: {
+        const ct_bodies *list = at;
+        size_t n = 1;
+        for (size_t i = 0; i < list->n; i++) n += 1 + list->v[i]->n_words;
+        return n;
+    }
     case CT_FIELD_data: return 1 + (((const ct_data_bytes *)at)->n + 7) / 8;
     case CT_FIELD_type: return 1u + ((const ct_type *)at)->rank;
     default: return 1;
@@ -275,7 +289,8 @@ static const void *attr_of(const ct_difference *d) {
 
 void ct__say_difference(ct_text *text, const ct_difference *d) {
     switch (d->field->kind) {
-    case CT_FIELD_body: ct__text_add(text, "another function"); break;
+    case CT_FIELD_body:
+    case CT_FIELD_bodies: ct__text_add(text, "another function"); break;
     case CT_FIELD_data: ct__text_add(text, "others"); break;
     case CT_FIELD_type: ct__text_add(text, "another type"); break;
     default: say_attr(text, d->field->kind, attr_of(d), d->was);

@@ -220,6 +220,10 @@ void *ct__symbol_attrs(ct_symbols *t, ct_arena *arena, const ct_opdef *op, const
                 v[i] = ct__symbol_at(t, word + 1 + (size_t)i, v[i]);
         } else if (field->kind == CT_FIELD_body && *(ct_body **)at) {
             (*(ct_body **)at)->word = word + 1;
+        } else if (field->kind == CT_FIELD_bodies) {
+            const ct_bodies *list = at;
+            for (size_t i = 0, begin = word + 1; i < list->n; begin += 1 + list->v[i++]->n_words)
+                list->v[i]->word = begin + 1;
         }
         word += ct__attr_words(field, attrs);
     }
@@ -530,6 +534,9 @@ void ct__symbols_settle(const ct_symbols *t, ct_node *const *nodes, size_t n) {
                 settle_size(t, (int64_t *)(uintptr_t)&list->v[k]);
             const ct_body *body = op->fields[f].kind == CT_FIELD_body ? *(ct_body **)at : NULL;
             if (body) ct__symbols_settle(t, body->nodes, body->n_nodes);
+            const ct_bodies *bodies = op->fields[f].kind == CT_FIELD_bodies ? at : NULL;
+            for (size_t k = 0; bodies && k < bodies->n; k++)
+                ct__symbols_settle(t, bodies->v[k]->nodes, bodies->v[k]->n_nodes);
         }
     }
 }

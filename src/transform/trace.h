@@ -28,8 +28,4 @@ ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body);
 // Attributes of the ops that own a traced body.
 #define CALL_ATTRS(F, op) F(op, body, body)
 CT_ATTRS_SHARED(call, CALL_ATTRS);
-#define SCAN_ATTRS(F, op)                                                                          \
-    F(op, body, body) F(op, i64, n_carry) F(op, i64, n_xs) F(op, i64, length) F(op, bool, reverse)
-CT_ATTRS_SHARED(scan, SCAN_ATTRS);
-
 #endif

@@ -293,7 +293,7 @@ static void scan_shape_errors(void **state) {
     char want[200];
     snprintf(want, sizeof want,
              "tests/unit/test_trace.c:%u: scan: carried tensor 1 is (2,) f32, the body makes it "
-             "(2,) f64",
+             "(2,) f64\n  hint: ct_cast it in the body, or before the loop",
              line);
     assert_true(ct_failed());
     assert_string_equal(ct_error_text(), want);

@@ -12,7 +12,7 @@ static void *ref_alloc(ct_device *device, size_t bytes, ct_err *err) {
     return p;
 }
 
-bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err) {
+bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *stop, ct_err *err) {
     bool (*eval)(const ct_ref *) = node->op->eval ? node->op->eval : node->op->kind->eval;
     if (!eval)
         return ct__err(err, CT_E_INTERNAL, node->here, node->op->name, "no reference evaluation");
@@ -27,20 +27,22 @@ bool ct__ref_node(const ct_node *node, void *const *args, ct_err *err) {
                   .in = (const void *const *)args,
                   .out_type = node->out,
                   .out = args + node->n_in,
+                  .stop = stop,
                   .err = err};
     bool ok = eval(&ref);
     ct__free(types);
     return ok;
 }
 
-static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
-    (void)device, (void)given;
+static bool run_command(void *device_, const ct_command *c, const ct_command *given, ct_err *err) {
+    const ct_device *device = device_;
+    (void)given;
     void **args = ct__malloc((c->n_args + 1) * sizeof *args);
     if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
     for (uint32_t k = 0; k < c->n_args; k++)
         args[k] = (char *)c->args[k].buffer + c->args[k].offset;
     bool ok = c->kind == CT_COMMAND_COPY ? !c->bytes || memmove(args[1], args[0], c->bytes)
-                                         : ct__ref_node(c->node, args, err);
+                                         : ct__ref_node(c->node, args, device->stop, err);
     ct__free(args);
     return ok;
 }

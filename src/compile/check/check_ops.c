@@ -8,13 +8,14 @@
 #include "compile/check/check.h"
 #include "kinds/kind.h"
 #include "ops/rules.h"
-#include "transform/trace.h"
+#include "transform/loop.h"
 
 typedef struct check_op {
-    const ct_node *node;  // of the expanded graph: types, attributes, line
-    uint32_t *in, out;    // places of its operands (n_in) and of its first output among the values
-    ct_program program;   // unless it is a leaf or a loop
-    ct_check_graph *body; // of a loop
+    const ct_node *node;   // of the expanded graph: types, attributes, line
+    uint32_t *in, out;     // places of its operands (n_in) and of its first output among the values
+    ct_program program;    // unless it is a leaf or a loop
+    ct_check_graph **body; // (n_bodies) of a loop
+    size_t n_bodies;
 } check_op;
 
 struct ct_check_graph {
@@ -36,7 +37,8 @@ typedef struct value {
 typedef struct ct_check_loop {
     const struct ct_check_loop *outer;
     const ct_node *node;
-    int64_t step;
+    const char *in; // "iteration", "branch"
+    int64_t number;
 } ct_check_loop;
 
 // What a graph's leaves are: of a plan (order), or of a loop's body (param).
@@ -84,9 +86,15 @@ static ct_check_graph *remember(ct_arena *arena, ct_node *const *nodes, size_t n
     }
     for (size_t i = 0; i < n; i++) { // bodies come last: their walk is another one
         if (nodes[i]->op->kind != &ct__kind_loop) continue;
-        const ct_body *b = ((const scan_attrs *)nodes[i]->attrs)->body;
-        g->of[i].body = remember(arena, b->nodes, b->n_nodes, NULL, b->outs, b->n_outs);
-        if (!g->of[i].body) return NULL;
+        const ct_bodies bodies = ct__loop_of(nodes[i]).bodies;
+        check_op *op = &g->of[i];
+        if (!(op->body = ct__arena_zero(arena, bodies.n * sizeof *op->body))) return NULL;
+        for (op->n_bodies = 0; op->n_bodies < bodies.n; op->n_bodies++) {
+            const ct_body *b = bodies.v[op->n_bodies];
+            ct_check_graph *body = remember(arena, b->nodes, b->n_nodes, NULL, b->outs, b->n_outs);
+            if (!body) return NULL;
+            op->body[op->n_bodies] = body;
+        }
     }
     return g;
 }
@@ -105,7 +113,7 @@ void ct__check_settle(ct_check_graph *g, const ct_symbols *symbols) {
 void ct__check_graph_free(ct_check_graph *g) {
     for (size_t i = 0; g && i < g->n; i++) {
         ct__program_free(&g->of[i].program);
-        ct__check_graph_free(g->of[i].body);
+        for (size_t b = 0; b < g->of[i].n_bodies; b++) ct__check_graph_free(g->of[i].body[b]);
     }
 }
 
@@ -156,7 +164,8 @@ static bool lower(ct_check_run *x, ct_check_graph *g, ct_program *all) {
         check_op *op = &g->of[i];
         ct_program *p = &op->program;
         ct_graph graph;
-        if (op->body && !lower(x, op->body, all)) return false;
+        for (size_t b = 0; b < op->n_bodies; b++)
+            if (!lower(x, op->body[b], all)) return false;
         if (op->body || op->node->op->kind == &ct__kind_leaf) continue;
         p->arena = g->arena;
         p->target = ct__target(device_of(x));
@@ -172,7 +181,7 @@ static bool lower(ct_check_run *x, ct_check_graph *g, ct_program *all) {
 static void take_kernels(ct_check_graph *g, const struct ct_program_kernel **next) {
     for (size_t i = 0; i < g->n; i++) {
         ct_program *p = &g->of[i].program;
-        if (g->of[i].body) take_kernels(g->of[i].body, next);
+        for (size_t b = 0; b < g->of[i].n_bodies; b++) take_kernels(g->of[i].body[b], next);
         for (size_t k = 0; k < p->n_kernels; k++) p->kernels[k].made = (*next)++->made;
     }
 }
@@ -269,8 +278,9 @@ static bool on_device(ct_check_run *x, const check_op *op, void *const *in, void
 // Where in the loops that run: " in iteration 3 of the scan of f.c:12".
 static void say_loops(ct_text *text, const ct_check_loop *loop) {
     for (; loop; loop = loop->outer)
-        ct__textf(text, ", in iteration %lld of the scan of %s:%u", (long long)loop->step,
-                  loop->node->here.file ? loop->node->here.file : "?", loop->node->here.line);
+        ct__textf(text, ", in %s %lld of the %s of %s:%u", loop->in, (long long)loop->number,
+                  loop->node->op->name, loop->node->here.file ? loop->node->here.file : "?",
+                  loop->node->here.line);
 }
 
 static void *magnitude(const ct_type *type, const void *bytes, ct_arena *scratch) {
@@ -294,7 +304,7 @@ static bool reference(ct_check_run *x, const ct_node *node, void *const *in, boo
         args[node->n_in + k] = ct__arena(scratch, ct__type_bytes(&node->out[k]) + 8);
         if (!args[node->n_in + k]) return no_memory(x, ct__type_bytes(&node->out[k]));
     }
-    return ct__ref_node(node, args, &x->ctx->err);
+    return ct__ref_node(node, args, NULL, &x->ctx->err);
 }
 
 bool ct__check_verdict(ct_check_run *x, const ct_node *node, ct_text *text) {
@@ -457,62 +467,120 @@ static bool bring_leaf(ct_check_run *x, const ct_node *node, const leaves *from,
 
 static bool walk(ct_check_run *x, const ct_check_graph *g, const leaves *from, value *values);
 
-static bool one_iteration(ct_check_run *x, const check_op *op, value *values, int64_t at,
-                          value *param) {
-    const ct_node *node = op->node;
-    const scan_attrs *a = node->attrs;
-    const ct_check_graph *body = op->body;
-    for (int k = 0; k < node->n_in; k++) {
-        const ct_type *type = ct__type(node->in[k]);
-        const value *v = k < a->n_carry ? &values[op->out + (uint32_t)k] : &values[op->in[k]];
-        param[k].origin = v->origin;
-        if (k < a->n_carry) // a copy, since the body's results may change places
-            memcpy(param[k].bytes, v->bytes, ct__type_bytes(type));
+typedef struct {
+    ct_check_run *x;
+    const check_op *op;
+    ct_loop loop;
+    value *values; // of the graph that the loop is in
+    value *param;  // (most parameters of a body) those carried own their bytes
+    value *inner;  // of the body that ran last
+} loop_run;
+
+// Parameters of a body: carried tensors from the results (as copies, since the body's results may
+// change places), element `at` of each x, the others whole.
+static void bring_params(loop_run *l, size_t body, int64_t at) {
+    const ct_loop *loop = &l->loop;
+    const ct_body *b = loop->bodies.v[body];
+    for (size_t p = 0; p < b->n_params; p++) {
+        const ct_type *type = b->params[p]->out;
+        bool carried = loop->form != CT_LOOP_SWITCH && p < loop->n_carry;
+        const value *v = carried ? &l->values[l->op->out + p]
+                                 : &l->values[l->op->in[ct__loop_operand(loop, body, p)]];
+        l->param[p].origin = v->origin;
+        if (carried)
+            memcpy(l->param[p].bytes, v->bytes, ct__type_bytes(type));
         else
-            param[k].bytes = v->bytes;
-        if (k >= a->n_carry && k < a->n_carry + a->n_xs)
-            param[k].bytes =
-                (char *)v->bytes + (size_t)at * (ct__type_bytes(type) / (size_t)type->dim[0]);
+            l->param[p].bytes = v->bytes;
+        if (p >= loop->n_carry && p < loop->n_carry + loop->n_xs)
+            l->param[p].bytes = (char *)v->bytes + (size_t)at * ct__type_bytes(type);
     }
-    value *inner = ct__calloc(body->n_values + 1, sizeof *inner);
-    if (!inner) return no_memory(x, body->n_values * sizeof *inner);
-    bool ok = walk(x, body, &(leaves){.param = param}, inner);
-    for (size_t i = 0; i < body->n_roots && ok; i++) {
-        value *to = &values[op->out + i];
-        const value *v = &inner[body->root[i]];
-        const ct_type *type = &node->out[i];
-        bool carry = (int64_t)i < a->n_carry;
-        size_t bytes = ct__type_bytes(type) / (carry ? 1 : (size_t)type->dim[0]);
-        memcpy((char *)to->bytes + (carry ? 0 : (size_t)at * bytes), v->bytes, bytes);
-        to->origin = carry || !to->origin ? v->origin : to->origin;
+}
+
+static void forget(loop_run *l, const ct_check_graph *body) {
+    for (size_t i = 0; l->inner && i < body->n_values; i++)
+        if (l->inner[i].owned) ct__free(l->inner[i].bytes);
+    ct__free(l->inner);
+    l->inner = NULL;
+}
+
+// Runs a body, which `in` and `number` name, and hands its results from the one numbered `first` on
+// to the node's.
+static bool run_body(loop_run *l, size_t body, const char *in, int64_t number, size_t n_results) {
+    ct_check_run *x = l->x;
+    const ct_check_graph *g = l->op->body[body];
+    const ct_loop *loop = &l->loop;
+    ct_check_loop here = {x->loop, l->op->node, in, number};
+    bring_params(l, body, number);
+    if (!(l->inner = ct__calloc(g->n_values + 1, sizeof *l->inner)))
+        return no_memory(x, g->n_values * sizeof *l->inner);
+    x->loop = &here;
+    bool ok = walk(x, g, &(leaves){.param = l->param}, l->inner);
+    x->loop = here.outer;
+    for (size_t i = 0; i < n_results && ok; i++) {
+        value *to = &l->values[l->op->out + i];
+        const value *v = &l->inner[g->root[i]];
+        size_t bytes = ct__type_bytes(ct__type(loop->bodies.v[body]->outs[i]));
+        bool whole = loop->form == CT_LOOP_SWITCH || i < loop->n_carry;
+        memcpy((char *)to->bytes + (whole ? 0 : (size_t)number * bytes), v->bytes, bytes);
+        to->origin = whole || !to->origin ? v->origin : to->origin;
     }
-    for (size_t i = 0; i < body->n_values; i++)
-        if (inner[i].owned) ct__free(inner[i].bytes);
-    ct__free(inner);
+    return ok;
+}
+
+static bool run_scan(loop_run *l) {
+    int64_t length = ct__unmarked(l->loop.length);
+    bool ok = true;
+    for (int64_t step = 0; step < length && ok; step++) {
+        ok = run_body(l, 0, "iteration", l->loop.reverse ? length - 1 - step : step,
+                      l->loop.bodies.v[0]->n_outs);
+        forget(l, l->op->body[0]);
+    }
+    return ok;
+}
+
+static bool run_while(loop_run *l) {
+    size_t n = l->loop.n_carry;
+    const ct_check_graph *const *g = (const ct_check_graph *const *)l->op->body;
+    bool ok = run_body(l, 0, "iteration", 0, 0);
+    bool holds = ok && *(const bool *)l->inner[g[0]->root[0]].bytes;
+    forget(l, g[0]);
+    for (int64_t step = 0; ok && holds; step++) {
+        ok = run_body(l, 1, "iteration", step, n);
+        holds = ok && *(const bool *)l->inner[g[1]->root[n]].bytes;
+        forget(l, g[1]);
+    }
+    return ok;
+}
+
+static bool run_switch(loop_run *l) {
+    int64_t n = (int64_t)l->loop.bodies.n;
+    const ct_type *type = ct__type(l->op->node->in[0]);
+    int64_t branch = ct__load_i64(type->dtype, l->values[l->op->in[0]].bytes, 0);
+    branch = branch < 0 ? 0 : branch < n ? branch : n - 1;
+    bool ok = run_body(l, (size_t)branch, "branch", branch, l->op->node->n_out);
+    forget(l, l->op->body[branch]);
     return ok;
 }
 
 static bool run_loop(ct_check_run *x, const check_op *op, value *values) {
-    const ct_node *node = op->node;
-    const scan_attrs *a = node->attrs;
-    int64_t length = ct__unmarked(a->length);
-    value *param = ct__calloc(node->n_in + 1u, sizeof *param);
-    if (!param) return no_memory(x, node->n_in * sizeof *param);
+    static bool (*const forms[])(loop_run *) = {run_scan, run_while, run_switch};
+    loop_run l = {.x = x, .op = op, .loop = ct__loop_of(op->node), .values = values};
+    size_t most = 0, carried = l.loop.form == CT_LOOP_SWITCH ? 0 : l.loop.n_carry;
+    for (size_t b = 0; b < l.loop.bodies.n; b++)
+        if (l.loop.bodies.v[b]->n_params > most) most = l.loop.bodies.v[b]->n_params;
+    if (!(l.param = ct__calloc(most + 1, sizeof *l.param)))
+        return no_memory(x, most * sizeof *l.param);
     bool ok = true;
-    for (int64_t i = 0; i < a->n_carry; i++) {
-        value *to = &values[op->out + i], *v = &values[op->in[i]];
-        memcpy(to->bytes, v->bytes, ct__type_bytes(&node->out[i]));
+    for (size_t i = 0; i < carried && ok; i++) {
+        value *to = &values[op->out + i];
+        const value *v = &values[op->in[i]];
+        memcpy(to->bytes, v->bytes, ct__type_bytes(&op->node->out[i]));
         to->origin = v->origin;
-        ok = ok && own(x, &param[i], &node->out[i]);
+        ok = own(x, &l.param[i], &op->node->out[i]);
     }
-    for (int64_t step = 0; step < length && ok; step++) {
-        ct_check_loop loop = {x->loop, node, a->reverse ? length - 1 - step : step};
-        x->loop = &loop;
-        ok = one_iteration(x, op, values, loop.step, param);
-        x->loop = loop.outer;
-    }
-    for (int64_t i = 0; i < a->n_carry; i++) ct__free(param[i].bytes);
-    ct__free(param);
+    ok = ok && forms[l.loop.form](&l);
+    for (size_t i = 0; i < carried; i++) ct__free(l.param[i].bytes);
+    ct__free(l.param);
     return ok;
 }
 

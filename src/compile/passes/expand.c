@@ -127,11 +127,13 @@ static bool adopt_bodies(ct_ctx *ctx, ct_node *const *nodes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < nodes[i]->op->n_fields; k++) {
             const ct_field *field = &nodes[i]->op->fields[k];
-            if (field->kind != CT_FIELD_body) continue;
+            if (field->kind != CT_FIELD_bodies) continue;
             char *attrs = (char *)(uintptr_t)nodes[i]->attrs; // the plan's own copy
-            ct_body **body = (ct_body **)(void *)(attrs + field->offset);
-            *body = ct__body_clone(ctx, *body);
-            if (!*body || !adopt_bodies(ctx, (*body)->nodes, (*body)->n_nodes)) return false;
+            ct_bodies *bodies = (ct_bodies *)(void *)(attrs + field->offset);
+            for (size_t b = 0; b < bodies->n; b++) {
+                ct_body *body = bodies->v[b] = ct__body_clone(ctx, bodies->v[b]);
+                if (!body || !adopt_bodies(ctx, body->nodes, body->n_nodes)) return false;
+            }
         }
     }
     return true;

@@ -104,7 +104,7 @@ static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
     args[node->n_in] = out;
     ct_node view = *node; // with the operands' new types
     view.in = (ct_val *)(uintptr_t)in;
-    if (!ct__ref_node(&view, args, &s->ctx->err)) return NULL;
+    if (!ct__ref_node(&view, args, NULL, &s->ctx->err)) return NULL;
     ct_data_bytes data = {out, bytes};
     return ct__leaf(s->ctx, &ct__op_const, &data, *node->out, node->here);
 }

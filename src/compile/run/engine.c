@@ -506,7 +506,10 @@ static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
 
 static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     ct_device *device = from->owner;
-    return device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
+    bool ok = device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
+    // A loop behind a queue was stopped: that has been said now.
+    if (!ok && ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
+    return ok;
 }
 
 static void settle(ct_ctx *ctx) {

@@ -1,5 +1,5 @@
-// Nodes that own bodies as launches: a scan is a LOOP, its body lowered once, as a program of its own,
-// and laid into the surrounding one.
+// Nodes that own bodies as launches: scan and while are a LOOP, cond and switch a SWITCH. Each body is
+// lowered once, as a program of its own, and laid into the surrounding one.
 //
 // The carried tensors lie where the node's outputs do. For the body's program they are variables that
 // it assigns: so each is updated in place where nobody needs the old value any more, and elsewhere
@@ -8,12 +8,12 @@
 
 #include "compile/schedule/program.h"
 #include "kir/kir.h"
-#include "ops/rules.h"
-#include "transform/trace.h"
+#include "transform/loop.h"
 
 typedef struct {
     ct_program *p;
     const ct_node *node;
+    ct_loop loop;
     const ct_place *in, *out; // of its operands and outputs
     ct_lowering lower;
     ct_err *err;
@@ -152,48 +152,98 @@ static bool add_marker(const owner *o, ct_launch launch) {
     return ct__program_append(o->p, launch) || no_memory(o, sizeof launch);
 }
 
-// ---------------------------------------------------------------------------------------- scan
+// --------------------------------------------------------------------------------------- the forms
 
 // The element of the first iteration of what lies at a place: x[0], or backwards the last.
 static spot element(const owner *o, ct_place place, const ct_type *type) {
-    const scan_attrs *a = o->node->attrs;
+    const ct_loop *l = &o->loop;
     if (type->dyn) ct__symbols_incomplete(o->p->symbols);
-    int64_t bytes = (int64_t)ct__type_bytes(type), length = ct__unmarked(a->length);
-    if (a->reverse && length) place.offset += (size_t)((length - 1) * bytes);
-    return (spot){.place = place, .step = a->reverse ? -bytes : bytes};
+    int64_t bytes = (int64_t)ct__type_bytes(type), length = ct__unmarked(l->length);
+    if (l->reverse && length) place.offset += (size_t)((length - 1) * bytes);
+    return (spot){.place = place, .step = l->reverse ? -bytes : bytes};
 }
 
-static bool copy_in_carry(const owner *o, size_t n) {
-    for (size_t i = 0; i < n; i++)
+// A parameter: carried tensors lie where the node's outputs do, of each x there is one element.
+static spot param_at(const owner *o, size_t body, size_t p) {
+    const ct_loop *l = &o->loop;
+    if (l->form != CT_LOOP_SWITCH && p < l->n_carry) return (spot){.place = o->out[p]};
+    ct_place place = o->in[ct__loop_operand(l, body, p)];
+    if (p < l->n_carry || p >= l->n_carry + l->n_xs) return (spot){.place = place};
+    return element(o, place, l->bodies.v[body]->params[p]->out);
+}
+
+static bool lay(const owner *o, size_t body, const spot *result, bool in_loop) {
+    ct_body *b = o->loop.bodies.v[body];
+    spot *param = ct__arena_zero(o->p->arena, (b->n_params + 1) * sizeof *param);
+    if (!param) return no_memory(o, b->n_params * sizeof *param);
+    for (size_t p = 0; p < b->n_params; p++) param[p] = param_at(o, body, p);
+    return lay_body(o, b, param, result, in_loop);
+}
+
+static bool copy_in_carry(const owner *o) {
+    for (size_t i = 0; i < o->loop.n_carry; i++)
         if (!ct__program_copy(o->p, ct__arg_at(o->in[i]), ct__arg_at(o->out[i]), o->node,
                               ct__bytes_of(&o->node->out[i])))
             return no_memory(o, sizeof(ct_launch));
     return true;
 }
 
+static spot *results(const owner *o, const ct_body *body) {
+    spot *to = ct__arena_zero(o->p->arena, (body->n_outs + 1) * sizeof *to);
+    for (size_t i = 0; to && i < o->loop.n_carry; i++)
+        to[i] = (spot){.place = o->out[i], .assigned = true, .leaf = (uint32_t)i};
+    if (!to) no_memory(o, body->n_outs * sizeof *to);
+    return to;
+}
+
 static bool lower_scan(const owner *o) {
-    const scan_attrs *a = o->node->attrs;
-    if (ct__marked(a->length)) ct__symbols_incomplete(o->p->symbols);
-    ct_body *body = a->body;
-    size_t nc = (size_t)a->n_carry, nx = (size_t)a->n_xs;
-    spot *param = ct__arena_zero(o->p->arena, (body->n_params + 1) * sizeof *param),
-         *result = ct__arena_zero(o->p->arena, (body->n_outs + 1) * sizeof *result);
-    if (!param || !result) return no_memory(o, body->n_params * sizeof *param);
-    for (size_t k = 0; k < body->n_params; k++)
-        param[k] = k < nc        ? (spot){.place = o->out[k]}
-                   : k < nc + nx ? element(o, o->in[k], body->params[k]->out)
-                                 : (spot){.place = o->in[k]};
-    for (size_t i = 0; i < body->n_outs; i++)
-        result[i] = i < nc ? (spot){.place = o->out[i], .assigned = true, .leaf = (uint32_t)i}
-                           : element(o, o->out[i], ct__type(body->outs[i]));
-    return copy_in_carry(o, nc) &&
-           add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP, .count = ct__unmarked(a->length)}) &&
-           lay_body(o, body, param, result, true) &&
-           add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
+    const ct_loop *l = &o->loop;
+    if (ct__marked(l->length)) ct__symbols_incomplete(o->p->symbols);
+    const ct_body *body = l->bodies.v[0];
+    spot *result = results(o, body);
+    if (!result) return false;
+    for (size_t i = l->n_carry; i < body->n_outs; i++)
+        result[i] = element(o, o->out[i], ct__type(body->outs[i]));
+    return copy_in_carry(o) &&
+           add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP, .count = ct__unmarked(l->length)}) &&
+           lay(o, 0, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
+}
+
+// The predicate is computed before the loop, and then at the end of each iteration.
+static bool lower_while(const owner *o) {
+    const ct_loop *l = &o->loop;
+    spot *result = results(o, l->bodies.v[1]);
+    ct_buf holds = {.kind = CT_BUF_TEMP, .size = (int64_t)ct_dtype_size(CT_BOOL), .node = o->node};
+    ct_arg *arg = ct__arena_zero(o->p->arena, sizeof *arg);
+    if (!result) return false;
+    if (!arg || (arg->buf = ct__program_buf(o->p, holds)) == UINT32_MAX)
+        return no_memory(o, sizeof *arg);
+    result[l->n_carry] = (spot){.place = {.buf = arg->buf}};
+    const ct_launch loop = {.kind = CT_LAUNCH_LOOP, .count = INT64_MAX, .args = arg, .n_args = 1};
+    return copy_in_carry(o) && lay(o, 0, &result[l->n_carry], false) && add_marker(o, loop) &&
+           lay(o, 1, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
+}
+
+static bool lower_switch(const owner *o) {
+    const ct_bodies *branches = &o->loop.bodies;
+    spot *result = ct__arena_zero(o->p->arena, (o->node->n_out + 1u) * sizeof *result);
+    ct_arg *arg = ct__arena_zero(o->p->arena, sizeof *arg);
+    if (!result || !arg) return no_memory(o, o->node->n_out * sizeof *result);
+    *arg = ct__arg_at(o->in[0]);
+    for (int i = 0; i < o->node->n_out; i++) result[i].place = o->out[i];
+    bool ok = add_marker(o, (ct_launch){.kind = CT_LAUNCH_SWITCH,
+                                        .args = arg,
+                                        .n_args = 1,
+                                        .count = (int64_t)branches->n,
+                                        .dtype = (ct_dtype)ct__type(o->node->in[0])->dtype});
+    for (size_t b = 0; b < branches->n && ok; b++)
+        ok = add_marker(o, (ct_launch){.kind = CT_LAUNCH_BRANCH}) && lay(o, b, result, false);
+    return ok && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
 }
 
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
                     ct_lowering lower, ct_err *err) {
-    const owner o = {p, node, in, out, lower, err};
-    return lower_scan(&o);
+    static bool (*const forms[])(const owner *) = {lower_scan, lower_while, lower_switch};
+    const owner o = {p, node, ct__loop_of(node), in, out, lower, err};
+    return forms[o.loop.form](&o);
 }

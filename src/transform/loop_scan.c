@@ -1,4 +1,4 @@
-// Loops in the graph: one traced body run many times, with its gradient.
+// A traced body run once an element of xs, and its gradient.
 //
 // Operands of a scan node: carried tensors, xs, then what the body captured. Outputs: the last
 // carried tensors, ys. The gradient is a scan in the other direction that calls the body's vjp at
@@ -6,11 +6,25 @@
 // out as ys, and everything inside an iteration is computed again.
 #include <string.h>
 
-#include "backend/backend.h"
 #include "ops/rules.h"
-#include "transform/trace.h"
+#include "transform/loop.h"
 
-CT_ATTR_FIELDS(scan, SCAN_ATTRS);
+#define SCAN_ATTRS(F, op)                                                                          \
+    F(op, bodies, bodies)                                                                          \
+    F(op, i64, n_carry) F(op, i64, n_xs) F(op, i64, length) F(op, bool, reverse)
+CT_ATTRS(scan, SCAN_ATTRS);
+static const ct_body *body_of(const scan_attrs *a) { return a->bodies.v[0]; }
+
+static void scan_loop(const ct_node *node, ct_loop *loop) {
+    const scan_attrs *a = node->attrs;
+    *loop = (ct_loop){.form = CT_LOOP_SCAN,
+                      .n_shared = (size_t)(a->n_carry + a->n_xs),
+                      .n_carry = (size_t)a->n_carry,
+                      .n_xs = (size_t)a->n_xs,
+                      .length = a->length,
+                      .reverse = a->reverse,
+                      .bodies = a->bodies};
+}
 
 // One element of x along axis 0, as the body sees it.
 static ct_type element_type(const ct_type *x) {
@@ -23,17 +37,12 @@ static ct_type element_type(const ct_type *x) {
 
 static bool scan_infer(ct_call *call) {
     const scan_attrs *a = call->attrs;
-    const ct_body *body = a->body;
+    const ct_body *body = body_of(a);
     if (!ct__call_outs(call, (int)body->n_outs)) return false;
     for (int64_t i = 0; i < (int64_t)body->n_outs; i++) {
         const ct_type *out = ct__type(body->outs[i]);
         if (i < a->n_carry) {
-            const ct_type *in = call->in[i];
-            if (out->dtype != in->dtype || !ct__same_shape(out, in))
-                return ct__call_err(call, CT_E_SHAPE,
-                                    "carried tensor %lld is %s, the body makes it %s",
-                                    (long long)i + 1, ct__type_text(in).s, ct__type_text(out).s);
-            call->out[i] = *in; // not the body's sizes, which go with the user's scope
+            call->out[i] = *call->in[i]; // not the body's sizes, which go with the user's scope
             call->out[i].weak = false;
             continue;
         }
@@ -44,82 +53,6 @@ static bool scan_infer(ct_call *call) {
         call->out[i] = ct__shaped(&shape, out->dtype, false);
     }
     return true;
-}
-
-// ---------------------------------------------------------------------------- reference evaluation
-
-typedef struct {
-    void ***slot; // (n_nodes) of each node of the body, where its outputs lie
-    void **args;  // operands and outputs of one node
-} frame;
-
-static bool run_body(const ct_ref *ref, const ct_body *body, frame *f) {
-    for (size_t i = 0; i < body->n_nodes; i++) {
-        const ct_node *node = body->nodes[i];
-        if (node->op->kind == &ct__kind_leaf) continue;
-        for (int k = 0; k < node->n_in; k++)
-            f->args[k] = f->slot[node->in[k].node->index][node->in[k].out];
-        for (int k = 0; k < node->n_out; k++) f->args[node->n_in + k] = f->slot[i][k];
-        if (!ct__ref_node(node, f->args, ref->err)) return false;
-    }
-    return true;
-}
-
-static bool make_frame(const ct_body *body, ct_arena *arena, frame *f) {
-    size_t most = 0;
-    f->slot = ct__arena(arena, (body->n_nodes + 1) * sizeof *f->slot);
-    for (size_t i = 0; i < body->n_nodes && f->slot; i++) {
-        ct_node *node = body->nodes[i];
-        node->index = (uint32_t)i;
-        if (node->n_in + node->n_out > most) most = node->n_in + node->n_out;
-        if (!(f->slot[i] = ct__arena(arena, node->n_out * sizeof **f->slot))) return false;
-        for (int k = 0; k < node->n_out; k++)
-            if (!(f->slot[i][k] = ct__arena(arena, ct__type_bytes(&node->out[k]) + 8)))
-                return false;
-        if (node->op == &ct__op_const) {
-            const ct_data_bytes *data = node->attrs;
-            memcpy(f->slot[i][0], data->bytes, data->n);
-        }
-    }
-    f->args = ct__arena(arena, (most + 1) * sizeof *f->args);
-    return f->slot && f->args;
-}
-
-// Of values without elements there may be no memory.
-static void copy(void *to, const void *from, size_t bytes) {
-    if (bytes) memcpy(to, from, bytes);
-}
-
-static bool scan_eval(const ct_ref *ref) {
-    const scan_attrs *a = ref->attrs;
-    const ct_body *body = a->body;
-    ct_arena arena = {0};
-    frame f = {0};
-    bool ok = make_frame(body, &arena, &f);
-    if (!ok) ct__err_memory(ref->err, ref->node->here, "scan", body->n_nodes * sizeof *f.slot);
-    for (int64_t i = 0; i < a->n_carry && ok; i++)
-        copy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
-    int64_t length = ct__unmarked(a->length);
-    for (int64_t step = 0; step < length && ok; step++) {
-        int64_t at = a->reverse ? length - 1 - step : step;
-        for (size_t i = 0; i < body->n_nodes; i++) {
-            const ct_node *node = body->nodes[i];
-            if (node->op != &ct__op_param) continue;
-            size_t bytes = ct__type_bytes(node->out);
-            int64_t p = (int64_t)node->number;
-            const char *from = p < a->n_carry ? ref->out[p] : ref->in[p];
-            if (p >= a->n_carry && p < a->n_carry + a->n_xs) from += (size_t)at * bytes;
-            copy(f.slot[i][0], from, bytes);
-        }
-        ok = run_body(ref, body, &f);
-        for (size_t i = 0; i < body->n_outs && ok; i++) {
-            size_t bytes = ct__type_bytes(ct__type(body->outs[i]));
-            char *to = (char *)ref->out[i] + ((int64_t)i < a->n_carry ? 0 : (size_t)at * bytes);
-            copy(to, f.slot[body->outs[i].node->index][body->outs[i].out], bytes);
-        }
-    }
-    ct__arena_free(&arena);
-    return ok;
 }
 
 // ------------------------------------------------------------------------------------ the gradient
@@ -138,7 +71,7 @@ static bool no_memory(const ct_node *node) {
 
 static void keep_carries(const ct_tensor *in, ct_tensor *out, void *user) {
     const backward *b = user;
-    size_t n = b->a->body->n_outs, carried = (size_t)b->a->n_carry;
+    size_t n = body_of(b->a)->n_outs, carried = (size_t)b->a->n_carry;
     ct_arena scratch = {0};
     size_t own = carried + (size_t)b->a->n_xs;
     ct_tensor *args = ct__arena(&scratch, (own + b->n_captured + 1) * sizeof *args);
@@ -148,7 +81,7 @@ static void keep_carries(const ct_tensor *in, ct_tensor *out, void *user) {
         ct_tensor *all = ct__arena_zero(&scratch, (n + 1) * sizeof *all);
         if (!all)
             no_memory(b->node);
-        else if (ct__inline(ct__ctx(), b->a->body, args, all))
+        else if (ct__inline(ct__ctx(), body_of(b->a), args, all))
             memcpy(out, all, carried * sizeof *out);
         for (size_t i = 0; i < carried; i++) out[carried + i] = in[i];
     } else {
@@ -162,7 +95,7 @@ static void keep_carries(const ct_tensor *in, ct_tensor *out, void *user) {
 // sums after it, then cotangents of xs.
 static void one_back(const ct_tensor *in, ct_tensor *out, void *user) {
     const backward *b = user;
-    const ct_body *body = b->a->body;
+    const ct_body *body = body_of(b->a);
     ct_ctx *ctx = ct__ctx();
     size_t nc = (size_t)b->a->n_carry, nx = (size_t)b->a->n_xs, ncap = b->n_captured;
     size_t own = nc + nx, total = own + ncap;
@@ -266,41 +199,35 @@ const ct_opdef ct__op_scan = {
     .n_out = -1,
     CT_FIELDS(scan),
     .accepts = CT_ANY,
+    .loop = scan_loop,
     .infer = scan_infer,
-    .eval = scan_eval,
+    .eval = ct__loop_eval,
     .vjp = scan_vjp,
 };
 
 // --------------------------------------------------------------------------------------- recording
 
-// The length is dynamic where it is declared so, or some xs' axis 0 is.
-static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_type *types) {
+// The length is dynamic where it is declared so, or some xs' axis 0 is. Of xs the body sees elements.
+static bool find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     bool given = args->length != 0;
     int64_t length = ct__unmarked(args->length);
-    for (size_t i = 0; i < args->n_carry + args->n_xs; i++) {
-        ct_val v;
-        if (!ct__resolve(ctx, in[i], &v, "scan", (int)i, args->here)) return false;
-        const ct_type *t = ct__type(v);
-        if (i < args->n_carry) {
-            types[i] = *t;
-            types[i].weak = false; // behind the first round it is what the body made
-            continue;
-        }
-        if (t->rank == 0) {
+    for (size_t i = args->n_carry; i < o->n; i++) {
+        const ct_type t = o->type[i];
+        if (t.rank == 0) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
-                     "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(t).s);
+                     "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(&t).s);
             return false;
         }
-        if (!given && i == args->n_carry) args->length = ct__size_of(t, 0), length = t->dim[0];
-        if (t->dim[0] != length) {
+        if (!given && i == args->n_carry) args->length = ct__size_of(&t, 0), length = t.dim[0];
+        if (t.dim[0] != length) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
-                     "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(t).s,
+                     "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(&t).s,
                      (long long)length);
             return false;
         }
-        ct__size_equal(args->length, ct__size_of(t, 0));
-        if (!ct__marked(args->length)) args->length = ct__size_of(t, 0);
-        types[i] = element_type(t);
+        ct__size_equal(args->length, ct__size_of(&t, 0));
+        if (!ct__marked(args->length)) args->length = ct__size_of(&t, 0);
+        o->type[i] = element_type(&t);
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
@@ -309,32 +236,33 @@ static bool scan_types(ct_ctx *ctx, ct_scan_args *args, const ct_tensor *in, ct_
     return true;
 }
 
+typedef struct {
+    const ct_scan_args *args;
+    ct_operands o;
+} iteration;
+
+static void one_iteration(const ct_tensor *in, ct_tensor *out, void *user) {
+    const iteration *it = user;
+    const ct_scan_args *a = it->args;
+    a->body(in, out, a->user);
+    ct__carries_on(ct__ctx(), "scan", it->o.types, a->n_carry, out, a->n_carry + a->n_ys, a->here);
+}
+
 static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
-    size_t own = args.n_carry + args.n_xs, n_out = args.n_carry + args.n_ys;
-    ct_arena *arena = ct__top(ctx)->arena;
-    ct_tensor *in = ct__arena(arena, (own + 1) * sizeof *in);
-    ct_type *types = ct__arena(arena, (own + 1) * sizeof *types);
-    const ct_type **refs = ct__arena(arena, (own + 1) * sizeof *refs);
-    if (!in || !types || !refs)
-        return ct__err_memory(&ctx->err, args.here, "scan", own * sizeof *types);
-    if (args.n_carry) memcpy(in, args.carry, args.n_carry * sizeof *in);
-    if (args.n_xs) memcpy(in + args.n_carry, args.xs, args.n_xs * sizeof *in);
-    if (!scan_types(ctx, &args, in, types)) return false;
-    for (size_t i = 0; i < own; i++) refs[i] = &types[i];
-    const ct_traced traced = {
-        .op = "scan", .f = args.body, .user = args.user, .unset = "the body did not set output"};
-    ct_body *body = ct__trace(ctx, &traced, refs, own, n_out, args.here);
-    ct_tensor *all = body ? ct__arena(arena, (own + body->n_captured + 1) * sizeof *all) : NULL;
-    if (!all) return false;
-    memcpy(all, in, own * sizeof *all);
-    for (size_t i = 0; i < body->n_captured; i++)
-        all[own + i] = ct__handle_of(body->captured_from[i]);
-    scan_attrs attrs = {.body = body,
+    iteration it = {.args = &args};
+    ct_operands *o = &it.o;
+    if (!ct__operands(ctx, o, "scan", args.carry, args.n_carry, args.xs, args.n_xs, args.here) ||
+        !find_length(ctx, &args, o))
+        return false;
+    const ct_traced traced = {.op = "scan", .f = one_iteration, .user = &it};
+    ct_body *body = ct__trace(ctx, &traced, o->types, o->n, args.n_carry + args.n_ys, args.here);
+    if (!body) return false;
+    scan_attrs attrs = {.bodies = {1, &body},
                         .n_carry = (int64_t)args.n_carry,
                         .n_xs = (int64_t)args.n_xs,
                         .length = args.length,
                         .reverse = args.reverse};
-    *result = ct__record(&ct__op_scan, &attrs, all, (int)(own + body->n_captured), args.here);
+    *result = ct__record_loop(ctx, &ct__op_scan, &attrs, CT_NONE, o, attrs.bodies, args.here);
     return true;
 }
 
@@ -351,8 +279,6 @@ void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "scan", "carry")) &&
               (!args.n_xs || ct__given(ctx, args.xs, args.here, "scan", "xs")) &&
               record_scan(ctx, args, &t);
-    for (size_t i = 0; i < args.n_carry; i++)
-        carry_out[i] = ok ? ct__output(t, (uint32_t)i) : ct__poison(ctx, args.here);
-    for (size_t i = 0; i < args.n_ys; i++)
-        ys[i] = ok ? ct__output(t, (uint32_t)(args.n_carry + i)) : ct__poison(ctx, args.here);
+    ct__loop_results(ctx, ok, t, 0, carry_out, args.n_carry, args.here);
+    ct__loop_results(ctx, ok, t, (uint32_t)args.n_carry, ys, args.n_ys, args.here);
 }

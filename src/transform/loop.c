@@ -1,0 +1,230 @@
+// What loops and branches share: their operands, and how the reference evaluates them.
+#include "transform/loop.h"
+
+#include <string.h>
+
+#include "backend/backend.h"
+#include "graph/symbols.h"
+#include "ops/rules.h"
+
+static size_t n_operands(const ct_loop *loop, size_t body) { // that it captured
+    const ct_body *b = loop->bodies.v[body];
+    return b->n_params + b->n_captured - loop->n_shared;
+}
+
+size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param) {
+    size_t at = loop->first + param;
+    for (size_t i = 0; param >= loop->n_shared && i < body; i++) at += n_operands(loop, i);
+    return at;
+}
+
+// ---------------------------------------------------------------------------- reference evaluation
+
+typedef struct { // a body being evaluated
+    const ct_body *body;
+    void ***slot; // (n_nodes) of each node, where its outputs lie
+    void **args;  // operands and outputs of one node
+} frame;
+
+static bool make_frame(const ct_body *body, ct_arena *arena, frame *f) {
+    size_t most = 0;
+    f->body = body;
+    f->slot = ct__arena(arena, (body->n_nodes + 1) * sizeof *f->slot);
+    for (size_t i = 0; i < body->n_nodes && f->slot; i++) {
+        ct_node *node = body->nodes[i];
+        node->index = (uint32_t)i;
+        if (node->n_in + node->n_out > most) most = node->n_in + node->n_out;
+        if (!(f->slot[i] = ct__arena(arena, node->n_out * sizeof **f->slot))) return false;
+        for (int k = 0; k < node->n_out; k++)
+            if (!(f->slot[i][k] = ct__arena(arena, ct__type_bytes(&node->out[k]) + 8)))
+                return false;
+        if (node->op == &ct__op_const) {
+            const ct_data_bytes *data = node->attrs;
+            memcpy(f->slot[i][0], data->bytes, data->n);
+        }
+    }
+    f->args = ct__arena(arena, (most + 1) * sizeof *f->args);
+    return f->slot && f->args;
+}
+
+// Of values without elements there may be no memory.
+static void copy(void *to, const void *from, size_t bytes) {
+    if (bytes) memcpy(to, from, bytes);
+}
+
+// param: (n_params) where the parameters lie. All of them are copied before a result is written, in
+// whose place one may lie.
+static bool run_body(const ct_ref *ref, frame *f, const void *const *param) {
+    for (size_t i = 0; i < f->body->n_nodes; i++) {
+        const ct_node *node = f->body->nodes[i];
+        if (node->op == &ct__op_param)
+            copy(f->slot[i][0], param[node->number], ct__type_bytes(node->out));
+        if (node->op->kind == &ct__kind_leaf) continue;
+        for (int k = 0; k < node->n_in; k++)
+            f->args[k] = f->slot[node->in[k].node->index][node->in[k].out];
+        for (int k = 0; k < node->n_out; k++) f->args[node->n_in + k] = f->slot[i][k];
+        if (!ct__ref_node(node, f->args, ref->stop, ref->err)) return false;
+    }
+    return true;
+}
+static const void *result_of(const frame *f, size_t i) {
+    ct_val v = f->body->outs[i];
+    return f->slot[v.node->index][v.out];
+}
+static size_t result_bytes(const frame *f, size_t i) {
+    return ct__type_bytes(ct__type(f->body->outs[i]));
+}
+
+typedef struct {
+    const ct_ref *ref;
+    ct_loop loop;
+    frame *of;          // (bodies.n)
+    const void **param; // room for the parameters of any body
+    ct_arena arena;
+} evaluation;
+
+// Parameters of a body: carried tensors from the results, element `at` of each x, the others whole.
+static void bring_params(evaluation *e, size_t body, int64_t at) {
+    const ct_loop *l = &e->loop;
+    const ct_body *b = l->bodies.v[body];
+    bool carries = l->form != CT_LOOP_SWITCH;
+    for (size_t p = 0; p < b->n_params; p++) {
+        e->param[p] =
+            carries && p < l->n_carry ? e->ref->out[p] : e->ref->in[ct__loop_operand(l, body, p)];
+        if (p >= l->n_carry && p < l->n_carry + l->n_xs)
+            e->param[p] =
+                (const char *)e->param[p] + (size_t)at * ct__type_bytes(b->params[p]->out);
+    }
+}
+
+static bool eval_scan(evaluation *e) {
+    const ct_loop *l = &e->loop;
+    frame *f = &e->of[0];
+    int64_t length = ct__unmarked(l->length);
+    for (int64_t step = 0; step < length; step++) {
+        int64_t at = l->reverse ? length - 1 - step : step;
+        bring_params(e, 0, at);
+        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !run_body(e->ref, f, e->param))
+            return false;
+        for (size_t i = 0; i < f->body->n_outs; i++) {
+            size_t bytes = result_bytes(f, i);
+            copy((char *)e->ref->out[i] + (i < l->n_carry ? 0 : (size_t)at * bytes),
+                 result_of(f, i), bytes);
+        }
+    }
+    return true;
+}
+
+static bool eval_while(evaluation *e) {
+    const ct_loop *l = &e->loop;
+    frame *f = &e->of[0];
+    bring_params(e, 0, 0);
+    if (!run_body(e->ref, f, e->param)) return false;
+    bool holds = *(const bool *)result_of(f, 0);
+    for (f = &e->of[1]; holds; holds = *(const bool *)result_of(f, l->n_carry)) {
+        bring_params(e, 1, 0);
+        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !run_body(e->ref, f, e->param))
+            return false;
+        for (size_t i = 0; i < l->n_carry; i++)
+            copy(e->ref->out[i], result_of(f, i), result_bytes(f, i));
+    }
+    return true;
+}
+
+static bool eval_switch(evaluation *e) {
+    int64_t n = (int64_t)e->loop.bodies.n,
+            branch = ct__load_i64(e->ref->in_type[0].dtype, e->ref->in[0], 0);
+    size_t at = (size_t)(branch < 0 ? 0 : branch < n ? branch : n - 1);
+    frame *f = &e->of[at];
+    bring_params(e, at, 0);
+    if (!run_body(e->ref, f, e->param)) return false;
+    for (size_t i = 0; i < f->body->n_outs; i++)
+        copy(e->ref->out[i], result_of(f, i), result_bytes(f, i));
+    return true;
+}
+
+bool ct__loop_eval(const ct_ref *ref) {
+    static bool (*const forms[])(evaluation *) = {eval_scan, eval_while, eval_switch};
+    evaluation e = {.ref = ref, .loop = ct__loop_of(ref->node)};
+    size_t n = e.loop.bodies.n, most = 0;
+    e.of = ct__arena_zero(&e.arena, n * sizeof *e.of);
+    bool ok = e.of != NULL;
+    for (size_t i = 0; i < n && ok; i++) {
+        ok = make_frame(e.loop.bodies.v[i], &e.arena, &e.of[i]);
+        if (e.loop.bodies.v[i]->n_params > most) most = e.loop.bodies.v[i]->n_params;
+    }
+    e.param = ct__arena(&e.arena, (most + 1) * sizeof *e.param);
+    ok = ok && e.param;
+    if (!ok) ct__err_memory(ref->err, ref->node->here, ref->node->op->name, most * sizeof *e.param);
+    for (size_t i = 0; i < e.loop.n_carry && ok && e.loop.form != CT_LOOP_SWITCH; i++)
+        copy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
+    ok = ok && forms[e.loop.form](&e);
+    ct__arena_free(&e.arena);
+    return ok;
+}
+
+// --------------------------------------------------------------------------------------- recording
+
+bool ct__operands(ct_ctx *ctx, ct_operands *o, const char *op, const ct_tensor *carry,
+                  size_t n_carry, const ct_tensor *more, size_t n_more, ct_loc here) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    size_t n = n_carry + n_more;
+    *o = (ct_operands){.n = n};
+    o->t = ct__arena(arena, (n + 1) * sizeof *o->t);
+    o->type = ct__arena(arena, (n + 1) * sizeof *o->type);
+    o->types = ct__arena(arena, (n + 1) * sizeof *o->types);
+    if (!o->t || !o->type || !o->types)
+        return ct__err_memory(&ctx->err, here, op, n * sizeof *o->type);
+    if (n_carry) memcpy(o->t, carry, n_carry * sizeof *o->t);
+    if (n_more) memcpy(o->t + n_carry, more, n_more * sizeof *o->t);
+    for (size_t i = 0; i < n; i++) {
+        ct_val v;
+        if (!ct__resolve(ctx, o->t[i], &v, op, (int)i, here)) return false;
+        o->type[i] = *ct__type(v);
+        if (i < n_carry) o->type[i].weak = false;
+        o->types[i] = &o->type[i];
+    }
+    return true;
+}
+
+bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, size_t n_carry,
+                    const ct_tensor *out, size_t n_out, ct_loc here) {
+    for (size_t i = 0; i < n_out && !ctx->err.code; i++) {
+        ct_val v;
+        if (!out[i].bits)
+            ct__fail(ctx, CT_E_ARGUMENT, here, op, "the body did not set output %zu", i + 1);
+        if (i >= n_carry || !ct__resolve(ctx, out[i], &v, op, CT_OUTPUT((int)i), here)) continue;
+        const ct_type *is = ct__type(v), *was = carry[i];
+        if (is->dtype == was->dtype && ct__same_shape(is, was)) {
+            for (int a = 0; a < is->rank; a++)
+                ct__size_equal(ct__size_of(is, a), ct__size_of(was, a));
+            continue;
+        }
+        ct__fail(ctx, CT_E_SHAPE, here, op, "carried tensor %zu is %s, the body makes it %s", i + 1,
+                 ct__type_text(was).s, ct__type_text(is).s);
+        if (ct__same_shape(is, was))
+            ct__err_hint(&ctx->err, "ct_cast it in the body, or before the loop");
+    }
+    return !ctx->err.code;
+}
+
+ct_tensor ct__record_loop(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_tensor first,
+                          const ct_operands *o, ct_bodies bodies, ct_loc here) {
+    size_t n = o->n + 1, at = 0;
+    for (size_t i = 0; i < bodies.n; i++) n += bodies.v[i]->n_captured;
+    ct_tensor *in = ct__arena(ct__top(ctx)->arena, n * sizeof *in);
+    if (!in) return ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
+    if (!ct__is_none(first)) in[at++] = first;
+    if (o->n) memcpy(in + at, o->t, o->n * sizeof *in);
+    at += o->n;
+    for (size_t i = 0; i < bodies.n; i++)
+        for (size_t k = 0; k < bodies.v[i]->n_captured; k++)
+            in[at++] = ct__handle_of(bodies.v[i]->captured_from[k]);
+    return ct__record(op, attrs, in, (int)at, here);
+}
+
+void ct__loop_results(ct_ctx *ctx, bool ok, ct_tensor node, uint32_t from, ct_tensor *out, size_t n,
+                      ct_loc here) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = ok ? ct__output(node, from + (uint32_t)i) : ct__poison(ctx, here);
+}

@@ -1,0 +1,555 @@
+// Loops and branches on devices: values, gradients, no way back to the host program while they turn.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "compile/plan.h"
+#include "support/record.h"
+
+static const char *const devices[] = {"ref", "cpu", "async:ref", "async:cpu"};
+enum { DEVICES = sizeof devices / sizeof *devices };
+#define EACH_DEVICE                                                                                \
+    for (int device_ = 0; device_ < DEVICES; device_++)                                            \
+        if (!ct_set_device(devices[device_]))                                                      \
+            fail_msg("%s", ct_error_text());                                                       \
+        else
+
+static ct_tensor number(double v) { return ct_from(&v, CT_F64, CT_SCALAR); }
+static ct_tensor whole(int32_t v) { return ct_from(&v, CT_I32, CT_SCALAR); }
+static ct_tensor truth(bool v) { return ct_from(&v, CT_BOOL, CT_SCALAR); }
+static double value(ct_tensor t) {
+    double v = ct_item(t);
+    assert_ok();
+    return v;
+}
+static void near(double a, double b) {
+    if (!(fabs(a - b) <= 1e-9 * (1 + fabs(b)))) fail_msg("%.17g is not %.17g", a, b);
+}
+
+// ------------------------------------------------------------------------------------------- while
+
+// Newton's method for the root of x^2 = a; carried: x, and how often it turned.
+static void improves(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor a = *(ct_tensor *)user;
+    out[0] = ct_greater(ct_abs(ct_sub(ct_mul(in[0], in[0]), a)), ct_mul(ct_f(1e-12), a));
+}
+static void newton(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor a = *(ct_tensor *)user;
+    out[0] = ct_div(ct_add(in[0], ct_div(a, in[0])), ct_f(2));
+    out[1] = ct_add(in[1], ct_i(1));
+}
+static void root(ct_tensor a, ct_tensor *out) {
+    ct_tensor start[2] = {number(1), whole(0)};
+    ct_while(out, .cond = improves, .body = newton, .user = &a, .carry = start, .n_carry = 2);
+}
+
+static void a_while_loop_turns_until_its_predicate_fails(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        uint64_t before = plans_made();
+        for (int i = 0; i < 3; i++) {
+            CT_SCOPE;
+            double a = (double[]){2, 1e10, 1}[i];
+            ct_tensor out[2];
+            root(number(a), out);
+            near(value(out[0]), sqrt(a));
+            int turns = 0;
+            for (double x = 1; fabs(x * x - a) > 1e-12 * a; turns++) x = (x + a / x) / 2;
+            assert_int_equal(value(out[1]), turns); // 0 of the last
+        }
+        assert_int_equal(plans_made() - before, 1);
+    }
+}
+
+// A device that counts what the host program asks of it.
+static const ct_backend *counted;
+static int copies_out, submissions;
+static bool count_copy(ct_device *d, ct_operand from, void *to, size_t n, ct_err *err) {
+    copies_out++;
+    return counted->copy_out(d, from, to, n, err);
+}
+static bool count_submit(ct_device *d, const ct_command *c, size_t n, ct_err *err) {
+    submissions += n > 0;
+    return counted->submit(d, c, n, err);
+}
+
+static void a_while_loop_makes_no_round_trip(void **state) {
+    (void)state;
+    if (getenv("COTAN_CHECK")) return; // looks at ops one by one
+    EACH_DEVICE {
+        ct_device *device = ((ct_engine *)ct__ctx()->device)->device;
+        ct_backend counting = *device->backend;
+        counted = device->backend;
+        counting.copy_out = count_copy;
+        counting.submit = count_submit;
+        int copies[2], submits[2];
+        for (int i = 0; i < 2; i++) {
+            CT_SCOPE;
+            ct_tensor out[2];
+            copies_out = submissions = 0;
+            root(number(i ? 1e300 : 4), out);
+            device->backend = &counting;
+            double turns = value(out[1]);
+            device->backend = counted;
+            assert_true(i ? turns > 500 : turns < 10);
+            copies[i] = copies_out;
+            submits[i] = submissions;
+        }
+        assert_int_equal(copies[0], copies[1]);
+        assert_int_equal(submits[0], submits[1]);
+        assert_true(submits[1] <= 1);
+    }
+}
+
+// An Euclid of two carried whole numbers that change places.
+static void goes_on(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_not_equal(in[1], ct_i(0));
+}
+static void euclid(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[1];
+    out[1] = ct_mod(in[0], in[1]);
+}
+static void what_is_carried_may_change_places(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        CT_SCOPE;
+        ct_tensor start[2] = {whole(1071), whole(462)}, out[2];
+        ct_while(out, .cond = goes_on, .body = euclid, .carry = start, .n_carry = 2);
+        near(value(out[0]), 21);
+        near(value(out[1]), 0);
+        near(value(start[0]), 1071); // what it began with stays
+    }
+}
+
+// -------------------------------------------------------------------------------------------- fori
+
+static void add_power(const ct_tensor *in, ct_tensor *out, void *user) { // sum of i * x^i
+    ct_tensor x = *(ct_tensor *)user, i = ct_cast(in[0], CT_F64);
+    out[0] = ct_add(in[1], ct_mul(i, in[2]));
+    out[1] = ct_mul(in[2], x);
+}
+static double powers(double x, int lower, int upper) {
+    double sum = 0, power = 1;
+    for (int i = lower; i < upper; i++, power *= x) sum += i * power;
+    return sum;
+}
+
+static void counting_loops(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        for (int i = 0; i < 4; i++) {
+            CT_SCOPE;
+            int lower = (int[]){0, -2, 3, 5}[i], upper = (int[]){4, 3, 3, 1}[i];
+            ct_tensor x = number(0.9), start[2] = {number(0), number(1)}, known[2], later[2], slope;
+            ct_fori(known, .body = add_power, .user = &x, .lower = lower, .upper = upper,
+                    .carry = start, .n_carry = 2);
+            ct_fori(later, .body = add_power, .user = &x, .lower_value = whole(lower),
+                    .upper_value = whole(upper), .carry = start, .n_carry = 2);
+            ct_grad(known[0], &x, 1, &slope);
+            near(value(known[0]), powers(0.9, lower, upper));
+            near(value(later[0]), powers(0.9, lower, upper));
+            double e = 1e-6;
+            assert_true(fabs(value(slope) -
+                             (powers(0.9 + e, lower, upper) - powers(0.9 - e, lower, upper)) /
+                                 (2 * e)) < 1e-6);
+        }
+    }
+}
+
+static void one_plan_serves_all_bounds(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        uint64_t before = plans_made();
+        for (int n = 1; n < 2000; n *= 3) {
+            CT_SCOPE;
+            ct_tensor x = number(0.999), start[2] = {number(0), number(1)}, out[2];
+            ct_fori(out, .body = add_power, .user = &x, .upper_value = whole(n), .carry = start,
+                    .n_carry = 2);
+            near(value(out[0]), powers(0.999, 0, n));
+        }
+        assert_int_equal(plans_made() - before, 1);
+    }
+}
+
+// ------------------------------------------------------------------------------------ cond, switch
+
+static void squared(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_mul(ct_square(in[0]), *(ct_tensor *)user);
+    out[1] = in[1];
+}
+static void cubed(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_mul(ct_mul(in[0], ct_square(in[0])), in[1]);
+    out[1] = ct_add(in[1], *(ct_tensor *)user);
+}
+
+static void one_branch_runs_and_has_its_gradient(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        uint64_t before = plans_made();
+        for (int holds = 0; holds < 2; holds++) {
+            CT_SCOPE;
+            ct_tensor c = number(5), in[2] = {number(3), number(2)}, out[2], g[3], gg;
+            ct_tensor wrt[3] = {in[0], in[1], c};
+            ct_cond(out, .pred = truth(holds), .then = squared, .otherwise = cubed, .user = &c,
+                    .in = in, .n_in = 2, .n_out = 2);
+            ct_grad(ct_add(out[0], ct_mul(ct_f(10), out[1])), wrt, 3, g);
+            ct_grad(g[0], &in[0], 1, &gg);
+            const double want[2][6] = {{54, 7, 54, 37, 10, 36}, {45, 2, 30, 10, 9, 10}};
+            ct_tensor all[] = {out[0], out[1], g[0], g[1], g[2], gg};
+            if (!ct_eval(all, 6)) fail_msg("%s", ct_error_text());
+            for (int i = 0; i < 6; i++) near(value(all[i]), want[holds][i]);
+        }
+        assert_int_equal(plans_made() - before, 1);
+    }
+}
+
+static void times_0(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_neg(in[0]);
+}
+static void times_1(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+}
+static void times_2(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(ct_mul(in[0], in[0]), ct_mul(ct_f(2), in[0]));
+}
+static const ct_fn three[] = {times_0, times_1, times_2};
+static double of_three(int branch, double x) {
+    return branch <= 0 ? -x : branch == 1 ? x : x * x + 2 * x;
+}
+
+static void an_index_outside_is_the_nearest(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        for (int i = -2; i < 5; i++) {
+            CT_SCOPE;
+            int64_t far = i < 0 ? -(1ll << 40) : i > 2 ? 1ll << 40 : i;
+            ct_tensor x = number(3), near_one, far_one, g;
+            ct_switch(&near_one, .index = whole(i), .branches = three, .n_branches = 3, .in = &x,
+                      .n_in = 1, .n_out = 1);
+            ct_switch(&far_one, .index = ct_from(&far, CT_I64, CT_SCALAR), .branches = three,
+                      .n_branches = 3, .in = &x, .n_in = 1, .n_out = 1);
+            ct_grad(near_one, &x, 1, &g);
+            near(value(near_one), of_three(i, 3));
+            near(value(far_one), of_three(i, 3));
+            near(value(g), i <= 0 ? -1 : i == 1 ? 1 : 8);
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------- nesting
+
+// A scan over rows of a scan over their elements, which chooses at each.
+static void grow(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], ct_f(1.5));
+}
+static void shrink(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[0], in[1]);
+}
+static void element(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_cond(out, .pred = ct_greater(in[1], ct_f(0.5)), .then = grow, .otherwise = shrink,
+            .user = user, .in = in, .n_in = 2, .n_out = 1);
+    out[1] = ct_mul(out[0], in[1]);
+}
+static void row(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_scan(&out[0], &out[1], .body = element, .user = user, .carry = in, .n_carry = 1,
+            .xs = in + 1, .n_xs = 1, .n_ys = 1, .reverse = true);
+}
+enum { ROWS = 3, COLUMNS = 4 };
+static double by_hand(double h, const double *x, double *sum) {
+    *sum = 0;
+    for (int r = 0; r < ROWS; r++)
+        for (int c = COLUMNS - 1; c >= 0; c--) {
+            double v = x[r * COLUMNS + c];
+            h = v > 0.5 ? h * 1.5 : h + v;
+            *sum += h * v;
+        }
+    return h;
+}
+
+static void loops_in_loops_with_branches(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        CT_SCOPE;
+        double x[ROWS * COLUMNS], sum, e = 1e-6, up, down;
+        for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = fmod(0.37 * i + 0.11, 1);
+        ct_tensor h = number(0.7), xs = ct_from(x, CT_F64, CT_DIMS(ROWS, COLUMNS)), last, ys, g[2],
+                  wrt[2] = {h, xs};
+        ct_scan(&last, &ys, .body = row, .carry = &h, .n_carry = 1, .xs = &xs, .n_xs = 1,
+                .n_ys = 1);
+        ct_grad(ct_add(last, ct_sum(ys)), wrt, 2, g);
+        double want = by_hand(0.7, x, &sum);
+        near(value(last), want);
+        near(value(ct_sum(ys)), sum);
+        double slope = (by_hand(0.7 + e, x, &up) + up - by_hand(0.7 - e, x, &down) - down);
+        assert_true(fabs(value(g[0]) - slope / (2 * e)) < 1e-6);
+        const double *gx = ct_data(g[1]);
+        assert_ok();
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            double at = x[i];
+            x[i] = at + e;
+            double more = by_hand(0.7, x, &up) + up;
+            x[i] = at - e;
+            double less = by_hand(0.7, x, &down) + down;
+            x[i] = at;
+            assert_true(fabs(gx[i] - (more - less) / (2 * e)) < 1e-6);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------- stopping
+
+static void always(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in, (void)user;
+    const bool yes = true;
+    out[0] = ct_const(&yes, CT_BOOL, CT_SCALAR);
+}
+static void turn(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[0], ct_f(1));
+}
+static void *cancel_soon(void *ctx) {
+    const struct timespec wait = {.tv_nsec = 30000000};
+    nanosleep(&wait, NULL);
+    ct_cancel(ctx);
+    return NULL;
+}
+
+static void a_loop_that_never_ends_stops_on_cancel(void **state) {
+    (void)state;
+    EACH_DEVICE {
+        ct_params *set = ct_params_new();
+        ct_tensor w = set_var(set, "w", 1), out;
+        near(at(w, 0), 1);
+        CT_SCOPE;
+        pthread_t thread;
+        ct_tensor x = number(0);
+        // The assignment stands first: it must not run before the loop.
+        ct_assign(w, ct_mul(w, ct_f(2)));
+        ct_while(&out, .cond = always, .body = turn, .carry = &x, .n_carry = 1);
+        assert_int_equal(pthread_create(&thread, NULL, cancel_soon, ct_ctx_current()), 0);
+        double got = ct_item(out);
+        pthread_join(thread, NULL);
+        assert_true(isnan(got));
+        assert_error(CT_E_INTERRUPTED, "run: cancelled: no variable has changed");
+        bool behind_queue = strncmp(devices[device_], "async:", 6) == 0; // heard of too late
+        if (!behind_queue) near(at(w, 0), 1);
+        near(value(ct_add(x, ct_f(1))), 1); // the context goes on
+        ct_params_free(set);
+    }
+}
+
+// ------------------------------------------------------------------------------------------ errors
+
+// The error with the file and a line of this function's callers, which compilers count differently.
+#define SAYS(code, text) says(code, __LINE__, text)
+static void says(ct_code code, unsigned line, const char *text) {
+    unsigned at = 0;
+    int skip = 0;
+    assert_int_equal(sscanf(ct_error_text(), "tests/unit/test_loops.c:%u: %n", &at, &skip), 1);
+    assert_string_equal(ct_error_text() + skip, text);
+    assert_true(at < line && at + 8 > line);
+    assert_int_equal(ct_error_code(), code);
+    ct_error_clear();
+}
+static void itself(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[0];
+}
+static void widens(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    int64_t two = 2;
+    out[0] = ct_expand(in[0], ((ct_ints){1, &two}));
+}
+static void casts(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_cast(in[0], CT_F32);
+}
+static void forgets(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)in, (void)out, (void)user;
+}
+
+static void bodies_whose_results_change_type(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = number(1), out;
+    ct_while(&out, .cond = always, .body = widens, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body "
+                     "makes it (2,) f64");
+    ct_while(&out, .cond = always, .body = casts, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body "
+                     "makes it () f32\n  hint: ct_cast it in the "
+                     "body, or before the loop");
+    ct_while(&out, .cond = always, .body = forgets, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_ARGUMENT, "while: the body did not set output 1");
+    ct_fori(&out, .body = forgets, .upper = 3, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_ARGUMENT, "fori: the body did not set output 1");
+    ct_fori(&out, .body = itself, .upper = 3, .carry = &x, .n_carry = 1); // gives i
+    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
+                     "makes it () i32\n  hint: ct_cast it in the "
+                     "body, or before the loop");
+    ct_fori(&out, .body = itself, .upper_value = whole(3), .carry = &x, .n_carry = 1);
+    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
+                     "makes it () i32\n  hint: ct_cast it in the "
+                     "body, or before the loop");
+}
+
+static void predicates_that_are_no_bool(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const bool flags[2] = {true, false};
+    ct_tensor x = number(1), many = ct_from(flags, CT_BOOL, CT_DIMS(2)), out;
+    ct_while(&out, .cond = itself, .body = itself, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_DTYPE, "while: the predicate is () f64, it must be one "
+                     "bool\n  hint: compare it with something, as "
+                     "ct_less does");
+    ct_while(&out, .cond = itself, .body = itself, .carry = &many, .n_carry = 1);
+    SAYS(CT_E_SHAPE, "while: the predicate is (2,) bool, it must be "
+                     "one bool\n  hint: ct_all or ct_any makes one "
+                     "of many");
+    ct_while(&out, .cond = forgets, .body = itself, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_ARGUMENT, "while: the predicate did not set output 1");
+    ct_cond(&out, .pred = x, .then = itself, .otherwise = itself, .in = &x, .n_in = 1, .n_out = 1);
+    SAYS(CT_E_DTYPE, "cond: the predicate is () f64, it must be one "
+                     "bool\n  hint: compare it with something, as "
+                     "ct_less does");
+    ct_cond(&out, .pred = many, .then = itself, .otherwise = itself, .in = &x, .n_in = 1,
+            .n_out = 1);
+    SAYS(CT_E_SHAPE, "cond: the predicate is (2,) bool, it must be "
+                     "one bool\n  hint: ct_select chooses element by "
+                     "element; ct_all or ct_any makes one of many");
+    ct_switch(&out, .index = x, .branches = three, .n_branches = 3, .in = &x, .n_in = 1,
+              .n_out = 1);
+    SAYS(CT_E_DTYPE, "switch: the index is () f64, it must be one integer");
+    ct_fori(&out, .body = itself, .upper_value = x, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_DTYPE, "fori: the upper bound is () f64, it must be one integer");
+    int32_t pair[2] = {1, 2};
+    ct_fori(&out, .body = itself, .lower_value = ct_from(pair, CT_I32, CT_DIMS(2)), .carry = &x,
+            .n_carry = 1);
+    SAYS(CT_E_SHAPE, "fori: the lower bound is (2,) i32, it must be one integer");
+}
+
+static void branches_that_disagree(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = number(1), out;
+    ct_cond(&out, .pred = truth(true), .then = widens, .otherwise = itself, .in = &x, .n_in = 1,
+            .n_out = 1);
+    SAYS(CT_E_SHAPE, "cond: result 1 is (2,) f64 where the predicate "
+                     "holds, () f64 where it does not");
+    const ct_fn branches[] = {itself, casts, itself};
+    ct_switch(&out, .index = whole(0), .branches = branches, .n_branches = 3, .in = &x, .n_in = 1,
+              .n_out = 1);
+    SAYS(CT_E_SHAPE, "switch: result 1 is () f64 in branch 2, () f32 "
+                     "in branch 1");
+    ct_switch(&out, .index = whole(0), .in = &x, .n_in = 1, .n_out = 1);
+    SAYS(CT_E_ARGUMENT, "switch: there are no branches");
+    ct_cond(&out, .pred = truth(true), .then = forgets, .otherwise = itself, .in = &x, .n_in = 1,
+            .n_out = 1);
+    SAYS(CT_E_ARGUMENT, "cond: a branch did not set output 1");
+}
+
+static void double_it(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(in[1], in[1]);
+}
+static void the_gradient_of_a_while_loop_in_reverse(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = number(1), out, slope;
+    ct_fori(&out, .body = double_it, .upper_value = whole(3), .carry = &x, .n_carry = 1);
+    ct_grad(out, &x, 1, &slope);
+    assert_true(isnan(ct_item(slope)));
+    SAYS(CT_E_GRAD, "grad: a loop that a predicate ends has no gradient in reverse mode\n"
+                    "  hint: ct_scan has one, and ct_fori between two known numbers: let "
+                    "it turn as often as it ever must, and ct_select what stays as it "
+                    "is");
+}
+
+static void assigns(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_assign(*(ct_tensor *)user, in[0]);
+    out[0] = in[0];
+}
+static void keeps(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_keep(ct_neg(in[0]));
+}
+static void reads(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], ct_f(ct_item(in[0])));
+}
+
+static void nothing_is_assigned_kept_or_read_in_a_body(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = set_var(set, "w", 1);
+    {
+        CT_SCOPE;
+        const struct {
+            ct_fn body;
+            const char *text;
+        } bad[] = {
+            {assigns, "assign: variable \"w\" is assigned inside a traced function\n  hint: return "
+                      "the value as a result of the function, and assign it outside"},
+            {keeps, "keep: a traced function returns its results; it cannot keep a tensor"},
+            {reads, "item: a value is read inside a traced function\n  hint: return it as a result "
+                    "of the function, and read it outside"},
+        };
+        ct_tensor x = number(1), out;
+        for (int i = 0; i < 3; i++)
+            for (int form = 0; form < 3; form++) {
+                if (form == 0)
+                    ct_while(&out, .cond = always, .body = bad[i].body, .user = &w, .carry = &x,
+                             .n_carry = 1);
+                if (form == 1)
+                    ct_scan(&out, NULL, .body = bad[i].body, .user = &w, .carry = &x, .n_carry = 1,
+                            .length = 3);
+                if (form == 2)
+                    ct_cond(&out, .pred = truth(true), .then = itself, .otherwise = bad[i].body,
+                            .user = &w, .in = &x, .n_in = 1, .n_out = 1);
+                const char *text = strchr(ct_error_text(), ':'); // behind the file, and the line
+                text = text ? strchr(text + 1, ' ') : NULL;
+                assert_non_null(text);
+                assert_string_equal(text + 1, bad[i].text);
+                assert_int_equal(ct_error_code(), CT_E_TRACE);
+                ct_error_clear();
+            }
+    }
+    ct_params_free(set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
+        T(a_while_loop_turns_until_its_predicate_fails),
+        T(a_while_loop_makes_no_round_trip),
+        T(what_is_carried_may_change_places),
+        T(counting_loops),
+        T(one_plan_serves_all_bounds),
+        T(one_branch_runs_and_has_its_gradient),
+        T(an_index_outside_is_the_nearest),
+        T(loops_in_loops_with_branches),
+        T(a_loop_that_never_ends_stops_on_cancel),
+        T(bodies_whose_results_change_type),
+        T(predicates_that_are_no_bool),
+        T(branches_that_disagree),
+        T(the_gradient_of_a_while_loop_in_reverse),
+        T(nothing_is_assigned_kept_or_read_in_a_body),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
