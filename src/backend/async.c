@@ -229,6 +229,10 @@ static bool async_submit(ct_device *device, const ct_command *commands, size_t n
 static bool async_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     return device->inner->backend->build(device->inner, kernels, n, err);
 }
+static bool async_start(ct_device *device, const ct_command *commands, size_t n,
+                        const atomic_bool *stop, bool *finished, ct_err *err) {
+    return device->inner->backend->start(device->inner, commands, n, stop, finished, err);
+}
 
 const ct_backend ct__backend_async = {
     .name = "async",
@@ -243,4 +247,5 @@ const ct_backend ct__backend_async = {
     .wait = async_wait,
     .lost = async_lost,
     .build = async_build,
+    .start = async_start,
 };

@@ -25,9 +25,9 @@ typedef struct ct_kernel {
     bool measured;
     bool interpreted; // it will be slow
     size_t scratch;   // bytes a thread needs
-    // Filled by build; one of them, which lives as long as the process.
-    void *code;
-    const struct ct_interp *interp; // where there is no compiler
+    // Filled by build.
+    void *code;      // the device's, which lives as long as the process
+    bool unfinished; // it is to be replaced by a faster one, which is not there yet
     // Why it is slow, which the user should know, and what to do about it: texts that stay; NULL or
     // "": nothing.
     const char *notice, *hint;
@@ -60,6 +60,7 @@ typedef struct ct_command {
     ct_dtype dtype; // SWITCH: of args[0]
     const ct_node *node;
     const ct_kernel *kernel;
+    const struct ct_kir *ir; // of the kernel, for as long as the plan lives
     const ct_operand *args;
     const ct_step *steps; // (n_steps)
     uint32_t n_args, n_steps, n_numbers;
@@ -98,8 +99,13 @@ typedef struct ct_backend {
     ct_target (*target)(void); // NULL where evaluates_ops
     // Says what kernels will need when they run. NULL where evaluates_ops.
     bool (*measure)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
-    // Compiles kernels. NULL where evaluates_ops.
+    // Compiles kernels, or begins to. NULL where evaluates_ops.
     bool (*build)(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err);
+    // Before commands are submitted of whose kernels some are unfinished: waits for those that are
+    // worth it, until *stop. *finished: there will be nothing to wait for in later runs. NULL: none
+    // ever is unfinished.
+    bool (*start)(ct_device *device, const ct_command *commands, size_t n, const atomic_bool *stop,
+                  bool *finished, ct_err *err);
 } ct_backend;
 
 enum { CT_GUARD = 64 };
@@ -109,6 +115,7 @@ struct ct_device {
     void *state;      // the backend's
     ct_account *account;     // where its memory is counted
     size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
+    bool waits;              // for the compiler, whatever that takes; nothing is unfinished
     const atomic_bool *stop; // asked between commands that may be left out, and between pieces of
                              // long ones; NULL: never
     atomic_int refs;
@@ -123,7 +130,8 @@ void ct__device_release(ct_device *device); // closes it with the last holder
 
 // Process-wide counters behind ct_get_stats.
 typedef struct ct_counters {
-    _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, launches;
+    _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, kernels_failed;
+    _Atomic uint64_t launches, launches_interpreted;
 } ct_counters;
 extern ct_counters ct__counters;
 

@@ -57,6 +57,7 @@ typedef struct ct_plan {
     uint32_t *behind; // (n_operands) the buffer of each, where the device keeps guards; else NULL
     size_t n_commands, n_operands, n_binding;
     size_t n_undoable; // commands before the first that changes a variable
+    bool unfinished;   // kernels of it are not compiled yet
     uint32_t *extra;   // (n_extra) places in the order of values that a later plan wanted again
     size_t n_extra, extra_cap;
     ct_plan_leaf *leaves; // (n_leaves)
@@ -136,12 +137,16 @@ bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 void ct__built_free(ct_built *built);
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
+// Before a run of an unfinished plan, and before anything is locked for it: waits for what is worth
+// it.
+bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 
 // Where the memory of the context's device is counted, and the name of the device that computes
 // (or, of a dry one, would).
 const ct_account *ct__ctx_account(ct_ctx *ctx);
 const char *ct__ctx_device(ct_ctx *ctx);
 double ct__ctx_gflops(ct_ctx *ctx); // of its device in a matrix product, roughly
+void ct__ctx_waits(ct_ctx *ctx);    // its device waits for the compiler from now on
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, of a dry one, would.

@@ -738,18 +738,26 @@ int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
     return extent < 0 ? 0 : extent;
 }
 
-double ct__kir_iterations(const ct_kir *k, const int64_t *args) {
+bool ct__kir_loop_times(const ct_kir *k, const int64_t *args, int64_t lanes, double *times) {
     int64_t *value = ct__malloc((k->n + 1) * sizeof *value);
-    double *times = ct__malloc((k->n + 1) * sizeof *times), most = 1;
-    if (value && times) integer_values(k, (ct_kval)k->n, args, value);
-    for (size_t i = 0; i < k->n && value && times; i++) {
+    if (!value) return false;
+    integer_values(k, (ct_kval)k->n, args, value);
+    for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         if (ins->op != CT_K_LOOP) continue;
-        double around = ins->in >= 0 ? times[ins->in] : 1;
-        times[i] = around * (double)(value[ins->a] > 0 ? value[ins->a] : 0);
-        if (times[i] > most) most = times[i];
+        int64_t n = value[ins->a] > 0 ? value[ins->a] : 0;
+        if (ins->sub == CT_BIND_VECTOR) n = (n + lanes - 1) / lanes;
+        times[i] = (ins->in >= 0 ? times[ins->in] : 1) * (double)n;
     }
     ct__free(value);
+    return true;
+}
+
+double ct__kir_iterations(const ct_kir *k, const int64_t *args) {
+    double *times = ct__calloc(k->n + 1, sizeof *times), most = 1;
+    bool known = times && ct__kir_loop_times(k, args, 1, times);
+    for (size_t i = 0; i < k->n && known; i++)
+        if (times[i] > most) most = times[i];
     ct__free(times);
     return most;
 }

@@ -281,6 +281,10 @@ const char *ct__kred_name(ct_kred op);             // "argmax"
 const char *ct__kir_math_name(ct_kmath f);         // "exp"
 // The extent of the CORE loop for these args; 1 without one.
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
+// About how often the body of each LOOP i runs for these args, into times[i] of (k->n); a VECTOR
+// loop's body does `lanes` iterations at a time. An extent that hangs on a loop around it is taken
+// where that one begins. False: no memory.
+bool ct__kir_loop_times(const ct_kir *k, const int64_t *args, int64_t lanes, double *times);
 // About how often the innermost loops' bodies run for these args: the largest product of extents of
 // loops in each other. An extent that hangs on a loop around it is taken where that one begins.
 double ct__kir_iterations(const ct_kir *k, const int64_t *args);

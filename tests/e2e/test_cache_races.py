@@ -31,8 +31,9 @@ exec cc "$@"
 """)
         self.compiler.chmod(0o755)
 
-    def start(self):
-        env = os.environ | {"COTAN_CACHE_DIR": str(self.cache), "COTAN_CC": str(self.compiler), "COTAN_THREADS": "2"}
+    def start(self, waits="wait"):
+        env = os.environ | {"COTAN_CACHE_DIR": str(self.cache), "COTAN_CC": str(self.compiler), "COTAN_THREADS": "2",
+                            "COTAN_COMPILE": waits}
         return subprocess.Popen([PROGRAM], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, env=env)
 
@@ -47,10 +48,10 @@ exec cc "$@"
     def entries(self):
         return sorted(self.cache.glob("*.so"))
 
-    def run_many(self):
+    def run_many(self, waits="wait"):
         """What they all print."""
         outputs = set()
-        for process in [self.start() for _ in range(MANY)]:
+        for process in [self.start(waits) for _ in range(MANY)]:
             out, err = process.communicate(timeout=300)
             assert (process.returncode, err) == (0, ""), err
             outputs.add(out)
@@ -85,6 +86,20 @@ def test_an_empty_cache(place, printed):
     counts = place.compiled()
     assert len(counts) == kernels and set(counts.values()) == {1}, counts
     assert place.run_many() == printed and not place.compiled()
+
+
+def test_an_empty_cache_and_nobody_waits(place, printed):
+    """They interpret, end with the compiler that runs, and leave nothing of it: a few turns fill the cache."""
+    kernels = len(place.entries())
+    empty(place)
+    for _ in range(20):
+        assert place.run_many("") == printed
+        if len(place.entries()) == kernels:
+            break
+    assert set(place.compiled().values()) == {1}
+    assert len(place.entries()) == kernels
+    assert not [path for path in place.cache.iterdir() if path.name.startswith("build-")]
+    assert place.run_many("") == printed and not place.compiled()
 
 
 SPOILT = {

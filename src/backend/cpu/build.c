@@ -7,13 +7,14 @@
 #include <time.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/cache.h"
-#include "backend/cpu/cc.h"
 #include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
 #include "backend/cpu/prelude.h"
+#include "backend/cpu/queue.h"
+#include "backend/cpu/toolchain.h"
 #include "base/atomic.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/text.h"
 
 static struct { _Atomic uint64_t compiled, loaded, known, runs, interpreted; } counts;
@@ -27,8 +28,9 @@ typedef struct {
     const ct_cc *cc;
     ct_cache *cache;
     char folder[4096];
-    bool fleeting;       // nothing is entered in the cache
-    const char *refused; // why no folder takes what is compiled; NULL: one does
+    bool fleeting;           // nothing is entered in the cache
+    const atomic_bool *stop; // NULL: it waits for other processes as long as it takes
+    const char *refused;     // why no folder takes what is compiled; NULL: one does
 } job;
 
 static bool publish(ct__kernel_source *k, void *library) {
@@ -86,17 +88,45 @@ static uint64_t room_for(const job *j) {
     return (uint64_t)j->groups * OF_A_GROUP + (uint64_t)j->n * OF_A_KERNEL;
 }
 
+// ------------------------------------------------------------------------------- what it takes
+
+static _Atomic uint64_t compile_ns = 50000000; // of a kernel; until one was compiled a guess
+
+uint64_t ct__cpu_compile_ns(void) { return compile_ns; }
+
+static uint64_t kernels_of_a_group(const job *j) {
+    return (j->n + (size_t)j->groups - 1) / (size_t)j->groups + CT_CC_START;
+}
+
+// Says of the kernels when their code is expected.
+static void announce(const job *j, uint64_t now) {
+    for (size_t i = 0; i < j->n; i++) {
+        ct_cpu_code *code = j->kernels[j->missing[i]].code;
+        if (code) atomic_store(&code->ready_by, now + kernels_of_a_group(j) * compile_ns);
+    }
+}
+
+// The latest count for more, for a machine's load changes.
+static void learn(const job *j, uint64_t begin) {
+    static atomic_bool measured;
+    uint64_t each = ((uint64_t)(ct__now() * 1e9) - begin) / kernels_of_a_group(j);
+    compile_ns = atomic_exchange(&measured, true) ? (compile_ns + each) / 2 : each;
+}
+
 // False, with no error: `refused`.
 static bool compile(job *j, ct_err *err) {
     static atomic_flag trimmed = ATOMIC_FLAG_INIT; // the cache is, once a process
     j->refused = ct__cache_work(j->cache, room_for(j), j->folder);
     if (j->refused) return false;
     bool ok = true;
+    uint64_t begin = (uint64_t)(ct__now() * 1e9);
+    announce(j, begin);
     for (int g = 0; ok && g < j->groups; g++) ok = write_group(j, g, err);
     ok = ok && ct__cc_run(j->cc, j->folder, j->groups, err);
     for (int g = 0; ok && g < j->groups; g++) ok = load_group(j, g, err);
     ct__cache_work_end(j->folder);
     if (ok && !atomic_flag_test_and_set(&trimmed)) ct__cache_trim(j->cache, CT_CACHE_LIMIT);
+    if (ok) learn(j, begin);
     counts.runs += (uint64_t)j->groups;
     if (ok) counts.compiled += j->n;
     if (ok && !j->fleeting) ct__counters.kernels_compiled += j->n;
@@ -164,6 +194,8 @@ static bool compile_or_wait(job *j, size_t m, ct_err *err) {
         m -= mine;
         memmove(j->missing, j->missing + mine, m * sizeof *j->missing);
         waited = mine ? 0 : waited + LOOK_AGAIN_MS;
+        if (waited && j->stop && atomic_load(j->stop))
+            return ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "cpu", "the process ends");
         if (waited) nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
     }
     return true;
@@ -197,10 +229,13 @@ static bool interpretable(const ct__kernel_source *kernels, size_t n) {
     return true;
 }
 
+static const char make_room[] = "make room in one of them, or set TMPDIR to a folder with room";
+
 static bool no_folder(const job *j, ct_err *err) {
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
-                   "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s",
-                   j->refused);
+    ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
+            "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s", j->refused);
+    ct__err_hint(err, "%s", make_room);
+    return false;
 }
 
 // Those of n that are not there by now, where no folder takes what is compiled.
@@ -210,7 +245,7 @@ static bool interpret_rest(const job *j, size_t n, ct_err *err) {
         if (!(j->kernels[i].fn = ct__code_fn(j->kernels[i].code)))
             ok = interpret(&j->kernels[i],
                            "no folder takes what is compiled, neither the cache, TMPDIR nor /tmp",
-                           "make room in one of them, or set TMPDIR to a folder with room", err);
+                           make_room, err);
     return ok;
 }
 
@@ -250,27 +285,30 @@ static bool interpret_all(ct__kernel_source *kernels, size_t n, const char *why,
     return ok;
 }
 
-static bool build(ct__kernel_source *kernels, size_t n, int threads, size_t *missing, ct_err *err) {
-    ct_cc cc;
-    ct_cache cache;
-    const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
-    if (missing_cc) return interpret_all(kernels, n, missing_cc, err);
-    if (!ct__cc_find(&cc, err) || !ct__cache_open(&cache, err)) return false;
-    if (!cc.identified) ct__cache_none(&cache); // its keys might be another machine's
-    ct_hash target = ct__hash_bytes(ct__cpu_prelude, strlen(ct__cpu_prelude), cc.id);
+// Their entries, by text and toolchain.
+static bool find_entries(ct__kernel_source *kernels, size_t n, ct_hash toolchain, ct_err *err) {
     for (size_t i = 0; i < n; i++) {
         ct__kernel_source *k = &kernels[i];
-        k->fn = NULL;
         k->interp = NULL;
         k->compiled = false;
-        k->code = ct__code_of(ct__hash_bytes(k->text, strlen(k->text), target), err);
+        k->why = k->hint = k->failure = NULL;
+        k->code = ct__code_of(ct__hash_bytes(k->text, strlen(k->text), toolchain), err);
         if (!k->code) return false;
-        counts.known += ct__code_fn(k->code) != NULL;
+        k->fn = ct__code_fn(k->code);
+        counts.known += k->fn != NULL;
     }
+    return true;
+}
+
+static bool build(ct__kernel_source *kernels, size_t n, int threads, size_t *missing, ct_err *err) {
+    ct_toolchain t;
+    const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
+    if (missing_cc) return interpret_all(kernels, n, missing_cc, err);
+    if (!ct__toolchain_find(&t, err) || !find_entries(kernels, n, t.key, err)) return false;
     job j = {
-        .kernels = kernels, .missing = missing, .threads = threads, .cc = &cc, .cache = &cache};
+        .kernels = kernels, .missing = missing, .threads = threads, .cc = &t.cc, .cache = &t.cache};
     bool ok = make_all(&j, n, missing + n, err);
-    ct__cache_close(&cache);
+    ct__cache_close(&t.cache);
     return ok;
 }
 
@@ -280,6 +318,44 @@ bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *er
     if (!missing) return ct__err_memory(err, CT_NOWHERE, "cpu", 2 * n * sizeof *missing);
     bool ok = build(kernels, n, threads, missing, err);
     ct__free(missing);
+    return ok;
+}
+
+bool ct__cpu_make(ct__kernel_source *kernels, size_t n, const ct_toolchain *toolchain,
+                  const atomic_bool *stop, ct_err *err) {
+    ct_cache cache = toolchain->cache; // with locks of its own
+    size_t *missing = ct__malloc(2 * n * sizeof *missing);
+    if (!missing) return ct__err_memory(err, CT_NOWHERE, "cpu", 2 * n * sizeof *missing);
+    job j = {.kernels = kernels,
+             .missing = missing,
+             .cc = &toolchain->cc,
+             .cache = &cache,
+             .stop = stop};
+    bool ok = make_missing(&j, n, missing + n, err) || (j.refused && no_folder(&j, err));
+    ct__cache_close(&cache);
+    ct__free(missing);
+    return ok;
+}
+
+// What lies on the disk is loaded now; the others wait, unless they failed before.
+static bool load_or_queue(const job *j, ct__kernel_source *k, const ct_toolchain *toolchain,
+                          ct_err *err) {
+    if (!k->fn && ct__code_claim(k->code) && !from_disk(j, k)) ct__code_abandon(k->code);
+    if (k->fn || (k->fn = ct__code_fn(k->code))) return true;
+    k->failure = atomic_load(&k->code->failure);
+    if (k->failure) return true;
+    return ct__queue_add(k, toolchain, err);
+}
+
+bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err) {
+    ct_toolchain now;
+    const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
+    if (missing_cc) return interpret_all(kernels, n, missing_cc, err);
+    if (!ct__toolchain_find(&now, err) || !find_entries(kernels, n, now.key, err)) return false;
+    const ct_toolchain *kept = not_ready(kernels, n) ? ct__toolchain_keep(&now, err) : &now;
+    const job j = {.kernels = kernels, .cc = &now.cc, .cache = &now.cache};
+    bool ok = kept != NULL;
+    for (size_t i = 0; i < n && ok; i++) ok = load_or_queue(&j, &kernels[i], kept, err);
     return ok;
 }
 
@@ -312,6 +388,9 @@ ct__build_counts ct__cpu_build_counts(void) {
 void ct__cpu_build_forget(void) { ct__codes_forget(); }
 
 void ct__cpu_build_end(void) {
+    ct__queue_close();
     ct__codes_end();
+    ct__toolchains_end();
     ct__cache_unload();
+    ct__queue_open();
 }

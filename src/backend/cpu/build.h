@@ -2,6 +2,8 @@
 #ifndef COTAN_BACKEND_CPU_BUILD_H
 #define COTAN_BACKEND_CPU_BUILD_H
 
+#include <stdatomic.h>
+
 #include "base/error.h"
 
 // Runs [begin, end) of the kernel's grid. scratch: at least what ct__kir_scratch says, 64-byte
@@ -21,9 +23,10 @@ typedef struct ct__kernel_source {
     ct_cpu_code *code;
     ct__kernel_fn fn;
     const struct ct_interp *interp;
-    bool compiled;    // filled: this request had to compile it
+    bool compiled;    // this request had to compile it
     const char *why;  // it is interpreted, in words that stay; "": as COTAN_CC asks
     const char *hint; // what to do about it; NULL: nothing
+    const char *failure;
 } ct__kernel_source;
 
 // Builds all kernels of a request. Without a compiler (COTAN_CC is "none", or there is none and no
@@ -31,6 +34,22 @@ typedef struct ct__kernel_source {
 // those that must be compiled are spread over at most `threads` compilers run side by side. May be
 // called from any thread: requests do not wait for each other but for a kernel that both need.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
+
+// The same without a wait for any compiler: of a kernel that is neither known nor on disk, `fn` and
+// `interp` are NULL, and it waits in the queue (queue.h). `failure` says of one that a compiler was
+// tried in vain; it does not wait again.
+bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err);
+
+// Loads or compiles kernels that have their entries, each unless another thread does, with at most
+// one compiler. *stop: it waits for no other process any more. False: one was not made; none of them
+// is claimed.
+struct ct_toolchain;
+bool ct__cpu_make(ct__kernel_source *kernels, size_t n, const struct ct_toolchain *toolchain,
+                  const atomic_bool *stop, ct_err *err);
+// About how long one more kernel takes one compiler, in nanoseconds, and how many times as long a
+// compiler's start takes: by those that ran.
+uint64_t ct__cpu_compile_ns(void);
+enum { CT_CC_START = 2 };
 
 // Has the kernel compiled, whatever is known of it, and enters it in no cache: does the compiler
 // work now?

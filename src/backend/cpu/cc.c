@@ -185,6 +185,7 @@ bool ct__cc_find(ct_cc *cc, ct_err *err) {
     } else if (!on_path(cc->path)) {
         return no_compiler(err, nowhere, "");
     }
+    cc->environment = environ;
     choose_machine(cc);
     identify(cc);
     return true;
@@ -229,7 +230,7 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
-    p.failed = posix_spawnp(&p.pid, cc->path, &actions, &attr, argv, environ);
+    p.failed = posix_spawnp(&p.pid, cc->path, &actions, &attr, argv, cc->environment);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
     return p;

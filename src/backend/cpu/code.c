@@ -1,7 +1,9 @@
 #include "backend/cpu/code.h"
 
 #include <pthread.h>
+#include <string.h>
 
+#include "backend/backend.h"
 #include "backend/cpu/interp.h"
 #include "base/mem.h"
 
@@ -57,20 +59,66 @@ bool ct__code_claim(ct_cpu_code *code) {
     return free;
 }
 
+// Frees what the interpreter runs once there is code and no launch uses it: a launch counts itself
+// in before it looks for the code, so it either sees the code or is seen here.
+static void give_up_interp(ct_cpu_code *code) {
+    if (atomic_load(&code->fn) && atomic_load(&code->interpreting) == 0)
+        ct__interp_free(atomic_exchange(&code->interp, NULL));
+}
+
 static void release(ct_cpu_code *code, ct__kernel_fn fn) {
+    atomic_store(&code->ready_by, 0);
     pthread_mutex_lock(&lock);
-    if (fn) atomic_store_explicit(&code->fn, fn, memory_order_release);
+    if (fn) atomic_store(&code->fn, fn);
     code->claimed = false;
     pthread_cond_broadcast(&released);
     pthread_mutex_unlock(&lock);
 }
-void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn) { release(code, fn); }
+void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn) {
+    release(code, fn);
+    give_up_interp(code);
+}
 void ct__code_abandon(ct_cpu_code *code) { release(code, NULL); }
 
-void ct__code_await(ct_cpu_code *code) {
+bool ct__code_await(ct_cpu_code *code) {
     pthread_mutex_lock(&lock);
+    bool was = code->claimed;
     while (code->claimed) pthread_cond_wait(&released, &lock);
     pthread_mutex_unlock(&lock);
+    return was;
+}
+
+static char no_memory[] = "out of memory";
+
+void ct__code_fail(ct_cpu_code *code, const ct_err *why) {
+    char *text = ct__strdup(why->text), *none = NULL;
+    if (!atomic_compare_exchange_strong(&code->failure, &none, text ? text : no_memory))
+        ct__free(text);
+    ct__counters.kernels_failed++;
+}
+
+const ct_interp *ct__code_interpret(ct_cpu_code *code) {
+    atomic_fetch_add(&code->interpreting, 1);
+    const ct_interp *interp = atomic_load(&code->fn) ? NULL : atomic_load(&code->interp);
+    if (!interp) ct__code_interpreted(code);
+    return interp;
+}
+void ct__code_interpreted(ct_cpu_code *code) {
+    if (atomic_fetch_sub(&code->interpreting, 1) == 1) give_up_interp(code);
+}
+
+bool ct__code_interpretable(ct_cpu_code *code, const ct_kir *ir, size_t *frame, ct_err *err) {
+    const ct_interp *interp = ct__code_interpret(code);
+    if (!interp && !ct__code_fn(code)) {
+        ct_interp *made = ct__interp_make(ir, err), *none = NULL;
+        if (!made) return false;
+        // Another thread may have been faster.
+        if (!atomic_compare_exchange_strong(&code->interp, &none, made)) ct__interp_free(made);
+        interp = ct__code_interpret(code);
+    }
+    *frame = interp ? ct__interp_scratch(interp) : 0;
+    if (interp) ct__code_interpreted(code);
+    return true;
 }
 
 void ct__codes_forget(void) {
@@ -92,6 +140,8 @@ void ct__codes_end(void) {
     while (forgotten) {
         ct_cpu_code *code = forgotten;
         forgotten = code->next;
+        char *failure = atomic_load(&code->failure);
+        if (failure != no_memory) ct__free(failure);
         ct__interp_free(atomic_load(&code->interp));
         ct__free(code);
     }

@@ -4,6 +4,9 @@
 // Whoever needs an entry that is not ready claims it, makes its code, and publishes or abandons it;
 // who finds it claimed waits for that one entry. A thread publishes or abandons all that it claimed
 // before it waits, so that no two wait for each other.
+//
+// Until its code is there a kernel may be interpreted. Plans hold the entry, not the function: from
+// the moment of publication every launch of every plan takes the function.
 #ifndef COTAN_BACKEND_CPU_CODE_H
 #define COTAN_BACKEND_CPU_CODE_H
 
@@ -14,10 +17,14 @@
 
 struct ct_cpu_code {
     ct_hash key;
-    _Atomic(ct__kernel_fn) fn; // NULL until it is compiled or loaded
-    _Atomic(struct ct_interp *) interp;
-    bool claimed;      // under the table's lock
-    ct_cpu_code *next; // in its bucket; of the forgotten
+    _Atomic(ct__kernel_fn) fn;          // NULL until it is compiled or loaded
+    _Atomic(struct ct_interp *) interp; // NULL where nobody needed it; given up for `fn`
+    atomic_int interpreting;            // launches that may be using `interp`
+    _Atomic(char *) failure;            // why it could not be compiled; NULL: nothing failed
+    _Atomic uint64_t ready_by;          // on ct__now's clock, in ns; 0: nobody compiles it now
+    bool claimed;                       // under the table's lock
+    bool queued, wanted;                // under the queue's
+    ct_cpu_code *next;                  // in its bucket; of the forgotten
 };
 
 // The entry of a key, made where there is none; it stays until ct__codes_end. NULL: no memory.
@@ -31,7 +38,17 @@ static inline ct__kernel_fn ct__code_fn(const ct_cpu_code *code) {
 bool ct__code_claim(ct_cpu_code *code);
 void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn);
 void ct__code_abandon(ct_cpu_code *code);
-void ct__code_await(ct_cpu_code *code); // returns when it is not claimed
+// It could not be compiled, and is not tried again; the reason is kept as it was first.
+void ct__code_fail(ct_cpu_code *code, const ct_err *why);
+bool ct__code_await(ct_cpu_code *code); // returns when it is not claimed; was it?
+
+// The kernel to be interpreted, which stays until the matching ct__code_interpreted. NULL: its code
+// is there, or nobody has called ct__code_interpretable for it.
+const struct ct_interp *ct__code_interpret(ct_cpu_code *code);
+void ct__code_interpreted(ct_cpu_code *code);
+// Makes it ready to be interpreted; *frame: the bytes of scratch that this takes, 0 where its code
+// is there by now. False: the error says why not.
+bool ct__code_interpretable(ct_cpu_code *code, const struct ct_kir *ir, size_t *frame, ct_err *err);
 
 void ct__codes_forget(void); // entries stay valid and are not found any more
 void ct__codes_end(void);    // frees all entries, forgotten ones too

@@ -10,7 +10,9 @@
 #include "backend/memory.h"
 #include "backend/cpu/build.h"
 #include "backend/cpu/cc.h"
+#include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
+#include "backend/cpu/start.h"
 #include "backend/cpu/cache.h"
 #include "base/number.h"
 #include "base/os.h"
@@ -111,8 +113,8 @@ typedef struct {
 } cpu_state;
 
 typedef struct {
-    ct__kernel_fn fn;
-    const ct_interp *interp; // instead of fn, where there is no compiler
+    const ct_cpu_code *code;
+    const ct_interp *interp; // for pieces that begin before there is code
     void *const *bufs;
     const int64_t *numbers;
     size_t scratch; // bytes a thread
@@ -128,10 +130,11 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
         return;
     }
     void *scratch = l->scratches + (size_t)worker * l->scratch;
-    if (l->interp)
-        ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch);
+    ct__kernel_fn fn = ct__code_fn(l->code);
+    if (fn)
+        fn(l->bufs, l->numbers, begin, end, scratch);
     else
-        l->fn(l->bufs, l->numbers, begin, end, scratch);
+        ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch);
 }
 
 enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces even out what differs
@@ -205,16 +208,22 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
     int most = thread_count(), threads = threads_for(c, most);
-    size_t scratch = ct__round_up(c->kernel->scratch, 64);
-    launch l = {.fn = (ct__kernel_fn)(uintptr_t)c->kernel->code,
-                .interp = c->kernel->interp,
+    ct_cpu_code *code = c->kernel->code;
+    launch l = {.code = code,
+                .interp = ct__code_fn(code) ? NULL : ct__code_interpret(code),
                 .bufs = bufs,
                 .numbers = c->numbers,
-                .scratch = scratch,
+                .scratch = ct__round_up(c->kernel->scratch, 64),
                 .stop = device->stop};
+    if (l.interp) {
+        size_t frame = ct__round_up(ct__interp_scratch(l.interp), 64);
+        if (frame > l.scratch) l.scratch = frame;
+        ct__counters.launches_interpreted++;
+    }
     ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
+    if (l.interp) ct__code_interpreted(code);
     if (bufs != few) ct__free(bufs);
     return ok;
 }
@@ -261,42 +270,53 @@ static ct_target cpu_target(void) {
     return target;
 }
 
-// Without a compiler the interpreter's frame is the scratch: it is known when the code is made.
+// Without a compiler the interpreter's frame is the scratch: it is known when the code is made. What
+// may be interpreted until it is compiled gets room for most frames.
 static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     bool interpreted = ct__cc_missing() != NULL;
-    (void)device;
+    size_t room = device->waits ? 0 : CT_FRAME_ROOM;
     for (size_t i = 0; i < n; i++) {
         ct_kernel *k = kernels[i];
         ct_interp *interp = interpreted ? ct__interp_make(k->ir, err) : NULL;
         if (interpreted && !interp) return false;
         k->interpreted = interpreted;
-        k->scratch = interpreted ? ct__interp_scratch(interp) : ct__kir_scratch(k->ir);
+        k->scratch = interpreted ? ct__interp_scratch(interp) : ct__kir_scratch(k->ir) + room;
         k->measured = true;
         ct__interp_free(interp);
     }
     return true;
 }
 
+static void take_built(ct_kernel *k, const ct__kernel_source *built) {
+    k->code = built->code;
+    k->unfinished = !built->fn && !built->interp && !built->failure;
+    if (built->failure) {
+        k->notice = built->failure;
+    } else if (built->interp) {
+        k->interpreted = true;
+        k->scratch = ct__interp_scratch(built->interp); // it may have been measured as compiled
+        k->notice = built->why;
+        k->hint = built->hint;
+    }
+}
+
 static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    (void)device;
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
     if (!sources) return ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *sources);
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
-    bool ok = ct__cpu_build(sources, n, thread_count(), err);
-    for (size_t i = 0; i < n && ok; i++) {
-        kernels[i]->code = (void *)(uintptr_t)sources[i].fn;
-        kernels[i]->interp = sources[i].interp;
-        kernels[i]->interpreted = sources[i].interp != NULL;
-        if (!sources[i].interp) continue;
-        kernels[i]->scratch =
-            ct__interp_scratch(sources[i].interp); // it may have been measured as compiled
-        kernels[i]->notice = sources[i].why;
-        kernels[i]->hint = sources[i].hint;
-    }
+    bool ok = device->waits ? ct__cpu_build(sources, n, thread_count(), err)
+                            : ct__cpu_build_later(sources, n, err);
+    for (size_t i = 0; i < n && ok; i++) take_built(kernels[i], &sources[i]);
     ct__free(sources);
     return ok;
+}
+
+static bool cpu_start(ct_device *device, const ct_command *commands, size_t n,
+                      const atomic_bool *stop, bool *finished, ct_err *err) {
+    (void)device;
+    return ct__cpu_start(commands, n, thread_count(), stop, finished, err);
 }
 
 static bool cpu_open(ct_device *device, ct_err *err) {
@@ -330,4 +350,5 @@ const ct_backend ct__backend_cpu = {
     .target = cpu_target,
     .measure = cpu_measure,
     .build = cpu_build,
+    .start = cpu_start,
 };

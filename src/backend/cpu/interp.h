@@ -16,5 +16,7 @@ size_t ct__interp_scratch(const ct_interp *interp);
 // Runs [begin, end) of the kernel's grid.
 void ct__interp_run(const ct_interp *interp, void *const *bufs, const int64_t *args, int64_t begin,
                     int64_t end, void *scratch);
+// About how many nanoseconds the whole grid takes one thread; INFINITY: no memory to find out.
+double ct__interp_ns(const ct_kir *k, const int64_t *args);
 
 #endif

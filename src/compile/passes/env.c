@@ -45,9 +45,22 @@ static bool dump_sound(ct_err *err) {
     }
 }
 
+static bool compile_sound(ct_err *err) {
+    const char *v = getenv("COTAN_COMPILE");
+    if (!v || !*v || strcmp(v, "wait") == 0) return true;
+    ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_COMPILE", "it is \"%.40s\", not wait", v);
+    ct__err_hint(err, "unset it to have kernels interpreted while they are compiled");
+    return false;
+}
+
+bool ct__env_waits(void) {
+    const char *v = getenv("COTAN_COMPILE");
+    return v && strcmp(v, "wait") == 0;
+}
+
 bool ct__env_check(ct_err *err) {
-    return flag_sound("COTAN_FUSE", err) && flag_sound("COTAN_EXPLAIN", err) &&
-           flag_sound("COTAN_VERIFY", err) && dump_sound(err);
+    return compile_sound(err) && flag_sound("COTAN_FUSE", err) &&
+           flag_sound("COTAN_EXPLAIN", err) && flag_sound("COTAN_VERIFY", err) && dump_sound(err);
 }
 
 bool ct__env_fuses(void) {

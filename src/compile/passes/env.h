@@ -7,6 +7,7 @@
 // False, with an error that names what is allowed: a variable says something that nobody reads.
 bool ct__env_check(ct_err *err);
 bool ct__env_fuses(void); // COTAN_FUSE
+bool ct__env_waits(void); // COTAN_COMPILE: for the compiler, before anything runs
 
 // The first n bytes of a variable's text, as far as a sentence shows them.
 typedef struct ct_env_word {

@@ -1,6 +1,7 @@
 // Kernels of a program: as source, and as code of the device. What an engine has built it finds
 // again by the kernel's IR, so that plans which differ in dynamic sizes alone render nothing.
 #include <stdatomic.h>
+#include <string.h>
 
 #include "compile/check/dump.h"
 #include "compile/plan.h"
@@ -87,15 +88,31 @@ bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
 
 // What the user should know, once a process for as long as the reason stays.
 static void tell(ct_ctx *ctx, const ct_kernel *kernel) {
-    static _Atomic(const char *) told;
-    if (!kernel->notice || !*kernel->notice ||
-        atomic_exchange(&told, kernel->notice) == kernel->notice)
-        return;
+    static _Atomic uint64_t told; // the reason's hash
+    if (!kernel->notice || !*kernel->notice) return;
+    uint64_t reason = ct__hash_bytes(kernel->notice, strlen(kernel->notice), (ct_hash){0, 0}).lo;
+    if (atomic_exchange(&told, reason) == reason) return;
+    // An error's text may bring its own place and hint.
+    bool placed = strncmp(kernel->notice, "cpu: ", 5) == 0;
+    size_t end = strcspn(kernel->notice, "\n");
+    const char *hint = kernel->notice + end;
     ct_text text = {0};
-    ct__textf(&text, "cpu: %s: kernels are interpreted, several times slower", kernel->notice);
+    ct__textf(&text, "%s%.*s: kernels are interpreted, several times slower%s",
+              placed ? "" : "cpu: ", (int)end, kernel->notice, hint);
     if (kernel->hint) ct__textf(&text, "\n  hint: %s", kernel->hint);
     if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
     ct__text_free(&text);
+}
+
+bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+    const ct_backend *backend = engine->device->backend;
+    bool finished = true;
+    if (!ct__plan_bind(ctx, engine, plan)) return false; // what takes how long hangs on the sizes
+    if (backend->start && !backend->start(engine->device, plan->commands, plan->n_commands,
+                                          &ctx->cancelled, &finished, &ctx->err))
+        return false;
+    plan->unfinished = !finished;
+    return !finished || ct__cache(ctx, engine, &plan->program); // and what failed is told
 }
 
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
@@ -104,7 +121,8 @@ bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     if (!build) return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *build);
     for (size_t i = 0; i < n; i++) {
         ct_kernel *made = program->kernels[i].made;
-        bool listed = made->code || made->interp;
+        bool listed = made->code && !made->unfinished;
+        made->ir = program->kernels[i].ir;
         for (size_t m = 0; m < missing && !listed; m++) listed = build[m] == made;
         if (!listed) build[missing++] = made;
     }

@@ -44,6 +44,8 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
                (e->device = ct__device_open(device, err))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
+        // What is checked is what will run.
+        ct__computing(e->device)->waits = e->check || ct__env_waits();
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
@@ -72,6 +74,11 @@ const char *ct__ctx_device(ct_ctx *ctx) {
 double ct__ctx_gflops(ct_ctx *ctx) {
     ct_engine *e = engine_of(ctx);
     return e ? ct__target(e->device).gflops : 0;
+}
+
+void ct__ctx_waits(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    if (e) ct__computing(e->device)->waits = true;
 }
 
 const char *ct_numerics(void) {
@@ -425,7 +432,7 @@ static bool run(ct_ctx *ctx, ct_loc here) {
             e->newest = p;
             ct__note_computed(p, &e->order);
         }
-        ok = p && run_held(ctx, e, p, n, here);
+        ok = p && (!p->unfinished || ct__plan_start(ctx, e, p)) && run_held(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }
@@ -554,6 +561,7 @@ ct_stats ct_get_stats(void) {
                       .kernels_compiled = ct__counters.kernels_compiled,
                       .kernels_loaded = ct__counters.kernels_loaded,
                       .launches = ct__counters.launches,
+                      .launches_interpreted = ct__counters.launches_interpreted,
                       .arena_bytes = ct__account.now[CT_MEMORY_ARENAS],
                       .live_bytes = ct__account.now[CT_MEMORY_VALUES],
                       .memory = ct__account.total,

@@ -135,6 +135,8 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
         plan->commands[i].args = plan->operands + at;
         at += plan->commands[i].n_args;
     }
+    for (size_t i = 0; i < plan->program.n_kernels; i++)
+        plan->unfinished |= plan->program.kernels[i].made->unfinished;
     return true;
 }
 

@@ -101,10 +101,12 @@ static ct_command_kind command_kind(ct_launch_kind kind) {
 }
 
 ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
+    const struct ct_program_kernel *k = l->kind == CT_LAUNCH_KERNEL ? &p->kernels[l->kernel] : NULL;
     return (ct_command){.kind = command_kind(l->kind),
                         .dtype = l->dtype,
                         .node = l->node,
-                        .kernel = l->kind == CT_LAUNCH_KERNEL ? p->kernels[l->kernel].made : NULL,
+                        .kernel = k ? k->made : NULL,
+                        .ir = k ? k->ir : NULL,
                         .n_args = l->n_args,
                         .steps = l->steps,
                         .n_steps = l->n_steps,

@@ -1,0 +1,217 @@
+#define _GNU_SOURCE
+#include "backend/cpu/queue.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "backend/cpu/code.h"
+#include "backend/cpu/toolchain.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "graph/graph.h"
+
+typedef struct item {
+    struct item *next;
+    ct_cpu_code *code;
+    const ct_toolchain *toolchain;
+    const char *name; // behind the text
+    char text[];
+} item;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all below
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static item *first, **last = &first;
+static size_t waiting, wanted; // items; of them, those that somebody waits for
+static size_t share;           // of what is wanted, for one compiler
+static struct worker {
+    pthread_t id;
+    enum { NONE, WORKS, ENDED } state;
+} workers[CT_POOL_MOST];
+static int working; // workers that have not ended
+static atomic_bool closed;
+
+bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct_err *err) {
+    size_t text = strlen(k->text) + 1, name = strlen(k->name) + 1;
+    item *it = ct__malloc(sizeof *it + text + name);
+    if (!it) return ct__err_memory(err, CT_NOWHERE, "cpu", sizeof *it + text + name);
+    *it = (item){.code = k->code, .toolchain = toolchain};
+    memcpy(it->text, k->text, text);
+    it->name = memcpy(it->text + text, k->name, name);
+    pthread_mutex_lock(&lock);
+    bool taken = !closed && !k->code->queued;
+    if (taken) {
+        *last = it;
+        last = &it->next;
+        k->code->queued = true;
+        waiting++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!taken) ct__free(it);
+    return true;
+}
+
+void ct__queue_want(ct_cpu_code *code) {
+    pthread_mutex_lock(&lock);
+    if (code->queued && !code->wanted) {
+        code->wanted = true;
+        wanted++;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+// ---------------------------------------------------------------------------------------- batches
+
+enum { MOST_WANTED = 32, MOST = 8 };
+
+static size_t share_of(size_t n, int threads) {
+    return (n + (size_t)threads - 1) / (size_t)threads;
+}
+
+// One compiler is started for several kernels, since its start costs as much as two of them. What
+// is wanted is shared out evenly, at once; of the rest little is taken at a time, so that what comes
+// to be wanted does not wait long.
+static size_t batch_size(int threads) {
+    size_t n = wanted ? share : share_of(waiting, 2 * threads), most = wanted ? MOST_WANTED : MOST;
+    return n < 1 ? 1 : n < most ? n : most;
+}
+
+// Takes items of one toolchain from the queue, those that are wanted before any other.
+static size_t take(item *batch[MOST_WANTED], int threads) {
+    size_t n = 0, most = batch_size(threads);
+    bool only_wanted = wanted > 0;
+    for (item **at = &first; *at && n < most;) {
+        item *it = *at;
+        if (it->code->wanted != only_wanted || (n && it->toolchain != batch[0]->toolchain)) {
+            at = &it->next;
+            continue;
+        }
+        *at = it->next;
+        if (last == &it->next) last = at;
+        waiting--;
+        wanted -= it->code->wanted;
+        it->code->queued = it->code->wanted = false;
+        batch[n++] = it;
+    }
+    return n;
+}
+
+static void compile(item *const *batch, size_t n) {
+    ct__kernel_source sources[MOST_WANTED];
+    ct_err err = {0};
+    for (size_t i = 0; i < n; i++)
+        sources[i] = (ct__kernel_source){
+            .name = batch[i]->name, .text = batch[i]->text, .code = batch[i]->code};
+    bool ok = ct__cpu_make(sources, n, batch[0]->toolchain, &closed, &err);
+    for (size_t i = 0; i < n; i++) {
+        if (!ok && !ct__code_fn(batch[i]->code)) ct__code_fail(batch[i]->code, &err);
+        ct__free(batch[i]);
+    }
+}
+
+bool ct__queue_help(void) {
+    item *batch[MOST_WANTED];
+    pthread_mutex_lock(&lock);
+    size_t n = wanted ? take(batch, 1) : 0;
+    pthread_mutex_unlock(&lock);
+    if (n) compile(batch, n);
+    return n > 0;
+}
+
+// ---------------------------------------------------------------------------------------- threads
+
+typedef struct {
+    struct worker *worker;
+    int threads;
+} hire;
+
+static void *work(void *arg) {
+    hire h = *(hire *)arg;
+    ct__free(arg);
+    pthread_setname_np(pthread_self(), "cotan cc");
+    for (;;) {
+        item *batch[MOST_WANTED];
+        pthread_mutex_lock(&lock);
+        size_t n = closed ? 0 : take(batch, h.threads);
+        if (n == 0) break;
+        pthread_mutex_unlock(&lock);
+        compile(batch, n);
+    }
+    h.worker->state = ENDED;
+    working--;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+// Joins those that have ended, or are about to return.
+static void join_ended(void) {
+    for (int i = 0; i < CT_POOL_MOST; i++)
+        if (workers[i].state == ENDED) {
+            pthread_join(workers[i].id, NULL);
+            workers[i].state = NONE;
+        }
+}
+
+// False: the system refuses one.
+static bool start_one(int threads) {
+    int i = 0;
+    while (i < CT_POOL_MOST && workers[i].state != NONE) i++;
+    hire *h = i < CT_POOL_MOST ? ct__malloc(sizeof *h) : NULL;
+    if (!h) return false;
+    *h = (hire){&workers[i], threads};
+    workers[i].state = WORKS;
+    if (ct__thread_start(&workers[i].id, work, h) != 0) {
+        workers[i].state = NONE;
+        ct__free(h);
+        return false;
+    }
+    working++;
+    return true;
+}
+
+void ct__queue_start(int threads, bool helps) {
+    pthread_mutex_lock(&lock);
+    if (waiting && !closed) join_ended();
+    share = share_of(wanted, threads);
+    size_t left = waiting, batch = batch_size(threads);
+    for (int i = helps; i < threads && left && !closed; i++) {
+        left -= left < batch ? left : batch;
+        if (i >= working && !start_one(threads)) break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__queue_settle(void) {
+    ct__queue_start(1, false);
+    pthread_mutex_lock(&lock);
+    while (working) pthread_cond_wait(&ended, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__queue_close(void) {
+    pthread_mutex_lock(&lock);
+    closed = true;
+    for (item *it = first, *next; it; it = next) {
+        next = it->next;
+        it->code->queued = it->code->wanted = false;
+        ct__free(it);
+    }
+    first = NULL;
+    last = &first;
+    waiting = wanted = 0;
+    while (working) pthread_cond_wait(&ended, &lock);
+    join_ended();
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__queue_open(void) {
+    pthread_mutex_lock(&lock);
+    closed = false;
+    pthread_mutex_unlock(&lock);
+}
+
+// The threads of a process that ends without ct_shutdown wait for their compilers first, which would
+// go on without it and leave their folders.
+__attribute__((destructor)) static void process_ends(void) {
+    if (!ct__forked()) ct__queue_close();
+}
