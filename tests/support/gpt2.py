@@ -89,6 +89,7 @@ def in_double(weights):
     return {name: jnp.asarray(w, jnp.float64) for name, w in weights.items()}
 
 
+jitted = jax.jit(logits, static_argnums=2)
 # ((loss, logits), gradients)
 loss_and_gradients = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=3)
 

@@ -193,28 +193,36 @@ static void embedding_takes_rows(void **state) {
     ct_params_free(params);
 }
 
+// x is `scale` times some numbers: small ones let eps count.
+static void check_norm(bool rms, ct_nn_norm_options options, double eps, double scale) {
+    enum { R = 3, W = 7 };
+    ct_params *params = ct_params_new();
+    options.width = W;
+    options.rms = rms;
+    ct_nn_norm layer = ct_nn_norm_with(ct_nn_place_in(params, 1), options);
+    assert_int_equal(ct_params_count(params), rms ? 1 : 2);
+    fill(layer.weight, 5);
+    if (!rms) fill(layer.bias, 25);
+    double want[R * W], x[W];
+    for (int r = 0; r < R; r++) {
+        double mean = 0, square = 0;
+        for (int i = 0; i < W; i++) x[i] = scale * at(60, r * W + i);
+        for (int i = 0; i < W && !rms; i++) mean += x[i] / W;
+        for (int i = 0; i < W; i++) square += pow(x[i] - mean, 2) / W;
+        for (int i = 0; i < W; i++)
+            want[r * W + i] = (x[i] - mean) / sqrt(square + eps) * at(5, i) + (rms ? 0 : at(25, i));
+    }
+    CT_SCOPE;
+    ct_tensor small = ct_mul(numbers(CT_DIMS(R, W), 60), ct_f(scale)); // (R, W)
+    compare(ct_nn_norm_apply(&layer, small), want, R * W);
+    ct_params_free(params);
+}
+
 static void norms_follow_their_formulas(void **state) {
     (void)state;
-    enum { R = 3, W = 7 };
     for (int rms = 0; rms < 2; rms++) {
-        ct_params *params = ct_params_new();
-        ct_nn_norm layer =
-            ct_nn_norm_new(ct_nn_place_in(params, 1), .width = W, .rms = rms, .eps = 0.01);
-        assert_int_equal(ct_params_count(params), rms ? 1 : 2);
-        fill(layer.weight, 5);
-        if (!rms) fill(layer.bias, 25);
-        double want[R * W];
-        for (int r = 0; r < R; r++) {
-            double mean = 0, square = 0;
-            for (int i = 0; i < W && !rms; i++) mean += at(60, r * W + i) / W;
-            for (int i = 0; i < W; i++) square += pow(at(60, r * W + i) - mean, 2) / W;
-            for (int i = 0; i < W; i++)
-                want[r * W + i] = (at(60, r * W + i) - mean) / sqrt(square + 0.01) * at(5, i) +
-                                  (rms ? 0 : at(25, i));
-        }
-        CT_SCOPE;
-        compare(ct_nn_norm_apply(&layer, numbers(CT_DIMS(R, W), 60)), want, R * W);
-        ct_params_free(params);
+        check_norm(rms, (ct_nn_norm_options){.eps = 0.01}, 0.01, 1);
+        check_norm(rms, (ct_nn_norm_options){0}, 1e-5, 0x1p-8); // the default
     }
 }
 

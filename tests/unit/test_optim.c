@@ -142,6 +142,74 @@ static void adam_follows_its_formula(void **state) {
           adam);
 }
 
+// A matrix and a vector, and gradients of a size that change from step to step and have nothing to
+// do with the parameters: so that eps counts where they are small, and decay where they are not.
+enum { FEW = 4 };
+static const double given_gradient[FEW] = {1, -2, 3, 0.5}, given_factor[] = {1, -0.5, 2};
+
+static void check_given(ct_optim *(*make)(ct_params *params, ct_optim_options options),
+                        ct_optim_options options, rule r, double size) {
+    const float first[FEW] = {0.5f, -1, 0.25f, 2};
+    double p[2][FEW];
+    moments s[2][FEW] = {{{0}}};
+    problem q = {.params = ct_params_new()};
+    q.w = ct_param(q.params, "w", CT_F32, CT_DIMS(2, 2));
+    q.b = ct_param(q.params, "b", CT_F32, CT_DIMS(FEW));
+    {
+        CT_SCOPE;
+        ct_assign(q.w, ct_from(first, CT_F32, CT_DIMS(2, 2)));
+        ct_assign(q.b, ct_from(first, CT_F32, CT_DIMS(FEW)));
+    }
+    for (int i = 0; i < FEW; i++) p[0][i] = p[1][i] = (double)first[i];
+    ct_optim *optim = make(q.params, options);
+    assert_non_null(optim);
+    for (int t = 0; t < 3; t++) {
+        float g[FEW];
+        double sum = 0;
+        for (int i = 0; i < FEW; i++) {
+            g[i] = (float)(given_gradient[i] * given_factor[t] * size);
+            sum += 2 * (double)g[i] * (double)g[i];
+        }
+        double factor = r.clip > 0 ? fmin(1, r.clip / (sqrt(sum) + 1e-6)) : 1;
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < FEW; i++)
+                p[k][i] = updated(&r, p[k][i], (double)g[i] * factor, k == 0, &s[k][i], t + 1);
+        {
+            CT_SCOPE;
+            ct_tensor c = ct_from(g, CT_F32, CT_DIMS(FEW)); // (FEW,)
+            ct_tensor rows = ct_mul(q.w, ct_reshape(c, CT_DIMS(2, 2)));
+            ct_optim_step(optim, ct_add(ct_sum(rows), ct_sum(ct_mul(q.b, c))));
+        }
+        compare(q.w, p[0], FEW);
+        compare(q.b, p[1], FEW);
+    }
+    ct_optim_free(optim);
+    ct_params_free(q.params);
+}
+
+// As include/cotan/optim.h has them.
+static void defaults_are_those_of_the_manual(void **state) {
+    (void)state;
+    rule adam = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .adam = true};
+    rule adamw = adam;
+    adamw.decay = 0.01;
+    adamw.decoupled = true;
+    ct_optim_options lr = {.lr = 0.1};
+    check_given(ct_sgd_with, lr, (rule){.lr = 0.1}, 1);
+    for (double size = 1; size > 1e-9; size /= 100) { // 1e-8: as large as eps
+        check_given(ct_adam_with, lr, adam, size);
+        check_given(ct_adamw_with, lr, adamw, size);
+    }
+}
+
+// Where the norm is as small as what is added to it.
+static void clipping_has_the_epsilon_of_the_manual(void **state) {
+    (void)state;
+    ct_optim_options o = {.lr = 1e5, .clip = 1e-6};
+    check_given(ct_sgd_with, o, (rule){.lr = 1e5, .clip = 1e-6}, 1e-6);
+    check_given(ct_sgd_with, o, (rule){.lr = 1e5, .clip = 1e-6}, 1e-7); // below: as it is
+}
+
 static void a_chain_is_what_it_is_made_of(void **state) {
     (void)state;
     problem p = make_problem();
@@ -521,6 +589,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_follows_its_formula),
         cmocka_unit_test(adam_follows_its_formula),
+        cmocka_unit_test(defaults_are_those_of_the_manual),
+        cmocka_unit_test(clipping_has_the_epsilon_of_the_manual),
         cmocka_unit_test(a_chain_is_what_it_is_made_of),
         cmocka_unit_test(schedules_follow_their_formulas),
         cmocka_unit_test(a_changing_rate_makes_no_plan),
