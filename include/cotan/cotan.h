@@ -425,6 +425,15 @@ CT_API void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in
 #define ct_custom_vjp(f, vjp, user, in, n_in, out, n_out)                                          \
     ct_custom_vjp_at((f), (vjp), (user), (in), (n_in), (out), (n_out), CT_HERE)
 
+// f with a forward rule of its own: jvp sees f's operands, its results and tangents of the operands
+// (of their shapes and dtypes; zeros of one that stands still), and records tangents of the results,
+// linear in those of the operands. Gradients go backwards through the rule. f and jvp may not use
+// tensors from outside.
+CT_API void ct_custom_jvp_at(ct_fn f, ct_fn jvp, void *user, const ct_tensor *in, size_t n_in,
+                             ct_tensor *out, size_t n_out, ct_loc here);
+#define ct_custom_jvp(f, jvp, user, in, n_in, out, n_out)                                          \
+    ct_custom_jvp_at((f), (jvp), (user), (in), (n_in), (out), (n_out), CT_HERE)
+
 // Compares gradients of f with central differences in f64: its float operands `in` are cast to f64,
 // its outputs, weighted at random, make a number, and for some elements of each operand (first those
 // of which the gradient is not finite) that number's slope must be the gradient. order 2: the
@@ -537,6 +546,80 @@ typedef struct ct_switch_args {
 // out: n_out tensors.
 CT_API void ct_switch_with(ct_switch_args args, ct_tensor *out);
 #define ct_switch(out, ...) ct_switch_with((ct_switch_args){__VA_ARGS__, .here = CT_HERE}, (out))
+// -------------------------------------------------------------------------------------- transforms
+
+// Functions of functions. Each traces f as ct_call does and records one node; what that stands for is
+// worked out when the plan is made. They go into each other in any order and to any depth. Tensors
+// from outside that f uses stand still: only the n_in operands are moved, differentiated or batched.
+//
+// A tangent or cotangent has the shape and dtype of what it belongs to; CT_NONE is 0, and is what
+// belongs to integers and bools, which have none.
+
+// f, and how its results move as its operands move along tangents (forward mode).
+CT_API void ct_jvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                      size_t n_out, const ct_tensor *tangents, ct_tensor *out_tangents,
+                      ct_loc here);
+#define ct_jvp(f, user, in, n_in, out, n_out, tangents, out_tangents)                              \
+    ct_jvp_at((f), (user), (in), (n_in), (out), (n_out), (tangents), (out_tangents), CT_HERE)
+
+// f, and the gradients of the sum of its results times cotangents, an element each (reverse mode);
+// zeros where no result depends on an operand.
+CT_API void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                      size_t n_out, const ct_tensor *cotangents, ct_tensor *grads, ct_loc here);
+#define ct_vjp(f, user, in, n_in, out, n_out, cotangents, grads)                                   \
+    ct_vjp_at((f), (user), (in), (n_in), (out), (n_out), (cotangents), (grads), CT_HERE)
+
+// f, and the gradients of its first result, one float, with respect to every operand. The other
+// results are what else f gives: statistics, a state. A gradient that nobody uses costs nothing.
+CT_API void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                                 ct_tensor *out, size_t n_out, ct_tensor *grads, ct_loc here);
+#define ct_value_and_grad(f, user, in, n_in, out, n_out, grads)                                    \
+    ct_value_and_grad_at((f), (user), (in), (n_in), (out), (n_out), (grads), CT_HERE)
+
+// f, and the derivative of each result with respect to each operand: jacobians[i * n_in + k], of
+// result i and operand k, has the sizes of the result and then those of the operand. jacfwd goes
+// through the elements of the operands, jacrev through those of the results, as one batch; so one is
+// for few operands, the other for few results. Results are floats; CT_NONE of an operand that is
+// none.
+CT_API void ct_jacfwd_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                         size_t n_out, ct_tensor *jacobians, ct_loc here);
+#define ct_jacfwd(f, user, in, n_in, out, n_out, jacobians)                                        \
+    ct_jacfwd_at((f), (user), (in), (n_in), (out), (n_out), (jacobians), CT_HERE)
+CT_API void ct_jacrev_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                         size_t n_out, ct_tensor *jacobians, ct_loc here);
+#define ct_jacrev(f, user, in, n_in, out, n_out, jacobians)                                        \
+    ct_jacrev_at((f), (user), (in), (n_in), (out), (n_out), (jacobians), CT_HERE)
+// f, and second derivatives: hessians[(i * n_in + j) * n_in + k], of result i by operands j and k, has
+// the sizes of all three. (jacfwd of jacrev.)
+CT_API void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                          size_t n_out, ct_tensor *hessians, ct_loc here);
+#define ct_hessian(f, user, in, n_in, out, n_out, hessians)                                        \
+    ct_hessian_at((f), (user), (in), (n_in), (out), (n_out), (hessians), CT_HERE)
+// Of f's only result, one float, the Hessian times vectors, an operand each: products[k] has the
+// type of operand k. It costs a few times what f costs, whatever the sizes. (Forward over reverse.)
+CT_API void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                      const ct_tensor *vectors, ct_tensor *products, ct_loc here);
+#define ct_hvp(f, user, in, n_in, vectors, products)                                               \
+    ct_hvp_at((f), (user), (in), (n_in), (vectors), (products), CT_HERE)
+
+// f of elements, applied to batches of them: operand i loses its axis in_axes[i], and result i gets
+// one at out_axes[i] (negative: from the end). An operand with CT_NO_AXIS is the same for all; a
+// result with it must be. No list: axis 0 of all. A key is an operand like any other: batched, each
+// element draws its own numbers. In f an assignment, and ct_keep, are errors.
+#define CT_NO_AXIS INT64_MIN
+typedef struct ct_vmap_args {
+    ct_fn f;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in;
+    ct_tensor *out;
+    size_t n_out;
+    ct_ints in_axes, out_axes;
+    int64_t size; // of the batch; needed where no operand has it
+    ct_loc here;
+} ct_vmap_args;
+CT_API void ct_vmap_with(ct_vmap_args args);
+#define ct_vmap(...) ct_vmap_with((ct_vmap_args){__VA_ARGS__, .here = CT_HERE})
 
 // ----------------------------------------------------------------------------------------- metrics
 

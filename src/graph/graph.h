@@ -340,6 +340,8 @@ bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argu
 // hold? That is an error, with a hint. `compared`: to wrap the number would not help.
 bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_err *err,
                    ct_loc here, const char *op);
+// A number (ct_f, ct_scalar), through however many functions that are being traced it came in.
+bool ct__is_number(const ct_node *node);
 // The node behind a handle without resolving variables; NULL when stale or none. Records nothing.
 ct_node *ct__peek(ct_tensor t, uint32_t *out);
 ct_var *ct__var_of(ct_tensor t); // NULL when t is no variable

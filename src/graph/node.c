@@ -619,6 +619,13 @@ static ct_node *stands_for(const ct_node *param) {
     return param->number < body->n_operands ? body->operands[param->number].node : NULL;
 }
 
+bool ct__is_number(const ct_node *node) {
+    while (node->op == &ct__op_param && node->frame->kind == CT_FRAME_BODY &&
+           node->number >= node->frame->body->n_params)
+        node = node->frame->body->captured_from[node->number - node->frame->body->n_params].node;
+    return node->op == &ct__op_scalar;
+}
+
 // The bare number (ct_f) that a tensor is, be it the operand of a traced function; NULL: it is
 // none. No gradient will find it behind what was recorded: it and its parameters are marked.
 static const ct_node *number_to_widen(ct_node *node) {
@@ -699,8 +706,9 @@ bool ct__call_bare_fits(ct_call *call, int operand, ct_dtype dtype) {
 // Lists come from the caller: their lengths are looked at before they are read.
 static bool lists_sound(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_loc here) {
     for (size_t i = 0; i < op->n_fields; i++) {
-        if (op->fields[i].kind != CT_FIELD_ints) continue;
-        const ct_ints *list = attr_at(&op->fields[i], attrs);
+        const ct_field *field = &op->fields[i];
+        if (field->kind != CT_FIELD_ints || field->means == CT_MEANS_places) continue;
+        const ct_ints *list = attr_at(field, attrs);
         if (list->n >= 0 && list->n <= CT_MAX_RANK && (list->v || !list->n)) continue;
         if (list->n < 0 || list->n > CT_MAX_RANK)
             ct__fail(ctx, CT_E_SHAPE, here, op->name,

@@ -51,6 +51,7 @@ typedef enum ct_field_kind {
     CT_FIELD_limits = CT_FIELD_ints,
     CT_FIELD_strides = CT_FIELD_ints,
     CT_FIELD_extents = CT_FIELD_ints,
+    CT_FIELD_places = CT_FIELD_ints,
 } ct_field_kind;
 
 // What the number or the list of a field means. Kinds find by it what their kernels need, and how a
@@ -78,6 +79,7 @@ typedef enum ct_meaning {
     CT_MEANS_strides,     // one an axis; 1 where an axis stays as it is
     CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
+    CT_MEANS_places,      // one number an operand or a result, or some of these: any length
     CT_MEANS_reverse,     // along the axis from its end
     CT_MEANS_count,       // of the elements along the axis that are kept
 } ct_meaning;
@@ -95,7 +97,7 @@ typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
-    ct_attr_limits, ct_attr_strides, ct_attr_extents;
+    ct_attr_limits, ct_attr_strides, ct_attr_extents, ct_attr_places;
 typedef ct_body *ct_attr_body;
 typedef ct_bodies ct_attr_bodies;
 typedef ct_data_bytes ct_attr_data;
@@ -296,8 +298,9 @@ struct ct_opdef {
     // to those. False: a sub-call failed, its error stands in the context.
     bool (*jvp)(ct_rule *rule);
     bool (*transpose)(ct_rule *rule);
-    bool (*vjp)(ct_rule *rule);  // compositions may carry their own: cotangents of all operands
-    bool (*body)(ct_rule *rule); // compositions: records the body
+    bool (*vjp)(ct_rule *rule);    // compositions may carry their own: cotangents of all operands
+    bool (*body)(ct_rule *rule);   // compositions: records the body
+    bool (*batch)(ct_batching *b); // where the kind has no rule that serves; CT_NO_VMAP: none can
     // Loops: what the node does with its bodies (transform/loop.h).
     void (*loop)(const ct_node *node, struct ct_loop *loop);
     // Transforms: records what the node stands for, its operands being `in`.

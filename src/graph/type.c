@@ -21,6 +21,12 @@ bool ct__same_shape(const ct_type *a, const ct_type *b) {
     return true;
 }
 
+bool ct__same_sizes(const ct_type *a, const ct_type *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
+    return same;
+}
+
 bool ct__same_type(const ct_type *a, const ct_type *b) {
     return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
 }

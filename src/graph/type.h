@@ -54,7 +54,10 @@ static inline size_t ct__type_bytes(const ct_type *t) {
     return ct__dtype_bytes((ct_dtype)t->dtype, ct__count(t));
 }
 bool ct__same_shape(const ct_type *a, const ct_type *b); // sizes and which are dynamic
-bool ct__same_type(const ct_type *a, const ct_type *b);  // all of it
+// Sizes alone. In a plan one may be dynamic that was not when the node was recorded, and the other way
+// round where it met one that is not.
+bool ct__same_sizes(const ct_type *a, const ct_type *b);
+bool ct__same_type(const ct_type *a, const ct_type *b); // all of it
 bool ct__is_dyn(const ct_type *type, int axis);
 // Makes a type from a user's dims (where CT_DYN marks dynamic ones); dim storage from the arena.
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,

@@ -2,6 +2,7 @@
 // The kernel is the matrix template with the graph's values as operands and result.
 #include <math.h>
 
+#include "kinds/batch.h"
 #include "kinds/emit.h"
 #include "kinds/matmul.h"
 
@@ -140,6 +141,22 @@ static double contraction_roundings(const ct_node *node, bool in_order) {
     return in_order ? k : fmin(k, CT_DOT_CHUNK) + k / CT_DOT_CHUNK;
 }
 
+// A second operand alone that is one matrix becomes the rows of one product, all turned over:
+// (B, K, N) and (M, K) as (B, N, K) and (K, M). A first one alone has its batch among the rows.
+static bool contraction_batch(ct_batching *b) {
+    const ct_type *x = ct__type(b->node->in[0]), *y = ct__type(b->node->in[1]);
+    const int rank = b->node->out->rank;
+    ct_tensor in[2] = {ct__batch_aligned(b, 0, rank), ct__batch_aligned(b, 1, rank)};
+    bool turned = !b->batched[0] && x->rank == 2 && y->rank == 2;
+    if (turned) {
+        in[0] = ct__batch_move(b, b->in[1], 3, 1, 2);
+        in[1] = ct__batch_move(b, b->in[0], 2, 0, 1);
+    }
+    if (!ct__batch_record(b, b->attrs, in)) return false;
+    if (turned) b->out[0] = ct__batch_move(b, b->out[0], 3, 1, 2);
+    return true;
+}
+
 const ct_kind ct__kind_contraction = {
     .name = "contraction",
     .doc = "Sums of products over axes that two operands share.",
@@ -147,4 +164,5 @@ const ct_kind ct__kind_contraction = {
     .kernels = contraction_kernels,
     .epilogue = true,
     .roundings = contraction_roundings,
+    .batch = contraction_batch,
 };

@@ -1,4 +1,5 @@
 // out[i] = f(in0[i], in1[i], ...): operands broadcast to one shape and promote to one dtype.
+#include "kinds/batch.h"
 #include "kinds/emit.h"
 
 ct_dtype ct__compute_dtype(const ct_node *node) {
@@ -92,4 +93,5 @@ const ct_kind ct__kind_elementwise = {
     .scheduled = CT_POINTWISE,
     .value = elementwise_value,
     .eval = elementwise_eval,
+    .batch = ct__batch_pointwise,
 };

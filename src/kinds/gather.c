@@ -1,5 +1,23 @@
 // Elements at positions that are data.
+#include "kinds/batch.h"
 #include "kinds/movement.h"
+
+// Where one operand alone has the batch, it goes behind the axes that the two share; in the result
+// it stands there, or where the axis was.
+static bool gather_batch(ct_batching *b) {
+    const ct_node *node = b->node;
+    const ct_along along = ct__along(node);
+    const bool first = b->batched[0];
+    if (first && b->batched[1]) return ct__batch_shifted(b);
+    ct_tensor in[2] = {b->in[0], b->in[1]};
+    const int rank = ct__type(node->in[!first])->rank + 1;
+    const void *attrs = first ? ct__batch_attrs(b, false) : b->attrs;
+    in[!first] = ct__batch_move(b, in[!first], rank, 0, along.leading);
+    if (!attrs || !ct__batch_record(b, attrs, in)) return false;
+    b->out[0] =
+        ct__batch_move(b, b->out[0], node->out->rank + 1, first ? along.leading : along.axis, 0);
+    return true;
+}
 
 const ct_kind ct__kind_gather = {
     .name = "gather",
@@ -7,4 +25,5 @@ const ct_kind ct__kind_gather = {
     .scheduled = CT_MAPPED,
     .value = ct__value_by_map,
     .positions = 1,
+    .batch = gather_batch,
 };

@@ -1,6 +1,8 @@
 // Each element is one element of an operand, or a fill value: reshape, permute, slice, concat ...
 #include "kinds/movement.h"
 
+#include "kinds/batch.h"
+
 ct_kval ct__value_by_map(ct_emit *e, ct_val v, const ct_ix *at) {
     const ct_node *node = v.node;
     ct_map map;
@@ -38,10 +40,20 @@ ct_kval ct__value_by_map(ct_emit *e, ct_val v, const ct_ix *at) {
     return r;
 }
 
+// Sizes are of the output, at whose last axes those of an operand of lower rank stand.
+static bool movement_batch(ct_batching *b) {
+    const ct_type *in = ct__type(b->node->in[0]), *out = b->node->out;
+    if (b->n_in > 1 || in->rank >= out->rank) return ct__batch_shifted(b);
+    ct_tensor aligned = ct__batch_aligned(b, 0, out->rank);
+    const void *attrs = ct__batch_attrs(b, false);
+    return attrs && ct__batch_record(b, attrs, &aligned);
+}
+
 const ct_kind ct__kind_movement = {
     .name = "movement",
     .doc = "Each element is one element of an operand, or a fill value: index arithmetic.",
     .scheduled = CT_MAPPED,
     .value = ct__value_by_map,
     .copies = true,
+    .batch = movement_batch,
 };

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kinds/monoid.h"
+#include "kinds/batch.h"
 #include "kinds/reduce.h"
 
 // ----------------------------------------------------------------------------------------- kernels
@@ -121,4 +122,5 @@ const ct_kind ct__kind_reduce = {
     .value = reduce_value,
     .roundings = reduce_roundings,
     .eval = reduce_eval,
+    .batch = ct__batch_shifted,
 };

@@ -1,6 +1,7 @@
 // Running sums and their like along an axis, one element after the other.
 #include "kinds/scan.h"
 
+#include "kinds/batch.h"
 #include "kinds/joined.h"
 #include "kinds/monoid.h"
 
@@ -92,4 +93,5 @@ const ct_kind ct__kind_scan = {
     .kernels = scan_kernels,
     .roundings = scan_roundings,
     .eval = scan_eval,
+    .batch = ct__batch_shifted,
 };

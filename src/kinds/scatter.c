@@ -1,6 +1,7 @@
 // Elements put together with others at positions that are data.
 #include "kinds/scatter.h"
 
+#include "kinds/batch.h"
 #include "kinds/joined.h"
 #include "kinds/monoid.h"
 
@@ -135,6 +136,20 @@ static bool scatter_eval(const ct_ref *ref) {
     return true;
 }
 
+// Positions that are the same for all: the batch goes behind the axes that they share with x.
+static bool scatter_batch(ct_batching *b) {
+    const ct_node *node = b->node;
+    const int lead = ct__along(node).leading;
+    if (b->batched[1]) return ct__batch_shifted(b);
+    const void *attrs = ct__batch_attrs(b, false);
+    ct_tensor in[3] = {ct__batch_operand(b, 0), b->in[1], ct__batch_operand(b, 2)};
+    for (int i = 0; i < 3; i += 2)
+        in[i] = ct__batch_move(b, in[i], ct__type(node->in[i])->rank + 1, 0, lead);
+    if (!attrs || !ct__batch_record(b, attrs, in)) return false;
+    b->out[0] = ct__batch_move(b, b->out[0], node->out->rank + 1, lead, 0);
+    return true;
+}
+
 const ct_kind ct__kind_scatter = {
     .name = "scatter",
     .doc = "Operand 0 with operand 2 put together with it at positions along an axis, which "
@@ -145,4 +160,5 @@ const ct_kind ct__kind_scatter = {
     .rounds_each = true,
     .eval = scatter_eval,
     .positions = 1,
+    .batch = scatter_batch,
 };

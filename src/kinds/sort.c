@@ -1,6 +1,7 @@
 // What needs an order among elements: the largest ones.
 #include "kinds/sort.h"
 
+#include "kinds/batch.h"
 #include "kinds/joined.h"
 
 // Does a stand before b? Equals do not.
@@ -76,4 +77,5 @@ const ct_kind ct__kind_sort = {
     .scheduled = CT_TEMPLATE,
     .kernels = sort_kernels,
     .copies = true,
+    .batch = ct__batch_shifted,
 };

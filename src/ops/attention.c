@@ -5,6 +5,7 @@
 // there are, nor on how far a cache of keys reaches beyond those that count.
 #include <math.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 enum { BLOCK = 64 };
@@ -420,6 +421,19 @@ static bool attention_vjp(ct_rule *r) {
     return true;
 }
 
+// The batch is one more axis in front of q, k and v. Positions that differ are for the body.
+static bool attention_batch(ct_batching *b) {
+    const attention_attrs *attrs = b->attrs;
+    ct_tensor in[5];
+    for (int i = 0; i < b->n_in; i++) {
+        bool position = i == 3 && attrs->present & HAS_POSITION;
+        if (position && b->batched[i]) return true;
+        in[i] = i < 3 ? ct__batch_operand(b, i)
+                      : ct__batch_aligned(b, i, ct__type(b->node->in[0])->rank);
+    }
+    return ct__batch_record(b, attrs, in);
+}
+
 const ct_opdef ct__op_attention = {
     .id = CT_OP_ATTENTION,
     .name = "attention",
@@ -434,6 +448,7 @@ const ct_opdef ct__op_attention = {
     .accepts = CT_FLOATS,
     .infer = attention_infer,
     .body = attention_body,
+    .batch = attention_batch,
     .widens = true,
     .vjp = attention_vjp,
     .samples = {.ulp = 32},

@@ -1,15 +1,17 @@
 // Functions of elements that are made of others.
 #include <math.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 #define FUNCTION(ID, op, n)                                                                        \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
-    .infer = ct__infer_elementwise, .body = op##_body, .widens = true
+    .infer = ct__infer_elementwise, .body = op##_body, .batch = ct__batch_pointwise,               \
+    .widens = true
 #define QUESTION(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body, .widens = true,  \
-    .jvp = CT_NO_GRAD
+    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body,                  \
+    .batch = ct__batch_pointwise, .widens = true, .jvp = CT_NO_GRAD
 
 static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }
 
@@ -336,6 +338,7 @@ const ct_opdef ct__op_one_hot = {
     .accepts = CT_INTEGERS,
     .infer = one_hot_infer,
     .body = one_hot_body,
+    .batch = ct__batch_shifted,
     .jvp = CT_NO_GRAD,
     .onnx = "OneHot",
     .samples = {.lo = 0, .hi = 3, .integers = true},

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); }
@@ -124,6 +125,37 @@ static bool dynamic_slice_transpose(ct_rule *r) {
         ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes);
     return true;
 }
+// ------------------------------------- windows whose starts differ from element to element of a batch
+
+// Start i of each element of the batch, (B, 1), moved so that a window of `size` lies inside `of`.
+static ct_tensor batched_start(ct_tensor starts, int64_t i, int64_t of, int64_t size) {
+    const int64_t batch = ct__size_like(starts, 0), axis = 1, stop = i + 1;
+    ct_tensor at = ct_rank(starts) == 1
+                       ? starts
+                       : ct_slice(starts, .axes = {1, &axis}, .start = {1, &i}, .stop = {1, &stop});
+    at = ct_reshape(ct_cast(at, CT_I64), CT_DIMS(batch, 1));
+    ct_tensor most = ct_sub(ct__size_number(of, CT_I64), ct__size_number(size, CT_I64));
+    return ct_maximum(ct_minimum(at, most), ct_i(0));
+}
+
+static bool dynamic_slice_batch(ct_batching *b) {
+    const dynamic_slice_attrs *attrs = b->attrs;
+    const ct_type *in = ct__type(b->node->in[0]);
+    ct_tensor x = ct__batch_operand(b, 0);
+    if (!b->batched[1]) {
+        const void *own = ct__batch_attrs(b, false);
+        return own && ct__batch_record(b, own, (const ct_tensor[]){x, b->in[1]});
+    }
+    for (int64_t i = 0; i < attrs->axes.n; i++) {
+        int64_t a = attrs->axes.v[i], size = attrs->sizes.v[i];
+        ct_tensor start = batched_start(b->in[1], i, ct__size_of(in, (int)a), size);
+        ct_tensor places = ct_add(ct_iota(CT_I64, ((ct_ints){1, &size}), 0), start); // (B, size)
+        x = ct_gather(x, places, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
+    }
+    b->out[0] = x;
+    return true;
+}
+
 const ct_opdef ct__op_dynamic_slice = {
     .id = CT_OP_DYNAMIC_SLICE,
     .name = "dynamic_slice",
@@ -135,6 +167,7 @@ const ct_opdef ct__op_dynamic_slice = {
     CT_FIELDS(dynamic_slice),
     .accepts = CT_ANY,
     .infer = dynamic_slice_infer,
+    .batch = dynamic_slice_batch,
     .eval = dynamic_slice_eval,
     .map = dynamic_slice_map,
     .jvp = dynamic_slice_jvp,
@@ -214,6 +247,34 @@ static bool dynamic_update_transpose(ct_rule *r) {
     }
     return true;
 }
+// The update is spread over x, and a mask says where it lies.
+static bool dynamic_update_batch(ct_batching *b) {
+    const dynamic_update_attrs *attrs = b->attrs;
+    const ct_type *in = ct__type(b->node->in[0]), *window = ct__type(b->node->in[1]);
+    ct_tensor x = ct__batch_operand(b, 0), update = ct__batch_operand(b, 1), mask = CT_NONE;
+    if (!b->batched[2]) {
+        const void *own = ct__batch_attrs(b, false);
+        return own && ct__batch_record(b, own, (const ct_tensor[]){x, update, b->in[2]});
+    }
+    for (int64_t i = 0; i < attrs->axes.n; i++) {
+        int a = (int)attrs->axes.v[i];
+        int64_t of = ct__size_of(in, a), size = ct__size_of(window, a);
+        ct_tensor start = batched_start(b->in[2], i, of, size);
+        ct_tensor places = ct_sub(ct_iota(CT_I64, ((ct_ints){1, &of}), 0), start); // (B, of)
+        ct_tensor inside = ct_and(ct_greater_equal(places, ct_i(0)),
+                                  ct_less(places, ct__size_number(size, CT_I64)));
+        update = ct_gather(update, places, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
+        int64_t dims[CT_MAX_RANK + 1] = {b->size};
+        for (int k = 0; k < in->rank; k++) dims[k + 1] = k == a ? of : 1;
+        inside = ct_reshape(inside, ((ct_ints){in->rank + 1, dims}));
+        mask = ct__is_none(mask) ? inside : ct_and(mask, inside);
+    }
+    b->out[0] = ct__is_none(mask) ? update : ct_select(mask, update, x);
+    if (ct__type_of(b->out[0])->dtype != in->dtype)
+        b->out[0] = ct_cast(b->out[0], (ct_dtype)in->dtype);
+    return true;
+}
+
 const ct_opdef ct__op_dynamic_update = {
     .id = CT_OP_DYNAMIC_UPDATE,
     .name = "dynamic_update",
@@ -226,6 +287,7 @@ const ct_opdef ct__op_dynamic_update = {
     CT_FIELDS(dynamic_update),
     .accepts = CT_ANY,
     .infer = dynamic_update_infer,
+    .batch = dynamic_update_batch,
     .eval = dynamic_update_eval,
     .map = dynamic_update_map,
     .jvp = dynamic_update_jvp,

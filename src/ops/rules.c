@@ -298,7 +298,8 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
 
 // A size that is dynamic is not known to the plan's kernels: the last index of an iota over one
 // element more is that size.
-static ct_tensor size_number(int64_t size, ct_dtype dtype) {
+ct_tensor ct__size_number(int64_t size, ct_dtype dtype) {
+    if (!ct__marked(size)) return ct_cast(ct_const(&size, CT_I64, CT_SCALAR), dtype);
     int64_t more = ct__size_add(size, 1), start = 0, stop = 1;
     ct_tensor down = ct_flip(ct_iota(CT_I64, ((ct_ints){1, &more}), 0), CT_SCALAR);
     ct_tensor first = ct_slice(down, .start = {1, &start}, .stop = {1, &stop});
@@ -315,7 +316,7 @@ ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes) {
             known *= type->dim[a];
             continue;
         }
-        ct_tensor size = size_number(ct__size_of(type, (int)a), (ct_dtype)type->dtype);
+        ct_tensor size = ct__size_number(ct__size_of(type, (int)a), (ct_dtype)type->dtype);
         count = ct__is_none(count) ? size : ct_mul(count, size);
     }
     if (ct__is_none(count)) return ct__number_like((double)known, t);

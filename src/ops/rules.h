@@ -115,6 +115,8 @@ ct_tensor ct__zeros_like(ct_tensor t);
 static inline ct_tensor ct__or_zeros(ct_tensor t, ct_tensor like) {
     return ct__is_none(t) ? ct__zeros_like(like) : t;
 }
+// A size as a scalar: a constant, but where CT_DYN marks it.
+ct_tensor ct__size_number(int64_t size, ct_dtype dtype);
 // How many elements of t share a place once axes are reduced (n_axes -1: all of t), as a scalar of
 // t's dtype: a constant, but where a size is dynamic.
 ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes);

@@ -1,6 +1,7 @@
 // Movement that cuts, extends, turns and joins.
 #include <string.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 // Is a list empty or one number an axis of operand 0?
@@ -345,6 +346,26 @@ static bool pad_transpose(ct_rule *r) {
     return true;
 }
 
+// Fill values that differ: what is padded is told from what was there by a mask of the same form.
+static bool pad_batch(ct_batching *b) {
+    const pad_attrs *attrs = b->attrs;
+    const ct_type *in = ct__type(b->node->in[0]);
+    ct_tensor x = ct__batch_operand(b, 0), fill = b->in[1];
+    if (b->batched[1]) fill = ct__number_like(0, fill);
+    const void *own = ct__batch_attrs(b, false);
+    if (!own || !ct__batch_record(b, own, (const ct_tensor[]){x, fill})) return false;
+    if (!b->batched[1]) return true;
+    const bool no = false, yes = true;
+    ct_dims_buffer dims;
+    ct_tensor inside = ct_expand(ct_const(&no, CT_BOOL, CT_SCALAR), ct__type_dims(in, &dims));
+    ct_tensor outside = ct_pad(inside, ct_const(&yes, CT_BOOL, CT_SCALAR), .low = attrs->low,
+                               .high = attrs->high, .interior = attrs->interior);
+    fill = ct_cast(b->in[1], (ct_dtype)in->dtype);
+    for (int a = 0; a < in->rank; a++) fill = ct__add_last(fill);
+    b->out[0] = ct_select(outside, fill, b->out[0]);
+    return true;
+}
+
 const ct_opdef ct__op_pad = {
     .id = CT_OP_PAD,
     .name = "pad",
@@ -356,6 +377,7 @@ const ct_opdef ct__op_pad = {
     CT_FIELDS(pad),
     .accepts = CT_ANY,
     .infer = pad_infer,
+    .batch = pad_batch,
     .eval = pad_eval,
     .map = pad_map,
     .jvp = pad_jvp,

@@ -2,11 +2,12 @@
 // that all of it stands over one row: a fusing compiler makes it one kernel.
 #include <math.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 #define STATISTIC(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    CT_FIELDS(op), .body = op##_body, .widens = true
+    CT_FIELDS(op), .body = op##_body, .batch = ct__batch_shifted, .widens = true
 
 static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
     return ct_sum(x, .axes = *axes, .keepdims = true);
@@ -241,6 +242,18 @@ static bool cross_entropy_vjp(ct_rule *r) {
     r->c_in[0] = p;
     return true;
 }
+// A batch is one more axis of rows; of a mean, not of those that it goes over.
+static bool cross_entropy_batch(ct_batching *b) {
+    cross_entropy_attrs attrs = *(const cross_entropy_attrs *)b->attrs;
+    const ct_tensor in[2] = {ct__batch_operand(b, 0), ct__batch_operand(b, 1)};
+    const bool mean = !attrs.per_row;
+    int64_t axes[CT_MAX_RANK], n = b->node->out[1].rank;
+    attrs.per_row = true;
+    if (!ct__batch_record(b, &attrs, in)) return false;
+    for (int64_t a = 0; a < n; a++) axes[a] = a + 1;
+    if (mean && n) b->out[0] = ct_mean(b->out[0], .axes = {n, axes});
+    return true;
+}
 const ct_opdef ct__op_cross_entropy = {
     .id = CT_OP_CROSS_ENTROPY,
     .name = "cross_entropy",
@@ -253,6 +266,7 @@ const ct_opdef ct__op_cross_entropy = {
     .accepts = CT_FLOATS,
     .infer = cross_entropy_infer,
     .body = cross_entropy_body,
+    .batch = cross_entropy_batch,
     .widens = true,
     .vjp = cross_entropy_vjp,
     .samples = {.ulp = 8},
@@ -351,10 +365,17 @@ static bool layer_norm_vjp(ct_rule *r) { return norm_vjp(r, true); }
 static bool rms_norm_body(ct_rule *r) { return norm_body(r, false); }
 static bool rms_norm_vjp(ct_rule *r) { return norm_vjp(r, false); }
 
+// Weights that differ from element to element are for the body.
+static bool norm_batch(ct_batching *b) {
+    for (int i = 1; i < b->n_in; i++)
+        if (b->batched[i]) return true;
+    return ct__batch_record(b, b->attrs, b->in);
+}
+
 #define NORM(ID, op)                                                                               \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = -1, .n_out = 1,          \
     CT_FIELDS(op), .accepts = CT_FLOATS, .infer = norm_infer, .body = op##_body, .vjp = op##_vjp,  \
-    .widens = true, .samples = {.ulp = 16}
+    .batch = norm_batch, .widens = true, .samples = {.ulp = 16}
 const ct_opdef ct__op_layer_norm = {
     NORM(LAYER_NORM, layer_norm),
     .doc = "x less its mean over the last axis, divided by its standard deviation (eps is added to "

@@ -24,7 +24,7 @@ typedef struct linear_attrs {
     const ct_node *node;
 } linear_attrs;
 static const ct_field linear_fields[] = {
-    {"present", CT_FIELD_ints, CT_MEANS_ints, offsetof(linear_attrs, present)}};
+    {"present", CT_FIELD_places, CT_MEANS_places, offsetof(linear_attrs, present)}};
 
 static const ct_node *composition(const ct_rule *r) {
     return ((const linear_attrs *)r->attrs)->node;
@@ -271,14 +271,6 @@ static bool record_linear(ct_linear *l, ct_rule *r) {
     return true;
 }
 
-// A tangent in the shape and dtype of the result: that of a + b where b has none is a's own.
-static ct_tensor widen(ct_tensor t, const ct_type *to) {
-    ct_dims_buffer dims;
-    if (ct__is_none(t)) return t;
-    if (!ct__same_shape(ct__type_of(t), to)) t = ct_expand(t, ct__type_dims(to, &dims));
-    return ct__type_of(t)->dtype == to->dtype ? t : ct_cast(t, (ct_dtype)to->dtype);
-}
-
 static bool linearise_node(ct_linear *l, size_t i) {
     ct_node *node = l->forward.v[i];
     bool active = false;
@@ -306,7 +298,7 @@ static bool linearise_node(ct_linear *l, size_t i) {
                  .t_out = t_out};
     const ct_node *before = ct__top(l->ctx)->nodes;
     if (!(node->op->vjp ? record_linear(l, &r) : node->op->jvp(&r))) return false;
-    for (int k = 0; k < node->n_out; k++) t_out[k] = widen(t_out[k], &node->out[k]);
+    for (int k = 0; k < node->n_out; k++) t_out[k] = ct__tangent_like(t_out[k], &node->out[k]);
     ct__give_line(l->ctx, before, node->here);
     l->tangent[i] = t_out;
     return !l->ctx->err.code;

@@ -25,6 +25,24 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
 // The same body laid into the innermost frame's arena, its compositions expanded.
 ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body);
 
+// What a call of a user's function checks first: room for the results, without which nothing can be
+// poisoned, and the list of operands.
+bool ct__call_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,
+                    const ct_tensor *out, size_t n_out, ct_loc here);
+void ct__poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here);
+// The operands' types, and `to` told of the operands; NULL: one is bad and its error recorded.
+const ct_type **ct__operand_types(ct_ctx *ctx, ct_traced *to, const ct_tensor *in, size_t n_in,
+                                  ct_loc here);
+// Operands, then what the body captured, then room for `more`. NULL: no memory, recorded.
+ct_tensor *ct__with_captured(ct_ctx *ctx, const ct_body *body, const ct_tensor *in, size_t n_in,
+                             size_t more);
+// A shape rule: the outputs are those of a body.
+bool ct__infer_body(ct_call *call, const ct_body *body);
+// For the rules of nodes that transform a function: calls `f` on parameters in place of args, so
+// that args which are one tensor stay apart, and records what it made on these.
+bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_tensor *args,
+                       size_t n, ct_tensor *out, size_t n_out);
+
 // Attributes of the ops that own a traced body.
 #define CALL_ATTRS(F, op) F(op, body, body)
 CT_ATTRS_SHARED(call, CALL_ATTRS);

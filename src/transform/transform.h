@@ -72,6 +72,13 @@ void ct__linear_free(ct_linear *l);
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads);
 
+// Tangents of `outs` as each of wrt moves along its tangent, recorded in the innermost trace. CT_NONE
+// of what none of them moves.
+bool ct__jvp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, size_t n_outs, const ct_val *wrt,
+                    const ct_tensor *tangents, size_t n, ct_tensor *out_tangents);
+// A tangent in the shape and dtype of the result: that of a + b where b has none is a's own.
+ct_tensor ct__tangent_like(ct_tensor t, const ct_type *type);
+
 // What rules and bodies recorded in the innermost frame behind the node `before` is the work of the
 // user's line that made them necessary.
 void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here);

@@ -1,6 +1,7 @@
 // Walks without recursion, and the expansion of compositions.
 #include <string.h>
 
+#include "graph/symbols.h"
 #include "ops/rules.h"
 #include "transform/transform.h"
 
@@ -127,6 +128,13 @@ static bool widened_body(ct_rule *r) {
     return true;
 }
 
+// Has it a function of the user's, which has lines of its own?
+static bool owns_function(const ct_opdef *op) {
+    for (size_t i = 0; i < op->n_fields; i++)
+        if (op->fields[i].kind == CT_FIELD_body) return true;
+    return false;
+}
+
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
     ct_rule rule = {.node = node,
                     .attrs = node->attrs,
@@ -138,20 +146,20 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
     const ct_node *before = ct__top(ctx)->nodes;
     bool (*body)(ct_rule *) = ct__is_widened(node) ? widened_body : node->op->body;
     if (!body(&rule) || ctx->err.code) return false;
-    // A function of the user's has lines of its own.
-    bool own =
-        node->op == &ct__op_call || node->op == &ct__op_custom || node->op == &ct__op_custom_back;
-    if (!own) ct__give_line(ctx, before, node->here);
+    if (!owns_function(node->op)) ct__give_line(ctx, before, node->here);
     for (int i = 0; i < node->n_out; i++) {
         ct_val v;
         if (!ct__resolve(ctx, out[i], &v, node->op->name, i, node->here)) return false;
         const ct_type *is = ct__type(v), *said = &node->out[i];
-        if (is->dtype != said->dtype || !ct__same_shape(is, said)) {
+        if (is->dtype != said->dtype || !ct__same_sizes(is, said)) {
             ct__fail(ctx, CT_E_INTERNAL, node->here, node->op->name,
                      "its body gives %s, its shape rule says %s", ct__type_text(is).s,
                      ct__type_text(said).s);
             return false;
         }
+        for (int a = 0; a < is->rank && ctx->symbols; a++)
+            if (ct__is_dyn(is, a) || ct__is_dyn(said, a))
+                ct__size_equal(ct__size_of(is, a), ct__size_of(said, a));
     }
     return true;
 }

@@ -42,6 +42,12 @@ def test_attention():
         "the gradients of q, k, v and fade agree with differences, to the second order"]
 
 
+def test_transforms():
+    lines = output("09_transforms").splitlines()
+    assert lines[0] == "step 0  loss 0.69315" and lines[7].startswith("step 7  loss 0.3")
+    assert lines[-1].startswith("5.0 h, passed: pulls by +0.0") and len(lines) == 18
+
+
 def accuracies(text):
     return [float(x) for x in re.findall(r"accuracy (\S+) %", text)]
 

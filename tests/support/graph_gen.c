@@ -293,10 +293,16 @@ void gen_make(gen_graph *g, uint64_t seed, uint64_t number) {
     gen_make_without(g, seed, number, NULL);
 }
 
+// A composition of a user's function: it is what the function is.
+static bool is_function(const ct_opdef *op) {
+    bool body = false;
+    for (size_t i = 0; i < op->n_fields; i++) body |= op->fields[i].kind == CT_FIELD_body;
+    return body && op->kind == &ct__kind_composition;
+}
+
 bool gen_wants(const ct_opdef *op) {
-    return op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform && op != &ct__op_call &&
-           op != &ct__op_custom && op != &ct__op_custom_back && op != &ct__op_same &&
-           op != &ct__op_copy;
+    return op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform && !is_function(op) &&
+           op != &ct__op_same && op != &ct__op_copy;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {

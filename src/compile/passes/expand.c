@@ -63,13 +63,6 @@ static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     return true;
 }
 
-// In the plan sizes may be dynamic that were not when the node was recorded.
-static bool same_sizes(const ct_type *a, const ct_type *b) {
-    bool same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
-    return same;
-}
-
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     size_t before;
     const size_t part = x->word, words = ct__node_words(node, &before);
@@ -100,7 +93,7 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         if (!ct__resolve(x->ctx, out[k], &to[k], node->op->name, k, node->here)) return false;
         // Storages are made by what was said when recording, so nothing else may come out here.
         const ct_type *is = ct__type(to[k]), *said = &node->out[k];
-        if (is->dtype != said->dtype || !same_sizes(is, said))
+        if (is->dtype != said->dtype || !ct__same_sizes(is, said))
             return ct__err(&x->ctx->err, CT_E_INTERNAL, node->here, node->op->name,
                            "the plan makes %s of what was recorded as %s", ct__type_text(is).s,
                            ct__type_text(said).s);

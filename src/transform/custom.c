@@ -1,0 +1,390 @@
+// Functions with derivative rules of their own: custom_jvp, custom_vjp.
+//
+// Operands of such a node: the function's, then the numbers that it uses, then those of its rule.
+#include <string.h>
+
+#include "ops/rules.h"
+#include "transform/trace.h"
+
+#define CUSTOM_ATTRS(F, op) F(op, body, body) F(op, body, rule)
+CT_ATTRS(custom, CUSTOM_ATTRS);
+
+static const custom_attrs *attrs_of(const ct_node *node) { return node->attrs; }
+static bool is_float(ct_tensor t) { return ct__is_float(ct__type_of(t)->dtype); }
+
+static bool custom_infer(ct_call *call) {
+    return ct__infer_body(call, ((const custom_attrs *)call->attrs)->body);
+}
+static bool custom_body(ct_rule *r) {
+    return ct__inline(ct__ctx(), ((const custom_attrs *)r->attrs)->body, r->in, r->body_out);
+}
+
+// The rule on the function's operands, results and slopes, and then its own numbers, which are the
+// last of `numbers`.
+static bool call_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
+                      const ct_tensor *slopes, size_t n_slopes, const ct_tensor *numbers,
+                      ct_tensor *results) {
+    const ct_body *rule = attrs_of(node)->rule;
+    size_t n_in = attrs_of(node)->body->n_params, n_out = attrs_of(node)->body->n_outs,
+           n = n_in + n_out + n_slopes;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (n + rule->n_captured + 1) * sizeof *args);
+    bool ok = args || ct__err_memory(&ct__ctx()->err, node->here, node->op->name, n * sizeof *args);
+    if (ok) {
+        if (n_in) memcpy(args, in, n_in * sizeof *args);
+        memcpy(args + n_in, outs, n_out * sizeof *args);
+        memcpy(args + n_in + n_out, slopes, n_slopes * sizeof *args);
+        if (rule->n_captured) memcpy(args + n, numbers, rule->n_captured * sizeof *args);
+        ok = ct__inline(ct__ctx(), rule, args, results);
+    }
+    ct__arena_free(&scratch);
+    return ok;
+}
+
+// -------------------------------------------------------------------------------------- custom vjp
+
+// What the rule gives is a node of its own: the operands of the function's node, its outputs, their
+// cotangents. What the rule records is the body; but its derivative is that of the function's
+// gradient, since a rule need not be differentiable (or true to second order).
+static bool back_infer(ct_call *call) {
+    return ct__infer_body(call, ((const custom_attrs *)call->attrs)->rule);
+}
+static bool back_body(ct_rule *r) {
+    const custom_attrs *a = r->attrs;
+    size_t n_out = a->body->n_outs, all = (size_t)r->n_in - 2 * n_out;
+    return call_rule(r->node, r->in, r->in + all, r->in + all + n_out, n_out,
+                     r->in + all - a->rule->n_captured, r->body_out);
+}
+
+// How the function's gradient moves. In: the function's operands and numbers, the cotangents of its
+// results, tangents of those of all these that move. Out: of each operand that is a float.
+typedef struct {
+    const ct_node *node;
+    const int64_t *moving;
+    size_t n_moving;
+} moved_gradient;
+static void gradient_moves(const ct_tensor *in, ct_tensor *out, void *user) {
+    const moved_gradient *m = user;
+    ct_ctx *ctx = ct__ctx();
+    ct_loc here = m->node->here;
+    const ct_body *body = attrs_of(m->node)->body;
+    size_t n_out = body->n_outs, n_in = body->n_params, first = n_in + body->n_captured, n = 0;
+    ct_arena scratch = {0};
+    ct_tensor *outs = ct__arena_zero(&scratch, (n_out + 1) * sizeof *outs),
+              *grads = ct__arena_zero(&scratch, (n_in + 1) * sizeof *grads),
+              *slopes = ct__arena_zero(&scratch, (n_in + 1) * sizeof *slopes),
+              *cots = ct__arena_zero(&scratch, (n_out + 1) * sizeof *cots);
+    ct_val *vals = ct__arena(&scratch, (n_in + n_out + 1) * sizeof *vals),
+           *wrt = ct__arena(&scratch, (n_in + m->n_moving + 1) * sizeof *wrt);
+    bool ok = outs && grads && slopes && cots && vals && wrt;
+    if (!ok) ct__err_memory(&ctx->err, here, "custom_vjp", n_in * sizeof *wrt);
+    ok = ok && ct__inline(ctx, body, in, outs);
+    for (size_t i = 0; i < n_out && ok; i++) {
+        ok = ct__resolve(ctx, outs[i], &vals[i], "custom_vjp", (int)i, here);
+        cots[i] = ok && is_float(outs[i]) ? in[first + i] : CT_NONE;
+    }
+    for (size_t i = 0; i < n_in && ok; i++)
+        if (is_float(in[i])) ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
+    ok = ok && ct__vjp_expand(ctx, here, vals, cots, n_out, wrt, n, grads);
+    for (size_t i = 0, k = 0; i < n_in && ok; i++) {
+        if (!is_float(in[i])) continue;
+        if (ct__is_none(grads[k])) grads[k] = ct__zeros_like(in[i]);
+        ok = ct__resolve(ctx, grads[k], &vals[k], "custom_vjp", (int)i, here);
+        k++;
+    }
+    for (size_t i = 0; i < m->n_moving && ok; i++)
+        ok = ct__resolve(ctx, in[m->moving[i]], &wrt[i], "custom_vjp", (int)i, here);
+    ok = ok && ct__jvp_expand(ctx, here, vals, n, wrt, in + first + n_out, m->n_moving, slopes);
+    for (size_t i = 0; i < n && ok; i++) out[i] = ct__or_zeros(slopes[i], grads[i]);
+    ct__arena_free(&scratch);
+}
+
+static bool back_jvp(ct_rule *r) {
+    const custom_attrs *a = r->attrs;
+    size_t n_in = a->body->n_params, first = n_in + a->body->n_captured, n_out = a->body->n_outs,
+           cots = (size_t)r->n_in - n_out, n = first + n_out, n_float = 0;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, 2 * (n + 1) * sizeof *args),
+              *slopes = ct__arena_zero(&scratch, (n_in + 1) * sizeof *slopes);
+    int64_t *moving = ct__arena(&scratch, (n + 1) * sizeof *moving);
+    moved_gradient m = {r->node, moving, 0};
+    bool ok = args && slopes && moving;
+    if (!ok) ct__err_memory(&ct__ctx()->err, r->node->here, "custom_vjp", n * sizeof *args);
+    for (size_t i = 0; i < n && ok; i++) {
+        size_t of = i < first ? i : cots + i - first;
+        args[i] = r->in[of];
+        if (ct__is_none(r->t_in[of]) || !is_float(r->in[of])) continue;
+        args[n + m.n_moving] = r->t_in[of];
+        moving[m.n_moving++] = (int64_t)i;
+    }
+    for (size_t i = 0; i < n_in && ok; i++) n_float += is_float(r->in[i]);
+    ok =
+        ok && ct__on_parameters(r->node, gradient_moves, &m, args, n + m.n_moving, slopes, n_float);
+    for (size_t i = 0, k = 0; i < n_in && ok; i++)
+        r->t_out[i] = is_float(r->in[i]) ? slopes[k++] : CT_NONE;
+    ct__arena_free(&scratch);
+    return ok;
+}
+const ct_opdef ct__op_custom_back = {
+    .id = CT_OP_CUSTOM_BACK,
+    .name = "custom_back",
+    .doc = "What the reverse rule of a custom_vjp node gives.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(custom),
+    .accepts = CT_ANY,
+    .infer = back_infer,
+    .body = back_body,
+    .jvp = back_jvp,
+};
+
+static bool custom_vjp(ct_rule *r) {
+    size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (n_in + 2 * n_out) * sizeof *args);
+    if (!args) return false;
+    memcpy(args, r->in, n_in * sizeof *args);
+    for (size_t i = 0; i < n_out; i++) {
+        args[n_in + i] = r->out[i];
+        args[n_in + n_out + i] = ct__or_zeros(r->c_out[i], r->out[i]);
+    }
+    ct__outputs(
+        ct__record(&ct__op_custom_back, r->attrs, args, (int)(n_in + 2 * n_out), r->node->here),
+        r->c_in, ((const custom_attrs *)r->attrs)->rule->n_outs);
+    ct__arena_free(&scratch);
+    return !ct_failed();
+}
+// In forward mode it is differentiated through its body.
+const ct_opdef ct__op_custom_vjp = {
+    .id = CT_OP_CUSTOM_VJP,
+    .name = "custom_vjp",
+    .doc = "A traced function with its own reverse rule.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(custom),
+    .accepts = CT_ANY,
+    .infer = custom_infer,
+    .body = custom_body,
+    .vjp = custom_vjp,
+};
+
+// -------------------------------------------------------------------------------------- custom jvp
+
+// Is each result linear in the n tangents: does its derivative with respect to them exist, and not
+// depend on them?
+static bool check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes, size_t n_slopes,
+                         const ct_val *tangents, size_t n) {
+    ct_arena scratch = {0};
+    ct_nodes list = {0};
+    ct_tensor *moves = ct__arena(&scratch, (n + 1) * sizeof *moves),
+              *derivative = ct__arena_zero(&scratch, (n_slopes + 1) * sizeof *derivative);
+    bool ok = moves && derivative, linear = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        ct_node *move = ct__leaf(ctx, &ct__op_param, NULL, *ct__type(tangents[i]), node->here);
+        ok = move != NULL;
+        if (ok) moves[i] = ct__handle(move, 0);
+    }
+    if (!ok) ct__err_memory(&ctx->err, node->here, "custom_jvp", n * sizeof *moves);
+    ok = ok && ct__jvp_expand(ctx, node->here, slopes, n_slopes, tangents, moves, n, derivative);
+    for (size_t i = 0; i < n_slopes && ok && linear; i++) {
+        ct_val v = slopes[i];
+        bool none = ct__is_none(derivative[i]);
+        ok = none || ct__resolve(ctx, derivative[i], &v, "custom_jvp", (int)i, node->here);
+        ok = ok && ct__reach(&list, &v, 1, &ctx->err);
+        for (size_t k = 0; k < n && ok; k++) linear &= tangents[k].node->epoch != list.epoch;
+    }
+    if (ok && !linear) {
+        ct__fail(ctx, CT_E_GRAD, node->here, "custom_jvp",
+                 "the rule's results are not linear in the tangents");
+        ct__err_hint(&ctx->err, "a tangent may be multiplied by what the operands give, and added");
+    }
+    ct__nodes_free(&list);
+    ct__arena_free(&scratch);
+    return ok && linear;
+}
+
+// The rule. In: the function's operands, its results, the operands' tangents, the rule's numbers.
+static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_node *node = user;
+    const custom_attrs *a = attrs_of(node);
+    ct_ctx *ctx = ct__ctx();
+    size_t n_in = a->body->n_params, n_out = a->body->n_outs, n = 0;
+    const ct_tensor *tangents = in + n_in + n_out;
+    ct_arena scratch = {0};
+    ct_val *slopes = ct__arena(&scratch, (n_out + n_in + n_out + n_in + 1) * sizeof *slopes),
+           *ends = slopes + n_out, *moving = ends;
+    bool ok = slopes || ct__err_memory(&ctx->err, node->here, "custom_jvp", n_in * sizeof *slopes);
+    ok = ok && call_rule(node, in, in + n_in, tangents, n_in, tangents + n_in, out);
+    for (size_t i = 0; i < n_out && ok; i++)
+        ok = ct__resolve(ctx, out[i], &slopes[i], "custom_jvp", (int)i, node->here);
+    for (size_t i = 0; i < n_in && ok; i++)
+        if (is_float(tangents[i]))
+            ok = ct__resolve(ctx, tangents[i], &moving[n++], "custom_jvp", (int)i, node->here);
+    // Only ops have transpose rules.
+    ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
+         check_linear(ctx, node, slopes, n_out, moving, n);
+    for (size_t i = 0; i < n_out && ok; i++) out[i] = ct__handle_of(slopes[i]);
+    ct__arena_free(&scratch);
+}
+
+static bool custom_jvp(ct_rule *r) {
+    const custom_attrs *a = r->attrs;
+    size_t n_in = a->body->n_params, n_out = a->body->n_outs, n_numbers = a->rule->n_captured,
+           n = 2 * n_in + n_out;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (n + n_numbers + 1) * sizeof *args);
+    bool ok =
+        args || ct__err_memory(&ct__ctx()->err, r->node->here, "custom_jvp", n * sizeof *args);
+    for (size_t i = 0; i < n && ok; i++)
+        args[i] = i < n_in ? r->in[i]
+                  : i < n_in + n_out
+                      ? r->out[i - n_in]
+                      : ct__or_zeros(r->t_in[i - n_in - n_out], r->in[i - n_in - n_out]);
+    if (ok && n_numbers) memcpy(args + n, r->in + r->n_in - n_numbers, n_numbers * sizeof *args);
+    ok = ok && ct__on_parameters(r->node, rule_on_parameters, r->node, args, n + n_numbers,
+                                 r->t_out, n_out);
+    for (size_t i = 0; i < n_out && ok; i++)
+        if (!is_float(r->out[i])) r->t_out[i] = CT_NONE;
+    ct__arena_free(&scratch);
+    return ok;
+}
+const ct_opdef ct__op_custom_jvp = {
+    .id = CT_OP_CUSTOM_JVP,
+    .name = "custom_jvp",
+    .doc = "A traced function with its own forward rule.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(custom),
+    .accepts = CT_ANY,
+    .infer = custom_infer,
+    .body = custom_body,
+    .jvp = custom_jvp,
+};
+
+// --------------------------------------------------------------------------------------- recording
+
+static bool only_numbers(const ct_body *body) {
+    for (size_t i = 0; i < body->n_captured; i++)
+        if (!ct__is_number(body->captured_from[i].node)) return false;
+    return true;
+}
+
+// The rule's results have the types of what they are slopes of?
+static bool slopes_fit(ct_ctx *ctx, const char *op, const char *what, const char *of,
+                       const ct_body *rule, const ct_type *const *types, ct_loc here) {
+    for (size_t i = 0; i < rule->n_outs; i++) {
+        const ct_type *is = ct__type(rule->outs[i]);
+        if (ct__same_shape(is, types[i]) && is->dtype == types[i]->dtype) continue;
+        ct__fail(ctx, CT_E_SHAPE, here, op, "the %s of %s %zu is %s, the %s is %s", what, of, i + 1,
+                 ct__type_text(is).s, of, ct__type_text(types[i]).s);
+        return false;
+    }
+    return true;
+}
+
+typedef struct custom_call {
+    const char *op;
+    const ct_opdef *def;
+    ct_fn f, rule;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in, n_out;
+    bool forward; // the rule gives tangents of the results, else cotangents of the operands
+    ct_loc here;
+} custom_call;
+
+// Types of what the rule sees: operands, results, slopes. *results: where those of the results begin.
+static const ct_type **rule_types(ct_ctx *ctx, const custom_call *c, const ct_type *const *types,
+                                  const ct_body *body) {
+    size_t n_slopes = c->forward ? c->n_in : c->n_out, n = c->n_in + c->n_out + n_slopes;
+    const ct_type **all = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *all);
+    ct_type *slopes = ct__arena(ct__top(ctx)->arena, (n_slopes + 1) * sizeof *slopes);
+    if (!all || !slopes) {
+        ct__err_memory(&ctx->err, c->here, c->op, n * sizeof *all);
+        return NULL;
+    }
+    if (c->n_in) memcpy(all, types, c->n_in * sizeof *all);
+    for (size_t i = 0; i < c->n_out; i++) all[c->n_in + i] = ct__type(body->outs[i]);
+    for (size_t i = 0; i < n_slopes; i++) {
+        slopes[i] = *(c->forward ? all[i] : all[c->n_in + i]);
+        slopes[i].weak = false; // of a bare number too: it was computed
+        all[c->n_in + c->n_out + i] = &slopes[i];
+    }
+    return all;
+}
+
+static bool record_custom(ct_ctx *ctx, const custom_call *c, ct_tensor *result) {
+    ct_traced traced = {.op = c->op, .f = c->f, .user = c->user, .unset = "f did not set output"};
+    const ct_type **types = ct__operand_types(ctx, &traced, c->in, c->n_in, c->here);
+    custom_attrs attrs = {0};
+    if (!types || !(attrs.body = ct__trace(ctx, &traced, types, c->n_in, c->n_out, c->here)))
+        return false;
+    const ct_type **seen = rule_types(ctx, c, types, attrs.body);
+    traced.f = c->rule;
+    traced.unset = c->forward ? "the rule did not set the tangent of result"
+                              : "the rule did not set the cotangent of operand";
+    size_t n_slopes = c->forward ? c->n_in : c->n_out, n_given = c->forward ? c->n_out : c->n_in;
+    if (seen)
+        attrs.rule = ct__trace(ctx, &traced, seen, c->n_in + c->n_out + n_slopes, n_given, c->here);
+    if (!attrs.rule) return false;
+    if (!only_numbers(attrs.body) || !only_numbers(attrs.rule)) {
+        ct__fail(ctx, CT_E_TRACE, c->here, c->op, "the functions use a tensor from outside");
+        ct__err_hint(&ctx->err, "pass it as an operand");
+        return false;
+    }
+    if (!slopes_fit(ctx, c->op, c->forward ? "tangent" : "cotangent",
+                    c->forward ? "result" : "operand", attrs.rule,
+                    c->forward ? seen + c->n_in : seen, c->here))
+        return false;
+    size_t first = c->n_in + attrs.body->n_captured, second = attrs.rule->n_captured;
+    ct_tensor *all = ct__with_captured(ctx, attrs.body, c->in, c->n_in, second);
+    if (!all) return false;
+    for (size_t i = 0; i < second; i++)
+        all[first + i] = ct__handle_of(attrs.rule->captured_from[i]);
+    *result = ct__record(c->def, &attrs, all, (int)(first + second), c->here);
+    return true;
+}
+
+static void custom(const custom_call *c, ct_tensor *out) {
+    ct_ctx *ctx = ct__ctx();
+    ct_tensor t;
+    if (!ctx || !ct__call_given(ctx, c->op, c->in, c->n_in, out, c->n_out, c->here)) return;
+    if (ct__given(ctx, (void *)(uintptr_t)c->f, c->here, c->op, "the function") &&
+        ct__given(ctx, (void *)(uintptr_t)c->rule, c->here, c->op, "the rule") &&
+        record_custom(ctx, c, &t))
+        ct__outputs(t, out, c->n_out);
+    else
+        ct__poison_all(ctx, out, c->n_out, c->here);
+}
+
+void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
+                      ct_tensor *out, size_t n_out, ct_loc here) {
+    const custom_call c = {.op = "custom_vjp",
+                           .def = &ct__op_custom_vjp,
+                           .f = f,
+                           .rule = vjp,
+                           .user = user,
+                           .in = in,
+                           .n_in = n_in,
+                           .n_out = n_out,
+                           .here = here};
+    custom(&c, out);
+}
+
+void ct_custom_jvp_at(ct_fn f, ct_fn jvp, void *user, const ct_tensor *in, size_t n_in,
+                      ct_tensor *out, size_t n_out, ct_loc here) {
+    const custom_call c = {.op = "custom_jvp",
+                           .def = &ct__op_custom_jvp,
+                           .f = f,
+                           .rule = jvp,
+                           .user = user,
+                           .in = in,
+                           .n_in = n_in,
+                           .n_out = n_out,
+                           .forward = true,
+                           .here = here};
+    custom(&c, out);
+}

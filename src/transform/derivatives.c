@@ -1,0 +1,309 @@
+// Derivatives of functions: jvp and vjp as nodes that own the function's body.
+//
+// Which function such a node stands for is worked out when its plan is made: the body is recorded on
+// parameters, differentiated there, and the result recorded on the node's operands. It is made of
+// plain ops, so that any other transform takes it on.
+#include <string.h>
+
+#include "ops/rules.h"
+#include "transform/trace.h"
+
+bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_tensor *args,
+                       size_t n, ct_tensor *out, size_t n_out) {
+    ct_ctx *ctx = ct__ctx();
+    const char *op = node->op->name;
+    ct_arena scratch = {0};
+    const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
+    bool ok = types || ct__err_memory(&ctx->err, node->here, op, n * sizeof *types);
+    for (size_t i = 0; i < n && ok; i++) types[i] = ct__type_of(args[i]);
+    const ct_traced traced = {
+        .op = op, .f = f, .user = (void *)(uintptr_t)user, .unset = "the transform did not set"};
+    ct_body *body = ok ? ct__trace(ctx, &traced, types, n, n_out, node->here) : NULL;
+    ok = body && ct__inline(ctx, body, args, out);
+    ct__arena_free(&scratch);
+    return ok;
+}
+static bool body_on_parameters(ct_rule *r, ct_fn f) {
+    return ct__on_parameters(r->node, f, r->node, r->in, (size_t)r->n_in, r->body_out,
+                             (size_t)r->n_out);
+}
+
+// A function's body recorded on values, its results as values.
+typedef struct recorded {
+    ct_arena scratch;
+    ct_tensor *outs;   // (n_outs)
+    ct_val *vals;      // (n_outs), behind them (n) of wrt
+    ct_tensor *slopes; // (n_outs or n) room for derivatives
+} recorded;
+static bool record_body(recorded *to, const ct_node *node, const ct_body *body, const ct_tensor *in,
+                        const int64_t *wrt, size_t n_wrt) {
+    ct_ctx *ctx = ct__ctx();
+    size_t n = body->n_outs, most = n > n_wrt ? n : n_wrt;
+    *to = (recorded){0};
+    to->outs = ct__arena_zero(&to->scratch, (n + 1) * sizeof *to->outs);
+    to->vals = ct__arena(&to->scratch, (n + n_wrt + 1) * sizeof *to->vals);
+    to->slopes = ct__arena_zero(&to->scratch, (most + 1) * sizeof *to->slopes);
+    bool ok = to->outs && to->vals && to->slopes;
+    if (!ok) ct__err_memory(&ctx->err, node->here, node->op->name, n * sizeof *to->vals);
+    ok = ok && ct__inline(ctx, body, in, to->outs);
+    for (size_t i = 0; i < n && ok; i++)
+        ok = ct__resolve(ctx, to->outs[i], &to->vals[i], node->op->name, (int)i, node->here);
+    for (size_t i = 0; i < n_wrt && ok; i++)
+        ok =
+            ct__resolve(ctx, in[wrt[i]], &to->vals[n + i], node->op->name, (int)wrt[i], node->here);
+    if (!ok) ct__arena_free(&to->scratch);
+    return ok;
+}
+
+static bool has_slope(const ct_type *type) { return ct__is_float(type->dtype); }
+// The outputs of a node: those of the body, then one like each of `also` that is a float.
+static bool infer_with(ct_call *call, const ct_body *body, size_t n_also,
+                       const ct_type *const *also) {
+    size_t n = body->n_outs, at = n, slopes = 0;
+    for (size_t i = 0; i < n_also; i++) slopes += has_slope(also[i]);
+    if (!ct__call_outs(call, (int)(n + slopes))) return false;
+    for (size_t i = 0; i < n; i++) call->out[i] = *ct__type(body->outs[i]);
+    for (size_t i = 0; i < n_also; i++) {
+        if (!has_slope(also[i])) continue;
+        call->out[at] = *also[i];
+        call->out[at++].weak = false;
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------- jvp
+
+// Operands: the function's, what it captured, tangents of those that move.
+#define JVP_ATTRS(F, op) F(op, body, body) F(op, places, moving)
+CT_ATTRS(jvp, JVP_ATTRS);
+
+static bool jvp_infer(ct_call *call) {
+    const ct_body *body = ((const jvp_attrs *)call->attrs)->body;
+    const ct_type **outs = ct__arena(call->arena, (body->n_outs + 1) * sizeof *outs);
+    if (!outs) return ct__err_memory(call->err, call->here, "jvp", body->n_outs * sizeof *outs);
+    for (size_t i = 0; i < body->n_outs; i++) outs[i] = ct__type(body->outs[i]);
+    return infer_with(call, body, body->n_outs, outs);
+}
+
+static void jvp_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_node *node = user;
+    const jvp_attrs *a = node->attrs;
+    const ct_body *body = a->body;
+    size_t n = body->n_outs, moving = (size_t)a->moving.n, at = n;
+    const ct_tensor *tangents = in + body->n_params + body->n_captured;
+    recorded r;
+    if (!record_body(&r, node, body, in, a->moving.v, moving)) return;
+    bool ok =
+        ct__jvp_expand(ct__ctx(), node->here, r.vals, n, r.vals + n, tangents, moving, r.slopes);
+    for (size_t i = 0; i < n && ok; i++) {
+        out[i] = r.outs[i];
+        if (has_slope(ct__type(r.vals[i]))) out[at++] = ct__or_zeros(r.slopes[i], r.outs[i]);
+    }
+    ct__arena_free(&r.scratch);
+}
+static bool jvp_body(ct_rule *r) { return body_on_parameters(r, jvp_on_parameters); }
+
+const ct_opdef ct__op_jvp = {
+    .id = CT_OP_JVP,
+    .name = "jvp",
+    .doc = "A traced function and its derivative along tangents.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(jvp),
+    .accepts = CT_ANY,
+    .infer = jvp_infer,
+    .body = jvp_body,
+};
+
+// --------------------------------------------------------------------------------------------- vjp
+
+// Operands: the function's, what it captured, cotangents of the outputs that have one.
+#define VJP_ATTRS(F, op) F(op, body, body) F(op, places, given)
+CT_ATTRS(vjp, VJP_ATTRS);
+
+static bool vjp_infer(ct_call *call) {
+    const ct_body *body = ((const vjp_attrs *)call->attrs)->body;
+    return infer_with(call, body, body->n_params, call->in);
+}
+
+static void vjp_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_node *node = user;
+    const vjp_attrs *a = node->attrs;
+    const ct_body *body = a->body;
+    size_t n = body->n_outs, n_wrt = 0;
+    const ct_tensor *given = in + body->n_params + body->n_captured;
+    recorded r;
+    ct_arena scratch = {0};
+    int64_t *wrt = ct__arena(&scratch, (body->n_params + 1) * sizeof *wrt);
+    ct_tensor *cotangents = ct__arena_zero(&scratch, (n + 1) * sizeof *cotangents);
+    bool ok = wrt && cotangents;
+    if (!ok) ct__err_memory(&ct__ctx()->err, node->here, "vjp", n * sizeof *cotangents);
+    for (size_t i = 0; i < body->n_params && ok; i++)
+        if (has_slope(ct__type_of(in[i]))) wrt[n_wrt++] = (int64_t)i;
+    for (int64_t i = 0; i < a->given.n && ok; i++) cotangents[a->given.v[i]] = given[i];
+    ok = ok && record_body(&r, node, body, in, wrt, n_wrt);
+    if (ok) {
+        ok = ct__vjp_expand(ct__ctx(), node->here, r.vals, cotangents, n, r.vals + n, n_wrt,
+                            r.slopes);
+        for (size_t i = 0; i < n && ok; i++) out[i] = r.outs[i];
+        for (size_t i = 0; i < n_wrt && ok; i++) out[n + i] = ct__or_zeros(r.slopes[i], in[wrt[i]]);
+        ct__arena_free(&r.scratch);
+    }
+    ct__arena_free(&scratch);
+}
+static bool vjp_body(ct_rule *r) { return body_on_parameters(r, vjp_on_parameters); }
+
+const ct_opdef ct__op_vjp = {
+    .id = CT_OP_VJP,
+    .name = "vjp",
+    .doc = "A traced function and the gradients of its results, weighted by cotangents.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(vjp),
+    .accepts = CT_ANY,
+    .infer = vjp_infer,
+    .body = vjp_body,
+};
+
+// --------------------------------------------------------------------------------------- recording
+
+// A call that is being recorded: the function's body, room for the node's operands, and the slopes
+// among them.
+typedef struct derived {
+    ct_ctx *ctx;
+    const char *op;
+    ct_loc here;
+    const ct_type **types, **outs; // of the operands and the results
+    ct_body *body;
+    ct_tensor *all; // operands, what was captured, slopes
+    size_t own, n_slopes;
+    int64_t *places; // (n_slopes) whose they are
+} derived;
+
+static bool begin(derived *d, ct_fn f, void *user, const ct_tensor *in, size_t n_in, size_t n_out) {
+    ct_arena *arena = ct__top(d->ctx)->arena;
+    ct_traced traced = {.op = d->op, .f = f, .user = user, .unset = "f did not set output"};
+    size_t most = n_in > n_out ? n_in : n_out;
+    if (!ct__given(d->ctx, (void *)(uintptr_t)f, d->here, d->op, "the function")) return false;
+    d->types = ct__operand_types(d->ctx, &traced, in, n_in, d->here);
+    d->body = d->types ? ct__trace(d->ctx, &traced, d->types, n_in, n_out, d->here) : NULL;
+    d->all = d->body ? ct__with_captured(d->ctx, d->body, in, n_in, most) : NULL;
+    if (!d->all) return false;
+    d->own = n_in + d->body->n_captured;
+    d->places = ct__arena(arena, (most + 1) * sizeof *d->places);
+    d->outs = ct__arena(arena, (n_out + 1) * sizeof *d->outs);
+    if (!d->places || !d->outs)
+        return ct__err_memory(&d->ctx->err, d->here, d->op, most * sizeof *d->places);
+    for (size_t i = 0; i < n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
+    return true;
+}
+
+// One tangent or cotangent that has the type it must have; a bare number takes the dtype.
+static bool add_slope(derived *d, const char *what, const char *of, size_t i, ct_tensor slope,
+                      const ct_type *type) {
+    ct_val v;
+    if (!ct__resolve(d->ctx, slope, &v, d->op, (int)i, d->here)) return false;
+    const ct_type *is = ct__type(v);
+    if (!has_slope(type)) {
+        ct__fail(d->ctx, CT_E_GRAD, d->here, d->op, "%s %zu is given, but %s %zu is %s", what,
+                 i + 1, of, i + 1, ct__type_text(type).s);
+        ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
+        return false;
+    }
+    if (!ct__same_shape(is, type) || (is->dtype != type->dtype && !is->weak)) {
+        ct__fail(d->ctx, CT_E_SHAPE, d->here, d->op, "%s %zu is %s, %s %zu is %s", what, i + 1,
+                 ct__type_text(is).s, of, i + 1, ct__type_text(type).s);
+        return false;
+    }
+    if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
+    d->all[d->own + d->n_slopes] = slope;
+    d->places[d->n_slopes++] = (int64_t)i;
+    return true;
+}
+static bool add_slopes(derived *d, const char *what, const char *of, const ct_tensor *slopes,
+                       const ct_type *const *types, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!ct__is_none(slopes[i]) && !add_slope(d, what, of, i, slopes[i], types[i]))
+            return false;
+    return true;
+}
+
+// The node's outputs: the results, then a slope of each of `also` that is a float.
+static void finish(derived *d, const ct_opdef *op, const void *attrs, ct_tensor *out, size_t n_out,
+                   const ct_type *const *also, size_t n_also, ct_tensor *slopes) {
+    ct_tensor t = ct__record(op, attrs, d->all, (int)(d->own + d->n_slopes), d->here);
+    uint32_t at = (uint32_t)n_out;
+    ct__outputs(t, out, n_out);
+    for (size_t i = 0; i < n_also; i++)
+        slopes[i] = has_slope(also[i]) ? ct__output(t, at++) : CT_NONE;
+}
+
+void ct_jvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
+               const ct_tensor *tangents, ct_tensor *out_tangents, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "jvp", .here = here};
+    if (!d.ctx || !ct__call_given(d.ctx, "jvp", in, n_in, out, n_out, here) ||
+        (n_out && !ct__given(d.ctx, out_tangents, here, "jvp", "the room for the tangents")))
+        return;
+    if ((!n_in || ct__given(d.ctx, tangents, here, "jvp", "the list of tangents")) &&
+        begin(&d, f, user, in, n_in, n_out) &&
+        add_slopes(&d, "tangent", "operand", tangents, d.types, n_in)) {
+        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
+        finish(&d, &ct__op_jvp, &attrs, out, n_out, d.outs, n_out, out_tangents);
+    } else {
+        ct__poison_all(d.ctx, out, n_out, here);
+        ct__poison_all(d.ctx, out_tangents, n_out, here);
+    }
+}
+
+void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
+               const ct_tensor *cotangents, ct_tensor *grads, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "vjp", .here = here};
+    if (!d.ctx || !ct__call_given(d.ctx, "vjp", in, n_in, out, n_out, here) ||
+        (n_in && !ct__given(d.ctx, grads, here, "vjp", "the room for the gradients")))
+        return;
+    if ((!n_out || ct__given(d.ctx, cotangents, here, "vjp", "the list of cotangents")) &&
+        begin(&d, f, user, in, n_in, n_out) &&
+        add_slopes(&d, "cotangent", "result", cotangents, d.outs, n_out)) {
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        finish(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
+    } else {
+        ct__poison_all(d.ctx, out, n_out, here);
+        ct__poison_all(d.ctx, grads, n_in, here);
+    }
+}
+
+// The value is a number to differentiate: one float.
+static bool is_loss(derived *d, size_t n_out) {
+    if (n_out && has_slope(d->outs[0]) && ct__count(d->outs[0]) == 1) return true;
+    if (!n_out) {
+        ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
+        return false;
+    }
+    bool floats = has_slope(d->outs[0]);
+    ct__fail(d->ctx, floats ? CT_E_SHAPE : CT_E_DTYPE, d->here, d->op,
+             "the first result must be one float, it is %s", ct__type_text(d->outs[0]).s);
+    ct__err_hint(&d->ctx->err, floats ? "ct_mean or ct_sum makes it one number"
+                                      : "only what is computed in floats has gradients");
+    return false;
+}
+
+void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                          size_t n_out, ct_tensor *grads, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "value_and_grad", .here = here};
+    if (!d.ctx || !ct__call_given(d.ctx, d.op, in, n_in, out, n_out, here) ||
+        (n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
+        return;
+    if (begin(&d, f, user, in, n_in, n_out) && is_loss(&d, n_out)) {
+        ct_dims_buffer dims;
+        ct_tensor one =
+            ct_ones_at((ct_dtype)d.outs[0]->dtype, ct__type_dims(d.outs[0], &dims), here);
+        add_slope(&d, "cotangent", "result", 0, one, d.outs[0]);
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        finish(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
+    } else {
+        ct__poison_all(d.ctx, out, n_out, here);
+        ct__poison_all(d.ctx, grads, n_in, here);
+    }
+}

@@ -1,0 +1,438 @@
+// Batching: a function of elements becomes one of batches of them.
+//
+// The function's nodes are recorded again in order. A value either has the batch as axis 0 or is the
+// same for all elements; nodes of which no operand has it stay as they are. What a node with a batch
+// becomes is said by its op, else by its kind (kinds/batch.h); a composition without a rule is batched
+// through its body.
+#include <string.h>
+
+#include "kinds/batch.h"
+#include "ops/rules.h"
+#include "transform/trace.h"
+
+typedef struct {
+    ct_tensor t;
+    bool batched;
+} lane; // one output of a node
+
+typedef struct batcher {
+    ct_ctx *ctx;
+    int64_t size; // of the batch; CT_DYN marks a dynamic one
+    ct_loc here;
+} batcher;
+
+static bool no_memory(const batcher *b, size_t n) {
+    return ct__err_memory(&b->ctx->err, b->here, "vmap", n * sizeof(lane));
+}
+
+static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, const lane *args,
+                         const ct_val *outs, size_t n_outs, lane *out);
+
+// ------------------------------------------------------------------------------------- one node
+
+// A composition's body on parameters like its operands as they are without the batch, then batched
+// as any function is.
+static void open_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct__call_body(ct__ctx(), user, in, out);
+}
+static bool batch_body(const batcher *b, ct_node *node, const lane *in, lane *out) {
+    ct_arena scratch = {0};
+    const ct_type **types = ct__arena(&scratch, (node->n_in + 1u) * sizeof *types);
+    if (!types) return no_memory(b, node->n_in);
+    for (int k = 0; k < node->n_in; k++) types[k] = ct__type(node->in[k]);
+    const ct_traced traced = {
+        .op = node->op->name, .f = open_body, .user = node, .unset = "its body did not set output"};
+    ct_body *body = ct__trace(b->ctx, &traced, types, node->n_in, node->n_out, node->here);
+    bool ok =
+        body && batch_values(b, body->nodes, body->n_nodes, in, body->outs, body->n_outs, out);
+    ct__arena_free(&scratch);
+    return ok;
+}
+
+// Are the results of a rule what the node gives, with the batch in front?
+static bool results_fit(const batcher *b, const ct_node *node, const ct_tensor *out) {
+    for (int k = 0; k < node->n_out; k++) {
+        ct_val v;
+        if (!ct__resolve(b->ctx, out[k], &v, node->op->name, k, node->here)) return false;
+        const ct_type *is = ct__type(v), *said = &node->out[k];
+        bool fits = is->dtype == said->dtype && is->rank == said->rank + 1 &&
+                    is->dim[0] == ct__unmarked(b->size);
+        for (int a = 0; a < said->rank && fits; a++) fits = is->dim[a + 1] == said->dim[a];
+        if (fits) continue;
+        ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
+                 "batched it gives %s, an element is %s", ct__type_text(is).s,
+                 ct__type_text(said).s);
+        return false;
+    }
+    return true;
+}
+
+static bool batch_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batching *),
+                          const lane *in, lane *out) {
+    ct_arena scratch = {0};
+    ct_tensor *t_in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *t_in),
+              *t_out = ct__arena_zero(&scratch, node->n_out * sizeof *t_out);
+    bool *batched = ct__arena(&scratch, node->n_in + 1u);
+    bool ok = (t_in && t_out && batched) || no_memory(b, node->n_in);
+    for (int k = 0; k < node->n_in && ok; k++) t_in[k] = in[k].t, batched[k] = in[k].batched;
+    ct_batching batching = {.node = node,
+                            .attrs = node->attrs,
+                            .n_in = node->n_in,
+                            .n_out = node->n_out,
+                            .in = t_in,
+                            .batched = batched,
+                            .size = b->size,
+                            .out = t_out};
+    ok = ok && rule(&batching) && !b->ctx->err.code;
+    if (ok && !ct__is_none(t_out[0])) ok = results_fit(b, node, t_out);
+    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t_out[k], true};
+    ct__arena_free(&scratch);
+    return ok;
+}
+
+// A rule of a composition that has none for these operands leaves it to the body.
+static bool batch_node(const batcher *b, ct_node *node, const lane *in, lane *out) {
+    bool (*rule)(ct_batching *) = node->op->batch ? node->op->batch : node->op->kind->batch;
+    if (rule && !batch_by_rule(b, node, rule, in, out)) return false;
+    if (rule && !ct__is_none(out[0].t)) return true;
+    if (node->op->body) return batch_body(b, node, in, out);
+    ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name, "it has no rule for batches");
+    return false;
+}
+
+// A node of which no operand has the batch.
+static bool record_again(const batcher *b, const ct_node *node, const lane *in, lane *out) {
+    ct_arena scratch = {0};
+    ct_tensor *t = ct__arena(&scratch, (node->n_in + node->n_out + 1u) * sizeof *t);
+    bool ok = t || no_memory(b, node->n_in);
+    for (int k = 0; k < node->n_in && ok; k++) t[k] = in[k].t;
+    if (ok)
+        ct__outputs(ct__record(node->op, node->attrs, t, node->n_in, node->here), t + node->n_in,
+                    node->n_out);
+    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t[node->n_in + k], false};
+    ct__arena_free(&scratch);
+    return ok && !b->ctx->err.code;
+}
+
+static bool copy_leaf(const batcher *b, const ct_node *node, const lane *args, lane *out) {
+    if (node->op == &ct__op_param) {
+        *out = args[node->number];
+        return true;
+    }
+    ct_node *leaf = ct__leaf(b->ctx, node->op, node->attrs, *node->out, node->here);
+    if (leaf) *out = (lane){ct__handle(leaf, 0), false};
+    return leaf != NULL;
+}
+
+// --------------------------------------------------------------------------------- all of a function
+
+// args: what stands for the parameters. Nodes in order, operands first, transforms expanded.
+static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, const lane *args,
+                         const ct_val *outs, size_t n_outs, lane *out) {
+    ct_arena scratch = {0};
+    lane **map = ct__arena(&scratch, (n + 1) * sizeof *map), *in = NULL;
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        nodes[i]->index = (uint32_t)i; // no other walk meets them
+        if (nodes[i]->n_in > most) most = nodes[i]->n_in;
+    }
+    bool ok = (map && (in = ct__arena(&scratch, (most + 1) * sizeof *in))) || no_memory(b, n);
+    for (size_t i = 0; i < n && ok; i++) {
+        ct_node *node = nodes[i];
+        map[i] = ct__arena_zero(&scratch, node->n_out * sizeof **map);
+        ok = map[i] || no_memory(b, node->n_out);
+        bool leaf = node->op->kind == &ct__kind_leaf, batched = false;
+        for (int k = 0; k < node->n_in && ok && !leaf; k++) {
+            in[k] = map[node->in[k].node->index][node->in[k].out];
+            batched = batched || in[k].batched;
+        }
+        ok = ok && (leaf      ? copy_leaf(b, node, args, map[i])
+                    : batched ? batch_node(b, node, in, map[i])
+                              : record_again(b, node, in, map[i]));
+    }
+    for (size_t i = 0; i < n_outs && ok; i++) out[i] = map[outs[i].node->index][outs[i].out];
+    ct__arena_free(&scratch);
+    return ok && !b->ctx->err.code;
+}
+
+// -------------------------------------------------------------------------------------- the node
+
+#define VMAP_ATTRS(F, op)                                                                          \
+    F(op, body, body) F(op, places, in_axes) F(op, places, out_axes) F(op, i64, size)
+CT_ATTRS(vmap, VMAP_ATTRS);
+
+static const int64_t NO_AXIS = CT_NO_AXIS;
+
+// A type with the batch as axis `axis`, in call's memory. False: reported.
+static bool with_batch(ct_call *call, const ct_type *of, int64_t axis, int64_t size, ct_type *out) {
+    ct_shape shape = ct__call_shape(call, of->rank + 1);
+    if (!shape.dim) return false;
+    for (int a = 0; a <= of->rank; a++) {
+        if (a == axis) ct__shape_add(&shape, size);
+        if (a < of->rank) ct__shape_add_axis(&shape, of, a);
+    }
+    *out = ct__shaped(&shape, of->dtype, of->weak);
+    return true;
+}
+
+// The size of the batch: that of an operand, with which the others agree.
+static int64_t size_of_batch(const ct_call *call, const vmap_attrs *a) {
+    int64_t size = a->size, first = -1;
+    for (int64_t i = 0; i < a->in_axes.n; i++) {
+        if (a->in_axes.v[i] == NO_AXIS) continue;
+        const ct_type *type = call->in[i];
+        const int64_t own = ct__size_of(type, (int)a->in_axes.v[i]);
+        if (first >= 0 && ct__marked(own) && ct__marked(size)) ct__size_equal(size, own);
+        if (first < 0 || ct__marked(own)) size = own;
+        first = i;
+    }
+    return size;
+}
+
+static bool vmap_infer(ct_call *call) {
+    vmap_attrs *a = call->attrs;
+    size_t n = a->body->n_outs;
+    const int64_t size = size_of_batch(call, a);
+    int64_t *own = ct__arena(call->arena, (n + 1) * sizeof *own);
+    if (!own) return ct__err_memory(call->err, call->here, "vmap", n * sizeof *own);
+    if (!ct__call_outs(call, (int)n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_type *of = ct__type(a->body->outs[i]);
+        int64_t given = a->out_axes.n ? a->out_axes.v[i] : 0;
+        call->out[i] = *of;
+        own[i] = NO_AXIS;
+        if (given == NO_AXIS) continue;
+        own[i] = ct__axis(given, of->rank + 1);
+        if (own[i] < 0) {
+            ct__call_err(call, CT_E_ARGUMENT,
+                         "axis %lld is out of range for result %zu, whose elements are %s",
+                         (long long)given, i + 1, ct__type_text(of).s);
+            ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1, of->rank);
+            return false;
+        }
+        if (!with_batch(call, of, own[i], size, &call->out[i])) return false;
+    }
+    a->out_axes = (ct_ints){(int64_t)n, own};
+    return true;
+}
+
+// Axis `from` of t moved to place `to`.
+static ct_tensor moved(ct_tensor t, int from, int to, ct_loc here) {
+    int rank = ct__type_of(t)->rank, n = 0;
+    int64_t axes[CT_MAX_RANK];
+    if (from == to) return t;
+    for (int a = 0; a <= rank; a++) {
+        if (n == to) axes[n++] = from;
+        if (a < rank && a != from) axes[n++] = a;
+    }
+    return ct_permute_at(t, (ct_ints){rank, axes}, here);
+}
+
+// A result as it was promised: the batch at its axis, or none.
+static ct_tensor placed(const batcher *b, lane of, size_t i, int64_t axis) {
+    if (axis == NO_AXIS && of.batched) {
+        ct__fail(b->ctx, CT_E_ARGUMENT, b->here, "vmap",
+                 "result %zu has no axis, but is not the same for all elements", i + 1);
+        ct__err_hint(&b->ctx->err, "give it one in .out_axes");
+    }
+    if (axis == NO_AXIS || b->ctx->err.code) return of.t;
+    if (!of.batched) {
+        ct_dims_buffer dims;
+        int64_t all[CT_MAX_RANK + 1] = {b->size};
+        ct__dims_of(of.t, &dims);
+        for (int64_t a = 0; a < dims.list.n; a++) all[a + 1] = dims.v[a];
+        of.t = ct_expand_at(of.t, (ct_ints){dims.list.n + 1, all}, b->here);
+    }
+    return moved(of.t, 0, (int)axis, b->here);
+}
+
+// A type without an axis; its sizes in the arena. False: no memory.
+static bool without_axis(ct_arena *arena, const ct_type *type, int axis, ct_type *out) {
+    ct_shape shape = {.dim = ct__arena(arena, (type->rank + 1u) * sizeof(int64_t)),
+                      .mark = type->mark ? ct__arena(arena, type->rank * sizeof(int64_t)) : NULL};
+    if (!shape.dim || (type->mark && !shape.mark)) return false;
+    for (int a = 0; a < type->rank; a++)
+        if (a != axis) ct__shape_add_axis(&shape, type, a);
+    *out = ct__shaped(&shape, type->dtype, type->weak);
+    return true;
+}
+
+static void element_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct__inline(ct__ctx(), user, in, out);
+}
+
+// The function of an element on parameters in the plan, and the operands with the batch in front.
+static ct_body *element_function(batcher *b, const ct_rule *r, ct_arena *scratch, lane *args) {
+    const vmap_attrs *a = r->attrs;
+    const size_t n = (size_t)r->n_in;
+    const ct_type **types = ct__arena(scratch, (n + 1) * sizeof *types);
+    ct_type *elements = ct__arena(scratch, (n + 1) * sizeof *elements);
+    bool ok = (types && elements) || no_memory(b, n);
+    for (size_t i = 0; i < n && ok; i++) {
+        int64_t axis = (int64_t)i < a->in_axes.n ? a->in_axes.v[i] : NO_AXIS;
+        types[i] = ct__type_of(r->in[i]);
+        args[i] = (lane){r->in[i], axis != NO_AXIS};
+        if (axis == NO_AXIS) continue;
+        if (!ct__marked(b->size) || ct__is_dyn(types[i], (int)axis))
+            b->size = ct__size_of(types[i], (int)axis);
+        args[i].t = moved(r->in[i], (int)axis, 0, b->here);
+        ok = without_axis(scratch, types[i], (int)axis, &elements[i]) || no_memory(b, n);
+        types[i] = &elements[i];
+    }
+    const ct_traced traced = {
+        .op = "vmap", .f = element_body, .user = a->body, .unset = "f did not set output"};
+    return ok ? ct__trace(b->ctx, &traced, types, n, (size_t)r->n_out, b->here) : NULL;
+}
+
+static bool vmap_body(ct_rule *r) {
+    const vmap_attrs *a = r->attrs;
+    batcher b = {.ctx = ct__ctx(), .size = a->size, .here = r->node->here};
+    ct_arena scratch = {0};
+    lane *args = ct__arena(&scratch, ((size_t)r->n_in + 1) * sizeof *args),
+         *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
+    bool ok = (args && outs) || no_memory(&b, (size_t)r->n_in);
+    const ct_body *body = ok ? element_function(&b, r, &scratch, args) : NULL;
+    ok = body && batch_values(&b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, outs);
+    for (int i = 0; i < r->n_out && ok; i++) {
+        r->body_out[i] = placed(&b, outs[i], (size_t)i, a->out_axes.v[i]);
+        ok = !b.ctx->err.code;
+    }
+    ct__arena_free(&scratch);
+    return ok;
+}
+
+const ct_opdef ct__op_vmap = {
+    .id = CT_OP_VMAP,
+    .name = "vmap",
+    .doc = "A traced function of elements, of batches of them.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(vmap),
+    .accepts = CT_ANY,
+    .infer = vmap_infer,
+    .body = vmap_body,
+};
+
+// --------------------------------------------------------------------------------------- recording
+
+// Each list is empty, or has an entry for each.
+static bool lists_fit(ct_ctx *ctx, const ct_vmap_args *args) {
+    const struct {
+        const char *what, *of;
+        const int64_t *v;
+        int64_t n;
+        size_t wanted;
+    } lists[] = {{"in_axes", "operands", args->in_axes.v, args->in_axes.n, args->n_in},
+                 {"out_axes", "results", args->out_axes.v, args->out_axes.n, args->n_out}};
+    for (int i = 0; i < 2; i++) {
+        if (!lists[i].n) continue;
+        if (!ct__given(ctx, lists[i].v, args->here, "vmap", lists[i].what)) return false;
+        if ((size_t)lists[i].n == lists[i].wanted) continue;
+        ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap", "%s has %lld entries for %zu %s",
+                 lists[i].what, (long long)lists[i].n, lists[i].wanted, lists[i].of);
+        ct__err_hint(&ctx->err, "one each, CT_NO_AXIS for what has no batch; none: axis 0 of all");
+        return false;
+    }
+    return true;
+}
+
+// What is known of the batch: its size, and which operand has it; -1: that was given.
+typedef struct {
+    bool known;
+    int64_t size;
+    int operand, axis;
+} batch_size;
+
+static bool same_size(ct_ctx *ctx, const ct_vmap_args *args, const batch_size *batch, size_t i,
+                      const ct_type *type, int axis) {
+    if (ct__unmarked(batch->size) == type->dim[axis]) return true;
+    if (batch->operand < 0)
+        ct__fail(ctx, CT_E_SHAPE, args->here, "vmap",
+                 ".size is %lld, but axis %d of operand %zu is %lld: it is %s",
+                 (long long)ct__unmarked(batch->size), axis, i + 1, (long long)type->dim[axis],
+                 ct__type_text(type).s);
+    else
+        ct__fail(
+            ctx, CT_E_SHAPE, args->here, "vmap",
+            "sizes disagree: axis %d of operand %d is %lld, axis %d of operand %zu is %lld: it "
+            "is %s",
+            batch->axis, batch->operand + 1, (long long)ct__unmarked(batch->size), axis, i + 1,
+            (long long)type->dim[axis], ct__type_text(type).s);
+    return false;
+}
+
+// The type of one element of operand i, of which *axis goes. False: reported.
+static bool element_of(ct_ctx *ctx, const ct_vmap_args *args, size_t i, const ct_type *type,
+                       int64_t *axis, batch_size *batch, ct_type *element) {
+    int a = ct__axis(*axis, type->rank);
+    if (a < 0) {
+        ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap",
+                 "axis %lld is out of range for operand %zu, %s", (long long)*axis, i + 1,
+                 ct__type_text(type).s);
+        ct__err_hint(&ctx->err,
+                     type->rank ? "axes are %d to %d; CT_NO_AXIS: it is the same for all elements"
+                                : "CT_NO_AXIS: it is the same for all elements",
+                     -type->rank, type->rank - 1);
+        return false;
+    }
+    int64_t size = ct__size_of(type, a);
+    if (!batch->known) *batch = (batch_size){true, size, (int)i, a};
+    if (!same_size(ctx, args, batch, i, type, a)) return false;
+    if (ct__marked(size)) batch->size = size;
+    *axis = a;
+    return without_axis(ct__top(ctx)->arena, type, a, element) ||
+           ct__err_memory(&ctx->err, args->here, "vmap", type->rank * sizeof *axis);
+}
+
+static bool record_vmap(ct_ctx *ctx, const ct_vmap_args *args, ct_tensor *result) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    size_t n = args->n_in;
+    batch_size batch = {args->size != 0, args->size, -1, 0};
+    ct_traced traced = {
+        .op = "vmap", .f = args->f, .user = args->user, .unset = "f did not set output"};
+    const ct_type **types = ct__operand_types(ctx, &traced, args->in, n, args->here);
+    int64_t *axes = ct__arena(arena, (n + 1) * sizeof *axes);
+    ct_type *elements = ct__arena(arena, (n + 1) * sizeof *elements);
+    if (!types) return false;
+    if (!axes || !elements)
+        return ct__err_memory(&ctx->err, args->here, "vmap", n * sizeof *elements);
+    for (size_t i = 0; i < n; i++) {
+        axes[i] = args->in_axes.n ? args->in_axes.v[i] : 0;
+        if (axes[i] == NO_AXIS) continue;
+        if (!element_of(ctx, args, i, types[i], &axes[i], &batch, &elements[i])) return false;
+        types[i] = &elements[i];
+    }
+    if (!batch.known || ct__unmarked(batch.size) < 0) {
+        ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap",
+                 batch.known ? ".size is %lld" : "no operand has a batch",
+                 (long long)ct__unmarked(batch.size));
+        if (!batch.known)
+            ct__err_hint(&ctx->err,
+                         "name an axis in .in_axes, or give the size of the batch in .size");
+        return false;
+    }
+    traced.operands = NULL; // an element is not the operand
+    traced.n_operands = 0;
+    ct_body *body = ct__trace(ctx, &traced, types, n, args->n_out, args->here);
+    ct_tensor *all = body ? ct__with_captured(ctx, body, args->in, n, 0) : NULL;
+    if (!all) return false;
+    const vmap_attrs attrs = {.body = body,
+                              .in_axes = {(int64_t)n, axes},
+                              .out_axes = args->out_axes,
+                              .size = batch.size};
+    *result = ct__record(&ct__op_vmap, &attrs, all, (int)(n + body->n_captured), args->here);
+    return true;
+}
+
+void ct_vmap_with(ct_vmap_args args) {
+    ct_ctx *ctx = ct__ctx();
+    ct_tensor t;
+    if (!ctx || !ct__call_given(ctx, "vmap", args.in, args.n_in, args.out, args.n_out, args.here))
+        return;
+    if (ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "vmap", "the function") &&
+        lists_fit(ctx, &args) && record_vmap(ctx, &args, &t))
+        ct__outputs(t, args.out, args.n_out);
+    else
+        ct__poison_all(ctx, args.out, args.n_out, args.here);
+}
