@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "ops/rules.h"
+#include "support/case_file.h"
 
 // ---------------------------------------------------------------------------------------------------
 // the table
@@ -69,6 +70,10 @@ static void records_are_whole(void **state) {
         if (kind == &ct__kind_transform)
             NEEDS(op->expand || op->transpose, "it does not say what it stands for");
         if (kind == &ct__kind_movement) NEEDS(op->transpose, "linear, but no transpose");
+        bool inside = kind != &ct__kind_leaf && kind != &ct__kind_transform && op->n_in != 0;
+        bool batches = op->batch || kind->batch || op->body;
+        NEEDS(!inside || batches || kind == &ct__kind_loop,
+              "no rule for batches and no CT_NO_VMAP");
         if (op->jvp == ct__jvp_same) NEEDS(op->transpose, "linear, but no transpose");
     }
 #undef NEEDS
@@ -76,97 +81,17 @@ static void records_are_whole(void **state) {
 }
 
 // ---------------------------------------------------------------------------------------------------
-// cases from a file: little-endian words of 8 bytes, data padded to whole words
+// cases from a file
 
-typedef struct {
-    const int64_t *at, *end;
-} reader;
-static int64_t word(reader *r) {
-    if (r->at >= r->end) {
-        fputs("test_ops: the file of cases ends early\n", stderr);
-        exit(2);
-    }
-    return *r->at++;
-}
-static double number(reader *r) {
-    int64_t w = word(r);
-    double d;
-    memcpy(&d, &w, sizeof d);
-    return d;
-}
-static const void *bytes_of(reader *r, size_t n) {
-    const void *p = r->at;
-    for (size_t i = 0; i < (n + 7) / 8; i++) word(r);
-    return p;
-}
-static ct_ints list(reader *r) {
-    int64_t n = word(r);
-    const int64_t *v = r->at;
-    for (int64_t i = 0; i < n; i++) word(r);
-    return (ct_ints){n, n ? v : NULL};
-}
-
-static void put(FILE *out, int64_t w) { fwrite(&w, sizeof w, 1, out); }
-static void put_bytes(FILE *out, const void *p, size_t n) {
-    static const char zero[8];
-    if (n) fwrite(p, 1, n, out);
-    fwrite(zero, 1, (8 - n % 8) % 8, out);
-}
-static void put_tensor(FILE *out, ct_tensor t) {
-    const ct_type *type = ct__type_of(t);
-    const void *data = ct_data(t);
-    put(out, type->dtype);
-    put(out, type->rank);
-    for (int i = 0; i < type->rank; i++) put(out, type->dim[i]);
-    if (!data) { // the caller reads the error first
-        fputs("test_ops: a value was lost\n", stderr);
-        exit(2);
-    }
-    put_bytes(out, data, ct__type_bytes(type));
-}
-
-static void read_attrs(reader *r, const ct_opdef *op, char *attrs) {
-    for (size_t i = 0; i < op->n_fields; i++) {
-        char *to = attrs + op->fields[i].offset;
-        switch (op->fields[i].kind) {
-        case CT_FIELD_i64: *(int64_t *)(void *)to = word(r); break;
-        case CT_FIELD_f64: *(double *)(void *)to = number(r); break;
-        case CT_FIELD_num: {
-            bool given = word(r);
-            *(ct_num *)(void *)to = (ct_num){number(r), given};
-            break;
-        }
-        case CT_FIELD_bool: *(bool *)to = word(r) != 0; break;
-        case CT_FIELD_dtype: *(ct_dtype *)(void *)to = (ct_dtype)word(r); break;
-        case CT_FIELD_ints: *(ct_ints *)(void *)to = list(r); break;
-        default:
-            fprintf(stderr, "test_ops: %s has an attribute that no case can give\n", op->name);
-            exit(2);
-        }
-    }
-}
-
-enum { PLAIN, REVERSED, EXPANDED }; // how an operand is seen
 enum { MANY = 128 };
-
-static ct_tensor read_operand(reader *r) {
-    int64_t view = word(r);
-    ct_dtype dtype = (ct_dtype)word(r);
-    ct_ints dims = list(r), wide = {0, NULL};
-    if (view == EXPANDED) wide = list(r);
-    size_t bytes = (size_t)word(r);
-    ct_tensor t = ct_from(bytes_of(r, bytes), dtype, dims);
-    if (view == REVERSED) return ct_permute(t, CT_SCALAR);
-    return view == EXPANDED ? ct_expand(t, wide) : t;
-}
 
 // The sum over float tensors of all elements times weights from the file; `bent`: of x + x x / 2
 // for each element x, so that linear ops have a second derivative, too.
 static ct_tensor weighted(reader *r, const ct_tensor *t, int n, bool bent) {
     ct_tensor total = CT_NONE;
     for (int i = 0; i < n; i++) {
-        size_t bytes = (size_t)word(r);
-        const void *data = bytes_of(r, bytes);
+        size_t bytes = (size_t)read_word(r);
+        const void *data = read_bytes(r, bytes);
         if (!bytes || !ct_ok(t[i])) continue;
         ct_dims_buffer dims;
         ct_tensor w = ct_from(data, CT_F64, ct__dims_of(t[i], &dims));
@@ -185,12 +110,12 @@ typedef struct {
 } wanted;
 
 static void record_case(reader *r, wanted *want) {
-    const ct_opdef *op = ct__ops[word(r)];
-    bool gradients = word(r);
+    const ct_opdef *op = ct__ops[read_word(r)];
+    bool gradients = read_word(r);
     _Alignas(8) char attrs[512] = {0};
     read_attrs(r, op, attrs);
     ct_tensor in[MANY], floats[MANY], *outs = want->v;
-    int n_in = (int)word(r), n_floats = 0, n_out = 0;
+    int n_in = (int)read_word(r), n_floats = 0, n_out = 0;
     for (int i = 0; i < n_in; i++) {
         in[i] = read_operand(r);
         if (ct_dtype_of(in[i]) == CT_F64) floats[n_floats++] = in[i];
@@ -207,22 +132,9 @@ static void record_case(reader *r, wanted *want) {
     ct_grad(*loss, floats, (size_t)n_floats, first);
     *slope = weighted(r, first, n_floats, false);
     want->n += 2 + (size_t)n_floats;
-    if (!word(r)) return;
+    if (!read_word(r)) return;
     ct_grad(*slope, floats, (size_t)n_floats, first + n_floats);
     want->n += (size_t)n_floats;
-}
-
-static void put_case(FILE *out, const wanted *want, bool ok) {
-    put(out, ok ? 0 : 1);
-    if (ok) {
-        put(out, (int64_t)want->n);
-        for (size_t i = 0; i < want->n; i++) put_tensor(out, want->v[i]);
-        return;
-    }
-    const char *text = ct_error_text();
-    put(out, (int64_t)strlen(text));
-    put_bytes(out, text, strlen(text));
-    ct_error_clear();
 }
 
 enum { GROUP = 64 };
@@ -248,7 +160,7 @@ static void some_cases(reader *r, FILE *out) {
             n++;
         }
         if (!ct_failed() && ct_eval(all, n_all)) {
-            for (int i = 0; i < n; i++) put_case(out, &want[i], true);
+            for (int i = 0; i < n; i++) write_results(out, want[i].v, want[i].n, true);
             return;
         }
         ct_error_clear();
@@ -257,7 +169,7 @@ static void some_cases(reader *r, FILE *out) {
     for (int i = 0; i < n; i++) {
         CT_SCOPE;
         record_case(r, &want[0]);
-        put_case(out, &want[0], !ct_failed() && ct_eval(want[0].v, want[0].n));
+        write_results(out, want[0].v, want[0].n, !ct_failed() && ct_eval(want[0].v, want[0].n));
     }
 }
 
@@ -267,16 +179,16 @@ enum { LEAF, CONSTANT, BARE_FLOAT, BARE_INTEGER, NODE_OF_OP, GRADIENT }; // what
 enum { NODES = 256 };
 
 static ct_tensor read_value(reader *r, const ct_tensor *nodes) {
-    ct_tensor node = nodes[word(r)];
-    return ct__output(node, (uint32_t)word(r));
+    ct_tensor node = nodes[read_word(r)];
+    return ct__output(node, (uint32_t)read_word(r));
 }
 
 static ct_tensor read_op(reader *r, const ct_tensor *nodes) {
-    const ct_opdef *op = ct__ops[word(r)];
+    const ct_opdef *op = ct__ops[read_word(r)];
     _Alignas(8) char attrs[512] = {0};
     ct_tensor in[MANY];
     read_attrs(r, op, attrs);
-    int n = (int)word(r);
+    int n = (int)read_word(r);
     for (int i = 0; i < n; i++) in[i] = read_value(r, nodes);
     return ct__record(op, attrs, in, n, (ct_loc){"graph", 1});
 }
@@ -289,26 +201,26 @@ static ct_tensor read_gradient(reader *r, const ct_tensor *nodes) {
 }
 
 static ct_tensor read_const(reader *r) {
-    ct_dtype dtype = (ct_dtype)word(r);
-    ct_ints dims = list(r);
-    size_t bytes = (size_t)word(r);
-    return ct_const(bytes_of(r, bytes), dtype, dims);
+    ct_dtype dtype = (ct_dtype)read_word(r);
+    ct_ints dims = read_list(r);
+    size_t bytes = (size_t)read_word(r);
+    return ct_const(read_bytes(r, bytes), dtype, dims);
 }
 
 static void record_graph(reader *r, wanted *want) {
     ct_tensor nodes[NODES];
-    int64_t n = word(r);
+    int64_t n = read_word(r);
     for (int64_t i = 0; i < n; i++) {
-        switch (word(r)) {
+        switch (read_word(r)) {
         case LEAF: nodes[i] = read_operand(r); break;
         case CONSTANT: nodes[i] = read_const(r); break;
-        case BARE_FLOAT: nodes[i] = ct_f(number(r)); break;
-        case BARE_INTEGER: nodes[i] = ct_i(word(r)); break;
+        case BARE_FLOAT: nodes[i] = ct_f(read_number(r)); break;
+        case BARE_INTEGER: nodes[i] = ct_i(read_word(r)); break;
         case GRADIENT: nodes[i] = read_gradient(r, nodes); break;
         default: nodes[i] = read_op(r, nodes);
         }
     }
-    want->n = (size_t)word(r);
+    want->n = (size_t)read_word(r);
     for (size_t i = 0; i < want->n; i++) want->v[i] = read_value(r, nodes);
 }
 
@@ -317,24 +229,7 @@ static void next_graph(reader *r, FILE *out) {
     static wanted want;
     CT_SCOPE;
     record_graph(r, &want);
-    put_case(out, &want, !ct_failed() && ct_eval(want.v, want.n));
-}
-
-static int run_file(const char *device, const char *from, const char *to,
-                    void (*next)(reader *r, FILE *out)) {
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    if (!in || !out) return fprintf(stderr, "test_ops: cannot open %s or %s\n", from, to), 2;
-    fseek(in, 0, SEEK_END);
-    size_t n = (size_t)ftell(in);
-    rewind(in);
-    int64_t *all = malloc(n + 8);
-    if (!all || fread(all, 1, n, in) != n) return 2;
-    fclose(in);
-    if (!ct_set_device(device)) return fprintf(stderr, "%s\n", ct_error_text()), 2;
-    reader r = {all, all + n / 8};
-    while (r.at < r.end) next(&r, out);
-    free(all);
-    return fclose(out) == 0 ? 0 : 2;
+    write_results(out, want.v, want.n, !ct_failed() && ct_eval(want.v, want.n));
 }
 
 // A line a dtype: its name and bits.
@@ -382,9 +277,9 @@ static int write_table(const char *to) {
 
 int main(int argc, char **argv) {
     if (argc == 5 && strcmp(argv[1], "--cases") == 0)
-        return run_file(argv[2], argv[3], argv[4], some_cases);
+        return run_cases(argv[2], argv[3], argv[4], some_cases);
     if (argc == 5 && strcmp(argv[1], "--graphs") == 0)
-        return run_file(argv[2], argv[3], argv[4], next_graph);
+        return run_cases(argv[2], argv[3], argv[4], next_graph);
     if (argc == 3 && strcmp(argv[1], "--table") == 0) return write_table(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--dtypes") == 0) return write_dtypes(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--promotions") == 0) return write_promotions(argv[2]);

@@ -1,0 +1,241 @@
+"""For each op what JAX has for it: a function of arrays and of the op's attributes, with JAX's own derivatives and batching.
+
+An op of the table that is neither here nor among WITHOUT_TWIN fails tests/ops/test_op_transforms.py.
+"""
+import math
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from op_cases import DYNAMIC, END, NUMPY, read_table
+from op_samples import least, most, whole
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_threefry_partitionable", True)
+TABLE = read_table()
+
+
+def axes_of(x, axes):
+    return tuple(axes) or tuple(range(x.ndim))
+
+
+def is_float(x):
+    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+
+
+def together(f):
+    """A function of lax, of operands that are broadcast and promoted before."""
+    return lambda *xs: f(*jnp.broadcast_arrays(*(jnp.asarray(x, jnp.result_type(*xs)) for x in xs)))
+
+
+@together
+def div(a, b):
+    if is_float(a):
+        return a / b
+    return jnp.where(b == 0, 0, lax.div(a, jnp.where(b == 0, 1, b)))
+
+
+@together
+def mod(a, b):
+    if is_float(a):
+        return lax.rem(a, b)
+    return jnp.where(b == 0, 0, lax.rem(a, jnp.where(b == 0, 1, b)))
+
+
+def shift(f):
+    @together
+    def g(a, b):
+        bits = jnp.iinfo(a.dtype).bits
+        inside = (b >= 0) & (b < bits)
+        return jnp.where(inside, f(a, jnp.where(inside, b, 0)), 0)
+    return g
+
+
+def reduce_with(f, of_nothing=None):
+    def g(x, axes=(), keepdims=False):
+        start = {} if of_nothing is None or x.size else {"initial": of_nothing(x.dtype)}
+        return f(x, axis=axes_of(x, axes), keepdims=keepdims, **start)
+    return g
+
+
+def typed(f):
+    """JAX, as NumPy, adds small integers up in wide ones."""
+    return lambda x, axes=(), keepdims=False: f(x, axis=axes_of(x, axes), keepdims=keepdims, dtype=x.dtype)
+
+
+def var(x, axes=(), keepdims=False, correction=0):
+    return jnp.var(x, axis=axes_of(x, axes), keepdims=keepdims, ddof=correction)
+
+
+def cumsum(x, axis=0, reverse=False):
+    return lax.cumsum(x, axis % x.ndim, reverse)
+
+
+def cut(x, axes=(), start=(), stop=(), step=()):
+    by = [slice(None)] * x.ndim
+    axes = list(axes) or list(range(max(len(start), len(stop), len(step))))
+    for i, a in enumerate(axes):
+        end = whole(stop)[i] if stop else END
+        by[a] = slice(whole(start)[i] if start else 0, None if end == END else end, min(step[i], x.shape[a] or 1) if step else 1)
+    return x[tuple(by)]
+
+
+def pad(x, fill, low=(), high=(), interior=()):
+    low, high, interior = (whole(v) or [0] * x.ndim for v in (low, high, interior))
+    interior = [0 if n < 2 else i for n, i in zip(x.shape, interior)]
+    return lax.pad(x, jnp.asarray(fill, x.dtype), list(zip(low, high, interior)))
+
+
+def starts_of(x, starts, axes):
+    """A start an axis of x."""
+    at = [0] * x.ndim
+    for i, a in enumerate(list(axes) or range(x.ndim)):
+        at[a] = jnp.reshape(starts, -1)[i].astype(jnp.int64)
+    return at
+
+
+def dynamic_slice(x, starts, axes=(), sizes=()):
+    size = list(x.shape)
+    for a, n in zip(list(axes) or range(x.ndim), whole(sizes)):
+        size[a] = n
+    return lax.dynamic_slice(x, inside(x, starts_of(x, starts, axes), size), size)
+
+
+def inside(x, at, size):
+    """Below 0 lax counts from the end."""
+    return [jnp.clip(jnp.asarray(a), 0, n - s) for a, n, s in zip(at, x.shape, size)]
+
+
+def dynamic_update(x, update, starts, axes=()):
+    return lax.dynamic_update_slice(x, update, inside(x, starts_of(x, starts, axes), update.shape))
+
+
+def lines(f, batch_dims):
+    for _ in range(batch_dims):
+        f = jax.vmap(f)
+    return f
+
+
+def gather(x, indices, axis=0, batch_dims=0, zero_outside=False):
+    own = axis % x.ndim - batch_dims
+    fill = None if is_float(x) and not zero_outside else 0
+
+    def pick(x, i):
+        n = x.shape[own]
+        i = jnp.where((i < 0) | (i >= n), n, i.astype(jnp.int64))
+        return jnp.take(x, i, own, mode="fill", fill_value=fill)
+    return lines(pick, batch_dims)(x, jnp.asarray(indices))
+
+
+def scatter_add(x, indices, updates, axis=0, batch_dims=0):
+    own = axis % x.ndim - batch_dims
+
+    def add(x, i, u):
+        n = x.shape[own]
+        i = jnp.where((i < 0) | (i >= n), n, i.astype(jnp.int64))
+        return x.at[(slice(None),) * own + (i,)].add(u, mode="drop")
+    return lines(add, batch_dims)(x, jnp.asarray(indices), updates)
+
+
+def topk(x, k=0):
+    return lax.top_k(x, k)
+
+
+def attention(q, k, v, *rest, causal=False, scale=None, present=0):
+    rest = list(rest)
+    position = rest.pop(0) if present & 1 else 0
+    s = jnp.matmul(q, jnp.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    see = jnp.ones(s.shape, bool)
+    if causal:
+        see &= jnp.arange(s.shape[-1]) <= jnp.arange(s.shape[-2])[:, None] + position
+    if present & 2:
+        see = see & rest.pop(0)
+    any_key = see.any(-1, keepdims=True)
+    safe = jnp.where(see, s, 0)
+    m = lax.stop_gradient(jnp.where(see, s, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))
+    m = jnp.where(jnp.isfinite(m), m, 0)
+    e = jnp.where(see, jnp.exp(safe - m), 0)
+    total = jnp.where(any_key, e.sum(-1, keepdims=True), 1)
+    out = jnp.where(any_key, jnp.matmul(e, v) / total, 0)
+    return out, jnp.where(any_key, jnp.log(total) + m, -jnp.inf)[..., 0]
+
+
+def cross_entropy(x, targets, per_row=False):
+    lse = jax.nn.logsumexp(x, -1)
+    n = x.shape[-1]
+    t = targets.astype(jnp.int64)
+    picked = jnp.take_along_axis(x, jnp.where((t < 0) | (t >= n), n, t)[..., None], -1, mode="fill")[..., 0]
+    loss = lse - picked
+    return loss if per_row else loss.mean(), lse
+
+
+def layer_norm(x, *rest, eps=1e-5, present=0):
+    rest = list(rest)
+    d = x - x.mean(-1, keepdims=True)
+    y = d / jnp.sqrt((d * d).mean(-1, keepdims=True) + eps)
+    if present & 1:
+        y = y * rest.pop(0)
+    return y + rest.pop(0) if present & 2 else y
+
+
+def rms_norm(x, *rest, eps=1e-5, present=0):
+    y = x / jnp.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    return y * rest[0] if present else y
+
+
+def dropout(x, key, rate):
+    u = jax.random.uniform(key, x.shape, jnp.float32)
+    return jnp.where(u >= rate.astype(jnp.float32), x * (1 / (1 - rate.astype(x.dtype))), 0)
+
+
+def one_hot(x, n=0, dtype=None):
+    return jax.nn.one_hot(x, *whole([n]), dtype=NUMPY[dtype or "f32"])
+
+
+# Ops that NumPy has by the same name, as JAX has them.
+TWINS = {name: getattr(jnp, name) for name in (
+    "abs maximum minimum floor ceil sqrt exp log expm1 log1p sin cos tanh trunc equal not_equal less less_equal greater "
+    "greater_equal square reciprocal sign matmul").split()}
+TWINS |= {
+    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": div, "mod": mod, "neg": jnp.negative,
+    "round": jnp.rint, "erf": jax.scipy.special.erf, "stop_gradient": lax.stop_gradient, "atan2": jnp.arctan2,
+    "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "not": jnp.invert,
+    "shift_left": shift(lax.shift_left), "shift_right": shift(lax.shift_right_logical), "select": jnp.where,
+    "cast": lambda x, dtype: x.astype(NUMPY[dtype]),
+    "bitcast": lambda x, dtype: lax.bitcast_convert_type(x, NUMPY[dtype]),
+    "sum": typed(jnp.sum), "prod": typed(jnp.prod), "max": reduce_with(jnp.max, least), "min": reduce_with(jnp.min, most),
+    "mean": reduce_with(jnp.mean), "any": reduce_with(jnp.any), "all": reduce_with(jnp.all), "var": var,
+    "logsumexp": reduce_with(jax.nn.logsumexp),
+    "argmax": lambda x, axis=0, keepdims=False: jnp.argmax(x, axis, keepdims=keepdims).astype(jnp.int32),
+    "reshape": lambda x, dims=(): x.reshape(whole(dims)),
+    "permute": lambda x, axes=(): jnp.transpose(x, axes or None),
+    "expand": lambda x, dims=(): jnp.broadcast_to(x, whole(dims)),
+    "slice": cut, "pad": pad, "flip": lambda x, axes=(): jnp.flip(x, tuple(axes) or None),
+    "concat": lambda *xs, axis=0: jnp.concatenate(xs, axis),
+    "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter_add,
+    "iota": lambda dtype, dims, axis=0: lax.broadcasted_iota(NUMPY[dtype], whole(dims), axis % len(dims)),
+    "cumsum": cumsum, "topk": topk,
+    "rsqrt": lax.rsqrt, "pow": jnp.power, "clamp": lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
+    "is_nan": jnp.isnan, "is_inf": jnp.isinf, "is_finite": jnp.isfinite,
+    "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu,
+    "gelu": lambda x, exact=False: jax.nn.gelu(x, approximate=not exact), "erfinv": jax.scipy.special.erfinv,
+    "softplus": jax.nn.softplus, "log_sigmoid": jax.nn.log_sigmoid,
+    "leaky_relu": lambda x, slope=0.01: jax.nn.leaky_relu(x, slope), "one_hot": one_hot,
+    "softmax": lambda x, axes=(): jax.nn.softmax(x, tuple(axes) or -1),
+    "log_softmax": lambda x, axes=(): jax.nn.log_softmax(x, tuple(axes) or -1),
+    "cross_entropy": cross_entropy, "layer_norm": layer_norm, "rms_norm": rms_norm, "attention": attention,
+    "random_bits": lambda key, dims=(): jax.random.bits(key, whole(dims), jnp.uint32),
+    "random_split": lambda key, n=0: jax.random.split(key, n), "random_fold_in": jax.random.fold_in,
+    "random_uniform": lambda key, dims=(): jax.random.uniform(key, whole(dims), jnp.float32),
+    "random_normal": lambda key, dims=(): jax.random.normal(key, whole(dims), jnp.float32),
+    "random_bernoulli": lambda key, p, dims=(): jax.random.bernoulli(key, p, whole(dims)),
+    "random_int": lambda key, low, high, dims=(): jax.random.randint(key, whole(dims), low, high, jnp.int32),
+    "dropout": dropout,
+}
+# Ops that take functions or are only recorded by the library, and so have no twin of one name.
+WITHOUT_TWIN = {name for name, op in TABLE.items()
+                if op.kind in ("leaf", "transform", "loop") or any(kind == "body" for kind, _ in op.fields)}
+WITHOUT_TWIN |= {"global_norm", "update", "same", "copy"}
