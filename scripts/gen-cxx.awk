@@ -5,7 +5,7 @@
 BEGIN {
     print "// Derived from the C headers by scripts/gen-cxx.awk; do not edit. Included by cotan/cotan.hpp."
     print "#ifndef COTAN_FUNCTIONS_HPP\n#define COTAN_FUNCTIONS_HPP\n\nnamespace cotan {\n"
-    split("and or xor not const", words, " ")
+    split("and or xor not const while switch", words, " ")
     for (i in words) keyword[words[i]] = 1
 }
 END { print "\n} // namespace cotan\n\n#endif" }
