@@ -36,7 +36,11 @@ void ct__print_nodes(ct_text *text, ct_node *const *nodes, size_t n) {
 }
 
 static bool same_but_weak(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && ct__same_shape(a, b);
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    // In a plan a dynamic size may be known to be a number by now.
+    if (!a->mark && !b->mark) return same && ct__same_shape(a, b);
+    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
+    return same;
 }
 
 static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena *arena,
