@@ -459,7 +459,7 @@ typedef struct ct_check_grad_args {
 CT_API CT_MUST_USE bool ct_check_grad_with(ct_check_grad_args args);
 #define ct_check_grad(...) ct_check_grad_with((ct_check_grad_args){__VA_ARGS__, .here = CT_HERE})
 
-// ------------------------------------------------------------------------- loops and branches
+// ------------------------------------------------------------------------------ loops and branches
 
 // Loops and branches are nodes: functions are traced once, as by ct_call, and the device runs them
 // as often as it takes, without coming back to the host program. Their plan is the same however
