@@ -301,8 +301,10 @@ static bool is_function(const ct_opdef *op) {
 }
 
 bool gen_wants(const ct_opdef *op) {
-    return op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform && !is_function(op) &&
-           op != &ct__op_same && op != &ct__op_copy;
+    // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
+    const bool built = op->kind != &ct__kind_loop || op == &ct__op_scan;
+    return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
+           !is_function(op) && op != &ct__op_same && op != &ct__op_copy;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
