@@ -25,13 +25,17 @@ static bool add_dims(ct_size_words *list, size_t word, const ct_type *type, bool
 static bool add_nodes(ct_size_words *list, ct_node *const *nodes, size_t n, size_t word);
 
 static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
+    bool has_limits = false;
+    for (size_t f = 0; f < node->op->n_fields; f++)
+        has_limits |= node->op->fields[f].means == CT_MEANS_limits;
     for (size_t f = 0; f < node->op->n_fields; f++) {
         const ct_field *field = &node->op->fields[f];
         const void *at = (const char *)node->attrs + field->offset;
         ct_varies varies = CT_VARIES_NOT;
         if (field->means == CT_MEANS_sizes || field->means == CT_MEANS_extents)
             varies = CT_VARIES_SIZE;
-        if (field->means == CT_MEANS_offsets || field->means == CT_MEANS_limits)
+        // Where a slice begins and ends; what a pad puts between elements is no argument of kernels.
+        if (has_limits && (field->means == CT_MEANS_offsets || field->means == CT_MEANS_limits))
             varies = CT_VARIES_POSITION;
         bool ok = true;
         if (field->kind == CT_FIELD_i64)
