@@ -45,10 +45,11 @@ typedef enum {
 } ct_command_kind;
 
 // Operand `arg` lies `bytes` further on with each iteration of the loop at `depth`, from 0: the
-// outermost one.
+// outermost one. reverse: with each that is still to come.
 typedef struct ct_step {
     uint32_t arg, depth;
     int64_t bytes;
+    bool reverse;
 } ct_step;
 
 // One resolved launch. NODE: args are the operands, then the outputs of `node`. COPY: args[0] to

@@ -8,7 +8,7 @@ enum { FEW = 32 }; // operands of most commands
 typedef struct iteration { // of a loop that runs
     const struct iteration *outer;
     uint32_t depth;
-    int64_t at;
+    int64_t at, count;
 } iteration;
 
 typedef struct {
@@ -17,9 +17,10 @@ typedef struct {
     uint64_t launches;
 } run;
 
-static int64_t iteration_at(const iteration *in, uint32_t depth) {
-    while (in && in->depth != depth) in = in->outer;
-    return in ? in->at : 0;
+static int64_t moved_by(const ct_step *s, const iteration *in) {
+    while (in && in->depth != s->depth) in = in->outer;
+    if (!in) return 0;
+    return s->bytes * (s->reverse ? in->count - 1 - in->at : in->at);
 }
 
 // The operands of a command in this iteration, in `few` where they have room there. NULL: no memory.
@@ -34,7 +35,7 @@ static const ct_operand *place_operands(const run *r, const ct_command *c, const
     memcpy(args, c->args, c->n_args * sizeof *args);
     for (uint32_t i = 0; i < c->n_steps; i++) {
         const ct_step *s = &c->steps[i];
-        args[s->arg].offset += (size_t)(iteration_at(in, s->depth) * s->bytes);
+        args[s->arg].offset += (size_t)moved_by(s, in);
     }
     return args;
 }
@@ -73,7 +74,7 @@ static bool read_scalar(run *r, const ct_command *c, const iteration *in, ct_dty
 static bool run_list(run *r, const ct_command *commands, size_t n, const iteration *in);
 
 static bool run_loop(run *r, const ct_command *loop, const iteration *outer) {
-    iteration in = {.outer = outer, .depth = outer ? outer->depth + 1 : 0};
+    iteration in = {.outer = outer, .depth = outer ? outer->depth + 1 : 0, .count = loop->count};
     for (; in.at < loop->count; in.at++) {
         int64_t holds = 1;
         if (ct__stopped(r->runner->device, r->err)) return false;

@@ -47,7 +47,7 @@ static bool read(void *user, ct_operand from, void *to, size_t n, ct_err *err) {
 static void loops_move_their_operands(void **state) {
     (void)state;
     const ct_operand args[2] = {{NULL, 100}, {NULL, 7}};
-    const ct_step steps[] = {{0, 0, 10}, {0, 1, 1}, {1, 1, -2}};
+    const ct_step steps[] = {{0, 0, 10, false}, {0, 1, 1, false}, {1, 1, 2, true}};
     const ct_command list[] = {
         ONE(1, 0),
         {.kind = CT_COMMAND_LOOP, .count = 2, .skip = 5},
@@ -68,7 +68,8 @@ static void loops_move_their_operands(void **state) {
     assert_int_equal(ct__command_span(&list[1]), 6);
     assert_int_equal(ct__command_span(&list[3]), 3);
     assert_true(ct__run_commands(&runner, list, sizeof list / sizeof *list, NULL));
-    assert_string_equal(r.said, "1 2@100 3@100,7 3@101,5 3@102,3 2@110 3@110,7 3@111,5 3@112,3 5 ");
+    assert_string_equal(r.said,
+                        "1 2@100 3@100,11 3@101,9 3@102,7 2@110 3@110,11 3@111,9 3@112,7 5 ");
     assert_int_equal(ct_get_stats().launches - before, 10);
 }
 
@@ -76,7 +77,7 @@ static void switches_take_the_nearest_branch(void **state) {
     (void)state;
     int32_t index[] = {-7, 0, 1, 2, 9};
     const ct_operand arg = {index, 0};
-    const ct_step step = {0, 0, sizeof *index};
+    const ct_step step = {0, 0, sizeof *index, false};
     const ct_command list[] = {
         {.kind = CT_COMMAND_LOOP, .count = 5, .skip = 9},
         {.kind = CT_COMMAND_SWITCH,

@@ -312,6 +312,66 @@ static void loops_in_loops_with_branches(void **state) {
     }
 }
 
+// ----------------------------------------------------------------------------------------- lengths
+
+static void leak(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor w = *(ct_tensor *)user;
+    out[0] = ct_add(ct_mul(w, in[0]), in[1]);
+    out[1] = ct_mul(out[0], out[0]);
+}
+static double leaked(double w, const double *x, int n, int reverse) {
+    double h = 0.25, sum = 0;
+    for (int i = 0; i < n; i++) {
+        h = w * h + x[reverse ? n - 1 - i : i];
+        sum += h * h;
+    }
+    return sum + h;
+}
+
+// Forwards and backwards, with gradients.
+static void one_plan_serves_all_lengths(void **state) {
+    (void)state;
+    static double x[3000];
+    for (int i = 0; i < 3000; i++) x[i] = sin(i);
+    if (getenv("COTAN_CHECK")) return; // a check plans for each length
+    if (!ct_set_device("cpu")) fail_msg("%s", ct_error_text());
+    for (int reverse = 0; reverse < 2; reverse++) {
+        uint64_t before = plans_made();
+        const int lengths[] = {10, 3000, 3, 777};
+        for (int i = 0; i < 4; i++) {
+            CT_SCOPE;
+            int n = lengths[i];
+            enum { wide = 3 };
+            ct_tensor w = number(0.5), xs = ct_from(x, CT_F64, CT_DIMS(CT_DYN(n))), last, ys, g[2],
+                      wrt[2] = {w, xs};
+            // (n, wide), and the same number in each place of a row
+            xs = ct_expand(ct_reshape(xs, CT_DIMS(CT_DYN(n), 1)), CT_DIMS(CT_DYN(n), wide));
+            ct_tensor h = ct_expand(number(0.25), CT_DIMS(wide));
+            ct_scan(&last, &ys, .body = leak, .user = &w, .carry = &h, .n_carry = 1, .xs = &xs,
+                    .n_xs = 1, .n_ys = 1, .reverse = reverse);
+            ct_tensor loss = ct_add(ct_sum(ys), ct_sum(last));
+            ct_grad(loss, wrt, 2, g);
+            ct_tensor all[] = {loss, g[0], g[1]};
+            if (!ct_eval(all, 3)) fail_msg("%s", ct_error_text());
+            double e = 1e-5;
+            near(value(loss), wide * leaked(0.5, x, n, reverse));
+            double slope =
+                (leaked(0.5 + e, x, n, reverse) - leaked(0.5 - e, x, n, reverse)) / (2 * e);
+            assert_true(fabs(value(g[0]) - wide * slope) < 1e-6 * (1 + fabs(wide * slope)));
+            const double *gx = ct_data(g[1]);
+            assert_ok();
+            double at = x[1];
+            x[1] = at + e;
+            double up = leaked(0.5, x, n, reverse);
+            x[1] = at - e;
+            double down = leaked(0.5, x, n, reverse);
+            x[1] = at;
+            assert_true(fabs(gx[1] - wide * (up - down) / (2 * e)) < 1e-5);
+        }
+        assert_int_equal(plans_made() - before, 1);
+    }
+}
+
 // ---------------------------------------------------------------------------------------- stopping
 
 static void always(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -544,6 +604,7 @@ int main(void) {
         T(one_branch_runs_and_has_its_gradient),
         T(an_index_outside_is_the_nearest),
         T(loops_in_loops_with_branches),
+        T(one_plan_serves_all_lengths),
         T(a_loop_that_never_ends_stops_on_cancel),
         T(bodies_whose_results_change_type),
         T(predicates_that_are_no_bool),

@@ -144,7 +144,7 @@ static void programs(void **state) {
     refused(&f, "plan: launch 1: it is a branch of nothing: 1");
     whole(&f)->launches[1] = (ct_launch){.kind = CT_LAUNCH_SWITCH, .args = f.args[0], .n_args = 1};
     refused(&f, "plan: launch 2: it follows a switch and is no branch: 2");
-    whole(&f)->launches[2].steps = (const ct_step[]){{2, 0, 64}};
+    whole(&f)->launches[2].steps = (ct_step[]){{2, 0, 64, false}};
     f.launches[2].n_steps = 1;
     refused(&f, "plan: launch 2: there is no such argument to move on: 2");
     whole(&f)->bufs[1].offset = 64;

@@ -272,8 +272,14 @@ static void put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l, uin
             a->members[b->kind == CT_BUF_LEAF ? a->of_leaf[b->index] : a->of_root[b->index]].name);
     if (offset) ct__textf(out, " + %zu", offset);
     for (uint32_t i = 0; i < l->n_steps; i++)
-        if (l->steps[i].arg == number)
-            ct__textf(out, " + %" PRId64 " * i%u", l->steps[i].bytes, l->steps[i].depth);
+        if (l->steps[i].arg == number) {
+            const ct_step *s = &l->steps[i];
+            ct__textf(out, " + %" PRId64 " * ", s->bytes);
+            if (s->reverse)
+                ct__textf(out, "(n%u - 1 - i%u)", s->depth, s->depth);
+            else
+                ct__textf(out, "i%u", s->depth);
+        }
 }
 
 static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
@@ -296,8 +302,11 @@ static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *
 static void put_indent(ct_text *out, int depth) { ct__textf(out, "%*s", 4 * (depth + 1), ""); }
 
 static void put_loop(const ct_ahead *a, ct_text *out, const ct_launch *l, int loops) {
-    ct__textf(out, "for (int64_t i%d = 0; ", loops);
-    if (l->count != INT64_MAX) ct__textf(out, "i%d < %" PRId64, loops, l->count);
+    ct__textf(out, "for (int64_t i%d = 0", loops);
+    if (l->count == INT64_MAX)
+        ct__text_add(out, "; ");
+    else
+        ct__textf(out, ", n%d = %" PRId64 "; i%d < n%d", loops, l->count, loops, loops);
     if (l->n_args) {
         ct__textf(out, "%s*(const _Bool *)(", l->count != INT64_MAX ? " && " : "");
         put_operand(a, out, l, 0);

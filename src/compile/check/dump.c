@@ -86,7 +86,8 @@ static void put_args(ct_text *text, const ct_program *program, const ct_launch *
         ct__textf(text, " %s", buf_names[b->kind]);
         for (uint32_t i = 0; i < l->n_steps; i++)
             if (l->steps[i].arg == k)
-                ct__textf(text, " %+lld i%u", (long long)l->steps[i].bytes, l->steps[i].depth);
+                ct__textf(text, " %s%lld i%u", l->steps[i].reverse ? "reverse " : "+",
+                          (long long)l->steps[i].bytes, l->steps[i].depth);
     }
 }
 

@@ -13,6 +13,8 @@ static int64_t value_of(const ct_plan *p, int64_t size) {
 
 static void bind_launch(ct_plan *p, ct_launch *l) {
     if (l->kind == CT_LAUNCH_COPY) l->bytes = (size_t)value_of(p, l->size);
+    if (l->kind == CT_LAUNCH_LOOP) l->count = value_of(p, l->size);
+    for (uint32_t i = 0; i < l->n_steps; i++) l->steps[i].bytes = value_of(p, l->step_sizes[i]);
     if (l->kind != CT_LAUNCH_KERNEL || !l->n_numbers) return;
     const ct_kir *ir = p->program.kernels[l->kernel].ir;
     for (uint32_t i = 0; i < l->n_numbers; i++) {
@@ -32,6 +34,7 @@ static void bind_commands(ct_plan *p) {
         const ct_launch *l = &p->program.launches[i];
         ct_command *c = &p->commands[i];
         c->grid = l->grid;
+        c->count = l->count;
         c->bytes = l->bytes;
         c->flops = l->flops;
         for (uint32_t k = 0; k < l->n_args; k++, at++) {

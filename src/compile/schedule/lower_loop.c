@@ -22,7 +22,8 @@ typedef struct {
 // Where a parameter or a result of a body lies, and how far on in the next iteration.
 typedef struct spot {
     ct_place place;
-    int64_t step;
+    int64_t step; // bytes, as attributes hold them
+    bool reverse;
     bool assigned; // a result: the next value of parameter `leaf`
     uint32_t leaf;
 } spot;
@@ -99,19 +100,24 @@ static bool place_bufs(inlay *l) {
 
 // A launch's steps in its own loops, and those of the buffers that move on with the one around it.
 static bool add_steps(const inlay *l, ct_launch *launch) {
-    const ct_step *own = launch->steps;
-    uint32_t n = launch->n_steps;
-    ct_step *steps = ct__arena(l->o->p->arena, (n + launch->n_args + 1) * sizeof *steps);
-    if (!steps) return no_memory(l->o, n * sizeof *steps);
+    const ct_launch own = *launch;
+    ct_arena *arena = l->o->p->arena;
+    uint32_t n = own.n_steps;
+    size_t most = n + own.n_args + 1u;
+    ct_step *steps = launch->steps = ct__arena(arena, most * sizeof *steps);
+    int64_t *sizes = launch->step_sizes = ct__arena(arena, most * sizeof *sizes);
+    if (!steps || !sizes) return no_memory(l->o, most * sizeof *steps);
     for (uint32_t i = 0; i < n; i++) {
-        steps[i] = own[i];
+        steps[i] = own.steps[i];
+        sizes[i] = own.step_sizes[i];
         steps[i].depth += l->in_loop;
     }
-    for (uint32_t k = 0; k < launch->n_args; k++) {
-        int64_t bytes = l->to[launch->args[k].buf].step;
-        if (bytes) steps[n++] = (ct_step){.arg = k, .bytes = bytes};
+    for (uint32_t k = 0; k < own.n_args; k++) {
+        const spot *to = &l->to[own.args[k].buf];
+        if (!to->step) continue;
+        sizes[n] = to->step;
+        steps[n++] = (ct_step){.arg = k, .bytes = ct__unmarked(to->step), .reverse = to->reverse};
     }
-    launch->steps = steps;
     launch->n_steps = n;
     return true;
 }
@@ -154,13 +160,9 @@ static bool add_marker(const owner *o, ct_launch launch) {
 
 // --------------------------------------------------------------------------------------- the forms
 
-// The element of the first iteration of what lies at a place: x[0], or backwards the last.
+// An element of what lies at a place in each iteration, forwards or backwards.
 static spot element(const owner *o, ct_place place, const ct_type *type) {
-    const ct_loop *l = &o->loop;
-    if (type->dyn) ct__symbols_incomplete(o->p->symbols);
-    int64_t bytes = (int64_t)ct__type_bytes(type), length = ct__unmarked(l->length);
-    if (l->reverse && length) place.offset += (size_t)((length - 1) * bytes);
-    return (spot){.place = place, .step = l->reverse ? -bytes : bytes};
+    return (spot){.place = place, .step = ct__bytes_of(type), .reverse = o->loop.reverse};
 }
 
 // A parameter: carried tensors lie where the node's outputs do, of each x there is one element.
@@ -198,14 +200,15 @@ static spot *results(const owner *o, const ct_body *body) {
 
 static bool lower_scan(const owner *o) {
     const ct_loop *l = &o->loop;
-    if (ct__marked(l->length)) ct__symbols_incomplete(o->p->symbols);
     const ct_body *body = l->bodies.v[0];
     spot *result = results(o, body);
     if (!result) return false;
     for (size_t i = l->n_carry; i < body->n_outs; i++)
         result[i] = element(o, o->out[i], ct__type(body->outs[i]));
     return copy_in_carry(o) &&
-           add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP, .count = ct__unmarked(l->length)}) &&
+           add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP,
+                                     .size = l->length,
+                                     .count = ct__unmarked(l->length)}) &&
            lay(o, 0, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
 }
 
@@ -219,7 +222,8 @@ static bool lower_while(const owner *o) {
     if (!arg || (arg->buf = ct__program_buf(o->p, holds)) == UINT32_MAX)
         return no_memory(o, sizeof *arg);
     result[l->n_carry] = (spot){.place = {.buf = arg->buf}};
-    const ct_launch loop = {.kind = CT_LAUNCH_LOOP, .count = INT64_MAX, .args = arg, .n_args = 1};
+    const ct_launch loop = {
+        .kind = CT_LAUNCH_LOOP, .size = INT64_MAX, .count = INT64_MAX, .args = arg, .n_args = 1};
     return copy_in_carry(o) && lay(o, 0, &result[l->n_carry], false) && add_marker(o, loop) &&
            lay(o, 1, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
 }

@@ -52,7 +52,8 @@ typedef struct ct_launch {
     uint32_t kernel;
     ct_arg *args;
     uint32_t n_args;
-    const ct_step *steps; // (n_steps) which arguments move on in the loops around, and how far
+    ct_step *steps;      // (n_steps) which arguments move on in the loops around, and how far
+    int64_t *step_sizes; // (n_steps) their bytes as attributes hold them
     uint32_t n_steps;
     int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
     int32_t *atoms;   // (n_numbers) of the plan's symbols, that each of them is
