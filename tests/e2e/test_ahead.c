@@ -200,6 +200,48 @@ static void keep_scan(ct_tensor x) { // (5, 700)
     ct_keep(sums);
 }
 
+// Collatz: how often it turns is not known before; which branch it takes neither.
+static void is_not_one(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_not_equal(in[0], ct_i(1));
+}
+static void half(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_div(in[0], ct_i(2));
+}
+static void thrice(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_add(ct_mul(in[0], ct_i(3)), ct_i(1));
+}
+static void collatz(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor odd = ct_equal(ct_mod(in[0], ct_i(2)), ct_i(1));
+    ct_cond(out, .pred = odd, .then = thrice, .otherwise = half, .user = user, .in = in, .n_in = 1,
+            .n_out = 1);
+    out[1] = ct_add(in[1], ct_i(1));
+}
+// Of each element of x a branch, by a number that may be outside of them.
+static void choose(const ct_tensor *in, ct_tensor *out, void *user) {
+    static const ct_fn branches[] = {half, thrice, half};
+    ct_switch(out, .index = in[1], .branches = branches, .n_branches = 3, .user = user, .in = in,
+              .n_in = 1, .n_out = 1);
+    out[1] = out[0];
+}
+
+static void keep_loops(void) {
+    static const int32_t start = 27, none = 0, numbers_of[5] = {-1, 1, 0, 2, 9};
+    ct_tensor begin[2] = {ct_from(&start, CT_I32, CT_SCALAR), ct_from(&none, CT_I32, CT_SCALAR)},
+              end[2], last, ys, which = ct_from(numbers_of, CT_I32, CT_DIMS(5));
+    ct_while(end, .cond = is_not_one, .body = collatz, .carry = begin, .n_carry = 2);
+    ct_keep(end[0]);
+    ct_keep(end[1]); // 111
+    for (int reverse = 0; reverse < 2; reverse++) {
+        ct_scan(&last, &ys, .body = choose, .carry = begin, .n_carry = 1, .xs = &which, .n_xs = 1,
+                .n_ys = 1, .reverse = reverse);
+        ct_keep(last);
+        ct_keep(ys);
+    }
+}
+
 // Numbers that wrap, alone: that is not for the compiler to think about.
 static void keep_wrapped(void) {
     static const int32_t most = INT32_MAX, one = 1, least = INT32_MIN;
@@ -230,6 +272,7 @@ static void keep_programs(void) {
     ct_keep(ct_less(x, ct_f(0.25)));
     ct_keep(ct_exp(ct_from(numbers, CT_F32, CT_DIMS(CT_DYN(1234)))));
     keep_scan(x);
+    keep_loops();
     keep_wrapped();
 }
 
