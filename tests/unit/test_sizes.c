@@ -152,7 +152,7 @@ static ct_tensor slope(int64_t n, int64_t m) {
 }
 static void gradients_too(void **state) {
     (void)state;
-    TURNS(slope, {3, 5, 1}, {4, 5, 2}, {6, 5, 2}, {6, 7, 3}, {2, 9, 4});
+    TURNS(slope, {3, 5, 1}, {4, 5, 2}, {6, 5, 2}, {6, 7, 3}, {2, 9, 3}, {5, 200, 3}, {1, 64, 4});
 }
 
 // What lies in memory for a run is what its sizes need.
