@@ -11,7 +11,7 @@ BEGIN {
     # of a meaning (src/graph/op.h)
     ctype["axis"] = ctype["leading"] = ctype["count"] = "int64_t"; ctype["reverse"] = "bool"
     ctype["axes"] = ctype["permutation"] = ctype["sizes"] = "ct_ints"
-    ctype["offsets"] = ctype["limits"] = ctype["strides"] = ctype["extents"] = "ct_ints"
+    ctype["offsets"] = ctype["limits"] = ctype["strides"] = ctype["gaps"] = ctype["extents"] = "ct_ints"
 }
 
 FILENAME ~ /ops\.list$/ {

@@ -50,6 +50,7 @@ typedef enum ct_field_kind {
     CT_FIELD_offsets = CT_FIELD_ints,
     CT_FIELD_limits = CT_FIELD_ints,
     CT_FIELD_strides = CT_FIELD_ints,
+    CT_FIELD_gaps = CT_FIELD_ints,
     CT_FIELD_extents = CT_FIELD_ints,
     CT_FIELD_places = CT_FIELD_ints,
 } ct_field_kind;
@@ -77,6 +78,7 @@ typedef enum ct_meaning {
     CT_MEANS_offsets,     // one an axis; 0 where an axis stays as it is
     CT_MEANS_limits,      // one an axis; CT_END where an axis stays as it is
     CT_MEANS_strides,     // one an axis; 1 where an axis stays as it is
+    CT_MEANS_gaps,        // one an axis; 0 where an axis stays as it is; always literal
     CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
     CT_MEANS_places,      // one number an operand or a result, or some of these: any length
@@ -97,7 +99,7 @@ typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
-    ct_attr_limits, ct_attr_strides, ct_attr_extents, ct_attr_places;
+    ct_attr_limits, ct_attr_strides, ct_attr_gaps, ct_attr_extents, ct_attr_places;
 typedef ct_body *ct_attr_body;
 typedef ct_bodies ct_attr_bodies;
 typedef ct_data_bytes ct_attr_data;

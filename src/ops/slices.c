@@ -202,7 +202,7 @@ const ct_opdef ct__op_slice = {
 
 // --------------------------------------------------------------------------------------------- pad
 
-#define PAD_ATTRS(F, op) F(op, offsets, low) F(op, offsets, high) F(op, offsets, interior)
+#define PAD_ATTRS(F, op) F(op, offsets, low) F(op, offsets, high) F(op, gaps, interior)
 CT_ATTRS(pad, PAD_ATTRS);
 
 // With as much between them two elements already make an axis that no tensor has.

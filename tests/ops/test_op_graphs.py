@@ -63,6 +63,19 @@ def test_nodes_that_differ_in_an_attribute_are_two(pairs, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_gaps_that_grow_with_the_size(device):
+    """In one process: a size that takes a second value becomes dynamic, and what is in proportion to it may, too."""
+    graphs = []
+    for n in (6, 3, 12):
+        graph = Graph(SEED, n)
+        x, fill = graph.leaf(graph.rng.uniform(-1, 1, n).astype(np.float32)), graph.leaf(np.float32(7))
+        for low, high, interior in ((0, 0, n // 3), (n // 3, 0, 0), (0, n, n), (n, n, 2 * n)):
+            graph.op("pad", [x, fill], {"low": [low], "high": [high], "interior": [interior]})
+        graphs.append(graph.finish())
+    check(graphs, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_outputs_of_one_node_are_several(device):
     """Two outputs of one type, and the same ops of each."""
     graph = Graph(SEED)
