@@ -2,6 +2,8 @@
 // kills the process (FAULT=kill; a write does half its work first), or it and all later ones find
 // the disk full (FAULT=full), or it alone fails with EIO (FAULT=once). FAULT_COUNT names a file
 // that gets the number of calls when the process ends. FAULT_LINKS=none refuses hard links.
+// FAULT_LOG names a file, not below FAULT_DIR, that gets a line a call: its name and its paths,
+// separated by tabs, as it is made.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,13 +21,24 @@ static int below(const char *path) {
     return dir && path && strncmp(path, dir, strlen(dir)) == 0;
 }
 
-static int fd_below(int fd) {
-    char name[64], path[4096];
+// The path of an open file; "": it has none.
+static const char *path_of(int fd) {
+    static __thread char path[4096];
+    char name[64];
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(name, path, sizeof path - 1);
-    if (n < 0) return 0;
-    path[n] = '\0';
-    return below(path);
+    path[n < 0 ? 0 : n] = '\0';
+    return path;
+}
+
+static int fd_below(int fd) { return below(path_of(fd)); }
+
+static void note(const char *call, const char *path, const char *to) {
+    const char *log = getenv("FAULT_LOG");
+    FILE *f = log ? fopen(log, "a") : NULL;
+    if (!f) return;
+    fprintf(f, to ? "%s\t%s\t%s\n" : "%s\t%s\n", call, path, to);
+    fclose(f);
 }
 
 enum { GO_ON, DIE, FAIL };
@@ -59,7 +72,8 @@ __attribute__((destructor)) static void tell(void) {
 
 ssize_t write(int fd, const void *bytes, size_t n) {
     REAL(write);
-    int v = fd > 2 && fd_below(fd) ? verdict() : GO_ON;
+    int mine = fd > 2 && fd_below(fd), v = mine ? verdict() : GO_ON;
+    if (mine) note("write", path_of(fd), NULL);
     if (v == GO_ON) return real(fd, bytes, n);
     if (n > 1 && real(fd, bytes, n / 2) < 0) return -1;
     if (v == DIE) raise(SIGKILL);
@@ -67,16 +81,17 @@ ssize_t write(int fd, const void *bytes, size_t n) {
 }
 
 // What only takes a name or a descriptor.
-#define CALL(name, params, args, mine)                                                             \
+#define CALL(name, params, args, mine, path, to)                                                   \
     int name params {                                                                              \
         REAL(name);                                                                                \
         int v = (mine) ? verdict() : GO_ON;                                                        \
+        if (mine) note(#name, path, to);                                                           \
         if (v == DIE) raise(SIGKILL);                                                              \
         return v == FAIL ? refuse() : real args;                                                   \
     }
-CALL(fsync, (int fd), (fd), fd_below(fd))
-CALL(rename, (const char *from, const char *to), (from, to), below(to))
-CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path))
+CALL(fsync, (int fd), (fd), fd_below(fd), path_of(fd), NULL)
+CALL(rename, (const char *from, const char *to), (from, to), below(to), from, to)
+CALL(mkdir, (const char *path, unsigned mode), (path, mode), below(path), path, NULL)
 
 // Any disk lets one shorten and remove; a process may die there.
 #define FREEING(name, params, args, mine)                                                          \
@@ -95,6 +110,7 @@ int link(const char *from, const char *to) {
     REAL(link);
     const char *links = getenv("FAULT_LINKS");
     int v = below(to) ? verdict() : GO_ON;
+    if (below(to)) note("link", from, to);
     if (v == DIE) raise(SIGKILL);
     if (links && strcmp(links, "none") == 0) {
         errno = EPERM;

@@ -239,6 +239,59 @@ def test_batches_of_a_step(corpus, tmp_path):
     same_end(out, tmp_path / "whole")
 
 
+# --------------------------------------------------------------------------------- the calls of a save
+
+
+def calls_of(shim, out, *words):
+    """(call, paths in `out`) of a run, in their order, but for folders that are made and TensorBoard's events; writes that follow each other on one file are one, and a name for the while ends in .tmp alone."""
+    log = out.parent / f"{out.name}.log"
+    done = faulty(shim, out, "", 0, *words, FAULT_LOG=str(log))
+    assert done.returncode == 0, done.stderr
+    found = []
+    for line in log.read_text().splitlines():
+        name, *paths = line.split("\t")
+        assert all(Path(path).is_relative_to(out) for path in paths), line
+        call = (name, *(re.sub(r"\.\d+-\d+\.tmp$", ".tmp", str(Path(path).relative_to(out))) for path in paths))
+        if name == "mkdir" or call[1].startswith("events"):
+            continue
+        if not (name == "write" and found and found[-1] == call):
+            found.append(call)
+    return found
+
+
+def placed(folder, name):
+    """A file that is there whole, or not at all, and stays."""
+    path = f"{folder}/{name}" if folder != "." else name
+    return [("write", f"{path}.tmp"), ("fsync", f"{path}.tmp"), ("rename", f"{path}.tmp", path), ("fsync", folder)]
+
+
+def named(step, name):
+    return [("link", f"checkpoints/step-{step}/{name}", f"{name}.tmp"), ("rename", f"{name}.tmp", name)]
+
+
+def test_the_calls_of_a_save(shim, corpus, memory):
+    """Each in its place: a file is on the disk before its name is, its name before the folder has its own, and the run's
+    files are the newest save's when that is there."""
+    out = memory / "run"
+    calls = calls_of(shim, out, "train", "--data", corpus, *OPTIONS, *SHORT, "--out", out)
+    want = []
+    for step in SAVES:
+        unfinished, whole = f"checkpoints/step-{step}.tmp", f"checkpoints/step-{step}"
+        want += [("write", "metrics.jsonl"), ("fsync", "metrics.jsonl")]  # what is saved has been told
+        want += [("fsync", ".")] if step == SAVES[0] else []  # the new folder `checkpoints`
+        want += [("fsync", "checkpoints")]  # the new folder in it
+        for name in ("config.json", "model.safetensors", "state.safetensors"):
+            want += placed(unfinished, name)
+        want += [("rename", unfinished, whole), ("fsync", "checkpoints")]
+        for name in ("state.safetensors", "model.safetensors", "config.json"):
+            want += named(step, name)
+        want += [("fsync", ".")]
+        if step == SAVES[-1]:  # the oldest goes when the newest is whole
+            want += [("rename", f"checkpoints/step-{SAVES[0]}", f"checkpoints/step-{SAVES[0]}.tmp")]
+        want += placed(".", "loss.svg")
+    assert calls == want, "\n".join(map(str, calls))
+
+
 # ------------------------------------------------------------------------------------- early stopping
 
 PATIENT = ["--steps", 60, "--save-every", 2, "--eval-every", 1, "--patience", 3, "--min-delta", 0.001, "--lr", 0.3]
