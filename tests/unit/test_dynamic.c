@@ -301,6 +301,25 @@ static void second_order_through_the_loop(void **state) {
 }
 
 // Two lengths that are equal, or 1, by chance.
+// A product's rows are a product of sizes, one of which may be dynamic: what follows it in its kernel
+// knows an element's index as quotients of the row, not as variables.
+static void a_piece_behind_a_product_is_in_its_place(void **state) {
+    (void)state;
+    enum { COUNT = 16 * 2 * 7 * 7 };
+    float was[COUNT];
+    for (int way = 0; way < WAYS * 2; way++) {
+        ct_ctx *ctx = enter(ways[way / 2].device, ways[way / 2].fuse);
+        int64_t n = size_of(16, way % 2);
+        ct_tensor y = ct_matmul(tensor(0, CT_DIMS(n, 2, 7, 3)), tensor(1, CT_DIMS(1, 3, 7)));
+        ct_tensor none = tensor(2, CT_DIMS(0, 2, 7, 7));
+        const float *is = ct_data(ct_concat(((ct_tensor[]){y, none}), 2, 0)); // (n, 2, 7, 7)
+        assert_non_null(is);
+        if (way % 2 == 0) memcpy(was, is, sizeof was);
+        assert_memory_equal(is, was, sizeof was);
+        leave(ctx);
+    }
+}
+
 static void two_lengths_may_meet(void **state) {
     (void)state;
     static const int64_t pair[][2] = {{5, 130}, {9, 9},  {64, 64}, {1, 1},
@@ -424,6 +443,7 @@ int main(void) {
         cmocka_unit_test(a_length_can_be_given_as_dynamic),
         cmocka_unit_test(attention_over_a_dynamic_number_of_keys),
         cmocka_unit_test(second_order_through_the_loop),
+        cmocka_unit_test(a_piece_behind_a_product_is_in_its_place),
         cmocka_unit_test(two_lengths_may_meet),
         cmocka_unit_test(a_masked_key_does_not_turn_the_sign_of_zero),
         cmocka_unit_test(long_ones_are_spread_over_threads),

@@ -380,6 +380,15 @@ static ct_ix map_attr(ct_map *map, const int64_t *where) {
     return ct__sched_attr(e->draft->sched, map->pool, where);
 }
 
+// Is the piece's index along an axis the node's own, which lies inside already? Nothing is said of it
+// then: whoever recalls a value that was computed at the node's index finds it.
+static bool is_own_index(ct_emit *e, const ct_map *map, const ct_map_piece *piece, int axis) {
+    const ct_node *node = map->node;
+    return axis < node->out->rank && piece->from[axis] == map->at[axis] &&
+           ct__emit_size(e, node->in[piece->operand], axis) ==
+               ct__emit_size(e, (ct_val){(ct_node *)node, 0}, axis);
+}
+
 // Asks the op where the element at `at` comes from. The pieces live in the emit's arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map) {
     *map = (ct_map){.node = node,
@@ -399,7 +408,8 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
             if (piece->operand < 0 || (map->n_pieces == 1 && piece->valid < 0)) continue;
             ct_val v = node->in[piece->operand];
             for (int a = 0; a < ct__type(v)->rank; a++)
-                piece->from[a] = ct__ix_within(e->pool, piece->from[a], ct__emit_size(e, v, a));
+                if (!is_own_index(e, map, piece, a))
+                    piece->from[a] = ct__ix_within(e->pool, piece->from[a], ct__emit_size(e, v, a));
         }
         return true;
     }
