@@ -222,7 +222,7 @@ typedef struct ct_stats {
     uint64_t plans_made, plans_run;            // plans built; plans executed
     uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
     uint64_t launches, launches_interpreted;   // kernels launched; of them, not compiled by then
-    uint64_t arena_bytes, live_bytes;          // plan arenas; values and variables alive
+    uint64_t arena_bytes, live_bytes;          // temporaries of plans; values and variables alive
     uint64_t memory, most_memory;              // all that devices hold; the most so far
     uint64_t nodes;                            // recorded in the thread's current context
 } ct_stats;

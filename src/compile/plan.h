@@ -46,10 +46,9 @@ typedef struct ct_plan {
     bool by_itself; // some of them were not marked
     ct_arena arena;
     ct_program program;
-    void *memory; // TEMP buffers; NULL when memory_bytes is 0
-    size_t memory_bytes;
-    void *scalars; // SCALARS buffer
-    void **homes;  // (program.n_bufs) where TEMP, SCALARS and CONST buffers lie; else NULL
+    uint64_t placed; // number of the arena that its TEMP buffers lie in; 0: of none yet
+    void *scalars;   // SCALARS buffer
+    void **homes;    // (program.n_bufs) where SCALARS and CONST buffers lie; else NULL
     size_t n_scalars;
     ct_command *commands; // (n_commands) with operands to fill
     ct_operand *operands; // (n_operands)
@@ -78,8 +77,18 @@ typedef struct ct_built { // kernels by what they were rendered from; they go wi
     ct_arena arena;
 } ct_built;
 
+// Memory for the temporary buffers of whatever plan runs, as large as the largest run so far needs.
+// Plans share it: nothing in it outlives a run, and a device does what is enqueued in order, so that
+// behind a queue, too, the first command of a run comes after the last of the one before.
+typedef struct ct_temporaries {
+    void *memory; // NULL when `bytes` is 0
+    size_t bytes;
+    uint64_t number; // grows when `memory` changes
+} ct_temporaries;
+
 typedef struct ct_engine { // one a context
     ct_device *device;
+    ct_temporaries temporaries;
     const char *device_name;
     ct_plan **buckets;     // (n_buckets) a power of two
     ct_plan **of_shape;    // (n_buckets) by the record without its sizes
@@ -118,6 +127,9 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
 // its. NULL: the error stands in the context.
 ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine);
 void ct__plan_free(ct_engine *engine, ct_plan *plan);
+// Its TEMP buffers lie in the engine's memory for them, which grows where that is too small.
+bool ct__plan_place(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
+void ct__temporaries_free(ct_engine *engine); // when the device is idle
 // Runs it with the leaves and scalars of `order`; root i's value goes to `fresh[i]`.
 bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh);

@@ -1,4 +1,5 @@
 // Memory: counted, planned before anything runs, refused where it does not fit.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -248,7 +249,7 @@ static void test_refused(void **state) {
              "%s; the largest tensors are matmul (128, 256) f32 of 131 kB "
              "(tests/unit/test_memory.c:%u), 2 times select (128, 256) f32 of 131 kB "
              "(tests/unit/test_memory.c:%u) and variable \"w1\" (64, 256) f32 of 65.5 kB "
-             "(tests/unit/test_memory.c:29)",
+             "(tests/unit/test_memory.c:30)",
              step_line + 3, ct__bytes_text(need).s,
              ct__bytes_text(before.memory + sizeof(float[ROWS * IN])).s,
              ct__bytes_text(before.memory + 200000).s, step_line, step_line);
@@ -276,6 +277,61 @@ static void test_refused_later(void **state) {
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();
     ct_set_memory_limit(0);
+}
+
+// A chain of `products` products with a matrix of n x n whose elements are 1 / n, which keeps it.
+static double chain(int products, int n) {
+    CT_SCOPE;
+    ct_tensor m = ct_full(ct_f(1.0 / n), CT_DIMS(n, n)), y = m; // (n, n)
+    for (int i = 0; i < products; i++) y = ct_matmul(y, m);
+    return ct_item(ct_sum(y));
+}
+
+// Plans of a context use one memory for what is temporary, as large as the largest of them needs.
+static void test_plans_share_temporaries(void **state) {
+    static const int products[] = {2, 5, 1, 3, 4}, n[] = {40, 90, 20, 130, 64};
+    const uint64_t before = ct_get_stats().arena_bytes;
+    ct_ctx *ctx = ct_ctx_new(), *outer = ct_ctx_use(ctx);
+    uint64_t largest = 0, guard = 0;
+    if (!ct_set_device(*state)) fail_msg("%s", ct_error_text());
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < 5; i++) {
+            const double sum = chain(products[i], n[i]);
+            if (ct_failed()) fail_msg("%s", ct_error_text());
+            assert_true(fabs(sum - n[i]) < 1e-3 * n[i]);
+            const uint64_t needs = ct_newest_plan()->arena_bytes;
+            assert_true(needs > 0);
+            if (needs > largest) largest = needs;
+            if (getenv("COTAN_CHECK")) guard = CT_GUARD;
+            assert_int_equal(ct_get_stats().arena_bytes - before, largest + guard);
+        }
+    ct_ctx_free(ct_ctx_use(outer));
+    assert_int_equal(ct_get_stats().arena_bytes, before);
+}
+
+static void test_plans_share_guarded_temporaries(void **state) {
+    setenv("COTAN_CHECK", "bounds", 1);
+    test_plans_share_temporaries(state);
+    unsetenv("COTAN_CHECK");
+}
+
+// A plan that found no memory is run again when there is some, and the others meanwhile.
+static void test_temporaries_after_a_refusal(void **state) {
+    (void)state;
+    ct_ctx *ctx = ct_ctx_new(), *outer = ct_ctx_use(ctx);
+    assert_true(ct_set_device("cpu"));
+    assert_true(fabs(chain(2, 30) - 30) < 0.1);
+    const uint64_t small = ct_newest_plan()->arena_bytes;
+    ct_set_memory_limit(ct_get_stats().memory + 100000);
+    chain(3, 300);
+    assert_int_equal(ct_error_code(), CT_E_LIMIT);
+    ct_error_clear();
+    assert_true(fabs(chain(2, 30) - 30) < 0.1);
+    assert_int_equal(ct_newest_plan()->arena_bytes, small);
+    ct_set_memory_limit(0);
+    assert_true(fabs(chain(3, 300) - 300) < 0.5);
+    assert_true(fabs(chain(2, 30) - 30) < 0.1);
+    ct_ctx_free(ct_ctx_use(outer));
 }
 
 static void test_bytes_text(void **state) {
@@ -342,7 +398,7 @@ static void test_cgroups(void **state) {
 }
 
 int main(void) {
-    static char cpu[] = "cpu", ref[] = "ref";
+    static char cpu[] = "cpu", ref[] = "ref", async[] = "async:cpu";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_dry_tells_what_runs, cpu),
         cmocka_unit_test_prestate(test_dry_tells_what_runs, ref),
@@ -354,6 +410,11 @@ int main(void) {
         cmocka_unit_test(test_cost_of_a_loop),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_later),
+        cmocka_unit_test_prestate(test_plans_share_temporaries, cpu),
+        cmocka_unit_test_prestate(test_plans_share_temporaries, ref),
+        cmocka_unit_test_prestate(test_plans_share_temporaries, async),
+        cmocka_unit_test_prestate(test_plans_share_guarded_temporaries, cpu),
+        cmocka_unit_test(test_temporaries_after_a_refusal),
         cmocka_unit_test(test_bytes_text),
         cmocka_unit_test(test_cgroups),
     };

@@ -1,6 +1,5 @@
 // A plan whose sizes are dynamic gets those of a run: numbers of its kernels, grids, bytes, and with them
 // the places of its temporary buffers. Nothing is planned or compiled anew.
-#include "backend/memory.h"
 #include "compile/memory/memplan.h"
 #include "compile/run/cost.h"
 #include "kir/kir.h"
@@ -40,30 +39,16 @@ static void bind_commands(ct_plan *p) {
         for (uint32_t k = 0; k < l->n_args; k++, at++) {
             const ct_buf *b = &p->program.bufs[l->args[k].buf];
             if (b->kind != CT_BUF_TEMP) continue;
-            p->operands[at].buffer = p->memory;
             p->operands[at].offset = b->offset + l->args[k].offset;
         }
     }
 }
 
-// Temporary buffers lie in memory that is as large as the largest run needs.
-static bool grow_memory(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
-    if (p->program.arena_bytes <= p->memory_bytes) return true;
-    if (p->memory) ct__device_free(e->device, p->memory, p->memory_bytes, CT_MEMORY_ARENAS);
-    p->memory_bytes = 0;
-    p->memory = ct__device_alloc(e->device, p->program.arena_bytes, CT_MEMORY_ARENAS, &ctx->err);
-    if (!p->memory) return false;
-    p->memory_bytes = p->program.arena_bytes;
-    for (size_t i = 0; i < p->program.n_bufs; i++)
-        if (p->program.bufs[i].kind == CT_BUF_TEMP) p->homes[i] = p->memory;
-    return true;
-}
-
 // Places as before, one above the other; where that takes more memory than there is, the best ones.
-static bool place_buffers(ct_ctx *ctx, ct_plan *p) {
+static bool place_buffers(ct_ctx *ctx, const ct_engine *e, ct_plan *p) {
     ct_program *program = &p->program;
     if (program->stacking.n) program->arena_bytes = ct__restack(program);
-    if (program->stacking.n && program->arena_bytes <= p->memory_bytes) return true;
+    if (program->stacking.n && program->arena_bytes <= e->temporaries.bytes) return true;
     return ct__plan_memory(program, &ctx->err);
 }
 
@@ -87,9 +72,8 @@ bool ct__plan_bind(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
     p->cost = NULL;
     for (size_t i = 0; i < p->n_dynamic; i++)
         p->bound[i] = ~(uint64_t)0; // of none, until all is done
-    if (!place_buffers(ctx, p)) return false;
-    if (p->program.arena_bytes > p->memory_bytes && !ct__plan_fits(ctx, e, p)) return false;
-    if (!grow_memory(ctx, e, p)) return false;
+    if (!place_buffers(ctx, e, p)) return false;
+    if (p->program.arena_bytes > e->temporaries.bytes && !ct__plan_fits(ctx, e, p)) return false;
     bind_commands(p);
     for (size_t i = 0; i < p->n_dynamic; i++) p->bound[i] = o->words[p->dynamic[i]];
     return true;

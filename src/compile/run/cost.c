@@ -161,9 +161,9 @@ bool ct__plan_fits(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     ct_account *account = engine->device->account;
     ct_plan_cost c = {0};
     add_sizes(engine, plan, &c);
-    uint64_t held = account->now[CT_MEMORY_WORKSPACES];
-    uint64_t need = c.arena_bytes + c.constant_bytes + c.result_bytes +
-                    (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
+    uint64_t held = account->now[CT_MEMORY_WORKSPACES], arena = engine->temporaries.bytes;
+    uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
+                    c.result_bytes + (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
     uint64_t left = ct__memory_left(account), asked = ct__memory_limit_asked();
     if (need <= left) return true;
     ct_plan_tensor tensors[MOST_TENSORS];

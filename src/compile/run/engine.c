@@ -17,6 +17,7 @@ enum { FIRST_BUCKETS = 64 };
 
 static void engine_free(ct_engine *e) {
     ct__plans_free(e);
+    if (e->device) ct__temporaries_free(e);
     ct__built_free(&e->built);
     ct__order_free(&e->order);
     ct__free(e->buckets);

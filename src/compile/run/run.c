@@ -91,18 +91,14 @@ static bool upload_const(ct_device *device, const ct_buf *b, void **home, ct_err
 
 // Where the buffers lie that are the plan's own.
 static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
-    size_t n = plan->program.n_bufs, arena = plan->program.arena_bytes;
+    size_t n = plan->program.n_bufs;
     plan->homes = ct__calloc(n + 1, sizeof *plan->homes);
     if (!plan->homes) return ct__err_memory(err, plan->here, "plan", n * sizeof *plan->homes);
-    if (arena && !(plan->memory = ct__device_alloc(device, arena, CT_MEMORY_ARENAS, err)))
-        return false;
-    plan->memory_bytes = arena;
     if (plan->n_scalars &&
         !(plan->scalars = ct__device_alloc(device, plan->n_scalars * 8, CT_MEMORY_CONSTANTS, err)))
         return false;
     for (size_t i = 0; i < n; i++) {
         const ct_buf *b = &plan->program.bufs[i];
-        if (b->kind == CT_BUF_TEMP) plan->homes[i] = plan->memory;
         if (b->kind == CT_BUF_SCALARS) plan->homes[i] = plan->scalars;
         if (b->kind == CT_BUF_CONST && !upload_const(device, b, &plan->homes[i], err)) return false;
     }
@@ -143,7 +139,6 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
 void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct_device *device = engine->device;
     device->backend->wait(device, device->backend->event(device), NULL);
-    if (plan->memory) ct__device_free(device, plan->memory, plan->memory_bytes, CT_MEMORY_ARENAS);
     if (plan->scalars)
         ct__device_free(device, plan->scalars, plan->n_scalars * 8, CT_MEMORY_CONSTANTS);
     for (size_t i = 0; plan->homes && i < plan->program.n_bufs; i++)
@@ -168,6 +163,35 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
 
 // ----------------------------------------------------------------------------------------- running
 
+void ct__temporaries_free(ct_engine *engine) {
+    ct_temporaries *t = &engine->temporaries;
+    if (t->memory) ct__device_free(engine->device, t->memory, t->bytes, CT_MEMORY_ARENAS);
+    *t = (ct_temporaries){.number = t->number + 1};
+}
+
+// The old memory goes first, so that both are never held; a device behind a queue frees it when the
+// runs that use it are over.
+static bool grow(ct_engine *engine, size_t bytes, ct_err *err) {
+    ct_temporaries *t = &engine->temporaries;
+    if (bytes <= t->bytes) return true;
+    ct__temporaries_free(engine);
+    t->memory = ct__device_alloc(engine->device, bytes, CT_MEMORY_ARENAS, err);
+    if (t->memory) t->bytes = bytes;
+    return t->memory != NULL;
+}
+
+bool ct__plan_place(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+    const ct_program *p = &plan->program;
+    if (!grow(engine, p->arena_bytes, &ctx->err)) return false;
+    if (plan->placed == engine->temporaries.number || !p->arena_bytes) return true;
+    for (size_t i = 0, at = 0; i < plan->n_commands; i++)
+        for (uint32_t k = 0; k < p->launches[i].n_args; k++, at++)
+            if (p->bufs[p->launches[i].args[k].buf].kind == CT_BUF_TEMP)
+                plan->operands[at].buffer = engine->temporaries.memory;
+    plan->placed = engine->temporaries.number;
+    return true;
+}
+
 static bool submit(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n) {
     ct_device *device = engine->device;
     if (plan->behind) return ct__check_bounds(ctx, engine, plan, first, n);
@@ -178,6 +202,7 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
                   ct_storage *const *fresh) {
     ct_device *device = engine->device;
     const ct_backend *backend = device->backend;
+    if (!ct__plan_place(ctx, engine, plan)) return false;
     if (order->n_scalars) {
         size_t n = order->n_scalars * 8;
         if (!CT_GROW(engine->scalar_bytes, engine->scalar_cap, n))
