@@ -240,7 +240,7 @@ static inline ct_ix ct__map_load(ct_map *map, int operand, const ct_ix *at) {
 typedef struct ct_elem {
     ct_kir *k;
     const ct_node *node;
-    const ct_kval *x; // (n_in) operands in `dtype` (a condition: bool), as it is held (kir.h)
+    const ct_kval *x; // operands in `dtype` (a condition: bool), as it is held (kir.h)
     ct_dtype dtype;   // in which it computes (ct__compute_dtype)
 } ct_elem;
 
@@ -264,6 +264,14 @@ typedef struct ct_batching {
     int64_t size;        // of the batch; CT_DYN marks a dynamic one
     ct_tensor *out;      // (n_out) to fill: the results, of which axis 0 is the batch
 } ct_batching;
+
+// What a scan puts elements together by, where no reduction says it: a state of as many values as
+// the op has operands, of which the last is the result.
+typedef struct ct_monoid {
+    // to = what came before, e->x[0 .. n_in), then an element, e->x[n_in .. 2 n_in).
+    void (*join)(const ct_elem *e, ct_kval *to);
+    double start[2]; // the state before all elements, which changes none
+} ct_monoid;
 
 // From where generated tests draw operands, and how exact an answer must be.
 typedef struct ct_samples {
@@ -310,6 +318,7 @@ struct ct_opdef {
     // Kernels.
     ct_kval (*emit)(const ct_elem *elem); // elementwise: one element
     ct_kred reduction;                    // reduce, scatter, scan: how elements are put together
+    ct_monoid monoid;                     // scan, where that is no reduction
     bool (*map)(ct_map *map);             // movement, source: where elements come from
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once

@@ -66,6 +66,10 @@ void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 // The buffer of a materialised value, as a KIR buffer id; for templates that pass over memory
 // several times. flags as of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);
+// A new buffer of so many bytes, as attributes hold sizes, that launches of the template share
+// (UINT32_MAX: no memory, recorded), and the same as a KIR buffer id.
+uint32_t ct__sched_temp(ct_sched *s, int64_t size);
+int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags);
 // Makes kernel arguments of all dynamic sizes that reading the node's operands may need: they must
 // stand before the first loop.
 void ct__emit_declare_sizes(ct_emit *e, ct_node *node);

@@ -1,71 +1,251 @@
-// Running sums and their like along an axis, one element after the other.
+// Running sums and their like: what a monoid puts together of all elements up to each along an axis.
 #include "kinds/scan.h"
 
+#include <math.h>
+
+#include "graph/symbols.h"
 #include "kinds/batch.h"
 #include "kinds/joined.h"
 #include "kinds/monoid.h"
 
-enum { BLOCK = 64, GRAIN = 4096 };
+// LANES: lines that lie side by side in memory and are one task. GRAIN: elements that are worth a
+// task. With fewer than FEW_TASKS tasks, lines of LONG elements go in three launches.
+enum { LANES = 64, GRAIN = 4096, FEW_TASKS = 8, LONG = 8192 };
 
-// A line: x[o, k, j] put to what came before, and that stored.
-static void scan_line(ct_kir *k, const ct_scan_spec *spec, ct_kval sum, ct_kval o, ct_kval j) {
-    ct_kval step = ct__kir_loop(k, CT_BIND_SEQ, spec->n, "along the axis");
-    if (spec->reverse) step = ct__kir_sub(k, ct__kir_addi(k, spec->n, -1), step);
+typedef struct scan {
+    ct_kir *k;
+    const ct_scan_spec *s;
+    bool single, many; // inner is 1; there may be several blocks
+    ct_kval blocks;
+} scan;
+
+static int64_t literal(const ct_kir *k, ct_kval v, int64_t otherwise) {
+    int64_t n = 0;
+    return ct__kir_is_int(k, v, &n) ? n : otherwise;
+}
+
+// ----------------------------------------------------------------------------------------- a block
+
+static void start_state(const scan *c, ct_kval *reg) {
+    ct_dtype held = ct__kir_held(c->s->dtype);
+    for (int i = 0; i < c->s->n_state; i++)
+        reg[i] = ct__kir_reg(c->k, c->s->op ? ct__kred_start_value(c->k, c->s->op, held)
+                                            : ct__kir_const(c->k, held, c->s->monoid->start[i]));
+}
+static void get_state(const scan *c, const ct_kval *reg, ct_kval *value) {
+    for (int i = 0; i < c->s->n_state; i++) value[i] = ct__kir_get(c->k, reg[i]);
+}
+static void set_state(const scan *c, const ct_kval *reg, const ct_kval *value) {
+    for (int i = 0; i < c->s->n_state; i++) ct__kir_set(c->k, reg[i], value[i]);
+}
+
+static void join(const scan *c, const ct_kval *before, const ct_kval *x, ct_kval *to) {
+    int n = c->s->n_state;
+    ct_kval both[2 * CT_SCAN_MOST_STATE];
+    if (c->s->op) {
+        to[0] = ct__kred_combine(c->k, c->s->op, before[0], x[0]);
+        return;
+    }
+    for (int i = 0; i < n; i++) both[i] = before[i], both[n + i] = x[i];
+    c->s->monoid->join(&(ct_elem){c->k, c->s->node, both, c->s->dtype}, to);
+}
+
+// Where value `which` of the carry of block q stands.
+static ct_kval carry_at(const scan *c, ct_kval o, ct_kval q, int which, ct_kval j) {
+    ct_kir *k = c->k;
+    ct_kval at = ct__kir_add(k, ct__kir_mul(k, o, c->blocks), q);
+    at = ct__kir_addi(k, ct__kir_muli(k, at, c->s->n_state), which);
+    return ct__kir_add(k, ct__kir_mul(k, at, c->s->inner), j);
+}
+
+// Puts the elements of block q to the state. carry: NULL, or what came before the block, but for
+// block 0; with `out`, results are stored.
+static void block(const scan *c, ct_kval o, ct_kval q, ct_kval j, const ct_kval *state,
+                  const ct_kval *carry, bool out) {
+    ct_kir *k = c->k;
+    const ct_scan_spec *s = c->s;
+    ct_kval first = ct__kir_muli(k, q, CT_SCAN_BLOCK), count = s->n;
+    if (c->many) count = ct__kir_min(k, ct__kir_sub(k, s->n, first), ct__kir_int(k, CT_SCAN_BLOCK));
+    ct_kval step = ct__kir_loop(k, CT_BIND_SEQ, count, "along the axis");
+    step = ct__kir_add(k, first, step);
+    if (s->reverse) step = ct__kir_sub(k, ct__kir_addi(k, s->n, -1), step);
     const ct_kval at[3] = {o, step, j};
-    ct_kval x = ct__source_load(k, &spec->x, 3, at);
-    ct__kir_set(k, sum, ct__kred_combine(k, spec->op, ct__kir_get(k, sum), x));
-    ct__sink_store(k, &spec->out, 3, at, ct__kir_get(k, sum));
+    ct_kval x[CT_SCAN_MOST_STATE], before[CT_SCAN_MOST_STATE], now[CT_SCAN_MOST_STATE];
+    for (int i = 0; i < s->n_state; i++) x[i] = ct__source_load(k, &s->x[i], 3, at);
+    get_state(c, state, before);
+    join(c, before, x, now);
+    set_state(c, state, now);
+    if (out) {
+        ct_kval all[CT_SCAN_MOST_STATE], r = now[s->n_state - 1];
+        if (carry) {
+            join(c, carry, now, all);
+            ct_kval zero = ct__kir_bin(k, CT_K_EQ, q, ct__kir_int(k, 0));
+            r = ct__kir_select(k, zero, r, all[s->n_state - 1]);
+        }
+        ct__sink_store(k, &s->out, 3, at, r);
+    }
     ct__kir_end(k);
 }
 
+// ------------------------------------------------------------------------------------------ a line
+
+static void whole_line(const scan *c, ct_kval o, ct_kval j) {
+    ct_kir *k = c->k;
+    ct_kval state[CT_SCAN_MOST_STATE], carry[CT_SCAN_MOST_STATE], value[CT_SCAN_MOST_STATE],
+        total[CT_SCAN_MOST_STATE];
+    if (!c->many) {
+        start_state(c, state);
+        block(c, o, ct__kir_int(k, 0), j, state, NULL, true);
+        return;
+    }
+    start_state(c, carry);
+    ct_kval q = ct__kir_loop(k, CT_BIND_SEQ, c->blocks, "block");
+    start_state(c, state);
+    get_state(c, carry, value);
+    block(c, o, q, j, state, value, true);
+    get_state(c, state, total);
+    join(c, value, total, value);
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, q, ct__kir_int(k, 0));
+    for (int i = 0; i < c->s->n_state; i++)
+        ct__kir_set(k, carry[i], ct__kir_select(k, first, total[i], value[i]));
+    ct__kir_end(k);
+}
+
+static void block_total(const scan *c, ct_kval o, ct_kval q, ct_kval j) {
+    ct_kval state[CT_SCAN_MOST_STATE], total[CT_SCAN_MOST_STATE];
+    start_state(c, state);
+    block(c, o, q, j, state, NULL, false);
+    get_state(c, state, total);
+    for (int i = 0; i < c->s->n_state; i++)
+        ct__kir_store(c->k, c->s->carry, carry_at(c, o, q, i, j), total[i]);
+}
+
+static void carries(const scan *c, ct_kval o, ct_kval j) {
+    ct_kir *k = c->k;
+    ct_kval carry[CT_SCAN_MOST_STATE], value[CT_SCAN_MOST_STATE], total[CT_SCAN_MOST_STATE];
+    start_state(c, carry);
+    ct_kval q = ct__kir_loop(k, CT_BIND_SEQ, c->blocks, "block");
+    get_state(c, carry, value);
+    for (int i = 0; i < c->s->n_state; i++)
+        total[i] = ct__kir_load(k, c->s->carry, carry_at(c, o, q, i, j));
+    for (int i = 0; i < c->s->n_state; i++)
+        ct__kir_store(k, c->s->carry, carry_at(c, o, q, i, j), value[i]);
+    join(c, value, total, value);
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, q, ct__kir_int(k, 0));
+    for (int i = 0; i < c->s->n_state; i++)
+        ct__kir_set(k, carry[i], ct__kir_select(k, first, total[i], value[i]));
+    ct__kir_end(k);
+}
+
+static void block_of(const scan *c, ct_kval o, ct_kval q, ct_kval j) {
+    ct_kval state[CT_SCAN_MOST_STATE], carry[CT_SCAN_MOST_STATE];
+    for (int i = 0; i < c->s->n_state; i++)
+        carry[i] = ct__kir_load(c->k, c->s->carry, carry_at(c, o, q, i, j));
+    start_state(c, state);
+    block(c, o, q, j, state, carry, true);
+}
+
+// ------------------------------------------------------------------------------------ the kernel
+
+// A task: some lines of a matrix of lines, or a block of lines side by side; of each all blocks, or
+// one.
 void ct__template_scan(ct_kir *k, const ct_scan_spec *spec) {
-    int64_t inner = 0, n = 0;
-    bool known = ct__kir_is_int(k, spec->inner, &inner), single = known && inner == 1;
-    if (!ct__kir_is_int(k, spec->n, &n) || n < 1) n = 1;
-    ct_kval start = ct__kred_start_value(k, spec->op, ct__kir_held(spec->dtype));
-    // A task: some lines of a matrix of lines, or a block of lines side by side.
-    ct_kval lines = single ? spec->outer : spec->inner;
-    int64_t block = single ? (n >= GRAIN ? 1 : GRAIN / n) : BLOCK;
-    ct_kval blocks = ct__kir_ceil_div(k, lines, block);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE,
-                                single ? blocks : ct__kir_mul(k, spec->outer, blocks), "block");
-    ct_kval first = ct__kir_muli(k, single ? task : ct__kir_mod(k, task, blocks), block);
-    ct_kval some = ct__kir_min(k, ct__kir_sub(k, lines, first), ct__kir_int(k, block));
-    ct_kval line = ct__kir_loop(k, single ? CT_BIND_SEQ : CT_BIND_VECTOR, some, "line");
+    scan c = {.k = k, .s = spec};
+    c.single = literal(k, spec->inner, 0) == 1;
+    int64_t n = literal(k, spec->n, INT64_MAX);
+    c.many = n > CT_SCAN_BLOCK;
+    c.blocks = ct__kir_ceil_div(k, spec->n, CT_SCAN_BLOCK);
+    bool one = spec->pass == CT_SCAN_TOTALS || spec->pass == CT_SCAN_BLOCKS;
+    int64_t length = one ? CT_SCAN_BLOCK : n < 1 || n == INT64_MAX ? 1 : n;
+    ct_kval lines = c.single ? spec->outer : spec->inner;
+    int64_t some = !c.single ? LANES : length >= GRAIN ? 1 : GRAIN / length;
+    ct_kval groups = ct__kir_ceil_div(k, lines, some), zero = ct__kir_int(k, 0);
+    ct_kval tasks = c.single ? groups : ct__kir_mul(k, spec->outer, groups);
+    if (one) tasks = ct__kir_mul(k, tasks, c.blocks);
+    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block"), q = zero;
+    if (one) {
+        q = ct__kir_mod(k, task, c.blocks);
+        task = ct__kir_div(k, task, c.blocks);
+    }
+    ct_kval first = ct__kir_muli(k, c.single ? task : ct__kir_mod(k, task, groups), some);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), ct__kir_int(k, some));
+    ct_kval line = ct__kir_loop(k, c.single ? CT_BIND_SEQ : CT_BIND_VECTOR, here, "line");
     line = ct__kir_add(k, first, line);
-    ct_kval sum = ct__kir_reg(k, start);
-    scan_line(k, spec, sum, single ? line : ct__kir_div(k, task, blocks),
-              single ? ct__kir_int(k, 0) : line);
+    ct_kval o = c.single ? line : ct__kir_div(k, task, groups), j = c.single ? zero : line;
+    switch (spec->pass) {
+    case CT_SCAN_WHOLE: whole_line(&c, o, j); break;
+    case CT_SCAN_TOTALS: block_total(&c, o, q, j); break;
+    case CT_SCAN_CARRY: carries(&c, o, j); break;
+    case CT_SCAN_BLOCKS: block_of(&c, o, q, j); break;
+    }
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-static bool scan_kernels(ct_sched *s, ct_node *node) {
+// Sizes of a value before an axis, along it, and behind it, as attributes hold them.
+static void three_sizes(const ct_type *t, int axis, int64_t *size) {
+    size[0] = size[1] = size[2] = 1;
+    for (int a = 0; a < t->rank; a++) {
+        int64_t *of = &size[(a >= axis) + (a > axis)];
+        *of = ct__size_mul(*of, ct__size_of(t, a));
+    }
+}
+static int64_t guess(int64_t size) { return ct__marked(size) ? 64 : size; }
+
+static bool scan_pass(ct_sched *s, ct_node *node, ct_scan_pass pass, uint32_t temp) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
     ct_along along = ct__along(node);
-    int axis = along.axis;
     ct_dtype as = (ct_dtype)node->out->dtype;
-    ct_joined x = ct__join(e, node->in[0], as, 3, (int[]){0, axis, axis + 1});
-    ct_joined out = ct__join(e, (ct_val){node, 0}, as, 3, (int[]){0, axis, axis + 1});
-    ct_scan_spec spec = {.op = node->op->reduction,
+    ct_joined x[CT_SCAN_MOST_STATE];
+    const int start[3] = {0, along.axis, along.axis + 1};
+    ct_joined out = ct__join(e, (ct_val){node, 0}, as, 3, start);
+    ct_scan_spec spec = {.pass = pass,
+                         .op = node->op->reduction,
+                         .monoid = &node->op->monoid,
+                         .node = node,
+                         .n_state = node->n_in,
                          .dtype = as,
-                         .outer = ct__joined_size(&x, 0),
-                         .n = ct__joined_size(&x, 1),
-                         .inner = ct__joined_size(&x, 2),
+                         .outer = ct__joined_size(&out, 0),
+                         .n = ct__joined_size(&out, 1),
+                         .inner = ct__joined_size(&out, 2),
                          .reverse = along.reverse,
-                         .x = ct__joined_source(&x),
                          .out = ct__joined_sink(&out)};
+    for (int i = 0; i < node->n_in; i++) {
+        x[i] = ct__join(e, node->in[i], as, 3, start);
+        spec.x[i] = ct__joined_source(&x[i]);
+    }
+    static const int access[] = {0, CT_KIR_WRITE, CT_KIR_READ | CT_KIR_WRITE, CT_KIR_READ};
+    if (pass) spec.carry = ct__emit_temp(e, temp, ct__kir_held(as), access[pass]);
     ct__template_scan(e->kir, &spec);
     return ct__emit_done(e, (double)ct__count(&node->out[0]));
 }
 
+static bool scan_kernels(ct_sched *s, ct_node *node) {
+    const ct_type *out = node->out;
+    int64_t size[3];
+    three_sizes(out, ct__along(node).axis, size);
+    int64_t side = size[2] == 1 ? 1 : (guess(size[2]) + LANES - 1) / LANES;
+    bool is_long = ct__marked(size[1]) || size[1] >= LONG;
+    if (guess(size[0]) * side >= FEW_TASKS || !is_long) return scan_pass(s, node, CT_SCAN_WHOLE, 0);
+    int64_t each = node->n_in * (int64_t)ct_dtype_size(ct__kir_held((ct_dtype)out->dtype));
+    int64_t states =
+        ct__size_mul(ct__size_mul(size[0], size[2]), ct__size_div_up(size[1], CT_SCAN_BLOCK));
+    uint32_t temp = ct__sched_temp(s, ct__size_mul(states, each));
+    if (temp == UINT32_MAX) return false;
+    return scan_pass(s, node, CT_SCAN_TOTALS, temp) && scan_pass(s, node, CT_SCAN_CARRY, temp) &&
+           scan_pass(s, node, CT_SCAN_BLOCKS, temp);
+}
+
+// Of a monoid of its own, some operations an element.
 static double scan_roundings(const ct_node *node, bool in_order) {
-    (void)in_order; // it always is
-    const ct_type *x = ct__type(node->in[0]);
-    bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
-    return rounds ? (double)x->dim[ct__along(node).axis] : 0;
+    enum { OWN = 4 };
+    ct_kred op = node->op->reduction;
+    double n = (double)node->out->dim[ct__along(node).axis];
+    if (op && !ct__kred_is_ordered(op, (ct_dtype)node->out->dtype)) return 0;
+    bool one = in_order || n <= CT_SCAN_BLOCK;
+    return (op ? 1 : OWN) * (one ? n : CT_SCAN_BLOCK + ceil(n / CT_SCAN_BLOCK));
 }
 
 static bool scan_eval(const ct_ref *ref) {

@@ -82,6 +82,8 @@ GRAPH(layer_norm, ct_layer_norm(F32(30, 70), F32(70), F32(70)))
 GRAPH(rms_norm, ct_rms_norm(F32(30, 70), F32(70)))
 GRAPH(cross_entropy, ct_cross_entropy(F32(30, 70), I32(30)))
 GRAPH(running_sum, ct_cumsum(F32(30, 70), .axis = 1))
+GRAPH(running_sum_in_blocks, ct_cumsum(F32(2, 3000), .axis = 1))
+GRAPH(running_sum_long, ct_cumsum(F32(20000)))
 
 // index
 GRAPH(rows_of, ct_gather(F32(50, 20), I32(7), .axis = 0))
@@ -133,17 +135,63 @@ static int loop(ct_tensor *out) {
 static const golden graphs[] = {
 #define G(name)                                                                                    \
     { #name, name }
-    G(rounded_halves), G(sum_halves),     G(narrow),           G(gelu_bias),    G(broadcast_column),
-    G(functions),      G(angles),         G(mixed_dtypes),     G(integers),     G(choice),
-    G(halves),         G(wide),           G(dynamic_rows),     G(bits),         G(transposed),
-    G(flipped),        G(padded),         G(sliced),           G(joined),       G(reshaped),
-    G(counted),        G(sum_all),        G(sum_rows),         G(sum_columns),  G(sum_middle),
-    G(sum_dynamic),    G(largest),        G(product),          G(largest_at),   G(variance),
-    G(any_of),         G(softmax),        G(softmax_columns),  G(layer_norm),   G(rms_norm),
-    G(cross_entropy),  G(running_sum),    G(rows_of),          G(added_to),     G(window),
-    G(updated),        G(one_hot),        G(best_two),         G(normal),       G(dropout),
-    G(matmul),         G(matmul_batched), G(matmul_chunks),    G(matmul_gelu),  G(matmul_dynamic),
-    G(attention),      G(softmax_slope),  G(layer_norm_slope), G(matmul_slope), G(loop),
+    G(rounded_halves),
+    G(sum_halves),
+    G(narrow),
+    G(gelu_bias),
+    G(broadcast_column),
+    G(functions),
+    G(angles),
+    G(mixed_dtypes),
+    G(integers),
+    G(choice),
+    G(halves),
+    G(wide),
+    G(dynamic_rows),
+    G(bits),
+    G(transposed),
+    G(flipped),
+    G(padded),
+    G(sliced),
+    G(joined),
+    G(reshaped),
+    G(counted),
+    G(sum_all),
+    G(sum_rows),
+    G(sum_columns),
+    G(sum_middle),
+    G(sum_dynamic),
+    G(largest),
+    G(product),
+    G(largest_at),
+    G(variance),
+    G(any_of),
+    G(softmax),
+    G(softmax_columns),
+    G(layer_norm),
+    G(rms_norm),
+    G(cross_entropy),
+    G(running_sum),
+    G(running_sum_in_blocks),
+    G(running_sum_long),
+    G(rows_of),
+    G(added_to),
+    G(window),
+    G(updated),
+    G(one_hot),
+    G(best_two),
+    G(normal),
+    G(dropout),
+    G(matmul),
+    G(matmul_batched),
+    G(matmul_chunks),
+    G(matmul_gelu),
+    G(matmul_dynamic),
+    G(attention),
+    G(softmax_slope),
+    G(layer_norm_slope),
+    G(matmul_slope),
+    G(loop),
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
 

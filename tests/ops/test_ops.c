@@ -60,7 +60,7 @@ static void records_are_whole(void **state) {
             NEEDS(op->eval || kind->eval, "no reference evaluation");
         }
         if (kind == &ct__kind_reduce || kind == &ct__kind_scan)
-            NEEDS(op->reduction, "no reduction");
+            NEEDS(op->reduction || op->monoid.join, "no reduction, and no monoid");
         NEEDS((kind->scheduled == CT_MAPPED) == (op->map != NULL),
               "an index map is for the mapped");
         NEEDS((kind->scheduled == CT_TEMPLATE) == (kind->kernels != NULL),

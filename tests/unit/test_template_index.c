@@ -1,4 +1,4 @@
-// Kernels of scatter_add, cumsum and topk against plain loops: equal to the bit.
+// Kernels of scatters, scans and topk against plain loops: equal to the bit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,45 +105,102 @@ static void scatter_add(void **state) {
     }
 }
 
-static void one_cumsum(int64_t outer, int64_t n, int64_t inner, bool reverse) {
-    const int64_t dim[3] = {outer, n, inner}, count = product(dim, 3);
-    float *x = floats(count), *y = floats(count + 1);
-    if (count) x[0] = -0.0f;
-    y[count] = 42;
-    ct_kir k;
-    ct__kir_init(&k);
-    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), by = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    plain px, py;
-    ct_scan_spec spec = {.op = CT_RED_ADD,
-                         .dtype = CT_F32,
-                         .outer = ct__kir_int(&k, outer),
-                         .n = ct__kir_int(&k, n),
-                         .inner = ct__kir_int(&k, inner),
-                         .reverse = reverse,
-                         .x = source(&k, &px, bx, 3, dim),
-                         .out = sink(&k, &py, by, 3, dim)};
-    ct__template_scan(&k, &spec);
-    kir_run(&k, (void *[]){x, y}, NULL, 3);
-    for (int64_t line = 0; line < outer * inner; line++) {
-        int64_t base = line / inner * n * inner + line % inner;
-        float sum = 0;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = base + (reverse ? n - 1 - i : i) * inner;
-            sum += x[at];
-            assert_memory_equal(&y[at], &sum, sizeof sum);
+// The rule of docs/design/bits.md: blocks of 1,024 in order, carries put to them in order.
+static void running(ct_kred op, const float *x, float *want, int64_t n, int64_t step,
+                    bool reverse) {
+    float carry = 0;
+    for (int64_t q = 0; q * 1024 < n; q++) {
+        float sum = op == CT_RED_MUL ? 1 : op == CT_RED_MAX ? -INFINITY : 0;
+        for (int64_t i = q * 1024; i < n && i < (q + 1) * 1024; i++) {
+            int64_t at = (reverse ? n - 1 - i : i) * step;
+            sum = op == CT_RED_MUL   ? sum * x[at]
+                  : op == CT_RED_MAX ? fmaxf(sum, x[at])
+                                     : sum + x[at];
+            want[at] = q == 0             ? sum
+                       : op == CT_RED_MUL ? carry * sum
+                       : op == CT_RED_MAX ? fmaxf(carry, sum)
+                                          : carry + sum;
         }
+        carry = q == 0             ? sum
+                : op == CT_RED_MUL ? carry * sum
+                : op == CT_RED_MAX ? fmaxf(carry, sum)
+                                   : carry + sum;
     }
-    assert_true(y[count] == 42);
-    free(x), free(y);
 }
 
-static void cumsum(void **state) {
+static void run_scan(ct_scan_pass pass, ct_kred op, const int64_t *dim, bool reverse, float *x,
+                     float *y, float *carry) {
+    ct_kir k;
+    ct__kir_init(&k);
+    plain px, py;
+    bool reads = pass != CT_SCAN_CARRY, writes = pass == CT_SCAN_WHOLE || pass == CT_SCAN_BLOCKS;
+    void *bufs[3];
+    int n = 0;
+    ct_scan_spec spec = {.pass = pass,
+                         .op = op,
+                         .n_state = 1,
+                         .dtype = CT_F32,
+                         .outer = ct__kir_int(&k, dim[0]),
+                         .n = ct__kir_int(&k, dim[1]),
+                         .inner = ct__kir_int(&k, dim[2]),
+                         .reverse = reverse};
+    if (reads) {
+        bufs[n++] = x;
+        spec.x[0] = source(&k, &px, ct__kir_buffer(&k, CT_F32, CT_KIR_READ), 3, dim);
+    }
+    if (writes) {
+        bufs[n++] = y;
+        spec.out = sink(&k, &py, ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE), 3, dim);
+    }
+    if (pass) {
+        bufs[n++] = carry;
+        int access = pass == CT_SCAN_TOTALS   ? CT_KIR_WRITE
+                     : pass == CT_SCAN_BLOCKS ? CT_KIR_READ
+                                              : CT_KIR_READ | CT_KIR_WRITE;
+        spec.carry = ct__kir_buffer(&k, CT_F32, access);
+    }
+    ct__template_scan(&k, &spec);
+    kir_run(&k, bufs, NULL, 3);
+}
+
+static void one_scan(ct_kred op, const int64_t *dim, bool reverse) {
+    int64_t count = product(dim, 3), blocks = (dim[1] + 1023) / 1024, n = dim[1], inner = dim[2];
+    int64_t carries = dim[0] * blocks * inner;
+    float *x = floats(count), *y = floats(count + 1), *want = floats(count),
+          *carry = floats(carries + 1);
+    for (int64_t i = 0; i < count && op == CT_RED_MUL; i++) x[i] = 1 + x[i] / 64;
+    if (count) x[0] = op == CT_RED_ADD ? -0.0f : 1;
+    for (int64_t line = 0; line < dim[0] * inner; line++) {
+        int64_t base = line / inner * n * inner + line % inner;
+        running(op, x + base, want + base, n, inner, reverse);
+    }
+    for (int in_three = 0; in_three <= (n == 0 || n >= 1000); in_three++) {
+        memset(y, 0, (size_t)count * sizeof *y);
+        y[count] = carry[carries] = 42;
+        if (in_three) {
+            run_scan(CT_SCAN_TOTALS, op, dim, reverse, x, y, carry);
+            run_scan(CT_SCAN_CARRY, op, dim, reverse, x, y, carry);
+            run_scan(CT_SCAN_BLOCKS, op, dim, reverse, x, y, carry);
+        } else {
+            run_scan(CT_SCAN_WHOLE, op, dim, reverse, x, y, NULL);
+        }
+        assert_memory_equal(y, want, (size_t)count * sizeof *y);
+        assert_true(y[count] == 42 && carry[carries] == 42);
+    }
+    free(x), free(y), free(want), free(carry);
+}
+
+static void scans(void **state) {
     (void)state;
-    static const int64_t dims[][3] = {{1, 1000, 1}, {300, 5, 1}, {2, 9, 5},   {3, 7, 200},
-                                      {1, 1, 1},    {4, 0, 3},   {5, 33, 16}, {2, 5000, 1}};
+    static const int64_t dims[][3] = {{1, 1000, 1}, {300, 5, 1},  {2, 9, 5},    {3, 7, 200},
+                                      {1, 1, 1},    {4, 0, 3},    {5, 33, 16},  {2, 5000, 1},
+                                      {1, 1024, 3}, {2, 1025, 1}, {1, 2048, 70}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int reverse = 0; reverse < 2; reverse++)
-            one_cumsum(dims[i][0], dims[i][1], dims[i][2], reverse);
+        for (int reverse = 0; reverse < 2; reverse++) {
+            one_scan(CT_RED_ADD, dims[i], reverse);
+            if (i % 2) one_scan(CT_RED_MUL, dims[i], reverse);
+            if (i > 6) one_scan(CT_RED_MAX, dims[i], reverse);
+        }
 }
 
 static bool before(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
@@ -196,7 +253,7 @@ static void topk(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scatter_add),
-        cmocka_unit_test(cumsum),
+        cmocka_unit_test(scans),
         cmocka_unit_test(topk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// Nodes that have a template (matmul, gather, scatter_add, cumsum, topk) on cpu against ref, with
+// Nodes that have a template (matmul, gather, scatters, scans, topk) on cpu against ref, with
 // views, broadcasting, dynamic and empty axes; and the bits of a row alone and among others.
 #include <math.h>
 #include <setjmp.h>
@@ -185,12 +185,16 @@ static ct_tensor scans(int variant) {
     case 1: return ct_cumsum(x, .axis = 1, .reverse = true);
     case 2: return ct_cumsum(x, .axis = -1);
     case 3: return ct_cumsum(ct_mul(x, x), .axis = 1);
+    case 4: return ct_cumsum(tensor(CT_DIMS(20000)), .reverse = true); // in three launches
+    case 5: return ct_cumsum(tensor(CT_DIMS(CT_DYN(3000), 3)));
+    case 6: return ct_cumsum(tensor(CT_DIMS(70, 5, CT_DYN(40))), .axis = 1);
+    case 7: return ct_cumsum(ct_cumsum(tensor(CT_DIMS(2, 9000)), .axis = 1), .axis = 0);
     default: return ct_cumsum(ints(CT_DIMS(40), 100), .axis = 0);
     }
 }
 static void cumsum(void **state) {
     (void)state;
-    agree(scans, 5, 1e-4f);
+    agree(scans, 9, 1e-4f);
 }
 
 static ct_tensor largest(int variant) {

@@ -253,6 +253,10 @@ int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags) {
     return parameter(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype, flags);
 }
 
+int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags) {
+    return parameter(e, temp, 0, dtype, flags);
+}
+
 // For the choice of loops: every place that is read or written, with what it hangs on.
 static void see(ct_emit *e, ct_ix offset, bool write, uint32_t buf) {
     ct_draft *d = e->draft;

@@ -131,8 +131,6 @@ ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // fo
 
 // sched.c: buffers, places of leaves, walks
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
-// A new CT_BUF_TEMP of so many bytes, as attributes hold sizes. UINT32_MAX: no memory.
-uint32_t ct__sched_temp(ct_sched *s, int64_t size);
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node);
 // Calls visit for every node that computing `v` in group `group` involves and that is computed
 // there (not loaded), operands after users, each once; and leaves. False: visit said so.
