@@ -311,6 +311,31 @@ static void reductions(void **state) {
     FAILS(ct_topk(one(CT_F32), 1).indices, CT_E_SHAPE, "topk: x is () f32, it needs an axis");
 }
 
+static void scans(void **state) {
+    (void)state;
+    CT_SCOPE;
+#define OUT_OF_RANGE(op, call)                                                                     \
+    FAILS(call, CT_E_ARGUMENT,                                                                     \
+          op ": axis -3 is out of range for (2, 3) f32"                                            \
+             "\n  hint: its axes are 0 to 1, or -2 to -1 from the last one")
+    OUT_OF_RANGE("cumprod", ct_cumprod(F(2, 3), .axis = -3));
+    OUT_OF_RANGE("cummax", ct_cummax(F(2, 3), .axis = -3));
+    OUT_OF_RANGE("cummin", ct_cummin(F(2, 3), .axis = -3));
+    OUT_OF_RANGE("logcumsumexp", ct_logcumsumexp(F(2, 3), .axis = -3));
+    OUT_OF_RANGE("linear_recurrence", ct_linear_recurrence(F(2, 3), F(2, 3), .axis = -3));
+    FAILS(ct_cumprod(one(CT_F32)), CT_E_ARGUMENT,
+          "cumprod: axis 0 is out of range for () f32\n  hint: a scalar has no axes");
+    FAILS(ct_cummax(B(2)), CT_E_DTYPE,
+          "cummax: operand 1 is (2,) bool, accepted are integers and floats"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_logcumsumexp(I(2)), CT_E_DTYPE,
+          "logcumsumexp: operand 1 is (2,) i32, accepted are floats"
+          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    FAILS(ct_linear_recurrence(F(2, 3), F(3)), CT_E_SHAPE,
+          "linear_recurrence: a is (2, 3) f32, b is (3,) f32, they must have one shape"
+          "\n  hint: ct_expand brings one to the shape of the other");
+}
+
 static void movement(void **state) {
     (void)state;
     CT_SCOPE;
@@ -579,6 +604,7 @@ int main(void) {
         cmocka_unit_test(bare_integers_of_a_plan_that_ran),
         cmocka_unit_test(assigned_bare_integers),
         cmocka_unit_test(reductions),
+        cmocka_unit_test(scans),
         cmocka_unit_test(movement),
         cmocka_unit_test(slices),
         cmocka_unit_test(indices),

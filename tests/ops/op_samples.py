@@ -426,10 +426,26 @@ def index_cases(rng, op, dtype):
 
 # ------------------------------------------------------------------------------------------ order
 
-def np_cumsum(x, axis=0, reverse=False):
-    x = np.flip(x, axis) if reverse else x
-    out = np.cumsum(x, axis=axis, dtype=x.dtype)
-    return np.flip(out, axis) if reverse else out
+def scan_with(f):
+    """A ufunc along an axis, the other way round where it is reversed."""
+    def g(x, axis=0, reverse=False):
+        x = np.flip(x, axis) if reverse else x
+        out = f.accumulate(x, axis=axis, dtype=x.dtype)
+        return np.flip(out, axis) if reverse else out
+    return g
+
+
+def linear_recurrence(a, b, axis=0, reverse=False):
+    way = slice(None, None, -1 if reverse else 1)
+    a, b = np.moveaxis(a, axis, 0)[way], np.moveaxis(b, axis, 0)[way]
+    out, y = np.empty(a.shape), np.zeros(a.shape[1:])
+    for k in range(len(a)):
+        y = out[k] = a[k] * y + b[k]
+    return np.moveaxis(out[way], 0, axis)
+
+
+SCANS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum,
+         "logcumsumexp": np.logaddexp}
 
 
 def np_topk(x, k=0):
@@ -446,13 +462,22 @@ def np_topk(x, k=0):
 def along_cases(rng, op, dtype):
     def x(*shape):
         return draw(rng, op, dtype, shape, op.kinks)
-    if op.name == "cumsum":
+    if op.kind == "scan":
+        def several(*shape):
+            return [x(*shape) for _ in range(op.n_in)]
         for attrs in ({}, {"reverse": True}):
-            yield [x(7)], attrs
-            yield [x(3, 5)], attrs | {"axis": 1}
-            yield [Operand(x(2, 3, 5), REVERSED)], attrs | {"axis": -2}
-            yield [x(0, 2)], attrs
-            yield [x(1)], attrs
+            yield several(7), attrs
+            yield several(3, 5), attrs | {"axis": 1}
+            yield [Operand(a, REVERSED) for a in several(2, 3, 5)], attrs | {"axis": -2}
+            yield several(0, 2), attrs
+            yield several(1), attrs
+            yield [Operand(a, dims=[2, dyn(6)]) for a in several(2, 6)], attrs | {"axis": 1}
+            yield several(1100, 2), attrs  # two blocks
+        if op.name == "cumprod":
+            yield [np.array([2, 0, 3, 0, 1], NUMPY[dtype])], {}
+        if dtype in FLOATS and op.n_in == 1:
+            yield [np.array([1, np.inf, 2, -np.inf, 1, np.nan, 1], NUMPY[dtype])], {}
+            yield [np.array([-np.inf, -np.inf, 1], NUMPY[dtype])], {}
     else:
         yield [x(7)], {"k": 3}
         yield [x(3, 5)], {"k": 5}
@@ -597,8 +622,9 @@ SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
     "argmax": (argmax, argmax_cases), "matmul": (np.matmul, matmul_cases),
     "gather": (np_gather, index_cases), "scatter_add": (np_scatter_add, index_cases),
-    "cumsum": (np_cumsum, along_cases), "topk": (np_topk, along_cases),
+    "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }
+SAMPLES |= {name: (scan_with(f), along_cases) for name, f in SCANS.items()}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",
            "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout"}

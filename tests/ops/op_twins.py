@@ -70,8 +70,16 @@ def var(x, axes=(), keepdims=False, correction=0):
     return jnp.var(x, axis=axes_of(x, axes), keepdims=keepdims, ddof=correction)
 
 
-def cumsum(x, axis=0, reverse=False):
-    return lax.cumsum(x, axis % x.ndim, reverse)
+def cumulative(f):
+    return lambda x, axis=0, reverse=False: f(x, axis % x.ndim, reverse)
+
+
+def linear_recurrence(a, b, axis=0, reverse=False):
+    def step(y, x):
+        y = x[0] * y + x[1]
+        return y, y
+    a, b = jnp.moveaxis(a, axis, 0), jnp.moveaxis(b, axis, 0)
+    return jnp.moveaxis(lax.scan(step, jnp.zeros(a.shape[1:], a.dtype), (a, b), reverse=reverse)[1], 0, axis)
 
 
 def cut(x, axes=(), start=(), stop=(), step=()):
@@ -217,7 +225,9 @@ TWINS |= {
     "concat": lambda *xs, axis=0: jnp.concatenate(xs, axis),
     "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter_add,
     "iota": lambda dtype, dims, axis=0: lax.broadcasted_iota(NUMPY[dtype], whole(dims), axis % len(dims)),
-    "cumsum": cumsum, "topk": topk,
+    "cumsum": cumulative(lax.cumsum), "cumprod": cumulative(lax.cumprod), "cummax": cumulative(lax.cummax),
+    "cummin": cumulative(lax.cummin), "logcumsumexp": cumulative(lax.cumlogsumexp), "linear_recurrence": linear_recurrence,
+    "topk": topk,
     "rsqrt": lax.rsqrt, "pow": jnp.power, "clamp": lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
     "is_nan": jnp.isnan, "is_inf": jnp.isinf, "is_finite": jnp.isfinite,
     "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu,

@@ -243,6 +243,14 @@ static bool by_attributes(gen_graph *g, gen_step *s) {
     return true;
 }
 
+static bool linear_recurrence(gen_graph *g, gen_step *s) {
+    if (!by_attributes(g, s)) return false;
+    const gen_value *a = value(g, s->in[0]);
+    s->in[1] = gen_leaf(g, (ct_dtype)a->type.dtype, a->dims, -1, 1);
+    s->n_in = 2;
+    return true;
+}
+
 // NaNs have many bit patterns, so only leaves are read as bits.
 static bool bitcast(gen_graph *g, gen_step *s) {
     ct_dtype from = any_dtype(g, CT_ANY), to = any_dtype(g, CT_ANY);
@@ -653,6 +661,7 @@ static const struct {
     {&ct__op_dynamic_slice, dynamic_slice},
     {&ct__op_dynamic_update, dynamic_update},
     {&ct__op_gather, gather},
+    {&ct__op_linear_recurrence, linear_recurrence},
     {&ct__op_one_hot, one_hot},
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},

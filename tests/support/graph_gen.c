@@ -350,7 +350,9 @@ static double chain_noise(ct_tensor t) {
     if (!node->op->kind->roundings) return 0;
     ct_dtype d = (ct_dtype)node->out[out].dtype;
     bool once = ct_dtype_size(d) == 2 && !node->op->kind->rounds_each; // of a sum in f32
-    return node->op->kind->roundings(node, false) / 4 * gen_unit(once ? CT_F32 : d);
+    double chain = node->op->kind->roundings(node, false);
+    if (d == CT_F64) chain += node->op->kind->roundings(node, true); // the reference rounds as well
+    return chain / 4 * gen_unit(once ? CT_F32 : d);
 }
 
 // t times numbers that differ from 1 in the last few bits.
