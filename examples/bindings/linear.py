@@ -6,7 +6,7 @@ import ctypes as c
 import sys
 
 cotan = c.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libcotan.so.0.1")
-F32 = 14  # ct_dtype
+F32 = 12  # ct_dtype
 
 
 class Tensor(c.Structure):

@@ -57,6 +57,9 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 // its result to nearest even; sums and products of matrices add up in f32 and round once, and so do
 // functions that are made of others, such as softmax. A cast rounds once, but integers reach these
 // floats by way of f32. 8-bit floats promote to no other float, nor do others to them: ct_cast one.
+// Dtypes of 4 bits are storage: they are cast, moved about (shapes, slices, gathers), kept and
+// assigned, and nothing is computed in them. The numbers are kept from version to version, for other
+// languages: a new dtype goes to the end.
 typedef enum ct_dtype {
     CT_DEFAULT = 0,
     CT_BOOL, // one byte, 0 or 1
@@ -68,17 +71,23 @@ typedef enum ct_dtype {
     CT_I16,
     CT_I32,
     CT_I64,
-    CT_F8E4M3, // 4 bits of exponent, 3 of mantissa, to 448; no infinity, one NaN (ml_dtypes' e4m3fn)
-    CT_F8E5M2, // 5 and 2: the upper half of an f16
-    CT_F16,    // IEEE binary16
-    CT_BF16,   // the upper half of an f32
+    CT_F16,  // IEEE binary16
+    CT_BF16, // the upper half of an f32
     CT_F32,
     CT_F64,
+    CT_F8E4M3, // 4 bits of exponent, 3 of mantissa, to 448; no infinity, one NaN (ml_dtypes' e4m3fn)
+    CT_F8E5M2, // 5 and 2: the upper half of an f16
+    CT_U4,     // two a byte
+    CT_I4,     // two a byte
+    CT_F4, // two a byte: 2 bits of exponent, 1 of mantissa, 0 to 6 and -0 to -6 (ml_dtypes' e2m1fn)
     CT_DTYPE_COUNT
 } ct_dtype;
 
-// "f32", and bytes an element; "?" and 0 for a value that is no dtype.
+// "f32", bits and bytes an element; "?" and 0 for a value that is no dtype. Of 4 bits an element has no
+// number of bytes: 0. A tensor's elements lie in row-major order one behind the other, without gaps
+// at the ends of rows; where their bits do not fill the last byte, the rest of it is 0.
 CT_API const char *ct_dtype_name(ct_dtype dtype);
+CT_API int ct_dtype_bits(ct_dtype dtype);
 CT_API size_t ct_dtype_size(ct_dtype dtype);
 
 // ----------------------------------------------------------------------------------------- tensors

@@ -10,27 +10,31 @@
 #define FLOAT CT_CLASS_FLOAT
 // clang-format off
 const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT] = {
-    // name, class, bits, exponent and mantissa, special codes, held in kernels as, NumPy's letter, safetensors' name
-    [CT_DEFAULT] = {"?",      NONE,   0,  0, 0,  0,          CT_DEFAULT, 0,  NULL},
-    [CT_BOOL]    = {"bool",   BOOL,   8,  0, 0,  0,          CT_BOOL, 'b', "BOOL"},
-    [CT_U8]      = {"u8",     UINT,   8,  0, 0,  0,          CT_U8,  'u', "U8"},
-    [CT_U16]     = {"u16",    UINT,  16,  0, 0,  0,          CT_I32, 'u', "U16"},
-    [CT_U32]     = {"u32",    UINT,  32,  0, 0,  0,          CT_U32, 'u', "U32"},
-    [CT_U64]     = {"u64",    UINT,  64,  0, 0,  0,          CT_U64, 'u', "U64"},
-    [CT_I8]      = {"i8",     INT,    8,  0, 0,  0,          CT_I32, 'i', "I8"},
-    [CT_I16]     = {"i16",    INT,   16,  0, 0,  0,          CT_I32, 'i', "I16"},
-    [CT_I32]     = {"i32",    INT,   32,  0, 0,  0,          CT_I32, 'i', "I32"},
-    [CT_I64]     = {"i64",    INT,   64,  0, 0,  0,          CT_I64, 'i', "I64"},
-    [CT_F8E4M3]  = {"f8e4m3", FLOAT,  8,  4, 3,  CT_ONE_NAN, CT_F32, 0,   "F8_E4M3"},
-    [CT_F8E5M2]  = {"f8e5m2", FLOAT,  8,  5, 2,  CT_IEEE,    CT_F32, 0,   "F8_E5M2"},
-    [CT_F16]     = {"f16",    FLOAT, 16,  5, 10, CT_IEEE,    CT_F32, 'f', "F16"},
-    [CT_BF16]    = {"bf16",   FLOAT, 16,  8, 7,  CT_IEEE,    CT_F32, 0,   "BF16"},
-    [CT_F32]     = {"f32",    FLOAT, 32,  8, 23, CT_IEEE,    CT_F32, 'f', "F32"},
-    [CT_F64]     = {"f64",    FLOAT, 64, 11, 52, CT_IEEE,    CT_F64, 'f', "F64"},
+    // name, class, bits, exponent and mantissa, special codes, held in kernels as, parts, NumPy's letter, safetensors' name
+    [CT_DEFAULT] = {"?",      NONE,   0,  0, 0,  0,          CT_DEFAULT, 0, 0, NULL},
+    [CT_BOOL]    = {"bool",   BOOL,   8,  0, 0,  0,          CT_BOOL, 0,     'b', "BOOL"},
+    [CT_U8]      = {"u8",     UINT,   8,  0, 0,  0,          CT_U8,   0,     'u', "U8"},
+    [CT_U16]     = {"u16",    UINT,  16,  0, 0,  0,          CT_I32,  0,     'u', "U16"},
+    [CT_U32]     = {"u32",    UINT,  32,  0, 0,  0,          CT_U32,  0,     'u', "U32"},
+    [CT_U64]     = {"u64",    UINT,  64,  0, 0,  0,          CT_U64,  0,     'u', "U64"},
+    [CT_I8]      = {"i8",     INT,    8,  0, 0,  0,          CT_I32,  0,     'i', "I8"},
+    [CT_I16]     = {"i16",    INT,   16,  0, 0,  0,          CT_I32,  0,     'i', "I16"},
+    [CT_I32]     = {"i32",    INT,   32,  0, 0,  0,          CT_I32,  0,     'i', "I32"},
+    [CT_I64]     = {"i64",    INT,   64,  0, 0,  0,          CT_I64,  0,     'i', "I64"},
+    [CT_F16]     = {"f16",    FLOAT, 16,  5, 10, CT_IEEE,    CT_F32,  0,     'f', "F16"},
+    [CT_BF16]    = {"bf16",   FLOAT, 16,  8, 7,  CT_IEEE,    CT_F32,  0,     0,   "BF16"},
+    [CT_F32]     = {"f32",    FLOAT, 32,  8, 23, CT_IEEE,    CT_F32,  0,     'f', "F32"},
+    [CT_F64]     = {"f64",    FLOAT, 64, 11, 52, CT_IEEE,    CT_F64,  0,     'f', "F64"},
+    [CT_F8E4M3]  = {"f8e4m3", FLOAT,  8,  4, 3,  CT_ONE_NAN, CT_F32,  0,     0,   "F8_E4M3"},
+    [CT_F8E5M2]  = {"f8e5m2", FLOAT,  8,  5, 2,  CT_IEEE,    CT_F32,  0,     0,   "F8_E5M2"},
+    [CT_U4]      = {"u4",     UINT,   4,  0, 0,  0,          CT_U8,   CT_U8, 0,   NULL},
+    [CT_I4]      = {"i4",     INT,    4,  0, 0,  0,          CT_U8,   CT_U8, 0,   NULL},
+    [CT_F4]      = {"f4",     FLOAT,  4,  2, 1,  CT_FINITE,  CT_U8,   CT_U8, 0,   "F4"},
 };
 // clang-format on
 
 const char *ct_dtype_name(ct_dtype dtype) { return ct__dtype(dtype)->name; }
+int ct_dtype_bits(ct_dtype dtype) { return ct__dtype(dtype)->bits; }
 size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
 
 // -------------------------------------------------------------------------------------- conversions
@@ -116,9 +120,10 @@ _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define UP_F32 (NODE(CT_F32) | UP_F64)
 #define UP_BF16 (NODE(CT_BF16) | UP_F32)
 #define UP_F16 (NODE(CT_F16) | UP_F32)
+#define UP_F4 NODE(CT_F4)
 #define UP_F8E4M3 NODE(CT_F8E4M3)
 #define UP_F8E5M2 NODE(CT_F8E5M2)
-#define UP_BARE_FLOAT (NODE(BARE_FLOAT) | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16)
+#define UP_BARE_FLOAT (NODE(BARE_FLOAT) | UP_F4 | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16)
 #define UP_FLOAT_OF_INTS (NODE(FLOAT_OF_INTS) | UP_BARE_FLOAT)
 #define UP_I64 (NODE(CT_I64) | UP_FLOAT_OF_INTS)
 #define UP_I32 (NODE(CT_I32) | UP_I64)
@@ -128,7 +133,9 @@ _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define UP_U32 (NODE(CT_U32) | UP_U64 | UP_I64)
 #define UP_U16 (NODE(CT_U16) | UP_U32 | UP_I32)
 #define UP_U8 (NODE(CT_U8) | UP_U16 | UP_I16)
-#define UP_BARE_I64 (NODE(BARE_I64) | UP_U8 | UP_I8)
+#define UP_U4 NODE(CT_U4)
+#define UP_I4 NODE(CT_I4)
+#define UP_BARE_I64 (NODE(BARE_I64) | UP_U4 | UP_I4 | UP_U8 | UP_I8)
 #define UP_BARE_I32 (NODE(BARE_I32) | UP_BARE_I64)
 #define UP_BOOL (NODE(CT_BOOL) | UP_BARE_I32)
 
@@ -138,8 +145,8 @@ static const struct {
 } nodes[NODES] = {
 #define DTYPE(dtype) [CT_##dtype] = {UP_##dtype, CT_##dtype}
     // clang-format off
-    DTYPE(BOOL), DTYPE(U8), DTYPE(U16), DTYPE(U32), DTYPE(U64), DTYPE(I8), DTYPE(I16), DTYPE(I32), DTYPE(I64),
-    DTYPE(F8E4M3), DTYPE(F8E5M2), DTYPE(F16), DTYPE(BF16), DTYPE(F32), DTYPE(F64),
+    DTYPE(BOOL), DTYPE(U4), DTYPE(U8), DTYPE(U16), DTYPE(U32), DTYPE(U64), DTYPE(I4), DTYPE(I8), DTYPE(I16), DTYPE(I32),
+    DTYPE(I64), DTYPE(F4), DTYPE(F8E4M3), DTYPE(F8E5M2), DTYPE(F16), DTYPE(BF16), DTYPE(F32), DTYPE(F64),
     // clang-format on
     [BARE_I32] = {UP_BARE_I32, CT_I32},
     [BARE_I64] = {UP_BARE_I64, CT_I64},

@@ -28,6 +28,9 @@ typedef struct ct_dtype_info {
     uint8_t exponent, mantissa; // bits; the mantissa's leading 1 is not among them
     uint8_t special;            // ct_special
     uint8_t held;               // ct_dtype in which kernels compute with it: itself, or a wider one
+    // ct_dtype of what kernels have in its place: of 4 bits the code, as a u8. An op of it becomes
+    // ops of its parts when a plan is made. CT_DEFAULT: it is computed with as it is.
+    uint8_t part;
     char numpy; // letter of NumPy's descr, which the size in bytes follows; 0: NumPy has none
     const char *safetensors; // its name in a safetensors file; NULL: none
 } ct_dtype_info;
@@ -44,10 +47,13 @@ static inline bool ct__is_float(ct_dtype d) { return ct__dtype(d)->class == CT_C
 static inline bool ct__is_signed(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_INT; }
 static inline bool ct__is_unsigned(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_UINT; }
 static inline bool ct__is_int(ct_dtype d) { return ct__is_signed(d) || ct__is_unsigned(d); }
+static inline bool ct__has_parts(ct_dtype d) { return ct__dtype(d)->part != CT_DEFAULT; }
+// Do derivatives pass through it? Not through 4 bits, which are storage.
+static inline bool ct__has_slope(ct_dtype d) { return ct__is_float(d) && !ct__has_parts(d); }
 // Kernels have values of another dtype for it.
 static inline bool ct__is_narrow(ct_dtype d) { return ct__dtype(d)->held != (uint8_t)d; }
 // A float narrower than f32: computed in f32 and rounded after each op.
-static inline bool ct__is_narrow_float(ct_dtype d) { return ct__is_float(d) && ct__is_narrow(d); }
+static inline bool ct__is_narrow_float(ct_dtype d) { return ct__has_slope(d) && ct__is_narrow(d); }
 
 // The least and the greatest integer of a dtype (bool: 0 and 1), a u64 by its bits.
 static inline int64_t ct__least(ct_dtype d) {
@@ -68,6 +74,7 @@ double ct__decode_float(ct_dtype d, uint32_t code);
 double ct__largest(ct_dtype d);
 double ct__smallest_normal(ct_dtype d);
 
+enum { CT_MOST_BYTES = 16 }; // of an element
 // Bytes of n elements that lie one behind the other: of bits rounded up.
 static inline size_t ct__dtype_bytes(ct_dtype d, int64_t n) {
     size_t bits = ct__dtype(d)->bits;
@@ -98,6 +105,7 @@ _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_INTEGERS (CT_UNSIGNED | CT_SIGNED)
 #define CT_NUMBERS (CT_FLOATS | CT_INTEGERS)
 #define CT_BITS (CT_INTEGERS | CT_MASK(CT_BOOL))
-#define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL))
+#define CT_PACKED (CT_MASK(CT_U4) | CT_MASK(CT_I4) | CT_MASK(CT_F4))
+#define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED)
 
 #endif

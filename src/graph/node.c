@@ -738,7 +738,7 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
 
 static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    if (!none && ct__is_float(node->out->dtype))
+    if (!none && ct__has_slope(node->out->dtype))
         node->flags = (uint16_t)(behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF));
 }
 

@@ -313,6 +313,9 @@ struct ct_opdef {
     bool (*batch)(ct_batching *b); // where the kind has no rule that serves; CT_NO_VMAP: none can
     // Loops: what the node does with its bodies (transform/loop.h).
     void (*loop)(const ct_node *node, struct ct_loop *loop);
+    // Of a dtype that has parts (base/dtype.h): records the same of its parts, as a body does.
+    bool (*split)(ct_rule *rule);
+    uint32_t data; // of ct__split_each: mask of the operands that have parts, ~0 for all
     // Transforms: records what the node stands for, its operands being `in`.
     bool (*expand)(ct_ctx *ctx, const ct_node *node, const struct ct_val *in, ct_tensor *out);
     // Kernels.
@@ -323,6 +326,7 @@ struct ct_opdef {
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
+    int part; // elementwise: the result is this part, from 1 on, of the operand as it lies in memory
     const char *onnx, *stablehlo;
     bool costly; // much work an element: worth a buffer rather than computing it twice
     // Algebra that keeps every bit.
@@ -330,6 +334,7 @@ struct ct_opdef {
     bool (*unchanged)(const ct_node *node); // of the operand's type, the result is operand 0
     bool involution;                        // f(f(x)) = x
     bool outermost;                         // f(f(x, any), attributes) = f(x, attributes)
+    const ct_opdef *undoes; // f(g(a, b, ...)) = the operand `part` of g, from 1 on, for this g
     ct_samples samples;
     // What an operand that is a number is called: a name in C, or NULL.
     const char *(*operand_name)(const ct_node *node, int operand);

@@ -396,7 +396,7 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
 
 bool ct__slopes(const ct_node *node, int operand) {
     bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    return !none && ct__is_float(ct__type(node->in[operand])->dtype);
+    return !none && ct__has_slope(ct__type(node->in[operand])->dtype);
 }
 
 enum { WRT = 1, MET = 2, SEEN = 4, BETWEEN = 8 }; // of nodes in the walk below

@@ -105,7 +105,7 @@ static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
 double ct_item_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
-    char bytes[8];
+    char bytes[CT_MOST_BYTES];
     if (!ctx || !value_of(ctx, t, &v, "item", here)) return NAN;
     const ct_type *type = ct__type(v);
     if (ct__count(type) != 1) {
@@ -115,7 +115,7 @@ double ct_item_at(ct_tensor t, ct_loc here) {
     }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
-    else if (!fetch(ctx, &v, bytes, ct_dtype_size(type->dtype), here))
+    else if (!fetch(ctx, &v, bytes, ct__type_bytes(type), here))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }

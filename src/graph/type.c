@@ -60,7 +60,7 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
 }
 
 bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op) {
-    int64_t bytes = 8; // the widest element
+    int64_t bytes = 8; // of an element, most of which have fewer
     for (int i = 0; i < type->rank; i++) {
         int64_t size = type->dim[i];
         if (ct__is_dyn(type, i) && size >= CT_DYN_END)
@@ -187,8 +187,17 @@ ct_type_text ct__type_text(const ct_type *type) {
     return out;
 }
 
+static unsigned load_nibble(const void *data, int64_t i) {
+    return ((const uint8_t *)data)[i >> 1] >> (4 * (i & 1)) & 15u;
+}
+static void store_nibble(void *data, int64_t i, unsigned v) {
+    uint8_t *byte = (uint8_t *)data + (i >> 1);
+    *byte = (uint8_t)((*byte & (i & 1 ? 0x0fu : 0xf0u)) | (v & 15u) << (4 * (i & 1)));
+}
+
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
+    case CT_F4: return ct__decode_float(dtype, load_nibble(data, i));
     case CT_F8E4M3:
     case CT_F8E5M2: return ct__decode_float(dtype, ((const uint8_t *)data)[i]);
     case CT_F16:
@@ -202,6 +211,8 @@ double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
 
 int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
+    case CT_U4: return (int64_t)load_nibble(data, i);
+    case CT_I4: return (int64_t)(load_nibble(data, i) ^ 8u) - 8;
     case CT_BOOL:
     case CT_U8: return ((const uint8_t *)data)[i];
     case CT_U16: return ((const uint16_t *)data)[i];
@@ -229,6 +240,7 @@ static int64_t saturated(ct_dtype dtype, double v) {
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+    case CT_F4: store_nibble(data, i, ct__encode_float(dtype, v)); break;
     case CT_F8E4M3:
     case CT_F8E5M2: ((uint8_t *)data)[i] = (uint8_t)ct__encode_float(dtype, v); break;
     case CT_F16:
@@ -257,6 +269,8 @@ static void store_whole(ct_dtype dtype, void *data, int64_t i, uint64_t size, bo
 void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+    case CT_I4:
+    case CT_U4: store_nibble(data, i, (unsigned)v); break;
     case CT_I8:
     case CT_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case CT_I16:

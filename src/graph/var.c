@@ -498,13 +498,13 @@ static bool run_pending(ct_ctx *ctx, const char *name) {
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
     ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
-    char bytes[8];
+    char bytes[CT_MOST_BYTES];
     if (!entry || !run_pending(ctx, entry->name) || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",
                  "\"%.100s\" is poisoned: the device failed while it was computed", name);
         return NAN;
     }
-    if (!ct__hooks.download(ctx, entry->value, bytes, ct_dtype_size(entry->type.dtype))) return NAN;
+    if (!ct__hooks.download(ctx, entry->value, bytes, ct__type_bytes(&entry->type))) return NAN;
     return ct__load_f64(entry->type.dtype, bytes, 0);
 }

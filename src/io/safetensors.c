@@ -501,9 +501,10 @@ static bool out_bytes(writer *w, const ct_st_out *e, uint64_t *bytes) {
         if (__builtin_mul_overflow(count, (uint64_t)e->shape[i], &count))
             return refuse_write(w, e->name, "its size overflows 64 bits");
     }
-    if (__builtin_mul_overflow(count, (uint64_t)kinds[kind_of(e->dtype)].bits / 8, bytes) ||
-        *bytes > UINT64_MAX / 8)
+    if (__builtin_mul_overflow(count, (uint64_t)kinds[kind_of(e->dtype)].bits, &count))
         return refuse_write(w, e->name, "its size overflows 64 bits");
+    if (count % 8) return refuse_write(w, e->name, "its elements fill no whole number of bytes");
+    *bytes = count / 8;
     if (*bytes && !e->data) return refuse_write(w, e->name, "it has no data");
     return true;
 }

@@ -22,6 +22,7 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
     if (!x) return ct__err_memory(e->err, node->here, "kernel", node->n_in * sizeof *x) - 1;
     if (ct__reads_memory(node)) {
         ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
+        if (node->op->part) return ct__emit_part(e, node->in[0], own, node->op->part - 1);
         return ct__emit_bits(e, node->in[0], own, out);
     }
     for (int i = 0; i < node->n_in; i++) {

@@ -53,6 +53,8 @@ ct_kval ct__emit_condition(ct_emit *e, ct_ix x); // a condition as a bool
 ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 // Element v[at...] of a value that lies in memory, its bits read as another dtype of its size.
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
+// Part number `part` of element v[at...], of a value of a dtype that has parts and lies in memory.
+ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part);
 // Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the VECTOR loop.
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Asks a node's op where its element at an index comes from. The pieces live in e->arena.

@@ -46,7 +46,8 @@ struct ct_kind {
 };
 
 extern const ct_kind ct__kind_elementwise, ct__kind_reduce, ct__kind_movement, ct__kind_source,
-    ct__kind_contraction, ct__kind_gather, ct__kind_scatter, ct__kind_scan, ct__kind_sort;
+    ct__kind_contraction, ct__kind_gather, ct__kind_scatter, ct__kind_scan, ct__kind_sort,
+    ct__kind_pack;
 
 // A node whose elements are elements of its one operand (or a fill value) in other places.
 static inline bool ct__is_view(const ct_node *node) { return node->op->map && node->n_in == 1; }
@@ -54,8 +55,9 @@ static inline bool ct__is_inlined(const ct_node *node) {
     return node->op->kind->scheduled == CT_POINTWISE || node->op->kind->scheduled == CT_MAPPED;
 }
 
-// Reads the bits of a float narrower than f32, which no value has: they are read from memory.
+// Reads a part of an element, or the bits of a float narrower than f32, which no value has: they are read from memory.
 static inline bool ct__reads_memory(const ct_node *n) {
+    if (n->op->part) return true;
     if (!n->op->reinterprets) return false;
     ct_dtype from = (ct_dtype)ct__type(n->in[0])->dtype, to = (ct_dtype)n->out->dtype;
     return from != to && (ct__is_narrow_float(from) || ct__is_narrow_float(to));

@@ -92,6 +92,8 @@ ct_tensor ct_scalar(double value, ct_dtype dtype) {
     ct_ctx *ctx = ct__ctx();
     if (ctx && !ct__is_dtype(dtype))
         return ct__fail(ctx, CT_E_DTYPE, CT_NOWHERE, "scalar", "%d is not a dtype", (int)dtype);
+    if (ctx && ct__has_parts(dtype)) // of which a scalar's 8 bytes hold no value
+        return ct_cast_at(number(value, 0, false, (ct_type){.dtype = CT_F64}), dtype, CT_NOWHERE);
     return number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
 }
 
@@ -116,7 +118,7 @@ ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
 }
 
 static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, const char *op, ct_loc here) {
-    char bytes[8];
+    char bytes[CT_MOST_BYTES] = {0};
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__is_dtype(dtype))

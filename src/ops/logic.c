@@ -234,7 +234,7 @@ static double cast_f64(const double *x) { return x[0]; }
 static int64_t cast_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool cast_jvp(ct_rule *r) {
     ct_dtype to = ((const cast_attrs *)r->attrs)->dtype;
-    r->t_out[0] = ct__is_float(to) && ct__is_float(ct__type_of(r->in[0])->dtype)
+    r->t_out[0] = ct__has_slope(to) && ct__has_slope((ct_dtype)ct__type_of(r->in[0])->dtype)
                       ? ct_cast(r->t_in[0], to)
                       : CT_NONE;
     return true;
@@ -258,6 +258,7 @@ const ct_opdef ct__op_cast = {
     .n_out = 1,
     CT_FIELDS(cast),
     .accepts = CT_ANY,
+    .split = ct__split_cast,
     .infer = cast_infer,
     .eval_f64 = cast_f64,
     .eval_i64 = cast_i64,
@@ -275,7 +276,7 @@ CT_ATTRS(bitcast, BITCAST_ATTRS);
 static bool bitcast_infer(ct_call *call) {
     const bitcast_attrs *attrs = call->attrs;
     ct_dtype from = call->in[0]->dtype;
-    if (ct_dtype_size(attrs->dtype) != ct_dtype_size(from))
+    if (ct_dtype_bits(attrs->dtype) != ct_dtype_bits(from))
         return ct__call_err(call, CT_E_DTYPE, "%s and %s differ in size", ct_dtype_name(from),
                             ct_dtype_name(attrs->dtype));
     *call->out = *call->in[0];
@@ -304,6 +305,7 @@ const ct_opdef ct__op_bitcast = {
     .n_out = 1,
     CT_FIELDS(bitcast),
     .accepts = CT_ANY,
+    .split = ct__split_bitcast,
     .infer = bitcast_infer,
     .eval = bitcast_eval,
     .jvp = CT_NO_GRAD,

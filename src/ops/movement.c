@@ -7,7 +7,7 @@
 #define MOVEMENT(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_movement, .n_in = 1, .n_out = 1,              \
     CT_FIELDS(op), .accepts = CT_ANY, .infer = op##_infer, .eval = op##_eval, .jvp = ct__jvp_same, \
-    .transpose = op##_transpose, .map = op##_map
+    .transpose = op##_transpose, .map = op##_map, .split = ct__split_each, .data = 1
 
 // ----------------------------------------------------------------------------------------- reshape
 

@@ -276,7 +276,7 @@ ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer) {
 
 ct_tensor ct__number_like(double value, ct_tensor t) {
     ct_dtype dtype = ct__type_of(t)->dtype;
-    char bytes[8];
+    char bytes[CT_MOST_BYTES] = {0};
     ct__store_f64(dtype, bytes, 0, value);
     return ct_const(bytes, dtype, CT_SCALAR);
 }

@@ -95,6 +95,17 @@ static inline int64_t ct__same_size(const ct_type *a, int i, const ct_type *b, i
     return ct__size_of(ct__is_dyn(a, i) ? a : b, ct__is_dyn(a, i) ? i : k);
 }
 
+// Dtypes that have parts (base/dtype.h), in rules for `split`. Part number `part` of a tensor, and the
+// tensor of parts.
+ct_tensor ct__part_of(ct_tensor t, int part);
+ct_tensor ct__of_parts(ct_dtype dtype, const ct_tensor *parts);
+// The same of the ops that change dtypes.
+bool ct__split_cast(ct_rule *rule);
+bool ct__split_bitcast(ct_rule *rule);
+// A `split`: the op itself of each part of the operands that op.data names. What comes out has the
+// parts of operand `data` names first.
+bool ct__split_each(ct_rule *rule);
+
 // jvp of an op that is linear in its only operand: the op itself, on the tangent.
 bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.

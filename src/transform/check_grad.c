@@ -64,7 +64,7 @@ static ct_tensor weighted(check *c, const ct_tensor *x, bool squares) {
         ct_val v;
         if (!ct__resolve(c->ctx, out[i], &v, "check_grad", CT_OUTPUT((int)i), here)) return CT_NONE;
         const ct_type *type = ct__type(v);
-        if (!ct__is_float(type->dtype)) continue;
+        if (!ct__has_slope(type->dtype)) continue;
         if (type->dtype != CT_F64)
             return ct__fail(c->ctx, CT_E_DTYPE, here, "check_grad",
                             "output %zu is %s where the operands are f64: differences need all "
@@ -263,7 +263,7 @@ static bool prepare(check *c) {
         ct_val v;
         if (!ct__resolve(c->ctx, c->args.in[k], &v, "check_grad", (int)k, here)) return false;
         c->type[k] = ct__type(v);
-        if (!ct__is_float(c->type[k]->dtype)) continue;
+        if (!ct__has_slope(c->type[k]->dtype)) continue;
         int64_t count = ct__count(c->type[k]);
         const void *bytes = ct_data_at(c->args.in[k], here);
         if (c->ctx->err.code) return false;

@@ -10,7 +10,7 @@
 CT_ATTRS(custom, CUSTOM_ATTRS);
 
 static const custom_attrs *attrs_of(const ct_node *node) { return node->attrs; }
-static bool is_float(ct_tensor t) { return ct__is_float(ct__type_of(t)->dtype); }
+static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 static bool custom_infer(ct_call *call) {
     return ct__infer_body(call, ((const custom_attrs *)call->attrs)->body);
@@ -81,13 +81,13 @@ static void gradient_moves(const ct_tensor *in, ct_tensor *out, void *user) {
     ok = ok && ct__inline(ctx, body, in, outs);
     for (size_t i = 0; i < n_out && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], "custom_vjp", (int)i, here);
-        cots[i] = ok && is_float(outs[i]) ? in[first + i] : CT_NONE;
+        cots[i] = ok && has_slope(outs[i]) ? in[first + i] : CT_NONE;
     }
     for (size_t i = 0; i < n_in && ok; i++)
-        if (is_float(in[i])) ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
+        if (has_slope(in[i])) ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, cots, n_out, wrt, n, grads);
     for (size_t i = 0, k = 0; i < n_in && ok; i++) {
-        if (!is_float(in[i])) continue;
+        if (!has_slope(in[i])) continue;
         if (ct__is_none(grads[k])) grads[k] = ct__zeros_like(in[i]);
         ok = ct__resolve(ctx, grads[k], &vals[k], "custom_vjp", (int)i, here);
         k++;
@@ -113,15 +113,15 @@ static bool back_jvp(ct_rule *r) {
     for (size_t i = 0; i < n && ok; i++) {
         size_t of = i < first ? i : cots + i - first;
         args[i] = r->in[of];
-        if (ct__is_none(r->t_in[of]) || !is_float(r->in[of])) continue;
+        if (ct__is_none(r->t_in[of]) || !has_slope(r->in[of])) continue;
         args[n + m.n_moving] = r->t_in[of];
         moving[m.n_moving++] = (int64_t)i;
     }
-    for (size_t i = 0; i < n_in && ok; i++) n_float += is_float(r->in[i]);
+    for (size_t i = 0; i < n_in && ok; i++) n_float += has_slope(r->in[i]);
     ok =
         ok && ct__on_parameters(r->node, gradient_moves, &m, args, n + m.n_moving, slopes, n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        r->t_out[i] = is_float(r->in[i]) ? slopes[k++] : CT_NONE;
+        r->t_out[i] = has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
     ct__arena_free(&scratch);
     return ok;
 }
@@ -220,7 +220,7 @@ static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) 
     for (size_t i = 0; i < n_out && ok; i++)
         ok = ct__resolve(ctx, out[i], &slopes[i], "custom_jvp", (int)i, node->here);
     for (size_t i = 0; i < n_in && ok; i++)
-        if (is_float(tangents[i]))
+        if (has_slope(tangents[i]))
             ok = ct__resolve(ctx, tangents[i], &moving[n++], "custom_jvp", (int)i, node->here);
     // Only ops have transpose rules.
     ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
@@ -246,7 +246,7 @@ static bool custom_jvp(ct_rule *r) {
     ok = ok && ct__on_parameters(r->node, rule_on_parameters, r->node, args, n + n_numbers,
                                  r->t_out, n_out);
     for (size_t i = 0; i < n_out && ok; i++)
-        if (!is_float(r->out[i])) r->t_out[i] = CT_NONE;
+        if (!has_slope(r->out[i])) r->t_out[i] = CT_NONE;
     ct__arena_free(&scratch);
     return ok;
 }

@@ -55,7 +55,7 @@ static bool record_body(recorded *to, const ct_node *node, const ct_body *body, 
     return ok;
 }
 
-static bool has_slope(const ct_type *type) { return ct__is_float(type->dtype); }
+static bool has_slope(const ct_type *type) { return ct__has_slope(type->dtype); }
 // The outputs of a node: those of the body, then one like each of `also` that is a float.
 static bool infer_with(ct_call *call, const ct_body *body, size_t n_also,
                        const ct_type *const *also) {

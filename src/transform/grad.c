@@ -78,7 +78,7 @@ const ct_opdef ct__op_linear = {
 // ------------------------------------------------------------------------------- the recorded node
 
 static bool grad_infer(ct_call *call) {
-    bool floats = ct__is_float(call->in[0]->dtype);
+    bool floats = ct__has_slope(call->in[0]->dtype);
     if (!floats || ct__count(call->in[0]) != 1) {
         ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
                      ct__type_text(call->in[0]).s);
@@ -88,7 +88,7 @@ static bool grad_infer(ct_call *call) {
     }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
     for (int i = 1; i < call->n_in; i++) {
-        if (!ct__is_float(call->in[i]->dtype))
+        if (!ct__has_slope(call->in[i]->dtype))
             return ct__call_err(call, CT_E_DTYPE, "operand %d is %s; only floats have gradients", i,
                                 ct__type_text(call->in[i]).s);
         call->out[i - 1] = *call->in[i];
@@ -267,7 +267,7 @@ static bool record_linear(ct_linear *l, ct_rule *r) {
     ct_tensor t =
         ct__record(&ct__op_linear, &attrs, in, node->n_in + node->n_out + extra, node->here);
     for (int i = 0; i < node->n_out; i++)
-        r->t_out[i] = ct__is_float(node->out[i].dtype) ? ct__output(t, (uint32_t)i) : CT_NONE;
+        r->t_out[i] = ct__has_slope(node->out[i].dtype) ? ct__output(t, (uint32_t)i) : CT_NONE;
     return true;
 }
 

@@ -16,7 +16,7 @@ typedef struct subject {
 static bool no_memory(const subject *s, size_t n) {
     return ct__err_memory(&s->ctx->err, s->here, s->op, n * sizeof(ct_tensor));
 }
-static bool is_float(ct_tensor t) { return ct__is_float(ct__type_of(t)->dtype); }
+static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 // Every unit tensor of a type: (size, its sizes...).
 static ct_tensor basis_of(const ct_type *type, ct_loc here) {
@@ -112,7 +112,7 @@ static bool call_subject(const subject *s, const ct_tensor *in, ct_tensor *out, 
         return false;
     ct_call_at(s->f, s->user, in, s->n_in, out, s->n_out, s->here);
     for (size_t i = 0; i < s->n_out && !s->ctx->err.code; i++)
-        if (!is_float(out[i]))
+        if (!has_slope(out[i]))
             ct__fail(s->ctx, CT_E_DTYPE, s->here, s->op,
                      "result %zu is %s, only floats have derivatives", i + 1,
                      ct__type_text(ct__type_of(out[i])).s);
@@ -129,10 +129,11 @@ void ct_jacfwd_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
     for (size_t k = 0; k < n_in && ok; k++) {
         const ct_type *type = ct__type_of(in[k]);
         s.which = k;
-        ok = !is_float(in[k]) || over_basis(&s, pushed, in, type, -1, columns, n_out);
+        ok = !has_slope(in[k]) || over_basis(&s, pushed, in, type, -1, columns, n_out);
         for (size_t i = 0; i < n_out && ok; i++)
-            jacobians[i * n_in + k] =
-                is_float(in[k]) ? with_sizes(columns[i], ct__type_of(out[i]), type, here) : CT_NONE;
+            jacobians[i * n_in + k] = has_slope(in[k])
+                                          ? with_sizes(columns[i], ct__type_of(out[i]), type, here)
+                                          : CT_NONE;
     }
     if (!ok) ct__poison_all(s.ctx, jacobians, n_in * n_out, here);
     ct__arena_free(&scratch);
@@ -149,7 +150,8 @@ void ct_jacrev_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
         s.which = i;
         ok = over_basis(&s, pulled, in, type, 0, row, n_in);
         for (size_t k = 0; k < n_in && ok; k++)
-            row[k] = is_float(in[k]) ? with_sizes(row[k], type, ct__type_of(in[k]), here) : CT_NONE;
+            row[k] =
+                has_slope(in[k]) ? with_sizes(row[k], type, ct__type_of(in[k]), here) : CT_NONE;
     }
     if (!ok) ct__poison_all(s.ctx, jacobians, n_in * n_out, here);
 }
@@ -181,7 +183,7 @@ void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_ten
         no_memory(&s, n);
     for (size_t i = 0; i < n && !s.ctx->err.code; i++)
         for (size_t k = 0; k < n_in; k++)
-            if (!is_float(in[i % n_in])) hessians[i * n_in + k] = CT_NONE;
+            if (!has_slope(in[i % n_in])) hessians[i * n_in + k] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, hessians, n * n_in, here);
     ct__arena_free(&scratch);
 }
@@ -206,7 +208,7 @@ void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, const ct_t
     else if (!grads)
         no_memory(&s, n_in);
     for (size_t i = 0; i < n_in && !s.ctx->err.code; i++)
-        if (!is_float(in[i])) products[i] = CT_NONE;
+        if (!has_slope(in[i])) products[i] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, products, n_in, here);
     ct__arena_free(&scratch);
 }

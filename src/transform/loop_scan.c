@@ -35,10 +35,26 @@ static ct_type element_type(const ct_type *x) {
                      .mark = x->mark && x->dyn >> 1 ? x->mark + 1 : NULL};
 }
 
+// What a loop goes along lies element by element in memory: of 4 bits these must be whole bytes.
+static bool whole_bytes(ct_call *call, const char *what, int64_t number, const ct_type *element) {
+    const int64_t bits = ct_dtype_bits((ct_dtype)element->dtype);
+    int64_t known = bits; // a divisor of its bits, whatever the dynamic sizes are
+    for (int i = 0; i < element->rank; i++)
+        if (!ct__is_dyn(element, i)) known = known * element->dim[i] % 8;
+    if (known % 8 == 0) return true;
+    ct__call_err(call, CT_E_DTYPE, "an element of %s %lld is %s, which is no whole number of bytes",
+                 what, (long long)number, ct__type_text(element).s);
+    return ct__call_hint(call, "go along a tensor of 8 bits, and cast it inside or behind");
+}
+
 static bool scan_infer(ct_call *call) {
     const scan_attrs *a = call->attrs;
     const ct_body *body = body_of(a);
     if (!ct__call_outs(call, (int)body->n_outs)) return false;
+    for (int64_t i = a->n_carry; i < a->n_carry + a->n_xs; i++) {
+        const ct_type element = element_type(call->in[i]);
+        if (!whole_bytes(call, "operand", i + 1, &element)) return false;
+    }
     for (int64_t i = 0; i < (int64_t)body->n_outs; i++) {
         const ct_type *out = ct__type(body->outs[i]);
         if (i < a->n_carry) {
@@ -46,6 +62,7 @@ static bool scan_infer(ct_call *call) {
             call->out[i].weak = false;
             continue;
         }
+        if (!whole_bytes(call, "output", i + 1, out)) return false;
         ct_shape shape = ct__call_shape(call, out->rank + 1);
         if (!shape.dim) return false;
         ct__shape_add(&shape, a->length);
@@ -117,15 +134,15 @@ static void one_back(const ct_tensor *in, ct_tensor *out, void *user) {
     }
     for (size_t i = 0; i < body->n_outs && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], "scan", (int)i, b->node->here);
-        cots[i] = !ct__is_float(ct__type(vals[i])->dtype) ? CT_NONE
-                  : i < nc                                ? c_carry[i]
-                                                          : c_ys[i - nc];
+        cots[i] = !ct__has_slope(ct__type(vals[i])->dtype) ? CT_NONE
+                  : i < nc                                 ? c_carry[i]
+                                                           : c_ys[i - nc];
     }
     for (size_t i = 0; i < total && ok; i++)
         ok = ct__resolve(ctx, args[i], &wrt[i], "scan", (int)i, b->node->here);
     ok = ok && ct__vjp_expand(ctx, b->node->here, vals, cots, body->n_outs, wrt, total, grads);
     for (size_t i = 0; i < total && ok; i++)
-        if (ct__is_none(grads[i]) || !ct__is_float(ct__type(wrt[i])->dtype))
+        if (ct__is_none(grads[i]) || !ct__has_slope(ct__type(wrt[i])->dtype))
             grads[i] = ct__zeros_like(args[i]);
     for (size_t i = 0; i < nc && ok; i++) out[i] = grads[i];
     for (size_t i = 0; i < ncap && ok; i++)
@@ -164,7 +181,7 @@ static bool scan_vjp(ct_rule *r) {
     for (size_t i = 0; i < nc; i++)
         carry[i] = ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
     for (size_t i = 0; i < ncap; i++) {
-        wants[i] = ct__is_float(ct__type_of(b.captured[i])->dtype);
+        wants[i] = ct__has_slope(ct__type_of(b.captured[i])->dtype);
         carry[nc + i] = ct__zeros_like(b.captured[i]);
     }
     memcpy(xs, kept + nc, nc * sizeof *xs);

@@ -34,7 +34,8 @@ bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_st
                       const void *user, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
-// Replaces compositions behind vals by their bodies, all the way down, or to the ends, which are
+// Replaces compositions behind vals by their bodies, and without `keep` ops of dtypes that have
+// parts by ops of these, all the way down, or to the ends, which are
 // the n_ends vals behind the n first; `keep` says which stay (NULL: none): then it is for a gradient,
 // and outputs stay apart that are one value. vals are updated. Records in the innermost trace.
 bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
@@ -82,7 +83,9 @@ ct_tensor ct__tangent_like(ct_tensor t, const ct_type *type);
 // What rules and bodies recorded in the innermost frame behind the node `before` is the work of the
 // user's line that made them necessary.
 void ct__give_line(ct_ctx *ctx, const ct_node *before, ct_loc here);
-// Does a composition compute its 16-bit floats in f32? Its body is itself, of operands so cast.
+// Is it of a dtype that has parts, of which an op that computes makes ops of the parts?
+bool ct__is_split(const ct_node *node);
+// Does a composition compute its narrow floats in f32? Its body is itself, of operands so cast.
 bool ct__is_widened(const ct_node *node);
 // Calls an op's body for a composition node with the given operands. out: (n_out).
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out);

@@ -135,6 +135,15 @@ static bool owns_function(const ct_opdef *op) {
     return false;
 }
 
+bool ct__is_split(const ct_node *node) {
+    bool has = false;
+    for (int i = 0; i < node->n_in && node->op->split; i++)
+        has = has || ct__has_parts((ct_dtype)ct__type(node->in[i])->dtype);
+    for (int i = 0; i < node->n_out && node->op->split; i++)
+        has = has || ct__has_parts((ct_dtype)node->out[i].dtype);
+    return has;
+}
+
 bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_tensor *out) {
     ct_rule rule = {.node = node,
                     .attrs = node->attrs,
@@ -144,7 +153,9 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
                     .body_out = out};
     memset(out, 0, node->n_out * sizeof *out);
     const ct_node *before = ct__top(ctx)->nodes;
-    bool (*body)(ct_rule *) = ct__is_widened(node) ? widened_body : node->op->body;
+    bool (*body)(ct_rule *) = ct__is_split(node)     ? node->op->split
+                              : ct__is_widened(node) ? widened_body
+                                                     : node->op->body;
     if (!body(&rule) || ctx->err.code) return false;
     if (!owns_function(node->op)) ct__give_line(ctx, before, node->here);
     for (int i = 0; i < node->n_out; i++) {
@@ -177,7 +188,7 @@ static bool set_apart(ct_ctx *ctx, ct_tensor *out, int n, const ct_node *before,
     }
     for (int k = 0; k < n; k++) {
         const ct_node *node = ct__peek(out[k], &at);
-        if (!node || !ct__is_float(node->out[at].dtype)) continue;
+        if (!node || !ct__has_slope(node->out[at].dtype)) continue;
         if (node->epoch != fresh || node->index > 1 || !node->n_in)
             out[k] = ct__record(&ct__op_same, NULL, &out[k], 1, here);
     }
@@ -224,8 +235,8 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         map[i] = cell;
         cell += node->n_out;
         bool end = i < list->n_ends,
-             expand = !end && node->op->kind == &ct__kind_composition && !(keep && keep(node)),
-             changed = expand;
+             composed = node->op->kind == &ct__kind_composition && !(keep && keep(node)),
+             expand = !end && (composed || (!keep && ct__is_split(node))), changed = expand;
         for (int k = 0; k < node->n_in && !end; k++) {
             ct_val to = map[node->in[k].node->index][node->in[k].out];
             changed = changed || to.node != node->in[k].node || to.out != node->in[k].out;

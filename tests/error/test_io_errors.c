@@ -336,7 +336,7 @@ static void writing_refuses(void **state) {
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/m", folder);
     static const float data[4];
-    static const int64_t two[] = {2}, negative[] = {-1}, huge[] = {INT64_MAX, 3};
+    static const int64_t two[] = {2}, three[] = {3}, negative[] = {-1}, huge[] = {INT64_MAX, 3};
     const struct {
         ct_st_out out;
         const char *refusal;
@@ -349,6 +349,8 @@ static void writing_refuses(void **state) {
         {{"a", CT_F32, 2, huge, data}, "tensor \"a\": its size overflows 64 bits"},
         {{"a", CT_F32, 1, huge, data}, "tensor \"a\": its size overflows 64 bits"},
         {{"a", CT_F32, 1, two, NULL}, "tensor \"a\": it has no data"},
+        {{"a", CT_F4, 1, three, data}, "tensor \"a\": its elements fill no whole number of bytes"},
+        {{"a", CT_I4, 1, two, data}, "tensor \"a\": the format has no name for its dtype"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ct_err err = {0};

@@ -12,11 +12,14 @@ from support.program import command
 PROGRAM = command("tests/ops/test_ops")
 NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
          "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
+         "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
          "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
-         "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+         "u4": ml_dtypes.uint4, "i4": ml_dtypes.int4, "f4": ml_dtypes.float4_e2m1fn}
 DTYPES = ["?", *NUMPY]
+PACKED = ("u4", "i4", "f4")  # two elements a byte; tests/ops/test_dtypes.py has their cases
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")  # floats that are computed in f32, and rounded after each op
 FLOATS = NARROW + ("f32", "f64")
+WHOLE = [d for d in NUMPY if d not in PACKED]  # elements of whole bytes
 # All numbers of a narrow float, in the order of their codes.
 EVERY = {d: np.arange(2 ** (8 * np.dtype(NUMPY[d]).itemsize)).astype(f"u{np.dtype(NUMPY[d]).itemsize}").view(NUMPY[d])
          for d in NARROW}
@@ -57,7 +60,8 @@ class Op:
         cells = line.split()
         self.place, self.name, self.kind = place, cells[0], cells[1]
         self.n_in, self.n_out, accepts = int(cells[2]), int(cells[3]), int(cells[4])
-        self.accepts = [d for i, d in enumerate(DTYPES) if i and accepts >> i & 1]
+        self.takes = [d for i, d in enumerate(DTYPES) if i and accepts >> i & 1]
+        self.accepts = [d for d in self.takes if d not in PACKED]
         self.gradient = cells[5] == "1"
         self.lo, self.hi = float(cells[6]), float(cells[7])
         if self.lo == 0 and self.hi == 0:
@@ -103,8 +107,22 @@ def ints(values):
     return pack(len(values), *values)
 
 
+def packed(array):
+    """Codes of 4 bits, two a byte, the first in the lower half."""
+    code = np.append(array.ravel().view(np.uint8) & 15, np.zeros(array.size % 2, np.uint8))
+    return code[::2] | code[1::2] << 4
+
+
+def unpacked(raw, kind, dims):
+    byte, n = np.frombuffer(raw, np.uint8), int(np.prod(dims, dtype=np.int64))
+    code = np.stack([byte & 15, byte >> 4], -1).ravel()[:n]
+    if kind == ml_dtypes.int4:  # which has its sign in all bits of a byte
+        code = (code ^ 8) - np.uint8(8)
+    return code.view(kind).reshape(dims)
+
+
 def data(array):
-    raw = array.tobytes()
+    raw = (packed(array) if any(array.dtype == NUMPY[d] for d in PACKED) else array).tobytes()
     return pack(len(raw)) + raw + b"\0" * (-len(raw) % 8)
 
 
@@ -176,7 +194,10 @@ class Reader:
         dtype = DTYPES[self.word()]
         dims = [self.word() for _ in range(self.word())]
         kind = NUMPY[dtype]
-        raw = self.bytes(int(np.prod(dims, dtype=np.int64)) * np.dtype(kind).itemsize)
+        n = int(np.prod(dims, dtype=np.int64))
+        if dtype in PACKED:
+            return unpacked(self.bytes((n + 1) // 2), kind, dims)
+        raw = self.bytes(n * np.dtype(kind).itemsize)
         return np.frombuffer(raw, kind).reshape(dims)
 
 

@@ -27,7 +27,7 @@ def test_entries_say_what_the_table_does():
     table = read_table()
     for name, _, _, dtypes, gradient, more in ENTRY.findall(ops_page.page(ROOT)):
         op = table[name]
-        assert sorted(dtypes.split()) == sorted(op.accepts), name
+        assert sorted(dtypes.split()) == sorted(op.takes), name
         assert (gradient == "Has a") == op.gradient, name
         fields = [field for _, field in op.fields if field != "present"]
         assert re.findall(r"`(\w+)`", more.partition("Attributes:")[2]) == fields, name

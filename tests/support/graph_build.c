@@ -64,6 +64,7 @@ typedef struct {
 } want;
 
 static ct_dtype any_dtype(gen_graph *g, ct_dtypes accepts) {
+    accepts &= CT_NUMBERS | CT_MASK(CT_BOOL);
     if (accepts & CT_MASK(CT_F32) && gen_chance(g, 50)) return CT_F32;
     if (accepts & CT_MASK(CT_F16) && gen_chance(g, 40)) return gen_chance(g, 50) ? CT_F16 : CT_BF16;
     uint64_t random = gen_bits(&g->random), most = 0;

@@ -66,10 +66,10 @@ static void every_dtype_reads_back(void **state) {
     static const struct {
         const char *name;
         ct_dtype dtype;
-    } known[] = {{"BOOL", CT_BOOL}, {"U8", CT_U8},          {"U16", CT_U16},       {"U32", CT_U32},
-                 {"U64", CT_U64},   {"I8", CT_I8},          {"I16", CT_I16},       {"I32", CT_I32},
-                 {"I64", CT_I64},   {"F16", CT_F16},        {"BF16", CT_BF16},     {"F32", CT_F32},
-                 {"F64", CT_F64},   {"F8_E4M3", CT_F8E4M3}, {"F8_E5M2", CT_F8E5M2}};
+    } known[] = {{"BOOL", CT_BOOL}, {"U8", CT_U8},          {"U16", CT_U16},        {"U32", CT_U32},
+                 {"U64", CT_U64},   {"I8", CT_I8},          {"I16", CT_I16},        {"I32", CT_I32},
+                 {"I64", CT_I64},   {"F16", CT_F16},        {"BF16", CT_BF16},      {"F32", CT_F32},
+                 {"F64", CT_F64},   {"F8_E4M3", CT_F8E4M3}, {"F8_E5M2", CT_F8E5M2}, {"F4", CT_F4}};
     enum { DTYPES = sizeof known / sizeof *known };
     char data[DTYPES][16], what[64];
     ct_st_out all[DTYPES];
@@ -88,7 +88,7 @@ static void every_dtype_reads_back(void **state) {
     for (int d = 0; d < DTYPES; d++) {
         const ct_st_entry *e = ct__st_find(&st, known[d].name);
         ct_dtype dtype = known[d].dtype;
-        assert_true(e && e->dtype == dtype && e->bytes == 2 * ct_dtype_size(dtype));
+        assert_true(e && e->dtype == dtype && e->bytes == ct__dtype_bytes(dtype, 2));
         assert_bytes(&st, e, data[d]);
         char said[64], dtype_said[64];
         snprintf(what, sizeof what, "(2,) %s", ct_dtype_name(dtype));

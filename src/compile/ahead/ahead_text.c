@@ -40,8 +40,9 @@ static void put_type(ct_text *out, int dtype) {
     const ct_dtype_info *d = ct__dtype((ct_dtype)dtype);
     if (dtype == CT_F32 || dtype == CT_F64)
         ct__text_add(out, dtype == CT_F32 ? "float" : "double");
-    else // bools are bytes, half floats their bits
-        ct__textf(out, "%sint%d_t", d->class == CT_CLASS_INT ? "" : "u", d->bits);
+    else // bools are bytes, narrow floats their bits, and two of 4 bits a byte
+        ct__textf(out, "%sint%d_t", d->class == CT_CLASS_INT && d->bits >= 8 ? "" : "u",
+                  d->bits < 8 ? 8 : d->bits);
 }
 
 static bool is_pointer(const ct_member *m) { return m->kind != CT_MEMBER_SCALAR && !m->embedded; }
@@ -200,7 +201,7 @@ static bool is_data(const ct_ahead *a, size_t i) {
 static size_t word_bytes(const ct_ahead *a, const ct_buf *b) {
     const ct_member *m = embedded_in(a, b);
     const ct_type *type = m ? m->type : b->node ? b->node->out : NULL;
-    return type ? ct_dtype_size(type->dtype) : 1;
+    return type && !ct__has_parts((ct_dtype)type->dtype) ? ct_dtype_size(type->dtype) : 1;
 }
 
 static void declare_data(const ct_ahead *a, ct_text *out, size_t i) {

@@ -77,6 +77,7 @@ static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
         keep = 0;
     *equal = keep >= 0 ? in[keep] : (ct_val){0};
     if (op->involution && in[0].node->op == op) *equal = in[0].node->in[0];
+    if (op->undoes && in[0].node->op == op->undoes) *equal = in[0].node->in[op->part - 1];
     return equal->node && ct__same_type(ct__type(*equal), node->out);
 }
 

@@ -230,6 +230,7 @@ void ct__emit_declare_sizes(ct_emit *e, ct_node *node) {
 
 static int parameter(ct_emit *e, uint32_t buf, size_t offset, ct_dtype dtype, int flags) {
     ct_draft *d = e->draft;
+    if (ct__has_parts(dtype)) dtype = (ct_dtype)ct__dtype(dtype)->part;
     for (size_t i = 0; i < d->n_args; i++)
         if (d->args[i].buf == buf && d->args[i].offset == offset && d->arg_types[i] == dtype) {
             e->kir->bufs[d->arg_ids[i]].flags |= flags;
@@ -292,6 +293,22 @@ ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
     const ct_sval *val = ct__sval(d->sched, v);
     if (ct__is_leaf(v.node) && !ct__sched_place_leaf(d->sched, v.node)) return -1;
     return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__emit_offset(e, v, at));
+}
+
+// Of 4 bits: two elements are one byte.
+ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part) {
+    ct_draft *d = e->draft;
+    ct_kir *k = e->kir;
+    const ct_sval *val = ct__sval(d->sched, v);
+    (void)part;
+    if (ct__is_leaf(v.node) && !ct__sched_place_leaf(d->sched, v.node)) return -1;
+    ct_ix offset = ct__emit_offset(e, v, at), two = ct__ix_int(e->pool, 2);
+    ct_kval byte =
+        ct__emit_load_at(e, val->buf, val->offset, CT_U8, ct__ix_div(e->pool, offset, two));
+    ct_kval odd = ct__kir_cast(k, ct__emit_ix(e, ct__ix_mod(e->pool, offset, two)), CT_U8);
+    ct_kval shift = ct__kir_mul(k, odd, ct__kir_const_int(k, CT_U8, 4));
+    ct_kval code = ct__kir_bin(k, CT_K_SHR, byte, shift);
+    return ct__kir_bin(k, CT_K_AND, code, ct__kir_const_int(k, CT_U8, 15));
 }
 
 static void store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {

@@ -73,6 +73,10 @@ static bool no_memory(ct_sched *s) {
 static bool stands_alone(const ct_node *n) {
     return n->op->kind->scheduled == CT_TEMPLATE || ct__is_loop(n);
 }
+// Is its value in memory, whoever uses it?
+static bool lies_in_memory(const ct_node *n) {
+    return ct__is_leaf(n) || (stands_alone(n) && !n->op->kind->epilogue);
+}
 
 static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axes of the mask
     int64_t n = 1;
@@ -221,7 +225,9 @@ static void mark_units(fuser *f) {
     for (size_t r = 0; r < g->n_roots; r++) f->of[g->roots[r].val.node->index].unit = true;
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
-        bool memory = ct__reads_memory(node); // a kernel of its own, behind the operand's
+        // What lies in memory anyway is read where it is used; else it takes a kernel of its own,
+        // behind the operand's.
+        bool memory = ct__reads_memory(node) && !lies_in_memory(node->in[0].node);
         f->of[i].unit |= memory;
         for (int k = 0; k < node->n_in; k++) {
             if (ct__is_loop(node))
@@ -595,7 +601,8 @@ static bool place_unit(fuser *f, ct_node *node) {
     ct_unit u = unit_of(node);
     ct_group *home = NULL;
     if (!look(f, node)) return false;
-    bool sealed = ct__reads_memory(node), free_to_join = s->fuse && !sealed;
+    bool sealed = ct__reads_memory(node) && !lies_in_memory(node->in[0].node),
+         free_to_join = s->fuse && !sealed;
     // Behind a template first: that saves a pass over memory whatever follows.
     for (int other = 0; other < 2 && free_to_join; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {

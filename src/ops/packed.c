@@ -1,0 +1,173 @@
+// Elements of 4 bits: two a byte, the first in the lower half. Kernels have their codes, a byte each; a
+// cast computes with these.
+#include "ops/rules.h"
+
+// ------------------------------------------------------------------------- codes out of memory, back
+
+static bool unpack_infer(ct_call *call) {
+    *call->out = *call->in[0];
+    call->out->dtype = CT_U8;
+    call->out->weak = false;
+    return true;
+}
+static bool unpack_eval(const ct_ref *ref) {
+    const uint8_t *bytes = ref->in[0];
+    for (int64_t i = 0; i < ct__count(ref->out_type); i++)
+        ((uint8_t *)ref->out[0])[i] = bytes[i >> 1] >> (4 * (i & 1)) & 15;
+    return true;
+}
+static ct_kval never_emitted(const ct_elem *e) { return (void)e, -1; } // it is read from memory
+const ct_opdef ct__op_unpack = {
+    .id = CT_OP_UNPACK,
+    .name = "unpack",
+    .doc = "The codes of elements of 4 bits, a byte each.",
+    .kind = &ct__kind_elementwise,
+    .n_in = 1,
+    .n_out = 1,
+    .accepts = CT_PACKED,
+    .infer = unpack_infer,
+    .eval = unpack_eval,
+    .jvp = CT_NO_GRAD,
+    .emit = never_emitted,
+    .part = 1,
+    .undoes = &ct__op_pack,
+};
+
+#define PACK_ATTRS(F, op) F(op, dtype, dtype)
+CT_ATTRS(pack, PACK_ATTRS);
+
+static bool pack_infer(ct_call *call) {
+    *call->out = *call->in[0];
+    call->out->dtype = (uint8_t)((const pack_attrs *)call->attrs)->dtype;
+    call->out->weak = false;
+    return true;
+}
+static bool pack_eval(const ct_ref *ref) {
+    const uint8_t *code = ref->in[0];
+    int64_t n = ct__count(ref->in_type);
+    for (int64_t b = 0; b < (n + 1) / 2; b++)
+        ((uint8_t *)ref->out[0])[b] =
+            (uint8_t)(code[2 * b] | (2 * b + 1 < n ? code[2 * b + 1] << 4 : 0));
+    return true;
+}
+const ct_opdef ct__op_pack = {
+    .id = CT_OP_PACK,
+    .name = "pack",
+    .doc = "Codes as elements of 4 bits, two a byte.",
+    .kind = &ct__kind_pack,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(pack),
+    .accepts = CT_MASK(CT_U8),
+    .infer = pack_infer,
+    .eval = pack_eval,
+    .jvp = CT_NO_GRAD,
+};
+
+ct_tensor ct__part_of(ct_tensor t, int part) {
+    (void)part; // of 4 bits there is one
+    return ct__record(&ct__op_unpack, NULL, &t, 1, CT_NOWHERE);
+}
+ct_tensor ct__of_parts(ct_dtype dtype, const ct_tensor *parts) {
+    return ct__record(&ct__op_pack, &(pack_attrs){dtype}, parts, 1, CT_NOWHERE);
+}
+
+// ------------------------------------------------------------------------------------- op by parts
+
+static int parts_of(ct_dtype dtype) { return ct__has_parts(dtype); }
+
+bool ct__split_each(ct_rule *r) {
+    const ct_opdef *op = r->node->op;
+    const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
+    ct_arena scratch = {0};
+    ct_tensor *in = ct__arena(&scratch, (r->n_in + 1u) * sizeof *in), parts[2] = {CT_NONE, CT_NONE};
+    if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, r->n_in * sizeof *in);
+    for (int p = 0; p < parts_of(dtype); p++) {
+        for (int i = 0; i < r->n_in; i++) {
+            in[i] = r->in[i];
+            if (!(op->data >> (i < 31 ? i : 31) & 1)) continue;
+            if ((ct_dtype)ct__type_of(in[i])->dtype != dtype) in[i] = ct_cast(in[i], dtype);
+            in[i] = ct__part_of(in[i], p);
+        }
+        parts[p] = ct__record(op, r->attrs, in, r->n_in, r->node->here);
+    }
+    r->body_out[0] = ct__of_parts(dtype, parts);
+    ct__arena_free(&scratch);
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------- casts
+
+static ct_tensor number(double value, ct_tensor like) { return ct__number_like(value, like); }
+
+// The numbers behind codes: u8, i8 or f32.
+static ct_tensor from_codes(ct_tensor code, ct_dtype dtype) {
+    if (dtype == CT_U4) return code;
+    if (dtype == CT_I4) { // of two's complement
+        ct_tensor whole = ct_cast(ct_xor(code, number(8, code)), CT_I8);
+        return ct_sub(whole, number(8, whole));
+    }
+    // Twice the number: the mantissa below 4, where the exponent is 0 or 1; else with a leading 1, shifted.
+    ct_tensor size = ct_and(code, number(7, code)), one = number(1, code);
+    ct_tensor shift = ct_sub(ct_shift_right(size, one), one);
+    ct_tensor large = ct_shift_left(ct_or(ct_and(size, one), number(2, code)), shift);
+    ct_tensor twice = ct_select(ct_less(size, number(4, code)), size, large);
+    ct_tensor value = ct_mul(ct_cast(twice, CT_F32), ct_scalar(0.5, CT_F32));
+    return ct_select(ct_less(code, number(8, code)), value, ct_neg(value));
+}
+
+// The code of f4 that is nearest, ties to the even one: how many midpoints lie below, and the sign.
+static ct_tensor f4_code(ct_tensor x) {
+    static const double middle[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+    if (!ct__is_float((ct_dtype)ct__type_of(x)->dtype) ||
+        ct__is_narrow_float((ct_dtype)ct__type_of(x)->dtype))
+        x = ct_cast(x, CT_F32);
+    const bool wide = ct__type_of(x)->dtype == CT_F64;
+    ct_tensor size = ct_abs(x), code = CT_NONE;
+    for (int i = 0; i < 7; i++) { // the code behind an odd midpoint is even
+        ct_tensor at = number(middle[i], x);
+        ct_tensor above = ct_cast(i & 1 ? ct_less_equal(at, size) : ct_less(at, size), CT_U8);
+        code = i ? ct_add(code, above) : above;
+    }
+    ct_tensor bits = ct_bitcast(x, wide ? CT_U64 : CT_U32);
+    ct_tensor negative = ct_cast(ct_shift_right(bits, number(wide ? 63 : 31, bits)), CT_BOOL);
+    ct_tensor sign = ct_xor(negative, ct_not_equal(x, x)); // of NaN the other one
+    return ct_or(code, ct_shift_left(ct_cast(sign, CT_U8), number(3, code)));
+}
+
+static ct_tensor to_codes(ct_tensor x, ct_dtype dtype) {
+    const bool is_float = ct__is_float((ct_dtype)ct__type_of(x)->dtype);
+    if (dtype == CT_F4) return f4_code(x);
+    if (!is_float) {
+        ct_tensor code = ct_cast(x, CT_U8); // wraps
+        return ct_and(code, number(15, code));
+    }
+    ct_tensor whole = ct_cast(x, dtype == CT_I4 ? CT_I8 : CT_U8); // saturates
+    whole = ct_clamp(whole, number((double)ct__least(dtype), whole),
+                     number((double)ct__greatest(dtype), whole));
+    ct_tensor code = ct_cast(whole, CT_U8);
+    return ct_and(code, number(15, code));
+}
+
+bool ct__split_cast(ct_rule *r) {
+    const ct_dtype from = (ct_dtype)ct__type_of(r->in[0])->dtype,
+                   to = (ct_dtype)r->node->out->dtype;
+    ct_tensor x = r->in[0];
+    if (from != to) {
+        if (ct__has_parts(from)) x = from_codes(ct__part_of(x, 0), from);
+        if (ct__has_parts(to)) {
+            ct_tensor code = to_codes(x, to);
+            x = ct__of_parts(to, &code);
+        } else {
+            x = ct_cast(x, to);
+        }
+    }
+    r->body_out[0] = x;
+    return true;
+}
+
+bool ct__split_bitcast(ct_rule *r) {
+    ct_tensor code = ct__part_of(r->in[0], 0);
+    r->body_out[0] = ct__of_parts((ct_dtype)r->node->out->dtype, &code);
+    return true;
+}
