@@ -29,6 +29,11 @@ typedef struct matmul {
 } matmul;
 
 static ct_kval minus(ct_kir *k, ct_kval a, ct_kval b) { return ct__kir_sub(k, a, b); }
+// The smaller of a - b and a number.
+static ct_kval rest_of(ct_kir *k, ct_kval a, ct_kval b, int64_t most) {
+    ct_kval limit = ct__kir_int(k, most);
+    return ct__kir_min(k, minus(k, a, b), limit);
+}
 
 static ct_kval load_at(matmul *m, const ct_source *o, ct_kval first, ct_kval second) {
     int n = m->s->n_batch;
@@ -52,7 +57,8 @@ static void pack_a_by_row(matmul *m) {
     ct_kir *k = m->k;
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, m->rows, "pack row of a");
     ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
-    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, m->row0, row), ct__kir_add(k, m->k0, kk));
+    ct_kval from = ct__kir_add(k, m->k0, kk);
+    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, m->row0, row), from);
     ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), v);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -60,7 +66,8 @@ static void pack_a_by_row(matmul *m) {
     row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
     row = ct__kir_add(k, row, m->rows);
     kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
-    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), zero(m));
+    v = zero(m);
+    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), v);
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -69,9 +76,11 @@ static void pack_a_by_row(matmul *m) {
 static void pack_k(matmul *m, ct_kval tile, ct_kval kk, ct_kval extent) {
     ct_kir *k = m->k;
     ct_kval row = ct__kir_add(k, m->row0, ct__kir_muli(k, tile, m->mr));
-    ct_kval to = ct__kir_add(k, a_place(m, tile), ct__kir_muli(k, kk, m->mrp));
+    ct_kval to = ct__kir_muli(k, kk, m->mrp);
+    to = ct__kir_add(k, a_place(m, tile), to);
     ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, extent, "row");
-    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, row, r), ct__kir_add(k, m->k0, kk));
+    ct_kval from = ct__kir_add(k, m->k0, kk);
+    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, row, r), from);
     ct__kir_store(k, m->a, ct__kir_add(k, to, r), v);
     ct__kir_end(k);
 }
@@ -88,8 +97,10 @@ static void pack_a_by_k(matmul *m) {
     kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack the last tile of a");
     pack_k(m, whole, kk, rest);
     ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, height, rest), "edge");
-    ct_kval to = ct__kir_add(k, a_place(m, whole), ct__kir_muli(k, kk, m->mrp));
-    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, rest), r), zero(m));
+    ct_kval to = ct__kir_muli(k, kk, m->mrp);
+    to = ct__kir_add(k, a_place(m, whole), to);
+    ct_kval none = zero(m);
+    ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, rest), r), none);
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -100,7 +111,8 @@ static ct_kval b_place(const matmul *m, ct_kval kk, ct_kval column) {
     ct_kir *k = m->k;
     ct_kval width = ct__kir_int(k, m->nr), panel = ct__kir_div(k, column, width);
     ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), kk);
-    return ct__kir_add(k, ct__kir_muli(k, row, m->nr), ct__kir_mod(k, column, width));
+    ct_kval within = ct__kir_mod(k, column, width);
+    return ct__kir_add(k, ct__kir_muli(k, row, m->nr), within);
 }
 
 // Zeros in the columns from `valid` to the edge of the last panel.
@@ -112,7 +124,8 @@ static void pad_b(matmul *m, ct_kval valid) {
     // All of them are in the last panel, so the first one's place is enough.
     ct_kval to = b_place(m, kk, valid);
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
-    ct__kir_store(k, m->b, ct__kir_add(k, to, j), zero(m));
+    ct_kval none = zero(m);
+    ct__kir_store(k, m->b, ct__kir_add(k, to, j), none);
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -137,7 +150,8 @@ static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack part of a row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
-    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), ct__kir_add(k, col, j));
+    ct_kval from = ct__kir_add(k, col, j);
+    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
     ct__kir_store(k, m->b, b_place(m, kk, j), v);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -191,7 +205,7 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     ct_kval groups = ct__kir_ceil_div(k, valid, CT_LANES);
     ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "16 columns of b");
     group = ct__kir_muli(k, group, CT_LANES);
-    ct_kval some = ct__kir_min(k, minus(k, valid, group), ct__kir_int(k, CT_LANES));
+    ct_kval some = rest_of(k, valid, group, CT_LANES);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, some, "pack column of b");
     ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
     ct_kval from = ct__kir_add(k, col, ct__kir_add(k, group, j));
@@ -222,8 +236,8 @@ static void multiply(matmul *m, ct_kval row, ct_kval panel) {
         for (int v = 0; v < m->nv; v++) acc[r][v] = ct__kir_reg(k, ct__kir_splat(k, zero(m)));
     ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
-    ct_kval b_row =
-        ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), ct__kir_muli(k, kk, m->nr));
+    ct_kval b_row = ct__kir_muli(k, kk, m->nr);
+    b_row = ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), b_row);
     for (int v = 0; v < m->nv; v++)
         b[v] = ct__kir_vload(k, m->b, ct__kir_addi(k, b_row, (int64_t)v * CT_LANES), -1);
     ct_kval from = ct__kir_add(k, base, ct__kir_muli(k, kk, m->a_by_k ? m->mrp : 1));
@@ -235,9 +249,10 @@ static void multiply(matmul *m, ct_kval row, ct_kval panel) {
     }
     ct__kir_end(k);
     for (int r = 0; r < m->mr; r++)
-        for (int v = 0; v < m->nv; v++)
-            ct__kir_vstore(k, m->tile, ct__kir_int(k, r * m->nr + v * CT_LANES),
-                           ct__kir_get(k, acc[r][v]), -1);
+        for (int v = 0; v < m->nv; v++) {
+            ct_kval sum = ct__kir_get(k, acc[r][v]);
+            ct__kir_vstore(k, m->tile, ct__kir_int(k, r * m->nr + v * CT_LANES), sum, -1);
+        }
 }
 
 // The chunk's sum at (r, j) of the tile, added to those before it.
@@ -256,7 +271,7 @@ static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval
                    bool result) {
     ct_kir *k = m->k;
     int n = m->s->n_batch;
-    ct_kval rows = ct__kir_min(k, minus(k, m->rows, row), ct__kir_int(k, m->mr));
+    ct_kval rows = rest_of(k, m->rows, row, m->mr);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
     ct_kval in_row = ct__kir_add(k, row, r);
@@ -301,7 +316,7 @@ static void chunks(matmul *m) {
     m->chunk = ct__kir_loop(k, CT_BIND_SEQ, n, "chunk of k");
     m->last = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_addi(k, n, -1));
     m->k0 = ct__kir_muli(k, m->chunk, CT_DOT_CHUNK);
-    m->kn = ct__kir_min(k, minus(k, m->s->inner, m->k0), ct__kir_int(k, CT_DOT_CHUNK));
+    m->kn = rest_of(k, m->s->inner, m->k0, CT_DOT_CHUNK);
 }
 
 static void pack_a(matmul *m) {
@@ -320,7 +335,7 @@ static void panels(matmul *m) {
     ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "panels of b");
     group = ct__kir_muli(k, group, width);
     if (m->deep) chunks(m);
-    ct_kval valid = ct__kir_min(k, minus(k, m->cols, group), ct__kir_int(k, width));
+    ct_kval valid = rest_of(k, m->cols, group, width);
     pack_b(m, group, valid);
     ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
     tiles(m, group, ct__kir_muli(k, panel, m->nr));
@@ -445,8 +460,8 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     m.row0 = ct__kir_muli(k, ct__kir_mod(k, task, row_blocks), m.mc);
     task = ct__kir_div(k, task, row_blocks);
     ct__unflatten(k, task, spec->n_batch, spec->batch, m.at);
-    m.rows = ct__kir_min(k, minus(k, spec->rows, m.row0), ct__kir_int(k, m.mc));
-    m.cols = ct__kir_min(k, minus(k, spec->columns, m.col0), ct__kir_int(k, m.nc));
+    m.rows = rest_of(k, spec->rows, m.row0, m.mc);
+    m.cols = rest_of(k, spec->columns, m.col0, m.nc);
     block(&m);
     ct__kir_end(k);
 }

@@ -65,7 +65,10 @@ static void block(const scan *c, ct_kval o, ct_kval q, ct_kval j, const ct_kval 
     ct_kir *k = c->k;
     const ct_scan_spec *s = c->s;
     ct_kval first = ct__kir_muli(k, q, CT_SCAN_BLOCK), count = s->n;
-    if (c->many) count = ct__kir_min(k, ct__kir_sub(k, s->n, first), ct__kir_int(k, CT_SCAN_BLOCK));
+    if (c->many) {
+        ct_kval most = ct__kir_int(k, CT_SCAN_BLOCK);
+        count = ct__kir_min(k, ct__kir_sub(k, s->n, first), most);
+    }
     ct_kval step = ct__kir_loop(k, CT_BIND_SEQ, count, "along the axis");
     step = ct__kir_add(k, first, step);
     if (s->reverse) step = ct__kir_sub(k, ct__kir_addi(k, s->n, -1), step);
@@ -168,7 +171,8 @@ void ct__template_scan(ct_kir *k, const ct_scan_spec *spec) {
         task = ct__kir_div(k, task, c.blocks);
     }
     ct_kval first = ct__kir_muli(k, c.single ? task : ct__kir_mod(k, task, groups), some);
-    ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), ct__kir_int(k, some));
+    ct_kval most = ct__kir_int(k, some);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), most);
     ct_kval line = ct__kir_loop(k, c.single ? CT_BIND_SEQ : CT_BIND_VECTOR, here, "line");
     line = ct__kir_add(k, first, line);
     ct_kval o = c.single ? line : ct__kir_div(k, task, groups), j = c.single ? zero : line;

@@ -18,7 +18,8 @@ static ct_kval position(ct_kir *k, const ct_source *s, ct_kval batch, ct_kval i)
 }
 
 static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
-    return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), ct__kir_lt(k, v, to));
+    ct_kval below = ct__kir_lt(k, v, to);
+    return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), below);
 }
 
 // A task owns a block of destination rows: no two threads meet, and the order of what is put to
@@ -36,7 +37,8 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
     ct_kval lead = ct__kir_div(k, task, blocks);
     ct_kval m = ct__kir_mod(k, lead, p->middle), b = ct__kir_div(k, lead, p->middle);
-    ct_kval rows = ct__kir_min(k, ct__kir_sub(k, p->n, first), ct__kir_int(k, block));
+    ct_kval most = ct__kir_int(k, block);
+    ct_kval rows = ct__kir_min(k, ct__kir_sub(k, p->n, first), most);
     ct_kval base = ct__kir_mul(k, lead, p->n); // rows of out before this matrix
     ct_kbind along_tail = literal(k, p->tail, CT_LANES) < 4 ? CT_BIND_SEQ : CT_BIND_VECTOR;
 

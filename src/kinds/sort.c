@@ -30,9 +30,8 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct_kval at = ct__kir_reg(k, zero);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, have, "among the best");
     ct_kval passed = before(k, spec->dtype, v, ct__kir_load(k, best, j));
-    ct__kir_set(
-        k, at,
-        ct__kir_add(k, ct__kir_get(k, at), ct__kir_select(k, passed, zero, ct__kir_int(k, 1))));
+    ct_kval step = ct__kir_select(k, passed, zero, ct__kir_int(k, 1));
+    ct__kir_set(k, at, ct__kir_add(k, ct__kir_get(k, at), step));
     ct__kir_end(k);
     ct_kval to = ct__kir_get(k, at), end = ct__kir_min(k, have, ct__kir_int(k, count - 1));
     j = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, to), "make room");

@@ -38,6 +38,6 @@ void ct__unflatten(ct_kir *k, ct_kval n, int rank, const ct_kval *dim, ct_kval *
 }
 
 void ct__kir_if(ct_kir *k, ct_kval cond) {
-    ct__kir_loop(k, CT_BIND_SEQ, ct__kir_select(k, cond, ct__kir_int(k, 1), ct__kir_int(k, 0)),
-                 NULL);
+    ct_kval none = ct__kir_int(k, 0), once = ct__kir_int(k, 1);
+    ct__kir_loop(k, CT_BIND_SEQ, ct__kir_select(k, cond, once, none), NULL);
 }

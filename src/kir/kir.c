@@ -516,7 +516,8 @@ ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b) {
     return ct__kir_mul(k, a, ct__kir_int(k, b));
 }
 ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b) {
-    return ct__kir_div(k, ct__kir_addi(k, a, b - 1), ct__kir_int(k, b));
+    ct_kval by = ct__kir_int(k, b);
+    return ct__kir_div(k, ct__kir_addi(k, a, b - 1), by);
 }
 
 // ---------------------------------------------------------------------------------------- memory

@@ -111,9 +111,10 @@ static ct_kval integer(ct_kir *k, const format *t, int64_t x) {
 
 ct_kval ct__kir_copy_sign(ct_kir *k, ct_kval magnitude, ct_kval x) {
     const format *t = x >= 0 && k->ins[x].dtype == CT_F64 ? &twice : &single;
-    ct_kval s = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, x, t->i), integer(k, t, t->sign));
-    ct_kval m =
-        ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, magnitude, t->i), integer(k, t, ~t->sign));
+    ct_kval sign = integer(k, t, t->sign);
+    ct_kval s = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, x, t->i), sign);
+    ct_kval others = integer(k, t, ~t->sign);
+    ct_kval m = ct__kir_bin(k, CT_K_AND, ct__kir_bitcast(k, magnitude, t->i), others);
     return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_OR, m, s), t->f);
 }
 
@@ -145,9 +146,10 @@ static ct_kval power_of_two(ct_kir *k, const format *t, ct_kval n) {
 
 // x = n ln 2 + r with |r| <= ln 2 / 2; gives n as an int, and exp(r) - 1 = r + r^2 q(r).
 static ct_kval exp_reduced(ct_kir *k, const format *t, ct_kval x, ct_kval *n) {
-    ct_kval shifted = ct__kir_fma(k, x, num(k, t, 0x1.71547652b82fep+0), num(k, t, t->magic));
-    ct_kval whole = ct__kir_sub(k, shifted, num(k, t, t->magic));
-    *n = ct__kir_sub(k, ct__kir_bitcast(k, shifted, t->i), integer(k, t, t->magic_bits));
+    ct_kval magic = num(k, t, t->magic);
+    ct_kval shifted = ct__kir_fma(k, x, num(k, t, 0x1.71547652b82fep+0), magic);
+    ct_kval whole = ct__kir_sub(k, shifted, magic), bits = integer(k, t, t->magic_bits);
+    *n = ct__kir_sub(k, ct__kir_bitcast(k, shifted, t->i), bits);
     ct_kval r = ct__kir_fma(k, whole, num(k, t, -t->ln2_hi), x);
     r = ct__kir_fma(k, whole, num(k, t, -t->ln2_lo), r);
     ct_kval q = t == &single ? poly(k, t, exp_q_f32, COUNT(exp_q_f32), r)
@@ -157,7 +159,7 @@ static ct_kval exp_reduced(ct_kir *k, const format *t, ct_kval x, ct_kval *n) {
 
 static ct_kval build_exp(ct_kir *k, const format *t, ct_kval x) {
     ct_kval n, clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t->exp_min);
-    ct_kval y = ct__kir_add(k, exp_reduced(k, t, clamped, &n), num(k, t, 1));
+    ct_kval one = num(k, t, 1), y = ct__kir_add(k, exp_reduced(k, t, clamped, &n), one);
     // 2^n in two factors: the first product is exact, the second rounds once, to subnormals too
     ct_kval half = ct__kir_bin(k, CT_K_SHR, n, integer(k, t, 1));
     y = ct__kir_mul(k, y, power_of_two(k, t, half));
@@ -178,7 +180,8 @@ static ct_kval build_expm1(ct_kir *k, const format *t, ct_kval x) {
 
 // log(1 + f) - f, for 1 + f in [sqrt(1/2), sqrt(2)], plus low
 static ct_kval log_rest(ct_kir *k, const format *t, ct_kval f, ct_kval low) {
-    ct_kval half = ct__kir_mul(k, ct__kir_mul(k, f, f), num(k, t, 0.5));
+    ct_kval half = num(k, t, 0.5);
+    half = ct__kir_mul(k, ct__kir_mul(k, f, f), half);
     if (t == &single) {
         ct_kval p = poly(k, t, log_p_f32, COUNT(log_p_f32), f), f2 = ct__kir_mul(k, f, f);
         return ct__kir_sub(k, ct__kir_fma(k, ct__kir_mul(k, f2, f), p, low), half);
@@ -198,13 +201,15 @@ static ct_kval build_log(ct_kir *k, const format *t, ct_kval x) {
     ct_kval bits = ct__kir_bitcast(k, y, t->i), width = integer(k, t, t->mantissa);
     ct_kval e = ct__kir_bin(k, CT_K_SHR, ct__kir_sub(k, bits, integer(k, t, root_half)), width);
     ct_kval m = ct__kir_sub(k, bits, ct__kir_bin(k, CT_K_SHL, e, width));
-    ct_kval f = ct__kir_sub(k, ct__kir_bitcast(k, m, t->f), num(k, t, 1));
+    ct_kval one = num(k, t, 1), f = ct__kir_sub(k, ct__kir_bitcast(k, m, t->f), one);
     ct_kval ef = ct__kir_cast(k, e, t->f);
     ef = ct__kir_select(k, subnormal, ct__kir_sub(k, ef, num(k, t, t->mantissa)), ef);
     ct_kval rest = log_rest(k, t, f, ct__kir_mul(k, ef, num(k, t, t->ln2_lo)));
-    ct_kval r = ct__kir_fma(k, ef, num(k, t, t->ln2_hi), ct__kir_add(k, f, rest));
+    rest = ct__kir_add(k, f, rest);
+    ct_kval r = ct__kir_fma(k, ef, num(k, t, t->ln2_hi), rest);
     r = ct__kir_select(k, ct__kir_lt(k, x, infinite), r, x); // infinity and NaN stay
-    r = ct__kir_select(k, less(k, t, x, 0), num(k, t, __builtin_nan("")), r);
+    ct_kval nan = num(k, t, __builtin_nan(""));
+    r = ct__kir_select(k, less(k, t, x, 0), nan, r);
     ct_kval zero = ct__kir_bin(k, CT_K_EQ, x, num(k, t, 0));
     return ct__kir_select(k, zero, num(k, t, -__builtin_inf()), r);
 }
@@ -212,13 +217,13 @@ static ct_kval build_log(ct_kir *k, const format *t, ct_kval x) {
 static ct_kval build_log1p(ct_kir *k, const format *t, ct_kval x) {
     // u + c = 1 + x exactly; log(u + c) = log(u) + c / u
     ct_kval one = num(k, t, 1), u = ct__kir_add(k, x, one), part = ct__kir_sub(k, u, x);
-    ct_kval c =
-        ct__kir_add(k, ct__kir_sub(k, x, ct__kir_sub(k, u, part)), ct__kir_sub(k, one, part));
+    ct_kval c = ct__kir_sub(k, one, part);
+    c = ct__kir_add(k, ct__kir_sub(k, x, ct__kir_sub(k, u, part)), c);
     ct_kval log_u = ct__kir_math(k, CT_MATH_LOG, u);
     ct_kval r = ct__kir_add(k, log_u, ct__kir_div(k, c, u));
     // at the ends (-1, infinity) c / u is no number
-    ct_kval inside = ct__kir_bin(k, CT_K_AND, ct__kir_lt(k, num(k, t, 0), u),
-                                 ct__kir_lt(k, u, num(k, t, __builtin_inf())));
+    ct_kval inside = ct__kir_lt(k, u, num(k, t, __builtin_inf()));
+    inside = ct__kir_bin(k, CT_K_AND, ct__kir_lt(k, num(k, t, 0), u), inside);
     r = ct__kir_select(k, inside, r, log_u);
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, r);
 }
@@ -261,15 +266,16 @@ static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine)
         cosined = poly(k, d, cos_q_f64, COUNT(cos_q_f64), z);
     }
     sine = ct__kir_fma(k, rz, sine, r);
-    cosined = ct__kir_fma(k, ct__kir_mul(k, z, z), cosined,
-                          ct__kir_fma(k, z, num(k, d, -0.5), num(k, d, 1)));
+    ct_kval one = num(k, d, 1), begin = ct__kir_fma(k, z, num(k, d, -0.5), one);
+    cosined = ct__kir_fma(k, ct__kir_mul(k, z, z), cosined, begin);
     ct_kval first = ct__kir_bin(k, CT_K_EQ, quarter, num(k, d, 1));
     ct_kval third = ct__kir_bin(k, CT_K_EQ, quarter, num(k, d, 3));
     ct_kval odd = ct__kir_bin(k, CT_K_OR, first, third);
     ct_kval y = ct__kir_select(k, odd, cosined, sine);
     // quarters 2 and 3 are negative; 4 is 0 again
     ct_kval below = ct__kir_lt(k, num(k, d, 1.5), quarter), above = less(k, d, quarter, 3.5);
-    y = ct__kir_select(k, ct__kir_bin(k, CT_K_AND, below, above), ct__kir_un(k, CT_K_NEG, y), y);
+    ct_kval negative = ct__kir_un(k, CT_K_NEG, y);
+    y = ct__kir_select(k, ct__kir_bin(k, CT_K_AND, below, above), negative, y);
     y = ct__kir_cast(k, y, t->f);
     if (cosine) return y;
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
@@ -284,7 +290,8 @@ static ct_kval build_tanh(ct_kir *k, const format *t, ct_kval x) {
     ct_kval near = ct__kir_fma(k, ct__kir_mul(k, a, z), p, a);
     // 1 - 2 / (exp(2 a) + 1)
     ct_kval e = ct__kir_math(k, CT_MATH_EXP, ct__kir_add(k, a, a));
-    ct_kval far = ct__kir_div(k, num(k, t, 2), ct__kir_add(k, e, num(k, t, 1)));
+    ct_kval far = ct__kir_add(k, e, num(k, t, 1));
+    far = ct__kir_div(k, num(k, t, 2), far);
     far = ct__kir_sub(k, num(k, t, 1), far);
     return ct__kir_copy_sign(k, ct__kir_select(k, less(k, t, a, 0.625), near, far), x);
 }
@@ -301,8 +308,9 @@ static ct_kval build_erf(ct_kir *k, const format *t, ct_kval x) {
     u = ct__kir_mul(k, u, num(k, t, 2 / (end - split)));
     ct_kval l = f32 ? poly(k, t, erf_t_f32, COUNT(erf_t_f32), u)
                     : poly(k, t, erf_t_f64, COUNT(erf_t_f64), u);
-    ct_kval far = ct__kir_sub(k, num(k, t, 1), ct__kir_math(k, CT_MATH_EXP, ct__kir_mul(k, b, l)));
-    return ct__kir_select(k, less(k, t, a, split), near, ct__kir_copy_sign(k, far, x));
+    ct_kval far = ct__kir_math(k, CT_MATH_EXP, ct__kir_mul(k, b, l));
+    far = ct__kir_copy_sign(k, ct__kir_sub(k, num(k, t, 1), far), x);
+    return ct__kir_select(k, less(k, t, a, split), near, far);
 }
 
 void ct__kir_math_body(ct_kir *k, ct_kmath f, ct_dtype dtype) {

@@ -427,17 +427,19 @@ static ct_kval atan2_emit(const ct_elem *e) {
     ct_kval y = ct__kir_un(k, CT_K_ABS, e->x[0]), x = ct__kir_un(k, CT_K_ABS, e->x[1]);
     ct_kval small = ct__kir_min(k, y, x), large = ct__kir_max(k, y, x);
     ct_kval none = ct__kir_bin(k, CT_K_EQ, large, zero);
-    ct_kval t = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, small, large),
-                               ct__kir_select(k, none, zero, one), ct__kir_div(k, small, large));
+    ct_kval t = ct__kir_div(k, small, large), end = ct__kir_select(k, none, zero, one);
+    t = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, small, large), end, t);
     ct_kval steep = ct__kir_lt(k, ct__kir_const(k, d, 0.41421356237309503), t);
-    ct_kval rest = ct__kir_div(k, ct__kir_sub(k, one, t), ct__kir_add(k, one, t));
+    ct_kval rest = ct__kir_add(k, one, t);
+    rest = ct__kir_div(k, ct__kir_sub(k, one, t), rest);
     t = ct__kir_select(k, steep, rest, t);
     ct_kval z = ct__kir_mul(k, t, t);
     ct_kval p =
         d == CT_F64 ? ct__kir_poly(k, d, atan_p_f64, 11, z) : ct__kir_poly(k, d, atan_p_f32, 5, z);
     ct_kval r = ct__kir_fma(k, ct__kir_mul(k, t, z), p, t);
     r = ct__kir_select(k, steep, turned(k, d, 0.25, r), r);
-    r = ct__kir_select(k, ct__kir_lt(k, x, y), turned(k, d, 0.5, r), r);
+    ct_kval upper = turned(k, d, 0.5, r);
+    r = ct__kir_select(k, ct__kir_lt(k, x, y), upper, r);
     ct_kval left = ct__kir_lt(k, ct__kir_copy_sign(k, one, e->x[1]), zero); // -0 too
     return ct__kir_copy_sign(k, ct__kir_select(k, left, turned(k, d, 1, r), r), e->x[0]);
 }

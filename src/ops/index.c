@@ -386,8 +386,8 @@ static bool gather_map(ct_map *map) {
     for (int a = 0; a < picks; a++) index[batch + a] = map->at[axis + a];
     ct_ix place = ct__map_load(map, 1, at->rank ? index : NULL);
     ct_map_piece *inside = ct__map_piece(map, 0), *outside = ct__map_piece(map, -1);
-    inside->valid = ct__ix_and(p, ct__ix_le(p, ct__ix_int(p, 0), place),
-                               ct__ix_lt(p, place, ct__map_in_size(map, 0, axis)));
+    ct_ix below = ct__ix_lt(p, place, ct__map_in_size(map, 0, axis));
+    inside->valid = ct__ix_and(p, ct__ix_le(p, ct__ix_int(p, 0), place), below);
     for (int a = 0; a < x->rank; a++)
         inside->from[a] = a == axis ? place : map->at[a < axis ? a : a - 1 + picks];
     if (!attrs->zero_outside && ct__is_float(x->dtype)) outside->fill = NAN;

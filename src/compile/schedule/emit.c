@@ -163,7 +163,26 @@ static ct_ix guard_before(ct_emit *e, ct_ix guard, ct_ix x) {
     if (guard < 0 || !ct__ix_holds(e->pool, guard, x)) return guard;
     ct_ix_node n = *ct__ix_node(e->pool, guard);
     if (n.kind != CT_IX_AND) return CT_IX_NONE;
-    return ct__ix_and(e->pool, guard_before(e, n.a, x), guard_before(e, n.b, x));
+    ct_ix b = guard_before(e, n.b, x);
+    return ct__ix_and(e->pool, guard_before(e, n.a, x), b);
+}
+
+// Of two operands; the second one is written first.
+static ct_kval emit_pair(ct_emit *e, const ct_ix_node *n) {
+    ct_kir *k = e->kir;
+    bool condition = n->kind == CT_IX_AND;
+    ct_kval b = condition ? ct__emit_condition(e, n->b) : ct__emit_ix(e, n->b);
+    ct_kval a = condition ? ct__emit_condition(e, n->a) : ct__emit_ix(e, n->a);
+    switch ((int)n->kind) {
+    case CT_IX_PROD: return ct__kir_mul(k, a, b);
+    case CT_IX_DIV: return ct__kir_div(k, a, b);
+    case CT_IX_MOD: return ct__kir_mod(k, a, b);
+    case CT_IX_MIN: return ct__kir_min(k, a, b);
+    case CT_IX_MAX: return ct__kir_max(k, a, b);
+    case CT_IX_LT: return ct__kir_lt(k, a, b);
+    case CT_IX_EQ: return ct__kir_bin(k, CT_K_EQ, a, b);
+    default: return ct__kir_bin(k, CT_K_AND, a, b);
+    }
 }
 
 // Conditions come as bool, everything else as i64.
@@ -184,19 +203,19 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
             if (d->binds[i].var == x) return d->binds[i].value;
         return -1;
     case CT_IX_WITHIN: return ct__emit_ix(e, n.a);
-    case CT_IX_PROD: return ct__kir_mul(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_DIV: return ct__kir_div(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_MOD: return ct__kir_mod(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_MIN: return ct__kir_min(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_MAX: return ct__kir_max(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_LT: return ct__kir_lt(k, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_EQ: return ct__kir_bin(k, CT_K_EQ, ct__emit_ix(e, n.a), ct__emit_ix(e, n.b));
-    case CT_IX_AND:
-        return ct__kir_bin(k, CT_K_AND, ct__emit_condition(e, n.a), ct__emit_condition(e, n.b));
+    case CT_IX_PROD:
+    case CT_IX_DIV:
+    case CT_IX_MOD:
+    case CT_IX_MIN:
+    case CT_IX_MAX:
+    case CT_IX_LT:
+    case CT_IX_EQ:
+    case CT_IX_AND: return emit_pair(e, &n);
     case CT_IX_NOT: return ct__kir_un(k, CT_K_NOT, ct__emit_condition(e, n.a));
-    case CT_IX_SELECT:
-        return ct__kir_select(k, ct__emit_condition(e, n.a), ct__emit_ix(e, n.b),
-                              ct__emit_ix(e, n.c));
+    case CT_IX_SELECT: {
+        ct_kval no = ct__emit_ix(e, n.c), yes = ct__emit_ix(e, n.b);
+        return ct__kir_select(k, ct__emit_condition(e, n.a), yes, no);
+    }
     case CT_IX_LOAD: {
         ct_val v = {d->sched->graph->nodes[n.number >> 16], (uint32_t)(n.number & 0xffff)};
         ct_ix outer = e->guard;
@@ -272,7 +291,8 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
     see(e, offset, false, buf);
     int id = parameter(e, buf, bytes, dtype, CT_KIR_READ);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
-    return ct__kir_load_if(e->kir, id, ct__emit_ix(e, offset), ct__emit_condition(e, e->guard));
+    ct_kval guard = ct__emit_condition(e, e->guard);
+    return ct__kir_load_if(e->kir, id, ct__emit_ix(e, offset), guard);
 }
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value) {
