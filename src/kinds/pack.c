@@ -1,4 +1,5 @@
 // Elements of 4 bits put together, two a byte.
+#include "kinds/batch.h"
 #include "kinds/emit.h"
 
 enum { CHUNK = 4096 }; // bytes of a task
@@ -45,4 +46,5 @@ const ct_kind ct__kind_pack = {
     .doc = "Codes of 4 bits, a byte each, as elements of which two lie in a byte.",
     .scheduled = CT_TEMPLATE,
     .kernels = pack_kernels,
+    .batch = CT_NO_VMAP, // made when a plan is, behind all transforms
 };
