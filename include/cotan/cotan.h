@@ -473,7 +473,9 @@ CT_API CT_MUST_USE bool ct_check_grad_with(ct_check_grad_args args);
 // Loops and branches are nodes: functions are traced once, as by ct_call, and the device runs them
 // as often as it takes, without coming back to the host program. Their plan is the same however
 // often they turn. Tensors from outside may be used in them; assigning, keeping and reading are
-// errors there. All have gradients of any order, but ct_while in reverse mode.
+// errors there. All have derivatives of any order, but ct_while in reverse mode. Under ct_vmap a
+// while turns until no element of the batch goes on, and those that are done stay as they are; of a
+// branch that each element chooses for itself all are computed.
 
 // Along axis 0 of xs: body sees the carried tensors and element i of every x, and gives the next
 // carried tensors (same types) and element i of every y. length: needed where n_xs is 0; dynamic

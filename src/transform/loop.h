@@ -59,4 +59,26 @@ ct_tensor ct__record_loop(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct
 void ct__loop_results(ct_ctx *ctx, bool ok, ct_tensor node, uint32_t from, ct_tensor *out, size_t n,
                       ct_loc here);
 
+// A choice between functions that take the same operands.
+typedef struct ct_choice {
+    const ct_opdef *op; // cond, switch
+    ct_tensor index;
+    const ct_fn *branches; // (n_branches)
+    void *const *users;    // (n_branches), or NULL: `user` for all
+    void *user;
+    size_t n_branches;
+    const ct_tensor *in;
+    size_t n_in, n_out;
+    ct_loc here;
+} ct_choice;
+// Traces the functions and records the node. False: the error stands in the context.
+bool ct__record_choice(ct_ctx *ctx, const ct_choice *choice, ct_tensor *node);
+
+// Rules of the ops: forward mode (loop_jvp.c) and batches (loop_batch.c).
+bool ct__loop_jvp(ct_rule *rule);
+bool ct__branch_jvp(ct_rule *rule);
+bool ct__scan_batch(ct_batching *b);
+bool ct__while_batch(ct_batching *b);
+bool ct__branch_batch(ct_batching *b);
+
 #endif

@@ -53,19 +53,7 @@ static bool branch_infer(ct_call *call) {
 
 // --------------------------------------------------------------------------------------- recording
 
-typedef struct {
-    const ct_opdef *op;
-    ct_tensor index;
-    const ct_fn *branches; // (n_branches)
-    void *const *users;    // (n_branches), or NULL: `user` for all
-    void *user;
-    size_t n_branches;
-    const ct_tensor *in;
-    size_t n_in, n_out;
-    ct_loc here;
-} choice;
-
-static bool record_choice(ct_ctx *ctx, const choice *c, ct_tensor *node) {
+bool ct__record_choice(ct_ctx *ctx, const ct_choice *c, ct_tensor *node) {
     ct_operands o;
     const char *op = c->op->name;
     ct_body **bodies = ct__arena(ct__top(ctx)->arena, (c->n_branches + 1) * sizeof *bodies);
@@ -106,19 +94,19 @@ void ct_cond_with(ct_cond_args args, ct_tensor *out) {
         (args.n_out && !ct__given(ctx, out, args.here, "cond", "the room for the results")))
         return;
     const ct_fn branches[2] = {args.otherwise, args.then};
-    const choice c = {.op = &ct__op_cond,
-                      .index = args.pred,
-                      .branches = branches,
-                      .user = args.user,
-                      .n_branches = 2,
-                      .in = args.in,
-                      .n_in = args.n_in,
-                      .n_out = args.n_out,
-                      .here = args.here};
+    const ct_choice c = {.op = &ct__op_cond,
+                         .index = args.pred,
+                         .branches = branches,
+                         .user = args.user,
+                         .n_branches = 2,
+                         .in = args.in,
+                         .n_in = args.n_in,
+                         .n_out = args.n_out,
+                         .here = args.here};
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.then, args.here, "cond", "then") &&
               ct__given(ctx, (void *)(uintptr_t)args.otherwise, args.here, "cond", "otherwise") &&
               (!args.n_in || ct__given(ctx, args.in, args.here, "cond", "the list of operands")) &&
-              is_predicate(ctx, args.pred, args.here) && record_choice(ctx, &c, &node);
+              is_predicate(ctx, args.pred, args.here) && ct__record_choice(ctx, &c, &node);
     ct__loop_results(ctx, ok, node, 0, out, args.n_out, args.here);
 }
 
@@ -163,16 +151,16 @@ void ct_switch_with(ct_switch_args args, ct_tensor *out) {
         branches_given(ctx, &args) &&
         (!args.n_in || ct__given(ctx, args.in, args.here, "switch", "the list of operands")) &&
         bring_index(ctx, &args);
-    const choice c = {.op = &ct__op_switch,
-                      .index = args.index,
-                      .branches = args.branches,
-                      .user = args.user,
-                      .n_branches = args.n_branches,
-                      .in = args.in,
-                      .n_in = args.n_in,
-                      .n_out = args.n_out,
-                      .here = args.here};
-    ok = ok && record_choice(ctx, &c, &node);
+    const ct_choice c = {.op = &ct__op_switch,
+                         .index = args.index,
+                         .branches = args.branches,
+                         .user = args.user,
+                         .n_branches = args.n_branches,
+                         .in = args.in,
+                         .n_in = args.n_in,
+                         .n_out = args.n_out,
+                         .here = args.here};
+    ok = ok && ct__record_choice(ctx, &c, &node);
     ct__loop_results(ctx, ok, node, 0, out, args.n_out, args.here);
 }
 
@@ -246,16 +234,16 @@ static bool branch_vjp(ct_rule *r) {
     }
     for (int i = 0; i < r->n_out && ok; i++)
         if (!ct__is_none(r->c_out[i])) in[n_in - 1 + n_cots++] = r->c_out[i];
-    const choice c = {.op = r->node->op,
-                      .index = r->in[0],
-                      .branches = branches,
-                      .users = users,
-                      .n_branches = n_branches,
-                      .in = in,
-                      .n_in = n_in - 1 + n_cots,
-                      .n_out = n_wants,
-                      .here = r->node->here};
-    ok = ok && (!n_wants || record_choice(ctx, &c, &node));
+    const ct_choice c = {.op = r->node->op,
+                         .index = r->in[0],
+                         .branches = branches,
+                         .users = users,
+                         .n_branches = n_branches,
+                         .in = in,
+                         .n_in = n_in - 1 + n_cots,
+                         .n_out = n_wants,
+                         .here = r->node->here};
+    ok = ok && (!n_wants || ct__record_choice(ctx, &c, &node));
     for (size_t k = 0, at = 0; k < n_in && ok; k++)
         if (wants[k]) r->c_in[k] = ct__output(node, (uint32_t)at++);
     ct__arena_free(&scratch);
@@ -265,7 +253,7 @@ static bool branch_vjp(ct_rule *r) {
 #define BRANCHES(ID, op)                                                                           \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_loop, .n_in = -1, .n_out = -1,                \
     CT_FIELDS(branch), .accepts = CT_ANY, .loop = branch_loop, .infer = branch_infer,              \
-    .eval = ct__loop_eval, .vjp = branch_vjp
+    .eval = ct__loop_eval, .jvp = ct__branch_jvp, .vjp = branch_vjp, .batch = ct__branch_batch
 
 const ct_opdef ct__op_cond = {
     BRANCHES(COND, cond),

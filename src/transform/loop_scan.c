@@ -129,7 +129,9 @@ static void one_back(const ct_tensor *in, ct_tensor *out, void *user) {
     if (ok) {
         memcpy(args, carries, nc * sizeof *args);
         memcpy(args + nc, xs, nx * sizeof *args);
-        for (size_t i = 0; i < ncap; i++) args[own + i] = b->captured[i];
+        // One tensor that was captured twice has two gradients, which are added behind the loop.
+        for (size_t i = 0; i < ncap; i++)
+            args[own + i] = ct__record(&ct__op_same, NULL, &b->captured[i], 1, b->node->here);
         ok = ct__inline(ctx, body, args, outs);
     }
     for (size_t i = 0; i < body->n_outs && ok; i++) {
@@ -219,7 +221,9 @@ const ct_opdef ct__op_scan = {
     .loop = scan_loop,
     .infer = scan_infer,
     .eval = ct__loop_eval,
+    .jvp = ct__loop_jvp,
     .vjp = scan_vjp,
+    .batch = ct__scan_batch,
 };
 
 // --------------------------------------------------------------------------------------- recording

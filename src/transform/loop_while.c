@@ -51,7 +51,9 @@ const ct_opdef ct__op_while = {
     .loop = while_loop,
     .infer = while_infer,
     .eval = ct__loop_eval,
+    .jvp = ct__loop_jvp,
     .vjp = while_vjp,
+    .batch = ct__while_batch,
 };
 
 // --------------------------------------------------------------------------------------- recording

@@ -200,6 +200,9 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
 }
 
 ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) { return clone_body(ctx, body, true); }
+ct_body *ct__body_without_transforms(ct_ctx *ctx, const ct_body *body) {
+    return clone_body(ctx, body, false);
+}
 
 // A gradient that the function takes is one of the function: with respect to an operand, whatever
 // the arguments have to do with each other. So it is worked out before they take their places.

@@ -25,6 +25,14 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
 // The same body laid into the innermost frame's arena, its compositions expanded.
 ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body);
 
+// The same body on parameters of its own in the innermost frame's arena, transforms expanded.
+ct_body *ct__body_without_transforms(ct_ctx *ctx, const ct_body *body);
+
+// Records a body in the innermost frame for a batch of `size` (CT_DYN marks a dynamic one): the
+// `batched` ones of args and of the results have it as axis 0, the others are the same for all.
+bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct_tensor *args,
+                        const bool *batched, ct_tensor *out, bool *out_batched);
+
 // What a call of a user's function checks first: room for the results, without which nothing can be
 // poisoned, and the list of operands.
 bool ct__call_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,

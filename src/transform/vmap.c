@@ -155,6 +155,26 @@ static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, cons
     return ok && !b->ctx->err.code;
 }
 
+bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct_tensor *args,
+                        const bool *batched, ct_tensor *out, bool *out_batched) {
+    const batcher b = {.ctx = ctx, .size = size, .here = body->here};
+    const size_t n = body->n_params + body->n_captured;
+    ct_arena scratch = {0};
+    lane *in = ct__arena(&scratch, (n + 1) * sizeof *in),
+         *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
+    bool ok = (in && outs) || no_memory(&b, n);
+    for (size_t i = 0; i < n && ok; i++) in[i] = (lane){args[i], batched[i]};
+    const ct_body *apart = ok ? ct__body_without_transforms(ctx, body) : NULL;
+    ok = apart &&
+         batch_values(&b, apart->nodes, apart->n_nodes, in, apart->outs, apart->n_outs, outs);
+    for (size_t i = 0; i < body->n_outs && ok; i++) {
+        out[i] = outs[i].t;
+        out_batched[i] = outs[i].batched;
+    }
+    ct__arena_free(&scratch);
+    return ok;
+}
+
 // -------------------------------------------------------------------------------------- the node
 
 #define VMAP_ATTRS(F, op)                                                                          \

@@ -24,7 +24,7 @@ jax.config.update("jax_threefry_partitionable", True)
 PROGRAM = command("tests/ops/test_transforms")
 OP, NUMBER, WHOLE, CONST, TRANSFORM = range(5)
 TRANSFORMS = ["call", "grad", "value_and_grad", "jvp", "vjp", "vmap", "linearize", "linear_transpose",
-              "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan"]
+              "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch"]
 NO_AXIS = -2**63
 
 
@@ -131,6 +131,19 @@ class Jax:
             return tuple(outs[:n]), tuple(outs[n:])
         last, ys = jax.lax.scan(step, tuple(carry), tuple(xs), length, reverse)
         return [*last, *ys]
+
+    def while_loop(self, cond, body, carry):
+        return list(jax.lax.while_loop(lambda c: cond(*c), lambda c: tuple(listed(body(*c))), tuple(carry)))
+
+    def fori(self, lower, upper, body, carry):
+        """body(i, *carry) gives the next carry, with i an i32. Bounds are numbers, or tensors."""
+        return list(jax.lax.fori_loop(lower, upper, lambda i, c: tuple(listed(body(jnp.int32(i), *c))), tuple(carry)))
+
+    def cond(self, pred, then, otherwise, operands):
+        return single(listed(jax.lax.cond(pred, then, otherwise, *operands)))
+
+    def switch(self, index, branches, operands):
+        return single(listed(jax.lax.switch(index, branches, *operands)))
 
 
 class Value:
@@ -314,6 +327,26 @@ class Recorder:
         place = self.trace(body, len(carry) + len(xs))
         n_out = self.outs_of(place)
         return self.transform("scan", [place], [*carry, *xs], n_out, [len(carry), length or 0, int(reverse)])
+
+    def while_loop(self, cond, body, carry):
+        places = [self.trace(cond, len(carry)), self.trace(body, len(carry))]
+        return self.transform("while", places, carry, len(carry))
+
+    def fori(self, lower, upper, body, carry):
+        place = self.trace(body, len(carry) + 1)
+        if isinstance(lower, int) and isinstance(upper, int):
+            return self.transform("fori", [place], carry, len(carry), [lower, upper])
+        return self.transform("fori", [place], [lower, upper, *carry], len(carry), [])
+
+    def choice(self, name, index, branches, operands, *lists):
+        places = [self.trace(f, len(operands)) for f in branches]
+        return single(self.transform(name, places, [index, *operands], self.outs_of(places[0]), *lists))
+
+    def cond(self, pred, then, otherwise, operands):
+        return self.choice("cond", pred, [then, otherwise], operands)
+
+    def switch(self, index, branches, operands):
+        return self.choice("switch", index, branches, operands, [len(branches)])
 
 
 def program(f, operands):

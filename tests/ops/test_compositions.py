@@ -122,8 +122,34 @@ def own_cotangent(o, x):
     return o.sin(f(x))
 
 
+def scans(o, x):
+    """x begins, is captured, and is what is gone along."""
+    last, ys = o.scan(lambda c, e: [o.tanh(o.add(o.mul(c, x), o.mul(e, WEIGHT))), o.mul(c, e)], [o.sin(x)], [x])
+    return o.add(last, o.sum(ys, axes=[0]))
+
+
+def counts(o, x):
+    return o.fori(0, 3, lambda i, y: o.add(o.mul(o.sin(y), x), o.cast(i, dtype="f64")), [o.mul(x, 0.5)])[0]
+
+
+def either(o, x):
+    return o.cond(o.greater(o.sum(x), 0.4), lambda x: o.mul(o.sin(x), x), lambda x: o.exp(o.mul(x, WEIGHT)), [x])
+
+
+def one_of_three(o, x):
+    index = o.cast(o.floor(o.mul(o.sum(x), 1.5)), dtype="i32")
+    return o.switch(index, [o.tanh, lambda x: o.mul(x, o.sum(x)), lambda x: o.cos(o.mul(x, WAY))], [x])
+
+
+def turns(o, x):
+    """Without a gradient in reverse mode."""
+    return o.while_loop(lambda y: o.less(o.sum(o.mul(y, y)), 20.0), lambda y: o.add(o.mul(y, 1.7), o.sin(x)), [x])[0]
+
+
+FORWARD_ONLY = [turns]
 FUNCTIONS = [mlp, softmax_of_products, normalised, rms, cross_entropies, attends, smooth_units, powers, gathers, scatters, moves,
-             windows, running_sums, largest, chooses, statistics, drops_out, noisy, own_tangent, own_cotangent]
+             windows, running_sums, largest, chooses, statistics, drops_out, noisy, own_tangent, own_cotangent,
+             scans, counts, either, one_of_three, turns]
 
 
 # ------------------------------------------------------------------------------------------ transforms
@@ -167,6 +193,8 @@ COMPOSITIONS = list(itertools.product(("call", "grad", "jvp", "vmap"), repeat=3)
 def test_three_deep(f):
     x, programs = RNG_X, []
     for names in COMPOSITIONS:
+        if f in FORWARD_ONLY and "grad" in names:
+            continue
         key = f"{f.__name__} {' '.join(names)} {SEED}"
         if ALL or zlib.crc32(key.encode()) % 10 == 0:
             programs.append((" of ".join(names), lambda o, x, n=names, k=key: listed(transformed(o, f, n, k)(x)), [x]))

@@ -35,6 +35,10 @@ enum {
     CUSTOM_VJP,
     REMAT,
     SCAN,
+    WHILE,
+    FORI,
+    COND,
+    SWITCH,
 };
 enum { MOST_FUNCTIONS = 64, MOST_REGISTERS = 512, MOST_OPERANDS = 64 };
 
@@ -86,14 +90,18 @@ static void read_const(reader *r, frame *f) {
 }
 
 static void run_function(const ct_tensor *in, ct_tensor *out, void *user);
-// The second of two functions that share what they are given.
+// The second and third of functions that share what they are given.
 static void run_second(const ct_tensor *in, ct_tensor *out, void *user) {
     run_function(in, out, (closure *)user + 1);
 }
+static void run_third(const ct_tensor *in, ct_tensor *out, void *user) {
+    run_function(in, out, (closure *)user + 2);
+}
+enum { MOST_SHARED = 3 };
 
 // A transform's instruction: its functions as closures, operands, room for results, lists of numbers.
 typedef struct {
-    closure function[2];
+    closure function[MOST_SHARED];
     ct_tensor in[MOST_OPERANDS], *out;
     int64_t n_in, n_out;
     ct_ints list[4];
@@ -110,6 +118,41 @@ static void run_scan(const instruction *x) {
             .carry = x->in, .n_carry = n_carry, .xs = x->in + n_carry,
             .n_xs = (size_t)x->n_in - n_carry, .n_ys = (size_t)x->n_out - n_carry,
             .length = x->list[0].v[1], .reverse = x->list[0].v[2] != 0);
+}
+
+static void run_while(const instruction *x) {
+    ct_while(x->out, .cond = run_function, .body = run_second, .user = (void *)x->function,
+             .carry = x->in, .n_carry = (size_t)x->n_in);
+}
+
+// Bounds are the first two operands, or numbers of a list.
+static void run_fori(const instruction *x) {
+    const ct_ints numbers = x->list[0];
+    const size_t bounds = numbers.n ? 0 : 2;
+    ct_fori_args args = {.body = run_function,
+                         .user = (void *)x->function,
+                         .carry = x->in + bounds,
+                         .n_carry = (size_t)x->n_in - bounds,
+                         .here = CT_HERE};
+    if (numbers.n)
+        args.lower = numbers.v[0], args.upper = numbers.v[1];
+    else
+        args.lower_value = x->in[0], args.upper_value = x->in[1];
+    ct_fori_with(args, x->out);
+}
+
+// The first operand says which branch.
+static void run_branches(int64_t which, const instruction *x) {
+    static const ct_fn branches[MOST_SHARED] = {run_function, run_second, run_third};
+    void *user = (void *)x->function;
+    if (which == COND)
+        ct_cond(x->out, .pred = x->in[0], .then = run_function, .otherwise = run_second,
+                .user = user, .in = x->in + 1, .n_in = (size_t)x->n_in - 1,
+                .n_out = (size_t)x->n_out);
+    else
+        ct_switch(x->out, .index = x->in[0], .branches = branches,
+                  .n_branches = (size_t)x->list[0].v[0], .user = user, .in = x->in + 1,
+                  .n_in = (size_t)x->n_in - 1, .n_out = (size_t)x->n_out);
 }
 
 // Of a function with `outs` results; the first list says how many operands are f's.
@@ -138,6 +181,10 @@ static void run_transform(int64_t which, instruction *x) {
         ct_custom_vjp(run_function, run_second, x->function, x->in, (size_t)x->n_in, x->out, n_out);
         break;
     case SCAN: run_scan(x); break;
+    case WHILE: run_while(x); break;
+    case FORI: run_fori(x); break;
+    case COND:
+    case SWITCH: run_branches(which, x); break;
     default: fprintf(stderr, "test_transforms: there is no transform %d\n", (int)which); exit(2);
     }
 }
