@@ -65,6 +65,8 @@ typedef struct ct_command {
     const ct_operand *args;
     const ct_step *steps; // (n_steps)
     uint32_t n_args, n_steps, n_numbers;
+    uint32_t turn; // KERNEL: its last number of at most 8 is the iteration of the loop at depth
+                   // turn - 1; 0: of none
     uint32_t skip; // LOOP: how far away its END is; SWITCH, BRANCH: the next BRANCH, or the END
     const int64_t *numbers;
     int64_t grid;

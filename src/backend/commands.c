@@ -3,7 +3,7 @@
 
 #include "backend/backend.h"
 
-enum { FEW = 32 }; // operands of most commands
+enum { FEW = 32, NUMBERS = 8 }; // operands of most commands; numbers of those with a turn
 
 typedef struct iteration { // of a loop that runs
     const struct iteration *outer;
@@ -17,8 +17,13 @@ typedef struct {
     uint64_t launches;
 } run;
 
+static const iteration *at_depth(const iteration *in, uint32_t depth) {
+    while (in && in->depth != depth) in = in->outer;
+    return in;
+}
+
 static int64_t moved_by(const ct_step *s, const iteration *in) {
-    while (in && in->depth != s->depth) in = in->outer;
+    in = at_depth(in, s->depth);
     if (!in) return 0;
     return s->bytes * (s->reverse ? in->count - 1 - in->at : in->at);
 }
@@ -49,7 +54,14 @@ static bool run_one(run *r, const ct_command *c, const iteration *in) {
     const ct_operand *args = place_operands(r, c, in, few);
     if (!args && c->n_args) return false;
     ct_command placed = *c;
+    int64_t numbers[NUMBERS];
+    const iteration *turn = c->turn ? at_depth(in, c->turn - 1) : NULL;
     placed.args = args;
+    if (turn && c->n_numbers && c->n_numbers <= NUMBERS) {
+        memcpy(numbers, c->numbers, c->n_numbers * sizeof *numbers);
+        numbers[c->n_numbers - 1] = turn->at;
+        placed.numbers = numbers;
+    }
     r->launches++;
     bool ok = r->runner->run(r->runner->user, &placed, c, r->err);
     free_operands(c, args, few);

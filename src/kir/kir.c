@@ -637,6 +637,15 @@ void ct__kir_end(ct_kir *k) {
     k->ins[end].in = k->open;
 }
 
+void ct__kir_break(ct_kir *k, ct_kval cond) {
+    const ct_kins *c = operand(k, CT_K_BREAK, cond);
+    if (!c) return;
+    if (c->dtype != CT_BOOL)
+        bad(k, CT_K_BREAK, "the condition is no bool");
+    else
+        append(k, make(CT_K_BREAK, CT_DEFAULT, 0, cond, -1, -1));
+}
+
 static bool reduces(ct_kred op, int dtype) {
     bool logical = op == CT_RED_OR || op == CT_RED_AND;
     return logical ? !ct__is_float(dtype) : dtype != CT_BOOL;

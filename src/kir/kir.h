@@ -33,6 +33,8 @@
 //           be independent but for REDUCE: a register made outside is not SET inside.
 //   SEQ     in order.    UNROLL  in order, unrolled; n must be a const <= 64.
 //   A loop that runs only if c holds: LOOP(SEQ, select(c, 1, 0)).
+//   BREAK(c) stands directly in the body of a SEQ loop that reduces nothing, and leaves it if c
+//   holds.
 //
 // Registers. REG(init) makes a mutable value that holds init whenever control passes it; GET reads,
 //   SET writes. 16-lane if init is.
@@ -71,7 +73,7 @@ enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
 // clang-format off
 #define CT_KOPS(X)                                                                                 \
     /* structure */                                                                                \
-    X(CONST, 0) X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1)                               \
+    X(CONST, 0) X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1) X(BREAK, 1)                   \
     /* memory */                                                                                   \
     X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3)                                                \
     /* registers and reductions */                                                                 \
@@ -242,6 +244,8 @@ ct_kval ct__kir_loop(ct_kir *k, ct_kbind bind, ct_kval extent, const char *name)
 ct_kval ct__kir_loop_n(ct_kir *k, ct_kbind bind, int64_t extent, const char *name);
 void ct__kir_end(ct_kir *k); // closes the innermost open loop
 
+void ct__kir_break(ct_kir *k, ct_kval cond);
+
 ct_kval ct__kir_reduce(ct_kir *k, ct_kred op, ct_kval value); // usable after the loop's END
 
 ct_kval ct__kir_reg(ct_kir *k, ct_kval init);
@@ -268,6 +272,17 @@ ct_kval ct__kir_zip(ct_kir *k, ct_kval a, ct_kval b, bool high);
 
 ct_kval ct__kir_param(ct_kir *k, ct_dtype dtype);
 void ct__kir_ret(ct_kir *k, ct_kval value);
+
+// ------------------------------------------------------------------------------ kernels in kernels
+
+// What stands for the parameters of a kernel where its body is written into another one.
+typedef struct ct_kir_inlined {
+    const int *buf;        // (bufs of the kernel) buffers; of its locals -1: they get their own
+    const ct_kval *offset; // (bufs) elements further on; -1: none
+    const ct_kval *arg;    // (nargs)
+} ct_kir_inlined;
+// Appends all that a kernel does; its grid becomes a SEQ loop.
+void ct__kir_inline(ct_kir *k, const ct_kir *kernel, const ct_kir_inlined *with);
 
 // ---------------------------------------------------------------------------- looking at kernels
 

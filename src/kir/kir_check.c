@@ -81,6 +81,15 @@ static bool check_reduce(const checker *c, const ct_kins *ins) {
     return true;
 }
 
+static bool check_break(const checker *c, const ct_kins *ins) {
+    const ct_kir *k = c->k;
+    if (ins->in < 0 || k->ins[ins->in].sub != CT_BIND_SEQ)
+        return fault(c, "it does not stand in a SEQ loop");
+    if (c->shape[ins->a].vary) return fault(c, "the condition differs between lanes");
+    CT_EACH_REDUCE(k, ins->in, id) return fault(c, "the loop that it leaves reduces");
+    return true;
+}
+
 static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop) {
     const ct_kir *k = c->k;
     if (ins->op == CT_K_SET && !around(k, loop, (size_t)ins->a))
@@ -112,6 +121,7 @@ static bool check_one(const checker *c, bool function) {
     if (ins->op == CT_K_PARAM || ins->op == CT_K_RET) return fault(c, "outside of a function");
     if (ins->op == CT_K_LOOP && !check_loop(c, ins)) return false;
     if (ins->op == CT_K_REDUCE && !check_reduce(c, ins)) return false;
+    if (ins->op == CT_K_BREAK && !check_break(c, ins)) return false;
     if (ins->in < 0 && ins->op != CT_K_LOOP && !check_before_core(c)) return false;
     int32_t vector = vector_around(c->k, c->at);
     return vector < 0 || check_vector_body(c, ins, vector);

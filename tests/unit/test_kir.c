@@ -380,6 +380,78 @@ static void lanes_by_hand(void **state) {
     }
 }
 
+// Of each row the sum of its elements up to the first that is negative, and how many those are.
+static void a_break_leaves_its_loop(void **state) {
+    (void)state;
+    enum { ROWS = 7, COLUMNS = 9 };
+    static float x[ROWS * COLUMNS], sum[ROWS];
+    static int64_t count[ROWS];
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLUMNS; c++)
+            x[r * COLUMNS + c] = c == 2 * r ? -1.0f : (float)(r + c); // of the last rows nowhere
+    ct_kir k;
+    ct__kir_init(&k);
+    int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
+        out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
+        many = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE);
+    ct_kval zero = ct__kir_int(&k, 0), r = ct__kir_loop_n(&k, CT_BIND_SEQ, ROWS, "row");
+    ct_kval total = ct__kir_reg(&k, ct__kir_const(&k, CT_F32, 0)), n = ct__kir_reg(&k, zero);
+    ct_kval c = ct__kir_loop_n(&k, CT_BIND_SEQ, COLUMNS, "column");
+    ct_kval v = ct__kir_load(&k, in, ct__kir_add(&k, ct__kir_muli(&k, r, COLUMNS), c));
+    ct__kir_break(&k, ct__kir_lt(&k, v, ct__kir_const(&k, CT_F32, 0)));
+    ct__kir_set(&k, total, ct__kir_add(&k, ct__kir_get(&k, total), v));
+    ct__kir_set(&k, n, ct__kir_addi(&k, ct__kir_get(&k, n), 1));
+    ct__kir_end(&k);
+    ct__kir_store(&k, out, r, ct__kir_get(&k, total));
+    ct__kir_store(&k, many, r, ct__kir_get(&k, n));
+    ct__kir_end(&k);
+    kir_run(&k, (void *[]){x, sum, count}, NULL, 1);
+    for (int i = 0; i < ROWS; i++) {
+        int want = 2 * i < COLUMNS ? 2 * i : COLUMNS;
+        float by_hand = 0;
+        for (int j = 0; j < want; j++) by_hand += (float)(i + j);
+        assert_int_equal(count[i], want);
+        assert_true(sum[i] == by_hand);
+    }
+}
+
+// y[3 + i] = x[i] + n by a kernel with a grid and scratch, written three times into another one.
+static void a_kernel_in_a_kernel(void **state) {
+    (void)state;
+    enum { LONG = 20 };
+    static float x[LONG], y[3 * LONG + 3];
+    for (int i = 0; i < LONG; i++) x[i] = (float)i;
+    int in, out, io;
+    ct_kir inner = {0}, k = {0};
+    ct__kir_init(&inner);
+    in = ct__kir_buffer(&inner, CT_F32, CT_KIR_READ);
+    int local = ct__kir_local(&inner, CT_F32, LONG);
+    out = ct__kir_buffer(&inner, CT_F32, CT_KIR_WRITE);
+    ct_kval n = ct__kir_arg(&inner);
+    ct_kval half = ct__kir_muli(&inner, ct__kir_loop_n(&inner, CT_BIND_CORE, 2, "half"), LONG / 2);
+    ct_kval at = ct__kir_add(&inner, half, ct__kir_loop_n(&inner, CT_BIND_VECTOR, LONG / 2, NULL));
+    ct__kir_store(&inner, local, at, ct__kir_load(&inner, in, at));
+    ct_kval sum =
+        ct__kir_add(&inner, ct__kir_load(&inner, local, at), ct__kir_cast(&inner, n, CT_F32));
+    ct__kir_store(&inner, out, at, sum);
+    ct__kir_end(&inner);
+    ct__kir_end(&inner);
+
+    ct__kir_init(&k);
+    in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    io = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
+    ct_kval times = ct__kir_loop_n(&k, CT_BIND_SEQ, 3, "time");
+    ct_kval place = ct__kir_addi(&k, ct__kir_muli(&k, times, LONG), 3);
+    const int bufs[3] = {in, -1, io};
+    const ct_kval offset[3] = {-1, -1, place}, arg = ct__kir_addi(&k, times, 100);
+    ct__kir_inline(&k, &inner, &(ct_kir_inlined){bufs, offset, &arg});
+    ct__kir_end(&k);
+    ct__kir_free(&inner);
+    kir_run(&k, (void *[]){x, y}, NULL, 1);
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < LONG; i++) assert_true(y[3 + t * LONG + i] == (float)(i + 100 + t));
+}
+
 // -------------------------------------------------------------------------------------- mistakes
 
 static void expect_fault(ct_kir *k, const char *text) {
@@ -463,6 +535,30 @@ static void mistakes_are_told(void **state) {
     k = fresh(&x, &y);
     ct__kir_loop_n(&k, CT_BIND_SEQ, 8, "*/ #include");
     expect_fault(&k, "kernel: LOOP at instruction 1: the name holds odd characters");
+}
+
+static void mistakes_with_breaks_are_told(void **state) {
+    (void)state;
+    int x, y;
+    ct_kir k = fresh(&x, &y);
+    ct_kval i = ct__kir_loop_n(&k, CT_BIND_SEQ, 8, NULL);
+    ct_kval v = ct__kir_load(&k, x, i);
+    ct__kir_break(&k, ct__kir_lt(&k, v, v));
+    ct__kir_reduce(&k, CT_RED_ADD, v);
+    ct__kir_end(&k);
+    expect_fault(&k, "kernel: BREAK at instruction 4: the loop that it leaves reduces");
+
+    k = fresh(&x, &y);
+    i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, NULL);
+    v = ct__kir_load(&k, x, i);
+    ct__kir_break(&k, ct__kir_lt(&k, v, v));
+    ct__kir_end(&k);
+    expect_fault(&k, "kernel: BREAK at instruction 4: it does not stand in a SEQ loop");
+
+    k = fresh(&x, &y);
+    ct__kir_loop_n(&k, CT_BIND_SEQ, 8, NULL);
+    ct__kir_break(&k, ct__kir_int(&k, 1));
+    expect_fault(&k, "kernel: BREAK at instruction 3: the condition is no bool");
 }
 
 static void every_allocation_may_fail(void **state) {
@@ -591,7 +687,10 @@ int main(void) {
         cmocka_unit_test(a_register_is_carried_by_a_loop),
         cmocka_unit_test(registers_hold_a_tile),
         cmocka_unit_test(lanes_by_hand),
+        cmocka_unit_test(a_break_leaves_its_loop),
+        cmocka_unit_test(a_kernel_in_a_kernel),
         cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(mistakes_with_breaks_are_told),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(kernels_are_printed_and_deterministic),
         cmocka_unit_test(whole_numbers_and_themselves),

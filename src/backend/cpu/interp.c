@@ -53,7 +53,7 @@ typedef struct {
     uint32_t *wide;   // of its lanes, where it is a scalar that is needed wide
     bool *needs_wide; // is it?
     int32_t *last;    // the last instruction that uses it
-    uint32_t *aux;    // REDUCE: accumulator; of LOOP: where its code begins
+    uint32_t *aux;    // REDUCE: accumulator; of LOOP, BREAK: where its code begins
     uint32_t *second; // REDUCE: tree or places, 0: none
     uint32_t *start;  // REDUCE: where its start stands
 } unit;
@@ -437,6 +437,19 @@ static void begin_loop(builder *b, unit *u, ct_kval v) {
     widen(b, u, v);
 }
 
+static void emit_break(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
+    uint32_t cond = scalar(b, u, ins->a);
+    u->aux[v] = (uint32_t)b->body.n;
+    add(b, CT_I_BREAK, CT_BOOL, false)->a = cond;
+}
+
+// The BREAKs of a loop that ends leave it for the next instruction.
+static void aim_breaks(builder *b, const unit *u, ct_kval loop) {
+    for (ct_kval v = loop + 1; v < u->k->ins[loop].end && !b->no_memory; v++)
+        if (u->k->ins[v].op == CT_K_BREAK && u->k->ins[v].in == loop)
+            b->body.ins[u->aux[v]].buf = (int32_t)b->body.n - (int32_t)u->aux[v];
+}
+
 static void end_loop(builder *b, unit *u, ct_kval v) {
     const ct_kins *ins = &u->k->ins[v];
     CT_EACH_REDUCE(u->k, v, id) end_block(b, u, v, id);
@@ -451,6 +464,7 @@ static void end_loop(builder *b, unit *u, ct_kval v) {
     i->imm.i = b->strip;
     i->buf = head + 1 - here;
     if (!b->no_memory) b->body.ins[head].buf = here + 1 - head;
+    if (ins->sub == CT_BIND_SEQ) aim_breaks(b, u, v);
     CT_EACH_REDUCE(u->k, v, id) end_reduction(b, u, v, id);
 }
 
@@ -529,6 +543,7 @@ static ct_kval emit(builder *b, unit *u, ct_kval v) {
         if (end == v) begin_loop(b, u, v);
         return end;
     case CT_K_END: end_loop(b, u, ins->a); break;
+    case CT_K_BREAK: emit_break(b, u, v, ins); break;
     case CT_K_LOAD: emit_load(b, u, v, ins); break;
     case CT_K_STORE: emit_store(b, u, ins); break;
     case CT_K_VLOAD:

@@ -338,6 +338,7 @@ DO(core) {
     return HEAD->begin < HEAD->end ? i + 1 : i + i->buf;
 }
 DO(core_next) { return ++S(i64, i->d) < HEAD->end ? i + i->buf : i + 1; }
+DO(break_if) { return S(b, i->a) ? i + i->buf : i + 1; }
 DO(stop) {
     (void)f, (void)i;
     return NULL;
@@ -655,7 +656,7 @@ const ct_itable CT_INTERP_TABLE = {
         [CT_I_CONST] = {[0 ... CT_F32 - 1] = {const_s, NULL}, [CT_F32] = {const_f32, NULL}, [CT_F32 + 1 ... CT_DTYPE_COUNT - 1] = {const_s, NULL}},
         ANY_TYPE(ARG, arg_s) ANY_TYPE(RAMP, ramp_w)
         ANY_TYPE(SEQ, seq) ANY_TYPE(SEQ_NEXT, seq_next) ANY_TYPE(VECTOR, vector) ANY_TYPE(VECTOR_NEXT, vector_next)
-        ANY_TYPE(CORE, core) ANY_TYPE(CORE_NEXT, core_next) ANY_TYPE(STOP, stop)
+        ANY_TYPE(CORE, core) ANY_TYPE(CORE_NEXT, core_next) ANY_TYPE(STOP, stop) ANY_TYPE(BREAK, break_if)
         INT_TYPES(T_RED_INTS) INT_TYPES(T_RED_LOGIC) T_RED_LOGIC(b, BOOL) NUMBERS(T_RED_NUMBERS) FLOAT_TYPES(T_RED_FLOATS)
     },
     .tree_bytes = {[CT_F32] = {sizeof(tree_add_f32), CT_GROUPS * sizeof(tree_addx_f32)},

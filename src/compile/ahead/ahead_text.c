@@ -291,8 +291,13 @@ static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *
         put_operand(a, out, l, k);
     }
     ct__text_add(out, "}, ");
-    for (uint32_t k = 0; k < l->n_numbers; k++)
-        ct__textf(out, "%s%" PRId64, k ? ", " : "(const int64_t[]){", l->numbers[k]);
+    for (uint32_t k = 0; k < l->n_numbers; k++) {
+        ct__text_add(out, k ? ", " : "(const int64_t[]){");
+        if (l->turn && k + 1 == l->n_numbers)
+            ct__textf(out, "i%u", l->turn - 1);
+        else
+            ct__textf(out, "%" PRId64, l->numbers[k]);
+    }
     ct__textf(out, "%s, 0, %" PRId64 ", ", l->n_numbers ? "}" : "NULL", l->grid);
     if (ct__kir_scratch(p->kernels[l->kernel].ir))
         ct__textf(out, "arena + %zu);\n", p->arena_bytes);

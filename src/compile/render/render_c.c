@@ -539,6 +539,12 @@ static void instruction(ct_render *r, ct_kval v) {
         ct__textf(r->out, "r%d = ", ins->a);
         assigned(r, ins->a, ins->b);
         break;
+    case CT_K_BREAK:
+        line(r);
+        ct__text_add(r->out, "if (");
+        ct__render_scalar(r, ins->a);
+        ct__text_add(r->out, ") break;\n");
+        break;
     case CT_K_RET:
         line(r);
         ct__text_add(r->out, "return ");

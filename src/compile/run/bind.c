@@ -16,10 +16,12 @@ static void bind_launch(ct_plan *p, ct_launch *l) {
     for (uint32_t i = 0; i < l->n_steps; i++) l->steps[i].bytes = value_of(p, l->step_sizes[i]);
     if (l->kind != CT_LAUNCH_KERNEL || !l->n_numbers) return;
     const ct_kir *ir = p->program.kernels[l->kernel].ir;
-    for (uint32_t i = 0; i < l->n_numbers; i++) {
+    for (uint32_t i = 0; i + (l->turn > 0) < l->n_numbers; i++) {
         const ct_monomial alone = {.coef = 1, .n = 1, .atom = {l->atoms[i]}};
-        l->numbers[i] = ct__monomial_value(&alone, p->values);
+        l->numbers[i] =
+            l->atoms[i] < 0 ? value_of(p, l->size) : ct__monomial_value(&alone, p->values);
     }
+    if (l->turn) return; // some iterations of a loop: as many in every run
     l->grid = ct__kir_grid(ir, l->numbers);
     const double before = (double)l->bytes;
     l->bytes = 0;

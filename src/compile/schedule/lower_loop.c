@@ -119,6 +119,7 @@ static bool add_steps(const inlay *l, ct_launch *launch) {
         steps[n++] = (ct_step){.arg = k, .bytes = ct__unmarked(to->step), .reverse = to->reverse};
     }
     launch->n_steps = n;
+    if (launch->turn) launch->turn += l->in_loop;
     return true;
 }
 
@@ -182,6 +183,15 @@ static bool lay(const owner *o, size_t body, const spot *result, bool in_loop) {
     return lay_body(o, b, param, result, in_loop);
 }
 
+// A LOOP of a body, as one kernel where it can be.
+static bool lay_loop(const owner *o, ct_launch loop, size_t body, const spot *result) {
+    ct_program *p = o->p;
+    size_t from = p->n_launches, kernels = p->n_kernels;
+    return add_marker(o, loop) && lay(o, body, result, true) &&
+           add_marker(o, (ct_launch){.kind = CT_LAUNCH_END}) &&
+           (o->lower != ct__lower_kernels || ct__merge_loop(p, from, kernels, o->err));
+}
+
 static bool copy_in_carry(const owner *o) {
     for (size_t i = 0; i < o->loop.n_carry; i++)
         if (!ct__program_copy(o->p, ct__arg_at(o->in[i]), ct__arg_at(o->out[i]), o->node,
@@ -205,11 +215,9 @@ static bool lower_scan(const owner *o) {
     if (!result) return false;
     for (size_t i = l->n_carry; i < body->n_outs; i++)
         result[i] = element(o, o->out[i], ct__type(body->outs[i]));
-    return copy_in_carry(o) &&
-           add_marker(o, (ct_launch){.kind = CT_LAUNCH_LOOP,
-                                     .size = l->length,
-                                     .count = ct__unmarked(l->length)}) &&
-           lay(o, 0, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
+    const ct_launch loop = {
+        .kind = CT_LAUNCH_LOOP, .size = l->length, .count = ct__unmarked(l->length)};
+    return copy_in_carry(o) && lay_loop(o, loop, 0, result);
 }
 
 // The predicate is computed before the loop, and then at the end of each iteration.
@@ -224,8 +232,8 @@ static bool lower_while(const owner *o) {
     result[l->n_carry] = (spot){.place = {.buf = arg->buf}};
     const ct_launch loop = {
         .kind = CT_LAUNCH_LOOP, .size = INT64_MAX, .count = INT64_MAX, .args = arg, .n_args = 1};
-    return copy_in_carry(o) && lay(o, 0, &result[l->n_carry], false) && add_marker(o, loop) &&
-           lay(o, 1, result, true) && add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
+    return copy_in_carry(o) && lay(o, 0, &result[l->n_carry], false) &&
+           lay_loop(o, loop, 1, result);
 }
 
 static bool lower_switch(const owner *o) {

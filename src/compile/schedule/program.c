@@ -110,6 +110,7 @@ ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
                         .n_args = l->n_args,
                         .steps = l->steps,
                         .n_steps = l->n_steps,
+                        .turn = l->turn,
                         .numbers = l->numbers,
                         .n_numbers = l->n_numbers,
                         .grid = l->grid,

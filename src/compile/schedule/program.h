@@ -56,9 +56,10 @@ typedef struct ct_launch {
     int64_t *step_sizes; // (n_steps) their bytes as attributes hold them
     uint32_t n_steps;
     int64_t *numbers; // KERNEL: its i64 arguments (dynamic sizes)
-    int32_t *atoms;   // (n_numbers) of the plan's symbols, that each of them is
+    int32_t *atoms;   // (n_numbers) of the plan's symbols, that each of them is; -1: `size`
     uint32_t n_numbers;
-    int64_t size;   // COPY, LOOP: `bytes`, `count` as attributes hold them
+    uint32_t turn;  // KERNEL: as of a command
+    int64_t size;   // COPY, LOOP: `bytes`, `count` as attributes hold them; KERNEL: a number
     int64_t grid;   // KERNEL: extent of its core loop
     int64_t count;  // LOOP (INT64_MAX: the predicate alone ends it), SWITCH
     ct_dtype dtype; // SWITCH: of args[0]
@@ -135,6 +136,9 @@ bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err);
 // A node that owns bodies, its operands and outputs at the given places, as a loop or a choice of
 // launches, the bodies lowered by `lower`.
 typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
+// The launches from a LOOP on, which are the program's last ones as their kernels are from number
+// `n_kernels` on: where they are small, one kernel in their place (merge_loop.c).
+bool ct__merge_loop(ct_program *p, size_t from, size_t n_kernels, ct_err *err);
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
                     ct_lowering lower, ct_err *err);
 

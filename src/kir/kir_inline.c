@@ -1,0 +1,91 @@
+// A kernel written into another one: every instruction again, through the builder.
+#include <string.h>
+
+#include "kir/kir.h"
+
+typedef struct {
+    ct_kir *k;
+    const ct_kir *from;
+    const ct_kir_inlined *with;
+    int *buf;      // (from->nbufs)
+    ct_kval *made; // (from->n) what each of its values is in k
+} inlining;
+
+static ct_kval value_of(const inlining *x, ct_kval v) { return v < 0 ? -1 : x->made[v]; }
+
+static ct_kval place_of(const inlining *x, const ct_kins *ins) {
+    ct_kval index = x->made[ins->a], offset = x->with->offset[ins->imm.i];
+    return offset < 0 ? index : ct__kir_add(x->k, index, offset);
+}
+
+static ct_kval accessed(const inlining *x, const ct_kins *ins) {
+    ct_kir *k = x->k;
+    int buf = x->buf[ins->imm.i];
+    ct_kval at = place_of(x, ins), b = value_of(x, ins->b), c = value_of(x, ins->c);
+    switch (ins->op) {
+    case CT_K_LOAD: return ct__kir_load_if(k, buf, at, b);
+    case CT_K_VLOAD: return ct__kir_vload(k, buf, at, b);
+    case CT_K_STORE: ct__kir_store_if(k, buf, at, b, c); return -1;
+    default: ct__kir_vstore(k, buf, at, b, c); return -1;
+    }
+}
+
+static ct_kval constant(ct_kir *k, const ct_kins *ins) {
+    ct_dtype dtype = (ct_dtype)ins->dtype;
+    if (ct__is_float(dtype)) return ct__kir_const(k, dtype, ins->imm.f);
+    return ct__kir_const_int(k, dtype, ins->imm.i);
+}
+
+static ct_kval computed(const inlining *x, const ct_kins *ins) {
+    ct_kir *k = x->k;
+    ct_kval a = value_of(x, ins->a), b = value_of(x, ins->b), c = value_of(x, ins->c);
+    switch (ins->op) {
+    case CT_K_CONST: return constant(k, ins);
+    case CT_K_ARG: return x->with->arg[ins->imm.i];
+    case CT_K_REDUCE: return ct__kir_reduce(k, ins->sub, a);
+    case CT_K_REG: return ct__kir_reg(k, a);
+    case CT_K_GET: return ct__kir_get(k, a);
+    case CT_K_SPLAT: return ct__kir_splat(k, a);
+    case CT_K_IOTA: return ct__kir_iota(k);
+    case CT_K_FOLD: return ct__kir_fold(k, ins->sub, a);
+    case CT_K_ZIP: return ct__kir_zip(k, a, b, ins->sub);
+    case CT_K_CAST: return ct__kir_cast(k, a, (ct_dtype)ins->sub);
+    case CT_K_BITCAST: return ct__kir_bitcast(k, a, (ct_dtype)ins->dtype);
+    case CT_K_MATH: return ct__kir_math(k, ins->sub, a);
+    case CT_K_FMA: return ct__kir_fma(k, a, b, c);
+    case CT_K_SELECT: return ct__kir_select(k, a, b, c);
+    default: return ins->op >= CT_K_ADD ? ct__kir_bin(k, ins->op, a, b) : ct__kir_un(k, ins->op, a);
+    }
+}
+
+static ct_kval inlined(const inlining *x, const ct_kins *ins) {
+    ct_kir *k = x->k;
+    switch (ins->op) {
+    case CT_K_LOOP: {
+        ct_kbind bind = ins->sub == CT_BIND_CORE ? CT_BIND_SEQ : ins->sub;
+        return ct__kir_loop(k, bind, x->made[ins->a], ins->name);
+    }
+    case CT_K_END: ct__kir_end(k); return -1;
+    case CT_K_BREAK: ct__kir_break(k, x->made[ins->a]); return -1;
+    case CT_K_SET: ct__kir_set(k, x->made[ins->a], x->made[ins->b]); return -1;
+    case CT_K_LOAD:
+    case CT_K_VLOAD:
+    case CT_K_STORE:
+    case CT_K_VSTORE: return accessed(x, ins);
+    default: return computed(x, ins);
+    }
+}
+
+void ct__kir_inline(ct_kir *k, const ct_kir *from, const ct_kir_inlined *with) {
+    ct_arena arena = {0};
+    inlining x = {.k = k, .from = from, .with = with};
+    x.buf = ct__arena(&arena, (from->nbufs + 1) * sizeof *x.buf);
+    x.made = ct__arena(&arena, (from->n + 1) * sizeof *x.made);
+    if (!x.buf || !x.made) ct__err_memory(&k->err, CT_NOWHERE, "kernel", from->n * sizeof *x.made);
+    for (size_t i = 0; i < from->nbufs && !k->err.code; i++) {
+        const ct_kbuf *b = &from->bufs[i];
+        x.buf[i] = b->flags & CT_KIR_LOCAL ? ct__kir_local(k, b->dtype, b->count) : with->buf[i];
+    }
+    for (size_t i = 0; i < from->n && !k->err.code; i++) x.made[i] = inlined(&x, &from->ins[i]);
+    ct__arena_free(&arena);
+}
