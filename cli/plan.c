@@ -11,7 +11,7 @@ enum { MOST_PARTS = 8, PLOT_WIDTH = 64, PLOT_HEIGHT = 8, SHORT_NAME = 10 };
 
 typedef struct row { // a plan, in numbers
     char name[24];
-    size_t launches, kernels;
+    size_t launches, kernels, new_kernels;
     uint64_t bytes, arena;
     double flops;
 } row;
@@ -91,13 +91,15 @@ static void put_tensors(const ct_plan_cost *c) {
 }
 
 static void put_plan(const listing *l, const char *name, const ct_plan_cost *c) {
-    printf("%s\n  {\"name\": \"%s\", \"kernels\": %zu, \"bytes\": %llu, \"flops\": %.17g,\n"
+    printf("%s\n  {\"name\": \"%s\", \"kernels\": %zu, \"new_kernels\": %zu, \"bytes\": %llu, "
+           "\"flops\": %.17g,\n"
            "   \"arena_bytes\": %llu, \"most_temporaries\": %llu, \"input_bytes\": %llu, "
            "\"result_bytes\": %llu, \"constant_bytes\": %llu, \"workspace_bytes\": %llu",
-           l->n ? "," : "{\"plans\": [", name, c->n_kernels, (unsigned long long)c->bytes, c->flops,
-           (unsigned long long)c->arena_bytes, (unsigned long long)c->most_temporaries,
-           (unsigned long long)c->input_bytes, (unsigned long long)c->result_bytes,
-           (unsigned long long)c->constant_bytes, (unsigned long long)c->workspace_bytes);
+           l->n ? "," : "{\"plans\": [", name, c->n_kernels, c->new_kernels,
+           (unsigned long long)c->bytes, c->flops, (unsigned long long)c->arena_bytes,
+           (unsigned long long)c->most_temporaries, (unsigned long long)c->input_bytes,
+           (unsigned long long)c->result_bytes, (unsigned long long)c->constant_bytes,
+           (unsigned long long)c->workspace_bytes);
     put_launches(c);
     put_tensors(c);
     putchar('}');
@@ -175,12 +177,12 @@ static void show_plot(FILE *to, const ct_plan_cost *c) {
 
 static void show_plans(const listing *l) {
     char moved[24], flops[24], arena[24];
-    printf("\n%-15s %8s %8s %10s %13s %10s\n", "Plan", "launches", "kernels", "moves", "computes",
-           "arena");
+    printf("\n%-15s %8s %8s %8s %10s %13s %10s\n", "Plan", "launches", "kernels", "new", "moves",
+           "computes", "arena");
     for (size_t i = 0; i < l->n; i++) {
         const row *r = &l->rows[i];
-        printf("%-15s %8zu %8zu %10s %13s %10s\n", r->name, r->launches, r->kernels,
-               bytes(r->bytes, moved), amount(r->flops, "FLOP", "FLOP", flops),
+        printf("%-15s %8zu %8zu %8zu %10s %13s %10s\n", r->name, r->launches, r->kernels,
+               r->new_kernels, bytes(r->bytes, moved), amount(r->flops, "FLOP", "FLOP", flops),
                bytes(r->arena, arena));
     }
 }
@@ -227,6 +229,7 @@ static void hear(const char *name, const ct_plan_cost *c, void *user) {
     row *r = &l->rows[l->n++];
     *r = (row){.launches = c->n_launches,
                .kernels = c->n_kernels,
+               .new_kernels = c->new_kernels,
                .bytes = c->bytes,
                .arena = c->arena_bytes,
                .flops = c->flops};

@@ -270,6 +270,7 @@ typedef struct ct_plan_cost {
     double flops;
     const ct_plan_launch *launches; // (n_launches)
     size_t n_launches, n_kernels;   // launches; distinct kernels
+    size_t new_kernels;             // of them, those that no plan of the context had before
     const ct_plan_tensor *tensors;  // (n_tensors) the largest ones, largest first
     size_t n_tensors;
 } ct_plan_cost;

@@ -27,7 +27,7 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err) {
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_newest_plan();
     if (!c) return false;
-    h->kernels += c->n_kernels;
+    h->kernels += c->new_kernels;
     ct__text_free(&h->largest);
     ct__say_tensors(&h->largest, c->tensors, c->n_tensors);
     if (h->part) h->part(name, c, h->user);

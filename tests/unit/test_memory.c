@@ -61,7 +61,7 @@ static void step(const mlp *m) {
 typedef struct seen {
     uint64_t memory, peak, arena, inputs, results, constants, workspace, bytes;
     double flops;
-    size_t launches, kernels;
+    size_t launches, kernels, new_kernels;
 } seen;
 
 static seen run_on(const char *device) {
@@ -85,7 +85,8 @@ static seen run_on(const char *device) {
               .bytes = c->bytes,
               .flops = c->flops,
               .launches = c->n_launches,
-              .kernels = c->n_kernels};
+              .kernels = c->n_kernels,
+              .new_kernels = c->new_kernels};
     free_mlp(&m);
     ct_ctx_use(before);
     ct_ctx_free(ctx);

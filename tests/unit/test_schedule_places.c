@@ -228,15 +228,22 @@ static ct_tensor three_alike(int64_t n) {
     ct_tensor a = ct_sum(ct_mul(ct_exp(x), ct_f(2))), b = ct_sum(ct_mul(ct_exp(y), ct_f(2)));
     return ct_add(a, b);
 }
+static size_t functions_of(program f, int64_t n, float *out, int64_t *count) {
+    size_t functions = 0;
+    setenv("COTAN_DUMP", "kernels", 1);
+    *count = run(f, n, "cpu", out);
+    unsetenv("COTAN_DUMP");
+    for (const char *p = text; (p = strstr(p, "void k_")); p++) functions++;
+    return functions;
+}
 static void equal_kernels_are_one(void **state) {
     (void)state;
     static float out[MOST];
-    setenv("COTAN_DUMP", "kernels", 1);
+    int64_t count;
     setenv("COTAN_FUSE", "0", 1);
-    run(three_alike, 300, "cpu", out);
-    size_t functions = 0;
-    for (const char *p = text; (p = strstr(p, "\nvoid k_")); p++) functions++;
+    size_t functions = functions_of(three_alike, 300, out, &count);
     assert_int_equal(functions, 5); // tanh, exp, times 2, sum, add
+    setenv("COTAN_DUMP", "kernels", 1);
     char *once = strdup(text);
     run(three_alike, 300, "cpu", out);
     assert_string_equal(text, once); // the same program, whatever the addresses
@@ -245,13 +252,73 @@ static void equal_kernels_are_one(void **state) {
     unsetenv("COTAN_DUMP");
 }
 
+// Layers whose weights are slices of one tensor, which lie at other places of it.
+static ct_tensor layer_of(ct_tensor x, int64_t i) {
+    return ct_slice(x, .axes = CT_AXES(0), .start = CT_AXES(i), .stop = CT_AXES(i + 1));
+}
+static ct_tensor stacked_layers(int64_t layers) {
+    enum { W = 24 };
+    ct_tensor w = tensor(CT_DIMS(layers, W, W)), b = tensor(CT_DIMS(layers, W));
+    ct_tensor x = tensor(CT_DIMS(7, W)); // (7, W)
+    for (int64_t i = 0; i < layers; i++) {
+        ct_tensor wi = ct_reshape(layer_of(w, i), CT_DIMS(W, W));
+        x = ct_softmax(ct_add(ct_matmul(x, wi), layer_of(b, i)), CT_AXES(1)); // (7, W)
+    }
+    return x;
+}
+// Several places of one tensor in one kernel, some before the first, reversed, and with a margin.
+static ct_tensor places(int64_t first) {
+    ct_tensor x = tensor(CT_DIMS(64)), y = ct_f(0);
+    const int64_t ahead[] = {first, first + 3, first - 5, first + 1};
+    for (int i = 0; i < 4; i++) {
+        ct_tensor part = ct_slice(x, .start = CT_AXES(ahead[i]), .stop = CT_AXES(ahead[i] + 20));
+        y = ct_sub(ct_mul(y, ct_f(0.5)), i == 3 ? ct_flip(part, CT_AXES(0)) : part); // (20)
+    }
+    ct_tensor margin = ct_slice(ct_pad(x, ct_f(2), .low = CT_AXES(9), .high = CT_AXES(9)),
+                                .start = CT_AXES(first), .stop = CT_AXES(first + 20));
+    return ct_add(y, margin); // (20)
+}
+static size_t compared(program f, int64_t n) {
+    static float want[MOST], got[MOST];
+    int64_t count;
+    const size_t functions = functions_of(f, n, got, &count);
+    assert_int_equal(run(f, n, "ref", want), count);
+    for (int64_t i = 0; i < count; i++)
+        if (!(got[i] - want[i] < 1e-5f && want[i] - got[i] < 1e-5f))
+            fail_msg("%lld, element %lld: %.9g, ref has %.9g", (long long)n, (long long)i,
+                     (double)got[i], (double)want[i]);
+    return functions;
+}
+static void layers_of_one_tensor_share_kernels(void **state) {
+    (void)state;
+    size_t few = compared(stacked_layers, 3);
+    assert_int_equal(few, 2); // product and softmax
+    assert_int_equal(compared(stacked_layers, 12), few);
+}
+static void a_kernel_reads_several_places(void **state) {
+    (void)state;
+    for (int64_t first = 5; first < 40; first += 7) compared(places, first);
+}
+
 #define T(f) cmocka_unit_test(f)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(lengths_softmax_rows), T(lengths_softmax_inner), T(lengths_heads),  T(lengths_columns),
-        T(lengths_flat),         T(lengths_total),         T(assigned_swap),  T(assigned_flip),
-        T(assigned_sum),         T(assigned_plain_swap),   T(assigned_twice), T(assigned_shift),
-        T(updates_lie_in_place), T(equal_kernels_are_one),
+        T(lengths_softmax_rows),
+        T(lengths_softmax_inner),
+        T(lengths_heads),
+        T(lengths_columns),
+        T(lengths_flat),
+        T(lengths_total),
+        T(assigned_swap),
+        T(assigned_flip),
+        T(assigned_sum),
+        T(assigned_plain_swap),
+        T(assigned_twice),
+        T(assigned_shift),
+        T(updates_lie_in_place),
+        T(equal_kernels_are_one),
+        T(layers_of_one_tensor_share_kernels),
+        T(a_kernel_reads_several_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -434,9 +434,9 @@ static void a_result_that_is_wanted_this_time_is_named(void **state) {
         unsetenv("COTAN_EXPLAIN");
         char want[256];
         if (cases[i].tail)
-            snprintf(want, sizeof want, " kernels): %s%d%s", cases[i].head, line, cases[i].tail);
+            snprintf(want, sizeof want, " new): %s%d%s", cases[i].head, line, cases[i].tail);
         else
-            snprintf(want, sizeof want, " kernels): %s", cases[i].head);
+            snprintf(want, sizeof want, " new): %s", cases[i].head);
         if (!ends_with(record_log, want)) fail_msg("%zu: \"%s\", not \"%s\"", i, record_log, want);
     }
     ct_params_free(set);

@@ -59,6 +59,7 @@ bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
         ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *list);
     else if (fresh)
         ok = computing->backend->measure(computing, list, fresh, &ctx->err);
+    program->new_kernels = fresh;
     ct__free(list);
     return ok;
 }

@@ -154,6 +154,7 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
         if (bytes > c->workspace_bytes) c->workspace_bytes = bytes;
     }
     c->n_kernels = p->n_kernels;
+    c->new_kernels = p->new_kernels;
     c->here = plan->here;
 }
 

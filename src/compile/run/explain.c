@@ -173,9 +173,10 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     // Lengths are dynamic so that they may vary; and where the graph is another one each time, or
     // other results of it are wanted, there is nothing to declare.
     hint = hint && !declared && !wanted && differs && !(other.node && !other.field);
-    ct__textf(&text, "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels): ",
+    ct__textf(&text,
+              "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels, %zu new): ",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
-              order->n, launches, plan->program.n_kernels);
+              order->n, launches, plan->program.n_kernels, plan->program.new_kernels);
     if (differs)
         ct__text_add(&text, why.s);
     else

@@ -55,6 +55,7 @@ void ct__emit_free(ct_emit *e) {
     ct__free(d->marks);
     ct__free(d->args);
     ct__free(d->arg_ids);
+    ct__free(d->arg_bases);
     ct__free(d->arg_types);
     ct__free(d->syms);
     ct__free(d->sym_values);
@@ -247,34 +248,66 @@ void ct__emit_declare_sizes(ct_emit *e, ct_node *node) {
 
 // ------------------------------------------------------------------------------------------ memory
 
-static int parameter(ct_emit *e, uint32_t buf, size_t offset, ct_dtype dtype, int flags) {
+// The kernel's parameter for what lies at a place. A new one begins *base elements behind it; of one
+// that is there *base is told. NULL: at the place itself.
+static int parameter(ct_emit *e, ct_place place, ct_dtype dtype, int flags, int64_t *base) {
     ct_draft *d = e->draft;
     if (ct__has_parts(dtype)) dtype = (ct_dtype)ct__dtype(dtype)->part;
-    for (size_t i = 0; i < d->n_args; i++)
-        if (d->args[i].buf == buf && d->args[i].offset == offset && d->arg_types[i] == dtype) {
-            e->kir->bufs[d->arg_ids[i]].flags |= flags;
-            d->args[i].write |= (flags & CT_KIR_WRITE) != 0;
-            return d->arg_ids[i];
-        }
-    if (buf == UINT32_MAX || !CT_GROW(d->args, d->args_cap, d->n_args + 1) ||
+    for (size_t i = 0; i < d->n_args; i++) {
+        const size_t ahead = (size_t)d->arg_bases[i] * ct_dtype_size(dtype);
+        if (d->args[i].buf != place.buf || d->arg_types[i] != dtype ||
+            d->args[i].offset != place.offset + ahead || (!base && ahead))
+            continue;
+        e->kir->bufs[d->arg_ids[i]].flags |= flags;
+        d->args[i].write |= (flags & CT_KIR_WRITE) != 0;
+        if (base) *base = d->arg_bases[i];
+        return d->arg_ids[i];
+    }
+    if (place.buf == UINT32_MAX || !CT_GROW(d->args, d->args_cap, d->n_args + 1) ||
         !CT_GROW(d->arg_ids, d->arg_ids_cap, d->n_args + 1) ||
+        !CT_GROW(d->arg_bases, d->arg_bases_cap, d->n_args + 1) ||
         !CT_GROW(d->arg_types, d->arg_types_cap, d->n_args + 1))
         return no_memory(e) - 1;
     int id = ct__kir_buffer(e->kir, dtype, flags);
     if (id < 0) return -1; // the kernel keeps the error
-    d->args[d->n_args] =
-        (ct_arg){.buf = buf, .offset = offset, .write = (flags & CT_KIR_WRITE) != 0};
+    const int64_t first = base ? *base : 0;
+    d->args[d->n_args] = ct__arg_at(place);
+    d->args[d->n_args].offset += (size_t)first * ct_dtype_size(dtype);
+    d->args[d->n_args].write = (flags & CT_KIR_WRITE) != 0;
+    d->arg_bases[d->n_args] = first;
     d->arg_ids[d->n_args] = id;
     d->arg_types[d->n_args++] = dtype;
     return id;
 }
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags) {
     const ct_sval *val = ct__sval(e->draft->sched, v);
-    return parameter(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype, flags);
+    return parameter(e, (ct_place){val->buf, val->offset}, (ct_dtype)ct__type(v)->dtype, flags,
+                     NULL);
+}
+
+// The number in an index, where the buffer has an element there in every run; else 0.
+static int64_t base_of(const ct_emit *e, ct_place place, ct_dtype dtype, ct_ix index) {
+    if (index < 0 || place.buf == UINT32_MAX || ct__has_parts(dtype)) return 0;
+    const ct_buf *b = &e->draft->sched->program->bufs[place.buf];
+    const ct_ix_node *n = ct__ix_node(e->pool, index);
+    const ct_ix_term *t = n->kind == CT_IX_SUM && n->n ? &n->term[0] : NULL;
+    if (!t || t->atom >= 0 || t->mono || t->coef < 0 || ct__marked(b->size)) return 0;
+    const size_t left = b->bytes > place.offset ? b->bytes - place.offset : 0;
+    return (size_t)t->coef < left / ct_dtype_size(dtype) ? t->coef : 0;
+}
+
+// The parameter for an access, and the index of the access in it. A number in the index is part of the
+// launch, not of the kernel: layers whose weights are slices of one tensor share their kernels. The
+// kernel's first access to a buffer says where its parameter begins; the others count from there.
+static int access(ct_emit *e, ct_place place, ct_dtype dtype, int flags, ct_ix *index) {
+    int64_t base = base_of(e, place, dtype, *index);
+    const int id = parameter(e, place, dtype, flags, &base);
+    if (base) *index = ct__ix_sub(e->pool, *index, ct__ix_int(e->pool, base));
+    return id;
 }
 
 int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags) {
-    return parameter(e, temp, 0, dtype, flags);
+    return parameter(e, (ct_place){.buf = temp}, dtype, flags, NULL);
 }
 
 // For the choice of loops: every place that is read or written, with what it hangs on.
@@ -289,7 +322,7 @@ static void see(ct_emit *e, ct_ix offset, bool write, uint32_t buf) {
 
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset) {
     see(e, offset, false, buf);
-    int id = parameter(e, buf, bytes, dtype, CT_KIR_READ);
+    int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_READ, &offset);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
     ct_kval guard = ct__emit_condition(e, e->guard);
     return ct__kir_load_if(e->kir, id, ct__emit_ix(e, offset), guard);
@@ -297,7 +330,7 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value) {
     see(e, offset, true, buf);
-    int id = parameter(e, buf, bytes, dtype, CT_KIR_WRITE);
+    int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_WRITE, &offset);
     ct__kir_store(e->kir, id, ct__emit_ix(e, offset), value);
 }
 

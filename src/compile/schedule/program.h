@@ -92,6 +92,7 @@ typedef struct ct_program {
     size_t n_launches, launches_cap;
     struct ct_program_kernel *kernels; // (n_kernels) distinct ones
     size_t n_kernels, kernels_cap;
+    size_t new_kernels;   // that the engine had not met before
     size_t guard;         // bytes to keep free behind each temporary buffer
     size_t arena_bytes;   // set by the memory plan
     ct_stacking stacking; // by the memory plan, where sizes are dynamic; else empty

@@ -100,10 +100,11 @@ typedef struct ct_draft {
     size_t n_memo, memo_cap;
     size_t *marks; // (n_marks) length of the memo at each open loop
     size_t n_marks, marks_cap;
-    ct_arg *args; // (n_args) a kernel parameter each
-    int *arg_ids; // (n_args) KIR buffer
+    ct_arg *args;       // (n_args) a kernel parameter each
+    int *arg_ids;       // (n_args) KIR buffer
+    int64_t *arg_bases; // (n_args) the element of the value that it begins at
     ct_dtype *arg_types;
-    size_t n_args, args_cap, arg_ids_cap, arg_types_cap;
+    size_t n_args, args_cap, arg_ids_cap, arg_bases_cap, arg_types_cap;
     int *syms; // (n_syms) dynamic size behind each i64 argument
     ct_kval *sym_values;
     size_t n_syms, syms_cap, sym_values_cap;
