@@ -300,11 +300,18 @@ static bool is_function(const ct_opdef *op) {
     return body && op->kind == &ct__kind_composition;
 }
 
+// Does an op take or make dtypes of parts alone, of which no value is drawn?
+static bool of_parts(const ct_opdef *op) {
+    bool joins = false; // parts to a value
+    for (size_t i = 0; i < ct__n_ops; i++) joins |= ct__ops[i]->undoes == op;
+    return joins || !(op->accepts & (CT_NUMBERS | CT_MASK(CT_BOOL)));
+}
+
 bool gen_wants(const ct_opdef *op) {
     // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
     const bool built = op->kind != &ct__kind_loop || op == &ct__op_scan;
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
-           !is_function(op) && op != &ct__op_same && op != &ct__op_copy;
+           !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
