@@ -132,6 +132,12 @@ typedef struct ct_ints {
 #define CT_INTS(...) CT_DIMS(__VA_ARGS__)
 // As the stop of a slice: the end of the axis.
 #define CT_END INT64_MAX
+// What becomes of an update of a scatter whose index lies outside of the axis.
+typedef enum ct_index_mode {
+    CT_MODE_DROP,              // it is left out
+    CT_MODE_CLIP,              // it goes to the nearest element: the first or the last
+    CT_MODE_PROMISE_IN_BOUNDS, // there is none: on device ref one is an error, else it is left out
+} ct_index_mode;
 // A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
 // compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) + ((uint64_t)0x5d1e << 48)))

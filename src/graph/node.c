@@ -162,6 +162,9 @@ ct_along ct__along(const ct_node *node) {
         }
         case CT_MEANS_leading: along.leading = (int)*(const int64_t *)at; break;
         case CT_MEANS_reverse: along.reverse = *(const bool *)at; break;
+        case CT_MEANS_unique: along.unique = *(const bool *)at; break;
+        case CT_MEANS_sorted: along.sorted = *(const bool *)at; break;
+        case CT_MEANS_mode: along.mode = (ct_index_mode) * (const int64_t *)at; break;
         case CT_MEANS_count: along.count = *(const int64_t *)at; break;
         default: break;
         }

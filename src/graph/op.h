@@ -43,7 +43,10 @@ typedef enum ct_field_kind {
     CT_FIELD_axis = CT_FIELD_i64,
     CT_FIELD_leading = CT_FIELD_i64,
     CT_FIELD_count = CT_FIELD_i64,
+    CT_FIELD_mode = CT_FIELD_i64,
     CT_FIELD_reverse = CT_FIELD_bool,
+    CT_FIELD_unique = CT_FIELD_bool,
+    CT_FIELD_sorted = CT_FIELD_bool,
     CT_FIELD_axes = CT_FIELD_ints,
     CT_FIELD_permutation = CT_FIELD_ints,
     CT_FIELD_sizes = CT_FIELD_ints,
@@ -84,6 +87,9 @@ typedef enum ct_meaning {
     CT_MEANS_places,      // one number an operand or a result, or some of these: any length
     CT_MEANS_reverse,     // along the axis from its end
     CT_MEANS_count,       // of the elements along the axis that are kept
+    CT_MEANS_mode,        // of indices outside, a ct_index_mode
+    CT_MEANS_unique,      // a promise: no index stands twice
+    CT_MEANS_sorted,      // a promise: indices do not fall
 } ct_meaning;
 typedef struct ct_data_bytes {
     const void *bytes;
@@ -93,10 +99,10 @@ typedef struct ct_bodies {
     size_t n;
     ct_body **v;
 } ct_bodies;
-typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count;
+typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count, ct_attr_mode;
 typedef double ct_attr_f64;
 typedef ct_num ct_attr_num;
-typedef bool ct_attr_bool, ct_attr_reverse;
+typedef bool ct_attr_bool, ct_attr_reverse, ct_attr_unique, ct_attr_sorted;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
     ct_attr_limits, ct_attr_strides, ct_attr_gaps, ct_attr_extents, ct_attr_places;
@@ -248,8 +254,9 @@ typedef struct ct_elem {
 typedef struct ct_along {
     uint32_t axes; // mask of the axes named, one or a list
     int axis, leading;
-    bool reverse;
+    bool reverse, unique, sorted;
     int64_t count;
+    ct_index_mode mode;
 } ct_along;
 ct_along ct__along(const ct_node *node);
 

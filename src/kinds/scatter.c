@@ -12,9 +12,24 @@ static int64_t literal(const ct_kir *k, ct_kval v, int64_t otherwise) {
     return ct__kir_is_int(k, v, &n) ? n : otherwise;
 }
 
-static ct_kval position(ct_kir *k, const ct_source *s, ct_kval batch, ct_kval i) {
-    ct_kval v = ct__source_load(k, s, 2, (ct_kval[]){batch, i});
-    return v >= 0 && k->ins[v].dtype != CT_I64 ? ct__kir_cast(k, v, CT_I64) : v;
+typedef struct scatter {
+    ct_kir *k;
+    const ct_scatter_spec *s;
+    ct_kbind along_tail;
+} scatter;
+
+static scatter scatter_of(ct_kir *k, const ct_scatter_spec *s) {
+    bool narrow = literal(k, s->size.tail, CT_LANES) < 4;
+    return (scatter){k, s, narrow ? CT_BIND_SEQ : CT_BIND_VECTOR};
+}
+
+static ct_kval position(const scatter *c, ct_kval batch, ct_kval i) {
+    ct_kir *k = c->k;
+    ct_kval v = ct__source_load(k, &c->s->positions, 2, (ct_kval[]){batch, i});
+    if (v >= 0 && k->ins[v].dtype != CT_I64) v = ct__kir_cast(k, v, CT_I64);
+    if (!c->s->clip) return v;
+    v = ct__kir_max(k, v, ct__kir_int(k, 0));
+    return ct__kir_min(k, v, ct__kir_addi(k, c->s->size.n, -1));
 }
 
 static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
@@ -22,48 +37,114 @@ static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
     return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), below);
 }
 
-// A task owns a block of destination rows: no two threads meet, and the order of what is put to
-// an element is that of the positions. Every task reads all positions, so a block is as much work
-// as that at least.
-void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
-    const ct_picking *p = &spec->size;
-    int64_t tail = literal(k, p->tail, 64), picks = literal(k, p->picks, GRAIN);
-    int64_t work = picks > GRAIN ? picks : GRAIN;
-    int64_t block = work / (tail > 1 ? tail : 1);
-    if (block < 1) block = 1;
-    ct_kval blocks = ct__kir_ceil_div(k, p->n, block);
-    ct_kval task = ct__kir_loop(
-        k, CT_BIND_CORE, ct__kir_mul(k, ct__kir_mul(k, p->batch, p->middle), blocks), "block");
-    ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
-    ct_kval lead = ct__kir_div(k, task, blocks);
-    ct_kval m = ct__kir_mod(k, lead, p->middle), b = ct__kir_div(k, lead, p->middle);
-    ct_kval most = ct__kir_int(k, block);
-    ct_kval rows = ct__kir_min(k, ct__kir_sub(k, p->n, first), most);
-    ct_kval base = ct__kir_mul(k, lead, p->n); // rows of out before this matrix
-    ct_kbind along_tail = literal(k, p->tail, CT_LANES) < 4 ? CT_BIND_SEQ : CT_BIND_VECTOR;
+// Of sorted positions: how many are smaller than v.
+static ct_kval count_below(const scatter *c, ct_kval batch, ct_kval v) {
+    ct_kir *k = c->k;
+    int64_t steps = 1, picks = literal(k, c->s->size.picks, INT64_MAX);
+    while (steps < 63 && picks >> steps) steps++;
+    ct_kval below = ct__kir_reg(k, ct__kir_int(k, 0)), left = ct__kir_reg(k, c->s->size.picks);
+    ct__kir_loop_n(k, CT_BIND_SEQ, steps, "halves");
+    ct_kval from = ct__kir_get(k, below), n = ct__kir_get(k, left);
+    ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), n));
+    ct_kval half = ct__kir_div(k, n, ct__kir_int(k, 2)), middle = ct__kir_add(k, from, half);
+    ct_kval less = ct__kir_lt(k, position(c, batch, middle), v);
+    ct_kval rest = ct__kir_addi(k, ct__kir_sub(k, n, half), -1);
+    ct__kir_set(k, below, ct__kir_select(k, less, ct__kir_addi(k, middle, 1), from));
+    ct__kir_set(k, left, ct__kir_select(k, less, rest, half));
+    ct__kir_end(k);
+    ct__kir_end(k);
+    return ct__kir_get(k, below);
+}
 
-    ct_kval row = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_SEQ, rows, "row of x"));
-    ct_kval t = ct__kir_loop(k, along_tail, p->tail, "tail");
-    ct_kval to = ct__kir_add(k, ct__kir_mul(k, ct__kir_add(k, base, row), p->tail), t);
-    ct__kir_store(k, spec->out, to, ct__source_load(k, &spec->x, 4, (ct_kval[]){b, m, row, t}));
+// Row `row` of matrix `lead` of out is that of x.
+static void copy_row(const scatter *c, ct_kval lead, ct_kval row) {
+    ct_kir *k = c->k;
+    const ct_picking *p = &c->s->size;
+    ct_kval t = ct__kir_loop(k, c->along_tail, p->tail, "tail");
+    ct_kval to = ct__kir_add(k, ct__kir_mul(k, lead, p->n), row);
+    to = ct__kir_add(k, ct__kir_mul(k, to, p->tail), t);
+    ct_kval b = ct__kir_div(k, lead, p->middle), m = ct__kir_mod(k, lead, p->middle);
+    ct_kval x = ct__source_load(k, &c->s->x, 4, (ct_kval[]){b, m, row, t});
+    ct__kir_store(k, c->s->out, to, x);
     ct__kir_end(k);
-    ct__kir_end(k);
+}
 
-    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->picks, "pick");
-    ct_kval at = position(k, &spec->positions, b, i);
-    ct__kir_if(k, in_range(k, at, first, ct__kir_add(k, first, rows)));
-    t = ct__kir_loop(k, along_tail, p->tail, "tail");
-    to = ct__kir_add(k, ct__kir_mul(k, ct__kir_add(k, base, at), p->tail), t);
-    ct_kval update = ct__source_load(k, &spec->updates, 4, (ct_kval[]){b, m, i, t});
-    ct__kir_store(k, spec->out, to,
-                  ct__kred_combine(k, spec->op, ct__kir_load(k, spec->out, to), update));
-    ct__kir_end(k);
-    ct__kir_end(k);
+// Update i of a matrix, where its position is one of `from` to `to` - 1.
+static void update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kval from, ct_kval to) {
+    ct_kir *k = c->k;
+    const ct_picking *p = &c->s->size;
+    ct_kval b = ct__kir_div(k, lead, p->middle), m = ct__kir_mod(k, lead, p->middle);
+    ct_kval row = position(c, b, i);
+    ct__kir_if(k, in_range(k, row, from, to));
+    ct_kval t = ct__kir_loop(k, c->along_tail, p->tail, "tail");
+    ct_kval at = ct__kir_add(k, ct__kir_mul(k, lead, p->n), row);
+    at = ct__kir_add(k, ct__kir_mul(k, at, p->tail), t);
+    ct_kval v = ct__source_load(k, &c->s->updates, 4, (ct_kval[]){b, m, i, t});
+    if (c->s->op) v = ct__kred_combine(k, c->s->op, ct__kir_load(k, c->s->out, at), v);
+    ct__kir_store(k, c->s->out, at, v);
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-static bool scatter_kernels(ct_sched *s, ct_node *node) {
+// Some rows or positions of one matrix, which are one task.
+typedef struct range {
+    ct_kval lead, first, count;
+} range;
+static range task_of(const scatter *c, ct_kval count, int64_t work) {
+    ct_kir *k = c->k;
+    const ct_picking *p = &c->s->size;
+    int64_t tail = literal(k, p->tail, 64), block = work / (tail > 1 ? tail : 1);
+    if (block < 1) block = 1;
+    ct_kval blocks = ct__kir_ceil_div(k, count, block);
+    ct_kval tasks = ct__kir_mul(k, ct__kir_mul(k, p->batch, p->middle), blocks);
+    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block");
+    ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
+    ct_kval most = ct__kir_int(k, block);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, count, first), most);
+    return (range){ct__kir_div(k, task, blocks), first, here};
+}
+static ct_kval each_of(const scatter *c, const range *r, const char *what) {
+    return ct__kir_add(c->k, r->first, ct__kir_loop(c->k, CT_BIND_SEQ, r->count, what));
+}
+
+// A task owns a block of destination rows: no two threads meet, and the order of what is put to
+// an element is that of the positions. Every task reads all positions (but sorted ones), so a block
+// is as much work as that at least.
+static void whole(const scatter *c) {
+    ct_kir *k = c->k;
+    const ct_picking *p = &c->s->size;
+    int64_t picks = literal(k, p->picks, GRAIN), block = GRAIN;
+    if (!c->s->sorted && picks > GRAIN) block = picks;
+    range rows = task_of(c, p->n, block), own = {rows.lead, ct__kir_int(k, 0), p->picks};
+    copy_row(c, rows.lead, each_of(c, &rows, "row of x"));
+    ct__kir_end(k);
+    ct_kval end = ct__kir_add(k, rows.first, rows.count);
+    if (c->s->sorted) {
+        ct_kval b = ct__kir_div(k, rows.lead, p->middle);
+        own.first = count_below(c, b, rows.first);
+        own.count = ct__kir_sub(k, count_below(c, b, end), own.first);
+    }
+    update_row(c, rows.lead, each_of(c, &own, "pick"), rows.first, end);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
+    const scatter c = scatter_of(k, spec);
+    if (spec->pass == CT_SCATTER_WHOLE) {
+        whole(&c);
+        return;
+    }
+    range own = task_of(&c, spec->pass == CT_SCATTER_COPY ? spec->size.n : spec->size.picks, GRAIN);
+    if (spec->pass == CT_SCATTER_COPY)
+        copy_row(&c, own.lead, each_of(&c, &own, "row of x"));
+    else
+        update_row(&c, own.lead, each_of(&c, &own, "pick"), ct__kir_int(k, 0), spec->size.n);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+static bool scatter_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
@@ -73,22 +154,36 @@ static bool scatter_kernels(ct_sched *s, ct_node *node) {
     ct_joined x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
     ct_joined positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
     ct_joined updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});
-    ct_scatter_spec spec = {
-        .op = node->op->reduction,
-        .size = {ct__joined_size(&x, 0), ct__joined_size(&x, 1), ct__joined_size(&x, 2),
-                 ct__joined_size(&positions, 1), ct__joined_size(&x, 3)},
-        .x = ct__joined_source(&x),
-        .positions = ct__joined_source(&positions),
-        .updates = ct__joined_source(&updates),
-        .out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_READ | CT_KIR_WRITE)};
+    int access = pass == CT_SCATTER_COPY ? CT_KIR_WRITE : CT_KIR_READ | CT_KIR_WRITE;
+    ct_scatter_spec spec = {.pass = pass,
+                            .op = node->op->reduction,
+                            .clip = along.mode == CT_MODE_CLIP,
+                            .sorted = along.sorted,
+                            .size = {ct__joined_size(&x, 0), ct__joined_size(&x, 1),
+                                     ct__joined_size(&x, 2), ct__joined_size(&positions, 1),
+                                     ct__joined_size(&x, 3)},
+                            .x = ct__joined_source(&x),
+                            .positions = ct__joined_source(&positions),
+                            .updates = ct__joined_source(&updates),
+                            .out = ct__emit_result_buffer(e, (ct_val){node, 0}, access)};
     ct__template_scatter(e->kir, &spec);
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
+}
+
+// Few tasks read all positions where there are more of them than elements: then a promise that none
+// stands twice is worth a second launch.
+static bool scatter_kernels(ct_sched *s, ct_node *node) {
+    ct_along along = ct__along(node);
+    if (!along.unique || along.sorted || ct__count(ct__type(node->in[1])) <= GRAIN)
+        return scatter_pass(s, node, CT_SCATTER_WHOLE);
+    return scatter_pass(s, node, CT_SCATTER_COPY) && scatter_pass(s, node, CT_SCATTER_PICKS);
 }
 
 // All updates may name one element, one after the other.
 static double scatter_roundings(const ct_node *node, bool in_order) {
     (void)in_order; // it always is
-    bool rounds = ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype);
+    ct_kred op = node->op->reduction;
+    bool rounds = op && ct__kred_is_ordered(op, (ct_dtype)node->out->dtype);
     return rounds ? (double)ct__count(ct__type(node->in[1])) : 0;
 }
 
@@ -111,31 +206,51 @@ static picking picking_of(const ct_ref *ref, ct_along along) {
     return p;
 }
 
+// The position of pick i of matrix b, -1 where it lies outside and is left out. False: it was
+// promised not to.
+static bool ref_position(const ct_ref *ref, ct_index_mode mode, const picking *p, int64_t b,
+                         int64_t i, int64_t *at) {
+    const ct_type *x = &ref->in_type[0], *type = &ref->in_type[1];
+    int64_t v = *at = ct__load_i64(type->dtype, ref->in[1], b * p->picks + i);
+    if (v >= 0 && v < p->n) return true;
+    *at = mode != CT_MODE_CLIP || !p->n ? -1 : v < 0 ? 0 : p->n - 1;
+    if (mode != CT_MODE_PROMISE_IN_BOUNDS) return true;
+    int axis = ct__along(ref->node).axis;
+    ct__err(ref->err, CT_E_ARGUMENT, ref->node->here, ref->node->op->name,
+            "index %lld lies outside of axis %d of %s, and CT_MODE_PROMISE_IN_BOUNDS says that "
+            "none does",
+            (long long)v, axis, ct__type_text(x).s);
+    if (p->n) ct__err_hint(ref->err, "indices are 0 to %lld", (long long)p->n - 1);
+    return false;
+}
+
 static bool scatter_eval(const ct_ref *ref) {
     const ct_opdef *op = ref->node->op;
+    const ct_along along = ct__along(ref->node);
     const ct_type *update = &ref->in_type[2];
     ct_dtype d = ref->in_type[0].dtype;
-    picking p = picking_of(ref, ct__along(ref->node));
+    picking p = picking_of(ref, along);
+    bool ok = true;
     int64_t n = ct__count(&ref->in_type[0]);
     ct_acc *acc = ct__malloc((size_t)n * sizeof *acc);
     if (!acc) return ct__err_memory(ref->err, ref->node->here, op->name, (size_t)n * sizeof *acc);
     for (int64_t i = 0; i < n; i++) acc[i] = ct__acc_load(d, ref->in[0], i);
-    for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
-        int64_t lead = o / p.picks, b = lead / p.middle;
-        int64_t at = ct__load_i64(ref->in_type[1].dtype, ref->in[1], b * p.picks + o % p.picks);
-        if (at < 0 || at >= p.n) continue;
+    for (int64_t o = 0; ok && o < p.batch * p.middle * p.picks; o++) {
+        int64_t lead = o / p.picks, at;
+        ok = ref_position(ref, along.mode, &p, lead / p.middle, o % p.picks, &at);
+        if (!ok || at < 0) continue;
         for (int64_t i = 0; i < p.tail; i++) {
             ct_acc *to = &acc[(lead * p.n + at) * p.tail + i], by;
             if (ct__is_float(d))
                 by.f = ct__load_f64(update->dtype, ref->in[2], o * p.tail + i);
             else
                 by.i = ct__load_i64(update->dtype, ref->in[2], o * p.tail + i);
-            *to = ct__acc_join(op, *to, by, d);
+            *to = op->reduction ? ct__acc_join(op, *to, by, d) : by;
         }
     }
     for (int64_t i = 0; i < n; i++) ct__acc_store(d, ref->out[0], i, acc[i]);
     ct__free(acc);
-    return true;
+    return ok;
 }
 
 // Positions that are the same for all: the batch goes behind the axes that they share with x.

@@ -11,9 +11,18 @@ typedef struct ct_picking {
 } ct_picking;
 
 // out = x; then for i in order: out[b, m, positions[b, i], t] op= updates[b, m, i, t]. Each element
-// is one chain of operations from x on, in the order of i; positions outside are left out.
+// is one chain of operations from x on, in the order of i; positions outside are left out, or, with
+// clip, moved to the nearest one inside.
+typedef enum ct_scatter_pass {
+    CT_SCATTER_WHOLE, // a task has a block of rows of out, and reads all positions
+    CT_SCATTER_COPY,  // or, where no position stands twice, in two launches: out = x,
+    CT_SCATTER_PICKS, // then a task has a block of positions
+} ct_scatter_pass;
 typedef struct ct_scatter_spec {
-    ct_kred op;
+    ct_scatter_pass pass;
+    ct_kred op; // CT_RED_NONE: the update replaces what was there
+    bool clip;
+    bool sorted; // positions do not fall: a task looks for its own
     ct_picking size;
     ct_source x, positions, updates;
     int out; // a dense buffer that can be read and written

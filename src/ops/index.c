@@ -299,16 +299,12 @@ const ct_opdef ct__op_dynamic_update = {
     .stablehlo = "dynamic_update_slice",
 };
 
-// -------------------------------------------------------------------------- gather and scatter_add
+// ------------------------------------------------------------------------------------------ gather
 
 #define GATHER_ATTRS(F, op) F(op, axis, axis) F(op, leading, batch_dims) F(op, bool, zero_outside)
-#define SCATTER_ADD_ATTRS(F, op) F(op, axis, axis) F(op, leading, batch_dims)
 CT_ATTRS(gather, GATHER_ATTRS);
-CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
 
-// x is (batch, middle, n, tail), the indices (batch, picks), what is picked (batch, middle, picks,
-// tail).
-static bool picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape) {
+bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape) {
     const ct_type *x = call->in[0], *at = call->in[1];
     if (!ct__check_accepts(call, 0) || !ct__check_integers(call, 1, "the indices") ||
         !ct__normal_axis(call, axis))
@@ -333,6 +329,8 @@ static bool picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *
     return true;
 }
 
+// x is (batch, middle, n, tail), the indices (batch, picks), what is picked (batch, middle, picks,
+// tail).
 typedef struct picking {
     int64_t batch, middle, n, picks, tail;
 } picking;
@@ -354,7 +352,7 @@ static picking picking_of(const ct_type *x, const ct_type *at, int64_t axis, int
 static bool gather_infer(ct_call *call) {
     gather_attrs *attrs = call->attrs;
     ct_shape shape = {0};
-    if (!picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
+    if (!ct__picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
     *call->out = ct__shaped(&shape, call->in[0]->dtype, call->in[0]->weak);
     return true;
 }
@@ -426,58 +424,4 @@ const ct_opdef ct__op_gather = {
     .transpose = gather_transpose,
     .onnx = "Gather",
     .stablehlo = "gather",
-};
-
-static bool scatter_add_infer(ct_call *call) {
-    scatter_add_attrs *attrs = call->attrs;
-    const ct_type *x = call->in[0], *update = call->in[2];
-    ct_shape shape = {0};
-    if (!picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
-    if (ct__promote(x->dtype, x->weak, update->dtype, update->weak) != x->dtype)
-        return ct__call_err(call, CT_E_DTYPE, "the updates are %s, x is %s",
-                            ct__type_text(update).s, ct__type_text(x).s) ||
-               ct__hint_cast(call, "updates", (ct_dtype)x->dtype);
-    if (!ct__call_fits(call, 2, x->dtype)) return false;
-    ct_type wanted = ct__shaped(&shape, x->dtype, false);
-    bool fits = wanted.rank == update->rank;
-    for (int a = 0; fits && a < wanted.rank; a++) fits = wanted.dim[a] == update->dim[a];
-    if (!fits)
-        return ct__call_err(call, CT_E_SHAPE, "the updates are %s, x and the indices ask for %s",
-                            ct__type_text(update).s, ct__type_text(&wanted).s) ||
-               ct__call_hint(call, "updates have the shape of ct_gather(x, indices); ct_expand "
-                                   "repeats one");
-    *call->out = *x;
-    return true;
-}
-static bool scatter_add_jvp(ct_rule *r) {
-    const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), r->in[1],
-                             ct__or_zeros(r->t_in[2], r->in[2])};
-    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
-    return true;
-}
-static bool scatter_add_transpose(ct_rule *r) {
-    const scatter_add_attrs *attrs = r->attrs;
-    if (r->linear[0]) r->c_in[0] = r->c_out[0];
-    if (r->linear[2]) {
-        ct_tensor picked = ct_gather(r->c_out[0], r->in[1], .axis = attrs->axis,
-                                     .batch_dims = attrs->batch_dims, .zero_outside = true);
-        r->c_in[2] = ct__shaped_like(picked, r->in[2]);
-    }
-    return true;
-}
-const ct_opdef ct__op_scatter_add = {
-    .id = CT_OP_SCATTER_ADD,
-    .name = "scatter_add",
-    .doc = "x with `updates` added at `indices` along an axis, in the order of the indices; the "
-           "updates have the sizes that gather would give. An index outside is left out.",
-    .kind = &ct__kind_scatter,
-    .n_in = 3,
-    .n_out = 1,
-    CT_FIELDS(scatter_add),
-    .accepts = CT_NUMBERS,
-    .infer = scatter_add_infer,
-    .reduction = CT_RED_ADD,
-    .jvp = scatter_add_jvp,
-    .transpose = scatter_add_transpose,
-    .stablehlo = "scatter",
 };

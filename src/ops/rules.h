@@ -106,6 +106,10 @@ bool ct__split_bitcast(ct_rule *rule);
 // parts of operand `data` names first.
 bool ct__split_each(ct_rule *rule);
 
+// The shape of what is picked of operand 0 along an axis at indices, operand 1: sizes are those of x
+// before the axis, of the indices without their first `batch`, of x behind the axis.
+bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape);
+
 // jvp of an op that is linear in its only operand: the op itself, on the tangent.
 bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.

@@ -444,6 +444,9 @@ static void indices(void **state) {
     FAILS(ct_scatter_add(F(5), I(3), D(3)), CT_E_DTYPE,
           "scatter_add: the updates are (3,) f64, x is (5,) f32"
           "\n  hint: cast it: ct_cast(updates, CT_F32)");
+    FAILS(ct_scatter_add(F(5), I(3), F(3), .mode = 3), CT_E_ARGUMENT,
+          "scatter_add: there is no mode 3"
+          "\n  hint: modes are CT_MODE_DROP, CT_MODE_CLIP, CT_MODE_PROMISE_IN_BOUNDS");
     FAILS(ct_dynamic_slice(F(5), F(1), .sizes = CT_INTS(2)), CT_E_DTYPE,
           "dynamic_slice: the start positions are (1,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
@@ -472,6 +475,39 @@ static void indices(void **state) {
     FAILS(ct_scatter_add(of(CT_I8, CT_DIMS(5)), I(2), of(CT_U8, CT_DIMS(2))), CT_E_DTYPE,
           "scatter_add: the updates are (2,) u8, x is (5,) i8"
           "\n  hint: cast it: ct_cast(updates, CT_I8)");
+}
+
+// What becomes of an index outside, by mode and device.
+static void indices_outside(void **state) {
+    (void)state;
+    const int32_t at[] = {-1, 1, 7};
+    const float dropped[] = {0, 1, 0}, clipped[] = {1, 1, 1};
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        CT_SCOPE;
+        assert_true(ct_set_device(devices[d]));
+        for (int64_t mode = CT_MODE_DROP; mode <= CT_MODE_PROMISE_IN_BOUNDS; mode++) {
+            ct_tensor y = ct_scatter_add(F(3), ct_from(at, CT_I32, CT_DIMS(3)),
+                                         ct_ones(CT_F32, CT_DIMS(3)), .mode = mode);
+            const float *v = ct_data(y);
+            if (mode == CT_MODE_PROMISE_IN_BOUNDS && d == 0) {
+                assert_null(v);
+                unsigned line;
+                int skip = 0;
+                const char *said = ct_error_text();
+                assert_int_equal(sscanf(said, "tests/error/test_op_errors.c:%u: %n", &line, &skip),
+                                 1);
+                assert_string_equal(said + skip,
+                                    "scatter_add: index -1 lies outside of axis 0 of (3,) f32, and "
+                                    "CT_MODE_PROMISE_IN_BOUNDS says that none does"
+                                    "\n  hint: indices are 0 to 2");
+                ct_error_clear();
+                continue;
+            }
+            assert_non_null(v);
+            assert_memory_equal(v, mode == CT_MODE_CLIP ? clipped : dropped, sizeof dropped);
+        }
+    }
 }
 
 static void contractions(void **state) {
@@ -608,6 +644,7 @@ int main(void) {
         cmocka_unit_test(movement),
         cmocka_unit_test(slices),
         cmocka_unit_test(indices),
+        cmocka_unit_test(indices_outside),
         cmocka_unit_test(contractions),
         cmocka_unit_test(networks),
         cmocka_unit_test(random_numbers),

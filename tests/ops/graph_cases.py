@@ -87,10 +87,12 @@ def slice_of(x, **attrs):
     return samples.np_slice(x, **attrs)
 
 
-def scatter_add(x, indices, updates, **attrs):
-    if updates.shape != gather(x, indices, zero_outside=True, **attrs).shape:
-        raise ValueError
-    return samples.np_scatter_add(x, indices, updates, **attrs)
+def scatter(name):
+    def f(x, indices, updates, axis=0, batch_dims=0, **more):
+        if updates.shape != gather(x, indices, zero_outside=True, axis=axis, batch_dims=batch_dims).shape:
+            raise ValueError
+        return samples.SAMPLES[name][0](x, indices, updates, axis, batch_dims, **more)
+    return f
 
 
 def attention(q, k, v, **attrs):
@@ -106,8 +108,8 @@ FUNCTIONS = dict(samples.ELEMENTWISE) | {name: f for name, (f, _) in samples.SAM
     "bitcast": lambda x, dtype: x.view(NUMPY[dtype]), "cast": cast, "dropout": dropout,
     "random_bits": random_bits, "random_split": random_split, "random_fold_in": random_fold_in,
     "random_uniform": random_uniform, "random_normal": random_normal, "random_int": random_int,
-    "attention": attention, "gather": gather, "scatter_add": scatter_add, "slice": slice_of, "random_bernoulli": lambda key, p, dims=(): random_uniform(key, dims) < p,
-}
+    "attention": attention, "gather": gather, "slice": slice_of, "random_bernoulli": lambda key, p, dims=(): random_uniform(key, dims) < p,
+} | {name: scatter(name) for name in samples.SCATTERS}
 EXACT = {"add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "round", "trunc", "sqrt", "maximum", "minimum",
          "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "cast", "bitcast",
          "one_hot", "iota", "random_uniform"} | set(samples.MOVEMENT)
@@ -437,7 +439,7 @@ class Drawer:
 
     def indexing(self, op):
         name = op.name
-        x = self.operand(op.accepts, (2, 3)) if name in ("dynamic_slice", "dynamic_update", "gather", "scatter_add") else None
+        x = self.operand(op.accepts, (2, 3)) if name in ("dynamic_slice", "dynamic_update", "gather", *samples.SCATTERS) else None
         def at(*shape): return self.g.leaf(self.rng.integers(0, x.shape[0], shape).astype(self.pick([np.int32, np.int64])))
         if name == "dynamic_slice":
             return [x, at(1)], lambda: {"axes": [self.axis(x)], "sizes": [1 + self.below(min(x.shape))]}
@@ -448,10 +450,11 @@ class Drawer:
             rank = self.pick([1, 2])
             indices = self.g.leaf(self.rng.integers(-1, x.shape[0] + 1, x.shape[:1] * rank).astype(np.int32))
             return [x, indices], lambda: {"axis": self.axis(x), "batch_dims": self.below(2), "zero_outside": self.chance(0.8)}
-        if name == "scatter_add":
+        if name in samples.SCATTERS:
             batch = self.below(2)  # updates of x's shape: any axis will do
             updates = self.operand([x.dtype], (x.array.ndim,), like=x)
-            return [x, at(*x.shape[:1 + batch]), updates], lambda: {"axis": self.axis(x), "batch_dims": batch}
+            indices = self.g.leaf(self.rng.integers(-1, x.shape[0] + 2, x.shape[:1 + batch]).astype(np.int32))
+            return [x, indices, updates], lambda: {"axis": self.axis(x), "batch_dims": batch, "mode": self.below(2)}
         return None
 
     def network(self, op):

@@ -368,6 +368,9 @@ MOVEMENT = {
 
 # ------------------------------------------------------------------------------------------ indices
 
+DROP, CLIP, PROMISE_IN_BOUNDS = range(3)  # ct_index_mode
+
+
 def np_gather(x, indices, axis=0, batch_dims=0, zero_outside=False):
     axis %= x.ndim
     batch = x.shape[:batch_dims]
@@ -383,21 +386,33 @@ def np_gather(x, indices, axis=0, batch_dims=0, zero_outside=False):
     return out
 
 
-def np_scatter_add(x, indices, updates, axis=0, batch_dims=0):
-    axis %= x.ndim
-    out = x.copy()
-    for b in np.ndindex(*x.shape[:batch_dims]):
-        for i in np.ndindex(*indices.shape[batch_dims:]):
-            at = int(indices[b + i])
-            lead = b + (slice(None),) * (axis - batch_dims)
-            if 0 <= at < x.shape[axis]:
-                out[lead + (at,)] += updates[lead + i]
-    return out
+def scatter_with(put):
+    """x with updates put to it, one after the other, by a function of what is there and the update."""
+    def scatter(x, indices, updates, axis=0, batch_dims=0, mode=DROP, unique=False, sorted=False):
+        axis %= x.ndim
+        n, out = x.shape[axis], x.copy()
+        for b in np.ndindex(*x.shape[:batch_dims]):
+            for i in np.ndindex(*indices.shape[batch_dims:]):
+                at = int(indices[b + i])
+                at = min(max(at, 0), n - 1) if mode == CLIP else at
+                lead = b + (slice(None),) * (axis - batch_dims)
+                if 0 <= at < n:
+                    out[lead + (at,)] = put(out[lead + (at,)], updates[lead + i])
+        return out
+    return scatter
+
+
+SCATTERS = {"scatter_add": np.add}
 
 
 def index_cases(rng, op, dtype):
     def x(*shape):
-        return draw(rng, op, dtype, shape)
+        return draw(rng, op, dtype, shape, op.kinks)
+
+    def scatters(a, indices, attrs, view=PLAIN):
+        where = {k: attrs[k] for k in ("axis", "batch_dims") if k in attrs}
+        updates = x(*np_gather(a, indices, **where).shape)
+        yield [Operand(a, view), indices, Operand(updates, view)], attrs
 
     def at(n, *shape, kind=np.int32):
         return rng.integers(-1 if op.name == "gather" else -2, n + 1, shape).astype(kind)
@@ -419,9 +434,18 @@ def index_cases(rng, op, dtype):
             yield [a, indices], attrs
             yield [Operand(a, REVERSED), indices], attrs | {"zero_outside": True}
         else:
-            updates = x(*np_gather(a, indices, **attrs).shape)
-            yield [a, indices, updates], attrs
-            yield [Operand(a, REVERSED), indices, Operand(updates, REVERSED)], attrs
+            yield from scatters(a, indices, attrs)
+            yield from scatters(a, indices, attrs | {"mode": CLIP}, REVERSED)
+    if op.name == "gather":
+        return
+    some, sorts = rng.permutation(40).astype(np.int32), {"sorted": True}
+    yield from scatters(x(40, 2), some[:30], {"unique": True})
+    yield from scatters(x(40), some - 3, {"unique": True, "mode": DROP})
+    yield from scatters(x(3, 40), some[:30], {"unique": True, "mode": PROMISE_IN_BOUNDS, "axis": 1})
+    yield from scatters(x(40, 2), np.sort(some[:30]), {"unique": True} | sorts)
+    yield from scatters(x(3, 9), np.sort(at(9, 30)), {"axis": 1} | sorts)
+    yield from scatters(x(9), np.sort(at(9, 30)), {"mode": CLIP} | sorts)
+    yield from scatters(x(9), np.sort(rng.integers(0, 9, 30)), {"mode": PROMISE_IN_BOUNDS} | sorts)
 
 
 # ------------------------------------------------------------------------------------------ order
@@ -621,9 +645,10 @@ SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
     "argmax": (argmax, argmax_cases), "matmul": (np.matmul, matmul_cases),
-    "gather": (np_gather, index_cases), "scatter_add": (np_scatter_add, index_cases),
+    "gather": (np_gather, index_cases),
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }
+SAMPLES |= {name: (scatter_with(f), index_cases) for name, f in SCATTERS.items()}
 SAMPLES |= {name: (scan_with(f), along_cases) for name, f in SCANS.items()}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",

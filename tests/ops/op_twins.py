@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from op_cases import DYNAMIC, END, NUMPY, read_table
-from op_samples import least, most, whole
+from op_samples import CLIP, DROP, least, most, whole
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)
@@ -138,14 +138,35 @@ def gather(x, indices, axis=0, batch_dims=0, zero_outside=False):
     return lines(pick, batch_dims)(x, jnp.asarray(indices))
 
 
-def scatter_add(x, indices, updates, axis=0, batch_dims=0):
-    own = axis % x.ndim - batch_dims
+def scatter(how):
+    """x.at[indices].add(updates) and its like; an index below 0 is outside, where JAX would count from the end."""
+    def f(x, indices, updates, axis=0, batch_dims=0, mode=DROP, unique=False, sorted=False):
+        own, says = axis % x.ndim - batch_dims, {"unique_indices": unique, "indices_are_sorted": sorted and mode == CLIP}
 
-    def add(x, i, u):
-        n = x.shape[own]
-        i = jnp.where((i < 0) | (i >= n), n, i.astype(jnp.int64))
-        return x.at[(slice(None),) * own + (i,)].add(u, mode="drop")
-    return lines(add, batch_dims)(x, jnp.asarray(indices), updates)
+        def one(x, i, u):
+            n, i = x.shape[own], i.astype(jnp.int64)
+            i = jnp.maximum(i, 0) if mode == CLIP else jnp.where((i < 0) | (i >= n), n, i)
+            at = x.at[(slice(None),) * own + (i,)]
+            return getattr(at, how)(u, mode=["drop", "clip", "promise_in_bounds"][mode], **says)
+        return lines(one, batch_dims)(x, jnp.asarray(indices), updates)
+    return f
+
+
+def scatter_extreme(extreme, start):
+    """From what each element may be: JAX's own rule for .at[].min has NaN as its second derivative where no update wins."""
+    def f(x, indices, updates, axis=0, batch_dims=0, mode=DROP, unique=False, sorted=False):
+        own = axis % x.ndim - batch_dims
+
+        def one(x, i, u):
+            n, i = x.shape[own], i.astype(jnp.int64)
+            i = jnp.ravel(jnp.clip(i, 0, n - 1) if mode == CLIP else i)
+            x = jnp.moveaxis(x, own, 0)
+            u = jnp.moveaxis(u.reshape(u.shape[:own] + (i.size,) + u.shape[u.ndim - x.ndim + own + 1:]), own, 0)
+            here = jnp.expand_dims(i[:, None] == jnp.arange(n), range(2, x.ndim + 1))
+            some = jnp.where(here, u[:, None], jnp.asarray(start(x.dtype), x.dtype))
+            return jnp.moveaxis(extreme(jnp.concatenate([x[None], some]), 0), 0, own)
+        return lines(one, batch_dims)(x, jnp.asarray(indices), updates)
+    return f
 
 
 def topk(x, k=0):
@@ -223,7 +244,7 @@ TWINS |= {
     "expand": lambda x, dims=(): jnp.broadcast_to(x, whole(dims)),
     "slice": cut, "pad": pad, "flip": lambda x, axes=(): jnp.flip(x, tuple(axes) or None),
     "concat": lambda *xs, axis=0: jnp.concatenate(xs, axis),
-    "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter_add,
+    "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter("add"),
     "iota": lambda dtype, dims, axis=0: lax.broadcasted_iota(NUMPY[dtype], whole(dims), axis % len(dims)),
     "cumsum": cumulative(lax.cumsum), "cumprod": cumulative(lax.cumprod), "cummax": cumulative(lax.cummax),
     "cummin": cumulative(lax.cummin), "logcumsumexp": cumulative(lax.cumlogsumexp), "linear_recurrence": linear_recurrence,

@@ -6,6 +6,7 @@ an output is not needed. So whole graphs are evaluated by something else. COTAN_
 import os
 
 import numpy as np
+import op_samples as samples
 import pytest
 from graph_cases import KNOWN, TABLE, Graph, random_graph, twins
 from op_cases import Failure, run
@@ -13,8 +14,9 @@ from op_cases import Failure, run
 SEED = 20250611
 DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref,cpu").split(",")
 COUNT = 4000 if os.environ.get("COTAN_TEST_ALL") else 400
-# Attributes of which two values never fit the same operands.
-SINGLE = {("attention", "present"), ("rms_norm", "present"), ("scatter_add", "batch_dims")}
+# Attributes of which two values never fit the same operands, or promise what is so.
+SINGLE = {("attention", "present"), ("rms_norm", "present"),
+          *((name, field) for name in samples.SCATTERS for field in ("batch_dims", "unique", "sorted"))}
 
 
 def check(graphs, device):

@@ -405,8 +405,24 @@ static bool dynamic_update(gen_graph *g, gen_step *s) {
 // ------------------------------------------------------------------------------------------------
 // positions
 
-static int positions(gen_graph *g, const ct_type *x, int axis, int batch) {
-    int64_t dims[8], n = 0, count, v[GEN_MOST];
+// What may be promised of positions: of each line of them, and of all.
+typedef struct {
+    bool unique, sorted, inside;
+} promises;
+
+static promises promises_of(const int64_t *v, int64_t count, int64_t line, int64_t size) {
+    promises p = {true, true, true};
+    for (int64_t i = 0; i < count; i++) {
+        if (v[i] < 0 || v[i] >= size) p.inside = false;
+        if (i % line && v[i] < v[i - 1]) p.sorted = false;
+        for (int64_t k = i - i % line; k < i; k++)
+            if (v[k] == v[i]) p.unique = false;
+    }
+    return p;
+}
+
+static int positions(gen_graph *g, const ct_type *x, int axis, int batch, promises *p) {
+    int64_t dims[8], n = 0, count, line = 1, v[GEN_MOST];
     int extra = gen_below(g, 3);
     for (int a = 0; a < batch; a++) dims[n++] = x->dim[a];
     for (int a = 0; a < extra; a++) dims[n++] = gen_below(g, 8);
@@ -416,6 +432,8 @@ static int positions(gen_graph *g, const ct_type *x, int axis, int batch) {
     for (int64_t i = 0; i < count; i++)
         v[i] = gen_chance(g, 8) ? gen_below(g, 40) - 20 : gen_below(g, x->dim[axis]);
     ct_dtype dtype = gen_chance(g, 60) ? CT_I32 : any_dtype(g, CT_INTEGERS);
+    for (int64_t a = batch; a < n; a++) line *= dims[a];
+    if (p) *p = promises_of(v, count, line ? line : 1, dtype == CT_I32 ? x->dim[axis] : 0);
     return gen_numbers(g, dtype, list, v);
 }
 
@@ -424,7 +442,7 @@ static bool gather(gen_graph *g, gen_step *s) {
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
     if (gen_chance(g, 50)) batch = 0;
-    s->in[1] = positions(g, &value(g, x)->type, axis, batch);
+    s->in[1] = positions(g, &value(g, x)->type, axis, batch, NULL);
     s->n_in = 2;
     set(s, "axis", axis);
     set(s, "batch_dims", batch);
@@ -436,7 +454,8 @@ static bool scatter(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4);
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
-    int at = positions(g, &value(g, x)->type, axis, batch);
+    promises may;
+    int at = positions(g, &value(g, x)->type, axis, batch, &may);
     if (at < 0) return false;
     const gen_value *v = value(g, x), *p = value(g, at);
     int64_t dims[16], n = 0;
@@ -450,6 +469,10 @@ static bool scatter(gen_graph *g, gen_step *s) {
     s->n_in = 3;
     set(s, "axis", axis);
     set(s, "batch_dims", batch);
+    set(s, "mode", gen_below(g, may.inside ? CT_MODE_PROMISE_IN_BOUNDS + 1 : CT_MODE_CLIP + 1));
+    // Two that lie outside go to one element where they are clipped.
+    set_flag(s, "unique", may.unique && may.inside && gen_chance(g, 70));
+    set_flag(s, "sorted", may.sorted && gen_chance(g, 70));
     return true;
 }
 

@@ -69,14 +69,25 @@ static int32_t *positions(int64_t count, int64_t n) {
     return at;
 }
 
-static void scatter_add(void **state) {
-    (void)state;
+static int by_value(const void *a, const void *b) {
+    return *(const int32_t *)a - *(const int32_t *)b;
+}
+static int32_t clipped(int32_t at, int64_t n) {
+    return at < 0 && n ? 0 : at >= n ? (int32_t)n - 1 : at;
+}
+
+// Promises: sorted, and unique, which goes in two launches.
+static void scatter(bool clip, bool sorted, bool unique) {
     for (int c = 0; c < N_SIZES; c++) {
         const int64_t *s = sizes[c];
+        if (unique && s[3] > s[2]) continue;
         int64_t B = s[0], M = s[1], n = s[2], P = s[3], T = s[4], count = B * M * n * T;
         float *x = floats(count), *u = floats(B * M * P * T), *y = floats(count + 1),
               *want = malloc((size_t)count * sizeof *want);
         int32_t *at = positions(B * P, n);
+        for (int64_t i = 0; unique && i < B * P; i++) at[i] = (int32_t)(n - 1 - i % P);
+        for (int64_t b = 0; sorted && b < B; b++)
+            qsort(at + b * P, (size_t)P, sizeof *at, by_value);
         y[count] = 42;
         ct_kir k;
         ct__kir_init(&k);
@@ -85,7 +96,10 @@ static void scatter_add(void **state) {
             bu = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
             by = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
         plain px, pi, pu;
-        ct_scatter_spec spec = {.op = CT_RED_ADD,
+        ct_scatter_spec spec = {.pass = unique ? CT_SCATTER_COPY : CT_SCATTER_WHOLE,
+                                .op = CT_RED_ADD,
+                                .clip = clip,
+                                .sorted = sorted,
                                 .size = picking(&k, s),
                                 .x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T}),
                                 .positions = source(&k, &pi, bi, 2, (int64_t[]){B, P}),
@@ -93,9 +107,24 @@ static void scatter_add(void **state) {
                                 .out = by};
         ct__template_scatter(&k, &spec);
         kir_run(&k, (void *[]){x, at, u, y}, NULL, 1 + c % 3);
+        if (unique) {
+            ct__kir_init(&k);
+            bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+            bi = ct__kir_buffer(&k, CT_I32, CT_KIR_READ);
+            bu = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+            by = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
+            spec.pass = CT_SCATTER_PICKS;
+            spec.size = picking(&k, s);
+            spec.x = source(&k, &px, bx, 4, (int64_t[]){B, M, n, T});
+            spec.positions = source(&k, &pi, bi, 2, (int64_t[]){B, P});
+            spec.updates = source(&k, &pu, bu, 4, (int64_t[]){B, M, P, T});
+            ct__template_scatter(&k, &spec);
+            kir_run(&k, (void *[]){x, at, u, y}, NULL, 1 + c % 3);
+        }
         memcpy(want, x, (size_t)count * sizeof *want);
         for (int64_t i = 0; i < B * M * P; i++) {
             int64_t lead = i / P, to = at[lead / M * P + i % P];
+            if (clip) to = clipped((int32_t)to, n);
             for (int64_t t = 0; t < T && to >= 0 && to < n; t++)
                 want[(lead * n + to) * T + t] += u[i * T + t];
         }
@@ -103,6 +132,15 @@ static void scatter_add(void **state) {
         assert_true(y[count] == 42);
         free(x), free(u), free(y), free(want), free(at);
     }
+}
+
+static void scatter_add(void **state) {
+    (void)state;
+    scatter(false, false, false);
+    scatter(true, false, false);
+    scatter(false, true, false);
+    scatter(true, true, false);
+    scatter(false, false, true);
 }
 
 // The rule of docs/design/bits.md: blocks of 1,024 in order, carries put to them in order.

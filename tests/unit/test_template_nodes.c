@@ -168,14 +168,21 @@ static ct_tensor scatters(int variant) {
         return ct_add(ct_scatter_add(tensor(CT_DIMS(10, 20)), ints(CT_DIMS(9), 10),
                                      turned(tensor(CT_DIMS(20, 9))), .axis = 0),
                       tensor(CT_DIMS(20)));
-    default:
+    case 4:
         return ct_scatter_add(tensor(CT_DIMS(10)), ints(CT_DIMS(200), 10), tensor(CT_DIMS(200)),
-                              .axis = 0);
+                              .axis = 0, .mode = CT_MODE_CLIP);
+    case 5: // no index stands twice: in two launches
+        return ct_scatter_add(tensor(CT_DIMS(10000, 2)), ct_iota(CT_I32, CT_DIMS(9000), 0),
+                              tensor(CT_DIMS(9000, 2)), .unique = true);
+    default: // indices of blocks are looked for
+        return ct_scatter_add(tensor(CT_DIMS(CT_DYN(30000))),
+                              ct_div(ct_iota(CT_I32, CT_DIMS(CT_DYN(20000)), 0), ct_i(3)),
+                              tensor(CT_DIMS(CT_DYN(20000))), .sorted = true);
     }
 }
 static void scatter_add(void **state) {
     (void)state;
-    agree(scatters, 5, 1e-5f);
+    agree(scatters, 7, 1e-5f);
 }
 
 static ct_tensor scans(int variant) {
@@ -244,6 +251,9 @@ static void kinds_find_their_attributes(void **state) {
         {&ct__op_gather, "batch_dims", CT_MEANS_leading},
         {&ct__op_scatter_add, "axis", CT_MEANS_axis},
         {&ct__op_scatter_add, "batch_dims", CT_MEANS_leading},
+        {&ct__op_scatter_add, "mode", CT_MEANS_mode},
+        {&ct__op_scatter_add, "unique", CT_MEANS_unique},
+        {&ct__op_scatter_add, "sorted", CT_MEANS_sorted},
         {&ct__op_sum, "axes", CT_MEANS_axes},
         {&ct__op_argmax, "axis", CT_MEANS_axis},
         {&ct__op_cumsum, "axis", CT_MEANS_axis},
