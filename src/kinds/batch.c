@@ -86,6 +86,7 @@ void *ct__batch_attrs(const ct_batching *b, bool leading) {
         case CT_MEANS_axes: ok = shift_axes(arena, at, scalar); break;
         case CT_MEANS_permutation: ok = prepend(arena, at, 0, 1); break;
         case CT_MEANS_sizes: ok = prepend(arena, at, b->size, 0); break;
+        case CT_MEANS_gaps:
         case CT_MEANS_offsets: ok = prepend(arena, at, 0, 0); break;
         case CT_MEANS_limits: ok = prepend(arena, at, CT_END, 0); break;
         case CT_MEANS_strides: ok = prepend(arena, at, 1, 0); break;
