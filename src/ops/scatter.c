@@ -5,6 +5,10 @@
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
+#define SCATTER_ATTRS(F, op)                                                                       \
+    F(op, axis, axis)                                                                              \
+    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
+CT_ATTRS(scatter, SCATTER_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs any_attrs;
 
@@ -80,4 +84,52 @@ const ct_opdef ct__op_scatter_add = {
     .reduction = CT_RED_ADD,
     .jvp = linear_jvp,
     .transpose = scatter_add_transpose,
+};
+
+// Of indices that stand twice the last one counts: which element of the updates does, true where
+// nothing comes after it. Its shape broadcasts with that of the updates.
+static ct_tensor is_last(const ct_rule *r) {
+    const any_attrs *attrs = r->attrs;
+    const ct_type *x = ct__type_of(r->in[0]), *at = ct__type_of(r->in[1]);
+    const int batch = (int)attrs->batch_dims, axis = (int)attrs->axis;
+    int64_t dims[CT_MAX_RANK];
+    ct_dims_buffer buffer;
+    ct_ints of_at = ct__dims_of(r->in[1], &buffer);
+    ct_tensor number = ct_zeros(CT_I64, of_at); // of an update, in their order
+    for (int a = batch; a < at->rank; a++) {
+        ct_tensor size = ct__size_number(ct__size_like(r->in[1], a), CT_I64);
+        number = ct_add(ct_mul(number, size), ct_iota(CT_I64, of_at, a));
+    }
+    for (int a = 0; a < batch; a++) dims[a] = ct__size_like(r->in[0], a);
+    dims[batch] = ct__size_like(r->in[0], axis);
+    ct_tensor none = ct_sub(ct_zeros(CT_I64, ((ct_ints){batch + 1, dims})), ct_i(1));
+    ct_tensor last = ct_scatter(none, r->in[1], number, .axis = batch, .batch_dims = batch,
+                                .mode = attrs->mode, .sorted = attrs->sorted);
+    ct_tensor of_each = ct_gather(last, places(r), .axis = batch, .batch_dims = batch);
+    int n = batch;
+    for (int a = batch; a < axis; a++) dims[n++] = 1;
+    for (int a = batch; a < at->rank; a++) dims[n++] = ct__size_like(r->in[1], a);
+    for (int a = axis + 1; a < x->rank; a++) dims[n++] = 1;
+    return ct_reshape(ct_equal(number, of_each), ((ct_ints){n, dims}));
+}
+static bool scatter_transpose(ct_rule *r) {
+    const any_attrs *attrs = r->attrs;
+    if (r->linear[0])
+        r->c_in[0] =
+            ct_scatter(r->c_out[0], r->in[1], ct__zeros_like(r->in[2]), .axis = attrs->axis,
+                       .batch_dims = attrs->batch_dims, .mode = attrs->mode,
+                       .unique = attrs->unique, .sorted = attrs->sorted);
+    if (!r->linear[2]) return true;
+    ct_tensor p = picked(r, r->c_out[0]);
+    r->c_in[2] = attrs->unique ? p : ct_select(is_last(r), p, ct__number_like(0, p));
+    return true;
+}
+const ct_opdef ct__op_scatter = {
+    SCATTER(SCATTER, scatter),
+    .doc = "x with the elements at `indices` along an axis replaced by `updates`, in the order of "
+           "the indices: the last of those that name one element stays, and has the gradient. "
+           "Options are those of ct_scatter_add.",
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .jvp = linear_jvp,
+    .transpose = scatter_transpose,
 };
