@@ -9,6 +9,10 @@ CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter, SCATTER_ATTRS);
+#define SCATTER_MUL_ATTRS(F, op)                                                                   \
+    F(op, axis, axis)                                                                              \
+    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
+CT_ATTRS(scatter_mul, SCATTER_MUL_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs any_attrs;
 
@@ -132,4 +136,45 @@ const ct_opdef ct__op_scatter = {
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .jvp = linear_jvp,
     .transpose = scatter_transpose,
+};
+
+// A product of x and updates that go to other elements each: linear in x, and in the updates.
+static bool scatter_mul_jvp(ct_rule *r) {
+    const any_attrs *attrs = r->attrs;
+    ct_tensor by_x = CT_NONE, by_updates = CT_NONE;
+    if (!ct__is_none(r->t_in[0])) {
+        const ct_tensor in[3] = {r->t_in[0], r->in[1], r->in[2]};
+        by_x = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
+    }
+    if (!ct__is_none(r->t_in[2])) {
+        if (!attrs->unique) {
+            ct__fail(r->node->ctx, CT_E_UNSUPPORTED, r->node->here, "scatter_mul",
+                     "the gradient with respect to the updates needs .unique: no index stands "
+                     "twice");
+            return false;
+        }
+        by_updates = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->t_in[2],
+                                    .axis = attrs->axis, .batch_dims = attrs->batch_dims,
+                                    .mode = attrs->mode, .unique = true, .sorted = attrs->sorted);
+        by_updates = ct_mul(r->in[0], by_updates);
+    }
+    r->t_out[0] = ct__add_zero(by_x, by_updates);
+    return true;
+}
+static bool scatter_mul_transpose(ct_rule *r) { // in x
+    const ct_tensor in[3] = {r->c_out[0], r->in[1], r->in[2]};
+    r->c_in[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
+    return true;
+}
+const ct_opdef ct__op_scatter_mul = {
+    SCATTER(SCATTER_MUL, scatter_mul),
+    .doc =
+        "x with the elements at `indices` along an axis multiplied by `updates`, in the order of "
+        "the indices. Options are those of ct_scatter_add; updates have a gradient with .unique "
+        "only.",
+    .accepts = CT_NUMBERS,
+    .reduction = CT_RED_MUL,
+    .jvp = scatter_mul_jvp,
+    .transpose = scatter_mul_transpose,
+    .samples = {.lo = 0.5, .hi = 1.5},
 };

@@ -510,6 +510,21 @@ static void indices_outside(void **state) {
     }
 }
 
+// A product has a gradient with respect to updates that go to other elements each.
+static void products_at_indices(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor updates = ct_add(F(3), ct_f(1)), slope;
+    ct_tensor y = ct_sum(ct_scatter_mul(F(5), I(3), updates));
+    ct_grad(y, &updates, 1, &slope);
+    assert_null(ct_data(slope));
+    const char *said = strstr(ct_error_text(), "scatter_mul: ");
+    assert_non_null(said);
+    assert_string_equal(said, "scatter_mul: the gradient with respect to the updates needs "
+                              ".unique: no index stands twice");
+    ct_error_clear();
+}
+
 static void contractions(void **state) {
     (void)state;
     CT_SCOPE;
@@ -645,6 +660,7 @@ int main(void) {
         cmocka_unit_test(slices),
         cmocka_unit_test(indices),
         cmocka_unit_test(indices_outside),
+        cmocka_unit_test(products_at_indices),
         cmocka_unit_test(contractions),
         cmocka_unit_test(networks),
         cmocka_unit_test(random_numbers),

@@ -402,7 +402,7 @@ def scatter_with(put):
     return scatter
 
 
-SCATTERS = {"scatter_add": np.add, "scatter": lambda old, new: new}
+SCATTERS = {"scatter_add": np.add, "scatter": lambda old, new: new, "scatter_mul": np.multiply}
 
 
 def index_cases(rng, op, dtype):
