@@ -13,6 +13,10 @@ CT_ATTRS(scatter, SCATTER_ATTRS);
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter_mul, SCATTER_MUL_ATTRS);
+#define SCATTER_MIN_ATTRS(F, op)                                                                   \
+    F(op, axis, axis)                                                                              \
+    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
+CT_ATTRS(scatter_min, SCATTER_MIN_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs any_attrs;
 
@@ -177,4 +181,34 @@ const ct_opdef ct__op_scatter_mul = {
     .jvp = scatter_mul_jvp,
     .transpose = scatter_mul_transpose,
     .samples = {.lo = 0.5, .hi = 1.5},
+};
+
+// The tangent of an element is the mean of the tangents of all that equal it: its own, and those of
+// updates that go to it.
+static bool scatter_extreme_jvp(ct_rule *r) {
+    const any_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0], updates = r->in[2], y = r->out[0];
+    ct_tensor zero = ct__number_like(0, x), one = ct__number_like(1, x);
+    ct_tensor stays = ct_equal(x, y), wins = ct_equal(updates, picked(r, y));
+    ct_tensor wins_1 = ct_select(wins, one, zero), total = ct_select(stays, one, zero);
+    ct_tensor t = ct_select(stays, ct__or_zeros(r->t_in[0], x), zero);
+    total = ct_scatter_add(total, r->in[1], wins_1, .axis = attrs->axis,
+                           .batch_dims = attrs->batch_dims, .mode = attrs->mode,
+                           .unique = attrs->unique, .sorted = attrs->sorted);
+    if (!ct__is_none(r->t_in[2]))
+        t = ct_scatter_add(t, r->in[1], ct_select(wins, r->t_in[2], zero), .axis = attrs->axis,
+                           .batch_dims = attrs->batch_dims, .mode = attrs->mode,
+                           .unique = attrs->unique, .sorted = attrs->sorted);
+    r->t_out[0] = ct_div(t, ct_maximum(total, one)); // none: at NaN
+    return true;
+}
+const ct_opdef ct__op_scatter_min = {
+    SCATTER(SCATTER_MIN, scatter_min),
+    .doc =
+        "x with the elements at `indices` along an axis made the smaller one of themselves and of "
+        "`updates`; NaN wins. Options are those of ct_scatter_add. Equals share the gradient.",
+    .accepts = CT_NUMBERS,
+    .reduction = CT_RED_MIN,
+    .jvp = scatter_extreme_jvp,
+    .samples = {.kinks = true},
 };
