@@ -17,6 +17,10 @@ CT_ATTRS(scatter_mul, SCATTER_MUL_ATTRS);
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter_min, SCATTER_MIN_ATTRS);
+#define SCATTER_MAX_ATTRS(F, op)                                                                   \
+    F(op, axis, axis)                                                                              \
+    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
+CT_ATTRS(scatter_max, SCATTER_MAX_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs any_attrs;
 
@@ -209,6 +213,17 @@ const ct_opdef ct__op_scatter_min = {
         "`updates`; NaN wins. Options are those of ct_scatter_add. Equals share the gradient.",
     .accepts = CT_NUMBERS,
     .reduction = CT_RED_MIN,
+    .jvp = scatter_extreme_jvp,
+    .samples = {.kinks = true},
+};
+
+const ct_opdef ct__op_scatter_max = {
+    SCATTER(SCATTER_MAX, scatter_max),
+    .doc =
+        "x with the elements at `indices` along an axis made the larger one of themselves and of "
+        "`updates`; NaN wins. Options are those of ct_scatter_add. Equals share the gradient.",
+    .accepts = CT_NUMBERS,
+    .reduction = CT_RED_MAX,
     .jvp = scatter_extreme_jvp,
     .samples = {.kinks = true},
 };

@@ -402,7 +402,7 @@ def scatter_with(put):
     return scatter
 
 
-SCATTERS = {"scatter_add": np.add, "scatter": lambda old, new: new, "scatter_mul": np.multiply, "scatter_min": np.minimum}
+SCATTERS = {"scatter_add": np.add, "scatter": lambda old, new: new, "scatter_mul": np.multiply, "scatter_min": np.minimum, "scatter_max": np.maximum}
 
 
 def index_cases(rng, op, dtype):

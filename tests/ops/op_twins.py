@@ -244,7 +244,7 @@ TWINS |= {
     "expand": lambda x, dims=(): jnp.broadcast_to(x, whole(dims)),
     "slice": cut, "pad": pad, "flip": lambda x, axes=(): jnp.flip(x, tuple(axes) or None),
     "concat": lambda *xs, axis=0: jnp.concatenate(xs, axis),
-    "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter("add"), "scatter_min": scatter_extreme(jnp.min, most), "scatter_mul": scatter("multiply"), "scatter": scatter("set"),
+    "dynamic_slice": dynamic_slice, "dynamic_update": dynamic_update, "gather": gather, "scatter_add": scatter("add"), "scatter_max": scatter_extreme(jnp.max, least), "scatter_min": scatter_extreme(jnp.min, most), "scatter_mul": scatter("multiply"), "scatter": scatter("set"),
     "iota": lambda dtype, dims, axis=0: lax.broadcasted_iota(NUMPY[dtype], whole(dims), axis % len(dims)),
     "cumsum": cumulative(lax.cumsum), "cumprod": cumulative(lax.cumprod), "cummax": cumulative(lax.cummax),
     "cummin": cumulative(lax.cummin), "logcumsumexp": cumulative(lax.cumlogsumexp), "linear_recurrence": linear_recurrence,
