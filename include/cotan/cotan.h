@@ -58,7 +58,10 @@ CT_API const char *ct_nearest(const char *word, const char *const *names);
 // functions that are made of others, such as softmax. A cast rounds once, but integers reach these
 // floats by way of f32. 8-bit floats promote to no other float, nor do others to them: ct_cast one.
 // Dtypes of 4 bits are storage: they are cast, moved about (shapes, slices, gathers), kept and
-// assigned, and nothing is computed in them. The numbers are kept from version to version, for other
+// assigned, and nothing is computed in them. Complex numbers have arithmetic, functions, sums and
+// matrix products, but no order: to max, sort or less they are an error, as is a cast to what is not
+// complex. What is differentiated is a float; with respect to z = x + iy its gradient is the slope
+// along x less i times that along y, as in JAX. The numbers are kept from version to version, for other
 // languages: a new dtype goes to the end.
 typedef enum ct_dtype {
     CT_DEFAULT = 0,
@@ -80,6 +83,8 @@ typedef enum ct_dtype {
     CT_U4,     // two a byte
     CT_I4,     // two a byte
     CT_F4, // two a byte: 2 bits of exponent, 1 of mantissa, 0 to 6 and -0 to -6 (ml_dtypes' e2m1fn)
+    CT_C64,  // complex: two f32, the real part first, as C's and NumPy's
+    CT_C128, // two f64
     CT_DTYPE_COUNT
 } ct_dtype;
 
@@ -340,6 +345,9 @@ CT_API ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_
 CT_API ct_tensor ct_f(double value);
 CT_API ct_tensor ct_i(int64_t value);
 CT_API ct_tensor ct_scalar(double value, ct_dtype dtype);
+// The complex number re + i im, without a dtype of its own as ct_f is: alone, and beside what is
+// narrower than f64, it is c64; beside f64 and c128 it is c128, with all its digits.
+CT_API ct_tensor ct_c(double re, double im);
 // Elements that are all `value`, a scalar, in its dtype; all 0; all 1. Ops that read them need no
 // copy in memory. An error: a value that is no scalar, sizes that CT_DIMS does not allow.
 CT_API ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here);

@@ -8,6 +8,7 @@
 #define UINT CT_CLASS_UINT
 #define INT CT_CLASS_INT
 #define FLOAT CT_CLASS_FLOAT
+#define COMPLEX CT_CLASS_COMPLEX
 // clang-format off
 const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT] = {
     // name, class, bits, exponent and mantissa, special codes, held in kernels as, parts, NumPy's letter, safetensors' name
@@ -30,6 +31,8 @@ const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT] = {
     [CT_U4]      = {"u4",     UINT,   4,  0, 0,  0,          CT_U8,   CT_U8, 0,   NULL},
     [CT_I4]      = {"i4",     INT,    4,  0, 0,  0,          CT_U8,   CT_U8, 0,   NULL},
     [CT_F4]      = {"f4",     FLOAT,  4,  2, 1,  CT_FINITE,  CT_U8,   CT_U8, 0,   "F4"},
+    [CT_C64]     = {"c64",  COMPLEX, 64,  0, 0,  0,          CT_F32, CT_F32, 'c', "C64"},
+    [CT_C128]    = {"c128", COMPLEX, 128, 0, 0,  0,          CT_F64, CT_F64, 'c', NULL},
 };
 // clang-format on
 
@@ -112,18 +115,23 @@ enum {
     BARE_I64,
     FLOAT_OF_INTS, // of u64 and signed integers, which no integer holds: the float of JAX's default
     BARE_FLOAT,
+    BARE_COMPLEX,
     NODES
 };
 _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define NODE(n) ((uint64_t)1 << (n))
-#define UP_F64 NODE(CT_F64)
-#define UP_F32 (NODE(CT_F32) | UP_F64)
+#define UP_C128 NODE(CT_C128)
+#define UP_C64 (NODE(CT_C64) | UP_C128)
+#define UP_BARE_COMPLEX (NODE(BARE_COMPLEX) | UP_C64)
+#define UP_F64 (NODE(CT_F64) | UP_C128)
+#define UP_F32 (NODE(CT_F32) | UP_F64 | UP_C64)
 #define UP_BF16 (NODE(CT_BF16) | UP_F32)
 #define UP_F16 (NODE(CT_F16) | UP_F32)
 #define UP_F4 NODE(CT_F4)
 #define UP_F8E4M3 NODE(CT_F8E4M3)
 #define UP_F8E5M2 NODE(CT_F8E5M2)
-#define UP_BARE_FLOAT (NODE(BARE_FLOAT) | UP_F4 | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16)
+#define UP_BARE_FLOAT                                                                              \
+    (NODE(BARE_FLOAT) | UP_F4 | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16 | UP_BARE_COMPLEX)
 #define UP_FLOAT_OF_INTS (NODE(FLOAT_OF_INTS) | UP_BARE_FLOAT)
 #define UP_I64 (NODE(CT_I64) | UP_FLOAT_OF_INTS)
 #define UP_I32 (NODE(CT_I32) | UP_I64)
@@ -147,15 +155,18 @@ static const struct {
     // clang-format off
     DTYPE(BOOL), DTYPE(U4), DTYPE(U8), DTYPE(U16), DTYPE(U32), DTYPE(U64), DTYPE(I4), DTYPE(I8), DTYPE(I16), DTYPE(I32),
     DTYPE(I64), DTYPE(F4), DTYPE(F8E4M3), DTYPE(F8E5M2), DTYPE(F16), DTYPE(BF16), DTYPE(F32), DTYPE(F64),
+    DTYPE(C64), DTYPE(C128),
     // clang-format on
     [BARE_I32] = {UP_BARE_I32, CT_I32},
     [BARE_I64] = {UP_BARE_I64, CT_I64},
     [BARE_FLOAT] = {UP_BARE_FLOAT, CT_F32},
+    [BARE_COMPLEX] = {UP_BARE_COMPLEX, CT_C64},
     [FLOAT_OF_INTS] = {UP_FLOAT_OF_INTS, CT_F64},
 };
 
 static int node_of(ct_dtype d, bool bare) {
     if (!bare || d == CT_BOOL) return (int)d;
+    if (ct__is_complex(d)) return BARE_COMPLEX;
     return ct__is_float(d) ? BARE_FLOAT : d == CT_I64 ? BARE_I64 : BARE_I32;
 }
 

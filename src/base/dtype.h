@@ -10,6 +10,7 @@ typedef enum ct_class {
     CT_CLASS_UINT,
     CT_CLASS_INT,
     CT_CLASS_FLOAT,
+    CT_CLASS_COMPLEX,
 } ct_class;
 
 // What of a float's codes is no number.
@@ -28,8 +29,8 @@ typedef struct ct_dtype_info {
     uint8_t exponent, mantissa; // bits; the mantissa's leading 1 is not among them
     uint8_t special;            // ct_special
     uint8_t held;               // ct_dtype in which kernels compute with it: itself, or a wider one
-    // ct_dtype of what kernels have in its place: of 4 bits the code, as a u8. An op of it becomes
-    // ops of its parts when a plan is made. CT_DEFAULT: it is computed with as it is.
+    // ct_dtype of what kernels have in its place: of 4 bits the code, as a u8; of a complex
+    // number its two parts. An op of it becomes ops of its parts when a plan is made. CT_DEFAULT: it is computed with as it is.
     uint8_t part;
     char numpy; // letter of NumPy's descr, which the size in bytes follows; 0: NumPy has none
     const char *safetensors; // its name in a safetensors file; NULL: none
@@ -47,13 +48,19 @@ static inline bool ct__is_float(ct_dtype d) { return ct__dtype(d)->class == CT_C
 static inline bool ct__is_signed(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_INT; }
 static inline bool ct__is_unsigned(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_UINT; }
 static inline bool ct__is_int(ct_dtype d) { return ct__is_signed(d) || ct__is_unsigned(d); }
+static inline bool ct__is_complex(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_COMPLEX; }
 static inline bool ct__has_parts(ct_dtype d) { return ct__dtype(d)->part != CT_DEFAULT; }
+static inline ct_dtype ct__part(ct_dtype d) { return (ct_dtype)ct__dtype(d)->part; }
 // Do derivatives pass through it? Not through 4 bits, which are storage.
-static inline bool ct__has_slope(ct_dtype d) { return ct__is_float(d) && !ct__has_parts(d); }
+static inline bool ct__has_slope(ct_dtype d) {
+    return ct__is_complex(d) || (ct__is_float(d) && !ct__has_parts(d));
+}
 // Kernels have values of another dtype for it.
 static inline bool ct__is_narrow(ct_dtype d) { return ct__dtype(d)->held != (uint8_t)d; }
 // A float narrower than f32: computed in f32 and rounded after each op.
-static inline bool ct__is_narrow_float(ct_dtype d) { return ct__has_slope(d) && ct__is_narrow(d); }
+static inline bool ct__is_narrow_float(ct_dtype d) {
+    return ct__is_float(d) && !ct__has_parts(d) && ct__is_narrow(d);
+}
 
 // The least and the greatest integer of a dtype (bool: 0 and 1), a u64 by its bits.
 static inline int64_t ct__least(ct_dtype d) {
@@ -106,6 +113,7 @@ _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_NUMBERS (CT_FLOATS | CT_INTEGERS)
 #define CT_BITS (CT_INTEGERS | CT_MASK(CT_BOOL))
 #define CT_PACKED (CT_MASK(CT_U4) | CT_MASK(CT_I4) | CT_MASK(CT_F4))
-#define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED)
+#define CT_COMPLEX (CT_MASK(CT_C64) | CT_MASK(CT_C128))
+#define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED | CT_COMPLEX)
 
 #endif

@@ -16,15 +16,23 @@ typedef struct {
     int64_t stride[CT_MAX_RANK];
 } layout;
 
+static void add_float(ct_text *text, double x, bool sign) {
+    if (isnan(x))
+        ct__text_add(text, sign ? "+nan" : "nan"); // without the sign that printf gives some
+    else
+        ct__textf(text, sign ? "%+.5g" : "%.5g", x);
+}
 static void element(const layout *l, int64_t at, char text[WIDEST]) {
     ct_text one = {0};
-    ct_dtype d = l->type->dtype;
-    if (d == CT_BOOL)
+    ct_dtype d = l->type->dtype, part = ct__part(d);
+    if (ct__is_complex(d)) { // as NumPy has it: 1+2j
+        add_float(&one, ct__load_f64(part, l->bytes, 2 * at), false);
+        add_float(&one, ct__load_f64(part, l->bytes, 2 * at + 1), true);
+        ct__text_add(&one, "j");
+    } else if (d == CT_BOOL)
         ct__text_add(&one, ct__load_i64(d, l->bytes, at) ? "true" : "false");
-    else if (ct__is_float(d) && isnan(ct__load_f64(d, l->bytes, at)))
-        ct__text_add(&one, "nan"); // without the sign that printf gives some
     else if (ct__is_float(d))
-        ct__textf(&one, "%.5g", ct__load_f64(d, l->bytes, at));
+        add_float(&one, ct__load_f64(d, l->bytes, at), false);
     else
         ct__text_add(&one, ct__int_text(d, ct__load_i64(d, l->bytes, at)).s);
     snprintf(text, WIDEST, "%s", one.s ? one.s : "?");

@@ -360,8 +360,8 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 // A scalar leaf of a bare number, outside of traced functions. NULL: as of ct__leaf.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
-extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_const, ct__op_read, ct__op_variable,
-    ct__op_param, ct__op_same, ct__op_copy;
+extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const, ct__op_read,
+    ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
 
 // ------------------------------------------------------------------------------- frames and bodies
 

@@ -645,17 +645,27 @@ static const ct_node *number_to_widen(ct_node *node) {
 
 // Bare numbers that meet an f64 are taken as they were written, not as the f32 that they are alone.
 // In a plan they have no values: those that met an f64 were f64 when it was recorded.
+static ct_tensor in_f64(ct_ctx *ctx, ct_node *node) { // CT_NONE: it is no bare number
+    if (node->op == &ct__op_complex && node->out->weak) {
+        const ct_tensor part[2] = {in_f64(ctx, node->in[0].node), in_f64(ctx, node->in[1].node)};
+        return part[0].bits && part[1].bits ? ct__record(node->op, NULL, part, 2, node->here)
+                                            : CT_NONE;
+    }
+    const ct_node *number = number_to_widen(node);
+    if (!number) return CT_NONE;
+    ct_node *wide = ct__number_leaf(ctx, (ct_type){.dtype = CT_F64});
+    if (!wide) return ct__poison(ctx, CT_NOWHERE);
+    ct__store_f64(CT_F64, &wide->number, 0, number->precise);
+    return ct__handle(wide, 0);
+}
 static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, int n_in, ct_val *val,
                            const ct_type **types, ct_loc here) {
     if (ct__in_plan(ctx) || keeps_operands(op)) return true;
     for (int i = 0; i < n_in; i++) {
-        const ct_node *number = number_to_widen(val[i].node);
-        if (!number) continue;
-        ct_node *wide = ct__number_leaf(ctx, (ct_type){.dtype = CT_F64});
+        const ct_tensor wide = in_f64(ctx, val[i].node);
         ct_val to;
-        if (!wide) return false;
-        ct__store_f64(CT_F64, &wide->number, 0, number->precise);
-        if (!ct__resolve(ctx, ct__handle(wide, 0), &to, op->name, i, here)) return false;
+        if (!wide.bits) continue;
+        if (!ct__resolve(ctx, wide, &to, op->name, i, here)) return false;
         ct__unuse(val[i].node);
         val[i] = to;
         types[i] = ct__type(to);
@@ -679,7 +689,7 @@ bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_
                    ct_loc here, const char *op) {
     uint32_t out;
     const ct_node *node = ct__peek_fast(t, &out);
-    if (!node || dtype == CT_BOOL || ct__is_float(dtype)) return true;
+    if (!node || !ct__is_int(dtype)) return true;
     node = origin_of(node);
     if (node->op != &ct__op_scalar || !node->out->weak || ct__is_float(node->out->dtype))
         return true;
@@ -778,8 +788,9 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
         ct__use(val[used++].node);
     }
     if (bare & CT_INTEGERS && seen & BELOW_I64) call.whole = in;
-    bool in_f64 = bare & CT_MASK(CT_F32) && seen & CT_MASK(CT_F64);
-    bool ok = used == n_in && (!in_f64 || numbers_in_f64(ctx, op, n_in, val, types, here));
+    const ct_dtypes wide = CT_MASK(CT_F64) | CT_MASK(CT_C128);
+    bool widens = bare & (CT_MASK(CT_F32) | CT_MASK(CT_C64)) && seen & wide;
+    bool ok = used == n_in && (!widens || numbers_in_f64(ctx, op, n_in, val, types, here));
     if (!ok || !op->infer(&call) || !fits(&call) ||
         (ctx->symbols && !name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);

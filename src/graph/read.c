@@ -113,6 +113,12 @@ double ct_item_at(ct_tensor t, ct_loc here) {
                  ct__type_text(type).s);
         return NAN;
     }
+    if (ct__is_complex((ct_dtype)type->dtype)) {
+        ct__fail(ctx, CT_E_DTYPE, here, "item", "the tensor is %s, a complex number",
+                 ct__type_text(type).s);
+        ct__err_hint(&ctx->err, "ct_item of its ct_real and ct_imag, or ct_data");
+        return NAN;
+    }
     if (v.node->op == &ct__op_scalar)
         scalar_bytes(v.node, bytes);
     else if (!fetch(ctx, &v, bytes, ct__type_bytes(type), here))

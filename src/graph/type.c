@@ -60,7 +60,7 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
 }
 
 bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op) {
-    int64_t bytes = 8; // of an element, most of which have fewer
+    int64_t bytes = type->dtype == CT_C128 ? 16 : 8; // of an element, most of which have fewer
     for (int i = 0; i < type->rank; i++) {
         int64_t size = type->dim[i];
         if (ct__is_dyn(type, i) && size >= CT_DYN_END)
@@ -69,8 +69,8 @@ bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op
                            ct__type_text(type).s);
         if (__builtin_mul_overflow(bytes, size ? size : 1, &bytes))
             return ct__err(err, CT_E_SHAPE, here, op,
-                           "%s is too large: the sizes multiply to 2^60 or more",
-                           ct__type_text(type).s);
+                           "%s is too large: the sizes multiply to 2^%d or more",
+                           ct__type_text(type).s, type->dtype == CT_C128 ? 59 : 60);
     }
     return true;
 }
@@ -204,6 +204,8 @@ double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
     case CT_BF16: return ct__decode_float(dtype, ((const uint16_t *)data)[i]);
     case CT_F32: return (double)((const float *)data)[i];
     case CT_F64: return ((const double *)data)[i];
+    case CT_C64: return (double)((const float *)data)[2 * i];
+    case CT_C128: return ((const double *)data)[2 * i];
     case CT_U64: return (double)((const uint64_t *)data)[i];
     default: return (double)ct__load_i64(dtype, data, i);
     }
@@ -251,6 +253,11 @@ void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
         break;
     }
     case CT_F64: ((double *)data)[i] = v; break;
+    case CT_C64:
+    case CT_C128:
+        ct__store_f64(ct__part(dtype), data, 2 * i, v);
+        ct__store_f64(ct__part(dtype), data, 2 * i + 1, 0);
+        break;
     default: ct__store_i64(dtype, data, i, saturated(dtype, v)); break;
     }
 }

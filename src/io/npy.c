@@ -337,7 +337,10 @@ void ct__npy_convert(const ct_npy *npy, const void *from, void *to) {
         transpose(npy, from, to);
     else
         memmove(to, from, npy->bytes);
-    if (npy->swapped) swap(to, npy->count, npy->size);
+    if (npy->swapped) { // of a complex number each part
+        const uint64_t parts = 1u + (npy->descr[1] == 'c');
+        swap(to, npy->count * parts, npy->size / parts);
+    }
     for (uint64_t i = 0; npy->dtype == CT_BOOL && i < npy->bytes; i++) b[i] = b[i] != 0;
 }
 

@@ -25,6 +25,10 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
         if (node->op->part) return ct__emit_part(e, node->in[0], own, node->op->part - 1);
         return ct__emit_bits(e, node->in[0], own, out);
     }
+    if (ct__has_parts(out)) { // its parts alone have values, which are asked for where it is stored
+        ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
+        return ct__emit_value(e, node->in[0], own, ct__part(out));
+    }
     for (int i = 0; i < node->n_in; i++) {
         ct__broadcast_ix(e, node->in[i], node->out->rank, at, own);
         bool condition = i == 0 && node->op->condition;

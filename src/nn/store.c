@@ -94,7 +94,8 @@ static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var
     for (size_t a = 0; same && a < entry->rank; a++)
         same = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
     ct_dtype to = ct_dtype_of(var);
-    bool converts = entry->dtype == to || (ct__has_slope(entry->dtype) && ct__has_slope(to));
+    bool converts = entry->dtype == to || (ct__has_slope(entry->dtype) && ct__has_slope(to) &&
+                                           ct__is_complex(entry->dtype) == ct__is_complex(to));
     if (same && converts) return true;
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];

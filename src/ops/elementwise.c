@@ -43,9 +43,10 @@ static bool add_transpose(ct_rule *r) {
 }
 static ct_kval add_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_ADD); }
 const ct_opdef ct__op_add = {
-    BINARY(ADD, add),    .doc = "a + b.",    .accepts = CT_NUMBERS,
+    BINARY(ADD, add),    .doc = "a + b.",    .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = add_i64, .jvp = add_jvp,     .transpose = add_transpose,
-    .onnx = "Add",       .stablehlo = "add",
+    .onnx = "Add",       .stablehlo = "add", .split = ct__split_each,
+    .data = 3,
 };
 
 static double sub_f64(const double *x) { return x[0] - x[1]; }
@@ -66,9 +67,17 @@ static bool sub_transpose(ct_rule *r) {
 }
 static ct_kval sub_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_SUB); }
 const ct_opdef ct__op_sub = {
-    BINARY(SUB, sub),    .doc = "a - b.",         .accepts = CT_NUMBERS,
-    .eval_i64 = sub_i64, .jvp = sub_jvp,          .transpose = sub_transpose,
-    .onnx = "Sub",       .stablehlo = "subtract", .neutral = {0, false, true},
+    BINARY(SUB, sub),
+    .doc = "a - b.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .eval_i64 = sub_i64,
+    .jvp = sub_jvp,
+    .transpose = sub_transpose,
+    .onnx = "Sub",
+    .stablehlo = "subtract",
+    .neutral = {0, false, true},
+    .split = ct__split_each,
+    .data = 3,
 };
 
 static double neg_f64(const double *x) { return -x[0]; }
@@ -81,9 +90,17 @@ static bool neg_transpose(ct_rule *r) {
 }
 static ct_kval neg_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_NEG); }
 const ct_opdef ct__op_neg = {
-    UNARY(NEG, neg),     .doc = "-x.",          .accepts = CT_NUMBERS,
-    .eval_i64 = neg_i64, .jvp = linear_unary,   .transpose = neg_transpose,
-    .onnx = "Neg",       .stablehlo = "negate", .involution = true,
+    UNARY(NEG, neg),
+    .doc = "-x.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .eval_i64 = neg_i64,
+    .jvp = linear_unary,
+    .transpose = neg_transpose,
+    .onnx = "Neg",
+    .stablehlo = "negate",
+    .involution = true,
+    .split = ct__split_each,
+    .data = 1,
 };
 
 static double mul_f64(const double *x) { return x[0] * x[1]; }
@@ -103,9 +120,10 @@ static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the 
 }
 static ct_kval mul_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MUL); }
 const ct_opdef ct__op_mul = {
-    BINARY(MUL, mul),    .doc = "a * b.",         .accepts = CT_NUMBERS,
-    .eval_i64 = mul_i64, .jvp = mul_jvp,          .transpose = mul_transpose,
-    .onnx = "Mul",       .stablehlo = "multiply", .neutral = {1, true, true},
+    BINARY(MUL, mul),       .doc = "a * b.",         .accepts = CT_NUMBERS | CT_COMPLEX,
+    .eval_i64 = mul_i64,    .jvp = mul_jvp,          .transpose = mul_transpose,
+    .onnx = "Mul",          .stablehlo = "multiply", .neutral = {1, true, true},
+    .split = ct__split_mul,
 };
 
 static double div_f64(const double *x) { return x[0] / x[1]; }
@@ -131,7 +149,7 @@ static ct_kval div_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_DIV); }
 const ct_opdef ct__op_div = {
     BINARY(DIV, div),
     .doc = "a / b. Integers: towards zero, and 0 where b is 0.",
-    .accepts = CT_NUMBERS,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = div_i64,
     .jvp = div_jvp,
     .transpose = div_transpose,
@@ -140,6 +158,7 @@ const ct_opdef ct__op_div = {
     .samples = {.lo = 0.5, .hi = 3},
     .neutral = {1, false, true},
     .costly = true,
+    .split = ct__split_div,
 };
 
 static double mod_f64(const double *x) { return fmod(x[0], x[1]); }
@@ -172,7 +191,20 @@ static double abs_f64(const double *x) { return fabs(x[0]); }
 static int64_t abs_i64(const int64_t *x, ct_dtype d) {
     return x[0] < 0 && d != CT_U64 ? (int64_t)(0 - (uint64_t)x[0]) : x[0];
 }
+static bool abs_infer(ct_call *call) {
+    if (!ct__infer_elementwise(call)) return false;
+    const ct_dtype dtype = (ct_dtype)call->out->dtype;
+    if (ct__is_complex(dtype)) call->out->dtype = (uint8_t)ct__part(dtype);
+    return true;
+}
+static bool complex_abs_jvp(ct_rule *r) { // the real part of conj(x) x' / |x|
+    ct_tensor none = ct_equal(r->out[0], ct_f(0));
+    ct_tensor along = ct_real(ct_mul(r->t_in[0], ct_conj(r->in[0])));
+    r->t_out[0] = ct_div(along, ct_select(none, ct_f(1), r->out[0]));
+    return true;
+}
 static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
+    if (ct__is_complex((ct_dtype)ct__type_of(r->in[0])->dtype)) return complex_abs_jvp(r);
     ct_tensor zero = ct_f(0);
     ct_tensor sign = ct_select(ct_less(r->in[0], zero), ct_f(-1),
                                ct_select(ct_greater(r->in[0], zero), ct_f(1), zero));
@@ -180,10 +212,22 @@ static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
 }
 static ct_kval abs_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ABS); }
 const ct_opdef ct__op_abs = {
-    UNARY(ABS, abs),       .doc = "The absolute value of x; its slope at 0 is 0.",
-    .accepts = CT_NUMBERS, .eval_i64 = abs_i64,
-    .jvp = abs_jvp,        .onnx = "Abs",
-    .stablehlo = "abs",    .samples = {.kinks = true},
+    .id = CT_OP_ABS,
+    .name = "abs",
+    .doc = "The absolute value of x, of complex numbers too; its slope at 0 is 0.",
+    .kind = &ct__kind_elementwise,
+    .n_in = 1,
+    .n_out = 1,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_abs,
+    .infer = abs_infer,
+    .eval_f64 = abs_f64,
+    .eval_i64 = abs_i64,
+    .jvp = abs_jvp,
+    .emit = abs_emit,
+    .onnx = "Abs",
+    .stablehlo = "abs",
+    .samples = {.kinks = true},
 };
 
 // Tangent of the operand that was chosen; where both are equal each gets a half, as JAX does.
@@ -260,20 +304,28 @@ static ct_kval sqrt_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_SQRT); }
 const ct_opdef ct__op_sqrt = {
     UNARY(SQRT, sqrt),
     .doc = "The square root of x; NaN below 0.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = sqrt_jvp,
     .onnx = "Sqrt",
     .stablehlo = "sqrt",
     .samples = {.lo = 0.25, .hi = 4},
     .costly = true,
+    .split = ct__split_sqrt,
 };
 
 static double exp_f64(const double *x) { return exp(x[0]); }
 static bool exp_jvp(ct_rule *r) { return slope(r, r->out[0]); }
 static ct_kval exp_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP); }
 const ct_opdef ct__op_exp = {
-    UNARY(EXP, exp), .doc = "e to the power x.", .accepts = CT_FLOATS,  .jvp = exp_jvp,
-    .onnx = "Exp",   .stablehlo = "exponential", .samples = {.ulp = 2}, .costly = true,
+    UNARY(EXP, exp),
+    .doc = "e to the power x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = exp_jvp,
+    .onnx = "Exp",
+    .stablehlo = "exponential",
+    .samples = {.ulp = 2},
+    .costly = true,
+    .split = ct__split_exp,
 };
 
 static double log_f64(const double *x) { return log(x[0]); }
@@ -285,12 +337,13 @@ static ct_kval log_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG)
 const ct_opdef ct__op_log = {
     UNARY(LOG, log),
     .doc = "The natural logarithm of x; -infinity at 0, NaN below.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = log_jvp,
     .onnx = "Log",
     .stablehlo = "log",
     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
     .costly = true,
+    .split = ct__split_log,
 };
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
@@ -328,12 +381,13 @@ static ct_kval sin_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_SIN)
 const ct_opdef ct__op_sin = {
     UNARY(SIN, sin),
     .doc = "The sine of x, in radians; right for |x| up to 2^52.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = sin_jvp,
     .onnx = "Sin",
     .stablehlo = "sine",
     .samples = {.ulp = 2, .largest = 0x1p52},
     .costly = true,
+    .split = ct__split_sin,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
 static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
@@ -341,22 +395,28 @@ static ct_kval cos_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_COS)
 const ct_opdef ct__op_cos = {
     UNARY(COS, cos),
     .doc = "The cosine of x, in radians; right for |x| up to 2^52.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = cos_jvp,
     .onnx = "Cos",
     .stablehlo = "cosine",
     .samples = {.ulp = 2, .largest = 0x1p52},
     .costly = true,
+    .split = ct__split_cos,
 };
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }
 static bool tanh_jvp(ct_rule *r) { return slope(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0]))); }
 static ct_kval tanh_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_TANH); }
 const ct_opdef ct__op_tanh = {
-    UNARY(TANH, tanh),     .doc = "The hyperbolic tangent of x.",
-    .accepts = CT_FLOATS,  .jvp = tanh_jvp,
-    .onnx = "Tanh",        .stablehlo = "tanh",
-    .samples = {.ulp = 2}, .costly = true,
+    UNARY(TANH, tanh),
+    .doc = "The hyperbolic tangent of x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = tanh_jvp,
+    .onnx = "Tanh",
+    .stablehlo = "tanh",
+    .samples = {.ulp = 2},
+    .costly = true,
+    .split = ct__split_tanh,
 };
 
 static double erf_f64(const double *x) { return erf(x[0]); }

@@ -24,7 +24,7 @@ static bool square_body(ct_rule *r) {
 const ct_opdef ct__op_square = {
     FUNCTION(SQUARE, square, 1),
     .doc = "x * x.",
-    .accepts = CT_NUMBERS,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
 };
 
 static bool reciprocal_body(ct_rule *r) {
@@ -32,10 +32,8 @@ static bool reciprocal_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_reciprocal = {
-    FUNCTION(RECIPROCAL, reciprocal, 1),
-    .doc = "1 / x.",
-    .accepts = CT_FLOATS,
-    .onnx = "Reciprocal",
+    FUNCTION(RECIPROCAL, reciprocal, 1), .doc = "1 / x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,   .onnx = "Reciprocal",
     .samples = {.lo = 0.5, .hi = 3},
 };
 
@@ -53,8 +51,16 @@ const ct_opdef ct__op_rsqrt = {
 
 // |x|^y as exp(y log|x|) loses digits as the exponent grows, so f64 carries it; then the cases
 // that the formula does not know, as C's pow has them.
+static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
+    ct_tensor x = ct_cast(r->in[0], CT_C128), y = ct_cast(r->in[1], CT_C128), zero = ct_f(0);
+    ct_tensor value = ct_exp(ct_mul(y, ct_log(x)));
+    ct_tensor of_zero = ct_select(ct_equal(y, zero), ct_f(1), zero);
+    r->body_out[0] = ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype);
+    return true;
+}
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
+    if (ct__is_complex(dtype)) return complex_pow_body(r, dtype);
     ct_tensor x = ct_cast(r->in[0], CT_F64), y = ct_cast(r->in[1], CT_F64);
     ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
     ct_tensor value = ct_exp(ct_mul(y, ct_log(size)));
@@ -87,8 +93,9 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
 }
 const ct_opdef ct__op_pow = {
     FUNCTION(POW, pow, 2),
-    .doc = "x to the power y; NaN for a negative x and a y that is not whole.",
-    .accepts = CT_FLOATS,
+    .doc = "x to the power y; NaN for a negative x and a y that is not whole. Of complex numbers "
+           "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = pow_jvp,
     .onnx = "Pow",
     .stablehlo = "power",

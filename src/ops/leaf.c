@@ -88,6 +88,7 @@ ct_tensor ct_i(int64_t value) {
     bool small = value >= INT32_MIN && value <= INT32_MAX;
     return number(0, value, true, (ct_type){.dtype = small ? CT_I32 : CT_I64, .weak = true});
 }
+ct_tensor ct_c(double re, double im) { return ct_complex_at(ct_f(re), ct_f(im), CT_NOWHERE); }
 ct_tensor ct_scalar(double value, ct_dtype dtype) {
     ct_ctx *ctx = ct__ctx();
     if (ctx && !ct__is_dtype(dtype))

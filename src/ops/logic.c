@@ -10,8 +10,8 @@
     }
 #define COMPARE(ID, op)                                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
-    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL), .infer = ct__infer_elementwise_bool,                 \
-    .eval_f64 = op##_f64, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD, .emit = op##_emit
+    .infer = ct__infer_elementwise_bool, .eval_f64 = op##_f64, .eval_i64 = op##_i64,               \
+    .jvp = CT_NO_GRAD, .emit = op##_emit
 
 // Order is compared as numbers: the IR orders no bools.
 static ct_kval compared(const ct_elem *e, ct_kop op, bool turned) {
@@ -28,20 +28,20 @@ COMPARING(greater_equal, >=)
 
 static ct_kval equal_emit(const ct_elem *e) { return compared(e, CT_K_EQ, false); }
 const ct_opdef ct__op_equal = {
-    COMPARE(EQUAL, equal),
-    .doc = "Where a equals b, as bool.",
-    .onnx = "Equal",
-    .stablehlo = "compare EQ",
+    COMPARE(EQUAL, equal),    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_equal, .doc = "Where a equals b, as bool.",
+    .onnx = "Equal",          .stablehlo = "compare EQ",
 };
 static ct_kval not_equal_emit(const ct_elem *e) { return compared(e, CT_K_NE, false); }
 const ct_opdef ct__op_not_equal = {
-    COMPARE(NOT_EQUAL, not_equal),
-    .doc = "Where a differs from b, as bool.",
+    COMPARE(NOT_EQUAL, not_equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_not_equal,  .doc = "Where a differs from b, as bool.",
     .stablehlo = "compare NE",
 };
 static ct_kval less_emit(const ct_elem *e) { return compared(e, CT_K_LT, false); }
 const ct_opdef ct__op_less = {
     COMPARE(LESS, less),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is less than b, as bool.",
     .onnx = "Less",
     .stablehlo = "compare LT",
@@ -49,6 +49,7 @@ const ct_opdef ct__op_less = {
 static ct_kval less_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, false); }
 const ct_opdef ct__op_less_equal = {
     COMPARE(LESS_EQUAL, less_equal),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at most b, as bool.",
     .onnx = "LessOrEqual",
     .stablehlo = "compare LE",
@@ -56,6 +57,7 @@ const ct_opdef ct__op_less_equal = {
 static ct_kval greater_emit(const ct_elem *e) { return compared(e, CT_K_LT, true); }
 const ct_opdef ct__op_greater = {
     COMPARE(GREATER, greater),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is greater than b, as bool.",
     .onnx = "Greater",
     .stablehlo = "compare GT",
@@ -63,6 +65,7 @@ const ct_opdef ct__op_greater = {
 static ct_kval greater_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, true); }
 const ct_opdef ct__op_greater_equal = {
     COMPARE(GREATER_EQUAL, greater_equal),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at least b, as bool.",
     .onnx = "GreaterOrEqual",
     .stablehlo = "compare GE",
@@ -204,7 +207,9 @@ const ct_opdef ct__op_select = {
     .kind = &ct__kind_elementwise,
     .n_in = 3,
     .n_out = 1,
-    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_each,
+    .data = 6,
     .infer = ct__infer_elementwise,
     .condition = true,
     .eval_f64 = select_f64,
@@ -225,6 +230,12 @@ static bool cast_infer(ct_call *call) {
     const cast_attrs *attrs = call->attrs;
     if (!ct__is_dtype(attrs->dtype))
         return ct__call_err(call, CT_E_DTYPE, "%d is not a dtype", (int)attrs->dtype);
+    const ct_dtype from = (ct_dtype)call->in[0]->dtype;
+    if (ct__is_complex(from) && !ct__is_complex(attrs->dtype)) {
+        ct__call_err(call, CT_E_DTYPE, "x is %s, and there is no place for complex numbers in %s",
+                     ct__type_text(call->in[0]).s, ct_dtype_name(attrs->dtype));
+        return ct__call_hint(call, "ct_real, ct_imag and ct_abs make floats of complex numbers");
+    }
     *call->out = *call->in[0];
     call->out->dtype = (uint8_t)attrs->dtype;
     call->out->weak = false;
@@ -240,7 +251,7 @@ static bool cast_jvp(ct_rule *r) {
     return true;
 }
 static bool cast_transpose(ct_rule *r) {
-    r->c_in[0] = ct_cast(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype);
+    r->c_in[0] = ct__cotangent_like(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype);
     return true;
 }
 static ct_kval cast_emit(const ct_elem *e) {
@@ -276,6 +287,11 @@ CT_ATTRS(bitcast, BITCAST_ATTRS);
 static bool bitcast_infer(ct_call *call) {
     const bitcast_attrs *attrs = call->attrs;
     ct_dtype from = call->in[0]->dtype;
+    if (ct__is_complex(from) || ct__is_complex(attrs->dtype))
+        return ct__call_err(call, CT_E_DTYPE,
+                            "%s to %s: complex numbers have the bits of two floats",
+                            ct_dtype_name(from), ct_dtype_name(attrs->dtype)) ||
+               ct__call_hint(call, "bitcast their ct_real and ct_imag");
     if (ct_dtype_bits(attrs->dtype) != ct_dtype_bits(from))
         return ct__call_err(call, CT_E_DTYPE, "%s and %s differ in size", ct_dtype_name(from),
                             ct_dtype_name(attrs->dtype));
@@ -304,7 +320,7 @@ const ct_opdef ct__op_bitcast = {
     .n_in = 1,
     .n_out = 1,
     CT_FIELDS(bitcast),
-    .accepts = CT_ANY,
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED,
     .split = ct__split_bitcast,
     .infer = bitcast_infer,
     .eval = bitcast_eval,

@@ -65,16 +65,17 @@ const ct_opdef ct__op_pack = {
 };
 
 ct_tensor ct__part_of(ct_tensor t, int part) {
-    (void)part; // of 4 bits there is one
+    if (ct__is_complex((ct_dtype)ct__type_of(t)->dtype)) return part ? ct_imag(t) : ct_real(t);
     return ct__record(&ct__op_unpack, NULL, &t, 1, CT_NOWHERE);
 }
 ct_tensor ct__of_parts(ct_dtype dtype, const ct_tensor *parts) {
+    if (ct__is_complex(dtype)) return ct_complex(parts[0], parts[1]);
     return ct__record(&ct__op_pack, &(pack_attrs){dtype}, parts, 1, CT_NOWHERE);
 }
 
 // ------------------------------------------------------------------------------------- op by parts
 
-static int parts_of(ct_dtype dtype) { return ct__has_parts(dtype); }
+static int parts_of(ct_dtype dtype) { return ct__is_complex(dtype) ? 2 : 1; }
 
 bool ct__split_each(ct_rule *r) {
     const ct_opdef *op = r->node->op;
@@ -153,6 +154,7 @@ bool ct__split_cast(ct_rule *r) {
     const ct_dtype from = (ct_dtype)ct__type_of(r->in[0])->dtype,
                    to = (ct_dtype)r->node->out->dtype;
     ct_tensor x = r->in[0];
+    if (ct__is_complex(to) && from != to) return ct__split_to_complex(r);
     if (from != to) {
         if (ct__has_parts(from)) x = from_codes(ct__part_of(x, 0), from);
         if (ct__has_parts(to)) {

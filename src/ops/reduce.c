@@ -59,9 +59,12 @@ static bool sum_transpose(ct_rule *r) {
 }
 #define REDUCE(ID, op, by)                                                                         \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .accepts = CT_NUMBERS, .infer = ct__infer_reduce, .jvp = op##_jvp, .reduction = CT_RED_##by
+    .infer = ct__infer_reduce, .jvp = op##_jvp, .reduction = CT_RED_##by
 const ct_opdef ct__op_sum = {
     REDUCE(SUM, sum, ADD),
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_each,
+    .data = 1,
     .doc =
         "The sum over axes (default: all). Floats add in a tree of fixed shape. Integers keep "
         "their dtype and wrap, unlike NumPy's, which add up in 64 bits: u8 200 + 100 is 44. Cast "
@@ -81,7 +84,10 @@ prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros amo
 }
 const ct_opdef ct__op_prod = {
     REDUCE(PROD, prod, MUL),
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_prod,
     .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0. "
+           "Of complex numbers it is the product of their sizes at the sum of their angles. "
            "Integers keep their dtype and wrap, as in ct_sum.",
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",
@@ -102,6 +108,7 @@ static bool extreme_jvp(ct_rule *r) {
 static bool max_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_max = {
     REDUCE(MAX, max, MAX),
+    .accepts = CT_NUMBERS,
     .doc = "The largest element over axes (default: all); NaN if there is one; -infinity or the "
            "least integer of none.",
     .onnx = "ReduceMax",
@@ -113,6 +120,7 @@ const ct_opdef ct__op_max = {
 static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
 const ct_opdef ct__op_min = {
     REDUCE(MIN, min, MIN),
+    .accepts = CT_NUMBERS,
     .doc = "The smallest element over axes (default: all); NaN if there is one; infinity or the "
            "largest integer of none.",
     .onnx = "ReduceMin",

@@ -18,7 +18,8 @@ static dtype_list accepted(const ct_call *call) {
     static const struct {
         ct_dtypes of;
         const char *name;
-    } classes[] = {{CT_INTEGERS, "integers"}, {CT_FLOATS, "floats"}};
+    } classes[] = {
+        {CT_INTEGERS, "integers"}, {CT_FLOATS, "floats"}, {CT_COMPLEX, "complex numbers"}};
     const char *name[CT_DTYPE_COUNT];
     dtype_list list = {""};
     size_t n = 0;
@@ -45,6 +46,8 @@ bool ct__check_accepts(ct_call *call, int operand) {
     if (call->op->accepts & CT_MASK(call->in[operand]->dtype)) return true;
     ct__call_err(call, CT_E_DTYPE, "operand %d is %s, accepted are %s", operand + 1,
                  ct__type_text(call->in[operand]).s, accepted(call).s);
+    if (ct__is_complex((ct_dtype)call->in[operand]->dtype))
+        return ct__call_hint(call, "ct_real, ct_imag and ct_abs make floats of complex numbers");
     static const struct {
         ct_dtype dtype;
         const char *name;
@@ -245,6 +248,11 @@ bool ct__normal_axis(ct_call *call, int64_t *axis) {
 bool ct__jvp_same(ct_rule *r) {
     r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
     return true;
+}
+
+ct_tensor ct__cotangent_like(ct_tensor c, ct_dtype dtype) {
+    if (ct__is_complex((ct_dtype)ct__type_of(c)->dtype) && !ct__is_complex(dtype)) c = ct_real(c);
+    return (ct_dtype)ct__type_of(c)->dtype == dtype ? c : ct_cast(c, dtype);
 }
 
 ct_tensor ct__add_zero(ct_tensor a, ct_tensor b) {

@@ -102,6 +102,21 @@ ct_tensor ct__of_parts(ct_dtype dtype, const ct_tensor *parts);
 // The same of the ops that change dtypes.
 bool ct__split_cast(ct_rule *rule);
 bool ct__split_bitcast(ct_rule *rule);
+// The same of ops of complex numbers (ops/complex.c).
+bool ct__split_equal(ct_rule *rule);
+bool ct__split_not_equal(ct_rule *rule);
+bool ct__split_mul(ct_rule *rule);
+bool ct__split_matmul(ct_rule *rule);
+bool ct__split_div(ct_rule *rule);
+bool ct__split_abs(ct_rule *rule);
+bool ct__split_exp(ct_rule *rule);
+bool ct__split_log(ct_rule *rule);
+bool ct__split_sqrt(ct_rule *rule);
+bool ct__split_sin(ct_rule *rule);
+bool ct__split_cos(ct_rule *rule);
+bool ct__split_tanh(ct_rule *rule);
+bool ct__split_prod(ct_rule *rule);
+bool ct__split_to_complex(ct_rule *rule);
 // A `split`: the op itself of each part of the operands that op.data names. What comes out has the
 // parts of operand `data` names first.
 bool ct__split_each(ct_rule *rule);
@@ -110,6 +125,8 @@ bool ct__split_each(ct_rule *rule);
 // before the axis, of the indices without their first `batch`, of x behind the axis.
 bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *shape);
 
+// A cotangent in the dtype of what it belongs to: of floats that became complex numbers its real part.
+ct_tensor ct__cotangent_like(ct_tensor c, ct_dtype dtype);
 // jvp of an op that is linear in its only operand: the op itself, on the tangent.
 bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.

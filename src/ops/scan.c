@@ -53,7 +53,9 @@ const ct_opdef ct__op_cumsum = {
     SCAN(CUMSUM, cumsum),
     .doc = "The sum of all elements up to each along an axis (reverse: from each on). Integers "
            "keep their dtype and wrap, as in ct_sum.",
-    .accepts = CT_NUMBERS,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_each,
+    .data = 1,
     .reduction = CT_RED_ADD,
     .jvp = ct__jvp_same,
     .transpose = cumsum_transpose,

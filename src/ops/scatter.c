@@ -92,7 +92,9 @@ const ct_opdef ct__op_scatter_add = {
            "updates have the sizes that gather would give. Of an index outside the mode tells "
            "(CT_MODE_DROP: it is left out). unique and sorted promise that no index stands twice, "
            "that they do not fall: what comes of a broken promise is not told.",
-    .accepts = CT_NUMBERS,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_each,
+    .data = 5,
     .reduction = CT_RED_ADD,
     .jvp = linear_jvp,
     .transpose = scatter_add_transpose,
@@ -141,7 +143,9 @@ const ct_opdef ct__op_scatter = {
     .doc = "x with the elements at `indices` along an axis replaced by `updates`, in the order of "
            "the indices: the last of those that name one element stays, and has the gradient. "
            "Options are those of ct_scatter_add.",
-    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_each,
+    .data = 5,
     .jvp = linear_jvp,
     .transpose = scatter_transpose,
 };

@@ -30,8 +30,10 @@ static bool mean_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_mean = {
-    STATISTIC(MEAN, mean), .doc = "The mean over axes (default: all); NaN of nothing.",
-    .accepts = CT_FLOATS,  .infer = ct__infer_reduce,
+    STATISTIC(MEAN, mean),
+    .doc = "The mean over axes (default: all); NaN of nothing.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .infer = ct__infer_reduce,
     .onnx = "ReduceMean",
 };
 

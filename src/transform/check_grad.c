@@ -264,6 +264,10 @@ static bool prepare(check *c) {
         if (!ct__resolve(c->ctx, c->args.in[k], &v, "check_grad", (int)k, here)) return false;
         c->type[k] = ct__type(v);
         if (!ct__has_slope(c->type[k]->dtype)) continue;
+        if (ct__is_complex((ct_dtype)c->type[k]->dtype))
+            return ct__err(&c->ctx->err, CT_E_DTYPE, here, "check_grad",
+                           "operand %zu is %s: differences are taken of floats; give its parts",
+                           k + 1, ct__type_text(c->type[k]).s);
         int64_t count = ct__count(c->type[k]);
         const void *bytes = ct_data_at(c->args.in[k], here);
         if (c->ctx->err.code) return false;

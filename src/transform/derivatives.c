@@ -276,16 +276,18 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
 
 // The value is a number to differentiate: one float.
 static bool is_loss(derived *d, size_t n_out) {
-    if (n_out && has_slope(d->outs[0]) && ct__count(d->outs[0]) == 1) return true;
+    const bool complex = n_out && ct__is_complex((ct_dtype)d->outs[0]->dtype);
+    if (n_out && has_slope(d->outs[0]) && !complex && ct__count(d->outs[0]) == 1) return true;
     if (!n_out) {
         ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
         return false;
     }
-    bool floats = has_slope(d->outs[0]);
+    bool floats = has_slope(d->outs[0]) && !complex;
     ct__fail(d->ctx, floats ? CT_E_SHAPE : CT_E_DTYPE, d->here, d->op,
              "the first result must be one float, it is %s", ct__type_text(d->outs[0]).s);
-    ct__err_hint(&d->ctx->err, floats ? "ct_mean or ct_sum makes it one number"
-                                      : "only what is computed in floats has gradients");
+    ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
+                               : floats ? "ct_mean or ct_sum makes it one number"
+                                        : "only what is computed in floats has gradients");
     return false;
 }
 

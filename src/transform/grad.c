@@ -78,12 +78,14 @@ const ct_opdef ct__op_linear = {
 // ------------------------------------------------------------------------------- the recorded node
 
 static bool grad_infer(ct_call *call) {
-    bool floats = ct__has_slope(call->in[0]->dtype);
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    bool floats = ct__has_slope(dtype) && !ct__is_complex(dtype);
     if (!floats || ct__count(call->in[0]) != 1) {
         ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
                      ct__type_text(call->in[0]).s);
-        ct__err_hint(call->err, floats ? "ct_mean or ct_sum makes it one number"
-                                       : "only what is computed in floats has gradients");
+        ct__err_hint(call->err, ct__is_complex(dtype) ? "ct_real or ct_abs makes a float of it"
+                                : floats              ? "ct_mean or ct_sum makes it one number"
+                                         : "only what is computed in floats has gradients");
         return false;
     }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
@@ -427,7 +429,7 @@ static ct_tensor fit(ct_tensor c, const ct_type *to) {
         if (n) c = ct_sum(c, .axes = {n, axes});
         c = ct__of_type(c, to);
     }
-    return ct__type_of(c)->dtype == to->dtype ? c : ct_cast(c, (ct_dtype)to->dtype);
+    return ct__cotangent_like(c, (ct_dtype)to->dtype);
 }
 
 typedef struct {

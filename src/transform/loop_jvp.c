@@ -10,7 +10,7 @@ typedef struct {
     size_t body;
 } forward;
 
-static bool is_float(ct_tensor t) { return ct__is_float(ct__type_of(t)->dtype); }
+static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 static bool no_memory(const ct_rule *r, size_t n) {
     return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, n * sizeof(ct_tensor));
 }
@@ -32,13 +32,13 @@ static bool moved_body(const forward *f, const ct_tensor *args, const ct_tensor 
     for (size_t i = 0; i < body->n_outs && ok; i++)
         ok = ct__resolve(ctx, outs[i], &vals[i], node->op->name, (int)i, node->here);
     for (size_t i = 0; i < n && ok; i++) {
-        if (ct__is_none(tangents[i]) || !is_float(args[i])) continue;
+        if (ct__is_none(tangents[i]) || !has_slope(args[i])) continue;
         ok = ct__resolve(ctx, args[i], &wrt[n_wrt], node->op->name, (int)i, node->here);
         along[n_wrt++] = tangents[i];
     }
     ok = ok && ct__jvp_expand(ctx, node->here, vals, body->n_outs, wrt, along, n_wrt, slopes);
     for (size_t i = 0; i < body->n_outs && ok; i++)
-        slopes[i] = is_float(outs[i]) ? ct__or_zeros(slopes[i], outs[i]) : CT_NONE;
+        slopes[i] = has_slope(outs[i]) ? ct__or_zeros(slopes[i], outs[i]) : CT_NONE;
     ct__arena_free(&scratch);
     return ok;
 }
@@ -72,7 +72,7 @@ static void moved_iteration(const ct_tensor *in, ct_tensor *out, void *user) {
     bool ok = make_room(f, &x);
     for (size_t i = 0; i < nc && ok; i++) x.args[i] = *in++;
     for (size_t i = 0; i < nc && ok; i++)
-        if (is_float(x.args[i])) x.tangents[i] = *in++;
+        if (has_slope(x.args[i])) x.tangents[i] = *in++;
     for (size_t i = nc; i < shared && ok; i++) x.args[i] = *in++;
     for (size_t i = nc; i < shared && ok; i++)
         if (!ct__is_none(r->t_in[i])) x.tangents[i] = *in++;
@@ -117,13 +117,13 @@ bool ct__loop_jvp(ct_rule *r) {
     bool ok = (carry && xs && out) || no_memory(r, nc + nx);
     for (size_t i = 0; i < nc && ok; i++) {
         carry[i] = r->in[i];
-        if (is_float(r->in[i])) carry[carried++] = ct__or_zeros(r->t_in[i], r->in[i]);
+        if (has_slope(r->in[i])) carry[carried++] = ct__or_zeros(r->t_in[i], r->in[i]);
     }
     for (size_t i = 0; i < nx && ok; i++) {
         xs[i] = r->in[nc + i];
         if (!ct__is_none(r->t_in[nc + i])) xs[going++] = r->t_in[nc + i];
     }
-    for (size_t i = nc; i < n_out && ok; i++) made += 1 + is_float(r->out[i]);
+    for (size_t i = nc; i < n_out && ok; i++) made += 1 + has_slope(r->out[i]);
     if (ok && scan)
         ct_scan_with((ct_scan_args){.body = moved_iteration,
                                     .user = &f,
@@ -147,10 +147,10 @@ bool ct__loop_jvp(ct_rule *r) {
                       out);
     }
     size_t at = nc; // behind the carried tensors their slopes, behind ys theirs
-    for (size_t i = 0; i < nc && ok; i++) r->t_out[i] = is_float(r->out[i]) ? out[at++] : CT_NONE;
+    for (size_t i = 0; i < nc && ok; i++) r->t_out[i] = has_slope(r->out[i]) ? out[at++] : CT_NONE;
     at += n_out - nc;
     for (size_t i = nc; i < n_out && ok; i++)
-        r->t_out[i] = is_float(r->out[i]) ? out[at++] : CT_NONE;
+        r->t_out[i] = has_slope(r->out[i]) ? out[at++] : CT_NONE;
     ct__arena_free(&scratch);
     return ok && !ct_failed();
 }
@@ -203,7 +203,7 @@ bool ct__branch_jvp(ct_rule *r) {
         in[k - 1] = r->in[k];
         if (!ct__is_none(r->t_in[k])) in[given++] = r->t_in[k];
     }
-    for (size_t i = 0; i < n_out && ok; i++) slopes += is_float(r->out[i]);
+    for (size_t i = 0; i < n_out && ok; i++) slopes += has_slope(r->out[i]);
     const ct_choice c = {.op = r->node->op,
                          .index = r->in[0],
                          .branches = branches,
@@ -215,7 +215,7 @@ bool ct__branch_jvp(ct_rule *r) {
                          .here = r->node->here};
     ok = ok && ct__record_choice(ctx, &c, &node);
     for (size_t i = 0, at = n_out; i < n_out && ok; i++)
-        r->t_out[i] = is_float(r->out[i]) ? ct__output(node, (uint32_t)at++) : CT_NONE;
+        r->t_out[i] = has_slope(r->out[i]) ? ct__output(node, (uint32_t)at++) : CT_NONE;
     ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }

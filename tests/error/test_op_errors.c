@@ -81,10 +81,10 @@ static void elementwise(void **state) {
           "add: shapes do not broadcast: (n=1,) f32 and (4,) f32"
           "\n  hint: a dynamic size never broadcasts, even where it is 1");
     FAILS(ct_add(B(2), B(2)), CT_E_DTYPE,
-          "add: operand 1 is (2,) bool, accepted are integers and floats"
+          "add: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_exp(I(3)), CT_E_DTYPE,
-          "exp: operand 1 is (3,) i32, accepted are floats"
+          "exp: operand 1 is (3,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_and(of(CT_U64, CT_DIMS(3)), of(CT_I8, CT_DIMS(3))),
           CT_E_DTYPE, // f64: no integer holds both
@@ -96,13 +96,13 @@ static void elementwise(void **state) {
           "matmul: f8e5m2 and f8e4m3 do not promote to one dtype"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_pow(I(3), ct_i(2)), CT_E_DTYPE,
-          "pow: operand 1 is (3,) i32, accepted are floats"
+          "pow: operand 1 is (3,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_pow(ct_i(2), I(3)), CT_E_DTYPE,
-          "pow: operand 2 is (3,) i32, accepted are floats"
+          "pow: operand 2 is (3,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_pow(ct_i(2), ct_i(3)), CT_E_DTYPE,
-          "pow: operand 1 is () i32, accepted are floats"
+          "pow: operand 1 is () i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_and(F(3), I(3)), CT_E_DTYPE,
           "and: operand 1 is (3,) f32, accepted are bool and integers"
@@ -286,7 +286,7 @@ static void reductions(void **state) {
           "max: axis -2 is named twice for (2, 3) f32"
           "\n  hint: name each axis once; 0 and -2 are the same");
     FAILS(ct_sum(B(2)), CT_E_DTYPE,
-          "sum: operand 1 is (2,) bool, accepted are integers and floats"
+          "sum: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_argmax(F(2, 0), .axis = 1), CT_E_SHAPE,
           "argmax: axis 1 of (2, 0) f32 has no elements");
@@ -294,7 +294,7 @@ static void reductions(void **state) {
           "argmax: axis 1 is out of range for (2,) f32"
           "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_mean(I(2)), CT_E_DTYPE,
-          "mean: operand 1 is (2,) i32, accepted are floats"
+          "mean: operand 1 is (2,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_any(F(2)), CT_E_DTYPE,
           "any: operand 1 is (2,) f32, accepted are bool"
@@ -552,10 +552,10 @@ static void contractions(void **state) {
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
           "\n  hint: axes before the last two, counted from these, must be equal or 1");
     FAILS(ct_matmul(F(2, 3), of(CT_U8, CT_DIMS(3, 2))), CT_E_DTYPE,
-          "matmul: operand 2 is (3, 2) u8, accepted are floats"
+          "matmul: operand 2 is (3, 2) u8, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_matmul(I(2, 3), F(3, 2)), CT_E_DTYPE,
-          "matmul: operand 1 is (2, 3) i32, accepted are floats"
+          "matmul: operand 1 is (2, 3) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
 }
 

@@ -14,12 +14,15 @@ NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "
          "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
          "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
          "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
-         "u4": ml_dtypes.uint4, "i4": ml_dtypes.int4, "f4": ml_dtypes.float4_e2m1fn}
+         "u4": ml_dtypes.uint4, "i4": ml_dtypes.int4, "f4": ml_dtypes.float4_e2m1fn,
+         "c64": np.complex64, "c128": np.complex128}
 DTYPES = ["?", *NUMPY]
 PACKED = ("u4", "i4", "f4")  # two elements a byte; tests/ops/test_dtypes.py has their cases
+COMPLEX = ("c64", "c128")  # tests/ops/test_complex.py has their cases
+COMPLEX_OPS = ("complex", "real", "imag", "conj", "angle")
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")  # floats that are computed in f32, and rounded after each op
 FLOATS = NARROW + ("f32", "f64")
-WHOLE = [d for d in NUMPY if d not in PACKED]  # elements of whole bytes
+WHOLE = [d for d in NUMPY if d not in PACKED and d not in COMPLEX]  # elements of whole bytes
 # All numbers of a narrow float, in the order of their codes.
 EVERY = {d: np.arange(2 ** (8 * np.dtype(NUMPY[d]).itemsize)).astype(f"u{np.dtype(NUMPY[d]).itemsize}").view(NUMPY[d])
          for d in NARROW}
@@ -61,7 +64,7 @@ class Op:
         self.place, self.name, self.kind = place, cells[0], cells[1]
         self.n_in, self.n_out, accepts = int(cells[2]), int(cells[3]), int(cells[4])
         self.takes = [d for i, d in enumerate(DTYPES) if i and accepts >> i & 1]
-        self.accepts = [d for d in self.takes if d not in PACKED]
+        self.accepts = [d for d in self.takes if d not in PACKED and d not in COMPLEX]
         self.gradient = cells[5] == "1"
         self.lo, self.hi = float(cells[6]), float(cells[7])
         if self.lo == 0 and self.hi == 0:
@@ -70,11 +73,11 @@ class Op:
         self.fields = [tuple(cell.split(":")) for cell in cells[11:]]
 
 
-def read_table():
+def read_table(leave_out=COMPLEX_OPS):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*PROGRAM, "--table", f"{folder}/table"], check=True)
         lines = Path(f"{folder}/table").read_text().splitlines()
-    return {op.name: op for op in (Op(i, line) for i, line in enumerate(lines))}
+    return {op.name: op for op in (Op(i, line) for i, line in enumerate(lines)) if op.name not in leave_out}
 
 
 class Operand:

@@ -23,7 +23,7 @@ def axes_of(x, axes):
 
 
 def is_float(x):
-    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+    return jnp.issubdtype(jnp.result_type(x), jnp.inexact)
 
 
 def together(f):

@@ -38,6 +38,7 @@ static void put_node(ct_text *out, const ct_node *node) {
 
 static void put_type(ct_text *out, int dtype) {
     const ct_dtype_info *d = ct__dtype((ct_dtype)dtype);
+    if (d->class == CT_CLASS_COMPLEX) return put_type(out, d->part);
     if (dtype == CT_F32 || dtype == CT_F64)
         ct__text_add(out, dtype == CT_F32 ? "float" : "double");
     else // bools are bytes, narrow floats their bits, and two of 4 bits a byte

@@ -7,8 +7,25 @@
 
 enum { MOST_INPUTS_SAID = 4 };
 
+// Complex numbers as twice as many floats.
+typedef struct {
+    int64_t n;
+    ct_type type;
+} floats;
+static const ct_type *as_floats(const ct_type *type, floats *to) {
+    to->n = 2 * ct__count(type);
+    to->type = (ct_type){.dtype = (uint8_t)ct__part(type->dtype), .rank = 1, .dim = &to->n};
+    return &to->type;
+}
+
 ct_check_bad ct__check_bad(const ct_type *type, const void *bytes) {
     ct_check_bad bad = {0};
+    if (ct__is_complex(type->dtype)) {
+        floats parts;
+        bad = ct__check_bad(as_floats(type, &parts), bytes);
+        bad.at /= 2;
+        return bad;
+    }
     if (!ct__is_float(type->dtype)) return bad;
     int64_t n = ct__count(type), nan = -1, infinite = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -59,6 +76,12 @@ static bool same_bits(const ct_type *type, const void *got, const void *want, in
 
 ct_check_difference ct__check_same(const ct_type *type, const void *got, const void *want) {
     ct_check_difference d = {0};
+    if (ct__is_complex(type->dtype)) {
+        floats parts;
+        d = ct__check_same(as_floats(type, &parts), got, want);
+        d.at /= 2;
+        return d;
+    }
     int64_t n = ct__count(type);
     bool is_float = ct__is_float(type->dtype);
     for (int64_t i = 0; i < n; i++) {
@@ -116,6 +139,13 @@ ct_check_difference ct__check_compare(const ct_node *node, uint32_t out, void *c
 // ---------------------------------------------------------------------------------------- in words
 
 void ct__check_say_value(ct_text *text, const ct_type *type, const void *bytes, int64_t at) {
+    if (ct__is_complex(type->dtype)) {
+        floats parts;
+        as_floats(type, &parts);
+        ct__check_say_value(text, &parts.type, bytes, 2 * at);
+        ct__text_add(text, " + i ");
+        return ct__check_say_value(text, &parts.type, bytes, 2 * at + 1);
+    }
     if (ct__is_float(type->dtype))
         ct__textf(text, type->dtype == CT_F64 ? "%.17g" : "%.9g",
                   ct__load_f64(type->dtype, bytes, at));

@@ -252,7 +252,7 @@ void ct__emit_declare_sizes(ct_emit *e, ct_node *node) {
 // that is there *base is told. NULL: at the place itself.
 static int parameter(ct_emit *e, ct_place place, ct_dtype dtype, int flags, int64_t *base) {
     ct_draft *d = e->draft;
-    if (ct__has_parts(dtype)) dtype = (ct_dtype)ct__dtype(dtype)->part;
+    if (ct__has_parts(dtype)) dtype = ct__part(dtype);
     for (size_t i = 0; i < d->n_args; i++) {
         const size_t ahead = (size_t)d->arg_bases[i] * ct_dtype_size(dtype);
         if (d->args[i].buf != place.buf || d->arg_types[i] != dtype ||
@@ -348,14 +348,22 @@ ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
     return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__emit_offset(e, v, at));
 }
 
-// Of 4 bits: two elements are one byte.
+static ct_ix part_offset(ct_emit *e, ct_ix offset, int part) {
+    ct_ix twice = ct__ix_mul(e->pool, offset, ct__ix_int(e->pool, 2));
+    return ct__ix_add(e->pool, twice, ct__ix_int(e->pool, part));
+}
+
+// Of 4 bits: two elements are one byte. Of a complex number: its parts lie one behind the other.
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part) {
     ct_draft *d = e->draft;
     ct_kir *k = e->kir;
     const ct_sval *val = ct__sval(d->sched, v);
-    (void)part;
+    const ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
     if (ct__is_leaf(v.node) && !ct__sched_place_leaf(d->sched, v.node)) return -1;
     ct_ix offset = ct__emit_offset(e, v, at), two = ct__ix_int(e->pool, 2);
+    if (ct__is_complex(dtype))
+        return ct__emit_load_at(e, val->buf, val->offset, ct__part(dtype),
+                                part_offset(e, offset, part));
     ct_kval byte =
         ct__emit_load_at(e, val->buf, val->offset, CT_U8, ct__ix_div(e->pool, offset, two));
     ct_kval odd = ct__kir_cast(k, ct__emit_ix(e, ct__ix_mod(e->pool, offset, two)), CT_U8);
@@ -369,8 +377,17 @@ static void store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     const ct_type *t = ct__type(v);
     for (int a = 0; a < t->rank; a++) // no element, whose place would not even move with the lanes
         if (t->dim[a] == 0 && !ct__is_dyn(t, a)) return;
-    ct__emit_store_at(e, val->buf, val->offset, (ct_dtype)ct__type(v)->dtype,
-                      ct__emit_offset(e, v, at), value);
+    const ct_dtype dtype = (ct_dtype)t->dtype;
+    const ct_ix offset = ct__emit_offset(e, v, at);
+    for (int p = 0; p < 2 && ct__is_complex(dtype); p++) { // made of its operands
+        ct_ix own[CT_MAX_RANK];
+        ct__broadcast_ix(e, v.node->in[p], t->rank, at, own);
+        value = ct__emit_value(e, v.node->in[p], own, ct__part(dtype));
+        ct__emit_store_at(e, val->buf, val->offset, ct__part(dtype), part_offset(e, offset, p),
+                          value);
+    }
+    if (ct__is_complex(dtype)) return;
+    ct__emit_store_at(e, val->buf, val->offset, dtype, offset, value);
 }
 
 // What comes in a wider form than the dtype, rounded to it.
