@@ -1252,10 +1252,53 @@ static void kernels_for_another_machine(void **state) {
     free(before);
 }
 
+// ------------------------------------------------------------------------------ another compiler
+
+// A program that starts the compiler of this run; `more` makes its file another one.
+static void write_compiler(const char *path, const char *more) {
+    ct_cc cc;
+    ct_err err = {0};
+    use_own_compiler();
+    if (!ct__cc_find(&cc, &err)) fail_msg("%s", err.text);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "#!/bin/sh\n# %s\nexec '%s' \"$@\"\n", more, cc.path);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    setenv("COTAN_CC", path, 1);
+}
+
+// A kernel is of the compiler that made it: neither one at another path nor a newer one at the same
+// path finds it, since both may compile it to other bits.
+static void another_compiler_compiles_anew(void **state) {
+    (void)state;
+    char path[2][200];
+    for (int i = 0; i < 2; i++) snprintf(path[i], sizeof path[i], "%s/cc%d", root, i);
+    static const struct {
+        int which;
+        const char *more; // NULL: the file stays
+        bool anew;
+    } steps[] = {{0, "one", true}, {0, NULL, false},     {1, "one", true},
+                 {0, NULL, false}, {0, "another", true}, {1, NULL, false}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        made m;
+        ct__kernel_source k = kernel(&m, 700, 7);
+        ct_err err = {0};
+        if (steps[i].more) write_compiler(path[steps[i].which], steps[i].more);
+        setenv("COTAN_CC", path[steps[i].which], 1);
+        ct__cpu_build_forget();
+        if (!ct__cpu_build(&k, 1, 1, &err)) fail_msg("%s", err.text);
+        if (k.compiled != steps[i].anew) fail_msg("step %d: compiled %d", (int)i, (int)k.compiled);
+        expect_number(&k, 7);
+    }
+    assert_int_equal(entries(cache, NULL), 3);
+}
+
 int main(void) {
     own_compiler = getenv("COTAN_CC") ? strdup(getenv("COTAN_CC")) : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_unknown_processor_has_no_cache, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_compiler_compiles_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(compiled_once_then_known_then_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_umask_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_not_used_for_longest_goes, setup, teardown),
