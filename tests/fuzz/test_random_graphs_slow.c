@@ -5,8 +5,8 @@
 // that a miscompiled kernel would be found.
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
-//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many alone
-//   COTAN_FUZZ_BATCH=n   batch n alone
+//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (200; with
+//   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
 //
 // A failure ends with the command that repeats it, and so does a crash. Exit status 100: it could
 // not be tried, for want of memory or of a device.
@@ -37,7 +37,7 @@
 #include "compile/plan.h"
 #include "support/graph_build.h"
 
-enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000 };
+enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 200 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
 
@@ -57,7 +57,7 @@ typedef struct {
 
 static const char *program; // as it was called
 static uint64_t seed = 20261120, only;
-static int n_graphs = GRAPHS, n_compiled = INT32_MAX, only_batch = -1, failures;
+static int n_graphs = GRAPHS, n_compiled = COMPILED, only_batch = -1, failures;
 static FILE *report;         // where failures are shown
 static bool only_one, quiet; // quiet: failures are counted, not shown
 static const char *compiler; // COTAN_CC as it was
@@ -887,6 +887,7 @@ int main(int argc, char **argv) {
     program = argv[0], report = stderr;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
+    if (getenv("COTAN_TEST_ALL")) n_compiled = INT32_MAX;
     if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_BATCH"))) only_batch = atoi(text);
