@@ -511,6 +511,26 @@ CT_API void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys)
 #define ct_scan(carry_out, ys, ...)                                                                \
     ct_scan_with((ct_scan_args){__VA_ARGS__, .here = CT_HERE}, (carry_out), (ys))
 
+// All prefixes of the elements of xs along an axis (default 0), put together by f: element i of the
+// results is x0 . x1 . ... . xi, by reverse xi . ... from the last element on. f is traced once, on an
+// element of each x (without the axis), then as many of their neighbours, and gives as many, of the
+// same types; it must be associative, since the order in which elements come together is another one
+// than theirs: in rounds, of which there are as many as the logarithm of the axis' size, and each of
+// them treats all elements at once. A dynamic axis has a plan for each size. (jax.lax.associative_scan)
+typedef struct ct_associative_scan_args {
+    ct_fn f;
+    void *user;
+    const ct_tensor *xs;
+    size_t n_xs;
+    int64_t axis; // negative ones count from the end
+    bool reverse;
+    ct_loc here;
+} ct_associative_scan_args;
+// out: n_xs tensors, with the types of xs.
+CT_API void ct_associative_scan_with(ct_associative_scan_args args, ct_tensor *out);
+#define ct_associative_scan(out, ...)                                                              \
+    ct_associative_scan_with((ct_associative_scan_args){__VA_ARGS__, .here = CT_HERE}, (out))
+
 // As long as cond, of the carried tensors, gives a bool that is true; body gives the next carried
 // tensors (same types). No gradient in reverse mode: how often it turns is not known before it
 // runs. ct_cancel ends one that does not end. (jax.lax.while_loop)

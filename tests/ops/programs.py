@@ -27,7 +27,8 @@ TABLE = read_table(leave_out=())
 TWINS = TWINS | {name: getattr(lax if name == "complex" else jnp, name) for name in COMPLEX_OPS}
 OP, NUMBER, WHOLE, CONST, TRANSFORM = range(5)
 TRANSFORMS = ["call", "grad", "value_and_grad", "jvp", "vjp", "vmap", "linearize", "linear_transpose",
-              "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch"]
+              "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch",
+              "associative_scan"]
 NO_AXIS = -2**63
 
 
@@ -134,6 +135,12 @@ class Jax:
             return tuple(outs[:n]), tuple(outs[n:])
         last, ys = jax.lax.scan(step, tuple(carry), tuple(xs), length, reverse)
         return [*last, *ys]
+
+    def associative_scan(self, f, xs, axis=0, reverse=False):
+        """f(*left, *right), of elements."""
+        def batched(a, b):
+            return tuple(jax.vmap(lambda *e: tuple(listed(f(*e))), axis, axis)(*a, *b))
+        return list(jax.lax.associative_scan(batched, tuple(xs), reverse, axis))
 
     def while_loop(self, cond, body, carry):
         return list(jax.lax.while_loop(lambda c: cond(*c), lambda c: tuple(listed(body(*c))), tuple(carry)))
@@ -330,6 +337,10 @@ class Recorder:
         place = self.trace(body, len(carry) + len(xs))
         n_out = self.outs_of(place)
         return self.transform("scan", [place], [*carry, *xs], n_out, [len(carry), length or 0, int(reverse)])
+
+    def associative_scan(self, f, xs, axis=0, reverse=False):
+        place = self.trace(f, 2 * len(xs))
+        return self.transform("associative_scan", [place], xs, len(xs), [axis, int(reverse)])
 
     def while_loop(self, cond, body, carry):
         places = [self.trace(cond, len(carry)), self.trace(body, len(carry))]

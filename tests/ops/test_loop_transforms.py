@@ -132,9 +132,21 @@ def diverges(o, x, w, xs):
     return [y]
 
 
+def prefixes(o, x, w, xs):
+    """Linear recurrences, with a captured factor."""
+    s = o.exp(o.mul(x, 0.1))
+    return o.associative_scan(lambda a, b, c, d: [o.mul(o.mul(a, c), s), o.add(o.mul(o.mul(b, c), s), d)], [o.sin(xs), o.mul(xs, x)])
+
+
+def matrix_prefixes(o, x, w, xs):
+    """Products of matrices, which do not commute, along the last axis and from its end."""
+    m = o.add(o.mul(o.reshape(xs, dims=[LENGTH, N, 1]), o.expand(w, dims=[LENGTH, N, N])), o.mul(x, 0.5))
+    return o.associative_scan(lambda a, b: [o.matmul(a, b)], [o.permute(m, axes=[1, 2, 0])], axis=2, reverse=True)
+
+
 FORWARD = [turns, turns_together, turns_to_a_bound, diverges]
 BOTH = [scan, backwards, becomes_moving, fixed_length, fori, nested, gradient_inside, batch_inside, cond, cond_of_one, switch,
-        branch_inside]
+        branch_inside, prefixes, matrix_prefixes]
 
 
 # ------------------------------------------------------------------------------------------ transforms

@@ -39,6 +39,7 @@ enum {
     FORI,
     COND,
     SWITCH,
+    ASSOCIATIVE_SCAN,
 };
 enum { MOST_FUNCTIONS = 64, MOST_REGISTERS = 512, MOST_OPERANDS = 64 };
 
@@ -185,6 +186,11 @@ static void run_transform(int64_t which, instruction *x) {
     case FORI: run_fori(x); break;
     case COND:
     case SWITCH: run_branches(which, x); break;
+    case ASSOCIATIVE_SCAN:
+        ct_associative_scan(x->out, .f = run_function, .user = user, .xs = x->in,
+                            .n_xs = (size_t)x->n_in, .axis = x->list[0].v[0],
+                            .reverse = x->list[0].v[1] != 0);
+        break;
     default: fprintf(stderr, "test_transforms: there is no transform %d\n", (int)which); exit(2);
     }
 }

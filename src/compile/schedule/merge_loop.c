@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "compile/passes/env.h"
 #include "compile/schedule/program.h"
-#include "kir/kir.h"
+#include "kinds/template.h"
 
 enum {
     ITERATIONS = 1024,  // a launch
@@ -159,11 +159,6 @@ static void write_copy(merge *m, const ct_launch *l) {
     ct__kir_end(k);
 }
 
-static void if_holds(ct_kir *k, ct_kval cond) {
-    ct__kir_loop(k, CT_BIND_SEQ, ct__kir_select(k, cond, ct__kir_int(k, 1), ct__kir_int(k, 0)),
-                 NULL);
-}
-
 // A whole number that a launch reads.
 static ct_kval scalar(merge *m, const ct_launch *l, ct_dtype dtype) {
     int buf = buffer_of(m, &l->args[0], dtype, CT_KIR_READ);
@@ -186,7 +181,7 @@ static void write_switch(merge *m, size_t *at) {
         if (branch == n - 1) one = ct__kir_bin(k, CT_K_LE, last, index);
         if (n == 1) one = ct__kir_const_int(k, CT_BOOL, 1);
         ++*at;
-        if_holds(k, one);
+        ct__kir_if(k, one);
         write_list(m, at);
         ct__kir_end(k);
     }

@@ -1,0 +1,269 @@
+// All prefixes of the elements along an axis, put together by a traced function, in a number of
+// rounds that is the logarithm of theirs.
+//
+// The function is traced once, on elements; a round is its body for a batch: neighbours are put
+// together in pairs, the prefixes of the pairs are found in the same way, and the elements between
+// them from these (Blelloch). How an element is put together follows from its place alone, not from
+// how many come after it. The node is a composition of that, from which its derivatives follow.
+#include <string.h>
+
+#include "graph/symbols.h"
+#include "ops/rules.h"
+#include "transform/loop.h"
+
+#define ASSOCIATIVE_SCAN_ATTRS(F, op) F(op, body, body) F(op, axis, axis) F(op, bool, reverse)
+CT_ATTRS(associative_scan, ASSOCIATIVE_SCAN_ATTRS);
+
+static bool associative_scan_infer(ct_call *call) {
+    const associative_scan_attrs *a = call->attrs;
+    if (!ct__call_outs(call, (int)a->body->n_outs)) return false;
+    for (size_t i = 0; i < a->body->n_outs; i++) {
+        call->out[i] = *call->in[i];
+        call->out[i].weak = false;
+    }
+    return true;
+}
+
+// -------------------------------------------------------------------------------------- the rounds
+
+typedef struct {
+    const ct_body *body;
+    const ct_tensor *captured;
+    size_t n; // tensors
+    ct_arena *arena;
+    ct_loc here;
+} rounds;
+
+static ct_tensor *tensors(const rounds *r, size_t n) {
+    ct_tensor *t = ct__arena_zero(r->arena, (n + 1) * sizeof *t);
+    if (!t) ct__err_memory(&ct__ctx()->err, r->here, "associative_scan", n * sizeof *t);
+    return t;
+}
+
+// Elements start, start + 2 ... before `stop` of each tensor.
+static ct_tensor *every_second(const rounds *r, const ct_tensor *x, int64_t start, int64_t stop) {
+    const int64_t two = 2;
+    ct_tensor *out = tensors(r, r->n);
+    for (size_t i = 0; i < r->n && out; i++)
+        out[i] = ct_slice(x[i], .start = {1, &start}, .stop = {1, &stop}, .step = {1, &two});
+    return out;
+}
+static ct_tensor *first(const rounds *r, const ct_tensor *x, int64_t n) {
+    ct_tensor *out = tensors(r, r->n);
+    for (size_t i = 0; i < r->n && out; i++) out[i] = ct_slice(x[i], .stop = {1, &n});
+    return out;
+}
+
+// `size` elements of a put together with those of b.
+static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, const ct_tensor *b) {
+    ct_ctx *ctx = ct__ctx();
+    size_t n = r->n, n_captured = r->body->n_captured, all = 2 * n + n_captured;
+    ct_tensor *in = tensors(r, all), *out = tensors(r, n);
+    bool *batched = ct__arena_zero(r->arena, all + n + 1);
+    if (!in || !out || !batched || !a || !b) return NULL;
+    memcpy(in, a, n * sizeof *in);
+    memcpy(in + n, b, n * sizeof *in);
+    if (n_captured) memcpy(in + 2 * n, r->captured, n_captured * sizeof *in);
+    for (size_t i = 0; i < 2 * n; i++) batched[i] = true;
+    if (!ct__inline_batched(ctx, r->body, size, in, batched, out, batched + all)) return NULL;
+    for (size_t i = 0; i < n; i++) { // what is the same for all elements, for each of them
+        if (batched[all + i]) continue;
+        const ct_type *t = ct__type_of(a[i]);
+        int64_t dim[CT_MAX_RANK];
+        memcpy(dim, t->dim, t->rank * sizeof *dim);
+        dim[0] = size;
+        out[i] = ct_expand(out[i], ((ct_ints){t->rank, dim}));
+    }
+    return out;
+}
+
+// a0 b0 a1 b1 ...; there are as many of a as of b, or one more.
+static ct_tensor interleave(ct_tensor a, ct_tensor b) {
+    const ct_type *t = ct__type_of(b);
+    int64_t dim[CT_MAX_RANK + 1], m = t->dim[0], n = ct__type_of(a)->dim[0];
+    if (t->rank) memcpy(dim + 1, t->dim, (size_t)t->rank * sizeof *dim);
+    dim[0] = m;
+    dim[1] = 1;
+    if (t->rank > 1) memcpy(dim + 2, t->dim + 1, (size_t)(t->rank - 1) * sizeof *dim);
+    const ct_ints pairs = {t->rank + 1, dim};
+    const ct_tensor both[2] = {ct_reshape(ct_slice(a, .stop = {1, &m}), pairs),
+                               ct_reshape(b, pairs)};
+    ct_tensor joined = ct_concat(both, 2, 1); // (m, 2, ...)
+    dim[1] = 2 * m;
+    ct_tensor out = ct_reshape(joined, ((ct_ints){t->rank, dim + 1}));
+    if (n == m) return out;
+    const ct_tensor parts[2] = {out, ct_slice(a, .start = {1, &m})};
+    return ct_concat(parts, 2, 0);
+}
+
+// The prefixes of `size` elements. Calls itself for half as many.
+static ct_tensor *prefixes(const rounds *r, int64_t size, const ct_tensor *x) {
+    if (size < 2) return first(r, x, size);
+    int64_t half = size / 2, rest = (size - 1) / 2; // of odd and of even places, but 0
+    const ct_tensor *pairs =
+        combine(r, half, every_second(r, x, 0, 2 * half), every_second(r, x, 1, size));
+    const ct_tensor *odd = pairs ? prefixes(r, half, pairs) : NULL;
+    if (!odd) return NULL;
+    const ct_tensor *even = NULL, *begin = first(r, x, 1);
+    if (rest && !(even = combine(r, rest, first(r, odd, rest), every_second(r, x, 2, size))))
+        return NULL;
+    ct_tensor *out = tensors(r, r->n);
+    for (size_t i = 0; i < r->n && out && begin; i++) {
+        const ct_tensor all[2] = {begin[i], even ? even[i] : CT_NONE};
+        out[i] = interleave(even ? ct_concat(all, 2, 0) : begin[i], odd[i]);
+    }
+    return out;
+}
+
+// The axis as axis 0, and back.
+static ct_tensor moved(ct_tensor x, int64_t from, int64_t to) {
+    int64_t order[CT_MAX_RANK], rank = ct__type_of(x)->rank, at = 0;
+    if (from == to) return x;
+    for (int64_t a = 0; a < rank; a++) {
+        if (a == to) {
+            order[a] = from;
+            continue;
+        }
+        at += at == from;
+        order[a] = at++;
+    }
+    return ct_permute(x, ((ct_ints){rank, order}));
+}
+
+static bool associative_scan_body(ct_rule *rule) {
+    const associative_scan_attrs *a = rule->attrs;
+    ct_arena scratch = {0};
+    rounds r = {a->body, rule->in + rule->n_out, (size_t)rule->n_out, &scratch, rule->node->here};
+    const ct_type *t = ct__type_of(rule->in[0]);
+    const int64_t size = t->dim[a->axis], zero = 0;
+    const ct_ints axis = {1, &zero};
+    // The rounds follow from the size: another one has another plan.
+    if (t->dyn >> a->axis & 1 && ct__symbols_now()) ct__symbols_incomplete(ct__symbols_now());
+    ct_tensor *x = tensors(&r, r.n), *out = NULL;
+    for (size_t i = 0; i < r.n && x; i++) {
+        x[i] = ct_slice(moved(rule->in[i], a->axis, 0), .stop = {1, &size});
+        if (a->reverse) x[i] = ct_flip(x[i], axis);
+    }
+    if (x) out = size ? prefixes(&r, size, x) : x;
+    for (size_t i = 0; i < r.n && out; i++)
+        rule->body_out[i] = moved(a->reverse ? ct_flip(out[i], axis) : out[i], 0, a->axis);
+    ct__arena_free(&scratch);
+    return out && !ct_failed();
+}
+
+const ct_opdef ct__op_associative_scan = {
+    .id = CT_OP_ASSOCIATIVE_SCAN,
+    .name = "associative_scan",
+    .doc = "All prefixes of the elements along an axis, put together by a traced function.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(associative_scan),
+    .accepts = CT_ANY,
+    .infer = associative_scan_infer,
+    .body = associative_scan_body,
+};
+
+// --------------------------------------------------------------------------------------- recording
+
+typedef struct {
+    const ct_associative_scan_args *args;
+    ct_type *element; // (n_xs)
+} putting;
+
+static void put_together(const ct_tensor *in, ct_tensor *out, void *user) {
+    const putting *p = user;
+    const ct_associative_scan_args *args = p->args;
+    ct_ctx *ctx = ct__ctx();
+    args->f(in, out, args->user);
+    for (size_t i = 0; i < args->n_xs && !ctx->err.code; i++) {
+        ct_val v;
+        if (!out[i].bits)
+            ct__fail(ctx, CT_E_ARGUMENT, args->here, "associative_scan", "f did not set output %zu",
+                     i + 1);
+        else if (ct__resolve(ctx, out[i], &v, "associative_scan", CT_OUTPUT((int)i), args->here) &&
+                 (ct__type(v)->dtype != p->element[i].dtype ||
+                  !ct__same_shape(ct__type(v), &p->element[i])))
+            ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
+                     "an element of operand %zu is %s, f makes %s of two", i + 1,
+                     ct__type_text(&p->element[i]).s, ct__type_text(ct__type(v)).s);
+    }
+}
+
+// x without the axis; its sizes in the arena.
+static bool element_of(ct_arena *arena, const ct_type *x, int64_t axis, ct_type *out) {
+    int64_t *dim = ct__arena(arena, (x->rank + 1u) * sizeof *dim);
+    *out = (ct_type){.dtype = x->dtype, .rank = (uint8_t)(x->rank - 1), .dim = dim};
+    if (!dim) return false;
+    for (int a = 0, to = 0; a < x->rank; a++) {
+        if (a == axis) continue;
+        out->dyn |= (x->dyn >> a & 1) << to;
+        dim[to++] = x->dim[a];
+    }
+    return true;
+}
+
+// The axis counted from 0, and the types of elements: of the left ones, then of the right ones.
+static bool find_elements(ct_ctx *ctx, const ct_associative_scan_args *args, int64_t *axis,
+                          ct_type *element, const ct_type **types) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    size_t n = args->n_xs;
+    int64_t size = -1;
+    for (size_t i = 0; i < n; i++) {
+        ct_val v;
+        if (!ct__resolve(ctx, args->xs[i], &v, "associative_scan", (int)i, args->here))
+            return false;
+        const ct_type *t = ct__type(v);
+        int64_t own = args->axis < 0 ? args->axis + t->rank : args->axis;
+        if (own < 0 || own >= t->rank) {
+            ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
+                     "operand %zu is %s, it has no axis %lld", i + 1, ct__type_text(t).s,
+                     (long long)args->axis);
+            return false;
+        }
+        if (i && (own != *axis || t->dim[own] != size)) {
+            ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
+                     own != *axis ? "axis %lld of operand %zu is its axis %lld, of the first %lld"
+                                  : "axis %lld of operand %zu has size %lld, of the first %lld",
+                     (long long)args->axis, i + 1, (long long)(own != *axis ? own : t->dim[own]),
+                     (long long)(own != *axis ? *axis : size));
+            return false;
+        }
+        *axis = own;
+        size = t->dim[own];
+        if (!element_of(arena, t, own, &element[i]))
+            return ct__err_memory(&ctx->err, args->here, "associative_scan", sizeof *element);
+        types[i] = types[n + i] = &element[i];
+    }
+    return true;
+}
+
+static bool record(ct_ctx *ctx, const ct_associative_scan_args *args, ct_tensor *node) {
+    ct_arena *arena = ct__top(ctx)->arena;
+    size_t n = args->n_xs;
+    associative_scan_attrs attrs = {.reverse = args->reverse};
+    putting p = {.args = args, .element = ct__arena(arena, n * sizeof *p.element)};
+    const ct_type **types = ct__arena(arena, 2 * n * sizeof *types);
+    if (!p.element || !types)
+        return ct__err_memory(&ctx->err, args->here, "associative_scan", n * sizeof *types);
+    if (!find_elements(ctx, args, &attrs.axis, p.element, types)) return false;
+    const ct_traced traced = {.op = "associative_scan", .f = put_together, .user = &p};
+    attrs.body = ct__trace(ctx, &traced, types, 2 * n, n, args->here);
+    ct_tensor *all = attrs.body ? ct__with_captured(ctx, attrs.body, args->xs, n, 0) : NULL;
+    if (!all) return false;
+    *node = ct__record(&ct__op_associative_scan, &attrs, all, (int)(n + attrs.body->n_captured),
+                       args->here);
+    return !ctx->err.code;
+}
+
+void ct_associative_scan_with(ct_associative_scan_args args, ct_tensor *out) {
+    ct_ctx *ctx = ct__ctx();
+    ct_tensor node = CT_NONE;
+    if (!ctx || !ct__possible(ctx, args.n_xs, args.here, "associative_scan", "xs") ||
+        (args.n_xs && !ct__given(ctx, out, args.here, "associative_scan", "the room for results")))
+        return;
+    bool ok = ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "associative_scan", "f") &&
+              (!args.n_xs || ct__given(ctx, args.xs, args.here, "associative_scan", "xs"));
+    if (args.n_xs)
+        ct__loop_results(ctx, ok && record(ctx, &args, &node), node, 0, out, args.n_xs, args.here);
+}
