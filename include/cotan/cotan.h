@@ -212,6 +212,11 @@ CT_API void ct_set_threads(int n);
 // or takes memory. 0, as at the start: what the system and the process's control group have left.
 CT_API void ct_set_memory_limit(uint64_t bytes);
 
+// The most bytes of plans that a context keeps: their launches, constants, and kernels that no other plan
+// has, compiled code apart. Plans that were used longest ago go first; one that is wanted again is made
+// again. The newest always stays. 0, as at the start: COTAN_PLAN_CACHE, else 256 MB.
+CT_API void ct_set_plan_cache(uint64_t bytes);
+
 // The host program's memory functions: all of the library's memory comes through them, from any
 // thread. align is a power of two; only blocks of at most malloc's alignment are given to realloc.
 typedef struct ct_allocator {
@@ -245,6 +250,7 @@ typedef struct ct_stats {
     uint64_t arena_bytes, live_bytes;          // temporaries of plans; values and variables alive
     uint64_t memory, most_memory;              // all that devices hold; the most so far
     uint64_t nodes;                            // recorded in the thread's current context
+    uint64_t plan_bytes;                       // of the plans that contexts keep
 } ct_stats;
 CT_API ct_stats ct_get_stats(void);
 

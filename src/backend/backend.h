@@ -135,6 +135,7 @@ void ct__device_release(ct_device *device); // closes it with the last holder
 typedef struct ct_counters {
     _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, kernels_failed;
     _Atomic uint64_t launches, launches_interpreted;
+    _Atomic uint64_t plan_bytes;
 } ct_counters;
 extern ct_counters ct__counters;
 

@@ -35,6 +35,7 @@ typedef struct ct_plan {
     ct_hash hash;
     uint64_t *words; // (n_words) the canonical record, compared on a hit
     size_t n_words;
+    size_t bytes;           // that it takes, kernels apart
     uint64_t stamp, number; // last use; which plan of its engine this is
     // What a run tells it anew.
     ct_hash shape;            // of the record without its sizes
@@ -68,13 +69,17 @@ typedef struct ct_plan {
     ct_loc here;
 } ct_plan;
 
-typedef struct ct_built { // kernels by what they were rendered from; they go with the engine
-    struct ct_built_kernel {
-        ct_hash key;
-        ct_kernel *made; // NULL: a free slot
-    } * of;              // (slots) a power of two
-    size_t n, slots;
-    ct_arena arena;
+typedef struct ct_built_kernel {
+    ct_kernel made; // the first member: programs point to it
+    struct ct_built_kernel *next;
+    ct_hash key;
+    size_t users; // programs
+    size_t bytes; // with its text
+} ct_built_kernel;
+typedef struct ct_built {      // kernels by what they were rendered from
+    ct_built_kernel **buckets; // (n_buckets) a power of two
+    size_t n, n_buckets;
+    size_t bytes; // of all
 } ct_built;
 
 // Memory for the temporary buffers of whatever plan runs, as large as the largest run so far needs.
@@ -97,6 +102,9 @@ typedef struct ct_engine { // one a context
     bool *also;            // scratch: which of its words are dynamic by themselves
     size_t shape_cap, also_cap;
     size_t n_buckets, n_plans;
+    size_t plan_bytes;    // of all plans
+    size_t counted_bytes; // of plans and kernels, in what ct_get_stats says
+    uint64_t most_bytes;  // of them, by the environment
     uint64_t clock, made;
     ct_built built;
     ct_plan *newest; // the one that ran last; NULL: none, or it has gone
@@ -138,7 +146,7 @@ bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
 // NULL. ct__plans_make makes it: what differs from an earlier plan of its shape becomes dynamic.
 ct_plan *ct__plans_find(ct_engine *engine);
 ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *engine, const ct_root *roots, size_t n_roots);
-void ct__plans_free(ct_engine *engine);
+void ct__plans_free(ct_engine *engine); // and their kernels
 // Gives the plan's program the sizes of the engine's order. False: there is no room for them.
 bool ct__plan_bind(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 
@@ -147,7 +155,8 @@ bool ct__plan_bind(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program);
-void ct__built_free(ct_built *built);
+// The program is done with its kernels; those that no other uses go.
+void ct__release_kernels(ct_engine *engine, ct_program *program);
 bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
 // Before a run of an unfinished plan, and before anything is locked for it: waits for what is worth
 // it.

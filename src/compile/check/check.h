@@ -38,7 +38,7 @@ bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_
 // memory.
 ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph);
 void ct__check_settle(ct_check_graph *graph, const struct ct_symbols *symbols);
-void ct__check_graph_free(ct_check_graph *graph);
+void ct__check_graph_free(ct_engine *engine, ct_check_graph *graph);
 // Where a root's value stands in the order of the ops.
 uint32_t ct__check_place(const ct_check_graph *graph, size_t root);
 

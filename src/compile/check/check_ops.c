@@ -110,10 +110,12 @@ void ct__check_settle(ct_check_graph *g, const ct_symbols *symbols) {
     }
 }
 
-void ct__check_graph_free(ct_check_graph *g) {
+void ct__check_graph_free(ct_engine *engine, ct_check_graph *g) {
     for (size_t i = 0; g && i < g->n; i++) {
+        ct__release_kernels(engine, &g->of[i].program);
         ct__program_free(&g->of[i].program);
-        for (size_t b = 0; b < g->of[i].n_bodies; b++) ct__check_graph_free(g->of[i].body[b]);
+        for (size_t b = 0; b < g->of[i].n_bodies; b++)
+            ct__check_graph_free(engine, g->of[i].body[b]);
     }
 }
 
@@ -195,7 +197,10 @@ static bool make_ready(ct_check_run *x, ct_check_graph *g) {
         ok = ct__measure(x->ctx, x->engine, &all) && ct__render(x->ctx, x->engine, &all) &&
              ct__cache(x->ctx, x->engine, &all);
     const struct ct_program_kernel *next = all.kernels;
-    if (ok) take_kernels(g, &next);
+    if (ok)
+        take_kernels(g, &next);
+    else
+        ct__release_kernels(x->engine, &all);
     ct__free(all.kernels);
     return g->ready = ok;
 }

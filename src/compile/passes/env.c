@@ -58,6 +58,18 @@ bool ct__env_waits(void) {
     return v && strcmp(v, "wait") == 0;
 }
 
+bool ct__env_plan_cache(uint64_t *bytes, ct_err *err) {
+    enum { DEFAULT_MB = 256, MOST_MB = 1000000 };
+    const char *text = getenv("COTAN_PLAN_CACHE"), *at = text;
+    uint64_t n = 0;
+    for (; at && *at >= '0' && *at <= '9' && n <= MOST_MB; at++) n = n * 10 + (uint64_t)(*at - '0');
+    const bool sound = !text || !*text || (!*at && n >= 1 && n <= MOST_MB);
+    *bytes = (text && *text ? n : DEFAULT_MB) * 1000000;
+    return sound ||
+           ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_PLAN_CACHE",
+                   "it is \"%.40s\", not a whole number of MB from 1 to %d", text, MOST_MB);
+}
+
 bool ct__env_check(ct_err *err) {
     return compile_sound(err) && flag_sound("COTAN_FUSE", err) &&
            flag_sound("COTAN_EXPLAIN", err) && flag_sound("COTAN_VERIFY", err) && dump_sound(err);

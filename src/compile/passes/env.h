@@ -8,6 +8,7 @@
 bool ct__env_check(ct_err *err);
 bool ct__env_fuses(void); // COTAN_FUSE
 bool ct__env_waits(void); // COTAN_COMPILE: for the compiler, before anything runs
+bool ct__env_plan_cache(uint64_t *bytes, ct_err *err); // COTAN_PLAN_CACHE, else the default
 
 // The first n bytes of a variable's text, as far as a sentence shows them.
 typedef struct ct_env_word {

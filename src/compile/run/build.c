@@ -8,39 +8,59 @@
 #include "compile/render/render_c.h"
 
 static bool grow(ct_built *b) {
-    if (b->n * 2 < b->slots) return true;
-    size_t slots = b->slots ? b->slots * 2 : 256;
-    struct ct_built_kernel *more = ct__calloc(slots, sizeof *more);
+    if (b->n < b->n_buckets) return true;
+    const size_t n = b->n_buckets ? b->n_buckets * 2 : 256;
+    ct_built_kernel **more = ct__calloc(n, sizeof(ct_built_kernel *));
     if (!more) return false;
-    for (size_t i = 0; i < b->slots; i++) {
-        if (!b->of[i].made) continue;
-        size_t at = b->of[i].key.lo & (slots - 1);
-        while (more[at].made) at = (at + 1) & (slots - 1);
-        more[at] = b->of[i];
-    }
-    ct__free(b->of);
-    b->of = more;
-    b->slots = slots;
+    for (size_t i = 0; i < b->n_buckets; i++)
+        for (ct_built_kernel *k = b->buckets[i], *next; k; k = next) {
+            next = k->next;
+            k->next = more[k->key.lo & (n - 1)];
+            more[k->key.lo & (n - 1)] = k;
+        }
+    ct__free(b->buckets);
+    b->buckets = more;
+    b->n_buckets = n;
     return true;
 }
 
 static ct_kernel *kernel_of(ct_built *b, const ct_kir *ir) {
     if (!grow(b)) return NULL;
-    ct_hash key = ct__kir_hash(ir);
-    size_t at = key.lo & (b->slots - 1);
-    for (; b->of[at].made; at = (at + 1) & (b->slots - 1))
-        if (ct__hash_equal(b->of[at].key, key)) return b->of[at].made;
-    ct_kernel *made = ct__arena_zero(&b->arena, sizeof *made);
-    if (!made) return NULL;
-    b->of[at].key = key;
-    b->of[at].made = made;
-    b->n++;
-    return made;
+    const ct_hash key = ct__kir_hash(ir);
+    ct_built_kernel **bucket = &b->buckets[key.lo & (b->n_buckets - 1)], *k = *bucket;
+    while (k && !ct__hash_equal(k->key, key)) k = k->next;
+    if (!k) {
+        k = ct__calloc(1, sizeof *k);
+        if (!k) return NULL;
+        k->key = key;
+        k->next = *bucket;
+        k->bytes = sizeof *k;
+        *bucket = k;
+        b->n++;
+        b->bytes += k->bytes;
+    }
+    k->users++;
+    return &k->made;
 }
 
-void ct__built_free(ct_built *b) {
-    ct__free(b->of);
-    ct__arena_free(&b->arena);
+static void release_kernel(ct_built *b, ct_kernel *made) {
+    ct_built_kernel *k = (ct_built_kernel *)made;
+    if (--k->users) return;
+    ct_built_kernel **at = &b->buckets[k->key.lo & (b->n_buckets - 1)];
+    while (*at != k) at = &(*at)->next;
+    *at = k->next;
+    b->n--;
+    b->bytes -= k->bytes;
+    ct__free((char *)made->text);
+    ct__free((char *)made->name);
+    ct__free(k);
+}
+
+void ct__release_kernels(ct_engine *engine, ct_program *program) {
+    for (size_t i = 0; i < program->n_kernels; i++) {
+        if (program->kernels[i].made) release_kernel(&engine->built, program->kernels[i].made);
+        program->kernels[i].made = NULL;
+    }
 }
 
 bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
@@ -68,19 +88,24 @@ bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
 static bool render(ct_built *b, ct_kernel *made, ct_err *err) {
     ct_text text = {0};
     char name[40];
-    bool ok = ct__render_c(made->ir, &text, name, err);
-    if (ok && text.s && !text.failed) {
-        made->name = ct__arena_str(&b->arena, name);
-        made->text = ct__arena_str(&b->arena, text.s);
+    bool ok = ct__render_c(made->ir, &text, name, err) && text.s && !text.failed;
+    char *named = ok ? ct__strdup(name) : NULL;
+    if (!named) {
+        ct__text_free(&text);
+        return false;
     }
-    ct__text_free(&text);
-    return made->text && made->name;
+    const size_t bytes = text.cap + strlen(name) + 1;
+    made->name = named;
+    made->text = text.s; // which is the kernel's now
+    ((ct_built_kernel *)made)->bytes += bytes;
+    b->bytes += bytes;
+    return true;
 }
 
 bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
     for (size_t i = 0; i < program->n_kernels; i++) {
         ct_kernel *made = program->kernels[i].made;
-        if (!(made->text && made->name) && !render(&engine->built, made, &ctx->err))
+        if (!made->text && !render(&engine->built, made, &ctx->err))
             return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", sizeof *made);
     }
     ct__dump_kernels(ctx, program);

@@ -13,12 +13,9 @@
 #include "compile/run/store.h"
 #include "compile/plan.h"
 
-enum { FIRST_BUCKETS = 64 };
-
 static void engine_free(ct_engine *e) {
     ct__plans_free(e);
     if (e->device) ct__temporaries_free(e);
-    ct__built_free(&e->built);
     ct__order_free(&e->order);
     ct__free(e->buckets);
     ct__free(e->of_shape);
@@ -36,13 +33,10 @@ static void engine_free(ct_engine *e) {
 
 static ct_engine *engine_new(const char *device, ct_err *err) {
     ct_engine *e = ct__calloc(1, sizeof *e);
-    if (e) e->buckets = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
-    if (e) e->of_shape = ct__calloc(FIRST_BUCKETS, sizeof(ct_plan *));
-    if (e && e->buckets && e->of_shape) e->n_buckets = FIRST_BUCKETS;
-    if (!e || !e->n_buckets) {
+    if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
-    } else if (ct__env_check(err) && ct__check_wanted(&e->check, err) &&
-               (e->device = ct__device_open(device, err))) {
+    } else if (ct__env_check(err) && ct__env_plan_cache(&e->most_bytes, err) &&
+               ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // What is checked is what will run.
@@ -563,6 +557,7 @@ ct_stats ct_get_stats(void) {
                       .kernels_loaded = ct__counters.kernels_loaded,
                       .launches = ct__counters.launches,
                       .launches_interpreted = ct__counters.launches_interpreted,
+                      .plan_bytes = ct__counters.plan_bytes,
                       .arena_bytes = ct__account.now[CT_MEMORY_ARENAS],
                       .live_bytes = ct__account.now[CT_MEMORY_VALUES],
                       .memory = ct__account.total,

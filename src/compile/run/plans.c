@@ -2,12 +2,16 @@
 //
 // A record that is equal finds its plan. So does one that differs only in what is dynamic: marked by the
 // user, or by itself, which an axis or a position becomes when a second value of it is met.
+//
+// Plans that were used longest ago go when all of them, and the kernels that they hold, weigh more than is
+// allowed.
 #include <string.h>
 
 #include "base/os.h"
 #include "compile/run/explain.h"
+#include "kir/kir.h"
 
-enum { MOST_PLANS = 256 };
+enum { FIRST_BUCKETS = 64 };
 
 static bool same_words(const ct_plan *p, const ct_order *o) {
     return ct__hash_equal(p->hash, o->hash) && p->n_words == o->n_words &&
@@ -68,6 +72,7 @@ static bool fits(const ct_engine *e, ct_plan *p) {
 ct_plan *ct__plans_find(ct_engine *e) {
     ct_hash shape;
     const ct_order *o = &e->order;
+    if (!e->n_plans) return NULL;
     for (ct_plan *p = e->buckets[o->hash.lo & (e->n_buckets - 1)]; p; p = p->next)
         if (same_words(p, o)) {
             p->stamp = ++e->clock;
@@ -135,6 +140,7 @@ static void unlink_plan(ct_engine *e, const ct_plan *p) {
     while (*at != p) at = &(*at)->of_shape;
     *at = p->of_shape;
     e->n_plans--;
+    e->plan_bytes -= p->bytes;
 }
 
 static void drop_oldest(ct_engine *e) {
@@ -148,16 +154,89 @@ static void drop_oldest(ct_engine *e) {
     ct__plan_free(e, oldest);
 }
 
+static _Atomic uint64_t asked_bytes; // by ct_set_plan_cache; 0: by nobody
+
+void ct_set_plan_cache(uint64_t bytes) { asked_bytes = bytes; }
+
+static void count_bytes(ct_engine *e, size_t now) {
+    atomic_fetch_add(&ct__counters.plan_bytes, (uint64_t)now - e->counted_bytes);
+    e->counted_bytes = now;
+}
+
+// The newest plan stays, whatever it weighs: it is about to run.
+static void drop_what_is_too_much(ct_engine *e) {
+    const uint64_t most = asked_bytes ? asked_bytes : e->most_bytes;
+    while (e->n_plans > 1 && e->plan_bytes + e->built.bytes > most) drop_oldest(e);
+    count_bytes(e, e->plan_bytes + e->built.bytes);
+}
+
+// What a plan takes, kernels apart that others may have, too.
+static size_t bytes_of(const ct_plan *p) {
+    const ct_program *program = &p->program;
+    size_t bytes = sizeof *p + p->arena.bytes + p->n_words * sizeof *p->words +
+                   p->n_commands * sizeof *p->commands + p->n_operands * sizeof *p->operands +
+                   p->n_binding * sizeof *p->binding + p->n_scalars * 8 +
+                   program->n_launches * sizeof *program->launches +
+                   program->n_bufs * (sizeof *program->bufs + sizeof *p->homes);
+    for (size_t i = 0; i < program->n_bufs; i++)
+        if (program->bufs[i].kind == CT_BUF_CONST) bytes += program->bufs[i].bytes;
+    for (size_t i = 0; i < program->n_kernels; i++) {
+        const ct_kir *ir = program->kernels[i].ir;
+        bytes += sizeof *program->kernels + sizeof *ir + ir->cap * sizeof *ir->ins +
+                 ir->bufs_cap * sizeof *ir->bufs + ir->shared_cap * sizeof *ir->shared;
+    }
+    return bytes;
+}
+
+static bool grow_buckets(ct_engine *e) {
+    if (e->n_plans < e->n_buckets) return true;
+    const size_t n = e->n_buckets ? e->n_buckets * 2 : FIRST_BUCKETS;
+    ct_plan **buckets = ct__calloc(n, sizeof(ct_plan *));
+    ct_plan **of_shape = ct__calloc(n, sizeof(ct_plan *));
+    if (!buckets || !of_shape) {
+        ct__free(buckets);
+        ct__free(of_shape);
+        return false;
+    }
+    for (size_t i = 0; i < e->n_buckets; i++)
+        for (ct_plan *p = e->buckets[i], *next; p; p = next) {
+            next = p->next;
+            p->next = buckets[p->hash.lo & (n - 1)];
+            buckets[p->hash.lo & (n - 1)] = p;
+            p->of_shape = of_shape[p->shape.lo & (n - 1)];
+            of_shape[p->shape.lo & (n - 1)] = p;
+        }
+    ct__free(e->buckets);
+    ct__free(e->of_shape);
+    e->buckets = buckets;
+    e->of_shape = of_shape;
+    e->n_buckets = n;
+    return true;
+}
+
+static void add_plan(ct_engine *e, ct_plan *p, ct_hash shape) {
+    ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)],
+            **of_shape = &e->of_shape[shape.lo & (e->n_buckets - 1)];
+    p->next = *bucket;
+    *bucket = p;
+    p->shape = shape;
+    p->of_shape = *of_shape;
+    *of_shape = p;
+    p->stamp = ++e->clock;
+    p->bytes = bytes_of(p);
+    e->n_plans++;
+    e->plan_bytes += p->bytes;
+}
+
 ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t n_roots) {
     const double begin = ct__now();
     ct_hash shape;
     bool by_itself;
-    if (!take_shape(e, &shape)) {
+    if (!take_shape(e, &shape) || !grow_buckets(e)) {
         ct__err_memory(&ctx->err, roots[0].here, "plan", e->order.n_words * sizeof *e->shape_words);
         return NULL;
     }
     const size_t n_dynamic = choose_dynamic(e, shape, &by_itself);
-    if (e->n_plans >= MOST_PLANS) drop_oldest(e);
     ct_plan *p = ct__plan_make(ctx, e, &e->order, roots, n_roots);
     if (!p) return NULL;
     if (!note_dynamic(e, p, n_dynamic)) {
@@ -168,15 +247,8 @@ ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t 
     p->by_itself = by_itself && p->n_dynamic;
     p->number = ++e->made;
     ct__explain_new(ctx, e, p, &e->order, ct__now() - begin);
-    ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)],
-            **of_shape = &e->of_shape[shape.lo & (e->n_buckets - 1)];
-    p->next = *bucket;
-    *bucket = p;
-    p->shape = shape;
-    p->of_shape = *of_shape;
-    *of_shape = p;
-    e->n_plans++;
-    p->stamp = ++e->clock;
+    add_plan(e, p, shape);
+    drop_what_is_too_much(e);
     return p;
 }
 
@@ -186,4 +258,6 @@ void ct__plans_free(ct_engine *e) {
             next = p->next;
             ct__plan_free(e, p);
         }
+    ct__free(e->built.buckets);
+    count_bytes(e, 0);
 }

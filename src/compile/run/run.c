@@ -155,8 +155,9 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
     ct__free(plan->binding);
     ct__free(plan->behind);
     ct__free(plan->extra);
+    ct__release_kernels(engine, &plan->program);
     ct__program_free(&plan->program);
-    ct__check_graph_free(plan->check);
+    ct__check_graph_free(engine, plan->check);
     ct__arena_free(&plan->arena);
     ct__free(plan);
 }
