@@ -673,6 +673,33 @@ typedef struct ct_vmap_args {
 CT_API void ct_vmap_with(ct_vmap_args args);
 #define ct_vmap(...) ct_vmap_with((ct_vmap_args){__VA_ARGS__, .here = CT_HERE})
 
+// f as ct_call, but a gradient keeps of it only what the policy says, and the operands; the rest is
+// computed again when the gradient comes there: less memory for more work. What is computed is the
+// same. Forward mode and f alone compute nothing twice. (jax.checkpoint)
+typedef enum ct_remat_policy {
+    CT_REMAT_NOTHING,    // the operands alone
+    CT_REMAT_EVERYTHING, // all that the gradient needs: as ct_call
+    CT_REMAT_PRODUCTS,   // results of products of matrices, and of attention
+    CT_REMAT_NAMED,      // values that ct_name gave one of .names
+} ct_remat_policy;
+typedef struct ct_remat_args {
+    ct_fn f;
+    void *user;
+    const ct_tensor *in;
+    size_t n_in;
+    ct_tensor *out;
+    size_t n_out;
+    ct_remat_policy policy;
+    const char *const *names; // (n_names)
+    size_t n_names;
+    ct_loc here;
+} ct_remat_args;
+CT_API void ct_remat_with(ct_remat_args args);
+#define ct_remat(...) ct_remat_with((ct_remat_args){__VA_ARGS__, .here = CT_HERE})
+// t, by a name that a ct_remat around it may list.
+CT_API ct_tensor ct_name_at(ct_tensor t, const char *name, ct_loc here);
+#define ct_name(t, name) ct_name_at((t), (name), CT_HERE)
+
 // ----------------------------------------------------------------------------------------- metrics
 
 // A root of every plan, whether or not anybody looks; the newest value by name. Asking for one that is

@@ -270,6 +270,7 @@ typedef struct ct_batching {
     const bool *batched; // (n_in)
     int64_t size;        // of the batch; CT_DYN marks a dynamic one
     ct_tensor *out;      // (n_out) to fill: the results, of which axis 0 is the batch
+    bool *out_batched;   // (n_out) true; false may be set of a result that is the same for all
 } ct_batching;
 
 // What a scan puts elements together by, where no reduction says it: a state of as many values as
@@ -330,6 +331,7 @@ struct ct_opdef {
     ct_kred reduction;                    // reduce, scatter, scan: how elements are put together
     ct_monoid monoid;                     // scan, where that is no reduction
     bool (*map)(ct_map *map);             // movement, source: where elements come from
+    bool waits;                           // movement: operands behind the first are only waited for
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too

@@ -164,5 +164,6 @@ const ct_kind ct__kind_contraction = {
     .kernels = contraction_kernels,
     .epilogue = true,
     .roundings = contraction_roundings,
+    .products = true,
     .batch = contraction_batch,
 };

@@ -38,6 +38,7 @@ struct ct_kind {
     double (*roundings)(const ct_node *node, bool in_order);
     bool rounds_each; // 16-bit sums are rounded after each addition, not once at their end
     bool copies;      // elements are some of the operands' or numbers: it makes no NaN by itself
+    bool products;    // sums of products: what is worth more memory than doing it again
     int positions;    // operand whose elements are positions along the axis; 0: none
     // Reference evaluation where the op has none of its own: from a scalar function, or a monoid.
     bool (*eval)(const ct_ref *ref);
@@ -50,7 +51,9 @@ extern const ct_kind ct__kind_elementwise, ct__kind_reduce, ct__kind_movement, c
     ct__kind_pack;
 
 // A node whose elements are elements of its one operand (or a fill value) in other places.
-static inline bool ct__is_view(const ct_node *node) { return node->op->map && node->n_in == 1; }
+static inline bool ct__is_view(const ct_node *node) {
+    return node->op->map && (node->n_in == 1 || node->op->waits);
+}
 static inline bool ct__is_inlined(const ct_node *node) {
     return node->op->kind->scheduled == CT_POINTWISE || node->op->kind->scheduled == CT_MAPPED;
 }

@@ -158,6 +158,7 @@ ct_tensor ct__add_last(ct_tensor t);                     // (...) as (..., 1)
 ct_tensor ct__swap_last(ct_tensor t);                    // the last two axes exchanged
 // t with its sizes marked dynamic where those of `like` are.
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);
+ct_tensor ct__after(const ct_tensor *in, int n, ct_loc here); // in[0], once the others are computed
 ct_tensor ct__number_like(double value, ct_tensor t); // a foldable scalar constant of t's dtype
 
 #endif

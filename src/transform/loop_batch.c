@@ -154,8 +154,10 @@ static void first_carried(const batched_loop *l, ct_tensor *carry) {
         carry[i] = l->carried[i] ? ct__batch_operand(l->b, (int)i) : l->b->in[i];
 }
 static void give_carried(const batched_loop *l, const ct_tensor *last) {
-    for (size_t i = 0; i < l->loop.n_carry; i++)
-        l->b->out[i] = l->carried[i] ? last[i] : over_batch(l->b, last[i]);
+    for (size_t i = 0; i < l->loop.n_carry; i++) {
+        l->b->out[i] = last[i];
+        l->b->out_batched[i] = l->carried[i];
+    }
 }
 
 // -------------------------------------------------------------------------------------------- scan
@@ -322,7 +324,7 @@ static bool choose_once(batched_loop *l, ct_arena *scratch) {
     if (!ct__record_choice(b->node->ctx, &c, &node)) return false;
     for (size_t i = 0; i < n_out; i++) {
         b->out[i] = ct__output(node, (uint32_t)i);
-        if (!l->results[i]) b->out[i] = over_batch(b, b->out[i]);
+        b->out_batched[i] = l->results[i];
     }
     return true;
 }

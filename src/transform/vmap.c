@@ -49,15 +49,17 @@ static bool batch_body(const batcher *b, ct_node *node, const lane *in, lane *ou
     return ok;
 }
 
-// Are the results of a rule what the node gives, with the batch in front?
-static bool results_fit(const batcher *b, const ct_node *node, const ct_tensor *out) {
+// Are the results of a rule what the node gives, with the batch in front of the `batched` ones?
+static bool results_fit(const batcher *b, const ct_node *node, const ct_tensor *out,
+                        const bool *batched) {
     for (int k = 0; k < node->n_out; k++) {
         ct_val v;
         if (!ct__resolve(b->ctx, out[k], &v, node->op->name, k, node->here)) return false;
         const ct_type *is = ct__type(v), *said = &node->out[k];
-        bool fits = is->dtype == said->dtype && is->rank == said->rank + 1 &&
-                    is->dim[0] == ct__unmarked(b->size);
-        for (int a = 0; a < said->rank && fits; a++) fits = is->dim[a + 1] == said->dim[a];
+        const int more = batched[k];
+        bool fits = is->dtype == said->dtype && is->rank == said->rank + more &&
+                    (!more || is->dim[0] == ct__unmarked(b->size));
+        for (int a = 0; a < said->rank && fits; a++) fits = is->dim[a + more] == said->dim[a];
         if (fits) continue;
         ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
                  "batched it gives %s, an element is %s", ct__type_text(is).s,
@@ -72,8 +74,10 @@ static bool batch_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batch
     ct_arena scratch = {0};
     ct_tensor *t_in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *t_in),
               *t_out = ct__arena_zero(&scratch, node->n_out * sizeof *t_out);
-    bool *batched = ct__arena(&scratch, node->n_in + 1u);
-    bool ok = (t_in && t_out && batched) || no_memory(b, node->n_in);
+    bool *batched = ct__arena(&scratch, node->n_in + 1u),
+         *out_batched = ct__arena(&scratch, node->n_out);
+    bool ok = (t_in && t_out && batched && out_batched) || no_memory(b, node->n_in);
+    for (int k = 0; k < node->n_out && ok; k++) out_batched[k] = true;
     for (int k = 0; k < node->n_in && ok; k++) t_in[k] = in[k].t, batched[k] = in[k].batched;
     ct_batching batching = {.node = node,
                             .attrs = node->attrs,
@@ -82,10 +86,11 @@ static bool batch_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batch
                             .in = t_in,
                             .batched = batched,
                             .size = b->size,
-                            .out = t_out};
+                            .out = t_out,
+                            .out_batched = out_batched};
     ok = ok && rule(&batching) && !b->ctx->err.code;
-    if (ok && !ct__is_none(t_out[0])) ok = results_fit(b, node, t_out);
-    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t_out[k], true};
+    if (ok && !ct__is_none(t_out[0])) ok = results_fit(b, node, t_out, out_batched);
+    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t_out[k], out_batched[k]};
     ct__arena_free(&scratch);
     return ok;
 }

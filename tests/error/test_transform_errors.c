@@ -231,10 +231,43 @@ static void missing_arguments(void **state) {
     SAYS(CT_E_ARGUMENT, "vmap: the function must not be NULL");
 }
 
+static void regions_that_are_computed_again(void **state) {
+    (void)state;
+    CT_SCOPE;
+    static const char *const names[] = {"a"}, *const none[] = {NULL};
+    ct_tensor x = f32(CT_DIMS(2)), out;
+    ct_remat_args args = {.in = &x, .n_in = 1, .out = &out, .n_out = 1, .here = here};
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: the function must not be NULL");
+    assert_false(ct_ok(out));
+    args.f = itself;
+    args.policy = (ct_remat_policy)9;
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: there is no policy 9");
+    args.policy = CT_REMAT_NAMED;
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: the policy is CT_REMAT_NAMED, but no names are given\n"
+                        "  hint: list in .names what ct_name calls values that are saved");
+    args.n_names = 1;
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: .names must not be NULL");
+    args.names = none;
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: a name must not be NULL");
+    args.names = names;
+    args.policy = CT_REMAT_PRODUCTS;
+    ct_remat_with(args);
+    SAYS(CT_E_ARGUMENT, "remat: names are given, but the policy is not CT_REMAT_NAMED\n"
+                        "  hint: list in .names what ct_name calls values that are saved");
+    assert_false(ct_ok(ct_name_at(x, NULL, here)));
+    SAYS(CT_E_ARGUMENT, "name: the name must not be NULL");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(slopes_that_do_not_fit),      TEST(what_is_no_loss), TEST(batches_that_do_not_fit),
-        TEST(what_a_function_must_not_do), TEST(rules_of_users),  TEST(missing_arguments),
+        TEST(slopes_that_do_not_fit),          TEST(what_is_no_loss), TEST(batches_that_do_not_fit),
+        TEST(what_a_function_must_not_do),     TEST(rules_of_users),  TEST(missing_arguments),
+        TEST(regions_that_are_computed_again),
     };
     return cmocka_run_group_tests_name("transform_errors", tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from op_cases import COMPLEX_OPS, DTYPES, NUMPY, Failure, Operand, Reader, attr_words, data, ints, pack, read_table
 from op_twins import TWINS
 from support.program import command
@@ -28,7 +29,7 @@ TWINS = TWINS | {name: getattr(lax if name == "complex" else jnp, name) for name
 OP, NUMBER, WHOLE, CONST, TRANSFORM = range(5)
 TRANSFORMS = ["call", "grad", "value_and_grad", "jvp", "vjp", "vmap", "linearize", "linear_transpose",
               "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch",
-              "associative_scan"]
+              "associative_scan", "name"]
 NO_AXIS = -2**63
 
 
@@ -125,6 +126,9 @@ class Jax:
         return jax.checkpoint(f, policy={
             "nothing": known.nothing_saveable, "everything": known.everything_saveable,
             "products": known.dots_saveable}.get(policy) or known.save_only_these_names(*names))
+
+    def name(self, x, name):
+        return checkpoint_name(x, name)
 
     def scan(self, body, carry, xs, length=None, reverse=False):
         """body(*carry, *elements) gives the next carry and the elements of ys."""
@@ -330,8 +334,12 @@ class Recorder:
             place = self.trace(f, len(x))
             policies = ["nothing", "everything", "products", "named"]
             return single(self.transform("remat", [place], x, self.outs_of(place), [policies.index(policy)],
-                                         "\0".join(names).encode()))
+                                         "".join(n + "\0" for n in names).encode()))
         return g
+
+    def name(self, x, name):
+        """name: one letter."""
+        return self.transform("name", [], [x], 1, [ord(name)])[0]
 
     def scan(self, body, carry, xs, length=None, reverse=False):
         place = self.trace(body, len(carry) + len(xs))

@@ -40,6 +40,7 @@ enum {
     COND,
     SWITCH,
     ASSOCIATIVE_SCAN,
+    NAME,
 };
 enum { MOST_FUNCTIONS = 64, MOST_REGISTERS = 512, MOST_OPERANDS = 64 };
 
@@ -113,6 +114,19 @@ static void run_vmap(const instruction *x) {
             .in_axes = x->list[0], .out_axes = x->list[1], .size = x->list[2].v[0]);
 }
 
+// Names are the bytes of the second list, a number each; each name ends with a 0.
+static void run_remat(const instruction *x) {
+    const char *names[8] = {0};
+    char bytes[128] = {0};
+    size_t n = 0;
+    for (int64_t i = 0; i < x->list[1].n; i++) {
+        if (i == 0 || !x->list[1].v[i - 1]) names[n++] = bytes + i;
+        bytes[i] = (char)x->list[1].v[i];
+    }
+    ct_remat(run_function, (void *)x->function, x->in, (size_t)x->n_in, x->out, (size_t)x->n_out,
+             .policy = (ct_remat_policy)x->list[0].v[0], .names = names, .n_names = n);
+}
+
 static void run_scan(const instruction *x) {
     const size_t n_carry = (size_t)x->list[0].v[0];
     ct_scan(x->out, x->out + n_carry, .body = run_function, .user = (void *)&x->function[0],
@@ -161,6 +175,7 @@ static void run_transform(int64_t which, instruction *x) {
     void *user = &x->function[0];
     const size_t n = x->list[0].n ? (size_t)x->list[0].v[0] : 0, n_out = (size_t)x->n_out;
     const size_t outs = x->list[1].n ? (size_t)x->list[1].v[0] : 0;
+    const char text[2] = {n <= 'z' ? (char)n : 0};
     ct_tensor value[MOST_OPERANDS];
     switch (which) {
     case CALL: ct_call(run_function, user, x->in, (size_t)x->n_in, x->out, n_out); break;
@@ -181,6 +196,8 @@ static void run_transform(int64_t which, instruction *x) {
     case CUSTOM_VJP:
         ct_custom_vjp(run_function, run_second, x->function, x->in, (size_t)x->n_in, x->out, n_out);
         break;
+    case NAME: x->out[0] = ct_name(x->in[0], text); break;
+    case REMAT: run_remat(x); break;
     case SCAN: run_scan(x); break;
     case WHILE: run_while(x); break;
     case FORI: run_fori(x); break;

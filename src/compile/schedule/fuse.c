@@ -171,7 +171,7 @@ static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
     c->weight = ct__is_pointwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
     c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
-    for (int i = 0; i < node->n_in; i++) {
+    for (int i = 0; i < (node->op->waits ? 1 : node->n_in); i++) {
         const ct_node *in = node->in[i].node;
         const cost *x = &f->of[in->index];
         if (ct__is_leaf(in) || x->unit || stands_alone(in)) {

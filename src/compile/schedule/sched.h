@@ -17,12 +17,13 @@ typedef struct ct_extent {
 
 // One value (output of a node) of the graph.
 typedef struct ct_sval {
-    uint32_t buf;    // where it lies; UINT32_MAX: not placed (yet)
-    size_t offset;   // in bytes
-    int32_t group;   // that computes and stores it, or -1: leaf, or inlined where it is used
-    int32_t root;    // that its buffer belongs to, or -1
-    bool stored;     // a group computes it and gives it a buffer
-    ct_extent *size; // (rank) where it has dynamic axes, else NULL
+    uint32_t buf;     // where it lies; UINT32_MAX: not placed (yet)
+    size_t offset;    // in bytes
+    int32_t group;    // that computes and stores it, or -1: leaf, or inlined where it is used
+    int32_t root;     // that its buffer belongs to, or -1
+    bool stored;      // a group computes it and gives it a buffer
+    uint32_t readers; // groups that read it and have not run, while they are put in order
+    ct_extent *size;  // (rank) where it has dynamic axes, else NULL
 } ct_sval;
 
 // What a kernel computes: a reduction's result, or an elementwise or moved value; or both stores.

@@ -74,6 +74,9 @@ typedef struct {
     size_t n_needs, needs_cap;
     int64_t *leaves; // numbers of the leaves that it reads
     size_t n_leaves, leaves_cap;
+    ct_sval **read; // computed values that it reads, each once
+    int64_t *bytes; // (n_read) of these
+    size_t n_read, read_cap, bytes_cap;
     size_t waits;   // how many of its `before` edges have not run
     int32_t *after; // groups that wait for it
     size_t n_after, after_cap;
@@ -97,6 +100,14 @@ static bool note_read(void *env_, ct_val v, bool loaded) {
     }
     if (!CT_GROW(x->needs, x->needs_cap, x->n_needs + 1)) return no_memory(env->s, 8);
     x->needs[x->n_needs++] = ct__sval(env->s, v)->group;
+    if (!CT_GROW(x->read, x->read_cap, x->n_read + 1) ||
+        !CT_GROW(x->bytes, x->bytes_cap, x->n_read + 1))
+        return no_memory(env->s, 8);
+    for (size_t i = 0; i < x->n_read; i++)
+        if (x->read[i] == ct__sval(env->s, v)) return true;
+    x->bytes[x->n_read] = (int64_t)ct__type_bytes(ct__type(v));
+    x->read[x->n_read++] = ct__sval(env->s, v);
+    ct__sval(env->s, v)->readers++;
     return true;
 }
 
@@ -241,6 +252,65 @@ static bool break_cycle(ct_sched *s, edges *of) {
            ct__err(s->err, CT_E_INTERNAL, CT_NOWHERE, "plan", "its kernels wait for each other");
 }
 
+static void run_next(ct_sched *s, edges *of, size_t i, ct_group **sorted, size_t *n_sorted) {
+    of[i].done = true;
+    s->groups[i]->order = (int)*n_sorted;
+    sorted[(*n_sorted)++] = s->groups[i];
+    for (size_t k = 0; k < of[i].n_after; k++) of[of[i].after[k]].waits--;
+    for (size_t k = 0; k < of[i].n_read; k++) of[i].read[k]->readers--;
+}
+
+// Bytes of temporaries that a group makes.
+static int64_t bytes_made(ct_sched *s, ct_group *g) {
+    int64_t bytes = 0;
+    for (uint32_t o = 0; g->only && o < g->only->n_out; o++) {
+        const ct_sval *val = &s->vals[g->only->index][o];
+        if (val->stored && val->root < 0) bytes += (int64_t)ct__type_bytes(&g->only->out[o]);
+    }
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_sval *val = ct__sval(s, g->units[i].v);
+        if (val->stored && val->root < 0) bytes += (int64_t)ct__type_bytes(ct__type(g->units[i].v));
+    }
+    return bytes;
+}
+
+// Does it make room, or cost next to none, so that others may make room behind it?
+static bool makes_room(ct_sched *s, const edges *x, ct_group *g) {
+    enum { FEW = 8 }; // a sum over rows, say, of which the row cannot go before it is made
+    int64_t made = bytes_made(s, g), freed = 0, read = 0;
+    for (size_t k = 0; k < x->n_read; k++) {
+        if (x->read[k]->root >= 0) continue;
+        read += x->bytes[k];
+        if (x->read[k]->readers == 1) freed += x->bytes[k];
+    }
+    return freed >= made || made * FEW <= read;
+}
+
+static bool computes_again(const ct_graph *g) {
+    for (size_t i = 0; i < g->n; i++)
+        if (g->nodes[i]->op->waits) return true;
+    return false;
+}
+
+// Where memory counts, a group that makes room runs as soon as it can: the gradient of a weight
+// before that of the layer in front, since it is the last to need what the layer computed again.
+static bool order_for_room(ct_sched *s, edges *of, size_t live, ct_group **sorted, size_t *n) {
+    while (*n < live) {
+        size_t next = s->n_groups;
+        for (size_t i = 0; i < s->n_groups; i++) {
+            if (s->groups[i]->dead || of[i].done || of[i].waits) continue;
+            const bool room = makes_room(s, &of[i], s->groups[i]);
+            if (next == s->n_groups || room) next = i;
+            if (room) break;
+        }
+        if (next < s->n_groups)
+            run_next(s, of, next, sorted, n);
+        else if (!break_cycle(s, of))
+            return false;
+    }
+    return true;
+}
+
 static bool order_groups(ct_sched *s, edges *of, ct_group **sorted, size_t *n_sorted) {
     size_t live = 0;
     for (size_t i = 0; i < s->n_groups; i++) {
@@ -248,14 +318,13 @@ static bool order_groups(ct_sched *s, edges *of, ct_group **sorted, size_t *n_so
         s->groups[i]->order = -1;
     }
     *n_sorted = 0;
+    if (computes_again(s->graph)) return order_for_room(s, of, live, sorted, n_sorted);
     while (*n_sorted < live) {
         bool any = false;
         for (size_t i = 0; i < s->n_groups; i++) {
             if (s->groups[i]->dead || of[i].done || of[i].waits) continue;
-            of[i].done = any = true;
-            s->groups[i]->order = (int)*n_sorted;
-            sorted[(*n_sorted)++] = s->groups[i];
-            for (size_t k = 0; k < of[i].n_after; k++) of[of[i].after[k]].waits--;
+            any = true;
+            run_next(s, of, i, sorted, n_sorted);
         }
         if (!any && !break_cycle(s, of)) return false;
     }
@@ -365,6 +434,8 @@ static bool run_schedule(ct_sched *s) {
     for (size_t i = 0; i < n && of; i++) {
         ct__free(of[i].needs);
         ct__free(of[i].leaves);
+        ct__free(of[i].read);
+        ct__free(of[i].bytes);
         ct__free(of[i].after);
     }
     ct__free(of);
