@@ -145,6 +145,7 @@ static void one_kernel_has_the_bits_of_launches(void **state) {
 
 // --------------------------------------------------------------------------------------- how often
 
+// length: marked by CT_DYN or not.
 static void launch_leaky(int64_t length, bool gradient, const ct_plan_cost **cost) {
     static float x[WIDTH];
     ct_tensor h = ct_from(x, CT_F32, CT_DIMS(WIDTH)), xs = ct_expand(h, CT_DIMS(length, WIDTH)),
@@ -184,6 +185,26 @@ static void all_lengths_have_the_same_kernels(void **state) {
         assert_int_equal(launches[0], launches[1]);
         assert_int_equal(kernels[0], kernels[1]);
         for (size_t i = 0; i < n[0]; i++) assert_string_equal(names[0][i], names[1][i]);
+    }
+}
+
+// With a dynamic length ten steps and ten thousand have one plan, and nothing is compiled anew.
+static void a_dynamic_length_has_one_plan(void **state) {
+    (void)state;
+    if (!ct_set_device("cpu")) fail_msg("%s", ct_error_text());
+    for (int gradient = 0; gradient < 2; gradient++) {
+        const int64_t length[] = {10, 10000, 1024};
+        size_t n_kernels = 0;
+        for (int k = 0; k < 3; k++) {
+            CT_SCOPE;
+            const ct_plan_cost *c;
+            ct_stats before = ct_get_stats();
+            launch_leaky(CT_DYN(length[k]), gradient, &c);
+            ct_stats after = ct_get_stats();
+            assert_int_equal(after.plans_made - before.plans_made, k == 0);
+            if (k == 0) n_kernels = c->n_kernels;
+            assert_int_equal(c->n_kernels, n_kernels);
+        }
     }
 }
 
@@ -292,8 +313,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
         T(one_kernel_has_the_bits_of_launches), T(all_lengths_have_the_same_kernels),
-        T(a_while_loop_is_one_kernel),          T(a_long_loop_stops_on_cancel),
-        T(large_bodies_stay_launches),
+        T(a_dynamic_length_has_one_plan),       T(a_while_loop_is_one_kernel),
+        T(a_long_loop_stops_on_cancel),         T(large_bodies_stay_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
