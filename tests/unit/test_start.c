@@ -443,6 +443,48 @@ static void contexts_share_code(void **state) {
     assert_int_equal(now.kernels_compiled - begin.kernels_compiled, kernels); // each once
 }
 
+// Two contexts that compile: each waits for its own kernels alone. The compiler of one hangs until `go`,
+// that of the other, and of whatever comes after it, works meanwhile.
+enum { HANGS = 90, WORKS = 95 };
+
+static void *hung_up(void *done) {
+    float out[WIDTH];
+    ct_ctx *ctx = ct_ctx_new();
+    ct_ctx_use(ctx);
+    small(HANGS, out);
+    atomic_store((atomic_bool *)done, true);
+    ct_ctx_free(ctx);
+    return NULL;
+}
+static void contexts_do_not_wait_for_each_other(void **state) {
+    (void)state;
+    float out[WIDTH];
+    pthread_t thread;
+    atomic_bool done = false;
+    char line[600];
+    // The factor of small(HANGS) is 12.25, a number in the kernel's text.
+    snprintf(
+        line, sizeof line,
+        "for a; do case $a in *.c) if grep -qF 12.25 $a; then : >%s/hangs\n"
+        "n=0; until [ -e %s/go ]; do n=$((n + 1)); [ $n -lt 3000 ] || exit 1; sleep 0.02; done\n"
+        "fi;; esac; done",
+        root, root);
+    script(line);
+    setenv("COTAN_COMPILE", "wait", 1);
+    assert_int_equal(pthread_create(&thread, NULL, hung_up, &done), 0);
+    while (!is_there("hangs")) sched_yield();
+    ct_ctx *ctx = ct_ctx_new(), *outer = ct_ctx_use(ctx);
+    const ct_stats begin = ct_get_stats();
+    for (int salt = WORKS; salt < WORKS + 4; salt++) small(salt, out);
+    assert_true(ct_get_stats().kernels_compiled > begin.kernels_compiled);
+    assert_int_equal(ct_get_stats().launches_interpreted, begin.launches_interpreted);
+    assert_false(atomic_load(&done)); // it still waits for its compiler
+    touch("go");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(atomic_load(&done));
+    ct_ctx_free(ct_ctx_use(outer));
+}
+
 int main(void) {
     own_compiler = getenv("COTAN_CC") ? strdup(getenv("COTAN_CC")) : NULL;
     const struct CMUnitTest tests[] = {
@@ -459,6 +501,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_shutdown_waits_for_the_compiler_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_forked_child_does_not_hang, setup, teardown),
         cmocka_unit_test_setup_teardown(contexts_share_code, setup, teardown),
+        cmocka_unit_test_setup_teardown(contexts_do_not_wait_for_each_other, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
