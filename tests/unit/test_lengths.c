@@ -9,7 +9,7 @@
 #include "cotan/models.h"
 #include "cotan/optim.h"
 
-enum { LAYERS = 12, WIDTH = 24, CONTEXT = 64, VOCAB = 50, PROMPTS = 1000 };
+enum { LAYERS = 12, WIDTH = 24, CONTEXT = 128, VOCAB = 50, PROMPTS = 1000 };
 
 static const int32_t ids[CONTEXT];
 
