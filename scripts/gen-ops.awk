@@ -9,7 +9,7 @@ BEGIN {
     ctype["i64"] = "int64_t"; ctype["f64"] = "double"; ctype["bool"] = "bool"; ctype["num"] = "ct_num"
     ctype["dtype"] = "ct_dtype"; ctype["ints"] = "ct_ints"
     # of a meaning (src/graph/op.h)
-    ctype["axis"] = ctype["leading"] = ctype["count"] = ctype["mode"] = "int64_t"; ctype["reverse"] = ctype["unique"] = ctype["sorted"] = "bool"
+    ctype["axis"] = ctype["leading"] = ctype["count"] = ctype["mode"] = ctype["layout"] = "int64_t"; ctype["reverse"] = ctype["unique"] = ctype["sorted"] = "bool"
     ctype["axes"] = ctype["permutation"] = ctype["sizes"] = "ct_ints"
     ctype["offsets"] = ctype["limits"] = ctype["strides"] = ctype["gaps"] = ctype["extents"] = "ct_ints"
 }

@@ -11,7 +11,7 @@ WHAT = {"ints": "a list", "i64": "a whole number", "f64": "a number", "num": "a 
         "axis": "an axis", "axes": "a list of axes", "permutation": "a list of axes", "sizes": "a list of sizes",
         "offsets": "a list, one an axis", "limits": "a list, one an axis", "strides": "a list, one an axis", "gaps": "a list, one an axis", "extents": "a list, one for each axis that is named",
         "leading": "a whole number", "count": "a whole number", "reverse": "true or false",
-        "mode": "a ct_index_mode", "unique": "true or false", "sorted": "true or false"}
+        "mode": "a ct_index_mode", "layout": "a ct_layout", "unique": "true or false", "sorted": "true or false"}
 DEFINITION = re.compile(r"^const ct_opdef ct__op_(\w+) = \{(.*?)\};", re.S | re.M)
 MACRO = re.compile(r"^#define ([A-Z_]+)\(([^)]*)\)[ \t]+(\.id = .*)$", re.M)
 

@@ -143,6 +143,12 @@ typedef enum ct_index_mode {
     CT_MODE_CLIP,              // it goes to the nearest element: the first or the last
     CT_MODE_PROMISE_IN_BOUNDS, // there is none: on device ref one is an error, else it is left out
 } ct_index_mode;
+// How a quantised tensor is laid out: the codes that ct_quantise makes of x (..., K), their scales, and
+// which elements along the last axis share one. A number is its code times its scale.
+typedef enum ct_layout {
+    CT_LAYOUT_INT8,    // codes i8, -127 to 127; scales f32 (..., 1): one a row, which is a channel
+    CT_LAYOUT_INT4_32, // codes i4, -7 to 7; scales f16 (..., K / 32): one for 32 elements
+} ct_layout;
 // A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
 // compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.
 #define CT_DYN(n) ((int64_t)((uint64_t)(n) + ((uint64_t)0x5d1e << 48)))

@@ -44,6 +44,7 @@ typedef enum ct_field_kind {
     CT_FIELD_leading = CT_FIELD_i64,
     CT_FIELD_count = CT_FIELD_i64,
     CT_FIELD_mode = CT_FIELD_i64,
+    CT_FIELD_layout = CT_FIELD_i64,
     CT_FIELD_reverse = CT_FIELD_bool,
     CT_FIELD_unique = CT_FIELD_bool,
     CT_FIELD_sorted = CT_FIELD_bool,
@@ -74,6 +75,7 @@ typedef enum ct_meaning {
     CT_MEANS_bodies = 0,
     CT_MEANS_data = 0,
     CT_MEANS_type = 0,
+    CT_MEANS_layout = 0,  // a ct_layout
     CT_MEANS_axis,        // one axis
     CT_MEANS_axes,        // axes, each once
     CT_MEANS_permutation, // all axes, each once
@@ -99,7 +101,8 @@ typedef struct ct_bodies {
     size_t n;
     ct_body **v;
 } ct_bodies;
-typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count, ct_attr_mode;
+typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count, ct_attr_mode,
+    ct_attr_layout;
 typedef double ct_attr_f64;
 typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse, ct_attr_unique, ct_attr_sorted;

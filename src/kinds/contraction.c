@@ -163,6 +163,7 @@ const ct_kind ct__kind_contraction = {
     .scheduled = CT_TEMPLATE,
     .kernels = contraction_kernels,
     .epilogue = true,
+    .packs = true,
     .roundings = contraction_roundings,
     .products = true,
     .batch = contraction_batch,

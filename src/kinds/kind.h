@@ -32,6 +32,9 @@ struct ct_kind {
     bool (*kernels)(ct_sched *s, ct_node *node); // TEMPLATE: appends the node's launches
     bool epilogue; // TEMPLATE: what follows elementwise is computed from each element before it is
                    // stored, so that the node's own value may need no memory
+    bool
+        packs; // TEMPLATE: reads each element of its operands a few times, to pack it: what is cheap
+               // to compute from fewer bytes is computed there
     // How near kernels come to the reference. Rounded additions or products behind an element, one
     // after the other, as the kernel makes them or (in_order) each element after the one before it,
     // as the reference does; 0, or NULL: it does not accumulate, so the record of the op says.

@@ -173,7 +173,7 @@ static bool compute_but_saved(region *g) {
     return ok;
 }
 
-static bool is_float(ct_tensor t) { return ct__is_float(ct__type_of(t)->dtype); }
+static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 // in: the region's operands, then the cotangents of its results that have one.
 static bool region_begin(region *g, const ct_tensor *in) {
@@ -204,7 +204,7 @@ static void gradient(const ct_tensor *in, ct_tensor *out, void *user) {
     for (size_t i = 0; i < g->n_out && ok; i++)
         ok = ct__resolve(ctx, g->out[i], &vals[i], "remat", (int)i, here);
     for (size_t i = 0; i < g->n_in && ok; i++)
-        if (is_float(g->in[i])) ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
+        if (has_slope(g->in[i])) ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, g->cots, g->n_out, wrt, n, out);
     for (size_t i = 0; i < n && ok; i++) out[i] = ct__or_zeros(out[i], ct__handle_of(wrt[i]));
 }
@@ -220,7 +220,7 @@ static bool remat_vjp(ct_rule *r) {
     bool ok = (args && grads && g.cots) || no_memory(r->node, n_in + n_out);
     for (size_t i = 0; i < n_in && ok; i++) {
         args[i] = r->in[i];
-        n_float += is_float(r->in[i]);
+        n_float += has_slope(r->in[i]);
     }
     for (size_t i = 0; i < n_out && ok; i++) {
         g.cots[i] = r->c_out[i];
@@ -229,7 +229,7 @@ static bool remat_vjp(ct_rule *r) {
     if (ok && n > n_in) // else nothing moves the operands
         ok = ct__on_parameters(r->node, gradient, &g, args, n, grads, n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        if (is_float(r->in[i])) r->c_in[i] = grads[k++];
+        if (has_slope(r->in[i])) r->c_in[i] = grads[k++];
     ct__arena_free(&g.scratch);
     return ok && !ct__ctx()->err.code;
 }

@@ -54,6 +54,7 @@ GRAPH(rounded_halves,
       ct_mul(ct_add(input(CT_F16, CT_DIMS(50)), ct_f(1)), input(CT_F16, CT_DIMS(50))))
 GRAPH(sum_halves, ct_sum(input(CT_BF16, CT_DIMS(8, 100)), .axes = CT_AXES(1)))
 GRAPH(narrow, ct_shift_right(ct_mul(input(CT_I8, CT_DIMS(50)), input(CT_I8, CT_DIMS(50))), ct_i(2)))
+GRAPH(complex, ct_exp(ct_mul(input(CT_C64, CT_DIMS(20, 30)), input(CT_C64, CT_DIMS(30)))))
 GRAPH(bits, ct_xor(ct_bitcast(F32(50), CT_U32), input(CT_U32, CT_DIMS(50))))
 
 // movement
@@ -109,6 +110,11 @@ GRAPH(matmul_batched, ct_matmul(F32(3, 30, 20), ct_permute(F32(3, 10, 20), CT_AX
 GRAPH(matmul_chunks, ct_matmul(F32(3, 1000), F32(1000, 9)))
 GRAPH(matmul_gelu, ct_gelu(ct_add(ct_matmul(F32(30, 40), F32(40, 50)), F32(50))))
 GRAPH(matmul_dynamic, ct_matmul(F32(CT_DYN(30), 40), F32(40, 50)))
+GRAPH(matmul_quantised,
+      ct_matmul(F32(30, 64),
+                ct_permute(ct_dequantise(input(CT_I4, CT_DIMS(20, 64)),
+                                         input(CT_F16, CT_DIMS(20, 2)), CT_LAYOUT_INT4_32),
+                           CT_AXES(1, 0))))
 GRAPH(attention, ct_attention(F32(2, 9, 8), F32(2, 70, 8), F32(2, 70, 8), .causal = true))
 
 // gradients, loops, updates
@@ -152,6 +158,7 @@ static const golden graphs[] = {
     G(wide),
     G(dynamic_rows),
     G(bits),
+    G(complex),
     G(transposed),
     G(flipped),
     G(padded),
@@ -192,6 +199,7 @@ static const golden graphs[] = {
     G(matmul_chunks),
     G(matmul_gelu),
     G(matmul_dynamic),
+    G(matmul_quantised),
     G(attention),
     G(softmax_slope),
     G(layer_norm_slope),

@@ -309,7 +309,9 @@ static bool of_parts(const ct_opdef *op) {
 
 bool gen_wants(const ct_opdef *op) {
     // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
-    const bool built = op->kind != &ct__kind_loop || op == &ct__op_scan;
+    const bool apart =
+        op == &ct__op_quantise || op == &ct__op_dequantise; // tests/ops/test_quantise.py
+    const bool built = !apart && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy;
 }

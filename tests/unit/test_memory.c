@@ -163,6 +163,31 @@ static void test_dry_has_no_values(void **state) {
     ct_ctx_free(ctx);
 }
 
+// A product makes the numbers of a quantised weight while it packs them.
+static void test_quantised_weights_are_not_stored(void **state) {
+    (void)state;
+    assert_true(ct_set_device("dry:cpu"));
+    for (int layout = CT_LAYOUT_INT8; layout <= CT_LAYOUT_INT4_32; layout++) {
+        CT_SCOPE;
+        static float x[16 * 256];
+        static uint16_t scales[96 * 8 * 2];
+        const bool narrow = layout == CT_LAYOUT_INT4_32;
+        ct_tensor a = ct_from(x, CT_F32, CT_DIMS(16, 256));
+        ct_tensor codes = ct_from(x, narrow ? CT_I4 : CT_I8, CT_DIMS(12, 256));
+        ct_tensor by =
+            ct_from(scales, narrow ? CT_F16 : CT_F32, CT_DIMS(12, narrow ? 256 / 32 : 1));
+        ct_tensor w = ct_dequantise(codes, by, layout);
+        ct_tensor y = ct_matmul(a, ct_permute(w, CT_AXES(1, 0)));
+        assert_true(ct_eval(&y, 1));
+        const ct_plan_cost *c = ct_newest_plan();
+        assert_int_equal(c->n_launches, 1);
+        assert_int_equal(c->most_temporaries, 0);
+        assert_int_equal(c->input_bytes,
+                         16 * 256 * 4 + (narrow ? 12 * (256 / 2 + 8 * 2) : 12 * (256 + 4)));
+    }
+    assert_true(ct_set_device("cpu"));
+}
+
 static void test_cost(void **state) {
     (void)state;
     assert_true(ct_set_device("dry:cpu"));
@@ -412,6 +437,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_dry_tells_what_is_interpreted, interpret,
                                         compile_again),
         cmocka_unit_test(test_dry_has_no_values),
+        cmocka_unit_test(test_quantised_weights_are_not_stored),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_cost_of_a_loop),
         cmocka_unit_test(test_refused),

@@ -14,17 +14,19 @@
 #include "compile/schedule/sched.h"
 
 enum {
-    KEEP_WEIGHT = 6,   // ops of a value above which several users share a buffer
-    KEEP_LOADS = 3,    // or loads: such as a sum of a few layers' results
-    MOST_WEIGHT = 160, // ops inlined into one value
-    MOST_LOADS = 48,   // of them, loads
-    MOST_DEPTH = 96,   // of nested inlining in a unit
-    GROUP_DEPTH = 256, // and through the units of a group
-    MOST_UNITS = 200,  // of a group
-    MOST_READS = 160,  // of a group, loads (a kernel takes 256 buffers)
-    FEW_ROWS = 8,      // below, whole rows are not worth keeping together ...
-    LONG_ROW = 4096,   // ... that are longer than this
+    KEEP_WEIGHT = 6,     // ops of a value above which several users share a buffer
+    KEEP_LOADS = 3,      // or loads: such as a sum of a few layers' results
+    MOST_WEIGHT = 160,   // ops inlined into one value
+    MOST_LOADS = 48,     // of them, loads
+    MOST_DEPTH = 96,     // of nested inlining in a unit
+    GROUP_DEPTH = 256,   // and through the units of a group
+    MOST_UNITS = 200,    // of a group
+    MOST_READS = 160,    // of a group, loads (a kernel takes 256 buffers)
+    FEW_ROWS = 8,        // below, whole rows are not worth keeping together ...
+    LONG_ROW = 4096,     // ... that are longer than this
+    PROLOGUE_STEPS = 32, // of what a template computes while it packs
 };
+#define MANY_BYTES (INT64_MAX / 4)
 
 typedef struct { // of a node
     uint32_t users;
@@ -207,9 +209,34 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
         if (ct__ix_divides(f->e->pool, offset, var[a], CT_LANES)) return false;
     return true;
 }
-static void template_operand(fuser *f, ct_val v) {
+// Bytes behind a value that is computed from memory in a few cheap steps, at most `steps`; else more
+// than any value has.
+static int64_t bytes_behind(const fuser *f, ct_val v, int *steps) {
+    const ct_node *node = v.node;
+    const ct_type *t = ct__type(v);
+    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit)
+        return guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
+    int64_t bytes = 0;
+    bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->costly;
+    cheap = cheap && --*steps >= 0;
+    for (int i = 0; i < node->n_in && cheap; i++) {
+        bytes += bytes_behind(f, node->in[i], steps);
+        cheap = bytes < MANY_BYTES;
+    }
+    return cheap ? bytes : MANY_BYTES;
+}
+// Is less to be read where a template reads the value than if it were stored before? Codes and their
+// scales become numbers on their way into a product.
+static bool is_prologue(const fuser *f, const ct_node *template, ct_val v) {
+    int steps = PROLOGUE_STEPS;
+    const ct_type *t = ct__type(v);
+    if (!template->op->kind->packs) return false;
+    return bytes_behind(f, v, &steps) * 2 < guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
+}
+static void template_operand(fuser *f, const ct_node *template, ct_val v) {
     ct_node *node = v.node;
     if (ct__is_leaf(node) || stands_alone(node)) return;
+    if (f->s->fuse && is_prologue(f, template, v)) return;
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
     if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
@@ -233,7 +260,7 @@ static void mark_units(fuser *f) {
             if (ct__is_loop(node))
                 loop_operand(f, node->in[k].node);
             else if (stands_alone(node))
-                template_operand(f, node->in[k]);
+                template_operand(f, node, node->in[k]);
             if (memory) f->of[node->in[0].node->index].unit = true; // its memory is read
         }
     }

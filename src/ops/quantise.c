@@ -1,0 +1,154 @@
+// Quantised tensors: codes of few bits, and scales that make numbers of them. How they lie and what
+// they mean is said by a layout, a record of the table here; a quantised tensor is its two tensors.
+#include <math.h>
+
+#include "ops/rules.h"
+
+typedef struct layout {
+    const char *name;
+    ct_dtype code, scale;
+    double most;   // codes are -most to most
+    int64_t block; // elements along the last axis that share a scale; 0: all of them
+} layout;
+static const layout layouts[] = {
+    [CT_LAYOUT_INT8] = {"int8", CT_I8, CT_F32, 127, 0},
+    [CT_LAYOUT_INT4_32] = {"int4 by 32", CT_I4, CT_F16, 7, 32},
+};
+
+#define QUANTISE_ATTRS(F, op) F(op, layout, layout)
+#define DEQUANTISE_ATTRS(F, op) F(op, layout, layout)
+CT_ATTRS(quantise, QUANTISE_ATTRS);
+CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
+
+static const layout *layout_of(const void *attrs) {
+    const int64_t number = ((const quantise_attrs *)attrs)->layout;
+    const bool known = number >= 0 && number < (int64_t)(sizeof layouts / sizeof *layouts);
+    return known ? &layouts[number] : NULL;
+}
+static const layout *check_layout(ct_call *call) {
+    const layout *l = layout_of(call->attrs);
+    if (l) return l;
+    ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
+                 (long long)((const quantise_attrs *)call->attrs)->layout);
+    ct__call_hint(call, "layouts are CT_LAYOUT_INT8 and CT_LAYOUT_INT4_32");
+    return NULL;
+}
+
+// The scales of elements of a type: as many along the last axis as it has blocks.
+static bool scales_type(ct_call *call, const layout *l, const ct_type *type, ct_type *out) {
+    const int last = type->rank - 1;
+    if (last < 0)
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(type).s);
+    if (l->block && (ct__is_dyn(type, last) || type->dim[last] % l->block)) {
+        ct__call_err(call, CT_E_SHAPE, "the last axis of %s is no multiple of %lld",
+                     ct__type_text(type).s, (long long)l->block);
+        return ct__call_hint(call, "%s has a scale for %lld elements along it: ct_pad it", l->name,
+                             (long long)l->block);
+    }
+    ct_shape shape = ct__call_shape(call, type->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, type, a);
+    ct__shape_add(&shape, l->block ? type->dim[last] / l->block : 1);
+    *out = ct__shaped(&shape, l->scale, false);
+    return true;
+}
+
+// (..., K) with the last axis as one of blocks and one in a block, or as it is: one block.
+static ct_tensor in_blocks(ct_tensor x, const layout *l) {
+    ct_dims_buffer dims;
+    ct_ints list = ct__dims_of(x, &dims);
+    if (!l->block || list.n == CT_MAX_RANK) return x;
+    dims.v[list.n - 1] /= l->block;
+    dims.v[list.n] = l->block;
+    return ct_reshape(x, ((ct_ints){list.n + 1, dims.v}));
+}
+
+static bool quantise_infer(ct_call *call) {
+    const layout *l = check_layout(call);
+    if (!l || !ct__check_accepts(call, 0) || !scales_type(call, l, call->in[0], &call->out[1]))
+        return false;
+    if (l->block && call->in[0]->rank == CT_MAX_RANK)
+        return ct__call_err(call, CT_E_SHAPE, "x has %d axes, at most %d are possible", CT_MAX_RANK,
+                            CT_MAX_RANK - 1);
+    call->out[0] = *call->in[0];
+    call->out[0].dtype = (uint8_t)l->code;
+    call->out[0].weak = false;
+    return true;
+}
+// A block's largest size becomes the largest code. All in f32, so that any other library that rounds
+// as IEEE 754 says has the same codes.
+static bool quantise_body(ct_rule *r) {
+    const layout *l = layout_of(r->attrs);
+    const ct_type *type = r->node->out;
+    ct_tensor x = in_blocks(ct_cast(r->in[0], CT_F32), l);
+    ct_tensor largest = ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true);
+    ct_tensor scale = ct_div(largest, ct__number_like(l->most, x));
+    scale = ct_cast(ct_minimum(scale, ct__number_like(ct__largest(l->scale), x)), l->scale);
+    ct_tensor by = ct_cast(scale, CT_F32), code = ct_round(ct_div(x, by));
+    code = ct_clamp(code, ct__number_like(-l->most, x), ct__number_like(l->most, x));
+    code = ct_select(ct_equal(by, ct_f(0)), ct__number_like(0, x), code);
+    r->body_out[0] = ct_cast(ct__of_type(code, type), l->code);
+    r->body_out[1] = ct__of_type(scale, &type[1]);
+    return true;
+}
+const ct_opdef ct__op_quantise = {
+    .id = CT_OP_QUANTISE,
+    .name = "quantise",
+    .doc = "x as codes and scales of a layout: the largest size among elements that share a scale "
+           "gets the largest code, what lies between is rounded to nearest even.",
+    .kind = &ct__kind_composition,
+    .n_in = 1,
+    .n_out = 2,
+    CT_FIELDS(quantise),
+    .accepts = CT_FLOATS,
+    .infer = quantise_infer,
+    .body = quantise_body,
+    .jvp = CT_NO_GRAD,
+    .widens = true,
+};
+
+static bool dequantise_infer(ct_call *call) {
+    const layout *l = check_layout(call);
+    ct_type scales = {0};
+    if (!l) return false;
+    if (call->in[0]->dtype != l->code)
+        return ct__call_err(call, CT_E_DTYPE, "the codes are %s, of %s they are %s",
+                            ct__type_text(call->in[0]).s, l->name, ct_dtype_name(l->code)) ||
+               ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
+    if (!scales_type(call, l, call->in[0], &scales)) return false;
+    if (call->in[1]->dtype != l->scale || !ct__same_sizes(call->in[1], &scales))
+        return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
+                            ct__type_text(call->in[1]).s, ct__type_text(call->in[0]).s,
+                            ct__type_text(&scales).s) ||
+               ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
+    *call->out = *call->in[0];
+    call->out->dtype = CT_F32;
+    return true;
+}
+static bool dequantise_body(ct_rule *r) { // the codes in their order, so that rows are read as rows
+    const layout *l = layout_of(r->attrs);
+    ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = ct_cast(r->in[1], CT_F32);
+    if (l->block) {
+        ct_dims_buffer dims;
+        ct_tensor each = ct__add_last(scales); // (..., blocks, 1)
+        ct__dims_of(each, &dims);
+        dims.v[dims.list.n - 1] = l->block;
+        scales = ct__of_type(ct_expand(each, dims.list), r->node->out);
+    }
+    r->body_out[0] = ct_mul(codes, scales);
+    return true;
+}
+const ct_opdef ct__op_dequantise = {
+    .id = CT_OP_DEQUANTISE,
+    .name = "dequantise",
+    .doc =
+        "The f32 numbers that codes and scales of a layout stand for: each code times its scale. "
+        "A matrix product that reads them makes them while it packs them: they are not stored.",
+    .kind = &ct__kind_composition,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(dequantise),
+    .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4),
+    .infer = dequantise_infer,
+    .body = dequantise_body,
+};
