@@ -3,7 +3,7 @@
 // models: ct_gpt2_save and ct_gpt2_load of cotan/models.h; MNIST's files: ct_load_idx of
 // cotan/data.h.
 //
-// The integers of 8 to 64 bits, bool, f16, f32 and f64 are read and written; any other dtype is
+// The integers of 8 to 64 bits, bool, f16, f32, f64, c64 and c128 are read and written; any other dtype is
 // refused by a sentence that names it. Files are taken as hostile: what they say of lengths, places
 // and sizes is checked before it is used, and nothing in them is evaluated.
 #ifndef COTAN_IO_H

@@ -282,9 +282,10 @@ bool ct__npy_usable(ct_npy_name name, const ct_npy *npy, ct_err *err) {
     if (npy->dtype) return true;
     ct__err(err, CT_E_DTYPE, CT_NOWHERE, name.label,
             "%s: its dtype is \"%s\", of which Cotan has none", name.part, npy->descr);
-    ct__err_hint(err, "bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32 and f64 can be read; "
-                      "NumPy's astype makes "
-                      "one of them");
+    ct__err_hint(err,
+                 "bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32, f64, c64 and c128 can be "
+                 "read; "
+                 "NumPy's astype makes one of them");
     return false;
 }
 

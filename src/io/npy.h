@@ -43,7 +43,7 @@ bool ct__npy_usable(ct_npy_name name, const ct_npy *npy, ct_err *err);
 bool ct__npy_plain(const ct_npy *npy, const void *data);
 // Elements from the file into row-major order, native bytes and bools of 0 and 1. to: npy->bytes.
 void ct__npy_convert(const ct_npy *npy, const void *from, void *to);
-// "(2, 3) f32", or "(2, 3) <c8" for what Cotan lacks. Returns out.
+// "(2, 3) f32", or "(2, 3) <c32" for what Cotan lacks. Returns out.
 const char *ct__npy_describe(const ct_npy *npy, char *out, size_t cap);
 
 // Appends everything that stands before the data of a row-major array, as NumPy writes it. False:

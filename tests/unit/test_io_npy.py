@@ -15,7 +15,7 @@ from support.program import command
 
 PROGRAM = command("tests/unit/test_io_npy")
 SEED = 20261
-DTYPES = ["?", "u1", "<u2", "<u4", "<u8", "i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8"]
+DTYPES = ["?", "u1", "<u2", "<u4", "<u8", "i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "<c8", "<c16"]
 SHAPES = [(), (1,), (7,), (0,), (3, 0), (2, 3), (5, 1, 4), (3, 4, 2, 5)]
 
 
@@ -98,12 +98,11 @@ def test_empty_archive(tmp_path):
     assert list(np.load(tmp_path / "b.npz")) == []
 
 
-HINT = "\n  hint: bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32 and f64 can be read; NumPy's astype makes one of them"
+HINT = "\n  hint: bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32, f64, c64 and c128 can be read; NumPy's astype makes one of them"
 
 
 @pytest.mark.parametrize("dtype, refusal", [
-    ("<c8", 'its dtype is "<c8", of which Cotan has none' + HINT),
-    ("<c16", 'its dtype is "<c16", of which Cotan has none' + HINT),
+    ("<c32", 'its dtype is "<c32", of which Cotan has none' + HINT),
     ("<f16", 'its dtype is "<f16", of which Cotan has none' + HINT),
     ("<U5", 'its dtype is "<U5", of which Cotan has none' + HINT),
     ("|S3", 'its dtype is "|S3", of which Cotan has none' + HINT),
@@ -581,11 +580,11 @@ def info(path):
 def test_info(tmp_path):
     """Names, types and sizes, of arrays that cannot be loaded too; a file without its ending is known by its content."""
     np.save(tmp_path / "a.npy", np.asfortranarray(np.zeros((2, 3), ">f8")))
-    (tmp_path / "b").write_bytes(npy(np.zeros(5, "<c8")))
+    (tmp_path / "b").write_bytes(npy(np.zeros(5, "<c32")))
     np.savez_compressed(tmp_path / "c.npz", w=np.zeros((300, 1000), "<f4"), **{"a\x1b/b": np.float16(1)}, t=np.zeros(3, "<U4"))
     row = "npy, version 1.0: {:<28} {}\n".format
     assert info(tmp_path / "a.npy") == (0, row("(2, 3) f64", "48 bytes, first axis fastest, big-endian"))
-    assert info(tmp_path / "b") == (0, row("(5,) <c8", "40 bytes"))
+    assert info(tmp_path / "b") == (0, row("(5,) <c32", "160 bytes"))
     row = "  {:<9}  {:<28} {}\n".format
     assert info(tmp_path / "c.npz") == (0, "npz: 3 arrays, 1200 KB\n" + row("w", "(300, 1000) f32", "1200 KB") + row(
         "a\\u001b/b", "() f16", "2 bytes") + row("t", "(3,) <U4", "48 bytes"))

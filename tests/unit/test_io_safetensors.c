@@ -69,7 +69,8 @@ static void every_dtype_reads_back(void **state) {
     } known[] = {{"BOOL", CT_BOOL}, {"U8", CT_U8},          {"U16", CT_U16},        {"U32", CT_U32},
                  {"U64", CT_U64},   {"I8", CT_I8},          {"I16", CT_I16},        {"I32", CT_I32},
                  {"I64", CT_I64},   {"F16", CT_F16},        {"BF16", CT_BF16},      {"F32", CT_F32},
-                 {"F64", CT_F64},   {"F8_E4M3", CT_F8E4M3}, {"F8_E5M2", CT_F8E5M2}, {"F4", CT_F4}};
+                 {"F64", CT_F64},   {"F8_E4M3", CT_F8E4M3}, {"F8_E5M2", CT_F8E5M2}, {"F4", CT_F4},
+                 {"C64", CT_C64}};
     enum { DTYPES = sizeof known / sizeof *known };
     char data[DTYPES][16], what[64];
     ct_st_out all[DTYPES];
