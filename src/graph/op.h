@@ -87,7 +87,7 @@ typedef enum ct_meaning {
     CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
     CT_MEANS_places,      // one number an operand or a result, or some of these: any length
-    CT_MEANS_reverse,     // along the axis from its end
+    CT_MEANS_reverse,     // along the axis from its end; of an order: from the largest; the right
     CT_MEANS_count,       // of the elements along the axis that are kept
     CT_MEANS_mode,        // of indices outside, a ct_index_mode
     CT_MEANS_unique,      // a promise: no index stands twice

@@ -1,16 +1,31 @@
-// What needs an order among elements: the largest ones.
+// What needs an order among elements: all in their order, and the largest ones.
 #include "kinds/sort.h"
 
+#include <math.h>
+
+#include "graph/symbols.h"
 #include "kinds/batch.h"
 #include "kinds/joined.h"
+#include "kinds/monoid.h"
 
-// Does a stand before b? Equals do not.
-static ct_kval before(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
+enum { GRAIN = 4096 }; // elements that are worth a task
+
+ct_kval ct__kir_larger(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
     ct_kval larger = ct__kir_lt(k, b, a);
     if (!ct__is_float(dtype)) return larger;
     ct_kval a_nan = ct__kir_bin(k, CT_K_NE, a, a), b_is = ct__kir_bin(k, CT_K_EQ, b, b);
     return ct__kir_bin(k, CT_K_OR, larger, ct__kir_bin(k, CT_K_AND, a_nan, b_is));
 }
+
+bool ct__is_larger(ct_element a, ct_element b, ct_dtype as) {
+    if (!ct__is_float(as))
+        return ct__less_i64(ct__load_i64(b.dtype, b.data, b.at),
+                            ct__load_i64(a.dtype, a.data, a.at), as);
+    double p = ct__load_f64(a.dtype, a.data, a.at), q = ct__load_f64(b.dtype, b.data, b.at);
+    return isnan(p) ? !isnan(q) : p > q;
+}
+
+// ----------------------------------------------------------------------------------- the largest
 
 // The best so far stand in order in scratch; an element that belongs to them is inserted behind its
 // equals. Most elements of a long row are turned away by one comparison with the last of the best.
@@ -24,12 +39,12 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct_kval v = ct__source_load(k, &spec->x, 2, (ct_kval[]){row, i});
     ct_kval have = ct__kir_min(k, i, all), full = ct__kir_bin(k, CT_K_LE, all, i);
     ct_kval last = ct__kir_load_if(k, best, ct__kir_int(k, count > 0 ? count - 1 : 0), full);
-    ct_kval better = before(k, spec->dtype, v, last);
+    ct_kval better = ct__kir_larger(k, spec->dtype, v, last);
     ct__kir_if(k, ct__kir_bin(k, CT_K_OR, ct__kir_un(k, CT_K_NOT, full), better));
     // Its place: behind all that it does not stand before.
     ct_kval at = ct__kir_reg(k, zero);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, have, "among the best");
-    ct_kval passed = before(k, spec->dtype, v, ct__kir_load(k, best, j));
+    ct_kval passed = ct__kir_larger(k, spec->dtype, v, ct__kir_load(k, best, j));
     ct_kval step = ct__kir_select(k, passed, zero, ct__kir_int(k, 1));
     ct__kir_set(k, at, ct__kir_add(k, ct__kir_get(k, at), step));
     ct__kir_end(k);
@@ -50,7 +65,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct__kir_end(k);
 }
 
-static bool sort_kernels(ct_sched *s, ct_node *node) {
+static bool topk_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
@@ -70,11 +85,250 @@ static bool sort_kernels(ct_sched *s, ct_node *node) {
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[0])));
 }
 
+// ------------------------------------------------------------------------------------- the order
+
+typedef struct order {
+    ct_kir *k;
+    const ct_order_spec *s;
+    ct_kval all, base; // elements of a half of a buffer; before the line in it
+} order;
+
+// Do keys y stand before keys x? Equals do where `tie` says so (-1: never).
+static ct_kval stands_before(const order *c, const ct_kval *y, const ct_kval *x, ct_kval tie) {
+    ct_kir *k = c->k;
+    ct_kval result = tie;
+    for (int q = c->s->n_keys - 1; q >= 0; q--) {
+        ct_dtype dtype = c->s->dtype[q];
+        ct_kval x_larger = ct__kir_larger(k, dtype, x[q], y[q]);
+        ct_kval y_larger = ct__kir_larger(k, dtype, y[q], x[q]);
+        ct_kval first = c->s->falling ? y_larger : x_larger;
+        if (result >= 0) {
+            ct_kval not_last = ct__kir_un(k, CT_K_NOT, c->s->falling ? x_larger : y_larger);
+            result = ct__kir_bin(k, CT_K_AND, not_last, result);
+            result = ct__kir_bin(k, CT_K_OR, first, result);
+        } else {
+            result = first;
+        }
+    }
+    return result;
+}
+
+static void keys_at(const order *c, ct_kval o, ct_kval i, ct_kval j, ct_kval *x) {
+    for (int q = 0; q < c->s->n_keys; q++)
+        x[q] = ct__source_load(c->k, &c->s->key[q], 3, (ct_kval[]){o, i, j});
+}
+
+// Each run of a line in order, into the first half.
+static void first_runs(const order *c, ct_kval o, ct_kval j) {
+    ct_kir *k = c->k;
+    ct_kval x[CT_SORT_MOST_KEYS], y[CT_SORT_MOST_KEYS], n = c->s->n;
+    ct_kval run = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, n, CT_SORT_RUN), "run");
+    ct_kval start = ct__kir_muli(k, run, CT_SORT_RUN), most = ct__kir_int(k, CT_SORT_RUN);
+    ct_kval count = ct__kir_min(k, ct__kir_sub(k, n, start), most), zero = ct__kir_int(k, 0);
+    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, count, "element");
+    ct_kval from = ct__kir_add(k, start, i), one = ct__kir_int(k, 1);
+    keys_at(c, o, from, j, x);
+    ct_kval rank = ct__kir_reg(k, zero);
+    ct_kval m = ct__kir_loop(k, CT_BIND_SEQ, count, "other");
+    keys_at(c, o, ct__kir_add(k, start, m), j, y);
+    ct_kval is_before = stands_before(c, y, x, ct__kir_lt(k, m, i));
+    ct_kval more = ct__kir_select(k, is_before, one, zero);
+    ct__kir_set(k, rank, ct__kir_add(k, ct__kir_get(k, rank), more));
+    ct__kir_end(k);
+    ct_kval to = ct__kir_add(k, start, ct__kir_get(k, rank));
+    to = ct__kir_add(k, c->base, to);
+    for (int q = 0; q < c->s->n_keys; q++) ct__kir_store(k, c->s->runs[q], to, x[q]);
+    ct__kir_store(k, c->s->order, to, ct__kir_cast(k, from, CT_I32));
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// Two neighbouring runs from `start` on, of `width` elements each (the last ones may be shorter),
+// become one, from one half of the buffers into the other.
+static void merge(const order *c, ct_kval start, ct_kval width, ct_kval from, ct_kval to) {
+    ct_kir *k = c->k;
+    ct_kval n = c->s->n, last = ct__kir_addi(k, n, -1), zero = ct__kir_int(k, 0);
+    ct_kval one = ct__kir_int(k, 1), middle = ct__kir_min(k, ct__kir_add(k, start, width), n);
+    ct_kval end = ct__kir_min(k, ct__kir_add(k, middle, width), n);
+    ct_kval left = ct__kir_reg(k, start), right = ct__kir_reg(k, middle);
+    from = ct__kir_add(k, from, c->base);
+    to = ct__kir_add(k, to, ct__kir_add(k, c->base, start));
+    ct_kval m = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, start), "element");
+    ct_kval a = ct__kir_get(k, left), b = ct__kir_get(k, right);
+    ct_kval no_a = ct__kir_bin(k, CT_K_LE, middle, a), has_b = ct__kir_lt(k, b, end);
+    ct_kval at_a = ct__kir_add(k, from, ct__kir_min(k, a, last));
+    ct_kval at_b = ct__kir_add(k, from, ct__kir_min(k, b, last));
+    ct_kval x[CT_SORT_MOST_KEYS], y[CT_SORT_MOST_KEYS];
+    for (int q = 0; q < c->s->n_keys; q++) {
+        x[q] = ct__kir_load(k, c->s->runs[q], at_a);
+        y[q] = ct__kir_load(k, c->s->runs[q], at_b);
+    }
+    ct_kval wins = ct__kir_bin(k, CT_K_OR, no_a, stands_before(c, y, x, -1));
+    ct_kval takes_b = ct__kir_bin(k, CT_K_AND, has_b, wins), here = ct__kir_add(k, to, m);
+    for (int q = 0; q < c->s->n_keys; q++)
+        ct__kir_store(k, c->s->runs[q], here, ct__kir_select(k, takes_b, y[q], x[q]));
+    ct_kval stood = ct__kir_load(k, c->s->order, ct__kir_select(k, takes_b, at_b, at_a));
+    ct__kir_store(k, c->s->order, here, stood);
+    ct__kir_set(k, left, ct__kir_add(k, a, ct__kir_select(k, takes_b, zero, one)));
+    ct__kir_set(k, right, ct__kir_add(k, b, ct__kir_select(k, takes_b, one, zero)));
+    ct__kir_end(k);
+}
+
+// Runs get twice as long until one is the line. What comes back is where its half begins.
+static ct_kval merges(const order *c, int64_t n) {
+    ct_kir *k = c->k;
+    int64_t passes = 0, most = n >= 0 ? n : INT64_C(1) << 48; // sizes are smaller
+    while (CT_SORT_RUN * (INT64_C(1) << passes) < most) passes++;
+    ct_kval half = ct__kir_reg(k, ct__kir_int(k, 0));
+    ct_kval width = ct__kir_reg(k, ct__kir_int(k, CT_SORT_RUN));
+    ct__kir_loop_n(k, CT_BIND_SEQ, passes, "pass");
+    ct_kval w = ct__kir_get(k, width), from = ct__kir_get(k, half);
+    ct_kval to = ct__kir_sub(k, c->all, from), two = ct__kir_muli(k, w, 2);
+    ct__kir_if(k, ct__kir_lt(k, w, c->s->n));
+    ct_kval up = ct__kir_addi(k, ct__kir_add(k, c->s->n, two), -1);
+    ct_kval pair = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_div(k, up, two), "pair of runs");
+    merge(c, ct__kir_mul(k, pair, two), w, from, to);
+    ct__kir_end(k);
+    ct__kir_set(k, half, to);
+    ct__kir_set(k, width, two);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    return ct__kir_get(k, half);
+}
+
+void ct__template_order(ct_kir *k, const ct_order_spec *spec) {
+    int64_t n = -1;
+    order c = {.k = k, .s = spec};
+    if (!ct__kir_is_int(k, spec->n, &n)) n = -1;
+    int64_t some = n > 0 && n < GRAIN ? GRAIN / n : 1;
+    ct_kval lines = ct__kir_mul(k, spec->outer, spec->inner), most = ct__kir_int(k, some);
+    c.all = ct__kir_mul(k, lines, spec->n);
+    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, lines, some), "block");
+    ct_kval first = ct__kir_muli(k, task, some);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), most);
+    ct_kval line = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_SEQ, here, "line"));
+    ct_kval o = ct__kir_div(k, line, spec->inner), j = ct__kir_mod(k, line, spec->inner);
+    c.base = ct__kir_mul(k, line, spec->n);
+    first_runs(&c, o, j);
+    ct_kval from = ct__kir_add(k, merges(&c, n), c.base);
+    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, spec->n, "result");
+    ct_kval stood = ct__kir_load(k, spec->order, ct__kir_add(k, from, i));
+    ct__sink_store(k, &spec->out, 3, (ct_kval[]){o, i, j}, stood);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// Memory for the runs of each key and for their order, before the keys.
+static bool runs_memory(ct_sched *s, const ct_node *node, uint32_t *temp) {
+    int64_t count = 2;
+    for (int a = 0; a < node->out->rank; a++)
+        count = ct__size_mul(count, ct__size_of(node->out, a));
+    for (int q = 0; q <= node->n_in; q++) {
+        ct_dtype dtype = q ? (ct_dtype)ct__type(node->in[q - 1])->dtype : CT_I32;
+        int64_t each = (int64_t)ct_dtype_size(ct__kir_held(dtype));
+        temp[q] = ct__sched_temp(s, ct__size_mul(count, each));
+        if (temp[q] == UINT32_MAX) return false;
+    }
+    return true;
+}
+
+static bool order_kernels(ct_sched *s, ct_node *node) {
+    const ct_along along = ct__along(node);
+    const int start[3] = {0, along.axis, along.axis + 1}, access = CT_KIR_READ | CT_KIR_WRITE;
+    uint32_t temp[CT_SORT_MOST_KEYS + 1];
+    ct_emit *e = runs_memory(s, node, temp) ? ct__emit_new(s, node) : NULL;
+    if (!e) return false;
+    ct__emit_declare_sizes(e, node);
+    ct_joined out = ct__join(e, (ct_val){node, 0}, CT_I32, 3, start), key[CT_SORT_MOST_KEYS];
+    ct_order_spec spec = {.n_keys = node->n_in, .falling = along.reverse};
+    spec.outer = ct__joined_size(&out, 0);
+    spec.n = ct__joined_size(&out, 1);
+    spec.inner = ct__joined_size(&out, 2);
+    spec.out = ct__joined_sink(&out);
+    for (int q = 0; q < node->n_in; q++) {
+        ct_dtype dtype = (ct_dtype)ct__type(node->in[q])->dtype;
+        key[q] = ct__join(e, node->in[q], dtype, 3, start);
+        spec.dtype[q] = dtype;
+        spec.key[q] = ct__joined_source(&key[q]);
+        spec.runs[q] = ct__emit_temp(e, temp[q + 1], ct__kir_held(dtype), access);
+    }
+    spec.order = ct__emit_temp(e, temp[0], CT_I32, access);
+    ct__template_order(e->kir, &spec);
+    return ct__emit_done(e, 20 * (double)ct__count(node->out));
+}
+
+// ------------------------------------------------------------------------------------- reference
+
+// Lines of keys in memory: elements are `step` apart, the first one of a line at `base`.
+typedef struct lines {
+    const ct_ref *ref;
+    bool falling;
+    int64_t base, step;
+} lines;
+
+// Does element a of the line stand behind element b?
+static bool stands_behind(const lines *l, int64_t a, int64_t b) {
+    for (int q = 0; q < l->ref->n_in; q++) {
+        ct_dtype d = (ct_dtype)l->ref->in_type[q].dtype;
+        ct_element x = {d, l->ref->in[q], l->base + a * l->step}, y = x;
+        y.at = l->base + b * l->step;
+        bool x_larger = ct__is_larger(x, y, d), y_larger = ct__is_larger(y, x, d);
+        if (x_larger || y_larger) return l->falling ? y_larger : x_larger;
+    }
+    return false;
+}
+
+static void merge_lines(const lines *l, const int64_t *from, int64_t *to, int64_t n,
+                        int64_t width) {
+    for (int64_t start = 0; start < n; start += 2 * width) {
+        int64_t middle = start + width < n ? start + width : n;
+        int64_t end = middle + width < n ? middle + width : n, a = start, b = middle;
+        for (int64_t i = start; i < end; i++) {
+            bool takes_b = b < end && (a >= middle || stands_behind(l, from[a], from[b]));
+            to[i] = takes_b ? from[b++] : from[a++];
+        }
+    }
+}
+
+static bool order_eval(const ct_ref *ref) {
+    const ct_type *type = ref->in_type;
+    const ct_along along = ct__along(ref->node);
+    int64_t n = type->dim[along.axis], count = ct__count(type);
+    lines l = {.ref = ref, .falling = along.reverse, .step = 1};
+    for (int a = along.axis + 1; a < type->rank; a++) l.step *= type->dim[a];
+    if (!count) return true;
+    size_t bytes = 2 * (size_t)n * sizeof(int64_t);
+    int64_t *memory = ct__malloc(bytes);
+    if (!memory) return ct__err_memory(ref->err, ref->node->here, ref->node->op->name, bytes);
+    for (int64_t line = 0; line < count / n; line++) {
+        int64_t *from = memory, *to = memory + n;
+        l.base = line / l.step * l.step * n + line % l.step;
+        for (int64_t i = 0; i < n; i++) from[i] = i;
+        for (int64_t width = 1; width < n; width *= 2) {
+            merge_lines(&l, from, to, n, width);
+            int64_t *merged = to;
+            to = from;
+            from = merged;
+        }
+        for (int64_t i = 0; i < n; i++)
+            ct__store_i64(CT_I32, ref->out[0], l.base + i * l.step, from[i]);
+    }
+    ct__free(memory);
+    return true;
+}
+
+// An op of one result gives the order, one of two the largest elements and where they stood.
+static bool sort_kernels(ct_sched *s, ct_node *node) {
+    return node->n_out == 1 ? order_kernels(s, node) : topk_kernels(s, node);
+}
+
 const ct_kind ct__kind_sort = {
     .name = "sort",
     .doc = "Elements along an axis in their order.",
     .scheduled = CT_TEMPLATE,
     .kernels = sort_kernels,
+    .eval = order_eval,
     .copies = true,
     .batch = ct__batch_shifted,
 };

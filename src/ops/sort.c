@@ -1,6 +1,7 @@
-// What needs an order among elements.
-#include <math.h>
+// What needs an order among elements: NaN is larger than all numbers, -0 and 0 are equal.
+#include "kinds/sort.h"
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 
 #define TOPK_ATTRS(F, op) F(op, count, k)
@@ -28,11 +29,8 @@ static bool topk_infer(ct_call *call) {
 
 // Does element a of x stand before element b? Equals do not.
 static bool before(const ct_type *type, const void *x, int64_t a, int64_t b) {
-    if (!ct__is_float(type->dtype))
-        return ct__less_i64(ct__load_i64(type->dtype, x, b), ct__load_i64(type->dtype, x, a),
-                            (ct_dtype)type->dtype);
-    double p = ct__load_f64(type->dtype, x, a), q = ct__load_f64(type->dtype, x, b);
-    return isnan(p) ? !isnan(q) : p > q;
+    ct_dtype dtype = (ct_dtype)type->dtype;
+    return ct__is_larger((ct_element){dtype, x, a}, (ct_element){dtype, x, b}, dtype);
 }
 
 static bool topk_eval(const ct_ref *ref) {
