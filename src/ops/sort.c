@@ -82,3 +82,48 @@ const ct_opdef ct__op_topk = {
     .onnx = "TopK",
     .samples = {.kinks = true},
 };
+
+// ------------------------------------------------------------------------------------- the order
+
+static bool one_shape(ct_call *call, int operand) {
+    const ct_type *first = call->in[0], *t = call->in[operand];
+    bool same = first->rank == t->rank;
+    for (int a = 0; same && a < t->rank; a++) same = first->dim[a] == t->dim[a];
+    return same ||
+           ct__call_err(call, CT_E_SHAPE, "operand 1 is %s, operand %d is %s",
+                        ct__type_text(first).s, operand + 1, ct__type_text(t).s) ||
+           ct__call_hint(call, "they must have one shape: ct_expand brings one to that of another");
+}
+
+#define ARGSORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
+CT_ATTRS(argsort, ARGSORT_ATTRS);
+// Where elements stand once they are in order: of keys of one shape, whose first one counts most.
+static bool order_infer(ct_call *call) {
+    argsort_attrs *attrs = call->attrs;
+    if (call->n_in < 1 || call->n_in > CT_SORT_MOST_KEYS)
+        return ct__call_err(call, CT_E_ARGUMENT, "there are %d keys, it takes 1 to %d", call->n_in,
+                            CT_SORT_MOST_KEYS);
+    const ct_type *first = call->in[0];
+    ct_shape shape = ct__call_shape(call, first->rank);
+    if (!shape.dim) return false;
+    for (int i = 0; i < call->n_in; i++)
+        if (!ct__check_accepts(call, i) || (i && !one_shape(call, i))) return false;
+    for (int a = 0; a < first->rank; a++) ct__shape_add_axis(&shape, first, a);
+    *call->out = ct__shaped(&shape, CT_I32, false);
+    return ct__normal_axis(call, &attrs->axis);
+}
+const ct_opdef ct__op_argsort = {
+    .id = CT_OP_ARGSORT,
+    .name = "argsort",
+    .doc = "Where the elements along an axis stand in rising order (descending: falling), as i32: "
+           "the first is the index of the smallest one. NaN is larger than all numbers; equals, "
+           "and -0 and 0 are equal, stay in their order.",
+    .kind = &ct__kind_sort,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(argsort),
+    .accepts = CT_NUMBERS,
+    .infer = order_infer,
+    .jvp = CT_NO_GRAD,
+    .samples = {.kinks = true},
+};
