@@ -127,3 +127,22 @@ const ct_opdef ct__op_argsort = {
     .jvp = CT_NO_GRAD,
     .samples = {.kinks = true},
 };
+
+#define LEXSORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
+CT_ATTRS(lexsort, LEXSORT_ATTRS);
+const ct_opdef ct__op_lexsort = {
+    .id = CT_OP_LEXSORT,
+    .name = "lexsort",
+    .doc =
+        "ct_argsort by several keys of one shape, 8 at most: by the first one, equals by the next "
+        "one (NumPy's lexsort has them the other way round). ct_take_along then puts any tensors "
+        "into that order.",
+    .kind = &ct__kind_sort,
+    .n_in = -1,
+    .n_out = 1,
+    CT_FIELDS(lexsort),
+    .accepts = CT_NUMBERS,
+    .infer = order_infer,
+    .jvp = CT_NO_GRAD,
+    .samples = {.kinks = true},
+};
