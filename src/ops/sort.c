@@ -146,3 +146,54 @@ const ct_opdef ct__op_lexsort = {
     .jvp = CT_NO_GRAD,
     .samples = {.kinks = true},
 };
+
+#define TAKE_ALONG_ATTRS(F, op) F(op, axis, axis)
+CT_ATTRS(take_along, TAKE_ALONG_ATTRS);
+static bool take_along_infer(ct_call *call) {
+    take_along_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *at = call->in[1];
+    if (!ct__check_accepts(call, 0) || !ct__check_integers(call, 1, "the indices") ||
+        !ct__normal_axis(call, &attrs->axis))
+        return false;
+    bool fits = x->rank == at->rank;
+    for (int a = 0; fits && a < x->rank; a++) fits = a == attrs->axis || x->dim[a] == at->dim[a];
+    if (!fits)
+        return ct__call_err(call, CT_E_SHAPE, "the indices are %s, x is %s", ct__type_text(at).s,
+                            ct__type_text(x).s) ||
+               ct__call_hint(call, "they have x's sizes, but along axis %lld any",
+                             (long long)attrs->axis);
+    ct_shape shape = ct__call_shape(call, x->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < x->rank; a++)
+        ct__shape_add(&shape, a == attrs->axis ? ct__size_of(at, a) : ct__same_size(x, a, at, a));
+    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, x->weak);
+    return true;
+}
+static bool take_along_body(ct_rule *r) { // a gather along the last axis
+    int64_t axis = ((const take_along_attrs *)r->attrs)->axis, turn[CT_MAX_RANK];
+    int rank = ct__type_of(r->in[0])->rank, last = rank - 1;
+    for (int a = 0; a < rank; a++) turn[a] = a == axis ? last : a == last ? axis : a;
+    ct_ints turned = {rank, turn};
+    bool is_last = axis == last;
+    ct_tensor x = is_last ? r->in[0] : ct_permute(r->in[0], turned);
+    ct_tensor at = is_last ? r->in[1] : ct_permute(r->in[1], turned);
+    ct_tensor y = ct_gather(x, at, .axis = last, .batch_dims = last);
+    r->body_out[0] = is_last ? y : ct_permute(y, turned);
+    return true;
+}
+const ct_opdef ct__op_take_along = {
+    .id = CT_OP_TAKE_ALONG,
+    .name = "take_along",
+    .doc =
+        "The elements of x at `indices` along an axis, line by line: the indices have x's sizes, "
+        "but along the axis any. An index outside gives NaN, or 0 for integers.",
+    .kind = &ct__kind_composition,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(take_along),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .infer = take_along_infer,
+    .body = take_along_body,
+    .batch = ct__batch_shifted,
+    .widens = true,
+};
