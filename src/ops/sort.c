@@ -197,3 +197,32 @@ const ct_opdef ct__op_take_along = {
     .batch = ct__batch_shifted,
     .widens = true,
 };
+
+#define SORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
+CT_ATTRS(sort, SORT_ATTRS);
+static bool sort_infer(ct_call *call) {
+    sort_attrs *attrs = call->attrs;
+    for (int i = 0; i < call->n_in; i++) {
+        if (!ct__check_accepts(call, i) || (i && !one_shape(call, i))) return false;
+        call->out[i] = *call->in[i];
+    }
+    return ct__normal_axis(call, &attrs->axis);
+}
+// All operands in the order of the first.
+static bool sort_body(ct_rule *r) {
+    const sort_attrs *attrs = r->attrs;
+    ct_tensor order = ct_argsort(r->in[0], .axis = attrs->axis, .descending = attrs->descending);
+    for (int i = 0; i < r->n_in; i++)
+        r->body_out[i] = ct_take_along(r->in[i], order, .axis = attrs->axis);
+    return true;
+}
+#define SORT(ID, op, n)                                                                            \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = n,           \
+    CT_FIELDS(op), .accepts = CT_NUMBERS, .infer = sort_infer, .body = sort_body,                  \
+    .batch = ct__batch_shifted, .widens = true, .samples = {.kinks = true, .jumps = true}
+const ct_opdef ct__op_sort = {
+    SORT(SORT, sort, 1),
+    .doc =
+        "The elements along an axis in rising order (descending: falling), as ct_argsort has it. "
+        "The gradient of an element goes where it came from.",
+};
