@@ -226,3 +226,11 @@ const ct_opdef ct__op_sort = {
         "The elements along an axis in rising order (descending: falling), as ct_argsort has it. "
         "The gradient of an element goes where it came from.",
 };
+
+#define SORT_PAIRS_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
+CT_ATTRS(sort_pairs, SORT_PAIRS_ATTRS);
+const ct_opdef ct__op_sort_pairs = {
+    SORT(SORT_PAIRS, sort_pairs, 2),
+    .doc = "ct_sort of the keys, and of values in the order of the keys: both have one shape. For "
+           "more of either: ct_lexsort.",
+};
