@@ -234,3 +234,43 @@ const ct_opdef ct__op_sort_pairs = {
     .doc = "ct_sort of the keys, and of values in the order of the keys: both have one shape. For "
            "more of either: ct_lexsort.",
 };
+
+#define SEARCHSORTED_ATTRS(F, op) F(op, leading, batch_dims) F(op, reverse, right)
+CT_ATTRS(searchsorted, SEARCHSORTED_ATTRS);
+static bool searchsorted_infer(ct_call *call) {
+    searchsorted_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *v = call->in[1];
+    int64_t batch = attrs->batch_dims;
+    if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
+    if (batch < 0 || batch + 1 != x->rank || batch > v->rank)
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, values are %s, and batch_dims is %lld",
+                            ct__type_text(x).s, ct__type_text(v).s, (long long)batch) ||
+               ct__call_hint(call, "x has batch_dims axes, which values share, and one more");
+    ct_shape shape = ct__call_shape(call, v->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < v->rank; a++) {
+        if (a < batch && x->dim[a] != v->dim[a])
+            return ct__call_err(call, CT_E_SHAPE, "batch axis %d differs: x is %s, values are %s",
+                                a, ct__type_text(x).s, ct__type_text(v).s);
+        ct__shape_add(&shape, a < batch ? ct__same_size(x, a, v, a) : ct__size_of(v, a));
+    }
+    if (ct__promote(x->dtype, x->weak, v->dtype, v->weak) == CT_DEFAULT)
+        return ct__no_promotion(call, (ct_dtype)x->dtype, (ct_dtype)v->dtype);
+    *call->out = ct__shaped(&shape, CT_I32, false);
+    return true;
+}
+const ct_opdef ct__op_searchsorted = {
+    .id = CT_OP_SEARCHSORTED,
+    .name = "searchsorted",
+    .doc = "How many elements of x, which stand in rising order, are smaller than each value "
+           "(right: not larger), as i32: the index at which it belongs. Both have batch_dims axes "
+           "in front that go together, then x has one.",
+    .kind = &ct__kind_search,
+    .n_in = 2,
+    .n_out = 1,
+    CT_FIELDS(searchsorted),
+    .accepts = CT_NUMBERS,
+    .infer = searchsorted_infer,
+    .jvp = CT_NO_GRAD,
+    .samples = {.kinks = true},
+};
