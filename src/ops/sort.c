@@ -274,3 +274,72 @@ const ct_opdef ct__op_searchsorted = {
     .jvp = CT_NO_GRAD,
     .samples = {.kinks = true},
 };
+
+#define UNIQUE_ATTRS(F, op) F(op, i64, size) F(op, i64, present)
+CT_ATTRS(unique, UNIQUE_ATTRS);
+static bool unique_infer(ct_call *call) {
+    unique_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *fill = attrs->present ? call->in[1] : NULL;
+    if (!ct__check_accepts(call, 0)) return false;
+    if (attrs->size < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "the size is %lld", (long long)attrs->size) ||
+               ct__call_hint(call, "it is the number of results, known before: 0 or more");
+    if (fill && (fill->rank ||
+                 ct__promote(x->dtype, x->weak, fill->dtype, fill->weak) != (ct_dtype)x->dtype))
+        return ct__call_err(call, CT_E_SHAPE, "the fill is %s, x is %s", ct__type_text(fill).s,
+                            ct__type_text(x).s) ||
+               ct__call_hint(call, "it is a scalar of x's dtype");
+    if (fill && !ct__call_fits(call, 1, (ct_dtype)x->dtype)) return false;
+    ct_shape some = ct__call_shape(call, 1), all = ct__call_shape(call, x->rank);
+    if (!some.dim || !all.dim) return false;
+    ct__shape_add(&some, attrs->size);
+    for (int a = 0; a < x->rank; a++) ct__shape_add_axis(&all, x, a);
+    call->out[0] = ct__shaped(&some, (ct_dtype)x->dtype, x->weak);
+    call->out[1] = call->out[3] = ct__shaped(&some, CT_I32, false);
+    call->out[2] = ct__shaped(&all, CT_I32, false);
+    return true;
+}
+// In order, an element is new where it differs from the one before it.
+static bool unique_body(ct_rule *r) {
+    const unique_attrs *attrs = r->attrs;
+    const ct_ints sizes = {1, &attrs->size};
+    ct_tensor x = ct_reshape(r->in[0], CT_DIMS(-1)), order = ct_argsort(x), s = ct_gather(x, order);
+    int64_t all = ct__size_like(x, 0), none = 0;
+    const ct_ints n = {1, &all};
+    ct_tensor i = ct_iota(CT_I32, n, 0), before = ct_gather(s, ct_sub(i, ct_i(1)));
+    ct_tensor same = ct_equal(s, before);
+    if (ct__is_float((ct_dtype)ct__type_of(x)->dtype))
+        same = ct_or(same, ct_and(ct_is_nan(s), ct_is_nan(before)));
+    ct_tensor is_new = ct_or(ct_equal(i, ct_i(0)), ct_not(same));
+    ct_tensor place = ct_sub(ct_cumsum(ct_cast(is_new, CT_I32)), ct_i(1));
+    ct_tensor to = ct_select(is_new, place, ct_cast(ct_i(attrs->size), CT_I32)); // else outside
+    ct_tensor at_0 = ct_zeros(CT_I32, ((ct_ints){0, &none}));
+    ct_tensor fill =
+        attrs->present ? ct_cast(r->in[1], (ct_dtype)ct__type_of(x)->dtype) : ct_gather(s, at_0);
+    r->body_out[0] = ct_scatter(ct_expand(fill, sizes), to, s);
+    r->body_out[1] = ct_scatter(ct_expand(ct_gather(order, at_0), sizes), to, order);
+    ct_tensor inverse = ct_scatter(ct_zeros(CT_I32, n), order, place, .unique = true);
+    ct_dims_buffer dims;
+    r->body_out[2] = ct_reshape(inverse, ct__dims_of(r->in[0], &dims));
+    r->body_out[3] =
+        ct_scatter_add(ct_zeros(CT_I32, sizes), place, ct_ones(CT_I32, n), .sorted = true);
+    return true;
+}
+const ct_opdef ct__op_unique = {
+    .id = CT_OP_UNIQUE,
+    .name = "unique",
+    .doc = "The first `size` different elements of x in rising order (all NaN are one), the index "
+           "in x, read as one line, of the first of each, for each element of x the index of its "
+           "value, and how often each stands in x. Where there are fewer the rest of the values is "
+           "`fill` (default: the smallest), of the indices that of the smallest, of the counts 0; "
+           "where there are more, inverse names some that are left out.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = 4,
+    CT_FIELDS(unique),
+    .accepts = CT_NUMBERS,
+    .infer = unique_infer,
+    .body = unique_body,
+    .widens = true,
+    .samples = {.kinks = true, .jumps = true},
+};
