@@ -477,6 +477,48 @@ static void indices(void **state) {
           "\n  hint: cast it: ct_cast(updates, CT_I8)");
 }
 
+static void orders(void **state) {
+    (void)state;
+    CT_SCOPE;
+#define NO_AXIS(op)                                                                                \
+    op ": axis 1 is out of range for (3,) f32\n  hint: its only axis is 0, from the end -1"
+    FAILS(ct_argsort(F(3), .axis = 1), CT_E_ARGUMENT, NO_AXIS("argsort"));
+    FAILS(ct_sort(F(3), .axis = 1), CT_E_ARGUMENT, NO_AXIS("sort"));
+    FAILS(ct_sort_pairs(F(3), F(3), .axis = 1).keys, CT_E_ARGUMENT, NO_AXIS("sort_pairs"));
+    FAILS(ct_take_along(F(3), I(3), .axis = 1), CT_E_ARGUMENT, NO_AXIS("take_along"));
+    FAILS(ct_scatter(F(3), I(2), F(2), .axis = 1), CT_E_ARGUMENT, NO_AXIS("scatter"));
+    FAILS(ct_scatter_mul(F(3), I(2), F(2), .axis = 1), CT_E_ARGUMENT, NO_AXIS("scatter_mul"));
+    FAILS(ct_scatter_min(F(3), I(2), F(2), .axis = 1), CT_E_ARGUMENT, NO_AXIS("scatter_min"));
+    FAILS(ct_scatter_max(F(3), I(2), F(2), .axis = 1), CT_E_ARGUMENT, NO_AXIS("scatter_max"));
+    FAILS(ct_scatter(F(3), I(2), F(3)), CT_E_SHAPE,
+          "scatter: the updates are (3,) f32, x and the indices ask for (2,) f32"
+          "\n  hint: updates have the shape of ct_gather(x, indices); ct_expand repeats one");
+#define ONE_SHAPE "\n  hint: they must have one shape: ct_expand brings one to that of another"
+    const ct_tensor keys[] = {F(3), F(4)};
+    FAILS(ct_lexsort(keys, 1, 1, false), CT_E_ARGUMENT, NO_AXIS("lexsort"));
+    FAILS(ct_lexsort(keys, 2, 0, false), CT_E_SHAPE,
+          "lexsort: operand 1 is (3,) f32, operand 2 is (4,) f32" ONE_SHAPE);
+    FAILS(ct_lexsort(keys, 0, 0, false), CT_E_ARGUMENT,
+          "lexsort: there are 0 keys, it takes 1 to 8");
+    FAILS(ct_sort_pairs(F(3), F(2)).keys, CT_E_SHAPE,
+          "sort_pairs: operand 1 is (3,) f32, operand 2 is (2,) f32" ONE_SHAPE);
+    FAILS(ct_take_along(F(3, 2), I(2)), CT_E_SHAPE,
+          "take_along: the indices are (2,) i32, x is (3, 2) f32"
+          "\n  hint: they have x's sizes, but along axis 0 any");
+    FAILS(ct_take_along(F(3), F(2)), CT_E_DTYPE,
+          "take_along: the indices are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
+    FAILS(ct_searchsorted(F(3, 2), F(2)), CT_E_SHAPE,
+          "searchsorted: x is (3, 2) f32, values are (2,) f32, and batch_dims is 0"
+          "\n  hint: x has batch_dims axes, which values share, and one more");
+    FAILS(ct_searchsorted(F(3, 2), F(2, 2), .batch_dims = 1), CT_E_SHAPE,
+          "searchsorted: batch axis 0 differs: x is (3, 2) f32, values are (2, 2) f32");
+    FAILS(ct_unique(F(3), .size = -1).values, CT_E_ARGUMENT,
+          "unique: the size is -1\n  hint: it is the number of results, known before: 0 or more");
+    FAILS(ct_unique(F(3), .fill = F(2), .size = 2).values, CT_E_SHAPE,
+          "unique: the fill is (2,) f32, x is (3,) f32\n  hint: it is a scalar of x's dtype");
+}
+
 // What becomes of an index outside, by mode and device.
 static void indices_outside(void **state) {
     (void)state;
@@ -659,6 +701,7 @@ int main(void) {
         cmocka_unit_test(movement),
         cmocka_unit_test(slices),
         cmocka_unit_test(indices),
+        cmocka_unit_test(orders),
         cmocka_unit_test(indices_outside),
         cmocka_unit_test(products_at_indices),
         cmocka_unit_test(contractions),

@@ -92,6 +92,8 @@ GRAPH(added_to, ct_scatter_add(F32(50, 20), I32(7), F32(7, 20), .axis = 0))
 GRAPH(added_apart,
       ct_scatter_add(F32(50000), I32(9000), F32(9000), .unique = true, .mode = CT_MODE_CLIP))
 GRAPH(added_in_order, ct_scatter_add(F32(50000), I32(9000), F32(9000), .sorted = true))
+GRAPH(in_order, ct_sort(F32(3, 70), .axis = 1))
+GRAPH(searched, ct_searchsorted(F32(70), F32(9)))
 GRAPH(window, ct_dynamic_slice(F32(50, 20), I32(1), .axes = CT_AXES(0), .sizes = CT_INTS(5)))
 GRAPH(updated, ct_dynamic_update(F32(50, 20), F32(5, 20), I32(1), .axes = CT_AXES(0)))
 GRAPH(one_hot, ct_one_hot(I32(9), 20, CT_F32))
@@ -188,6 +190,8 @@ static const golden graphs[] = {
     G(added_to),
     G(added_apart),
     G(added_in_order),
+    G(in_order),
+    G(searched),
     G(window),
     G(updated),
     G(one_hot),

@@ -111,9 +111,11 @@ FUNCTIONS = dict(samples.ELEMENTWISE) | {name: f for name, (f, _) in samples.SAM
     "attention": attention, "gather": gather, "slice": slice_of, "random_bernoulli": lambda key, p, dims=(): random_uniform(key, dims) < p,
 } | {name: scatter(name) for name in samples.SCATTERS}
 EXACT = {"add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "round", "trunc", "sqrt", "maximum", "minimum",
-         "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "cast", "bitcast",
+         "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "sort", "sort_pairs", "unique", "take_along",
+         "scatter", "scatter_min", "scatter_max", "cast", "bitcast",
          "one_hot", "iota", "random_uniform"} | set(samples.MOVEMENT)
-JUMPS = {"floor", "ceil", "round", "trunc", "sign", "mod", "argmax", "topk", "equal", "not_equal", "less", "less_equal",
+JUMPS = {"floor", "ceil", "round", "trunc", "sign", "mod", "argmax", "topk", "argsort", "lexsort", "sort", "sort_pairs", "unique", "searchsorted",
+         "equal", "not_equal", "less", "less_equal",
          "greater", "greater_equal", "is_nan", "is_inf", "is_finite", "bitcast"}
 OWN_DTYPE = {"cast", "bitcast"}  # they see their operand in its own dtype
 
@@ -395,6 +397,16 @@ class Drawer:
         if name == "cumsum":
             x = square()
             return [x], lambda: {"axis": self.axis(x), "reverse": self.chance(0.5)}
+        if name in ("argsort", "sort"):
+            x = square()
+            return [x], lambda: {"axis": self.axis(x), "descending": self.chance(0.5)}
+        if name in ("sort_pairs", "lexsort"):
+            x = square()
+            other = self.pick([v for v in self.g.values if v.shape == x.shape and v.dtype == x.dtype])
+            return [x, other], lambda: {"axis": self.axis(x), "descending": self.chance(0.5)}
+        if name == "unique":
+            x = square()
+            return [x], lambda: {"size": 1 + self.below(x.array.size + 3)}
         if name == "topk":
             x = square()
             return [x], lambda: {"k": 1 + self.below(x.shape[-1])}
@@ -446,6 +458,14 @@ class Drawer:
         if name == "dynamic_update":
             update = self.new(x.dtype, tuple(max(1, s - 1) for s in x.shape))
             return [x, update, at(x.array.ndim)], lambda: {"axes": self.permute_attrs(x)["axes"]}
+        if name == "take_along":
+            x = self.operand(op.accepts, (2, 3))
+            indices = self.g.leaf(self.rng.integers(-1, x.shape[0] + 1, x.shape).astype(np.int32))
+            return [x, indices], lambda: {"axis": self.axis(x)}
+        if name == "searchsorted":
+            x = self.operand(op.accepts, (1, 2))
+            line = self.g.leaf(np.sort(self.rng.integers(-2, 3, x.shape), -1).astype(x.array.dtype))
+            return [line, x], lambda: {"batch_dims": x.array.ndim - 1, "right": self.chance(0.5)}
         if name == "gather":
             rank = self.pick([1, 2])
             indices = self.g.leaf(self.rng.integers(-1, x.shape[0] + 1, x.shape[:1] * rank).astype(np.int32))
@@ -580,7 +600,7 @@ class Drawer:
 
 
 WEIGHTS = {"sum": 6, "prod": 2, "max": 3, "min": 3, "mean": 3, "var": 2, "argmax": 3, "cumsum": 3, "slice": 4, "pad": 3, "permute": 4,
-           "reshape": 3, "flip": 2, "matmul": 4, "softmax": 2, "select": 4, "cast": 3, "gather": 3}
+           "reshape": 3, "flip": 2, "matmul": 4, "softmax": 2, "any": 3, "all": 3, "select": 4, "cast": 3, "gather": 3}
 KNOWN = sorted(name for name in FUNCTIONS if name in TABLE)
 
 

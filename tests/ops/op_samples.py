@@ -483,6 +483,122 @@ def np_topk(x, k=0):
     return [np.take_along_axis(x, order.astype(np.int64), -1), order]
 
 
+def np_argsort(x, axis=0, descending=False):
+    if descending:  # from the end, so that equals stay in their order
+        return np.flip(x.shape[axis] - 1 - np_argsort(np.flip(x, axis), axis), axis).astype(np.int32)
+    return np.argsort(x, axis, kind="stable").astype(np.int32)
+
+
+def np_lexsort(*keys, axis=0, descending=False):
+    order = np.broadcast_to(np.arange(keys[0].shape[axis]).reshape([-1 if a == axis % keys[0].ndim else 1 for a in range(keys[0].ndim)]),
+                            keys[0].shape)
+    for key in reversed(keys):
+        by = np_argsort(np.take_along_axis(key, order, axis), axis, descending)
+        order = np.take_along_axis(order, by.astype(np.int64), axis)
+    return order.astype(np.int32)
+
+
+def np_take_along(x, indices, axis=0):
+    at = indices.astype(np.int64)
+    inside = (at >= 0) & (at < x.shape[axis])
+    outside = np.nan if x.dtype.kind == "f" else 0
+    if not x.shape[axis]:
+        return np.full(at.shape, outside, x.dtype)
+    return np.where(inside, np.take_along_axis(x, np.where(inside, at, 0), axis), np.asarray(outside, x.dtype))
+
+
+def np_sort_pairs(keys, values, axis=0, descending=False):
+    order = np_argsort(keys, axis, descending).astype(np.int64)
+    return [np.take_along_axis(keys, order, axis), np.take_along_axis(values, order, axis)]
+
+
+def np_searchsorted(x, values, batch_dims=0, right=False):
+    out = np.zeros(values.shape, np.int32)
+    for b in np.ndindex(*x.shape[:batch_dims]):
+        out[b] = np.searchsorted(x[b], values[b], "right" if right else "left")
+    return out
+
+
+def np_unique(x, *fill, size=0, present=0):
+    values, index, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    rest = max(0, size - len(values))
+    fill = fill[0] if fill else values[0] if len(values) else np.asarray(np.nan if x.dtype.kind == "f" else 0, x.dtype)
+    first = index[0] if len(index) else 0
+    return [np.append(values[:size], [fill] * rest).astype(x.dtype), np.append(index[:size], [first] * rest).astype(np.int32),
+            inverse.reshape(x.shape).astype(np.int32), np.append(counts[:size], [0] * rest).astype(np.int32)]
+
+
+SORTS = {"argsort": np_argsort, "sort": lambda x, axis=0, descending=False: np_sort_pairs(x, x, axis, descending)[0],
+         "sort_pairs": np_sort_pairs, "lexsort": np_lexsort}
+
+
+def sort_cases(rng, op, dtype):
+    def keys(*shape):
+        count = 3 if op.name == "lexsort" else op.n_in
+        if op.gradient:
+            return [draw(rng, op, dtype, shape, True) for _ in range(count)]
+        return [rng.integers(0, 4, shape).astype(NUMPY[dtype]) for _ in range(count)]  # many equals
+    for attrs in ({}, {"descending": True}):
+        yield keys(7), attrs
+        yield keys(1), attrs
+        yield keys(3, 5), attrs | {"axis": 1}
+        yield [Operand(x, REVERSED) for x in keys(2, 3, 5)], attrs | {"axis": -2}
+        yield keys(0, 2), attrs
+        yield keys(40, 0), attrs
+        yield [Operand(x, dims=[2, dyn(50)]) for x in keys(2, 50)], attrs | {"axis": 1}
+        yield keys(100, 2), attrs
+        yield keys(2, 9, 3), attrs | {"axis": 1}
+        if dtype in FLOATS:
+            odd = np.array([1, np.nan, -np.inf, 0, -0.0, 2, np.nan, np.inf, 0, 1, -0.0, -1] * 3, NUMPY[dtype])
+            yield [odd] + [x.reshape(-1) for x in keys(36)[1:]], attrs
+
+
+def take_along_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    for shape, count, axis in (((5,), 7, 0), ((2, 5, 3), 4, 1), ((3, 4), 4, -1), ((4, 3), 0, 0)):
+        at = list(shape)
+        at[axis] = count
+        yield [x(*shape), rng.integers(-1, shape[axis] + 1, at).astype(np.int32)], {"axis": axis}
+    yield [Operand(x(3, 5), REVERSED), rng.integers(0, 5, (3, 9))], {"axis": 1}
+
+
+def search_cases(rng, op, dtype):
+    def line(*shape):
+        return np.sort(rng.integers(0, 9, shape).astype(NUMPY[dtype]), -1)
+
+    def x(*shape):
+        return rng.integers(0, 10, shape).astype(NUMPY[dtype])
+    for right in ({}, {"right": True}):
+        yield [line(20), x(4, 5)], right
+        yield [line(20), x()], right
+        yield [line(0), x(3)], right
+        yield [line(3), x(0)], right
+        yield [line(2, 17), x(2, 6)], right | {"batch_dims": 1}
+        yield [line(2, 3, 1), x(2, 3)], right | {"batch_dims": 2}
+        yield [Operand(line(16), dims=[dyn(16)]), Operand(x(40), dims=[dyn(40)])], right
+        if dtype in FLOATS:
+            yield [np.array([-np.inf, -1, -0.0, 0, 2, np.inf, np.nan, np.nan], NUMPY[dtype]),
+                   np.array([np.nan, -np.inf, np.inf, 0, -0.0, 5], NUMPY[dtype])], right
+
+
+def unique_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape, True) if op.gradient and dtype == "f64" else rng.integers(0, 9, shape).astype(NUMPY[dtype])
+    fill = np.asarray(7, NUMPY[dtype])
+    for size in (4, 30):
+        yield [x(12)], {"size": size}
+        yield [x(3, 7), fill], {"size": size, "present": 1}
+    yield [Operand(x(4, 5), REVERSED)], {"size": 6}
+    yield [x(9)], {"size": 0}
+    yield [x()], {"size": 3}
+    yield [x(0), fill], {"size": 3, "present": 1}
+    yield [Operand(x(20), dims=[dyn(20)])], {"size": 9}
+    yield [rng.integers(0, 4, 40).astype(NUMPY[dtype])], {"size": 6}
+    if dtype in FLOATS:
+        yield [np.array([1, np.nan, 1, 0, -np.inf, np.nan, 2, 0], NUMPY[dtype]), fill], {"size": 7, "present": 1}
+
+
 def along_cases(rng, op, dtype):
     def x(*shape):
         return draw(rng, op, dtype, shape, op.kinks)
@@ -649,6 +765,9 @@ SAMPLES |= {
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }
 SAMPLES |= {name: (scatter_with(f), index_cases) for name, f in SCATTERS.items()}
+SAMPLES |= {name: (f, sort_cases) for name, f in SORTS.items()}
+SAMPLES |= {"take_along": (np_take_along, take_along_cases), "searchsorted": (np_searchsorted, search_cases),
+            "unique": (np_unique, unique_cases)}
 SAMPLES |= {name: (scan_with(f), along_cases) for name, f in SCANS.items()}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",

@@ -169,6 +169,44 @@ def scatter_extreme(extreme, start):
     return f
 
 
+def argsort(x, axis=0, descending=False):
+    return jnp.argsort(x, axis, stable=True, descending=descending).astype(jnp.int32)
+
+
+def lexsort(*keys, axis=0, descending=False):
+    if descending:
+        return jnp.flip(keys[0].shape[axis] - 1 - lexsort(*(jnp.flip(k, axis) for k in keys), axis=axis), axis)
+    return jnp.lexsort(keys[::-1], axis).astype(jnp.int32)
+
+
+def sort_pairs(keys, values, axis=0, descending=False):
+    order = argsort(keys, axis, descending)
+    return [jnp.take_along_axis(v, order, axis) for v in (keys, values)]
+
+
+def take_along(x, indices, axis=0):
+    n = x.shape[axis]
+    at = jnp.where((indices < 0) | (indices >= n), n, indices)
+    return jnp.take_along_axis(x, at, axis, mode="fill", fill_value=None if is_float(x) else 0)
+
+
+def searchsorted(x, values, batch_dims=0, right=False):
+    def f(x, v):
+        return jnp.searchsorted(x, v, side="right" if right else "left").astype(jnp.int32)
+    return lines(f, batch_dims)(x, values)
+
+
+def unique(x, *fill, size=0, present=0):
+    if not x.size:
+        zeros = jnp.zeros(size, jnp.int32)
+        return [jnp.full(size, fill[0]), zeros, jnp.zeros(x.shape, jnp.int32), zeros]
+    if not size:  # of which JAX makes none
+        out = unique(x, size=1)
+        return [out[0][:0], out[1][:0], out[2], out[3][:0]]
+    out = jnp.unique(x, size=size, fill_value=fill[0] if fill else None, return_index=True, return_inverse=True, return_counts=True)
+    return [out[0], out[1].astype(jnp.int32), out[2].reshape(x.shape).astype(jnp.int32), out[3].astype(jnp.int32)]
+
+
 def topk(x, k=0):
     return lax.top_k(x, k)
 
@@ -248,7 +286,9 @@ TWINS |= {
     "iota": lambda dtype, dims, axis=0: lax.broadcasted_iota(NUMPY[dtype], whole(dims), axis % len(dims)),
     "cumsum": cumulative(lax.cumsum), "cumprod": cumulative(lax.cumprod), "cummax": cumulative(lax.cummax),
     "cummin": cumulative(lax.cummin), "logcumsumexp": cumulative(lax.cumlogsumexp), "linear_recurrence": linear_recurrence,
-    "topk": topk,
+    "topk": topk, "argsort": argsort, "lexsort": lexsort, "take_along": take_along, "sort_pairs": sort_pairs,
+    "sort": lambda x, axis=0, descending=False: jnp.sort(x, axis, descending=descending),
+    "searchsorted": searchsorted, "unique": unique,
     "rsqrt": lax.rsqrt, "pow": jnp.power, "clamp": lambda x, low, high: jnp.minimum(jnp.maximum(x, low), high),
     "is_nan": jnp.isnan, "is_inf": jnp.isinf, "is_finite": jnp.isfinite,
     "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu,

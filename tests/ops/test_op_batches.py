@@ -25,8 +25,8 @@ def spread(rng, operand, axis, dynamic):
             mixed = (mixed * rng.uniform(0.9, 1)).astype(value.dtype)
         elif value.dtype == np.uint32 and value.shape == (2,):  # a key
             mixed = rng.integers(0, 2**32, 2).astype(np.uint32)
-        if value.ndim == 1 and value.size > 9 and (np.sort(value) == value).all():  # as may have been promised
-            mixed = np.sort(mixed)
+        if value.ndim and value.size > 9 and (np.sort(value, -1) == value).all():  # as may have been promised
+            mixed = np.sort(mixed, -1)
         many.append(mixed)
     stack = np.stack(many, axis)
     dims = list(stack.shape)

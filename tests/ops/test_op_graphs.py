@@ -15,7 +15,7 @@ SEED = 20250611
 DEVICES = os.environ.get("COTAN_TEST_DEVICES", "ref,cpu").split(",")
 COUNT = 4000 if os.environ.get("COTAN_TEST_ALL") else 400
 # Attributes of which two values never fit the same operands, or promise what is so.
-SINGLE = {("attention", "present"), ("rms_norm", "present"),
+SINGLE = {("attention", "present"), ("rms_norm", "present"), ("unique", "present"), ("searchsorted", "batch_dims"),
           *((name, field) for name in samples.SCATTERS for field in ("batch_dims", "unique", "sorted"))}
 
 

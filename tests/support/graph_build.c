@@ -244,11 +244,30 @@ static bool by_attributes(gen_graph *g, gen_step *s) {
     return true;
 }
 
-static bool linear_recurrence(gen_graph *g, gen_step *s) {
+// Of two operands of one shape and dtype.
+static bool of_pairs(gen_graph *g, gen_step *s) {
     if (!by_attributes(g, s)) return false;
     const gen_value *a = value(g, s->in[0]);
     s->in[1] = gen_leaf(g, (ct_dtype)a->type.dtype, a->dims, -1, 1);
     s->n_in = 2;
+    return true;
+}
+
+static bool searchsorted(gen_graph *g, gen_step *s) {
+    if (first(g, s, 0, 3) < 0) return false;
+    int64_t n = gen_below(g, 70);
+    ct_dtype dtype = (ct_dtype)value(g, s->in[0])->type.dtype;
+    int line = gen_leaf(g, dtype, gen_dims(g, 1, &n), -2, 2);
+    s->in[1] = s->in[0];
+    s->in[0] = apply(g, &ct__op_sort, 1, &line);
+    s->n_in = 2;
+    set_flag(s, "right", gen_chance(g, 50));
+    return s->in[0] >= 0;
+}
+
+static bool unique(gen_graph *g, gen_step *s) {
+    if (first(g, s, 0, 3) < 0) return false;
+    set(s, "size", gen_below(g, 20));
     return true;
 }
 
@@ -437,6 +456,22 @@ static int positions(gen_graph *g, const ct_type *x, int axis, int batch, promis
     return gen_numbers(g, dtype, list, v);
 }
 
+static bool take_along(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int axis = gen_below(g, value(g, x)->type.rank);
+    const gen_value *v = value(g, x);
+    ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
+    ((int64_t *)(uintptr_t)dims.v)[axis] = gen_below(g, 8);
+    int64_t n = gen_count(dims), at[GEN_MOST];
+    if (n > GEN_MOST) return false;
+    for (int64_t i = 0; i < n; i++) at[i] = gen_below(g, v->type.dim[axis] + 2) - 1;
+    s->in[1] = gen_numbers(g, CT_I32, dims, at);
+    s->n_in = 2;
+    set(s, "axis", axis);
+    return s->in[1] >= 0;
+}
+
 static bool gather(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4);
     if (x < 0) return false;
@@ -471,7 +506,9 @@ static bool scatter(gen_graph *g, gen_step *s) {
     set(s, "batch_dims", batch);
     set(s, "mode", gen_below(g, may.inside ? CT_MODE_PROMISE_IN_BOUNDS + 1 : CT_MODE_CLIP + 1));
     // Two that lie outside go to one element where they are clipped.
-    set_flag(s, "unique", may.unique && may.inside && gen_chance(g, 70));
+    bool apart = may.unique && may.inside, must = s->op == &ct__op_scatter_mul && g->gradients;
+    if (must && !apart) return false; // it has no derivative
+    set_flag(s, "unique", apart && (must || gen_chance(g, 70)));
     set_flag(s, "sorted", may.sorted && gen_chance(g, 70));
     return true;
 }
@@ -685,7 +722,12 @@ static const struct {
     {&ct__op_dynamic_slice, dynamic_slice},
     {&ct__op_dynamic_update, dynamic_update},
     {&ct__op_gather, gather},
-    {&ct__op_linear_recurrence, linear_recurrence},
+    {&ct__op_take_along, take_along},
+    {&ct__op_linear_recurrence, of_pairs},
+    {&ct__op_lexsort, of_pairs},
+    {&ct__op_sort_pairs, of_pairs},
+    {&ct__op_searchsorted, searchsorted},
+    {&ct__op_unique, unique},
     {&ct__op_one_hot, one_hot},
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},

@@ -215,6 +215,31 @@ static void topk(void **state) {
     agree(largest, 8, 0);
 }
 
+static ct_tensor orders(int variant) {
+    ct_tensor x = ct_round(ct_mul(tensor(CT_DIMS(7, 100)), ct_f(5))); // many equals
+    ct_tensor keys[2] = {x, ct_round(tensor(CT_DIMS(7, 100)))};
+    switch (variant) {
+    case 0: return ct_argsort(x, .axis = 1);
+    case 1: return ct_argsort(x, .axis = 0, .descending = true);
+    case 2: return ct_argsort(turned(x), .axis = -1);
+    case 3: return ct_lexsort(keys, 2, 1, true);
+    case 4: return ct_argsort(tensor(CT_DIMS(CT_DYN(5000))));
+    case 5: return ct_sort(tensor(CT_DIMS(3, CT_DYN(1), 70)), .axis = 1);
+    case 6: return ct_sort(ct_mul(tensor(CT_DIMS(3, 1025)), ct_f(2)), .axis = 1);
+    case 7: return ct_searchsorted(ct_sort(tensor(CT_DIMS(3000))), tensor(CT_DIMS(4, 900)));
+    case 8:
+        return ct_searchsorted(ct_sort(tensor(CT_DIMS(2, CT_DYN(300))), .axis = 1),
+                               tensor(CT_DIMS(2, CT_DYN(40))), .batch_dims = 1, .right = true);
+    case 9: return ct_unique(x, .size = 40).values;
+    case 10: return ct_unique(x, .size = 40).inverse;
+    default: return ct_unique(x, .size = 9).counts;
+    }
+}
+static void order(void **state) {
+    (void)state;
+    agree(orders, 12, 0);
+}
+
 // A row of a product has the same bits alone and among 64, whatever the order in memory.
 static void a_row_alone(void **state) {
     (void)state;
@@ -258,6 +283,10 @@ static void kinds_find_their_attributes(void **state) {
         {&ct__op_argmax, "axis", CT_MEANS_axis},
         {&ct__op_cumsum, "axis", CT_MEANS_axis},
         {&ct__op_cumsum, "reverse", CT_MEANS_reverse},
+        {&ct__op_argsort, "axis", CT_MEANS_axis},
+        {&ct__op_argsort, "descending", CT_MEANS_reverse},
+        {&ct__op_searchsorted, "right", CT_MEANS_reverse},
+        {&ct__op_searchsorted, "batch_dims", CT_MEANS_leading},
         {&ct__op_topk, "k", CT_MEANS_count},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -273,13 +302,10 @@ static void kinds_find_their_attributes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matmul),
-        cmocka_unit_test(gather),
-        cmocka_unit_test(scatter_add),
-        cmocka_unit_test(cumsum),
-        cmocka_unit_test(topk),
-        cmocka_unit_test(a_row_alone),
-        cmocka_unit_test(kinds_find_their_attributes),
+        cmocka_unit_test(matmul),      cmocka_unit_test(gather),
+        cmocka_unit_test(scatter_add), cmocka_unit_test(cumsum),
+        cmocka_unit_test(topk),        cmocka_unit_test(order),
+        cmocka_unit_test(a_row_alone), cmocka_unit_test(kinds_find_their_attributes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
