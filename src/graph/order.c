@@ -93,6 +93,7 @@ uint32_t ct__order_var(const ct_order *o, const ct_var *var) {
 static bool grow_places(ct_order *o) {
     if (o->n_places >= (o->n_leaves + 1) * 2) return true;
     size_t n = o->n_places ? o->n_places * 2 : 64;
+    while (n < (o->n_leaves + 1) * 2) n *= 2; // variables came without asking for room
     struct ct_leaf_place *places = ct__calloc(n, sizeof *places);
     if (!places) return false;
     ct__free(o->places);

@@ -143,6 +143,27 @@ static void which_variable_is_written_counts(void **state) {
     ct_params_free(set);
 }
 
+// A plan's variables are numbered without a table, which the first leaf behind them makes for all.
+static void a_leaf_may_come_behind_many_variables(void **state) {
+    (void)state;
+    enum { MANY = 300 };
+    ct_params *set = ct_params_new();
+    ct_tensor var[MANY];
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "v%d", i);
+        var[i] = set_var(set, name, i);
+        assert_true(ct_eval(NULL, 0)); // one by one, so that no plan before has had many leaves
+    }
+    {
+        CT_SCOPE;
+        ct_tensor sum = var[0];
+        for (int i = 1; i < MANY; i++) sum = ct_add(sum, var[i]);
+        assert_true(at(ct_add(sum, line_of(1)), 0) == MANY * (MANY - 1) / 2.0 + at(line_of(1), 0));
+    }
+    ct_params_free(set);
+}
+
 static void the_kind_of_a_root_counts(void **state) {
     (void)state;
     ct_params *set = ct_params_new();
@@ -494,6 +515,7 @@ int main(void) {
         TEST(only_a_const_is_folded),
         TEST(lines_and_pointers_do_not_count),
         TEST(the_alias_pattern_of_the_leaves_counts),
+        TEST(a_leaf_may_come_behind_many_variables),
         TEST(which_variable_is_written_counts),
         TEST(the_kind_of_a_root_counts),
         TEST(a_dynamic_length_makes_a_plan_and_compiles_nothing),
