@@ -293,6 +293,44 @@ static void a_long_loop_stops_on_cancel(void **state) {
     }
 }
 
+// A small loop in a large one: a kernel in a loop of launches, each of which has many iterations.
+enum { OUTER = 3, INNER = 2500, WIDE = 1 << 17 };
+static void decays(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = out[1] = ct_add(ct_mul(in[0], ct_f(0.875)), in[1]);
+}
+static void large(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user; // in: (WIDE,) and a number carried, (INNER,)
+    out[0] = ct_add(in[0], ct_f(1));
+    ct_scan(&out[1], &out[2], .body = decays, .carry = &in[1], .n_carry = 1, .xs = &in[2],
+            .n_xs = 1, .n_ys = 1, .reverse = true);
+}
+static void a_small_loop_in_a_large_one(void **state) {
+    (void)state;
+    if (!ct_set_device("cpu")) fail_msg("%s", ct_error_text());
+    CT_SCOPE;
+    static double x[OUTER * INNER];
+    for (int i = 0; i < OUTER * INNER; i++) x[i] = (double)random_float();
+    double zero = 0, s = 0;
+    ct_tensor start[2] = {ct_zeros(CT_F32, CT_DIMS(WIDE)), ct_from(&zero, CT_F64, CT_SCALAR)};
+    ct_tensor xs = ct_from(x, CT_F64, CT_DIMS(OUTER, INNER)), last[2], ys;
+    ct_scan(last, &ys, .body = large, .carry = start, .n_carry = 2, .xs = &xs, .n_xs = 1,
+            .n_ys = 1);
+    const double *got = ct_data(ys); // (OUTER, INNER)
+    assert_ok();
+    for (int i = 0; i < OUTER; i++)
+        for (int k = INNER - 1; k >= 0; k--) {
+            s = s * 0.875 + x[i * INNER + k];
+            assert_true(got[i * INNER + k] == s);
+        }
+    const ct_plan_cost *c = ct_newest_plan();
+    int64_t times = 0;
+    for (size_t i = 0; i < c->n_launches; i++)
+        if (strcmp(c->launches[i].op, "scan") == 0 && c->launches[i].times > times)
+            times = c->launches[i].times;
+    assert_int_equal(times, OUTER * 3);
+}
+
 // Large bodies stay launches, which threads share.
 static void large_bodies_stay_launches(void **state) {
     (void)state;
@@ -314,7 +352,8 @@ int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
         T(one_kernel_has_the_bits_of_launches), T(all_lengths_have_the_same_kernels),
         T(a_dynamic_length_has_one_plan),       T(a_while_loop_is_one_kernel),
-        T(a_long_loop_stops_on_cancel),         T(large_bodies_stay_launches),
+        T(a_long_loop_stops_on_cancel),         T(a_small_loop_in_a_large_one),
+        T(large_bodies_stay_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
