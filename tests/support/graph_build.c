@@ -248,7 +248,9 @@ static bool by_attributes(gen_graph *g, gen_step *s) {
 static bool of_pairs(gen_graph *g, gen_step *s) {
     if (!by_attributes(g, s)) return false;
     const gen_value *a = value(g, s->in[0]);
-    s->in[1] = gen_leaf(g, (ct_dtype)a->type.dtype, a->dims, -1, 1);
+    // Results that do not depend on the second operand have no gradient with respect to it.
+    bool apart = !g->gradients || s->op->n_out == 1;
+    s->in[1] = apart ? gen_leaf(g, (ct_dtype)a->type.dtype, a->dims, -1, 1) : s->in[0];
     s->n_in = 2;
     return true;
 }
