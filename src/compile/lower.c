@@ -12,6 +12,8 @@
 // Devices that evaluate ops (ref) have a launch a node in place of fuse and schedule
 // (schedule/lower_ops.c). After each pass stand its dump (COTAN_DUMP) and, in debug builds and tests,
 // its verifier. Each folder's head file says what comes in and what goes out.
+#include <stdlib.h>
+
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
@@ -67,6 +69,12 @@ static bool settled(ct_ctx *ctx, const ct_engine *engine, const ct_plan *plan,
     return true;
 }
 
+// Was no more asked than whether it fits?
+static bool wanted(ct_regions *regions) {
+    regions->fits = true;
+    return !regions->only_try;
+}
+
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
@@ -83,11 +91,12 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
            legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&
            ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&
-           ct__render(ctx, engine, program) && ct__cache(ctx, engine, program);
+           wanted(ctx->regions) && ct__render(ctx, engine, program) &&
+           ct__cache(ctx, engine, program);
 }
 
-ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
-                       size_t n_roots) {
+static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+                     size_t n_roots) {
     ct_plan *plan = ct__calloc(1, sizeof *plan);
     if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
         ct__free(plan);
@@ -108,6 +117,68 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
         ct__plan_free(engine, plan);
         return NULL;
     }
-    atomic_fetch_add(&ct__counters.plans_made, 1);
+    return plan;
+}
+
+// ------------------------------------------------------------------------- a plan that must be less
+
+typedef struct {
+    ct_ctx *ctx;
+    ct_engine *engine;
+    const ct_order *order;
+    const ct_root *roots;
+    size_t n_roots;
+    struct ct_region **ranked; // (regions->n) those that give most memory for their work come first
+} lessening;
+
+static int most_for_its_work(const void *a, const void *b) {
+    const struct ct_region *x = *(struct ct_region *const *)a, *y = *(struct ct_region *const *)b;
+    const double gain = x->bytes * y->work - y->bytes * x->work;
+    return gain > 0 ? -1 : gain < 0 ? 1 : x < y ? -1 : x > y;
+}
+
+static ct_plan *make_with(const lessening *l, size_t again, bool only_try) {
+    ct_regions *regions = l->ctx->regions;
+    for (size_t i = 0; i < regions->n; i++) l->ranked[i]->again = i < again;
+    regions->at = 0;
+    regions->only_try = only_try;
+    regions->fits = false;
+    l->ctx->err = (ct_err){0}; // of the plan before, which did not fit
+    return make(l->ctx, l->engine, l->order, l->roots, l->n_roots);
+}
+
+// The plan that computes as few of the regions again as it takes; NULL: all are not enough.
+static ct_plan *make_less(lessening *l) {
+    const ct_regions *regions = l->ctx->regions;
+    const size_t n = regions->n;
+    size_t few = 0, enough = n;
+    l->ctx->regions->counted = true;
+    for (size_t i = 0; i < n; i++) l->ranked[i] = &regions->v[i];
+    qsort(l->ranked, n, sizeof *l->ranked, most_for_its_work);
+    make_with(l, n, true);
+    if (!regions->fits) return NULL;
+    while (enough - few > 1) {
+        size_t middle = few + (enough - few) / 2;
+        make_with(l, middle, true);
+        if (!regions->fits && l->ctx->err.code != CT_E_LIMIT) return NULL;
+        *(regions->fits ? &enough : &few) = middle;
+    }
+    return make_with(l, enough, false);
+}
+
+ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+                       size_t n_roots) {
+    ct_regions regions = {0};
+    ctx->regions = &regions;
+    ct_plan *plan = make(ctx, engine, order, roots, n_roots);
+    if (!plan && ctx->err.code == CT_E_LIMIT && regions.n) {
+        lessening l = {ctx, engine, order, roots, n_roots, NULL};
+        l.ranked = ct__malloc(regions.n * sizeof *l.ranked);
+        if (l.ranked) plan = make_less(&l); // else the error stands
+        ct__free(l.ranked);
+    }
+    ctx->regions = NULL;
+    ct__free(regions.v);
+    if (plan) atomic_fetch_add(&ct__counters.plans_made, 1);
     return plan;
 }

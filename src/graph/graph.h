@@ -251,6 +251,7 @@ struct ct_ctx {
     void *device;               // the compiler's: where plans of this context run
     int tracing;                // open TRACE and BODY frames
     struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL
+    struct ct_regions *regions; // what its gradients may compute again (transform.h); else NULL
     uint32_t *free_slots;       // of this context
     size_t n_free, free_cap;
     size_t n_extras;     // nodes flagged EXTRA

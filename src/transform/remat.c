@@ -94,6 +94,9 @@ static bool stays_whole(const ct_node *node) {
     return node->op != &ct__op_call && node->op != &ct__op_remat;
 }
 
+static bool saves_some(const remat_attrs *a) {
+    return a->policy == CT_REMAT_PRODUCTS || a->policy == CT_REMAT_NAMED;
+}
 static bool is_saved(const remat_attrs *a, const ct_node *node) {
     if (a->policy == CT_REMAT_NAMED) return node->op == &ct__op_named && is_listed(a, node->attrs);
     return node->op->kind->products;
@@ -173,6 +176,40 @@ static bool compute_but_saved(region *g) {
     return ok;
 }
 
+// ------------------------------------------------------------------------------------ if needed
+
+// About what a body makes that is not in memory otherwise, and what that takes.
+static struct ct_region measure(const ct_body *body) {
+    struct ct_region is = {0};
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        const ct_node *node = body->nodes[i];
+        if (node->op->kind == &ct__kind_leaf || ct__is_view(node)) continue;
+        double made = 0, terms = 1;
+        for (int k = 0; k < node->n_out; k++) {
+            made += (double)ct__count(&node->out[k]);
+            is.bytes += (double)ct__type_bytes(&node->out[k]);
+        }
+        if (node->op->kind->products && ct__type(node->in[0])->rank)
+            terms = 2 * (double)ct__type(node->in[0])->dim[ct__type(node->in[0])->rank - 1];
+        is.work += made * terms;
+    }
+    return is;
+}
+
+// Is the region computed again in the plan that is being made?
+static bool needed(ct_ctx *ctx, const ct_body *body) {
+    ct_regions *known = ctx->regions;
+    if (!known) return false;
+    if (known->at == known->n) {
+        if (known->counted || !CT_GROW(known->v, known->cap, known->n + 1))
+            return false; // without it, then
+        known->v[known->n++] = measure(body);
+    }
+    return known->v[known->at++].again;
+}
+
+// --------------------------------------------------------------------------------- the gradient
+
 static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 // in: the region's operands, then the cotangents of its results that have one.
@@ -185,7 +222,8 @@ static bool region_begin(region *g, const ct_tensor *in) {
     g->n_wait = 1;
     for (size_t i = 0, next = g->n_in; i < g->n_out; i++)
         if (!ct__is_none(g->cots[i])) g->wait[g->n_wait++] = g->cots[i] = in[next++];
-    for (size_t i = 0; i < g->n_in; i++) g->in[i] = after(g, in[i]);
+    const bool again = g->a->policy != CT_REMAT_NEEDED || needed(ct__ctx(), g->a->body);
+    for (size_t i = 0; i < g->n_in; i++) g->in[i] = again ? after(g, in[i]) : in[i];
     return !ct__ctx()->err.code;
 }
 
@@ -199,8 +237,8 @@ static void gradient(const ct_tensor *in, ct_tensor *out, void *user) {
            *wrt = ct__arena(&g->scratch, (g->n_in + 1) * sizeof *wrt);
     size_t n = 0;
     ok = ok && ((vals && wrt) || no_memory(g->node, g->n_in + g->n_out));
-    ok = ok && (g->a->policy == CT_REMAT_NOTHING ? ct__inline(ctx, g->a->body, g->in, g->out)
-                                                 : compute_but_saved(g));
+    ok = ok &&
+         (saves_some(g->a) ? compute_but_saved(g) : ct__inline(ctx, g->a->body, g->in, g->out));
     for (size_t i = 0; i < g->n_out && ok; i++)
         ok = ct__resolve(ctx, g->out[i], &vals[i], "remat", (int)i, here);
     for (size_t i = 0; i < g->n_in && ok; i++)
@@ -275,7 +313,7 @@ static bool join_names(ct_ctx *ctx, const ct_remat_args *args, ct_data_bytes *to
 }
 
 static bool policy_sound(ct_ctx *ctx, const ct_remat_args *args) {
-    if ((unsigned)args->policy > CT_REMAT_NAMED) {
+    if ((unsigned)args->policy > CT_REMAT_NEEDED) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat", "there is no policy %d",
                  (int)args->policy);
         return false;

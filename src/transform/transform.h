@@ -41,6 +41,20 @@ void ct__nodes_free(ct_nodes *list);
 bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
                        bool (*keep)(const ct_node *));
 
+// Regions of ct_remat that a plan may compute again if it must, in the order in which gradients come to
+// them, which is the same each time the plan is made.
+typedef struct ct_regions {
+    struct ct_region {
+        double bytes, work; // what it saves, in about how many operations
+        bool again;
+    } * v; // (n)
+    size_t n, cap;
+    size_t at;     // how many of them gradients have come to
+    bool counted;  // all of them have been met once
+    bool only_try; // the plan is not wanted, but whether it fits
+    bool fits;
+} ct_regions;
+
 // Records what a transform of the operands `in` stands for, each of its outputs as a node of its own.
 bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out);
 

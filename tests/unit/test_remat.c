@@ -31,7 +31,7 @@ static void layer(const ct_tensor *in, ct_tensor *out, void *user) {
     out[0] = ct_add(y, ct_matmul(h, w[5]));
 }
 
-typedef enum { PLAIN, REMAT, PRODUCTS } policy;
+typedef enum { PLAIN, REMAT, PRODUCTS, NEEDED } policy;
 
 static const int64_t columns[WEIGHTS] = {WIDTH, WIDTH, WIDTH, WIDTH, 4 * WIDTH, WIDTH};
 static const int64_t rows[WEIGHTS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, 4 * WIDTH};
@@ -53,12 +53,13 @@ static void gradients(policy how, ct_tensor *loss, ct_tensor *grads) {
             layer(in, &x, NULL);
         else
             ct_remat(layer, NULL, in, 1 + WEIGHTS, &x, 1,
-                     .policy = how == PRODUCTS ? CT_REMAT_PRODUCTS : CT_REMAT_NOTHING);
+                     .policy = how == PRODUCTS ? CT_REMAT_PRODUCTS
+                               : how == NEEDED ? CT_REMAT_NEEDED
+                                               : CT_REMAT_NOTHING);
     }
     *loss = ct_mean(ct_mul(x, ct_mul(x, first)));
     ct_grad(*loss, w, ALL, grads);
     for (int i = 0; i < ALL; i++) grads[i] = ct_keep(grads[i]);
-    assert_true(ct_eval(grads, ALL));
 }
 
 typedef struct {
@@ -67,10 +68,8 @@ typedef struct {
     float loss, grads[LAYERS * 12 * WIDTH * WIDTH];
 } result;
 
-static void run(policy how, result *to) {
-    CT_SCOPE;
-    ct_tensor loss, grads[ALL];
-    gradients(how, &loss, grads);
+static void run(ct_tensor loss, ct_tensor *grads, result *to) {
+    if (!ct_eval(grads, ALL)) fail_msg("%s", ct_error_text());
     const ct_plan_cost *plan = ct_newest_plan();
     assert_non_null(plan);
     to->arena = plan->arena_bytes;
@@ -86,6 +85,15 @@ static void run(policy how, result *to) {
     assert_ok();
 }
 
+// On a device of its own, which holds nothing yet.
+static void free_to_take(policy how, result *to) {
+    assert_true(ct_set_device("cpu"));
+    CT_SCOPE;
+    ct_tensor loss, grads[ALL];
+    gradients(how, &loss, grads);
+    run(loss, grads, to);
+}
+
 static void same(const result *a, const result *b) {
     double most = 0, worst = 0;
     for (size_t i = 0; i < sizeof a->grads / sizeof *a->grads; i++) {
@@ -99,10 +107,9 @@ static void same(const result *a, const result *b) {
 static void a_transformer_keeps_less(void **state) {
     (void)state;
     static result plain, remat, products;
-    assert_true(ct_set_device("cpu"));
-    run(PLAIN, &plain);
-    run(REMAT, &remat);
-    run(PRODUCTS, &products);
+    free_to_take(PLAIN, &plain);
+    free_to_take(REMAT, &remat);
+    free_to_take(PRODUCTS, &products);
     printf("arena: %llu bytes, %llu under ct_remat, %llu with products; flops %.0f, %.0f, %.0f\n",
            (unsigned long long)plain.arena, (unsigned long long)remat.arena,
            (unsigned long long)products.arena, plain.flops, remat.flops, products.flops);
@@ -113,7 +120,45 @@ static void a_transformer_keeps_less(void **state) {
     assert_true(products.flops < remat.flops);
 }
 
+// With so many bytes for temporaries, on a device whose kernels have their workspaces already.
+static void limited(policy how, uint64_t bytes, result *to) {
+    static result small;
+    free_to_take(REMAT, &small);
+    CT_SCOPE;
+    ct_tensor loss, grads[ALL];
+    gradients(how, &loss, grads);
+    const ct_stats now = ct_get_stats();
+    ct_set_memory_limit(now.memory - now.arena_bytes + sizeof to->grads + bytes);
+    if (how == PLAIN) {
+        assert_false(ct_eval(grads, ALL));
+        assert_int_equal(ct_error_code(), CT_E_LIMIT);
+        ct_error_clear();
+    } else {
+        run(loss, grads, to);
+    }
+    ct_set_memory_limit(0);
+}
+
+static void a_limit_has_it_computed_again(void **state) {
+    (void)state;
+    static result plain, half, least, roomy;
+    free_to_take(NEEDED, &roomy);
+    free_to_take(PLAIN, &plain);
+    assert_true(roomy.arena == plain.arena && roomy.flops == plain.flops);
+    limited(PLAIN, plain.arena * 6 / 10, NULL);
+    limited(NEEDED, plain.arena * 6 / 10, &half);
+    limited(NEEDED, plain.arena * 3 / 10, &least);
+    printf("arena: %llu bytes, under limits %llu and %llu; flops %.0f, %.0f, %.0f\n",
+           (unsigned long long)plain.arena, (unsigned long long)half.arena,
+           (unsigned long long)least.arena, plain.flops, half.flops, least.flops);
+    same(&plain, &half);
+    same(&plain, &least);
+    assert_true(half.arena * 10 <= plain.arena * 6 && least.arena * 10 <= plain.arena * 3);
+    assert_true(plain.flops < half.flops && half.flops < least.flops);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(a_transformer_keeps_less)};
+    const struct CMUnitTest tests[] = {TEST(a_transformer_keeps_less),
+                                       TEST(a_limit_has_it_computed_again)};
     return cmocka_run_group_tests_name("remat", tests, NULL, NULL);
 }
