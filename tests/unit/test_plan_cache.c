@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/cpu/queue.h"
 #include "cotan/cotan.h"
 
 enum { ROWS = 3, MOST = 4096 };
@@ -130,6 +131,46 @@ static void a_kernel_stays_while_a_plan_has_it(void **state) {
     end(outer);
 }
 
+static uint64_t built(void) {
+    return ct_get_stats().kernels_compiled + ct_get_stats().kernels_loaded;
+}
+
+// Kernels that no other test has: a number stands in their text.
+static void scaled(int64_t n) {
+    static const float x[ROWS * MOST], scale = 7.5f;
+    CT_SCOPE;
+    ct_tensor t = ct_from(x, CT_F32, CT_DIMS(ROWS, n));          // (ROWS, n)
+    ct_tensor rows = ct_matmul(t, ct_permute(t, CT_AXES(1, 0))); // (ROWS, ROWS)
+    rows = ct_softmax(ct_mul(rows, ct_const(&scale, CT_F32, CT_DIMS(1))), CT_AXES(1));
+    if (!ct_eval(&rows, 1)) fail_msg("%s", ct_error_text());
+}
+
+// Plans made and kernels compiled are counted apart, and a plan tells how many of its kernels are new.
+static void new_kernels_are_those_compiled(void **state) {
+    (void)state;
+    ct__queue_settle(); // so that nothing of earlier tests is compiled meanwhile
+    setenv("COTAN_COMPILE", "wait", 1);
+    ct_ctx *outer = begin("cpu");
+    const uint64_t before = built(), made = ct_get_stats().plans_made;
+    size_t fresh = 0, all = 0;
+    for (int n = 501; n < 505; n++) {
+        scaled(n);
+        fresh += ct_newest_plan()->new_kernels;
+        all += ct_newest_plan()->n_kernels;
+        assert_int_equal(built() - before, fresh);
+    }
+    assert_true(fresh >= 4 && fresh < all); // the softmax is of (ROWS, ROWS) each time
+    ct_set_plan_cache(1);
+    scaled(505);
+    fresh = built() - before;
+    scaled(501);
+    assert_int_equal(ct_get_stats().plans_made - made, 6);
+    assert_true(ct_newest_plan()->new_kernels > 0); // to the context, which had dropped them
+    assert_int_equal(built() - before, fresh);      // the process has kept their code
+    end(outer);
+    unsetenv("COTAN_COMPILE");
+}
+
 static void a_size_that_is_none_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -167,6 +208,7 @@ int main(void) {
         cmocka_unit_test_prestate(what_went_comes_back_the_same, async),
         cmocka_unit_test_prestate(checked_ones_too, cpu),
         cmocka_unit_test(a_kernel_stays_while_a_plan_has_it),
+        cmocka_unit_test(new_kernels_are_those_compiled),
         cmocka_unit_test(a_size_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
