@@ -63,6 +63,8 @@ def test_products(layout, device, rows):
     def loss(o, x, codes, scales):
         return o.vjp(lambda x, s: f(o, x, codes, s), [x, scales], [c])
     y, gx, gs = run_programs([(loss, [x, *got])], device, compiled=True)[0]
+    stored = run_programs([(loss, [x, *got])], device, compiled=True, COTAN_FUSE="0")[0]
+    assert [a.tobytes() for a in stored] == [a.tobytes() for a in (y, gx, gs)]
     want = x.astype(np.float64) @ exact.T.astype(np.float64)
     assert np.abs(y - want).max() <= 1e-6 * np.abs(x.astype(np.float64)) .max() * np.abs(exact).sum(-1).max()
     assert np.allclose(gx, c @ exact, rtol=1e-5, atol=1e-4)

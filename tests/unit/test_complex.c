@@ -48,6 +48,26 @@ static void test_bare_numbers_keep_their_digits(void **state) {
     assert_true(ct_item(ct_real(ct_scalar(2.5, CT_C128))) == 2.5);
 }
 
+// Other lengths at the same line: their axes become dynamic.
+static void test_any_length(void **state) {
+    (void)state;
+    for (int n = 2; n < 9; n++) {
+        CT_SCOPE;
+        double _Complex x[8], product = 1, sum = 0;
+        for (int i = 0; i < n; i++) {
+            x[i] = 0.5 + 0.1 * i + (0.3 - 0.2 * i) * I;
+            product *= x[i];
+            sum += x[i] * x[i];
+        }
+        ct_tensor z = ct_from(x, CT_C128, CT_DIMS(n));
+        ct_tensor got[2] = {ct_prod(z),
+                            ct_sum(ct_mul(z, ct_flip(ct_flip(z, CT_AXES(0)), CT_AXES(0))))};
+        assert_true(ct_eval(got, 2));
+        assert_true(cabs(*(const double _Complex *)ct_data(got[0]) - product) < 1e-14);
+        assert_true(cabs(*(const double _Complex *)ct_data(got[1]) - sum) < 1e-14);
+    }
+}
+
 static void test_printing(void **state) {
     (void)state;
     CT_SCOPE;
@@ -113,6 +133,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_they_are_those_of_c, begin),
         cmocka_unit_test_setup(test_bare_numbers_keep_their_digits, begin),
+        cmocka_unit_test_setup(test_any_length, begin),
         cmocka_unit_test_setup(test_printing, begin),
         cmocka_unit_test_setup(test_a_step_of_descent, begin),
         cmocka_unit_test_setup(test_what_is_refused, begin),
