@@ -209,7 +209,9 @@ int gen_commit(gen_graph *g, gen_step *step) {
     for (int i = 0; i < s->n_in; i++)
         if (s->in[i] < 0) return -1; // no value fits this operand
     for (int i = 0; i < s->n_in; i++) in[i] = g->live[s->in[i]];
-    s->n_out = s->kind == GEN_OP && s->op->kind == &ct__kind_sort ? 2 : 1;
+    bool sorts =
+        s->kind == GEN_OP && (s->op->kind == &ct__kind_sort || s->op == &ct__op_sort_pairs);
+    s->n_out = sorts ? s->op->n_out : 1;
     if (s->kind == GEN_LOOP) s->n_out = 2;
     out[0] = record_step(s, in);
     if (s->n_out == 2) out[1] = ct__output(out[0], 1);
@@ -313,7 +315,8 @@ bool gen_wants(const ct_opdef *op) {
         op == &ct__op_quantise || op == &ct__op_dequantise; // tests/ops/test_quantise.py
     const bool built = !apart && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
-           !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy;
+           !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&
+           op != &ct__op_stored && op != &ct__op_after;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
@@ -424,6 +427,7 @@ static void record_second(replay *r, const ct_tensor *wrt, const ct_tensor *slop
         const gen_value *v = &g->value[g->wrt[i]];
         ct_tensor weight = ct_mul(weights_of(r, v), r->noisy[g->wrt[i]]);
         ct_tensor part = ct_sum(ct_mul(slopes[i], weight));
+        if (CT_F8S & CT_MASK(v->type.dtype)) part = ct_cast(part, CT_F32); // they meet no other
         all = i ? ct_add(all, part) : part;
     }
     ct_grad(all, wrt, (size_t)g->n_wrt, results);
