@@ -634,6 +634,28 @@ CT_API void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_
 #define ct_value_and_grad(f, user, in, n_in, out, n_out, grads)                                    \
     ct_value_and_grad_at((f), (user), (in), (n_in), (out), (n_out), (grads), CT_HERE)
 
+// f, and its derivative there as a linear map, for many tangents: what the map needs of f is computed
+// once a plan, however often it is used. It lives as long as the scope in which it was made.
+// (jax.linearize)
+typedef struct ct_linear_map {
+    ct_tensor at; // f's first result
+    size_t n_in, n_out;
+} ct_linear_map;
+CT_API ct_linear_map ct_linearize_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                                     ct_tensor *out, size_t n_out, ct_loc here);
+#define ct_linearize(f, user, in, n_in, out, n_out)                                                \
+    ct_linearize_at((f), (user), (in), (n_in), (out), (n_out), CT_HERE)
+// How f's results move along tangents (n_in), as ct_jvp says; and the map's transpose, of cotangents
+// (n_out), as ct_vjp says.
+CT_API void ct_linear_apply_at(ct_linear_map map, const ct_tensor *tangents,
+                               ct_tensor *out_tangents, ct_loc here);
+#define ct_linear_apply(map, tangents, out_tangents)                                               \
+    ct_linear_apply_at((map), (tangents), (out_tangents), CT_HERE)
+CT_API void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_tensor *grads,
+                                   ct_loc here);
+#define ct_linear_transpose(map, cotangents, grads)                                                \
+    ct_linear_transpose_at((map), (cotangents), (grads), CT_HERE)
+
 // f, and the derivative of each result with respect to each operand: jacobians[i * n_in + k], of
 // result i and operand k, has the sizes of the result and then those of the operand. jacfwd goes
 // through the elements of the operands, jacrev through those of the results, as one batch; so one is

@@ -274,6 +274,95 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
     }
 }
 
+// ------------------------------------------------------------------------------------ linear maps
+
+// What ct_linearize records is a call. Each use of the linear map records the function once more, with
+// its derivative, and a plan computes what is equal once.
+ct_linear_map ct_linearize_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                              size_t n_out, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "linearize", .here = here};
+    const ct_linear_map none = {CT_NONE, n_in, n_out};
+    if (!d.ctx || !ct__call_given(d.ctx, d.op, in, n_in, out, n_out, here)) return none;
+    if (!n_out) {
+        ct__fail(d.ctx, CT_E_ARGUMENT, here, d.op, "the function has no results");
+        return none;
+    }
+    if (!begin(&d, f, user, in, n_in, n_out)) {
+        ct__poison_all(d.ctx, out, n_out, here);
+        return (ct_linear_map){out[0], n_in, n_out};
+    }
+    const call_attrs attrs = {.body = d.body};
+    ct__outputs(ct__record(&ct__op_call, &attrs, d.all, (int)d.own, here), out, n_out);
+    return (ct_linear_map){out[0], n_in, n_out};
+}
+
+// The function of a linear map and its operands, as begin has them.
+static bool begin_linear(derived *d, ct_linear_map map) {
+    ct_arena *arena = ct__top(d->ctx)->arena;
+    ct_val v;
+    uint32_t output;
+    const ct_node *node = ct__peek(map.at, &output);
+    if (!node || node->op != &ct__op_call) {
+        if (ct__resolve(d->ctx, map.at, &v, d->op, 0, d->here))
+            ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "it is not what ct_linearize gave");
+        return false;
+    }
+    size_t most = map.n_in > map.n_out ? map.n_in : map.n_out;
+    d->body = ((const call_attrs *)node->attrs)->body;
+    d->own = node->n_in;
+    d->all = ct__arena(arena, (d->own + most + 1) * sizeof *d->all);
+    d->places = ct__arena(arena, (most + 1) * sizeof *d->places);
+    d->types = ct__arena(arena, (map.n_in + 1) * sizeof *d->types);
+    d->outs = ct__arena(arena, (map.n_out + 1) * sizeof *d->outs);
+    if (!d->all || !d->places || !d->types || !d->outs)
+        return ct__err_memory(&d->ctx->err, d->here, d->op, most * sizeof *d->places);
+    for (size_t i = 0; i < d->own; i++) d->all[i] = ct__handle_of(node->in[i]);
+    for (size_t i = 0; i < map.n_in; i++) d->types[i] = ct__type(node->in[i]);
+    for (size_t i = 0; i < map.n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
+    return true;
+}
+// Room for the function's results, which nobody asks for again. NULL: no memory, recorded.
+static ct_tensor *results_room(const derived *d, size_t n) {
+    ct_tensor *out = ct__arena(ct__top(d->ctx)->arena, (n + 1) * sizeof *out);
+    if (!out) ct__err_memory(&d->ctx->err, d->here, d->op, n * sizeof *out);
+    return out;
+}
+
+void ct_linear_apply_at(ct_linear_map map, const ct_tensor *tangents, ct_tensor *out_tangents,
+                        ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "linear_apply", .here = here};
+    ct_tensor *out;
+    if (!d.ctx ||
+        (map.n_out && !ct__given(d.ctx, out_tangents, here, d.op, "the room for the tangents")))
+        return;
+    if ((!map.n_in || ct__given(d.ctx, tangents, here, d.op, "the list of tangents")) &&
+        begin_linear(&d, map) && (out = results_room(&d, map.n_out)) &&
+        add_slopes(&d, "tangent", "operand", tangents, d.types, map.n_in)) {
+        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
+        finish(&d, &ct__op_jvp, &attrs, out, map.n_out, d.outs, map.n_out, out_tangents);
+    } else {
+        ct__poison_all(d.ctx, out_tangents, map.n_out, here);
+    }
+}
+
+void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_tensor *grads,
+                            ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = "linear_transpose", .here = here};
+    ct_tensor *out;
+    if (!d.ctx || (map.n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
+        return;
+    if ((!map.n_out || ct__given(d.ctx, cotangents, here, d.op, "the list of cotangents")) &&
+        begin_linear(&d, map) && (out = results_room(&d, map.n_out)) &&
+        add_slopes(&d, "cotangent", "result", cotangents, d.outs, map.n_out)) {
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        finish(&d, &ct__op_vjp, &attrs, out, map.n_out, d.types, map.n_in, grads);
+    } else {
+        ct__poison_all(d.ctx, grads, map.n_in, here);
+    }
+}
+
+// ---------------------------------------------------------------------------------- value and grad
+
 // The value is a number to differentiate: one float.
 static bool is_loss(derived *d, size_t n_out) {
     const bool complex = n_out && ct__is_complex((ct_dtype)d->outs[0]->dtype);

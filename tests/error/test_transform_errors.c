@@ -263,11 +263,43 @@ static void regions_that_are_computed_again(void **state) {
     SAYS(CT_E_ARGUMENT, "name: the name must not be NULL");
 }
 
+static void linear_maps(void **state) {
+    (void)state;
+    ct_linear_map map;
+    ct_tensor *none = NULL;
+    {
+        CT_SCOPE;
+        ct_tensor x = f32(CT_DIMS(2)), out, slope, wide = f32(CT_DIMS(3));
+        map = ct_linearize_at(NULL, NULL, &x, 1, &out, 1, here);
+        SAYS(CT_E_ARGUMENT, "linearize: the function must not be NULL");
+        ct_linearize_at(itself, NULL, &x, 1, &out, 0, here);
+        SAYS(CT_E_ARGUMENT, "linearize: the function has no results");
+        ct_linear_apply_at((ct_linear_map){x, 1, 1}, &x, &slope, here);
+        SAYS(CT_E_ARGUMENT, "linear_apply: it is not what ct_linearize gave");
+        map = ct_linearize_at(itself, NULL, &x, 1, &out, 1, here);
+        ct_linear_apply_at(map, none, &slope, here);
+        SAYS(CT_E_ARGUMENT, "linear_apply: the list of tangents must not be NULL");
+        ct_linear_apply_at(map, &x, none, here);
+        SAYS(CT_E_ARGUMENT, "linear_apply: the room for the tangents must not be NULL");
+        ct_linear_transpose_at(map, none, &slope, here);
+        SAYS(CT_E_ARGUMENT, "linear_transpose: the list of cotangents must not be NULL");
+        ct_linear_transpose_at(map, &x, none, here);
+        SAYS(CT_E_ARGUMENT, "linear_transpose: the room for the gradients must not be NULL");
+        ct_linear_apply_at(map, &wide, &slope, here);
+        SAYS(CT_E_SHAPE, "linear_apply: tangent 1 is (3,) f32, operand 1 is (2,) f32");
+    }
+    ct_tensor x = f32(CT_DIMS(2)), slope;
+    ct_linear_apply_at(map, &x, &slope, here);
+    assert_int_equal(ct_error_code(), CT_E_STALE);
+    assert_false(ct_ok(slope));
+    ct_error_clear();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(slopes_that_do_not_fit),          TEST(what_is_no_loss), TEST(batches_that_do_not_fit),
         TEST(what_a_function_must_not_do),     TEST(rules_of_users),  TEST(missing_arguments),
-        TEST(regions_that_are_computed_again),
+        TEST(regions_that_are_computed_again), TEST(linear_maps),
     };
     return cmocka_run_group_tests_name("transform_errors", tests, NULL, NULL);
 }

@@ -114,6 +114,17 @@ static void run_vmap(const instruction *x) {
             .in_axes = x->list[0], .out_axes = x->list[1], .size = x->list[2].v[0]);
 }
 
+// Of the operands the first n are the function's, then come tangents, n for each use of the map, or
+// cotangents for its transpose.
+static void run_linearize(const instruction *x, bool transposed) {
+    const size_t n = (size_t)x->list[0].v[0], more = (size_t)x->n_in - n;
+    const size_t n_out = transposed ? more : (size_t)x->n_out / (1 + more / n);
+    ct_linear_map map = ct_linearize(run_function, (void *)x->function, x->in, n, x->out, n_out);
+    if (transposed) ct_linear_transpose(map, x->in + n, x->out + n_out);
+    for (size_t i = 0; i < more / n && !transposed; i++)
+        ct_linear_apply(map, x->in + n * (1 + i), x->out + n_out * (1 + i));
+}
+
 // Names are the bytes of the second list, a number each; each name ends with a 0.
 static void run_remat(const instruction *x) {
     const char *names[8] = {0};
@@ -197,6 +208,8 @@ static void run_transform(int64_t which, instruction *x) {
         ct_custom_vjp(run_function, run_second, x->function, x->in, (size_t)x->n_in, x->out, n_out);
         break;
     case NAME: x->out[0] = ct_name(x->in[0], text); break;
+    case LINEARIZE:
+    case LINEAR_TRANSPOSE: run_linearize(x, which == LINEAR_TRANSPOSE); break;
     case REMAT: run_remat(x); break;
     case SCAN: run_scan(x); break;
     case WHILE: run_while(x); break;
@@ -367,6 +380,29 @@ static void more_operands_than_a_tensor_has_axes(void **state) {
     assert_ok();
 }
 
+static void a_linear_map_computes_its_function_once(void **state) {
+    (void)state;
+    enum { N = 64, USES = 3 };
+    double flops[2];
+    assert_true(ct_set_device("cpu"));
+    for (int apart = 0; apart < 2; apart++) {
+        CT_SCOPE;
+        ct_tensor in[] = {line_of(N), line_of(N)}, out[2], value[2], slope[2 * USES];
+        ct_linear_map map = ct_linearize(heavy_then_light, NULL, in, 2, out, 2);
+        for (int i = 0; i < USES; i++) {
+            ct_tensor way[] = {ct_mul(in[0], ct_f(i + 1)), CT_NONE};
+            if (apart)
+                ct_jvp(heavy_then_light, NULL, in, 2, value, 2, way, slope + 2 * i);
+            else
+                ct_linear_apply(map, way, slope + 2 * i);
+        }
+        assert_true(ct_eval(slope, 2 * USES));
+        flops[apart] = ct_newest_plan()->flops;
+    }
+    assert_true(flops[0] > 0 && flops[0] <= flops[1]);
+    assert_ok();
+}
+
 static void sum_of_square(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     out[0] = ct_add(ct_sum(ct_mul(in[0], in[0])), in[1]);
@@ -410,6 +446,7 @@ int main(int argc, char **argv) {
         TEST(a_product_with_one_operand_for_all_is_one_product),
         TEST(what_is_the_same_for_all_is_computed_once),
         TEST(more_operands_than_a_tensor_has_axes),
+        TEST(a_linear_map_computes_its_function_once),
         TEST(a_known_step_makes_no_plan),
         TEST(operands_that_are_one_tensor_stay_apart),
     };
