@@ -54,15 +54,31 @@ static bool bad(ct_err *err, const ct_launch *l, size_t at, const char *what, ui
                    "launch %zu: %s: %llu", at, what, (unsigned long long)number);
 }
 
-static bool legal_arg(const ct_program *p, size_t at, const ct_arg *arg, bool *written,
+// Does the launch write the buffer of its argument i by another one? A loop inside of a kernel reads
+// what it wrote before; such parameters are marked.
+static bool writes_itself(const ct_program *p, const ct_launch *l, uint32_t i) {
+    if (l->kind != CT_LAUNCH_KERNEL) return false;
+    const ct_kir *k = p->kernels[l->kernel].ir;
+    uint32_t param = 0;
+    for (size_t b = 0; b < k->nbufs; b++) {
+        if (k->bufs[b].flags & CT_KIR_LOCAL || param++ != i) continue;
+        if (!(k->bufs[b].flags & CT_KIR_ALIAS)) return false;
+    }
+    for (uint32_t j = 0; j < l->n_args; j++)
+        if (l->args[j].write && l->args[j].buf == l->args[i].buf) return true;
+    return false;
+}
+
+static bool legal_arg(const ct_program *p, size_t at, uint32_t i, const bool *written,
                       ct_err *err) {
     const ct_launch *l = &p->launches[at];
+    const ct_arg *arg = &l->args[i];
     if (arg->buf >= p->n_bufs) return bad(err, l, at, "there is no such buffer", arg->buf);
     const ct_buf *b = &p->bufs[arg->buf];
     bool made = b->kind == CT_BUF_TEMP || b->kind == CT_BUF_ROOT;
     if (arg->write && (b->kind == CT_BUF_CONST || b->kind == CT_BUF_SCALARS))
         return bad(err, l, at, "it writes a buffer that may only be read", arg->buf);
-    if (!arg->write && made && b->bytes && !written[arg->buf])
+    if (!arg->write && made && b->bytes && !written[arg->buf] && !writes_itself(p, l, i))
         return bad(err, l, at, "it reads a buffer that nothing has written", arg->buf);
     return true;
 }
@@ -85,7 +101,7 @@ static bool legal_launch(const ct_program *p, size_t at, bool *written, ct_err *
     }
     if (l->n_args != expected) return bad(err, l, at, "it has another count of buffers", l->n_args);
     for (uint32_t i = 0; i < l->n_args; i++)
-        if (!legal_arg(p, at, &l->args[i], written, err)) return false;
+        if (!legal_arg(p, at, i, written, err)) return false;
     for (uint32_t i = 0; i < l->n_args; i++)
         if (l->args[i].write) written[l->args[i].buf] = true;
     return true;
