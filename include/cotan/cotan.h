@@ -707,7 +707,7 @@ CT_API void ct_vmap_with(ct_vmap_args args);
 typedef enum ct_remat_policy {
     CT_REMAT_NOTHING,    // the operands alone
     CT_REMAT_EVERYTHING, // all that the gradient needs: as ct_call
-    CT_REMAT_PRODUCTS,   // results of products of matrices, and of attention
+    CT_REMAT_PRODUCTS,   // results of products of matrices
     CT_REMAT_NAMED,      // values that ct_name gave one of .names
     CT_REMAT_NEEDED,     // everything; where the plan does not fit into what memory is left
                          // (ct_set_memory_limit), nothing of as few such functions as it takes
