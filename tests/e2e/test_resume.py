@@ -41,7 +41,7 @@ def on_ref():
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
-    path.write_text((ROOT / "LICENSE").read_text()[:3000])
+    path.write_text((ROOT / "README.md").read_text()[:3000])
     return path
 
 
