@@ -92,3 +92,10 @@ void ct__share_leave(ct_share *s, bool alone) {
     if (s->waiting || s->alone_waiting) pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
+
+size_t ct__share_waiting(ct_share *s) {
+    pthread_mutex_lock(&s->lock);
+    const size_t waiting = s->waiting + s->alone_waiting;
+    pthread_mutex_unlock(&s->lock);
+    return waiting;
+}

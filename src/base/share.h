@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct ct_share ct_share;
 
@@ -17,5 +18,6 @@ void ct__share_unref(ct_share *share); // NULL is fine
 // never) was set while it waited.
 bool ct__share_take(ct_share *share, bool alone, const atomic_bool *stop);
 void ct__share_leave(ct_share *share, bool alone);
+size_t ct__share_waiting(ct_share *share); // how many wait for it now
 
 #endif

@@ -326,7 +326,7 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
 }
 
 // `here` goes by address where calls are frequent: passed on by value it is copied each time.
-static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
+static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, uint64_t version, const ct_loc *here) {
     ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
     ct_node *leaf = leaf_room(frame, sizeof *leaf);
     if (!leaf) {
@@ -339,10 +339,12 @@ static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
     leaf->n_out = 1;
     leaf->var = var;
     leaf->flags = CT_NODE_FROM_VARIABLE;
-    leaf->number = atomic_load_explicit(&var->version, memory_order_acquire);
+    leaf->number = version;
     return leaf;
 }
-ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) { return read_leaf(ctx, var, &here); }
+ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) {
+    return read_leaf(ctx, var, atomic_load_explicit(&var->version, memory_order_acquire), &here);
+}
 
 // A storage may move to another device, and its old place go, but for who has the lock.
 static __attribute__((noinline)) bool var_lost(const ct_var *var) {
@@ -413,13 +415,16 @@ void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
 
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
     const bool pending = atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx;
+    // Loaded before the state is looked at: where another context frees or breaks the variable
+    // meanwhile, the leaf has a version that is gone, not that of a value that is not there.
+    const uint64_t version = atomic_load_explicit(&var->version, memory_order_acquire);
     if (!pending && (!var->storage || var->broken ||
                      (atomic_load_explicit(&ct__faults, memory_order_relaxed) && var_lost(var))))
         return bad_var(ctx, var, op, *here);
     ct_current *now = ct__current(ctx, var);
     if (!now) return ct__err_memory(&ctx->err, *here, "read", sizeof *now);
-    if (!pending && (!stands(ctx, now) || now->version != var->version)) {
-        ct_node *leaf = read_leaf(ctx, var, here);
+    if (!pending && (!stands(ctx, now) || now->version != version)) {
+        ct_node *leaf = read_leaf(ctx, var, version, here);
         if (!leaf) return false;
         ct__current_replaced(ctx, now);
         now->version = leaf->number;

@@ -362,6 +362,10 @@ static void *takes(void *arg) {
     return NULL;
 }
 
+static void until_waiting(size_t n) {
+    while (ct__share_waiting(lock) < n) moment();
+}
+
 static void who_waited_to_share_goes_before_the_next_alone(void **state) {
     (void)state;
     lock = ct__share_new();
@@ -371,7 +375,7 @@ static void who_waited_to_share_goes_before_the_next_alone(void **state) {
     assert_true(ct__share_take(lock, false, NULL));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&by[i], NULL, takes, &t[i]), 0);
-        moment(), moment(), moment();
+        until_waiting((size_t)i + 1);
     }
     assert_int_equal(atomic_load(&order), 0); // the one that shares came after one that is alone
     ct__share_leave(lock, false);
@@ -390,9 +394,9 @@ static void waiting_ends_when_it_is_told_to_stop(void **state) {
     pthread_t by[2];
     assert_true(ct__share_take(lock, false, NULL));
     assert_int_equal(pthread_create(&by[0], NULL, takes, &alone), 0);
-    moment();
+    until_waiting(1);
     assert_int_equal(pthread_create(&by[1], NULL, takes, &shares), 0);
-    moment();
+    until_waiting(2);
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++) pthread_join(by[i], NULL);
     assert_false(alone.taken);
