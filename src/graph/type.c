@@ -111,7 +111,7 @@ bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type 
             if ((size != 1 || dynamic) && d != size) return false;
             if (marks && (size != 1 || dynamic))
                 ct__size_equal(as_marked, ct__size_of(types[i], own));
-            if (!dynamic) as_marked = ct__size_of(types[i], own);
+            if (marks && !dynamic) as_marked = ct__size_of(types[i], own);
             size = d;
             dynamic = dynamic || is_dyn;
         }

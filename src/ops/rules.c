@@ -139,8 +139,17 @@ bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to) {
     return ct__call_hint(call, "cast it: ct_cast(%s, CT_%s)", name, upper);
 }
 
-// The dtype in which operands from `first` on meet.
+// The dtype in which operands from `first` on meet, and whether all are bare numbers.
 static bool promote(ct_call *call, int first, ct_dtype *dtype) {
+    const ct_dtype one = (ct_dtype)call->in[first]->dtype;
+    bool same = true, weak = true;
+    for (int i = first; i < call->n_in; i++) {
+        same &= call->in[i]->dtype == one;
+        weak &= call->in[i]->weak;
+    }
+    call->out->weak = weak;
+    *dtype = one;
+    if (same && !weak) return true; // the usual case need not look at the lattice
     ct_meeting met = CT_NOBODY_YET;
     *dtype = CT_DEFAULT;
     for (int i = first; i < call->n_in; i++) {
@@ -168,8 +177,6 @@ static bool infer_broadcast(ct_call *call, int first) {
     for (int i = first; call->whole && i < call->n_in; i++)
         if (!ct__call_fits(call, i, dtype)) return false;
     call->out->dtype = (uint8_t)dtype;
-    call->out->weak = true;
-    for (int i = first; i < call->n_in; i++) call->out->weak &= call->in[i]->weak;
     if (ct__broadcast(call->arena, call->in, call->n_in, call->out)) return true;
     if (call->n_in == 2)
         ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s and %s",
