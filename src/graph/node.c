@@ -551,6 +551,13 @@ bool ct__call_outs(ct_call *call, int n) {
     return true;
 }
 
+// The very sizes of one of the first operands, which fit already.
+static bool has_sizes_of_operand(const ct_call *call, const ct_type *out) {
+    for (int i = 0; i < 2 && i < call->n_in && out->dtype != CT_C128; i++)
+        if (out->dim == call->in[i]->dim && out->rank == call->in[i]->rank) return true;
+    return false;
+}
+
 // What a node can hold: operands and outputs by number, and sizes.
 static bool fits(ct_call *call) {
     if (call->n_in > UINT16_MAX || call->n_out > CT_MOST_OUTPUTS)
@@ -558,7 +565,9 @@ static bool fits(ct_call *call) {
                             "%d operands and %d outputs; at most %d and %d are possible",
                             call->n_in, call->n_out, UINT16_MAX, CT_MOST_OUTPUTS);
     for (int i = 0; i < call->n_out; i++)
-        if (!ct__type_fits(&call->out[i], call->err, call->here, call->op->name)) return false;
+        if (!has_sizes_of_operand(call, &call->out[i]) &&
+            !ct__type_fits(&call->out[i], call->err, call->here, call->op->name))
+            return false;
     return true;
 }
 
@@ -679,6 +688,16 @@ static bool numbers_in_f64(ct_ctx *ctx, const ct_opdef *op, int n_in, ct_val *va
     return true;
 }
 
+// Bare numbers among the operands, whose dtypes are seen[1], beside tensors of those of seen[0].
+static __attribute__((noinline)) bool numbers_meet(ct_ctx *ctx, ct_call *call,
+                                                   const ct_dtypes seen[2], const ct_tensor *in,
+                                                   ct_val *val, const ct_type **types) {
+    const ct_dtypes wide = CT_MASK(CT_F64) | CT_MASK(CT_C128);
+    if (seen[1] & CT_INTEGERS && seen[0] & BELOW_I64) call->whole = in;
+    if (!(seen[1] & (CT_MASK(CT_F32) | CT_MASK(CT_C64)) && seen[0] & wide)) return true;
+    return numbers_in_f64(ctx, call->op, call->n_in, val, types, call->here);
+}
+
 // The number that a tensor is made of, however it is shaped and however many traced functions took
 // it as a parameter.
 static const ct_node *origin_of(const ct_node *node) {
@@ -782,20 +801,17 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_type *out = (ct_type *)(val + n_in);
     memset(out, 0, n_out * sizeof *out);
     ct_call call = {op,    own,       n_in, types, (int)n_out, n_out ? out : NULL,
-                    arena, &ctx->err, here, NULL,  false};
+                    arena, &ctx->err, here, NULL,  false,      ctx->symbols != NULL};
     int used = 0;
-    ct_dtypes seen = 0, bare = 0; // those of bare numbers apart
+    ct_dtypes seen[2] = {0}; // of tensors, and of bare numbers
     unsigned behind = 0;
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
-        types[used] = ct__type(val[used]);
-        *(types[used]->weak ? &bare : &seen) |= CT_MASK(types[used]->dtype);
+        const ct_type *type = types[used] = ct__type(val[used]);
+        seen[type->weak] |= CT_MASK(type->dtype);
         behind |= val[used].node->flags;
         ct__use(val[used++].node);
     }
-    if (bare & CT_INTEGERS && seen & BELOW_I64) call.whole = in;
-    const ct_dtypes wide = CT_MASK(CT_F64) | CT_MASK(CT_C128);
-    bool widens = bare & (CT_MASK(CT_F32) | CT_MASK(CT_C64)) && seen & wide;
-    bool ok = used == n_in && (!widens || numbers_in_f64(ctx, op, n_in, val, types, here));
+    bool ok = used == n_in && (!seen[1] || numbers_meet(ctx, &call, seen, in, val, types));
     if (!ok || !op->infer(&call) || !fits(&call) ||
         (ctx->symbols && !name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);

@@ -1,5 +1,6 @@
 // Graphs as text, a line a node, and the verifier of what makes one legal.
 #include "graph/graph.h"
+#include "graph/symbols.h"
 
 void ct__print_type(ct_text *text, const ct_type *type) {
     ct__textf(text, "%s", ct_dtype_name(type->dtype));
@@ -68,7 +69,7 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
     if (node->op->n_fields && !attrs)
         return ct__err_memory(err, node->here, "verify", node->op->attr_size);
     ct_call call = {node->op, attrs, node->n_in, types, n_out, NULL,
-                    arena,    err,   node->here, NULL,  false};
+                    arena,    err,   node->here, NULL,  false, ct__symbols_now() != NULL};
     if ((n_out && !ct__call_outs(&call, n_out)) || !node->op->infer(&call)) return false;
     for (int k = 0; k < call.n_out; k++)
         if (call.n_out != node->n_out || !same_but_weak(&call.out[k], &node->out[k]))

@@ -330,7 +330,7 @@ static int64_t add_sizes(int64_t a, int64_t b, int64_t sign) {
     return size_of_sum(t, &p, value);
 }
 int64_t ct__size_add(int64_t a, int64_t b) { return add_sizes(a, b, 1); }
-int64_t ct__size_sub(int64_t a, int64_t b) { return add_sizes(a, b, -1); }
+int64_t ct__marked_sub(int64_t a, int64_t b) { return add_sizes(a, b, -1); }
 
 // ------------------------------------------------------------------------- products and quotients
 
@@ -343,9 +343,8 @@ int64_t ct__size_mul(int64_t a, int64_t b) {
     return multiply(&m, &by) ? symbol_of(t, &m, value) : unknown(t, value);
 }
 
-int64_t ct__size_div_up(int64_t a, int64_t b) {
+int64_t ct__marked_div_up(int64_t a, int64_t b) {
     const int64_t over = ct__unmarked(b), n = ct__unmarked(a), value = n / over + (n % over > 0);
-    if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
     if (!t) return marked(value);
     ct_monomial m = monomial_of(t, a), by = monomial_of(t, b);
@@ -477,7 +476,8 @@ static bool infer_axis(const ct_symbols *t, const atom *a, const int64_t *values
                     .out = out,
                     .arena = &scratch,
                     .err = &err,
-                    .here = node->here};
+                    .here = node->here,
+                    .marks = ct__symbols_now() != NULL};
     ok = ok && node->op->infer(&call) && a->of.axis < call.out[a->of.out].rank;
     if (ok) *value = call.out[a->of.out].dim[a->of.axis];
     ct__arena_free(&scratch);

@@ -52,9 +52,15 @@ int64_t ct__symbol_axis(ct_symbols *table, const struct ct_node *node, uint32_t 
 // up; where the divisor is known to divide they are exact. No memory: CT_DYN of the value, after
 // which the table is incomplete.
 int64_t ct__size_add(int64_t a, int64_t b);
-int64_t ct__size_sub(int64_t a, int64_t b);
+int64_t ct__marked_sub(int64_t a, int64_t b); // where one of them is marked
+static inline int64_t ct__size_sub(int64_t a, int64_t b) {
+    return ct__marked(a) || ct__marked(b) ? ct__marked_sub(a, b) : a - b;
+}
 int64_t ct__size_mul(int64_t a, int64_t b);
-int64_t ct__size_div_up(int64_t a, int64_t b);
+int64_t ct__marked_div_up(int64_t a, int64_t b);
+static inline int64_t ct__size_div_up(int64_t a, int64_t b) {
+    return ct__marked(a) || ct__marked(b) ? ct__marked_div_up(a, b) : a / b + (a % b > 0);
+}
 // Tells that two sizes are equal in every run, which the shape rules demand.
 void ct__size_equal(int64_t a, int64_t b);
 

@@ -75,50 +75,55 @@ bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op
     return true;
 }
 
+// Sizes of its own for a result that has those of an operand so far.
+static bool own_sizes(ct_arena *arena, ct_type *out, bool marks) {
+    const ct_type had = *out;
+    int64_t *dim = ct__arena(arena, had.rank * sizeof *dim),
+            *mark = marks ? ct__arena(arena, had.rank * sizeof *mark) : NULL;
+    if (!dim || (marks && !mark)) return false;
+    for (int a = 0; a < had.rank; a++) {
+        dim[a] = had.dim[a];
+        if (mark) mark[a] = ct__size_of(&had, a);
+    }
+    out->dim = dim;
+    out->mark = mark;
+    return true;
+}
+
+// Takes the sizes of one more operand in.
+static bool broadcast_with(ct_arena *arena, const ct_type *in, bool *own, bool marks,
+                           ct_type *out) {
+    const int lead = out->rank - in->rank;
+    for (int i = 0; i < in->rank; i++) {
+        const int a = lead + i;
+        const bool dynamic = in->dyn >> i & 1, was_dynamic = out->dyn >> a & 1;
+        if (in->dim[i] == 1 && !dynamic) continue;
+        const bool was_one = out->dim[a] == 1 && !was_dynamic;
+        if (!was_one && in->dim[i] != out->dim[a]) return false;
+        if (!was_one && marks) ct__size_equal(ct__size_of(out, a), ct__size_of(in, i));
+        if (!was_one && was_dynamic >= dynamic) continue;
+        if (!*own && !own_sizes(arena, out, marks)) return false;
+        *own = true;
+        ((int64_t *)(uintptr_t)out->dim)[a] = in->dim[i];
+        if (marks) ((int64_t *)(uintptr_t)out->mark)[a] = ct__size_of(in, i);
+        out->dyn |= (uint32_t)dynamic << a;
+    }
+    return true;
+}
+
 bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type *out) {
     const ct_type *widest = types[0];
-    bool equal = true;
-    for (int i = 1; i < n; i++) {
+    bool marks = false, own = false;
+    for (int i = 0; i < n; i++) {
         if (types[i]->rank > widest->rank) widest = types[i];
-        equal = equal && ct__same_shape(types[0], types[i]);
+        marks |= types[i]->mark != NULL;
     }
     out->rank = widest->rank;
     out->dyn = widest->dyn;
     out->dim = widest->dim;
     out->mark = widest->mark;
-    for (int i = 0; equal && widest->mark && i < n; i++)
-        for (int a = 0; a < widest->rank; a++)
-            ct__size_equal(ct__size_of(widest, a), ct__size_of(types[i], a));
-    if (equal) return true;
-    bool marks = false;
-    for (int i = 0; i < n; i++) marks = marks || types[i]->mark;
-    int64_t *dim = ct__arena(arena, widest->rank * sizeof *dim),
-            *mark = marks ? ct__arena(arena, widest->rank * sizeof *mark) : NULL;
-    if (!dim || (marks && !mark)) return false;
-    out->dim = dim;
-    out->mark = mark;
-    out->dyn = 0;
-    for (int a = 0; a < widest->rank; a++) {
-        int64_t size = 1;
-        bool dynamic = false;
-        int64_t as_marked = 1;
-        for (int i = 0; i < n; i++) {
-            int own = a - (widest->rank - types[i]->rank);
-            if (own < 0) continue;
-            int64_t d = types[i]->dim[own];
-            bool is_dyn = ct__is_dyn(types[i], own);
-            if (d == 1 && !is_dyn) continue;
-            if ((size != 1 || dynamic) && d != size) return false;
-            if (marks && (size != 1 || dynamic))
-                ct__size_equal(as_marked, ct__size_of(types[i], own));
-            if (marks && !dynamic) as_marked = ct__size_of(types[i], own);
-            size = d;
-            dynamic = dynamic || is_dyn;
-        }
-        dim[a] = size;
-        if (mark) mark[a] = as_marked;
-        out->dyn |= (uint32_t)dynamic << a;
-    }
+    for (int i = 0; i < n; i++)
+        if (types[i] != widest && !broadcast_with(arena, types[i], &own, marks, out)) return false;
     return true;
 }
 

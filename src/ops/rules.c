@@ -207,8 +207,7 @@ bool ct__infer_elementwise_bool(ct_call *call) {
 
 ct_shape ct__call_shape(ct_call *call, int rank) {
     ct_shape shape = {.dim = ct__call_dims(call, rank)};
-    if (shape.dim && ct__symbols_now() && !(shape.mark = ct__call_dims(call, rank)))
-        shape.dim = NULL;
+    if (shape.dim && call->marks && !(shape.mark = ct__call_dims(call, rank))) shape.dim = NULL;
     return shape;
 }
 
