@@ -627,6 +627,12 @@ def random_graph(seed, number):
     return graph.finish()
 
 
+def sizes_of_lists(attributes):
+    """How many sizes the lists of an op with several of them have: one, for they speak of the same axes."""
+    lists = [v for v in attributes.values() if isinstance(v, (list, tuple))]
+    return len({len(v) for v in lists})
+
+
 def twins(seed, op, field, same_type=True):
     """A graph of the op twice, with operands that are the same and attributes of which one differs (or any: field None),
     and the values with it; None: none was found."""
@@ -644,7 +650,7 @@ def twins(seed, op, field, same_type=True):
             try:
                 first, second = attributes(), attributes()
                 changed = first | {k: v for k, v in second.items() if field in (k, None)}
-                if changed == first:
+                if changed == first or sizes_of_lists(changed) != sizes_of_lists(first):
                     continue
                 one, two = (evaluate(op, operands, a, graph.rng)[0][0] for a in (first, changed))
             except Refused:
