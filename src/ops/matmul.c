@@ -114,7 +114,8 @@ const ct_opdef ct__op_matmul = {
     .id = CT_OP_MATMUL,
     .name = "matmul",
     .doc =
-        "Matrix product of the last two axes, (..., M, K) and (..., K, N); the others broadcast.",
+        "Matrix product of the last two axes, (..., M, K) and (..., K, N); the others broadcast. A "
+        "vector is made a matrix of one row or one column first (ct_reshape).",
     .kind = &ct__kind_contraction,
     .n_in = 2,
     .n_out = 1,

@@ -9,11 +9,13 @@
 #define MAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 #define MIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 #define ARGMAX_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
+#define ARGMIN_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
 CT_ATTRS(sum, SUM_ATTRS);
 CT_ATTRS(prod, PROD_ATTRS);
 CT_ATTRS(max, MAX_ATTRS);
 CT_ATTRS(min, MIN_ATTRS);
 CT_ATTRS(argmax, ARGMAX_ATTRS);
+CT_ATTRS(argmin, ARGMIN_ATTRS);
 // The four share one layout, so one shape rule serves them.
 typedef sum_attrs reduce_attrs;
 
@@ -129,9 +131,10 @@ const ct_opdef ct__op_min = {
     .unchanged = ct__always_unchanged,
 };
 
-// ------------------------------------------------------------------------------------------ argmax
+// ---------------------------------------------------------------------------------- argmax, argmin
 
-static bool argmax_infer(ct_call *call) {
+// The two share one layout.
+static bool place_infer(ct_call *call) {
     argmax_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis)) return false;
@@ -146,7 +149,7 @@ static bool argmax_infer(ct_call *call) {
     return true;
 }
 
-static bool argmax_eval(const ct_ref *ref) {
+static bool place_eval(const ct_ref *ref, bool least) {
     const argmax_attrs *attrs = ref->attrs;
     const ct_type *in = ref->in_type;
     int64_t inner = 1, n = in->dim[attrs->axis], outer = ct__count(ref->out_type);
@@ -156,11 +159,12 @@ static bool argmax_eval(const ct_ref *ref) {
         int64_t base = o / inner * inner * n + o % inner, best = 0;
         for (int64_t k = 1; k < n; k++) {
             int64_t at = base + k * inner, was = base + best * inner;
+            int64_t low = least ? at : was, high = least ? was : at;
             double x = ct__load_f64(in->dtype, ref->in[0], at),
                    y = ct__load_f64(in->dtype, ref->in[0], was);
-            bool better = is_float ? (isnan(x) && !isnan(y)) || x > y
-                                   : ct__less_i64(ct__load_i64(in->dtype, ref->in[0], was),
-                                                  ct__load_i64(in->dtype, ref->in[0], at),
+            bool better = is_float ? (isnan(x) && !isnan(y)) || (least ? x < y : x > y)
+                                   : ct__less_i64(ct__load_i64(in->dtype, ref->in[0], low),
+                                                  ct__load_i64(in->dtype, ref->in[0], high),
                                                   (ct_dtype)in->dtype);
             if (better) best = k;
         }
@@ -168,19 +172,22 @@ static bool argmax_eval(const ct_ref *ref) {
     }
     return true;
 }
+#define PLACE(ID, op)                                                                              \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
+    .accepts = CT_NUMBERS, .infer = place_infer, .eval = op##_eval, .jvp = CT_NO_GRAD,             \
+    .reduction = CT_RED_##ID
+
+static bool argmax_eval(const ct_ref *ref) { return place_eval(ref, false); }
 const ct_opdef ct__op_argmax = {
-    .id = CT_OP_ARGMAX,
-    .name = "argmax",
+    PLACE(ARGMAX, argmax),
     .doc = "The index (i32) of the largest element along an axis; the first of equals; NaN counts "
            "as largest.",
-    .kind = &ct__kind_reduce,
-    .n_in = 1,
-    .n_out = 1,
-    CT_FIELDS(argmax),
-    .accepts = CT_NUMBERS,
-    .infer = argmax_infer,
-    .eval = argmax_eval,
-    .jvp = CT_NO_GRAD,
-    .reduction = CT_RED_ARGMAX,
     .onnx = "ArgMax",
+};
+static bool argmin_eval(const ct_ref *ref) { return place_eval(ref, true); }
+const ct_opdef ct__op_argmin = {
+    PLACE(ARGMIN, argmin),
+    .doc = "The index (i32) of the smallest element along an axis; the first of equals; NaN counts "
+           "as smallest.",
+    .onnx = "ArgMin",
 };

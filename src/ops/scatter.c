@@ -90,7 +90,8 @@ const ct_opdef ct__op_scatter_add = {
     SCATTER(SCATTER_ADD, scatter_add),
     .doc = "x with `updates` added at `indices` along an axis, in the order of the indices; the "
            "updates have the sizes that gather would give. Of an index outside the mode tells "
-           "(CT_MODE_DROP: it is left out). unique and sorted promise that no index stands twice, "
+           "(CT_MODE_DROP: it is left out); a negative one is outside, too. unique and sorted "
+           "promise that no index stands twice, "
            "that they do not fall: what comes of a broken promise is not told.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_each,

@@ -277,13 +277,20 @@ const ct_opdef ct__op_searchsorted = {
 
 #define UNIQUE_ATTRS(F, op) F(op, i64, size) F(op, i64, present)
 CT_ATTRS(unique, UNIQUE_ATTRS);
+// How many results there are at most.
+static int64_t unique_size(const unique_attrs *attrs, const ct_type *x) {
+    int64_t size = 1;
+    for (int a = 0; a < x->rank; a++) size = ct__size_mul(size, ct__size_of(x, a));
+    return attrs->size ? attrs->size : size;
+}
 static bool unique_infer(ct_call *call) {
     unique_attrs *attrs = call->attrs;
     const ct_type *x = call->in[0], *fill = attrs->present ? call->in[1] : NULL;
     if (!ct__check_accepts(call, 0)) return false;
     if (attrs->size < 0)
         return ct__call_err(call, CT_E_ARGUMENT, "the size is %lld", (long long)attrs->size) ||
-               ct__call_hint(call, "it is the number of results, known before: 0 or more");
+               ct__call_hint(call, "it is the number of results, known before; left out, as many "
+                                   "as x has elements");
     if (fill && (fill->rank ||
                  ct__promote(x->dtype, x->weak, fill->dtype, fill->weak) != (ct_dtype)x->dtype))
         return ct__call_err(call, CT_E_SHAPE, "the fill is %s, x is %s", ct__type_text(fill).s,
@@ -292,7 +299,7 @@ static bool unique_infer(ct_call *call) {
     if (fill && !ct__call_fits(call, 1, (ct_dtype)x->dtype)) return false;
     ct_shape some = ct__call_shape(call, 1), all = ct__call_shape(call, x->rank);
     if (!some.dim || !all.dim) return false;
-    ct__shape_add(&some, attrs->size);
+    ct__shape_add(&some, unique_size(attrs, x));
     for (int a = 0; a < x->rank; a++) ct__shape_add_axis(&all, x, a);
     call->out[0] = ct__shaped(&some, (ct_dtype)x->dtype, x->weak);
     call->out[1] = call->out[3] = ct__shaped(&some, CT_I32, false);
@@ -302,7 +309,8 @@ static bool unique_infer(ct_call *call) {
 // In order, an element is new where it differs from the one before it.
 static bool unique_body(ct_rule *r) {
     const unique_attrs *attrs = r->attrs;
-    const ct_ints sizes = {1, &attrs->size};
+    const int64_t size = unique_size(attrs, ct__type_of(r->in[0]));
+    const ct_ints sizes = {1, &size};
     ct_tensor x = ct_reshape(r->in[0], CT_DIMS(-1)), order = ct_argsort(x), s = ct_gather(x, order);
     int64_t all = ct__size_like(x, 0), none = 0;
     const ct_ints n = {1, &all};
@@ -312,7 +320,7 @@ static bool unique_body(ct_rule *r) {
         same = ct_or(same, ct_and(ct_is_nan(s), ct_is_nan(before)));
     ct_tensor is_new = ct_or(ct_equal(i, ct_i(0)), ct_not(same));
     ct_tensor place = ct_sub(ct_cumsum(ct_cast(is_new, CT_I32)), ct_i(1));
-    ct_tensor to = ct_select(is_new, place, ct_cast(ct_i(attrs->size), CT_I32)); // else outside
+    ct_tensor to = ct_select(is_new, place, ct__size_number(size, CT_I32)); // else outside
     ct_tensor at_0 = ct_zeros(CT_I32, ((ct_ints){0, &none}));
     ct_tensor fill =
         attrs->present ? ct_cast(r->in[1], (ct_dtype)ct__type_of(x)->dtype) : ct_gather(s, at_0);
@@ -328,9 +336,10 @@ static bool unique_body(ct_rule *r) {
 const ct_opdef ct__op_unique = {
     .id = CT_OP_UNIQUE,
     .name = "unique",
-    .doc = "The first `size` different elements of x in rising order (all NaN are one), the index "
-           "in x, read as one line, of the first of each, for each element of x the index of its "
-           "value, and how often each stands in x. Where there are fewer the rest of the values is "
+    .doc = "The first `size` different elements of x (default: as many as x has) in rising order "
+           "(all NaN are one), the index in x, read as one line, of the first of each, for each "
+           "element of x the index of its value, and how often each stands in x. Where there are "
+           "fewer the rest of the values is "
            "`fill` (default: the smallest), of the indices that of the smallest, of the counts 0; "
            "where there are more, inverse names some that are left out.",
     .kind = &ct__kind_composition,

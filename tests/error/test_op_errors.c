@@ -514,7 +514,8 @@ static void orders(void **state) {
     FAILS(ct_searchsorted(F(3, 2), F(2, 2), .batch_dims = 1), CT_E_SHAPE,
           "searchsorted: batch axis 0 differs: x is (3, 2) f32, values are (2, 2) f32");
     FAILS(ct_unique(F(3), .size = -1).values, CT_E_ARGUMENT,
-          "unique: the size is -1\n  hint: it is the number of results, known before: 0 or more");
+          "unique: the size is -1\n  hint: it is the number of results, known before; left out, as "
+          "many as x has elements");
     FAILS(ct_unique(F(3), .fill = F(2), .size = 2).values, CT_E_SHAPE,
           "unique: the fill is (2,) f32, x is (3,) f32\n  hint: it is a scalar of x's dtype");
 }

@@ -114,7 +114,7 @@ EXACT = {"add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "roun
          "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "sort", "sort_pairs", "unique", "take_along",
          "scatter", "scatter_min", "scatter_max", "cast", "bitcast",
          "one_hot", "iota", "random_uniform"} | set(samples.MOVEMENT)
-JUMPS = {"floor", "ceil", "round", "trunc", "sign", "mod", "argmax", "topk", "argsort", "lexsort", "sort", "sort_pairs", "unique", "searchsorted",
+JUMPS = {"floor", "ceil", "round", "trunc", "sign", "mod", "argmax", "argmin", "topk", "argsort", "lexsort", "sort", "sort_pairs", "unique", "searchsorted",
          "equal", "not_equal", "less", "less_equal",
          "greater", "greater_equal", "is_nan", "is_inf", "is_finite", "bitcast"}
 OWN_DTYPE = {"cast", "bitcast"}  # they see their operand in its own dtype
@@ -388,7 +388,7 @@ class Drawer:
         if name == "var":
             x = square(2, 3)
             return [x], lambda: self.reduce_attrs(x) | {"correction": self.below(2)}
-        if name == "argmax":
+        if name in ("argmax", "argmin"):
             x = square()
             return [x], lambda: {"axis": self.axis(x), "keepdims": self.chance(0.3)}
         if name in ("softmax", "log_softmax"):

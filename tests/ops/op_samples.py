@@ -225,11 +225,11 @@ def reduce_cases(rng, op, dtype):
         yield [x(4, 3)], {"axes": [0], "correction": 1}
 
 
-def argmax(x, axis=0, keepdims=False):
-    return np.argmax(x, axis=axis, keepdims=keepdims).astype(np.int32)
+def place_of(f):
+    return lambda x, axis=0, keepdims=False: f(x, axis=axis, keepdims=keepdims).astype(np.int32)
 
 
-def argmax_cases(rng, op, dtype):
+def place_cases(rng, op, dtype):
     yield [draw(rng, op, dtype, (5,))], {}
     yield [draw(rng, op, dtype, (3, 7))], {"axis": 1}
     yield [Operand(draw(rng, op, dtype, (3, 7, 2)), REVERSED)], {"axis": -2, "keepdims": True}
@@ -520,6 +520,7 @@ def np_searchsorted(x, values, batch_dims=0, right=False):
 
 
 def np_unique(x, *fill, size=0, present=0):
+    size = size or x.size
     values, index, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     rest = max(0, size - len(values))
     fill = fill[0] if fill else values[0] if len(values) else np.asarray(np.nan if x.dtype.kind == "f" else 0, x.dtype)
@@ -590,7 +591,10 @@ def unique_cases(rng, op, dtype):
         yield [x(12)], {"size": size}
         yield [x(3, 7), fill], {"size": size, "present": 1}
     yield [Operand(x(4, 5), REVERSED)], {"size": 6}
-    yield [x(9)], {"size": 0}
+    yield [x(9)], {}
+    yield [x(3, 5), fill], {"present": 1}
+    yield [Operand(x(4, 6), dims=[dyn(4), dyn(6)])], {}
+    yield [x(0)], {}
     yield [x()], {"size": 3}
     yield [x(0), fill], {"size": 3, "present": 1}
     yield [Operand(x(20), dims=[dyn(20)])], {"size": 9}
@@ -760,7 +764,7 @@ SAMPLES = {name: (f, reduce_cases) for name, f in REDUCE.items()}
 SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
-    "argmax": (argmax, argmax_cases), "matmul": (np.matmul, matmul_cases),
+    "argmax": (place_of(np.argmax), place_cases), "argmin": (place_of(np.argmin), place_cases), "matmul": (np.matmul, matmul_cases),
     "gather": (np_gather, index_cases),
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }

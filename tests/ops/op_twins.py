@@ -197,12 +197,10 @@ def searchsorted(x, values, batch_dims=0, right=False):
 
 
 def unique(x, *fill, size=0, present=0):
+    size = size or x.size
     if not x.size:
         zeros = jnp.zeros(size, jnp.int32)
-        return [jnp.full(size, fill[0]), zeros, jnp.zeros(x.shape, jnp.int32), zeros]
-    if not size:  # of which JAX makes none
-        out = unique(x, size=1)
-        return [out[0][:0], out[1][:0], out[2], out[3][:0]]
+        return [jnp.full(size, fill[0] if fill else 0, x.dtype), zeros, jnp.zeros(x.shape, jnp.int32), zeros]
     out = jnp.unique(x, size=size, fill_value=fill[0] if fill else None, return_index=True, return_inverse=True, return_counts=True)
     return [out[0], out[1].astype(jnp.int32), out[2].reshape(x.shape).astype(jnp.int32), out[3].astype(jnp.int32)]
 
@@ -277,6 +275,7 @@ TWINS |= {
     "mean": reduce_with(jnp.mean), "any": reduce_with(jnp.any), "all": reduce_with(jnp.all), "var": var,
     "logsumexp": reduce_with(jax.nn.logsumexp),
     "argmax": lambda x, axis=0, keepdims=False: jnp.argmax(x, axis, keepdims=keepdims).astype(jnp.int32),
+    "argmin": lambda x, axis=0, keepdims=False: jnp.argmin(x, axis, keepdims=keepdims).astype(jnp.int32),
     "reshape": lambda x, dims=(): x.reshape(whole(dims)),
     "permute": lambda x, axes=(): jnp.transpose(x, axes or None),
     "expand": lambda x, dims=(): jnp.broadcast_to(x, whole(dims)),

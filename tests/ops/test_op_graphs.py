@@ -89,7 +89,7 @@ def test_outputs_of_one_node_are_several(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "logsumexp", "any", "all", "argmax", "softmax",
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "logsumexp", "any", "all", "argmax", "argmin", "softmax",
                                   "cumsum"])
 def test_all_axes_of_one_square(name, device):
     op, graph = TABLE[name], Graph(SEED)

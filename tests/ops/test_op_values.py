@@ -187,7 +187,7 @@ def test_structured(name, device):
             case.compiled = dtype in compiled_dtypes(op)
             cases.append(case)
             exact = op.kind in ("movement",) or name in ("gather", "max", "min", "cummax", "cummin", "topk",
-                                                              "argmax", "scatter", "scatter_min", "scatter_max", "sort", "sort_pairs", "take_along", "unique")
+                                                              "argmax", "argmin", "scatter", "scatter_min", "scatter_max", "sort", "sort_pairs", "take_along", "unique")
             ulps.append(0 if exact or in_memory else 1 if dtype in NARROW else max(op.ulp, 4) * 4)
             # An element of a scan or scatter is as uncertain as the largest sum on the way to it.
             scan = op.kind in ("scan", "scatter") and not exact and np.size(want)
