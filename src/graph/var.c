@@ -245,9 +245,12 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     if (!params || !name)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
                         params ? "it has no name" : "it has no parameter set");
-    if (ct_params_find(params, name).bits)
-        return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
-                        "the name \"%.200s\" is taken in this set", name);
+    if (ct_params_find(params, name).bits) {
+        ct_tensor none = ct__fail(ctx, CT_E_ARGUMENT, here, "param",
+                                  "the name \"%.200s\" is taken in this set", name);
+        ct__err_hint(&ctx->err, "ct_nn_under gives each layer a place of its own");
+        return none;
+    }
     ct_type type;
     char what[240];
     snprintf(what, sizeof what, "param: \"%.200s\"", name);

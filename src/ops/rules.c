@@ -51,8 +51,9 @@ bool ct__check_accepts(ct_call *call, int operand) {
     static const struct {
         ct_dtype dtype;
         const char *name;
-    } usual[] = {{CT_F32, "F32"}, {CT_BOOL, "BOOL"}, {CT_I32, "I32"}};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    } usual[] = {{CT_I32, "I32"}, {CT_F32, "F32"}, {CT_BOOL, "BOOL"}, {CT_I32, "I32"}};
+    // A count is exact in integers alone.
+    for (size_t i = call->in[operand]->dtype != CT_BOOL; i < sizeof usual / sizeof *usual; i++)
         if (call->op->accepts & CT_MASK(usual[i].dtype)) {
             ct__err_hint(call->err, "cast it: ct_cast(x, CT_%s)", usual[i].name);
             break;

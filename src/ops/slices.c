@@ -236,7 +236,8 @@ static bool pad_infer(ct_call *call) {
             int64_t given = lists[which]->n ? lists[which]->v[a] : 0;
             if (ct__unmarked(given) < 0)
                 return ct__call_err(call, CT_E_ARGUMENT, "%s of axis %d is %lld", names[which], a,
-                                    (long long)ct__unmarked(given));
+                                    (long long)ct__unmarked(given)) ||
+                       ct__call_hint(call, "it is 0 or more; ct_slice takes elements away");
             own[which * rank + a] = given;
         }
         *lists[which] = (ct_ints){rank, own + which * rank};

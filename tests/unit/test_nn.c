@@ -71,7 +71,8 @@ static void places_make_dotted_names(void **state) {
     assert_string_equal(ct_error_text(), "");
     ct_nn_param_at(top, "scale", CT_SCALAR, CT_NN_ONES, HERE);
     assert_string_equal(ct_error_text(),
-                        "main.c:9: param: the name \"scale\" is taken in this set");
+                        "main.c:9: param: the name \"scale\" is taken in this set"
+                        "\n  hint: ct_nn_under gives each layer a place of its own");
     ct_error_clear();
     ct_params_free(params);
 }

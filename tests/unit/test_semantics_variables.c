@@ -30,8 +30,11 @@ static void each_of_many_names_is_found(void **state) {
         snprintf(name, sizeof name, "h.%d", i);
         assert_true(ct_params_find(set, name).bits == ct_params_get(set, (size_t)i).bits);
         assert_false(ct_ok(ct_param_at(set, name, CT_F32, CT_SCALAR, (ct_loc){"main.c", 9})));
-        char want[128];
-        snprintf(want, sizeof want, "main.c:9: param: the name \"%s\" is taken in this set", name);
+        char want[160];
+        snprintf(want, sizeof want,
+                 "main.c:9: param: the name \"%s\" is taken in this set"
+                 "\n  hint: ct_nn_under gives each layer a place of its own",
+                 name);
         assert_string_equal(ct_error_text(), want);
         ct_error_clear();
     }
