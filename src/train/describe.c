@@ -21,7 +21,7 @@
 #include "train/checkpoint.h"
 
 static void add_bytes(ct_text *out, uint64_t bytes) {
-    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
     double v = (double)bytes;
     size_t unit = 0;
     for (; v >= 9999.5 && unit < 4; unit++) v /= 1000;

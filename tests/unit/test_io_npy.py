@@ -586,7 +586,7 @@ def test_info(tmp_path):
     assert info(tmp_path / "a.npy") == (0, row("(2, 3) f64", "48 bytes, first axis fastest, big-endian"))
     assert info(tmp_path / "b") == (0, row("(5,) <c32", "160 bytes"))
     row = "  {:<9}  {:<28} {}\n".format
-    assert info(tmp_path / "c.npz") == (0, "npz: 3 arrays, 1200 KB\n" + row("w", "(300, 1000) f32", "1200 KB") + row(
+    assert info(tmp_path / "c.npz") == (0, "npz: 3 arrays, 1200 kB\n" + row("w", "(300, 1000) f32", "1200 kB") + row(
         "a\\u001b/b", "() f16", "2 bytes") + row("t", "(3,) <U4", "48 bytes"))
     (tmp_path / "d.npz").write_bytes(b"text")
     assert info(tmp_path / "d.npz") == (
