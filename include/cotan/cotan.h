@@ -294,7 +294,9 @@ typedef struct ct_plan_cost {
     const ct_plan_launch *launches; // (n_launches)
     size_t n_launches, n_kernels;   // launches; distinct kernels
     size_t new_kernels;             // of them, those that no plan of the context had before
-    const ct_plan_tensor *tensors;  // (n_tensors) the largest ones, largest first
+    size_t n_regions, n_again;     // that gradients might compute again (CT_REMAT_NEEDED, blocks of
+                                   // a model); of them, that they do, since there is no room
+    const ct_plan_tensor *tensors; // (n_tensors) the largest ones, largest first
     size_t n_tensors;
 } ct_plan_cost;
 // The most bytes that devices of the process have held so far; of a context with a device

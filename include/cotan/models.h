@@ -49,7 +49,9 @@ CT_API ct_tensor ct_gpt2_logits_at(const ct_gpt2 *model, ct_tensor tokens, ct_nn
 // -> (B, vocab): of the last position
 CT_API ct_tensor ct_gpt2_next_logits_at(const ct_gpt2 *model, ct_tensor tokens, ct_loc here);
 #define ct_gpt2_next_logits(model, tokens) ct_gpt2_next_logits_at((model), (tokens), CT_HERE)
-// targets (B, T) i32 -> the mean cross-entropy, a scalar in nats a token
+// targets (B, T) i32 -> the mean cross-entropy, a scalar in nats a token. A gradient that does not fit
+// into what memory is left (ct_set_memory_limit) computes as few of the model's blocks again as it
+// takes, as if each were under ct_remat with CT_REMAT_NEEDED.
 CT_API ct_tensor ct_gpt2_loss_at(const ct_gpt2 *model, ct_tensor tokens, ct_tensor targets,
                                  ct_nn_mode *mode, ct_loc here);
 #define ct_gpt2_loss(model, tokens, targets, mode)                                                 \

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -201,6 +204,12 @@ size_t ct__resident_bytes(void) {
     if (fscanf(f, "%lu %lu", &total, &resident) != 2) resident = 0;
     fclose(f);
     return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+void ct__release_unused(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 // One number from a file of a control group; SIZE_MAX where there is none or it says "max".

@@ -43,6 +43,7 @@ void ct__remove_folder(int above, const char *name, ct_name_fn ours);
 size_t ct__resident_bytes(void); // of this process now; 0 where unknown
 // At most so far; 0 where unknown.
 size_t ct__resident_peak_bytes(void);
+void ct__release_unused(void); // gives the system the memory back that was freed
 // The smaller of what the process's control group leaves and what is available; 0: unknown.
 size_t ct__available_bytes(void);
 // The smaller of the machine's memory and what the process's control group may have; 0: unknown.

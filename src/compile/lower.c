@@ -14,6 +14,7 @@
 // its verifier. Each folder's head file says what comes in and what goes out.
 #include <stdlib.h>
 
+#include "base/os.h"
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
@@ -110,6 +111,8 @@ static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, cons
     if (ctx->symbols) ct__symbols_also(ctx->symbols, engine->also);
     bool ok = ctx->symbols && ct__plan_name(ctx, plan, order, roots, n_roots) &&
               lower(ctx, engine, plan, order, roots, n_roots);
+    plan->n_regions = ctx->regions->n;
+    for (size_t i = 0; i < plan->n_regions; i++) plan->n_again += ctx->regions->v[i].again;
     ctx->symbols = NULL;
     ct__frame_pop(ctx, roots[0].here);
     ok = ok && ct__plan_prepare(ctx, engine, plan, order);
@@ -147,16 +150,19 @@ static ct_plan *make_with(const lessening *l, size_t again, bool only_try) {
     return make(l->ctx, l->engine, l->order, l->roots, l->n_roots);
 }
 
-// The plan that computes as few of the regions again as it takes; NULL: all are not enough.
+// The plan that computes as few of the regions again as it takes; NULL: all are not enough. That
+// is no failure where it is not a limit that asks for less.
 static ct_plan *make_less(lessening *l) {
-    const ct_regions *regions = l->ctx->regions;
+    ct_regions *regions = l->ctx->regions;
     const size_t n = regions->n;
     size_t few = 0, enough = n;
-    l->ctx->regions->counted = true;
+    regions->counted = true;
     for (size_t i = 0; i < n; i++) l->ranked[i] = &regions->v[i];
     qsort(l->ranked, n, sizeof *l->ranked, most_for_its_work);
     make_with(l, n, true);
-    if (!regions->fits) return NULL;
+    regions->least = !regions->fits;
+    if (regions->least)
+        return l->engine->within && l->ctx->err.code == CT_E_LIMIT ? make_with(l, n, false) : NULL;
     while (enough - few > 1) {
         size_t middle = few + (enough - few) / 2;
         make_with(l, middle, true);
@@ -176,6 +182,7 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
         l.ranked = ct__malloc(regions.n * sizeof *l.ranked);
         if (l.ranked) plan = make_less(&l); // else the error stands
         ct__free(l.ranked);
+        ct__release_unused(); // the plans that were tried
     }
     ctx->regions = NULL;
     ct__free(regions.v);

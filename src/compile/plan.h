@@ -56,9 +56,10 @@ typedef struct ct_plan {
     ct_binding *binding;  // (n_binding) the operands that a run brings
     uint32_t *behind; // (n_operands) the buffer of each, where the device keeps guards; else NULL
     size_t n_commands, n_operands, n_binding;
-    size_t n_undoable; // commands before the first that changes a variable
-    bool unfinished;   // kernels of it are not compiled yet
-    uint32_t *extra;   // (n_extra) places in the order of values that a later plan wanted again
+    size_t n_undoable;         // commands before the first that changes a variable
+    bool unfinished;           // kernels of it are not compiled yet
+    size_t n_regions, n_again; // that gradients might compute again; of them, that they do
+    uint32_t *extra; // (n_extra) places in the order of values that a later plan wanted again
     size_t n_extra, extra_cap;
     ct_plan_leaf *leaves; // (n_leaves)
     size_t n_leaves;
@@ -106,6 +107,8 @@ typedef struct ct_engine { // one a context
     size_t counted_bytes; // of plans and kernels, in what ct_get_stats says
     uint64_t most_bytes;  // of them, by the environment
     uint64_t clock, made;
+    uint64_t
+        within; // bytes that devices are to hold at most, where a plan can do with them; 0: any
     ct_built built;
     ct_plan *newest; // the one that ran last; NULL: none, or it has gone
     ct_order order;
@@ -167,7 +170,10 @@ bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 const ct_account *ct__ctx_account(ct_ctx *ctx);
 const char *ct__ctx_device(ct_ctx *ctx);
 double ct__ctx_gflops(ct_ctx *ctx); // of its device in a matrix product, roughly
-void ct__ctx_waits(ct_ctx *ctx);    // its device waits for the compiler from now on
+// Plans made from here on keep what devices hold within so many bytes, by what gradients compute
+// again; those that cannot do not fail for it. 0: whatever they take.
+void ct__ctx_within(ct_ctx *ctx, uint64_t bytes);
+void ct__ctx_waits(ct_ctx *ctx); // its device waits for the compiler from now on
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, of a dry one, would.

@@ -69,6 +69,7 @@ struct ct_node {
     uint32_t users; // of leaves of data and reads: recorded nodes and pending roots that need it
     uint16_t n_in, n_out;
     uint16_t flags;
+    uint16_t region; // in which it was recorded; 0: in none
     // the rest
     uint32_t slot; // 0: has no handle yet
     const void *attrs;
@@ -250,6 +251,8 @@ struct ct_ctx {
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
     int tracing;                // open TRACE and BODY frames
+    uint16_t region;            // that is being recorded; 0: none
+    uint16_t newest_region;     // numbers come round again
     struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL
     struct ct_regions *regions; // what its gradients may compute again (transform.h); else NULL
     uint32_t *free_slots;       // of this context
@@ -288,6 +291,11 @@ bool ct__slopes(const ct_node *node, int operand);
 // parameters.
 size_t ct__outside_depth(const ct_ctx *ctx);
 uint64_t ct__nodes_recorded(void); // by the thread's context
+// What is recorded between the two is a region: where a plan must take less memory, gradients may
+// compute it again instead of keeping what they need of it. Nothing else is another one by that, the
+// plan's key neither. Inside a region it is part of the one around it.
+uint16_t ct__region_begin(ct_ctx *ctx);
+void ct__region_end(ct_ctx *ctx, uint16_t begun);
 ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
 // Is this a forked child of a process that was using the library? Nothing may be touched then.
 bool ct__forked(void);

@@ -187,6 +187,7 @@ static inline void lay(ct_node *node, const ct_opdef *op, ct_ctx *ctx, ct_frame 
     node->index = node->users = 0;
     node->n_in = node->n_out = 0;
     node->flags = 0;
+    node->region = ctx->region;
     node->slot = 0;
     node->attrs = NULL;
     node->frame = frame;
@@ -777,6 +778,15 @@ static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
     if (!none && ct__has_slope(node->out->dtype))
         node->flags = (uint16_t)(behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF));
+}
+
+uint16_t ct__region_begin(ct_ctx *ctx) {
+    if (ctx->region) return 0; // which ends nothing
+    if (++ctx->newest_region == 0) ctx->newest_region = 1;
+    return ctx->region = ctx->newest_region;
+}
+void ct__region_end(ct_ctx *ctx, uint16_t begun) {
+    if (begun) ctx->region = 0;
 }
 
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,

@@ -179,7 +179,8 @@ static bool tokens_fit(ct_tensor tokens, int64_t most, ct_ctx *ctx, ct_loc here)
     return false;
 }
 
-// tokens (B, T) -> (B, T, width), what the last block gives.
+// tokens (B, T) -> (B, T, width), what the last block gives. Each is a region, which gradients may
+// compute again.
 static ct_tensor stream(const ct_gpt2 *model, ct_tensor tokens, ct_gpt2_cache *cache,
                         ct_tensor position, ct_nn_mode *mode, ct_loc here) {
     const ct_gpt2_config *c = &model->config;
@@ -198,14 +199,17 @@ static ct_tensor stream(const ct_gpt2 *model, ct_tensor tokens, ct_gpt2_cache *c
                                                .here = here});
     ct_tensor x = ct_nn_embedding_apply_at(&model->wte, tokens, here); // (B, T, width)
     x = ct_nn_dropout_at(ct_add_at(x, places, here), mode, here);
+    ct_ctx *ctx = ct__ctx();
     for (int64_t i = 0; i < c->layers; i++) {
         const ct_gpt2_block *b = &model->blocks[i];
+        const uint16_t region = ct__region_begin(ctx);
         ct_tensor a = ct_nn_norm_apply_at(&b->ln_1, x, here);
         a = ct_nn_attention_apply_at(&b->attn, a, cache ? &cache->layer[i] : NULL, position, mode,
                                      here);
         x = ct_add_at(x, a, here);
         ct_tensor m = ct_nn_norm_apply_at(&b->ln_2, x, here);
         x = ct_add_at(x, ct_nn_mlp_apply_at(&b->mlp, m, mode, here), here);
+        ct__region_end(ctx, region);
     }
     return x;
 }

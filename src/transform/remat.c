@@ -178,11 +178,11 @@ static bool compute_but_saved(region *g) {
 
 // ------------------------------------------------------------------------------------ if needed
 
-// About what a body makes that is not in memory otherwise, and what that takes.
-static struct ct_region measure(const ct_body *body) {
+// About what the nodes make that is not in memory otherwise, and what that takes.
+static struct ct_region measure(ct_node *const *nodes, size_t n) {
     struct ct_region is = {0};
-    for (size_t i = 0; i < body->n_nodes; i++) {
-        const ct_node *node = body->nodes[i];
+    for (size_t i = 0; i < n; i++) {
+        const ct_node *node = nodes[i];
         if (node->op->kind == &ct__kind_leaf || ct__is_view(node)) continue;
         double made = 0, terms = 1;
         for (int k = 0; k < node->n_out; k++) {
@@ -196,16 +196,14 @@ static struct ct_region measure(const ct_body *body) {
     return is;
 }
 
-// Is the region computed again in the plan that is being made?
-static bool needed(ct_ctx *ctx, const ct_body *body) {
-    ct_regions *known = ctx->regions;
-    if (!known) return false;
-    if (known->at == known->n) {
-        if (known->counted || !CT_GROW(known->v, known->cap, known->n + 1))
+bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n) {
+    if (!regions) return false;
+    if (regions->at == regions->n) {
+        if (regions->counted || !CT_GROW(regions->v, regions->cap, regions->n + 1))
             return false; // without it, then
-        known->v[known->n++] = measure(body);
+        regions->v[regions->n++] = measure(nodes, n);
     }
-    return known->v[known->at++].again;
+    return regions->v[regions->at++].again;
 }
 
 // --------------------------------------------------------------------------------- the gradient
@@ -222,7 +220,9 @@ static bool region_begin(region *g, const ct_tensor *in) {
     g->n_wait = 1;
     for (size_t i = 0, next = g->n_in; i < g->n_out; i++)
         if (!ct__is_none(g->cots[i])) g->wait[g->n_wait++] = g->cots[i] = in[next++];
-    const bool again = g->a->policy != CT_REMAT_NEEDED || needed(ct__ctx(), g->a->body);
+    const ct_body *body = g->a->body;
+    const bool again = g->a->policy != CT_REMAT_NEEDED ||
+                       ct__region_again(ct__ctx()->regions, body->nodes, body->n_nodes);
     for (size_t i = 0; i < g->n_in; i++) g->in[i] = again ? after(g, in[i]) : in[i];
     return !ct__ctx()->err.code;
 }

@@ -41,19 +41,24 @@ void ct__nodes_free(ct_nodes *list);
 bool ct__expand_bodies(ct_ctx *ctx, ct_val *vals, size_t n, size_t n_ends,
                        bool (*keep)(const ct_node *));
 
-// Regions of ct_remat that a plan may compute again if it must, in the order in which gradients come to
-// them, which is the same each time the plan is made.
+// Regions that a plan may compute again if it must, in an order which is the same each time the plan
+// is made: first those that were recorded as such (graph.h), then those of ct_remat as gradients come
+// to them.
 typedef struct ct_regions {
     struct ct_region {
         double bytes, work; // what it saves, in about how many operations
         bool again;
     } * v; // (n)
     size_t n, cap;
-    size_t at;     // how many of them gradients have come to
+    size_t at;     // how many of them were met
     bool counted;  // all of them have been met once
     bool only_try; // the plan is not wanted, but whether it fits
     bool fits;
+    bool least; // nothing is left to be computed again
 } ct_regions;
+// The next one: is it computed again in the plan that is being made? Where that is not known yet it
+// is what the nodes make, and is not.
+bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n);
 
 // Records what a transform of the operands `in` stands for, each of its outputs as a node of its own.
 bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out);

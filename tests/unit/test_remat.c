@@ -4,11 +4,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "compile/plan.h"
+#include "cotan/models.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
@@ -157,8 +161,220 @@ static void a_limit_has_it_computed_again(void **state) {
     assert_true(plain.flops < half.flops && half.flops < least.flops);
 }
 
+// ------------------------------------------------------------------------------ the library's own
+
+enum { CONTEXT = 64, BATCH = 2, MOST_PARAMS = 512, LEARNED = 1 << 20 };
+
+typedef struct {
+    uint64_t arena;
+    size_t regions, again, n;
+    double flops;
+    float loss, grads[LEARNED]; // n of them
+} learned;
+
+typedef enum { FIRST, SECOND } derivative;
+
+// The loss of GPT-2 and what it is differentiated to: its gradients, or those of the sum of the
+// squares of some of them.
+static void record_gpt2(ct_gpt2 *model, int time, float dropout, derivative order, ct_tensor *loss,
+                        ct_tensor *grads) {
+    ct_tensor wrt[MOST_PARAMS];
+    ct_params *params = ct_gpt2_params(model);
+    const size_t n = ct_params_count(params);
+    int32_t ids[BATCH * CONTEXT];
+    for (int i = 0; i < BATCH * CONTEXT; i++) ids[i] = i * i % 13;
+    ct_tensor x = ct_from(ids, CT_I32, CT_DIMS(BATCH, time));
+    ct_nn_mode mode = {.training = true, .dropout = dropout, .key = ct_random_key(3)};
+    *loss = ct_gpt2_loss(model, x, x, &mode);
+    assert_true(n <= MOST_PARAMS);
+    for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
+    ct_grad(*loss, wrt, n, grads);
+    if (order == SECOND) {
+        ct_tensor sum = *loss;
+        for (size_t i = 0; i < n; i += 7) sum = ct_add(sum, ct_sum(ct_mul(grads[i], grads[i])));
+        ct_grad(sum, wrt, n, grads);
+    }
+    for (size_t i = 0; i < n; i++) grads[i] = ct_keep(grads[i]);
+}
+
+static ct_gpt2 *gpt2(int layers) {
+    const ct_gpt2_config config = {
+        .vocab = 16, .context = CONTEXT, .layers = layers, .heads = HEADS, .width = WIDTH};
+    assert_true(ct_set_device("cpu")); // which holds nothing yet, and knows no plan
+    ct_gpt2 *model = ct_gpt2_new(&config, 1);
+    assert_non_null(model);
+    return model;
+}
+
+static void take(ct_tensor loss, const ct_tensor *grads, size_t n, learned *to) {
+    const ct_plan_cost *plan = ct_newest_plan();
+    *to = (learned){.arena = plan->arena_bytes,
+                    .regions = plan->n_regions,
+                    .again = plan->n_again,
+                    .flops = plan->flops};
+    to->loss = (float)ct_item(loss);
+    for (size_t i = 0; i < n; i++) {
+        const size_t size = (size_t)ct_size(grads[i]);
+        assert_true(to->n + size <= LEARNED);
+        memcpy(to->grads + to->n, ct_data(grads[i]), size * sizeof(float));
+        to->n += size;
+    }
+    assert_ok();
+}
+
+// limit: bytes for temporaries, 0: any. False: refused, with the error as it stands.
+static bool learn(int layers, float dropout, derivative order, uint64_t limit, learned *to) {
+    ct_gpt2 *model = gpt2(layers);
+    const size_t n = ct_params_count(ct_gpt2_params(model));
+    bool done = true;
+    // First with as few temporaries as can be, after which the kernels have their workspaces.
+    for (int turn = 0; turn < 2 && done; turn++) {
+        CT_SCOPE;
+        ct_tensor loss, grads[MOST_PARAMS];
+        uint64_t results = sizeof(float);
+        record_gpt2(model, CONTEXT, dropout, order, &loss, grads);
+        for (size_t i = 0; i < n; i++) results += sizeof(float) * (uint64_t)ct_size(grads[i]);
+        if (turn) loss = ct_keep(loss); // which is another plan
+        ct__ctx_within(ct__ctx(), turn == 0);
+        const ct_stats now = ct_get_stats();
+        if (limit && turn) ct_set_memory_limit(now.memory - now.arena_bytes + results + limit);
+        done = ct_eval(grads, n);
+        if (done && turn) take(loss, grads, n, to);
+        ct_set_memory_limit(0);
+    }
+    ct_gpt2_free(model);
+    return done;
+}
+
+static void same_learned(const learned *a, const learned *b) {
+    double most = 0, worst = 0;
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) {
+        most = fmax(most, fabs((double)a->grads[i]));
+        worst = fmax(worst, fabs((double)a->grads[i] - (double)b->grads[i]));
+    }
+    assert_true(most > 0 && worst <= 1e-6 * most);
+    assert_true(a->loss == b->loss);
+}
+
+static void check_gpt2(float dropout) {
+    static learned plain, half, least;
+    assert_true(learn(LAYERS, dropout, FIRST, 0, &plain));
+    assert_true(learn(LAYERS, dropout, FIRST, plain.arena * 7 / 10, &half));
+    assert_true(learn(LAYERS, dropout, FIRST, plain.arena * 4 / 10, &least));
+    printf("arena: %llu bytes, under limits %llu (%zu of %zu blocks again) and %llu (%zu); flops "
+           "%.0f, %.0f, %.0f\n",
+           (unsigned long long)plain.arena, (unsigned long long)half.arena, half.again,
+           half.regions, (unsigned long long)least.arena, least.again, plain.flops, half.flops,
+           least.flops);
+    same_learned(&plain, &half);
+    same_learned(&plain, &least);
+    assert_int_equal(plain.regions, LAYERS);
+    assert_int_equal(plain.again, 0);
+    assert_true(0 < half.again && half.again < least.again && least.again <= LAYERS);
+    assert_true(half.arena * 10 <= plain.arena * 7 && least.arena * 10 <= plain.arena * 4);
+    assert_true(plain.flops < half.flops && half.flops < least.flops);
+}
+
+static void blocks_of_gpt2_are_computed_again(void **state) {
+    (void)state;
+    check_gpt2(0);
+}
+static void with_what_was_dropped(void **state) {
+    (void)state;
+    check_gpt2(0.1f);
+}
+
+static void second_derivatives_too(void **state) {
+    (void)state;
+    static learned plain, half;
+    assert_true(learn(3, 0, SECOND, 0, &plain));
+    assert_true(learn(3, 0, SECOND, plain.arena * 8 / 10, &half));
+    assert_int_equal(plain.regions, 3);
+    assert_true(plain.again == 0 && half.again > 0);
+    same_learned(&plain, &half);
+}
+
+// One plan serves the second length and those behind it, with all blocks computed again or none.
+static void lengths_that_vary(void **state) {
+    (void)state;
+    static learned learnt[2][4];
+    const int times[4] = {64, 40, 48, 24};
+    for (int again = 0; again < 2; again++) {
+        ct_gpt2 *model = gpt2(3);
+        const size_t n = ct_params_count(ct_gpt2_params(model));
+        uint64_t made = 0;
+        ct__ctx_within(ct__ctx(), again > 0);
+        for (int i = 0; i < 4; i++) {
+            CT_SCOPE;
+            ct_tensor loss, grads[MOST_PARAMS];
+            record_gpt2(model, times[i], 0.1f, FIRST, &loss, grads);
+            loss = ct_keep(loss);
+            assert_true(ct_eval(grads, n));
+            take(loss, grads, n, &learnt[again][i]);
+            assert_int_equal(learnt[again][i].again, again ? 3 : 0);
+            if (i == 1) made = plans_made();
+        }
+        assert_int_equal(plans_made(), made);
+        ct_gpt2_free(model);
+    }
+    for (int i = 0; i < 4; i++) same_learned(&learnt[0][i], &learnt[1][i]);
+}
+
+static void a_limit_that_is_too_small(void **state) {
+    (void)state;
+    static learned none;
+    assert_false(learn(LAYERS, 0, FIRST, 1000, &none));
+    assert_int_equal(ct_error_code(), CT_E_LIMIT);
+    const char *const pattern =
+        "tests/unit/test_remat.c:*: plan: * MB are needed where * MB are in use: the limit is * "
+        "MB; "
+        "the largest tensors are 48 times matmul (2, 2, 64, 64) f32 of 65.5 kB "
+        "(tests/unit/test_remat.c:*), 72 times exp (2, 2, 64, 64) f32 of 65.5 kB "
+        "(tests/unit/test_remat.c:*) and 72 times mul (2, 64, 128) f32 of 65.5 kB "
+        "(tests/unit/test_remat.c:*)";
+    if (fnmatch(pattern, ct_error_text(), 0)) fail_msg("%s", ct_error_text());
+    ct_error_clear();
+}
+
+// What a gradient with respect to a value inside of a region goes through is not in it.
+static void regions_of_several_values(void **state) {
+    (void)state;
+    float grads[2][2];
+    assert_true(ct_set_device("cpu"));
+    for (int again = 0; again < 2; again++) {
+        CT_SCOPE;
+        ct__ctx_within(ct__ctx(), again > 0);
+        ct_tensor x = ct_keep(line_of(2)), wrt[2] = {x}, g[2], y = x;
+        assert_true(ct_eval(&x, 1));
+        for (int i = 0; i < 3; i++) { // the second one gives two values
+            const uint16_t region = ct__region_begin(ct__ctx());
+            assert_true(region && !ct__region_begin(ct__ctx()));
+            ct_tensor inner = ct_tanh(ct_mul(y, x));
+            if (i == 1) wrt[1] = inner;
+            y = ct_mul(ct_sin(inner), inner);
+            ct__region_end(ct__ctx(), 0);
+            ct__region_end(ct__ctx(), region);
+        }
+        ct_grad(ct_sum(y), wrt, 2, g);
+        ct_tensor both = ct_keep(ct_add(g[0], ct_mul(ct_f(2), g[1])));
+        assert_true(ct_eval(&both, 1));
+        assert_int_equal(ct_newest_plan()->n_regions, 2);
+        assert_int_equal(ct_newest_plan()->n_again, again ? 2 : 0);
+        for (int i = 0; i < 2; i++) grads[again][i] = (float)at(both, i);
+        assert_true(ct_set_device("cpu")); // which knows no plan
+    }
+    assert_true(grads[0][0] != 0 && grads[0][0] == grads[1][0] && grads[0][1] == grads[1][1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(a_transformer_keeps_less),
-                                       TEST(a_limit_has_it_computed_again)};
+                                       TEST(a_limit_has_it_computed_again),
+                                       TEST(blocks_of_gpt2_are_computed_again),
+                                       TEST(with_what_was_dropped),
+                                       TEST(second_derivatives_too),
+                                       TEST(lengths_that_vary),
+                                       TEST(a_limit_that_is_too_small),
+                                       TEST(regions_of_several_values)};
     return cmocka_run_group_tests_name("remat", tests, NULL, NULL);
 }

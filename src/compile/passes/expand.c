@@ -5,6 +5,20 @@
 #include "graph/symbols.h"
 #include "transform/trace.h"
 
+// What was recorded as one region and is pending, one value of which alone is used outside of it.
+typedef struct {
+    uint16_t number;
+    bool split; // several values are
+    bool again; // its gradient computes it again: it becomes a node of its own
+    ct_val result;
+    size_t n, met;  // nodes, and those of them that were met
+    ct_node **node; // (n) in the order's order
+    size_t *word;   // (n) of the record
+    // While it is recorded: what it uses from outside, and what stands for that.
+    ct_val *outer, *param; // (n_outer)
+    size_t n_outer;
+} marked;
+
 typedef struct {
     ct_ctx *ctx;
     const ct_order *order;
@@ -13,6 +27,11 @@ typedef struct {
     ct_node **leaf_of;  // (n_leaves) one node a storage, so that equal leaves are one
     uint64_t n_scalars; // met so far: they come in the order's order
     size_t word;        // of the record: where the part of the node that is copied begins
+    marked *regions;    // (n_regions)
+    size_t n_regions, regions_cap;
+    uint32_t
+        *region_of; // (order->n) of each node, one more than its region's place; 0: it has none
+    marked *inside; // the one that is being recorded
 } expansion;
 
 static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
@@ -63,6 +82,16 @@ static bool copy_leaf(expansion *x, ct_node *node, ct_val *to) {
     return true;
 }
 
+static bool same_val(ct_val a, ct_val b) { return a.node == b.node && a.out == b.out; }
+
+// What stands for it in the trace, or in the region that is being recorded.
+static ct_val operand(const expansion *x, ct_val of) {
+    const ct_val at = x->map[of.node->index][of.out];
+    for (size_t i = 0; x->inside && i < x->inside->n_outer; i++)
+        if (same_val(x->inside->outer[i], at)) return x->inside->param[i];
+    return at;
+}
+
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     size_t before;
     const size_t part = x->word, words = ct__node_words(node, &before);
@@ -81,7 +110,7 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     ct_tensor *out = ct__arena_zero(&x->scratch, (node->n_out + 1u) * sizeof *out);
     if (!in || !vals || !out) return out_of_memory(x->ctx, node->n_in * sizeof *in);
     for (int k = 0; k < node->n_in; k++) {
-        vals[k] = x->map[node->in[k].node->index][node->in[k].out];
+        vals[k] = operand(x, node->in[k]);
         in[k] = ct__handle_of(vals[k]);
     }
     if (node->op->expand) {
@@ -100,6 +129,141 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     }
     return true;
 }
+
+// ----------------------------------------------------------------------------------------- regions
+
+static marked *region_of(const expansion *x, const ct_node *node) {
+    const uint32_t place = x->region_of ? x->region_of[node->index] : 0;
+    return place ? &x->regions[place - 1] : NULL;
+}
+
+// Leaves belong to none: they are there, whoever uses them.
+static bool is_marked(const ct_node *node) {
+    return node->region && node->op->kind != &ct__kind_leaf && !node->op->expand &&
+           !ct__stops(node);
+}
+
+static bool note_marked(expansion *x, const ct_node *node) {
+    size_t place = x->n_regions; // most often the one before, since regions follow each other
+    while (place && x->regions[place - 1].number != node->region) place--;
+    if (!place) {
+        if (!CT_GROW(x->regions, x->regions_cap, x->n_regions + 1)) return false;
+        x->regions[x->n_regions++] = (marked){.number = node->region};
+        place = x->n_regions;
+    }
+    if (!x->region_of)
+        x->region_of = ct__arena_zero(&x->scratch, x->order->n * sizeof *x->region_of);
+    if (!x->region_of) return false;
+    x->region_of[node->index] = (uint32_t)place;
+    x->regions[place - 1].n++;
+    return true;
+}
+
+static void note_use(expansion *x, ct_val v, const marked *by) {
+    marked *of = region_of(x, v.node);
+    if (!of || of == by) return;
+    of->split |= of->result.node && !same_val(of->result, v);
+    of->result = v;
+}
+
+static bool list_marked(expansion *x) {
+    for (size_t i = 0; i < x->n_regions; i++) {
+        marked *r = &x->regions[i];
+        r->node = ct__arena(&x->scratch, r->n * sizeof *r->node);
+        r->word = ct__arena(&x->scratch, r->n * sizeof *r->word);
+        if (!r->node || !r->word) return false;
+    }
+    for (size_t i = 0; i < x->order->n; i++) {
+        marked *r = region_of(x, x->order->nodes[i]);
+        if (r) r->node[r->met++] = x->order->nodes[i];
+    }
+    return true;
+}
+
+// Where gradients are taken: the regions, and which of them are computed again. One that gives
+// several values stays as it is, as a gradient may be taken between them.
+static bool find_regions(expansion *x, const ct_root *roots, size_t n_roots) {
+    const ct_order *o = x->order;
+    bool ok = true;
+    if (!x->ctx->regions || !o->n_transforms) return true;
+    for (size_t i = 0; i < o->n && ok; i++)
+        ok = !is_marked(o->nodes[i]) || note_marked(x, o->nodes[i]);
+    if (!x->n_regions || !ok) return ok || out_of_memory(x->ctx, o->n * sizeof *x->region_of);
+    for (size_t i = 0; i < o->n; i++) {
+        const ct_node *node = o->nodes[i];
+        for (int k = 0; k < node->n_in && !ct__stops(node); k++)
+            note_use(x, node->in[k], region_of(x, node));
+    }
+    for (size_t i = 0; i < n_roots; i++) note_use(x, roots[i].val, NULL);
+    if (!list_marked(x)) return out_of_memory(x->ctx, o->n * sizeof *x->order->nodes);
+    for (size_t i = 0; i < x->n_regions; i++) {
+        marked *r = &x->regions[i];
+        r->again = !r->split && ct__region_again(x->ctx->regions, r->node, r->n);
+        r->met = 0;
+    }
+    return true;
+}
+
+// The region's nodes, on parameters.
+static void record_marked(const ct_tensor *in, ct_tensor *out, void *user) {
+    expansion *x = user;
+    marked *r = x->inside;
+    const size_t word = x->word;
+    bool ok = true;
+    for (size_t i = 0; i < r->n_outer && ok; i++)
+        ok = ct__resolve(x->ctx, in[i], &r->param[i], "remat", (int)i, r->result.node->here);
+    for (size_t i = 0; i < r->n && ok; i++) {
+        x->word = r->word[i];
+        ok = copy_node(x, r->node[i], x->map[r->node[i]->index]);
+    }
+    x->word = word;
+    if (ok) out[0] = ct__handle_of(x->map[r->result.node->index][r->result.out]);
+}
+
+// What the region uses from outside, once each. False: no memory.
+static bool find_outer(expansion *x, marked *r) {
+    size_t most = 0;
+    for (size_t i = 0; i < r->n; i++) most += r->node[i]->n_in;
+    r->outer = ct__arena(&x->scratch, (most + 1) * sizeof *r->outer);
+    r->param = ct__arena(&x->scratch, (most + 1) * sizeof *r->param);
+    if (!r->outer || !r->param) return false;
+    for (size_t i = 0; i < r->n; i++)
+        for (int k = 0; k < r->node[i]->n_in; k++) {
+            if (region_of(x, r->node[i]->in[k].node) == r) continue;
+            const ct_val v = operand(x, r->node[i]->in[k]);
+            size_t at = 0;
+            while (at < r->n_outer && !same_val(r->outer[at], v)) at++;
+            r->outer[at] = v;
+            r->n_outer += at == r->n_outer;
+        }
+    return true;
+}
+
+// A node of a region that is computed again: the one that gives its result comes last, and is a
+// ct_remat of all.
+static bool copy_marked(expansion *x, marked *r, ct_node *node) {
+    size_t before;
+    r->word[r->met++] = x->word;
+    x->word += ct__node_words(node, &before);
+    if (node != r->result.node) return true;
+    ct_tensor *in = find_outer(x, r) ? ct__arena(&x->scratch, (r->n_outer + 1) * sizeof *in) : NULL,
+              out = CT_NONE;
+    if (!in) return out_of_memory(x->ctx, r->n * sizeof *in);
+    for (size_t i = 0; i < r->n_outer; i++) in[i] = ct__handle_of(r->outer[i]);
+    x->inside = r;
+    ct_remat_with((ct_remat_args){.f = record_marked,
+                                  .user = x,
+                                  .in = in,
+                                  .n_in = r->n_outer,
+                                  .out = &out,
+                                  .n_out = 1,
+                                  .here = node->here});
+    x->inside = NULL;
+    return !x->ctx->err.code &&
+           ct__resolve(x->ctx, out, &x->map[node->index][r->result.out], "remat", 0, node->here);
+}
+
+// -------------------------------------------------------------------------------------- all of it
 
 static bool collect_roots(expansion *x, const ct_root *roots, size_t n_roots, ct_graph *graph) {
     graph->roots = ct__arena(graph->arena, (n_roots + 1) * sizeof *graph->roots);
@@ -171,12 +335,18 @@ bool ct__expand(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t
     ct_val *cell = ct__arena_zero(&x.scratch, (outs + 1) * sizeof *cell);
     bool ok = x.map && x.leaf_of && cell;
     if (!ok) out_of_memory(ctx, outs * sizeof *cell);
+    ok = ok && find_regions(&x, roots, n_roots);
     for (size_t i = 0; i < order->n && ok; i++) {
+        ct_node *node = order->nodes[i];
+        marked *region = region_of(&x, node);
         x.map[i] = cell;
-        cell += order->nodes[i]->n_out;
-        ok = copy_node(&x, order->nodes[i], x.map[i]) && !ctx->err.code;
+        cell += node->n_out;
+        ok = (region && region->again ? copy_marked(&x, region, node)
+                                      : copy_node(&x, node, x.map[i])) &&
+             !ctx->err.code;
     }
     ok = ok && collect_roots(&x, roots, n_roots, graph) && flatten(ctx, graph);
+    ct__free(x.regions);
     ct__arena_free(&x.scratch);
     return ok && !ctx->err.code;
 }

@@ -155,6 +155,8 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     }
     c->n_kernels = p->n_kernels;
     c->new_kernels = p->new_kernels;
+    c->n_regions = plan->n_regions;
+    c->n_again = plan->n_again;
     c->here = plan->here;
 }
 
@@ -166,6 +168,11 @@ bool ct__plan_fits(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
                     c.result_bytes + (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
     uint64_t left = ct__memory_left(account), asked = ct__memory_limit_asked();
+    if (engine->within && ctx->regions->n && !ctx->regions->least) {
+        uint64_t total = account->total;
+        uint64_t within = engine->within > total ? engine->within - total : 0;
+        if (within < left) left = within;
+    }
     if (need <= left) return true;
     ct_plan_tensor tensors[MOST_TENSORS];
     ct_text text = {0};

@@ -71,6 +71,11 @@ double ct__ctx_gflops(ct_ctx *ctx) {
     return e ? ct__target(e->device).gflops : 0;
 }
 
+void ct__ctx_within(ct_ctx *ctx, uint64_t bytes) {
+    ct_engine *e = engine_of(ctx);
+    if (e) e->within = bytes;
+}
+
 void ct__ctx_waits(ct_ctx *ctx) {
     ct_engine *e = engine_of(ctx);
     if (e) ct__computing(e->device)->waits = true;
