@@ -124,7 +124,8 @@ static void put_memory(const ct_lm_cost *c) {
         fputs(", \"room\": null", stdout);
     else
         printf(", \"room\": %llu", (unsigned long long)c->room);
-    printf("},\n \"refused\": %s}\n", c->memory > c->room ? "true" : "false");
+    printf("},\n \"blocks\": %zu, \"again\": %zu,\n \"refused\": %s}\n", c->blocks, c->again,
+           c->memory > c->room ? "true" : "false");
 }
 
 // -------------------------------------------------------------------------------------- for people
@@ -246,7 +247,8 @@ static const char text[] =
     "the\n"
     "run will take, its plans, the launches of a step with the bytes they move and the operations\n"
     "they compute, and the memory over a step. Nothing of it is compiled, run or written. Exit\n"
-    "status 2: cotan train would refuse the run now, for its memory.\n"
+    "status 2: cotan train would refuse the run now, for its memory. The first line says whether\n"
+    "gradients compute blocks of the model again so that it fits.\n"
     "Where sizes are left open they are chosen as cotan train chooses them, for which a product "
     "is\ncompiled and timed.\n";
 

@@ -232,7 +232,11 @@ static const char text[] =
     "loss.svg; checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
     "a kill as if nothing had happened: with the run's own options and text, to the same bits;\n"
     "more --steps make it longer. With --patience the run ends where its loss on the held-out\n"
-    "text improves no more, and best/ keeps the weights that had the lowest one.\n";
+    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory "
+    "does\n"
+    "not do, gradients compute blocks of the model again, as few as it takes: a step is longer "
+    "and\n"
+    "its bits are the same. What does not fit then is refused.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"

@@ -80,7 +80,8 @@ typedef struct ct_lm_train_options {
 // equal weights, bit for bit, however many threads work, and however often the run was killed and
 // resumed. Errors of code CT_E_USAGE come before anything is written. What it will take is known
 // before it begins: more than ct_set_memory_limit allows, the whole process counted, or than is
-// left, is the error CT_E_LIMIT, and no step is done then. A run that is given more steps when it
+// left, is the error CT_E_LIMIT, and no step is done then; before that, gradients compute again as many of
+// the model's blocks as it takes to fit, which gives equal weights too. A run that is given more steps when it
 // is resumed has the learning rate, from there on, that a run of so many steps has at the same
 // step.
 CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
@@ -100,6 +101,8 @@ typedef struct ct_lm_cost {
     uint64_t room; // of a plan: what ct_lm_train would have now, the limit or else what it has and
                    // what is left; less than memory: it refuses; UINT64_MAX: not known
     bool limited;  // room is the limit of ct_set_memory_limit
+    size_t blocks, again; // of the model; of them, those that a step's gradients compute again,
+                          // since the run would not fit with what they would keep
 } ct_lm_cost;
 // Hears of the plans of a run in their order: "first weights", "first state", "evaluation",
 // "sample", "step"; where a step has several batches, "first sums" before the evaluation, and

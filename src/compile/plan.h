@@ -107,8 +107,7 @@ typedef struct ct_engine { // one a context
     size_t counted_bytes; // of plans and kernels, in what ct_get_stats says
     uint64_t most_bytes;  // of them, by the environment
     uint64_t clock, made;
-    uint64_t
-        within; // bytes that devices are to hold at most, where a plan can do with them; 0: any
+    uint64_t within; // bytes that devices are to hold at most, if plans can do so; 0: any
     ct_built built;
     ct_plan *newest; // the one that ran last; NULL: none, or it has gone
     ct_order order;

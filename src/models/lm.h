@@ -15,11 +15,13 @@ typedef struct ct_lm_rehearsal {
     ct_lm_part_fn part; // may be NULL
     void *user;
     ct_ctx *ctx, *outer;
-    uint64_t held;   // bytes that devices held when it began
-    size_t kernels;  // of the parts
+    uint64_t held;  // bytes that devices held when it began
+    size_t kernels; // of the parts
+    size_t blocks, again;
     ct_text largest; // tensors of the part told last; to be freed
 } ct_lm_rehearsal;
-bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err);
+// within: bytes that all devices are to hold at most (ct__ctx_within); 0: any.
+bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err);
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name); // of the plan made last
 // Fills in what the devices held and the sums; `cost` has weights, state and batches already. After
 // a failed begin, too.
@@ -39,7 +41,9 @@ typedef struct ct_lm_size {
     double seconds; // of the training, estimated; 0 where nothing was measured
     ct_lm_cost cost;
 } ct_lm_size;
-typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, ct_lm_cost *cost, void *user);
+// lessens: where it does not fit, gradients compute blocks again.
+typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, bool lessens,
+                                  ct_lm_cost *cost, void *user);
 bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
                    ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
 

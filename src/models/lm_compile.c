@@ -146,7 +146,7 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
     }
     ct_lm_rehearsal h = {0};
     ct_lm_cost cost = {0};
-    bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
+    bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
     if (ok) {
         job j = {.o = o,
                  .model = values ? values : ct_gpt2_load_at(o->dir, CT_NOWHERE),

@@ -4,13 +4,14 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
+#include "compile/plan.h"
 #include "compile/run/cost.h"
 #include "models/lm.h"
 
 // What a compiled kernel takes of the process: some pages of its file, and what the loader keeps.
 enum { A_KERNEL = 24 << 10 };
 
-bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err) {
+bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err) {
     char name[32];
     snprintf(name, sizeof name, "dry:%s", ct__ctx_device(outer));
     h->outer = outer;
@@ -21,13 +22,17 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, ct_err *err) {
     h->ctx->log = h->part ? outer->log : NULL;
     h->ctx->log_user = outer->log_user;
     ct_ctx_use(h->ctx);
-    return ct_set_device(name);
+    if (!ct_set_device(name)) return false;
+    ct__ctx_within(h->ctx, within > h->held ? within - h->held : within > 0);
+    return true;
 }
 
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_newest_plan();
     if (!c) return false;
     h->kernels += c->new_kernels;
+    if (c->n_regions > h->blocks) h->blocks = c->n_regions;
+    if (c->n_again > h->again) h->again = c->n_again;
     ct__text_free(&h->largest);
     ct__say_tensors(&h->largest, c->tensors, c->n_tensors);
     if (h->part) h->part(name, c, h->user);
@@ -45,6 +50,8 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
     cost->copies = cost->weights > cost->state ? cost->weights : cost->state;
     cost->process = ct__resident_bytes();
     cost->code = h->kernels * A_KERNEL;
+    cost->blocks = h->blocks;
+    cost->again = h->again;
     // What this context holds already is part of the process, and counted with the devices.
     cost->memory = cost->process + cost->code + cost->copies + cost->batches + cost->curves +
                    cost->devices - h->held;
@@ -53,6 +60,7 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         h->ctx->err.code = CT_OK;
         ct_ctx_use(h->outer);
         ct_ctx_free(h->ctx);
+        ct__release_unused(); // what is planned next is not to find it with the process
     }
     ct_ctx_use(h->outer);
     h->ctx = NULL;
@@ -68,11 +76,16 @@ bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *lar
                  const char *hint, ct_err *err) {
     uint64_t room = ct__lm_room(cost);
     if (cost->memory <= room) return true;
+    ct_text again = {0};
+    if (cost->again)
+        ct__textf(&again, " with %zu of %zu blocks computed again in gradients", cost->again,
+                  cost->blocks);
     ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
-            "%s of memory are needed, %s %s; the largest tensors are %s",
-            ct__bytes_text(cost->memory).s,
+            "%s of memory are needed%s, %s %s; the largest tensors are %s",
+            ct__bytes_text(cost->memory).s, again.s && !again.failed ? again.s : "",
             ct__memory_limit_asked() ? "the limit is" : "this machine has left",
             ct__bytes_text(room).s, largest->s && !largest->failed ? largest->s : "not known");
     ct__err_hint(err, "%s", hint);
+    ct__text_free(&again);
     return false;
 }

@@ -219,7 +219,7 @@ static bool usable(const ct_lm_sample_options *o, ct_err *err) {
 static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
     ct_lm_rehearsal h = {0};
     ct_lm_cost cost = {0};
-    bool ok = ct__rehearsal_begin(&h, ctx, &ctx->err);
+    bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
     ct_gpt2 *model = ok ? ct_gpt2_load_at(o->dir, CT_NOWHERE) : NULL;
     if (ok && !model) ct__lm_offer_save(o->dir, &h.ctx->err);
     ct_gpt2_cache *cache = model ? ct_gpt2_cache_new(model, 1, 0) : NULL;

@@ -143,12 +143,16 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         bool last = i == RUNGS - 1; // which is taken in any case
         if (!last && !quick_enough(&r, &asked, corpus, gflops)) continue;
         put_sizes(&r, o);
-        if (!rehearse(o, &size->cost, user)) return false;
+        // What is left now is no reason to choose a size that computes more.
+        if (!rehearse(o, last || ct__memory_limit_asked(), &size->cost, user)) return false;
         if (last || small_enough(&size->cost, &size->crowded)) break;
     }
     ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
     if (size->gflops > 0)
         size->seconds = batch_flops(&r, (double)ct_gpt2_size(&config)) * (double)o->steps *
                         (double)o->accumulate / (size->gflops * 1e9 * step_efficiency);
+    // A third of a step is the forward pass.
+    if (size->cost.again)
+        size->seconds *= 1 + (double)size->cost.again / (double)size->cost.blocks / 3;
     return true;
 }

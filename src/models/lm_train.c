@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/threefry.h"
+#include "compile/plan.h"
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "io/metrics.h"
@@ -33,6 +34,7 @@ typedef struct run {
     ct_gpt2_cache *cache;
     ct_optim *optim;
     ct_lm_rehearsal *rehearsal; // NULL: the run itself
+    uint64_t within;            // bytes that devices are to hold at most; 0: any
     ct_lm_part_fn part;         // hears of a rehearsal's plans
     void *part_user;
     ct_text largest;            // tensors, in words
@@ -213,6 +215,9 @@ static void tell_model(run *r, const ct_lm_size *size) {
         ct__textf(&text, "batch %" PRId64 ": ", o->batch);
     add_grouped(&text, ct_gpt2_size(&config));
     ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
+    if (size->cost.again)
+        ct__textf(&text, " with %zu of %zu blocks computed again in gradients", size->cost.again,
+                  size->cost.blocks);
     if (size->seconds > 0) {
         ct__textf(&text, ", about ");
         add_duration(&text, size->seconds);
@@ -823,12 +828,13 @@ static bool record_all(run *r, ct_lm_cost *cost) {
     return record_step(r, false) && !r->err->code;
 }
 
-static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void *user) {
-    run *real = user, *r = make_run(options, real->command, real->err);
+// Once, keeping to real->within.
+static bool rehearse_once(run *real, const ct_lm_train_options *options, ct_lm_cost *cost) {
+    run *r = make_run(options, real->command, real->err);
     if (!r) return false;
     ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
     *cost = (ct_lm_cost){0};
-    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->err);
+    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->within, real->err);
     if (ok) {
         r->err = &h.ctx->err;
         r->rehearsal = &h;
@@ -844,6 +850,25 @@ static bool rehearse(const ct_lm_train_options *options, ct_lm_cost *cost, void 
     ct__text_free(&real->largest);
     real->largest = h.largest;
     return ok && !real->err->code;
+}
+
+// What does not fit has its blocks computed again in gradients, as few as it takes. What the process
+// takes besides the devices is known when all is planned, and is not the same twice, so that once may
+// not do, and some is left over.
+static bool rehearse(const ct_lm_train_options *options, bool lessens, ct_lm_cost *cost,
+                     void *user) {
+    enum { MOST_TURNS = 4, SPARE_PART = 32 };
+    run *real = user;
+    real->within = 0;
+    bool ok = rehearse_once(real, options, cost);
+    for (int turn = 1; turn <= MOST_TURNS && ok && lessens && cost->again < cost->blocks; turn++) {
+        const uint64_t room = ct__lm_room(cost), held = real->within ? real->within : cost->devices;
+        if (cost->memory <= room) break;
+        const uint64_t over = cost->memory - room + cost->process / SPARE_PART;
+        real->within = over < held && turn < MOST_TURNS ? held - over : 1;
+        ok = rehearse_once(real, options, cost);
+    }
+    return ok;
 }
 
 // The text, the sizes, and what they will take: all that is known before anything is written.
@@ -873,7 +898,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
     // Choosing tries several sizes; the one that was chosen is told.
     r->part = heard;
     r->part_user = user;
-    ok = ok && rehearse(&r->o, &size.cost, r);
+    ok = ok && rehearse_once(r, &r->o, &size.cost);
     size.cost.room = ct__lm_room(&size.cost);
     size.cost.limited = ct__memory_limit_asked() > 0;
     *cost = size.cost;
@@ -893,7 +918,9 @@ static bool train(run *r) {
     if (!resumed && r->o.out && !could_begin(r)) return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
-    if ((!resumed && !make_folder(r)) || !make_batches(r) || !make_model(r)) return false;
+    if ((!resumed && !make_folder(r)) || !make_batches(r)) return false;
+    ct__ctx_within(ct__ctx(), r->within);
+    if (!make_model(r)) return false;
     if (resumed && (!load_checkpoint(r) || !compare_numerics(r))) return false;
     const ct_fit_callback told = {.on_begin = resumed ? go_on : NULL,
                                   .on_evaluate = keep_best,
@@ -937,6 +964,7 @@ bool ct_lm_train(const ct_lm_train_options *options) {
     run *r = start(options, "train", ct__ctx());
     if (!r) return false;
     bool ok = train(r);
+    ct__ctx_within(ct__ctx(), 0);
     free_run(r);
     ct__free(r);
     return ok;

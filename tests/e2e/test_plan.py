@@ -150,6 +150,7 @@ def test_for_people(corpus):
     assert at == sorted(at)  # what is asked for most comes first
 
 
+AGAIN = r" with (\d+) of \1 blocks computed again in gradients"  # all, before anything is refused
 HUGE = ["--tokens", "chars", "--layers", 40, "--heads", 1, "--width", 16384, "--context", 32, "--batch", 4]
 
 
@@ -164,7 +165,8 @@ def test_a_plan_says_what_will_be_refused(corpus):
         found = json.loads(done.stdout)
         assert found["refused"] is True and found["memory"]["room"] < found["memory"]["all"]
         done = cotan("train", "--data", corpus, *words, "--out", "/nowhere/to/be/made")
-        assert done.returncode == 2 and re.search(f" of memory are needed, {why}; the largest tensors are ", done.stderr)
+        assert done.returncode == 2 and re.search(f" of memory are needed{AGAIN}, {why}; the largest tensors are ",
+                                                   done.stderr)
     assert found["memory"]["room"] == 10**6
     found = json.loads(cotan("plan", "--data", corpus, *SMALL, "--json").stdout)
     assert found["refused"] is False and found["memory"]["room"] > found["memory"]["all"]
@@ -219,11 +221,41 @@ def test_over_the_limit(corpus, tmp_path):
     assert done.returncode == 2 and not done.stdout and not out.exists()
     line = r"\(src/models/lm_train\.c:\d+\)"
     assert re.fullmatch(
-        r"\d+ bytes of text, [^\n]* about \d+ MB of memory\n"
-        r"cotan: train: \d+ MB of memory are needed, the limit is 50 MB; the largest tensors are "
-        rf"\d+ times matmul \(16, 128, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(16, 128, 768\) f32 of "
+        r"\d+ bytes of text, [^\n]* about \d+ MB of memory with 6 of 6 blocks computed again in gradients\n"
+        r"cotan: train: \d+ MB of memory are needed with 6 of 6 blocks computed again in gradients, the limit is 50 MB; "
+        r"the largest tensors are "
+        rf"\d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(16, 128, 768\) f32 of "
         rf"6\.29 MB {line} and \d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}\n"
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
+
+
+DEEP = ["--tokens", "chars", "--layers", 6, "--heads", 2, "--width", 32, "--context", 128, "--batch", 32, "--threads", 2,
+        "--accumulate", 2, "--dropout", 0.1]
+
+
+def test_what_does_not_fit_is_computed_again(corpus, tmp_path):
+    """The run is the same one then, in less memory."""
+    def losses(out):
+        rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+        return [(row["step"], row["loss"], row.get("val_loss")) for row in rows]
+
+    free = json.loads(cotan("plan", "--data", corpus, *DEEP, "--json").stdout)
+    assert free["blocks"] == 6 and free["again"] == 0
+    if SANITIZED:  # whose process grows with each plan that is tried
+        return
+    limit = ["--memory-limit", f"{free['memory']['all'] - free['memory']['arenas'] * 6 // 10}B"]
+    tight = json.loads(cotan("plan", "--data", corpus, *DEEP, *limit, "--json").stdout)
+    assert tight["refused"] is False and 0 < tight["again"] <= tight["blocks"] == 6
+    assert tight["memory"]["arenas"] <= 0.4 * free["memory"]["arenas"]
+    run = ["train", "--data", corpus, *DEEP, "--steps", 2, "--eval-every", 2, "--eval-batches", 1]
+    done = cotan(*run, "--out", tmp_path / "free")
+    assert done.returncode == 0 and "computed again" not in done.stderr, done.stderr
+    done = cotan(*run, "--out", tmp_path / "tight", *limit)
+    check_memory(done)
+    assert re.search(r" about \d+ MB of memory with \d of 6 blocks computed again in gradients\n", done.stderr), done.stderr
+    assert len(losses(tmp_path / "free")) == 2 and losses(tmp_path / "free") == losses(tmp_path / "tight")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("free", "tight")]
+    assert weights[0] == weights[1]
 
 
 def test_nothing_is_taken_for_what_is_refused(corpus, tmp_path):
@@ -241,7 +273,7 @@ def test_nothing_is_taken_for_what_is_refused(corpus, tmp_path):
     assert memory["process"] < 3e7 or SANITIZED
     done = in_little("train", *huge, "--out", tmp_path / "none")
     assert done.returncode == 2 and not (tmp_path / "none").exists()
-    assert re.search(r"^cotan: train: [\d.]+ TB of memory are needed, this machine has left [\d.]+ GB; the largest "
+    assert re.search(rf"^cotan: train: [\d.]+ TB of memory are needed{AGAIN}, this machine has left [\d.]+ GB; the largest "
                      r"tensors are [^\n]* of [\d.]+ GB \(src/models/lm_train\.c:\d+\)", done.stderr, re.M), done.stderr
 
 
@@ -252,8 +284,10 @@ def test_a_limit_without_room_for_anything(corpus, limit, told):
     assert done.returncode == 2 and not done.stdout
     line = r"\(src/models/lm_train\.c:\d+\)"
     assert re.fullmatch(
-        r"\d+ bytes of text, \d+ to train on; chosen for this machine: [^\n]* parameters, about \d+ MB of memory\n"
-        rf"cotan: train: [\d.]+ MB of memory are needed, the limit is {told}; the largest tensors are [^\n]* {line}\n"
+        r"\d+ bytes of text, \d+ to train on; chosen for this machine: [^\n]* parameters, about \d+ MB of memory"
+        rf"{AGAIN}\n"
+        r"cotan: train: [\d.]+ MB of memory are needed with 2 of 2 blocks computed again in gradients, "
+        rf"the limit is {told}; the largest tensors are [^\n]* {line}\n"
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
 
 
@@ -320,4 +354,5 @@ def test_a_limit_without_its_unit(corpus, tmp_path, command):
 def test_the_least_limit_is_read(corpus):
     for word in ("1000000", "977KiB"):
         done = cotan("train", "--data", corpus, *SMALL, "--memory-limit", word)
-        assert done.returncode == 2 and " of memory are needed, the limit is 1 MB; " in done.stderr, done.stderr
+        assert done.returncode == 2 and re.search(
+            f" of memory are needed{AGAIN}, the limit is 1 MB; ", done.stderr), done.stderr

@@ -122,24 +122,32 @@ static void test_refused(void **state) {
     ct_set_memory_limit(1000);
     assert_false(ct_lm_train(&o));
     assert_int_equal(ct_error_code(), CT_E_LIMIT);
-    assert_non_null(strstr(ct_error_text(), " of memory are needed, the limit is 1 kB; the largest "
-                                            "tensors are "));
+    assert_non_null(strstr(ct_error_text(),
+                           " of memory are needed with 4 of 4 blocks computed again in gradients, "
+                           "the limit is 1 kB; the largest tensors are "));
     ct_error_clear();
     assert_int_equal(stat(elsewhere, &st), -1);
     ct_set_memory_limit(0);
 }
 
-// Where sizes are open, the largest model is chosen that has room.
+// Where sizes are open, the largest model is chosen that has room, be it with blocks that are
+// computed again.
 static void test_choice_fits(void **state) {
     (void)state;
     ct_lm_train_options o = {.data = data, .n_data = 1, .steps = 10};
-    ct_lm_cost roomy, tight;
+    ct_lm_cost roomy, tight, least;
     assert_true(ct_lm_plan(&o, NULL, NULL, &roomy));
-    ct_set_memory_limit(roomy.process + (roomy.memory - roomy.process) / 2);
+    assert_true(roomy.blocks && !roomy.again);
+    const uint64_t run = roomy.memory - roomy.process;
+    ct_set_memory_limit(roomy.process + run / 8 * 7);
     assert_true(ct_lm_plan(&o, NULL, NULL, &tight));
+    ct_set_memory_limit(roomy.process + run / 2);
+    assert_true(ct_lm_plan(&o, NULL, NULL, &least));
     ct_set_memory_limit(0);
-    assert_true(tight.memory <= roomy.process + (roomy.memory - roomy.process) / 2 + (1 << 20));
-    assert_true(tight.weights < roomy.weights);
+    assert_true(tight.memory <= roomy.process + run / 8 * 7 + (1 << 20));
+    assert_true(tight.weights == roomy.weights && tight.again);
+    assert_true(least.memory <= roomy.process + run / 2 + (1 << 20));
+    assert_true(least.weights < roomy.weights);
 }
 
 // Which is this program's, whatever the library opens and closes.

@@ -29,9 +29,8 @@ typedef struct {
     size_t word;        // of the record: where the part of the node that is copied begins
     marked *regions;    // (n_regions)
     size_t n_regions, regions_cap;
-    uint32_t
-        *region_of; // (order->n) of each node, one more than its region's place; 0: it has none
-    marked *inside; // the one that is being recorded
+    uint32_t *region_of; // (order->n) of each node, its region's place and 1; 0: it has none
+    marked *inside;      // the one that is being recorded
 } expansion;
 
 static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
