@@ -43,6 +43,7 @@ typedef enum ct_field_kind {
     CT_FIELD_axis = CT_FIELD_i64,
     CT_FIELD_leading = CT_FIELD_i64,
     CT_FIELD_count = CT_FIELD_i64,
+    CT_FIELD_turns = CT_FIELD_i64,
     CT_FIELD_mode = CT_FIELD_i64,
     CT_FIELD_layout = CT_FIELD_i64,
     CT_FIELD_reverse = CT_FIELD_bool,
@@ -86,6 +87,7 @@ typedef enum ct_meaning {
     CT_MEANS_gaps,        // one an axis; 0 where an axis stays as it is; always literal
     CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // how many axes in front operands 0 and 1 share
+    CT_MEANS_turns,       // how often a body runs
     CT_MEANS_places,      // one number an operand or a result, or some of these: any length
     CT_MEANS_reverse,     // along the axis from its end; of an order: from the largest; the right
     CT_MEANS_count,       // of the elements along the axis that are kept
@@ -102,7 +104,7 @@ typedef struct ct_bodies {
     ct_body **v;
 } ct_bodies;
 typedef int64_t ct_attr_i64, ct_attr_axis, ct_attr_leading, ct_attr_count, ct_attr_mode,
-    ct_attr_layout;
+    ct_attr_layout, ct_attr_turns;
 typedef double ct_attr_f64;
 typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse, ct_attr_unique, ct_attr_sorted;

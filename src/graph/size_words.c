@@ -32,14 +32,15 @@ static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
         const ct_field *field = &node->op->fields[f];
         const void *at = (const char *)node->attrs + field->offset;
         ct_varies varies = CT_VARIES_NOT;
-        if (field->means == CT_MEANS_sizes || field->means == CT_MEANS_extents)
+        if (field->means == CT_MEANS_sizes || field->means == CT_MEANS_extents ||
+            field->means == CT_MEANS_turns)
             varies = CT_VARIES_SIZE;
         // Where a slice begins and ends; what a pad puts between elements is no argument of kernels.
         if (has_limits && (field->means == CT_MEANS_offsets || field->means == CT_MEANS_limits))
             varies = CT_VARIES_POSITION;
         bool ok = true;
         if (field->kind == CT_FIELD_i64)
-            ok = add(list, word, CT_VARIES_NOT, ct__marked(*(const int64_t *)at));
+            ok = add(list, word, varies, ct__marked(*(const int64_t *)at));
         const ct_ints *ints = field->kind == CT_FIELD_ints ? at : NULL;
         for (int64_t i = 0; ints && i < ints->n && ok; i++)
             ok = add(list, word + 1 + (size_t)i, varies, ct__marked(ints->v[i]));

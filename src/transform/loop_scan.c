@@ -11,7 +11,7 @@
 
 #define SCAN_ATTRS(F, op)                                                                          \
     F(op, bodies, bodies)                                                                          \
-    F(op, i64, n_carry) F(op, i64, n_xs) F(op, i64, length) F(op, bool, reverse)
+    F(op, i64, n_carry) F(op, i64, n_xs) F(op, turns, length) F(op, bool, reverse)
 CT_ATTRS(scan, SCAN_ATTRS);
 static const ct_body *body_of(const scan_attrs *a) { return a->bodies.v[0]; }
 

@@ -155,6 +155,31 @@ static void gradients_too(void **state) {
     TURNS(slope, {3, 5, 1}, {4, 5, 2}, {6, 5, 2}, {6, 7, 3}, {2, 9, 3}, {5, 200, 3}, {1, 64, 4});
 }
 
+static void next_state(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_tanh(ct_add(in[0], ct_mul(in[1], *(const ct_tensor *)user)));
+    out[1] = ct_exp(out[0]);
+}
+static void half(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_sin(ct_add(ct_mul(in[1], ct_f(0.5)), ct_cast(in[0], CT_F32)));
+}
+// Along an axis, and so often as a number says; and the gradient of both.
+static ct_tensor loops(int64_t n, int64_t m) {
+    ct_tensor x = tensor(1, CT_DIMS(n, 8), n * 8), w = tensor(2, CT_DIMS(8), 8), slope;
+    ct_tensor first = tensor(3, CT_DIMS(8), 8), last, states, end;
+    ct_scan(&last, &states, .body = next_state, .user = &w, .carry = &first, .n_carry = 1, .xs = &x,
+            .n_xs = 1, .n_ys = 1);
+    ct_fori(&end, .body = half, .upper = m, .carry = &last, .n_carry = 1);
+    ct_grad(ct_add(ct_sum(states), ct_sum(ct_square(end))), &w, 1, &slope);
+    ct_tensor both[] = {ct_add(states, slope), ct_expand(end, CT_DIMS(2, 8))};
+    return ct_concat(both, 2, 0);
+}
+static void the_length_of_a_loop_too(void **state) {
+    (void)state;
+    TURNS(loops, {5, 3, 1}, {7, 3, 2}, {900, 3, 2}, {3, 3, 2}, {5, 3, 2}, {7, 6, 3}, {9, 1500, 3},
+          {2, 2, 3}, {1, 3, 4}, {5, 1, 5});
+}
+
 // What lies in memory for a run is what its sizes need.
 static void one_arena_for_all_lengths(void **state) {
     (void)state;
@@ -183,6 +208,7 @@ int main(void) {
         cmocka_unit_test(sizes_that_are_equal_by_chance),
         cmocka_unit_test(a_position_becomes_dynamic_by_itself),
         cmocka_unit_test(gradients_too),
+        cmocka_unit_test(the_length_of_a_loop_too),
         cmocka_unit_test(one_arena_for_all_lengths),
     };
     setenv("COTAN_CC", "none", 0); // the bits are the same
