@@ -329,23 +329,56 @@ static bool choose_once(batched_loop *l, ct_arena *scratch) {
     return true;
 }
 
+// For which elements branch k, or one before it, is chosen.
+static ct_tensor up_to(ct_tensor index, size_t k) {
+    if (ct__type_of(index)->dtype == CT_BOOL) return ct_not(index);
+    return ct_less_equal(index, ct__number_like((double)k, index));
+}
+// For which elements branch k of several is chosen.
+static ct_tensor where_chosen(ct_tensor index, size_t k, size_t n) {
+    if (k == 0) return up_to(index, 0);
+    const ct_tensor behind = ct_not(up_to(index, k - 1));
+    return k + 1 < n ? ct_and(behind, up_to(index, k)) : behind;
+}
+
+// An operand of a branch that is computed for all elements, as those for which it is not chosen must
+// see it: a constant. Else the slope of what is thrown away, maybe NaN, times 0 would reach them.
+static ct_tensor only_where(const ct_batching *b, ct_tensor chosen, int k) {
+    const ct_tensor x = b->batched[k] ? b->in[k] : over_batch(b, b->in[k]);
+    return select_each(b, chosen, x, ct_stop_gradient(x));
+}
+
 // A choice an element: all branches, from the last one backwards.
 static bool choose_each(batched_loop *l, ct_arena *scratch) {
     const ct_batching *b = l->b;
-    const size_t n_out = (size_t)b->n_out;
+    const size_t n = l->loop.bodies.n, n_out = (size_t)b->n_out, n_in = (size_t)b->n_in;
     const ct_tensor index = b->in[0];
-    const bool by_bool = ct__type_of(index)->dtype == CT_BOOL;
     ct_tensor *made = ct__arena_zero(scratch, (n_out + 1) * sizeof *made);
-    bool ok = made || no_memory(b, n_out);
-    for (size_t k = l->loop.bodies.n; k-- > 0 && ok;) {
-        const bool last = k + 1 == l->loop.bodies.n;
+    ct_tensor *in = ct__arena(scratch, n_in * sizeof *in);
+    bool *batched = ct__arena(scratch, n_in * sizeof *batched);
+    if (!made || !in || !batched) return no_memory(b, n_out + n_in);
+    memcpy(in, b->in, n_in * sizeof *in);
+    ct_batching own = *b;
+    own.batched = batched;
+    l->b = &own;
+    bool ok = true;
+    for (size_t k = n; k-- > 0 && ok;) {
+        const bool last = k + 1 == n;
+        const ct_tensor chosen = n > 1 ? where_chosen(index, k, n) : CT_NONE;
+        for (int i = 0; i < b->n_in; i++) {
+            const ct_type *type = ct__type_of(b->in[i]);
+            const bool moves =
+                n > 1 && i > 0 && !type->weak && ct__has_slope((ct_dtype)type->dtype);
+            if (moves) in[i] = only_where(b, chosen, i);
+            batched[i] = b->batched[i] || moves;
+        }
         l->body = k;
-        ok = branch_of_batch(l, b->in + 1, NULL, last ? b->out : made);
+        ok = branch_of_batch(l, in + 1, NULL, last ? b->out : made);
         if (last || !ok) continue;
-        ct_tensor other =
-            by_bool ? ct_not(index) : ct_less_equal(index, ct__number_like((double)k, index));
+        const ct_tensor other = up_to(index, k);
         for (size_t i = 0; i < n_out; i++) b->out[i] = select_each(b, other, made[i], b->out[i]);
     }
+    l->b = b;
     return ok;
 }
 

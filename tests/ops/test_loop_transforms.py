@@ -232,6 +232,26 @@ def test_transforms_of_loops(f):
                                          if chosen(f.__name__, name)], [X, W, XS])
 
 
+def roots(o, x, w):
+    """Each branch has no number where the other one is chosen; w is captured."""
+    return o.vmap(lambda x: o.cond(o.greater(x, 0.0), lambda x: o.mul(o.sqrt(x), w),
+                                   lambda x: o.mul(x, o.log(o.neg(o.mul(x, w)))), [x]))(x)
+
+
+def roots_of_three(o, x, w):
+    def each(x, i):
+        return o.switch(i, [o.sqrt, lambda x: o.mul(o.log(x), w), lambda x: o.mul(o.sqrt(o.neg(x)), w)], [x])
+    return o.vmap(each)(x, np.array([1, 2, -3, 7], np.int32))
+
+
+@pytest.mark.parametrize("f", [roots, roots_of_three], ids=lambda f: f.__name__)
+def test_a_branch_that_is_not_chosen_has_no_slope(f):
+    transforms = {"grad": lambda o, x, w: o.grad(lambda x, w: o.sum(f(o, x, w)))(x, w),
+                  "jvp": lambda o, x, w: o.jvp(lambda x, w: f(o, x, w), [x, w], [o.cos(x), w]),
+                  "hessian": lambda o, x, w: o.hessian(lambda x, w: o.sum(f(o, x, w)))(x, w)}
+    check(list(transforms.items()), [np.array([4.0, -1.5, 9.0, -2.0]), np.array(1.7)])
+
+
 @pytest.mark.parametrize("f", [scan, backwards], ids=lambda f: f.__name__)
 def test_of_dynamic_length(f):
     transforms = {"vmap of x": [X_BATCHED], "grad of vmap of jvp": [jvp_of_x, W_BATCHED, grad], "grad": [grad]}
