@@ -14,6 +14,7 @@ PROGRAM = r"""
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,10 +22,25 @@ static void good(void **state) { (void)state; printf("noise without end"); fflus
 static void bad(void **state) { (void)state; assert_string_equal("a<b>&\"]]>", "c"); }
 static void left_out(void **state) { (void)state; skip(); }
 static void dies(void **state) { (void)state; abort(); }
+static void dies_once(void **state) {
+    (void)state;
+    if (access("died", F_OK) == 0) return;
+    fclose(fopen("died", "w"));
+    puts("last words");
+    exit(255);
+}
+static void *wild(void *at) { *(volatile int *)at = 1; return at; }
+static void crashes(void **state) { *(volatile int *)*state = 1; }
+static void crashes_in_a_thread(void **state) {
+    (void)state;
+    pthread_t id;
+    pthread_create(&id, NULL, wild, NULL);
+    pthread_join(id, NULL);
+}
 static void hangs(void **state) { (void)state; sleep(100); }
 static int leaves(void **state) { (void)state; exit(7); }
 int main(void) {
-    (void)good, (void)bad, (void)left_out, (void)dies, (void)hangs, (void)leaves;
+    (void)good, (void)bad, (void)left_out, (void)dies, (void)hangs, (void)leaves, (void)dies_once, (void)crashes, (void)crashes_in_a_thread;
     const struct CMUnitTest tests[] = {%s};
     return cmocka_run_group_tests(tests, NULL, %s);
 }
@@ -47,7 +63,8 @@ def project(tmp_path):
             (tmp_path / "build/tests").mkdir(parents=True, exist_ok=True)
             source = tmp_path / "tests/test_c.c"
             source.write_text(PROGRAM % (", ".join(f"cmocka_unit_test({c})" for c in cases), teardown))
-            subprocess.run(["gcc", "-o", str(tmp_path / "build/tests/test_c"), str(source), "-lcmocka"],
+            subprocess.run(["gcc", "-o", str(tmp_path / "build/tests/test_c"), str(source),
+                            "-x", "c", str(ROOT / "tests/support/faults.c"), "-lcmocka"],
                            check=True)
         if skips is not None:
             (tmp_path / "tests/allowed-skips.txt").write_text(skips)
@@ -79,6 +96,24 @@ def test_a_crash_is_a_failure_and_names_its_case(project):
     status, text = project(["good", "dies", "good"])
     assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
     assert "killed by SIGABRT in dies" in text
+
+
+def test_a_crash_in_another_thread_tells_its_signal(project):
+    """cmocka alone would end by exit(-1), and say nothing; one in the thread of a case fails that case, and others follow."""
+    status, text = project(["good", "crashes_in_a_thread", "good"])
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "killed by SIGSEGV in crashes_in_a_thread" in text
+    status, text = project(["good", "crashes", "good"])
+    assert (status, closing(text)) == (1, "2 passed, 1 failed, 0 skipped")
+    assert "FAILED tests/test_c:crashes\n" in text
+
+
+def test_a_program_that_dies_once_is_told_so(project):
+    """A second run finds the case in which a program dies; where it passes, its last case is none of that."""
+    status, text = project(["good", "dies_once", "good"])
+    assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
+    assert "FAILED tests/test_c\n    died once (exit status 255), a second run passed\n" in text
+    assert "last words" in text
 
 
 def test_a_hanging_program_is_stopped(project):
