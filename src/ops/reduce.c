@@ -76,20 +76,28 @@ const ct_opdef ct__op_sum = {
     .stablehlo = "reduce add",
 };
 
-static bool
-prod_jvp(ct_rule *r) { // the product times the sum of x' / x; not for zeros among the operands
+// Axis by axis the sum of x' times the product of the others, which zeros among them leave a number.
+static bool prod_jvp(ct_rule *r) {
     const prod_attrs *attrs = r->attrs;
-    ct_sum_args sum = {
-        .x = ct_div(r->t_in[0], r->in[0]), .axes = attrs->axes, .keepdims = attrs->keepdims};
-    r->t_out[0] = ct_mul(ct_sum_with(sum), r->out[0]);
+    const ct_dtype dtype = (ct_dtype)ct__type_of(r->in[0])->dtype;
+    // In f32 like the product itself, which is not rounded inside.
+    const bool narrow = ct_dtype_bits(dtype) < 32;
+    ct_tensor x = narrow ? ct_cast(r->in[0], CT_F32) : r->in[0],
+              t = narrow ? ct_cast(r->t_in[0], CT_F32) : r->t_in[0];
+    for (int64_t i = 0; i < attrs->axes.n; i++) {
+        const ct_ints axis = {1, &attrs->axes.v[i]};
+        t = ct_sum(ct_mul(t, ct__product_of_others(x, axis.v[0])), .axes = axis, .keepdims = true);
+        if (i + 1 < attrs->axes.n) x = ct_prod(x, .axes = axis, .keepdims = true);
+    }
+    r->t_out[0] = ct__shaped_like(narrow ? ct_cast(t, dtype) : t, r->out[0]);
     return true;
 }
 const ct_opdef ct__op_prod = {
     REDUCE(PROD, prod, MUL),
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_prod,
-    .doc = "The product over axes (default: all). Its gradient is NaN where an operand is 0. "
-           "Of complex numbers it is the product of their sizes at the sum of their angles. "
+    .doc = "The product over axes (default: all). Of complex numbers it is the product of their "
+           "sizes at the sum of their angles, and a gradient takes a product for each element. "
            "Integers keep their dtype and wrap, as in ct_sum.",
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",

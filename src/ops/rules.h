@@ -127,6 +127,8 @@ bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *sha
 
 // A cotangent in the dtype of what it belongs to: of floats that became complex numbers its real part.
 ct_tensor ct__cotangent_like(ct_tensor c, ct_dtype dtype);
+// The product of all elements of x along the axis but each: without a division, so of zeros too.
+ct_tensor ct__product_of_others(ct_tensor x, int64_t axis);
 // jvp of an op that is linear in its only operand: the op itself, on the tangent.
 bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.

@@ -42,6 +42,27 @@ static ct_tensor moved_on(ct_tensor x, const along_attrs *attrs, double fill) {
     return ct__shaped_like(cut, x);
 }
 
+// Of complex numbers, which no running product takes: a product for each element, in which it is 1.
+static ct_tensor others_one_by_one(ct_tensor x, int64_t axis) {
+    const int rank = ct__type_of(x)->rank;
+    int64_t here[CT_MAX_RANK + 1], each[CT_MAX_RANK + 1], order[CT_MAX_RANK];
+    for (int a = 0; a <= rank; a++) here[a] = each[a] = 1;
+    here[0] = each[axis + 1] = ct__size_like(x, (int)axis);
+    const ct_ints by_place = {rank + 1, here}, by_element = {rank + 1, each};
+    ct_tensor own = ct_equal(ct_iota(CT_I64, by_place, 0), ct_iota(CT_I64, by_element, axis + 1));
+    const int64_t along = axis + 1;
+    ct_tensor all = ct_prod(ct_select(own, ct__number_like(1, x), x), .axes = {1, &along});
+    for (int64_t a = 0; a < rank; a++) order[a] = a < axis ? a + 1 : a == axis ? 0 : a;
+    return ct__shaped_like(ct_permute(all, ((ct_ints){rank, order})), x);
+}
+ct_tensor ct__product_of_others(ct_tensor x, int64_t axis) {
+    const along_attrs up = {.axis = axis}, down = {.axis = axis, .reverse = true};
+    if (ct__is_complex((ct_dtype)ct__type_of(x)->dtype)) return others_one_by_one(x, axis);
+    ct_tensor before = moved_on(ct_cumprod(x, .axis = axis), &up, 1);
+    ct_tensor after = moved_on(ct_cumprod(x, .axis = axis, .reverse = true), &down, 1);
+    return ct_mul(before, after);
+}
+
 // --------------------------------------------------------------------------------------------- sum
 
 static bool cumsum_transpose(ct_rule *r) { // element i counts in all later sums
