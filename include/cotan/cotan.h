@@ -507,8 +507,9 @@ CT_API CT_MUST_USE bool ct_check_grad_with(ct_check_grad_args args);
 // branch that each element chooses for itself all are computed.
 
 // Along axis 0 of xs: body sees the carried tensors and element i of every x, and gives the next
-// carried tensors (same types) and element i of every y. length: needed where n_xs is 0; dynamic
-// where CT_DYN marks it or an axis 0 of xs is. (jax.lax.scan)
+// carried tensors (same types) and element i of every y. length: needed where n_xs is 0 (a
+// number of turns that may be 0 is ct_fori's); dynamic where CT_DYN marks it or an axis 0 of xs is.
+// (jax.lax.scan)
 typedef struct ct_scan_args {
     ct_fn body;
     void *user;

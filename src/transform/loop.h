@@ -59,6 +59,9 @@ ct_tensor ct__record_loop(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct
 void ct__loop_results(ct_ctx *ctx, bool ok, ct_tensor node, uint32_t from, ct_tensor *out, size_t n,
                       ct_loc here);
 
+// ct_scan_with, for rules and ct_fori: without xs the length may be 0.
+void ct__scan(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys);
+
 // A choice between functions that take the same operands.
 typedef struct ct_choice {
     const ct_opdef *op; // cond, switch

@@ -187,17 +187,17 @@ bool ct__scan_batch(ct_batching *b) {
             xs[i] =
                 b->batched[nc + i] ? ct__batch_move(b, b->in[nc + i], rank, 1, 0) : b->in[nc + i];
         }
-        ct_scan_with((ct_scan_args){.body = batched_iteration,
-                                    .user = &l,
-                                    .carry = carry,
-                                    .n_carry = nc,
-                                    .xs = xs,
-                                    .n_xs = nx,
-                                    .n_ys = n_out - nc,
-                                    .length = l.loop.length,
-                                    .reverse = l.loop.reverse,
-                                    .here = b->node->here},
-                     last, last + nc);
+        ct__scan((ct_scan_args){.body = batched_iteration,
+                                .user = &l,
+                                .carry = carry,
+                                .n_carry = nc,
+                                .xs = xs,
+                                .n_xs = nx,
+                                .n_ys = n_out - nc,
+                                .length = l.loop.length,
+                                .reverse = l.loop.reverse,
+                                .here = b->node->here},
+                 last, last + nc);
         give_carried(&l, last);
         for (size_t i = nc; i < n_out; i++)
             b->out[i] = l.results[i] ? ct__batch_move(b, last[i], b->node->out[i].rank + 1, 1, 0)

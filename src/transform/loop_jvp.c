@@ -125,17 +125,17 @@ bool ct__loop_jvp(ct_rule *r) {
     }
     for (size_t i = nc; i < n_out && ok; i++) made += 1 + has_slope(r->out[i]);
     if (ok && scan)
-        ct_scan_with((ct_scan_args){.body = moved_iteration,
-                                    .user = &f,
-                                    .carry = carry,
-                                    .n_carry = carried,
-                                    .xs = xs,
-                                    .n_xs = going,
-                                    .n_ys = made,
-                                    .length = f.loop.length,
-                                    .reverse = f.loop.reverse,
-                                    .here = r->node->here},
-                     out, out + carried);
+        ct__scan((ct_scan_args){.body = moved_iteration,
+                                .user = &f,
+                                .carry = carry,
+                                .n_carry = carried,
+                                .xs = xs,
+                                .n_xs = going,
+                                .n_ys = made,
+                                .length = f.loop.length,
+                                .reverse = f.loop.reverse,
+                                .here = r->node->here},
+                 out, out + carried);
     if (ok && !scan) {
         f.body = 1; // the user's, with the predicate of its results behind it
         ct_while_with((ct_while_args){.cond = goes_on,

@@ -169,17 +169,17 @@ static bool scan_vjp(ct_rule *r) {
         return no_memory(r->node);
     }
     backward b = {r->node, a, r->in + nc + nx, ncap, wants};
-    ct_scan_with((ct_scan_args){.body = keep_carries,
-                                .user = &b,
-                                .carry = r->in,
-                                .n_carry = nc,
-                                .xs = r->in + nc,
-                                .n_xs = nx,
-                                .n_ys = nc,
-                                .length = a->length,
-                                .reverse = a->reverse,
-                                .here = r->node->here},
-                 kept, kept + nc);
+    ct__scan((ct_scan_args){.body = keep_carries,
+                            .user = &b,
+                            .carry = r->in,
+                            .n_carry = nc,
+                            .xs = r->in + nc,
+                            .n_xs = nx,
+                            .n_ys = nc,
+                            .length = a->length,
+                            .reverse = a->reverse,
+                            .here = r->node->here},
+             kept, kept + nc);
     for (size_t i = 0; i < nc; i++)
         carry[i] = ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
     for (size_t i = 0; i < ncap; i++) {
@@ -191,17 +191,17 @@ static bool scan_vjp(ct_rule *r) {
     for (size_t i = 0; i < ny; i++)
         xs[nc + nx + i] =
             ct__is_none(r->c_out[nc + i]) ? ct__zeros_like(r->out[nc + i]) : r->c_out[nc + i];
-    ct_scan_with((ct_scan_args){.body = one_back,
-                                .user = &b,
-                                .carry = carry,
-                                .n_carry = nc + ncap,
-                                .xs = xs,
-                                .n_xs = nc + nx + ny,
-                                .n_ys = nx,
-                                .length = a->length,
-                                .reverse = !a->reverse,
-                                .here = r->node->here},
-                 last, c_xs);
+    ct__scan((ct_scan_args){.body = one_back,
+                            .user = &b,
+                            .carry = carry,
+                            .n_carry = nc + ncap,
+                            .xs = xs,
+                            .n_xs = nc + nx + ny,
+                            .n_ys = nx,
+                            .length = a->length,
+                            .reverse = !a->reverse,
+                            .here = r->node->here},
+             last, c_xs);
     for (size_t i = 0; i < nc; i++) r->c_in[i] = last[i];
     for (size_t i = 0; i < nx; i++) r->c_in[nc + i] = c_xs[i];
     for (size_t i = 0; i < ncap; i++) r->c_in[nc + nx + i] = wants[i] ? last[nc + i] : CT_NONE;
@@ -287,7 +287,14 @@ static bool record_scan(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
     return true;
 }
 
-void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
+static bool has_length(ct_ctx *ctx, const ct_scan_args *args) {
+    if (args->n_xs || args->length) return true;
+    ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "there are neither xs nor a length");
+    ct__err_hint(&ctx->err, "give .length; ct_fori turns a number of times that may be 0");
+    return false;
+}
+
+static void scan(ct_scan_args args, bool may_be_0, ct_tensor *carry_out, ct_tensor *ys) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor t = CT_NONE;
     if (!ctx || !ct__possible(ctx, args.n_carry, args.here, "scan", "the carried tensors") ||
@@ -299,7 +306,13 @@ void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "scan", "the body") &&
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "scan", "carry")) &&
               (!args.n_xs || ct__given(ctx, args.xs, args.here, "scan", "xs")) &&
-              record_scan(ctx, args, &t);
+              (may_be_0 || has_length(ctx, &args)) && record_scan(ctx, args, &t);
     ct__loop_results(ctx, ok, t, 0, carry_out, args.n_carry, args.here);
     ct__loop_results(ctx, ok, t, (uint32_t)args.n_carry, ys, args.n_ys, args.here);
+}
+void ct_scan_with(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
+    scan(args, false, carry_out, ys);
+}
+void ct__scan(ct_scan_args args, ct_tensor *carry_out, ct_tensor *ys) {
+    scan(args, true, carry_out, ys);
 }

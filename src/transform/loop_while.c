@@ -190,13 +190,13 @@ static bool record_fori(ct_ctx *ctx, const ct_fori_args *args, ct_tensor *carry_
     carry[0] = bound(args->lower_value, args->lower, dtype);
     if (n > 1) memcpy(carry + 1, args->carry, (n - 1) * sizeof *carry);
     if (ct__is_none(args->lower_value) && ct__is_none(args->upper_value)) {
-        ct_scan_with((ct_scan_args){.body = count_on,
-                                    .user = &c,
-                                    .carry = carry,
-                                    .n_carry = n,
-                                    .length = ct__unmarked(length) > 0 ? length : 0,
-                                    .here = args->here},
-                     out, NULL);
+        ct__scan((ct_scan_args){.body = count_on,
+                                .user = &c,
+                                .carry = carry,
+                                .n_carry = n,
+                                .length = ct__unmarked(length) > 0 ? length : 0,
+                                .here = args->here},
+                 out, NULL);
     } else {
         ct_tensor node;
         c.upper = bound(args->upper_value, args->upper, dtype);

@@ -484,6 +484,14 @@ static void casts(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     out[0] = ct_cast(in[0], CT_F32);
 }
+static void second(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = in[1];
+}
+static void turns_never(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    ct_fori(out, .body = second, .lower = 2, .upper = 1, .carry = in, .n_carry = 1);
+}
 static void forgets(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)in, (void)out, (void)user;
 }
@@ -511,6 +519,26 @@ static void bodies_whose_results_change_type(void **state) {
     SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
                      "makes it () i32\n  hint: ct_cast it in the "
                      "body, or before the loop");
+}
+
+// Of a scan that is not told how long it is. A ct_fori may turn never, and its derivatives.
+static void a_scan_without_a_length(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor x = number(1), out, slope;
+    ct_scan(&out, NULL, .body = itself, .carry = &x, .n_carry = 1);
+    SAYS(CT_E_ARGUMENT, "scan: there are neither xs nor a length\n"
+                        "  hint: give .length; ct_fori turns a number of times that may be 0");
+    assert_false(ct_ok(out));
+    ct_fori(&out, .body = second, .upper = 0, .carry = &x, .n_carry = 1);
+    ct_grad(out, &x, 1, &slope);
+    assert_true(ct_item(out) == 1 && ct_item(slope) == 1);
+    const double pair[2] = {3, 4};
+    ct_tensor rows = ct_from(pair, CT_F64, CT_DIMS(2)), one = ct_ones(CT_F64, CT_DIMS(2));
+    ct_tensor turned, moved;
+    ct_vmap(turns_never, NULL, &rows, 1, &turned, 1);
+    ct_jvp(turns_never, NULL, &rows, 1, &out, 1, &one, &moved);
+    assert_true(ct_item(ct_sum(turned)) == 7 && ct_item(ct_sum(moved)) == 2);
 }
 
 static void predicates_that_are_no_bool(void **state) {
@@ -652,6 +680,7 @@ int main(void) {
         T(one_plan_serves_all_lengths),
         T(a_loop_that_never_ends_stops_on_cancel),
         T(bodies_whose_results_change_type),
+        T(a_scan_without_a_length),
         T(predicates_that_are_no_bool),
         T(branches_that_disagree),
         T(the_gradient_of_a_while_loop_in_reverse),
