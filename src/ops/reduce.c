@@ -76,7 +76,7 @@ const ct_opdef ct__op_sum = {
     .stablehlo = "reduce add",
 };
 
-// Axis by axis the sum of x' times the product of the others, which zeros among them leave a number.
+// Axis by axis the sum of x' times the product of the others, which is a number where factors are 0.
 static bool prod_jvp(ct_rule *r) {
     const prod_attrs *attrs = r->attrs;
     const ct_dtype dtype = (ct_dtype)ct__type_of(r->in[0])->dtype;
