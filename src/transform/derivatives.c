@@ -3,6 +3,7 @@
 // Which function such a node stands for is worked out when its plan is made: the body is recorded on
 // parameters, differentiated there, and the result recorded on the node's operands. It is made of
 // plain ops, so that any other transform takes it on.
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/rules.h"
@@ -173,7 +174,7 @@ const ct_opdef ct__op_vjp = {
 // among them.
 typedef struct derived {
     ct_ctx *ctx;
-    const char *op;
+    const char *op; // as the user calls it
     ct_loc here;
     const ct_type **types, **outs; // of the operands and the results
     ct_body *body;
@@ -215,6 +216,7 @@ static bool add_slope(derived *d, const char *what, const char *of, size_t i, ct
     if (!ct__same_shape(is, type) || (is->dtype != type->dtype && !is->weak)) {
         ct__fail(d->ctx, CT_E_SHAPE, d->here, d->op, "%s %zu is %s, %s %zu is %s", what, i + 1,
                  ct__type_text(is).s, of, i + 1, ct__type_text(type).s);
+        ct__err_hint(&d->ctx->err, "a %s has the shape and the dtype of its %s", what, of);
         return false;
     }
     if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
@@ -240,21 +242,28 @@ static void finish(derived *d, const ct_opdef *op, const void *attrs, ct_tensor 
         slopes[i] = has_slope(also[i]) ? ct__output(t, at++) : CT_NONE;
 }
 
-void ct_jvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
-               const ct_tensor *tangents, ct_tensor *out_tangents, ct_loc here) {
-    derived d = {.ctx = ct__ctx(), .op = "jvp", .here = here};
-    if (!d.ctx || !ct__call_given(d.ctx, "jvp", in, n_in, out, n_out, here) ||
-        (n_out && !ct__given(d.ctx, out_tangents, here, "jvp", "the room for the tangents")))
+void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_tensor *in,
+             size_t n_in, ct_tensor *out, size_t n_out, const ct_tensor *tangents,
+             ct_tensor *out_tangents, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = op, .here = here};
+    if (!d.ctx || !ct__call_given(d.ctx, op, in, n_in, out, n_out, here) ||
+        (n_out && !ct__given(d.ctx, out_tangents, here, op, "the room for the tangents")))
         return;
-    if ((!n_in || ct__given(d.ctx, tangents, here, "jvp", "the list of tangents")) &&
+    char list[32];
+    snprintf(list, sizeof list, "the list of %ss", what);
+    if ((!n_in || ct__given(d.ctx, tangents, here, op, list)) &&
         begin(&d, f, user, in, n_in, n_out) &&
-        add_slopes(&d, "tangent", "operand", tangents, d.types, n_in)) {
+        add_slopes(&d, what, "operand", tangents, d.types, n_in)) {
         const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
         finish(&d, &ct__op_jvp, &attrs, out, n_out, d.outs, n_out, out_tangents);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
         ct__poison_all(d.ctx, out_tangents, n_out, here);
     }
+}
+void ct_jvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
+               const ct_tensor *tangents, ct_tensor *out_tangents, ct_loc here) {
+    ct__jvp("jvp", "tangent", f, user, in, n_in, out, n_out, tangents, out_tangents, here);
 }
 
 void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
@@ -380,9 +389,9 @@ static bool is_loss(derived *d, size_t n_out) {
     return false;
 }
 
-void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
-                          size_t n_out, ct_tensor *grads, ct_loc here) {
-    derived d = {.ctx = ct__ctx(), .op = "value_and_grad", .here = here};
+void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                        ct_tensor *out, size_t n_out, ct_tensor *grads, ct_loc here) {
+    derived d = {.ctx = ct__ctx(), .op = op, .here = here};
     if (!d.ctx || !ct__call_given(d.ctx, d.op, in, n_in, out, n_out, here) ||
         (n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
         return;
@@ -397,4 +406,8 @@ void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in,
         ct__poison_all(d.ctx, out, n_out, here);
         ct__poison_all(d.ctx, grads, n_in, here);
     }
+}
+void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
+                          size_t n_out, ct_tensor *grads, ct_loc here) {
+    ct__value_and_grad("value_and_grad", f, user, in, n_in, out, n_out, grads, here);
 }

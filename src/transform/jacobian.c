@@ -192,7 +192,7 @@ void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_ten
 static void all_gradients(const ct_tensor *in, ct_tensor *out, void *user) {
     const subject *s = user;
     ct_tensor loss;
-    ct_value_and_grad_at(s->f, s->user, in, s->n_in, &loss, 1, out, s->here);
+    ct__value_and_grad(s->op, s->f, s->user, in, s->n_in, &loss, 1, out, s->here);
     for (size_t i = 0; i < s->n_in; i++)
         if (ct__is_none(out[i])) out[i] = ct__zeros_like(in[i]);
 }
@@ -204,7 +204,7 @@ void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, const ct_t
     ct_arena scratch = {0};
     ct_tensor *grads = ct__arena(&scratch, (n_in + 1) * sizeof *grads);
     if (grads && ct__given(s.ctx, (void *)(uintptr_t)f, here, s.op, "the function"))
-        ct_jvp_at(all_gradients, &s, in, n_in, grads, n_in, vectors, products, here);
+        ct__jvp(s.op, "vector", all_gradients, &s, in, n_in, grads, n_in, vectors, products, here);
     else if (!grads)
         no_memory(&s, n_in);
     for (size_t i = 0; i < n_in && !s.ctx->err.code; i++)

@@ -187,6 +187,24 @@ bool ct__operands(ct_ctx *ctx, ct_operands *o, const char *op, const ct_tensor *
     return true;
 }
 
+// What makes a carried tensor keep its type.
+static void hint_carried(ct_ctx *ctx, const char *op, const ct_type *is, const ct_type *was) {
+    const bool whole = CT_INTEGERS & CT_MASK(is->dtype);
+    const bool number = strcmp(op, "fori") == 0 && is->rank == 0; // maybe i
+    if (number && (was->rank > 0 || (whole && !(CT_INTEGERS & CT_MASK(was->dtype)))))
+        ct__err_hint(&ctx->err, "in[0] of the body is the number of the turn, in[1] the first "
+                                "carried tensor");
+    else if (ct__same_shape(is, was))
+        ct__err_hint(&ctx->err, "ct_cast it in the body, or before the loop");
+    else if (ct__same_sizes(is, was))
+        ct__err_hint(&ctx->err, CT_HINT_DYNAMIC);
+    else
+        ct__err_hint(&ctx->err, strcmp(op, "scan") == 0
+                                    ? "it keeps its shape; what each turn adds goes out as ys"
+                                    : "it keeps its shape; give it room for all turns, of which "
+                                      "ct_dynamic_update writes one");
+}
+
 bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, size_t n_carry,
                     const ct_tensor *out, size_t n_out, ct_loc here) {
     for (size_t i = 0; i < n_out && !ctx->err.code; i++) {
@@ -202,8 +220,7 @@ bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, si
         }
         ct__fail(ctx, CT_E_SHAPE, here, op, "carried tensor %zu is %s, the body makes it %s", i + 1,
                  ct__type_text(was).s, ct__type_text(is).s);
-        if (ct__same_shape(is, was))
-            ct__err_hint(&ctx->err, "ct_cast it in the body, or before the loop");
+        hint_carried(ctx, op, is, was);
     }
     return !ctx->err.code;
 }

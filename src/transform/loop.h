@@ -37,6 +37,11 @@ size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param);
 
 bool ct__loop_eval(const ct_ref *ref); // reference evaluation
 
+// Behind an error: two types differ in nothing but which axes are dynamic.
+#define CT_HINT_DYNAMIC                                                                            \
+    "n= is a dynamic size: ct_reshape with CT_DYN in its dims makes that axis of the other "       \
+    "dynamic"
+
 // Resolved operands and their types, as a body's parameters have them.
 typedef struct ct_operands {
     ct_tensor *t;          // (n)

@@ -219,7 +219,7 @@ static bool find_elements(ct_ctx *ctx, const ct_associative_scan_args *args, int
             ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
                      "operand %zu is %s, it has no axis %lld", i + 1, ct__type_text(t).s,
                      (long long)args->axis);
-            return false;
+            return ct__hint_axes(&(ct_call){.err = &ctx->err}, t->rank);
         }
         if (i && (own != *axis || t->dim[own] != size)) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",

@@ -39,9 +39,14 @@ static bool branch_infer(ct_call *call) {
                     ct__size_equal(ct__size_of(other, a), ct__size_of(t, a));
                 continue;
             }
-            return ct__call_err(call, CT_E_SHAPE, "result %zu is %s %s, %s %s", i + 1,
-                                ct__type_text(t).s, branch_name(call->op, branches->n - 1, one),
-                                ct__type_text(other).s, branch_name(call->op, b, two));
+            ct__call_err(call, CT_E_SHAPE, "result %zu is %s %s, %s %s", i + 1, ct__type_text(t).s,
+                         branch_name(call->op, branches->n - 1, one), ct__type_text(other).s,
+                         branch_name(call->op, b, two));
+            return ct__call_hint(call, ct__same_shape(other, t) ? "ct_cast it in one of them"
+                                       : ct__same_sizes(other, t)
+                                           ? CT_HINT_DYNAMIC
+                                           : "all must give it in one shape: ct_expand repeats, "
+                                             "ct_pad fills up");
         }
         ct_shape shape = ct__call_shape(call, t->rank); // the body goes with the user's scope
         if (!shape.dim) return false;
@@ -118,6 +123,10 @@ static bool bring_index(ct_ctx *ctx, ct_switch_args *args) {
     if (t->rank || !(CT_INTEGERS & CT_MASK(t->dtype))) {
         ct__fail(ctx, t->rank ? CT_E_SHAPE : CT_E_DTYPE, args->here, "switch",
                  "the index is %s, it must be one integer", ct__type_text(t).s);
+        if (t->rank)
+            ct__err_hint(&ctx->err, "where each element has its own, ct_vmap a function of one");
+        else
+            ct__err_hint(&ctx->err, "cast it: ct_cast(index, CT_I32)");
         return false;
     }
     if (t->dtype == CT_I64 || t->dtype == CT_U64 || t->dtype == CT_U32) {

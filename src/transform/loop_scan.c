@@ -244,6 +244,8 @@ static bool find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(&t).s,
                      (long long)length);
+            ct__err_hint(&ctx->err, given ? "it is .length; without one the xs say it"
+                                          : "it is the size of axis 0, of all xs the same");
             return false;
         }
         ct__size_equal(args->length, ct__size_of(&t, 0));
@@ -252,6 +254,7 @@ static bool find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
+        ct__err_hint(&ctx->err, "it is how often the body runs, at least 0");
         return false;
     }
     return true;

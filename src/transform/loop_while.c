@@ -155,6 +155,10 @@ static bool is_bound(ct_ctx *ctx, ct_tensor t, int number, const char *name, ct_
     if (type->rank == 0 && CT_INTEGERS & CT_MASK(type->dtype)) return true;
     ct__fail(ctx, type->rank ? CT_E_SHAPE : CT_E_DTYPE, here, "fori",
              "the %s bound is %s, it must be one integer", name, ct__type_text(type).s);
+    if (type->rank)
+        ct__err_hint(&ctx->err, "where each element has its own, ct_vmap a function of one");
+    else
+        ct__err_hint(&ctx->err, "cast it: ct_cast(%s, CT_I32)", name);
     return false;
 }
 

@@ -316,6 +316,8 @@ static bool policy_sound(ct_ctx *ctx, const ct_remat_args *args) {
     if ((unsigned)args->policy > CT_REMAT_NEEDED) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat", "there is no policy %d",
                  (int)args->policy);
+        ct__err_hint(&ctx->err, "CT_REMAT_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
+                                "the policies");
         return false;
     }
     if ((args->policy == CT_REMAT_NAMED) != (args->n_names > 0)) {

@@ -51,6 +51,14 @@ bool ct__infer_body(ct_call *call, const ct_body *body);
 bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_tensor *args,
                        size_t n, ct_tensor *out, size_t n_out);
 
+// ct_jvp and ct_value_and_grad under the name of what the user called (derivatives.c). what: the user's
+// word for a tangent.
+void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_tensor *in,
+             size_t n_in, ct_tensor *out, size_t n_out, const ct_tensor *tangents,
+             ct_tensor *out_tangents, ct_loc here);
+void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                        ct_tensor *out, size_t n_out, ct_tensor *grads, ct_loc here);
+
 // Attributes of the ops that own a traced body.
 #define CALL_ATTRS(F, op) F(op, body, body)
 CT_ATTRS_SHARED(call, CALL_ATTRS);

@@ -39,7 +39,8 @@ static void slopes_that_do_not_fit(void **state) {
     ct_tensor in[] = {f32(CT_DIMS(2, 3)), i32(CT_DIMS(3))}, out[1], slopes[2];
     ct_tensor tangents[] = {f32(CT_DIMS(3)), CT_NONE};
     ct_jvp_at(product, NULL, in, 2, out, 1, tangents, slopes, here);
-    SAYS(CT_E_SHAPE, "jvp: tangent 1 is (3,) f32, operand 1 is (2, 3) f32");
+    SAYS(CT_E_SHAPE, "jvp: tangent 1 is (3,) f32, operand 1 is (2, 3) f32\n"
+                     "  hint: a tangent has the shape and the dtype of its operand");
     assert_false(ct_ok(out[0]) || ct_ok(slopes[0]));
     tangents[0] = CT_NONE;
     tangents[1] = f32(CT_DIMS(3));
@@ -48,13 +49,17 @@ static void slopes_that_do_not_fit(void **state) {
                     "  hint: only floats have derivatives: give CT_NONE");
     ct_tensor cotangent = ct_ones(CT_F64, CT_DIMS(2, 3));
     ct_vjp_at(product, NULL, in, 2, out, 1, &cotangent, slopes, here);
-    SAYS(CT_E_SHAPE, "vjp: cotangent 1 is (2, 3) f64, result 1 is (2, 3) f32");
+    SAYS(CT_E_SHAPE, "vjp: cotangent 1 is (2, 3) f64, result 1 is (2, 3) f32\n"
+                     "  hint: a cotangent has the shape and the dtype of its result");
     cotangent = f32(CT_DIMS(2, 3));
     ct_vjp_at(rounds, NULL, in, 1, out, 1, &cotangent, slopes, here);
     SAYS(CT_E_GRAD, "vjp: cotangent 1 is given, but result 1 is (2, 3) i32\n"
                     "  hint: only floats have derivatives: give CT_NONE");
     ct_hvp_at(sum_of, NULL, in, 1, &tangents[1], slopes, here);
-    SAYS(CT_E_SHAPE, "jvp: tangent 1 is (3,) f32, operand 1 is (2, 3) f32");
+    SAYS(CT_E_SHAPE, "hvp: vector 1 is (3,) f32, operand 1 is (2, 3) f32\n"
+                     "  hint: a vector has the shape and the dtype of its operand");
+    ct_hvp_at(sum_of, NULL, in, 1, NULL, slopes, here);
+    SAYS(CT_E_ARGUMENT, "hvp: the list of vectors must not be NULL");
 }
 
 static void what_is_no_loss(void **state) {
@@ -69,6 +74,9 @@ static void what_is_no_loss(void **state) {
                      "  hint: only what is computed in floats has gradients");
     ct_value_and_grad_at(product, NULL, in, 2, out, 0, grads, here);
     SAYS(CT_E_ARGUMENT, "value_and_grad: the function has no results");
+    ct_hvp_at(itself, NULL, in, 1, &in[1], grads, here);
+    SAYS(CT_E_SHAPE, "hvp: the first result must be one float, it is (2,) f32\n"
+                     "  hint: ct_mean or ct_sum makes it one number");
     ct_jacrev_at(rounds, NULL, in, 1, out, 1, grads, here);
     SAYS(CT_E_DTYPE, "jacrev: result 1 is (2,) i32, only floats have derivatives");
     ct_jacfwd_at(rounds, NULL, in, 1, out, 1, grads, here);
@@ -243,7 +251,9 @@ static void regions_that_are_computed_again(void **state) {
     args.f = itself;
     args.policy = (ct_remat_policy)9;
     ct_remat_with(args);
-    SAYS(CT_E_ARGUMENT, "remat: there is no policy 9");
+    SAYS(CT_E_ARGUMENT, "remat: there is no policy 9\n"
+                        "  hint: CT_REMAT_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
+                        "the policies");
     args.policy = CT_REMAT_NAMED;
     ct_remat_with(args);
     SAYS(CT_E_ARGUMENT, "remat: the policy is CT_REMAT_NAMED, but no names are given\n"
@@ -286,7 +296,8 @@ static void linear_maps(void **state) {
         ct_linear_transpose_at(map, &x, none, here);
         SAYS(CT_E_ARGUMENT, "linear_transpose: the room for the gradients must not be NULL");
         ct_linear_apply_at(map, &wide, &slope, here);
-        SAYS(CT_E_SHAPE, "linear_apply: tangent 1 is (3,) f32, operand 1 is (2,) f32");
+        SAYS(CT_E_SHAPE, "linear_apply: tangent 1 is (3,) f32, operand 1 is (2,) f32\n"
+                         "  hint: a tangent has the shape and the dtype of its operand");
     }
     ct_tensor x = f32(CT_DIMS(2)), slope;
     ct_linear_apply_at(map, &x, &slope, here);

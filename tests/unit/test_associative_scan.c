@@ -126,9 +126,11 @@ static void bad_input(void **state) {
     ct_tensor x = ct_zeros(CT_F32, CT_DIMS(4, 3)), y = ct_zeros(CT_F32, CT_DIMS(5, 3)), out[2],
               both[2] = {x, y}, ranks[2] = {x, ct_zeros(CT_F32, CT_DIMS(3))};
     ct_associative_scan(out, .f = itself, .xs = &x, .n_xs = 1, .axis = 2);
-    SAYS(CT_E_SHAPE, "operand 1 is (4, 3) f32, it has no axis 2");
+    SAYS(CT_E_SHAPE, "operand 1 is (4, 3) f32, it has no axis 2\n"
+                     "  hint: its axes are 0 to 1, or -2 to -1 from the last one");
     ct_associative_scan(out, .f = itself, .xs = &x, .n_xs = 1, .axis = -3);
-    SAYS(CT_E_SHAPE, "operand 1 is (4, 3) f32, it has no axis -3");
+    SAYS(CT_E_SHAPE, "operand 1 is (4, 3) f32, it has no axis -3\n"
+                     "  hint: its axes are 0 to 1, or -2 to -1 from the last one");
     ct_associative_scan(out, .f = itself, .xs = both, .n_xs = 2);
     SAYS(CT_E_SHAPE, "axis 0 of operand 2 has size 5, of the first 4");
     ct_associative_scan(out, .f = itself, .xs = ranks, .n_xs = 2, .axis = -1);

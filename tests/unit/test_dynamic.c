@@ -215,7 +215,10 @@ static void a_length_can_be_given_as_dynamic(void **state) {
     unsigned line = __LINE__ + 1;
     ct_scan(&last, NULL, .body = count_up, .carry = &zero, .n_carry = 1, .length = -2);
     char want[128];
-    snprintf(want, sizeof want, "tests/unit/test_dynamic.c:%u: scan: the length is -2", line);
+    snprintf(want, sizeof want,
+             "tests/unit/test_dynamic.c:%u: scan: the length is -2\n"
+             "  hint: it is how often the body runs, at least 0",
+             line);
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();
 }

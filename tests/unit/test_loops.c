@@ -492,6 +492,14 @@ static void turns_never(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     ct_fori(out, .body = second, .lower = 2, .upper = 1, .carry = in, .n_carry = 1);
 }
+static void made_dynamic(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_reshape(in[0], CT_DIMS(CT_DYN(3)));
+}
+static void halves(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(in[0], ct_f(0.5));
+}
 static void forgets(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)in, (void)out, (void)user;
 }
@@ -502,7 +510,16 @@ static void bodies_whose_results_change_type(void **state) {
     ct_tensor x = number(1), out;
     ct_while(&out, .cond = always, .body = widens, .carry = &x, .n_carry = 1);
     SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body "
-                     "makes it (2,) f64");
+                     "makes it (2,) f64\n  hint: it keeps its shape; give it room for all "
+                     "turns, of which ct_dynamic_update writes one");
+    ct_scan(&out, NULL, .body = widens, .carry = &x, .n_carry = 1, .length = 2);
+    SAYS(CT_E_SHAPE, "scan: carried tensor 1 is () f64, the body makes it (2,) f64\n"
+                     "  hint: it keeps its shape; what each turn adds goes out as ys");
+    ct_tensor row = ct_ones(CT_F64, CT_DIMS(3));
+    ct_scan(&out, NULL, .body = made_dynamic, .carry = &row, .n_carry = 1, .length = 2);
+    SAYS(CT_E_SHAPE, "scan: carried tensor 1 is (3,) f64, the body makes it (n=3,) f64\n"
+                     "  hint: n= is a dynamic size: ct_reshape with CT_DYN in its dims makes that "
+                     "axis of the other dynamic");
     ct_while(&out, .cond = always, .body = casts, .carry = &x, .n_carry = 1);
     SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body "
                      "makes it () f32\n  hint: ct_cast it in the "
@@ -513,12 +530,16 @@ static void bodies_whose_results_change_type(void **state) {
     SAYS(CT_E_ARGUMENT, "fori: the body did not set output 1");
     ct_fori(&out, .body = itself, .upper = 3, .carry = &x, .n_carry = 1); // gives i
     SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
-                     "makes it () i32\n  hint: ct_cast it in the "
-                     "body, or before the loop");
+                     "makes it () i32\n  hint: in[0] of the body is the number of the turn, "
+                     "in[1] the first carried tensor");
+    ct_fori(&out, .body = halves, .upper = 3, .carry = &row, .n_carry = 1);
+    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is (3,) f64, the body makes it () f32\n"
+                     "  hint: in[0] of the body is the number of the turn, in[1] the first carried "
+                     "tensor");
     ct_fori(&out, .body = itself, .upper_value = whole(3), .carry = &x, .n_carry = 1);
     SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
-                     "makes it () i32\n  hint: ct_cast it in the "
-                     "body, or before the loop");
+                     "makes it () i32\n  hint: in[0] of the body is the number of the turn, "
+                     "in[1] the first carried tensor");
 }
 
 // Of a scan that is not told how long it is. A ct_fori may turn never, and its derivatives.
@@ -539,6 +560,18 @@ static void a_scan_without_a_length(void **state) {
     ct_vmap(turns_never, NULL, &rows, 1, &turned, 1);
     ct_jvp(turns_never, NULL, &rows, 1, &out, 1, &one, &moved);
     assert_true(ct_item(ct_sum(turned)) == 7 && ct_item(ct_sum(moved)) == 2);
+}
+
+static void xs_that_are_not_of_one_length(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor xs[2] = {ct_ones(CT_F64, CT_DIMS(3)), ct_ones(CT_F64, CT_DIMS(4))}, out;
+    ct_scan(NULL, &out, .body = itself, .xs = xs, .n_xs = 2, .n_ys = 1);
+    SAYS(CT_E_SHAPE, "scan: operand 2 is (4,) f64, the loop has length 3\n"
+                     "  hint: it is the size of axis 0, of all xs the same");
+    ct_scan(NULL, &out, .body = itself, .xs = xs, .n_xs = 1, .n_ys = 1, .length = 2);
+    SAYS(CT_E_SHAPE, "scan: operand 1 is (3,) f64, the loop has length 2\n"
+                     "  hint: it is .length; without one the xs say it");
 }
 
 static void predicates_that_are_no_bool(void **state) {
@@ -567,13 +600,20 @@ static void predicates_that_are_no_bool(void **state) {
                      "element; ct_all or ct_any makes one of many");
     ct_switch(&out, .index = x, .branches = three, .n_branches = 3, .in = &x, .n_in = 1,
               .n_out = 1);
-    SAYS(CT_E_DTYPE, "switch: the index is () f64, it must be one integer");
+    SAYS(CT_E_DTYPE, "switch: the index is () f64, it must be one integer\n"
+                     "  hint: cast it: ct_cast(index, CT_I32)");
+    ct_switch(&out, .index = ct_ones(CT_I32, CT_DIMS(2)), .branches = three, .n_branches = 3,
+              .in = &x, .n_in = 1, .n_out = 1);
+    SAYS(CT_E_SHAPE, "switch: the index is (2,) i32, it must be one integer\n"
+                     "  hint: where each element has its own, ct_vmap a function of one");
     ct_fori(&out, .body = itself, .upper_value = x, .carry = &x, .n_carry = 1);
-    SAYS(CT_E_DTYPE, "fori: the upper bound is () f64, it must be one integer");
+    SAYS(CT_E_DTYPE, "fori: the upper bound is () f64, it must be one integer\n"
+                     "  hint: cast it: ct_cast(upper, CT_I32)");
     int32_t pair[2] = {1, 2};
     ct_fori(&out, .body = itself, .lower_value = ct_from(pair, CT_I32, CT_DIMS(2)), .carry = &x,
             .n_carry = 1);
-    SAYS(CT_E_SHAPE, "fori: the lower bound is (2,) i32, it must be one integer");
+    SAYS(CT_E_SHAPE, "fori: the lower bound is (2,) i32, it must be one integer\n"
+                     "  hint: where each element has its own, ct_vmap a function of one");
 }
 
 static void branches_that_disagree(void **state) {
@@ -583,12 +623,19 @@ static void branches_that_disagree(void **state) {
     ct_cond(&out, .pred = truth(true), .then = widens, .otherwise = itself, .in = &x, .n_in = 1,
             .n_out = 1);
     SAYS(CT_E_SHAPE, "cond: result 1 is (2,) f64 where the predicate "
-                     "holds, () f64 where it does not");
+                     "holds, () f64 where it does not\n  hint: all must give it in one shape: "
+                     "ct_expand repeats, ct_pad fills up");
+    ct_tensor row = ct_ones(CT_F64, CT_DIMS(3));
+    ct_cond(&out, .pred = truth(true), .then = made_dynamic, .otherwise = itself, .in = &row,
+            .n_in = 1, .n_out = 1);
+    SAYS(CT_E_SHAPE, "cond: result 1 is (n=3,) f64 where the predicate holds, (3,) f64 where it "
+                     "does not\n  hint: n= is a dynamic size: ct_reshape with CT_DYN in its dims "
+                     "makes that axis of the other dynamic");
     const ct_fn branches[] = {itself, casts, itself};
     ct_switch(&out, .index = whole(0), .branches = branches, .n_branches = 3, .in = &x, .n_in = 1,
               .n_out = 1);
     SAYS(CT_E_SHAPE, "switch: result 1 is () f64 in branch 2, () f32 "
-                     "in branch 1");
+                     "in branch 1\n  hint: ct_cast it in one of them");
     ct_switch(&out, .index = whole(0), .in = &x, .n_in = 1, .n_out = 1);
     SAYS(CT_E_ARGUMENT, "switch: there are no branches");
     ct_cond(&out, .pred = truth(true), .then = forgets, .otherwise = itself, .in = &x, .n_in = 1,
@@ -681,6 +728,7 @@ int main(void) {
         T(a_loop_that_never_ends_stops_on_cancel),
         T(bodies_whose_results_change_type),
         T(a_scan_without_a_length),
+        T(xs_that_are_not_of_one_length),
         T(predicates_that_are_no_bool),
         T(branches_that_disagree),
         T(the_gradient_of_a_while_loop_in_reverse),
