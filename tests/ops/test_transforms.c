@@ -230,6 +230,11 @@ static void read_transform(reader *r, frame *f) {
     const int64_t which = read_word(r);
     x.n_out = read_word(r);
     const int64_t n_functions = read_word(r);
+    if (n_functions > MOST_SHARED) {
+        fprintf(stderr, "test_transforms: %d functions in one transform, at most %d are possible\n",
+                (int)n_functions, MOST_SHARED);
+        exit(2);
+    }
     for (int64_t i = 0; i < n_functions; i++) x.function[i] = (closure){f, read_word(r)};
     x.n_in = read_refs(r, f, x.in);
     const int64_t lists = read_word(r);
