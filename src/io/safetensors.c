@@ -535,8 +535,13 @@ static bool put_metadata(writer *w, size_t n) {
 static bool put_entry(writer *w, const ct_st_out *e, uint64_t *at) {
     uint64_t bytes, end;
     size_t n = strlen(e->name);
-    if (kind_of(e->dtype) < 0)
-        return refuse_write(w, e->name, "the format has no name for its dtype");
+    if (kind_of(e->dtype) < 0) {
+        refuse_write(w, e->name, "the format has no name for its dtype");
+        if (e->dtype == CT_I4 || e->dtype == CT_U4)
+            ct__err_hint(w->err, "save it wider: ct_cast(x, CT_%s)",
+                         e->dtype == CT_I4 ? "I8" : "U8");
+        return false;
+    }
     if (ct__utf8_bad(e->name, n) < n) return refuse_write(w, e->name, "its name is not UTF-8");
     if (strcmp(e->name, "__metadata__") == 0)
         return refuse_write(w, e->name, "this name is reserved by the format");

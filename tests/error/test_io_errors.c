@@ -350,7 +350,12 @@ static void writing_refuses(void **state) {
         {{"a", CT_F32, 1, huge, data}, "tensor \"a\": its size overflows 64 bits"},
         {{"a", CT_F32, 1, two, NULL}, "tensor \"a\": it has no data"},
         {{"a", CT_F4, 1, three, data}, "tensor \"a\": its elements fill no whole number of bytes"},
-        {{"a", CT_I4, 1, two, data}, "tensor \"a\": the format has no name for its dtype"},
+        {{"a", CT_I4, 1, two, data},
+         "tensor \"a\": the format has no name for its dtype\n"
+         "  hint: save it wider: ct_cast(x, CT_I8)"},
+        {{"a", CT_U4, 1, two, data},
+         "tensor \"a\": the format has no name for its dtype\n"
+         "  hint: save it wider: ct_cast(x, CT_U8)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ct_err err = {0};
