@@ -870,7 +870,7 @@ static void a_crash_tells_its_graph(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status;
         say_crash(cases[i].crash, cases[i].in_thread, said, sizeof said, &status);
-        assert_memory_equal(said, want, strlen(want)); // a sanitizer has more to say
+        assert_non_null(strstr(said, want)); // a sanitizer has more to say, before and behind it
         assert_true(before_cmocka[0].sa_handler != SIG_DFL ||
                     (WIFSIGNALED(status) && WTERMSIG(status) == cases[i].number));
     }
