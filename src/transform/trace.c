@@ -15,7 +15,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
     ok = ok && ct__order(ctx, &order, roots, body->n_outs);
     body->words = ok ? ct__arena(arena, (order.n_words + 1) * sizeof *body->words) : NULL;
     if (body->words) {
-        memcpy(body->words, order.words, order.n_words * sizeof *body->words);
+        if (order.n_words) memcpy(body->words, order.words, order.n_words * sizeof *body->words);
         body->n_words = order.n_words;
         body->hash = order.hash;
         body->transforms = order.n_transforms > 0;
