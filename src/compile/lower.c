@@ -96,6 +96,13 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
            ct__cache(ctx, engine, program);
 }
 
+// Is anything of the record dynamic?
+static bool is_dynamic(const ct_engine *engine) {
+    for (size_t i = 0; i < engine->sizes.n; i++)
+        if (engine->sizes.v[i].marked || engine->also[engine->sizes.v[i].word]) return true;
+    return false;
+}
+
 static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
                      size_t n_roots) {
     ct_plan *plan = ct__calloc(1, sizeof *plan);
@@ -108,7 +115,7 @@ static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, cons
     plan->n_scalars = order->n_scalars;
     ctx->symbols = ct__symbols_new(&plan->arena);
     if (!ctx->symbols) ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
-    if (ctx->symbols) ct__symbols_also(ctx->symbols, engine->also);
+    if (ctx->symbols) ct__symbols_also(ctx->symbols, engine->also, is_dynamic(engine));
     bool ok = ctx->symbols && ct__plan_name(ctx, plan, order, roots, n_roots) &&
               lower(ctx, engine, plan, order, roots, n_roots);
     plan->n_regions = ctx->regions->n;

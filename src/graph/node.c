@@ -588,12 +588,16 @@ static void canonical_attrs(ct_symbols *symbols, const ct_opdef *op, void *attrs
     }
 }
 
-// In a plan every dynamic size has a symbol: one of its own where the shape rule gave none.
+static bool keeps_operands(const ct_opdef *op);
+
+// In a plan every dynamic size has a symbol: one of its own where the shape rule gave none. The rule
+// that is asked again in another run knows the sizes of this run alone of what a body makes.
 static bool name_sizes(ct_ctx *ctx, ct_node *node, ct_call *call) {
     canonical_attrs(ctx->symbols, call->op, call->attrs);
     for (int i = 0; i < call->n_out; i++) {
         ct_type *type = &call->out[i];
         if (!type->dyn || type->mark) continue;
+        if (keeps_operands(call->op)) ct__symbols_incomplete(ctx->symbols);
         int64_t *mark = ct__arena(call->arena, type->rank * sizeof *mark);
         if (!mark) return ct__err_memory(call->err, call->here, call->op->name, type->rank * 8u);
         for (int a = 0; a < type->rank; a++)

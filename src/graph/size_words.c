@@ -46,6 +46,11 @@ static bool add_attrs(ct_size_words *list, const ct_node *node, size_t word) {
             ok = add(list, word + 1 + (size_t)i, varies, ct__marked(ints->v[i]));
         const ct_body *body = field->kind == CT_FIELD_body ? *(ct_body *const *)at : NULL;
         if (body) ok = add_nodes(list, body->nodes, body->n_nodes, word + 1);
+        const ct_bodies *bodies = field->kind == CT_FIELD_bodies ? at : NULL;
+        for (size_t i = 0, begin = word + 1; bodies && i < bodies->n && ok; i++) {
+            ok = add_nodes(list, bodies->v[i]->nodes, bodies->v[i]->n_nodes, begin + 1);
+            begin += 1 + bodies->v[i]->n_words;
+        }
         if (!ok) return false;
         word += ct__attr_words(field, node->attrs);
     }

@@ -43,6 +43,7 @@ struct ct_symbols {
     int64_t *value;       // (n_symbols) in the run for which the plan is made
     size_t n_symbols, symbols_cap;
     const bool *also; // (words of the record) dynamic without a mark; or NULL
+    bool any;         // a word of the record is dynamic
     bool incomplete;
 };
 
@@ -120,14 +121,16 @@ static ct_monomial resolved(const ct_symbols *t, const ct_monomial *m) {
     return r;
 }
 
-static ct_monomial monomial_of(const ct_symbols *t, int64_t size) {
-    if (ct__is_symbol(size)) return resolved(t, &t->symbols[size - CT_SYMBOL_MARK]);
-    return (ct_monomial){.coef = ct__unmarked(size)};
-}
 bool ct__size_monomial(const ct_symbols *table, int64_t size, ct_monomial *out) {
     if (!ct__is_symbol(size)) return false;
-    *out = monomial_of(table, size);
+    *out = resolved(table, &table->symbols[size - CT_SYMBOL_MARK]);
     return true;
+}
+// A mark that is no symbol is taken for the number that it has in this run.
+static ct_monomial monomial_of(ct_symbols *t, int64_t size) {
+    ct_monomial m = {.coef = ct__unmarked(size)};
+    if (!ct__size_monomial(t, size, &m)) t->incomplete |= ct__marked(size);
+    return m;
 }
 
 // The marked size of a monomial; the same for the same one.
@@ -197,7 +200,11 @@ int64_t ct__symbol_word(ct_symbols *t, size_t word, int64_t value) {
     return size_of_atom(t, a);
 }
 
-void ct__symbols_also(ct_symbols *t, const bool *dynamic) { t->also = dynamic; }
+void ct__symbols_also(ct_symbols *t, const bool *dynamic, bool any) {
+    t->also = dynamic;
+    t->any = any;
+}
+bool ct__symbols_any(const ct_symbols *t) { return t->any; }
 int64_t ct__atom_value(const ct_symbols *t, int32_t a) { return t->atoms[a].value; }
 
 int64_t ct__symbol_at(ct_symbols *t, size_t word, int64_t size) {
@@ -395,7 +402,9 @@ static bool define(ct_symbols *t, int64_t c, int32_t x, const ct_monomial *m) {
 
 void ct__size_equal(int64_t a, int64_t b) {
     ct_symbols *t = ct__symbols_now();
-    if (!t || a == b || (!ct__is_symbol(a) && !ct__is_symbol(b))) return;
+    const bool one = ct__is_symbol(a), other = ct__is_symbol(b);
+    if (!t || a == b || (!one && !other)) return;
+    if ((!one && ct__marked(a)) || (!other && ct__marked(b))) return; // of nothing that is computed
     ct_monomial x = monomial_of(t, a), y = monomial_of(t, b);
     cancel(&x, &y);
     if (x.n == 0 && y.n == 0) return;
@@ -405,6 +414,13 @@ void ct__size_equal(int64_t a, int64_t b) {
         return;
     if (x.n == 1 && !newer) define(t, x.coef, x.atom[0], &y);
     if (y.n == 1 && newer) define(t, y.coef, y.atom[0], &x);
+}
+
+void ct__sizes_equal(const ct_type *a, int skip, const ct_type *b) {
+    if (a->rank - skip != b->rank) return;
+    for (int i = 0; i < b->rank; i++)
+        if (a->dim[skip + i] == b->dim[i])
+            ct__size_equal(ct__size_of(a, skip + i), ct__size_of(b, i));
 }
 
 // --------------------------------------------------------------------------------------- other runs

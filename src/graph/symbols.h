@@ -26,8 +26,10 @@ ct_symbols *ct__symbols_new(ct_arena *arena);
 // The table of the plan that the thread's context is making; NULL outside of plans.
 ct_symbols *ct__symbols_now(void);
 
-// Which words of the record are dynamic though nothing marks them; by word, or NULL.
-void ct__symbols_also(ct_symbols *table, const bool *dynamic);
+// Which words of the record are dynamic though nothing marks them; by word, or NULL. any: is there a
+// dynamic word, marked or not?
+void ct__symbols_also(ct_symbols *table, const bool *dynamic, bool any);
+bool ct__symbols_any(const ct_symbols *table);
 // A size or position in word `word` of the record: its symbol where it is dynamic, else itself.
 int64_t ct__symbol_at(ct_symbols *table, size_t word, int64_t size);
 // The attributes of a node of the record in the plan, in the arena: dynamic numbers are symbols, and
@@ -63,6 +65,8 @@ static inline int64_t ct__size_div_up(int64_t a, int64_t b) {
 }
 // Tells that two sizes are equal in every run, which the shape rules demand.
 void ct__size_equal(int64_t a, int64_t b);
+// The same of the axes of b and those of a behind its first `skip`, where they have equal sizes now.
+void ct__sizes_equal(const ct_type *a, int skip, const ct_type *b);
 
 // A marked size in terms of what is known to be equal by now. False: it names no symbol.
 bool ct__size_monomial(const ct_symbols *table, int64_t size, ct_monomial *out);

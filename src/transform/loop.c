@@ -18,6 +18,23 @@ size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param) {
     return at;
 }
 
+void ct__loop_sizes(const ct_call *call) {
+    const ct_node node = {.op = call->op, .attrs = call->attrs};
+    const ct_loop l = ct__loop_of(&node);
+    const bool carries = l.form != CT_LOOP_SWITCH;
+    for (size_t i = 0; i < l.bodies.n && call->marks; i++) {
+        const ct_body *b = l.bodies.v[i];
+        const ct_type *const *in = call->in;
+        for (size_t p = 0; p < b->n_params + b->n_captured; p++) {
+            const ct_node *param = p < b->n_params ? b->params[p] : b->captured[p - b->n_params];
+            const bool element = p >= l.n_carry && p < l.n_carry + l.n_xs;
+            ct__sizes_equal(in[ct__loop_operand(&l, i, p)], element, param->out);
+        }
+        for (size_t k = 0; k < l.n_carry && carries && i + 1 == l.bodies.n; k++)
+            ct__sizes_equal(in[k], 0, ct__type(b->outs[k]));
+    }
+}
+
 // ---------------------------------------------------------------------------- reference evaluation
 
 typedef struct { // a body being evaluated

@@ -27,6 +27,14 @@ static inline ct_loop ct__loop_of(const ct_node *node) {
     node->op->loop(node, &loop);
     return loop;
 }
+// One element of x along axis 0, as the body of a scan sees it.
+static inline ct_type ct__element_type(const ct_type *x) {
+    return (ct_type){.dtype = x->dtype,
+                     .rank = (uint8_t)(x->rank - 1),
+                     .dyn = x->dyn >> 1,
+                     .dim = x->dim + 1,
+                     .mark = x->mark && x->dyn >> 1 ? x->mark + 1 : NULL};
+}
 // The operand that is parameter `param` of a body.
 size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param);
 
@@ -36,6 +44,9 @@ size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param);
     .doc = text, .kind = &ct__kind_loop, .n_in = -1, .n_out = -1, .accepts = CT_ANY
 
 bool ct__loop_eval(const ct_ref *ref); // reference evaluation
+// For shape rules in a plan: tells that the bodies' parameters, and what is carried on, have the sizes of
+// the operands.
+void ct__loop_sizes(const ct_call *call);
 
 // Behind an error: two types differ in nothing but which axes are dynamic.
 #define CT_HINT_DYNAMIC                                                                            \

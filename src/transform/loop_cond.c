@@ -29,12 +29,14 @@ static bool branch_infer(ct_call *call) {
     const ct_bodies *branches = &((const branch_attrs *)call->attrs)->branches;
     const ct_body *first = branches->v[branches->n - 1];
     if (!ct__call_outs(call, (int)first->n_outs)) return false;
+    ct__loop_sizes(call);
     for (size_t i = 0; i < first->n_outs; i++) {
         const ct_type *t = ct__type(first->outs[i]);
         for (size_t b = 0; b + 1 < branches->n; b++) {
             const ct_type *other = ct__type(branches->v[b]->outs[i]);
             char one[32], two[32];
-            if (other->dtype == t->dtype && ct__same_shape(other, t)) {
+            const bool same = call->marks ? ct__same_sizes(other, t) : ct__same_shape(other, t);
+            if (other->dtype == t->dtype && same) {
                 for (int a = 0; a < t->rank; a++)
                     ct__size_equal(ct__size_of(other, a), ct__size_of(t, a));
                 continue;

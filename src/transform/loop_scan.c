@@ -26,15 +26,6 @@ static void scan_loop(const ct_node *node, ct_loop *loop) {
                       .bodies = a->bodies};
 }
 
-// One element of x along axis 0, as the body sees it.
-static ct_type element_type(const ct_type *x) {
-    return (ct_type){.dtype = x->dtype,
-                     .rank = (uint8_t)(x->rank - 1),
-                     .dyn = x->dyn >> 1,
-                     .dim = x->dim + 1,
-                     .mark = x->mark && x->dyn >> 1 ? x->mark + 1 : NULL};
-}
-
 // What a loop goes along lies element by element in memory: of 4 bits these must be whole bytes.
 static bool whole_bytes(ct_call *call, const char *what, int64_t number, const ct_type *element) {
     const int64_t bits = ct_dtype_bits((ct_dtype)element->dtype);
@@ -51,8 +42,10 @@ static bool scan_infer(ct_call *call) {
     const scan_attrs *a = call->attrs;
     const ct_body *body = body_of(a);
     if (!ct__call_outs(call, (int)body->n_outs)) return false;
+    ct__loop_sizes(call);
     for (int64_t i = a->n_carry; i < a->n_carry + a->n_xs; i++) {
-        const ct_type element = element_type(call->in[i]);
+        if (call->marks) ct__size_equal(a->length, ct__size_of(call->in[i], 0));
+        const ct_type element = ct__element_type(call->in[i]);
         if (!whole_bytes(call, "operand", i + 1, &element)) return false;
     }
     for (int64_t i = 0; i < (int64_t)body->n_outs; i++) {
@@ -250,7 +243,7 @@ static bool find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
         }
         ct__size_equal(args->length, ct__size_of(&t, 0));
         if (!ct__marked(args->length)) args->length = ct__size_of(&t, 0);
-        o->type[i] = element_type(&t);
+        o->type[i] = ct__element_type(&t);
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);

@@ -21,6 +21,7 @@ static void while_loop(const ct_node *node, ct_loop *loop) {
 static bool while_infer(ct_call *call) {
     const ct_body *body = ((const while_attrs *)call->attrs)->bodies.v[1];
     if (!ct__call_outs(call, (int)body->n_outs - 1)) return false;
+    ct__loop_sizes(call);
     for (int i = 0; i < call->n_out; i++) {
         call->out[i] = *call->in[i];
         call->out[i].weak = false;

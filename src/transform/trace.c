@@ -97,6 +97,34 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     return end(ctx, body, function->op, out, n_out, depth);
 }
 
+bool ct__plan_ones(ct_ctx *ctx, const ct_node *node, const ct_val *to) {
+    for (int k = 0; k < node->n_out; k++) {
+        const ct_type *said = &node->out[k];
+        ct_type *is = &to[k].node->out[to[k].out];
+        uint32_t ones = 0;
+        for (int a = 0; a < is->rank && is->mark && said->rank == is->rank; a++)
+            if (said->dim[a] == 1 && !ct__is_dyn(said, a)) ones |= is->dyn & 1u << a;
+        if (!ones) continue;
+        int64_t *mark = ct__arena(ct__top(ctx)->arena, is->rank * sizeof *mark);
+        if (!mark) return false;
+        for (int a = 0; a < is->rank; a++) {
+            mark[a] = ones >> a & 1 ? 1 : is->mark[a];
+            ct__size_equal(is->mark[a], mark[a]);
+        }
+        is->dyn &= ~ones;
+        is->mark = is->dyn ? mark : NULL;
+    }
+    return true;
+}
+
+static bool keep_ones(ct_ctx *ctx, const ct_node *node, const ct_tensor *to, ct_arena *scratch) {
+    ct_val *vals = ct__arena(scratch, node->n_out * sizeof *vals);
+    bool ok = vals != NULL;
+    for (int k = 0; k < node->n_out && ok; k++)
+        ok = ct__resolve(ctx, to[k], &vals[k], node->op->name, k, node->here);
+    return ok && ct__plan_ones(ctx, node, vals);
+}
+
 // One node of the body again. Transforms become what they stand for where `args` are parameters, as
 // they were when the function was traced.
 static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map, ct_tensor *to,
@@ -105,9 +133,12 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
     ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&scratch, (node->n_in + 1u) * sizeof *vals);
     const void *attrs = node->attrs;
-    if (word && node->op->n_fields)
-        attrs = ct__symbol_attrs(ctx->symbols, &scratch, node->op, attrs, word);
-    bool ok = in && vals && (attrs || !node->op->n_fields);
+    bool ok = in && vals;
+    if (word && node->op->n_fields && ok) {
+        void *own = ct__symbol_attrs(ctx->symbols, &scratch, node->op, attrs, word);
+        ok = own && (node->op->expand || ct__plan_bodies(ctx, node->op, own));
+        attrs = own;
+    }
     for (int k = 0; k < node->n_in && ok; k++)
         in[k] = map[node->in[k].node->index][node->in[k].out];
     if (ok && transforms && node->op->expand) {
@@ -117,6 +148,7 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
     } else if (ok) {
         ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), to, node->n_out);
     }
+    if (word) ok = ok && !ctx->err.code && keep_ones(ctx, node, to, &scratch);
     ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
@@ -202,6 +234,33 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
 ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) { return clone_body(ctx, body, true); }
 ct_body *ct__body_without_transforms(ct_ctx *ctx, const ct_body *body) {
     return clone_body(ctx, body, false);
+}
+
+static bool plan_body(ct_ctx *ctx, ct_body **at) {
+    const ct_body *body = *at;
+    if (!body || !body->word) return true;
+    ct_body *own = ct__body_without_transforms(ctx, body);
+    if (!own) return false;
+    own->captured_from =
+        ct__arena_zero(ct__top(ctx)->arena, (body->n_captured + 1) * sizeof *own->captured_from);
+    if (!own->captured_from)
+        return ct__err_memory(&ctx->err, body->here, "body", body->n_captured * sizeof(ct_val));
+    own->n_params = body->n_params;
+    own->captured = own->params + body->n_params;
+    own->n_captured = body->n_captured;
+    *at = own;
+    return true;
+}
+
+bool ct__plan_bodies(ct_ctx *ctx, const ct_opdef *op, void *attrs) {
+    bool ok = true;
+    for (size_t f = 0; f < op->n_fields && ct__symbols_any(ctx->symbols); f++) {
+        void *at = (char *)attrs + op->fields[f].offset;
+        if (op->fields[f].kind == CT_FIELD_body) ok = ok && plan_body(ctx, at);
+        const ct_bodies *bodies = op->fields[f].kind == CT_FIELD_bodies ? at : NULL;
+        for (size_t i = 0; bodies && i < bodies->n; i++) ok = ok && plan_body(ctx, &bodies->v[i]);
+    }
+    return ok;
 }
 
 // A gradient that the function takes is one of the function: with respect to an operand, whatever

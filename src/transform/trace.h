@@ -27,6 +27,13 @@ ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body);
 
 // The same body on parameters of its own in the innermost frame's arena, transforms expanded.
 ct_body *ct__body_without_transforms(ct_ctx *ctx, const ct_body *body);
+// The bodies among a node's attributes, which ct__symbol_attrs copied, as the plan has them: the dynamic
+// sizes of all that they compute are symbols. False: the error stands in the context.
+bool ct__plan_bodies(ct_ctx *ctx, const ct_opdef *op, void *attrs);
+
+// A copy of the node was recorded in the plan, to[k] for output k. A size of 1 that was no dynamic one when
+// the node was recorded is 1 in every run of the plan, since it may broadcast. False: no memory.
+bool ct__plan_ones(ct_ctx *ctx, const ct_node *node, const ct_val *to);
 
 // Records a body in the innermost frame for a batch of `size` (CT_DYN marks a dynamic one): the
 // `batched` ones of args and of the results have it as axis 0, the others are the same for all.

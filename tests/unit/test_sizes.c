@@ -180,6 +180,103 @@ static void the_length_of_a_loop_too(void **state) {
           {2, 2, 3}, {1, 3, 4}, {5, 1, 5});
 }
 
+// Sizes inside of functions: of what a loop carries, goes along and gives, and of what a branch makes.
+static ct_tensor sized(int which, ct_ints dims) { // (., ., 8) or (., 8)
+    int64_t count = 1;
+    for (int64_t i = 0; i < dims.n; i++)
+        count *= (dims.v[i] < CT_DYN(0) ? dims.v[i] : dims.v[i] - CT_DYN(0));
+    return tensor(which, dims, count);
+}
+static void cell(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_tanh(ct_add(ct_matmul(in[0], *(const ct_tensor *)user), in[1]));
+    out[1] = ct_sum(ct_square(out[0]), .axes = CT_AXES(1));
+}
+static ct_tensor recurrent(int64_t n, int64_t m) {
+    ct_tensor x = sized(1, CT_DIMS(m, n, 8)), w = sized(2, CT_DIMS(8, 8)), last, squares, slope;
+    ct_tensor first = ct_full(ct_f(0.5), CT_DIMS(n, 8));
+    ct_scan(&last, &squares, .body = cell, .user = &w, .carry = &first, .n_carry = 1, .xs = &x,
+            .n_xs = 1, .n_ys = 1);
+    ct_tensor ends = ct_add(last, ct_reshape(ct_sum(squares, .axes = CT_AXES(0)), CT_DIMS(n, 1)));
+    ct_grad(ct_sum(ct_mul(ends, ends)), &w, 1, &slope);
+    ct_tensor both[] = {ends, slope};
+    return ct_concat(both, 2, 0);
+}
+static ct_tensor marked_recurrent(int64_t n, int64_t m) { return recurrent(CT_DYN(n), CT_DYN(m)); }
+static void sizes_inside_of_a_loop_too(void **state) {
+    (void)state;
+    TURNS(recurrent, {5, 3, 1}, {7, 4, 2}, {30, 9, 2}, {4, 4, 2}, {5, 3, 2}, {1, 3, 3});
+    TURNS(marked_recurrent, {5, 3, 1}, {7, 4, 1}, {30, 9, 1}, {4, 4, 1}, {1, 1, 1}, {9, 0, 1});
+}
+
+static void below_ten(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_less(ct_sum(in[0]), ct_f(10));
+}
+static void grow(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_add(ct_abs(ct_add(in[0], *(const ct_tensor *)user)), ct_f(0.125));
+}
+static ct_tensor until(int64_t n, int64_t m) {
+    ct_tensor x = sized(1, CT_DIMS(n, 8)), y = sized(2, CT_DIMS(m, 8)), last;
+    ct_tensor more = ct_expand(ct_mean(y, .axes = CT_AXES(0)), CT_DIMS(n, 8));
+    ct_while(&last, .cond = below_ten, .body = grow, .user = &more, .carry = &x, .n_carry = 1);
+    return ct_flip(ct_mul(last, ct_f(0.25)), CT_AXES(0));
+}
+static ct_tensor marked_until(int64_t n, int64_t m) { return until(CT_DYN(n), CT_DYN(m)); }
+
+static void twice(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_tensor both[] = {in[0], *(const ct_tensor *)user};
+    out[0] = ct_sin(ct_concat(both, 2, 0));
+    out[1] = ct_sum(in[0], .axes = CT_AXES(0));
+}
+static void backwards(const ct_tensor *in, ct_tensor *out, void *user) {
+    const ct_tensor both[] = {*(const ct_tensor *)user, in[0]};
+    out[0] = ct_concat(both, 2, 0);
+    out[1] = ct_max(in[0], .axes = CT_AXES(0));
+}
+static ct_tensor chosen(int64_t n, int64_t m) {
+    ct_tensor x = sized(1, CT_DIMS(n, 8)), y = sized(2, CT_DIMS(m, 8)), one[2], other[2], slope;
+    ct_tensor positive = ct_greater(ct_sum(x), ct_f(0));
+    ct_cond(one, .pred = positive, .then = twice, .otherwise = backwards, .user = &y, .in = &x,
+            .n_in = 1, .n_out = 2);
+    const ct_fn branches[] = {backwards, twice, backwards};
+    ct_switch(other, .index = ct_cast(ct_sum(ct_cast(ct_greater(y, ct_f(0.9)), CT_I32)), CT_I32),
+              .branches = branches, .n_branches = 3, .user = &x, .in = &y, .n_in = 1, .n_out = 2);
+    ct_tensor all = ct_add(ct_mul(one[0], ct_exp(one[1])), ct_flip(other[0], CT_AXES(0)));
+    ct_grad(ct_sum(ct_square(ct_add(all, other[1]))), &x, 1, &slope);
+    ct_tensor both[] = {all, slope};
+    return ct_concat(both, 2, 0);
+}
+static ct_tensor marked_chosen(int64_t n, int64_t m) { return chosen(CT_DYN(n), CT_DYN(m)); }
+static void what_a_predicate_decides_too(void **state) {
+    (void)state;
+    TURNS(until, {5, 3, 1}, {7, 4, 2}, {30, 9, 2}, {4, 4, 2}, {5, 3, 2}, {3, 200, 2});
+    TURNS(marked_until, {5, 3, 1}, {7, 4, 1}, {30, 9, 1}, {4, 4, 1}, {1, 1, 1});
+    TURNS(chosen, {5, 3, 1}, {7, 4, 2}, {30, 9, 2}, {4, 4, 2}, {5, 3, 2}, {3, 200, 2});
+    TURNS(marked_chosen, {5, 3, 1}, {7, 4, 1}, {30, 9, 1}, {4, 4, 1}, {1, 1, 1}, {2, 90, 1});
+}
+
+static void region(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor last, squares, first = ct_mul(in[0], ct_f(0));
+    ct_scan(&last, &squares, .body = cell, .user = user, .carry = &first, .n_carry = 1,
+            .xs = &in[1], .n_xs = 1, .n_ys = 1);
+    out[0] = ct_mul(last, ct_sum(in[0], .axes = CT_AXES(0), .keepdims = true));
+}
+static ct_tensor computed_again(int64_t n, int64_t m) {
+    ct_tensor w = sized(3, CT_DIMS(8, 8)), out, slope[2];
+    ct_tensor in[] = {sized(1, CT_DIMS(n, 8)), sized(2, CT_DIMS(m, n, 8))};
+    ct_remat(.f = region, .user = &w, .in = in, .n_in = 2, .out = &out, .n_out = 1);
+    ct_tensor wrt[] = {in[0], w};
+    ct_grad(ct_sum(ct_square(out)), wrt, 2, slope);
+    ct_tensor all[] = {out, slope[0], slope[1]};
+    return ct_concat(all, 3, 0);
+}
+static ct_tensor marked_again(int64_t n, int64_t m) { return computed_again(CT_DYN(n), CT_DYN(m)); }
+static void what_a_gradient_computes_again_too(void **state) {
+    (void)state;
+    TURNS(computed_again, {5, 3, 1}, {7, 4, 2}, {30, 9, 2}, {4, 4, 2}, {5, 3, 2});
+    TURNS(marked_again, {5, 3, 1}, {7, 4, 1}, {30, 9, 1}, {4, 4, 1}, {1, 1, 1});
+}
+
 // What lies in memory for a run is what its sizes need.
 static void one_arena_for_all_lengths(void **state) {
     (void)state;
@@ -209,6 +306,9 @@ int main(void) {
         cmocka_unit_test(a_position_becomes_dynamic_by_itself),
         cmocka_unit_test(gradients_too),
         cmocka_unit_test(the_length_of_a_loop_too),
+        cmocka_unit_test(sizes_inside_of_a_loop_too),
+        cmocka_unit_test(what_a_predicate_decides_too),
+        cmocka_unit_test(what_a_gradient_computes_again_too),
         cmocka_unit_test(one_arena_for_all_lengths),
     };
     setenv("COTAN_CC", "none", 0); // the bits are the same

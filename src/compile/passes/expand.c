@@ -100,10 +100,11 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         return copied;
     }
     x->word += words;
-    const void *attrs = node->attrs;
-    if (node->op->n_fields &&
-        !(attrs = ct__symbol_attrs(x->ctx->symbols, &x->scratch, node->op, attrs, part + before)))
+    void *attrs = NULL;
+    if (node->op->n_fields && !(attrs = ct__symbol_attrs(x->ctx->symbols, &x->scratch, node->op,
+                                                         node->attrs, part + before)))
         return out_of_memory(x->ctx, node->op->attr_size);
+    if (!node->op->expand && !ct__plan_bodies(x->ctx, node->op, attrs)) return false;
     ct_tensor *in = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&x->scratch, (node->n_in + 1u) * sizeof *vals);
     ct_tensor *out = ct__arena_zero(&x->scratch, (node->n_out + 1u) * sizeof *out);
@@ -126,7 +127,7 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
                            "the plan makes %s of what was recorded as %s", ct__type_text(is).s,
                            ct__type_text(said).s);
     }
-    return true;
+    return ct__plan_ones(x->ctx, node, to) || out_of_memory(x->ctx, node->n_out * sizeof *to);
 }
 
 // ----------------------------------------------------------------------------------------- regions

@@ -170,9 +170,10 @@ static spot element(const owner *o, ct_place place, const ct_type *type) {
 static spot param_at(const owner *o, size_t body, size_t p) {
     const ct_loop *l = &o->loop;
     if (l->form != CT_LOOP_SWITCH && p < l->n_carry) return (spot){.place = o->out[p]};
-    ct_place place = o->in[ct__loop_operand(l, body, p)];
-    if (p < l->n_carry || p >= l->n_carry + l->n_xs) return (spot){.place = place};
-    return element(o, place, l->bodies.v[body]->params[p]->out);
+    const size_t operand = ct__loop_operand(l, body, p);
+    if (p < l->n_carry || p >= l->n_carry + l->n_xs) return (spot){.place = o->in[operand]};
+    const ct_type type = ct__element_type(ct__type(o->node->in[operand]));
+    return element(o, o->in[operand], &type);
 }
 
 static bool lay(const owner *o, size_t body, const spot *result, bool in_loop) {

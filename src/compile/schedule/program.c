@@ -15,7 +15,10 @@ int64_t ct__elements_of(const ct_type *type) {
     return count;
 }
 int64_t ct__bytes_of(const ct_type *type) {
-    if (!type->mark) return (int64_t)ct__type_bytes(type);
+    if (!type->mark) {
+        if (type->dyn) ct__symbols_incomplete(ct__symbols_now());
+        return (int64_t)ct__type_bytes(type);
+    }
     const int64_t count = ct__elements_of(type);
     const int64_t bits = ct__dtype((ct_dtype)type->dtype)->bits;
     return bits % 8 ? ct__size_div_up(ct__size_mul(count, bits), 8) : ct__size_mul(count, bits / 8);

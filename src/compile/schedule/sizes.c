@@ -19,7 +19,10 @@ static int number_of(ct_sched *s, int32_t atom) {
 static bool extent_of(ct_sched *s, int64_t size, ct_extent *z) {
     ct_monomial m;
     *z = (ct_extent){.coef = ct__unmarked(size)};
-    if (!ct__size_monomial(s->program->symbols, size, &m)) return true;
+    if (!ct__size_monomial(s->program->symbols, size, &m)) {
+        if (ct__marked(size)) ct__symbols_incomplete(s->program->symbols);
+        return true;
+    }
     z->coef = m.coef;
     for (int i = 0; i < m.n; i++) {
         int sym = number_of(s, m.atom[i]), k = z->n++;
