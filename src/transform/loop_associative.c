@@ -68,11 +68,10 @@ static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, con
     if (!ct__inline_batched(ctx, r->body, size, in, batched, out, batched + all)) return NULL;
     for (size_t i = 0; i < n; i++) { // what is the same for all elements, for each of them
         if (batched[all + i]) continue;
-        const ct_type *t = ct__type_of(a[i]);
-        int64_t dim[CT_MAX_RANK];
-        memcpy(dim, t->dim, t->rank * sizeof *dim);
-        dim[0] = size;
-        out[i] = ct_expand(out[i], ((ct_ints){t->rank, dim}));
+        ct_dims_buffer dims;
+        ct__dims_of(a[i], &dims);
+        dims.v[0] = size;
+        out[i] = ct_expand(out[i], dims.list);
     }
     return out;
 }
@@ -81,10 +80,9 @@ static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, con
 static ct_tensor interleave(ct_tensor a, ct_tensor b) {
     const ct_type *t = ct__type_of(b);
     int64_t dim[CT_MAX_RANK + 1], m = t->dim[0], n = ct__type_of(a)->dim[0];
-    if (t->rank) memcpy(dim + 1, t->dim, (size_t)t->rank * sizeof *dim);
     dim[0] = m;
     dim[1] = 1;
-    if (t->rank > 1) memcpy(dim + 2, t->dim + 1, (size_t)(t->rank - 1) * sizeof *dim);
+    for (int i = 1; i < t->rank; i++) dim[1 + i] = ct__size_of(t, i);
     const ct_ints pairs = {t->rank + 1, dim};
     const ct_tensor both[2] = {ct_reshape(ct_slice(a, .stop = {1, &m}), pairs),
                                ct_reshape(b, pairs)};
