@@ -1,5 +1,6 @@
 // One plan serves every value of a dynamic size, and a size or a position becomes dynamic by itself when
 // a second value of it is met. The results are those of plans that are made for each value.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -277,6 +278,31 @@ static void what_a_gradient_computes_again_too(void **state) {
     TURNS(marked_again, {5, 3, 1}, {7, 4, 1}, {30, 9, 1}, {4, 4, 1}, {1, 1, 1});
 }
 
+// Where a slice begins and ends varies, how long it is does not.
+static ct_tensor from_the_last(int64_t n, int64_t m) {
+    ct_tensor x = tensor(1, CT_DIMS(n, 8), n * 8 + 0 * m);
+    return ct_sub(x, ct_slice(x, .axes = CT_AXES(0), .start = CT_INTS(n - 1), .stop = CT_INTS(n)));
+}
+static void one_row_broadcasts_wherever_it_lies(void **state) {
+    (void)state;
+    TURNS(from_the_last, {5, 0, 1}, {7, 0, 2}, {30, 0, 2}, {2, 0, 2}, {1, 0, 3});
+}
+
+// Two sums of as many elements, of one axis and of two, are one loop over blocks.
+static ct_tensor sums(int64_t n, int64_t m) {
+    ct_tensor x = tensor(1, CT_DIMS(CT_DYN(n), CT_DYN(m)), n * m);
+    ct_tensor flat = ct_reshape(x, CT_DIMS(CT_DYN(n * m)));
+    ct_tensor both[] = {ct_sum(ct_mul(x, ct_f(2))), ct_sum(ct_sub(flat, ct_f(1)))};
+    ct_tensor out = ct_sub(both[1], ct_mul(both[0], ct_f(0.5)));
+    const double count = (double)(n * m);
+    assert_true(fabs(ct_item(out) + count) < 1e-3 * count);
+    return out;
+}
+static void sums_of_other_axes_in_one_loop(void **state) {
+    (void)state;
+    TURNS(sums, {8, 10, 1}, {100, 20, 1}, {3, 5, 1});
+}
+
 // What lies in memory for a run is what its sizes need.
 static void one_arena_for_all_lengths(void **state) {
     (void)state;
@@ -309,6 +335,8 @@ int main(void) {
         cmocka_unit_test(sizes_inside_of_a_loop_too),
         cmocka_unit_test(what_a_predicate_decides_too),
         cmocka_unit_test(what_a_gradient_computes_again_too),
+        cmocka_unit_test(one_row_broadcasts_wherever_it_lies),
+        cmocka_unit_test(sums_of_other_axes_in_one_loop),
         cmocka_unit_test(one_arena_for_all_lengths),
     };
     setenv("COTAN_CC", "none", 0); // the bits are the same

@@ -288,8 +288,10 @@ static void block_body(nest *n, ct_ix block) {
     for (size_t i = 0; i < count; i++) {
         const ct_unit *u = &g->units[i];
         if (!u->reduce) continue;
+        const ct_folds own =
+            ct__folds_of(e, u->v.node); // of as many elements, but maybe other axes
         unit_index(n, u, NULL, at);
-        value[i] = ct__folded_value(e, u->v.node, &f, at, &var);
+        value[i] = ct__folded_value(e, u->v.node, &own, at, &var);
         value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
         e->flops++;
     }
