@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "backend/cpu/queue.h"
 #include "backend/memory.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -141,6 +142,7 @@ static void test_dry_tells_what_is_interpreted(void **state) {
     static char cpu[] = "cpu";
     (void)state;
     void *device = cpu;
+    ct__queue_settle(); // what the programs before had compiled in the background counts as theirs
     ct_stats begin = ct_get_stats();
     test_dry_tells_what_runs(&device);
     ct_stats end = ct_get_stats();
