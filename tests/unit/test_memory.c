@@ -282,7 +282,7 @@ static void test_refused(void **state) {
              "%s; the largest tensors are matmul (128, 256) f32 of 131 kB "
              "(tests/unit/test_memory.c:%u), 2 times select (128, 256) f32 of 131 kB "
              "(tests/unit/test_memory.c:%u) and variable \"w1\" (64, 256) f32 of 65.5 kB "
-             "(tests/unit/test_memory.c:30)",
+             "(tests/unit/test_memory.c:31)",
              step_line + 3, ct__bytes_text(need).s,
              ct__bytes_text(before.memory + sizeof(float[ROWS * IN])).s,
              ct__bytes_text(before.memory + 200000).s, step_line, step_line);
