@@ -134,6 +134,7 @@ static void test_refused(void **state) {
 // computed again.
 static void test_choice_fits(void **state) {
     (void)state;
+    if (SANITIZED) return; // what the process has grows with each plan
     ct_lm_train_options o = {.data = data, .n_data = 1, .steps = 10};
     ct_lm_cost roomy, tight, least;
     assert_true(ct_lm_plan(&o, NULL, NULL, &roomy));
@@ -145,7 +146,7 @@ static void test_choice_fits(void **state) {
     assert_true(ct_lm_plan(&o, NULL, NULL, &least));
     ct_set_memory_limit(0);
     assert_true(tight.memory <= roomy.process + run / 8 * 7 + (1 << 20));
-    assert_true(SANITIZED || (tight.weights == roomy.weights && tight.again));
+    assert_true(tight.weights == roomy.weights && tight.again);
     assert_true(least.memory <= roomy.process + run / 2 + (1 << 20));
     assert_true(least.weights < roomy.weights);
 }

@@ -56,8 +56,8 @@ HEAD = """#include <stdio.h>
 #include <cotan/models.h>
 static void function(const ct_tensor *in, ct_tensor *out, void *user) { (void)user; out[0] = in[0]; out[1] = in[1]; }
 static ct_tensor *pair(void) {
-    static ct_tensor both[4];
-    for (int i = 0; i < 4; i++) both[i] = ct_ones(CT_F32, CT_DIMS(2, 2));
+    static ct_tensor both[8]; // room for a Hessian of two operands and two results
+    for (int i = 0; i < 8; i++) both[i] = ct_ones(CT_F32, CT_DIMS(2, 2));
     return both;
 }
 static int run(const char *what, void (*call)(void)) {
