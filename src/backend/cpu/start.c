@@ -1,7 +1,6 @@
-// It starts at once: of the kernels that are not compiled yet, those are waited for whose
-// interpretation would take longer than their compilation; the others are interpreted, by pieces, and
-// a compiler that runs in the background replaces them when it is done. All waiting is done here,
-// before the run takes any lock.
+// It starts at once: where interpreting the kernels that are not compiled yet would take longer than
+// compiling them, they are waited for; else they are interpreted, by pieces, and a compiler that runs in
+// the background replaces them when it is done. All waiting is done here, before the run takes any lock.
 #include "backend/cpu/start.h"
 
 #include "backend/cpu/build.h"
@@ -66,9 +65,10 @@ static bool list_unfinished(list *l, const ct_command *commands, size_t n, size_
     return true;
 }
 
-// A kernel is worth waiting for if its launches take longer interpreted than it takes to compile;
-// the first of them must be worth a compiler's start besides. Many kernels are compiled, and a
-// launch is interpreted, on all threads.
+// A kernel is worth waiting for if its launches take longer interpreted than it takes to compile, and
+// all such together if that saves more than a compiler's start. Then the others are waited for as well:
+// compiled behind a run that keeps all cores busy, they would take from it what they save. Many kernels
+// are compiled, and a launch is interpreted, on all threads.
 static void choose(list *l, int threads) {
     double compile = (double)ct__cpu_compile_ns() / threads, gain = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -76,7 +76,7 @@ static void choose(list *l, int threads) {
         if (is_open(code_of(&l->of[i])) && ns > compile) gain += ns - compile;
     }
     bool worth = gain > CT_CC_START * (double)ct__cpu_compile_ns();
-    for (size_t i = 0; i < l->n; i++) l->of[i].wanted |= worth && l->of[i].ns / threads > compile;
+    for (size_t i = 0; i < l->n; i++) l->of[i].wanted |= worth;
 }
 
 // The first that is waited for; NULL: none is.
