@@ -19,7 +19,7 @@ static void failed(ct_tensor bad, int line, ct_code code, const char *text) {
     assert_true(ct_failed());
     const char *whole = ct_error_text();
     assert_int_equal(sscanf(whole, "tests/error/test_op_errors.c:%u: %n", &said, &skip), 1);
-    assert_in_range(said, line - 3, line + 3);
+    assert_in_range(said, line - 6, line + 6);
     assert_string_equal(whole + skip, text);
     assert_int_equal(ct_error_code(), code);
     ct_error_clear();
