@@ -136,10 +136,12 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
         return;
     }
     range own = task_of(&c, spec->pass == CT_SCATTER_COPY ? spec->size.n : spec->size.picks, GRAIN);
-    if (spec->pass == CT_SCATTER_COPY)
+    if (spec->pass == CT_SCATTER_COPY) {
         copy_row(&c, own.lead, each_of(&c, &own, "row of x"));
-    else
-        update_row(&c, own.lead, each_of(&c, &own, "pick"), ct__kir_int(k, 0), spec->size.n);
+    } else {
+        const ct_kval first = ct__kir_int(k, 0); // in an order that no compiler chooses
+        update_row(&c, own.lead, each_of(&c, &own, "pick"), first, spec->size.n);
+    }
     ct__kir_end(k);
     ct__kir_end(k);
 }
