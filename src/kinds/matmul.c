@@ -182,20 +182,17 @@ static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
 // 16 x 16 elements of the staged columns, turned into rows of the panel at column `group`.
 static void transpose(matmul *m, ct_kval group) {
     ct_kir *k = m->k;
-    ct_kval x[CT_LANES], y[CT_LANES];
+    ct_kval x[CT_LANES];
     ct_kval kb =
         ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->kn, CT_LANES), "16 steps of k");
     kb = ct__kir_muli(k, kb, CT_LANES);
-    for (int c = 0; c < CT_LANES; c++)
-        x[c] = ct__kir_vload(k, m->stage, ct__kir_addi(k, kb, (int64_t)c * CT_DOT_CHUNK), -1);
-    for (int round = 0; round < 4; round++) {
-        for (int c = 0; c < CT_LANES; c++)
-            y[c] = ct__kir_zip(k, x[c / 2], x[c / 2 + CT_LANES / 2], c & 1);
-        memcpy(x, y, sizeof x);
-    }
-    ct_kval to = b_place(m, kb, group);
+    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
+    ct_kval from = ct__kir_add(k, kb, ct__kir_muli(k, c, CT_DOT_CHUNK));
+    for (int r = 0; r < CT_LANES; r++) x[r] = ct__kir_load(k, m->stage, ct__kir_addi(k, from, r));
+    ct_kval to = ct__kir_add(k, b_place(m, kb, group), c);
     for (int r = 0; r < CT_LANES; r++)
-        ct__kir_vstore(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r], -1);
+        ct__kir_store(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r]);
+    ct__kir_end(k);
     ct__kir_end(k);
 }
 
@@ -231,28 +228,23 @@ static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
 // The chunk's chains of fused multiply-adds, from +0, into m->tile.
 static void multiply(matmul *m, ct_kval row, ct_kval panel) {
     ct_kir *k = m->k;
-    ct_kval acc[MOST_ROWS][MOST_VECTORS], b[MOST_VECTORS];
-    for (int r = 0; r < m->mr; r++)
-        for (int v = 0; v < m->nv; v++) acc[r][v] = ct__kir_reg(k, ct__kir_splat(k, zero(m)));
+    ct_kval acc[MOST_ROWS];
+    ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, m->nr, "column");
+    for (int r = 0; r < m->mr; r++) acc[r] = ct__kir_reg(k, zero(m));
     ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
     ct_kval b_row = ct__kir_muli(k, kk, m->nr);
     b_row = ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), b_row);
-    for (int v = 0; v < m->nv; v++)
-        b[v] = ct__kir_vload(k, m->b, ct__kir_addi(k, b_row, (int64_t)v * CT_LANES), -1);
+    ct_kval b = ct__kir_load(k, m->b, ct__kir_add(k, b_row, j));
     ct_kval from = ct__kir_add(k, base, ct__kir_muli(k, kk, m->a_by_k ? m->mrp : 1));
     for (int r = 0; r < m->mr; r++) {
         ct_kval a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
-        a = ct__kir_splat(k, a);
-        for (int v = 0; v < m->nv; v++)
-            ct__kir_set(k, acc[r][v], ct__kir_fma(k, a, b[v], ct__kir_get(k, acc[r][v])));
+        ct__kir_set(k, acc[r], ct__kir_fma(k, a, b, ct__kir_get(k, acc[r])));
     }
     ct__kir_end(k);
     for (int r = 0; r < m->mr; r++)
-        for (int v = 0; v < m->nv; v++) {
-            ct_kval sum = ct__kir_get(k, acc[r][v]);
-            ct__kir_vstore(k, m->tile, ct__kir_int(k, r * m->nr + v * CT_LANES), sum, -1);
-        }
+        ct__kir_store(k, m->tile, ct__kir_addi(k, j, (int64_t)r * m->nr), ct__kir_get(k, acc[r]));
+    ct__kir_end(k);
 }
 
 // The chunk's sum at (r, j) of the tile, added to those before it.
@@ -399,13 +391,18 @@ static int tile_rows(int64_t rows, int most) {
 
 static void register_tile(matmul *m) {
     const ct_matmul_tile *t = &m->s->tile;
-    bool wide = m->s->dtype == CT_F64, large = m->s->target.many_registers;
-    int most = large ? 14 : wide ? 3 : 6;
+    const ct_target *target = &m->s->target;
+    // Values of 16 lanes that the registers hold, less some for operands: 28 with AVX-512, 6 with AVX2.
+    const int room = target->registers * target->lanes / CT_LANES;
+    const bool wide = m->s->dtype == CT_F64, large = room >= 32;
+    int vectors = room - (large ? room / 8 : 2);
+    int most = large ? vectors / 2 : vectors;
+    if (wide) vectors /= 2;
+    if (wide && !large) most /= 2;
+    if (most < 1) most = vectors = 1;
     m->mr = t->rows ? t->rows : tile_rows(at_most(m->k, m->s->rows, INT64_MAX / 16), most);
     if (m->mr < 1) m->mr = 1;
-    // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of b.
-    int vectors = large ? 28 : 6;
-    if (wide) vectors /= 2;
+    // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of B.
     m->nv = t->vectors;
     if (!m->nv)
         for (m->nv = m->b_by_column ? 2 : MOST_VECTORS; m->nv > 1 && m->nv * m->mr > vectors;)

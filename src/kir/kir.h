@@ -68,6 +68,7 @@
 #include "base/text.h"
 
 enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
+enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
 
 // Ops in groups by their operands; their order is relied on (NEG .. NOT, ADD .. NE).
 // clang-format off
@@ -98,7 +99,13 @@ typedef enum ct_kop {
         CT_K_COUNT
 } ct_kop;
 
-typedef enum ct_kbind { CT_BIND_SEQ, CT_BIND_UNROLL, CT_BIND_VECTOR, CT_BIND_CORE } ct_kbind;
+typedef enum ct_kbind {
+    CT_BIND_SEQ,
+    CT_BIND_UNROLL,
+    CT_BIND_VECTOR,
+    CT_BIND_CORE,
+    CT_BIND_TILE
+} ct_kbind;
 
 typedef enum ct_kred {
     CT_RED_NONE,
@@ -283,6 +290,16 @@ typedef struct ct_kir_inlined {
 } ct_kir_inlined;
 // Appends all that a kernel does; its grid becomes a SEQ loop.
 void ct__kir_inline(ct_kir *k, const ct_kir *kernel, const ct_kir_inlined *with);
+// An instruction that makes a value, but for ARG, LOAD and VLOAD, again with other operands.
+ct_kval ct__kir_again(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kval c);
+// Does it compute a value from others and nothing else?
+bool ct__kir_is_pure(const ct_kins *ins);
+
+// ------------------------------------------------------------------------------------- targets
+
+// Binds a finished kernel to a CPU: TILE loops become registers of 16 lanes (kir_bind.c). Mistakes
+// are recorded in k.
+void ct__kir_bind(ct_kir *k);
 
 // ---------------------------------------------------------------------------- looking at kernels
 

@@ -163,7 +163,7 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
 
 // --------------------------------------------------------------------------------------- printer
 
-static const char *const bind_names[] = {"seq", "unroll", "vector", "core"};
+static const char *const bind_names[] = {"seq", "unroll", "vector", "core", "tile"};
 
 static void print_lower(ct_text *out, const char *name) {
     for (; *name; name++)
@@ -186,7 +186,7 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_STORE:
     case CT_K_VLOAD:
     case CT_K_VSTORE: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
-    case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub & 3]); break;
+    case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub]); break;
     case CT_K_REDUCE:
     case CT_K_FOLD: ct__textf(out, " %s", ct__kred_name(ins->sub)); break;
     case CT_K_ZIP: ct__text_add(out, ins->sub ? " high" : " low"); break;

@@ -36,12 +36,11 @@ static ct_kval constant(ct_kir *k, const ct_kins *ins) {
     return ct__kir_const_int(k, dtype, ins->imm.i);
 }
 
-static ct_kval computed(const inlining *x, const ct_kins *ins) {
-    ct_kir *k = x->k;
-    ct_kval a = value_of(x, ins->a), b = value_of(x, ins->b), c = value_of(x, ins->c);
+bool ct__kir_is_pure(const ct_kins *ins) { return ins->op == CT_K_CONST || ins->op >= CT_K_NEG; }
+
+ct_kval ct__kir_again(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kval c) {
     switch (ins->op) {
     case CT_K_CONST: return constant(k, ins);
-    case CT_K_ARG: return x->with->arg[ins->imm.i];
     case CT_K_REDUCE: return ct__kir_reduce(k, ins->sub, a);
     case CT_K_REG: return ct__kir_reg(k, a);
     case CT_K_GET: return ct__kir_get(k, a);
@@ -72,7 +71,9 @@ static ct_kval inlined(const inlining *x, const ct_kins *ins) {
     case CT_K_VLOAD:
     case CT_K_STORE:
     case CT_K_VSTORE: return accessed(x, ins);
-    default: return computed(x, ins);
+    case CT_K_ARG: return x->with->arg[ins->imm.i];
+    default:
+        return ct__kir_again(k, ins, value_of(x, ins->a), value_of(x, ins->b), value_of(x, ins->c));
     }
 }
 

@@ -77,7 +77,7 @@ static ct_kshape shape_of(const ct_kir *k, int64_t lanes, const ct_kshape *s, si
             return affine(0, c == INT64_MIN ? 1 : c < 0 ? -c : c, c >= 0);
         return uniform;
     case CT_K_LOOP:
-        if (ins->sub == CT_BIND_VECTOR) return affine(1, lanes, true);
+        if (ins->sub == CT_BIND_VECTOR || ins->sub == CT_BIND_TILE) return affine(1, lanes, true);
         return affine(0, 1, true);
     case CT_K_IOTA: return affine(1, 0, true);
     case CT_K_PARAM: return ins->lanes == CT_LANES ? varying : uniform;

@@ -228,7 +228,9 @@ static void take_dump(ct_log_kind kind, const char *text, void *user) {
 }
 
 // Two cores with AVX-512's registers, whatever this machine has.
-static ct_target fixed_target(void) { return (ct_target){.cores = 2, .many_registers = true}; }
+static ct_target fixed_target(void) {
+    return (ct_target){.cores = 2, .lanes = 16, .registers = 32};
+}
 static ct_backend fixed_backend;
 static void fix_target(void) {
     ct_engine *engine = ct__ctx()->device;

@@ -259,11 +259,19 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
 static ct_target cpu_target(void) {
-    ct_target target = {.cores = ct__cores_allowed(), .gflops = WITH_LESS};
+    ct_target target = {
+        .cores = ct__cores_allowed(), .lanes = 4, .registers = 32, .gflops = WITH_LESS};
 #if defined(__x86_64__)
-    target.many_registers = ct__cc_native() && __builtin_cpu_supports("avx512f"); // else 16
-    if (ct__cc_native() && __builtin_cpu_supports("fma")) target.gflops = WITH_FMA;
-    if (target.many_registers) target.gflops = WITH_AVX512;
+    // Of another processor than this one nothing is known: most have AVX2.
+    const bool here = ct__cc_native();
+    target.lanes = here && !__builtin_cpu_supports("avx2") ? 4 : 8;
+    target.registers = 16;
+    if (here && __builtin_cpu_supports("fma")) target.gflops = WITH_FMA;
+    if (here && __builtin_cpu_supports("avx512f")) {
+        target.lanes = 16;
+        target.registers = 32;
+        target.gflops = WITH_AVX512;
+    }
 #endif
     if (ct__cc_missing()) target.gflops = INTERPRETED;
     target.gflops *= thread_count();
