@@ -12,6 +12,7 @@ from op_cases import END, FLOATS, NUMPY, Operand, attr_words, is_float, pack, re
 
 TABLE = read_table()
 VERSIONS = 3
+LARGEST = 4096  # elements of a node
 LEAF, CONST, BARE_FLOAT, BARE_INTEGER, OP, GRADIENT = range(6)
 
 
@@ -78,6 +79,8 @@ def cast(x, dtype):
 def gather(x, indices, axis=0, batch_dims=0, **more):
     if axis % x.ndim < batch_dims or x.shape[:batch_dims] != indices.shape[:batch_dims]:
         raise ValueError
+    if indices.size * x.size > LARGEST * x.shape[axis] * max(np.prod(x.shape[:batch_dims]), 1):
+        raise ValueError  # before it is made: three gathers of 1,100 rows are 10 GB
     return samples.np_gather(x, indices, axis, batch_dims, **more)
 
 
@@ -224,7 +227,7 @@ class Graph:
         """The outputs' values. Refused: it was not recorded."""
         op, attrs = TABLE[name], attrs or {}
         versions = evaluate(op, operands, attrs, self.rng)
-        if sum(v[0].size for v in versions) > 4096:
+        if sum(v[0].size for v in versions) > LARGEST:
             raise Refused
         return self.record(name, operands, attrs, versions)
 
@@ -464,7 +467,7 @@ class Drawer:
             return [x, indices], lambda: {"axis": self.axis(x)}
         if name == "searchsorted":
             x = self.operand(op.accepts, (1, 2))
-            line = self.g.leaf(np.sort(self.rng.integers(-2, 3, x.shape), -1).astype(x.array.dtype))
+            line = self.g.leaf(np.sort(self.rng.integers(-2, 3, x.shape).astype(x.array.dtype), -1))
             return [line, x], lambda: {"batch_dims": x.array.ndim - 1, "right": self.chance(0.5)}
         if name == "gather":
             rank = self.pick([1, 2])

@@ -70,7 +70,7 @@ def erfinv(x):
         mid = (lo + hi) / 2
         above = erf(mid) > x
         lo, hi = np.where(above, lo, mid), np.where(above, mid, hi)
-    out = np.where(np.abs(x) > 1, np.nan, (lo + hi) / 2)
+    out = np.where(np.abs(x) > 1, np.nan, np.copysign((lo + hi) / 2, x))
     return np.where(np.abs(x) == 1, x * np.inf, np.where(np.isnan(x), np.nan, out))
 
 
