@@ -9,9 +9,20 @@
 // all begin in one set of the first cache.
 enum { MOST_ROWS = 16, MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
 
+typedef struct axes {
+    int n;
+    const ct_kval *size; // (n)
+} axes;
+
+// A position along axes: of all but the last as one number, and along the last.
+typedef struct place {
+    ct_kval outer, last;
+} place;
+
 typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
+    axes row_axes, column_axes, inner_axes;
     int group;        // panels of b that are packed together
     int mr, nv, nr;   // the register tile: rows, vectors, columns
     int64_t mc, nc;   // the task's block
@@ -21,9 +32,9 @@ typedef struct matmul {
     bool b_by_column; // b is contiguous along k
     bool deep;        // all chunks of a are packed at once, and the panels are the outer loop
     int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
-    int stage;                  // scratch for turning columns of b
+    int stage;                  // scratch for turning columns of b, or for a row of its panels
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
-    ct_kval at[CT_MAX_RANK];        // the task's batch position, then free for two more
+    ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
     ct_kval row0, rows, col0, cols; // the task's block
     ct_kval chunk, last, k0, kn;    // the chunk
 } matmul;
@@ -35,11 +46,56 @@ static ct_kval rest_of(ct_kir *k, ct_kval a, ct_kval b, int64_t most) {
     return ct__kir_min(k, minus(k, a, b), limit);
 }
 
-static ct_kval load_at(matmul *m, const ct_source *o, ct_kval first, ct_kval second) {
-    int n = m->s->n_batch;
-    m->at[n] = first;
-    m->at[n + 1] = second;
-    return ct__source_load(m->k, o, n + 2, m->at);
+// ------------------------------------------------------------------------------------- positions
+
+static place place_at(const matmul *m, const axes *x, ct_kval flat) {
+    if (x->n == 1) return (place){-1, flat};
+    ct_kval width = x->size[x->n - 1];
+    return (place){ct__kir_div(m->k, flat, width), ct__kir_mod(m->k, flat, width)};
+}
+
+// Writes the positions behind the batch's; gives how many there are in all.
+static int put(matmul *m, int n, const axes *x, place at) {
+    ct__unflatten(m->k, at.outer, x->n - 1, x->size, m->at + n);
+    m->at[n + x->n - 1] = at.last;
+    return n + x->n;
+}
+
+static ct_kval load_a(matmul *m, ct_kval row, place inner) {
+    int n = put(m, m->s->n_batch, &m->row_axes, (place){-1, row});
+    return ct__source_load(m->k, &m->s->a, put(m, n, &m->inner_axes, inner), m->at);
+}
+static ct_kval load_b(matmul *m, place inner, place column) {
+    int n = put(m, m->s->n_batch, &m->inner_axes, inner);
+    return ct__source_load(m->k, &m->s->b, put(m, n, &m->column_axes, column), m->at);
+}
+
+// A VECTOR loop over positions from `from` on; where there are several axes, one for each run of the
+// last of them.
+typedef struct run {
+    ct_kval i; // in [0, count)
+    place at;
+} run;
+static run open_run(matmul *m, const axes *x, ct_kval from, ct_kval count, const char *name) {
+    ct_kir *k = m->k;
+    if (x->n == 1) {
+        ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, count, name);
+        return (run){i, {-1, ct__kir_add(k, from, i)}};
+    }
+    ct_kval width = x->size[x->n - 1], end = ct__kir_add(k, from, count);
+    ct_kval first = ct__kir_div(k, from, width);
+    ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run");
+    ct_kval outer = ct__kir_add(k, first, r), base = ct__kir_mul(k, outer, width);
+    ct_kval begin = ct__kir_max(k, from, base);
+    end = ct__kir_min(k, end, ct__kir_add(k, base, width));
+    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, end, begin), name);
+    return (run){ct__kir_add(k, minus(k, begin, from), i),
+                 {outer, ct__kir_add(k, minus(k, begin, base), i)}};
+}
+static void close_run(matmul *m, const axes *x) {
+    ct__kir_end(m->k);
+    if (x->n > 1) ct__kir_end(m->k);
 }
 
 static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
@@ -56,18 +112,17 @@ static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
 static void pack_a_by_row(matmul *m) {
     ct_kir *k = m->k;
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, m->rows, "pack row of a");
-    ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
-    ct_kval from = ct__kir_add(k, m->k0, kk);
-    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, m->row0, row), from);
-    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), v);
-    ct__kir_end(k);
+    run kk = open_run(m, &m->inner_axes, m->k0, m->kn, "k");
+    ct_kval v = load_a(m, ct__kir_add(k, m->row0, row), kk.at);
+    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk.i), v);
+    close_run(m, &m->inner_axes);
     ct__kir_end(k);
     ct_kval whole = ct__kir_muli(k, ct__kir_ceil_div(k, m->rows, m->mr), m->mr);
     row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
     row = ct__kir_add(k, row, m->rows);
-    kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    ct_kval to = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
     v = zero(m);
-    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), kk), v);
+    ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), to), v);
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -79,8 +134,8 @@ static void pack_k(matmul *m, ct_kval tile, ct_kval kk, ct_kval extent) {
     ct_kval to = ct__kir_muli(k, kk, m->mrp);
     to = ct__kir_add(k, a_place(m, tile), to);
     ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, extent, "row");
-    ct_kval from = ct__kir_add(k, m->k0, kk);
-    ct_kval v = load_at(m, &m->s->a, ct__kir_add(k, row, r), from);
+    place from = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
+    ct_kval v = load_a(m, ct__kir_add(k, row, r), from);
     ct__kir_store(k, m->a, ct__kir_add(k, to, r), v);
     ct__kir_end(k);
 }
@@ -139,7 +194,8 @@ static void pack_whole_rows(matmul *m, ct_kval col) {
         int64_t first = (int64_t)p * m->nr;
         ct_kval j = ct__kir_loop_n(k, CT_BIND_VECTOR, m->nr, "column");
         ct_kval from = ct__kir_addi(k, ct__kir_add(k, col, j), first);
-        ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
+        place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
+        ct_kval v = load_b(m, inner, (place){-1, from});
         ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, kk, ct__kir_int(k, first)), j), v);
         ct__kir_end(k);
     }
@@ -151,17 +207,46 @@ static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack part of a row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
     ct_kval from = ct__kir_add(k, col, j);
-    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
+    place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
+    ct_kval v = load_b(m, inner, (place){-1, from});
     ct__kir_store(k, m->b, b_place(m, kk, j), v);
     ct__kir_end(k);
     ct__kir_end(k);
     pad_b(m, valid);
 }
 
+// Where columns have several axes, runs end anywhere in a panel: a row of all the panels is gathered in
+// scratch first.
+static void pack_runs(matmul *m, ct_kval col, ct_kval valid) {
+    ct_kir *k = m->k;
+    int64_t width = (int64_t)m->group * m->nr;
+    ct_kval none = zero(m), kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
+    place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
+    run j = open_run(m, &m->column_axes, col, valid, "column");
+    ct__kir_store(k, m->stage, j.i, load_b(m, inner, j.at));
+    close_run(m, &m->column_axes);
+    ct_kval rest = minus(k, ct__kir_int(k, width), valid);
+    ct_kval edge = ct__kir_loop(k, CT_BIND_VECTOR, rest, "edge");
+    ct__kir_store(k, m->stage, ct__kir_add(k, valid, edge), none);
+    ct__kir_end(k);
+    for (int p = 0; p < m->group; p++) {
+        ct_kval first = ct__kir_int(k, (int64_t)p * m->nr);
+        ct_kval i = ct__kir_loop_n(k, CT_BIND_VECTOR, m->nr, "column");
+        ct_kval v = ct__kir_load(k, m->stage, ct__kir_add(k, first, i));
+        ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, kk, first), i), v);
+        ct__kir_end(k);
+    }
+    ct__kir_end(k);
+}
+
 static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
     int64_t columns = 0, width = (int64_t)m->group * m->nr;
     bool known = ct__kir_is_int(k, m->s->columns, &columns);
+    if (m->column_axes.n > 1) {
+        pack_runs(m, col, valid);
+        return;
+    }
     if (known && columns < width) {
         pack_some_columns(m, col, valid);
         return;
@@ -204,11 +289,12 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     group = ct__kir_muli(k, group, CT_LANES);
     ct_kval some = rest_of(k, valid, group, CT_LANES);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, some, "pack column of b");
-    ct_kval kk = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
     ct_kval from = ct__kir_add(k, col, ct__kir_add(k, group, j));
-    ct_kval v = load_at(m, &m->s->b, ct__kir_add(k, m->k0, kk), from);
-    ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, CT_DOT_CHUNK), kk), v);
-    ct__kir_end(k);
+    place column = place_at(m, &m->column_axes, from);
+    run kk = open_run(m, &m->inner_axes, m->k0, m->kn, "k");
+    ct_kval v = load_b(m, kk.at, column);
+    ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, CT_DOT_CHUNK), kk.i), v);
+    close_run(m, &m->inner_axes);
     ct__kir_end(k);
     transpose(m, group);
     ct__kir_end(k);
@@ -262,22 +348,24 @@ static ct_kval total(matmul *m, ct_kval r, ct_kval j, ct_kval at) {
 static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid,
                    bool result) {
     ct_kir *k = m->k;
-    int n = m->s->n_batch;
+    const axes flat = {1, NULL}, *over = result ? &m->column_axes : &flat;
     ct_kval rows = rest_of(k, m->rows, row, m->mr);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
-    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
+    ct_kval from = ct__kir_int(k, 0); // of one axis only the place in the tile is wanted
+    if (over->n > 1) from = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
+    run j = open_run(m, over, from, valid, "column");
     ct_kval in_row = ct__kir_add(k, row, r);
-    ct_kval in_group = ct__kir_add(k, panel, j), in_col = ct__kir_add(k, group, in_group);
+    ct_kval in_group = ct__kir_add(k, panel, j.i), in_col = ct__kir_add(k, group, in_group);
     ct_kval at = ct__kir_add(k, ct__kir_muli(k, in_row, m->sum_width), m->deep ? in_group : in_col);
-    ct_kval v = total(m, r, j, at);
+    ct_kval v = total(m, r, j.i, at);
     if (result) {
-        m->at[n] = ct__kir_add(k, m->row0, in_row);
-        m->at[n + 1] = ct__kir_add(k, m->col0, in_col);
-        ct__sink_store(k, &m->s->c, n + 2, m->at, v);
+        int n = put(m, m->s->n_batch, &m->row_axes, (place){-1, ct__kir_add(k, m->row0, in_row)});
+        n = put(m, n, over, over->n > 1 ? j.at : (place){-1, ct__kir_add(k, m->col0, in_col)});
+        ct__sink_store(k, &m->s->c, n, m->at, v);
     } else {
         ct__kir_store(k, m->sum, at, v);
     }
-    ct__kir_end(k);
+    close_run(m, over);
     ct__kir_end(k);
 }
 
@@ -412,8 +500,9 @@ static void register_tile(matmul *m) {
 static void choose(matmul *m) {
     const ct_matmul_tile *t = &m->s->tile;
     const ct_kir *k = m->k;
-    m->b_by_column = ct__source_along(k, &m->s->b, m->s->n_batch) &&
-                     !ct__source_along(k, &m->s->b, m->s->n_batch + 1);
+    const int n = m->s->n_batch, inner = m->inner_axes.n;
+    m->b_by_column = ct__source_along(k, &m->s->b, n + inner - 1) &&
+                     !ct__source_along(k, &m->s->b, n + inner + m->column_axes.n - 1);
     register_tile(m);
     m->nr = m->nv * CT_LANES;
     m->mc = t->row_block ? t->row_block
@@ -423,8 +512,7 @@ static void choose(matmul *m) {
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
-    m->a_by_k = ct__source_along(k, &m->s->a, m->s->n_batch) &&
-                !ct__source_along(k, &m->s->a, m->s->n_batch + 1);
+    m->a_by_k = ct__source_along(k, &m->s->a, n) && !ct__source_along(k, &m->s->a, n + inner);
 }
 
 static void make_scratch(matmul *m) {
@@ -437,7 +525,11 @@ static void make_scratch(matmul *m) {
     }
     m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
     m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * CT_DOT_CHUNK);
-    m->stage = m->b_by_column ? ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK) : -1;
+    m->stage = -1;
+    if (m->b_by_column)
+        m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
+    else if (m->column_axes.n > 1)
+        m->stage = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;
     m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->sum_width) : -1;
@@ -445,6 +537,11 @@ static void make_scratch(matmul *m) {
 
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     matmul m = {.k = k, .s = spec};
+    m.row_axes = (axes){1, &spec->rows};
+    m.column_axes = (axes){1, &spec->columns};
+    m.inner_axes = (axes){1, &spec->inner};
+    if (spec->n_column_axes > 1) m.column_axes = (axes){spec->n_column_axes, spec->column_axis};
+    if (spec->n_inner_axes > 1) m.inner_axes = (axes){spec->n_inner_axes, spec->inner_axis};
     choose(&m);
     make_scratch(&m);
     ct_kval row_blocks = ct__kir_ceil_div(k, spec->rows, m.mc);

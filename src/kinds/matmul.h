@@ -23,6 +23,12 @@ typedef struct ct_matmul_spec {
     int n_batch;          // axes in front; an operand without one has stride 0 there
     const ct_kval *batch; // their sizes
     ct_kval rows, columns, inner;
+    // Where columns, or the inner index, run over several axes in row-major order: how many, and their
+    // sizes, of which `columns` and `inner` are the products. Operands and result then have a position
+    // along each of them. 0: one axis. Loops go by runs of the last axis, so that what is contiguous
+    // along it alone is read in vectors and no lane divides its number.
+    int n_column_axes, n_inner_axes;
+    const ct_kval *column_axis, *inner_axis;
     ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
     ct_sink c;      // at batch..., i, j; called once an element, inside a VECTOR loop over j
     ct_target target;

@@ -30,6 +30,8 @@ typedef struct family {
     bool fused;  // operands are computed, the result goes through a function
     bool fixed;  // sizes are literals
     bool one_b;  // b has no batch: stride 0
+    int64_t run_n,
+        run_k; // columns, the inner index are two axes, the last of so many elements; 0: one axis
     ct_matmul_tile tile;
 } family;
 
@@ -127,7 +129,7 @@ static void run(const family *f, const sizes *s, void *const bufs[4], int pieces
                         number(&k, f, s->batch, false, args, &n)};
     ct_kval rows = number(&k, f, s->m, false, args, &n),
             cols = number(&k, f, s->n, false, args, &n),
-            inner = number(&k, f, s->k, false, args, &n), sa[4], sb[4], sc[4];
+            inner = number(&k, f, s->k, false, args, &n), sa[5], sb[6], sc[5];
     for (int i = 0; i < 4; i++)
         sa[i] = number(&k, f, ia[i], i == (f->ta ? 2 : 3) && fast_a, args, &n);
     for (int i = 0; i < 4; i++)
@@ -137,12 +139,31 @@ static void run(const family *f, const sizes *s, void *const bufs[4], int pieces
     sc[2] = number(&k, f, s->n, false, args, &n);
     sc[1] = number(&k, f, s->m * s->n, false, args, &n);
     sc[0] = number(&k, f, s->m * s->n * s->batch, false, args, &n);
+    ct_kval column_axis[2], inner_axis[2];
+    if (f->run_k) {
+        sa[4] = sa[3], sb[4] = sb[3], sb[3] = sb[2];
+        sa[3] = ct__kir_muli(&k, sa[4], f->run_k), sb[2] = ct__kir_muli(&k, sb[3], f->run_k);
+        inner_axis[0] = number(&k, f, s->k / f->run_k, false, args, &n);
+        inner_axis[1] = number(&k, f, f->run_k, false, args, &n);
+    }
+    if (f->run_n) {
+        const int b_last = f->run_k ? 4 : 3;
+        sb[b_last + 1] = sb[b_last], sc[4] = sc[3];
+        sb[b_last] = ct__kir_muli(&k, sb[b_last + 1], f->run_n);
+        sc[3] = ct__kir_muli(&k, sc[4], f->run_n);
+        column_axis[0] = number(&k, f, s->n / f->run_n, false, args, &n);
+        column_axis[1] = number(&k, f, f->run_n, false, args, &n);
+    }
     ct_matmul_spec spec = {.dtype = f->dtype,
                            .n_batch = 2,
                            .batch = batch,
                            .rows = rows,
                            .columns = cols,
                            .inner = inner,
+                           .n_column_axes = f->run_n ? 2 : 0,
+                           .n_inner_axes = f->run_k ? 2 : 0,
+                           .column_axis = column_axis,
+                           .inner_axis = inner_axis,
                            .a = {.buf = a, .offset = -1, .stride = sa},
                            .b = {.buf = b, .offset = -1, .stride = sb},
                            .c = {.buf = c, .offset = -1, .stride = sc},
@@ -271,8 +292,25 @@ static void literal_sizes(void **state) {
             once(&(family){.dtype = CT_F32, .fixed = true, .ta = t & 1, .tb = t & 2}, list[i], 2);
 }
 
+// Columns and inner indices over two axes, in runs that begin and end anywhere in panels and chunks.
+static void runs_of_several_axes(void **state) {
+    (void)state;
+    static const int64_t widths[] = {1, 3, 7, 16, 20, 33};
+    for (int i = 0; i < 48; i++) {
+        family f = {
+            .dtype = i % 7 ? CT_F32 : CT_F64, .ta = i & 1, .tb = i & 2, .fixed = i % 5 == 0};
+        if (i % 3 != 1) f.run_n = widths[i % 6];
+        if (i % 3 != 2) f.run_k = widths[(i + i / 6) % 6];
+        sizes s = {1, 1 + i % 2, PICK(awkward), PICK(depths), PICK(awkward)};
+        if (f.run_n) s.n = f.run_n * (1 + i % 9);
+        if (f.run_k) s.k = f.run_k * (s.k / f.run_k);
+        once(&f, s, 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_of_several_axes),
         cmocka_unit_test(all_orders_of_memory),
         cmocka_unit_test(every_tile_gives_the_same_bits),
         cmocka_unit_test(fused_ends),
