@@ -36,7 +36,9 @@ static const shape shapes[] = {
     {"small", 1, 768, 128, 512, false, false},       {"square", 1, 1024, 1024, 1024, false, false},
     {"head-qk", 48, 64, 64, 64, false, true},        {"head-av", 48, 64, 64, 64, false, false},
     {"head-32", 48, 64, 32, 64, false, true},        {"decode", 1, 1, 768, 3072, false, false},
-    {"decode-nt", 1, 1, 768, 50257, false, true},    {"decode-8", 1, 8, 768, 3072, false, false},
+    {"decode-nt", 1, 1, 768, 50257, false, true},    {"decode-nn", 1, 1, 768, 50257, false, false},
+    {"decode-2nt", 1, 2, 768, 50257, false, true},   {"decode-4nt", 1, 4, 768, 50257, false, true},
+    {"decode-4nn", 1, 4, 768, 50257, false, false},  {"decode-8", 1, 8, 768, 3072, false, false},
 };
 
 // -------------------------------------------------------------------------------------- our kernel

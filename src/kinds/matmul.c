@@ -537,6 +537,10 @@ static void make_scratch(matmul *m) {
 
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     matmul m = {.k = k, .s = spec};
+    if (ct__matmul_has_few_rows(k, spec)) {
+        ct__template_few_rows(k, spec);
+        return;
+    }
     m.row_axes = (axes){1, &spec->rows};
     m.column_axes = (axes){1, &spec->columns};
     m.inner_axes = (axes){1, &spec->inner};

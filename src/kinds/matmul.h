@@ -37,5 +37,9 @@ typedef struct ct_matmul_spec {
 
 // Appends the whole kernel: one CORE loop. Mistakes are recorded in k.
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec);
+// The same where rows are few and known (matmul_rows.c).
+enum { CT_FEW_ROWS = 4 };
+bool ct__matmul_has_few_rows(const ct_kir *k, const ct_matmul_spec *spec);
+void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *spec);
 
 #endif

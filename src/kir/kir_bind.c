@@ -59,20 +59,32 @@ static ct_kval lanes_of(binding *b, ct_kval v, int piece) {
 
 // ---------------------------------------------------------------------------------------- memory
 
-// An index as another one plus a constant.
-static ct_kval without_constant(const ct_kir *k, ct_kval index, int64_t *constant) {
-    const ct_kins *sum = &k->ins[index];
-    *constant = 0;
-    return sum->op == CT_K_ADD && ct__kir_is_int(k, sum->b, constant) ? sum->a : index;
+// Is index y equal to x plus a constant?
+static bool apart(const ct_kir *k, ct_kval x, ct_kval y, int64_t *by) {
+    int64_t more = 0, less = 0, other = 0;
+    const ct_kins *a = &k->ins[x], *b = &k->ins[y];
+    *by = 0;
+    if (x == y) return true;
+    const bool adds_x = a->op == CT_K_ADD && ct__kir_is_int(k, a->b, &less),
+               adds_y = b->op == CT_K_ADD && ct__kir_is_int(k, b->b, &more);
+    if (adds_x || adds_y) {
+        bool is = apart(k, adds_x ? a->a : x, adds_y ? b->a : y, &other);
+        *by = other + more - less;
+        return is;
+    }
+    if (a->op != CT_K_ADD || b->op != CT_K_ADD) return false;
+    bool is = (apart(k, a->a, b->a, &more) && apart(k, a->b, b->b, &other)) ||
+              (apart(k, a->a, b->b, &more) && apart(k, a->b, b->a, &other));
+    *by = more + other;
+    return is;
 }
 
 // Is `v` the load of the r-th element behind that of `first`, as all lanes see it?
 static bool follows(const binding *b, ct_kval first, ct_kval v, int64_t r) {
     const ct_kins *x = &b->from->ins[first], *y = &b->from->ins[v];
-    int64_t at_x, at_y;
+    int64_t by;
     return y->op == CT_K_LOAD && y->b < 0 && y->imm.i == x->imm.i &&
-           without_constant(b->from, x->a, &at_x) == without_constant(b->from, y->a, &at_y) &&
-           at_y - at_x == r;
+           apart(b->from, x->a, y->a, &by) && by == r;
 }
 
 // Sixteen neighbours of every lane, loaded one after the other while lanes are far from each other:

@@ -308,8 +308,26 @@ static void runs_of_several_axes(void **state) {
     }
 }
 
+static void few_rows(void **state) {
+    (void)state;
+    for (int64_t rows = 1; rows <= CT_FEW_ROWS + 1; rows++)
+        for (int t = 0; t < 8; t++) {
+            family f = {.dtype = t == 5 ? CT_F64 : CT_F32,
+                        .fixed = true,
+                        .tb = t & 1,
+                        .ta = t & 2,
+                        .fused = t & 4};
+            once(&f,
+                 (sizes){1, 1 + t % 2, rows, (int[]){1, 16, 37, 256, 300, 519}[t % 6],
+                         (int[]){1, 15, 64, 330, 1100}[t % 5]},
+                 2);
+        }
+    once(&(family){.dtype = CT_F32, .fixed = true, .spread = true}, (sizes){1, 2, 3, 40, 70}, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_rows),
         cmocka_unit_test(runs_of_several_axes),
         cmocka_unit_test(all_orders_of_memory),
         cmocka_unit_test(every_tile_gives_the_same_bits),
