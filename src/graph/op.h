@@ -338,6 +338,7 @@ struct ct_opdef {
     ct_monoid monoid;                     // scan, where that is no reduction
     bool (*map)(ct_map *map);             // movement, source: where elements come from
     bool waits;                           // movement: operands behind the first are only waited for
+    bool fills;        // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
