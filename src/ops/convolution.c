@@ -86,52 +86,33 @@ static ct_tensor weights_of(ct_tensor w, int64_t groups, bool exchanged) {
     return exchanged ? ct_permute(w, list_of(axes, n)) : w;
 }
 
-static int64_t product(const int64_t *v, int n) {
-    int64_t all = 1;
-    for (int i = 0; i < n; i++) all = ct__size_mul(all, v[i]);
-    return all;
-}
-
 // Windows (N, G, B, o..., k...) with weights (G, A, B, k...), as (N, G A, o...): a dot product runs
 // over the taps, then the channels of the group.
 static ct_tensor correlate(ct_tensor windows, ct_tensor weights, int n) {
     const ct_type *v = ct__type_of(windows), *w = ct__type_of(weights);
-    int64_t images = ct__size_of(v, 0), groups = w->dim[0], rows = ct__size_of(w, 1);
-    int64_t each = ct__size_of(w, 2), o[MOST_SPATIAL], k[MOST_SPATIAL], dims[MOST];
-    int used = 0;
-    spatial_sizes(v, 3, n, o);
-    spatial_sizes(v, 3 + n, n, k);
+    int64_t groups = w->dim[0], rows = ct__size_of(w, 1), each = ct__size_of(w, 2), dims[MOST];
+    int64_t of_w[1 + MOST_SPATIAL], of_v[1 + MOST_SPATIAL], images = ct__size_of(v, 0);
     ct_tensor y;
+    int used = 0;
+    for (int i = 0; i < n; i++) of_w[i] = 4 + i, of_v[i] = 3 + n + i;
+    of_w[n] = 3, of_v[n] = 2;
     if (each == 1 && groups > 1) { // each result is of one channel: no product of matrices
-        int64_t axes[MOST_SPATIAL];
         add(dims, &used, (int64_t[]){groups, rows}, 2);
-        for (int i = 0; i < n; i++) dims[used++] = 1, axes[i] = 3 + n + i;
-        add(dims, &used, k, n);
+        for (int i = 0; i < n; i++) dims[used++] = 1;
+        for (int i = 0; i < n; i++) dims[used++] = w->dim[3 + i];
         ct_tensor terms = ct_mul(windows, ct_reshape(weights, list_of(dims, used)));
-        y = ct_sum(terms, .axes = list_of(axes, n)); // (N, G, A, o...)
+        y = ct_sum(terms, .axes = list_of(of_v, n)); // (N, G, A, o...)
     } else {
-        int64_t taps = product(k, n), of_w[MOST], of_v[MOST];
-        int m = 0, q = 0;
-        add(of_w, &m, (int64_t[]){0, 1}, 2);
-        add(of_v, &q, (int64_t[]){0, 1}, 2);
-        for (int i = 0; i < n; i++) of_w[m++] = 3 + i, of_v[q++] = 3 + n + i;
-        of_w[m++] = of_v[q++] = 2;
-        for (int i = 0; i < n; i++) of_v[q++] = 3 + i;
-        ct_tensor a = ct_permute(weights, list_of(of_w, m)); // (G, A, k..., B)
-        ct_tensor b = ct_permute(windows, list_of(of_v, q)); // (N, G, k..., B, o...)
-        int64_t inner = ct__size_mul(taps, each), positions = product(o, n);
-        if (groups == 1) {
-            a = ct_reshape(a, CT_DIMS(rows, inner));
-            b = ct_reshape(b, CT_DIMS(images, inner, positions));
-        } else {
-            a = ct_reshape(a, CT_DIMS(groups, rows, inner));
-            b = ct_reshape(b, CT_DIMS(images, groups, inner, positions));
-        }
-        y = ct_matmul(a, b);
+        dims[used++] = images;
+        for (int a = 0; a < w->rank; a++) dims[used++] = ct__size_of(w, a);
+        ct_tensor of_each = ct_expand(weights, list_of(dims, used)); // (N, G, A, B, k...)
+        y = ct_contract(of_each, windows, .a_axes = list_of(of_w, n + 1),
+                        .b_axes = list_of(of_v, n + 1), .a_batch = CT_AXES(0, 1),
+                        .b_batch = CT_AXES(0, 1)); // (N, G, A, o...)
     }
     used = 0;
     add(dims, &used, (int64_t[]){images, ct__size_mul(groups, rows)}, 2);
-    add(dims, &used, o, n);
+    for (int i = 0; i < n; i++) dims[used++] = ct__size_of(v, 3 + i);
     return ct_reshape(y, list_of(dims, used));
 }
 
@@ -139,55 +120,23 @@ static ct_tensor correlate(ct_tensor windows, ct_tensor weights, int n) {
 // product runs over images, then positions.
 static ct_tensor weigh(ct_tensor windows, ct_tensor y, int n) {
     const ct_type *v = ct__type_of(windows), *t = ct__type_of(y);
-    int64_t images = ct__size_of(v, 0), groups = v->dim[1], each = ct__size_of(v, 2);
-    int64_t rows = groups == 1 ? ct__size_of(t, 1) : t->dim[1] / groups, o[MOST_SPATIAL];
-    int64_t k[MOST_SPATIAL], dims[MOST], axes[MOST];
-    int used = 0, named = 0;
-    spatial_sizes(v, 3, n, o);
-    spatial_sizes(v, 3 + n, n, k);
-    add(dims, &used, (int64_t[]){images, groups, rows}, 3);
-    add(dims, &used, o, n);
-    if (each == 1 && groups > 1) {
-        for (int i = 0; i < n; i++) dims[used++] = 1;
-        axes[named++] = 0;
-        for (int i = 0; i < n; i++) axes[named++] = 3 + i;
-        ct_tensor terms = ct_mul(windows, ct_reshape(y, list_of(dims, used)));
-        ct_tensor sum = ct_sum(terms, .axes = list_of(axes, named)); // (G, A, k...)
-        used = 0;
-        add(dims, &used, (int64_t[]){ct__size_mul(groups, rows), 1}, 2);
-        add(dims, &used, k, n);
-        return ct_reshape(sum, list_of(dims, used));
-    }
-    ct_tensor a = ct_reshape(y, list_of(dims, used)); // (N, G, A, o...)
-    add(axes, &named, (int64_t[]){1, 2, 0}, 3);
-    for (int i = 0; i < n; i++) axes[named++] = 3 + i;
-    a = ct_permute(a, list_of(axes, named)); // (G, A, N, o...)
-    named = 0;
-    add(axes, &named, (int64_t[]){1, 0}, 2);
-    for (int i = 0; i < 2 * n; i++) axes[named++] = 3 + i;
-    axes[named++] = 2;
-    ct_tensor b = ct_permute(windows, list_of(axes, named)); // (G, N, o..., k..., B)
-    int64_t inner = ct__size_mul(images, product(o, n)), columns = product(k, n);
-    columns = ct__size_mul(columns, each);
-    if (groups == 1) {
-        a = ct_reshape(a, CT_DIMS(rows, inner));
-        b = ct_reshape(b, CT_DIMS(inner, columns));
-    } else {
-        a = ct_reshape(a, CT_DIMS(groups, rows, inner));
-        b = ct_reshape(b, CT_DIMS(groups, inner, columns));
-    }
-    used = named = 0;
-    add(dims, &used, (int64_t[]){groups, rows}, 2);
-    add(dims, &used, k, n);
-    dims[used++] = each;
-    ct_tensor c = ct_reshape(ct_matmul(a, b), list_of(dims, used)); // (G, A, k..., B)
-    add(axes, &named, (int64_t[]){0, 1, used - 1}, 3);
-    for (int i = 0; i < n; i++) axes[named++] = 2 + i;
-    c = ct_permute(c, list_of(axes, named)); // (G, A, B, k...)
+    int64_t groups = v->dim[1], each = ct__size_of(v, 2), dims[MOST], axes[1 + MOST_SPATIAL] = {0};
+    int64_t rows = groups == 1 ? ct__size_of(t, 1) : t->dim[1] / groups;
+    bool depthwise = each == 1 && groups > 1;
+    int used = 0;
+    for (int i = 0; i < n; i++) axes[1 + i] = 3 + i;
+    ct_ints inner = list_of(axes, 1 + n);
+    add(dims, &used, (int64_t[]){ct__size_of(v, 0), groups, rows}, 3);
+    for (int i = 0; i < n; i++) dims[used++] = ct__size_of(v, 3 + i);
+    for (int i = 0; i < n && depthwise; i++) dims[used++] = 1;
+    y = ct_reshape(y, list_of(dims, used));                             // (N, G, A, o...)
+    ct_tensor w = depthwise ? ct_sum(ct_mul(windows, y), .axes = inner) // (G, A, k...)
+                            : ct_contract(y, windows, .a_axes = inner, .b_axes = inner,
+                                          .a_batch = CT_AXES(1), .b_batch = CT_AXES(1));
     used = 0;
     add(dims, &used, (int64_t[]){ct__size_mul(groups, rows), each}, 2);
-    add(dims, &used, k, n);
-    return ct_reshape(c, list_of(dims, used));
+    for (int i = 0; i < n; i++) dims[used++] = v->dim[3 + n + i];
+    return ct_reshape(w, list_of(dims, used)); // of (G, A, B, k...)
 }
 
 // y (N, C, o...) with a bias (C,) added to each channel.

@@ -649,6 +649,45 @@ def matmul_cases(rng, op, dtype):
     yield [x(3, 4, 67), x(3, 67, 2)], {}
 
 
+def np_contract(a, b, a_axes=(), b_axes=(), a_batch=(), b_batch=()):
+    """By numbers for axes, as np.einsum takes them: those of b behind a's, but where they are paired."""
+    of_a, of_b = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
+    for x, y in zip((*a_axes, *a_batch), (*b_axes, *b_batch)):
+        of_b[y] = of_a[x]
+    batch = [x % a.ndim for x in a_batch]
+    gone = batch + [x % a.ndim for x in a_axes]
+    out = np.einsum(a, of_a, b, of_b, batch + [x for x in of_a + of_b if x not in gone])
+    return out.astype(a.dtype)
+
+
+def contract_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    yield [x(2, 3), x(3, 4)], {"a_axes": [1], "b_axes": [0]}
+    yield [x(7, 13), x(5, 13)], {"a_axes": [-1], "b_axes": [-1]}
+    yield [x(3, 4), x(2)], {}  # all products
+    yield [x(), x(3)], {}
+    yield [x(), x()], {}
+    yield [x(70), x(70)], {"a_axes": [0], "b_axes": [0]}
+    yield [x(4, 67), x(67)], {"a_axes": [1], "b_axes": [0]}  # a vector: lanes along the rows
+    yield [x(5), x(5, 40)], {"a_axes": [0], "b_axes": [0]}
+    yield [x(2, 3, 4, 5), x(2, 6, 4, 5)], {"a_axes": [3], "b_axes": [3], "a_batch": [0, 2], "b_batch": [0, 2]}
+    yield [x(3, 2, 5, 4), x(5, 7, 2)], {"a_axes": [2, 1], "b_axes": [0, 2]}  # not in the order of either
+    yield [x(3, 2, 4), x(4, 2, 5)], {"a_axes": [1, 2], "b_axes": [1, 0]}
+    yield [x(4, 3, 2, 5), x(3, 6, 4)], {"a_axes": [0], "b_axes": [2], "a_batch": [1], "b_batch": [0]}
+    yield [x(2, 3, 4), x(2, 3, 4)], {"a_axes": [2], "b_axes": [2], "a_batch": [0, 1], "b_batch": [0, 1]}
+    yield [x(2, 3), x(3, 2)], {"a_batch": [0, 1], "b_batch": [1, 0]}
+    yield [Operand(x(3, 4, 5), REVERSED), Operand(x(5, 2, 4), REVERSED)], {"a_axes": [1, 2], "b_axes": [2, 0]}
+    yield [Operand(x(4, 1), EXPANDED, (2, 4, 3)), x(3, 5)], {"a_axes": [2], "b_axes": [0]}
+    yield [x(3, 0), x(0, 2)], {"a_axes": [1], "b_axes": [0]}
+    yield [x(0, 3), x(3, 2)], {"a_axes": [1], "b_axes": [0]}
+    rows, keys = dyn(3), dyn(6)
+    yield [Operand(x(3, 2, 6), dims=[rows, 2, keys]), Operand(x(6, 2, 5), dims=[keys, 2, 5])], \
+        {"a_axes": [2, 1], "b_axes": [0, 1]}
+    yield [Operand(x(3, 6), dims=[rows, 6]), Operand(x(3, 4, 6), dims=[rows, 4, 6])], \
+        {"a_axes": [1], "b_axes": [2], "a_batch": [0], "b_batch": [0]}
+
+
 # ------------------------------------------------------------------------------------------ networks
 
 def np_cross_entropy(x, targets, per_row=False):
@@ -1074,6 +1113,7 @@ SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
     "argmax": (place_of(np.argmax), place_cases), "argmin": (place_of(np.argmin), place_cases), "matmul": (np.matmul, matmul_cases),
+    "contract": (np_contract, contract_cases),
     "gather": (np_gather, index_cases),
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }

@@ -210,6 +210,12 @@ def topk(x, k=0):
     return lax.top_k(x, k)
 
 
+def contract(a, b, a_axes=(), b_axes=(), a_batch=(), b_batch=()):
+    def of(x, axes):
+        return [i % x.ndim for i in axes]
+    return lax.dot_general(a, b, ((of(a, a_axes), of(b, b_axes)), (of(a, a_batch), of(b, b_batch))))
+
+
 def attention(q, k, v, *rest, causal=False, scale=None, present=0):
     rest = list(rest)
     position = rest.pop(0) if present & 1 else 0
@@ -398,6 +404,7 @@ TWINS |= {
     "shift_left": shift(lax.shift_left), "shift_right": shift(lax.shift_right_logical), "select": jnp.where,
     "cast": lambda x, dtype: x.astype(NUMPY[dtype]),
     "bitcast": lambda x, dtype: lax.bitcast_convert_type(x, NUMPY[dtype]),
+    "contract": contract,
     "sum": typed(jnp.sum), "prod": typed(jnp.prod), "max": reduce_with(jnp.max, least), "min": reduce_with(jnp.min, most),
     "mean": reduce_with(jnp.mean), "any": reduce_with(jnp.any), "all": reduce_with(jnp.all), "var": var,
     "logsumexp": reduce_with(jax.nn.logsumexp),

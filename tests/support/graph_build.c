@@ -564,6 +564,37 @@ static bool matmul(gen_graph *g, gen_step *s) {
     return b >= 0;
 }
 
+// Each axis of a is summed over, of the batch or its own; b has one of its own, too.
+static bool contract(gen_graph *g, gen_step *s) {
+    int a = first(g, s, 0, 4);
+    if (a < 0) return false;
+    const gen_value *v = value(g, a);
+    int64_t dims[8], axes[2][8], batch[2][8], n = any_size(g), m = 0, summed = 0, shared = 0;
+    while (n * gen_count(v->dims) > 4 * GEN_MOST) n /= 4;
+    bool in_front = gen_chance(g, 50), behind = !in_front && gen_chance(g, 70);
+    if (in_front) dims[m++] = n;
+    for (int i = v->type.rank - 1; i >= 0; i--) {
+        if (gen_chance(g, 30)) {
+            batch[0][shared] = i;
+            batch[1][shared++] = m;
+        } else if (gen_chance(g, 60)) {
+            axes[0][summed] = gen_chance(g, 30) ? i - v->type.rank : i;
+            axes[1][summed++] = m;
+        } else {
+            continue;
+        }
+        dims[m++] = v->dims.v[i];
+    }
+    if (behind) dims[m++] = n;
+    set_list(g, s, "a_axes", summed, axes[0]);
+    set_list(g, s, "b_axes", summed, axes[1]);
+    set_list(g, s, "a_batch", shared, batch[0]);
+    set_list(g, s, "b_batch", shared, batch[1]);
+    s->in[1] = float_leaf(g, (ct_dtype)v->type.dtype, m, dims);
+    s->n_in = 2;
+    return s->in[1] >= 0;
+}
+
 static bool norm(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
     if (x < 0) return false;
@@ -830,6 +861,7 @@ static const struct {
     {&ct__op_one_hot, one_hot},
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},
+    {&ct__op_contract, contract},
     {&ct__op_layer_norm, norm},
     {&ct__op_rms_norm, norm},
     {&ct__op_windows, moving_windows},
