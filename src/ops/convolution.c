@@ -3,8 +3,7 @@
 //
 // The three ops are each other's gradients: of a convolution with respect to x the transposed one, and
 // the other way round; with respect to the weights conv_weight, whose own gradients are the other two.
-// In all of them the channels are G groups of which each sees its own: shapes below have them as an
-// axis of their own.
+// In all of them the channels are G groups of which each sees its own.
 #include "kinds/batch.h"
 #include "ops/windows.h"
 
@@ -37,20 +36,60 @@ typedef struct geometry {
 } geometry;
 
 static ct_ints list_of(const int64_t *v, int n) { return (ct_ints){n, v}; }
-static void add(int64_t *list, int *n, const int64_t *more, int count) {
-    for (int i = 0; i < count; i++) list[(*n)++] = more[i];
-}
 static void spatial_sizes(const ct_type *t, int from, int n, int64_t *to) {
     for (int i = 0; i < n; i++) to[i] = ct__size_of(t, from + i);
 }
 
-// x (N, C, i...) as windows (N, G, C / G, o..., k...), of which there are `counts`. turned: o are
+// Groups are an axis of their own, but a single group is none: (G) stands for it below.
+static int group_axes(int64_t groups) { return groups > 1; }
+// t with the channels of axis `axis` as (G) groups.
+static ct_tensor in_groups(ct_tensor t, int axis, int64_t groups) {
+    if (groups == 1) return t;
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    for (int64_t a = dims.list.n; a > axis; a--) dims.v[a] = dims.v[a - 1];
+    dims.v[axis] = groups;
+    dims.v[axis + 1] = ct__unmarked(dims.v[axis + 1]) / groups;
+    dims.list.n++;
+    return ct_reshape(t, dims.list);
+}
+static ct_tensor without_groups(ct_tensor t, int axis, int64_t groups) {
+    if (groups == 1) return t;
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    dims.v[axis] = ct__size_mul(dims.v[axis], dims.v[axis + 1]);
+    dims.list.n--;
+    for (int64_t a = axis + 1; a < dims.list.n; a++) dims.v[a] = dims.v[a + 1];
+    return ct_reshape(t, dims.list);
+}
+// t with n axes of 1 at a place.
+static ct_tensor with_ones(ct_tensor t, int axis, int n) {
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    for (int64_t a = dims.list.n - 1; a >= axis; a--) dims.v[a + n] = dims.v[a];
+    for (int i = 0; i < n; i++) dims.v[axis + i] = 1;
+    dims.list.n += n;
+    return ct_reshape(t, dims.list);
+}
+// The sizes of t but axis `axis`, in `v`.
+static ct_ints dims_without(ct_tensor t, int axis, int64_t *v) {
+    const ct_type *type = ct__type_of(t);
+    int n = 0;
+    for (int a = 0; a < type->rank; a++)
+        if (a != axis) v[n++] = ct__size_of(type, a);
+    return (ct_ints){n, v};
+}
+static ct_ints from(int64_t *v, int first, int n) { // the numbers from `first` on
+    for (int i = 0; i < n; i++) v[i] = first + i;
+    return (ct_ints){n, v};
+}
+
+// x (N, C, i...) as windows (N, (G), C / G, o..., k...), of which there are `counts`. turned: o are
 // positions of what a convolution makes x of, and each tap sees the element of x whose window has the
 // position as that tap.
 static ct_tensor window_view(ct_tensor x, const geometry *g, const int64_t *size,
                              const int64_t *counts, bool turned) {
-    int64_t dilation[MOST_SPATIAL], low[MOST_SPATIAL], dims[MOST];
-    int64_t each = ct__size_of(ct__type_of(x), 1), n = 0;
+    int64_t dilation[MOST_SPATIAL], low[MOST_SPATIAL];
     for (int i = 0; i < g->n; i++) {
         dilation[i] = turned ? -g->dilation.v[i] : g->dilation.v[i];
         low[i] = turned ? -g->padding.v[i] : g->padding.v[i];
@@ -64,79 +103,64 @@ static ct_tensor window_view(ct_tensor x, const geometry *g, const int64_t *size
         view.base = g->stride;
     else
         view.stride = g->stride;
-    ct_tensor w = ct_windows_with(view); // (N, C, o..., k...)
-    const ct_type *type = ct__type_of(w);
-    dims[n++] = ct__size_of(type, 0);
-    dims[n++] = g->groups;
-    dims[n++] = g->groups == 1 ? each : ct__unmarked(each) / g->groups;
-    for (int a = 2; a < type->rank; a++) dims[n++] = ct__size_of(type, a);
-    return ct_reshape(w, ((ct_ints){n, dims}));
+    return in_groups(ct_windows_with(view), 1, g->groups);
 }
 
-// Weights (G A, B, k...) as (G, A, B, k...), or exchanged as (G, B, A, k...).
+// Weights (G A, B, k...) as ((G), A, B, k...), or exchanged as ((G), B, A, k...).
 static ct_tensor weights_of(ct_tensor w, int64_t groups, bool exchanged) {
-    const ct_type *type = ct__type_of(w);
-    int64_t dims[MOST], axes[MOST];
-    int n = type->rank + 1;
-    dims[0] = groups;
-    dims[1] = groups == 1 ? ct__size_of(type, 0) : type->dim[0] / groups;
-    for (int a = 1; a < type->rank; a++) dims[a + 1] = ct__size_of(type, a);
-    w = ct_reshape(w, list_of(dims, n));
-    for (int a = 0; a < n; a++) axes[a] = a == 1 ? 2 : a == 2 ? 1 : a;
-    return exchanged ? ct_permute(w, list_of(axes, n)) : w;
+    int64_t axes[MOST], a = group_axes(groups);
+    w = in_groups(w, 0, groups);
+    if (!exchanged) return w;
+    ct_ints order = from(axes, 0, ct__type_of(w)->rank);
+    axes[a] = a + 1;
+    axes[a + 1] = a;
+    return ct_permute(w, order);
 }
 
-// Windows (N, G, B, o..., k...) with weights (G, A, B, k...), as (N, G A, o...): a dot product runs
+// Windows (N, (G), B, o..., k...) with weights ((G), A, B, k...), as (N, G A, o...): a dot product runs
 // over the taps, then the channels of the group.
-static ct_tensor correlate(ct_tensor windows, ct_tensor weights, int n) {
-    const ct_type *v = ct__type_of(windows), *w = ct__type_of(weights);
-    int64_t groups = w->dim[0], rows = ct__size_of(w, 1), each = ct__size_of(w, 2), dims[MOST];
-    int64_t of_w[1 + MOST_SPATIAL], of_v[1 + MOST_SPATIAL], images = ct__size_of(v, 0);
+static ct_tensor correlate(ct_tensor windows, ct_tensor weights, const geometry *is) {
+    const ct_type *w = ct__type_of(weights);
+    const int g = group_axes(is->groups), n = is->n;
+    int64_t of_w[1 + MOST_SPATIAL], of_v[1 + MOST_SPATIAL], batch[2], dims[MOST];
+    from(of_w, 3 + g, n);
+    from(of_v, 2 + g + n, n);
+    of_w[n] = 2 + g;
+    of_v[n] = 1 + g;
     ct_tensor y;
-    int used = 0;
-    for (int i = 0; i < n; i++) of_w[i] = 4 + i, of_v[i] = 3 + n + i;
-    of_w[n] = 3, of_v[n] = 2;
-    if (each == 1 && groups > 1) { // each result is of one channel: no product of matrices
-        add(dims, &used, (int64_t[]){groups, rows}, 2);
-        for (int i = 0; i < n; i++) dims[used++] = 1;
-        for (int i = 0; i < n; i++) dims[used++] = w->dim[3 + i];
-        ct_tensor terms = ct_mul(windows, ct_reshape(weights, list_of(dims, used)));
-        y = ct_sum(terms, .axes = list_of(of_v, n)); // (N, G, A, o...)
+    if (w->dim[g + 1] == 1 && g) { // each result is of one channel: no product of matrices
+        // (G, A, k...), each of which all positions share
+        ct_tensor k = ct_reshape(weights, dims_without(weights, 2, dims));
+        y = ct_sum(ct_mul(windows, with_ones(k, 2, n)), .axes = list_of(of_v, n));
     } else {
-        dims[used++] = images;
-        for (int a = 0; a < w->rank; a++) dims[used++] = ct__size_of(w, a);
-        ct_tensor of_each = ct_expand(weights, list_of(dims, used)); // (N, G, A, B, k...)
+        dims[0] = ct__size_of(ct__type_of(windows), 0);
+        for (int a = 0; a < w->rank; a++) dims[a + 1] = ct__size_of(w, a);
+        ct_tensor of_each = ct_expand(weights, list_of(dims, w->rank + 1)); // (N, (G), A, B, k...)
+        ct_ints shared = from(batch, 0, 1 + g);
         y = ct_contract(of_each, windows, .a_axes = list_of(of_w, n + 1),
-                        .b_axes = list_of(of_v, n + 1), .a_batch = CT_AXES(0, 1),
-                        .b_batch = CT_AXES(0, 1)); // (N, G, A, o...)
+                        .b_axes = list_of(of_v, n + 1), .a_batch = shared, .b_batch = shared);
     }
-    used = 0;
-    add(dims, &used, (int64_t[]){images, ct__size_mul(groups, rows)}, 2);
-    for (int i = 0; i < n; i++) dims[used++] = ct__size_of(v, 3 + i);
-    return ct_reshape(y, list_of(dims, used));
+    return without_groups(y, 1, is->groups); // of (N, (G), A, o...)
 }
 
-// The weights' gradient: windows (N, G, B, o..., k...) with y (N, G A, o...), as (G A, B, k...). A dot
+// The weights' gradient: windows (N, (G), B, o..., k...) with y (N, G A, o...), as (G A, B, k...). A dot
 // product runs over images, then positions.
-static ct_tensor weigh(ct_tensor windows, ct_tensor y, int n) {
-    const ct_type *v = ct__type_of(windows), *t = ct__type_of(y);
-    int64_t groups = v->dim[1], each = ct__size_of(v, 2), dims[MOST], axes[1 + MOST_SPATIAL] = {0};
-    int64_t rows = groups == 1 ? ct__size_of(t, 1) : t->dim[1] / groups;
-    bool depthwise = each == 1 && groups > 1;
-    int used = 0;
-    for (int i = 0; i < n; i++) axes[1 + i] = 3 + i;
-    ct_ints inner = list_of(axes, 1 + n);
-    add(dims, &used, (int64_t[]){ct__size_of(v, 0), groups, rows}, 3);
-    for (int i = 0; i < n; i++) dims[used++] = ct__size_of(v, 3 + i);
-    for (int i = 0; i < n && depthwise; i++) dims[used++] = 1;
-    y = ct_reshape(y, list_of(dims, used));                             // (N, G, A, o...)
-    ct_tensor w = depthwise ? ct_sum(ct_mul(windows, y), .axes = inner) // (G, A, k...)
-                            : ct_contract(y, windows, .a_axes = inner, .b_axes = inner,
-                                          .a_batch = CT_AXES(1), .b_batch = CT_AXES(1));
-    used = 0;
-    add(dims, &used, (int64_t[]){ct__size_mul(groups, rows), each}, 2);
-    for (int i = 0; i < n; i++) dims[used++] = v->dim[3 + n + i];
-    return ct_reshape(w, list_of(dims, used)); // of (G, A, B, k...)
+static ct_tensor weigh(ct_tensor windows, ct_tensor y, const geometry *is) {
+    const ct_type *v = ct__type_of(windows);
+    const int g = group_axes(is->groups), n = is->n;
+    int64_t axes[1 + MOST_SPATIAL], batch[1] = {1};
+    ct_ints positions = from(axes + 1, 2 + g, n), inner = {1 + positions.n, axes};
+    axes[0] = 0;
+    y = in_groups(y, 1, is->groups); // (N, (G), A, o...)
+    if (v->dim[1 + g] == 1 && g) {
+        ct_tensor terms = ct_mul(windows, with_ones(y, 3 + n, n));
+        ct_tensor w = ct_sum(terms, .axes = inner); // (G, A, k...)
+        return with_ones(without_groups(w, 0, is->groups), 1, 1);
+    }
+    ct_ints shared = {g, batch};
+    ct_tensor w = ct_contract(y, windows, .a_axes = inner, .b_axes = inner, .a_batch = shared,
+                              .b_batch = shared); // ((G), A, B, k...)
+    return without_groups(w, 0, is->groups);
 }
 
 // y (N, C, o...) with a bias (C,) added to each channel.
@@ -312,7 +336,7 @@ static bool conv_body(ct_rule *r) {
     int64_t counts[MOST_SPATIAL];
     spatial_sizes(r->node->out, 2, g.n, counts);
     ct_tensor windows = window_view(r->in[0], &g, w->dim + 2, counts, false);
-    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, false), g.n);
+    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, false), &g);
     r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
     return true;
 }
@@ -418,7 +442,7 @@ static bool conv_transpose_body(ct_rule *r) {
     int64_t counts[MOST_SPATIAL];
     spatial_sizes(r->node->out, 2, g.n, counts);
     ct_tensor windows = window_view(r->in[0], &g, w->dim + 2, counts, true);
-    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, true), g.n);
+    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, true), &g);
     r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
     return true;
 }
@@ -497,7 +521,7 @@ static bool conv_weight_body(ct_rule *r) {
     int64_t counts[MOST_SPATIAL];
     spatial_sizes(y, 2, g.n, counts);
     ct_tensor windows = window_view(r->in[0], &g, attrs->size.v, counts, false);
-    r->body_out[0] = weigh(windows, r->in[1], g.n);
+    r->body_out[0] = weigh(windows, r->in[1], &g);
     return true;
 }
 static bool conv_weight_vjp(ct_rule *r) {
