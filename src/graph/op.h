@@ -13,6 +13,7 @@ typedef struct ct_node ct_node;
 typedef struct ct_opdef ct_opdef;
 typedef struct ct_body ct_body;
 struct ct_loop;
+struct ct_contraction;
 
 // What ops of one kind have in common: a record in one file of src/kinds (kinds/kind.h). Passes ask
 // it for properties. The structural kinds alone are named by passes:
@@ -337,7 +338,10 @@ struct ct_opdef {
     ct_kred reduction;                    // reduce, scatter, scan: how elements are put together
     ct_monoid monoid;                     // scan, where that is no reduction
     bool (*map)(ct_map *map);             // movement, source: where elements come from
-    bool waits;                           // movement: operands behind the first are only waited for
+    // contraction: which axes are multiplied, summed over and kept (kinds/contraction.h); `to` is zero.
+    void (*contraction)(const ct_node *node, struct ct_contraction *to);
+    bool waits;        // movement: operands behind the first are only waited for
+    bool fills;        // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too

@@ -1,144 +1,345 @@
-// Sums of products over axes that two operands share: matrix products, (..., M, K) x (..., K, N).
-// The kernel is the matrix template with the graph's values as operands and result.
+// Sums of products over axes that two operands share. The kernel is the matrix template with the
+// graph's values as operands and result: axes of one role are one axis of it, in row-major order.
+#include "kinds/contraction.h"
+
 #include <math.h>
+#include <string.h>
 
 #include "kinds/batch.h"
 #include "kinds/emit.h"
 #include "kinds/matmul.h"
 
+enum { A, B, OUT };
+enum { GRAIN = 64 }; // dot products that are worth a task
+
+static ct_contraction roles_of(const ct_node *node) {
+    ct_contraction is = {0};
+    node->op->contraction(node, &is);
+    return is;
+}
+static double inner_count(const ct_node *node) {
+    const ct_contraction is = roles_of(node);
+    double n = 1;
+    for (int i = 0; i < is.inner.n; i++) n *= (double)ct__type(node->in[A])->dim[is.inner.of[A][i]];
+    return n;
+}
+
+// ----------------------------------------------------------------------------------------- kernels
+
 typedef struct contract {
     ct_emit *e;
-    ct_val out, in[2];
+    ct_val value[3]; // operands, result
     ct_dtype dtype;
-    int rank;                // of the result
-    bool flat;               // the second operand has no batch: all axes but the last are rows
-    ct_ix size[CT_MAX_RANK]; // of the result
+    ct_contraction is;
+    int n_batch; // axes of the template: those of the role, or all of them as one
+    ct_ix batch[CT_MAX_RANK], rows, columns, inner; // sizes of the template
 } contract;
 typedef struct side {
     contract *c;
     int which; // operand
 } side;
 
-// The place along each axis of the result but the last, from the batch axes and the row; when flat,
-// from the row alone.
-static void leading(const contract *c, const ct_ix *batch, ct_ix row, ct_ix *to) {
-    ct_ix_pool *pool = c->e->pool;
-    for (int a = c->rank - 2; a >= 0; a--) {
-        if (c->flat && a > 0) {
-            to[a] = ct__ix_mod(pool, row, c->size[a]);
-            row = ct__ix_div(pool, row, c->size[a]);
-        } else {
-            to[a] = c->flat || a == c->rank - 2 ? row : batch[a];
-        }
-    }
+static ct_ix axis_size(const contract *c, const ct_role *role, int i) {
+    const int which = role->of[OUT][i] < 0 ? A : OUT;
+    return ct__emit_size(c->e, c->value[which], role->of[which][i]);
 }
-
-static ct_ix row_count(const contract *c) {
-    ct_ix n = c->size[c->rank - 2];
-    for (int a = 0; c->flat && a < c->rank - 2; a++) n = ct__ix_mul(c->e->pool, n, c->size[a]);
+static ct_ix joined_size(const contract *c, const ct_role *role) {
+    ct_ix n = ct__ix_int(c->e->pool, 1);
+    for (int i = 0; i < role->n; i++) n = ct__ix_mul(c->e->pool, n, axis_size(c, role, i));
     return n;
 }
 
-// The index of an operand's element: (batch..., i, k) or (batch..., k, j); axes of size 1
-// broadcast.
-static void operand_index(const contract *c, int which, const ct_ix *batch, ct_ix first,
-                          ct_ix second, ct_ix *to) {
-    const ct_type *type = ct__type(c->in[which]), *out = ct__type(c->out);
-    ct_ix lead[CT_MAX_RANK], zero = ct__ix_int(c->e->pool, 0);
-    int batches = type->rank - 2, skip = c->rank - type->rank;
-    leading(c, batch, which == 0 ? first : zero, lead);
-    for (int a = 0; a < batches; a++)
-        to[a] = type->dim[a] == 1 && out->dim[a + skip] != 1 ? zero : lead[a + skip];
-    to[batches] = which == 0 ? lead[c->rank - 2] : first;
-    to[batches + 1] = second;
+// Puts the place along each axis of a role into the index of an operand or the result.
+static void put(const contract *c, const ct_role *role, int which, const ct_ix *at, ct_ix *to) {
+    const ct_type *type = ct__type(c->value[which]), *out = ct__type(c->value[OUT]);
+    for (int i = 0; i < role->n; i++) {
+        const int axis = role->of[which][i], own = role->of[OUT][i];
+        if (axis < 0 || (type->dim[axis] == 1 && own >= 0 && out->dim[own] != 1)) continue;
+        to[axis] = at[i];
+    }
+}
+static void put_joined(const contract *c, const ct_role *role, int which, ct_ix at, ct_ix *to) {
+    ct_ix size[CT_MAX_RANK], each[CT_MAX_RANK];
+    for (int i = 0; i < role->n; i++) size[i] = axis_size(c, role, i);
+    ct__unflatten_ix(c->e->pool, at, size, role->n, each);
+    put(c, role, which, each, to);
 }
 
-// The template's positions as index variables: batch axes (none when flat), then two more.
-static void bound(const contract *c, const ct_kval *at, ct_ix first, ct_ix second, ct_ix *batch,
-                  ct_ix *pair) {
-    int n = c->flat ? 0 : c->rank - 2;
-    for (int a = 0; a < n; a++) batch[a] = ct__emit_bind(c->e, at[a], c->size[a]);
-    pair[0] = ct__emit_bind(c->e, at[n], first);
-    pair[1] = ct__emit_bind(c->e, at[n + 1], second);
+// The index of an element at the template's positions: batch, then (row, k), (k, column) or (row,
+// column).
+static void place(const contract *c, int which, const ct_ix *batch, ct_ix first, ct_ix second,
+                  ct_ix *to) {
+    const ct_role *const two[3][2] = {
+        {&c->is.rows, &c->is.inner}, {&c->is.inner, &c->is.columns}, {&c->is.rows, &c->is.columns}};
+    for (int a = 0; a < ct__type(c->value[which])->rank; a++) to[a] = ct__ix_int(c->e->pool, 0);
+    if (c->n_batch == c->is.batch.n)
+        put(c, &c->is.batch, which, batch, to);
+    else
+        put_joined(c, &c->is.batch, which, batch[0], to);
+    put_joined(c, two[which][0], which, first, to);
+    put_joined(c, two[which][1], which, second, to);
+}
+static ct_ix first_size(const contract *c, int which) { return which == B ? c->inner : c->rows; }
+static ct_ix second_size(const contract *c, int which) {
+    return which == A ? c->inner : c->columns;
 }
 
-static ct_ix inner_size(const contract *c) {
-    return ct__emit_size(c->e, c->in[0], ct__type(c->in[0])->rank - 1);
+// The same of positions as values of the kernel.
+static void bound(const contract *c, int which, const ct_kval *at, ct_ix *to) {
+    ct_ix batch[CT_MAX_RANK];
+    const int n = c->n_batch;
+    for (int a = 0; a < n; a++) batch[a] = ct__emit_bind(c->e, at[a], c->batch[a]);
+    ct_ix first = ct__emit_bind(c->e, at[n], first_size(c, which));
+    ct_ix second = ct__emit_bind(c->e, at[n + 1], second_size(c, which));
+    place(c, which, batch, first, second, to);
 }
 
 static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const side *s = env;
-    const contract *c = s->c;
-    ct_ix batch[CT_MAX_RANK], pair[2], index[CT_MAX_RANK];
-    bool a = s->which == 0;
-    bound(c, at, a ? row_count(c) : inner_size(c), a ? inner_size(c) : c->size[c->rank - 1], batch,
-          pair);
-    operand_index(c, s->which, batch, pair[0], pair[1], index);
-    return ct__emit_value_apart(c->e, c->in[s->which], index, c->dtype);
+    ct_ix index[CT_MAX_RANK];
+    bound(s->c, s->which, at, index);
+    return ct__emit_value_apart(s->c->e, s->c->value[s->which], index, s->c->dtype);
 }
 
 static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const contract *c = env;
-    ct_ix batch[CT_MAX_RANK], pair[2], index[CT_MAX_RANK];
-    bound(c, at, row_count(c), c->size[c->rank - 1], batch, pair);
-    leading(c, batch, pair[0], index);
-    index[c->rank - 1] = pair[1];
-    ct__emit_store_apart(c->e, c->out, index, v);
+    ct_ix index[CT_MAX_RANK];
+    bound(c, OUT, at, index);
+    ct__emit_store_apart(c->e, c->value[OUT], index, v);
 }
 
 // Which of the operand's two axes is contiguous in memory, as the template counts axes; -1: none.
 static int contiguous(const contract *c, int which) {
     ct_ix_pool *pool = c->e->pool;
     ct_ix batch[CT_MAX_RANK], index[CT_MAX_RANK];
-    int n = c->flat ? 0 : c->rank - 2;
-    for (int a = 0; a < n; a++) batch[a] = ct__ix_var(pool, c->size[a]);
-    ct_ix first = ct__ix_var(pool, which == 0 ? row_count(c) : inner_size(c));
-    ct_ix second = ct__ix_var(pool, which == 0 ? inner_size(c) : c->size[c->rank - 1]);
-    operand_index(c, which, batch, first, second, index);
-    if (ct__emit_contiguous(c->e, c->in[which], index, second)) return n + 1;
-    return ct__emit_contiguous(c->e, c->in[which], index, first) ? n : -1;
+    const int n = c->n_batch;
+    for (int a = 0; a < n; a++) batch[a] = ct__ix_var(pool, c->batch[a]);
+    ct_ix first = ct__ix_var(pool, first_size(c, which));
+    ct_ix second = ct__ix_var(pool, second_size(c, which));
+    place(c, which, batch, first, second, index);
+    if (ct__emit_contiguous(c->e, c->value[which], index, second)) return n + 1;
+    return ct__emit_contiguous(c->e, c->value[which], index, first) ? n : -1;
+}
+
+// The operands change places: the other's rows are its columns.
+static void exchange(contract *c) {
+    const ct_role rows = c->is.rows;
+    ct_role *const all[] = {&c->is.batch, &c->is.rows, &c->is.columns, &c->is.inner};
+    const ct_val a = c->value[A];
+    c->value[A] = c->value[B];
+    c->value[B] = a;
+    c->is.rows = c->is.columns;
+    c->is.columns = rows;
+    for (int r = 0; r < 4; r++) {
+        int8_t own[CT_MAX_RANK];
+        memcpy(own, all[r]->of[A], sizeof own);
+        memcpy(all[r]->of[A], all[r]->of[B], sizeof own);
+        memcpy(all[r]->of[B], own, sizeof own);
+    }
+}
+// A second operand without batch: all axes of the result but its columns are rows.
+static void batch_to_rows(contract *c) {
+    const ct_role *batch = &c->is.batch, *rows = &c->is.rows;
+    const ct_type *b = ct__type(c->value[B]);
+    ct_role all = *batch;
+    for (int i = 0; i < batch->n; i++)
+        if (batch->of[B][i] >= 0 && !ct__is_one(b, batch->of[B][i])) return;
+    for (int i = 0; i < rows->n; i++)
+        ct__role_add(&all, rows->of[A][i], rows->of[B][i], rows->of[OUT][i]);
+    c->is.rows = all;
+    c->is.batch.n = 0;
+}
+
+// The template's kernel for integers, which wrap, so that the order of their sums is free: a task is a
+// row, and vectors run along what is contiguous in b.
+static void whole_numbers(ct_kir *k, const ct_matmul_spec *s) {
+    const int n = s->n_batch;
+    const bool along_k = s->b.along == n;
+    ct_kval size[CT_MAX_RANK], at[CT_MAX_RANK], of_a[CT_MAX_RANK], of_b[CT_MAX_RANK];
+    ct_kval all = s->rows;
+    for (int i = 0; i < n; i++) size[i] = s->batch[i], all = ct__kir_mul(k, all, size[i]);
+    size[n] = s->rows;
+    ct__unflatten(k, ct__kir_loop(k, CT_BIND_CORE, all, "row"), n + 1, size, at);
+    const ct_kbind of_column = along_k ? CT_BIND_SEQ : CT_BIND_VECTOR;
+    at[n + 1] = ct__kir_loop(k, of_column, s->columns, "column");
+    ct_kval kk = ct__kir_loop(k, along_k ? CT_BIND_VECTOR : CT_BIND_SEQ, s->inner, "k");
+    memcpy(of_a, at, sizeof *at * (size_t)n);
+    memcpy(of_b, at, sizeof *at * (size_t)n);
+    of_a[n] = at[n];
+    of_a[n + 1] = of_b[n] = kk;
+    of_b[n + 1] = at[n + 1];
+    ct_kval x = ct__source_load(k, &s->a, n + 2, of_a), y = ct__source_load(k, &s->b, n + 2, of_b);
+    ct_kval sum = ct__kir_reduce(k, CT_RED_ADD, ct__kir_mul(k, x, y));
+    ct__kir_end(k);
+    ct__sink_store(k, &s->c, n + 2, at, sum);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// The sum of products of one row and one column, by chunks as the template makes it.
+static ct_kval dot_product(ct_kir *k, const ct_matmul_spec *s, const ct_kval *batch) {
+    const int n = s->n_batch;
+    ct_kval of_a[CT_MAX_RANK], of_b[CT_MAX_RANK], none = ct__kir_int(k, 0);
+    for (int i = 0; i < n; i++) of_a[i] = of_b[i] = batch[i];
+    of_a[n] = batch[n];
+    of_b[n + 1] = none;
+    ct_kval zero =
+        ct__is_float(s->dtype) ? ct__kir_const(k, s->dtype, 0) : ct__kir_const_int(k, s->dtype, 0);
+    ct_kval total = ct__kir_reg(k, zero), most = ct__kir_int(k, CT_DOT_CHUNK);
+    ct_kval chunk =
+        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, s->inner, CT_DOT_CHUNK), "chunk");
+    ct_kval from = ct__kir_muli(k, chunk, CT_DOT_CHUNK), part = ct__kir_reg(k, zero);
+    ct_kval step =
+        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_min(k, ct__kir_sub(k, s->inner, from), most), "k");
+    of_a[n + 1] = of_b[n] = ct__kir_add(k, from, step);
+    ct_kval x = ct__source_load(k, &s->a, n + 2, of_a), y = ct__source_load(k, &s->b, n + 2, of_b);
+    ct_kval sum = ct__kir_get(k, part);
+    ct__kir_set(k, part,
+                ct__is_float(s->dtype) ? ct__kir_fma(k, x, y, sum)
+                                       : ct__kir_add(k, sum, ct__kir_mul(k, x, y)));
+    ct__kir_end(k);
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, chunk, none), here = ct__kir_get(k, part);
+    ct_kval both = ct__kir_add(k, ct__kir_get(k, total), here);
+    ct__kir_set(k, total, ct__kir_select(k, first, here, both));
+    ct__kir_end(k);
+    return ct__kir_get(k, total);
+}
+// Without axes of its own neither operand has rows that lanes could share: they run along the batch.
+static void dot_products(ct_kir *k, const ct_matmul_spec *s, bool scalar) {
+    const int n = s->n_batch;
+    ct_kval size[CT_MAX_RANK], at[CT_MAX_RANK], all = s->rows, most = ct__kir_int(k, GRAIN);
+    for (int i = 0; i < n; i++) size[i] = s->batch[i], all = ct__kir_mul(k, all, size[i]);
+    size[n] = s->rows;
+    ct_kval block = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, all, GRAIN), "block");
+    ct_kval from = ct__kir_muli(k, block, GRAIN);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, all, from), most);
+    ct_kval i = ct__kir_loop(k, scalar ? CT_BIND_SEQ : CT_BIND_VECTOR, here, "dot product");
+    ct__unflatten(k, ct__kir_add(k, from, i), n + 1, size, at);
+    at[n + 1] = ct__kir_int(k, 0);
+    ct__sink_store(k, &s->c, n + 2, at, dot_product(k, s, at));
+    ct__kir_end(k);
+    ct__kir_end(k);
 }
 
 static bool contraction_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
-    const ct_type *out = &node->out[0], *b = ct__type(node->in[1]), *a = ct__type(node->in[0]);
+    const ct_type *out = &node->out[0];
     contract c = {.e = e,
-                  .out = {node, 0},
-                  .in = {node->in[0], node->in[1]},
+                  .value = {node->in[A], node->in[B], {node, 0}},
                   .dtype = ct__kir_held(out->dtype), // sums are rounded once, at their end
-                  .rank = out->rank,
-                  .flat = true};
-    for (int i = 0; i < b->rank - 2; i++) c.flat &= ct__is_one(b, i);
-    for (int i = 0; i < c.rank; i++) c.size[i] = ct__emit_size(e, c.out, i);
+                  .is = roles_of(node)};
+    c.inner = joined_size(&c, &c.is.inner);
+    if (!c.is.columns.n && c.is.rows.n) exchange(&c); // one row, not one column: lanes have work
+    batch_to_rows(&c);
+    c.n_batch = c.is.batch.n > CT_MAX_RANK - 2 ? 1 : c.is.batch.n;
+    for (int i = 0; i < c.n_batch; i++) c.batch[i] = axis_size(&c, &c.is.batch, i);
+    if (c.n_batch < c.is.batch.n) c.batch[0] = joined_size(&c, &c.is.batch);
+    c.rows = joined_size(&c, &c.is.rows);
+    c.columns = joined_size(&c, &c.is.columns);
     ct_kval batch[CT_MAX_RANK];
-    int n = c.flat ? 0 : c.rank - 2;
-    for (int i = 0; i < n; i++) batch[i] = ct__emit_ix(e, c.size[i]);
-    side sides[2] = {{&c, 0}, {&c, 1}};
+    for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);
+    side sides[2] = {{&c, A}, {&c, B}};
     ct_matmul_spec spec = {
         .dtype = c.dtype,
-        .n_batch = n,
+        .n_batch = c.n_batch,
         .batch = batch,
-        .rows = ct__emit_ix(e, row_count(&c)),
-        .columns = ct__emit_ix(e, c.size[c.rank - 1]),
-        .inner = ct__emit_ix(e, inner_size(&c)),
-        .a = {.value = value, .env = &sides[0], .along = contiguous(&c, 0)},
-        .b = {.value = value, .env = &sides[1], .along = contiguous(&c, 1)},
+        .rows = ct__emit_ix(e, c.rows),
+        .columns = ct__emit_ix(e, c.columns),
+        .inner = ct__emit_ix(e, c.inner),
+        .a = {.value = value, .env = &sides[A], .along = contiguous(&c, A)},
+        .b = {.value = value, .env = &sides[B], .along = contiguous(&c, B)},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
-    ct__template_matmul(e->kir, &spec);
-    return ct__emit_done(e, 2.0 * (double)ct__count(out) * (double)a->dim[a->rank - 1]);
+    if (!c.is.columns.n)
+        dot_products(e->kir, &spec, out->rank == 0);
+    else if (ct__is_float(out->dtype))
+        ct__template_matmul(e->kir, &spec);
+    else
+        whole_numbers(e->kir, &spec);
+    return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
 }
 
 static double contraction_roundings(const ct_node *node, bool in_order) {
-    const ct_type *a = ct__type(node->in[0]);
-    double k = (double)a->dim[a->rank - 1];
+    const double k = inner_count(node);
     if (!ct__is_float(node->out->dtype)) return 0;
     return in_order ? k : fmin(k, CT_DOT_CHUNK) + k / CT_DOT_CHUNK;
+}
+
+// --------------------------------------------------------------------------------------- reference
+
+// Where the elements along the axes of a role lie in an operand or the result, from their first.
+static int64_t *offsets(const ct_ref *ref, const ct_role *role, int which, int64_t *n) {
+    const ct_type *out = ref->out_type, *a = &ref->in_type[A];
+    const ct_type *type = which == OUT ? out : &ref->in_type[which];
+    int64_t size[CT_MAX_RANK], step[CT_MAX_RANK];
+    *n = 1;
+    for (int i = 0; i < role->n; i++) {
+        const int own = role->of[OUT][i], axis = role->of[which][i];
+        size[i] = own >= 0 ? out->dim[own] : a->dim[role->of[A][i]];
+        *n *= size[i];
+        step[i] = axis >= 0 && type->dim[axis] == size[i];
+        for (int r = axis + 1; r < type->rank; r++) step[i] *= type->dim[r];
+    }
+    int64_t *to = ct__malloc((size_t)*n * sizeof *to + 1);
+    for (int64_t p = 0; p < *n && to; p++) {
+        int64_t rest = p;
+        to[p] = 0;
+        for (int i = role->n - 1; i >= 0; i--) {
+            to[p] += rest % size[i] * step[i];
+            rest /= size[i];
+        }
+    }
+    return to;
+}
+
+// An element as a product has it: in the dtype of the sums, whatever integers meet.
+static double factor(const ct_type *type, const void *data, int64_t at, bool narrow) {
+    const double x = ct__load_f64(type->dtype, data, at);
+    return narrow ? (double)(float)x : x;
+}
+
+static void sum_of_products(const ct_ref *ref, const int64_t at[3], const int64_t *along_a,
+                            const int64_t *along_b, int64_t inner) {
+    const ct_type *a = &ref->in_type[A], *b = &ref->in_type[B];
+    const ct_dtype dtype = (ct_dtype)ref->out_type->dtype;
+    const bool narrow = dtype != CT_F64;
+    if (!ct__is_float(dtype)) {
+        uint64_t sum = 0;
+        for (int64_t k = 0; k < inner; k++)
+            sum += (uint64_t)ct__load_i64(a->dtype, ref->in[A], at[A] + along_a[k]) *
+                   (uint64_t)ct__load_i64(b->dtype, ref->in[B], at[B] + along_b[k]);
+        ct__store_i64(dtype, ref->out[0], at[OUT], (int64_t)sum);
+        return;
+    }
+    double sum = 0;
+    for (int64_t k = 0; k < inner; k++)
+        sum += factor(a, ref->in[A], at[A] + along_a[k], narrow) *
+               factor(b, ref->in[B], at[B] + along_b[k], narrow);
+    ct__store_f64(dtype, ref->out[0], at[OUT], sum);
+}
+
+static bool contraction_eval(const ct_ref *ref) {
+    const ct_contraction is = roles_of(ref->node);
+    const ct_role *const roles[] = {&is.batch, &is.rows, &is.columns, &is.inner};
+    int64_t n[4], *at[4][3];
+    bool ok = true;
+    for (int r = 0; r < 4; r++)
+        for (int w = 0; w < 3; w++) ok = (at[r][w] = offsets(ref, roles[r], w, &n[r])) && ok;
+    for (int64_t m = 0; m < n[0] && ok; m++)
+        for (int64_t i = 0; i < n[1]; i++)
+            for (int64_t j = 0; j < n[2]; j++) {
+                int64_t first[3];
+                for (int w = 0; w < 3; w++) first[w] = at[0][w][m] + at[1][w][i] + at[2][w][j];
+                sum_of_products(ref, first, at[3][A], at[3][B], n[3]);
+            }
+    for (int r = 0; r < 4; r++)
+        for (int w = 0; w < 3; w++) ct__free(at[r][w]);
+    return ok || ct__err_memory(ref->err, ref->node->here, ref->node->op->name, 0);
 }
 
 // A second operand alone that is one matrix becomes the rows of one product, all turned over:
@@ -165,6 +366,7 @@ const ct_kind ct__kind_contraction = {
     .epilogue = true,
     .packs = true,
     .roundings = contraction_roundings,
-    .products = true,
+    .products = inner_count,
+    .eval = contraction_eval,
     .batch = contraction_batch,
 };

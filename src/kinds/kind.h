@@ -41,8 +41,9 @@ struct ct_kind {
     double (*roundings)(const ct_node *node, bool in_order);
     bool rounds_each; // 16-bit sums are rounded after each addition, not once at their end
     bool copies;      // elements are some of the operands' or numbers: it makes no NaN by itself
-    bool products;    // sums of products: what is worth more memory than doing it again
-    int positions;    // operand whose elements are positions along the axis; 0: none
+    // Of how many products an element is the sum: worth more memory than doing it again. NULL: none.
+    double (*products)(const ct_node *node);
+    int positions; // operand whose elements are positions along the axis; 0: none
     // Reference evaluation where the op has none of its own: from a scalar function, or a monoid.
     bool (*eval)(const ct_ref *ref);
     // Records the node with a batch axis. NULL: no rule.

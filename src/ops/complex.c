@@ -136,7 +136,10 @@ bool ct__split_mul(ct_rule *r) {
     return whole(r, ct_sub(ct_mul(a.re, b.re), ct_mul(a.im, b.im)),
                  ct_add(ct_mul(a.re, b.im), ct_mul(a.im, b.re)));
 }
-bool ct__split_matmul(ct_rule *r) {
+static ct_tensor product(ct_rule *r, ct_tensor a, ct_tensor b) {
+    return ct__record(r->node->op, r->attrs, (ct_tensor[]){a, b}, 2, r->node->here);
+}
+bool ct__split_contraction(ct_rule *r) {
     const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
     parts x[2];
     for (int k = 0; k < 2; k++) {
@@ -144,8 +147,8 @@ bool ct__split_matmul(ct_rule *r) {
         if ((ct_dtype)ct__type_of(t)->dtype != dtype) t = ct_cast(t, dtype);
         x[k] = (parts){ct_real(t), ct_imag(t)};
     }
-    return whole(r, ct_sub(ct_matmul(x[0].re, x[1].re), ct_matmul(x[0].im, x[1].im)),
-                 ct_add(ct_matmul(x[0].re, x[1].im), ct_matmul(x[0].im, x[1].re)));
+    return whole(r, ct_sub(product(r, x[0].re, x[1].re), product(r, x[0].im, x[1].im)),
+                 ct_add(product(r, x[0].re, x[1].im), product(r, x[0].im, x[1].re)));
 }
 
 // Both by the divisor's larger part, so that no square overflows (Smith, "Algorithm 116", CACM 1962).

@@ -1,4 +1,5 @@
 // Matrix products. The dot product's order of additions is fixed (docs/design/bits.md).
+#include "kinds/contraction.h"
 #include "ops/rules.h"
 
 static bool matmul_infer(ct_call *call) {
@@ -49,37 +50,13 @@ static bool matmul_infer(ct_call *call) {
     return true;
 }
 
-// The place of matrix `m` of the result in an operand that may broadcast.
-static int64_t matrix_base(const ct_type *out, const ct_type *in, int64_t m) {
-    int64_t base = 0, stride = in->dim[in->rank - 1] * in->dim[in->rank - 2];
-    for (int i = out->rank - 3; i >= 0; i--) {
-        int64_t at = m % out->dim[i];
-        m /= out->dim[i];
-        int own = i - (out->rank - in->rank);
-        if (own < 0) continue;
-        if (in->dim[own] != 1) base += at * stride;
-        stride *= in->dim[own];
-    }
-    return base;
-}
-
-static bool matmul_eval(const ct_ref *ref) {
-    const ct_type *a = &ref->in_type[0], *b = &ref->in_type[1], *out = ref->out_type;
-    int64_t rows = out->dim[out->rank - 2], cols = out->dim[out->rank - 1],
-            inner = a->dim[a->rank - 1], matrices = 1;
-    for (int i = 0; i < out->rank - 2; i++) matrices *= out->dim[i];
-    for (int64_t m = 0; m < matrices; m++) {
-        int64_t at_a = matrix_base(out, a, m), at_b = matrix_base(out, b, m);
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < cols; j++) {
-                double sum = 0;
-                for (int64_t k = 0; k < inner; k++)
-                    sum += ct__load_f64(a->dtype, ref->in[0], at_a + i * inner + k) *
-                           ct__load_f64(b->dtype, ref->in[1], at_b + k * cols + j);
-                ct__store_f64(out->dtype, ref->out[0], (m * rows + i) * cols + j, sum);
-            }
-    }
-    return true;
+static void matmul_axes(const ct_node *node, ct_contraction *to) {
+    const int a = ct__type(node->in[0])->rank, b = ct__type(node->in[1])->rank;
+    const int out = node->out->rank;
+    for (int i = 0; i < out - 2; i++) ct__role_add(&to->batch, i - (out - a), i - (out - b), i);
+    ct__role_add(&to->rows, a - 2, -1, out - 2);
+    ct__role_add(&to->columns, -1, b - 1, out - 1);
+    ct__role_add(&to->inner, a - 1, b - 2, -1);
 }
 
 static bool matmul_jvp(ct_rule *r) {
@@ -115,14 +92,15 @@ const ct_opdef ct__op_matmul = {
     .name = "matmul",
     .doc =
         "Matrix product of the last two axes, (..., M, K) and (..., K, N); the others broadcast. A "
-        "vector is made a matrix of one row or one column first (ct_reshape).",
+        "vector is made a matrix of one row or one column first (ct_reshape). "
+        "Integers keep their promoted dtype and wrap.",
     .kind = &ct__kind_contraction,
     .n_in = 2,
     .n_out = 1,
-    .accepts = CT_FLOATS | CT_COMPLEX,
-    .split = ct__split_matmul,
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_contraction,
     .infer = matmul_infer,
-    .eval = matmul_eval,
+    .contraction = matmul_axes,
     .jvp = matmul_jvp,
     .transpose = matmul_transpose,
     .onnx = "MatMul",

@@ -106,7 +106,7 @@ bool ct__split_bitcast(ct_rule *rule);
 bool ct__split_equal(ct_rule *rule);
 bool ct__split_not_equal(ct_rule *rule);
 bool ct__split_mul(ct_rule *rule);
-bool ct__split_matmul(ct_rule *rule);
+bool ct__split_contraction(ct_rule *rule);
 bool ct__split_div(ct_rule *rule);
 bool ct__split_abs(ct_rule *rule);
 bool ct__split_exp(ct_rule *rule);

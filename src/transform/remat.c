@@ -99,7 +99,7 @@ static bool saves_some(const remat_attrs *a) {
 }
 static bool is_saved(const remat_attrs *a, const ct_node *node) {
     if (a->policy == CT_REMAT_NAMED) return node->op == &ct__op_named && is_listed(a, node->attrs);
-    return node->op->kind->products;
+    return node->op->kind->products != NULL;
 }
 
 // The region being differentiated, on parameters.
@@ -189,8 +189,7 @@ static struct ct_region measure(ct_node *const *nodes, size_t n) {
             made += (double)ct__count(&node->out[k]);
             is.bytes += (double)ct__type_bytes(&node->out[k]);
         }
-        if (node->op->kind->products && ct__type(node->in[0])->rank)
-            terms = 2 * (double)ct__type(node->in[0])->dim[ct__type(node->in[0])->rank - 1];
+        if (node->op->kind->products) terms = 2 * node->op->kind->products(node);
         is.work += made * terms;
     }
     return is;

@@ -600,12 +600,39 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
           "\n  hint: axes before the last two, counted from these, must be equal or 1");
-    FAILS(ct_matmul(F(2, 3), of(CT_U8, CT_DIMS(3, 2))), CT_E_DTYPE,
-          "matmul: operand 2 is (3, 2) u8, accepted are floats and complex numbers"
+    FAILS(ct_matmul(F(2, 3), of(CT_BOOL, CT_DIMS(3, 2))), CT_E_DTYPE,
+          "matmul: operand 2 is (3, 2) bool, accepted are integers, floats and complex numbers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+}
+
+static void contractions_of_axes(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_contract(F(2, 3), F(3, 4), .a_axes = CT_AXES(1)), CT_E_ARGUMENT,
+          "contract: axes go in pairs: .a_axes has 1 of them, .b_axes has 0");
+    FAILS(ct_contract(F(2, 3), F(3, 4), .b_batch = CT_AXES(0, 1)), CT_E_ARGUMENT,
+          "contract: axes go in pairs: .a_batch has 0 of them, .b_batch has 2");
+    FAILS(ct_contract(F(2, 3), F(3, 4), .a_axes = CT_AXES(1), .b_axes = CT_AXES(2)), CT_E_ARGUMENT,
+          "contract: axis 2 of b, which is (3, 4) f32, is out of range"
+          "\n  hint: an axis is summed over, or of the batch, or neither");
+    FAILS(ct_contract(F(2, 3), F(3, 2), .a_axes = CT_AXES(1), .b_axes = CT_AXES(0),
+                      .a_batch = CT_AXES(-1), .b_batch = CT_AXES(0)),
+          CT_E_ARGUMENT,
+          "contract: axis 1 of a, which is (2, 3) f32, is named twice"
+          "\n  hint: an axis is summed over, or of the batch, or neither");
+    FAILS(ct_contract(F(2, 3), F(4, 5), .a_axes = CT_AXES(1), .b_axes = CT_AXES(-2)), CT_E_SHAPE,
+          "contract: sizes of a pair differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 "
+          "of b)\n  hint: pair 1 of .a_axes and .b_axes: name axes of one size");
+    FAILS(ct_contract(of(CT_BOOL, CT_DIMS(2)), F(2)), CT_E_DTYPE,
+          "contract: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+    FAILS(ct_contract(ct_cast(F(2), CT_F8E5M2), ct_cast(F(2), CT_F8E4M3)), CT_E_DTYPE,
+          "contract: f8e5m2 and f8e4m3 do not promote to one dtype"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
-    FAILS(ct_matmul(I(2, 3), F(3, 2)), CT_E_DTYPE,
-          "matmul: operand 1 is (2, 3) i32, accepted are floats and complex numbers"
-          "\n  hint: cast it: ct_cast(x, CT_F32)");
+    ct_tensor deep = F(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2);
+    FAILS(ct_contract(deep, deep), CT_E_SHAPE,
+          "contract: the result has 34 axes, 32 are possible"
+          "\n  hint: join axes with ct_reshape, or sum over some of them");
 }
 
 static void networks(void **state) {
@@ -712,6 +739,7 @@ int main(void) {
         cmocka_unit_test(indices_outside),
         cmocka_unit_test(products_at_indices),
         cmocka_unit_test(contractions),
+        cmocka_unit_test(contractions_of_axes),
         cmocka_unit_test(networks),
         cmocka_unit_test(random_numbers),
         cmocka_unit_test(the_first_error_stays),

@@ -116,9 +116,10 @@ FUNCTIONS = dict(samples.ELEMENTWISE) | {name: f for name, (f, _) in samples.SAM
 EXACT = {"add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "round", "trunc", "sqrt", "maximum", "minimum",
          "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "sort", "sort_pairs", "unique", "take_along",
          "scatter", "scatter_min", "scatter_max", "cast", "bitcast",
-         "one_hot", "iota", "random_uniform"} | set(samples.MOVEMENT)
+         "one_hot", "iota", "random_uniform", "windows", "max_pool", "adaptive_max_pool",
+         "global_max_pool"} | set(samples.MOVEMENT)
 JUMPS = {"floor", "ceil", "round", "trunc", "sign", "mod", "argmax", "argmin", "topk", "argsort", "lexsort", "sort", "sort_pairs", "unique", "searchsorted",
-         "equal", "not_equal", "less", "less_equal",
+         "equal", "not_equal", "less", "less_equal", "max_pool", "max_pool_indices",
          "greater", "greater_equal", "is_nan", "is_inf", "is_finite", "bitcast"}
 OWN_DTYPE = {"cast", "bitcast"}  # they see their operand in its own dtype
 
@@ -430,7 +431,7 @@ class Drawer:
         if name == "iota":
             return [], lambda: {"dtype": self.pick(["f32", "i32", "f64", "i64"]), "dims": self.shape(2 + self.below(2)),
                                 "axis": self.below(2)}
-        return self.moving(op) or self.indexing(op) or self.network(op) or self.random(op) or self.sampled(op)
+        return self.moving(op) or self.windowed(op) or self.channels(op) or self.indexing(op) or self.network(op) or self.random(op) or self.sampled(op)
 
     def moving(self, op):
         name = op.name
@@ -451,6 +452,69 @@ class Drawer:
             same = [v for v in self.g.values if v.shape == first.shape and v.dtype == first.dtype]
             return [first] + [self.pick(same) for _ in range(1 + self.below(2))], lambda: {"axis": self.axis(first)}
         return None
+
+    def few(self, n, low, high):
+        return [low + self.below(high - low + 1) for _ in range(n)]
+
+    def windowed(self, op):
+        name = op.name
+        if name == "windows":
+            x = self.operand(op.accepts, (2, 3))
+            def draw():
+                own = {"axes": [self.axis(x)], "size": [self.pick([1, 2, x.shape[-1]])], "taps": self.chance(0.4), "low": self.few(1, -1, 2),
+                       "high": self.few(1, -1, 2), "stride": self.few(1, 1, 2), "base": self.few(1, 1, 2), "fill": self.number([1])}
+                counted = {"counts": self.few(1, 1, 4)} if self.chance(0.4) else {}
+                return own | counted | {"dilation": [self.pick([1, 2, -1] if counted else [1, 2])]}
+            return [x], draw
+        if name.startswith("global_"):
+            return [self.operand(op.accepts, (3,))], dict
+        if not name.endswith(("_pool", "_pool_indices")):
+            return None
+        x, n = self.operand(op.accepts, (2, 3), name in JUMPS), 1 + self.below(2)
+        if name.startswith("adaptive_"):
+            return [x], lambda: {"output": self.few(n, 1, 4)}
+        if name == "lp_pool":
+            x = self.g.op("abs", [x])[0]
+            return [x], lambda: {"kernel": self.few(n, 1, 3), "stride": self.few(n, 1, 2), "ceil_mode": self.chance(0.5), "power": self.number([1])}
+        more = (lambda: {"exclude_padding": self.chance(0.5), "divisor": self.number([1, 2])}) if name == "avg_pool" else dict
+        return [x], lambda: {"kernel": self.few(n, 1, 3), "stride": self.few(n, 1, 2), "padding": self.few(n, 0, 1),
+                             "dilation": self.few(n, 1, 2), "ceil_mode": self.chance(0.5)} | more()
+
+    def channels(self, op):
+        """Convolutions, and norms by channels."""
+        name = op.name
+        if name in ("conv", "conv_transpose", "conv_weight"):
+            x, k = self.operand(op.accepts, (3,)), 1 + self.below(2)
+            n, c, size = x.shape
+            def draw():
+                return {"stride": self.few(1, 1, 2), "padding": self.few(1, 0, 2), "dilation": self.few(1, 1, 3)}
+            if name == "conv_weight":
+                y = self.new(x.dtype, (n, c, 1 + self.below(size)))
+                return [x, y], lambda: draw() | {"size": self.few(1, 1, 3), "groups": self.pick([1, c])}
+            w = self.new(x.dtype, (c, 1 + self.below(3), k) if name == "conv_transpose" else (1 + self.below(3), c, k))
+            if name == "conv_transpose":
+                def turned():
+                    output = {"output": self.few(1, 1, 9)} if self.chance(0.5) else {}
+                    return draw() | {"output_padding": self.few(1, 0, 2), "groups": self.pick([1, c])} | output
+                return [x, w], turned
+            def straight():
+                own = draw() | ({"output": self.few(1, 1, 6)} if self.chance(0.5) else {})
+                if self.chance(0.3):
+                    del own["padding"]
+                return own | {"same": self.chance(0.5) and "padding" not in own}
+            return [x, w], straight
+        if name not in ("group_norm", "instance_norm", "batch_norm", "batch_norm_train"):
+            return None
+        x = self.operand(op.accepts, (3,))
+        c = x.shape[1]
+        running = [self.new(x.dtype, (c,)), self.g.op("square", [self.new(x.dtype, (c,))])[0]] if name.startswith("batch") else []
+        rows = [self.new(x.dtype, (c,)) for _ in range(self.below(3))]
+        present = {0: [0], 1: [1, 2], 2: [3]}[len(rows)]
+        def normal():
+            own = {"eps": self.number([0.1, 0.01]), "present": self.pick(present)}
+            own |= {"groups": self.pick([1, c])} if name == "group_norm" else {}
+            return own | ({"momentum": self.number([0.3, 0.9])} if name == "batch_norm_train" else {})
+        return [x, *running, *rows], normal
 
     def indexing(self, op):
         name = op.name
@@ -639,7 +703,7 @@ def sizes_of_lists(attributes):
 def twins(seed, op, field, same_type=True):
     """A graph of the op twice, with operands that are the same and attributes of which one differs (or any: field None),
     and the values with it; None: none was found."""
-    for number in range(20):
+    for number in range(40):
         graph = Graph(seed, 1000 * op.place + number)
         dtype = ("f32", "f64", "i32", "bool", "i64")[number % 5]
         if dtype not in op.accepts and number % 5:

@@ -9,9 +9,10 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from op_cases import DYNAMIC, END, NUMPY, read_table
-from op_samples import CLIP, DROP, least, most, whole
+from op_samples import CLIP, DROP, conv_options, fitted, least, most, np_windows, spread, whole
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)
@@ -209,6 +210,12 @@ def topk(x, k=0):
     return lax.top_k(x, k)
 
 
+def contract(a, b, a_axes=(), b_axes=(), a_batch=(), b_batch=()):
+    def of(x, axes):
+        return [i % x.ndim for i in axes]
+    return lax.dot_general(a, b, ((of(a, a_axes), of(b, b_axes)), (of(a, a_batch), of(b, b_batch))))
+
+
 def attention(q, k, v, *rest, causal=False, scale=None, present=0):
     rest = list(rest)
     position = rest.pop(0) if present & 1 else 0
@@ -260,6 +267,132 @@ def one_hot(x, n=0, dtype=None):
     return jax.nn.one_hot(x, *whole([n]), dtype=NUMPY[dtype or "f32"])
 
 
+def windows(x, fill=None, **options):
+    """What np_windows makes of the elements' numbers, gathered."""
+    at = np_windows(np.arange(x.size).reshape(x.shape), fill=-1, **options)
+    return jnp.where(at >= 0, x.ravel()[jnp.maximum(at, 0)] if x.size else 0, jnp.asarray(fill or 0, x.dtype))
+
+
+def pooled(x, kernel, stride=(), padding=(), dilation=(), ceil_mode=False):
+    """The sizes, strides, paddings and dilations of lax.reduce_window, an axis each; padding as it is given, and with what
+    ceil_mode puts behind."""
+    n = len(kernel)
+    stride, dilation = spread(x, ((stride or kernel, 1), (dilation, 1)), n)
+    pads = list(padding) if len(padding) == 2 * n else spread(x, ((padding, 0),), n)[0] * 2
+    sizes, low, high, ends = x.shape[x.ndim - n:], pads[:n], pads[n:], []
+    for s, k, st, d, lo, hi in zip(sizes, kernel, stride, dilation, low, high):
+        ends.append((fitted(s, k, st, d, lo, hi, ceil_mode) - 1) * st + (k - 1) * d + 1 - s - lo)
+    def whole_axes(own, normal): return [normal] * (x.ndim - n) + list(own)
+    return [whole_axes(kernel, 1), whole_axes(stride, 1), whole_axes(zip(low, high), (0, 0)), whole_axes(zip(low, ends), (0, 0)),
+            whole_axes(dilation, 1)]
+
+
+def max_pool(x, **options):
+    size, stride, _, ends, dilation = pooled(x, **options)
+    taps = math.prod(size)
+    w = windows(x, size=size, stride=stride, dilation=dilation, low=[lo for lo, _ in ends], high=[hi for _, hi in ends],
+                fill=least(x.dtype))
+    w = w.reshape(*w.shape[:x.ndim], taps)
+    at = lax.stop_gradient(jnp.argmax(w, -1))
+    return jnp.take_along_axis(w, at[..., None], -1)[..., 0], at.astype(jnp.uint8 if taps <= 256 else jnp.int32)
+
+
+def max_pool_indices(x, kernel, **options):
+    n = len(kernel)
+    numbers = np.broadcast_to(np.arange(math.prod(x.shape[x.ndim - n:])).reshape(x.shape[x.ndim - n:]), x.shape)
+    own = pooled(x, kernel=kernel, **options)
+    lists = {"size": own[0], "stride": own[1], "dilation": own[4], "low": [lo for lo, _ in own[3]], "high": [hi for _, hi in own[3]]}
+    at = max_pool(x, kernel=kernel, **options)[1].astype(jnp.int32)
+    w = np_windows(numbers, **lists).reshape(*at.shape, math.prod(kernel))
+    return jnp.take_along_axis(jnp.asarray(w), at[..., None], -1)[..., 0]
+
+
+def window_sums(x, size, stride, padding, dilation):
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, size, stride, padding, window_dilation=dilation)
+
+
+def avg_pool(x, exclude_padding=False, divisor=None, **options):
+    size, stride, pads, ends, dilation = pooled(x, **options)
+    ones = jnp.ones(x.shape, x.dtype)
+    if exclude_padding:
+        counts = window_sums(ones, size, stride, ends, dilation)
+    else:
+        rest = [(0, end - hi) for (_, hi), (_, end) in zip(pads, ends)]
+        counts = window_sums(jnp.pad(ones, pads, constant_values=1), size, stride, rest, dilation)
+    return window_sums(x, size, stride, ends, dilation) / (divisor or counts)
+
+
+def lp_pool(x, power=2, **options):
+    return (avg_pool(x**power, **options) * math.prod(options["kernel"])) ** (1 / power)
+
+
+def adaptive_pool(f):
+    def g(x, output):
+        n = len(output)
+        for axis, m in zip(range(x.ndim - n, x.ndim), output):
+            s = x.shape[axis]
+            parts = [lax.slice_in_dim(x, i * s // m, -(-(i + 1) * s // m), axis=axis) for i in range(m)]
+            x = jnp.concatenate([f(p, axis=axis, keepdims=True) for p in parts], axis)
+        return x
+    return g
+
+
+def conv(x, w, *bias, groups=0, output=(), present=0, **options):
+    own = conv_options(x, w.shape[2:], **options)
+    y = lax.conv_general_dilated(x, w, own["stride"], list(zip(own["low"], own["high"])), rhs_dilation=own["dilation"],
+                                 feature_group_count=groups or 1)
+    y = y[(slice(None),) * 2 + tuple(slice(0, s) for s in output)]
+    return y + bias[0].reshape(-1, *[1] * (x.ndim - 2)) if bias else y
+
+
+def conv_transpose(x, w, *bias, groups=0, output=(), output_padding=(), present=0, **options):
+    g, n, own = groups or 1, x.ndim - 2, conv_options(x, w.shape[2:], **options)
+    more, pads = spread(x, ((output_padding, 0),), n)[0], []
+    for i, (s, k) in enumerate(zip(x.shape[2:], w.shape[2:])):
+        span, full = (k - 1) * own["dilation"][i], (s - 1) * own["stride"][i] + (k - 1) * own["dilation"][i] + 1
+        extra = output[i] - (full - own["low"][i] - own["high"][i]) if output else more[i]
+        pads.append((span - own["low"][i], span - own["high"][i] + extra))
+    turned = jnp.flip(w.reshape(g, -1, *w.shape[1:]).swapaxes(1, 2), range(3, 3 + n))
+    turned = turned.reshape(-1, *turned.shape[2:])
+    y = lax.conv_general_dilated(x, turned, [1] * n, pads, lhs_dilation=own["stride"], rhs_dilation=own["dilation"],
+                                 feature_group_count=g)
+    return y + bias[0].reshape(-1, *[1] * n) if bias else y
+
+
+def conv_weight(x, y, size=(), groups=0, **options):
+    def f(w):
+        return conv(x, w, groups=groups, output=y.shape[2:], **options)
+    w = jnp.zeros((y.shape[1], x.shape[1] // (groups or 1), *size), x.dtype)
+    return jax.vjp(f, w)[1](y)[0]
+
+
+def by_channel(t, x):
+    return t.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def weighed(y, rest, present):
+    rest = list(rest)
+    if present & 1:
+        y = y * by_channel(rest.pop(0), y)
+    return y + by_channel(rest.pop(0), y) if present & 2 else y
+
+
+def group_norm(x, *rest, groups=0, eps=1e-5, present=0):
+    g = x.reshape(x.shape[0], groups or 1, -1)
+    hat = (g - g.mean(-1, keepdims=True)) / jnp.sqrt(g.var(-1, keepdims=True) + eps)
+    return weighed(hat.reshape(x.shape), rest, present)
+
+
+def batch_norm(x, mean, var, *rest, eps=1e-5, present=0):
+    return weighed((x - by_channel(mean, x)) / jnp.sqrt(by_channel(var, x) + eps), rest, present)
+
+
+def batch_norm_train(x, mean, var, *rest, eps=1e-5, momentum=0.1, present=0):
+    axes = (0,) + tuple(range(2, x.ndim))
+    y = batch_norm(x, x.mean(axes), x.var(axes), *rest, eps=eps, present=present)
+    return [y, mean * (1 - momentum) + x.mean(axes) * momentum, var * (1 - momentum) + x.var(axes, ddof=1) * momentum]
+
+
 # Ops that NumPy has by the same name, as JAX has them.
 TWINS = {name: getattr(jnp, name) for name in (
     "abs maximum minimum floor ceil sqrt exp log expm1 log1p sin cos tanh trunc equal not_equal less less_equal greater "
@@ -271,6 +404,7 @@ TWINS |= {
     "shift_left": shift(lax.shift_left), "shift_right": shift(lax.shift_right_logical), "select": jnp.where,
     "cast": lambda x, dtype: x.astype(NUMPY[dtype]),
     "bitcast": lambda x, dtype: lax.bitcast_convert_type(x, NUMPY[dtype]),
+    "contract": contract,
     "sum": typed(jnp.sum), "prod": typed(jnp.prod), "max": reduce_with(jnp.max, least), "min": reduce_with(jnp.min, most),
     "mean": reduce_with(jnp.mean), "any": reduce_with(jnp.any), "all": reduce_with(jnp.all), "var": var,
     "logsumexp": reduce_with(jax.nn.logsumexp),
@@ -303,7 +437,13 @@ TWINS |= {
     "random_normal": lambda key, dims=(): jax.random.normal(key, whole(dims), jnp.float32),
     "random_bernoulli": lambda key, p, dims=(): jax.random.bernoulli(key, p, whole(dims)),
     "random_int": lambda key, low, high, dims=(): jax.random.randint(key, whole(dims), low, high, jnp.int32),
-    "dropout": dropout,
+    "dropout": dropout, "windows": windows, "max_pool": max_pool, "max_pool_indices": max_pool_indices,
+    "avg_pool": avg_pool, "lp_pool": lp_pool, "adaptive_max_pool": adaptive_pool(jnp.max), "adaptive_avg_pool": adaptive_pool(jnp.mean),
+    "global_max_pool": lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True),
+    "global_avg_pool": lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True),
+    "conv": conv, "conv_transpose": conv_transpose, "conv_weight": conv_weight, "group_norm": group_norm,
+    "instance_norm": lambda x, *rest, **k: group_norm(x, *rest, groups=x.shape[1], **k),
+    "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
 }
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()

@@ -564,6 +564,37 @@ static bool matmul(gen_graph *g, gen_step *s) {
     return b >= 0;
 }
 
+// Each axis of a is summed over, of the batch or its own; b has one of its own, too.
+static bool contract(gen_graph *g, gen_step *s) {
+    int a = first(g, s, 0, 4);
+    if (a < 0) return false;
+    const gen_value *v = value(g, a);
+    int64_t dims[8], axes[2][8], batch[2][8], n = any_size(g), m = 0, summed = 0, shared = 0;
+    while (n * gen_count(v->dims) > 4 * GEN_MOST) n /= 4;
+    bool in_front = gen_chance(g, 50), behind = !in_front && gen_chance(g, 70);
+    if (in_front) dims[m++] = n;
+    for (int i = v->type.rank - 1; i >= 0; i--) {
+        if (gen_chance(g, 30)) {
+            batch[0][shared] = i;
+            batch[1][shared++] = m;
+        } else if (gen_chance(g, 60)) {
+            axes[0][summed] = gen_chance(g, 30) ? i - v->type.rank : i;
+            axes[1][summed++] = m;
+        } else {
+            continue;
+        }
+        dims[m++] = v->dims.v[i];
+    }
+    if (behind) dims[m++] = n;
+    set_list(g, s, "a_axes", summed, axes[0]);
+    set_list(g, s, "b_axes", summed, axes[1]);
+    set_list(g, s, "a_batch", shared, batch[0]);
+    set_list(g, s, "b_batch", shared, batch[1]);
+    s->in[1] = float_leaf(g, (ct_dtype)v->type.dtype, m, dims);
+    s->n_in = 2;
+    return s->in[1] >= 0;
+}
+
 static bool norm(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
     if (x < 0) return false;
@@ -572,6 +603,103 @@ static bool norm(gen_graph *g, gen_step *s) {
         const gen_value *v = value(g, x);
         present |= 1 << i;
         s->in[s->n_in++] = float_leaf(g, (ct_dtype)v->type.dtype, 1, &v->dims.v[v->type.rank - 1]);
+    }
+    set(s, "present", present);
+    return true;
+}
+
+// Lists of one number an axis, between two bounds.
+static void some_numbers(gen_graph *g, gen_step *s, const char *name, int n, int least, int most) {
+    int64_t v[8];
+    for (int i = 0; i < n; i++) v[i] = least + gen_below(g, most - least + 1);
+    set_list(g, s, name, n, v);
+}
+// Windows of the last axes; what does not fit is refused by the op.
+static bool moving_windows(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int n = 1 + gen_below(g, value(g, x)->type.rank > 2 ? 2 : value(g, x)->type.rank);
+    bool pool = s->op != &ct__op_windows;
+    some_numbers(g, s, pool ? "kernel" : "size", n, 1, 4);
+    if (gen_chance(g, 70)) some_numbers(g, s, "stride", n, 1, 3);
+    if (s->op == &ct__op_lp_pool) {
+        *(ct_num *)attr(s, "power") = (ct_num){gen_chance(g, 50) ? 1 : 2, true};
+        return true;
+    }
+    if (gen_chance(g, 40)) some_numbers(g, s, "dilation", n, 1, 2);
+    if (pool) {
+        if (gen_chance(g, 50)) some_numbers(g, s, "padding", n, 0, 1);
+        set_flag(s, "ceil_mode", gen_chance(g, 30));
+        return true;
+    }
+    some_numbers(g, s, "low", n, -1, 2);
+    some_numbers(g, s, "high", n, -1, 2);
+    if (gen_chance(g, 40)) some_numbers(g, s, "base", n, 1, 2);
+    return true;
+}
+static bool adaptive_pool(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 1, 4);
+    if (x < 0) return false;
+    int n = 1 + gen_below(g, value(g, x)->type.rank > 2 ? 2 : value(g, x)->type.rank);
+    some_numbers(g, s, "output", n, 1, 4);
+    return true;
+}
+
+// x (N, C, ...) with weights for up to two groups.
+static bool conv(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 3, 4);
+    if (x < 0) return false;
+    const gen_value *v = value(g, x);
+    ct_dtype dtype = (ct_dtype)v->type.dtype;
+    int rank = v->type.rank, n = rank - 2;
+    int64_t channels = v->type.dim[1], groups = channels % 2 ? 1 : 1 + gen_below(g, 2), dims[4];
+    bool turned = s->op == &ct__op_conv_transpose, bias = gen_chance(g, 30);
+    int64_t out = groups * (1 + gen_below(g, 4));
+    dims[0] = turned ? channels : out;
+    dims[1] = (turned ? out : channels) / groups;
+    for (int i = 0; i < n; i++) dims[2 + i] = 1 + gen_below(g, 3);
+    s->in[s->n_in++] = float_leaf(g, dtype, rank, dims);
+    if (bias) s->in[s->n_in++] = float_leaf(g, dtype, 1, &out);
+    set(s, "present", bias);
+    set(s, "groups", groups);
+    some_numbers(g, s, "stride", n, 1, 2);
+    some_numbers(g, s, "padding", n, 0, 1);
+    if (gen_chance(g, 30)) some_numbers(g, s, "dilation", n, 1, 2);
+    return s->in[1] >= 0;
+}
+static bool conv_weight(gen_graph *g, gen_step *s) {
+    int x = first(g, s, 3, 4);
+    if (x < 0) return false;
+    const gen_value *v = value(g, x);
+    int64_t dims[4] = {v->dims.v[0], 1 + gen_below(g, 4)}, size[2];
+    int rank = v->type.rank;
+    for (int i = 2; i < rank; i++) {
+        size[i - 2] = 1 + gen_below(g, 3);
+        dims[i] = v->type.dim[i] - size[i - 2] + 1;
+        if (dims[i] < 1) return false;
+    }
+    s->in[s->n_in++] = float_leaf(g, (ct_dtype)v->type.dtype, rank, dims);
+    set_list(g, s, "size", rank - 2, size);
+    return s->in[1] >= 0;
+}
+// x (N, C, ...), running statistics where the op has them, and perhaps weight and bias.
+static bool channel_norm(gen_graph *g, gen_step *s) {
+    int x = first(g, s, s->op == &ct__op_instance_norm ? 3 : 2, 4), present = 0;
+    if (x < 0) return false;
+    ct_dtype dtype = (ct_dtype)value(g, x)->type.dtype;
+    int64_t channels = value(g, x)->dims.v[1];
+    ct_ints dims = gen_dims(g, 1, &channels);
+    bool running = s->op == &ct__op_batch_norm || s->op == &ct__op_batch_norm_train;
+    if (running) {
+        s->in[s->n_in++] = gen_leaf(g, dtype, dims, -1, 1);
+        s->in[s->n_in++] = gen_leaf(g, dtype, dims, 0.5, 2);
+    } else if (s->op == &ct__op_group_norm) {
+        set(s, "groups", ct__unmarked(channels) % 2 ? 1 : 2);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (gen_chance(g, 40)) continue;
+        present |= 1 << i;
+        s->in[s->n_in++] = gen_leaf(g, dtype, dims, -1, 1);
     }
     set(s, "present", present);
     return true;
@@ -733,8 +861,23 @@ static const struct {
     {&ct__op_one_hot, one_hot},
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},
+    {&ct__op_contract, contract},
     {&ct__op_layer_norm, norm},
     {&ct__op_rms_norm, norm},
+    {&ct__op_windows, moving_windows},
+    {&ct__op_max_pool, moving_windows},
+    {&ct__op_max_pool_indices, moving_windows},
+    {&ct__op_avg_pool, moving_windows},
+    {&ct__op_lp_pool, moving_windows},
+    {&ct__op_adaptive_max_pool, adaptive_pool},
+    {&ct__op_adaptive_avg_pool, adaptive_pool},
+    {&ct__op_conv, conv},
+    {&ct__op_conv_transpose, conv},
+    {&ct__op_conv_weight, conv_weight},
+    {&ct__op_group_norm, channel_norm},
+    {&ct__op_instance_norm, channel_norm},
+    {&ct__op_batch_norm, channel_norm},
+    {&ct__op_batch_norm_train, channel_norm},
     {&ct__op_cross_entropy, cross_entropy},
     {&ct__op_attention, attention},
     {&ct__op_random_bits, random_numbers},

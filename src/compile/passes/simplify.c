@@ -58,7 +58,7 @@ static ct_node *known(simplify *s, const ct_node *node, const ct_val *in, ct_nod
 
 // Is v this number in every element: a constant of one element, moved about in any way?
 static bool is_number(ct_val v, double value) {
-    while (ct__is_view(v.node)) v = v.node->in[0];
+    while (ct__is_view(v.node) && !v.node->op->fills) v = v.node->in[0];
     if (v.node->op != &ct__op_const || ct__count(v.node->out) != 1) return false;
     const ct_data_bytes *data = v.node->attrs;
     double x = ct__load_f64(v.node->out->dtype, data->bytes, 0);

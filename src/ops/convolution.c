@@ -1,0 +1,550 @@
+// Convolutions: contractions of a view of windows (windows.c) with weights. No window is stored for
+// them.
+//
+// The three ops are each other's gradients: of a convolution with respect to x the transposed one, and
+// the other way round; with respect to the weights conv_weight, whose own gradients are the other two.
+// In all of them the channels are G groups of which each sees its own.
+#include "kinds/batch.h"
+#include "ops/windows.h"
+
+enum { MOST_SPATIAL = 3, MOST = CT_MAX_RANK };
+
+#define CONV_ATTRS(F, op)                                                                          \
+    F(op, ints, stride)                                                                            \
+    F(op, ints, padding)                                                                           \
+    F(op, ints, dilation)                                                                          \
+    F(op, bool, same) F(op, i64, groups) F(op, extents, output) F(op, i64, present)
+#define CONV_TRANSPOSE_ATTRS(F, op)                                                                \
+    F(op, ints, stride)                                                                            \
+    F(op, ints, padding)                                                                           \
+    F(op, ints, output_padding)                                                                    \
+    F(op, ints, dilation) F(op, i64, groups) F(op, extents, output) F(op, i64, present)
+#define CONV_WEIGHT_ATTRS(F, op)                                                                   \
+    F(op, ints, size)                                                                              \
+    F(op, ints, stride) F(op, ints, padding) F(op, ints, dilation) F(op, i64, groups)
+CT_ATTRS(conv, CONV_ATTRS);
+CT_ATTRS(conv_transpose, CONV_TRANSPOSE_ATTRS);
+CT_ATTRS(conv_weight, CONV_WEIGHT_ATTRS);
+
+// ------------------------------------------------------------------------------------------- bodies
+
+// How windows lie along the spatial axes of what they move over.
+typedef struct geometry {
+    int n; // spatial axes
+    ct_ints stride, padding, dilation;
+    int64_t groups;
+} geometry;
+
+static ct_ints list_of(const int64_t *v, int n) { return (ct_ints){n, v}; }
+static void spatial_sizes(const ct_type *t, int from, int n, int64_t *to) {
+    for (int i = 0; i < n; i++) to[i] = ct__size_of(t, from + i);
+}
+
+// Groups are an axis of their own, but a single group is none: (G) stands for it below.
+static int group_axes(int64_t groups) { return groups > 1; }
+// t with the channels of axis `axis` as (G) groups.
+static ct_tensor in_groups(ct_tensor t, int axis, int64_t groups) {
+    if (groups == 1) return t;
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    for (int64_t a = dims.list.n; a > axis; a--) dims.v[a] = dims.v[a - 1];
+    dims.v[axis] = groups;
+    dims.v[axis + 1] = ct__unmarked(dims.v[axis + 1]) / groups;
+    dims.list.n++;
+    return ct_reshape(t, dims.list);
+}
+static ct_tensor without_groups(ct_tensor t, int axis, int64_t groups) {
+    if (groups == 1) return t;
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    dims.v[axis] = ct__size_mul(dims.v[axis], dims.v[axis + 1]);
+    dims.list.n--;
+    for (int64_t a = axis + 1; a < dims.list.n; a++) dims.v[a] = dims.v[a + 1];
+    return ct_reshape(t, dims.list);
+}
+// t with n axes of 1 at a place.
+static ct_tensor with_ones(ct_tensor t, int axis, int n) {
+    ct_dims_buffer dims;
+    ct__dims_of(t, &dims);
+    for (int64_t a = dims.list.n - 1; a >= axis; a--) dims.v[a + n] = dims.v[a];
+    for (int i = 0; i < n; i++) dims.v[axis + i] = 1;
+    dims.list.n += n;
+    return ct_reshape(t, dims.list);
+}
+// The sizes of t but axis `axis`, in `v`.
+static ct_ints dims_without(ct_tensor t, int axis, int64_t *v) {
+    const ct_type *type = ct__type_of(t);
+    int n = 0;
+    for (int a = 0; a < type->rank; a++)
+        if (a != axis) v[n++] = ct__size_of(type, a);
+    return (ct_ints){n, v};
+}
+static ct_ints from(int64_t *v, int first, int n) { // the numbers from `first` on
+    for (int i = 0; i < n; i++) v[i] = first + i;
+    return (ct_ints){n, v};
+}
+
+// x (N, C, i...) as windows (N, (G), C / G, o..., k...), of which there are `counts`. turned: o are
+// positions of what a convolution makes x of, and each tap sees the element of x whose window has the
+// position as that tap.
+static ct_tensor window_view(ct_tensor x, const geometry *g, const int64_t *size,
+                             const int64_t *counts, bool turned) {
+    int64_t dilation[MOST_SPATIAL], low[MOST_SPATIAL];
+    for (int i = 0; i < g->n; i++) {
+        dilation[i] = turned ? -g->dilation.v[i] : g->dilation.v[i];
+        low[i] = turned ? -g->padding.v[i] : g->padding.v[i];
+    }
+    ct_windows_args view = {.x = x,
+                            .counts = list_of(counts, g->n),
+                            .size = list_of(size, g->n),
+                            .dilation = list_of(dilation, g->n),
+                            .low = list_of(low, g->n)};
+    if (turned)
+        view.base = g->stride;
+    else
+        view.stride = g->stride;
+    return in_groups(ct_windows_with(view), 1, g->groups);
+}
+
+// Weights (G A, B, k...) as ((G), A, B, k...), or exchanged as ((G), B, A, k...).
+static ct_tensor weights_of(ct_tensor w, int64_t groups, bool exchanged) {
+    int64_t axes[MOST], a = group_axes(groups);
+    w = in_groups(w, 0, groups);
+    if (!exchanged) return w;
+    ct_ints order = from(axes, 0, ct__type_of(w)->rank);
+    axes[a] = a + 1;
+    axes[a + 1] = a;
+    return ct_permute(w, order);
+}
+
+// Windows (N, (G), B, o..., k...) with weights ((G), A, B, k...), as (N, G A, o...): a dot product runs
+// over the taps, then the channels of the group.
+static ct_tensor correlate(ct_tensor windows, ct_tensor weights, const geometry *is) {
+    const ct_type *w = ct__type_of(weights);
+    const int g = group_axes(is->groups), n = is->n;
+    int64_t of_w[1 + MOST_SPATIAL], of_v[1 + MOST_SPATIAL], batch[2], dims[MOST];
+    from(of_w, 3 + g, n);
+    from(of_v, 2 + g + n, n);
+    of_w[n] = 2 + g;
+    of_v[n] = 1 + g;
+    ct_tensor y;
+    if (w->dim[g + 1] == 1 && g) { // each result is of one channel: no product of matrices
+        // (G, A, k...), each of which all positions share
+        ct_tensor k = ct_reshape(weights, dims_without(weights, 2, dims));
+        y = ct_sum(ct_mul(windows, with_ones(k, 2, n)), .axes = list_of(of_v, n));
+    } else {
+        dims[0] = ct__size_of(ct__type_of(windows), 0);
+        for (int a = 0; a < w->rank; a++) dims[a + 1] = ct__size_of(w, a);
+        ct_tensor of_each = ct_expand(weights, list_of(dims, w->rank + 1)); // (N, (G), A, B, k...)
+        ct_ints shared = from(batch, 0, 1 + g);
+        y = ct_contract(of_each, windows, .a_axes = list_of(of_w, n + 1),
+                        .b_axes = list_of(of_v, n + 1), .a_batch = shared, .b_batch = shared);
+    }
+    return without_groups(y, 1, is->groups); // of (N, (G), A, o...)
+}
+
+// The weights' gradient: windows (N, (G), B, o..., k...) with y (N, G A, o...), as (G A, B, k...). A dot
+// product runs over images, then positions.
+static ct_tensor weigh(ct_tensor windows, ct_tensor y, const geometry *is) {
+    const ct_type *v = ct__type_of(windows);
+    const int g = group_axes(is->groups), n = is->n;
+    int64_t axes[1 + MOST_SPATIAL], batch[1] = {1};
+    ct_ints positions = from(axes + 1, 2 + g, n), inner = {1 + positions.n, axes};
+    axes[0] = 0;
+    y = in_groups(y, 1, is->groups); // (N, (G), A, o...)
+    if (v->dim[1 + g] == 1 && g) {
+        ct_tensor terms = ct_mul(windows, with_ones(y, 3 + n, n));
+        ct_tensor w = ct_sum(terms, .axes = inner); // (G, A, k...)
+        return with_ones(without_groups(w, 0, is->groups), 1, 1);
+    }
+    ct_ints shared = {g, batch};
+    ct_tensor w = ct_contract(y, windows, .a_axes = inner, .b_axes = inner, .a_batch = shared,
+                              .b_batch = shared); // ((G), A, B, k...)
+    return without_groups(w, 0, is->groups);
+}
+
+// y (N, C, o...) with a bias (C,) added to each channel.
+static ct_tensor with_bias(ct_tensor y, ct_tensor bias, int n) {
+    int64_t dims[1 + MOST_SPATIAL] = {ct__size_like(bias, 0), 1, 1, 1};
+    return ct_add(y, ct_reshape(bias, list_of(dims, 1 + n)));
+}
+static ct_tensor bias_sum(ct_tensor c, int n) {
+    int64_t axes[1 + MOST_SPATIAL] = {0};
+    for (int i = 0; i < n; i++) axes[1 + i] = 2 + i;
+    return ct_sum(c, .axes = list_of(axes, 1 + n));
+}
+
+// One image more or fewer changes nothing else: a batch of x alone is more images.
+static bool conv_batch(ct_batching *b) {
+    for (int i = 1; i < b->n_in; i++)
+        if (b->batched[i]) return true; // weights that differ are for the body
+    const ct_type *x = ct__type(b->node->in[0]), *out = b->node->out;
+    int64_t dims[MOST];
+    ct_tensor in[3] = {b->in[0], b->in[1], b->n_in > 2 ? b->in[2] : CT_NONE};
+    for (int a = 0; a < x->rank; a++) dims[a] = ct__size_of(x, a);
+    dims[0] = ct__size_mul(b->size, dims[0]);
+    in[0] = ct_reshape(in[0], list_of(dims, x->rank));
+    if (!ct__batch_record(b, b->attrs, in)) return false;
+    dims[0] = b->size;
+    for (int a = 0; a < out->rank; a++) dims[a + 1] = ct__size_of(out, a);
+    b->out[0] = ct_reshape(b->out[0], list_of(dims, out->rank + 1));
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- shapes
+
+// x (N, C, ...) and another operand with as many axes, in one dtype.
+static bool pair_fits(ct_call *call, const char *name, const char *form) {
+    const ct_type *x = call->in[0], *w = call->in[1];
+    if (!ct__check_accepts(call, 0)) return false;
+    if (x->rank < 3 || x->rank > 2 + MOST_SPATIAL)
+        return ct__call_err(call, CT_E_SHAPE,
+                            "x is %s, it must be (N, C, ...) with 1 to %d more axes",
+                            ct__type_text(x).s, MOST_SPATIAL) ||
+               ct__call_hint(call, "images of one channel are (N, 1, ...)");
+    if (w->dtype != x->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "%s is %s, x is %s", name, ct__type_text(w).s,
+                            ct__type_text(x).s) ||
+               ct__hint_cast(call, name, (ct_dtype)x->dtype);
+    if (w->rank != x->rank)
+        return ct__call_err(call, CT_E_SHAPE, "%s is %s, for x %s it must be %s", name,
+                            ct__type_text(w).s, ct__type_text(x).s, form);
+    return true;
+}
+// Do the groups divide a number of channels? 0 groups are one.
+static bool groups_divide(ct_call *call, int64_t *groups, int operand, int axis, const char *name) {
+    const ct_type *t = call->in[operand];
+    if (*groups == 0) *groups = 1;
+    if (*groups < 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "groups is %lld, it must be at least 1",
+                            (long long)*groups);
+    if (t->dim[axis] % *groups == 0) return true;
+    return ct__call_err(call, CT_E_SHAPE, "%lld groups do not divide the %lld channels of %s %s",
+                        (long long)*groups, (long long)t->dim[axis], name, ct__type_text(t).s);
+}
+static bool channels_agree(ct_call *call, int64_t wanted, int64_t has, int64_t groups) {
+    const ct_type *x = call->in[0], *w = call->in[1];
+    if (wanted == has) return true;
+    return ct__call_err(call, CT_E_SHAPE,
+                        "weight is %s, for x %s and %lld group%s it must have %lld channels in "
+                        "its place, not %lld",
+                        ct__type_text(w).s, ct__type_text(x).s, (long long)groups,
+                        groups == 1 ? "" : "s", (long long)wanted, (long long)has);
+}
+static bool bias_fits(ct_call *call, int64_t channels) {
+    if (call->n_in < 3) return true;
+    const ct_type *bias = call->in[2], *x = call->in[0];
+    if (bias->dtype != x->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "bias is %s, x is %s", ct__type_text(bias).s,
+                            ct__type_text(x).s) ||
+               ct__hint_cast(call, "bias", (ct_dtype)x->dtype);
+    if (bias->rank == 1 && bias->dim[0] == channels) return true;
+    return ct__call_err(call, CT_E_SHAPE, "bias is %s, it must be (%lld,): one number a channel",
+                        ct__type_text(bias).s, (long long)channels);
+}
+static bool kernel_fits(ct_call *call, int n) {
+    const ct_type *w = call->in[1];
+    for (int i = 0; i < n; i++)
+        if (w->dim[2 + i] < 1 || w->dim[2 + i] > CT_MOST_STEP || ct__is_dyn(w, 2 + i))
+            return ct__call_err(call, CT_E_SHAPE,
+                                "axis %d of weight %s must have a static size of 1 to %lld", 2 + i,
+                                ct__type_text(w).s, (long long)CT_MOST_STEP);
+    return true;
+}
+static bool output_list(ct_call *call, const ct_ints *output, int n) {
+    return output->n == 0 || output->n == n ||
+           ct__call_err(call, CT_E_ARGUMENT, "output has %lld numbers for %d axes",
+                        (long long)output->n, n);
+}
+static ct_window window_at(const ct_ints *stride, const ct_ints *padding, const ct_ints *dilation,
+                           const ct_type *w, int i) {
+    return (ct_window){w->dim[2 + i], stride->v[i], dilation->v[i], padding->v[i],
+                       padding->v[stride->n + i]};
+}
+
+// Can the windows along an axis with n elements be `count`? All that fit, or fewer by what a transposed
+// convolution may have added behind.
+static bool count_fits(const ct_window *w, int64_t n, int64_t count) {
+    int64_t rest = n + w->low + w->high - ct__window_span(w) - (count - 1) * w->stride;
+    return count > 0 && rest >= 0 && rest < (w->stride > w->dilation ? w->stride : w->dilation);
+}
+
+// --------------------------------------------------------------------------------------------- conv
+
+// "Same" padding as numbers: as many windows as stride fits into the axis, rounded up; what is left
+// over lies behind.
+static bool same_padding(ct_call *call, conv_attrs *attrs, int n) {
+    const ct_type *x = call->in[0], *w = call->in[1];
+    int64_t *own = ct__call_dims(call, 2 * n);
+    if (!own) return false;
+    if (attrs->padding.n)
+        return ct__call_err(call, CT_E_ARGUMENT, "padding is given, and same too") ||
+               ct__call_hint(call, "same finds the padding");
+    for (int i = 0; i < n; i++) {
+        int64_t size = x->dim[2 + i], s = attrs->stride.v[i];
+        int64_t span = (w->dim[2 + i] - 1) * attrs->dilation.v[i] + 1;
+        int64_t count = size / s + (size % s > 0), more = (count - 1) * s + span - size;
+        if (more < 0 || size == 0) more = 0;
+        own[i] = more / 2;
+        own[n + i] = more - more / 2;
+    }
+    attrs->padding = (ct_ints){2 * (int64_t)n, own};
+    attrs->same = false;
+    return true;
+}
+
+static bool conv_infer(ct_call *call) {
+    conv_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *w = call->in[1];
+    int n = x->rank - 2;
+    if (!pair_fits(call, "weight",
+                   "(out, C / groups, ...) with a size for each of its other axes") ||
+        !kernel_fits(call, n) || !groups_divide(call, &attrs->groups, 0, 1, "x") ||
+        !groups_divide(call, &attrs->groups, 1, 0, "weight") ||
+        !channels_agree(call, x->dim[1] / attrs->groups, w->dim[1], attrs->groups) ||
+        !bias_fits(call, w->dim[0]) || !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
+        !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||
+        (attrs->same && !same_padding(call, attrs, n)) ||
+        !ct__window_padding(call, &attrs->padding, n) || !output_list(call, &attrs->output, n))
+        return false;
+    ct_shape shape = ct__call_shape(call, x->rank);
+    if (!shape.dim) return false;
+    ct__shape_add_axis(&shape, x, 0);
+    ct__shape_add_axis(&shape, w, 0);
+    for (int i = 0; i < n; i++) {
+        ct_window v = window_at(&attrs->stride, &attrs->padding, &attrs->dilation, w, i);
+        if (!attrs->output.n && !ct__window_fits(call, &v, 0, 2 + i)) return false;
+        int64_t count = ct__window_count(&v, ct__size_of(x, 2 + i));
+        if (attrs->output.n) {
+            int64_t wanted = ct__unmarked(attrs->output.v[i]);
+            if (!count_fits(&v, x->dim[2 + i], wanted))
+                return ct__call_err(call, CT_E_ARGUMENT,
+                                    "output of axis %d is %lld, there are %lld windows", 2 + i,
+                                    (long long)wanted, (long long)ct__unmarked(count));
+            count = attrs->output.v[i];
+        }
+        ct__shape_add(&shape, count);
+    }
+    if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 1);
+    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
+    return true;
+}
+static bool conv_body(ct_rule *r) {
+    const conv_attrs *attrs = r->attrs;
+    const ct_type *w = ct__type_of(r->in[1]);
+    geometry g = {w->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
+    int64_t counts[MOST_SPATIAL];
+    spatial_sizes(r->node->out, 2, g.n, counts);
+    ct_tensor windows = window_view(r->in[0], &g, w->dim + 2, counts, false);
+    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, false), &g);
+    r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
+    return true;
+}
+static bool conv_vjp(ct_rule *r) {
+    const conv_attrs *attrs = r->attrs;
+    const ct_type *x = ct__type_of(r->in[0]), *w = ct__type_of(r->in[1]);
+    ct_tensor c = r->c_out[0];
+    int n = x->rank - 2;
+    int64_t sizes[MOST_SPATIAL];
+    if (ct__is_none(c)) return true;
+    spatial_sizes(x, 2, n, sizes);
+    r->c_in[0] = ct_conv_transpose(c, r->in[1], .stride = attrs->stride, .padding = attrs->padding,
+                                   .dilation = attrs->dilation, .groups = attrs->groups,
+                                   .output = list_of(sizes, n));
+    r->c_in[1] = ct_conv_weight(r->in[0], c, .size = list_of(w->dim + 2, n),
+                                .stride = attrs->stride, .padding = attrs->padding,
+                                .dilation = attrs->dilation, .groups = attrs->groups);
+    if (attrs->present) r->c_in[2] = bias_sum(c, n);
+    return true;
+}
+#define CONVOLUTION(ID, op, ins)                                                                   \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = 1,         \
+    CT_FIELDS(op), .accepts = CT_FLOATS, .infer = op##_infer, .body = op##_body, .vjp = op##_vjp,  \
+    .widens = true, .samples = {.ulp = 32}
+const ct_opdef ct__op_conv = {
+    CONVOLUTION(CONV, conv, -1),
+    .doc =
+        "x (N, C, ...) with 1 to 3 spatial axes, convolved with weight (O, C / groups, ...), whose "
+        "spatial sizes are static: (N, O, ...), plus bias (O,). stride, dilation (default 1) and "
+        "padding with zeros (before and behind; or all that lie before and then all behind) have "
+        "one number an axis, or one for all; same: such padding that stride alone divides the "
+        "sizes, rounded up. output: as many windows, where ct_conv_transpose makes x of them.",
+    .batch = conv_batch,
+    .onnx = "Conv",
+    .stablehlo = "convolution",
+};
+
+// ---------------------------------------------------------------------------------------- transpose
+
+static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attrs,
+                                 ct_shape *shape) {
+    const ct_type *x = call->in[0], *w = call->in[1];
+    for (int i = 0; i < x->rank - 2; i++) {
+        ct_window v = window_at(&attrs->stride, &attrs->padding, &attrs->dilation, w, i);
+        int64_t most = v.stride > v.dilation ? v.stride : v.dilation;
+        int64_t more = attrs->output_padding.v[i];
+        if (more >= most)
+            return ct__call_err(call, CT_E_ARGUMENT,
+                                "output_padding %lld must be smaller than the stride %lld or the "
+                                "dilation %lld of axis %d",
+                                (long long)more, (long long)v.stride, (long long)v.dilation, 2 + i);
+        int64_t size = ct__size_sub(ct__size_of(x, 2 + i), 1);
+        size = ct__size_add(ct__size_mul(size, v.stride), ct__window_span(&v) - v.low - v.high);
+        int64_t least = ct__unmarked(size);
+        if (attrs->output.n) {
+            int64_t wanted = ct__unmarked(attrs->output.v[i]);
+            if (wanted < 1 || wanted < least || wanted >= least + most)
+                return ct__call_err(call, CT_E_ARGUMENT,
+                                    "output of axis %d is %lld, it can be %lld to %lld", 2 + i,
+                                    (long long)wanted, (long long)(least < 1 ? 1 : least),
+                                    (long long)(least + most - 1));
+            size = attrs->output.v[i];
+        } else {
+            size = ct__size_add(size, more);
+            if (x->dim[2 + i] < 1 || least + more < 1)
+                return ct__call_err(call, CT_E_SHAPE,
+                                    "nothing is left of axis %d: x is %s, weight is %s, the "
+                                    "padding is %lld and %lld",
+                                    2 + i, ct__type_text(x).s, ct__type_text(w).s, (long long)v.low,
+                                    (long long)v.high);
+        }
+        ct__shape_add(shape, size);
+    }
+    return true;
+}
+static bool conv_transpose_infer(ct_call *call) {
+    conv_transpose_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *w = call->in[1];
+    int n = x->rank - 2;
+    if (!pair_fits(call, "weight",
+                   "(C, out / groups, ...) with a size for each of its other axes") ||
+        !kernel_fits(call, n) || !groups_divide(call, &attrs->groups, 0, 1, "x") ||
+        !channels_agree(call, x->dim[1], w->dim[0], attrs->groups) ||
+        !bias_fits(call, w->dim[1] * attrs->groups) ||
+        !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
+        !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||
+        !ct__window_list(call, "output_padding", &attrs->output_padding, n, 0, 0) ||
+        !ct__window_padding(call, &attrs->padding, n) || !output_list(call, &attrs->output, n))
+        return false;
+    ct_shape shape = ct__call_shape(call, x->rank);
+    if (!shape.dim) return false;
+    ct__shape_add_axis(&shape, x, 0);
+    ct__shape_add(&shape, ct__size_mul(attrs->groups, ct__size_of(w, 1)));
+    if (!conv_transpose_sizes(call, attrs, &shape)) return false;
+    if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 0);
+    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
+    return true;
+}
+static bool conv_transpose_body(ct_rule *r) {
+    const conv_transpose_attrs *attrs = r->attrs;
+    const ct_type *w = ct__type_of(r->in[1]);
+    geometry g = {w->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
+    int64_t counts[MOST_SPATIAL];
+    spatial_sizes(r->node->out, 2, g.n, counts);
+    ct_tensor windows = window_view(r->in[0], &g, w->dim + 2, counts, true);
+    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, true), &g);
+    r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
+    return true;
+}
+static bool conv_transpose_vjp(ct_rule *r) {
+    const conv_transpose_attrs *attrs = r->attrs;
+    const ct_type *x = ct__type_of(r->in[0]), *w = ct__type_of(r->in[1]);
+    ct_tensor c = r->c_out[0];
+    int n = x->rank - 2;
+    int64_t sizes[MOST_SPATIAL];
+    if (ct__is_none(c)) return true;
+    spatial_sizes(x, 2, n, sizes);
+    r->c_in[0] =
+        ct_conv(c, r->in[1], .stride = attrs->stride, .padding = attrs->padding,
+                .dilation = attrs->dilation, .groups = attrs->groups, .output = list_of(sizes, n));
+    r->c_in[1] = ct_conv_weight(c, r->in[0], .size = list_of(w->dim + 2, n),
+                                .stride = attrs->stride, .padding = attrs->padding,
+                                .dilation = attrs->dilation, .groups = attrs->groups);
+    if (attrs->present) r->c_in[2] = bias_sum(c, n);
+    return true;
+}
+const ct_opdef ct__op_conv_transpose = {
+    CONVOLUTION(CONV_TRANSPOSE, conv_transpose, -1),
+    .doc =
+        "The transpose of ct_conv, its gradient with respect to x: x (N, C, ...) and weight (C, O "
+        "/ "
+        "groups, ...), whose spatial sizes are static, give (N, O, ...), plus bias (O,). Stride, "
+        "padding and dilation are those of the convolution; an axis of n elements gets (n - 1) * "
+        "stride + (size - 1) * dilation + 1, less the padding, plus output_padding; or output, "
+        "where that is one of the sizes from which the convolution makes n.",
+    .batch = conv_batch,
+    .onnx = "ConvTranspose",
+};
+
+// ---------------------------------------------------------------------------------- weights' gradient
+
+static bool conv_weight_infer(ct_call *call) {
+    conv_weight_attrs *attrs = call->attrs;
+    const ct_type *x = call->in[0], *y = call->in[1];
+    int n = x->rank - 2;
+    if (!pair_fits(call, "y", "(N, out, ...), what ct_conv makes of it") ||
+        !groups_divide(call, &attrs->groups, 0, 1, "x") ||
+        !groups_divide(call, &attrs->groups, 1, 1, "y") ||
+        !ct__window_list(call, "size", &attrs->size, n, 1, 1) ||
+        !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
+        !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||
+        !ct__window_padding(call, &attrs->padding, n))
+        return false;
+    if (x->dim[0] != y->dim[0])
+        return ct__call_err(call, CT_E_SHAPE, "x is %s, y is %s: they must have as many images",
+                            ct__type_text(x).s, ct__type_text(y).s);
+    ct_shape shape = ct__call_shape(call, x->rank);
+    if (!shape.dim) return false;
+    ct__shape_add_axis(&shape, y, 1);
+    if (attrs->groups == 1)
+        ct__shape_add_axis(&shape, x, 1);
+    else
+        ct__shape_add(&shape, x->dim[1] / attrs->groups);
+    for (int i = 0; i < n; i++) {
+        ct_window v = {attrs->size.v[i], attrs->stride.v[i], attrs->dilation.v[i],
+                       attrs->padding.v[i], attrs->padding.v[n + i]};
+        int64_t count = ct__unmarked(ct__window_count(&v, ct__size_of(x, 2 + i)));
+        if (!count_fits(&v, x->dim[2 + i], y->dim[2 + i]))
+            return ct__call_err(
+                call, CT_E_SHAPE, "axis %d of y %s has %lld elements, x %s has %lld windows", 2 + i,
+                ct__type_text(y).s, (long long)y->dim[2 + i], ct__type_text(x).s, (long long)count);
+        ct__shape_add(&shape, v.size);
+    }
+    (void)ct__same_size(x, 0, y, 0);
+    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
+    return true;
+}
+static bool conv_weight_body(ct_rule *r) {
+    const conv_weight_attrs *attrs = r->attrs;
+    const ct_type *y = ct__type_of(r->in[1]);
+    geometry g = {y->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
+    int64_t counts[MOST_SPATIAL];
+    spatial_sizes(y, 2, g.n, counts);
+    ct_tensor windows = window_view(r->in[0], &g, attrs->size.v, counts, false);
+    r->body_out[0] = weigh(windows, r->in[1], &g);
+    return true;
+}
+static bool conv_weight_vjp(ct_rule *r) {
+    const conv_weight_attrs *attrs = r->attrs;
+    const ct_type *x = ct__type_of(r->in[0]), *y = ct__type_of(r->in[1]);
+    ct_tensor c = r->c_out[0];
+    int n = x->rank - 2;
+    int64_t of_x[MOST_SPATIAL], of_y[MOST_SPATIAL];
+    if (ct__is_none(c)) return true;
+    spatial_sizes(x, 2, n, of_x);
+    spatial_sizes(y, 2, n, of_y);
+    r->c_in[0] = ct_conv_transpose(r->in[1], c, .stride = attrs->stride, .padding = attrs->padding,
+                                   .dilation = attrs->dilation, .groups = attrs->groups,
+                                   .output = list_of(of_x, n));
+    r->c_in[1] =
+        ct_conv(r->in[0], c, .stride = attrs->stride, .padding = attrs->padding,
+                .dilation = attrs->dilation, .groups = attrs->groups, .output = list_of(of_y, n));
+    return true;
+}
+const ct_opdef ct__op_conv_weight = {
+    CONVOLUTION(CONV_WEIGHT, conv_weight, 2),
+    .doc =
+        "The gradient of ct_conv with respect to its weight, whose spatial axes have `size`: of x "
+        "(N, C, ...) and y (N, O, ...), what the result gets, (O, C / groups, ...). The other "
+        "options are those of the convolution.",
+};

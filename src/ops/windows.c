@@ -1,0 +1,295 @@
+// Moving windows as a view: the elements that each window sees, without a copy of them.
+//
+// The op is its own transpose. Window o sees with its tap t the position o * stride + t * dilation -
+// low, in units of 1 / base of the operand's elements. Turned round, position p is seen by tap t of the
+// window (p * base - t * dilation + low) / stride: windows again, with stride and base exchanged and
+// the signs of dilation and low turned.
+#include "ops/windows.h"
+
+#include <math.h>
+
+#include "kinds/batch.h"
+
+bool ct__window_list(ct_call *call, const char *name, ct_ints *list, int n, int64_t least,
+                     int64_t normal) {
+    if (list->n > 1 && list->n != n)
+        return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %d axes", name,
+                            (long long)list->n, n) ||
+               ct__call_hint(call, "give one number an axis, or one for all of them");
+    int64_t *own = ct__call_dims(call, n);
+    if (!own) return false;
+    for (int i = 0; i < n; i++) {
+        own[i] = list->n == 0 ? normal : list->v[list->n == 1 ? 0 : i];
+        if (own[i] < least || own[i] > CT_MOST_STEP)
+            return ct__call_err(call, CT_E_ARGUMENT, "%s is %lld, it must be %lld to %lld", name,
+                                (long long)own[i], (long long)least, (long long)CT_MOST_STEP);
+    }
+    *list = (ct_ints){n, own};
+    return true;
+}
+
+bool ct__window_padding(ct_call *call, ct_ints *padding, int n) {
+    bool both = padding->n == 2 * (int64_t)n;
+    int64_t *own = ct__call_dims(call, 2 * n);
+    ct_ints low = *padding, high = *padding;
+    if (!own) return false;
+    if (both) low = (ct_ints){n, padding->v}, high = (ct_ints){n, padding->v + n};
+    if (!both && padding->n > 1 && padding->n != n)
+        return ct__call_err(call, CT_E_ARGUMENT, "padding has %lld numbers for %d axes",
+                            (long long)padding->n, n) ||
+               ct__call_hint(call, "give one for all, one an axis, or one an axis for what lies "
+                                   "before and then one an axis for what lies behind");
+    if (!ct__window_list(call, "padding", &low, n, 0, 0) ||
+        !ct__window_list(call, "padding", &high, n, 0, 0))
+        return false;
+    for (int i = 0; i < n; i++) own[i] = low.v[i], own[n + i] = high.v[i];
+    *padding = (ct_ints){2 * (int64_t)n, own};
+    return true;
+}
+
+bool ct__window_fits(ct_call *call, const ct_window *w, int operand, int axis) {
+    const ct_type *in = call->in[operand];
+    if (in->dim[axis] + w->low + w->high >= ct__window_span(w)) return true;
+    return ct__call_err(call, CT_E_SHAPE,
+                        "no window fits axis %d of %s: %lld taps with dilation %lld span %lld "
+                        "elements, with padding there are %lld",
+                        axis, ct__type_text(in).s, (long long)w->size, (long long)w->dilation,
+                        (long long)ct__window_span(w),
+                        (long long)(in->dim[axis] + w->low + w->high));
+}
+
+// ----------------------------------------------------------------------------------------- windows
+
+#define WINDOWS_ATTRS(F, op)                                                                       \
+    F(op, axes, axes)                                                                              \
+    F(op, extents, counts)                                                                         \
+    F(op, ints, size)                                                                              \
+    F(op, ints, stride)                                                                            \
+    F(op, ints, dilation)                                                                          \
+    F(op, ints, low) F(op, ints, high) F(op, ints, base) F(op, num, fill) F(op, bool, taps)
+CT_ATTRS(windows, WINDOWS_ATTRS);
+
+// Axes and lists in their normal form.
+static bool normal_windows(ct_call *call, windows_attrs *attrs) {
+    const ct_type *in = call->in[0];
+    int64_t n = attrs->size.n;
+    if (n == 0 || n > in->rank)
+        return ct__call_err(call, CT_E_ARGUMENT, "size has %lld numbers for %s", (long long)n,
+                            ct__type_text(in).s) ||
+               ct__call_hint(call, "it says how long windows are along each of .axes, or along the "
+                                   "last axes: .size = CT_DIMS(3, 3)");
+    int own = in->rank - (attrs->taps ? (int)n : 0);
+    int64_t *axes = ct__call_dims(call, (int)n);
+    if (!axes) return false;
+    if (attrs->axes.n && attrs->axes.n != n)
+        return ct__call_err(call, CT_E_ARGUMENT, "size has %lld numbers for %lld axes",
+                            (long long)n, (long long)attrs->axes.n);
+    uint32_t seen = 0;
+    for (int i = 0; i < n; i++) {
+        axes[i] = attrs->axes.n ? ct__list_axis(call, &attrs->axes, i, &seen) : own - n + i;
+        if (attrs->axes.n && axes[i] < 0) return false;
+        if (axes[i] < 0 || axes[i] >= own)
+            return ct__call_err(call, CT_E_ARGUMENT,
+                                "x is %s: its last %lld axes must be taps, others the %lld that "
+                                "windows move along",
+                                ct__type_text(in).s, (long long)n, (long long)n);
+    }
+    attrs->axes = (ct_ints){n, axes};
+    if (attrs->counts.n && attrs->counts.n != n)
+        return ct__call_err(call, CT_E_ARGUMENT, "counts has %lld numbers for %lld axes",
+                            (long long)attrs->counts.n, (long long)n);
+    int k = (int)n;
+    return ct__window_list(call, "size", &attrs->size, k, 1, 1) &&
+           ct__window_list(call, "stride", &attrs->stride, k, 1, 1) &&
+           ct__window_list(call, "dilation", &attrs->dilation, k,
+                           attrs->counts.n ? -CT_MOST_STEP : 1, 1) &&
+           ct__window_list(call, "low", &attrs->low, k, -CT_MOST_STEP, 0) &&
+           ct__window_list(call, "high", &attrs->high, k, -CT_MOST_STEP, 0) &&
+           ct__window_list(call, "base", &attrs->base, k, 1, 1);
+}
+
+static ct_window window_of(const windows_attrs *attrs, int i) {
+    return (ct_window){attrs->size.v[i], attrs->stride.v[i], attrs->dilation.v[i], attrs->low.v[i],
+                       attrs->high.v[i]};
+}
+// Of an axis: its size with base - 1 gaps between each two elements.
+static int64_t spread_size(const ct_type *in, int64_t axis, int64_t base) {
+    int64_t size = ct__size_of(in, (int)axis);
+    if (base == 1 || in->dim[axis] == 0) return size;
+    return ct__size_add(ct__size_mul(ct__size_sub(size, 1), base), 1);
+}
+
+static bool fill_fits(ct_call *call, const windows_attrs *attrs) {
+    ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    double fill = attrs->fill.value;
+    if (ct__has_parts(dtype) ? fill == 0 : ct__is_float(dtype)) return true;
+    if (!ct__has_parts(dtype) && fill == floor(fill) && fill >= -0x1p63 && fill < 0x1p63) {
+        char bytes[CT_MOST_BYTES] = {0};
+        ct__store_i64(dtype, bytes, 0, (int64_t)fill);
+        if (ct__load_i64(dtype, bytes, 0) == (int64_t)fill) return true;
+    }
+    return ct__call_err(call, CT_E_ARGUMENT, "fill is %g, which is no number of %s", fill,
+                        ct_dtype_name(dtype));
+}
+
+static bool windows_infer(ct_call *call) {
+    windows_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    if (!ct__check_accepts(call, 0) || !normal_windows(call, attrs) || !fill_fits(call, attrs))
+        return false;
+    int n = (int)attrs->size.n, own = in->rank - (attrs->taps ? n : 0);
+    ct_shape shape = ct__call_shape(call, own + n);
+    if (!shape.dim) return false;
+    for (int a = 0; a < own; a++) ct__shape_add_axis(&shape, in, a);
+    for (int i = 0; i < n; i++) {
+        int axis = (int)attrs->axes.v[i];
+        ct_window w = window_of(attrs, i);
+        if (attrs->counts.n) {
+            ct__shape_set(&shape, axis, attrs->counts.v[i]);
+            if (shape.dim[axis] < 0)
+                return ct__call_err(call, CT_E_ARGUMENT, "counts of axis %d is %lld", axis,
+                                    (long long)shape.dim[axis]);
+        } else {
+            int64_t spread = spread_size(in, axis, attrs->base.v[i]), size = ct__unmarked(spread);
+            ct_window in_spread = w;
+            in_spread.low += size - in->dim[axis]; // what it counts besides the axis itself
+            if (!ct__window_fits(call, &in_spread, 0, axis)) return false;
+            ct__shape_set(&shape, axis, ct__window_count(&w, spread));
+        }
+        if (attrs->taps && (in->dim[own + i] != w.size || ct__is_dyn(in, own + i)))
+            return ct__call_err(call, CT_E_SHAPE, "axis %d of %s must be the %lld taps of axis %d",
+                                own + i, ct__type_text(in).s, (long long)w.size, axis);
+        ct__shape_add(&shape, w.size);
+    }
+    *call->out = ct__shaped(&shape, in->dtype, in->weak);
+    return true;
+}
+
+static bool windows_eval(const ct_ref *ref) {
+    const windows_attrs *attrs = ref->attrs;
+    const ct_type *in = ref->in_type, *out = ref->out_type;
+    int64_t stride[CT_MAX_RANK], at[CT_MAX_RANK], n = ct__count(out);
+    int taps = (int)attrs->size.n, own = out->rank - taps;
+    ct_dtype d = (ct_dtype)out->dtype;
+    ct__strides(in, stride);
+    for (int64_t e = 0; e < n; e++) {
+        bool inside = true;
+        int64_t from = 0;
+        ct__index_of(out, e, at);
+        for (int i = 0; i < taps; i++) {
+            ct_window w = window_of(attrs, i);
+            int64_t axis = attrs->axes.v[i], base = attrs->base.v[i];
+            int64_t place = at[axis] * w.stride + at[own + i] * w.dilation - w.low;
+            inside = inside && place >= 0 && place % base == 0 && place / base < in->dim[axis];
+            at[axis] = place / base;
+        }
+        for (int a = 0; a < in->rank; a++) from += at[a] * stride[a];
+        if (inside)
+            ct__ref_move(ref, 0, e, from);
+        else if (ct__is_float(d) || ct__is_complex(d))
+            ct__store_f64(d, ref->out[0], e, attrs->fill.value);
+        else
+            ct__store_i64(d, ref->out[0], e, (int64_t)attrs->fill.value);
+    }
+    return true;
+}
+
+// Along one axis: which element tap `tap` of window `at` sees, and under which condition.
+static ct_ix seen(ct_map *map, ct_map_piece *piece, int i, ct_ix at, ct_ix tap) {
+    const windows_attrs *attrs = map->node->attrs;
+    const ct_type *in = ct__type(map->node->in[0]), *out = map->node->out;
+    ct_window w = window_of(attrs, i);
+    ct_ix_pool *p = map->pool;
+    ct_ix zero = ct__ix_int(p, 0);
+    int axis = (int)attrs->axes.v[i];
+    int64_t base = attrs->base.v[i], reach = (w.size - 1) * w.dilation;
+    ct_ix place = ct__ix_add(p, ct__ix_mul(p, at, ct__ix_int(p, w.stride)),
+                             ct__ix_mul(p, tap, ct__ix_int(p, w.dilation)));
+    place = ct__ix_sub(p, place, ct__ix_int(p, w.low));
+    bool dynamic = ct__is_dyn(in, axis) || ct__is_dyn(out, axis);
+    int64_t last = (out->dim[axis] - 1) * w.stride + (reach > 0 ? reach : 0) - w.low;
+    if ((reach < 0 ? reach : 0) < w.low)
+        piece->valid = ct__ix_and(p, piece->valid, ct__ix_le(p, zero, place));
+    if (base > 1) { // the quotient is asked for where the condition fails, too
+        ct_ix forward = ct__ix_max(p, place, zero), pitch = ct__ix_int(p, base);
+        piece->valid =
+            ct__ix_and(p, piece->valid, ct__ix_eq(p, ct__ix_mod(p, forward, pitch), zero));
+        place = ct__ix_div(p, forward, pitch);
+    }
+    if (dynamic ? attrs->counts.n > 0 || w.high > 0 : last / base >= in->dim[axis])
+        piece->valid =
+            ct__ix_and(p, piece->valid, ct__ix_lt(p, place, ct__map_in_size(map, 0, axis)));
+    return place;
+}
+static bool windows_map(ct_map *map) {
+    const windows_attrs *attrs = map->node->attrs;
+    int in_rank = ct__type(map->node->in[0])->rank, n = (int)attrs->size.n;
+    int own = map->node->out->rank - n;
+    ct_map_piece *piece = ct__map_piece(map, 0);
+    for (int a = 0; a < in_rank; a++) piece->from[a] = map->at[a];
+    for (int i = 0; i < n; i++) {
+        int64_t axis = attrs->axes.v[i];
+        piece->from[axis] = seen(map, piece, i, map->at[axis], map->at[own + i]);
+    }
+    if (piece->valid != CT_IX_NONE) {
+        ct_map_piece *outside = ct__map_piece(map, -1);
+        outside->fill = attrs->fill.value;
+    }
+    return true;
+}
+
+static bool windows_jvp(ct_rule *r) {
+    windows_attrs attrs = *(const windows_attrs *)r->attrs;
+    attrs.fill = (ct_num){0};
+    r->t_out[0] = ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here);
+    return true;
+}
+static bool windows_transpose(ct_rule *r) {
+    const windows_attrs *attrs = r->attrs;
+    const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
+    int n = (int)attrs->size.n;
+    int64_t counts[CT_MAX_RANK], dilation[CT_MAX_RANK], low[CT_MAX_RANK], taps[CT_MAX_RANK];
+    for (int i = 0; i < n; i++) {
+        counts[i] = ct__size_of(in, (int)attrs->axes.v[i]);
+        dilation[i] = -attrs->dilation.v[i];
+        low[i] = -attrs->low.v[i];
+        taps[i] = out->rank - n + i;
+    }
+    windows_attrs back = {.axes = attrs->axes,
+                          .counts = {n, counts},
+                          .size = attrs->size,
+                          .stride = attrs->base,
+                          .dilation = {n, dilation},
+                          .low = {n, low},
+                          .base = attrs->stride,
+                          .taps = true};
+    ct_tensor c = ct__record(r->node->op, &back, r->c_out, 1, r->node->here);
+    r->c_in[0] = attrs->taps ? c : ct_sum(c, .axes = {n, taps});
+    return true;
+}
+
+const ct_opdef ct__op_windows = {
+    .id = CT_OP_WINDOWS,
+    .name = "windows",
+    .doc = "What moving windows of x see, a view: along each of the axes (default: the last ones) "
+           "the number of windows, and behind all axes one of taps for each, of `size`. Tap t of "
+           "window o is x at o * stride + t * dilation - low, divided by `base` (base - 1 gaps lie "
+           "between each two elements), or `fill` where x has none. As many windows as fit x with "
+           "low and high elements around it, or `counts`, with which dilation may be negative. "
+           "taps: x has the axes of taps already, and each tap sees its own x; so the gradient of "
+           "windows is windows.",
+    .kind = &ct__kind_movement,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(windows),
+    .accepts = CT_ANY,
+    .split = ct__split_each,
+    .data = 1,
+    .fills = true,
+    .infer = windows_infer,
+    .eval = windows_eval,
+    .map = windows_map,
+    .jvp = windows_jvp,
+    .transpose = windows_transpose,
+    .batch = ct__batch_shifted,
+};
