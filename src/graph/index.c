@@ -737,8 +737,21 @@ bool ct__ix_lane_step(ct_ix_pool *p, ct_ix e, ct_ix var, int64_t *step) {
     }
 }
 
+// Is e equal for a group of numbers that var takes, aligned at their count?
+static bool is_equal_in(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
+    const ct_ix_node *x = &p->node[e];
+    int64_t by;
+    if (!ct__ix_uses(p, e, var)) return true;
+    if (x->kind == CT_IX_DIV && x->a == var) return ct__ix_is_int(p, x->b, &by) && by % group == 0;
+    if (x->kind == CT_IX_DIV || x->kind == CT_IX_MOD)
+        return is_equal_in(p, x->a, var, group) && is_equal_in(p, x->b, var, group);
+    for (int i = 0; x->kind == CT_IX_SUM && i < x->n; i++)
+        if (!is_equal_in(p, x->term[i].atom, var, group)) return false;
+    return x->kind == CT_IX_SUM;
+}
+
 bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
-    if (!ct__ix_uses(p, e, var)) return false;
+    if (!ct__ix_uses(p, e, var) || (group && is_equal_in(p, e, var, group))) return false;
     const ct_ix_node *x = &p->node[e];
     int64_t by;
     switch (x->kind) {

@@ -33,6 +33,7 @@ typedef struct contract {
     ct_contraction is;
     int n_batch; // axes of the template: those of the role, or all of them as one
     ct_ix batch[CT_MAX_RANK], rows, columns, inner; // sizes of the template
+    int column_tail, inner_tail; // axes of the role that are the template's last one
 } contract;
 typedef struct side {
     contract *c;
@@ -65,33 +66,69 @@ static void put_joined(const contract *c, const ct_role *role, int which, ct_ix 
     put(c, role, which, each, to);
 }
 
+// A role as the template has it: axes of its own, and the last `tail` of them as one.
+typedef struct spread {
+    const ct_role *role;
+    int tail;
+} spread;
+static int axes_of(const spread *x) { return x->role->n > x->tail ? x->role->n - x->tail + 1 : 1; }
+static ct_ix spread_size(const contract *c, const spread *x, int i) {
+    ct_role part = *x->role;
+    const int own = part.n - x->tail;
+    if (i < own) return axis_size(c, x->role, i);
+    part.n = 0;
+    for (int k = own < 0 ? 0 : own; k < x->role->n; k++)
+        ct__role_add(&part, x->role->of[A][k], x->role->of[B][k], x->role->of[OUT][k]);
+    return joined_size(c, &part);
+}
+static void put_spread(const contract *c, const spread *x, int which, const ct_ix *at, ct_ix *to) {
+    ct_ix size[CT_MAX_RANK], each[CT_MAX_RANK];
+    const int n = x->role->n, own = axes_of(x) - 1;
+    for (int i = 0; i < own; i++) each[i] = at[i];
+    for (int i = own; i < n; i++) size[i] = axis_size(c, x->role, i);
+    ct__unflatten_ix(c->e->pool, at[own], size + own, n - own, each + own);
+    put(c, x->role, which, each, to);
+}
+
+// The two roles of an operand or the result, in the order of the template's positions.
+static void roles_at(const contract *c, int which, spread two[2]) {
+    const spread rows = {&c->is.rows, c->is.rows.n}, columns = {&c->is.columns, c->column_tail},
+                 inner = {&c->is.inner, c->inner_tail};
+    two[0] = which == B ? inner : rows;
+    two[1] = which == A ? inner : columns;
+}
+
 // The index of an element at the template's positions: batch, then (row, k), (k, column) or (row,
-// column).
-static void place(const contract *c, int which, const ct_ix *batch, ct_ix first, ct_ix second,
-                  ct_ix *to) {
-    const ct_role *const two[3][2] = {
-        {&c->is.rows, &c->is.inner}, {&c->is.inner, &c->is.columns}, {&c->is.rows, &c->is.columns}};
+// column), of which k and column may be several.
+static void place(const contract *c, int which, const ct_ix *at, ct_ix *to) {
+    spread two[2];
+    roles_at(c, which, two);
     for (int a = 0; a < ct__type(c->value[which])->rank; a++) to[a] = ct__ix_int(c->e->pool, 0);
     if (c->n_batch == c->is.batch.n)
-        put(c, &c->is.batch, which, batch, to);
+        put(c, &c->is.batch, which, at, to);
     else
-        put_joined(c, &c->is.batch, which, batch[0], to);
-    put_joined(c, two[which][0], which, first, to);
-    put_joined(c, two[which][1], which, second, to);
+        put_joined(c, &c->is.batch, which, at[0], to);
+    put_spread(c, &two[0], which, at + c->n_batch, to);
+    put_spread(c, &two[1], which, at + c->n_batch + axes_of(&two[0]), to);
 }
-static ct_ix first_size(const contract *c, int which) { return which == B ? c->inner : c->rows; }
-static ct_ix second_size(const contract *c, int which) {
-    return which == A ? c->inner : c->columns;
+
+// The sizes of all positions of an operand or the result; how many there are.
+static int position_sizes(const contract *c, int which, ct_ix *size) {
+    spread two[2];
+    int n = 0;
+    roles_at(c, which, two);
+    for (; n < c->n_batch; n++) size[n] = c->batch[n];
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < axes_of(&two[r]); i++) size[n++] = spread_size(c, &two[r], i);
+    return n;
 }
 
 // The same of positions as values of the kernel.
 static void bound(const contract *c, int which, const ct_kval *at, ct_ix *to) {
-    ct_ix batch[CT_MAX_RANK];
-    const int n = c->n_batch;
-    for (int a = 0; a < n; a++) batch[a] = ct__emit_bind(c->e, at[a], c->batch[a]);
-    ct_ix first = ct__emit_bind(c->e, at[n], first_size(c, which));
-    ct_ix second = ct__emit_bind(c->e, at[n + 1], second_size(c, which));
-    place(c, which, batch, first, second, to);
+    ct_ix size[CT_MAX_RANK + 2], own[CT_MAX_RANK + 2];
+    const int n = position_sizes(c, which, size);
+    for (int i = 0; i < n; i++) own[i] = ct__emit_bind(c->e, at[i], size[i]);
+    place(c, which, own, to);
 }
 
 static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
@@ -110,17 +147,53 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     ct__emit_store_apart(c->e, c->value[OUT], index, v);
 }
 
-// Which of the operand's two axes is contiguous in memory, as the template counts axes; -1: none.
+// Index variables at all positions of an operand or the result, and its index there; how many.
+static int at_variables(const contract *c, int which, ct_ix *var, ct_ix *index) {
+    ct_ix size[CT_MAX_RANK + 2];
+    const int n = position_sizes(c, which, size);
+    for (int i = 0; i < n; i++) var[i] = ct__ix_var(c->e->pool, size[i]);
+    place(c, which, var, index);
+    return n;
+}
+
+// Along which of the operand's positions memory is contiguous, the last ones first; -1: none.
 static int contiguous(const contract *c, int which) {
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    spread two[2];
+    roles_at(c, which, two);
+    const int n = at_variables(c, which, var, index), first = c->n_batch + axes_of(&two[0]) - 1;
+    if (ct__emit_contiguous(c->e, c->value[which], index, var[n - 1])) return n - 1;
+    return ct__emit_contiguous(c->e, c->value[which], index, var[first]) ? first : -1;
+}
+
+// Is `var` crossed without a division? What is computed behind the result lies as the result would.
+static bool undivided(const contract *c, int which, const ct_ix *index, ct_ix var, int64_t group) {
     ct_ix_pool *pool = c->e->pool;
-    ct_ix batch[CT_MAX_RANK], index[CT_MAX_RANK];
-    const int n = c->n_batch;
-    for (int a = 0; a < n; a++) batch[a] = ct__ix_var(pool, c->batch[a]);
-    ct_ix first = ct__ix_var(pool, first_size(c, which));
-    ct_ix second = ct__ix_var(pool, second_size(c, which));
-    place(c, which, batch, first, second, index);
-    if (ct__emit_contiguous(c->e, c->value[which], index, second)) return n + 1;
-    return ct__emit_contiguous(c->e, c->value[which], index, first) ? n : -1;
+    ct_ix flat = ct__ix_int(pool, 0);
+    if (which != OUT) return ct__emit_undivided(c->e, c->value[which], index, var, group);
+    for (int a = 0; a < ct__type(c->value[OUT])->rank; a++) {
+        flat = ct__ix_mul(pool, flat, ct__emit_size(c->e, c->value[OUT], a));
+        flat = ct__ix_add(pool, flat, index[a]);
+    }
+    return !ct__ix_divides(pool, flat, var, group);
+}
+
+// How many axes of a role are one to the template: as many of the last as both that have them are read
+// along without a division. x: its last position.
+static void tail_of(contract *c, const ct_role *role, int *tail, const int which[2]) {
+    for (*tail = role->n; *tail > 1; --*tail) {
+        bool fine = true;
+        for (int i = 0; i < 2 && fine; i++) {
+            ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+            spread two[2];
+            roles_at(c, which[i], two);
+            const int n = at_variables(c, which[i], var, index);
+            const int last = two[0].role == role ? c->n_batch + axes_of(&two[0]) - 1 : n - 1;
+            // Runs of a part of the axes begin anywhere, so that no group of lanes is aligned.
+            fine = undivided(c, which[i], index, var[last], *tail == role->n ? CT_LANES : 0);
+        }
+        if (fine) return;
+    }
 }
 
 // The operands change places: the other's rows are its columns.
@@ -150,6 +223,24 @@ static void batch_to_rows(contract *c) {
         ct__role_add(&all, rows->of[A][i], rows->of[B][i], rows->of[OUT][i]);
     c->is.rows = all;
     c->is.batch.n = 0;
+}
+
+// What the first operand has no part in is more columns, so that it is packed once for all: images of a
+// convolution.
+static void batch_to_columns(contract *c) {
+    ct_role batch = {0}, columns = {0};
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    const ct_role old = c->is.batch;
+    if (c->n_batch != old.n || !c->is.columns.n) return;
+    at_variables(c, A, var, index);
+    for (int i = 0; i < old.n; i++)
+        ct__role_add(ct__emit_without(c->e, c->value[A], index, var[i]) ? &columns : &batch,
+                     old.of[A][i], old.of[B][i], old.of[OUT][i]);
+    for (int i = 0; i < c->is.columns.n; i++)
+        ct__role_add(&columns, c->is.columns.of[A][i], c->is.columns.of[B][i],
+                     c->is.columns.of[OUT][i]);
+    c->is.batch = batch;
+    c->is.columns = columns;
 }
 
 // The template's kernel for integers, which wrap, so that the order of their sums is free: a task is a
@@ -223,6 +314,16 @@ static void dot_products(ct_kir *k, const ct_matmul_spec *s, bool scalar) {
     ct__kir_end(k);
 }
 
+static void sizes_of(contract *c) {
+    c->n_batch = c->is.batch.n > CT_MAX_RANK - 2 ? 1 : c->is.batch.n;
+    for (int i = 0; i < c->n_batch; i++) c->batch[i] = axis_size(c, &c->is.batch, i);
+    if (c->n_batch < c->is.batch.n) c->batch[0] = joined_size(c, &c->is.batch);
+    c->rows = joined_size(c, &c->is.rows);
+    c->columns = joined_size(c, &c->is.columns);
+    c->column_tail = c->is.columns.n;
+    c->inner_tail = c->is.inner.n;
+}
+
 static bool contraction_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
@@ -235,13 +336,20 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     c.inner = joined_size(&c, &c.is.inner);
     if (!c.is.columns.n && c.is.rows.n) exchange(&c); // one row, not one column: lanes have work
     batch_to_rows(&c);
-    c.n_batch = c.is.batch.n > CT_MAX_RANK - 2 ? 1 : c.is.batch.n;
-    for (int i = 0; i < c.n_batch; i++) c.batch[i] = axis_size(&c, &c.is.batch, i);
-    if (c.n_batch < c.is.batch.n) c.batch[0] = joined_size(&c, &c.is.batch);
-    c.rows = joined_size(&c, &c.is.rows);
-    c.columns = joined_size(&c, &c.is.columns);
-    ct_kval batch[CT_MAX_RANK];
+    sizes_of(&c);
+    batch_to_columns(&c);
+    sizes_of(&c);
+    // Integers and dot products have loops of their own.
+    const bool tiles = c.is.columns.n && ct__is_float(out->dtype);
+    if (tiles) tail_of(&c, &c.is.columns, &c.column_tail, (int[]){B, OUT});
+    if (tiles) tail_of(&c, &c.is.inner, &c.inner_tail, (int[]){A, B});
+    ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK];
+    const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail};
     for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);
+    for (int i = 0; i < axes_of(&columns); i++)
+        column_axis[i] = ct__emit_ix(e, spread_size(&c, &columns, i));
+    for (int i = 0; i < axes_of(&inner); i++)
+        inner_axis[i] = ct__emit_ix(e, spread_size(&c, &inner, i));
     side sides[2] = {{&c, A}, {&c, B}};
     ct_matmul_spec spec = {
         .dtype = c.dtype,
@@ -250,6 +358,10 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .rows = ct__emit_ix(e, c.rows),
         .columns = ct__emit_ix(e, c.columns),
         .inner = ct__emit_ix(e, c.inner),
+        .n_column_axes = axes_of(&columns),
+        .n_inner_axes = axes_of(&inner),
+        .column_axis = column_axis,
+        .inner_axis = inner_axis,
         .a = {.value = value, .env = &sides[A], .along = contiguous(&c, A)},
         .b = {.value = value, .env = &sides[B], .along = contiguous(&c, B)},
         .c = {.store = store, .env = &c},

@@ -57,6 +57,10 @@ ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part);
 // Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the VECTOR loop.
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
+// Does v[at...] lie where no quotient hangs on `var` but by multiples of `group`, so that lanes along it
+// need no division? And is it one element for all of `var`?
+bool ct__emit_undivided(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var, int64_t group);
+bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Asks a node's op where its element at an index comes from. The pieces live in e->arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
 // The result of the template at an index, in its compute dtype (rounded to v's dtype here).

@@ -589,6 +589,44 @@ bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
     }
 }
 
+// Does something hold for every place and condition that reading v[at...] takes?
+typedef bool (*about_index)(const ct_ix_pool *pool, ct_ix x, ct_ix var, int64_t group);
+static bool holds_for_reads(ct_emit *e, ct_val v, const ct_ix *at, about_index holds, ct_ix var,
+                            int64_t group) {
+    const ct_sval *val = ct__sval(e->draft->sched, v);
+    ct_ix own[CT_MAX_RANK];
+    ct_map map;
+    if (val->buf != UINT32_MAX) return holds(e->pool, ct__emit_offset(e, v, at), var, group);
+    bool ok = ct__is_inlined(v.node);
+    if (v.node->op->kind->scheduled == CT_MAPPED) {
+        ok = ct__emit_map(e, v.node, at, &map);
+        for (int i = 0; i < map.n_pieces && ok; i++) {
+            const ct_map_piece *piece = &map.piece[i];
+            ok = piece->valid < 0 || holds(e->pool, piece->valid, var, group);
+            if (ok && piece->operand >= 0)
+                ok = holds_for_reads(e, v.node->in[piece->operand], piece->from, holds, var, group);
+        }
+        return ok;
+    }
+    for (int i = 0; i < v.node->n_in && ok; i++) {
+        ct__broadcast_ix(e, v.node->in[i], v.node->out->rank, at, own);
+        ok = holds_for_reads(e, v.node->in[i], own, holds, var, group);
+    }
+    return ok;
+}
+static bool is_undivided(const ct_ix_pool *pool, ct_ix x, ct_ix var, int64_t group) {
+    return !ct__ix_divides(pool, x, var, group);
+}
+static bool is_without(const ct_ix_pool *pool, ct_ix x, ct_ix var, int64_t group) {
+    return (void)group, !ct__ix_uses(pool, x, var);
+}
+bool ct__emit_undivided(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var, int64_t group) {
+    return holds_for_reads(e, v, at, is_undivided, var, group);
+}
+bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
+    return holds_for_reads(e, v, at, is_without, var, 0);
+}
+
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at) {
     for (int i = n - 1; i > 0; i--) {
         at[i] = ct__ix_mod(p, flat, size[i]);
