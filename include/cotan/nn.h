@@ -127,6 +127,49 @@ CT_API ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options options)
 CT_API ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here);
 #define ct_nn_norm_apply(layer, x) ct_nn_norm_apply_at((layer), (x), CT_HERE)
 
+// Norms by channels, of x (N, C, ...): weight and bias (C,), which may be CT_NONE.
+typedef struct ct_nn_group_norm {
+    ct_tensor weight, bias;
+    int64_t channels, groups;
+    double eps;
+} ct_nn_group_norm;
+typedef struct ct_nn_group_norm_options {
+    int64_t channels, groups; // groups: default 1; as many as channels make an instance norm
+    bool no_affine;           // neither weight nor bias
+    double eps;               // default 1e-5
+    ct_loc here;
+} ct_nn_group_norm_options;
+CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_options options);
+#define ct_nn_group_norm_new(place, ...)                                                           \
+    ct_nn_group_norm_with((place), (ct_nn_group_norm_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here);
+#define ct_nn_group_norm_apply(layer, x) ct_nn_group_norm_apply_at((layer), (x), CT_HERE)
+
+// Over all images of a batch while training, when each application also assigns the running
+// statistics; in evaluation by these.
+typedef struct ct_nn_batch_norm {
+    ct_tensor weight, bias; // (C,), or CT_NONE
+    ct_tensor mean, var;    // (C,) running statistics: "running_mean" and "running_var"
+    double eps, momentum;
+} ct_nn_batch_norm;
+typedef struct ct_nn_batch_norm_options {
+    int64_t channels;
+    bool no_affine;       // neither weight nor bias
+    double eps, momentum; // default 1e-5; 0.1: what a batch adds to the running statistics
+    ct_loc here;
+} ct_nn_batch_norm_options;
+// running: where the running statistics go, a place in another set than the parameters', since no
+// optimizer shall update them. The same path gives them PyTorch's names.
+CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
+                                              ct_nn_batch_norm_options options);
+#define ct_nn_batch_norm_new(place, running, ...)                                                  \
+    ct_nn_batch_norm_with((place), (running),                                                      \
+                          (ct_nn_batch_norm_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
+                                           const ct_nn_mode *mode, ct_loc here);
+#define ct_nn_batch_norm_apply(layer, x, mode)                                                     \
+    ct_nn_batch_norm_apply_at((layer), (x), (mode), CT_HERE)
+
 typedef enum {
     CT_NN_GELU_TANH, // the default, as in GPT-2
     CT_NN_GELU,

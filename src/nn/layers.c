@@ -99,6 +99,82 @@ ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here)
                                                    .here = here});
 }
 
+ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_options o) {
+    ct_nn_group_norm layer = {
+        .channels = o.channels, .groups = o.groups ? o.groups : 1, .eps = o.eps > 0 ? o.eps : 1e-5};
+    if (!sized("group_norm", "channels", o.channels, o.here) ||
+        !sized("group_norm", "groups", layer.groups, o.here) || o.no_affine)
+        return layer;
+    layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.channels), CT_NN_ONES, o.here);
+    layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.channels), CT_NN_ZEROS, o.here);
+    return layer;
+}
+
+// Has x the layer's channels? What is no tensor, or lacks the axis, the op says that takes it.
+static bool has_channels(const char *layer, int64_t channels, ct_tensor x, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct_ok(x) || ct_rank(x) < 2 || ct_dim(x, 1) == channels) return true;
+    ct__fail(ctx, CT_E_SHAPE, here, layer,
+             "x is %s, its axis 1 must be the layer's .channels, %lld",
+             ct__type_text(ct__type_of(x)).s, (long long)channels);
+    return false;
+}
+
+ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here) {
+    if (!has_layer(layer, "group_norm", here) ||
+        !has_channels("group_norm", layer->channels, x, here))
+        return none(here);
+    return ct_group_norm_with((ct_group_norm_args){.x = x,
+                                                   .weight = layer->weight,
+                                                   .bias = layer->bias,
+                                                   .groups = layer->groups,
+                                                   .eps = CT_F(layer->eps),
+                                                   .here = here});
+}
+
+ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
+                                       ct_nn_batch_norm_options o) {
+    ct_nn_batch_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5,
+                              .momentum = o.momentum > 0 ? o.momentum : 0.1};
+    if (!sized("batch_norm", "channels", o.channels, o.here)) return layer;
+    ct_ints dims = CT_DIMS(o.channels);
+    if (!o.no_affine) {
+        layer.weight = ct_nn_param_at(place, "weight", dims, CT_NN_ONES, o.here);
+        layer.bias = ct_nn_param_at(place, "bias", dims, CT_NN_ZEROS, o.here);
+    }
+    layer.mean = ct_nn_param_at(running, "running_mean", dims, CT_NN_ZEROS, o.here);
+    layer.var = ct_nn_param_at(running, "running_var", dims, CT_NN_ONES, o.here);
+    return layer;
+}
+
+ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
+                                    const ct_nn_mode *mode, ct_loc here) {
+    if (!has_layer(layer, "batch_norm", here)) return none(here);
+    if (ct_ok(layer->mean) && !has_channels("batch_norm", ct_dim(layer->mean, 0), x, here))
+        return none(here);
+    if (!mode || !mode->training)
+        return ct_batch_norm_with((ct_batch_norm_args){.x = x,
+                                                       .mean = layer->mean,
+                                                       .var = layer->var,
+                                                       .weight = layer->weight,
+                                                       .bias = layer->bias,
+                                                       .eps = CT_F(layer->eps),
+                                                       .here = here});
+    ct_batch_norm_train_out out =
+        ct_batch_norm_train_with((ct_batch_norm_train_args){.x = x,
+                                                            .mean = layer->mean,
+                                                            .var = layer->var,
+                                                            .weight = layer->weight,
+                                                            .bias = layer->bias,
+                                                            .eps = CT_F(layer->eps),
+                                                            .momentum = CT_F(layer->momentum),
+                                                            .here = here});
+    if (!ct_ok(out.y)) return out.y;
+    ct_assign_at(layer->mean, out.mean, here);
+    ct_assign_at(layer->var, out.var, here);
+    return out.y;
+}
+
 // --------------------------------------------------------------------------------------------- MLP
 
 ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {

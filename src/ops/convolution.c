@@ -222,14 +222,15 @@ static bool groups_divide(ct_call *call, int64_t *groups, int operand, int axis,
     return ct__call_err(call, CT_E_SHAPE, "%lld groups do not divide the %lld channels of %s %s",
                         (long long)*groups, (long long)t->dim[axis], name, ct__type_text(t).s);
 }
-static bool channels_agree(ct_call *call, int64_t wanted, int64_t has, int64_t groups) {
+// Has the weight as many channels along an axis as x wants?
+static bool channels_agree(ct_call *call, int64_t wanted, int axis, int64_t groups) {
     const ct_type *x = call->in[0], *w = call->in[1];
-    if (wanted == has) return true;
+    if (wanted == w->dim[axis]) return true;
     return ct__call_err(call, CT_E_SHAPE,
-                        "weight is %s, for x %s and %lld group%s it must have %lld channels in "
-                        "its place, not %lld",
-                        ct__type_text(w).s, ct__type_text(x).s, (long long)groups,
-                        groups == 1 ? "" : "s", (long long)wanted, (long long)has);
+                        "weight %s has %lld channels along axis %d, for x %s in %lld group%s it "
+                        "must have %lld",
+                        ct__type_text(w).s, (long long)w->dim[axis], axis, ct__type_text(x).s,
+                        (long long)groups, groups == 1 ? "" : "s", (long long)wanted);
 }
 static bool bias_fits(ct_call *call, int64_t channels) {
     if (call->n_in < 3) return true;
@@ -253,8 +254,8 @@ static bool kernel_fits(ct_call *call, int n) {
 }
 static bool output_list(ct_call *call, const ct_ints *output, int n) {
     return output->n == 0 || output->n == n ||
-           ct__call_err(call, CT_E_ARGUMENT, "output has %lld numbers for %d axes",
-                        (long long)output->n, n);
+           ct__call_err(call, CT_E_ARGUMENT, "output has %lld numbers for %d %s",
+                        (long long)output->n, n, n == 1 ? "axis" : "axes");
 }
 static ct_window window_at(const ct_ints *stride, const ct_ints *padding, const ct_ints *dilation,
                            const ct_type *w, int i) {
@@ -301,7 +302,7 @@ static bool conv_infer(ct_call *call) {
                    "(out, C / groups, ...) with a size for each of its other axes") ||
         !kernel_fits(call, n) || !groups_divide(call, &attrs->groups, 0, 1, "x") ||
         !groups_divide(call, &attrs->groups, 1, 0, "weight") ||
-        !channels_agree(call, x->dim[1] / attrs->groups, w->dim[1], attrs->groups) ||
+        !channels_agree(call, x->dim[1] / attrs->groups, 1, attrs->groups) ||
         !bias_fits(call, w->dim[0]) || !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
         !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||
         (attrs->same && !same_padding(call, attrs, n)) ||
@@ -419,7 +420,7 @@ static bool conv_transpose_infer(ct_call *call) {
     if (!pair_fits(call, "weight",
                    "(C, out / groups, ...) with a size for each of its other axes") ||
         !kernel_fits(call, n) || !groups_divide(call, &attrs->groups, 0, 1, "x") ||
-        !channels_agree(call, x->dim[1], w->dim[0], attrs->groups) ||
+        !channels_agree(call, x->dim[1], 0, attrs->groups) ||
         !bias_fits(call, w->dim[1] * attrs->groups) ||
         !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
         !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||

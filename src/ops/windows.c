@@ -13,16 +13,17 @@
 bool ct__window_list(ct_call *call, const char *name, ct_ints *list, int n, int64_t least,
                      int64_t normal) {
     if (list->n > 1 && list->n != n)
-        return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %d axes", name,
-                            (long long)list->n, n) ||
+        return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %d %s", name,
+                            (long long)list->n, n, n == 1 ? "axis" : "axes") ||
                ct__call_hint(call, "give one number an axis, or one for all of them");
     int64_t *own = ct__call_dims(call, n);
     if (!own) return false;
     for (int i = 0; i < n; i++) {
         own[i] = list->n == 0 ? normal : list->v[list->n == 1 ? 0 : i];
         if (own[i] < least || own[i] > CT_MOST_STEP)
-            return ct__call_err(call, CT_E_ARGUMENT, "%s is %lld, it must be %lld to %lld", name,
-                                (long long)own[i], (long long)least, (long long)CT_MOST_STEP);
+            return ct__call_err(call, CT_E_ARGUMENT, "%s is %lld, it must be at %s %lld", name,
+                                (long long)own[i], own[i] < least ? "least" : "most",
+                                (long long)(own[i] < least ? least : CT_MOST_STEP));
     }
     *list = (ct_ints){n, own};
     return true;
@@ -35,8 +36,8 @@ bool ct__window_padding(ct_call *call, ct_ints *padding, int n) {
     if (!own) return false;
     if (both) low = (ct_ints){n, padding->v}, high = (ct_ints){n, padding->v + n};
     if (!both && padding->n > 1 && padding->n != n)
-        return ct__call_err(call, CT_E_ARGUMENT, "padding has %lld numbers for %d axes",
-                            (long long)padding->n, n) ||
+        return ct__call_err(call, CT_E_ARGUMENT, "padding has %lld numbers for %d %s",
+                            (long long)padding->n, n, n == 1 ? "axis" : "axes") ||
                ct__call_hint(call, "give one for all, one an axis, or one an axis for what lies "
                                    "before and then one an axis for what lies behind");
     if (!ct__window_list(call, "padding", &low, n, 0, 0) ||
@@ -51,10 +52,11 @@ bool ct__window_fits(ct_call *call, const ct_window *w, int operand, int axis) {
     const ct_type *in = call->in[operand];
     if (in->dim[axis] + w->low + w->high >= ct__window_span(w)) return true;
     return ct__call_err(call, CT_E_SHAPE,
-                        "no window fits axis %d of %s: %lld taps with dilation %lld span %lld "
-                        "elements, with padding there are %lld",
-                        axis, ct__type_text(in).s, (long long)w->size, (long long)w->dilation,
-                        (long long)ct__window_span(w),
+                        "no window fits axis %d of %s: it spans %lld (size %lld, dilation %lld), "
+                        "with padding there %s %lld",
+                        axis, ct__type_text(in).s, (long long)ct__window_span(w),
+                        (long long)w->size, (long long)w->dilation,
+                        in->dim[axis] + w->low + w->high == 1 ? "is" : "are",
                         (long long)(in->dim[axis] + w->low + w->high));
 }
 
@@ -82,7 +84,7 @@ static bool normal_windows(ct_call *call, windows_attrs *attrs) {
     int64_t *axes = ct__call_dims(call, (int)n);
     if (!axes) return false;
     if (attrs->axes.n && attrs->axes.n != n)
-        return ct__call_err(call, CT_E_ARGUMENT, "size has %lld numbers for %lld axes",
+        return ct__call_err(call, CT_E_ARGUMENT, "size has %lld numbers, axes has %lld",
                             (long long)n, (long long)attrs->axes.n);
     uint32_t seen = 0;
     for (int i = 0; i < n; i++) {
@@ -90,13 +92,12 @@ static bool normal_windows(ct_call *call, windows_attrs *attrs) {
         if (attrs->axes.n && axes[i] < 0) return false;
         if (axes[i] < 0 || axes[i] >= own)
             return ct__call_err(call, CT_E_ARGUMENT,
-                                "x is %s: its last %lld axes must be taps, others the %lld that "
-                                "windows move along",
+                                "x is %s: its last %lld axes are taps, windows need %lld others",
                                 ct__type_text(in).s, (long long)n, (long long)n);
     }
     attrs->axes = (ct_ints){n, axes};
     if (attrs->counts.n && attrs->counts.n != n)
-        return ct__call_err(call, CT_E_ARGUMENT, "counts has %lld numbers for %lld axes",
+        return ct__call_err(call, CT_E_ARGUMENT, "counts has %lld numbers, size has %lld",
                             (long long)attrs->counts.n, (long long)n);
     int k = (int)n;
     return ct__window_list(call, "size", &attrs->size, k, 1, 1) &&

@@ -239,6 +239,84 @@ static double activated(ct_nn_activation which, double x) {
     return x;
 }
 
+// x (2, 3, 4): a norm of groups of 3 and of 1 channels, and a batch norm through two steps.
+static void norms_by_channels_follow_their_formulas(void **state) {
+    (void)state;
+    enum { N = 2, C = 3, W = 4 };
+    ct_params *set = ct_params_new(), *running = ct_params_new();
+    ct_nn_place place = ct_nn_place_in(set, 1);
+    {
+        CT_SCOPE;
+        ct_nn_group_norm whole = ct_nn_group_norm_new(ct_nn_under(place, "g"), .channels = C);
+        ct_nn_group_norm each =
+            ct_nn_group_norm_new(place, .channels = C, .groups = C, .no_affine = true, .eps = 0.5);
+        fill(whole.weight, 50), fill(whole.bias, 60);
+        double want[2][N * C * W];
+        for (int groups = 1; groups <= C; groups += C - 1)
+            for (int i = 0; i < N * groups; i++) {
+                int n = C * W / groups;
+                double mean = 0, var = 0;
+                for (int k = 0; k < n; k++) mean += at(0, i * n + k) / n;
+                for (int k = 0; k < n; k++) var += pow(at(0, i * n + k) - mean, 2) / n;
+                for (int k = 0; k < n; k++) {
+                    int e = i * n + k, c = e / W % C;
+                    double hat = (at(0, e) - mean) / sqrt(var + (groups == 1 ? 1e-5 : 0.5));
+                    want[groups > 1][e] = groups > 1 ? hat : hat * at(50, c) + at(60, c);
+                }
+            }
+        compare(ct_nn_group_norm_apply(&whole, numbers(CT_DIMS(N, C, W), 0)), want[0], N * C * W);
+        compare(ct_nn_group_norm_apply(&each, numbers(CT_DIMS(N, C, W), 0)), want[1], N * C * W);
+    }
+    CT_SCOPE;
+    ct_nn_batch_norm layer =
+        ct_nn_batch_norm_new(ct_nn_under(place, "b"), ct_nn_under(ct_nn_place_in(running, 1), "b"),
+                             .channels = C, .momentum = 0.25);
+    assert_string_equal(ct_params_name(running, 0), "b.running_mean");
+    assert_int_equal(ct_params_count(set), 4);
+    fill(layer.weight, 50), fill(layer.bias, 60);
+    double mean[C] = {0}, var[C] = {1, 1, 1}, y[N * C * W];
+    for (int step = 0; step < 2; step++) {
+        int64_t first = 100 * step;
+        CT_SCOPE;
+        ct_nn_mode training = {.training = true};
+        ct_tensor x = numbers(CT_DIMS(N, C, W), first);
+        for (int c = 0; c < C; c++) {
+            double m = 0, v = 0;
+            for (int i = 0; i < N * W; i++) m += at(first, (i / W * C + c) * W + i % W) / (N * W);
+            for (int i = 0; i < N * W; i++)
+                v += pow(at(first, (i / W * C + c) * W + i % W) - m, 2) / (N * W);
+            for (int i = 0; i < N * W; i++) {
+                int e = (i / W * C + c) * W + i % W;
+                y[e] = (at(first, e) - m) / sqrt(v + 1e-5) * at(50, c) + at(60, c);
+            }
+            mean[c] = 0.75 * mean[c] + 0.25 * m;
+            var[c] = 0.75 * var[c] + 0.25 * v * N * W / (N * W - 1);
+        }
+        compare(ct_nn_batch_norm_apply(&layer, x, &training), y, N * C * W);
+        compare(layer.mean, mean, C);
+        compare(layer.var, var, C);
+    }
+    for (int e = 0; e < N * C * W; e++) {
+        int c = e / W % C;
+        y[e] = (at(7, e) - mean[c]) / sqrt(var[c] + 1e-5) * at(50, c) + at(60, c);
+    }
+    compare(ct_nn_batch_norm_apply(&layer, numbers(CT_DIMS(N, C, W), 7), NULL), y, N * C * W);
+    assert_false(
+        ct_ok(ct_nn_batch_norm_apply_at(&layer, numbers(CT_DIMS(1, 2, 3), 0), NULL, HERE)));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: batch_norm: x is (1, 2, 3) f32, its axis 1 must "
+                        "be the layer's .channels, 3");
+    ct_error_clear();
+    ct_nn_group_norm two = ct_nn_group_norm_new(place, .channels = 2, .no_affine = true);
+    assert_false(ct_ok(ct_nn_group_norm_apply_at(&two, numbers(CT_DIMS(1, 3), 0), HERE)));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: group_norm: x is (1, 3) f32, its axis 1 must be "
+                        "the layer's .channels, 2");
+    ct_error_clear();
+    ct_params_free(set);
+    ct_params_free(running);
+}
+
 static void mlp_is_two_linear_layers(void **state) {
     (void)state;
     enum { W = 3, HIDDEN = 12 };
@@ -592,6 +670,7 @@ int main(void) {
         cmocka_unit_test_setup(a_wrong_width_is_an_error_of_the_users_line, fresh),
         cmocka_unit_test_setup(embedding_takes_rows, fresh),
         cmocka_unit_test_setup(norms_follow_their_formulas, fresh),
+        cmocka_unit_test_setup(norms_by_channels_follow_their_formulas, fresh),
         cmocka_unit_test_setup(mlp_is_two_linear_layers, fresh),
         cmocka_unit_test_setup(attention_follows_its_formula, fresh),
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),

@@ -1,0 +1,103 @@
+// Windows are views: what plans of pools and convolutions store is their operands and results, forward and
+// backward, and never the windows themselves.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "cotan/nn.h"
+
+enum { N = 4, C = 16, O = 24, SIZE = 32 };
+
+static ct_tensor normal(int64_t seed, ct_ints dims) {
+    ct_tensor t = ct_random_normal(ct_random_key(seed), dims);
+    assert_true(ct_eval(&t, 1));
+    return t;
+}
+
+// The newest plan: no more launches than so many, none of them a scatter, and of temporaries no more
+// than so many bytes.
+static void stores(size_t launches, uint64_t bytes) {
+    const ct_plan_cost *plan = ct_newest_plan();
+    assert_non_null(plan);
+    assert_true(plan->n_launches > 0);
+    assert_in_range(plan->n_launches, 1, launches);
+    assert_in_range(plan->arena_bytes, 0, bytes);
+    for (size_t i = 0; i < plan->n_launches; i++)
+        assert_null(strstr(plan->launches[i].op, "scatter"));
+}
+// The gradients of sum(y y) with respect to n tensors.
+static void differentiate(ct_tensor y, const ct_tensor *wrt, size_t n) {
+    ct_tensor g[2];
+    ct_grad(ct_sum(ct_mul(y, y)), wrt, n, g);
+    assert_true(ct_eval(g, n));
+}
+
+static void convolutions_store_no_columns(void **state) {
+    (void)state;
+    const uint64_t result = N * O * SIZE * SIZE * sizeof(float);
+    for (int stride = 1; stride <= 2; stride++) {
+        CT_SCOPE;
+        ct_tensor in[2] = {normal(1, CT_DIMS(N, C, SIZE, SIZE)), normal(2, CT_DIMS(O, C, 3, 3))};
+        ct_tensor y =
+            ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1), .stride = CT_DIMS(stride));
+        assert_true(ct_eval(&y, 1));
+        stores(1, 0);
+        y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1), .stride = CT_DIMS(stride));
+        differentiate(y, in, 2); // the result, whose slope is the result twice, and two products
+        stores(3, result / (uint64_t)(stride * stride));
+    }
+}
+
+static void depthwise_convolutions_are_sums_of_taps(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor in[2] = {normal(1, CT_DIMS(N, C, SIZE, SIZE)), normal(2, CT_DIMS(C, 1, 3, 3))};
+    ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1), .groups = C);
+    assert_true(ct_eval(&y, 1));
+    stores(1, 0);
+    assert_string_equal(ct_newest_plan()->launches[0].op, "sum");
+}
+
+static void pools_store_their_results(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const uint64_t result = N * C * (SIZE / 2) * (SIZE / 2) * sizeof(float);
+    ct_tensor x = normal(1, CT_DIMS(N, C, SIZE, SIZE));
+    ct_tensor y =
+        ct_max_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2), .padding = CT_DIMS(1));
+    assert_true(ct_eval(&y, 1));
+    stores(1, 0);
+    differentiate(
+        ct_max_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2), .padding = CT_DIMS(1)), &x,
+        1);
+    stores(2, 2 * result); // with the number of the tap that was the largest, a byte each
+    y = ct_avg_pool(x, .kernel = CT_DIMS(2, 2));
+    assert_true(ct_eval(&y, 1));
+    stores(1, 0);
+}
+
+// A view that fills is none of a constant alone.
+static void what_fills_is_no_constant(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor one = ct_const((float[]){1}, CT_F32, CT_DIMS(1));
+    ct_tensor mask = ct_windows(one, .size = CT_DIMS(3), .low = CT_DIMS(1), .high = CT_DIMS(1));
+    ct_tensor x = ct_from(((float[]){2, 3, 4}), CT_F32, CT_DIMS(1, 3));
+    const float *y = ct_data(ct_mul(x, mask));
+    assert_non_null(y);
+    assert_true(y[0] == 0 && y[1] == 3 && y[2] == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_store_no_columns),
+        cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
+        cmocka_unit_test(pools_store_their_results),
+        cmocka_unit_test(what_fills_is_no_constant),
+    };
+    return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
+}
