@@ -600,7 +600,7 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
           "\n  hint: axes before the last two, counted from these, must be equal or 1");
-    FAILS(ct_matmul(F(2, 3), of(CT_BOOL, CT_DIMS(3, 2))), CT_E_DTYPE,
+    FAILS(ct_matmul(F(2, 3), B(3, 2)), CT_E_DTYPE,
           "matmul: operand 2 is (3, 2) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
 }
@@ -623,7 +623,7 @@ static void contractions_of_axes(void **state) {
     FAILS(ct_contract(F(2, 3), F(4, 5), .a_axes = CT_AXES(1), .b_axes = CT_AXES(-2)), CT_E_SHAPE,
           "contract: sizes of a pair differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 "
           "of b)\n  hint: pair 1 of .a_axes and .b_axes: name axes of one size");
-    FAILS(ct_contract(of(CT_BOOL, CT_DIMS(2)), F(2)), CT_E_DTYPE,
+    FAILS(ct_contract(B(2), F(2)), CT_E_DTYPE,
           "contract: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
     FAILS(ct_contract(ct_cast(F(2), CT_F8E5M2), ct_cast(F(2), CT_F8E4M3)), CT_E_DTYPE,
@@ -633,6 +633,31 @@ static void contractions_of_axes(void **state) {
     FAILS(ct_contract(deep, deep), CT_E_SHAPE,
           "contract: the result has 34 axes, 32 are possible"
           "\n  hint: join axes with ct_reshape, or sum over some of them");
+}
+
+static void products_of_groups(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_ragged_matmul(F(4, 3), F(3, 2), I(2)), CT_E_SHAPE,
+          "ragged_matmul: a is (4, 3) f32, b is (3, 2) f32, sizes are (2,) i32"
+          "\n  hint: they are (M, K), (G, K, N) and (G,)");
+    FAILS(ct_ragged_outer(F(4, 3), F(2, 3, 2), I(2)), CT_E_SHAPE,
+          "ragged_outer: a is (4, 3) f32, b is (2, 3, 2) f32, sizes are (2,) i32"
+          "\n  hint: they are (M, K), (M, N) and (G,)");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 5, 2), I(2)), CT_E_SHAPE,
+          "ragged_matmul: inner sizes differ: a is (4, 3) f32, b is (2, 5, 2) f32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), I(3)), CT_E_SHAPE,
+          "ragged_matmul: numbers of groups differ: b is (2, 3, 2) f32, sizes are (3,) i32");
+    FAILS(ct_ragged_outer(F(4, 3), F(5, 2), I(2)), CT_E_SHAPE,
+          "ragged_outer: numbers of rows differ: a is (4, 3) f32, b is (5, 2) f32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(0, 3, 2), I(0)), CT_E_SHAPE,
+          "ragged_matmul: there is no group: sizes are (0,) i32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), F(2)), CT_E_DTYPE,
+          "ragged_matmul: sizes of groups are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
+    FAILS(ct_ragged_matmul(B(4, 3), F(2, 3, 2), I(2)), CT_E_DTYPE,
+          "ragged_matmul: operand 1 is (4, 3) bool, accepted are integers and floats"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
 }
 
 static void products_in_letters(void **state) {
@@ -806,6 +831,7 @@ int main(void) {
         cmocka_unit_test(products_at_indices),
         cmocka_unit_test(contractions),
         cmocka_unit_test(contractions_of_axes),
+        cmocka_unit_test(products_of_groups),
         cmocka_unit_test(products_in_letters),
         cmocka_unit_test(networks),
         cmocka_unit_test(random_numbers),
