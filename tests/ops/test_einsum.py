@@ -1,4 +1,5 @@
-"""ct_einsum against NumPy: values in f64, f32, f16 and integers, on both devices, fused and not; gradients and batches against JAX."""
+"""ct_einsum against NumPy: values of floats, integers and complex numbers, on both devices, fused and not; derivatives and batches against JAX."""
+import jax
 import numpy as np
 import pytest
 from op_cases import EXPANDED, REVERSED, Failure, Operand, dyn
@@ -145,3 +146,42 @@ def test_complex_numbers(device):
         x = [drawn(rng, s, "f8") + 1j * drawn(rng, s, "f8") for s in shapes(e, dots)]
         got = run_programs([(lambda o, *x: o.einsum(e, *x), x)], device, compiled=device == "cpu")[0]
         assert not isinstance(got, Failure) and np.allclose(got[0], np.einsum(e, *x), rtol=1e-13, atol=1e-13), (e, got)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bits_are_those_of_matrix_products(device):
+    """Of 700 products three chunks are added (docs/design/bits.md), whichever axes they stand on and whoever gives the rows."""
+    rng = np.random.default_rng(SEED)
+
+    def x(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+    a, b, vector, batch, groups = x(50, 700), x(700, 40), x(700), x(5, 50, 700), x(3, 700, 40)
+    sizes = np.array([7, 0, 41], np.int32)
+
+    def rows(o, a, b, start, stop, g):
+        return o.matmul(o.slice(a, start=[start], stop=[stop], axes=[0]), o.reshape(o.slice(b, start=[g], stop=[g + 1], axes=[0]), dims=[700, 40]))
+    pairs = [
+        (lambda o, a, b: o.matmul(a, b), lambda o, a, b: o.einsum("ik,kj->ij", a, b), [a, b]),
+        (lambda o, a, b: o.matmul(a, b), lambda o, a, b: o.permute(o.einsum("ik,kj->ji", a, b), axes=[1, 0]), [a, b]),
+        (lambda o, a, b: o.matmul(a, b),
+         lambda o, a, b: o.contract(o.reshape(a, dims=[50, 7, 100]), o.reshape(b, dims=[7, 100, 40]), a_axes=[1, 2], b_axes=[0, 1]), [a, b]),
+        (lambda o, a, v: o.matmul(a, o.reshape(v, dims=[700, 1])), lambda o, a, v: o.einsum("ij,j->i", a, v), [a, vector]),
+        (lambda o, a: o.matmul(o.reshape(a, dims=[50, 1, 700]), o.reshape(a, dims=[50, 700, 1])),
+         lambda o, a: o.contract(a, a, a_axes=[1], b_axes=[1], a_batch=[0], b_batch=[0]), [a]),
+        (lambda o, v: o.matmul(o.reshape(v, dims=[1, 700]), o.reshape(v, dims=[700, 1])), lambda o, v: o.contract(v, v, a_axes=[0], b_axes=[0]), [vector]),
+        (lambda o, c, b: o.matmul(c, b), lambda o, c, b: o.einsum("bik,kj->bij", c, b), [batch, b]),
+        (lambda o, a, g, s: o.concat(rows(o, a, g, 0, 7, 0), rows(o, a, g, 7, 48, 2), np.zeros((2, 40), np.float32), axis=0),
+         lambda o, a, g, s: o.ragged_matmul(a, g, s), [a, groups, sizes])]
+    for fuse in ("1", "0"):
+        programs = [(f, operands) for one, other, operands in pairs for f in (one, other)]
+        got = run_programs(programs, device, compiled=device == "cpu", **({"COTAN_FUSE": "0"} if fuse == "0" else {}))
+        for i in range(0, len(got), 2):
+            assert not isinstance(got[i], Failure) and not isinstance(got[i + 1], Failure), (got[i], got[i + 1])
+            assert got[i][0].tobytes() == got[i + 1][0].tobytes(), i // 2
+
+
+def test_groups_against_jax():
+    rng = np.random.default_rng(SEED)
+    a, b, sizes = drawn(rng, (40, 5), "f8"), drawn(rng, (4, 5, 3), "f8"), np.array([3, 0, 30, 7], np.int32)
+    got = run_programs([(lambda o, a, b, s: o.ragged_matmul(a, b, s), [a, b, sizes])], "cpu", compiled=True)[0]
+    assert np.allclose(got[0], jax.lax.ragged_dot(a, b, sizes), rtol=1e-13, atol=1e-13)
