@@ -4,6 +4,7 @@
 // The three ops are each other's gradients: of a convolution with respect to x the transposed one, and
 // the other way round; with respect to the weights conv_weight, whose own gradients are the other two.
 // In all of them the channels are G groups of which each sees its own.
+#include "base/number.h"
 #include "kinds/batch.h"
 #include "ops/windows.h"
 
@@ -436,14 +437,85 @@ static bool conv_transpose_infer(ct_call *call) {
     *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }
+// ------------------------------------------------------------ transposed, with strides: by phases
+
+// Of the positions q * stride + phase, only every so many taps have a window: windows of x again, that
+// move by 1.
+typedef struct phase {
+    int64_t first, step, count; // the taps
+    int64_t low, dilation;      // of the windows, as a transposed convolution of stride 1 has them
+} phase;
+static phase phase_of(const geometry *g, int i, int64_t size, int64_t at) {
+    const int64_t stride = g->stride.v[i], dilation = g->dilation.v[i];
+    phase p = {.first = 0, .step = stride / ct__gcd(stride, dilation)};
+    while (p.first < p.step && (at + g->padding.v[i] - p.first * dilation) % stride) p.first++;
+    if (p.first < p.step && p.first < size) p.count = (size - p.first + p.step - 1) / p.step;
+    p.low = (at + g->padding.v[i] - p.first * dilation) / stride;
+    p.dilation = p.step * dilation / stride;
+    return p;
+}
+
+static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts);
+
+// One phase along spatial axis i, with an axis of 1 behind it.
+static ct_tensor one_phase(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts,
+                           int i, int64_t at) {
+    int64_t stride[MOST_SPATIAL], padding[MOST_SPATIAL], dilation[MOST_SPATIAL], own[MOST_SPATIAL];
+    const phase p = phase_of(g, i, ct__type_of(w)->dim[2 + i], at);
+    for (int a = 0; a < g->n; a++) {
+        stride[a] = g->stride.v[a];
+        padding[a] = g->padding.v[a];
+        dilation[a] = g->dilation.v[a];
+        own[a] = counts[a];
+    }
+    stride[i] = 1;
+    padding[i] = p.low;
+    dilation[i] = p.dilation;
+    own[i] = (counts[i] + g->stride.v[i] - 1) / g->stride.v[i];
+    if (!p.count) {
+        int64_t dims[MOST] = {ct__size_like(x, 0), ct__type_of(w)->dim[1] * g->groups};
+        for (int a = 0; a < g->n; a++) dims[2 + a] = own[a];
+        return with_ones(ct_zeros((ct_dtype)ct__type_of(x)->dtype, list_of(dims, 2 + g->n)), 3 + i,
+                         1);
+    }
+    w = ct_slice(w, .axes = CT_AXES(2 + i), .start = CT_INTS(p.first), .step = CT_INTS(p.step));
+    geometry part = {g->n, list_of(stride, g->n), list_of(padding, g->n), list_of(dilation, g->n),
+                     g->groups};
+    return with_ones(transposed(x, w, &part, own), 3 + i, 1);
+}
+
+// x (N, G A, o...) and w (G A, B, k...) as (N, G B, i...), of which there are `counts`. Where strides
+// are known not to be 1, an axis goes by phases: else most taps would see nothing.
+static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts) {
+    enum { MOST_PHASES = 8 };
+    int i = 0;
+    while (i < g->n &&
+           (g->stride.v[i] == 1 || g->stride.v[i] > MOST_PHASES || ct__marked(counts[i])))
+        i++;
+    if (i == g->n) {
+        ct_tensor windows = window_view(x, g, ct__type_of(w)->dim + 2, counts, true);
+        return correlate(windows, weights_of(w, g->groups, true), g);
+    }
+    ct_tensor part[MOST_PHASES];
+    const int64_t n = g->stride.v[i];
+    for (int64_t at = 0; at < n; at++) part[at] = one_phase(x, w, g, counts, i, at);
+    ct_tensor y = ct_concat(part, (int)n, 3 + i); // (..., positions, phases, ...)
+    ct_dims_buffer dims;
+    ct__dims_of(y, &dims);
+    dims.v[2 + i] *= n;
+    for (int64_t a = 3 + i; a + 1 < dims.list.n; a++) dims.v[a] = dims.v[a + 1];
+    dims.list.n--;
+    y = ct_reshape(y, dims.list);
+    return ct_slice(y, .axes = CT_AXES(2 + i), .stop = CT_INTS(counts[i]));
+}
+
 static bool conv_transpose_body(ct_rule *r) {
     const conv_transpose_attrs *attrs = r->attrs;
     const ct_type *w = ct__type_of(r->in[1]);
     geometry g = {w->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
     int64_t counts[MOST_SPATIAL];
     spatial_sizes(r->node->out, 2, g.n, counts);
-    ct_tensor windows = window_view(r->in[0], &g, w->dim + 2, counts, true);
-    ct_tensor y = correlate(windows, weights_of(r->in[1], g.groups, true), &g);
+    ct_tensor y = transposed(r->in[0], r->in[1], &g, counts);
     r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
     return true;
 }
