@@ -314,6 +314,18 @@ static void dot_products(ct_kir *k, const ct_matmul_spec *s, bool scalar) {
     ct__kir_end(k);
 }
 
+// Is b read along its columns while k steps through several axes, of which the last is worth a loop? Its
+// steps need no division then.
+static bool has_steps(contract *c) {
+    enum { WORTH_A_LOOP = 8 };
+    const spread inner = {&c->is.inner, c->inner_tail};
+    const int n = c->is.inner.n;
+    if (n < 2 || contiguous(c, B) == c->n_batch + axes_of(&inner) - 1) return false;
+    const ct_type *a = ct__type(c->value[A]);
+    const int last = c->is.inner.of[A][n - 1];
+    return ct__is_dyn(a, last) || a->dim[last] >= WORTH_A_LOOP;
+}
+
 static void sizes_of(contract *c) {
     c->n_batch = c->is.batch.n > CT_MAX_RANK - 2 ? 1 : c->is.batch.n;
     for (int i = 0; i < c->n_batch; i++) c->batch[i] = axis_size(c, &c->is.batch, i);
@@ -343,6 +355,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     const bool tiles = c.is.columns.n && ct__is_float(out->dtype);
     if (tiles) tail_of(&c, &c.is.columns, &c.column_tail, (int[]){B, OUT});
     if (tiles) tail_of(&c, &c.is.inner, &c.inner_tail, (int[]){A, B});
+    if (tiles && has_steps(&c)) c.inner_tail = 1;
     ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK];
     const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail};
     for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);

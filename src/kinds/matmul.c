@@ -32,7 +32,7 @@ typedef struct matmul {
     bool b_by_column; // b is contiguous along k
     bool deep;        // all chunks of a are packed at once, and the panels are the outer loop
     int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
-    int stage;                  // scratch for turning columns of b, or for a row of its panels
+    int stage;                  // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
     ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
     ct_kval row0, rows, col0, cols; // the task's block
@@ -215,36 +215,45 @@ static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
     pad_b(m, valid);
 }
 
-// Where columns have several axes, runs end anywhere in a panel: a row of all the panels is gathered in
-// scratch first.
-static void pack_runs(matmul *m, ct_kval col, ct_kval valid) {
+// Where columns or the inner index have several axes: pieces of panels that are runs of columns, and in
+// each the run of the last inner axis, so that what a place in the other axes means is asked once a piece.
+static void pack_pieces(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
-    int64_t width = (int64_t)m->group * m->nr;
-    ct_kval none = zero(m), kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
-    place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
-    run j = open_run(m, &m->column_axes, col, valid, "column");
-    ct__kir_store(k, m->stage, j.i, load_b(m, inner, j.at));
-    close_run(m, &m->column_axes);
-    ct_kval rest = minus(k, ct__kir_int(k, width), valid);
-    ct_kval edge = ct__kir_loop(k, CT_BIND_VECTOR, rest, "edge");
-    ct__kir_store(k, m->stage, ct__kir_add(k, valid, edge), none);
-    ct__kir_end(k);
-    for (int p = 0; p < m->group; p++) {
-        ct_kval first = ct__kir_int(k, (int64_t)p * m->nr);
-        ct_kval i = ct__kir_loop_n(k, CT_BIND_VECTOR, m->nr, "column");
-        ct_kval v = ct__kir_load(k, m->stage, ct__kir_add(k, first, i));
-        ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, kk, first), i), v);
-        ct__kir_end(k);
+    const axes *x = &m->inner_axes;
+    ct_kval outer = -1, at = m->k0, before = ct__kir_int(k, 0), steps = m->kn;
+    if (x->n > 1) {
+        ct_kval width = x->size[x->n - 1], end = ct__kir_add(k, m->k0, m->kn);
+        ct_kval first = ct__kir_div(k, m->k0, width);
+        ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
+        ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run of k");
+        outer = ct__kir_add(k, first, r);
+        ct_kval base = ct__kir_mul(k, outer, width), begin = ct__kir_max(k, m->k0, base);
+        steps = minus(k, ct__kir_min(k, end, ct__kir_add(k, base, width)), begin);
+        at = minus(k, begin, base);
+        before = minus(k, begin, m->k0);
     }
+    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
+    ct_kval first = ct__kir_muli(k, panel, m->nr);
+    ct_kval to = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), before);
+    run j = open_run(m, &m->column_axes, ct__kir_add(k, col, first),
+                     rest_of(k, valid, first, m->nr), "column");
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, steps, "k");
+    ct_kval v = load_b(m, (place){outer, ct__kir_add(k, at, kk)}, j.at);
+    ct_kval row = ct__kir_muli(k, ct__kir_add(k, to, kk), m->nr);
+    ct__kir_store(k, m->b, ct__kir_add(k, row, j.i), v);
     ct__kir_end(k);
+    close_run(m, &m->column_axes);
+    ct__kir_end(k);
+    if (x->n > 1) ct__kir_end(k);
+    pad_b(m, valid);
 }
 
 static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
     int64_t columns = 0, width = (int64_t)m->group * m->nr;
     bool known = ct__kir_is_int(k, m->s->columns, &columns);
-    if (m->column_axes.n > 1) {
-        pack_runs(m, col, valid);
+    if (m->column_axes.n > 1 || m->inner_axes.n > 1) {
+        pack_pieces(m, col, valid);
         return;
     }
     if (known && columns < width) {
@@ -526,10 +535,7 @@ static void make_scratch(matmul *m) {
     m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
     m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * CT_DOT_CHUNK);
     m->stage = -1;
-    if (m->b_by_column)
-        m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
-    else if (m->column_axes.n > 1)
-        m->stage = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr);
+    if (m->b_by_column) m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;
     m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->sum_width) : -1;
