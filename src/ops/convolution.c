@@ -455,58 +455,76 @@ static phase phase_of(const geometry *g, int i, int64_t size, int64_t at) {
     return p;
 }
 
-static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts);
+static ct_tensor transposed_whole(ct_tensor x, ct_tensor w, const geometry *g,
+                                  const int64_t *counts) {
+    ct_tensor windows = window_view(x, g, ct__type_of(w)->dim + 2, counts, true);
+    return correlate(windows, weights_of(w, g->groups, true), g);
+}
 
-// One phase along spatial axis i, with an axis of 1 behind it.
+// One phase along each axis, of `counts` positions.
 static ct_tensor one_phase(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts,
-                           int i, int64_t at) {
-    int64_t stride[MOST_SPATIAL], padding[MOST_SPATIAL], dilation[MOST_SPATIAL], own[MOST_SPATIAL];
-    const phase p = phase_of(g, i, ct__type_of(w)->dim[2 + i], at);
-    for (int a = 0; a < g->n; a++) {
-        stride[a] = g->stride.v[a];
-        padding[a] = g->padding.v[a];
-        dilation[a] = g->dilation.v[a];
-        own[a] = counts[a];
+                           const int64_t *at) {
+    int64_t stride[MOST_SPATIAL], padding[MOST_SPATIAL], dilation[MOST_SPATIAL];
+    for (int i = 0; i < g->n; i++) {
+        const phase p = phase_of(g, i, ct__type_of(w)->dim[2 + i], at[i]);
+        stride[i] = 1;
+        padding[i] = p.low;
+        dilation[i] = p.dilation;
+        if (!p.count) {
+            int64_t dims[MOST] = {ct__size_like(x, 0), ct__type_of(w)->dim[1] * g->groups};
+            for (int a = 0; a < g->n; a++) dims[2 + a] = counts[a];
+            return ct_zeros((ct_dtype)ct__type_of(x)->dtype, list_of(dims, 2 + g->n));
+        }
+        if (p.step > 1)
+            w = ct_slice(w, .axes = CT_AXES(2 + i), .start = CT_INTS(p.first),
+                         .step = CT_INTS(p.step));
     }
-    stride[i] = 1;
-    padding[i] = p.low;
-    dilation[i] = p.dilation;
-    own[i] = (counts[i] + g->stride.v[i] - 1) / g->stride.v[i];
-    if (!p.count) {
-        int64_t dims[MOST] = {ct__size_like(x, 0), ct__type_of(w)->dim[1] * g->groups};
-        for (int a = 0; a < g->n; a++) dims[2 + a] = own[a];
-        return with_ones(ct_zeros((ct_dtype)ct__type_of(x)->dtype, list_of(dims, 2 + g->n)), 3 + i,
-                         1);
-    }
-    w = ct_slice(w, .axes = CT_AXES(2 + i), .start = CT_INTS(p.first), .step = CT_INTS(p.step));
     geometry part = {g->n, list_of(stride, g->n), list_of(padding, g->n), list_of(dilation, g->n),
                      g->groups};
-    return with_ones(transposed(x, w, &part, own), 3 + i, 1);
+    return transposed_whole(x, w, &part, counts);
+}
+
+enum { MOST_PHASES = 64 };
+static int64_t phases(const geometry *g, const int64_t *counts) {
+    int64_t n = 1;
+    for (int i = 0; i < g->n; i++) {
+        if (ct__marked(counts[i]) || g->stride.v[i] > MOST_PHASES) return 1;
+        n *= g->stride.v[i];
+    }
+    return n > MOST_PHASES ? 1 : n;
 }
 
 // x (N, G A, o...) and w (G A, B, k...) as (N, G B, i...), of which there are `counts`. Where strides
-// are known not to be 1, an axis goes by phases: else most taps would see nothing.
+// are not 1 it goes by phases: else most taps would see nothing.
 static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts) {
-    enum { MOST_PHASES = 8 };
-    int i = 0;
-    while (i < g->n &&
-           (g->stride.v[i] == 1 || g->stride.v[i] > MOST_PHASES || ct__marked(counts[i])))
-        i++;
-    if (i == g->n) {
-        ct_tensor windows = window_view(x, g, ct__type_of(w)->dim + 2, counts, true);
-        return correlate(windows, weights_of(w, g->groups, true), g);
-    }
+    const int64_t n = phases(g, counts);
+    int64_t own[MOST_SPATIAL], at[MOST_SPATIAL], dims[MOST], order[MOST];
+    if (n == 1) return transposed_whole(x, w, g, counts);
     ct_tensor part[MOST_PHASES];
-    const int64_t n = g->stride.v[i];
-    for (int64_t at = 0; at < n; at++) part[at] = one_phase(x, w, g, counts, i, at);
-    ct_tensor y = ct_concat(part, (int)n, 3 + i); // (..., positions, phases, ...)
-    ct_dims_buffer dims;
-    ct__dims_of(y, &dims);
-    dims.v[2 + i] *= n;
-    for (int64_t a = 3 + i; a + 1 < dims.list.n; a++) dims.v[a] = dims.v[a + 1];
-    dims.list.n--;
-    y = ct_reshape(y, dims.list);
-    return ct_slice(y, .axes = CT_AXES(2 + i), .stop = CT_INTS(counts[i]));
+    for (int i = 0; i < g->n; i++) own[i] = (counts[i] + g->stride.v[i] - 1) / g->stride.v[i];
+    for (int64_t p = 0; p < n; p++) {
+        int64_t rest = p;
+        for (int i = g->n - 1; i >= 0; i--) {
+            at[i] = rest % g->stride.v[i];
+            rest /= g->stride.v[i];
+        }
+        part[p] = with_ones(one_phase(x, w, g, own, at), 2, 1);
+    }
+    ct_tensor y = ct_concat(part, (int)n, 2); // (N, G B, phases, positions...)
+    for (int a = 0; a < 2; a++) dims[a] = ct__size_like(y, a), order[a] = a;
+    for (int i = 0; i < g->n; i++) {
+        dims[2 + i] = g->stride.v[i];
+        dims[2 + g->n + i] = own[i];
+        order[2 + 2 * i] = 2 + g->n + i;
+        order[3 + 2 * i] = 2 + i;
+    }
+    y = ct_permute(ct_reshape(y, list_of(dims, 2 + 2 * g->n)), list_of(order, 2 + 2 * g->n));
+    for (int i = 0; i < g->n; i++) dims[2 + i] = own[i] * g->stride.v[i];
+    y = ct_reshape(y, list_of(dims, 2 + g->n));
+    for (int i = 0; i < g->n; i++)
+        if (dims[2 + i] != counts[i])
+            y = ct_slice(y, .axes = CT_AXES(2 + i), .stop = CT_INTS(counts[i]));
+    return y;
 }
 
 static bool conv_transpose_body(ct_rule *r) {

@@ -199,7 +199,8 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
     while (ct__is_view(from.node) && !f->of[from.node->index].unit) {
         ct_map map;
         if (!ct__emit_map(f->e, from.node, at, &map)) return false;
-        if (map.n_pieces != 1 || map.piece[0].operand != 0) break;
+        const bool filled = map.n_pieces == 2 && map.piece[1].operand < 0; // where nothing is seen
+        if ((map.n_pieces != 1 && !filled) || map.piece[0].operand != 0) break;
         // Windows with padding are read under conditions, which no lane should divide for.
         for (int a = 0; a < rank && map.piece[0].valid >= 0; a++)
             if (ct__ix_divides(f->e->pool, map.piece[0].valid, var[a], CT_LANES)) return false;
