@@ -204,15 +204,18 @@ static double share(const bench_case *c, const bench_limits *l, double ms) {
     return least * 1e3 / ms;
 }
 
-// The mean of each result, by which who compares knows that he runs the same program.
-static bool put_means(operands *o, const bench_case *c) {
-    CT_SCOPE;
+// Mean and mean square of each result, by which who compares knows that he runs the same program.
+static bool put_moments(operands *o, const bench_case *c) {
     ct_tensor out[MOST_RESULTS];
     if (!make_operands(o, c)) return false;
+    CT_SCOPE; // in theirs
     size_t n = c->record(c, o->in, 0, out);
-    printf("{\"case\": \"%s\", \"means\": [", c->name);
-    for (size_t i = 0; i < n; i++)
-        printf("%s%.9g", i ? ", " : "", ct_item(ct_mean(ct_cast(out[i], CT_F64))));
+    printf("{\"case\": \"%s\", \"moments\": [", c->name);
+    for (size_t i = 0; i < n; i++) {
+        ct_tensor x = ct_cast(out[i], CT_F64);
+        double mean = ct_item(ct_mean(x)), square = ct_item(ct_mean(ct_square(x)));
+        printf("%s[%.9g, %.9g]", i ? ", " : "", mean, square);
+    }
     printf("]}\n");
     return !ct_failed();
 }
@@ -322,7 +325,7 @@ static int take_turns(const bench_row *row, const bench_settings *s, const bench
         const bench_case *c = find_case(cases, n, line), *checked = NULL;
         if (strncmp(line, "check ", 6) == 0) checked = find_case(cases, n, line + 6);
         if (checked) {
-            if (!put_means(&o, checked)) status = fail();
+            if (!put_moments(&o, checked)) status = fail();
         } else if (c) {
             if (measure(&o, c, 1, s->seconds.value, !row->new_kernels, m))
                 printf("{\"case\": \"%s\", \"ms\": %.6g}\n", c->name, m->ms);

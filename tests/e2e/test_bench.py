@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 import sys
+import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,8 @@ def test_programs_are_the_peers():
     for case, answer in zip(ops, got):
         wanted = case.numpy(*case.inputs())
         assert answer["case"] == case.name
-        assert answer["means"] == [pytest.approx(float(np.mean(wanted.astype(np.float64))), rel=1e-4, abs=1e-6)], case.name
+        assert len(answer["moments"]) == 1
+        assert rows.same_moments(answer["moments"][0], rows.moments(wanted), 1e-4), case.name
 
 
 @pytest.mark.parametrize("words", [["matmul", "--m", 8, "--k", 32, "--n", 16], ["rotary"]])
@@ -103,14 +105,15 @@ def test_larger_programs_are_the_peers(words):
     for case, answer in zip(cases, got):
         wanted = case.numpy(*case.inputs())
         wanted = wanted if isinstance(wanted, list) else [wanted]
-        assert answer["means"] == pytest.approx([float(np.mean(w)) for w in wanted], rel=1e-4)
+        assert len(answer["moments"]) == len(wanted)
+        assert all(rows.same_moments(got, rows.moments(w), 1e-4) for got, w in zip(answer["moments"], wanted))
 
 
 def test_turns():
-    first, got = answers(["matmul", "--m", 8, "--k", 4, "--n", 2], ["8x4x2 dx", "limits", "8x4x2 dx"])
+    first, got = answers(["matmul", "--m", 8, "--k", 4, "--n", 2], ["check 8x4x2 forward", "8x4x2 dx", "limits", "8x4x2 dx"])
     assert [case["case"] for case in first["cases"]] == ["8x4x2 forward", "8x4x2 dx", "8x4x2 dw"]
-    assert got[0]["case"] == got[2]["case"] == "8x4x2 dx" and got[0]["ms"] > 0
-    assert got[1]["limits"]["flops_per_s"] > 0
+    assert got[1]["case"] == got[3]["case"] == "8x4x2 dx" and got[1]["ms"] > 0
+    assert got[2]["limits"]["flops_per_s"] > 0
     first, got = answers(["start"], ["forward", "gradient"])
     assert [answer["case"] for answer in got] == ["forward", "gradient"]
 
@@ -181,3 +184,58 @@ def test_ratios_are_of_pairs():
     assert ratios.geometric_mean([0.5, 2.0, 8.0]) == pytest.approx(2.0)
     with pytest.raises(ValueError, match="^5 times of ours and 4 of theirs are no pairs$"):
         ratios.compare(ours, theirs[:4])
+
+
+def compare(*words):
+    return subprocess.run([sys.executable, str(ROOT / "bench/compare.py"), *map(str, words)], capture_output=True, text=True,
+                          timeout=300)
+
+
+def test_compare_with_another_build(tmp_path):
+    """The harness whole, without the other libraries: this build beside itself."""
+    done = compare("matmul", "--m", 8, "--k", 4, "--n", 2, "--against", COTAN.parent, "--build", COTAN.parent, "--peers", "",
+                   "--pairs", 5, "--seconds", 0, "--threads", 1, "--cases", " d", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, = tmp_path.glob("*.json")
+    report = json.loads(path.read_text())
+    assert report["pairs"] == 5 and report["threads"] == 1 and report["machine"]["cpu"]
+    assert set(report["versions"]) == {"Cotan", "Cotan before"}
+    row, = report["rows"]
+    assert row["row"] == "matmul" and row["options"] == {"m": "8", "k": "4", "n": "2"} and not row["missing"]
+    assert [case["case"] for case in row["cases"]] == ["8x4x2 dx", "8x4x2 dw"]
+    for case in row["cases"]:
+        before = case["peers"]["Cotan before"]
+        assert len(case["turns_ms"]) == len(before["turns_ms"]) == before["pairs"] == 5
+        pairs = [theirs / ours for ours, theirs in zip(case["turns_ms"], before["turns_ms"])]
+        assert before["ratio"] == pytest.approx(statistics.median(pairs))
+        assert [before["low"], before["high"]] == pytest.approx([min(pairs), max(pairs)])
+        assert case["best"] == "Cotan before" and case["limit_share"] > 0
+        assert re.search(rf"^{case['case']} .* Cotan before .* {before['ratio']:.3f} ", done.stdout, re.M)
+    best = [case["peers"]["Cotan before"]["ratio"] for case in row["cases"]]
+    assert row["geometric_mean"] == pytest.approx(statistics.geometric_mean(best)) and row["lowest"] == min(best)
+    drawn = xml.parse(path.with_suffix(".svg")).getroot()
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 2
+
+
+def test_compare_trains(tmp_path):
+    done = compare("train", "gpt2", "--layers", 1, "--heads", 1, "--width", 8, "--against", COTAN.parent, "--build",
+                   COTAN.parent, "--peers", "", "--pairs", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, = tmp_path.glob("*.json")
+    case, = json.loads(path.read_text())["rows"][0]["cases"]
+    assert case["peers"]["Cotan before"]["low"] is None and "too few pairs" in done.stdout
+
+
+@pytest.mark.parametrize("words, text", [
+    (["resnet"], f"bench: there is no row \"resnet\"; the rows are {', '.join(['train gpt2', *rows.ROWS])}"),
+    (["ops", "--pairs", 0], "bench: --pairs must be 1 or more, not 0"),
+    (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
+    (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
+    (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
+    (["scan", "--pairs", 1, "--length", 0, "--build", COTAN.parent],
+     "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),
+])
+def test_compare_refuses(words, text, tmp_path):
+    done = compare(*words, "--out", tmp_path)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.splitlines()[-1] == text
+    assert list(tmp_path.iterdir()) == []
