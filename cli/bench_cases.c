@@ -303,7 +303,7 @@ static size_t record_start(const bench_case *c, const ct_tensor *in, int64_t tur
     static float numbers[START_ROWS * (WIDEST + 1) * 2];
     (void)in;
     int64_t width = NARROWEST + turn % (WIDEST - NARROWEST);
-    if (!numbers[1])
+    if (numbers[0] == 0)
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             numbers[i] = (float)(i * 37 % 101) / 101 - 0.5f;
     ct_tensor x = ct_from(numbers, CT_F32, CT_DIMS(START_ROWS, width));

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 sys.path.insert(0, str(ROOT / "bench"))
+import compare as harness  # noqa: E402
 import ratios  # noqa: E402
 from peers import rows  # noqa: E402
 
@@ -184,6 +185,15 @@ def test_ratios_are_of_pairs():
     assert ratios.geometric_mean([0.5, 2.0, 8.0]) == pytest.approx(2.0)
     with pytest.raises(ValueError, match="^5 times of ours and 4 of theirs are no pairs$"):
         ratios.compare(ours, theirs[:4])
+
+
+def test_different_results_are_seen():
+    case, ours = {"case": "add", "options": {}}, {"moments": [[1.0, 1.1]]}
+    assert harness.differs("ops", case, ours, {"moments": [[1.00005, 1.10005]]}) is None
+    assert harness.differs("ops", case, ours, {"moments": [[1.001, 1.1]]}) == \
+        "a result's mean is 1.001 and its mean square 1.1, ours 1 and 1.1"
+    assert harness.differs("ops", case, ours, {"moments": [[-1.0, 1.1]]})
+    assert harness.differs("ops", case, ours, {"moments": [[1.0, 1.2]]})
 
 
 def compare(*words):
