@@ -13,6 +13,7 @@ holds it with a chance of 90 % or more (ratios.py). --against DIR adds another b
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import signal
@@ -224,7 +225,6 @@ def svg(report):
     lines, left, width, step = [], 330, 480, 18
 
     def x(ratio):
-        import math
         return left + width * (math.log2(min(max(ratio, 1 / 8), 8)) + 3) / 6
 
     y = 40
@@ -236,8 +236,9 @@ def svg(report):
                 continue
             y += step
             r = case["peers"][case["best"]]
-            low, high = (r["low"], r["high"]) if r["low"] is not None else (r["ratio"], r["ratio"])
-            colour = "#1a7f37" if low > 1 else "#cf222e" if high < 1 else "#57606a"
+            sure = r["low"] is not None
+            low, high = (r["low"], r["high"]) if sure else (r["ratio"], r["ratio"])
+            colour = "#57606a" if not sure or low <= 1 <= high else "#1a7f37" if low > 1 else "#cf222e"
             lines += [f'<text x="20" y="{y + 4}">{case["case"]}</text>',
                       f'<text x="{left - 10}" y="{y + 4}" text-anchor="end" fill="#57606a">{case["best"]}</text>',
                       f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>',
@@ -248,7 +249,7 @@ def svg(report):
     for ratio, label in ((1 / 8, "1/8"), (1 / 4, "1/4"), (1 / 2, "1/2"), (1, "as fast"), (2, "2"), (4, "4"), (8, "8")):
         axis += [f'<line x1="{x(ratio):.1f}" x2="{x(ratio):.1f}" y1="44" y2="{height - step}" stroke="#d0d7de"/>',
                  f'<text x="{x(ratio):.1f}" y="38" text-anchor="middle" fill="#57606a">{label}</text>']
-    title = f'{report["machine"]["cpu"]}, {report["threads"]} threads, {report["date"]}: speed of Cotan over the best peer\'s'
+    title = f'{report["machine"]["cpu"]}, threads {report["threads"]}, {report["date"]}: speed of Cotan over the best peer\'s'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 70}" height="{height}" '
                       'font-family="sans-serif" font-size="12">',
                       '<rect width="100%" height="100%" fill="white"/>', f'<text x="8" y="18">{title}</text>',
