@@ -298,6 +298,10 @@ def parse():
             sys.exit(f"bench: {Path(build) / 'cotan'} is not there; make build makes it")
     if args.pairs < 1:
         sys.exit(f"bench: --pairs must be 1 or more, not {args.pairs}")
+    known = sorted({peer for peers in ROWS.values() for peer in peers})
+    for name in filter(None, args.peers or []):
+        if name not in known:
+            sys.exit(f"bench: there is no peer \"{name}\"; the peers are {', '.join(known)}")
     if len(rest) % 2 or not all(word.startswith("--") for word in rest[::2]):
         sys.exit(f"bench: options are pairs, --m 256: {' '.join(rest)}")
     options = {name[2:]: value for name, value in zip(rest[::2], rest[1::2])}

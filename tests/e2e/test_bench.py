@@ -239,6 +239,8 @@ def test_compare_trains(tmp_path):
 @pytest.mark.parametrize("words, text", [
     (["resnet"], f"bench: there is no row \"resnet\"; the rows are {', '.join(['train gpt2', *rows.ROWS])}"),
     (["ops", "--pairs", 0], "bench: --pairs must be 1 or more, not 0"),
+    (["ops", "--peers", "JAX,Torch"],
+     'bench: there is no peer "Torch"; the peers are JAX, ONNX Runtime, OpenBLAS, PyTorch, PyTorch compiled, oneDNN'),
     (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
     (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
     (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
