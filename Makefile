@@ -63,8 +63,9 @@ build: ## compile the library, the program, the examples and the tests into buil
 	@cmake --build $(BUILD)
 	@sed -n 's/^-- The tests are not built/The tests are not built/p' $(BUILD)/configure.log
 
-bench: build ## run the benchmarks of bench/
-	@scripts/bench $(BUILD)
+bench: build ## ours and other libraries in turns: ROWS="matmul softmax" (all), PAIRS=10, THREADS=2, ARGS="--cases 256x"
+	@scripts/setup bench
+	@scripts/bench $(BUILD) $(ROWS) $(PAIRS:%=--pairs %) $(THREADS:%=--threads %) $(ARGS)
 
 parity: build ## compare with PyTorch (Debian's python3-torch will do)
 	@scripts/setup parity

@@ -1,6 +1,6 @@
 // Memory of training GPT-2 (AdamW, clip 1.0), planned and measured.
 //   build/bench/memory [small|124m] [BATCH] [TOKENS] [STEPS]
-// Without words: both, with the batch and tokens of bench/gpt2_step. Ends with 1 where planned >=
+// Without words: both, with batches of 4 and 12 texts of 64 tokens. Ends with 1 where planned >=
 // measured >= 0.9 planned does not hold, or the process grew by more than 1.1 times what was
 // planned.
 #include <cotan/cotan.h>

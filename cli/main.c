@@ -18,6 +18,7 @@ static void show_overview(FILE *out) {
         "  sample   write text with a trained model\n"
         "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
         "  info     say what a file or a folder holds\n"
+        "  bench    measure what this machine does, and what it could do\n"
         "  doctor   look whether this machine has what Cotan needs\n"
         "  explain  say more about an error: cotan explain SHAPE\n"
         "  help     this text, or that of a command: cotan help train\n"
@@ -55,10 +56,11 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},     {"plan", run_plan}, {"sample", run_sample},
-                {"compile", run_compile}, {"info", run_info}, {"doctor", run_doctor},
-                {"explain", run_explain}, {"help", run_help}, {"version", run_version},
-                {"--help", run_help},     {"-h", run_help},   {"--version", run_version}};
+} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
+                {"compile", run_compile},  {"info", run_info},       {"bench", run_bench},
+                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
+                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
+                {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static int run_named(const char *name, int argc, char **argv) {

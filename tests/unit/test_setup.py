@@ -33,6 +33,11 @@ def test_the_command_is_told(tmp_path, programs, words):
     assert call(tmp_path, ["run"], **programs) == (1, words)
 
 
+def test_what_other_libraries_need(tmp_path):
+    status, text = call(tmp_path, ["bench"], apt_get="exit 9", id="echo 1000")
+    assert status == 1 and f"{DEBIAN} g++" in text and "clang" not in text
+
+
 def test_libraries_of_another_machine(tmp_path):
     status, text = call(tmp_path, ["test-all"], apt_get="exit 9", id="echo 1000", uname="echo x86_64")
     assert status == 1 and text.startswith(
@@ -61,4 +66,4 @@ def test_what_it_installs(tmp_path):
 
 
 def test_nonsense(tmp_path):
-    assert call(tmp_path, []) == (2, "usage: scripts/setup run|test|test-all|parity\n")
+    assert call(tmp_path, []) == (2, "usage: scripts/setup run|test|test-all|parity|bench\n")

@@ -1,0 +1,292 @@
+"""The rows of `cotan bench` as the peers compute them: the same cases, on the same numbers.
+
+A case has a name, its operands, and a function for each library that can do it; where it has one for NumPy, tests
+compare Cotan's program with it.
+"""
+import math
+from dataclasses import dataclass, field
+from typing import Callable, Optional
+
+import numpy as np
+
+
+def numbers(seed, *dims):
+    """bench_numbers of cli/bench.c."""
+    u = np.arange(math.prod(dims), dtype=np.uint32) * np.uint32(2654435761)
+    u += np.uint32(seed * 2246822519 % 2**32)
+    u = (u ^ (u >> np.uint32(15))) * np.uint32(2246822519)
+    u ^= u >> np.uint32(13)
+    return (np.float32(0.1) + np.float32(0.8) * ((u >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24))).reshape(dims)
+
+
+def moments(result):
+    """Mean and mean square, by which results of different libraries are compared."""
+    x = np.asarray(result, dtype=np.float64)
+    return [float(x.mean()), float(np.square(x).mean())]
+
+
+def same_moments(ours, theirs, tolerance):
+    """What is added up in another order differs by a part of what was added, not of the sum."""
+    scale = math.sqrt(ours[1])
+    return abs(ours[0] - theirs[0]) <= tolerance * scale and abs(ours[1] - theirs[1]) <= 2 * tolerance * ours[1]
+
+
+@dataclass
+class Case:
+    name: str
+    inputs: Callable
+    numpy: Optional[Callable] = None
+    torch: Optional[Callable] = None  # of the module and the operands
+    jax: Optional[Callable] = None
+    onnx: Optional[Callable] = None   # of onnx.helper: nodes from in0, in1 ... to out
+    wrt: tuple = ()                   # a gradient with respect to these operands,
+    cotangent: int = 1                # where this one comes back
+    product: Optional[tuple] = None   # of a matrix product: M, K, N, the form, how many
+    tolerance: float = 1e-4           # relative, of the moments
+
+
+@dataclass
+class Row:
+    cases: Callable  # of the options
+    peers: list = field(default_factory=lambda: ["PyTorch", "PyTorch compiled", "JAX"])
+
+
+# ----------------------------------------------------------------------------------------- matmul
+
+def product(m, k, n, form):
+    sizes = {"forward": (m * k, m * n), "dx": (m * n, m * k), "dw": (m * k, k * n)}[form]  # left operand, result
+    times = int(min(512e6 / (sum(sizes) * 4), 5e10 / (2.0 * m * k * n), 100)) or 1
+    left, right = {"forward": ((m, k), (k, n)), "dx": ((m, n), (k, n)), "dw": ((m, k), (m, n))}[form]
+
+    def inputs():
+        return [numbers(1, *right)] + [numbers(i + 2, *left) for i in range(times)]
+
+    def turned(right, left):
+        return (left, right) if form == "forward" else (left, right.T) if form == "dx" else (left.T, right)
+
+    def numpy(right, *lefts):
+        return [np.matmul(*turned(right, left)) for left in lefts]
+
+    return Case(f"{m}x{k}x{n} {form}", inputs, numpy, product=(m, k, n, form, times))
+
+
+FORMS = ("forward", "dx", "dw")
+
+
+def matmul(options):
+    if options.get("m"):
+        return [product(int(options["m"]), int(options["k"]), int(options["n"]), form) for form in FORMS]
+    layers = [(768, 2304), (768, 768), (768, 3072), (3072, 768), (768, 50257)]
+    return ([product(m, k, n, form) for m in (256, 1024) for k, n in layers for form in FORMS] +
+            [product(2**i, 2**i, 2**i, "forward") for i in range(6, 13)])
+
+
+# -------------------------------------------------------------------------- rows bound by memory
+
+def rows_of(rows, columns):
+    def inputs():
+        return [numbers(1, rows, columns), numbers(2, rows, columns), numbers(3, columns), numbers(4, columns)]
+    return inputs
+
+
+def norm_jax(jax, x, weight, bias=None):
+    jnp = jax.numpy
+    y = x - x.mean(-1, keepdims=True) if bias is not None else x
+    y = y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-5) * weight
+    return y if bias is None else y + bias
+
+
+def norms(options):
+    inputs = rows_of(16384, 768)
+    layer = dict(torch=lambda t, x, dy, w, b: t.nn.functional.layer_norm(x, (768,), w, b),
+                 jax=lambda j, x, dy, w, b: norm_jax(j, x, w, b))
+    rms = dict(torch=lambda t, x, dy, w, b: t.nn.functional.rms_norm(x, (768,), w, eps=1e-5),
+               jax=lambda j, x, dy, w, b: norm_jax(j, x, w))
+    return [Case("layer_norm", inputs, **layer, onnx=lambda h: [
+                h.make_node("LayerNormalization", ["in0", "in2", "in3"], ["out"], axis=-1, epsilon=1e-5)]),
+            Case("layer_norm_grad", inputs, **layer, wrt=(0, 2, 3)),
+            Case("rms_norm", inputs, **rms), Case("rms_norm_grad", inputs, **rms, wrt=(0, 2))]
+
+
+def softmax(options):
+    inputs = rows_of(16384, 1024)
+    functions = dict(torch=lambda t, x, *_: t.softmax(x, -1), jax=lambda j, x, *_: j.nn.softmax(x, -1))
+    return [Case("softmax", inputs, **functions, onnx=lambda h: [h.make_node("Softmax", ["in0"], ["out"], axis=-1)]),
+            Case("softmax_grad", inputs, **functions, wrt=(0,))]
+
+
+def gelu(options):
+    inputs = rows_of(16384, 1024)
+    cases = []
+    for name, how, approximate in (("gelu", "tanh", True), ("gelu_erf", "none", False)):
+        functions = dict(torch=lambda t, x, *_, how=how: t.nn.functional.gelu(x, approximate=how),
+                         jax=lambda j, x, *_, a=approximate: j.nn.gelu(x, approximate=a))
+        node = dict(onnx=lambda h, how=how: [h.make_node("Gelu", ["in0"], ["out"], approximate=how)])
+        cases += [Case(name, inputs, **functions, **node), Case(f"{name}_grad", inputs, **functions, wrt=(0,))]
+    return cases
+
+
+def cross_entropy(options):
+    def inputs():
+        return [numbers(1, 1024, 50257), (np.arange(1024) * 7919 % 50257).astype(np.int64)]
+
+    def jax(j, x, targets):
+        rows = j.numpy.arange(x.shape[0])
+        return (j.nn.logsumexp(x, -1) - x[rows, targets]).mean()
+
+    functions = dict(torch=lambda t, x, targets: t.nn.functional.cross_entropy(x, targets), jax=jax)
+    return [Case("cross_entropy", inputs, **functions),
+            Case("cross_entropy_grad", inputs, **functions, wrt=(0,), cotangent=-1)]
+
+
+def rotary(options):
+    def inputs():
+        return [numbers(1, 8, 12, 1024, 64), numbers(1, 1024, 32), numbers(2, 1024, 32)]
+
+    def turned(join):
+        def rotate(x, c, s):
+            a, b = x[..., :32], x[..., 32:]
+            return join([a * c - b * s, b * c + a * s])
+        return rotate
+
+    return [Case("rotary", inputs, turned(lambda halves: np.concatenate(halves, -1)),
+                 torch=lambda t, *of: turned(lambda halves: t.cat(halves, -1))(*of),
+                 jax=lambda j, *of: turned(lambda halves: j.numpy.concatenate(halves, -1))(*of))]
+
+
+def transposed_add(options):
+    return [Case("transposed_add", rows_of(4096, 4096), lambda x, y, *_: x + y.T,
+                 torch=lambda t, x, y, *_: x + y.t(), jax=lambda j, x, y, *_: x + y.T)]
+
+
+def dropout(options):
+    inputs = rows_of(16384, 1024)
+
+    def jax(j, x, *_):
+        kept = j.random.bernoulli(j.random.key(1337), 0.9, x.shape)
+        return j.numpy.where(kept, x / 0.9, 0)
+
+    functions = dict(torch=lambda t, x, *_: t.nn.functional.dropout(x, 0.1), jax=jax, tolerance=1e-2)
+    return [Case("dropout", inputs, **functions), Case("dropout_grad", inputs, **functions, wrt=(0,), cotangent=-2)]
+
+
+# -------------------------------------------------------------------------------------------- ops
+
+def erf(x):
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def same(f):
+    return (f, f, f)
+
+
+def named(numpy, torch=None, jax=None):
+    """A function of x that has these names in numpy, torch and jax.numpy."""
+    return tuple(lambda lib, x, *_, name=name: getattr(lib, name)(x) for name in (numpy, torch or numpy, jax or numpy))
+
+
+# Of NumPy, torch and jax: each gets the library (jax.numpy of JAX, but where jax itself is named), x, y, z and x < y.
+OPS = {
+    "add": same(lambda lib, x, y, z, m: x + y),
+    "sub": same(lambda lib, x, y, z, m: x - y),
+    "mul": same(lambda lib, x, y, z, m: x * y),
+    "div": same(lambda lib, x, y, z, m: x / y),
+    "maximum": same(lambda lib, x, y, z, m: lib.maximum(x, y)),
+    "minimum": same(lambda lib, x, y, z, m: lib.minimum(x, y)),
+    "pow": same(lambda lib, x, y, z, m: x ** y),
+    "less": same(lambda lib, x, y, z, m: x < y),
+    "select": same(lambda lib, x, y, z, m: lib.where(m, x, y)),
+    "multiply_add": (lambda lib, x, y, z, m: x * y + z, lambda lib, x, y, z, m: lib.addcmul(z, x, y),
+                     lambda lib, x, y, z, m: x * y + z),
+    "neg": same(lambda lib, x, *_: -x),
+    "abs": named("abs"),
+    "floor": named("floor"),
+    "round": named("round"),
+    "square": named("square"),
+    "sqrt": named("sqrt"),
+    "rsqrt": (lambda lib, x, *_: 1 / np.sqrt(x), lambda lib, x, *_: lib.rsqrt(x), lambda lib, x, *_: 1 / lib.sqrt(x)),
+    "reciprocal": named("reciprocal"),
+    "exp": named("exp"),
+    "log": named("log"),
+    "expm1": named("expm1"),
+    "log1p": named("log1p"),
+    "sin": named("sin"),
+    "cos": named("cos"),
+    "tanh": named("tanh"),
+    "erf": (lambda lib, x, *_: erf(x), lambda lib, x, *_: lib.erf(x), lambda lib, x, *_: jax().scipy.special.erf(x)),
+    "relu": (lambda lib, x, *_: np.maximum(x, 0), lambda lib, x, *_: lib.relu(x), lambda lib, x, *_: jax().nn.relu(x)),
+    "sigmoid": (lambda lib, x, *_: sigmoid(x), lambda lib, x, *_: lib.sigmoid(x),
+                lambda lib, x, *_: jax().nn.sigmoid(x)),
+    "silu": (lambda lib, x, *_: x * sigmoid(x), lambda lib, x, *_: lib.nn.functional.silu(x),
+             lambda lib, x, *_: jax().nn.silu(x)),
+    "gelu": (lambda lib, x, *_: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+             lambda lib, x, *_: lib.nn.functional.gelu(x, approximate="tanh"), lambda lib, x, *_: jax().nn.gelu(x)),
+    "clamp": (lambda lib, x, *_: np.clip(x, 0.2, 0.8), lambda lib, x, *_: lib.clamp(x, 0.2, 0.8),
+              lambda lib, x, *_: lib.clip(x, 0.2, 0.8)),
+    "to_bf16": (lambda lib, x, *_: x, lambda lib, x, *_: x.bfloat16(), lambda lib, x, *_: x.astype(lib.bfloat16)),
+    "sum": same(lambda lib, x, *_: x.sum()),
+    "max": same(lambda lib, x, *_: x.max()),
+    "sum_rows": same(lambda lib, x, *_: x.sum(1)),
+    "sum_columns": same(lambda lib, x, *_: x.sum(0)),
+    "argmax_rows": same(lambda lib, x, *_: x.argmax(1)),
+    "transpose": (lambda lib, x, *_: x.T.copy(), lambda lib, x, *_: x.t().contiguous(), lambda lib, x, *_: x.T),
+    "concat": (lambda lib, x, y, *_: np.concatenate([x, y]), lambda lib, x, y, *_: lib.cat([x, y]),
+               lambda lib, x, y, *_: lib.concatenate([x, y])),
+    "cumsum_rows": same(lambda lib, x, *_: x.cumsum(1)),
+}
+
+
+def jax():
+    import jax
+    return jax
+
+
+def ops(options):
+    def inputs():
+        x, y, z = (numbers(i, 1000, 1000) for i in (1, 2, 3))
+        return [x, y, z, x < y]
+
+    return [Case(name, inputs, lambda *of, f=f[0]: f(np, *of), torch=f[1], jax=lambda j, *of, f=f[2]: f(j.numpy, *of))
+            for name, f in OPS.items()]
+
+
+# --------------------------------------------------------------------------------- scan and start
+
+def scan(options):
+    length, width = int(options.get("length", 10000)), int(options.get("width", 64))
+
+    def inputs():
+        return [numbers(1, width), numbers(2, length, width)]
+
+    def forward(j, c, xs):
+        def body(c, x):
+            y = j.numpy.tanh(c + x)
+            return y, y
+        return j.lax.scan(body, c, xs)[1]
+
+    return [Case("forward", inputs, jax=forward),
+            Case("gradient", inputs, jax=lambda j, c, xs: forward(j, c, xs).sum(), wrt=(0, 1), cotangent=-1)]
+
+
+def start(options):
+    """Of a width that is new each time; see worker.py."""
+    return [Case("forward", lambda: []), Case("gradient", lambda: [])]
+
+
+ROWS = {
+    "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
+    "norms": Row(norms, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
+    "softmax": Row(softmax, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
+    "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
+    "cross-entropy": Row(cross_entropy),
+    "rotary": Row(rotary),
+    "transposed-add": Row(transposed_add),
+    "dropout": Row(dropout),
+    "ops": Row(ops),
+    "scan": Row(scan, ["JAX"]),
+    "start": Row(start, ["PyTorch", "JAX"]),
+}

@@ -1,0 +1,484 @@
+// cotan bench: what this machine does with rows of small programs, and with a training step.
+#define _GNU_SOURCE
+#include <ftw.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+// A row is one entry here, and the functions that it names.
+static const bench_row rows[] = {
+    {.name = "train gpt2",
+     .summary = "a training step of GPT-2 with AdamW and clipping, 124M unless sizes are given",
+     .text =
+         "Trains a GPT-2 of 124 million parameters, or of the sizes given, on random tokens,\n"
+         "with AdamW and gradients clipped to a norm of 1. Each step is timed; the first three\n"
+         "do not count. --json has ms_per_step (the median), ms_steps, tokens_per_s,\n"
+         "peak_rss_bytes, flops_per_step (of the matrix products of model and gradient),\n"
+         "limit_share (those in a second over what the multiply-adds of all threads do in\n"
+         "registers), threads, params, losses and compile_ms (what the first step took\n"
+         "longer).\n",
+     .options = gpt2_options,
+     .run = run_gpt2},
+    {.name = "matmul",
+     .summary = "matrix products: GPT-2's, forward and both backward forms, and squares",
+     .text = "Products in f32 of GPT-2's shapes with 256 and 1,024 rows, each as its forward form\n"
+             "(M, K) x (K, N) and the two of its gradient (dx: (M, N) x (K, N) transposed, dw:\n"
+             "(M, K) transposed x (M, N)), and squares from 64 to 4,096; or of one shape. Up to\n"
+             "100 of them, of different left operands, are one plan; the time is that of one.\n",
+     .options = matmul_options,
+     .list = list_matmul},
+    {.name = "norms",
+     .summary = "layer and root-mean-square norms, and their gradients",
+     .text = "Norms of 16,384 rows of 768 numbers, and their gradients.\n",
+     .list = list_norms},
+    {.name = "softmax",
+     .summary = "softmax and its gradient",
+     .text = "Softmax of 16,384 rows of 1,024 numbers, and its gradient.\n",
+     .list = list_softmax},
+    {.name = "gelu",
+     .summary = "gelu and its gradient",
+     .text = "Gelu, with tanh and with erf, of 16 million numbers, and its gradient.\n",
+     .list = list_gelu},
+    {.name = "cross-entropy",
+     .summary = "the cross-entropy of a large vocabulary, and its gradient",
+     .text = "The mean cross-entropy of 1,024 rows of 50,257 scores, and its gradient.\n",
+     .list = list_cross_entropy},
+    {.name = "rotary",
+     .summary = "rotary position embeddings",
+     .text = "Rotates pairs of numbers of 8 x 12 heads of 1,024 positions of 64 numbers by\n"
+             "angles from two tables.\n",
+     .list = list_rotary},
+    {.name = "transposed-add",
+     .summary = "a matrix plus another one transposed",
+     .text = "The sum of a square matrix of 4,096 rows and another one transposed.\n",
+     .list = list_transposed_add},
+    {.name = "dropout",
+     .summary = "dropout, and its gradient",
+     .text = "Dropout of 16 million numbers. limit_share is of the slower of the memory and of\n"
+             "the random words (Threefry-2x32 of 20 rounds, one a number) that all threads can\n"
+             "make in registers.\n",
+     .list = list_dropout},
+    {.name = "ops",
+     .summary = "40 plain ops of a million elements, each alone",
+     .text = "40 ops, each alone, of a million f32 elements. They may fit into the caches, so\n"
+             "that limit_share, which is of the memory, may be above 1.\n",
+     .list = list_ops},
+    {.name = "scan",
+     .summary = "a loop of tanh(c + x) over 10,000 rows, and its gradients",
+     .text = "ct_scan of tanh(c + x) over --length rows of --width numbers, and both gradients of\n"
+             "the sum of its results.\n",
+     .options = scan_options,
+     .list = list_scan},
+    {.name = "start",
+     .summary = "the first call of programs that were never met, with no kernel compiled",
+     .text = "Two small layers and a softmax over rows of ever new widths, forward and with a\n"
+             "gradient, from recording to the value. The cache of kernels is an empty folder.\n",
+     .list = list_start,
+     .new_kernels = true},
+};
+enum { ROWS = sizeof rows / sizeof *rows, MOST_REPEATS = 1000, FEWEST_REPEATS = 5 };
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *v, size_t n) {
+    qsort(v, n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+int64_t bench_peak_rss(void) {
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? (int64_t)use.ru_maxrss * 1024 : 0;
+}
+
+bool bench_next_turn(char *line, size_t n) {
+    if (!flush_output() || !fgets(line, (int)n, stdin)) return false;
+    line[strcspn(line, "\n")] = '\0';
+    return true;
+}
+
+ct_tensor bench_numbers(ct_ints dims, uint32_t seed) {
+    int64_t count = 1;
+    for (int64_t i = 0; i < dims.n; i++) count *= dims.v[i];
+    float *v = malloc((size_t)count * sizeof *v);
+    if (!v) return CT_NONE;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t u = (uint32_t)i * 2654435761u + seed * 2246822519u;
+        u = (u ^ u >> 15) * 2246822519u;
+        u ^= u >> 13;
+        v[i] = 0.1f + 0.8f * ((float)(u >> 8) / (float)(1 << 24));
+    }
+    ct_tensor t = ct_from(v, CT_F32, dims);
+    free(v);
+    return t;
+}
+
+// ------------------------------------------------------------------------------------- measuring
+
+typedef struct measured {
+    double ms; // the median
+    double all[MOST_REPEATS];
+    size_t n;
+} measured;
+
+// Seconds from recording to the results; negative: it failed.
+static double run_once(const bench_case *c, const ct_tensor *in, int64_t turn) {
+    ct_tensor out[MOST_RESULTS];
+    double begin = bench_now();
+    {
+        CT_SCOPE;
+        size_t n = c->record(c, in, turn, out);
+        if (!ct_eval(out, n)) return -1;
+    }
+    return bench_now() - begin;
+}
+
+// Kernels are compiled while their interpreted twins already run: those runs are not those that
+// are to be timed.
+static bool warm_up(const bench_case *c, const ct_tensor *in) {
+    double begin = bench_now();
+    uint64_t before;
+    do {
+        before = ct_get_stats().launches_interpreted;
+        if (run_once(c, in, 0) < 0) return false;
+    } while (ct_get_stats().launches_interpreted > before && bench_now() - begin < 60);
+    return true;
+}
+
+// The operands of a case, which stay from turn to turn.
+typedef struct operands {
+    const bench_case *of; // NULL: of none yet
+    ct_scope scope;
+    ct_tensor in[MOST_INPUTS];
+} operands;
+
+static void drop_operands(operands *o) {
+    if (o->of) ct_scope_end(o->scope, CT_HERE);
+    o->of = NULL;
+}
+
+static bool make_operands(operands *o, const bench_case *c) {
+    if (o->of == c) return true;
+    drop_operands(o);
+    o->of = c;
+    o->scope = ct_scope_begin(CT_HERE);
+    return !c->make || c->make(c, o->in) > 0;
+}
+
+// Times a case `fewest` times, and until its seconds are over.
+static bool measure(operands *o, const bench_case *c, size_t fewest, double seconds, bool warm,
+                    measured *out) {
+    static int64_t turn; // of the process, so that a program that is to be new is
+    if (!make_operands(o, c) || (warm && !warm_up(c, o->in))) return false;
+    double begin = bench_now();
+    double times = c->times ? (double)c->times : 1;
+    for (out->n = 0; out->n < MOST_REPEATS && (out->n < fewest || bench_now() - begin < seconds);
+         out->n++) {
+        double took = run_once(c, o->in, turn++);
+        if (took < 0) return false;
+        out->all[out->n] = took * 1e3 / times;
+    }
+    double sorted[MOST_REPEATS];
+    memcpy(sorted, out->all, out->n * sizeof *sorted);
+    out->ms = bench_median(sorted, out->n);
+    return true;
+}
+
+// Of the time that the limits ask for over the one it took. 0: nothing is counted.
+static double share(const bench_case *c, const bench_limits *l, double ms) {
+    double least = fmax(c->flops / l->flops, fmax(c->bytes / l->stream, c->words / l->threefry));
+    return least * 1e3 / ms;
+}
+
+// Mean and mean square of each result, by which who compares knows that he runs the same program.
+static bool put_moments(operands *o, const bench_case *c) {
+    ct_tensor out[MOST_RESULTS];
+    if (!make_operands(o, c)) return false;
+    CT_SCOPE; // in theirs
+    size_t n = c->record(c, o->in, 0, out);
+    printf("{\"case\": \"%s\", \"moments\": [", c->name);
+    for (size_t i = 0; i < n; i++) {
+        ct_tensor x = ct_cast(out[i], CT_F64);
+        double mean = ct_item(ct_mean(x)), square = ct_item(ct_mean(ct_square(x)));
+        printf("%s[%.9g, %.9g]", i ? ", " : "", mean, square);
+    }
+    printf("]}\n");
+    return !ct_failed();
+}
+
+// ----------------------------------------------------------------------------------------- output
+
+static void put_limits(const bench_limits *l) {
+    printf("\"limits\": {\"flops_per_s\": %.6g, \"stream_bytes_per_s\": %.6g, "
+           "\"read_bytes_per_s\": %.6g, \"threefry_words_per_s\": %.6g}",
+           l->flops, l->stream, l->read, l->threefry);
+}
+
+static void put_counts(const bench_case *c) {
+    printf("\"flops\": %.17g, \"bytes\": %.17g, \"random_words\": %.17g", c->flops, c->bytes,
+           c->words);
+}
+
+static void put_case(const bench_case *c, const bench_limits *l, const measured *m) {
+    printf("{\"case\": \"%s\", \"ms\": %.6g, ", c->name, m->ms);
+    put_counts(c);
+    printf(", \"flops_per_s\": %.6g, \"bytes_per_s\": %.6g, \"limit_share\": ",
+           c->flops * 1e3 / m->ms, c->bytes * 1e3 / m->ms);
+    if (c->flops + c->bytes > 0)
+        printf("%.4f", share(c, l, m->ms));
+    else
+        printf("null");
+    printf(", \"ms_all\": [");
+    for (size_t i = 0; i < m->n; i++) printf("%s%.6g", i ? ", " : "", m->all[i]);
+    printf("]}");
+}
+
+static void show_case(const bench_case *c, const bench_limits *l, const measured *m) {
+    char rate[2][32] = {"", ""}, part[16] = "";
+    if (c->flops > 0) snprintf(rate[0], sizeof rate[0], "%.1f", c->flops * 1e-6 / m->ms);
+    if (c->bytes > 0) snprintf(rate[1], sizeof rate[1], "%.1f", c->bytes * 1e-6 / m->ms);
+    if (c->flops + c->bytes > 0) snprintf(part, sizeof part, "%.2f", share(c, l, m->ms));
+    printf("%-28s %10.4f %9s %7s %6s\n", c->name, m->ms, rate[0], rate[1], part);
+}
+
+// ------------------------------------------------------------------------------------------- rows
+
+static bool measure_all_limits(bench_limits *l, int threads) {
+    if (measure_limits(l, threads, true)) return true;
+    fprintf(stderr, "cotan: bench: what the machine can do could not be measured: no memory, or no "
+                    "threads\n");
+    return false;
+}
+
+static int run_all(const bench_row *row, const bench_settings *s, const bench_case *cases,
+                   size_t n) {
+    bench_limits limits = {0};
+    operands o = {0};
+    measured *m = calloc(n, sizeof *m);
+    bool ok = m && measure_all_limits(&limits, s->threads);
+    int status = ok ? EXIT_DONE : EXIT_FAILED;
+    for (size_t i = 0; ok && i < n; i++) {
+        fprintf(stderr, "%s (%zu of %zu)\n", cases[i].name, i + 1, n);
+        ok = measure(&o, &cases[i], FEWEST_REPEATS, s->seconds.value, !row->new_kernels, &m[i]);
+        if (!ok) status = fail();
+    }
+    drop_operands(&o);
+    if (ok && !measure_all_limits(&limits, s->threads)) status = EXIT_FAILED;
+    if (status == EXIT_DONE && s->json) {
+        printf("{\"row\": \"%s\", \"threads\": %d, \"version\": \"%s\", ", row->name, s->threads,
+               CT_VERSION);
+        put_limits(&limits);
+        printf(", \"cases\": [");
+        for (size_t i = 0; i < n; i++) {
+            printf("%s\n  ", i ? "," : "");
+            put_case(&cases[i], &limits, &m[i]);
+        }
+        printf("]}\n");
+    } else if (status == EXIT_DONE) {
+        printf("%-28s %10s %9s %7s %6s\n", row->name, "ms", "GFLOP/s", "GB/s", "share");
+        for (size_t i = 0; i < n; i++) show_case(&cases[i], &limits, &m[i]);
+        printf(
+            "limits: %.1f GFLOP/s, %.1f GB/s, %.1f GB/s read, %.2f G random words/s; threads %d\n",
+            limits.flops * 1e-9, limits.stream * 1e-9, limits.read * 1e-9, limits.threefry * 1e-9,
+            s->threads);
+    }
+    free(m);
+    return status;
+}
+
+static const bench_case *find_case(const bench_case *cases, size_t n, const char *wanted) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(cases[i].name, wanted) == 0) return &cases[i];
+    return NULL;
+}
+
+// For who compares in turns: a line names what is to be measured now, or checked, and a JSON object
+// answers it.
+static int take_turns(const bench_row *row, const bench_settings *s, const bench_case *cases,
+                      size_t n) {
+    measured *m = malloc(sizeof *m);
+    operands o = {0};
+    char line[64];
+    int status = m ? EXIT_DONE : EXIT_FAILED;
+    printf("{\"cases\": [");
+    for (size_t i = 0; i < n; i++) {
+        printf("%s{\"case\": \"%s\", ", i ? ", " : "", cases[i].name);
+        put_counts(&cases[i]);
+        printf("}");
+    }
+    printf("], \"threads\": %d, \"version\": \"%s\"}\n", s->threads, CT_VERSION);
+    while (status == EXIT_DONE && bench_next_turn(line, sizeof line)) {
+        const bench_case *c = find_case(cases, n, line), *checked = NULL;
+        if (strncmp(line, "check ", 6) == 0) checked = find_case(cases, n, line + 6);
+        if (checked) {
+            if (!put_moments(&o, checked)) status = fail();
+        } else if (c) {
+            if (measure(&o, c, 1, s->seconds.value, !row->new_kernels, m))
+                printf("{\"case\": \"%s\", \"ms\": %.6g}\n", c->name, m->ms);
+            else
+                status = fail();
+        } else if (strcmp(line, "limits") == 0) {
+            bench_limits limits = {0};
+            if (!measure_all_limits(&limits, s->threads)) status = EXIT_FAILED;
+            printf("{");
+            put_limits(&limits);
+            printf("}\n");
+        } else {
+            status = refuse("bench %s: there is no case \"%s\"", row->name, plain(line));
+        }
+    }
+    drop_operands(&o);
+    free(m);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where) {
+    (void)st, (void)kind, (void)where;
+    return remove(path);
+}
+
+static int run_cases(const bench_row *row, const bench_settings *s) {
+    static bench_case cases[MOST_CASES];
+    size_t n = row->list(s, cases);
+    if (n == 0) return EXIT_REFUSED;
+    int status = s->turns ? take_turns(row, s, cases, n) : run_all(row, s, cases, n);
+    free_limits();
+    return status;
+}
+
+static int run_row(const bench_row *row, const bench_settings *s) {
+    char folder[] = "/tmp/cotan-bench-XXXXXX";
+    if (row->new_kernels && (!mkdtemp(folder) || setenv("COTAN_CACHE_DIR", folder, 1) != 0)) {
+        perror("cotan: bench: a folder in /tmp");
+        return EXIT_FAILED;
+    }
+    int status = row->run ? row->run(s) : run_cases(row, s);
+    if (row->new_kernels) {
+        (void)!ct_shutdown(); // no compiler writes there any more
+        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- options
+
+static const char general[] =
+    "Measures what this machine does with a row of small programs, or with a training step, and\n"
+    "what it could do at most, in the same run. `cotan bench --list` lists the rows. A case is\n"
+    "recorded and computed anew for --seconds, after a run in which its kernels are compiled; its\n"
+    "time is the median. limit_share is the time that the machine's limits ask for over the time\n"
+    "taken: of multiply-adds in registers, and of memory (the faster of STREAM's copy and triad)\n"
+    "for the bytes that must be read and written, on as many threads. Progress goes to standard\n"
+    "error. `make bench` compares the same rows with PyTorch, JAX, ONNX Runtime, OpenBLAS and\n"
+    "oneDNN.\n";
+
+static const char examples[] =
+    "  cotan bench --list\n"
+    "  cotan bench softmax                   # a table\n"
+    "  cotan bench matmul --m 256 --k 768 --n 2304 --threads 1\n"
+    "  cotan bench train gpt2 --batch 4 --context 64 --steps 8 --precision fp32 --json\n";
+
+static int threads_allowed(void) {
+    const char *asked = getenv("COTAN_THREADS");
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    if (asked && atoi(asked) > 0) n = atoi(asked);
+    return n < 1 ? 1 : n > 256 ? 256 : n;
+}
+
+static int list_rows(void) {
+    for (size_t i = 0; i < ROWS; i++) printf("%-16s %s\n", rows[i].name, rows[i].summary);
+    return EXIT_DONE;
+}
+
+// What stands on all rows' --help behind their own options.
+static size_t list_options(const bench_row *row, bench_settings *s, opt *options) {
+    opt on[MACHINE_OPTIONS];
+    size_t n = row->options ? row->options(s, options) : 0;
+    list_machine_options(&s->machine, on);
+    options[n++] = (opt){"json", OPT_FLAG, NULL, "one JSON object", .out = &s->json};
+    options[n++] =
+        (opt){"turns", OPT_FLAG, NULL,
+              "measure a case for each line that names one on standard input", .out = &s->turns};
+    if (!row->run) {
+        s->seconds = CT_F(0.3);
+        options[n++] =
+            (opt){"seconds", OPT_REAL, "X", "of each case (0.3)", 0, 3600, .out = &s->seconds};
+    }
+    for (int i = 0; i < MACHINE_OPTIONS; i++) options[n++] = on[i];
+    return n;
+}
+
+static int start_row(const bench_row *row, int argc, char **argv) {
+    static char name[64], usage[] = "[options]";
+    opt options[MOST_ROW_OPTIONS + MACHINE_OPTIONS + 3];
+    bench_settings s = {0};
+    int status;
+    snprintf(name, sizeof name, "bench %s", row->name);
+    command c = {.name = name, .usage = usage, .text = row->text, .examples = examples};
+    c.opts = options;
+    c.n = list_options(row, &s, options);
+    if (!parse(&c, argc, argv, NULL, &status)) return status;
+    if (!use_machine(&s.machine, &status)) return status;
+    s.threads = s.machine.threads ? (int)s.machine.threads : threads_allowed();
+    return run_row(row, &s);
+}
+
+// The words of a row's name that stand in front. 0: they are not its name.
+static int words_of(const bench_row *row, int argc, char **argv) {
+    const char *name = row->name;
+    for (int i = 0; i < argc; i++) {
+        size_t n = strcspn(name, " ");
+        if (strlen(argv[i]) != n || memcmp(argv[i], name, n) != 0) return 0;
+        if (!name[n]) return i + 1;
+        name += n + 1;
+    }
+    return 0;
+}
+
+static int no_such_row(int argc, char **argv) {
+    const char *names[ROWS + 1] = {0};
+    char asked[64] = "";
+    for (int i = 0; i < argc && argv[i][0] != '-' && i < 2; i++) {
+        if (i) strncat(asked, " ", sizeof asked - strlen(asked) - 1);
+        strncat(asked, plain(argv[i]), sizeof asked - strlen(asked) - 1);
+    }
+    for (size_t i = 0; i < ROWS; i++) names[i] = rows[i].name;
+    const char *near = ct_nearest(asked, names);
+    if (near) return refuse("bench: there is no row \"%s\"; is %s meant?", asked, near);
+    return refuse("bench: there is no row \"%s\"; cotan bench --list lists them", asked);
+}
+
+int run_bench(int argc, char **argv) {
+    for (size_t i = 0; i < ROWS; i++) {
+        int words = words_of(&rows[i], argc, argv);
+        if (words) return start_row(&rows[i], argc - words, argv + words);
+    }
+    if (argc > 0 && argv[0][0] != '-') return no_such_row(argc, argv);
+    bool list = false;
+    int status;
+    opt options[] = {{"list", OPT_FLAG, NULL, "the rows, a line each", .out = &list}};
+    command c = {.name = "bench",
+                 .usage = "ROW [options] | --list",
+                 .text = general,
+                 .examples = examples,
+                 .opts = options,
+                 .n = 1};
+    if (!parse(&c, argc, argv, NULL, &status)) return status;
+    if (list) return list_rows();
+    return refuse("bench: it needs a row: cotan bench ROW; cotan bench --list lists them");
+}

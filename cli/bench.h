@@ -1,0 +1,86 @@
+// What `cotan bench` is made of: rows, their cases, and what the machine could do at most.
+#ifndef COTAN_CLI_BENCH_H
+#define COTAN_CLI_BENCH_H
+
+#include "cli.h"
+
+// ------------------------------------------------------------------------------------------ limits
+
+// Measured by small loops that do nothing else, over all threads; the best of several tries. 0: not
+// measured.
+typedef struct bench_limits {
+    double flops;    // a second: f32 multiply-adds in registers, two operations each
+    double stream;   // bytes a second: the faster of STREAM's copy and triad
+    double read;     // bytes a second of a sum
+    double threefry; // random words a second, Threefry-2x32 of 20 rounds in registers
+} bench_limits;
+
+// The better of what `l` holds and what is measured now; without `memory` the first alone. False:
+// no memory, or no threads.
+bool measure_limits(bench_limits *l, int threads, bool memory);
+void free_limits(void); // the memory of measure_limits
+
+// ------------------------------------------------------------------------------------ rows of cases
+
+enum { MOST_CASES = 64, MOST_INPUTS = 101, MOST_RESULTS = 100, MOST_ROW_OPTIONS = 8 };
+
+// A small program that a row measures: it is recorded anew every time, and its results are computed.
+typedef struct bench_case bench_case;
+struct bench_case {
+    char name[48];
+    double flops, bytes, words; // the least that it has to do; 0: not counted
+    int64_t times;              // that its program does it; 0: once
+    int64_t size[3];            // of the row's own meaning
+    int which;
+    // Leaves in the scope around; how many. NULL: none are needed.
+    size_t (*make)(const bench_case *c, ct_tensor *in);
+    // `turn` counts from 0, for programs that are to be new every time.
+    size_t (*record)(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out);
+};
+
+typedef struct bench_settings {
+    bool json, turns;
+    ct_num seconds; // a case is repeated for
+    machine machine;
+    int threads;
+    // of the rows that have them; 0: not given
+    int64_t m, k, n, length, width, batch, context, steps, layers, heads;
+    int precision;
+} bench_settings;
+
+typedef struct bench_row {
+    const char *name;                               // "train gpt2"
+    const char *summary;                            // one line
+    const char *text;                               // for --help
+    size_t (*options)(bench_settings *s, opt *out); // of its own; NULL: none
+    // Its cases, at most MOST_CASES. 0: what was to be said has been said.
+    size_t (*list)(const bench_settings *s, bench_case *out);
+    bool new_kernels;                    // its cache of kernels is empty
+    int (*run)(const bench_settings *s); // of a row that is no list of cases
+} bench_row;
+
+size_t matmul_options(bench_settings *s, opt *out);
+size_t list_matmul(const bench_settings *s, bench_case *out);
+size_t list_norms(const bench_settings *s, bench_case *out);
+size_t list_softmax(const bench_settings *s, bench_case *out);
+size_t list_gelu(const bench_settings *s, bench_case *out);
+size_t list_cross_entropy(const bench_settings *s, bench_case *out);
+size_t list_rotary(const bench_settings *s, bench_case *out);
+size_t list_transposed_add(const bench_settings *s, bench_case *out);
+size_t list_dropout(const bench_settings *s, bench_case *out);
+size_t list_ops(const bench_settings *s, bench_case *out);
+size_t scan_options(bench_settings *s, opt *out);
+size_t list_scan(const bench_settings *s, bench_case *out);
+size_t list_start(const bench_settings *s, bench_case *out);
+size_t gpt2_options(bench_settings *s, opt *out);
+int run_gpt2(const bench_settings *s);
+
+// f32 numbers in [0.1, 0.9), which bench/peers/rows.py makes, too.
+ct_tensor bench_numbers(ct_ints dims, uint32_t seed);
+
+double bench_now(void);                     // seconds
+double bench_median(double *v, size_t n);   // sorts them
+int64_t bench_peak_rss(void);               // bytes of the process
+bool bench_next_turn(char *line, size_t n); // of standard input, for --turns; false: no more
+
+#endif

@@ -1,0 +1,326 @@
+// Rows of cotan bench: the programs, and the least that each has to do.
+#include <stdarg.h>
+
+#include "bench.h"
+
+static const double F32 = sizeof(float);
+
+__attribute__((format(printf, 2, 3))) static bench_case *name(bench_case *c, const char *format,
+                                                              ...) {
+    va_list args;
+    *c = (bench_case){0};
+    va_start(args, format);
+    vsnprintf(c->name, sizeof c->name, format, args);
+    va_end(args);
+    return c;
+}
+
+// ----------------------------------------------------------------------------------------- matmul
+
+enum { FORWARD, DX, DW, FORMS };
+static const char *const forms[] = {"forward", "dx", "dw"};
+
+size_t matmul_options(bench_settings *s, opt *out) {
+    enum { MOST = 1 << 20 };
+    size_t n = 0;
+    out[n++] =
+        (opt){"m", OPT_WHOLE, "N", "rows; with --k and --n one shape alone", 1, MOST, .out = &s->m};
+    out[n++] = (opt){"k", OPT_WHOLE, "N", "what the forward form sums over", 1, MOST, .out = &s->k};
+    out[n++] = (opt){"n", OPT_WHOLE, "N", "columns of the forward form", 1, MOST, .out = &s->n};
+    return n;
+}
+
+static size_t make_products(const bench_case *c, ct_tensor *in) {
+    int64_t m = c->size[0], k = c->size[1], n = c->size[2];
+    for (int64_t i = 0; i < c->times; i++)
+        in[1 + i] = bench_numbers(c->which == DX ? CT_DIMS(m, n) : CT_DIMS(m, k), (uint32_t)i + 2);
+    in[0] = bench_numbers(c->which == DW ? CT_DIMS(m, n) : CT_DIMS(k, n), 1);
+    return 1 + (size_t)c->times;
+}
+
+static size_t record_products(const bench_case *c, const ct_tensor *in, int64_t turn,
+                              ct_tensor *out) {
+    (void)turn;
+    for (int64_t i = 0; i < c->times; i++) {
+        ct_tensor left = in[1 + i], right = in[0];
+        if (c->which == DX) right = ct_permute(right, CT_AXES(1, 0)); // (N, K)
+        if (c->which == DW) left = ct_permute(left, CT_AXES(1, 0));   // (K, M)
+        out[i] = ct_matmul(left, right);
+    }
+    return (size_t)c->times;
+}
+
+// As many products a plan as take neither much memory nor much time.
+static void list_product(bench_case *c, int64_t m, int64_t k, int64_t n, int which) {
+    double sizes[] = {(double)m * (double)k, (double)k * (double)n, (double)m * (double)n};
+    double flops = 2 * sizes[0] * (double)n, bytes = (sizes[0] + sizes[1] + sizes[2]) * F32;
+    double left = which == DX ? sizes[2] : sizes[0], result = which == DX   ? sizes[0]
+                                                              : which == DW ? sizes[1]
+                                                                            : sizes[2];
+    double times = 512e6 / ((left + result) * F32);
+    if (times > 5e10 / flops) times = 5e10 / flops;
+    name(c, "%lldx%lldx%lld %s", (long long)m, (long long)k, (long long)n, forms[which]);
+    c->flops = flops, c->bytes = bytes;
+    c->times = times > MOST_RESULTS ? MOST_RESULTS : times < 1 ? 1 : (int64_t)times;
+    c->size[0] = m, c->size[1] = k, c->size[2] = n;
+    c->which = which;
+    c->make = make_products, c->record = record_products;
+}
+
+size_t list_matmul(const bench_settings *s, bench_case *out) {
+    static const int64_t gpt2[][2] = {
+        {768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50257}}; // (K, N)
+    size_t cases = 0;
+    if (s->m || s->k || s->n) {
+        if (!s->m || !s->k || !s->n) {
+            refuse("bench matmul: one shape is --m, --k and --n, all three; %s is missing",
+                   !s->m   ? "--m"
+                   : !s->k ? "--k"
+                           : "--n");
+            return 0;
+        }
+        for (int form = 0; form < FORMS; form++)
+            list_product(&out[cases++], s->m, s->k, s->n, form);
+        return cases;
+    }
+    for (int64_t m = 256; m <= 1024; m *= 4)
+        for (size_t i = 0; i < sizeof gpt2 / sizeof *gpt2; i++)
+            for (int form = 0; form < FORMS; form++)
+                list_product(&out[cases++], m, gpt2[i][0], gpt2[i][1], form);
+    for (int64_t m = 64; m <= 4096; m *= 2) list_product(&out[cases++], m, m, m, FORWARD);
+    return cases;
+}
+
+// -------------------------------------------------------------------------- rows bound by memory
+
+// Of x, and of what comes back into its gradient: `moved` elements in the units of x.
+typedef struct chain {
+    const char *name;
+    double moved;
+    size_t (*record)(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out);
+} chain;
+
+// x and the cotangent (size[0], size[1]), a weight and a bias (size[1]).
+static size_t make_rows(const bench_case *c, ct_tensor *in) {
+    for (uint32_t i = 0; i < 2; i++) in[i] = bench_numbers(CT_DIMS(c->size[0], c->size[1]), i + 1);
+    for (uint32_t i = 2; i < 4; i++) in[i] = bench_numbers(CT_DIMS(c->size[1]), i + 1);
+    return 4;
+}
+
+static size_t list_chains(bench_case *out, const chain *chains, size_t n, int64_t rows,
+                          int64_t columns) {
+    for (size_t i = 0; i < n; i++) {
+        bench_case *c = name(&out[i], "%s", chains[i].name);
+        c->bytes = chains[i].moved * (double)rows * (double)columns * F32;
+        c->size[0] = rows, c->size[1] = columns;
+        c->make = make_rows, c->record = chains[i].record;
+    }
+    return n;
+}
+
+#define CHAIN(id, value)                                                                           \
+    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t turn,              \
+                              ct_tensor *out) {                                                    \
+        (void)c, (void)turn;                                                                       \
+        out[0] = value;                                                                            \
+        return 1;                                                                                  \
+    }
+// Gradients with respect to the first n of x, weight and bias, where in[1] comes back.
+#define GRADIENT(id, value, n)                                                                     \
+    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t turn,              \
+                              ct_tensor *out) {                                                    \
+        (void)c, (void)turn;                                                                       \
+        const ct_tensor wrt[3] = {in[0], in[2], in[3]};                                            \
+        ct_grad(ct_sum(ct_mul(value, in[1])), wrt, n, out);                                        \
+        return n;                                                                                  \
+    }
+
+CHAIN(layer_norm, ct_layer_norm(in[0], in[2], in[3]))
+GRADIENT(layer_norm_grad, ct_layer_norm(in[0], in[2], in[3]), 3)
+CHAIN(rms_norm, ct_rms_norm(in[0], in[2]))
+GRADIENT(rms_norm_grad, ct_rms_norm(in[0], in[2]), 2)
+size_t list_norms(const bench_settings *s, bench_case *out) {
+    static const chain chains[] = {{"layer_norm", 2, record_layer_norm},
+                                   {"layer_norm_grad", 3, record_layer_norm_grad},
+                                   {"rms_norm", 2, record_rms_norm},
+                                   {"rms_norm_grad", 3, record_rms_norm_grad}};
+    (void)s;
+    return list_chains(out, chains, sizeof chains / sizeof *chains, 16384, 768);
+}
+
+CHAIN(softmax, ct_softmax(in[0]))
+GRADIENT(softmax_grad, ct_softmax(in[0]), 1)
+size_t list_softmax(const bench_settings *s, bench_case *out) {
+    static const chain chains[] = {{"softmax", 2, record_softmax},
+                                   {"softmax_grad", 3, record_softmax_grad}};
+    (void)s;
+    return list_chains(out, chains, sizeof chains / sizeof *chains, 16384, 1024);
+}
+
+CHAIN(gelu, ct_gelu(in[0]))
+GRADIENT(gelu_grad, ct_gelu(in[0]), 1)
+CHAIN(gelu_erf, ct_gelu(in[0], .exact = true))
+GRADIENT(gelu_erf_grad, ct_gelu(in[0], .exact = true), 1)
+size_t list_gelu(const bench_settings *s, bench_case *out) {
+    static const chain chains[] = {{"gelu", 2, record_gelu},
+                                   {"gelu_grad", 3, record_gelu_grad},
+                                   {"gelu_erf", 2, record_gelu_erf},
+                                   {"gelu_erf_grad", 3, record_gelu_erf_grad}};
+    (void)s;
+    return list_chains(out, chains, sizeof chains / sizeof *chains, 16384, 1024);
+}
+
+static size_t make_scores(const bench_case *c, ct_tensor *in) {
+    int32_t targets[1024];
+    for (int64_t i = 0; i < c->size[0]; i++) targets[i] = (int32_t)(i * 7919 % c->size[1]);
+    in[0] = bench_numbers(CT_DIMS(c->size[0], c->size[1]), 1);
+    in[1] = ct_from(targets, CT_I32, CT_DIMS(c->size[0]));
+    return 2;
+}
+CHAIN(cross_entropy, ct_cross_entropy(in[0], in[1]))
+static size_t record_cross_entropy_grad(const bench_case *c, const ct_tensor *in, int64_t turn,
+                                        ct_tensor *out) {
+    (void)c, (void)turn;
+    out[0] = ct_cross_entropy(in[0], in[1]); // ()
+    ct_grad(out[0], in, 1, &out[1]);         // (rows, vocabulary)
+    return 2;
+}
+size_t list_cross_entropy(const bench_settings *s, bench_case *out) {
+    static const chain chains[] = {{"cross_entropy", 1, record_cross_entropy},
+                                   {"cross_entropy_grad", 2, record_cross_entropy_grad}};
+    (void)s;
+    size_t n = list_chains(out, chains, sizeof chains / sizeof *chains, 1024, 50257);
+    for (size_t i = 0; i < n; i++) out[i].make = make_scores;
+    return n;
+}
+
+// x (B, H, T, D), tables of T x D / 2.
+static size_t make_rotary(const bench_case *c, ct_tensor *in) {
+    in[0] = bench_numbers(CT_DIMS(8, 12, c->size[1], c->size[2]), 1);
+    for (uint32_t i = 1; i < 3; i++) in[i] = bench_numbers(CT_DIMS(c->size[1], c->size[2] / 2), i);
+    return 3;
+}
+static size_t record_rotary(const bench_case *c, const ct_tensor *in, int64_t turn,
+                            ct_tensor *out) {
+    (void)turn;
+    int64_t half = c->size[2] / 2;
+    ct_tensor a = ct_slice(in[0], .axes = CT_AXES(3), .start = CT_INTS(0), .stop = CT_INTS(half));
+    ct_tensor b =
+        ct_slice(in[0], .axes = CT_AXES(3), .start = CT_INTS(half), .stop = CT_INTS(CT_END));
+    const ct_tensor halves[2] = {ct_sub(ct_mul(a, in[1]), ct_mul(b, in[2])),
+                                 ct_add(ct_mul(b, in[1]), ct_mul(a, in[2]))}; // (B, H, T, D / 2)
+    out[0] = ct_concat(halves, 2, 3);
+    return 1;
+}
+size_t list_rotary(const bench_settings *s, bench_case *out) {
+    (void)s;
+    bench_case *c = name(out, "rotary");
+    c->size[0] = 8 * 12, c->size[1] = 1024, c->size[2] = 64;
+    c->bytes = 2 * 8 * 12 * 1024 * 64 * F32;
+    c->make = make_rotary, c->record = record_rotary;
+    return 1;
+}
+
+CHAIN(transposed_add, ct_add(in[0], ct_permute(in[1], CT_AXES(1, 0))))
+size_t list_transposed_add(const bench_settings *s, bench_case *out) {
+    static const chain alone = {"transposed_add", 3, record_transposed_add};
+    (void)s;
+    return list_chains(out, &alone, 1, 4096, 4096);
+}
+
+// In place of a weight, the key.
+static size_t make_dropout(const bench_case *c, ct_tensor *in) {
+    size_t n = make_rows(c, in);
+    in[2] = ct_random_key(1337);
+    return n;
+}
+CHAIN(dropout, ct_dropout(in[0], in[2], ct_f(0.1)))
+static size_t record_dropout_grad(const bench_case *c, const ct_tensor *in, int64_t turn,
+                                  ct_tensor *out) {
+    (void)c, (void)turn;
+    out[0] = ct_dropout(in[0], in[2], ct_f(0.1));
+    ct_grad(ct_sum(ct_mul(out[0], in[1])), in, 1, &out[1]);
+    return 2;
+}
+size_t list_dropout(const bench_settings *s, bench_case *out) {
+    static const chain chains[] = {{"dropout", 2, record_dropout},
+                                   {"dropout_grad", 4, record_dropout_grad}};
+    (void)s;
+    size_t n = list_chains(out, chains, sizeof chains / sizeof *chains, 16384, 1024);
+    for (size_t i = 0; i < n; i++) {
+        out[i].words = 16384 * 1024;
+        out[i].make = make_dropout;
+    }
+    return n;
+}
+
+// ------------------------------------------------------------------------------------------- scan
+
+size_t scan_options(bench_settings *s, opt *out) {
+    s->length = 10000, s->width = 64;
+    out[0] = (opt){"length", OPT_WHOLE, "N", "turns (10000)", 1, 1 << 24, .out = &s->length};
+    out[1] = (opt){"width", OPT_WHOLE, "N", "numbers a turn (64)", 1, 1 << 20, .out = &s->width};
+    return 2;
+}
+
+static void turn_of_scan(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = out[1] = ct_tanh(ct_add(in[0], in[1])); // (width,)
+}
+
+static size_t make_scan(const bench_case *c, ct_tensor *in) {
+    in[0] = bench_numbers(CT_DIMS(c->size[1]), 1);
+    in[1] = bench_numbers(CT_DIMS(c->size[0], c->size[1]), 2);
+    return 2;
+}
+
+static size_t record_scan(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out) {
+    (void)turn;
+    ct_tensor last, ys; // (width,), (length, width)
+    ct_scan(&last, &ys, .body = turn_of_scan, .carry = &in[0], .n_carry = 1, .xs = &in[1],
+            .n_xs = 1, .n_ys = 1);
+    out[0] = c->which ? ct_sum(ys) : ys;
+    if (!c->which) return 1;
+    ct_grad(out[0], in, 2, &out[1]);
+    return 3;
+}
+
+size_t list_scan(const bench_settings *s, bench_case *out) {
+    for (int i = 0; i < 2; i++) {
+        bench_case *c = name(&out[i], "%s", i ? "gradient" : "forward");
+        c->size[0] = s->length, c->size[1] = s->width;
+        c->which = i;
+        c->make = make_scan, c->record = record_scan;
+    }
+    return 2;
+}
+
+// ------------------------------------------------------------------------------------------ start
+
+enum { START_ROWS = 8, HIDDEN = 16, CLASSES = 4, NARROWEST = 5, WIDEST = 3000 };
+
+static size_t record_start(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out) {
+    static float numbers[START_ROWS * (WIDEST + 1) * 2];
+    (void)in;
+    int64_t width = NARROWEST + turn % (WIDEST - NARROWEST);
+    if (numbers[0] == 0)
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            numbers[i] = (float)(i * 37 % 101) / 101 - 0.5f;
+    ct_tensor x = ct_from(numbers, CT_F32, CT_DIMS(START_ROWS, width));
+    ct_tensor w1 = ct_from(numbers + 1, CT_F32, CT_DIMS(width, HIDDEN));
+    ct_tensor w2 = ct_from(numbers + 2, CT_F32, CT_DIMS(HIDDEN, CLASSES));
+    ct_tensor y = ct_matmul(ct_tanh(ct_matmul(x, w1)), w2); // (START_ROWS, CLASSES)
+    out[0] = ct_mean(ct_square(ct_softmax(y)));             // ()
+    if (c->which) ct_grad(out[0], &w1, 1, &out[0]);         // (width, HIDDEN)
+    return 1;
+}
+
+size_t list_start(const bench_settings *s, bench_case *out) {
+    (void)s;
+    for (int i = 0; i < 2; i++) {
+        bench_case *c = name(&out[i], "%s", i ? "gradient" : "forward");
+        c->which = i;
+        c->record = record_start;
+    }
+    return 2;
+}

@@ -1,0 +1,241 @@
+// What the machine could do at most: multiply-adds, memory and random words, over all threads.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "bench.h"
+
+enum { TRIES = 5, FMA_TURNS = 1 << 20, THREEFRY_TURNS = 1 << 16, MOST_THREADS = 256 };
+
+static volatile float sink;            // so that nothing is left out
+static volatile float factor = 0.999f; // so that nothing is computed by the compiler
+
+// ----------------------------------------------------------------------------------- multiply-adds
+
+// As many chains as hide the latency, and fit into the registers.
+#define FMA_LOOP(name, attribute, vector, lanes, chains, splat, fma, store)                        \
+    attribute static double name(void) {                                                           \
+        vector x[chains], a = splat(factor), b = splat(1 - factor);                                \
+        float sum[lanes];                                                                          \
+        for (int c = 0; c < (chains); c++) x[c] = splat((float)c);                                 \
+        for (int t = 0; t < FMA_TURNS; t++) {                                                      \
+            _Pragma("GCC unroll 32") for (int c = 0; c < (chains); c++) x[c] = fma(x[c], a, b);    \
+        }                                                                                          \
+        for (int c = 0; c < (chains); c++) {                                                       \
+            store(sum, x[c]);                                                                      \
+            sink = sum[0];                                                                         \
+        }                                                                                          \
+        return 2.0 * (lanes) * (chains) * (double)FMA_TURNS;                                       \
+    }
+
+#if defined(__x86_64__)
+#define AVX2_FMA(x, a, b) _mm256_fmadd_ps(x, a, b)
+#define AVX512_FMA(x, a, b) _mm512_fmadd_ps(x, a, b)
+FMA_LOOP(fma_avx512, __attribute__((target("avx512f"))), __m512, 16, 24, _mm512_set1_ps, AVX512_FMA,
+         _mm512_storeu_ps)
+FMA_LOOP(fma_avx2, __attribute__((target("avx2,fma"))), __m256, 8, 12, _mm256_set1_ps, AVX2_FMA,
+         _mm256_storeu_ps)
+#define SSE_FMA(x, a, b) _mm_add_ps(_mm_mul_ps(x, a), b)
+FMA_LOOP(fma_plain, , __m128, 4, 12, _mm_set1_ps, SSE_FMA, _mm_storeu_ps)
+#elif defined(__aarch64__)
+#define NEON_FMA(x, a, b) vfmaq_f32(b, x, a)
+FMA_LOOP(fma_plain, , float32x4_t, 4, 24, vdupq_n_f32, NEON_FMA, vst1q_f32)
+#else
+#define PLAIN_SPLAT(x) (x)
+#define PLAIN_FMA(x, a, b) ((x) * (a) + (b))
+#define PLAIN_STORE(to, x) (*(to) = (x))
+FMA_LOOP(fma_plain, , float, 1, 8, PLAIN_SPLAT, PLAIN_FMA, PLAIN_STORE)
+#endif
+
+static double multiply_adds(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return fma_avx512();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return fma_avx2();
+#endif
+    return fma_plain();
+}
+
+// ---------------------------------------------------------------------------------------- threefry
+
+typedef uint32_t words __attribute__((vector_size(64)));
+
+// Four blocks of 16 counters at a time: one alone waits for itself.
+static inline __attribute__((always_inline)) double threefry_words(void) {
+    static const int rotate[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+    enum { BLOCKS = 4 };
+    uint32_t seed = (uint32_t)(factor * 1000);
+    words key[3], last = {0};
+    for (int i = 0; i < 3; i++) key[i] = (words){0} + (seed + (uint32_t)i);
+    for (uint32_t t = 0; t < THREEFRY_TURNS; t++) {
+        words a[BLOCKS], b[BLOCKS];
+        for (uint32_t i = 0; i < BLOCKS; i++) a[i] = key[0], b[i] = key[1] + (t * BLOCKS + i);
+        _Pragma("GCC unroll 20") for (int round = 0; round < 20; round++) {
+            int s = round / 4 + 1;
+            _Pragma("GCC unroll 4") for (int i = 0; i < BLOCKS; i++) {
+                int by = rotate[round % 8];
+                a[i] += b[i];
+                b[i] = ((b[i] << by) | (b[i] >> (32 - by))) ^ a[i];
+                if (round % 4 == 3) {
+                    a[i] += key[s % 3];
+                    b[i] += key[(s + 1) % 3] + (uint32_t)s;
+                }
+            }
+        }
+        for (int i = 0; i < BLOCKS; i++) last ^= a[i] ^ b[i];
+    }
+    for (int i = 0; i < 16; i++) sink = (float)last[i];
+    return 16.0 * BLOCKS * THREEFRY_TURNS;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static double threefry_avx512(void) { return threefry_words(); }
+__attribute__((target("avx2"))) static double threefry_avx2(void) { return threefry_words(); }
+#endif
+
+static double random_words(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return threefry_avx512();
+    if (__builtin_cpu_supports("avx2")) return threefry_avx2();
+#endif
+    return threefry_words();
+}
+
+// ------------------------------------------------------------------------------------------ memory
+
+static float *arrays;      // three, one behind the other
+static int64_t array_size; // elements of one
+
+// STREAM asks for arrays four times as large as the last cache, of which a guest may be told more
+// than it has.
+static bool take_arrays(void) {
+    if (arrays) return true;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#else
+    long cache = 0;
+#endif
+    int64_t bytes = 4 * (int64_t)cache;
+    if (bytes < 64 << 20) bytes = 64 << 20;
+    if (bytes > 256 << 20) bytes = 256 << 20;
+    array_size = bytes / (int64_t)sizeof *arrays;
+    arrays = aligned_alloc(4096, (size_t)bytes * 3);
+    if (arrays) memset(arrays, 0, (size_t)bytes * 3);
+    return arrays != NULL;
+}
+
+void free_limits(void) {
+    free(arrays);
+    arrays = NULL;
+}
+
+// Past the caches where the processor can: what is written is not read before.
+static void store4(float *to, const float v[4]) {
+#if defined(__x86_64__)
+    _mm_stream_ps(to, _mm_loadu_ps(v));
+#else
+    memcpy(to, v, 4 * sizeof *v);
+#endif
+}
+
+static double copy(float *a, const float *b, const float *c, int64_t n) {
+    (void)c;
+    for (int64_t i = 0; i < n; i += 4) store4(a + i, b + i);
+    return 2.0 * (double)n * sizeof *a;
+}
+
+static double triad(float *a, const float *b, const float *c, int64_t n) {
+    float s = factor;
+    for (int64_t i = 0; i < n; i += 4) {
+        float v[4];
+        for (int j = 0; j < 4; j++) v[j] = b[i + j] + s * c[i + j];
+        store4(a + i, v);
+    }
+    return 3.0 * (double)n * sizeof *a;
+}
+
+static double sum(float *a, const float *b, const float *c, int64_t n) {
+    (void)b, (void)c;
+    float s[32] = {0};
+    for (int64_t i = 0; i < n; i += 32)
+        for (int j = 0; j < 32; j++) s[j] += a[i + j];
+    for (int j = 0; j < 32; j++) sink = s[j];
+    return (double)n * sizeof *a;
+}
+
+// ------------------------------------------------------------------------------------- all threads
+
+typedef struct task {
+    double (*registers)(void); // one of these two
+    double (*memory)(float *a, const float *b, const float *c, int64_t n);
+    int id, threads;
+    pthread_barrier_t *start;
+    double done;
+} task;
+
+static double work(const task *t) {
+    if (t->registers) return t->registers();
+    int64_t blocks = array_size / 32, from = blocks * t->id / t->threads * 32,
+            n = blocks * (t->id + 1) / t->threads * 32 - from;
+    float *a = arrays + from;
+    return t->memory(a, a + array_size, a + 2 * array_size, n);
+}
+
+static void *run_task(void *arg) {
+    task *t = arg;
+    for (int i = 0; i < TRIES; i++) {
+        pthread_barrier_wait(t->start);
+        t->done = work(t);
+        pthread_barrier_wait(t->start);
+    }
+    return NULL;
+}
+
+// What all threads do in a second, in the best of the tries. Negative: no threads.
+static double best(task kind, int threads) {
+    task tasks[MOST_THREADS];
+    pthread_t ids[MOST_THREADS];
+    pthread_barrier_t start;
+    double most = 0;
+    if (pthread_barrier_init(&start, NULL, (unsigned)threads)) return -1;
+    for (int i = 0; i < threads; i++) {
+        tasks[i] = kind;
+        tasks[i].id = i, tasks[i].threads = threads, tasks[i].start = &start;
+        // Those that wait for one more would wait for ever: the program ends with an error.
+        if (i && pthread_create(&ids[i], NULL, run_task, &tasks[i])) return -1;
+    }
+    for (int i = 0; i < TRIES; i++) {
+        double all = 0;
+        pthread_barrier_wait(&start);
+        double begin = bench_now();
+        tasks[0].done = work(&tasks[0]);
+        pthread_barrier_wait(&start);
+        double seconds = bench_now() - begin;
+        for (int t = 0; t < threads; t++) all += tasks[t].done;
+        if (all / seconds > most) most = all / seconds;
+    }
+    for (int i = 1; i < threads; i++) pthread_join(ids[i], NULL);
+    pthread_barrier_destroy(&start);
+    return most;
+}
+
+static bool raise(double *limit, task kind, int threads) {
+    double now = best(kind, threads);
+    if (now > *limit) *limit = now;
+    return now >= 0;
+}
+
+bool measure_limits(bench_limits *l, int threads, bool memory) {
+    if (!raise(&l->flops, (task){.registers = multiply_adds}, threads)) return false;
+    if (!memory) return true;
+    return take_arrays() && raise(&l->stream, (task){.memory = copy}, threads) &&
+           raise(&l->stream, (task){.memory = triad}, threads) &&
+           raise(&l->read, (task){.memory = sum}, threads) &&
+           raise(&l->threefry, (task){.registers = random_words}, threads);
+}

@@ -1,0 +1,206 @@
+// The row `train gpt2` of cotan bench.
+#include <cotan/models.h>
+#include <cotan/optim.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { DROPPED = 3 }; // the first steps, which compile and touch memory for the first time
+
+size_t gpt2_options(bench_settings *s, opt *out) {
+    static const char *const precisions[] = {"fp32", NULL};
+    size_t n = 0;
+    s->batch = 4, s->context = 64, s->steps = 12;
+    out[n++] = (opt){"batch", OPT_WHOLE, "N", "texts a step (4)", 1, 1 << 16, .out = &s->batch};
+    out[n++] =
+        (opt){"context", OPT_WHOLE, "N", "tokens a text (64)", 1, 1 << 20, .out = &s->context};
+    out[n++] = (opt){
+        "steps", OPT_WHOLE,       "N", "steps; the first three do not count (12)", DROPPED + 1,
+        1e6,     .out = &s->steps};
+    out[n++] = (opt){"precision",           OPT_CHOICE,          "NAME", "fp32 (fp32)",
+                     .choices = precisions, .out = &s->precision};
+    out[n++] = (opt){"layers", OPT_WHOLE, "N", "layers (12)", 1, 1000, .out = &s->layers};
+    out[n++] =
+        (opt){"heads", OPT_WHOLE,       "N", "attention heads; they divide the width (12)", 1,
+              1000,    .out = &s->heads};
+    out[n++] = (opt){"width", OPT_WHOLE, "N", "numbers a token (768)", 1, 65536, .out = &s->width};
+    return n;
+}
+
+typedef struct training {
+    ct_gpt2_config config;
+    ct_gpt2 *model;
+    ct_optim *optim;
+    int64_t batch, context;
+    int32_t *tokens, *targets; // (batch, context)
+    uint32_t state;            // of the tokens that are drawn
+} training;
+
+static uint32_t draw(uint32_t *state) { // xorshift: the tokens only have to vary
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+// A step's milliseconds, from recording to the weights being there; negative: it failed.
+static double step(training *t, double *loss) {
+    for (int64_t i = 0; i < t->batch * t->context; i++) {
+        t->tokens[i] = (int32_t)(draw(&t->state) % (uint32_t)t->config.vocab);
+        t->targets[i] = (int32_t)(draw(&t->state) % (uint32_t)t->config.vocab);
+    }
+    double begin = bench_now();
+    {
+        CT_SCOPE;
+        ct_ints dims = CT_DIMS(t->batch, t->context);
+        ct_tensor in = ct_from(t->tokens, CT_I32, dims);  // (B, T)
+        ct_tensor to = ct_from(t->targets, CT_I32, dims); // (B, T)
+        ct_nn_mode mode = {.training = true};
+        ct_tensor value = ct_gpt2_loss(t->model, in, to, &mode); // ()
+        ct_optim_step(t->optim, value);
+        ct_metric("loss", value);
+    }
+    *loss = ct_metric_value("loss");
+    return ct_failed() ? -1 : (bench_now() - begin) * 1e3;
+}
+
+// Products of the model and of its gradient, two operations a multiply-add: three times 2 a token
+// and weight of a matrix (the embedding counts once, as the output layer), and three times the
+// scores and the mixed values of attention, masked or not.
+static double flops_of(const training *t) {
+    double width = (double)t->config.width, layers = (double)t->config.layers,
+           tokens = (double)(t->batch * t->context);
+    double weights = 12 * layers * width * width + (double)t->config.vocab * width;
+    return tokens * (6 * weights + 12 * layers * (double)t->context * width);
+}
+
+static ct_gpt2_config config_of(const bench_settings *s) {
+    ct_gpt2_config config = ct_gpt2_124m();
+    if (s->layers) config.layers = s->layers;
+    if (s->heads) config.heads = s->heads;
+    if (s->width) config.width = s->width;
+    if (s->context > config.context) config.context = s->context;
+    return config;
+}
+
+static bool begin(training *t, const bench_settings *s) {
+    t->batch = s->batch, t->context = s->context, t->state = 12345;
+    size_t bytes = (size_t)(t->batch * t->context) * sizeof *t->tokens;
+    t->tokens = malloc(bytes);
+    t->targets = malloc(bytes);
+    t->model = ct_gpt2_new(&t->config, 1337);
+    if (!t->model) return false;
+    t->optim =
+        ct_adamw(ct_gpt2_params(t->model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1));
+    return t->optim && t->tokens && t->targets;
+}
+
+static void end(training *t) {
+    ct_optim_free(t->optim);
+    ct_gpt2_free(t->model);
+    free(t->tokens);
+    free(t->targets);
+}
+
+// One step a line, behind those that do not count.
+static int take_turns(training *t, const bench_settings *s) {
+    char line[64];
+    double loss, ms = 0;
+    for (int i = 0; i < DROPPED && ms >= 0; i++) ms = step(t, &loss);
+    if (ms < 0) return fail();
+    printf("{\"cases\": [{\"case\": \"step\", \"flops\": %.17g, \"bytes\": 0, "
+           "\"random_words\": 0}], \"threads\": %d, \"version\": \"%s\"}\n",
+           flops_of(t), s->threads, CT_VERSION);
+    while (bench_next_turn(line, sizeof line)) {
+        if (strcmp(line, "limits") == 0) {
+            bench_limits limits = {0};
+            if (!measure_limits(&limits, s->threads, false)) return EXIT_FAILED;
+            printf("{\"limits\": {\"flops_per_s\": %.6g}}\n", limits.flops);
+            continue;
+        }
+        if (strcmp(line, "step") != 0)
+            return refuse("bench train gpt2: there is no case \"%s\"", plain(line));
+        if ((ms = step(t, &loss)) < 0) return fail();
+        printf("{\"case\": \"step\", \"ms\": %.6g, \"loss\": %.9g, \"peak_rss_bytes\": %lld}\n", ms,
+               loss, (long long)bench_peak_rss());
+    }
+    return EXIT_DONE;
+}
+
+typedef struct results {
+    double ms, tokens_per_s, flops, share, compile_ms;
+    int64_t rss, params;
+    const double *all, *losses; // (steps)
+} results;
+
+static void put_list(const char *name, const char *format, const double *v, int64_t n) {
+    printf(", \"%s\": [", name);
+    for (int64_t i = 0; i < n; i++) {
+        if (i) printf(", ");
+        printf(*format == 'm' ? "%.6g" : "%.9g", v[i]);
+    }
+    printf("]");
+}
+
+static void put_results(const results *r, const bench_settings *s) {
+    printf("{\"row\": \"train gpt2\", \"ms_per_step\": %.6g", r->ms);
+    put_list("ms_steps", "ms", r->all, s->steps);
+    printf(", \"tokens_per_s\": %.6g, \"peak_rss_bytes\": %lld, \"flops_per_step\": %.17g, "
+           "\"limit_share\": %.4f, \"threads\": %d, \"params\": %lld",
+           r->tokens_per_s, (long long)r->rss, r->flops, r->share, s->threads,
+           (long long)r->params);
+    put_list("losses", "loss", r->losses, s->steps);
+    printf(", \"compile_ms\": %.6g, \"precision\": \"fp32\", \"batch\": %lld, \"context\": %lld, "
+           "\"version\": \"%s\"}\n",
+           r->compile_ms, (long long)s->batch, (long long)s->context, CT_VERSION);
+}
+
+static int train_alone(training *t, const bench_settings *s) {
+    size_t steps = (size_t)s->steps, kept = steps - DROPPED;
+    double *all = malloc(steps * sizeof *all), *losses = malloc(steps * sizeof *losses),
+           *sorted = malloc(kept * sizeof *sorted);
+    bench_limits limits = {0};
+    bool ok = all && losses && sorted && measure_limits(&limits, s->threads, false);
+    int status = ok ? EXIT_DONE : EXIT_FAILED;
+    for (size_t i = 0; ok && i < steps; i++) {
+        all[i] = step(t, &losses[i]);
+        ok = all[i] >= 0;
+        if (ok)
+            fprintf(stderr, "step %zu/%zu: loss %.4f, %.1f ms\n", i + 1, steps, losses[i], all[i]);
+        else
+            status = fail();
+    }
+    if (ok && measure_limits(&limits, s->threads, false)) {
+        memcpy(sorted, all + DROPPED, kept * sizeof *sorted);
+        results r = {.ms = bench_median(sorted, kept),
+                     .flops = flops_of(t),
+                     .rss = bench_peak_rss(),
+                     .params = ct_gpt2_size(&t->config),
+                     .all = all,
+                     .losses = losses};
+        r.tokens_per_s = (double)(t->batch * t->context) * 1e3 / r.ms;
+        r.share = r.flops * 1e3 / r.ms / limits.flops;
+        r.compile_ms = all[0] > r.ms ? all[0] - r.ms : 0;
+        if (s->json)
+            put_results(&r, s);
+        else
+            printf("%lld parameters, %d threads: %.1f ms a step, %.0f tokens/s, %.2f of %.0f "
+                   "GFLOP/s, %.0f MB at most; the first step %.0f ms longer\n",
+                   (long long)r.params, s->threads, r.ms, r.tokens_per_s, r.share,
+                   limits.flops * 1e-9, (double)r.rss * 1e-6, r.compile_ms);
+    }
+    free(all);
+    free(losses);
+    free(sorted);
+    return status;
+}
+
+int run_gpt2(const bench_settings *s) {
+    training t = {.config = config_of(s)};
+    if (t.config.width % t.config.heads)
+        return refuse("bench train gpt2: a width of %lld is no multiple of %lld heads",
+                      (long long)t.config.width, (long long)t.config.heads);
+    int status = !begin(&t, s) ? fail() : s->turns ? take_turns(&t, s) : train_alone(&t, s);
+    end(&t);
+    return status;
+}

@@ -1,0 +1,253 @@
+"""cotan bench: rows, their output and its errors. Nothing here is about time."""
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
+sys.path.insert(0, str(ROOT / "bench"))
+import compare as harness  # noqa: E402
+import ratios  # noqa: E402
+from peers import rows  # noqa: E402
+
+ROWS = ["train gpt2", "matmul", "norms", "softmax", "gelu", "cross-entropy", "rotary", "transposed-add", "dropout", "ops",
+        "scan", "start"]
+
+
+def bench(*words, input=""):
+    return subprocess.run([str(COTAN), "bench", *map(str, words)], capture_output=True, text=True, timeout=300, input=input)
+
+
+def measured(*words):
+    done = bench(*words, "--json")
+    assert done.returncode == 0 and done.stderr, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_list():
+    done = bench("--list")
+    assert done.returncode == 0 and not done.stderr
+    lines = [re.fullmatch(r"(\S+(?: \S+)?) +(\S.*)", line).groups() for line in done.stdout.splitlines()]
+    assert [name for name, _ in lines] == ROWS and all(len(summary) > 20 for _, summary in lines)
+    for row in ROWS:
+        assert bench(*row.split(), "--help").stdout.startswith(f"usage: cotan bench {row} [options]\n")
+    assert rows.ROWS.keys() | {"train gpt2"} == set(ROWS)  # what the peers have
+
+
+def test_training():
+    B, T, L, W, V, C = 3, 16, 2, 32, 50257, 1024
+    got = measured("train", "gpt2", "--batch", B, "--context", T, "--steps", 6, "--precision", "fp32", "--layers", L,
+                   "--heads", 2, "--width", W, "--threads", 2)
+    assert got["row"] == "train gpt2" and got["threads"] == 2
+    assert len(got["ms_steps"]) == len(got["losses"]) == 6
+    assert got["ms_per_step"] == pytest.approx(statistics.median(got["ms_steps"][3:]), rel=1e-5)
+    assert got["tokens_per_s"] == pytest.approx(B * T * 1e3 / got["ms_per_step"], rel=1e-5)
+    assert got["compile_ms"] == pytest.approx(max(0, got["ms_steps"][0] - got["ms_per_step"]), rel=1e-4, abs=1e-3)
+    blocks = L * (12 * W * W + 13 * W)
+    assert got["params"] == V * W + C * W + blocks + 2 * W
+    assert got["flops_per_step"] == 6 * B * T * (12 * L * W * W + V * W) + 12 * L * B * T * T * W
+    assert 0 < got["limit_share"] < 1.5
+    assert 10e6 < got["peak_rss_bytes"] < 2e9
+    assert all(abs(loss - math.log(V)) < 0.1 for loss in got["losses"])
+
+
+@pytest.mark.parametrize("words", [["matmul", "--m", 8, "--k", 32, "--n", 16], ["scan", "--length", 10, "--width", 4]])
+def test_cases(words):
+    got = measured(*words, "--seconds", 0, "--threads", 1)
+    assert got["row"] == words[0] and got["threads"] == 1
+    assert all(limit > 0 for limit in got["limits"].values())
+    for case in got["cases"]:
+        assert len(case["ms_all"]) == 5
+        assert case["ms"] == pytest.approx(statistics.median(case["ms_all"]), rel=1e-4)
+        if words[0] == "matmul":
+            assert case["flops"] == 2 * 8 * 32 * 16 and case["bytes"] == 4 * (8 * 32 + 32 * 16 + 8 * 16)
+            least = max(case["flops"] / got["limits"]["flops_per_s"], case["bytes"] / got["limits"]["stream_bytes_per_s"])
+            assert case["limit_share"] == pytest.approx(least * 1e3 / case["ms"], rel=0.01, abs=1e-4)
+        else:
+            assert case["limit_share"] is None
+    names = [case["case"] for case in got["cases"]]
+    assert names == (["8x32x16 forward", "8x32x16 dx", "8x32x16 dw"] if words[0] == "matmul" else ["forward", "gradient"])
+
+
+def answers(words, lines):
+    done = bench(*words, "--turns", "--seconds", 0, input="".join(line + "\n" for line in lines))
+    assert done.returncode == 0, done.stderr
+    first, *rest = map(json.loads, done.stdout.splitlines())
+    return first, rest
+
+
+# The peers' programs, in NumPy, on the same numbers: ours are those that bench/peers has.
+def test_programs_are_the_peers():
+    ops = rows.ROWS["ops"].cases({})
+    first, got = answers(["ops"], [f"check {case.name}" for case in ops])
+    assert [case["case"] for case in first["cases"]] == [case.name for case in ops] and len(ops) == 40
+    for case, answer in zip(ops, got):
+        wanted = case.numpy(*case.inputs())
+        assert answer["case"] == case.name
+        assert len(answer["moments"]) == 1
+        assert rows.same_moments(answer["moments"][0], rows.moments(wanted), 1e-4), case.name
+
+
+@pytest.mark.parametrize("words", [["matmul", "--m", 8, "--k", 32, "--n", 16], ["rotary"]])
+def test_larger_programs_are_the_peers(words):
+    options = {name[2:]: value for name, value in zip(words[1::2], words[2::2])}
+    cases = rows.ROWS[words[0]].cases(options)
+    first, got = answers(words, [f"check {case.name}" for case in cases])
+    assert [case["case"] for case in first["cases"]] == [case.name for case in cases]
+    for case, answer in zip(cases, got):
+        wanted = case.numpy(*case.inputs())
+        wanted = wanted if isinstance(wanted, list) else [wanted]
+        assert len(answer["moments"]) == len(wanted)
+        assert all(rows.same_moments(got, rows.moments(w), 1e-4) for got, w in zip(answer["moments"], wanted))
+
+
+def test_turns():
+    first, got = answers(["matmul", "--m", 8, "--k", 4, "--n", 2], ["check 8x4x2 forward", "8x4x2 dx", "limits", "8x4x2 dx"])
+    assert [case["case"] for case in first["cases"]] == ["8x4x2 forward", "8x4x2 dx", "8x4x2 dw"]
+    assert got[1]["case"] == got[3]["case"] == "8x4x2 dx" and got[1]["ms"] > 0
+    assert got[2]["limits"]["flops_per_s"] > 0
+    first, got = answers(["start"], ["forward", "gradient"])
+    assert [answer["case"] for answer in got] == ["forward", "gradient"]
+
+
+TINY = ["train", "gpt2", "--layers", 1, "--heads", 1, "--width", 8, "--context", 4]
+
+
+def test_training_in_turns():
+    done = bench(*TINY, "--turns", input="step\nlimits\nstep\n")
+    assert done.returncode == 0, done.stderr
+    first, *rest = map(json.loads, done.stdout.splitlines())
+    assert [case["case"] for case in first["cases"]] == ["step"]
+    assert rest[0]["ms"] > 0 and rest[2]["loss"] != rest[0]["loss"] and rest[1]["limits"]["flops_per_s"] > 0
+
+
+@pytest.mark.parametrize("words, text", [
+    ([], "bench: it needs a row: cotan bench ROW; cotan bench --list lists them"),
+    (["matmull"], 'bench: there is no row "matmull"; is matmul meant?'),
+    (["train", "gpt3"], 'bench: there is no row "train gpt3"; is train gpt2 meant?'),
+    (["resnet9000"], 'bench: there is no row "resnet9000"; cotan bench --list lists them'),
+    (["--json"], "bench: there is no option --json; cotan bench --help lists them"),
+    (["softmax", "--batch", "3"], "bench softmax: there is no option --batch; cotan bench softmax --help lists them"),
+    (["matmul", "--m", "3"], "bench matmul: one shape is --m, --k and --n, all three; --k is missing"),
+    (["matmul", "--m", "0"], "bench matmul: --m must be from 1 to 1048576, not 0"),
+    (["matmul", "3"], 'bench matmul: "3" is not an option; options begin with --'),
+    (["train", "gpt2", "--steps", "3"], "bench train gpt2: --steps must be from 4 to 1000000, not 3"),
+    (["train", "gpt2", "--precision", "bf16"], 'bench train gpt2: --precision is fp32, not "bf16"'),
+    (["train", "gpt2", "--width", "10", "--heads", "3", "--layers", "1"],
+     "bench train gpt2: a width of 10 is no multiple of 3 heads"),
+    (["scan", "--device", "gpu"], 'bench scan: --device is cpu or ref, not "gpu"; is cpu meant?'),
+])
+def test_refusals(words, text):
+    done = bench(*words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == f"cotan: {text}\n"
+
+
+def test_a_case_that_is_not_there():
+    done = bench("scan", "--length", 2, "--turns", input="backward\n")
+    assert done.returncode == 2 and done.stderr == 'cotan: bench scan: there is no case "backward"\n'
+    done = bench(*TINY, "--turns", input="backward\n")
+    assert done.returncode == 2 and done.stderr == 'cotan: bench train gpt2: there is no case "backward"\n'
+
+
+# --------------------------------------------------------------------------------- what make bench computes
+
+
+def test_interval_of_a_median():
+    """Of the order statistics: the chance that k or fewer of n are below the median is a binomial's."""
+    sample = [1.3, 0.9, 1.1, 1.0, 1.2, 1.5, 0.8, 1.4, 1.05, 1.15]
+    assert ratios.median(sample) == statistics.median(sample)
+    interval = ratios.interval(sample)
+    # n = 10: from the second to the ninth 1 - 2 (1 + 10) / 1024 = 0.9785; from the third, 0.8906, is too little
+    assert interval == (0.9, 1.4, pytest.approx(1 - 2 * 11 / 1024))
+    assert ratios.interval(sample[:4]) is None  # all of 4: 0.875
+    assert ratios.interval(sample[:5]) == (0.9, 1.3, pytest.approx(1 - 2 / 32))
+    # How often it holds the median of what the samples are drawn from.
+    draws = np.random.default_rng(7).lognormal(size=(4000, 15))
+    held = np.mean([low <= 1 <= high for low, high, _ in map(ratios.interval, draws.tolist())])
+    assert 0.9 <= held and abs(held - ratios.interval([float(i) for i in range(15)])[2]) < 0.015
+
+
+def test_ratios_are_of_pairs():
+    ours, theirs = [2.0, 4.0, 8.0, 2.0, 2.0], [2.2, 4.4, 8.8, 2.2, 4.4]
+    result = ratios.compare(ours, theirs)
+    assert result["ratio"] == pytest.approx(1.1) and result["low"] == pytest.approx(1.1)
+    assert result["high"] == pytest.approx(2.2) and result["pairs"] == 5
+    assert ratios.geometric_mean([0.5, 2.0, 8.0]) == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="^5 times of ours and 4 of theirs are no pairs$"):
+        ratios.compare(ours, theirs[:4])
+
+
+def test_different_results_are_seen():
+    case, ours = {"case": "add", "options": {}}, {"moments": [[1.0, 1.1]]}
+    assert harness.differs("ops", case, ours, {"moments": [[1.00005, 1.10005]]}) is None
+    assert harness.differs("ops", case, ours, {"moments": [[1.001, 1.1]]}) == \
+        "a result's mean is 1.001 and its mean square 1.1, ours 1 and 1.1"
+    assert harness.differs("ops", case, ours, {"moments": [[-1.0, 1.1]]})
+    assert harness.differs("ops", case, ours, {"moments": [[1.0, 1.2]]})
+
+
+def compare(*words):
+    return subprocess.run([sys.executable, str(ROOT / "bench/compare.py"), *map(str, words)], capture_output=True, text=True,
+                          timeout=300)
+
+
+def test_compare_with_another_build(tmp_path):
+    """The harness whole, without the other libraries: this build beside itself."""
+    done = compare("matmul", "--m", 8, "--k", 4, "--n", 2, "--against", COTAN.parent, "--build", COTAN.parent, "--peers", "",
+                   "--pairs", 5, "--seconds", 0, "--threads", 1, "--cases", " d", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, = tmp_path.glob("*.json")
+    report = json.loads(path.read_text())
+    assert report["pairs"] == 5 and report["threads"] == 1 and report["machine"]["cpu"]
+    assert set(report["versions"]) == {"Cotan", "Cotan before"}
+    row, = report["rows"]
+    assert row["row"] == "matmul" and row["options"] == {"m": "8", "k": "4", "n": "2"} and not row["missing"]
+    assert [case["case"] for case in row["cases"]] == ["8x4x2 dx", "8x4x2 dw"]
+    for case in row["cases"]:
+        before = case["peers"]["Cotan before"]
+        assert len(case["turns_ms"]) == len(before["turns_ms"]) == before["pairs"] == 5
+        pairs = [theirs / ours for ours, theirs in zip(case["turns_ms"], before["turns_ms"])]
+        assert before["ratio"] == pytest.approx(statistics.median(pairs))
+        assert [before["low"], before["high"]] == pytest.approx([min(pairs), max(pairs)])
+        assert case["best"] == "Cotan before" and case["limit_share"] > 0
+        assert re.search(rf"^{case['case']} .* Cotan before .* {before['ratio']:.3f} ", done.stdout, re.M)
+    best = [case["peers"]["Cotan before"]["ratio"] for case in row["cases"]]
+    assert row["geometric_mean"] == pytest.approx(statistics.geometric_mean(best)) and row["lowest"] == min(best)
+    drawn = xml.parse(path.with_suffix(".svg")).getroot()
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 2
+
+
+def test_compare_trains(tmp_path):
+    done = compare("train", "gpt2", "--layers", 1, "--heads", 1, "--width", 8, "--against", COTAN.parent, "--build",
+                   COTAN.parent, "--peers", "", "--pairs", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, = tmp_path.glob("*.json")
+    case, = json.loads(path.read_text())["rows"][0]["cases"]
+    assert case["peers"]["Cotan before"]["low"] is None and "too few pairs" in done.stdout
+
+
+@pytest.mark.parametrize("words, text", [
+    (["resnet"], f"bench: there is no row \"resnet\"; the rows are {', '.join(['train gpt2', *rows.ROWS])}"),
+    (["ops", "--pairs", 0], "bench: --pairs must be 1 or more, not 0"),
+    (["ops", "--peers", "JAX,Torch"],
+     'bench: there is no peer "Torch"; the peers are JAX, ONNX Runtime, OpenBLAS, PyTorch, PyTorch compiled, oneDNN'),
+    (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
+    (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
+    (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
+    (["scan", "--pairs", 1, "--length", 0, "--build", COTAN.parent],
+     "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),
+])
+def test_compare_refuses(words, text, tmp_path):
+    done = compare(*words, "--out", tmp_path)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.splitlines()[-1] == text
+    assert list(tmp_path.iterdir()) == []
