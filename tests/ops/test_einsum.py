@@ -180,6 +180,23 @@ def test_bits_are_those_of_matrix_products(device):
             assert got[i][0].tobytes() == got[i + 1][0].tobytes(), i // 2
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_axes_of_all_kinds(device):
+    """As many axes as there may be; integers beside floats; operands that meet as numbers without a dtype of their own."""
+    rng = np.random.default_rng(SEED)
+    many = [drawn(rng, (1,) * 26 + (2, 1, 2, 3, 2, 4), "f8") for _ in range(2)]
+    thirty = list(range(31))
+    wide, narrow = rng.integers(-99, 99, (5, 70)).astype(np.int8), drawn(rng, (70, 6), "f4")
+    wants = [(lambda o, a, b: o.contract(a, b, a_axes=[31], b_axes=[31], a_batch=thirty, b_batch=thirty), many, (many[0] * many[1]).sum(-1)),
+             (lambda o, a, b: o.contract(a, b, a_batch=thirty, b_batch=thirty, a_axes=[31], b_axes=[31]), [many[0], many[0]], (many[0] ** 2).sum(-1)),
+             (lambda o, a, b: o.matmul(a, b), [wide, narrow], (wide.astype(np.float64) @ narrow).astype(np.float32)),
+             (lambda o, a: o.contract(a, 2.5), [narrow], narrow * np.float32(2.5)), (lambda o, a: o.contract(a, 3), [wide], wide * np.int8(3))]
+    got = run_programs([(f, operands) for f, operands, _ in wants], device, compiled=device == "cpu")
+    for i, ((_, _, want), result) in enumerate(zip(wants, got)):
+        assert not isinstance(result, Failure), (i, result)
+        assert result[0].dtype == want.dtype and np.allclose(result[0], want, rtol=1e-6 if want.dtype == np.float32 else 1e-13, atol=1e-3 if i == 2 else 1e-13), i
+
+
 def test_groups_against_jax():
     rng = np.random.default_rng(SEED)
     a, b, sizes = drawn(rng, (40, 5), "f8"), drawn(rng, (4, 5, 3), "f8"), np.array([3, 0, 30, 7], np.int32)
