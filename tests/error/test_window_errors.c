@@ -215,6 +215,11 @@ static void convolutions(void **state) {
           "conv: output of axis 2 is 7, there are 6 windows");
     FAILS(ct_conv(F(2, 3, 8), F(4, 3, 3), CT_NONE, .output = CT_DIMS(6, 6)), CT_E_ARGUMENT,
           "conv: output has 2 numbers for 1 axis");
+}
+
+static void transposed_convolutions(void **state) {
+    (void)state;
+    CT_SCOPE;
     FAILS(ct_conv_transpose(F(2, 3, 8), F(3, 4, 3), CT_NONE, .stride = CT_DIMS(2),
                             .output_padding = CT_DIMS(2)),
           CT_E_ARGUMENT,
@@ -285,9 +290,8 @@ static void norms_by_channels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(convolutions),
+        cmocka_unit_test(windows),           cmocka_unit_test(pools),
+        cmocka_unit_test(convolutions),      cmocka_unit_test(transposed_convolutions),
         cmocka_unit_test(norms_by_channels),
     };
     return cmocka_run_group_tests_name("window errors", tests, NULL, NULL);

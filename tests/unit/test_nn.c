@@ -427,6 +427,19 @@ static void a_forgotten_size_is_refused(void **state) {
     ct_nn_norm_with(top, (ct_nn_norm_options){.here = HERE});
     assert_string_equal(ct_error_text(), "main.c:9: norm: .width is 0, it must be at least 1");
     ct_error_clear();
+    ct_nn_group_norm_with(top, (ct_nn_group_norm_options){.here = HERE});
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: group_norm: .channels is 0, it must be at least 1");
+    ct_error_clear();
+    ct_nn_group_norm_with(top,
+                          (ct_nn_group_norm_options){.channels = 4, .groups = -1, .here = HERE});
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: group_norm: .groups is -1, it must be at least 1");
+    ct_error_clear();
+    ct_nn_batch_norm_with(top, top, (ct_nn_batch_norm_options){.here = HERE});
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: batch_norm: .channels is 0, it must be at least 1");
+    ct_error_clear();
     ct_nn_mlp_with(top, (ct_nn_mlp_options){.here = HERE});
     assert_string_equal(ct_error_text(), "main.c:9: mlp: .width is 0, it must be at least 1");
     ct_error_clear();
