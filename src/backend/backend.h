@@ -6,6 +6,8 @@
 #ifndef COTAN_BACKEND_BACKEND_H
 #define COTAN_BACKEND_BACKEND_H
 
+#include <pthread.h>
+
 #include "graph/graph.h"
 #include "kir/target.h"
 
@@ -78,6 +80,7 @@ typedef struct ct_command {
 typedef struct ct_backend {
     const char *name;
     bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands
+    bool spares;        // freed buffers may wait for the next of their size (backend/memory.c)
     // What decides its bits, by docs/design/bits.md: version of the rules, and the choices made in
     // them. No sizes, no host, no threads.
     const char *numerics;
@@ -112,6 +115,12 @@ typedef struct ct_backend {
 } ct_backend;
 
 enum { CT_GUARD = 64 };
+enum { CT_SPARES = 8 };
+struct ct_spare { // a freed buffer that waits for the next of its size
+    void *buffer;
+    size_t bytes;
+};
+
 struct ct_device {
     const ct_backend *backend;
     ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
@@ -122,6 +131,10 @@ struct ct_device {
     const atomic_bool *stop; // asked between commands that may be left out, and between pieces of
                              // long ones; NULL: never
     atomic_int refs;
+    pthread_mutex_t spare_lock;
+    struct ct_spare spare[CT_SPARES];
+    int next_spare; // the oldest
+    size_t spare_bytes;
 };
 
 // "cpu", "ref", and either behind "async:" or "dry:". NULL and an error for other names.

@@ -17,6 +17,7 @@ static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_e
     device->inner = inner;
     device->account = &ct__account;
     atomic_init(&device->refs, 1);
+    pthread_mutex_init(&device->spare_lock, NULL);
     if (backend->open && !backend->open(device, err)) {
         ct__free(device);
         return NULL;
@@ -61,6 +62,7 @@ void ct__device_release(ct_device *device) {
 
 void ct__device_close(ct_device *device) {
     if (!device) return;
+    ct__device_spares_free(device);
     if (device->backend->close) device->backend->close(device);
     if (device->inner) ct__device_close(device->inner);
     ct__free(device);

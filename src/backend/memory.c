@@ -40,15 +40,78 @@ void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
     atomic_fetch_sub(&account->total, bytes);
 }
 
+// What a program frees it often asks for again at once: the results of the step before. Given back to
+// the system, each page of them would be faulted in anew (a sum of two tensors of 4 MB took ten times
+// as long). Some of them stay with the device; they count as free, and where a limit was set none stay.
+enum { SPARE_LEAST = 128 << 10, SPARE_MOST = 128 << 20 };
+
+static bool spares(const ct_device *device, size_t bytes) {
+    return device->backend->spares && !device->guard && bytes >= SPARE_LEAST;
+}
+
+static void *take_spare(ct_device *device, size_t bytes) {
+    void *buffer = NULL;
+    if (!spares(device, bytes)) return NULL;
+    pthread_mutex_lock(&device->spare_lock);
+    for (int i = 0; i < CT_SPARES && !buffer; i++) {
+        struct ct_spare *spare = &device->spare[i];
+        if (spare->bytes != bytes) continue;
+        buffer = spare->buffer;
+        device->spare_bytes -= bytes;
+        *spare = (struct ct_spare){0};
+    }
+    pthread_mutex_unlock(&device->spare_lock);
+    return buffer;
+}
+
+// The buffer stays in place of those that lay there longest. False: it does not stay.
+static bool keep_spare(ct_device *device, void *buffer, size_t bytes) {
+    struct ct_spare gone[CT_SPARES];
+    int n = 0;
+    if (!spares(device, bytes) || bytes > SPARE_MOST || asked) return false;
+    pthread_mutex_lock(&device->spare_lock);
+    do { // the oldest place is taken, and as many after it as there is room wanting
+        struct ct_spare *oldest = &device->spare[(device->next_spare + n) % CT_SPARES];
+        device->spare_bytes -= oldest->bytes;
+        gone[n++] = *oldest;
+        *oldest = (struct ct_spare){0};
+    } while (n < CT_SPARES && device->spare_bytes + bytes > SPARE_MOST);
+    device->spare[device->next_spare] = (struct ct_spare){buffer, bytes};
+    device->next_spare = (device->next_spare + 1) % CT_SPARES;
+    device->spare_bytes += bytes;
+    pthread_mutex_unlock(&device->spare_lock);
+    for (int i = 0; i < n; i++)
+        if (gone[i].buffer) device->backend->free(device, gone[i].buffer);
+    return true;
+}
+
+void ct__device_spares_free(ct_device *device) {
+    for (int i = 0; i < CT_SPARES; i++) {
+        pthread_mutex_lock(&device->spare_lock);
+        void *buffer = device->spare[i].buffer;
+        device->spare_bytes -= device->spare[i].bytes;
+        device->spare[i] = (struct ct_spare){0};
+        pthread_mutex_unlock(&device->spare_lock);
+        if (buffer) device->backend->free(device, buffer);
+    }
+}
+
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err) {
     bytes += device->guard;
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
-    void *buffer = device->backend->alloc(device, bytes, err);
+    void *buffer = take_spare(device, bytes);
+    if (!buffer) buffer = device->backend->alloc(device, bytes, err);
+    if (!buffer && device->spare_bytes) { // which the system may want back
+        ct__device_spares_free(device);
+        if (err) *err = (ct_err){0};
+        buffer = device->backend->alloc(device, bytes, err);
+    }
     if (!buffer) ct__account_sub(device->account, bytes, kind);
     return buffer;
 }
 
 void ct__device_free(ct_device *device, void *buffer, size_t bytes, ct_memory_kind kind) {
-    device->backend->free(device, buffer);
-    ct__account_sub(device->account, bytes + device->guard, kind);
+    bytes += device->guard;
+    if (!keep_spare(device, buffer, bytes)) device->backend->free(device, buffer);
+    ct__account_sub(device->account, bytes, kind);
 }

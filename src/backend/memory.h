@@ -22,6 +22,8 @@ extern ct_account ct__account;
 // Memory of a device, counted. NULL, with a sentence: there is none, or the limit is reached.
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err);
 void ct__device_free(ct_device *device, void *buffer, size_t bytes, ct_memory_kind kind);
+// Buffers that stayed for reuse go back to the system.
+void ct__device_spares_free(ct_device *device);
 // Counts memory that a backend takes for itself. False, with a sentence: the limit is reached.
 bool ct__account_add(ct_account *account, uint64_t bytes, ct_memory_kind kind, ct_err *err);
 void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind);
