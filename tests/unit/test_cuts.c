@@ -95,7 +95,7 @@ static ct_tensor pool_slope(void) {
     ct_grad(ct_sum(ct_mul(pooled(x), w)), &x, 1, &slope);
     return slope;
 }
-static ct_tensor spread(void) { // odd sizes, which no cell divides
+static ct_tensor spread(void) { // sizes that cells do not divide
     ct_tensor x = tensor(CT_DIMS(9, 25));
     return ct_pad(x, ct_f(0), .low = CT_INTS(1, 2), .high = CT_INTS(0, 1),
                   .interior = CT_INTS(1, 2));
@@ -210,7 +210,7 @@ static const expected all[] = {
     {"reflected", reflected, 1, {MASKS}, NULL, 0, false},
     {"bordered", bordered, 1, {MASKS}, NULL, 0, false},
     {"pool_slope", pool_slope, 2, {DIVISIONS}, NULL, 0, false},
-    {"spread", spread, 1, {NULL}, NULL, 0, false},
+    {"spread", spread, 1, {DIVISIONS}, NULL, 0, false},
     {"doubled", doubled, 1, {DIVISIONS}, NULL, 0, false},
     {"shuffled", shuffled, 1, {DIVISIONS}, NULL, 0, false},
     {"pool_by_axes", pool_by_axes, 1, {DIVISIONS, "fold_max"}, NULL, 0, false},

@@ -86,7 +86,12 @@ void ct__find_cuts(ct_emit *e, ct_ix var, int64_t size, bool last, ct_cut *range
         look_at(&f, d->seen[i].guard);
     }
     if (last && ranges->n && size <= MOST_ELEMENTS) f.elements = size;
-    if (f.elements <= MOST_ELEMENTS && size % f.elements == 0) cells->elements = f.elements;
+    if (f.elements <= MOST_ELEMENTS && f.elements <= size) cells->elements = f.elements;
+    if (size % cells->elements) { // what is left
+        cells->n = 2;
+        cells->start[1] = size - size % cells->elements;
+        cells->start[2] = size;
+    }
     if (!ranges->n) return;
     for (int i = ranges->n++; i > 0; i--) ranges->start[i] = ranges->start[i - 1];
     ranges->start[0] = 0;

@@ -404,13 +404,27 @@ typedef struct {
     nest *n;
     int rank, tasks, outer;   // axes before `tasks` are the task's, before `outer` loops in it
     ct_ix cells[CT_MAX_RANK]; // of each axis: how many iterations go over it
-    ct_ix at[CT_MAX_RANK];    // and the one at hand
-    ct_ix inner, wide;        // iterations behind axis `outer`, and with it
-    ct_ix tile;               // chunk of the VECTOR loop; CT_IX_NONE: it is whole
+    ct_ix at[CT_MAX_RANK];    // and the one at hand, counted from the range's begin
+    int64_t begin[CT_MAX_RANK],
+        step[CT_MAX_RANK]; // of the range: its first element; an iteration's
+    ct_ix inner, wide;     // iterations behind axis `outer`, and with it
+    ct_ix tile;            // chunk of the VECTOR loop; CT_IX_NONE: it is whole
 } space;
 
 static const ct_cut whole = {.elements = 1};
 static const ct_cut *cut_of(const nest *n, int axis) { return n->cut ? &n->cut[axis] : &whole; }
+
+// Iterations over a range. What is left of an axis behind its last cell is a range of single elements.
+static int64_t step_of(const ct_cut *cut, int range) { return range ? 1 : cut->elements; }
+static int64_t length_of(const ct_cut *cut, int range) {
+    return (cut->start[range + 1] - cut->start[range]) / step_of(cut, range);
+}
+static ct_ix cells_of(ct_emit *e, const ct_cut *cut, ct_ix size) {
+    int64_t cells = 0;
+    for (int r = 0; r < cut->n; r++) cells += length_of(cut, r);
+    if (cut->n) return ct__ix_int(e->pool, cells);
+    return ct__ix_div(e->pool, size, ct__ix_int(e->pool, cut->elements));
+}
 
 // The elements of one iteration: all values before any store, since one may overwrite what another
 // reads.
@@ -419,7 +433,7 @@ static void elements(space *x) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     int copies = 1;
-    for (int a = 0; a < x->rank; a++) copies *= (int)cut_of(n, a)->elements;
+    for (int a = 0; a < x->rank; a++) copies *= (int)x->step[a];
     const double before = e->flops;
     e->flops = 0;
     ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
@@ -427,9 +441,9 @@ static void elements(space *x) {
         for (int c = 0; c < copies; c++) {
             ct_ix at[CT_MAX_RANK];
             for (int a = x->rank - 1, rest = c; a >= 0; a--) {
-                const int k = (int)cut_of(n, a)->elements;
+                const int k = (int)x->step[a];
                 ct_ix first = ct__ix_mul(e->pool, x->at[a], ct__ix_int(e->pool, k));
-                at[a] = ct__ix_add(e->pool, first, ct__ix_int(e->pool, rest % k));
+                at[a] = ct__ix_add(e->pool, first, ct__ix_int(e->pool, x->begin[a] + rest % k));
                 rest /= k;
             }
             for (size_t i = 0; i < g->n_units; i++) {
@@ -443,14 +457,15 @@ static void elements(space *x) {
     if (e->flops < before) e->flops = before; // other ranges are other elements
 }
 
-// A range of axis `outer` (-1: all of it), with the axes behind it: elements of one loop.
-static void vectors(space *x, int64_t start, int64_t length) {
+// So many iterations of axis `outer` (-1: all of them), with the axes behind it, as one loop. Before
+// them are others, `skip`.
+static void vectors(space *x, int64_t skip, int64_t length) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
     ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, CHUNK);
     if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
-    if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, start), x->inner);
+    if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
     ct_ix flat = ct__ix_var(p, wide);
     if (x->tile >= 0) {
         ct_ix begin = ct__ix_mul(p, x->tile, chunk), lane = ct__ix_var(p, chunk), extent;
@@ -469,18 +484,40 @@ static void vectors(space *x, int64_t start, int64_t length) {
         ct__emit_open(e, CT_BIND_VECTOR, wide, NULL, flat);
     }
     if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = flat;
-    ct_ix *at = x->at + x->outer;
-    ct__unflatten_ix(p, flat, x->cells + x->outer, x->rank - x->outer, at);
-    if (length >= 0) *at = ct__ix_add(p, *at, ct__ix_int(p, start));
+    ct__unflatten_ix(p, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
     elements(x);
+    ct__emit_end(e);
+}
+
+static void loops_from(space *x, int axis);
+
+// So many iterations of an axis before `outer` (-1: all of them). One that is the task's runs once, if
+// the task lies in the range.
+static void loop_over(space *x, int axis, int64_t skip, int64_t length, ct_ix task_at) {
+    nest *n = x->n;
+    ct_emit *e = n->e;
+    ct_ix_pool *p = e->pool;
+    ct_ix extent = length < 0 ? x->cells[axis] : ct__ix_int(p, length);
+    ct_ix first = ct__ix_int(p, skip), var = ct__ix_var(p, extent);
+    if (axis < x->tasks) {
+        ct_ix end = ct__ix_add(p, first, extent);
+        ct_ix inside = ct__ix_and(p, ct__ix_le(p, first, task_at), ct__ix_lt(p, task_at, end));
+        ct_ix once = ct__ix_select(p, inside, ct__ix_int(p, 1), ct__ix_int(p, 0));
+        ct__emit_open(e, CT_BIND_SEQ, once, NULL, var);
+        ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_sub(p, task_at, first)));
+        ct__share(&n->shares, e->kir, (double)length / (double)guess(e, x->cells[axis]));
+    } else {
+        ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
+    }
+    if (n->apart) n->row[axis] = var;
+    x->at[axis] = var;
+    loops_from(x, axis + 1);
     ct__emit_end(e);
 }
 
 // The loops from an axis on.
 static void loops_from(space *x, int axis) {
-    nest *n = x->n;
-    ct_emit *e = n->e;
-    ct_ix_pool *p = e->pool;
+    const nest *n = x->n;
     const ct_cut *cut = cut_of(n, axis);
     const ct_ix task_at = axis < x->rank ? x->at[axis] : CT_IX_NONE;
     if (axis == x->outer && (axis == x->rank || !cut->n)) {
@@ -491,29 +528,16 @@ static void loops_from(space *x, int axis) {
         loops_from(x, axis + 1);
         return;
     }
+    int64_t skip = 0;
     for (int r = 0; r < (cut->n ? cut->n : 1); r++) {
-        const int64_t start = cut->n ? cut->start[r] : 0;
-        const int64_t length = cut->n ? cut->start[r + 1] - start : 0;
-        if (axis == x->outer) {
-            vectors(x, start, length);
-            continue;
-        }
-        ct_ix extent = cut->n ? ct__ix_int(p, length) : x->cells[axis];
-        ct_ix first = ct__ix_int(p, start), var = ct__ix_var(p, extent);
-        if (axis < x->tasks) { // the loop runs once, if the task lies in the range
-            ct_ix end = ct__ix_add(p, first, extent);
-            ct_ix inside = ct__ix_and(p, ct__ix_le(p, first, task_at), ct__ix_lt(p, task_at, end));
-            ct_ix once = ct__ix_select(p, inside, ct__ix_int(p, 1), ct__ix_int(p, 0));
-            ct__emit_open(e, CT_BIND_SEQ, once, NULL, var);
-            ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_sub(p, task_at, first)));
-            ct__share(&n->shares, e->kir, (double)length / (double)guess(e, x->cells[axis]));
-        } else {
-            ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
-        }
-        if (n->apart) n->row[axis] = var;
-        x->at[axis] = ct__ix_add(p, first, var);
-        loops_from(x, axis + 1);
-        ct__emit_end(e);
+        const int64_t length = cut->n ? length_of(cut, r) : -1;
+        x->begin[axis] = cut->n ? cut->start[r] : 0;
+        x->step[axis] = step_of(cut, r);
+        if (axis == x->outer)
+            vectors(x, skip, length);
+        else
+            loop_over(x, axis, skip, length, task_at);
+        skip += length;
     }
     x->at[axis] = task_at;
 }
@@ -525,7 +549,8 @@ static void pointwise(nest *n) {
     x.outer = x.tasks = x.rank - n->lanes;
     for (int a = 0; a < x.rank; a++) {
         const ct_ix size = ct__emit_size(e, n->g->units[0].v, a);
-        x.cells[a] = ct__ix_div(p, size, ct__ix_int(p, cut_of(n, a)->elements));
+        x.cells[a] = cells_of(e, cut_of(n, a), size);
+        x.step[a] = cut_of(n, a)->elements;
     }
     const int behind = x.outer < x.rank;
     x.wide = product(e, x.cells + x.outer, n->lanes);
@@ -671,7 +696,7 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
     int copies = 1;
     for (int a = 0; a < rank; a++)
         for (int k = 0; k < 2; k++) {
-            const int more = may[k][a].n ? may[k][a].n : (int)may[k][a].elements;
+            const int more = (may[k][a].n ? may[k][a].n : 1) - 1 + (int)may[k][a].elements;
             if (more == 1 || copies * more > MOST_COPIES) continue;
             const ct_cut before = cut[a];
             nest how = *best;

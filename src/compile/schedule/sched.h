@@ -175,7 +175,7 @@ enum { CT_MOST_RANGES = 32 };
 typedef struct ct_cut {
     int n;                             // ranges with loops of their own; 0: one loop
     int64_t start[CT_MOST_RANGES + 1]; // of each; then the axis' size
-    int64_t elements;                  // that one iteration computes, one behind the other
+    int64_t elements; // that one iteration of the first computes, one behind the other
 } ct_cut;
 // How often loops run whose extents are no numbers, once their outer loop has begun.
 typedef struct ct_shares {
