@@ -128,6 +128,11 @@ static ct_tensor waves(void) { // a table of (T, C), added to each of many
     return ct_add(tensor(CT_DIMS(16, 64, 48)), ct_sin(ct_mul(t, ct_f(0.25))));
 }
 
+static ct_tensor dropped(void) { // random bits are flat, what they decide is not
+    ct_tensor x = tensor(CT_DIMS(40, 64));
+    return ct_add(x, ct_dropout(ct_mul(x, x), ct_random_key(3), ct_f(0.5)));
+}
+
 // ----------------------------------------------------------------------------------------- running
 
 typedef struct {
@@ -216,6 +221,7 @@ static const expected all[] = {
     {"pool_by_axes", pool_by_axes, 1, {DIVISIONS, "fold_max"}, NULL, 0, false},
     {"doubly_gathered", doubly_gathered, 2, {NULL}, "i32_of_f32(", 1, false},
     {"soft_share", soft_share, 1, {NULL}, "exp_f32(", 1, true},
+    {"dropped", dropped, 1, {NULL}, "st_f32(", 1, false},
     {"waves", waves, 2, {NULL}, "sin_f32(", 1, true},
 };
 enum { ALL = sizeof all / sizeof *all };

@@ -501,16 +501,44 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
     return false;
 }
 
-// An elementwise unit to a group of elementwise ones: the same axes, read in place.
+static bool is_flat(const ct_type *t) {
+    int axes = 0;
+    for (int a = 0; a < t->rank; a++) axes += !ct__is_one(t, a);
+    return axes <= 1;
+}
+// Do two values have as many elements, and one of them along a single axis? Random bits are flat.
+static bool flattens(ct_val v, ct_val w) {
+    const ct_type *a = ct__type(v), *b = ct__type(w);
+    return !a->dyn && !b->dyn && ct__count(a) == ct__count(b) && (is_flat(a) || is_flat(b));
+}
+// Is each value of the group read where the unit has its own element, in the order of both?
+static bool reads_in_order(fuser *f, const ct_group *g, const ct_unit *u) {
+    const ct_ix own = ct__emit_offset(f->e, u->v, f->axis);
+    for (size_t i = 0; i < f->n_reads; i++)
+        if (is_of(f, &f->reads[i], g) &&
+            ct__emit_offset(f->e, f->reads[i].v, f->reads[i].at) != own)
+            return false;
+    return true;
+}
+
+// An elementwise unit to a group of elementwise ones: the same axes, read in place; or as many
+// elements in the same order.
 static bool joins_pointwise(fuser *f, ct_group *g, ct_unit *u) {
-    return !u->reduce && same_axes(f, u->v, g->units[0].v) && reads_in_place(f, g);
+    if (u->reduce) return false;
+    if (same_axes(f, u->v, g->units[0].v)) return reads_in_place(f, g);
+    return flattens(u->v, g->units[0].v) && reads_in_order(f, g, u);
+}
+static bool has_one_shape(fuser *f, const ct_group *g) {
+    for (size_t i = 1; i < g->n_units; i++)
+        if (!same_axes(f, g->units[i].v, g->units[0].v)) return false;
+    return true;
 }
 
 // A reduction to a group of elementwise units: the group's axes are its rows and what it reduces.
 static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
     int8_t axis[CT_MAX_RANK];
     memset(axis, -1, sizeof axis);
-    if (!u->reduce) return false;
+    if (!u->reduce || !has_one_shape(f, g)) return false;
     const ct_type *t = ct__type(g->units[0].v), *in = ct__type(u->v.node->in[0]);
     bool touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {

@@ -402,6 +402,7 @@ static void with_rows(nest *n) {
 
 typedef struct {
     nest *n;
+    ct_val of;                // whose axes they are
     int rank, tasks, outer;   // axes before `tasks` are the task's, before `outer` loops in it
     ct_ix cells[CT_MAX_RANK]; // of each axis: how many iterations go over it
     ct_ix at[CT_MAX_RANK];    // and the one at hand, counted from the range's begin
@@ -426,6 +427,28 @@ static ct_ix cells_of(ct_emit *e, const ct_cut *cut, ct_ix size) {
     return ct__ix_div(e->pool, size, ct__ix_int(e->pool, cut->elements));
 }
 
+// Whose axes the loops go over. Other units have as many elements.
+static ct_val space_of(const ct_group *g) {
+    size_t best = 0;
+    for (size_t i = 1; i < g->n_units; i++)
+        if (ct__type(g->units[i].v)->rank > ct__type(g->units[best].v)->rank) best = i;
+    return g->units[best].v;
+}
+// The index of a unit's element where the loops have theirs.
+static void index_in(ct_emit *e, ct_val v, const ct_ix *at, ct_val unit, ct_ix *own) {
+    const int rank = ct__type(unit)->rank;
+    ct_ix size[CT_MAX_RANK];
+    bool same = rank == ct__type(v)->rank;
+    for (int a = 0; a < rank; a++) {
+        size[a] = ct__emit_size(e, unit, a);
+        same = same && size[a] == ct__emit_size(e, v, a);
+    }
+    if (same)
+        memcpy(own, at, (size_t)rank * sizeof *own);
+    else
+        ct__unflatten_ix(e->pool, ct__emit_offset(e, v, at), size, rank, own);
+}
+
 // The elements of one iteration: all values before any store, since one may overwrite what another
 // reads.
 static void elements(space *x) {
@@ -439,7 +462,7 @@ static void elements(space *x) {
     ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
     for (int pass = 0; pass < 2 && value; pass++)
         for (int c = 0; c < copies; c++) {
-            ct_ix at[CT_MAX_RANK];
+            ct_ix at[CT_MAX_RANK], own_at[CT_MAX_RANK];
             for (int a = x->rank - 1, rest = c; a >= 0; a--) {
                 const int k = (int)x->step[a];
                 ct_ix first = ct__ix_mul(e->pool, x->at[a], ct__ix_int(e->pool, k));
@@ -448,10 +471,11 @@ static void elements(space *x) {
             }
             for (size_t i = 0; i < g->n_units; i++) {
                 ct_kval *own = &value[(size_t)c * g->n_units + i];
+                index_in(e, x->of, at, g->units[i].v, own_at);
                 if (pass)
-                    ct__emit_store(e, g->units[i].v, at, *own);
+                    ct__emit_store(e, g->units[i].v, own_at, *own);
                 else
-                    *own = ct__emit_value(e, g->units[i].v, at, CT_DEFAULT);
+                    *own = ct__emit_value(e, g->units[i].v, own_at, CT_DEFAULT);
             }
         }
     if (e->flops < before) e->flops = before; // other ranges are other elements
@@ -545,10 +569,11 @@ static void loops_from(space *x, int axis) {
 static void pointwise(nest *n) {
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    space x = {.n = n, .rank = ct__type(n->g->units[0].v)->rank, .tile = CT_IX_NONE};
+    space x = {.n = n, .of = space_of(n->g), .tile = CT_IX_NONE};
+    x.rank = ct__type(x.of)->rank;
     x.outer = x.tasks = x.rank - n->lanes;
     for (int a = 0; a < x.rank; a++) {
-        const ct_ix size = ct__emit_size(e, n->g->units[0].v, a);
+        const ct_ix size = ct__emit_size(e, x.of, a);
         x.cells[a] = cells_of(e, cut_of(n, a), size);
         x.step[a] = cut_of(n, a)->elements;
     }
@@ -637,7 +662,7 @@ static bool has_ranges_inside(const nest *n, int rank) {
 static bool choose_lanes(nest *n, nest *best) {
     nest how = *best;
     bool crossed, torn;
-    int rank = ct__type(how.g->units[0].v)->rank, tolerant = 0, cheapest = rank ? 1 : 0;
+    int rank = ct__type(space_of(how.g))->rank, tolerant = 0, cheapest = rank ? 1 : 0;
     double least = INFINITY;
     for (how.lanes = rank; how.lanes > 0; how.lanes--) {
         if (has_ranges_inside(&how, rank)) continue;
@@ -655,7 +680,7 @@ static bool choose_lanes(nest *n, nest *best) {
     best->lanes = how.cut ? cheapest : how.lanes;
     if (!how.cut && tolerant > how.lanes) {
         int64_t width = 1;
-        const ct_type *t = ct__type(how.g->units[0].v);
+        const ct_type *t = ct__type(space_of(how.g));
         for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
         if (width < 8 * CT_LANES) best->lanes = tolerant;
     }
@@ -676,7 +701,7 @@ static bool assigns(const nest *n) {
 // is chosen.
 static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
     bool crossed, torn, guarded = false;
-    const int rank = ct__type(best->g->units[0].v)->rank;
+    const int rank = ct__type(space_of(best->g))->rank;
     if (!choose_lanes(n, best)) return false;
     for (size_t i = 0; i < n->e->draft->n_seen; i++) guarded |= n->e->draft->seen[i].guard >= 0;
     rough(n, &crossed, &torn);
@@ -689,8 +714,8 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
     ct_cut may[2][CT_MAX_RANK];
     for (int a = 0; a < rank; a++) {
         may[0][a] = may[1][a] = cut[a] = whole;
-        if (!is_dynamic(n->e, ct__emit_size(n->e, best->g->units[0].v, a)))
-            ct__find_cuts(n->e, n->row[a], guess(n->e, ct__emit_size(n->e, best->g->units[0].v, a)),
+        if (!is_dynamic(n->e, ct__emit_size(n->e, space_of(best->g), a)))
+            ct__find_cuts(n->e, n->row[a], guess(n->e, ct__emit_size(n->e, space_of(best->g), a)),
                           a == rank - 1, &may[0][a], &may[1][a]);
     }
     int copies = 1;
