@@ -17,14 +17,15 @@
 #include "kinds/reduce.h"
 
 enum {
-    CHUNK = 4096,     // elements of a pointwise task
-    COLUMNS = 64,     // lanes of a task that reduces along the outer axis
-    FEW_TASKS = 8,    // below, a long reduction is worth splitting
-    LONG = 8192,      // elements of a long one
-    MAX_INNER = 16,   // distinct inner loop variables of a kernel
-    KEPT = 16384,     // elements of a value that a row keeps for its later loops
-    MOST_COPIES = 64, // of a pointwise kernel's body
-    SHORT_ROW = 512,  // elements of a pointwise row that is not worth a task of its own
+    CHUNK = 4096,       // elements of a pointwise task
+    COLUMNS = 64,       // lanes of a task that reduces along the outer axis
+    FEW_TASKS = 8,      // below, a long reduction is worth splitting
+    LONG = 8192,        // elements of a long one
+    MAX_INNER = 16,     // distinct inner loop variables of a kernel
+    KEPT = 16384,       // elements of a value that a row keeps for its later loops
+    MOST_COPIES = 64,   // of a pointwise kernel's body
+    LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
+    SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
 };
 
 typedef struct {
@@ -729,7 +730,7 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
             how.cut = cut;
             if (!choose_lanes(n, &how)) return false;
             const double work = ct__work(n->e->kir, &n->shares);
-            if (work < least * 0.95) {
+            if (work < least * 0.95 && n->e->kir->n <= LONGEST_CUT) {
                 least = work;
                 *best = how;
                 copies *= more;
