@@ -484,8 +484,9 @@ static void split(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
             continue;
         }
         int64_t whole = t.coef / d.coef, rest = t.coef % d.coef;
-        // A part of a coefficient is split off only of the constant: (65) / 64 = 1 + 1 / 64.
-        if (rest && (t.atom >= 0 || t.mono != d.mono)) {
+        // (65) / 64 = 1 + 1 / 64, and of what is not negative (33 x) / 32 = x + x / 32.
+        const bool natural = t.atom < 0 || (t.coef > 0 && p->node[t.atom].lo >= 0);
+        if (rest && (t.mono != d.mono || !natural)) {
             put(r, t);
             continue;
         }
@@ -540,7 +541,9 @@ static ct_ix opaque_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
     }
     int64_t n, hi = x->hi;
     if (ct__ix_is_int(p, b, &n) && n > 0 && hi != INT64_MAX) hi /= n;
-    return two(p, CT_IX_DIV, a, b, x->lo >= 0 ? 0 : INT64_MIN, hi);
+    int64_t lo = x->lo >= 0 ? 0 : INT64_MIN;
+    if (ct__ix_is_int(p, b, &n) && n > 0 && x->lo > 0) lo = x->lo / n;
+    return two(p, CT_IX_DIV, a, b, lo, hi);
 }
 
 ct_ix ct__ix_div(ct_ix_pool *p, ct_ix a, ct_ix b) {

@@ -301,10 +301,15 @@ static bool pad_map(ct_map *map) {
             inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
         ct_ix pitch = ct__ix_int(p, attrs->interior.v[a] + 1);
         if (attrs->interior.v[a]) { // the quotient is asked for where the condition fails, too
-            ct_ix forward = ct__ix_max(p, at, ct__ix_int(p, 0));
+            const int64_t low = attrs->low.v[a], one = attrs->interior.v[a] + 1;
+            ct_ix skip = ct__ix_int(p, 0), forward = ct__ix_max(p, at, skip);
+            if (!ct__marked(low) && low < INT64_MAX - one) { // whole pitches further on, from 0 on
+                skip = ct__ix_int(p, low > 0 ? (low + one - 1) / one : 0);
+                forward = ct__ix_add(p, at, ct__ix_mul(p, skip, pitch));
+            }
             ct_ix rest = ct__ix_mod(p, forward, pitch);
             inside->valid = ct__ix_and(p, inside->valid, ct__ix_eq(p, rest, ct__ix_int(p, 0)));
-            at = ct__ix_div(p, forward, pitch);
+            at = ct__ix_sub(p, ct__ix_div(p, forward, pitch), skip);
         }
         if (attrs->high.v[a])
             inside->valid =

@@ -22,7 +22,7 @@ bool ct__emit_restart(ct_emit *e) {
     ct__arena_reset(&e->arena);
     e->pool = ct__ix_new(&e->arena, e->err);
     d->n_binds = d->n_memo = d->n_marks = d->n_args = d->n_syms = d->n_seen = 0;
-    d->depth = 0;
+    d->depth = d->n_kept = d->stage = 0;
     e->guard = CT_IX_NONE;
     e->flops = 0;
     if (!e->kir || !e->pool) return no_memory(e);
@@ -168,6 +168,18 @@ static ct_ix guard_before(ct_emit *e, ct_ix guard, ct_ix x) {
     return ct__ix_and(e->pool, guard_before(e, n.a, x), b);
 }
 
+// Is an index inside of the value whatever the condition is?
+static bool always_inside(ct_emit *e, ct_val v, const ct_ix *at) {
+    for (int a = 0; a < ct__type(v)->rank; a++) {
+        int64_t size;
+        if (!ct__ix_is_int(e->pool, ct__emit_size(e, v, a), &size) ||
+            ct__ix_bare(e->pool, at[a]) != at[a] || ct__ix_node(e->pool, at[a])->lo < 0 ||
+            ct__ix_node(e->pool, at[a])->hi >= size)
+            return false;
+    }
+    return true;
+}
+
 // Of two operands; the second one is written first.
 static ct_kval emit_pair(ct_emit *e, const ct_ix_node *n) {
     ct_kir *k = e->kir;
@@ -220,7 +232,7 @@ ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
     case CT_IX_LOAD: {
         ct_val v = {d->sched->graph->nodes[n.number >> 16], (uint32_t)(n.number & 0xffff)};
         ct_ix outer = e->guard;
-        e->guard = guard_before(e, outer, x);
+        e->guard = always_inside(e, v, n.at) ? CT_IX_NONE : guard_before(e, outer, x);
         ct_kval value = ct__emit_value(e, v, n.at, CT_I64);
         e->guard = outer;
         return value;
@@ -324,6 +336,7 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
     see(e, offset, false, buf);
     int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_READ, &offset);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
+    e->draft->guarded++;
     ct_kval guard = ct__emit_condition(e, e->guard);
     return ct__kir_load_if(e->kir, id, ct__emit_ix(e, offset), guard);
 }
@@ -424,7 +437,7 @@ void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
 
 // ------------------------------------------------------------------------------------------ values
 
-void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
+static void remember(ct_emit *e, ct_val v, const ct_ix *at, ct_ix guard, ct_kval value) {
     ct_draft *d = e->draft;
     size_t bytes = ct__type(v)->rank * sizeof *at;
     ct_ix *own = ct__arena(&e->arena, bytes);
@@ -433,9 +446,12 @@ void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
         return;
     }
     if (bytes) memcpy(own, at, bytes);
-    d->memo[d->n_memo++] = (ct_memo){v, e->guard, own, value};
+    d->memo[d->n_memo++] = (ct_memo){v, guard, own, value};
 }
-static ct_kval recall(const ct_emit *e, ct_val v, const ct_ix *at) {
+void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
+    remember(e, v, at, e->guard, value);
+}
+static const ct_memo *recall(const ct_emit *e, ct_val v, const ct_ix *at) {
     const ct_draft *d = e->draft;
     size_t bytes = ct__type(v)->rank * sizeof *at;
     for (size_t i = d->n_memo; i-- > 0;) {
@@ -443,12 +459,15 @@ static ct_kval recall(const ct_emit *e, ct_val v, const ct_ix *at) {
         // A value without condition serves where there is one.
         if (m->v.node == v.node && m->v.out == v.out && (m->guard == e->guard || m->guard < 0) &&
             (bytes == 0 || memcmp(m->at, at, bytes) == 0))
-            return m->value;
+            return m;
     }
-    return -1;
+    return NULL;
 }
 
-bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at) { return recall(e, v, at) >= 0; }
+bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at) {
+    const ct_memo *m = recall(e, v, at);
+    return m && m->value >= 0;
+}
 
 // The index in an operand that broadcasts to the node's shape.
 void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own) {
@@ -516,16 +535,46 @@ static ct_kval constant(ct_emit *e, const ct_node *node) {
     return ct__kir_const_int(e->kir, dtype, ct__load_i64(dtype, data->bytes, 0));
 }
 
+// A value that the row keeps, from scratch memory; -1: it is to be computed.
+static ct_kval kept(ct_emit *e, ct_val v, const ct_ix *at) {
+    ct_draft *d = e->draft;
+    ct_kept *k = d->kept;
+    while (k < d->kept + d->n_kept && k->unit->v.node != v.node) k++;
+    if (k == d->kept + d->n_kept) return -1;
+    if (!k->filled) {
+        k->wanted |= k->stage > 0 && k->stage != d->stage;
+        if (!k->stage) k->stage = d->stage;
+        return -1;
+    }
+    ct_ix place = ct__ix_int(e->pool, 0);
+    for (int a = 0; a < ct__type(v)->rank; a++) {
+        if (k->unit->row[a] >= 0) continue;
+        const ct_ix size = ct__emit_size(e, v, a);
+        place = ct__ix_add(e->pool, ct__ix_mul(e->pool, place, size), at[a]);
+    }
+    const ct_kval index = ct__emit_ix(e, ct__ix_bare(e->pool, place));
+    if (e->guard < 0) return ct__kir_load(e->kir, k->buf, index);
+    d->guarded++;
+    return ct__kir_load_if(e->kir, k->buf, index, ct__emit_condition(e, e->guard));
+}
+
 static ct_kval computed(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_draft *d = e->draft;
     const ct_node *node = v.node;
     const ct_sval *val = ct__sval(d->sched, v);
     ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
     if (node->op == &ct__op_const && ct__count(node->out) == 1) return constant(e, node);
-    if (node->op == &ct__op_scalar) // each place of the scalars is a parameter of its own
-        return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__ix_int(e->pool, 0));
+    if (node->op == &ct__op_scalar) { // each place of the scalars is a parameter of its own
+        const ct_ix guard = e->guard; // which it needs not: it is always there
+        e->guard = CT_IX_NONE;
+        ct_kval number = ct__emit_load_at(e, val->buf, val->offset, dtype, ct__ix_int(e->pool, 0));
+        e->guard = guard;
+        return number;
+    }
     if (val->buf != UINT32_MAX && (val->group < 0 || val->group != d->group))
         return ct__emit_bits(e, v, at, dtype);
+    const ct_kval there = d->n_kept ? kept(e, v, at) : -1;
+    if (there >= 0) return there;
     if (node->op->kind->value) return node->op->kind->value(e, v, at);
     if (!e->kir->err.code) // else what was made of it is not known for want of memory
         ct__err(e->err, CT_E_INTERNAL, node->here, node->op->name,
@@ -538,8 +587,11 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
     // After an error nothing is recalled: walking on would visit shared values again and again.
     if (e->kir->err.code || e->err->code) return -1;
     ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
-    ct_kval r = recall(e, v, at);
+    const ct_memo *m = recall(e, v, at);
+    ct_kval r = m ? m->value : -1;
+    d->guarded += m && m->guard >= 0;
     if (r < 0) {
+        const size_t guarded = d->guarded;
         if (++d->depth > DEEPEST) {
             ct__err(e->err, CT_E_INTERNAL, v.node->here, v.node->op->name,
                     "more than %d values are nested in one kernel", DEEPEST);
@@ -547,7 +599,8 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
         }
         r = computed(e, v, at);
         d->depth--;
-        ct__emit_remember(e, v, at, r);
+        // What was read without a condition holds without one.
+        remember(e, v, at, d->guarded == guarded ? CT_IX_NONE : e->guard, r);
     }
     return as == CT_DEFAULT || as == dtype || r < 0 ? r : ct__kir_cast(e->kir, r, as);
 }

@@ -16,6 +16,7 @@
 enum {
     KEEP_WEIGHT = 6,     // ops of a value above which several users share a buffer
     KEEP_LOADS = 3,      // or loads: such as a sum of a few layers' results
+    POSITION_WEIGHT = 3, // ops of positions above which many rows share a buffer
     MOST_WEIGHT = 160,   // ops inlined into one value
     MOST_LOADS = 48,     // of them, loads
     MOST_DEPTH = 96,     // of nested inlining in a unit
@@ -24,6 +25,7 @@ enum {
     MOST_READS = 160,    // of a group, loads (a kernel takes 256 buffers)
     FEW_ROWS = 8,        // below, whole rows are not worth keeping together ...
     LONG_ROW = 4096,     // ... that are longer than this
+    ROWS_A_TASK = 64,    // where lanes run along them
     PROLOGUE_STEPS = 32, // of what a template computes while it packs
 };
 #define MANY_BYTES (INT64_MAX / 4)
@@ -32,6 +34,7 @@ typedef struct { // of a node
     uint32_t users;
     int weight, loads, depth;
     bool unit, costly;
+    bool heavy;  // costly, and other for each element along the last axis
     size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
@@ -173,8 +176,10 @@ static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
     c->weight = ct__is_pointwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
     c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
+    c->heavy = c->costly && node->out->rank && !ct__is_one(node->out, node->out->rank - 1);
     for (int i = 0; i < (node->op->waits ? 1 : node->n_in); i++) {
         const ct_node *in = node->in[i].node;
+        const ct_type *t = ct__type(node->in[i]);
         const cost *x = &f->of[in->index];
         if (ct__is_leaf(in) || x->unit || stands_alone(in)) {
             c->loads += in->op != &ct__op_const || ct__count(in->out) != 1;
@@ -183,8 +188,34 @@ static void weigh(fuser *f, const ct_node *node) {
         c->weight += x->weight;
         c->loads += x->loads;
         c->costly |= x->costly;
+        c->heavy |= x->heavy && (!ct__is_pointwise(node) || !ct__is_one(t, t->rank - 1));
         if (x->depth >= c->depth) c->depth = x->depth + 1;
     }
+}
+
+// Are positions that go along the lanes computed anew for each of many rows?
+static bool positions_repeat(const ct_node *node) {
+    const ct_type *x = ct__type(node->in[0]), *at = ct__type(node->in[1]);
+    const int axis = ct__along(node).axis;
+    const uint32_t behind = axis + 1 < 32 ? ~0u << (axis + 1) : 0;
+    return guess(x, behind) < CT_LANES &&
+           guess(node->out, ~0u) >= FEW_ROWS * guess(at, ~0u) * guess(x, behind);
+}
+
+// Is each element of the operand wanted again and again, in loops that do not keep it? What goes along
+// the lanes is, where an axis before is repeated; so is what is gathered more often than it is long.
+static bool repeats(const ct_node *node, int operand) {
+    const ct_type *in = ct__type(node->in[operand]), *out = node->out;
+    if (node->op->kind->positions) // a gather
+        return operand == 0 ? guess(out, ~0u) >= guess(in, ~0u) : positions_repeat(node);
+    const bool expands = ct__is_view(node) && guess(out, ~0u) > guess(in, ~0u);
+    if (!ct__is_pointwise(node) && !expands) return false;
+    if (in->rank == 0 || ct__is_one(in, in->rank - 1)) return false;
+    for (int a = 0; a < out->rank - 1; a++) {
+        const int own = a - (out->rank - in->rank);
+        if (!ct__is_one(out, a) && (own < 0 || ct__is_one(in, own))) return true;
+    }
+    return false;
 }
 
 // A template reads its operands element by element, several times: it should meet plain memory, or
@@ -274,6 +305,12 @@ static void mark_units(fuser *f) {
         if (ct__is_leaf(node) || stands_alone(node)) {
             c->unit = false;
             continue;
+        }
+        for (int k = 0; k < node->n_in && f->s->fuse; k++) {
+            cost *in = &f->of[node->in[k].node->index];
+            const bool much =
+                in->heavy || (node->op->kind->positions && k == 1 && in->weight >= POSITION_WEIGHT);
+            in->unit |= much && ct__is_inlined(node->in[k].node) && repeats(node, k);
         }
         weigh(f, node);
         bool shared =
@@ -418,12 +455,12 @@ static int output_axis(const fuser *f, const ct_node *node, int axis) {
     return o;
 }
 
-static bool worth_keeping_rows(const fuser *f, const ct_group *g, uint32_t inner,
-                               const ct_type *t) {
-    int64_t rows = 1;
-    for (int i = 0; i < g->n_rows; i++)
-        rows *= guess(ct__type(g->rows[i].v), 1u << g->rows[i].axis);
-    (void)f;
+// Is one thread enough for whole rows? Where the last axis is one of the rows, lanes run along it, and
+// as many rows as a task takes are one.
+static bool worth_keeping_rows(int64_t rows, uint32_t inner, const ct_type *t) {
+    int last = t->rank - 1;
+    while (last > 0 && ct__is_one(t, last)) last--;
+    if (last >= 0 && !(inner >> last & 1)) rows /= ROWS_A_TASK;
     return rows >= FEW_ROWS || guess(t, inner) <= LONG_ROW;
 }
 
@@ -444,7 +481,10 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     for (int a = 0; a < f->rank && ct__is_reduced(node); a++)
         if (inner >> a & 1 && !f->reduced[a]) return false; // a reduction has rows alone
     // Reductions and rows that follow a reduction over few, long rows are better spread anew.
-    return !inner || worth_keeping_rows(f, g, inner, t);
+    int64_t rows = 1;
+    for (int i = 0; i < g->n_rows; i++)
+        rows *= guess(ct__type(g->rows[i].v), 1u << g->rows[i].axis);
+    return !inner || worth_keeping_rows(rows, inner, t);
 }
 
 // A reduction like one of the group's (same operand shape and axes), that shares an input.
@@ -465,16 +505,44 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
     return false;
 }
 
-// An elementwise unit to a group of elementwise ones: the same axes, read in place.
+static bool is_flat(const ct_type *t) {
+    int axes = 0;
+    for (int a = 0; a < t->rank; a++) axes += !ct__is_one(t, a);
+    return axes <= 1;
+}
+// Do two values have as many elements, and one of them along a single axis? Random bits are flat.
+static bool flattens(ct_val v, ct_val w) {
+    const ct_type *a = ct__type(v), *b = ct__type(w);
+    return !a->dyn && !b->dyn && ct__count(a) == ct__count(b) && (is_flat(a) || is_flat(b));
+}
+// Is each value of the group read where the unit has its own element, in the order of both?
+static bool reads_in_order(fuser *f, const ct_group *g, const ct_unit *u) {
+    const ct_ix own = ct__emit_offset(f->e, u->v, f->axis);
+    for (size_t i = 0; i < f->n_reads; i++)
+        if (is_of(f, &f->reads[i], g) &&
+            ct__emit_offset(f->e, f->reads[i].v, f->reads[i].at) != own)
+            return false;
+    return true;
+}
+
+// An elementwise unit to a group of elementwise ones: the same axes, read in place; or as many
+// elements in the same order.
 static bool joins_pointwise(fuser *f, ct_group *g, ct_unit *u) {
-    return !u->reduce && same_axes(f, u->v, g->units[0].v) && reads_in_place(f, g);
+    if (u->reduce) return false;
+    if (same_axes(f, u->v, g->units[0].v)) return reads_in_place(f, g);
+    return flattens(u->v, g->units[0].v) && reads_in_order(f, g, u);
+}
+static bool has_one_shape(fuser *f, const ct_group *g) {
+    for (size_t i = 1; i < g->n_units; i++)
+        if (!same_axes(f, g->units[i].v, g->units[0].v)) return false;
+    return true;
 }
 
 // A reduction to a group of elementwise units: the group's axes are its rows and what it reduces.
 static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
     int8_t axis[CT_MAX_RANK];
     memset(axis, -1, sizeof axis);
-    if (!u->reduce) return false;
+    if (!u->reduce || !has_one_shape(f, g)) return false;
     const ct_type *t = ct__type(g->units[0].v), *in = ct__type(u->v.node->in[0]);
     bool touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
@@ -504,7 +572,7 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
         else
             rows |= 1u << a;
     }
-    if (!touched || (guess(in, rows) < FEW_ROWS && guess(in, inner) > LONG_ROW)) return false;
+    if (!touched || !worth_keeping_rows(guess(in, rows), inner, in)) return false;
     own_rows(g, u);
     for (size_t i = 0; i < g->n_units; i++)
         for (int a = 0; a < t->rank; a++)
@@ -713,6 +781,14 @@ static bool note_level(void *env_, ct_val v, bool loaded) {
     return true;
 }
 
+// Several loops of a row may want it; nest.c says whether they do.
+static bool add_kept(fuser *f, ct_group *g, const ct_unit *u) {
+    if (!g->kept) g->kept = ct__arena(&f->s->arena, CT_MOST_KEPT * sizeof *g->kept);
+    if (!g->kept) return no_memory(f->s);
+    g->kept[g->n_kept++] = *u;
+    return true;
+}
+
 static bool finish_group(fuser *f, ct_group *g) {
     ct_sched *s = f->s;
     if (g->n_units) qsort(g->units, g->n_units, sizeof *g->units, by_index);
@@ -723,6 +799,8 @@ static bool finish_group(fuser *f, ct_group *g) {
         u.store = val->stored;
         if (!u.store && !u.reduce) { // computed where it is used
             val->group = -1;
+            const bool keep = g->has_reduce && f->of[u.v.node->index].heavy;
+            if (keep && g->n_kept < CT_MOST_KEPT && !add_kept(f, g, &u)) return false;
             continue;
         }
         g->units[kept++] = u;
@@ -735,6 +813,11 @@ static bool finish_group(fuser *f, ct_group *g) {
         const ct_val *from = u->reduce ? u->v.node->in : &u->v;
         if (!ct__sched_walk(s, g->id, from, 1, note_level, &env)) return false;
         u->level = env.level;
+    }
+    for (int i = 0; i < g->n_kept; i++) {
+        level_env env = {f, g, 0};
+        if (!ct__sched_walk(s, g->id, &g->kept[i].v, 1, note_level, &env)) return false;
+        g->kept[i].level = env.level;
     }
     return true;
 }

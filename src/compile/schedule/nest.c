@@ -1,7 +1,8 @@
 // From a group of values to the loops of one kernel.
 //
 // Without reductions: the trailing axes that all accesses cross with plain strides are one VECTOR
-// loop, chunks of which (or the axes before it) are the CORE loop.
+// loop, chunks of which (or the axes before it) are the CORE loop. Axes may be cut (cuts.c): into
+// ranges, each with a loop of its own, or into cells of a few elements that one iteration computes.
 // With reductions: the CORE loop runs over rows (what all reductions keep); in a row, reductions
 // over the same extent that do not need each other share a loop, then values that need them are
 // computed in further loops. Lanes run along the reduced axes, or, where memory is contiguous along
@@ -9,17 +10,22 @@
 // A long reduction with few rows is split into blocks of the reduction rule (kir.h), which changes
 // no bit, and a second launch that folds them. One of a dynamic extent may be long, and is split:
 // how many parts there are is found when a plan is made.
+#include <math.h>
 #include <string.h>
 
 #include "compile/schedule/sched.h"
 #include "kinds/reduce.h"
 
 enum {
-    CHUNK = 4096,   // elements of a pointwise task
-    COLUMNS = 64,   // lanes of a task that reduces along the outer axis
-    FEW_TASKS = 8,  // below, a long reduction is worth splitting
-    LONG = 8192,    // elements of a long one
-    MAX_INNER = 16, // distinct inner loop variables of a kernel
+    CHUNK = 4096,       // elements of a pointwise task
+    COLUMNS = 64,       // lanes of a task that reduces along the outer axis
+    FEW_TASKS = 8,      // below, a long reduction is worth splitting
+    LONG = 8192,        // elements of a long one
+    MAX_INNER = 16,     // distinct inner loop variables of a kernel
+    KEPT = 16384,       // elements of a value that a row keeps for its later loops
+    MOST_COPIES = 64,   // of a pointwise kernel's body
+    LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
+    SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
 };
 
 typedef struct {
@@ -27,8 +33,13 @@ typedef struct {
     ct_group *g;
     int lanes;      // trailing axes (pointwise) or row axes (reductions) that are the VECTOR loop
     bool flat;      // inner axes of stored values are one loop
+    uint32_t keeps; // which of the group's costly values are kept for later loops of a row,
+    bool decided;   // once that is known
     int pass;       // of a split reduction: 1 blocks, 2 their fold; 0: not split
     uint32_t *part; // (n_units) split: buffer of the block results
+    const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
+    bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
+    ct_shares shares;  // pointwise: how often loops run whose extents are no numbers
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
     ct_ix vec[MAX_INNER]; // variables of VECTOR loops
     int n_vec;
@@ -155,6 +166,46 @@ static void stores_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *do
     }
 }
 
+// Values that later loops want are kept in the first loop over their elements that can compute them.
+static void keep_in_loop(nest *n, int level, ct_ix extent, ct_ix var) {
+    ct_emit *e = n->e;
+    ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
+    for (int i = 0; i < e->draft->n_kept; i++) {
+        ct_kept *k = &e->draft->kept[i];
+        if (k->buf < 0 || k->filled || k->unit->level > level) continue;
+        const int count = inner_sizes(n, k->unit, size);
+        if (product(e, size, count) != extent) continue;
+        ct__unflatten_ix(e->pool, var, size, count, inner);
+        unit_index(n, k->unit, inner, at);
+        const ct_kval value = ct__emit_value(e, k->unit->v, at, CT_DEFAULT);
+        ct__kir_store(e->kir, k->buf, ct__emit_ix(e, var), value);
+        k->filling = true;
+    }
+}
+static void end_loop(nest *n) {
+    ct_draft *d = n->e->draft;
+    ct__emit_end(n->e);
+    for (int i = 0; i < d->n_kept; i++) d->kept[i].filled |= d->kept[i].filling;
+}
+
+// What the row may keep: floats of a static number, where lanes run inside of the row.
+static void make_kept(nest *n) {
+    ct_draft *d = n->e->draft;
+    for (int i = 0; i < n->g->n_kept && !n->lanes && !n->pass && n->flat; i++) {
+        const ct_unit *u = &n->g->kept[i];
+        const ct_dtype dtype = (ct_dtype)ct__type(u->v)->dtype;
+        ct_ix size[CT_MAX_RANK];
+        int64_t count;
+        const int axes = inner_sizes(n, u, size);
+        if (!ct__is_float(dtype) || !ct__ix_is_int(n->e->pool, product(n->e, size, axes), &count) ||
+            count < CT_LANES || count > KEPT || (n->decided && !(n->keeps >> i & 1)))
+            continue;
+        ct_kept *k = &d->kept[d->n_kept++];
+        *k = (ct_kept){.unit = u, .number = i, .buf = -1};
+        if (n->decided) k->buf = ct__kir_local(n->e->kir, ct__kir_held(dtype), count);
+    }
+}
+
 // Reductions of one level and extent in one loop. `done` marks them.
 static void reduce_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
@@ -162,6 +213,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     ct_folds f = ct__folds_of(e, g->units[first].v.node);
     ct_ix at[CT_MAX_RANK];
     if (f.n != 1) {
+        e->draft->stage++;
         unit_index(n, &g->units[first], NULL, at);
         keep_result(n, &g->units[first],
                     g->units[first].v.node->op->kind->value(e, g->units[first].v, at));
@@ -182,6 +234,8 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     else
         open_vector(n, extent, var);
     ct_kval value[64];
+    e->draft->stage++;
+    if (n->pass == 0) keep_in_loop(n, g->units[first].level, extent, var);
     stores_in_loop(n, g->units[first].level, extent, var, done);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
@@ -196,7 +250,7 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     e->flops += (double)count;
     for (size_t m = 0; m < count; m++)
         value[m] = ct__kir_reduce(e->kir, g->units[members[m]].v.node->op->reduction, value[m]);
-    ct__emit_end(e);
+    end_loop(n);
     for (size_t m = 0; m < count; m++) {
         const ct_unit *u = &g->units[members[m]];
         keep_result(n, u, ct__fold_result(e, u->v.node, value[m]));
@@ -210,6 +264,7 @@ static void store_stage(nest *n, size_t first, bool *done) {
     ct_group *g = n->g;
     ct_ix size[CT_MAX_RANK], own[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     int count = inner_sizes(n, &g->units[first], size), opened = 0;
+    e->draft->stage++;
     if (n->flat && count > 1) {
         ct_ix extent = product(e, size, count), var = inner_var(n, extent, 0);
         if (ct__in_vector(e->kir))
@@ -252,6 +307,7 @@ static void row_body(nest *n) {
     ct_group *g = n->g;
     bool done[512] = {false};
     int deepest = 0;
+    make_kept(n);
     size_t units = g->n_units < 512 ? g->n_units : 512;
     for (size_t i = 0; i < units; i++)
         if (g->units[i].level > deepest) deepest = g->units[i].level;
@@ -330,6 +386,7 @@ static void with_rows(nest *n) {
         ct_ix extent = ct__ix_min(p, width, ct__ix_sub(p, wide, start));
         ct_ix lane = ct__ix_var(p, width), column = ct__ix_var(p, wide);
         ct__emit_open(e, CT_BIND_VECTOR, extent, "column", lane);
+        ct__share(&n->shares, e->kir, (double)COLUMNS);
         n->vec[n->n_vec++] = column;
         ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
         ct__unflatten_ix(p, column, n->row_size + outer, n->lanes, n->row + outer);
@@ -342,42 +399,210 @@ static void with_rows(nest *n) {
     if (core) ct__emit_end(e);
 }
 
-static void pointwise(nest *n) {
+// ------------------------------------------------------------------- elementwise and moved values
+
+typedef struct {
+    nest *n;
+    ct_val of;                // whose axes they are
+    int rank, tasks, outer;   // axes before `tasks` are the task's, before `outer` loops in it
+    ct_ix cells[CT_MAX_RANK]; // of each axis: how many iterations go over it
+    ct_ix at[CT_MAX_RANK];    // and the one at hand, counted from the range's begin
+    int64_t begin[CT_MAX_RANK],
+        step[CT_MAX_RANK]; // of the range: its first element; an iteration's
+    ct_ix inner, wide;     // iterations behind axis `outer`, and with it
+    ct_ix tile;            // chunk of the VECTOR loop; CT_IX_NONE: it is whole
+} space;
+
+static const ct_cut whole = {.elements = 1};
+static const ct_cut *cut_of(const nest *n, int axis) { return n->cut ? &n->cut[axis] : &whole; }
+
+// Iterations over a range. What is left of an axis behind its last cell is a range of single elements.
+static int64_t step_of(const ct_cut *cut, int range) { return range ? 1 : cut->elements; }
+static int64_t length_of(const ct_cut *cut, int range) {
+    return (cut->start[range + 1] - cut->start[range]) / step_of(cut, range);
+}
+static ct_ix cells_of(ct_emit *e, const ct_cut *cut, ct_ix size) {
+    int64_t cells = 0;
+    for (int r = 0; r < cut->n; r++) cells += length_of(cut, r);
+    if (cut->n) return ct__ix_int(e->pool, cells);
+    return ct__ix_div(e->pool, size, ct__ix_int(e->pool, cut->elements));
+}
+
+// Whose axes the loops go over. Other units have as many elements.
+static ct_val space_of(const ct_group *g) {
+    size_t best = 0;
+    for (size_t i = 1; i < g->n_units; i++)
+        if (ct__type(g->units[i].v)->rank > ct__type(g->units[best].v)->rank) best = i;
+    return g->units[best].v;
+}
+// The index of a unit's element where the loops have theirs.
+static void index_in(ct_emit *e, ct_val v, const ct_ix *at, ct_val unit, ct_ix *own) {
+    const int rank = ct__type(unit)->rank;
+    ct_ix size[CT_MAX_RANK];
+    bool same = rank == ct__type(v)->rank;
+    for (int a = 0; a < rank; a++) {
+        size[a] = ct__emit_size(e, unit, a);
+        same = same && size[a] == ct__emit_size(e, v, a);
+    }
+    if (same)
+        memcpy(own, at, (size_t)rank * sizeof *own);
+    else
+        ct__unflatten_ix(e->pool, ct__emit_offset(e, v, at), size, rank, own);
+}
+
+// The elements of one iteration: all values before any store, since one may overwrite what another
+// reads.
+static void elements(space *x) {
+    nest *n = x->n;
     ct_emit *e = n->e;
     ct_group *g = n->g;
+    int copies = 1;
+    for (int a = 0; a < x->rank; a++) copies *= (int)x->step[a];
+    const double before = e->flops;
+    e->flops = 0;
+    ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
+    for (int pass = 0; pass < 2 && value; pass++)
+        for (int c = 0; c < copies; c++) {
+            ct_ix at[CT_MAX_RANK], own_at[CT_MAX_RANK];
+            for (int a = x->rank - 1, rest = c; a >= 0; a--) {
+                const int k = (int)x->step[a];
+                ct_ix first = ct__ix_mul(e->pool, x->at[a], ct__ix_int(e->pool, k));
+                at[a] = ct__ix_add(e->pool, first, ct__ix_int(e->pool, x->begin[a] + rest % k));
+                rest /= k;
+            }
+            for (size_t i = 0; i < g->n_units; i++) {
+                ct_kval *own = &value[(size_t)c * g->n_units + i];
+                index_in(e, x->of, at, g->units[i].v, own_at);
+                if (pass)
+                    ct__emit_store(e, g->units[i].v, own_at, *own);
+                else
+                    *own = ct__emit_value(e, g->units[i].v, own_at, CT_DEFAULT);
+            }
+        }
+    if (e->flops < before) e->flops = before; // other ranges are other elements
+}
+
+// So many iterations of axis `outer` (-1: all of them), with the axes behind it, as one loop. Before
+// them are others, `skip`.
+static void vectors(space *x, int64_t skip, int64_t length) {
+    nest *n = x->n;
+    ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    ct_ix size[CT_MAX_RANK], at[CT_MAX_RANK];
-    int rank = ct__type(g->units[0].v)->rank, outer = rank - n->lanes;
-    for (int a = 0; a < rank; a++) size[a] = ct__emit_size(e, g->units[0].v, a);
-    ct_ix rows = product(e, size, outer), wide = product(e, size + outer, n->lanes);
-    ct_ix chunk = ct__ix_int(p, CHUNK), tiles = ct__ix_int(p, 1);
-    bool chunked = is_dynamic(e, wide) || guess(e, wide) > CHUNK + CHUNK / 2;
-    if (chunked) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, CHUNK - 1)), chunk);
-    ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0), tile = row;
-    bool core = !is_one(e, tasks);
-    if (core) {
-        ct_ix task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
-        tile = ct__ix_mod(p, task, tiles);
-        row = ct__ix_div(p, task, tiles);
-    }
+    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, CHUNK);
+    if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
+    if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
     ct_ix flat = ct__ix_var(p, wide);
-    if (chunked) {
-        ct_ix start = ct__ix_mul(p, tile, chunk);
-        ct_ix lane = ct__ix_var(p, chunk);
-        ct__emit_open(e, CT_BIND_VECTOR, ct__ix_min(p, chunk, ct__ix_sub(p, wide, start)), NULL,
-                      lane);
-        ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, start, lane)));
+    if (x->tile >= 0) {
+        ct_ix begin = ct__ix_mul(p, x->tile, chunk), lane = ct__ix_var(p, chunk), extent;
+        if (length < 0) {
+            extent = ct__ix_min(p, chunk, ct__ix_sub(p, wide, begin));
+        } else { // what the chunk and the range share, counted from where the range begins
+            begin = ct__ix_sub(p, begin, first);
+            ct_ix end = ct__ix_min(p, ct__ix_add(p, begin, chunk), wide);
+            begin = ct__ix_max(p, begin, ct__ix_int(p, 0));
+            extent = ct__ix_sub(p, end, begin);
+        }
+        ct__emit_open(e, CT_BIND_VECTOR, extent, NULL, lane);
+        ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
+        ct__share(&n->shares, e->kir, (double)guess(e, wide) * CHUNK / (double)guess(e, x->wide));
     } else {
         ct__emit_open(e, CT_BIND_VECTOR, wide, NULL, flat);
     }
-    n->vec[n->n_vec++] = flat;
-    ct__unflatten_ix(p, row, size, outer, at);
-    ct__unflatten_ix(p, flat, size + outer, n->lanes, at + outer);
-    ct_kval *value = ct__arena(&e->arena, g->n_units * sizeof *value);
-    for (size_t i = 0; i < g->n_units && value; i++)
-        value[i] = ct__emit_value(e, g->units[i].v, at, CT_DEFAULT);
-    for (size_t i = 0; i < g->n_units && value; i++) ct__emit_store(e, g->units[i].v, at, value[i]);
+    if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = flat;
+    ct__unflatten_ix(p, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
+    elements(x);
     ct__emit_end(e);
+}
+
+static void loops_from(space *x, int axis);
+
+// So many iterations of an axis before `outer` (-1: all of them). One that is the task's runs once, if
+// the task lies in the range.
+static void loop_over(space *x, int axis, int64_t skip, int64_t length, ct_ix task_at) {
+    nest *n = x->n;
+    ct_emit *e = n->e;
+    ct_ix_pool *p = e->pool;
+    ct_ix extent = length < 0 ? x->cells[axis] : ct__ix_int(p, length);
+    ct_ix first = ct__ix_int(p, skip), var = ct__ix_var(p, extent);
+    if (axis < x->tasks) {
+        ct_ix end = ct__ix_add(p, first, extent);
+        ct_ix inside = ct__ix_and(p, ct__ix_le(p, first, task_at), ct__ix_lt(p, task_at, end));
+        ct_ix once = ct__ix_select(p, inside, ct__ix_int(p, 1), ct__ix_int(p, 0));
+        ct__emit_open(e, CT_BIND_SEQ, once, NULL, var);
+        ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_sub(p, task_at, first)));
+        ct__share(&n->shares, e->kir, (double)length / (double)guess(e, x->cells[axis]));
+    } else {
+        ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
+    }
+    if (n->apart) n->row[axis] = var;
+    x->at[axis] = var;
+    loops_from(x, axis + 1);
+    ct__emit_end(e);
+}
+
+// The loops from an axis on.
+static void loops_from(space *x, int axis) {
+    const nest *n = x->n;
+    const ct_cut *cut = cut_of(n, axis);
+    const ct_ix task_at = axis < x->rank ? x->at[axis] : CT_IX_NONE;
+    if (axis == x->outer && (axis == x->rank || !cut->n)) {
+        vectors(x, 0, -1);
+        return;
+    }
+    if (axis < x->tasks && !cut->n) {
+        loops_from(x, axis + 1);
+        return;
+    }
+    int64_t skip = 0;
+    for (int r = 0; r < (cut->n ? cut->n : 1); r++) {
+        const int64_t length = cut->n ? length_of(cut, r) : -1;
+        x->begin[axis] = cut->n ? cut->start[r] : 0;
+        x->step[axis] = step_of(cut, r);
+        if (axis == x->outer)
+            vectors(x, skip, length);
+        else
+            loop_over(x, axis, skip, length, task_at);
+        skip += length;
+    }
+    x->at[axis] = task_at;
+}
+
+static void pointwise(nest *n) {
+    ct_emit *e = n->e;
+    ct_ix_pool *p = e->pool;
+    space x = {.n = n, .of = space_of(n->g), .tile = CT_IX_NONE};
+    x.rank = ct__type(x.of)->rank;
+    x.outer = x.tasks = x.rank - n->lanes;
+    for (int a = 0; a < x.rank; a++) {
+        const ct_ix size = ct__emit_size(e, x.of, a);
+        x.cells[a] = cells_of(e, cut_of(n, a), size);
+        x.step[a] = cut_of(n, a)->elements;
+    }
+    const int behind = x.outer < x.rank;
+    x.wide = product(e, x.cells + x.outer, n->lanes);
+    x.inner = product(e, x.cells + x.outer + behind, n->lanes - behind);
+    ct_ix tiles = ct__ix_int(p, 1);
+    const bool chunked = is_dynamic(e, x.wide) || guess(e, x.wide) > CHUNK + CHUNK / 2;
+    if (chunked)
+        tiles =
+            ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, CHUNK - 1)), ct__ix_int(p, CHUNK));
+    // Short rows whose places are quotients, or have conditions: several are one task.
+    int64_t elements = guess(e, x.wide);
+    const bool several = x.outer > 1 || n->cut;
+    while (several && x.tasks > 0 && guess(e, x.wide) < SHORT_ROW &&
+           !is_dynamic(e, x.cells[x.tasks - 1]) &&
+           (elements *= guess(e, x.cells[x.tasks - 1])) <= CHUNK)
+        x.tasks--;
+    if (n->apart) x.tasks = 0;
+    ct_ix rows = product(e, x.cells, x.tasks);
+    ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0);
+    const bool core = !is_one(e, tasks);
+    ct_ix task = row;
+    if (core) task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
+    row = core ? ct__ix_div(p, task, tiles) : row;
+    if (chunked) x.tile = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
+    ct__unflatten_ix(p, row, x.cells, x.tasks, x.at);
+    loops_from(&x, 0);
     if (core) ct__emit_end(e);
 }
 
@@ -412,7 +637,11 @@ static bool write_out(nest *n, const nest *how) {
                 .lanes = how->lanes,
                 .flat = how->flat,
                 .pass = how->pass,
-                .part = how->part};
+                .part = how->part,
+                .cut = how->cut,
+                .apart = how->apart,
+                .keeps = how->keeps,
+                .decided = how->decided};
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
     if (n->g->has_reduce)
@@ -422,26 +651,94 @@ static bool write_out(nest *n, const nest *how) {
     return !e->err->code;
 }
 
+// Ranges of an axis whose loop is not its own cannot be told apart.
+static bool has_ranges_inside(const nest *n, int rank) {
+    for (int a = rank - n->lanes + 1; a < rank && n->cut; a++)
+        if (n->cut[a].n) return true;
+    return false;
+}
+
 // All trailing axes that no access divides; where those are short, also such that are divided by
-// multiples of 16 alone.
-static bool choose_pointwise(nest *best) {
-    nest n, how = *best;
+// multiples of 16 alone. Of cut ones as many as are the least work. *n is what is chosen.
+static bool choose_lanes(nest *n, nest *best) {
+    nest how = *best;
     bool crossed, torn;
-    int rank = ct__type(how.g->units[0].v)->rank, tolerant = 0;
-    for (how.lanes = rank; how.lanes > 1; how.lanes--) {
-        if (!write_out(&n, &how)) return false;
-        int bad = rough(&n, &crossed, &torn);
+    int rank = ct__type(space_of(how.g))->rank, tolerant = 0, cheapest = rank ? 1 : 0;
+    double least = INFINITY;
+    for (how.lanes = rank; how.lanes > 0; how.lanes--) {
+        if (has_ranges_inside(&how, rank)) continue;
+        if (!how.cut && how.lanes == 1) break;
+        if (!write_out(n, &how)) return false;
+        int bad = rough(n, &crossed, &torn);
+        const double work = how.cut ? ct__work(n->e->kir, &n->shares) : 0;
+        if (how.cut && work < least) {
+            least = work;
+            cheapest = how.lanes;
+        }
         if (!crossed) break;
         if (!torn && !bad && !tolerant) tolerant = how.lanes;
     }
-    best->lanes = how.lanes;
-    if (tolerant > how.lanes) {
+    best->lanes = how.cut ? cheapest : how.lanes;
+    if (!how.cut && tolerant > how.lanes) {
         int64_t width = 1;
-        const ct_type *t = ct__type(how.g->units[0].v);
+        const ct_type *t = ct__type(space_of(how.g));
         for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
         if (width < 8 * CT_LANES) best->lanes = tolerant;
     }
-    return true;
+    return write_out(n, best);
+}
+
+// Would a kernel with several copies of its body be told to read what it has overwritten?
+static bool assigns(const nest *n) {
+    const ct_sched *s = n->e->draft->sched;
+    for (size_t i = 0; i < n->g->n_units; i++) {
+        const int32_t root = ct__sval(s, n->g->units[i].v)->root;
+        if (root >= 0 && s->graph->roots[root].kind == CT_ROOT_ASSIGN) return true;
+    }
+    return false;
+}
+
+// Axes are cut one after the other, outermost first, where that makes the kernel less work. *n is what
+// is chosen.
+static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
+    bool crossed, torn, guarded = false;
+    const int rank = ct__type(space_of(best->g))->rank;
+    if (!choose_lanes(n, best)) return false;
+    for (size_t i = 0; i < n->e->draft->n_seen; i++) guarded |= n->e->draft->seen[i].guard >= 0;
+    rough(n, &crossed, &torn);
+    if (!rank || assigns(n) || (!guarded && !torn && best->lanes == rank)) return true;
+    double least = ct__work(n->e->kir, &n->shares);
+    nest apart = *best;
+    apart.apart = true;
+    apart.lanes = 0;
+    if (!write_out(n, &apart)) return false;
+    ct_cut may[2][CT_MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        may[0][a] = may[1][a] = cut[a] = whole;
+        if (!is_dynamic(n->e, ct__emit_size(n->e, space_of(best->g), a)))
+            ct__find_cuts(n->e, n->row[a], guess(n->e, ct__emit_size(n->e, space_of(best->g), a)),
+                          a == rank - 1, &may[0][a], &may[1][a]);
+    }
+    int copies = 1;
+    for (int a = 0; a < rank; a++)
+        for (int k = 0; k < 2; k++) {
+            const int more = (may[k][a].n ? may[k][a].n : 1) - 1 + (int)may[k][a].elements;
+            if (more == 1 || copies * more > MOST_COPIES) continue;
+            const ct_cut before = cut[a];
+            nest how = *best;
+            cut[a] = may[k][a];
+            how.cut = cut;
+            if (!choose_lanes(n, &how)) return false;
+            const double work = ct__work(n->e->kir, &n->shares);
+            if (work < least * 0.95 && n->e->kir->n <= LONGEST_CUT) {
+                least = work;
+                *best = how;
+                copies *= more;
+            } else {
+                cut[a] = before;
+            }
+        }
+    return write_out(n, best);
 }
 
 static bool choose_rows(nest *best) {
@@ -458,6 +755,9 @@ static bool choose_rows(nest *best) {
     }
     best->lanes = 0;
     best->flat = how.flat;
+    best->decided = true;
+    for (int i = 0; i < n.e->draft->n_kept; i++)
+        if (n.e->draft->kept[i].wanted) best->keeps |= 1u << n.e->draft->kept[i].number;
     // Lanes along the last row axes: where memory runs along them, or the reductions are tiny.
     bool tiny = true;
     for (size_t i = 0; i < n.g->n_units; i++) {
@@ -466,13 +766,15 @@ static bool choose_rows(nest *best) {
         for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
     }
     if (bad == 0 && !tiny) return true;
+    const double work = ct__work(n.e->kir, &n.shares);
     for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
         if (!write_out(&n, &how)) return false;
         int own = rough(&n, &crossed, &torn);
         if (torn && how.lanes > 1) continue;
         ct_ix wide = product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
         bool enough = guess(n.e, wide) >= CT_LANES / 2;
-        if (enough && (own < bad || (tiny && own <= bad))) best->lanes = how.lanes;
+        const bool less = tiny && ct__work(n.e->kir, &n.shares) < work;
+        if (enough && (own < bad || less)) best->lanes = how.lanes;
         break;
     }
     return true;
@@ -525,9 +827,10 @@ static ct_emit *emit_for(ct_sched *s, ct_group *g) { return ct__emit_new(s, g->u
 
 bool ct__emit_group(ct_sched *s, ct_group *g) {
     nest n, how = {.e = emit_for(s, g), .g = g, .flat = true};
+    ct_cut cut[CT_MAX_RANK];
     if (!how.e) return false;
-    bool ok = g->has_reduce ? choose_rows(&how) : choose_pointwise(&how);
-    ok = ok && write_out(&n, &how);
+    bool ok =
+        g->has_reduce ? choose_rows(&how) && write_out(&n, &how) : choose_pointwise(&n, &how, cut);
     if (ok && g->has_reduce && wants_split(&n)) {
         how.pass = 1;
         ok = make_parts(&how) && write_out(&n, &how);

@@ -43,6 +43,8 @@ typedef struct ct_group {
     ct_node *only;  // a template's node, else NULL; units then are computed behind it
     ct_unit *units; // (n_units) in graph order
     size_t n_units, units_cap;
+    ct_unit *kept; // (n_kept) of a row: values without a buffer that cost much
+    int n_kept;
     int n_rows;
     struct {
         ct_val v; // whose axis `axis` has the row axis' size
@@ -91,6 +93,17 @@ typedef struct ct_seen {
     uint32_t buf;
 } ct_seen;
 
+// A value of a row's elements that several loops of the row want: kept in scratch memory from the first
+// one on.
+enum { CT_MOST_KEPT = 8 };
+typedef struct ct_kept {
+    const ct_unit *unit;
+    int number, buf;      // among the group's; scratch memory, -1: none, it is only counted
+    int stage;            // the first loop that wanted it; 0: none yet
+    bool wanted;          // by a second one
+    bool filling, filled; // in the loop that is open, by one that has ended
+} ct_kept;
+
 // A kernel being written: what kinds see of it, and what stands behind index variables and values.
 typedef struct ct_draft {
     ct_emit emit;
@@ -111,8 +124,11 @@ typedef struct ct_draft {
     size_t n_syms, syms_cap, sym_values_cap;
     ct_seen *seen; // (n_seen) every access, for the choice of loops
     size_t n_seen, seen_cap;
-    int32_t group; // whose values are computed here, not loaded; -1: none
-    int depth;     // of nested inlining
+    int32_t group;              // whose values are computed here, not loaded; -1: none
+    int depth;                  // of nested inlining
+    size_t guarded;             // how often a value was used that hangs on a condition
+    ct_kept kept[CT_MOST_KEPT]; // (n_kept)
+    int n_kept, stage;          // loop of a row, from 1 on
 } ct_draft;
 
 static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == &ct__kind_leaf; }
@@ -153,6 +169,27 @@ bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at);
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset);
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value);
+
+// cuts.c: how the loop over an axis of an elementwise kernel is cut.
+enum { CT_MOST_RANGES = 32 };
+typedef struct ct_cut {
+    int n;                             // ranges with loops of their own; 0: one loop
+    int64_t start[CT_MOST_RANGES + 1]; // of each; then the axis' size
+    int64_t elements; // that one iteration of the first computes, one behind the other
+} ct_cut;
+// How often loops run whose extents are no numbers, once their outer loop has begun.
+typedef struct ct_shares {
+    int n;
+    ct_kval loop[4 * CT_MAX_RANK];
+    double times[4 * CT_MAX_RANK];
+} ct_shares;
+void ct__share(ct_shares *shares, const ct_kir *k, double times); // of the loop just opened
+// The work of a kernel, in about a cycle of a core.
+double ct__work(const ct_kir *k, const ct_shares *shares);
+// What the conditions and quotients of a kernel written on trial, in which `var` goes over an axis of
+// `size` elements, ask for: ranges in which conditions do not change, and cells of as many elements
+// as quotients divide by, or of all of a short last axis.
+void ct__find_cuts(ct_emit *e, ct_ix var, int64_t size, bool last, ct_cut *ranges, ct_cut *cells);
 
 // nest.c
 bool ct__emit_group(ct_sched *s, ct_group *g);

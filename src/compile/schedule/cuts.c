@@ -1,0 +1,163 @@
+// Where the loops of an elementwise kernel are cut, and what a kernel costs, to choose between cuts.
+//
+// An axis along which pieces are joined, or one with a border, has places where conditions change:
+// between them are ranges, in each of which a piece is asked alone. An index that is divided by 2, as
+// that of a pixel which was doubled, is plain where an iteration computes two elements: so are the
+// elements between which others were put, and short last axes of joined pieces.
+#include <math.h>
+
+#include "base/number.h"
+#include "compile/schedule/sched.h"
+
+enum { MOST_ELEMENTS = 8 };
+
+typedef struct {
+    ct_emit *e;
+    ct_ix var;
+    int64_t size, elements;
+    ct_cut *ranges;
+} finder;
+
+static void add_start(finder *f, int64_t at) {
+    ct_cut *r = f->ranges;
+    int i = 0;
+    if (at <= 0 || at >= f->size) return;
+    while (i < r->n && r->start[i] < at) i++;
+    if ((i < r->n && r->start[i] == at) || r->n == CT_MOST_RANGES - 1) return;
+    for (int k = r->n++; k > i; k--) r->start[k] = r->start[k - 1];
+    r->start[i] = at;
+}
+
+// e = step * var + offset, both numbers?
+static bool linear(finder *f, ct_ix e, int64_t *step, int64_t *offset) {
+    ct_ix stride, rest;
+    ct_ix_pool *p = f->e->pool;
+    if (!ct__ix_stride(p, e, f->var, &stride) || !ct__ix_is_int(p, stride, step)) return false;
+    rest = ct__ix_sub(p, e, ct__ix_mul(p, stride, f->var));
+    return offset == NULL || ct__ix_is_int(p, rest, offset);
+}
+
+static void look_at(finder *f, ct_ix e);
+
+// step * var + offset < 0 changes once.
+static void look_at_less(finder *f, const ct_ix_node *x) {
+    int64_t step, offset;
+    if (!linear(f, ct__ix_sub(f->e->pool, x->a, x->b), &step, &offset) || step == 0) return;
+    if (step > 0)
+        add_start(f, (-offset + step - 1) / step);
+    else
+        add_start(f, offset / -step + 1);
+}
+
+static void look_at(finder *f, ct_ix e) {
+    ct_ix_pool *p = f->e->pool;
+    int64_t by, step;
+    if (e < 0 || !ct__ix_uses(p, e, f->var)) return;
+    const ct_ix_node x = *ct__ix_node(p, e); // a copy: the pool moves
+    switch (x.kind) {
+    case CT_IX_VAR: return;
+    case CT_IX_SUM:
+        for (int i = 0; i < x.n; i++) look_at(f, x.term[i].atom);
+        return;
+    case CT_IX_LOAD:
+        for (int i = 0; i < x.n; i++) look_at(f, x.at[i]);
+        return;
+    case CT_IX_LT: look_at_less(f, &x); break;
+    case CT_IX_DIV:
+    case CT_IX_MOD:
+        if (!ct__ix_is_int(p, x.b, &by) || !linear(f, x.a, &step, NULL) || step % by == 0) break;
+        by /= ct__gcd(by, step);
+        if (f->elements <= MOST_ELEMENTS && by <= MOST_ELEMENTS)
+            f->elements *= by / ct__gcd(f->elements, by);
+        break;
+    default: break;
+    }
+    look_at(f, x.a);
+    look_at(f, x.b);
+    look_at(f, x.c);
+}
+
+void ct__find_cuts(ct_emit *e, ct_ix var, int64_t size, bool last, ct_cut *ranges, ct_cut *cells) {
+    finder f = {.e = e, .var = var, .size = size, .elements = 1, .ranges = ranges};
+    const ct_draft *d = e->draft;
+    ranges->n = 0;
+    for (size_t i = 0; i < d->n_seen; i++) {
+        look_at(&f, d->seen[i].offset);
+        look_at(&f, d->seen[i].guard);
+    }
+    if (last && ranges->n && size <= MOST_ELEMENTS) f.elements = size;
+    if (f.elements <= MOST_ELEMENTS && f.elements <= size) cells->elements = f.elements;
+    if (size % cells->elements) { // what is left
+        cells->n = 2;
+        cells->start[1] = size - size % cells->elements;
+        cells->start[2] = size;
+    }
+    if (!ranges->n) return;
+    for (int i = ranges->n++; i > 0; i--) ranges->start[i] = ranges->start[i - 1];
+    ranges->start[0] = 0;
+    ranges->start[ranges->n] = size;
+}
+
+// -------------------------------------------------------------------------------------------- work
+
+void ct__share(ct_shares *s, const ct_kir *k, double times) {
+    if (s->n == (int)(sizeof s->loop / sizeof *s->loop)) return;
+    s->loop[s->n] = k->open;
+    s->times[s->n++] = times;
+}
+
+// Of a loop: its extent, or what is said of it.
+static double extent_of(const ct_kir *k, ct_kval loop, const ct_shares *shares) {
+    int64_t n;
+    if (ct__kir_is_int(k, k->ins[loop].a, &n)) return (double)n;
+    for (int i = 0; i < shares->n; i++)
+        if (shares->loop[i] == loop) return shares->times[i];
+    return 64;
+}
+
+enum { EACH = 16, FOLD = 12 }; // what is done lane by lane; lanes put together at a loop's end
+
+// Of 16 lanes, or of one value that all of them have.
+static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id) {
+    const bool masked = x->op == CT_K_LOAD && x->b >= 0;
+    switch (x->op) {
+    case CT_K_CONST:
+    case CT_K_ARG: return 0;
+    case CT_K_LOOP: return 2;
+    case CT_K_LOAD:
+    case CT_K_STORE:
+        if (shape[x->a].vary == CT_VARYING) return EACH;
+        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride != 1) return EACH / 2;
+        return masked ? 1.5 : 1;
+    default: break;
+    }
+    if (shape[id].vary == CT_UNIFORM) return 0.3;
+    const bool divides = (x->op == CT_K_DIV || x->op == CT_K_MOD) && x->dtype == CT_I64;
+    if (shape[id].vary == CT_AFFINE) return 0.3;
+    if (divides) return 4 * EACH;
+    if (x->op == CT_K_MATH || x->op == CT_K_DIV || x->op == CT_K_SQRT || x->op == CT_K_MOD)
+        return EACH;
+    return x->dtype == CT_I64 || x->dtype == CT_F64 ? 2 : 1;
+}
+
+double ct__work(const ct_kir *k, const ct_shares *shares) {
+    double *times = ct__calloc(k->n + 1, sizeof *times), work = 0;
+    ct_kshape *shape = ct__malloc((k->n + 1) * sizeof *shape);
+    if (times && shape && !k->err.code) {
+        ct__kir_shapes(k, CT_LANES, shape);
+        for (size_t i = 0; i < k->n; i++) {
+            const ct_kins *x = &k->ins[i];
+            const double around = x->in >= 0 ? times[x->in] : 1;
+            if (x->op == CT_K_LOOP) {
+                double n = extent_of(k, (ct_kval)i, shares);
+                times[i] = around * (x->sub == CT_BIND_VECTOR ? ceil(n / CT_LANES) : n);
+            }
+            work += around * cost_of(shape, x, (ct_kval)i);
+            if (x->op == CT_K_REDUCE && k->ins[x->in].sub == CT_BIND_VECTOR)
+                work += FOLD * (k->ins[x->in].in >= 0 ? times[k->ins[x->in].in] : 1);
+        }
+    }
+    ct__free(times);
+    ct__free(shape);
+    return work;
+}

@@ -1,0 +1,254 @@
+// How elementwise kernels are cut, what rows keep, and what is stored before it is repeated. Each
+// program gives the same bits on ref, on cpu unfused and on cpu fused; what its kernels are is counted
+// in their text.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "cotan/cotan.h"
+
+typedef ct_tensor (*program)(void);
+
+static uint32_t seed;
+static ct_tensor tensor(ct_ints dims) { // eighths in [-2, 2): sums of them are exact in any order
+    int64_t n = 1;
+    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i];
+    float *v = malloc((size_t)n * sizeof *v);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        v[i] = (float)(seed >> 27) / 8 - 2;
+    }
+    ct_tensor t = ct_from(v, CT_F32, dims);
+    free(v);
+    return t;
+}
+static ct_tensor cut(ct_tensor x, int axis, int64_t start, int64_t stop) {
+    return ct_slice(x, .axes = CT_AXES(axis), .start = CT_INTS(start), .stop = CT_INTS(stop));
+}
+static ct_tensor every(ct_tensor x, int axis, int64_t start, int64_t step) {
+    return ct_slice(x, .axes = CT_AXES(axis), .start = CT_INTS(start), .step = CT_INTS(step));
+}
+
+// ---------------------------------------------------------------------------------------- programs
+
+static ct_tensor joined(int64_t axis) { // 8 pieces of (n, 40, 48)
+    ct_tensor x = tensor(CT_DIMS(5, 40, 48)), part[8];
+    for (int i = 0; i < 8; i++) part[i] = ct_add(ct_mul(x, x), ct_f(i));
+    return ct_concat(part, 8, axis);
+}
+static ct_tensor joined_first(void) { return joined(0); }
+static ct_tensor joined_middle(void) { return joined(1); }
+static ct_tensor joined_last(void) { return joined(2); }
+static ct_tensor joined_long(void) { // chunks that hold the ends of pieces
+    ct_tensor part[3] = {tensor(CT_DIMS(5000)), tensor(CT_DIMS(17)), tensor(CT_DIMS(9001))};
+    return ct_neg(ct_concat(part, 3, 0));
+}
+static ct_tensor joined_many(void) { // more pieces than there are ranges
+    ct_tensor x = tensor(CT_DIMS(3, 20)), part[40];
+    for (int i = 0; i < 40; i++) part[i] = ct_add(x, ct_f(i));
+    return ct_concat(part, 40, 0);
+}
+static ct_tensor stacked(void) { // features side by side
+    ct_tensor x = tensor(CT_DIMS(777)), part[4];
+    for (int i = 0; i < 4; i++) part[i] = ct_reshape(ct_add(x, ct_f(i)), CT_DIMS(777, 1));
+    return ct_concat(part, 4, 1);
+}
+static ct_tensor turned_pairs(void) {
+    ct_tensor x = tensor(CT_DIMS(6, 50, 16, 2)), c = tensor(CT_DIMS(50, 16, 1));
+    ct_tensor a = cut(x, 3, 0, 1), b = cut(x, 3, 1, 2);
+    ct_tensor y[2] = {ct_sub(ct_mul(a, c), b), ct_add(a, ct_mul(b, c))};
+    return ct_reshape(ct_concat(y, 2, 3), CT_DIMS(6, 50, 32));
+}
+static ct_tensor nine_windows(void) {
+    ct_tensor x = tensor(CT_DIMS(2, 4, 20, 32)), part[9];
+    ct_tensor p = ct_pad(x, ct_f(0), .low = CT_INTS(0, 0, 1, 1), .high = CT_INTS(0, 0, 1, 1));
+    for (int k = 0; k < 9; k++) part[k] = cut(cut(p, 2, k / 3, 20 + k / 3), 3, k % 3, 32 + k % 3);
+    return ct_concat(part, 9, 1);
+}
+static ct_tensor reflected(void) {
+    ct_tensor x = tensor(CT_DIMS(3, 40, 37));
+    for (int a = 1; a < 3; a++) {
+        int64_t n = ct_dim(x, a);
+        ct_tensor low = ct_flip(cut(x, a, 1, 4), CT_AXES(a));
+        ct_tensor high = ct_flip(cut(x, a, n - 4, n - 1), CT_AXES(a));
+        x = ct_concat(((ct_tensor[]){low, x, high}), 3, a);
+    }
+    return x;
+}
+static ct_tensor bordered(void) {
+    ct_tensor x = tensor(CT_DIMS(30, 41));
+    return ct_pad(ct_add(x, x), ct_f(7), .low = CT_INTS(2, 3), .high = CT_INTS(1, 17));
+}
+static ct_tensor pooled(ct_tensor x) {
+    ct_tensor top = every(x, 1, 0, 2), low = every(x, 1, 1, 2);
+    return ct_maximum(ct_maximum(every(top, 2, 0, 2), every(top, 2, 1, 2)),
+                      ct_maximum(every(low, 2, 0, 2), every(low, 2, 1, 2)));
+}
+static ct_tensor pool_slope(void) {
+    ct_tensor x = tensor(CT_DIMS(5, 36, 64)), w = tensor(CT_DIMS(5, 18, 32)), slope;
+    ct_grad(ct_sum(ct_mul(pooled(x), w)), &x, 1, &slope);
+    return slope;
+}
+static ct_tensor spread(void) { // sizes that cells do not divide
+    ct_tensor x = tensor(CT_DIMS(9, 25));
+    return ct_pad(x, ct_f(0), .low = CT_INTS(1, 2), .high = CT_INTS(0, 1),
+                  .interior = CT_INTS(1, 2));
+}
+static ct_tensor doubled(void) {
+    ct_tensor x = tensor(CT_DIMS(3, 16, 1, 24, 1));
+    x = ct_reshape(ct_expand(x, CT_DIMS(3, 16, 2, 24, 2)), CT_DIMS(3, 32, 48));
+    return ct_add(x, tensor(CT_DIMS(3, 32, 48)));
+}
+static ct_tensor shuffled(void) {
+    ct_tensor x = ct_reshape(tensor(CT_DIMS(4, 12, 20, 40)), CT_DIMS(4, 3, 2, 2, 20, 40));
+    return ct_reshape(ct_permute(x, CT_DIMS(0, 1, 4, 2, 5, 3)), CT_DIMS(4, 3, 40, 80));
+}
+static ct_tensor pool_by_axes(void) {
+    ct_tensor x = ct_reshape(tensor(CT_DIMS(6, 64, 64)), CT_DIMS(6, 32, 2, 32, 2));
+    return ct_max(x, .axes = CT_AXES(2, 4));
+}
+static ct_tensor doubly_gathered(void) {
+    ct_tensor i = ct_cast(ct_iota(CT_I32, CT_DIMS(50), 0), CT_F32);
+    ct_tensor at = ct_cast(ct_mul(i, ct_f(0.8)), CT_I32), x = tensor(CT_DIMS(8, 40, 40));
+    return ct_gather(ct_gather(x, at, .axis = 1), at, .axis = 2);
+}
+static ct_tensor soft_share(void) { // of exact numbers but exp and the quotient
+    ct_tensor x = tensor(CT_DIMS(40, 100));
+    ct_tensor e = ct_exp(ct_sub(x, ct_max(x, .axes = CT_AXES(1), .keepdims = true)));
+    return ct_div(e, ct_sum(e, .axes = CT_AXES(1), .keepdims = true));
+}
+static ct_tensor waves(void) { // a table of (T, C), added to each of many
+    ct_tensor t = ct_cast(ct_iota(CT_I32, CT_DIMS(64, 48), 0), CT_F32);
+    return ct_add(tensor(CT_DIMS(16, 64, 48)), ct_sin(ct_mul(t, ct_f(0.25))));
+}
+
+static ct_tensor dropped(void) { // random bits are flat, what they decide is not
+    ct_tensor x = tensor(CT_DIMS(40, 64));
+    return ct_add(x, ct_dropout(ct_mul(x, x), ct_random_key(3), ct_f(0.5)));
+}
+
+// ----------------------------------------------------------------------------------------- running
+
+typedef struct {
+    char *data;
+    size_t bytes;
+} result;
+
+static result run(program f, const char *device, const char *fuse) {
+    setenv("COTAN_FUSE", fuse, 1);
+    assert_true(ct_set_device(device));
+    CT_SCOPE;
+    seed = 7;
+    ct_tensor y = f();
+    const void *data = ct_data(y);
+    if (!data) fail_msg("%s", ct_error_text());
+    result r = {.bytes = (size_t)ct_size(y) * ct_dtype_size(ct_dtype_of(y))};
+    r.data = malloc(r.bytes);
+    memcpy(r.data, data, r.bytes);
+    return r;
+}
+
+static ct_text dump;
+static void take_dump(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    if (kind == CT_LOG_DUMP) ct__text_add(&dump, text);
+}
+
+// What the fused kernels' loops are; the functions that stand before them are left out.
+static ct_text kernels_of(program f) {
+    unsetenv("COTAN_FUSE");
+    assert_true(ct_set_device("dry:cpu"));
+    ct__text_free(&dump);
+    ct_set_log(take_dump, NULL);
+    setenv("COTAN_DUMP", "kernels", 1);
+    {
+        CT_SCOPE;
+        ct_tensor y = f();
+        assert_true(ct_eval(&y, 1));
+    }
+    unsetenv("COTAN_DUMP");
+    ct_set_log(NULL, NULL);
+    ct_text bodies = {0};
+    for (const char *at = dump.s; at && (at = strstr(at, "void k_"));) {
+        const char *end = strstr(at, "\n}\n");
+        assert_non_null(end);
+        ct__text_bytes(&bodies, at, (size_t)(end - at));
+        ct__text_add(&bodies, "\n}\n");
+        at = end;
+    }
+    return bodies;
+}
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) n++;
+    return n;
+}
+
+typedef struct {
+    const char *name;
+    program f;
+    int kernels;          // as many
+    const char *never[4]; // stands in none
+    const char *part;     // stands `times` in them
+    int times;
+    bool not_on_ref; // its functions are ours: ref's bits are others
+} expected;
+
+#define DIVISIONS "div_i64(", "mod_i64(", "ldg_"
+#define MASKS "(bits_of", "sel_f32(", "ldg_"
+#define LOOP "+= 16)"
+static const expected all[] = {
+    {"joined_first", joined_first, 1, {MASKS}, LOOP, 8, false},
+    {"joined_middle", joined_middle, 1, {MASKS}, LOOP, 8, false},
+    {"joined_last", joined_last, 1, {MASKS}, LOOP, 8, false},
+    {"joined_long", joined_long, 1, {MASKS}, LOOP, 3, false},
+    {"joined_many", joined_many, 1, {NULL}, NULL, 0, false},
+    {"stacked", stacked, 1, {MASKS}, LOOP, 1, false},
+    {"turned_pairs", turned_pairs, 1, {DIVISIONS, "sel_f32("}, LOOP, 1, false},
+    {"nine_windows", nine_windows, 1, {DIVISIONS}, NULL, 0, false},
+    {"reflected", reflected, 1, {MASKS}, NULL, 0, false},
+    {"bordered", bordered, 1, {MASKS}, NULL, 0, false},
+    {"pool_slope", pool_slope, 2, {DIVISIONS}, NULL, 0, false},
+    {"spread", spread, 1, {DIVISIONS}, NULL, 0, false},
+    {"doubled", doubled, 1, {DIVISIONS}, NULL, 0, false},
+    {"shuffled", shuffled, 1, {DIVISIONS}, NULL, 0, false},
+    {"pool_by_axes", pool_by_axes, 1, {DIVISIONS, "fold_max"}, NULL, 0, false},
+    {"doubly_gathered", doubly_gathered, 2, {NULL}, "i32_of_f32(", 1, false},
+    {"soft_share", soft_share, 1, {NULL}, "exp_f32(", 1, true},
+    {"dropped", dropped, 1, {NULL}, "st_f32(", 1, false},
+    {"waves", waves, 2, {NULL}, "sin_f32(", 1, true},
+};
+enum { ALL = sizeof all / sizeof *all };
+
+static void is_cut(void **state) {
+    const expected *x = *state;
+    result plain = run(x->f, "cpu", "0"), fused = run(x->f, "cpu", "1"),
+           ref = run(x->f, "ref", "1");
+    assert_int_equal(plain.bytes, fused.bytes);
+    assert_memory_equal(plain.data, fused.data, plain.bytes);
+    if (!x->not_on_ref) assert_memory_equal(fused.data, ref.data, ref.bytes);
+    free(plain.data);
+    free(fused.data);
+    free(ref.data);
+    ct_text text = kernels_of(x->f);
+    const int kernels = count(text.s, "void k_");
+    if (kernels != x->kernels) fail_msg("%d kernels:\n%s", kernels, text.s);
+    for (int i = 0; i < 4 && x->never[i]; i++)
+        if (count(text.s, x->never[i])) fail_msg("%s stands in\n%s", x->never[i], text.s);
+    const int times = x->part ? count(text.s, x->part) : 0;
+    if (times != x->times) fail_msg("%s stands %d times in\n%s", x->part, times, text.s);
+    ct__text_free(&text);
+}
+
+int main(void) {
+    struct CMUnitTest tests[ALL];
+    for (int i = 0; i < ALL; i++)
+        tests[i] = (struct CMUnitTest){all[i].name, is_cut, NULL, NULL, (void *)(uintptr_t)&all[i]};
+    return cmocka_run_group_tests_name("cuts", tests, NULL, NULL);
+}
