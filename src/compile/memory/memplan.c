@@ -9,7 +9,10 @@
 #include "compile/memory/memplan.h"
 #include "compile/schedule/program.h"
 
-enum { MANY = 4000 }; // buffers above which it is not noted what lies above what
+enum {
+    MANY = 4000,     // buffers above which it is not noted what lies above what,
+    TOO_MANY = 32768 // and those above which the search by size would take seconds
+};
 
 typedef struct life {
     uint32_t buf;
@@ -36,7 +39,8 @@ static void widen_to_loops(const ct_program *p, size_t *begin, const bool *read_
     size_t depth = 0;
     for (size_t i = 0; i < p->n_launches; i++) {
         ct_launch_kind kind = p->launches[i].kind;
-        if (kind == CT_LAUNCH_LOOP || kind == CT_LAUNCH_SWITCH) begin[depth++] = i;
+        if (kind == CT_LAUNCH_LOOP || kind == CT_LAUNCH_SWITCH || kind == CT_LAUNCH_BATCH)
+            begin[depth++] = i;
         if (kind != CT_LAUNCH_END || depth == 0) continue;
         size_t from = begin[--depth];
         if (p->launches[from].kind == CT_LAUNCH_LOOP)
@@ -49,13 +53,18 @@ bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *er
     bool *read_first = ct__calloc(p->n_bufs + 1, sizeof *read_first);
     bool ok = begin && read_first;
     for (size_t b = 0; b < p->n_bufs && ok; b++) first[b] = SIZE_MAX, last[b] = 0;
-    for (size_t i = 0; i < p->n_launches && ok; i++)
+    size_t from = 0, to = 0; // of the batch around: its launches may run at once
+    for (size_t i = 0; i < p->n_launches && ok; i++) {
+        if (p->launches[i].kind == CT_LAUNCH_BATCH)
+            from = i, to = i + (size_t)p->launches[i].count + 1;
+        const bool batched = i < to;
         for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
             const ct_arg *arg = &p->launches[i].args[a];
-            if (first[arg->buf] == SIZE_MAX) first[arg->buf] = i;
-            last[arg->buf] = i;
+            if (first[arg->buf] == SIZE_MAX) first[arg->buf] = batched ? from : i;
+            last[arg->buf] = batched ? to : i;
             read_first[arg->buf] |= first[arg->buf] == i && !arg->write;
         }
+    }
     if (ok) widen_to_loops(p, begin, read_first, first, last);
     ct__free(begin);
     ct__free(read_first);
@@ -114,6 +123,72 @@ static size_t by_size(life *lives, size_t n, spot *placed) {
         memmove(&placed[at + 1], &placed[at], (i - at) * sizeof *placed);
         placed[at] = (spot){(uint32_t)x->first, (uint32_t)x->last, x->offset, end};
         if (end > top) top = end;
+    }
+    return top;
+}
+
+// ------------------------------------------------------------------------------------------------
+// for very many: in order of time, each takes the smallest gap that has room when its life begins
+
+static int earlier_first(const void *a, const void *b) {
+    const life *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+static int ends_first(const void *a, const void *b) {
+    const life *x = *(life *const *)a, *y = *(life *const *)b;
+    if (x->last != y->last) return x->last < y->last ? -1 : 1;
+    return x->buf < y->buf ? -1 : x->buf > y->buf;
+}
+
+// gap: (n) what is free below the top, the lowest first. One more joins those that it touches.
+static size_t give_back(spot *gap, size_t n, size_t begin, size_t end) {
+    const size_t at = rank_of(gap, n, begin);
+    const bool below = at && gap[at - 1].end == begin, above = at < n && gap[at].begin == end;
+    if (below && above) {
+        gap[at - 1].end = gap[at].end;
+        memmove(&gap[at], &gap[at + 1], (n - at - 1) * sizeof *gap);
+        return n - 1;
+    }
+    if (below) {
+        gap[at - 1].end = end;
+    } else if (above) {
+        gap[at].begin = begin;
+    } else {
+        memmove(&gap[at + 1], &gap[at], (n - at) * sizeof *gap);
+        gap[at] = (spot){.begin = begin, .end = end};
+        n++;
+    }
+    return n;
+}
+
+// ends: room for n. Gives the arena's size.
+static size_t by_time(life *lives, size_t n, spot *gap, const life **ends) {
+    size_t top = 0, dead = 0, n_gaps = 0;
+    qsort(lives, n, sizeof *lives, earlier_first);
+    for (size_t i = 0; i < n; i++) ends[i] = &lives[i];
+    qsort(ends, n, sizeof *ends, ends_first);
+    for (size_t i = 0; i < n; i++) {
+        for (; ends[dead]->last < lives[i].first; dead++)
+            n_gaps =
+                give_back(gap, n_gaps, ends[dead]->offset, ends[dead]->offset + ends[dead]->bytes);
+        size_t best = n_gaps;
+        for (size_t g = 0; g < n_gaps; g++) {
+            const size_t room = gap[g].end - gap[g].begin;
+            if (room >= lives[i].bytes &&
+                (best == n_gaps || room < gap[best].end - gap[best].begin))
+                best = g;
+        }
+        if (best == n_gaps) {
+            lives[i].offset = top;
+            top += lives[i].bytes;
+            continue;
+        }
+        lives[i].offset = gap[best].begin;
+        gap[best].begin += lives[i].bytes;
+        if (gap[best].begin < gap[best].end) continue;
+        memmove(&gap[best], &gap[best + 1], (n_gaps - best - 1) * sizeof *gap);
+        n_gaps--;
     }
     return top;
 }
@@ -184,9 +259,10 @@ size_t ct__restack(ct_program *p) {
 bool ct__plan_memory(ct_program *p, ct_err *err) {
     life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
     spot *placed = ct__calloc(p->n_bufs + 1, sizeof *placed);
+    const life **ends = ct__calloc(p->n_bufs + 1, sizeof *ends);
     size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first), n = 0;
     size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
-    bool ok = lives && placed && first && last;
+    bool ok = lives && placed && ends && first && last;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "plan", (p->n_bufs + 1) * sizeof *lives);
     ok = ok && ct__plan_lives(p, first, last, err);
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
@@ -198,7 +274,9 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
                             .last = last[b],
                             .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
     }
-    if (ok) p->arena_bytes = by_size(lives, n, placed);
+    if (ok)
+        p->arena_bytes =
+            n <= TOO_MANY ? by_size(lives, n, placed) : by_time(lives, n, placed, ends);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
     p->stacking.n = 0;
     if (ok && n && n <= MANY && p->symbols && ct__symbols_count(p->symbols) &&
@@ -206,6 +284,7 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
         ok = ct__err_memory(err, CT_NOWHERE, "plan", n * n / 8);
     ct__free(lives);
     ct__free(placed);
+    ct__free(ends);
     ct__free(first);
     ct__free(last);
     return ok;
