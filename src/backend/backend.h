@@ -43,6 +43,7 @@ typedef enum {
     CT_COMMAND_LOOP,   // what follows is repeated
     CT_COMMAND_SWITCH, // one of the branches that follow is run
     CT_COMMAND_BRANCH, // begins a branch
+    CT_COMMAND_BATCH,  // what follows are kernels and copies that may run in any order, or at once
     CT_COMMAND_END,
 } ct_command_kind;
 
@@ -69,7 +70,9 @@ typedef struct ct_command {
     uint32_t n_args, n_steps, n_numbers;
     uint32_t turn; // KERNEL: its last number of at most 8 is the iteration of the loop at depth
                    // turn - 1; 0: of none
-    uint32_t skip; // LOOP: how far away its END is; SWITCH, BRANCH: the next BRANCH, or the END
+    bool batched;  // KERNEL, COPY: stands in a BATCH
+    uint32_t
+        skip; // LOOP, BATCH: how far away its END is; SWITCH, BRANCH: the next BRANCH, or the END
     const int64_t *numbers;
     int64_t grid;
     int64_t count;
@@ -163,12 +166,14 @@ bool ct__asked_to_stop(const atomic_bool *stop, ct_err *err); // NULL: no
 typedef struct ct_runner {
     const ct_device *device; // that may be asked to stop
     bool (*run)(void *user, const ct_command *command, const ct_command *given, ct_err *err);
+    // The n commands of a BATCH. NULL: they run one after the other.
+    bool (*run_batch)(void *user, const ct_command *commands, size_t n, ct_err *err);
     // Brings a scalar that decides how it goes on. NULL: the host can read the device's memory.
     bool (*read)(void *user, ct_operand from, void *to, size_t n, ct_err *err);
     void *user;
 } ct_runner;
 bool ct__run_commands(const ct_runner *runner, const ct_command *commands, size_t n, ct_err *err);
-// How many commands belong together: one, or all from a LOOP or a SWITCH to its END.
+// How many commands belong together: one, or all from a LOOP, a SWITCH or a BATCH to its END.
 size_t ct__command_span(const ct_command *command);
 
 // Memory of devices whose memory is the host's (host.c).

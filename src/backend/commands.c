@@ -105,12 +105,22 @@ static bool run_switch(run *r, const ct_command *c, const iteration *in) {
     return run_list(r, c + 1, c->skip - 1, in);
 }
 
+static bool run_batch(run *r, const ct_command *batch, const iteration *in) {
+    const size_t n = batch->skip - 1;
+    const uint64_t before = r->launches;
+    bool ok = r->runner->run_batch ? r->runner->run_batch(r->runner->user, batch + 1, n, r->err)
+                                   : run_list(r, batch + 1, n, in);
+    r->launches = before + 1;
+    return ok;
+}
+
 static bool run_list(run *r, const ct_command *commands, size_t n, const iteration *in) {
     for (size_t i = 0; i < n; i += ct__command_span(&commands[i])) {
         const ct_command *c = &commands[i];
         if (ct__stopped(r->runner->device, r->err)) return false;
         if (!(c->kind == CT_COMMAND_LOOP     ? run_loop(r, c, in)
               : c->kind == CT_COMMAND_SWITCH ? run_switch(r, c, in)
+              : c->kind == CT_COMMAND_BATCH  ? run_batch(r, c, in)
                                              : run_one(r, c, in)))
             return false;
     }
@@ -119,6 +129,7 @@ static bool run_list(run *r, const ct_command *commands, size_t n, const iterati
 
 size_t ct__command_span(const ct_command *command) {
     const ct_command *c = command;
+    if (c->kind == CT_COMMAND_BATCH) return c->skip + 1u;
     if (c->kind != CT_COMMAND_LOOP && c->kind != CT_COMMAND_SWITCH) return 1;
     do c += c->skip;
     while (c->kind == CT_COMMAND_BRANCH);

@@ -4,6 +4,7 @@
 //   simplify  fold, share, drop; only algebra that keeps every bit     passes/simplify.c
 //   fuse      which values one kernel computes together                schedule/fuse.c
 //   schedule  buffers, launches in order, their kernels                schedule/schedule.c
+//   batch     small launches that do not need each other are one       schedule/batch.c
 //   plan      lifetimes, and one arena for what is temporary           memory/memplan.c
 //   measure   what kernels need when they run; does the plan fit?      run/build.c, run/cost.c
 //   render    kernels as source                                        render/render_c.c
@@ -16,6 +17,7 @@
 
 #include "base/os.h"
 #include "compile/memory/memplan.h"
+#include "compile/schedule/batch.h"
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
 #include "compile/check/dump.h"
@@ -89,6 +91,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) && lowering(&graph, program, &ctx->err) &&
+           (lowering == ct__lower_ops || ct__batch_launches(program, &graph, &ctx->err)) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
            legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&
            ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&

@@ -398,6 +398,8 @@ static bool attention_vjp(ct_rule *r) {
     int64_t last = b->rank - 1;
     ct_ints row = {1, &last};
     g.c = ct__or_zeros(r->c_out[0], r->out[0]);
+    // Scores of all blocks would be (..., T, S): they are computed again, when the gradient comes here.
+    if (b->n > 1 && !b->loop) b->q = ct__after((ct_tensor[]){b->q, g.c}, 2, r->node->here);
     g.total = grounded(b, ct__add_last(r->out[1]));
     g.delta = ct_sum(ct_mul(g.c, r->out[0]), .axes = row, .keepdims = true);
     if (!ct__is_none(r->c_out[1])) g.delta = ct_sub(g.delta, ct__add_last(r->c_out[1]));

@@ -61,7 +61,7 @@ def test_plans_are_those_that_run(corpus, device, plan, tmp_path):
     for block in re.split(r"(?=// plan: )", done.stderr)[1:]:
         launches, kernels, arena = map(int, re.match(
             r"// plan: (\d+) launches, (\d+) kernels, \d+ buffers, arena (\d+) bytes", block).groups())
-        lines = re.findall(r"^ *\d+ (node|kernel|copy) +(\w+)", block, re.M)
+        lines = re.findall(r"^ *\d+ (node|kernel|copy|batch) +(\w+)", block, re.M)
         ran[launches, kernels, arena] = [op for _, op in lines]
     assert [p["name"] for p in plan["plans"]] == ["first weights", "first state", "evaluation", "sample", "step"]
     for p in plan["plans"]:
@@ -143,10 +143,10 @@ def test_for_people(corpus):
     done = cotan("plan", "--data", corpus, *SMALL)
     assert done.returncode == 0 and not done.stderr, done.stderr
     for part in ("Launches of a step", " k_", " of src/models/lm_train.c:", " MFLOP", "in an arena of ",
-                 " |#", "\nstep  ", "\nMemory, at most\nweights", "\nall  "):
+                 "##", "\nstep  ", "\nMemory, at most\nweights", "\nall  "):
         assert part in done.stdout, part
     assert "refuse" not in done.stdout
-    at = [done.stdout.index(part) for part in ("\nMemory, at most\n", "\nall  ", "\nPlan ", "\nLaunches of a step", " |#")]
+    at = [done.stdout.index(part) for part in ("\nMemory, at most\n", "\nall  ", "\nPlan ", "\nLaunches of a step", "##")]
     assert at == sorted(at)  # what is asked for most comes first
 
 

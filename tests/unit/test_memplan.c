@@ -136,11 +136,58 @@ static void test_random(void **state) {
     }
 }
 
+// Of thousands of buffers, too, the places are close together, though hardly two have one size: little is
+// lost to gaps (percent).
+static void pack_many(size_t n, size_t allowed) {
+    enum { LIFE = 40 };
+    ct_program p = {.n_bufs = n, .n_launches = n + LIFE};
+    p.bufs = calloc(n, sizeof *p.bufs);
+    p.launches = calloc(p.n_launches, sizeof *p.launches);
+    ct_arg *args = calloc(2 * n, sizeof *args);
+    size_t *alive = calloc(p.n_launches, sizeof *alive), most = 0, n_args = 0;
+    size_t *last = calloc(n, sizeof *last);
+    ct_err err = {0};
+    assert_true(p.bufs && p.launches && args && alive && last);
+    srand(11);
+    for (size_t b = 0; b < n; b++) {
+        p.bufs[b] = (ct_buf){.kind = CT_BUF_TEMP, .bytes = (size_t)(64 + rand() % 100000)};
+        last[b] = b + 1 + (size_t)rand() % (LIFE - 1);
+        for (size_t i = b; i <= last[b]; i++) alive[i] += (p.bufs[b].bytes + 63) & ~(size_t)63;
+    }
+    for (size_t i = 0; i < p.n_launches; i++) { // each writes a buffer, and reads those that end
+        ct_launch *l = &p.launches[i];
+        *l = (ct_launch){.kind = CT_LAUNCH_KERNEL, .args = &args[n_args]};
+        if (i < n) args[n_args++] = (ct_arg){.buf = (uint32_t)i, .write = true};
+        for (size_t b = i < LIFE ? 0 : i - LIFE; b < i && b < n; b++)
+            if (last[b] == i) args[n_args++] = (ct_arg){.buf = (uint32_t)b};
+        l->n_args = (uint32_t)(&args[n_args] - l->args);
+        if (alive[i] > most) most = alive[i];
+    }
+    assert_true(ct__plan_memory(&p, &err));
+    assert_true(p.arena_bytes >= most);
+    assert_true(p.arena_bytes <= most + most * allowed / 100);
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = a + 1; b < n && b <= last[a]; b++)
+            assert_true(p.bufs[a].offset + p.bufs[a].bytes <= p.bufs[b].offset ||
+                        p.bufs[b].offset + p.bufs[b].bytes <= p.bufs[a].offset);
+    free(p.bufs);
+    free(p.launches);
+    free(args);
+    free(alive);
+    free(last);
+}
+
+static void test_many(void **state) {
+    (void)state;
+    pack_many(6000, 10);
+    pack_many(40000, 25); // in order of time
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain_shares), cmocka_unit_test(test_only_temporaries),
         cmocka_unit_test(test_loops),        cmocka_unit_test(test_iterations),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

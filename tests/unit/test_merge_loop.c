@@ -182,7 +182,8 @@ static void all_lengths_have_the_same_kernels(void **state) {
         }
         assert_int_equal(n[0], gradient ? 3 : 1);
         assert_int_equal(n[0], n[1]);
-        assert_int_equal(launches[0], launches[1]);
+        // What is small shares a launch with others.
+        assert_true(launches[0] <= launches[1]);
         assert_int_equal(kernels[0], kernels[1]);
         for (size_t i = 0; i < n[0]; i++) assert_string_equal(names[0][i], names[1][i]);
     }

@@ -145,6 +145,7 @@ enum { LONG_PIECE = 1000000 }; // nanoseconds: between pieces a launch can be gi
 static double weight(const ct_command *c) {
     enum { INTERPRETED = 5 }; // times as long
     double bytes = (double)c->bytes / 10, flops = c->flops / 20;
+    if (c->kind == CT_COMMAND_COPY) return 2 * bytes;
     return (bytes > flops ? bytes : flops) * (c->kernel->interpreted ? INTERPRETED : 1);
 }
 
@@ -178,14 +179,17 @@ static int threads_for(const ct_command *c, int threads) {
 static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
     size_t scratch = ct__round_up(c->kernel->scratch, 64);
     int most = thread_count();
-    return (void)device, scratch * (size_t)(threads_for(c, most) > 1 ? most : 1);
+    return (void)device, scratch * (size_t)(c->batched || threads_for(c, most) > 1 ? most : 1);
+}
+
+static bool no_pool(ct_err *err) {
+    return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
+                   "the threads of this process stayed in its parent: no use after fork");
 }
 
 static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,
                        int threads, ct_err *err) {
-    if (workers && !ct__pool_usable(workers))
-        return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
-                       "the threads of this process stayed in its parent: no use after fork");
+    if (workers && !ct__pool_usable(workers)) return no_pool(err);
     size_t scratch = l->scratch * (size_t)(workers ? ct__pool_threads(workers) : 1);
     if (scratch && !(l->scratches = scratch_of(device, scratch, err))) return false;
     int64_t pieces = workers ? (int64_t)threads * PIECES_A_THREAD : 1;
@@ -201,14 +205,10 @@ static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_poo
     return !atomic_load_explicit(&l->left_out, memory_order_relaxed) || !ct__stopped(device, err);
 }
 
-static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
-    void *few[32], **bufs = few;
-    if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
-        return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
+static launch launch_of(const ct_device *device, const ct_command *c, void **bufs) {
+    ct_cpu_code *code = c->kernel->code;
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
-    int most = thread_count(), threads = threads_for(c, most);
-    ct_cpu_code *code = c->kernel->code;
     launch l = {.code = code,
                 .interp = ct__code_fn(code) ? NULL : ct__code_interpret(code),
                 .bufs = bufs,
@@ -218,29 +218,162 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     if (l.interp) {
         size_t frame = ct__round_up(ct__interp_scratch(l.interp), 64);
         if (frame > l.scratch) l.scratch = frame;
-        ct__counters.launches_interpreted++;
     }
+    return l;
+}
+
+static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
+    void *few[32], **bufs = few;
+    if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
+        return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
+    int most = thread_count(), threads = threads_for(c, most);
+    launch l = launch_of(device, c, bufs);
+    ct__counters.launches_interpreted += l.interp != NULL;
     ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
-    if (l.interp) ct__code_interpreted(code);
+    if (l.interp) ct__code_interpreted(c->kernel->code);
     if (bufs != few) ct__free(bufs);
+    return ok;
+}
+
+static void copy_bytes(const ct_command *c, size_t first, size_t n) {
+    if (n)
+        memmove((char *)c->args[1].buffer + c->args[1].offset + first,
+                (char *)c->args[0].buffer + c->args[0].offset + first, n);
+}
+
+// ------------------------------------------------------------------------------------- batches
+
+enum { COPIED = 1 << 16 }; // bytes, of a copy's smallest piece
+
+// Commands whose pieces are one job of the pool: those of the first, then those of the second, ...
+typedef struct {
+    const ct_command *commands; // (n)
+    size_t n;
+    launch *launches; // (n)
+    int64_t *behind;  // (n) how many pieces there are up to the end of each
+} batch;
+
+static int64_t grid_of(const ct_command *c) {
+    if (c->kind == CT_COMMAND_COPY) return (int64_t)((c->bytes + COPIED - 1) / COPIED);
+    return c->grid < 0 ? 0 : c->grid;
+}
+
+static void run_batch_piece(const batch *b, size_t i, int64_t begin, int64_t end, int worker) {
+    const ct_command *c = &b->commands[i];
+    if (c->kind != CT_COMMAND_COPY) {
+        run_piece(&b->launches[i], begin, end, worker);
+        return;
+    }
+    const size_t first = (size_t)begin * COPIED, last = (size_t)end * COPIED;
+    copy_bytes(c, first, (last < c->bytes ? last : c->bytes) - first);
+}
+
+static void run_batch_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    const batch *b = arg;
+    size_t low = 0, high = b->n - 1;
+    while (low < high) { // whose piece the first one is
+        const size_t middle = (low + high) / 2;
+        if (b->behind[middle] > begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        while (b->behind[low] <= i) low++;
+        const int64_t before = low ? b->behind[low - 1] : 0, n = b->behind[low] - before;
+        const int64_t grid = grid_of(&b->commands[low]), at = i - before;
+        // grid / n to each, and one more to the first grid % n
+        const int64_t each = grid / n, more = grid % n;
+        const int64_t first = at * each + (at < more ? at : more);
+        run_batch_piece(b, low, first, first + each + (at < more), worker);
+    }
+}
+
+// Cuts the commands into pieces, about as many of all as threads are worth. Gives the threads.
+static int cut_batch(batch *b, int most) {
+    double total = 0;
+    int64_t pieces = 0;
+    for (size_t i = 0; i < b->n; i++) total += weight(&b->commands[i]);
+    int threads = total / WORTH_A_THREAD + 1 < most ? (int)(total / WORTH_A_THREAD + 1) : most;
+    for (size_t i = 0; i < b->n; i++) {
+        const int64_t grid = grid_of(&b->commands[i]);
+        double own = threads > 1 ? weight(&b->commands[i]) / total * threads * PIECES_A_THREAD : 0;
+        double by_time = b->launches[i].stop ? weight(&b->commands[i]) / LONG_PIECE : 0;
+        int64_t n = 1 + (int64_t)(own > by_time ? own : by_time);
+        b->behind[i] = pieces += n < grid ? n : grid;
+    }
+    return threads < pieces ? threads : pieces ? (int)pieces : 1;
+}
+
+static bool run_cut(ct_device *device, batch *b, int threads, ct_pool *workers, ct_err *err) {
+    if (workers && !ct__pool_usable(workers)) return no_pool(err);
+    size_t scratch = 0;
+    char *scratches = NULL;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->launches[i].scratch > scratch) scratch = b->launches[i].scratch;
+    if (scratch && !(scratches = scratch_of(
+                         device, scratch * (size_t)(workers ? ct__pool_threads(workers) : 1), err)))
+        return false;
+    for (size_t i = 0; i < b->n; i++) {
+        b->launches[i].scratch = scratch;
+        b->launches[i].scratches = scratches;
+    }
+    const int64_t pieces = b->behind[b->n - 1];
+    const int64_t grain = pieces / ((int64_t)threads * PIECES_A_THREAD * 2);
+    if (workers)
+        ct__pool_run(workers, run_batch_pieces, b, pieces, grain > 1 ? grain : 1);
+    else if (pieces)
+        run_batch_pieces(b, 0, pieces, 0);
+    bool left_out = false;
+    for (size_t i = 0; i < b->n; i++) left_out |= atomic_load(&b->launches[i].left_out);
+    return !left_out || !ct__stopped(device, err);
+}
+
+static bool run_batch(void *device, const ct_command *commands, size_t n, ct_err *err) {
+    size_t n_args = 0, at = 0;
+    for (size_t i = 0; i < n; i++) n_args += commands[i].n_args;
+    batch b = {.commands = commands,
+               .n = n,
+               .launches = ct__calloc(n, sizeof *b.launches),
+               .behind = ct__malloc(n * sizeof *b.behind)};
+    void **bufs = ct__malloc((n_args + 1) * sizeof *bufs);
+    bool ok = b.launches && b.behind && bufs, interpreted = false;
+    for (size_t i = 0; i < n && ok; at += commands[i++].n_args) {
+        if (commands[i].kind == CT_COMMAND_COPY) continue;
+        b.launches[i] = launch_of(device, &commands[i], bufs + at);
+        interpreted |= b.launches[i].interp != NULL;
+    }
+    if (ok) {
+        const int most = thread_count(), threads = cut_batch(&b, most);
+        ct__counters.launches_interpreted += interpreted;
+        ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
+        ok = run_cut(device, &b, threads, workers, err);
+        if (workers) pthread_rwlock_unlock(&pool_lock);
+        for (size_t i = 0; i < n; i++)
+            if (b.launches[i].interp) ct__code_interpreted(commands[i].kernel->code);
+    } else {
+        ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *b.launches);
+    }
+    ct__free(b.launches);
+    ct__free(b.behind);
+    ct__free(bufs);
     return ok;
 }
 
 static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
     (void)given;
     if (c->kind == CT_COMMAND_KERNEL) return run_kernel(device, c, err);
-    if (c->bytes)
-        memmove((char *)c->args[1].buffer + c->args[1].offset,
-                (char *)c->args[0].buffer + c->args[0].offset, c->bytes);
+    copy_bytes(c, 0, c->bytes);
     return true;
 }
 
 // The host program's rounding mode and flush-to-zero must not change bits: kernels run in the
 // default floating-point environment (the pool's threads have it), and the caller's is put back.
 static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    const ct_runner runner = {.device = device, .run = run_command, .user = device};
+    const ct_runner runner = {
+        .device = device, .run = run_command, .run_batch = run_batch, .user = device};
     fenv_t host;
     fegetenv(&host);
     fesetenv(FE_DFL_ENV);

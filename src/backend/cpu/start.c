@@ -57,7 +57,8 @@ static bool list_unfinished(list *l, const ct_command *commands, size_t n, size_
                             double times) {
     for (; *at < n && commands[*at].kind != CT_COMMAND_END; ++*at) {
         const ct_command *c = &commands[*at];
-        bool opens = c->kind == CT_COMMAND_LOOP || c->kind == CT_COMMAND_SWITCH;
+        bool opens = c->kind == CT_COMMAND_LOOP || c->kind == CT_COMMAND_SWITCH ||
+                     c->kind == CT_COMMAND_BATCH;
         if (c->kind == CT_COMMAND_KERNEL && !add_launch(l, c, times)) return false;
         if (opens && (++*at, !list_unfinished(l, commands, n, at, times * turns_of(c))))
             return false;

@@ -379,6 +379,7 @@ static bool put_launches(const ct_ahead *a, ct_text *out) {
         case CT_LAUNCH_BRANCH:
             put_branch(out, open[depth - 1].of, open[depth - 1].branches++);
             break;
+        case CT_LAUNCH_BATCH: ct__text_add(out, "{\n"); break;
         case CT_LAUNCH_END:
             ct__text_add(out, open[depth].of->kind == CT_LAUNCH_SWITCH ? "}}\n" : "}\n");
             break;

@@ -94,6 +94,8 @@ static void put_args(ct_text *text, const ct_program *program, const ct_launch *
 static void put_count(ct_text *text, const ct_launch *l) {
     if (l->kind == CT_LAUNCH_SWITCH)
         ct__textf(text, " of %lld branches", (long long)l->count);
+    else if (l->kind == CT_LAUNCH_BATCH)
+        ct__textf(text, " of %lld", (long long)l->count);
     else if (l->count == INT64_MAX)
         ct__text_add(text, " while it holds");
     else
@@ -102,15 +104,19 @@ static void put_count(ct_text *text, const ct_launch *l) {
 
 void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
     if (!ct__dump_wants("plan")) return;
-    static const char *const kinds[] = {"node",   "kernel", "copy", "loop",
-                                        "switch", "branch", "end"};
+    static const char *const kinds[] = {"node",   "kernel", "copy",  "loop",
+                                        "switch", "branch", "batch", "end"};
     int depth = 0;
+    size_t launches = 0;
     ct_text text = {0};
-    ct__textf(&text, "// plan: %zu launches, %zu kernels, %zu buffers, arena %zu bytes\n",
-              program->n_launches, program->n_kernels, program->n_bufs, program->arena_bytes);
+    for (size_t i = 0; i < program->n_launches; i++)
+        launches += ct__launch_counts(&program->launches[i]);
+    ct__textf(&text, "// plan: %zu launches, %zu kernels, %zu buffers, arena %zu bytes\n", launches,
+              program->n_kernels, program->n_bufs, program->arena_bytes);
     for (size_t i = 0; i < program->n_launches; i++) {
         const ct_launch *l = &program->launches[i];
-        bool opens = l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH;
+        bool opens =
+            l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH || l->kind == CT_LAUNCH_BATCH;
         depth -= l->kind == CT_LAUNCH_END;
         ct__textf(&text, "%4zu %*s%-6s ", i, 2 * (depth - (l->kind == CT_LAUNCH_BRANCH)), "",
                   kinds[l->kind]);

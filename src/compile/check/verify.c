@@ -136,6 +136,21 @@ typedef struct {
     ct_err *err;
 } walk;
 
+// The launches of a batch may run in any order: none writes what another one touches.
+static bool legal_member(const ct_program *p, const ct_launch *batch, size_t at, ct_err *err) {
+    const ct_launch *l = &p->launches[at];
+    if ((l->kind != CT_LAUNCH_KERNEL && l->kind != CT_LAUNCH_COPY) || l > batch + batch->count)
+        return bad(err, l, at, "it stands in a batch and is no kernel or copy of it", at);
+    for (const ct_launch *other = batch + 1; other < l; other++)
+        for (uint32_t i = 0; i < l->n_args; i++)
+            for (uint32_t j = 0; j < other->n_args; j++)
+                if (l->args[i].buf == other->args[j].buf &&
+                    (l->args[i].write || other->args[j].write))
+                    return bad(err, l, at, "its batch holds another one for the same buffer",
+                               l->args[i].buf);
+    return true;
+}
+
 static bool verify_launch(walk *w, size_t at) {
     const ct_launch *l = &w->p->launches[at];
     const ct_launch *around = w->depth ? &w->p->launches[w->open[w->depth - 1]] : NULL;
@@ -149,7 +164,9 @@ static bool verify_launch(walk *w, size_t at) {
         return bad(w->err, l, at, "it is a branch of nothing", at);
     if (first && !branch) return bad(w->err, l, at, "it follows a switch and is no branch", at);
     if (!branch && !legal_launch(w->p, at, w->written, w->err)) return false;
-    if (l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH) w->open[w->depth++] = at;
+    if (around && around->kind == CT_LAUNCH_BATCH && !legal_member(w->p, around, at, w->err))
+        return false;
+    if (!ct__launch_runs(l) && !branch) w->open[w->depth++] = at;
     return true;
 }
 

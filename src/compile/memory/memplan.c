@@ -9,13 +9,15 @@
 #include "compile/memory/memplan.h"
 #include "compile/schedule/program.h"
 
-enum { MANY = 4000 }; // buffers above which the search would take seconds
+enum {
+    MANY = 4000,     // buffers above which it is not noted what lies above what,
+    TOO_MANY = 32768 // and those above which the search by size would take seconds
+};
 
 typedef struct life {
     uint32_t buf;
     size_t first, last; // launches that touch it
     size_t bytes, offset;
-    const struct life *next; // of the free ones of its size
 } life;
 
 // What a launch of a loop needs of the iteration before, or of before the loop, lives through the
@@ -37,7 +39,8 @@ static void widen_to_loops(const ct_program *p, size_t *begin, const bool *read_
     size_t depth = 0;
     for (size_t i = 0; i < p->n_launches; i++) {
         ct_launch_kind kind = p->launches[i].kind;
-        if (kind == CT_LAUNCH_LOOP || kind == CT_LAUNCH_SWITCH) begin[depth++] = i;
+        if (kind == CT_LAUNCH_LOOP || kind == CT_LAUNCH_SWITCH || kind == CT_LAUNCH_BATCH)
+            begin[depth++] = i;
         if (kind != CT_LAUNCH_END || depth == 0) continue;
         size_t from = begin[--depth];
         if (p->launches[from].kind == CT_LAUNCH_LOOP)
@@ -50,13 +53,18 @@ bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *er
     bool *read_first = ct__calloc(p->n_bufs + 1, sizeof *read_first);
     bool ok = begin && read_first;
     for (size_t b = 0; b < p->n_bufs && ok; b++) first[b] = SIZE_MAX, last[b] = 0;
-    for (size_t i = 0; i < p->n_launches && ok; i++)
+    size_t from = 0, to = 0; // of the batch around: its launches may run at once
+    for (size_t i = 0; i < p->n_launches && ok; i++) {
+        if (p->launches[i].kind == CT_LAUNCH_BATCH)
+            from = i, to = i + (size_t)p->launches[i].count + 1;
+        const bool batched = i < to;
         for (uint32_t a = 0; a < p->launches[i].n_args; a++) {
             const ct_arg *arg = &p->launches[i].args[a];
-            if (first[arg->buf] == SIZE_MAX) first[arg->buf] = i;
-            last[arg->buf] = i;
+            if (first[arg->buf] == SIZE_MAX) first[arg->buf] = batched ? from : i;
+            last[arg->buf] = batched ? to : i;
             read_first[arg->buf] |= first[arg->buf] == i && !arg->write;
         }
+    }
     if (ok) widen_to_loops(p, begin, read_first, first, last);
     ct__free(begin);
     ct__free(read_first);
@@ -73,26 +81,55 @@ static bool meet(const life *a, const life *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-// The lowest offset at which x meets none of the n placed ones. `near` (room for n) is scratch: the
-// placed ones that live at the same time, by offset.
-static size_t lowest(const life *placed, size_t n, const life *x, const life **near) {
-    size_t k = 0, at = 0;
+// A placed one; `placed` below are these, the lowest first.
+typedef struct {
+    uint32_t first, last;
+    size_t begin, end;
+} spot;
+
+// The lowest place with room for x between those of the n placed ones that it meets, or behind them.
+static size_t lowest_gap(const spot *placed, size_t n, const life *x) {
+    size_t top = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!meet(&placed[i], x)) continue;
-        size_t j = k++;
-        for (; j > 0 && near[j - 1]->offset > placed[i].offset; j--) near[j] = near[j - 1];
-        near[j] = &placed[i];
+        const spot *p = &placed[i];
+        if (p->first > x->last || p->last < x->first) continue;
+        if (p->begin >= top && p->begin - top >= x->bytes) break;
+        if (p->end > top) top = p->end;
     }
-    for (size_t i = 0; i < k; i++) {
-        if (near[i]->offset >= at && near[i]->offset - at >= x->bytes) break;
-        size_t end = near[i]->offset + near[i]->bytes;
-        if (end > at) at = end;
-    }
-    return at;
+    return top;
 }
 
-// For very many buffers: in order of time, each takes the place of a dead one of its size, or a new
-// one.
+// The place among n in the order of where they begin.
+static size_t rank_of(const spot *placed, size_t n, size_t begin) {
+    size_t low = 0;
+    while (low < n) {
+        const size_t middle = low + (n - low) / 2;
+        if (placed[middle].begin < begin)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
+}
+
+// placed: room for n. Gives the arena's size.
+static size_t by_size(life *lives, size_t n, spot *placed) {
+    size_t top = 0;
+    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
+    for (size_t i = 0; i < n; i++) {
+        life *x = &lives[i];
+        x->offset = lowest_gap(placed, i, x);
+        const size_t end = x->offset + x->bytes, at = rank_of(placed, i, x->offset);
+        memmove(&placed[at + 1], &placed[at], (i - at) * sizeof *placed);
+        placed[at] = (spot){(uint32_t)x->first, (uint32_t)x->last, x->offset, end};
+        if (end > top) top = end;
+    }
+    return top;
+}
+
+// ------------------------------------------------------------------------------------------------
+// for very many: in order of time, each takes the smallest gap that has room when its life begins
+
 static int earlier_first(const void *a, const void *b) {
     const life *x = a, *y = b;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
@@ -103,43 +140,55 @@ static int ends_first(const void *a, const void *b) {
     if (x->last != y->last) return x->last < y->last ? -1 : 1;
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
-enum { BINS = 1024 };
-static size_t by_time(life *lives, size_t n, const life **ends) {
-    struct {
-        size_t bytes;
-        const life *free; // linked by `next`
-    } bin[BINS] = {{0}};
-    size_t top = 0, dead = 0;
+
+// gap: (n) what is free below the top, the lowest first. One more joins those that it touches.
+static size_t give_back(spot *gap, size_t n, size_t begin, size_t end) {
+    const size_t at = rank_of(gap, n, begin);
+    const bool below = at && gap[at - 1].end == begin, above = at < n && gap[at].begin == end;
+    if (below && above) {
+        gap[at - 1].end = gap[at].end;
+        memmove(&gap[at], &gap[at + 1], (n - at - 1) * sizeof *gap);
+        return n - 1;
+    }
+    if (below) {
+        gap[at - 1].end = end;
+    } else if (above) {
+        gap[at].begin = begin;
+    } else {
+        memmove(&gap[at + 1], &gap[at], (n - at) * sizeof *gap);
+        gap[at] = (spot){.begin = begin, .end = end};
+        n++;
+    }
+    return n;
+}
+
+// ends: room for n. Gives the arena's size.
+static size_t by_time(life *lives, size_t n, spot *gap, const life **ends) {
+    size_t top = 0, dead = 0, n_gaps = 0;
     qsort(lives, n, sizeof *lives, earlier_first);
     for (size_t i = 0; i < n; i++) ends[i] = &lives[i];
     qsort(ends, n, sizeof *ends, ends_first);
     for (size_t i = 0; i < n; i++) {
-        for (; ends[dead]->last < lives[i].first; dead++) {
-            size_t k = ends[dead]->bytes / 64 % BINS;
-            if (bin[k].free && bin[k].bytes != ends[dead]->bytes) continue;
-            bin[k].bytes = ends[dead]->bytes;
-            ((life *)(uintptr_t)ends[dead])->next = bin[k].free;
-            bin[k].free = ends[dead];
+        for (; ends[dead]->last < lives[i].first; dead++)
+            n_gaps =
+                give_back(gap, n_gaps, ends[dead]->offset, ends[dead]->offset + ends[dead]->bytes);
+        size_t best = n_gaps;
+        for (size_t g = 0; g < n_gaps; g++) {
+            const size_t room = gap[g].end - gap[g].begin;
+            if (room >= lives[i].bytes &&
+                (best == n_gaps || room < gap[best].end - gap[best].begin))
+                best = g;
         }
-        size_t k = lives[i].bytes / 64 % BINS;
-        if (bin[k].free && bin[k].bytes == lives[i].bytes) {
-            lives[i].offset = bin[k].free->offset;
-            bin[k].free = bin[k].free->next;
-        } else {
+        if (best == n_gaps) {
             lives[i].offset = top;
             top += lives[i].bytes;
+            continue;
         }
-    }
-    return top;
-}
-
-static size_t by_size(life *lives, size_t n, const life **near) {
-    size_t top = 0;
-    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
-    for (size_t i = 0; i < n; i++) {
-        lives[i].offset = lowest(lives, i, &lives[i], near);
-        size_t end = lives[i].offset + lives[i].bytes;
-        if (end > top) top = end;
+        lives[i].offset = gap[best].begin;
+        gap[best].begin += lives[i].bytes;
+        if (gap[best].begin < gap[best].end) continue;
+        memmove(&gap[best], &gap[best + 1], (n_gaps - best - 1) * sizeof *gap);
+        n_gaps--;
     }
     return top;
 }
@@ -209,10 +258,11 @@ size_t ct__restack(ct_program *p) {
 
 bool ct__plan_memory(ct_program *p, ct_err *err) {
     life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
-    const life **near = ct__calloc(p->n_bufs + 1, sizeof *near);
+    spot *placed = ct__calloc(p->n_bufs + 1, sizeof *placed);
+    const life **ends = ct__calloc(p->n_bufs + 1, sizeof *ends);
     size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first), n = 0;
     size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
-    bool ok = lives && near && first && last;
+    bool ok = lives && placed && ends && first && last;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "plan", (p->n_bufs + 1) * sizeof *lives);
     ok = ok && ct__plan_lives(p, first, last, err);
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
@@ -224,14 +274,17 @@ bool ct__plan_memory(ct_program *p, ct_err *err) {
                             .last = last[b],
                             .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
     }
-    if (ok) p->arena_bytes = n <= MANY ? by_size(lives, n, near) : by_time(lives, n, near);
+    if (ok)
+        p->arena_bytes =
+            n <= TOO_MANY ? by_size(lives, n, placed) : by_time(lives, n, placed, ends);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
     p->stacking.n = 0;
     if (ok && n && n <= MANY && p->symbols && ct__symbols_count(p->symbols) &&
         !note_stacking(p, lives, n))
         ok = ct__err_memory(err, CT_NOWHERE, "plan", n * n / 8);
     ct__free(lives);
-    ct__free(near);
+    ct__free(placed);
+    ct__free(ends);
     ct__free(first);
     ct__free(last);
     return ok;

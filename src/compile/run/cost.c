@@ -243,6 +243,19 @@ static ct_plan_launch describe_launch(const ct_plan *plan, const ct_launch *l, i
     return out;
 }
 
+// The launches of a batch as one, at its first one's place.
+static ct_plan_launch describe_batch(const ct_plan *plan, const ct_launch *batch, int64_t times) {
+    ct_plan_launch out = describe_launch(plan, batch + 1, times);
+    bool copies = batch[1].kind == CT_LAUNCH_COPY;
+    for (int64_t i = 2; i <= batch->count; i++) {
+        copies &= batch[i].kind == CT_LAUNCH_COPY;
+        out.bytes += batch[i].bytes;
+        out.flops += batch[i].flops;
+    }
+    if (!copies) out.kernel = "batch";
+    return out;
+}
+
 static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_err *err) {
     const ct_program *p = &plan->program;
     ct_plan_launch *launches = ct__arena(&plan->arena, p->n_launches * sizeof *launches);
@@ -260,13 +273,16 @@ static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_er
             depth++;
         } else if (l->kind == CT_LAUNCH_END) {
             depth--;
-        } else if (ct__launch_runs(l)) {
+        } else if (ct__launch_counts(l)) {
             ct_plan_launch *out = &launches[c->n_launches++];
-            *out = describe_launch(plan, l, times[depth]);
+            const bool batch = l->kind == CT_LAUNCH_BATCH;
+            *out = batch ? describe_batch(plan, l, times[depth])
+                         : describe_launch(plan, l, times[depth]);
             out->temporaries = in_use[i];
             c->bytes += out->bytes * (uint64_t)out->times;
             c->flops += out->flops * (double)out->times;
             if (in_use[i] > c->most_temporaries) c->most_temporaries = in_use[i];
+            if (batch) i += (size_t)l->count + 1; // its END
         }
     }
     c->launches = launches;

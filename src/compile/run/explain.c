@@ -159,7 +159,7 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     if (!hint && !explain) return;
     size_t launches = 0;
     for (size_t i = 0; i < plan->program.n_launches; i++)
-        launches += ct__launch_runs(&plan->program.launches[i]);
+        launches += ct__launch_counts(&plan->program.launches[i]);
     ct_text text = {0}, why = {0};
     ct_difference other = {0};
     bool declared = false, differs = before && say_difference(&why, plan, before, &declared);

@@ -28,6 +28,86 @@ static bool in_place(ct_emit *e) {
     return true;
 }
 
+// ------------------------------------------------------------------ over an operand that dies here
+
+enum { WORTH = 1 << 16 }; // bytes below which a buffer of its own costs nothing
+
+static bool dies_here(const ct_sched *s, uint32_t buf) {
+    for (size_t i = 0; i < s->n_dying; i++)
+        if (s->dying[i] == buf) return true;
+    return false;
+}
+
+// Is what the kernel reads of one buffer what it writes of the other, at one place of each, and read
+// before it is written? Then no iteration meets what another has overwritten.
+static bool read_where_written(const ct_emit *e, uint32_t from, uint32_t to) {
+    const ct_draft *d = e->draft;
+    const ct_kir *k = e->kir;
+    ct_ix at = CT_IX_NONE;
+    for (size_t i = 0; i < d->n_seen; i++) {
+        const ct_seen *x = &d->seen[i];
+        if (x->buf != from && x->buf != to) continue;
+        if (x->write != (x->buf == to) || (at >= 0 && x->offset != at)) return false;
+        at = x->offset;
+    }
+    bool written = false;
+    for (size_t i = 0; i < k->n; i++) {
+        const bool load = k->ins[i].op == CT_K_LOAD, store = k->ins[i].op == CT_K_STORE;
+        for (size_t a = 0; (load || store) && a < d->n_args; a++) {
+            if (d->arg_ids[a] != k->ins[i].imm.i) continue;
+            if (load && written && d->args[a].buf == from) return false;
+            written |= store && d->args[a].buf == to;
+        }
+    }
+    return true;
+}
+
+// Every access to the two is one of the group's own, of one dtype.
+static bool of_dtype(const ct_draft *d, uint32_t buf, ct_dtype dtype) {
+    for (size_t i = 0; i < d->n_args; i++)
+        if (d->args[i].buf == buf && d->arg_types[i] != dtype) return false;
+    return true;
+}
+
+static bool can_take(const ct_emit *e, size_t r, size_t w) {
+    const ct_draft *d = e->draft;
+    const ct_buf *from = &d->sched->program->bufs[d->args[r].buf];
+    const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
+    return from->kind == CT_BUF_TEMP && to->kind == CT_BUF_TEMP && from->size == to->size &&
+           !d->args[r].write && d->args[w].write && (ct__marked(to->size) || to->bytes >= WORTH) &&
+           of_dtype(d, d->args[r].buf, d->arg_types[w]) &&
+           of_dtype(d, d->args[w].buf, d->arg_types[w]) && dies_here(d->sched, d->args[r].buf) &&
+           read_where_written(e, d->args[r].buf, d->args[w].buf);
+}
+
+static ct_sval *unit_at(const ct_sched *s, const ct_group *g, uint32_t buf) {
+    for (size_t i = 0; i < g->n_units; i++)
+        if (ct__sval(s, g->units[i].v)->buf == buf) return ct__sval(s, g->units[i].v);
+    return NULL;
+}
+
+// A result takes the place of an operand that nobody reads any more.
+static void take_places(ct_emit *e) {
+    ct_draft *d = e->draft;
+    const ct_group *g = d->group >= 0 ? d->sched->groups[d->group] : NULL;
+    for (size_t w = 0; g && !g->only && w < d->n_args; w++) {
+        const uint32_t to = d->args[w].buf;
+        ct_sval *val = unit_at(d->sched, g, to);
+        size_t r = 0;
+        while (val && r < d->n_args && !can_take(e, r, w)) r++;
+        if (!val || r == d->n_args) continue;
+        const uint32_t from = val->buf = d->args[r].buf;
+        for (size_t i = 0; i < d->n_args; i++) {
+            if (d->args[i].buf == to) d->args[i].buf = from;
+            if (d->args[i].buf == from) e->kir->bufs[d->arg_ids[i]].flags |= CT_KIR_ALIAS;
+        }
+        for (size_t i = 0; i < d->n_seen; i++)
+            if (d->seen[i].buf == to) d->seen[i].buf = from;
+    }
+}
+
+// -------------------------------------------------------------------------------------- the kernel
+
 // Sizes that were declared and never used are no arguments of the kernel, and leave no trace in it:
 // a kernel does not depend on which other sizes its plan has.
 static bool drop_unused_sizes(ct_emit *e) {
@@ -78,6 +158,7 @@ static bool finish(ct_emit *e, double flops) {
         s->conflict = true;
         return true;
     }
+    take_places(e);
     if (!ct__kir_verify(e->kir, s->err)) return false;
     ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
     ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->draft->n_args,

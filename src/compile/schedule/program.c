@@ -98,6 +98,7 @@ static ct_command_kind command_kind(ct_launch_kind kind) {
     case CT_LAUNCH_LOOP: return CT_COMMAND_LOOP;
     case CT_LAUNCH_SWITCH: return CT_COMMAND_SWITCH;
     case CT_LAUNCH_BRANCH: return CT_COMMAND_BRANCH;
+    case CT_LAUNCH_BATCH: return CT_COMMAND_BATCH;
     case CT_LAUNCH_END: break;
     }
     return CT_COMMAND_END;
@@ -114,6 +115,7 @@ ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
                         .steps = l->steps,
                         .n_steps = l->n_steps,
                         .turn = l->turn,
+                        .batched = l->batched,
                         .numbers = l->numbers,
                         .n_numbers = l->n_numbers,
                         .grid = l->grid,

@@ -42,6 +42,7 @@ typedef enum ct_launch_kind {
     CT_LAUNCH_LOOP,   // `count` times; with args[0], a bool, while it holds before an iteration
     CT_LAUNCH_SWITCH, // args[0], a whole number, says which of `count` branches
     CT_LAUNCH_BRANCH,
+    CT_LAUNCH_BATCH, // `count` kernels and copies that do not need each other, as one launch
     CT_LAUNCH_END,
 } ct_launch_kind;
 
@@ -59,9 +60,10 @@ typedef struct ct_launch {
     int32_t *atoms;   // (n_numbers) of the plan's symbols, that each of them is; -1: `size`
     uint32_t n_numbers;
     uint32_t turn;  // KERNEL: as of a command
+    bool batched;   // KERNEL, COPY: stands in a BATCH
     int64_t size;   // COPY, LOOP: `bytes`, `count` as attributes hold them; KERNEL: a number
     int64_t grid;   // KERNEL: extent of its core loop
-    int64_t count;  // LOOP (INT64_MAX: the predicate alone ends it), SWITCH
+    int64_t count;  // LOOP (INT64_MAX: the predicate alone ends it), SWITCH, BATCH
     ct_dtype dtype; // SWITCH: of args[0]
     size_t bytes;   // COPY; KERNEL: bytes it must move, for reports
     double flops;   // KERNEL: for reports, and to decide whether threads pay
@@ -121,6 +123,10 @@ bool ct__program_copy(ct_program *p, ct_arg from, ct_arg to, const ct_node *node
 bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number);
 // Does a launch run something, rather than say what runs?
 static inline bool ct__launch_runs(const ct_launch *l) { return l->kind <= CT_LAUNCH_COPY; }
+// Does it count as a launch? A batch is one.
+static inline bool ct__launch_counts(const ct_launch *l) {
+    return l->kind == CT_LAUNCH_BATCH || (ct__launch_runs(l) && !l->batched);
+}
 // A launch as a command without its operands, and without `skip`.
 ct_command ct__program_command(const ct_program *p, const ct_launch *launch);
 // How many launches a kernel has, and the node that the first of them serves.

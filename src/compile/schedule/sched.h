@@ -17,13 +17,14 @@ typedef struct ct_extent {
 
 // One value (output of a node) of the graph.
 typedef struct ct_sval {
-    uint32_t buf;     // where it lies; UINT32_MAX: not placed (yet)
-    size_t offset;    // in bytes
-    int32_t group;    // that computes and stores it, or -1: leaf, or inlined where it is used
-    int32_t root;     // that its buffer belongs to, or -1
-    bool stored;      // a group computes it and gives it a buffer
-    uint32_t readers; // groups that read it and have not run, while they are put in order
-    ct_extent *size;  // (rank) where it has dynamic axes, else NULL
+    uint32_t buf;          // where it lies; UINT32_MAX: not placed (yet)
+    size_t offset;         // in bytes
+    int32_t group;         // that computes and stores it, or -1: leaf, or inlined where it is used
+    int32_t root;          // that its buffer belongs to, or -1
+    bool stored;           // a group computes it and gives it a buffer
+    uint32_t readers;      // groups that read it and have not run, while they are put in order
+    uint32_t last_readers; // their numbers, all in one xor: of one, which it is
+    ct_extent *size;       // (rank) where it has dynamic axes, else NULL
 } ct_sval;
 
 // What a kernel computes: a reduction's result, or an elementwise or moved value; or both stores.
@@ -65,7 +66,9 @@ struct ct_sched {
     uint32_t *leaf_buf; // (n_leaves) by leaf number
     uint32_t scalars_buf;
     bool fuse;
-    bool conflict;     // the kernel just written would overwrite a variable before it is read
+    bool conflict;   // the kernel just written would overwrite a variable before it is read
+    uint32_t *dying; // (n_dying) buffers of values that nobody reads behind the group being emitted
+    size_t n_dying, dying_cap;
     ct_group **groups; // (n_groups)
     size_t n_groups, groups_cap;
     int64_t *sym_value; // (n_syms) of the dynamic sizes that kernels may have as arguments

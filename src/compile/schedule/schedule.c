@@ -80,6 +80,7 @@ typedef struct {
     size_t waits;   // how many of its `before` edges have not run
     int32_t *after; // groups that wait for it
     size_t n_after, after_cap;
+    int64_t made; // bytes of temporaries that it makes
     bool done;
 } edges;
 typedef struct {
@@ -107,7 +108,6 @@ static bool note_read(void *env_, ct_val v, bool loaded) {
         if (x->read[i] == ct__sval(env->s, v)) return true;
     x->bytes[x->n_read] = (int64_t)ct__type_bytes(ct__type(v));
     x->read[x->n_read++] = ct__sval(env->s, v);
-    ct__sval(env->s, v)->readers++;
     return true;
 }
 
@@ -116,7 +116,6 @@ static bool add_edge(ct_sched *s, edges *of, int32_t before, int32_t after) {
     edges *x = &of[before];
     if (!CT_GROW(x->after, x->after_cap, x->n_after + 1)) return no_memory(s, 8);
     x->after[x->n_after++] = after;
-    of[after].waits++;
     return true;
 }
 
@@ -252,14 +251,6 @@ static bool break_cycle(ct_sched *s, edges *of) {
            ct__err(s->err, CT_E_INTERNAL, CT_NOWHERE, "plan", "its kernels wait for each other");
 }
 
-static void run_next(ct_sched *s, edges *of, size_t i, ct_group **sorted, size_t *n_sorted) {
-    of[i].done = true;
-    s->groups[i]->order = (int)*n_sorted;
-    sorted[(*n_sorted)++] = s->groups[i];
-    for (size_t k = 0; k < of[i].n_after; k++) of[of[i].after[k]].waits--;
-    for (size_t k = 0; k < of[i].n_read; k++) of[i].read[k]->readers--;
-}
-
 // Bytes of temporaries that a group makes.
 static int64_t bytes_made(ct_sched *s, ct_group *g) {
     int64_t bytes = 0;
@@ -274,61 +265,166 @@ static int64_t bytes_made(ct_sched *s, ct_group *g) {
     return bytes;
 }
 
-// Does it make room, or cost next to none, so that others may make room behind it?
-static bool makes_room(ct_sched *s, const edges *x, ct_group *g) {
-    enum { FEW = 8 }; // a sum over rows, say, of which the row cannot go before it is made
-    int64_t made = bytes_made(s, g), freed = 0, read = 0;
+// How many bytes it frees beyond those that it makes.
+static int64_t gain_of(const edges *x, int64_t *read) {
+    int64_t freed = 0;
+    *read = 0;
     for (size_t k = 0; k < x->n_read; k++) {
         if (x->read[k]->root >= 0) continue;
-        read += x->bytes[k];
+        *read += x->bytes[k];
         if (x->read[k]->readers == 1) freed += x->bytes[k];
     }
-    return freed >= made || made * FEW <= read;
+    return freed - x->made;
 }
 
-static bool computes_again(const ct_graph *g) {
-    for (size_t i = 0; i < g->n; i++)
-        if (g->nodes[i]->op->waits) return true;
-    return false;
+// Does it make room, or cost next to none, so that others may make room behind it?
+static bool makes_room(const edges *x, int64_t *gain) {
+    enum { FEW = 8 }; // a sum over rows, say, of which the row cannot go before it is made
+    int64_t read;
+    *gain = gain_of(x, &read);
+    return *gain >= 0 || x->made * FEW <= read;
 }
 
-// Where memory counts, a group that makes room runs as soon as it can: the gradient of a weight
-// before that of the layer in front, since it is the last to need what the layer computed again.
-static bool order_for_room(ct_sched *s, edges *of, size_t live, ct_group **sorted, size_t *n) {
-    while (*n < live) {
-        size_t next = s->n_groups;
-        for (size_t i = 0; i < s->n_groups; i++) {
-            if (s->groups[i]->dead || of[i].done || of[i].waits) continue;
-            const bool room = makes_room(s, &of[i], s->groups[i]);
-            if (next == s->n_groups || room) next = i;
-            if (room) break;
+// Groups that could run next; what is best is on top: most gained, then first in the graph.
+typedef struct {
+    int64_t gain;
+    int32_t group;
+} candidate;
+typedef struct {
+    candidate *v;
+    size_t n, cap;
+} heap;
+static bool better(candidate a, candidate b) {
+    return a.gain != b.gain ? a.gain > b.gain : a.group < b.group;
+}
+static bool heap_push(heap *h, candidate c) {
+    if (!CT_GROW(h->v, h->cap, h->n + 1)) return false;
+    size_t i = h->n++;
+    for (; i && better(c, h->v[(i - 1) / 2]); i = (i - 1) / 2) h->v[i] = h->v[(i - 1) / 2];
+    h->v[i] = c;
+    return true;
+}
+static candidate heap_pop(heap *h) {
+    const candidate top = h->v[0], last = h->v[--h->n];
+    size_t i = 0;
+    for (size_t c; (c = 2 * i + 1) < h->n; i = c) {
+        c += c + 1 < h->n && better(h->v[c + 1], h->v[c]);
+        if (!better(h->v[c], last)) break;
+        h->v[i] = h->v[c];
+    }
+    h->v[i] = last;
+    return top;
+}
+
+typedef struct {
+    ct_sched *s;
+    edges *of;
+    heap room, ready;  // those that make room, by what they gain; all, by their place in the graph
+    ct_group **sorted; // (n)
+    size_t n;
+    bool for_room, failed;
+    int64_t live, peak; // bytes of temporaries
+} order;
+
+// It can run, or gains more by now.
+static void offer(order *o, int32_t group, bool again) {
+    edges *x = &o->of[group];
+    int64_t gain;
+    if (x->done || x->waits) return;
+    if (!again && !heap_push(&o->ready, (candidate){0, group})) o->failed = true;
+    if (o->for_room && makes_room(x, &gain) && !heap_push(&o->room, (candidate){gain, group}))
+        o->failed = true;
+}
+
+static void run_next(order *o, int32_t group) {
+    edges *x = &o->of[group];
+    x->done = true;
+    o->s->groups[group]->order = (int)o->n;
+    o->sorted[o->n++] = o->s->groups[group];
+    o->live += x->made;
+    if (o->live > o->peak) o->peak = o->live;
+    for (size_t k = 0; k < x->n_read; k++) {
+        ct_sval *val = x->read[k];
+        val->last_readers ^= (uint32_t)group;
+        if (--val->readers == 0 && val->root < 0) o->live -= x->bytes[k];
+        if (val->readers == 1) offer(o, (int32_t)val->last_readers, true); // it would free it
+    }
+    for (size_t k = 0; k < x->n_after; k++) {
+        edges *next = &o->of[x->after[k]];
+        if (--next->waits == 0) offer(o, x->after[k], false);
+    }
+}
+
+static void offer_all(order *o) {
+    for (size_t i = 0; i < o->s->n_groups; i++)
+        if (!o->s->groups[i]->dead) offer(o, (int32_t)i, false);
+}
+
+static void begin_order(order *o, size_t *live) {
+    o->n = o->room.n = o->ready.n = 0;
+    o->live = o->peak = 0;
+    *live = 0;
+    for (size_t i = 0; i < o->s->n_groups; i++) {
+        edges *x = &o->of[i];
+        o->s->groups[i]->order = -1;
+        x->waits = 0;
+        x->done = false;
+        for (size_t k = 0; k < x->n_read; k++) x->read[k]->readers = x->read[k]->last_readers = 0;
+    }
+    for (size_t i = 0; i < o->s->n_groups; i++) {
+        const edges *x = &o->of[i];
+        if (o->s->groups[i]->dead) continue;
+        ++*live;
+        for (size_t k = 0; k < x->n_after; k++) o->of[x->after[k]].waits++;
+        for (size_t k = 0; k < x->n_read; k++) {
+            x->read[k]->readers++;
+            x->read[k]->last_readers ^= (uint32_t)i;
         }
-        if (next < s->n_groups)
-            run_next(s, of, next, sorted, n);
-        else if (!break_cycle(s, of))
+    }
+    for (size_t i = 0; i < o->s->n_groups; i++)
+        if (!o->s->groups[i]->dead) o->of[i].made = bytes_made(o->s, o->s->groups[i]);
+    offer_all(o);
+}
+
+// The next one; for_room: the one that gains most, if any makes room. -1: none can run.
+static int32_t next_group(order *o) {
+    while (o->room.n || o->ready.n) {
+        const int32_t group = heap_pop(o->room.n ? &o->room : &o->ready).group;
+        if (!o->of[group].done) return group; // else it was offered twice
+    }
+    return -1;
+}
+
+static bool put_in_order(order *o, bool for_room) {
+    size_t live;
+    o->for_room = for_room;
+    begin_order(o, &live);
+    while (o->n < live && !o->failed) {
+        const int32_t group = next_group(o);
+        if (group >= 0)
+            run_next(o, group);
+        else if (!break_cycle(o->s, o->of))
             return false;
+        else
+            offer_all(o);
     }
-    return true;
+    return !o->failed || no_memory(o->s, o->s->n_groups * sizeof *o->room.v);
 }
 
+// Groups run in the order of the graph, unless it takes notably less memory that those which make room
+// run as soon as they can: the gradient of a weight before that of the layer in front, a loss before
+// the gradients that leave its rows behind.
 static bool order_groups(ct_sched *s, edges *of, ct_group **sorted, size_t *n_sorted) {
-    size_t live = 0;
-    for (size_t i = 0; i < s->n_groups; i++) {
-        live += !s->groups[i]->dead;
-        s->groups[i]->order = -1;
-    }
-    *n_sorted = 0;
-    if (computes_again(s->graph)) return order_for_room(s, of, live, sorted, n_sorted);
-    while (*n_sorted < live) {
-        bool any = false;
-        for (size_t i = 0; i < s->n_groups; i++) {
-            if (s->groups[i]->dead || of[i].done || of[i].waits) continue;
-            any = true;
-            run_next(s, of, i, sorted, n_sorted);
-        }
-        if (!any && !break_cycle(s, of)) return false;
-    }
-    return true;
+    enum { NOTABLE = 64 };
+    order o = {.s = s, .of = of, .sorted = sorted};
+    bool ok = put_in_order(&o, false);
+    const int64_t peak = o.peak;
+    ok = ok && put_in_order(&o, true);
+    if (ok && o.peak > peak - peak / NOTABLE) ok = put_in_order(&o, false);
+    *n_sorted = o.n;
+    ct__free(o.room.v);
+    ct__free(o.ready.v);
+    return ok;
 }
 
 // --------------------------------------------------------------------- roots that no kernel writes
@@ -416,12 +512,30 @@ static bool emit_one(ct_sched *s, ct_group *g) {
     return ct__emit_group(s, g);
 }
 
+// What has been read for the last time when the group has run. A root's value is copied at the end.
+static bool note_dying(ct_sched *s, const edges *x) {
+    s->n_dying = 0;
+    for (size_t k = 0; k < x->n_read; k++) {
+        if (--x->read[k]->readers) continue;
+        if (!CT_GROW(s->dying, s->dying_cap, s->n_dying + 1)) return no_memory(s, 8);
+        s->dying[s->n_dying++] = x->read[k]->buf;
+    }
+    return true;
+}
+
+static bool emit_groups(ct_sched *s, const edges *of, ct_group *const *sorted, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < of[sorted[i]->id].n_read; k++) of[sorted[i]->id].read[k]->readers++;
+    for (size_t r = 0; r < s->graph->n_roots; r++) ct__sval(s, s->graph->roots[r].val)->readers++;
+    for (size_t i = 0; i < n; i++)
+        if (!note_dying(s, &of[sorted[i]->id]) || !emit_one(s, sorted[i])) return false;
+    return true;
+}
+
 static bool schedule(ct_sched *s, edges *of, ct_group **sorted, uint32_t *early) {
     size_t n = 0;
-    bool ok = build_edges(s, of) && protect_leaves(s, of) && order_groups(s, of, sorted, &n) &&
-              copy_leaves(s, early);
-    for (size_t i = 0; i < n && ok; i++) ok = emit_one(s, sorted[i]);
-    return ok && copy_roots(s, early);
+    return build_edges(s, of) && protect_leaves(s, of) && order_groups(s, of, sorted, &n) &&
+           copy_leaves(s, early) && emit_groups(s, of, sorted, n) && copy_roots(s, early);
 }
 
 static bool run_schedule(ct_sched *s) {
@@ -497,6 +611,7 @@ void ct__sched_free(ct_sched *s) {
     ct__free(s->sym_value);
     ct__free(s->sym_atom);
     ct__free(s->stack);
+    ct__free(s->dying);
     ct__arena_free(&s->arena);
     ct__free(s);
 }

@@ -1,0 +1,10 @@
+// Small launches as one. In: a program of kernels, its launches in order (schedule/program.h), and the
+// graph that it was made from. Out: the same launches, those that do not need each other in BATCHes.
+#ifndef COTAN_COMPILE_BATCH_H
+#define COTAN_COMPILE_BATCH_H
+
+#include "compile/schedule/program.h"
+
+bool ct__batch_launches(ct_program *program, const ct_graph *graph, ct_err *err);
+
+#endif

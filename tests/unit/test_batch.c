@@ -1,0 +1,154 @@
+// Launches that do not need each other as one launch.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <cotan/cotan.h>
+#include <cotan/optim.h>
+
+enum { MANY = 500, SHAPES = 5, WIDTH = 7 };
+
+static int64_t rows_of(int i) { return 1 + i % SHAPES; }
+
+static ct_params *make(int n, ct_tensor *w) {
+    ct_params *params = ct_params_new();
+    char name[16];
+    assert_non_null(params);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = ct_param(params, name, CT_F32, CT_DIMS(rows_of(i), WIDTH));
+    }
+    CT_SCOPE;
+    for (int i = 0; i < n; i++) ct_assign(w[i], ct_full(ct_f(i), CT_DIMS(rows_of(i), WIDTH)));
+    return params;
+}
+
+static size_t launches(void) {
+    const ct_plan_cost *cost = ct_newest_plan();
+    assert_non_null(cost);
+    return cost->n_launches;
+}
+
+static void expect(ct_tensor w, int i, float want) {
+    const float *got = ct_data(w);
+    assert_non_null(got);
+    for (int k = 0; k < rows_of(i) * WIDTH; k++) assert_float_equal(got[k], want, 0);
+}
+
+static void test_updates(void **state) {
+    (void)state;
+    ct_tensor w[MANY];
+    ct_params *params = make(MANY, w);
+    assert_int_equal(launches(), 1);
+    const uint64_t before = ct_get_stats().launches;
+    {
+        CT_SCOPE;
+        for (int i = 0; i < MANY; i++) ct_assign(w[i], ct_add(ct_mul(w[i], ct_f(2)), ct_f(i % 3)));
+    }
+    assert_int_equal(launches(), 1);
+    assert_int_equal(ct_get_stats().launches - before, 1);
+    CT_SCOPE;
+    for (int i = 0; i < MANY; i++) expect(w[i], i, (float)(2 * i + i % 3));
+    ct_params_free(params);
+}
+
+// What swaps values goes through copies, which are no launches of their own either.
+static void test_order_stays(void **state) {
+    (void)state;
+    enum { N = 40 };
+    ct_tensor w[N];
+    float want[N];
+    ct_params *params = make(N, w);
+    for (int i = 0; i < N; i++) want[i] = (float)i;
+    for (int turn = 1; turn <= 3; turn++) {
+        CT_SCOPE;
+        ct_tensor sum = ct_sum(w[0]); // of the values before
+        for (int i = 0; i < N; i++) {
+            ct_tensor other = w[(i + SHAPES) % N];
+            ct_assign(w[i], ct_add(other, ct_mul(sum, ct_f(0))));
+            want[i] = want[(i + SHAPES) % N]; // the last ones see new values of the first
+        }
+    }
+    CT_SCOPE;
+    for (int i = 0; i < N; i++) expect(w[i], i, want[i]);
+    ct_params_free(params);
+}
+
+// Large ones and small ones share a launch, whose pieces any thread takes.
+static void test_mixed_sizes(void **state) {
+    (void)state;
+    enum { LARGE = 1 << 20, SMALL = 20 };
+    ct_params *params = ct_params_new();
+    ct_tensor large = ct_param(params, "large", CT_F32, CT_DIMS(LARGE)), small[SMALL];
+    char name[16];
+    for (int i = 0; i < SMALL; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        small[i] = ct_param(params, name, CT_F32, CT_DIMS(i + 2));
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        CT_SCOPE;
+        ct_tensor at = ct_cast(ct_iota(CT_I32, CT_DIMS(LARGE), 0), CT_F32);
+        ct_assign(large, turn ? ct_add(large, at) : at);
+        for (int i = 0; i < SMALL; i++)
+            ct_assign(small[i],
+                      turn ? ct_add(small[i], ct_f(1)) : ct_full(ct_f(i), CT_DIMS(i + 2)));
+    }
+    assert_int_equal(launches(), 1);
+    CT_SCOPE;
+    const float *got = ct_data(large);
+    assert_non_null(got);
+    for (int i = 0; i < LARGE; i++) assert_float_equal(got[i], (float)(2 * i), 0);
+    for (int i = 0; i < SMALL; i++) {
+        got = ct_data(small[i]);
+        assert_non_null(got);
+        for (int k = 0; k <= i + 1; k++) assert_float_equal(got[k], (float)(i + 1), 0);
+    }
+    ct_params_free(params);
+}
+
+static size_t launches_of_step(int n, int which) {
+    ct_tensor *w = calloc((size_t)n, sizeof *w);
+    assert_non_null(w);
+    ct_params *params = make(n, w);
+    ct_optim *optim = which == 0   ? ct_sgd(params, .lr = 0.1)
+                      : which == 1 ? ct_sgd(params, .lr = 0.1, .momentum = 0.9)
+                                   : ct_adamw(params, .lr = 1e-3);
+    assert_non_null(optim);
+    for (int step = 0; step < 2; step++) {
+        CT_SCOPE;
+        ct_tensor loss = ct_f(0);
+        for (int i = 0; i < n; i++) loss = ct_add(loss, ct_sum(ct_square(w[i])));
+        ct_optim_step(optim, loss);
+    }
+    assert_false(ct_failed());
+    const size_t count = launches();
+    ct_optim_free(optim);
+    ct_params_free(params);
+    free(w);
+    return count;
+}
+
+// The updates are one launch. The sum behind the gradients' norm is a chain, of which a kernel takes
+// some 50 tensors.
+static void test_optimizers(void **state) {
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        assert_true(launches_of_step(10, which) <= 3);
+        assert_true(launches_of_step(45, which) <= 3);
+        assert_true(launches_of_step(150, which) <= 6);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_order_stays),
+        cmocka_unit_test(test_mixed_sizes),
+        cmocka_unit_test(test_optimizers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
