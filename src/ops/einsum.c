@@ -207,7 +207,7 @@ static bool permute(const einsum *s, term *x, const uint8_t *to) {
     return becomes(x, ct_permute_at(x->t, (ct_ints){x->n, axes}, s->here));
 }
 
-// x with axes of 1 where it has none of the labels.
+// x with axes of 1 where it has none of the labels; a scalar, which may be a bare number, as it is.
 static ct_tensor spread(const einsum *s, term *x, const uint8_t *label, int n) {
     uint8_t own[CT_MAX_RANK] = {0};
     int64_t dims[CT_MAX_RANK];
@@ -217,7 +217,7 @@ static ct_tensor spread(const einsum *s, term *x, const uint8_t *label, int n) {
     if (!permute(s, x, own)) return x->t;
     k = 0;
     for (int i = 0; i < n; i++) dims[i] = has(x, label[i]) ? ct__size_like(x->t, k++) : 1;
-    return k == n ? x->t : ct_reshape_at(x->t, (ct_ints){n, dims}, s->here);
+    return k == n || k == 0 ? x->t : ct_reshape_at(x->t, (ct_ints){n, dims}, s->here);
 }
 
 // Axes of size 1 that broadcast against a longer ellipsis go.

@@ -190,11 +190,13 @@ def test_axes_of_all_kinds(device):
     wants = [(lambda o, a, b: o.contract(a, b, a_axes=[31], b_axes=[31], a_batch=thirty, b_batch=thirty), many, (many[0] * many[1]).sum(-1)),
              (lambda o, a, b: o.contract(a, b, a_batch=thirty, b_batch=thirty, a_axes=[31], b_axes=[31]), [many[0], many[0]], (many[0] ** 2).sum(-1)),
              (lambda o, a, b: o.matmul(a, b), [wide, narrow], (wide.astype(np.float64) @ narrow).astype(np.float32)),
-             (lambda o, a: o.contract(a, 2.5), [narrow], narrow * np.float32(2.5)), (lambda o, a: o.contract(a, 3), [wide], wide * np.int8(3))]
+             (lambda o, a: o.contract(a, 2.5), [narrow], narrow * np.float32(2.5)), (lambda o, a: o.contract(a, 3), [wide], wide * np.int8(3)),
+             (lambda o, a: o.einsum("ij,->ji", a, 3), [wide], (wide * np.int8(3)).T), (lambda o, a: o.einsum(",i...,", 0.5, a, 3), [narrow], narrow.T * np.float32(1.5)),
+             (lambda o, a, b: o.einsum("ij,j->i", a, b), [narrow, narrow[0] > 0], narrow @ (narrow[0] > 0).astype(np.float32))]
     got = run_programs([(f, operands) for f, operands, _ in wants], device, compiled=device == "cpu")
     for i, ((_, _, want), result) in enumerate(zip(wants, got)):
         assert not isinstance(result, Failure), (i, result)
-        assert result[0].dtype == want.dtype and np.allclose(result[0], want, rtol=1e-6 if want.dtype == np.float32 else 1e-13, atol=1e-3 if i == 2 else 1e-13), i
+        assert result[0].dtype == want.dtype and np.allclose(result[0], want, rtol=1e-6 if want.dtype == np.float32 else 1e-13, atol=1e-3 if want.dtype == np.float32 else 1e-13), i
 
 
 def test_groups_against_jax():
