@@ -375,6 +375,22 @@ CT_API ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 CT_API ct_tensor ct_random_key_at(int64_t seed, ct_loc here);
 #define ct_random_key(seed) ct_random_key_at((seed), CT_HERE)
 
+// ----------------------------------------------------------------------------- products in letters
+
+// Sums of products of n operands, said in letters as in NumPy: ct_einsum("ij,jk->ik", ab, 2) is a
+// matrix product. Each axis of an operand has a letter; what letters share is multiplied element by
+// element, and letters that are not in the result are summed over. A letter twice in one operand is
+// its diagonal; `...` stands for the axes in front, behind or between that have no letter, which
+// broadcast; spaces mean nothing. Without "->" the result has the ellipsis and the letters that stand
+// once, in the order of the alphabet, capitals first. All sizes of a letter are equal.
+// Two operands are one ct_contract where something is summed over, else a product of elements;
+// diagonals and orders of axes are views. Of more than two, the pair that takes the fewest products
+// becomes one first (of equals: that with the smaller result, then the first; a dynamic size counts
+// as 1024), and so on. Operands are cast to their common dtype before; integers wrap in it.
+CT_API ct_tensor ct_einsum_at(const char *expression, const ct_tensor *operands, size_t n,
+                              ct_loc here);
+#define ct_einsum(expression, operands, n) ct_einsum_at((expression), (operands), (n), CT_HERE)
+
 // ---------------------------------------------------------------------------------- reading values
 
 // Runs all pending roots and t as one plan. False: see ct_error_text.

@@ -600,7 +600,7 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
           "\n  hint: axes before the last two, counted from these, must be equal or 1");
-    FAILS(ct_matmul(F(2, 3), of(CT_BOOL, CT_DIMS(3, 2))), CT_E_DTYPE,
+    FAILS(ct_matmul(F(2, 3), B(3, 2)), CT_E_DTYPE,
           "matmul: operand 2 is (3, 2) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
 }
@@ -623,7 +623,7 @@ static void contractions_of_axes(void **state) {
     FAILS(ct_contract(F(2, 3), F(4, 5), .a_axes = CT_AXES(1), .b_axes = CT_AXES(-2)), CT_E_SHAPE,
           "contract: sizes of a pair differ: a is (2, 3) f32, b is (4, 5) f32 (axis 1 of a, axis 0 "
           "of b)\n  hint: pair 1 of .a_axes and .b_axes: name axes of one size");
-    FAILS(ct_contract(of(CT_BOOL, CT_DIMS(2)), F(2)), CT_E_DTYPE,
+    FAILS(ct_contract(B(2), F(2)), CT_E_DTYPE,
           "contract: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
     FAILS(ct_contract(ct_cast(F(2), CT_F8E5M2), ct_cast(F(2), CT_F8E4M3)), CT_E_DTYPE,
@@ -633,6 +633,97 @@ static void contractions_of_axes(void **state) {
     FAILS(ct_contract(deep, deep), CT_E_SHAPE,
           "contract: the result has 34 axes, 32 are possible"
           "\n  hint: join axes with ct_reshape, or sum over some of them");
+}
+
+static void products_of_groups(void **state) {
+    (void)state;
+    CT_SCOPE;
+    FAILS(ct_ragged_matmul(F(4, 3), F(3, 2), I(2)), CT_E_SHAPE,
+          "ragged_matmul: a is (4, 3) f32, b is (3, 2) f32, sizes are (2,) i32"
+          "\n  hint: they are (M, K), (G, K, N) and (G,)");
+    FAILS(ct_ragged_outer(F(4, 3), F(2, 3, 2), I(2)), CT_E_SHAPE,
+          "ragged_outer: a is (4, 3) f32, b is (2, 3, 2) f32, sizes are (2,) i32"
+          "\n  hint: they are (M, K), (M, N) and (G,)");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 5, 2), I(2)), CT_E_SHAPE,
+          "ragged_matmul: inner sizes differ: a is (4, 3) f32, b is (2, 5, 2) f32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), I(3)), CT_E_SHAPE,
+          "ragged_matmul: numbers of groups differ: b is (2, 3, 2) f32, sizes are (3,) i32");
+    FAILS(ct_ragged_outer(F(4, 3), F(5, 2), I(2)), CT_E_SHAPE,
+          "ragged_outer: numbers of rows differ: a is (4, 3) f32, b is (5, 2) f32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(0, 3, 2), I(0)), CT_E_SHAPE,
+          "ragged_matmul: there is no group: sizes are (0,) i32");
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), F(2)), CT_E_DTYPE,
+          "ragged_matmul: sizes of groups are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
+    FAILS(ct_ragged_matmul(B(4, 3), F(2, 3, 2), I(2)), CT_E_DTYPE,
+          "ragged_matmul: operand 1 is (4, 3) bool, accepted are integers and floats"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+}
+
+static void products_in_letters(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const ct_tensor two[] = {F(2, 3), F(4, 5)}, one_of[] = {F(2, 3)};
+    FAILS(ct_einsum("ij,jk->ik", two, 2), CT_E_SHAPE,
+          "einsum: 'j' is 3 in operand 1, (2, 3) f32, and 4 in operand 2, (4, 5) f32, of "
+          "\"ij,jk->ik\"");
+    FAILS(ct_einsum("ii", one_of, 1), CT_E_SHAPE,
+          "einsum: 'i' is 2 in operand 1, (2, 3) f32, and 3 in operand 1, (2, 3) f32, of \"ii\"");
+    FAILS(ct_einsum("...i,...j", two, 2), CT_E_SHAPE,
+          "einsum: '...' is 2 in operand 1, (2, 3) f32, and 4 in operand 2, (4, 5) f32, of "
+          "\"...i,...j\"");
+    FAILS(ct_einsum("ij->iz", one_of, 1), CT_E_ARGUMENT,
+          "einsum: 'z' of the result stands in no operand of \"ij->iz\"");
+    FAILS(ct_einsum("ij->iji", one_of, 1), CT_E_ARGUMENT,
+          "einsum: 'i' stands twice in the result of \"ij->iji\"");
+    FAILS(ct_einsum("i...->i", one_of, 1), CT_E_ARGUMENT,
+          "einsum: the result of \"i...->i\" lacks the ellipsis of its operands");
+    FAILS(ct_einsum("ij,jk,kl->il", two, 2), CT_E_ARGUMENT,
+          "einsum: \"ij,jk,kl->il\" has 3 operands, 2 are given");
+    FAILS(ct_einsum("ij", two, 2), CT_E_ARGUMENT, "einsum: \"ij\" has 1 operand, 2 are given");
+    FAILS(ct_einsum("ij,jk", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"ij,jk\" has 2 operands, 1 is given");
+    FAILS(ct_einsum("ij", NULL, 0), CT_E_ARGUMENT, "einsum: \"ij\" has 1 operand, 0 are given");
+    FAILS(ct_einsum("ijk->i", one_of, 1), CT_E_SHAPE,
+          "einsum: operand 1 of \"ijk->i\" is (2, 3) f32: it has 2 axes for 3 letters");
+    FAILS(ct_einsum("i", one_of, 1), CT_E_SHAPE,
+          "einsum: operand 1 of \"i\" is (2, 3) f32: it has 2 axes for 1 letter");
+    FAILS(ct_einsum("ij...k", one_of, 1), CT_E_SHAPE,
+          "einsum: operand 1 of \"ij...k\" is (2, 3) f32: it has 2 axes for at least 3 letters");
+    FAILS(ct_einsum("i1->i", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"i1->i\" cannot be read at character 2: it is made of letters, commas, '->', "
+          "'...' and spaces");
+    FAILS(ct_einsum("ij-i", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"ij-i\" cannot be read at character 3: an arrow is '->'");
+    FAILS(ct_einsum("ij->i->j", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"ij->i->j\" cannot be read at character 6: there is one arrow");
+    FAILS(ct_einsum("ij->i,j", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"ij->i,j\" cannot be read at character 6: there is one result");
+    FAILS(ct_einsum("i..", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"i..\" cannot be read at character 2: an ellipsis is three dots");
+    FAILS(ct_einsum("...i...", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"...i...\" cannot be read at character 5: an operand has one ellipsis");
+    FAILS(ct_einsum("abcdefghijklmnopqrstuvwxyzABCDEFG", one_of, 1), CT_E_ARGUMENT,
+          "einsum: \"abcdefghijklmnopqrstuvwxyzABCDEFG\" cannot be read at character 33: a tensor "
+          "has at most 32 axes");
+    FAILS(ct_einsum(NULL, one_of, 1), CT_E_ARGUMENT, "einsum: there is no expression");
+    FAILS(ct_einsum("ij", NULL, 1), CT_E_ARGUMENT, "einsum: there is no list of operands");
+    const ct_tensor eights[] = {ct_cast(F(2), CT_F8E5M2), ct_cast(F(2), CT_F8E4M3)};
+    FAILS(ct_einsum("i,i", eights, 2), CT_E_DTYPE,
+          "einsum: f8e5m2 and f8e4m3, the dtype of operand 2 of \"i,i\", do not promote to one "
+          "dtype");
+#define ONES(n) ct_full(ct_f(1), ((ct_ints){n, ones}))
+    int64_t ones[CT_MAX_RANK];
+    for (int i = 0; i < CT_MAX_RANK; i++) ones[i] = 1;
+    const ct_tensor deep[] = {ONES(17), ONES(17), ONES(32)};
+    FAILS(ct_einsum("abcdefghijklmnopq,rstuvwxyzABCDEFGH", deep, 2), CT_E_SHAPE,
+          "einsum: the result of \"abcdefghijklmnopq,rstuvwxyzABCDEFGH\" has 34 axes, 32 are "
+          "possible");
+    FAILS(ct_einsum("abcdefghijklmnopq,rstuvwxyzABCDEFGH,abcdefghijklmnoprstuvwxyzABCDEFG->qH",
+                    deep, 3),
+          CT_E_SHAPE,
+          "einsum: a product on the way of \"abcdefghijklmnopq,rstuvwxyzABCDEFGH,"
+          "abcdefghijklmnoprstuvwxyzABCDEFG->qH\" has 34 axes, 32 are possible");
 }
 
 static void networks(void **state) {
@@ -740,6 +831,8 @@ int main(void) {
         cmocka_unit_test(products_at_indices),
         cmocka_unit_test(contractions),
         cmocka_unit_test(contractions_of_axes),
+        cmocka_unit_test(products_of_groups),
+        cmocka_unit_test(products_in_letters),
         cmocka_unit_test(networks),
         cmocka_unit_test(random_numbers),
         cmocka_unit_test(the_first_error_stays),

@@ -117,6 +117,9 @@ GRAPH(matmul_quantised,
                 ct_permute(ct_dequantise(input(CT_I4, CT_DIMS(20, 64)),
                                          input(CT_F16, CT_DIMS(20, 2)), CT_LAYOUT_INT4_32),
                            CT_AXES(1, 0))))
+GRAPH(matmul_integers, ct_matmul(input(CT_I8, CT_DIMS(30, 40)), input(CT_I8, CT_DIMS(40, 50))))
+GRAPH(dot_products, ct_contract(F32(90, 600), F32(90, 600), .a_axes = CT_AXES(1),
+                                .b_axes = CT_AXES(1), .a_batch = CT_AXES(0), .b_batch = CT_AXES(0)))
 GRAPH(attention, ct_attention(F32(2, 9, 8), F32(2, 70, 8), F32(2, 70, 8), .causal = true))
 
 // gradients, loops, updates
@@ -204,6 +207,8 @@ static const golden graphs[] = {
     G(matmul_gelu),
     G(matmul_dynamic),
     G(matmul_quantised),
+    G(matmul_integers),
+    G(dot_products),
     G(attention),
     G(softmax_slope),
     G(layer_norm_slope),

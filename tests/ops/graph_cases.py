@@ -395,7 +395,7 @@ class Drawer:
         if name in ("softmax", "log_softmax"):
             x = square()
             return [x], lambda: {"axes": self.some_axes(x.array.ndim, 1)}
-        if name == "cumsum":
+        if name in ("cumsum", "logcumsumexp"):
             x = square()
             return [x], lambda: {"axis": self.axis(x), "reverse": self.chance(0.5)}
         if name in ("argsort", "sort"):
@@ -546,6 +546,13 @@ class Drawer:
         if name == "matmul":
             x = self.operand(op.accepts, (2, 3))
             return [x, self.operand(op.accepts, (2, 3), like=x)], dict
+        if name == "contract":
+            x = self.operand(op.accepts, (3,))
+
+            def attrs():
+                a, b, n = self.rng.permutation(3).tolist(), self.rng.permutation(3).tolist(), self.below(2)
+                return {"a_axes": a[:1], "b_axes": b[:1], "a_batch": a[1:1 + n], "b_batch": b[1:1 + n]}
+            return [x, self.operand(op.accepts, (3,), like=x)], attrs
         if name in ("layer_norm", "rms_norm"):
             x = self.operand(op.accepts, (2, 3))
             row = [self.new(x.dtype, x.shape[-1:]) for _ in range(self.below(3 if name == "layer_norm" else 2))]

@@ -652,7 +652,12 @@ def matmul_cases(rng, op, dtype):
 def np_contract(a, b, a_axes=(), b_axes=(), a_batch=(), b_batch=()):
     """By numbers for axes, as np.einsum takes them: those of b behind a's, but where they are paired."""
     of_a, of_b = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
-    for x, y in zip((*a_axes, *a_batch), (*b_axes, *b_batch)):
+    pairs = [(x % a.ndim, y % b.ndim) for x, y in zip((*a_axes, *a_batch), (*b_axes, *b_batch))]
+    if (len(a_axes), len(a_batch)) != (len(b_axes), len(b_batch)) or any(len(set(named)) < len(pairs) for named in zip(*pairs)):
+        raise ValueError("axes that are in no pair, or in two")
+    if any(a.shape[x] != b.shape[y] for x, y in pairs):
+        raise ValueError("sizes differ")
+    for x, y in pairs:
         of_b[y] = of_a[x]
     batch = [x % a.ndim for x in a_batch]
     gone = batch + [x % a.ndim for x in a_axes]
@@ -686,6 +691,48 @@ def contract_cases(rng, op, dtype):
         {"a_axes": [2, 1], "b_axes": [0, 1]}
     yield [Operand(x(3, 6), dims=[rows, 6]), Operand(x(3, 4, 6), dims=[rows, 4, 6])], \
         {"a_axes": [1], "b_axes": [2], "a_batch": [0], "b_batch": [0]}
+
+
+def group_ends(rows, sizes):
+    return np.minimum(np.cumsum(np.maximum(sizes.astype(np.int64), 0)), rows)
+
+
+def np_ragged_matmul(a, b, sizes):
+    out, start = np.zeros((a.shape[0], b.shape[2]), a.dtype), 0
+    for g, end in enumerate(group_ends(a.shape[0], sizes)):
+        out[start:end] = a[start:end] @ b[g]
+        start = end
+    return out
+
+
+def np_ragged_outer(a, b, sizes):
+    out, start = np.zeros((len(sizes), a.shape[1], b.shape[1]), a.dtype), 0
+    for g, end in enumerate(group_ends(a.shape[0], sizes)):
+        out[g] = a[start:end].T @ b[start:end]
+        start = end
+    return out
+
+
+def ragged_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+
+    def given(m, k, n, *sizes, kind=np.int32, view=None):
+        second = x(len(sizes), k, n) if op.name == "ragged_matmul" else x(m, n)
+        a = x(m, k)
+        return [Operand(a, REVERSED) if view else a, Operand(second, REVERSED) if view else second, np.array(sizes, kind)], {}
+    yield given(6, 3, 4, 2, 4)
+    yield given(40, 5, 3, 1, 0, 17, 22)
+    yield given(70, 2, 3, 70)
+    yield given(7, 3, 2, 2, 3)  # rows behind the last group
+    yield given(7, 3, 2, 2, 30, 4, kind=np.int64)  # more than there are
+    yield given(5, 3, 2, -1, 2, 2)
+    yield given(0, 3, 2, 0, 0)
+    yield given(3, 0, 2, 1, 2)
+    yield given(4, 3, 1, 1, 1, 1, 1, view=True)
+    rows = dyn(20)
+    a, b = x(20, 3), x(3, 3, 2) if op.name == "ragged_matmul" else x(20, 2)
+    yield [Operand(a, dims=[rows, 3]), b if op.name == "ragged_matmul" else Operand(b, dims=[rows, 2]), np.int32([5, 9, 2])], {}
 
 
 # ------------------------------------------------------------------------------------------ networks
@@ -1113,7 +1160,8 @@ SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
     "argmax": (place_of(np.argmax), place_cases), "argmin": (place_of(np.argmin), place_cases), "matmul": (np.matmul, matmul_cases),
-    "contract": (np_contract, contract_cases),
+    "contract": (np_contract, contract_cases), "ragged_matmul": (np_ragged_matmul, ragged_cases),
+    "ragged_outer": (np_ragged_outer, ragged_cases),
     "gather": (np_gather, index_cases),
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }

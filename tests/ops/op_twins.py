@@ -216,6 +216,13 @@ def contract(a, b, a_axes=(), b_axes=(), a_batch=(), b_batch=()):
     return lax.dot_general(a, b, ((of(a, a_axes), of(b, b_axes)), (of(a, a_batch), of(b, b_batch))))
 
 
+def of_groups(a, sizes):
+    """(M, G): is the row in the group?"""
+    ends = jnp.cumsum(jnp.maximum(sizes.astype(jnp.int64), 0))
+    row = jnp.arange(a.shape[0])[:, None]
+    return ((row < ends) & (row >= jnp.concatenate([jnp.zeros(1, ends.dtype), ends[:-1]]))).astype(a.dtype)
+
+
 def attention(q, k, v, *rest, causal=False, scale=None, present=0):
     rest = list(rest)
     position = rest.pop(0) if present & 1 else 0
@@ -405,6 +412,8 @@ TWINS |= {
     "cast": lambda x, dtype: x.astype(NUMPY[dtype]),
     "bitcast": lambda x, dtype: lax.bitcast_convert_type(x, NUMPY[dtype]),
     "contract": contract,
+    "ragged_matmul": lambda a, b, sizes: jnp.einsum("mg,mk,gkn->mn", of_groups(a, sizes), a, b),
+    "ragged_outer": lambda a, b, sizes: jnp.einsum("mg,mk,mn->gkn", of_groups(a, sizes), a, b),
     "sum": typed(jnp.sum), "prod": typed(jnp.prod), "max": reduce_with(jnp.max, least), "min": reduce_with(jnp.min, most),
     "mean": reduce_with(jnp.mean), "any": reduce_with(jnp.any), "all": reduce_with(jnp.all), "var": var,
     "logsumexp": reduce_with(jax.nn.logsumexp),

@@ -29,7 +29,7 @@ TWINS = TWINS | {name: getattr(lax if name == "complex" else jnp, name) for name
 OP, NUMBER, WHOLE, CONST, TRANSFORM = range(5)
 TRANSFORMS = ["call", "grad", "value_and_grad", "jvp", "vjp", "vmap", "linearize", "linear_transpose",
               "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch",
-              "associative_scan", "name"]
+              "associative_scan", "name", "einsum"]
 NO_AXIS = -2**63
 
 
@@ -129,6 +129,9 @@ class Jax:
 
     def name(self, x, name):
         return checkpoint_name(x, name)
+
+    def einsum(self, expression, *operands):
+        return jnp.einsum(expression, *operands)
 
     def scan(self, body, carry, xs, length=None, reverse=False):
         """body(*carry, *elements) gives the next carry and the elements of ys."""
@@ -340,6 +343,9 @@ class Recorder:
     def name(self, x, name):
         """name: one letter."""
         return self.transform("name", [], [x], 1, [ord(name)])[0]
+
+    def einsum(self, expression, *operands):
+        return self.transform("einsum", [], operands, 1, expression.encode())[0]
 
     def scan(self, body, carry, xs, length=None, reverse=False):
         place = self.trace(body, len(carry) + len(xs))

@@ -41,6 +41,7 @@ enum {
     SWITCH,
     ASSOCIATIVE_SCAN,
     NAME,
+    EINSUM,
 };
 enum { MOST_FUNCTIONS = 64, MOST_REGISTERS = 512, MOST_OPERANDS = 64 };
 
@@ -138,6 +139,12 @@ static void run_remat(const instruction *x) {
              .policy = (ct_remat_policy)x->list[0].v[0], .names = names, .n_names = n);
 }
 
+static void run_einsum(const instruction *x) {
+    char text[128] = {0};
+    for (int64_t i = 0; i < x->list[0].n; i++) text[i] = (char)x->list[0].v[i];
+    x->out[0] = ct_einsum(text, x->in, (size_t)x->n_in);
+}
+
 static void run_scan(const instruction *x) {
     const size_t n_carry = (size_t)x->list[0].v[0];
     ct_scan(x->out, x->out + n_carry, .body = run_function, .user = (void *)&x->function[0],
@@ -208,6 +215,7 @@ static void run_transform(int64_t which, instruction *x) {
         ct_custom_vjp(run_function, run_second, x->function, x->in, (size_t)x->n_in, x->out, n_out);
         break;
     case NAME: x->out[0] = ct_name(x->in[0], text); break;
+    case EINSUM: run_einsum(x); break;
     case LINEARIZE:
     case LINEAR_TRANSPOSE: run_linearize(x, which == LINEAR_TRANSPOSE); break;
     case REMAT: run_remat(x); break;

@@ -595,6 +595,20 @@ static bool contract(gen_graph *g, gen_step *s) {
     return s->in[1] >= 0;
 }
 
+static bool ragged(gen_graph *g, gen_step *s) {
+    int a = first(g, s, 2, 2);
+    if (a < 0) return false;
+    const gen_value *v = value(g, a);
+    const int64_t rows = v->dims.v[0], k = v->dims.v[1], n = 1 + gen_below(g, 9);
+    const int64_t groups = 1 + gen_below(g, 4), matrices[3] = {groups, k, n}, others[2] = {rows, n};
+    const double most = (double)ct__unmarked(rows) + 2;
+    const bool outer = s->op == &ct__op_ragged_outer;
+    s->in[1] = float_leaf(g, (ct_dtype)v->type.dtype, outer ? 2 : 3, outer ? others : matrices);
+    s->in[2] = gen_leaf(g, CT_I32, gen_dims(g, 1, &groups), -1, most);
+    s->n_in = 3;
+    return s->in[1] >= 0 && s->in[2] >= 0;
+}
+
 static bool norm(gen_graph *g, gen_step *s) {
     int x = first(g, s, 1, 4), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
     if (x < 0) return false;
@@ -862,6 +876,8 @@ static const struct {
     {&ct__op_iota, iota},
     {&ct__op_matmul, matmul},
     {&ct__op_contract, contract},
+    {&ct__op_ragged_matmul, ragged},
+    {&ct__op_ragged_outer, ragged},
     {&ct__op_layer_norm, norm},
     {&ct__op_rms_norm, norm},
     {&ct__op_windows, moving_windows},
