@@ -398,7 +398,7 @@ class Drawer:
         if name in ("softmax", "log_softmax"):
             x = square()
             return [x], lambda: {"axes": self.some_axes(x.array.ndim, 1)}
-        if name == "cumsum":
+        if name in ("cumsum", "logcumsumexp"):
             x = square()
             return [x], lambda: {"axis": self.axis(x), "reverse": self.chance(0.5)}
         if name in ("argsort", "sort"):

@@ -295,7 +295,7 @@ def pooled(x, kernel, stride=(), padding=(), dilation=(), ceil_mode=False):
 
 
 def max_pool(x, **options):
-    size, stride, _, ends, dilation = pooled(x, **options)
+    size, stride, _, ends, dilation = (own[-len(options["kernel"]):] for own in pooled(x, **options))
     taps = math.prod(size)
     w = windows(x, size=size, stride=stride, dilation=dilation, low=[lo for lo, _ in ends], high=[hi for _, hi in ends],
                 fill=least(x.dtype))
@@ -307,7 +307,7 @@ def max_pool(x, **options):
 def max_pool_indices(x, kernel, **options):
     n = len(kernel)
     numbers = np.broadcast_to(np.arange(math.prod(x.shape[x.ndim - n:])).reshape(x.shape[x.ndim - n:]), x.shape)
-    own = pooled(x, kernel=kernel, **options)
+    own = [every[-n:] for every in pooled(x, kernel=kernel, **options)]
     lists = {"size": own[0], "stride": own[1], "dilation": own[4], "low": [lo for lo, _ in own[3]], "high": [hi for _, hi in own[3]]}
     at = max_pool(x, kernel=kernel, **options)[1].astype(jnp.int32)
     w = np_windows(numbers, **lists).reshape(*at.shape, math.prod(kernel))
