@@ -70,6 +70,13 @@ static ct_kval load_b(matmul *m, place inner, place column) {
     return ct__source_load(m->k, &m->s->b, put(m, n, &m->column_axes, column), m->at);
 }
 
+// Divides the number of the outer axes now, outside of the loops in which its parts are wanted: equal
+// instructions are shared, and no compiler takes a division out of a loop that may run not at all.
+static void divide_here(matmul *m, const axes *x, ct_kval outer) {
+    ct_kval each[CT_MAX_RANK];
+    ct__unflatten(m->k, outer, x->n - 1, x->size, each);
+}
+
 // A VECTOR loop over positions from `from` on; where there are several axes, one for each run of the
 // last of them.
 typedef struct run {
@@ -87,6 +94,7 @@ static run open_run(matmul *m, const axes *x, ct_kval from, ct_kval count, const
     ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run");
     ct_kval outer = ct__kir_add(k, first, r), base = ct__kir_mul(k, outer, width);
+    divide_here(m, x, outer);
     ct_kval begin = ct__kir_max(k, from, base);
     end = ct__kir_min(k, end, ct__kir_add(k, base, width));
     ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, end, begin), name);
@@ -227,6 +235,7 @@ static void pack_pieces(matmul *m, ct_kval col, ct_kval valid) {
         ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
         ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run of k");
         outer = ct__kir_add(k, first, r);
+        divide_here(m, x, outer);
         ct_kval base = ct__kir_mul(k, outer, width), begin = ct__kir_max(k, m->k0, base);
         steps = minus(k, ct__kir_min(k, end, ct__kir_add(k, base, width)), begin);
         at = minus(k, begin, base);

@@ -57,7 +57,8 @@ static ct_kshape index_op(const ct_kir *k, const ct_kins *ins, ct_kshape a, ct_k
     case CT_K_DIV:
     case CT_K_MOD:
         if (ct__kir_is_int(k, ins->b, &c)) return divided(ins->op, a, c, lanes);
-        break;
+        if (a.vary || b.vary) break;
+        return affine(0, 1, a.nonneg && (b.nonneg || ins->op == CT_K_MOD)); // the dividend's sign
     case CT_K_MIN:
     case CT_K_MAX:
         if (a.vary || b.vary) break;
