@@ -95,6 +95,7 @@ typedef struct ct_resnet_config {
     int64_t classes;
     bool small_images; // as for CIFAR: the first convolution is 3x3 without stride, nothing is
                        // pooled behind it
+    ct_dtype dtype;    // of the parameters and running statistics; default f32
 } ct_resnet_config;
 typedef struct ct_resnet ct_resnet;
 

@@ -49,6 +49,9 @@ static bool makes_a_model(const ct_resnet_config *c, ct_ctx *ctx, ct_loc here) {
     else if (c->classes < 1 || c->classes > INT32_MAX)
         ct__fail(ctx, CT_E_ARGUMENT, here, "resnet", "classes is %lld, it must be 1 to %d",
                  (long long)c->classes, INT32_MAX);
+    else if (c->dtype && (!ct__has_slope(c->dtype) || ct__is_complex(c->dtype)))
+        ct__fail(ctx, CT_E_DTYPE, here, "resnet", "dtype is %s, it must be a float",
+                 ct_dtype_name(c->dtype));
     else
         return true;
     return false;
@@ -100,6 +103,7 @@ static void make_layers(ct_resnet *model, uint64_t seed, ct_loc here) {
     const int *stages = stages_of(c->depth);
     bool bottleneck = c->depth == 50;
     places top = {ct_nn_place_in(model->params, seed), ct_nn_place_in(model->running, seed)};
+    top.params.dtype = top.running.dtype = c->dtype;
     CT_SCOPE; // its end runs the assignments of the first values
     model->n_convs = bottleneck ? 3 : 2;
     model->stem = make_conv(top, "conv1", "bn1", CT_DIMS(3, 64), c->small_images ? 3 : 7,

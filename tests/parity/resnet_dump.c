@@ -1,6 +1,6 @@
 // Runs a ResNet on given weights and images, for test_resnet.py:
 //     resnet_dump DEVICE DEPTH CLASSES SMALL WEIGHTS IMAGES OUT SAVED
-// IMAGES holds images (N, 3, H, W) f32 and labels (N,) i32. OUT gets the logits of both modes, the
+// IMAGES holds images (N, 3, H, W), whose dtype is the model's, and labels (N,) i32. OUT gets the logits of both modes, the
 // loss while training and its gradients (grad.NAME); SAVED the model after a step of SGD with
 // momentum on each of two turns.
 #include <stdio.h>
@@ -69,10 +69,10 @@ int main(int argc, char **argv) {
     CT_SCOPE;
     ct_resnet_config config = {
         .depth = atoi(argv[2]), .classes = atoi(argv[3]), .small_images = atoi(argv[4])};
-    ct_resnet *model = ct_resnet_new(&config, 1);
-    bool ok = model && ct_resnet_load_weights(model, argv[5]) &&
-              ct__file_map(argv[6], &map, &n, &err) && ct__st_parse(argv[6], map, n, &in, &err) &&
-              run(argv, model, &in, &err);
+    bool ok = ct__file_map(argv[6], &map, &n, &err) && ct__st_parse(argv[6], map, n, &in, &err);
+    if (ok) config.dtype = ct__st_find(&in, "images")->dtype;
+    ct_resnet *model = ok ? ct_resnet_new(&config, 1) : NULL;
+    ok = model && ct_resnet_load_weights(model, argv[5]) && run(argv, model, &in, &err);
     ct__st_close(&in);
     ct__file_unmap(map, n);
     ct_resnet_free(model);

@@ -108,13 +108,13 @@ def worst(pairs):
     return parts[name], name
 
 
-def compare(program, folder, device, depth, classes, small, size, batch):
+def compare(program, folder, device, depth, classes, small, size, batch, dtype):
     model = ResNet(depth, classes, small)
     initialise(model)
     state = {k: v.numpy().copy() for k, v in model.state_dict().items()}
     numpy_files.save_file(state, folder / "weights.safetensors", metadata={"format": "pt"})
     rng = np.random.default_rng(1)
-    images, labels = rng.normal(size=(batch, 3, size, size)).astype(np.float32), np.arange(batch, dtype=np.int32) % classes
+    images, labels = rng.normal(size=(batch, 3, size, size)).astype(dtype), np.arange(batch, dtype=np.int32) % classes
     numpy_files.save_file({"images": images, "labels": labels}, folder / "images.safetensors")
     done = subprocess.run(
         [program, device, str(depth), str(classes), str(int(small)), folder / "weights.safetensors",
@@ -122,7 +122,8 @@ def compare(program, folder, device, depth, classes, small, size, batch):
     assert done.returncode == 0, done.stderr
     out, saved = (numpy_files.load_file(folder / f"{name}.safetensors") for name in ("out", "saved"))
 
-    # In double: a norm over few numbers makes small errors large.
+    # In double, and ours too where there are many relus: one that takes rounding for a sign changes gradients by more than
+    # 1e-4. PyTorch's own gradients in f32 stray from those in double by a tenth (ResNet-50, 3 images of 64 x 64).
     model, x, y = model.double(), torch.from_numpy(images).double(), torch.from_numpy(labels).long()
     with torch.no_grad():
         evaluation = model.eval()(x)
@@ -152,10 +153,10 @@ def compare(program, folder, device, depth, classes, small, size, batch):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_cifar_18(program, tmp_path, device):
-    compare(program, tmp_path, device, 18, 10, True, *((32, 2) if device == "cpu" else (8, 2)))
+    compare(program, tmp_path, device, 18, 10, True, 32 if device == "cpu" else 16, 2, np.float32)
 
 
-@pytest.mark.parametrize("depth, size", [(18, 64), (34, 64), (50, 64)])
+@pytest.mark.parametrize("depth, dtype", [(18, np.float32), (34, np.float64), (50, np.float64)])
 @pytest.mark.skipif("cpu" not in DEVICES, reason="the reference would take minutes")
-def test_imagenet(program, tmp_path, depth, size):
-    compare(program, tmp_path, "cpu", depth, 100, False, size, 3)
+def test_imagenet(program, tmp_path, depth, dtype):
+    compare(program, tmp_path, "cpu", depth, 100, False, 64, 3, dtype)

@@ -182,6 +182,11 @@ static void what_is_no_model_or_image_is_refused(void **state) {
     snprintf(want, sizeof want, "%s:%d: resnet: classes is 0, it must be 1 to 2147483647", __FILE__,
              __LINE__ - 2);
     expect_error(want);
+    assert_null(
+        ct_resnet_new((&(ct_resnet_config){.depth = 18, .classes = 2, .dtype = CT_I32}), 1));
+    snprintf(want, sizeof want, "%s:%d: resnet: dtype is i32, it must be a float", __FILE__,
+             __LINE__ - 2);
+    expect_error(want);
     ct_resnet *model = make(18, 2, true);
     ct_tensor grey = ct_zeros(CT_F32, CT_DIMS(2, 1, 8, 8));
     assert_false(ct_ok(ct_resnet_logits(model, grey, NULL)));
