@@ -103,8 +103,8 @@ static void logits_have_a_row_an_image(void **state) {
     ct_resnet_free(model);
 }
 
-// Each call moves the running statistics, in one scope too, where a gradient of the second call does
-// not go back through what the first one assigned.
+// Each call moves the running statistics, in one scope too. A gradient does not go back through what
+// a call before it assigned: with the same parameters it would need what is gone.
 static void training_moves_running_statistics(void **state) {
     (void)state;
     ct_resnet *model = make(18, 2, true);
@@ -115,6 +115,8 @@ static void training_moves_running_statistics(void **state) {
     CT_SCOPE;
     ct_tensor x = images(2, 8, 2), labels = ct_from(classes, CT_I32, CT_DIMS(2));
     double before = ct_item(ct_sum(ct_square(ct_params_find(params, "fc.weight")))), var[3];
+    ct_tensor alone = ct_resnet_logits(model, x, &training); // (2, 2)
+    assert_true(ct_eval(&alone, 1));
     for (int call = 0; call < 3; call++) {
         var[call] = ct_item(ct_mean(ct_params_find(running, "layer3.0.bn1.running_var")));
         ct_tensor loss = ct_cross_entropy(ct_resnet_logits(model, x, &training), labels);
@@ -122,7 +124,7 @@ static void training_moves_running_statistics(void **state) {
         assert_true(ct_item(loss) > 0);
         assert_string_equal(ct_error_text(), "");
     }
-    assert_true(var[0] == 1 && var[1] != var[0] && var[2] != var[1]);
+    assert_true(var[0] != 1 && var[1] != var[0] && var[2] != var[1]);
     assert_true(ct_item(ct_sum(ct_square(ct_params_find(params, "fc.weight")))) != before);
     ct_optim_free(sgd);
     ct_resnet_free(model);
