@@ -41,6 +41,8 @@ class Case:
     onnx: Optional[Callable] = None   # of onnx.helper: nodes from in0, in1 ... to out
     wrt: tuple = ()                   # a gradient with respect to these operands,
     cotangent: int = 1                # where this one comes back
+    sgd: Optional[tuple] = None       # a step of training the operands of wrt: learning rate and momentum
+    constants: range = range(0)       # operands that a graph of ONNX has inside
     product: Optional[tuple] = None   # of a matrix product: M, K, N, the form, how many
     tolerance: float = 1e-4           # relative, of the moments
 
@@ -254,6 +256,236 @@ def ops(options):
             for name, f in OPS.items()]
 
 
+# ---------------------------------------------------------------------------- convolutions, pooling
+
+CONVS = {  # images, channels in, size, channels out, kernel, stride, padding
+    "small": (32, 16, 32, 32, 3, 1, 1), "cifar layer1": (64, 64, 32, 64, 3, 1, 1),
+    "cifar layer2": (64, 128, 16, 128, 3, 1, 1), "cifar layer3": (64, 256, 8, 256, 3, 1, 1),
+    "cifar layer4": (64, 512, 4, 512, 3, 1, 1), "cifar stride 2": (64, 64, 32, 128, 3, 2, 1),
+    "stem 7x7": (1, 3, 224, 64, 7, 2, 3), "layer1 3x3": (1, 64, 56, 64, 3, 1, 1),
+    "layer3 3x3": (1, 256, 14, 256, 3, 1, 1), "layer4 3x3": (1, 512, 7, 512, 3, 1, 1),
+    "layer3 1x1": (1, 1024, 14, 256, 1, 1, 0),
+}
+
+
+def taps(x, n, k, stride):
+    """Of a padded x: what each tap of the kernel sees, n x n."""
+    return {(i, j): x[:, :, i:i + stride * (n - 1) + 1:stride, j:j + stride * (n - 1) + 1:stride]
+            for i in range(k) for j in range(k)}
+
+
+def conv_case(name, form, n, c, size, o, k, stride, padding):
+    out = (size + 2 * padding - k) // stride + 1
+    sides = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+
+    def inputs():
+        return [numbers(1, n, c, size, size), numbers(2, o, c, k, k), numbers(3, n, o, out, out)]
+
+    def numpy(x, w, dy):
+        x = np.pad(x, sides)
+        if form == "forward":
+            return sum(np.einsum("nchw,oc->nohw", tap, w[:, :, i, j], optimize=True)
+                       for (i, j), tap in taps(x, out, k, stride).items())
+        if form == "dw":
+            dw = np.zeros_like(w)
+            for (i, j), tap in taps(x, out, k, stride).items():
+                dw[:, :, i, j] = np.einsum("nchw,nohw->oc", tap, dy, optimize=True)
+            return dw
+        dx = np.zeros_like(x)
+        for (i, j), tap in taps(dx, out, k, stride).items():
+            tap += np.einsum("nohw,oc->nchw", dy, w[:, :, i, j], optimize=True)
+        return dx[:, :, padding:padding + size, padding:padding + size]
+
+    def torch(t, x, w, dy):  # the gradient alone: autograd would compute what it does not need
+        if form == "forward":
+            return t.nn.functional.conv2d(x, w, stride=stride, padding=padding)
+        wanted = [form == "dx", form == "dw", False]
+        return t.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1,
+                                               wanted)[form == "dw"]
+
+    def jax(j, x, w, dy):
+        def forward(x, w):
+            return j.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2)
+        return forward(x, w) if form == "forward" else j.vjp(forward, x, w)[1](dy)[form == "dw"]
+
+    onnx = dict(onnx=lambda h: [h.make_node("Conv", ["in0", "in1"], ["out"], strides=[stride] * 2, pads=[padding] * 4)],
+                constants=range(1, 2)) if form == "forward" else {}
+    return Case(f"{name} {form}", inputs, numpy, torch, jax, **onnx)
+
+
+def conv(options):
+    return [conv_case(name, form, *shape) for name, shape in CONVS.items() for form in FORMS]
+
+
+def pooling(options):
+    def inputs():
+        return [numbers(1, 16, 64, 112, 112), numbers(2, 16, 64, 56, 56)]
+
+    def numpy(x, dy):
+        x = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
+        return np.max(list(taps(x, 56, 3, 2).values()), 0)
+
+    def numpy_grad(x, dy):
+        y, x = numpy(x, dy), np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
+        dx = np.zeros_like(x)
+        for at, tap in taps(dx, 56, 3, 2).items():
+            tap += np.where(taps(x, 56, 3, 2)[at] == y, dy, 0)
+        return dx[:, :, 1:-1, 1:-1]
+
+    def jax(j, x, dy):
+        return j.lax.reduce_window(x, -np.inf, j.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0), (0, 0), (1, 1), (1, 1)])
+
+    functions = dict(torch=lambda t, x, dy: t.nn.functional.max_pool2d(x, 3, 2, 1), jax=jax)
+    return [Case("max_pool", inputs, numpy, **functions, onnx=lambda h: [
+                h.make_node("MaxPool", ["in0"], ["out"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)]),
+            Case("max_pool_grad", inputs, numpy_grad, **functions, wrt=(0,))]
+
+
+# ----------------------------------------------------------------------------------------- ResNets
+
+def resnet(library, x, depth, small):
+    """What `library` makes of convolutions with their norms, relus, sums, the pool and the last layer, in the order of
+    torchvision's parameters."""
+    x = library.relu(library.conv(x, 64, *((3, 1) if small else (7, 2))))
+    x = x if small else library.pool(x)
+    n_in = 64
+    for stage, blocks in enumerate({18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}[depth]):
+        inner, n_out = 64 << stage, (256 if depth == 50 else 64) << stage
+        for i in range(blocks):
+            stride = 2 if stage and not i else 1
+            convs = [(inner, 1, 1), (inner, 3, stride), (n_out, 1, 1)] if depth == 50 else [(n_out, 3, stride), (n_out, 3, 1)]
+            y = x
+            for n, what in enumerate(convs):
+                y = library.conv(library.relu(y) if n else y, *what)
+            if stride != 1 or n_in != n_out:
+                x = library.conv(x, n_out, 1, stride)
+            x, n_in = library.relu(library.add(y, x)), n_out
+    return library.last(x)
+
+
+class Sizes:
+    """A value is its channels and its size. Shapes of all parameters, and the multiply-adds."""
+
+    def __init__(self, classes):
+        self.classes, self.shapes, self.multiply_adds = classes, [], 0
+
+    def conv(self, x, out, k, stride):
+        self.shapes += [(out, x[0], k, k), (out,), (out,)]
+        size = (x[1] - 1) // stride + 1
+        self.multiply_adds += out * x[0] * k * k * size**2
+        return out, size
+
+    def last(self, x):
+        self.shapes += [(self.classes, x[0]), (self.classes,)]
+        self.multiply_adds += self.classes * x[0]
+        return self
+
+    def pool(self, x):
+        return x[0], (x[1] - 1) // 2 + 1
+
+    def relu(self, x):
+        return x
+
+    def add(self, x, y):
+        return x
+
+
+class InTorch:
+    def __init__(self, torch, params, running, training):
+        self.f, self.params, self.running, self.training = torch.nn.functional, iter(params), iter(running), training
+
+    def conv(self, x, out, k, stride):
+        x = self.f.conv2d(x, next(self.params), stride=stride, padding=k // 2)
+        weight, bias = next(self.params), next(self.params)
+        return self.f.batch_norm(x, next(self.running), next(self.running), weight, bias, self.training)
+
+    def last(self, x):
+        return self.f.linear(x.mean((2, 3)), next(self.params), next(self.params))
+
+    def pool(self, x):
+        return self.f.max_pool2d(x, 3, 2, 1)
+
+    def relu(self, x):
+        return x.relu()
+
+    def add(self, x, y):
+        return x + y
+
+
+class InOnnx:
+    """A value is a name; in0 is the image, then come the parameters, then the running statistics."""
+
+    def __init__(self, helper, n_params):
+        self.helper, self.nodes = helper, []
+        self.params, self.running = (iter(f"in{i}" for i in range(begin, 10**6)) for begin in (1, 1 + n_params))
+
+    def node(self, kind, *inputs, out=None, **attributes):
+        out = out or f"value{len(self.nodes)}"
+        self.nodes.append(self.helper.make_node(kind, inputs, [out], **attributes))
+        return out
+
+    def conv(self, x, out, k, stride):
+        x = self.node("Conv", x, next(self.params), strides=[stride] * 2, pads=[k // 2] * 4)
+        return self.node("BatchNormalization", x, next(self.params), next(self.params), next(self.running),
+                         next(self.running), epsilon=1e-5)
+
+    def last(self, x):
+        x = self.node("Flatten", self.node("GlobalAveragePool", x))
+        self.node("Gemm", x, next(self.params), next(self.params), out="out", transB=1)
+        return self.nodes
+
+    def pool(self, x):
+        return self.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+
+    def relu(self, x):
+        return self.node("Relu", x)
+
+    def add(self, x, y):
+        return self.node("Add", x, y)
+
+
+def resnet_weights(shapes):
+    """Those of cli/bench_nets.c, and the running statistics that models begin with."""
+    params, running = [], []
+    for i, shape in enumerate(shapes):
+        if len(shape) == 1:  # of a norm the weight, then the bias; or the last layer's bias
+            weight = len(shapes[i - 1]) == 4
+            params.append(np.full(shape, weight, np.float32))
+            running += [np.full(shape, value, np.float32) for value in (0, 1)] if weight else []
+            continue
+        summed = shape[0] * shape[2] * shape[3] if len(shape) == 4 else 6 * shape[1]
+        params.append((numbers(i + 2, *shape) - np.float32(0.5)) * np.float32(math.sqrt(2 / summed) / 0.2309))
+    return params + running
+
+
+def resnet18(options):
+    batch, shapes = int(options.get("batch", 64)), resnet(Sizes(10), (3, 32), 18, True).shapes
+    last = 2 + len(shapes)
+
+    def inputs():
+        labels = (np.arange(batch) * 7919 % 10).astype(np.int64)
+        return [numbers(1, batch, 3, 32, 32), labels, *resnet_weights(shapes)]
+
+    def torch(t, x, labels, *weights):
+        net = InTorch(t, weights[:len(shapes)], weights[len(shapes):], True)
+        return t.nn.functional.cross_entropy(resnet(net, x, 18, True), labels)
+
+    return [Case("step", inputs, torch=torch, wrt=tuple(range(2, last)), sgd=(0.01, 0.9), tolerance=1e-3)]
+
+
+def resnet50(options):
+    shapes = resnet(Sizes(1000), (3, 224), 50, False).shapes
+
+    def inputs():
+        return [numbers(1, 1, 3, 224, 224), *resnet_weights(shapes)]
+
+    def torch(t, x, *weights):
+        return resnet(InTorch(t, weights[:len(shapes)], weights[len(shapes):], False), x, 50, False)
+
+    return [Case("image", inputs, torch=torch, onnx=lambda h: resnet(InOnnx(h, len(shapes)), "in0", 50, False),
+                 constants=range(1, 1000), tolerance=1e-3)]
+
+
 # --------------------------------------------------------------------------------- scan and start
 
 def scan(options):
@@ -277,6 +509,7 @@ def start(options):
     return [Case("forward", lambda: []), Case("gradient", lambda: [])]
 
 
+CHANNELS_LAST = ["PyTorch", "PyTorch channels last", "PyTorch compiled"]
 ROWS = {
     "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
     "norms": Row(norms, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
@@ -287,6 +520,10 @@ ROWS = {
     "transposed-add": Row(transposed_add),
     "dropout": Row(dropout),
     "ops": Row(ops),
+    "conv": Row(conv, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
+    "pooling": Row(pooling, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
+    "resnet18": Row(resnet18, CHANNELS_LAST),
+    "resnet50": Row(resnet50, CHANNELS_LAST + ["ONNX Runtime"]),
     "scan": Row(scan, ["JAX"]),
     "start": Row(start, ["PyTorch", "JAX"]),
 }

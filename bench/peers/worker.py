@@ -26,6 +26,8 @@ def flat(results):
 # results as arrays.
 
 class Torch:
+    channels_last = False
+
     def __init__(self, threads, compiled):
         import torch
         self.torch, self.compiled, self.version = torch, compiled, torch.__version__
@@ -39,9 +41,21 @@ class Torch:
         operands = [torch.from_numpy(np.ascontiguousarray(x)) for x in case.inputs()]
         if case.product:
             return self.products(case, operands)
+        if self.channels_last:
+            operands = [x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in operands]
         function = torch.compile(case.torch) if self.compiled else case.torch
         out = []
-        if not case.wrt:
+        if case.sgd:
+            weights = [operands[i].requires_grad_() for i in case.wrt]
+            optimizer = torch.optim.SGD(weights, lr=case.sgd[0], momentum=case.sgd[1], fused=True)
+
+            def run():
+                loss = function(torch, *operands)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                out[:] = [loss.detach(), weights[0].detach()]
+        elif not case.wrt:
             def run():
                 with torch.no_grad():
                     out[:] = [function(torch, *operands)]
@@ -74,6 +88,10 @@ class Torch:
         x, w1, w2 = (torch.rand(8, width), torch.rand(width, 16, requires_grad=gradient), torch.rand(16, 4))
         y = torch.softmax(torch.tanh(x @ w1) @ w2, -1).square().mean()
         return torch.autograd.grad(y, w1)[0] if gradient else y.item()
+
+
+class TorchChannelsLast(Torch):
+    channels_last = True
 
 
 class Jax:
@@ -132,9 +150,12 @@ class Onnx:
         operands = case.inputs()
         nodes = case.onnx(helper)
         used = {name for node in nodes for name in node.input if name.startswith("in")}
+        constants = [self.onnx.numpy_helper.from_array(operands[i], f"in{i}") for i in case.constants if i < len(operands)]
+        used -= {constant.name for constant in constants}
         inputs = [helper.make_tensor_value_info(f"in{i}", kind, x.shape) for i, x in enumerate(operands)
                   if f"in{i}" in used]
-        graph = helper.make_graph(nodes, case.name, inputs, [helper.make_tensor_value_info("out", kind, None)])
+        result = helper.make_tensor_value_info("out", kind, None)
+        graph = helper.make_graph(nodes, case.name, inputs, [result], constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         session = self.runtime.InferenceSession(model.SerializeToString(), self.options, ["CPUExecutionProvider"])
         binding = session.io_binding()
@@ -200,8 +221,9 @@ class OneDnn(Library):
         return lambda a, b, c: self.library.onednn_run(product, a, b, c)
 
 
-PEERS = {"PyTorch": (Torch, False), "PyTorch compiled": (Torch, True), "JAX": (Jax, None), "ONNX Runtime": (Onnx, None),
-         "OpenBLAS": (OpenBlas, None), "oneDNN": (OneDnn, None)}
+PEERS = {"PyTorch": (Torch, False), "PyTorch compiled": (Torch, True),
+         "PyTorch channels last": (TorchChannelsLast, False), "JAX": (Jax, None),
+         "ONNX Runtime": (Onnx, None), "OpenBLAS": (OpenBlas, None), "oneDNN": (OneDnn, None)}
 
 
 def say(**what):

@@ -84,6 +84,43 @@ CT_API CT_MUST_USE ct_gpt2 *ct_gpt2_load_at(const char *dir, ct_loc here);
 CT_API CT_MUST_USE bool ct_gpt2_load_weights_at(ct_gpt2 *model, const char *path, ct_loc here);
 #define ct_gpt2_load_weights(model, path) ct_gpt2_load_weights_at((model), (path), CT_HERE)
 
+// ------------------------------------------------------------------------------------------ ResNet
+
+// Residual networks as torchvision has them, the stride of a bottleneck being that of its 3x3.
+// Parameters and running statistics have its names and layout: "conv1.weight" (64, 3, 7, 7),
+// "bn1.weight", "layer1.0.conv1.weight" ... "layer2.0.downsample.0.weight" ... "fc.weight"
+// (classes, width), "fc.bias"; "bn1.running_mean".
+typedef struct ct_resnet_config {
+    int64_t depth; // 18 or 34: basic blocks; 50: bottlenecks
+    int64_t classes;
+    bool small_images; // as for CIFAR: the first convolution is 3x3 without stride, nothing is
+                       // pooled behind it
+    ct_dtype dtype;    // of the parameters and running statistics; default f32
+} ct_resnet_config;
+typedef struct ct_resnet ct_resnet;
+
+// Convolutions normal with deviation sqrt(2 / (out * k * k)); norms 1, biases 0. The values are
+// there when it returns. NULL: see ct_error_text.
+CT_API ct_resnet *ct_resnet_new_at(const ct_resnet_config *config, uint64_t seed, ct_loc here);
+#define ct_resnet_new(config, seed) ct_resnet_new_at((config), (seed), CT_HERE)
+CT_API void ct_resnet_free(ct_resnet *model);
+CT_API ct_params *ct_resnet_params(ct_resnet *model);
+CT_API ct_params *ct_resnet_running(ct_resnet *model); // running means and variances of the norms
+// images (N, 3, H, W) -> (N, classes). While training, norms are over the batch, and each call
+// assigns the running statistics; mode NULL: evaluation, by these.
+CT_API ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images,
+                                     const ct_nn_mode *mode, ct_loc here);
+#define ct_resnet_logits(model, images, mode)                                                      \
+    ct_resnet_logits_at((model), (images), (mode), CT_HERE)
+// Parameters and running statistics, a safetensors file that torchvision's model loads, and that of
+// torchvision's, whose counts of batches are passed over. False: see ct_error_text, and the model
+// is as it was.
+CT_API CT_MUST_USE bool ct_resnet_save_weights_at(const ct_resnet *model, const char *path,
+                                                  ct_loc here);
+#define ct_resnet_save_weights(model, path) ct_resnet_save_weights_at((model), (path), CT_HERE)
+CT_API CT_MUST_USE bool ct_resnet_load_weights_at(ct_resnet *model, const char *path, ct_loc here);
+#define ct_resnet_load_weights(model, path) ct_resnet_load_weights_at((model), (path), CT_HERE)
+
 #ifdef __cplusplus
 }
 #endif

@@ -152,18 +152,21 @@ ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
     if (!has_layer(layer, "batch_norm", here)) return none(here);
     if (ct_ok(layer->mean) && !has_channels("batch_norm", ct_dim(layer->mean, 0), x, here))
         return none(here);
+    // What is assigned to them depends on their older versions: no gradient goes back through calls.
+    ct_tensor mean = ct_stop_gradient_at(layer->mean, here),
+              var = ct_stop_gradient_at(layer->var, here);
     if (!mode || !mode->training)
         return ct_batch_norm_with((ct_batch_norm_args){.x = x,
-                                                       .mean = layer->mean,
-                                                       .var = layer->var,
+                                                       .mean = mean,
+                                                       .var = var,
                                                        .weight = layer->weight,
                                                        .bias = layer->bias,
                                                        .eps = CT_F(layer->eps),
                                                        .here = here});
     ct_batch_norm_train_out out =
         ct_batch_norm_train_with((ct_batch_norm_train_args){.x = x,
-                                                            .mean = layer->mean,
-                                                            .var = layer->var,
+                                                            .mean = mean,
+                                                            .var = var,
                                                             .weight = layer->weight,
                                                             .bias = layer->bias,
                                                             .eps = CT_F(layer->eps),

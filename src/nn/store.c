@@ -178,19 +178,24 @@ static bool give(ct_ctx *ctx, ct_tensor var, const ct_st *file, const ct_st_entr
     return ct__var_fill(ctx, var, next_piece, &s, CT_NOWHERE);
 }
 
-bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
+bool ct__store_fits(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
                     ct_err *err) {
-    ct_ctx *ctx = ct__ctx();
-    size_t n = ct_params_count(params);
-    if (!ctx) return ct__err_memory(err, CT_NOWHERE, "safetensors", 0);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < ct_params_count(params); i++) {
         const char *name = ct_params_name(params, i);
         const ct_st_entry *entry = ct__store_find(file, rules, name);
         if (!entry && rules->absent && rules->absent(name, rules->user)) continue;
         if (!entry) return ct__store_missing(file, rules->path, name, err);
         if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
-    if (!nothing_else(params, file, rules, err)) return false;
+    return nothing_else(params, file, rules, err);
+}
+
+bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
+                    ct_err *err) {
+    ct_ctx *ctx = ct__ctx();
+    size_t n = ct_params_count(params);
+    if (!ctx) return ct__err_memory(err, CT_NOWHERE, "safetensors", 0);
+    if (!ct__store_fits(params, file, rules, err)) return false;
     bool ok = !ctx->err.code;
     for (size_t i = 0; i < n && ok; i++) {
         const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));

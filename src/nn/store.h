@@ -31,6 +31,9 @@ typedef struct ct_store_rules {
                                                    // keep their value; NULL: none
     void *user;
 } ct_store_rules;
+// Has the file what the set wants, and nothing else? Else a sentence in err.
+bool ct__store_fits(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
+                    ct_err *err);
 // Gives the variables their values. Nothing is assigned unless the whole file fits.
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules, ct_err *err);
 // The sentence for a tensor that the file has not; always false.

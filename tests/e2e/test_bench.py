@@ -20,7 +20,7 @@ import ratios  # noqa: E402
 from peers import rows  # noqa: E402
 
 ROWS = ["train gpt2", "matmul", "norms", "softmax", "gelu", "cross-entropy", "rotary", "transposed-add", "dropout", "ops",
-        "scan", "start"]
+        "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
 
 
 def bench(*words, input=""):
@@ -110,6 +110,38 @@ def test_larger_programs_are_the_peers(words):
         assert all(rows.same_moments(got, rows.moments(w), 1e-4) for got, w in zip(answer["moments"], wanted))
 
 
+def test_convolutions_are_the_peers():
+    """Small ones of each form, with and without a stride; and what pools."""
+    for row, some in (("conv", ("small", "cifar stride 2", "layer3 1x1")), ("pooling", ("max",))):
+        cases = [case for case in rows.ROWS[row].cases({}) if case.name.startswith(some)]
+        first, got = answers([row], [f"check {case.name}" for case in cases])
+        assert {case.name for case in cases} < {case["case"] for case in first["cases"]} or row == "pooling"
+        for case, answer in zip(cases, got, strict=True):
+            moments, = answer["moments"]
+            assert rows.same_moments(moments, rows.moments(case.numpy(*case.inputs())), 1e-4), case.name
+    first, _ = answers(["conv"], [])
+    assert [case["case"] for case in first["cases"]] == [case.name for case in rows.ROWS["conv"].cases({})]
+    n, c, size, o, k, stride, padding = rows.CONVS["cifar stride 2"]
+    case, = [case for case in first["cases"] if case["case"] == "cifar stride 2 dx"]
+    assert case["flops"] == 2 * n * o * 16 * 16 * c * k * k
+    assert case["bytes"] == 4 * (n * c * size * size + o * c * k * k + n * o * 16 * 16)
+
+
+def test_resnets():
+    """Their weights and multiply-adds are those that bench/peers counts; a step learns."""
+    small = rows.resnet(rows.Sizes(10), (3, 32), 18, True)
+    assert sum(math.prod(shape) for shape in small.shapes) == 11173962
+    first, got = answers(["resnet18", "--batch", 2], ["check step", "check step"])
+    case, = first["cases"]
+    assert case["flops"] == 2 * 2 * (3 * small.multiply_adds - 64 * 3 * 9 * 32 * 32)
+    (before, _), (after, _) = got[0]["moments"], got[1]["moments"]
+    assert 1 < before[0] < 4 and after[0] != before[0]
+    large = rows.resnet(rows.Sizes(1000), (3, 224), 50, False)
+    assert sum(math.prod(shape) for shape in large.shapes) == 25557032
+    first, _ = answers(["resnet50"], [])
+    assert first["cases"][0]["flops"] == 2 * large.multiply_adds
+
+
 def test_turns():
     first, got = answers(["matmul", "--m", 8, "--k", 4, "--n", 2], ["check 8x4x2 forward", "8x4x2 dx", "limits", "8x4x2 dx"])
     assert [case["case"] for case in first["cases"]] == ["8x4x2 forward", "8x4x2 dx", "8x4x2 dw"]
@@ -134,7 +166,7 @@ def test_training_in_turns():
     ([], "bench: it needs a row: cotan bench ROW; cotan bench --list lists them"),
     (["matmull"], 'bench: there is no row "matmull"; is matmul meant?'),
     (["train", "gpt3"], 'bench: there is no row "train gpt3"; is train gpt2 meant?'),
-    (["resnet9000"], 'bench: there is no row "resnet9000"; cotan bench --list lists them'),
+    (["mobilenet"], 'bench: there is no row "mobilenet"; cotan bench --list lists them'),
     (["--json"], "bench: there is no option --json; cotan bench --help lists them"),
     (["softmax", "--batch", "3"], "bench softmax: there is no option --batch; cotan bench softmax --help lists them"),
     (["matmul", "--m", "3"], "bench matmul: one shape is --m, --k and --n, all three; --k is missing"),
@@ -240,7 +272,8 @@ def test_compare_trains(tmp_path):
     (["resnet"], f"bench: there is no row \"resnet\"; the rows are {', '.join(['train gpt2', *rows.ROWS])}"),
     (["ops", "--pairs", 0], "bench: --pairs must be 1 or more, not 0"),
     (["ops", "--peers", "JAX,Torch"],
-     'bench: there is no peer "Torch"; the peers are JAX, ONNX Runtime, OpenBLAS, PyTorch, PyTorch compiled, oneDNN'),
+     'bench: there is no peer "Torch"; the peers are JAX, ONNX Runtime, OpenBLAS, PyTorch, PyTorch channels last, '
+     'PyTorch compiled, oneDNN'),
     (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
     (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
     (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
