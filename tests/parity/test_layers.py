@@ -127,7 +127,10 @@ class Draw:
         present, rows = self.rows(c)
         def f(x, *rest):
             w, b = weight_and_bias(present, rest)
-            return [F.group_norm(x, groups, w, b, eps)]
+            y = F.group_norm(x, groups, None, None, eps)  # PyTorch 1.13 has no gradient of it with one of them alone
+            along = (-1, *[1] * (x.ndim - 2))
+            y = y if w is None else y * w.reshape(along)
+            return [y if b is None else y + b.reshape(along)]
         return "group_norm", [self.x(2, c, *self.few(2, 5)), *rows], {"groups": groups, "eps": eps, "present": present}, f
 
     def instance_norm(self):
