@@ -137,7 +137,7 @@ struct ct_device {
     pthread_mutex_t spare_lock;
     struct ct_spare spare[CT_SPARES];
     int next_spare; // the oldest
-    size_t spare_bytes;
+    _Atomic size_t spare_bytes;
 };
 
 // "cpu", "ref", and either behind "async:" or "dry:". NULL and an error for other names.

@@ -65,5 +65,6 @@ void ct__device_close(ct_device *device) {
     ct__device_spares_free(device);
     if (device->backend->close) device->backend->close(device);
     if (device->inner) ct__device_close(device->inner);
+    pthread_mutex_destroy(&device->spare_lock);
     ct__free(device);
 }

@@ -98,6 +98,7 @@ void ct__device_spares_free(ct_device *device) {
 
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err) {
     bytes += device->guard;
+    if (asked && device->spare_bytes) ct__device_spares_free(device); // of before there was a limit
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
     void *buffer = take_spare(device, bytes);
     if (!buffer) buffer = device->backend->alloc(device, bytes, err);

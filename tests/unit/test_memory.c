@@ -430,6 +430,39 @@ static void test_cgroups(void **state) {
     assert_int_equal(system(remove), 0);
 }
 
+// A freed buffer serves the next of its size; so many stay, and none where there is a limit.
+static void test_freed_buffers_serve_again(void **state) {
+    (void)state;
+    enum { MIB = 1 << 20, MANY = CT_SPARES + 1 };
+    ct_err err = {0};
+    void *buffer[MANY];
+    ct_device *device = ct__device_open("cpu", &err);
+    assert_non_null(device);
+    void *first = ct__device_alloc(device, MIB, CT_MEMORY_VALUES, &err);
+    const uint64_t in_use = ct__account.total;
+    ct__device_free(device, first, MIB, CT_MEMORY_VALUES);
+    assert_int_equal(ct__account.total, in_use - MIB); // what waits counts as free
+    void *other = ct__device_alloc(device, 2 * MIB, CT_MEMORY_VALUES, &err);
+    assert_ptr_not_equal(other, first);
+    assert_ptr_equal(ct__device_alloc(device, MIB, CT_MEMORY_VALUES, &err), first);
+    ct__device_free(device, other, 2 * MIB, CT_MEMORY_VALUES);
+    ct__device_free(device, first, MIB, CT_MEMORY_VALUES);
+    for (int i = 0; i < MANY; i++)
+        buffer[i] = ct__device_alloc(device, 3 * MIB, CT_MEMORY_VALUES, &err);
+    for (int i = 0; i < MANY; i++) ct__device_free(device, buffer[i], 3 * MIB, CT_MEMORY_VALUES);
+    assert_int_equal(device->spare_bytes, CT_SPARES * 3 * MIB); // the newest, of whatever size
+    void *huge = ct__device_alloc(device, (size_t)200 * MIB, CT_MEMORY_VALUES, &err);
+    ct__device_free(device, huge, (size_t)200 * MIB, CT_MEMORY_VALUES);
+    assert_int_equal(device->spare_bytes, CT_SPARES * 3 * MIB);
+    ct_set_memory_limit((uint64_t)1 << 40);
+    first = ct__device_alloc(device, MIB, CT_MEMORY_VALUES, &err);
+    assert_int_equal(device->spare_bytes, 0);
+    ct__device_free(device, first, MIB, CT_MEMORY_VALUES);
+    assert_int_equal(device->spare_bytes, 0);
+    ct_set_memory_limit(0);
+    ct__device_close(device);
+}
+
 int main(void) {
     static char cpu[] = "cpu", ref[] = "ref", async[] = "async:cpu";
     const struct CMUnitTest tests[] = {
@@ -448,6 +481,7 @@ int main(void) {
         cmocka_unit_test_prestate(test_plans_share_temporaries, ref),
         cmocka_unit_test_prestate(test_plans_share_temporaries, async),
         cmocka_unit_test_prestate(test_plans_share_guarded_temporaries, cpu),
+        cmocka_unit_test(test_freed_buffers_serve_again),
         cmocka_unit_test(test_temporaries_after_a_refusal),
         cmocka_unit_test(test_bytes_text),
         cmocka_unit_test(test_cgroups),
