@@ -31,6 +31,10 @@
 //   VECTOR  16 iterations at a time, tails masked: nothing outside is read or written. Not inside
 //           another VECTOR loop; loops inside it need extents equal for all lanes. Iterations must
 //           be independent but for REDUCE: a register made outside is not SET inside.
+//   TILE    all iterations at once, each with registers of its own: a constant number, a multiple of
+//           16 up to 128. In it stand scalar loads, stores, registers, arithmetic and SEQ loops of
+//           equal extents. Templates write it; ct__kir_bind makes 16-lane values of it for a CPU,
+//           before a kernel is verified, rendered or interpreted.
 //   SEQ     in order.    UNROLL  in order, unrolled; n must be a const <= 64.
 //   A loop that runs only if c holds: LOOP(SEQ, select(c, 1, 0)).
 //   BREAK(c) stands directly in the body of a SEQ loop that reduces nothing, and leaves it if c
