@@ -3,8 +3,8 @@
 // A kernel is a straight array of instructions; the id of a value is the index of the instruction
 // that made it. LOOP and END bracket loop bodies. Everything is written as *scalar* code over loop
 // variables; a loop bound to VECTOR is computed 16 iterations at a time by the renderer, which
-// finds out which values differ between iterations and which loads are contiguous. Templates that
-// want registers in their own hands (matmul) may also write 16-lane values directly.
+// finds out which values differ between iterations and which loads are contiguous. A template that
+// wants registers in its hands (matmul) opens a TILE loop, of which ct__kir_bind makes 16-lane values.
 //
 // Types. A value has a compute dtype and 1 or 16 lanes (CT_LANES).
 //   compute dtypes: bool, u8, i32, u32, i64, u64, f32, f64. The others are held in a wider one
