@@ -2,8 +2,8 @@
 // kills the process (FAULT=kill; a write does half its work first), or it and all later ones find
 // the disk full (FAULT=full), or it alone fails with EIO (FAULT=once). FAULT_COUNT names a file
 // that gets the number of calls when the process ends. FAULT_LINKS=none refuses hard links.
-// FAULT_LOG names a file, not below FAULT_DIR, that gets a line a call: its name and its paths,
-// separated by tabs, as it is made.
+// FAULT_LOG names a file, not below FAULT_DIR, that gets a line a call that a full disk would refuse: its
+// number, its name and its paths, separated by tabs, as it is made.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static void note(const char *call, const char *path, const char *to) {
     const char *log = getenv("FAULT_LOG");
     FILE *f = log ? fopen(log, "a") : NULL;
     if (!f) return;
-    fprintf(f, to ? "%s\t%s\t%s\n" : "%s\t%s\n", call, path, to);
+    fprintf(f, to ? "%ld\t%s\t%s\t%s\n" : "%ld\t%s\t%s\n", calls, call, path, to);
     fclose(f);
 }
 
