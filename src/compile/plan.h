@@ -180,7 +180,8 @@ static inline ct_device *ct__computing(ct_device *d) { return d->inner ? d->inne
 static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->backend->numerics; }
 static inline ct_target ct__target(ct_device *d) {
     const ct_backend *backend = ct__computing(d)->backend;
-    return backend->target ? backend->target() : (ct_target){.cores = 1, .gflops = 0.02};
+    return backend->target ? backend->target()
+                           : (ct_target){.cores = 1, CT_TARGET_CPU_TASKS, .gflops = 0.02};
 }
 static inline bool ct__evaluates_ops(ct_device *d) {
     return ct__computing(d)->backend->evaluates_ops;

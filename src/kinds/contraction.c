@@ -252,10 +252,10 @@ static void whole_numbers(ct_kir *k, const ct_matmul_spec *s) {
     ct_kval all = s->rows;
     for (int i = 0; i < n; i++) size[i] = s->batch[i], all = ct__kir_mul(k, all, size[i]);
     size[n] = s->rows;
-    ct__unflatten(k, ct__kir_loop(k, CT_BIND_CORE, all, "row"), n + 1, size, at);
-    const ct_kbind of_column = along_k ? CT_BIND_SEQ : CT_BIND_VECTOR;
+    ct__unflatten(k, ct__kir_loop(k, CT_BIND_ROWS, all, "row"), n + 1, size, at);
+    const ct_kbind of_column = along_k ? CT_BIND_SEQ : CT_BIND_LANES;
     at[n + 1] = ct__kir_loop(k, of_column, s->columns, "column");
-    ct_kval kk = ct__kir_loop(k, along_k ? CT_BIND_VECTOR : CT_BIND_SEQ, s->inner, "k");
+    ct_kval kk = ct__kir_loop(k, along_k ? CT_BIND_LANES : CT_BIND_SEQ, s->inner, "k");
     memcpy(of_a, at, sizeof *at * (size_t)n);
     memcpy(of_b, at, sizeof *at * (size_t)n);
     of_a[n] = at[n];
@@ -303,10 +303,10 @@ static void dot_products(ct_kir *k, const ct_matmul_spec *s, bool scalar) {
     ct_kval size[CT_MAX_RANK], at[CT_MAX_RANK], all = s->rows, most = ct__kir_int(k, GRAIN);
     for (int i = 0; i < n; i++) size[i] = s->batch[i], all = ct__kir_mul(k, all, size[i]);
     size[n] = s->rows;
-    ct_kval block = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, all, GRAIN), "block");
+    ct_kval block = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, all, GRAIN), "block");
     ct_kval from = ct__kir_muli(k, block, GRAIN);
     ct_kval here = ct__kir_min(k, ct__kir_sub(k, all, from), most);
-    ct_kval i = ct__kir_loop(k, scalar ? CT_BIND_SEQ : CT_BIND_VECTOR, here, "dot product");
+    ct_kval i = ct__kir_loop(k, scalar ? CT_BIND_SEQ : CT_BIND_LANES, here, "dot product");
     ct__unflatten(k, ct__kir_add(k, from, i), n + 1, size, at);
     at[n + 1] = ct__kir_int(k, 0);
     ct__sink_store(k, &s->c, n + 2, at, dot_product(k, s, at));

@@ -10,7 +10,7 @@
 //     static bool kernels(ct_sched *s, ct_node *node) {
 //         ct_emit *e = ct__emit_new(s, node);
 //         ct_ix rows = ct__emit_size(e, (ct_val){node, 0}, 0);   // a number or a kernel argument
-//         ct_ix i = ct__emit_loop(e, CT_BIND_CORE, rows, "row"); // an index variable
+//         ct_ix i = ct__emit_loop(e, CT_BIND_ROWS, rows, "row"); // an index variable
 //         ct_kval x = ct__emit_value(e, node->in[0], (ct_ix[]){i, k}, CT_F32); // any operand
 //         ... any ct__kir_ call on e->kir, with ct__emit_ix(e, i) where a KIR value is wanted ...
 //         ct__emit_store(e, (ct_val){node, 0}, (ct_ix[]){i, j}, sum);
@@ -55,7 +55,7 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 // Part number `part` of element v[at...], of a value of a dtype that has parts and lies in memory.
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part);
-// Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the VECTOR loop.
+// Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the LANES loop.
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Does v[at...] lie where no quotient hangs on `var` but by multiples of `group`, so that lanes along it
 // need no division? And is it one element for all of `var`?
@@ -72,6 +72,7 @@ void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 // The buffer of a materialised value, as a KIR buffer id; for templates that pass over memory
 // several times. flags as of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);
+const ct_target *ct__sched_target(const ct_sched *s);
 // A new buffer of so many bytes, as attributes hold sizes, that launches of the template share
 // (UINT32_MAX: no memory, recorded), and the same as a KIR buffer id.
 uint32_t ct__sched_temp(ct_sched *s, int64_t size);
@@ -88,9 +89,9 @@ void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *ow
 // Index of each axis of a flattened position.
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at);
 
-static inline bool ct__in_vector(const ct_kir *k) { // is a VECTOR loop open?
+static inline bool ct__in_vector(const ct_kir *k) { // is a LANES loop open?
     for (ct_kval l = k->open; l >= 0; l = k->ins[l].in)
-        if (k->ins[l].sub == CT_BIND_VECTOR) return true;
+        if (k->ins[l].sub == CT_BIND_LANES) return true;
     return false;
 }
 // Does an axis have one element for every length?

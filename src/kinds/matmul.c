@@ -77,7 +77,7 @@ static void divide_here(matmul *m, const axes *x, ct_kval outer) {
     ct__unflatten(m->k, outer, x->n - 1, x->size, each);
 }
 
-// A VECTOR loop over positions from `from` on; where there are several axes, one for each run of the
+// A LANES loop over positions from `from` on; where there are several axes, one for each run of the
 // last of them.
 typedef struct run {
     ct_kval i; // in [0, count)
@@ -86,7 +86,7 @@ typedef struct run {
 static run open_run(matmul *m, const axes *x, ct_kval from, ct_kval count, const char *name) {
     ct_kir *k = m->k;
     if (x->n == 1) {
-        ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, count, name);
+        ct_kval i = ct__kir_loop(k, CT_BIND_LANES, count, name);
         return (run){i, {-1, ct__kir_add(k, from, i)}};
     }
     ct_kval width = x->size[x->n - 1], end = ct__kir_add(k, from, count);
@@ -97,7 +97,7 @@ static run open_run(matmul *m, const axes *x, ct_kval from, ct_kval count, const
     divide_here(m, x, outer);
     ct_kval begin = ct__kir_max(k, from, base);
     end = ct__kir_min(k, end, ct__kir_add(k, base, width));
-    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, end, begin), name);
+    ct_kval i = ct__kir_loop(k, CT_BIND_LANES, minus(k, end, begin), name);
     return (run){ct__kir_add(k, minus(k, begin, from), i),
                  {outer, ct__kir_add(k, minus(k, begin, base), i)}};
 }
@@ -128,7 +128,7 @@ static void pack_a_by_row(matmul *m) {
     ct_kval whole = ct__kir_muli(k, ct__kir_ceil_div(k, m->rows, m->mr), m->mr);
     row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
     row = ct__kir_add(k, row, m->rows);
-    ct_kval to = ct__kir_loop(k, CT_BIND_VECTOR, m->kn, "k");
+    ct_kval to = ct__kir_loop(k, CT_BIND_LANES, m->kn, "k");
     v = zero(m);
     ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), to), v);
     ct__kir_end(k);
@@ -141,7 +141,7 @@ static void pack_k(matmul *m, ct_kval tile, ct_kval kk, ct_kval extent) {
     ct_kval row = ct__kir_add(k, m->row0, ct__kir_muli(k, tile, m->mr));
     ct_kval to = ct__kir_muli(k, kk, m->mrp);
     to = ct__kir_add(k, a_place(m, tile), to);
-    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, extent, "row");
+    ct_kval r = ct__kir_loop(k, CT_BIND_LANES, extent, "row");
     place from = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
     ct_kval v = load_a(m, ct__kir_add(k, row, r), from);
     ct__kir_store(k, m->a, ct__kir_add(k, to, r), v);
@@ -159,7 +159,7 @@ static void pack_a_by_k(matmul *m) {
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
     kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack the last tile of a");
     pack_k(m, whole, kk, rest);
-    ct_kval r = ct__kir_loop(k, CT_BIND_VECTOR, minus(k, height, rest), "edge");
+    ct_kval r = ct__kir_loop(k, CT_BIND_LANES, minus(k, height, rest), "edge");
     ct_kval to = ct__kir_muli(k, kk, m->mrp);
     to = ct__kir_add(k, a_place(m, whole), to);
     ct_kval none = zero(m);
@@ -186,7 +186,7 @@ static void pad_b(matmul *m, ct_kval valid) {
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "columns to the edge of the panel");
     // All of them are in the last panel, so the first one's place is enough.
     ct_kval to = b_place(m, kk, valid);
-    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, rest, "column");
+    ct_kval j = ct__kir_loop(k, CT_BIND_LANES, rest, "column");
     ct_kval none = zero(m);
     ct__kir_store(k, m->b, ct__kir_add(k, to, j), none);
     ct__kir_end(k);
@@ -200,7 +200,7 @@ static void pack_whole_rows(matmul *m, ct_kval col) {
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
     for (int p = 0; p < m->group; p++) {
         int64_t first = (int64_t)p * m->nr;
-        ct_kval j = ct__kir_loop_n(k, CT_BIND_VECTOR, m->nr, "column");
+        ct_kval j = ct__kir_loop_n(k, CT_BIND_LANES, m->nr, "column");
         ct_kval from = ct__kir_addi(k, ct__kir_add(k, col, j), first);
         place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
         ct_kval v = load_b(m, inner, (place){-1, from});
@@ -213,7 +213,7 @@ static void pack_whole_rows(matmul *m, ct_kval col) {
 static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack part of a row of b");
-    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, valid, "column");
+    ct_kval j = ct__kir_loop(k, CT_BIND_LANES, valid, "column");
     ct_kval from = ct__kir_add(k, col, j);
     place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
     ct_kval v = load_b(m, inner, (place){-1, from});
@@ -567,7 +567,7 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     ct_kval col_blocks = ct__kir_ceil_div(k, spec->columns, m.nc);
     ct_kval tasks = ct__kir_mul(k, row_blocks, col_blocks);
     for (int i = 0; i < spec->n_batch; i++) tasks = ct__kir_mul(k, tasks, spec->batch[i]);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block");
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, tasks, "block");
     m.col0 = ct__kir_muli(k, ct__kir_mod(k, task, col_blocks), m.nc);
     task = ct__kir_div(k, task, col_blocks);
     m.row0 = ct__kir_muli(k, ct__kir_mod(k, task, row_blocks), m.mc);

@@ -30,12 +30,12 @@ typedef struct ct_matmul_spec {
     int n_column_axes, n_inner_axes;
     const ct_kval *column_axis, *inner_axis;
     ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
-    ct_sink c;      // at batch..., i, j; called once an element, inside a VECTOR loop over j
+    ct_sink c;      // at batch..., i, j; called once an element, inside a LANES loop over j
     ct_target target;
     ct_matmul_tile tile;
 } ct_matmul_spec;
 
-// Appends the whole kernel: one CORE loop. Mistakes are recorded in k.
+// Appends the whole kernel: one ROWS loop. Mistakes are recorded in k.
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec);
 // The same where rows are few and known (matmul_rows.c).
 enum { CT_FEW_ROWS = 4 };

@@ -40,7 +40,7 @@ static void pack_rows(few *f) {
     ct_kir *k = f->k;
     int n = f->s->n_batch;
     for (int r = 0; r < f->rows; r++) {
-        ct_kval kk = ct__kir_loop_n(k, CT_BIND_VECTOR, f->inner, "pack row of a");
+        ct_kval kk = ct__kir_loop_n(k, CT_BIND_LANES, f->inner, "pack row of a");
         f->at[n] = ct__kir_int(k, r);
         f->at[n + 1] = kk;
         ct_kval v = ct__source_load(k, &f->s->a, n + 2, f->at);
@@ -121,7 +121,7 @@ static void by_column(few *f) {
     sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c));
     ct__kir_end(k);
     ct__kir_end(k);
-    c = ct__kir_loop(k, CT_BIND_VECTOR, ct__kir_mod(k, f->cols, lanes), "last column");
+    c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
     sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c));
     ct__kir_end(k);
 }
@@ -131,7 +131,7 @@ static void by_column(few *f) {
 static void rows_step(few *f, ct_kval at, int n, void *env) {
     (void)env;
     ct_kir *k = f->k;
-    ct_kval b[STEPS], j = ct__kir_loop(k, CT_BIND_VECTOR, f->cols, "column");
+    ct_kval b[STEPS], j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
     for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), j);
     for (int r = 0; r < f->rows; r++) {
         ct_kval v = ct__kir_load(k, f->acc, in_block(f, r, j));
@@ -145,11 +145,11 @@ static void rows_step(few *f, ct_kval at, int n, void *env) {
 static void by_row(few *f) {
     ct_kir *k = f->k;
     open_chunk(f);
-    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, f->cols, "column");
+    ct_kval j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
     for (int r = 0; r < f->rows; r++) ct__kir_store(k, f->acc, in_block(f, r, j), zero(f));
     ct__kir_end(k);
     each_k(f, STEPS, rows_step, NULL);
-    j = ct__kir_loop(k, CT_BIND_VECTOR, f->cols, "column");
+    j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
     ct_kval later = ct__kir_bin(k, CT_K_NE, f->chunk, ct__kir_int(k, 0));
     for (int r = 0; r < f->rows; r++) {
         ct_kval before = ct__kir_load_if(k, f->sum, in_block(f, r, j), later);
@@ -192,7 +192,7 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *s) {
     if (!along_k) f.acc = ct__kir_local(k, s->dtype, rows * f.block);
     ct_kval blocks = ct__kir_ceil_div(k, s->columns, f.block), tasks = blocks;
     for (int i = 0; i < n; i++) tasks = ct__kir_mul(k, tasks, s->batch[i]);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block");
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, tasks, "block");
     f.col0 = ct__kir_muli(k, ct__kir_mod(k, task, blocks), f.block);
     ct__unflatten(k, ct__kir_div(k, task, blocks), (int)n, s->batch, f.at);
     f.cols = ct__kir_min(k, ct__kir_sub(k, s->columns, f.col0), ct__kir_int(k, f.block));
@@ -202,7 +202,7 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *s) {
     else
         by_row(&f);
     for (int r = 0; r < f.rows; r++) {
-        ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, f.cols, "column of the result");
+        ct_kval j = ct__kir_loop(k, CT_BIND_LANES, f.cols, "column of the result");
         f.at[n] = ct__kir_int(k, r);
         f.at[n + 1] = ct__kir_add(k, f.col0, j);
         ct__sink_store(k, &s->c, (int)n + 2, f.at, ct__kir_load(k, f.sum, in_block(&f, r, j)));

@@ -25,9 +25,9 @@ static bool pack_kernels(ct_sched *s, ct_node *node) {
     int out = ct__emit_result_buffer(e, (ct_val){node, 0}, CT_KIR_WRITE);
     ct_ix bytes = ct__ix_div(p, ct__ix_add(p, n, one), two), chunk = ct__ix_int(p, CHUNK);
     ct_ix chunks = ct__ix_div(p, ct__ix_add(p, bytes, ct__ix_int(p, CHUNK - 1)), chunk);
-    ct_ix begin = ct__ix_mul(p, ct__emit_loop(e, CT_BIND_CORE, chunks, "bytes"), chunk);
+    ct_ix begin = ct__ix_mul(p, ct__emit_loop(e, CT_BIND_ROWS, chunks, "bytes"), chunk);
     ct_ix some = ct__ix_min(p, chunk, ct__ix_sub(p, bytes, begin));
-    ct_ix byte = ct__ix_add(p, begin, ct__emit_loop(e, CT_BIND_VECTOR, some, NULL));
+    ct_ix byte = ct__ix_add(p, begin, ct__emit_loop(e, CT_BIND_LANES, some, NULL));
     ct_ix even = ct__ix_mul(p, byte, two), odd = ct__ix_add(p, even, one);
     ct_kval low = code(e, v, size, even);
     e->guard = ct__ix_lt(p, odd, n); // the last byte may be half full

@@ -58,7 +58,7 @@ static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int
                          ct_ix *position) {
     if (i == f->n) return ct__folded_value(e, node, f, at, position);
     bool vector = i == f->n - 1 && !ct__in_vector(e->kir);
-    position[i] = ct__emit_loop(e, vector ? CT_BIND_VECTOR : CT_BIND_SEQ, f->extent[i], NULL);
+    position[i] = ct__emit_loop(e, vector ? CT_BIND_LANES : CT_BIND_SEQ, f->extent[i], NULL);
     ct_kval r =
         ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
     e->flops++;

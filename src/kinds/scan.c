@@ -8,10 +8,6 @@
 #include "kinds/joined.h"
 #include "kinds/monoid.h"
 
-// LANES: lines that lie side by side in memory and are one task. GRAIN: elements that are worth a
-// task. With fewer than FEW_TASKS tasks, lines of LONG elements go in three launches.
-enum { LANES = 64, GRAIN = 4096, FEW_TASKS = 8, LONG = 8192 };
-
 typedef struct scan {
     ct_kir *k;
     const ct_scan_spec *s;
@@ -161,11 +157,12 @@ void ct__template_scan(ct_kir *k, const ct_scan_spec *spec) {
     bool one = spec->pass == CT_SCAN_TOTALS || spec->pass == CT_SCAN_BLOCKS;
     int64_t length = one ? CT_SCAN_BLOCK : n < 1 || n == INT64_MAX ? 1 : n;
     ct_kval lines = c.single ? spec->outer : spec->inner;
-    int64_t some = !c.single ? LANES : length >= GRAIN ? 1 : GRAIN / length;
+    const ct_target *target = &spec->target;
+    int64_t some = !c.single ? target->columns : length >= target->task ? 1 : target->task / length;
     ct_kval groups = ct__kir_ceil_div(k, lines, some), zero = ct__kir_int(k, 0);
     ct_kval tasks = c.single ? groups : ct__kir_mul(k, spec->outer, groups);
     if (one) tasks = ct__kir_mul(k, tasks, c.blocks);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block"), q = zero;
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, tasks, "block"), q = zero;
     if (one) {
         q = ct__kir_mod(k, task, c.blocks);
         task = ct__kir_div(k, task, c.blocks);
@@ -173,7 +170,7 @@ void ct__template_scan(ct_kir *k, const ct_scan_spec *spec) {
     ct_kval first = ct__kir_muli(k, c.single ? task : ct__kir_mod(k, task, groups), some);
     ct_kval most = ct__kir_int(k, some);
     ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), most);
-    ct_kval line = ct__kir_loop(k, c.single ? CT_BIND_SEQ : CT_BIND_VECTOR, here, "line");
+    ct_kval line = ct__kir_loop(k, c.single ? CT_BIND_SEQ : CT_BIND_LANES, here, "line");
     line = ct__kir_add(k, first, line);
     ct_kval o = c.single ? line : ct__kir_div(k, task, groups), j = c.single ? zero : line;
     switch (spec->pass) {
@@ -215,6 +212,7 @@ static bool scan_pass(ct_sched *s, ct_node *node, ct_scan_pass pass, uint32_t te
                          .n = ct__joined_size(&out, 1),
                          .inner = ct__joined_size(&out, 2),
                          .reverse = along.reverse,
+                         .target = e->target,
                          .out = ct__joined_sink(&out)};
     for (int i = 0; i < node->n_in; i++) {
         x[i] = ct__join(e, node->in[i], as, 3, start);
@@ -228,11 +226,14 @@ static bool scan_pass(ct_sched *s, ct_node *node, ct_scan_pass pass, uint32_t te
 
 static bool scan_kernels(ct_sched *s, ct_node *node) {
     const ct_type *out = node->out;
+    const ct_target *target = ct__sched_target(s);
     int64_t size[3];
     three_sizes(out, ct__along(node).axis, size);
-    int64_t side = size[2] == 1 ? 1 : (guess(size[2]) + LANES - 1) / LANES;
-    bool is_long = ct__marked(size[1]) || size[1] >= LONG;
-    if (guess(size[0]) * side >= FEW_TASKS || !is_long) return scan_pass(s, node, CT_SCAN_WHOLE, 0);
+    int64_t side = size[2] == 1 ? 1 : (guess(size[2]) + target->columns - 1) / target->columns;
+    bool is_long = ct__marked(size[1]) || size[1] >= target->long_line;
+    if (guess(size[0]) * side >= target->few_tasks ||
+        !is_long) // else long lines go in three launches
+        return scan_pass(s, node, CT_SCAN_WHOLE, 0);
     int64_t each = node->n_in * (int64_t)ct_dtype_size(ct__kir_held((ct_dtype)out->dtype));
     int64_t states =
         ct__size_mul(ct__size_mul(size[0], size[2]), ct__size_div_up(size[1], CT_SCAN_BLOCK));

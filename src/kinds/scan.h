@@ -4,6 +4,7 @@
 
 #include "graph/op.h"
 #include "kinds/template.h"
+#include "kir/target.h"
 
 enum { CT_SCAN_BLOCK = 1024, CT_SCAN_MOST_STATE = 2 };
 
@@ -32,6 +33,7 @@ typedef struct ct_scan_spec {
     ct_source x[CT_SCAN_MOST_STATE];
     ct_sink out;
     int carry; // buffer (outer, blocks, n_state, inner)
+    ct_target target;
 } ct_scan_spec;
 void ct__template_scan(ct_kir *k, const ct_scan_spec *spec);
 

@@ -20,7 +20,7 @@ typedef struct scatter {
 
 static scatter scatter_of(ct_kir *k, const ct_scatter_spec *s) {
     bool narrow = literal(k, s->size.tail, CT_LANES) < 4;
-    return (scatter){k, s, narrow ? CT_BIND_SEQ : CT_BIND_VECTOR};
+    return (scatter){k, s, narrow ? CT_BIND_SEQ : CT_BIND_LANES};
 }
 
 static ct_kval position(const scatter *c, ct_kval batch, ct_kval i) {
@@ -97,7 +97,7 @@ static range task_of(const scatter *c, ct_kval count, int64_t work) {
     if (block < 1) block = 1;
     ct_kval blocks = ct__kir_ceil_div(k, count, block);
     ct_kval tasks = ct__kir_mul(k, ct__kir_mul(k, p->batch, p->middle), blocks);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, tasks, "block");
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, tasks, "block");
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
     ct_kval most = ct__kir_int(k, block);
     ct_kval here = ct__kir_min(k, ct__kir_sub(k, count, first), most);

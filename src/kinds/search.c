@@ -61,11 +61,11 @@ static bool search_kernels(ct_sched *s, ct_node *node) {
     while (n >> c.steps) c.steps++;
     ct_kval lines = ct__joined_size(&v, 0), many = ct__joined_size(&v, 1);
     ct_kval blocks = ct__kir_ceil_div(k, many, GRAIN), most = ct__kir_int(k, GRAIN);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, ct__kir_mul(k, lines, blocks), "block");
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, lines, blocks), "block");
     ct_kval line = ct__kir_div(k, task, blocks);
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), GRAIN);
     ct_kval here = ct__kir_min(k, ct__kir_sub(k, many, first), most);
-    ct_kval i = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_VECTOR, here, "value"));
+    ct_kval i = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_LANES, here, "value"));
     ct_kval value = ct__source_load(k, &values, 2, (ct_kval[]){line, i});
     ct_kval place = ct__kir_cast(k, place_of(&c, line, value), CT_I32);
     ct__sink_store(k, &to, 2, (ct_kval[]){line, i}, place);

@@ -33,7 +33,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     int64_t count = spec->count;
     int best = ct__kir_local(k, spec->dtype, count > 0 ? count : 1);
     int place = ct__kir_local(k, CT_I32, count > 0 ? count : 1);
-    ct_kval row = ct__kir_loop(k, CT_BIND_CORE, spec->rows, "row");
+    ct_kval row = ct__kir_loop(k, CT_BIND_ROWS, spec->rows, "row");
     ct_kval zero = ct__kir_int(k, 0), all = ct__kir_int(k, count);
     ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, count > 0 ? spec->n : zero, "element");
     ct_kval v = ct__source_load(k, &spec->x, 2, (ct_kval[]){row, i});
@@ -125,7 +125,7 @@ static void first_runs(const order *c, ct_kval o, ct_kval j) {
     ct_kval run = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, n, CT_SORT_RUN), "run");
     ct_kval start = ct__kir_muli(k, run, CT_SORT_RUN), most = ct__kir_int(k, CT_SORT_RUN);
     ct_kval count = ct__kir_min(k, ct__kir_sub(k, n, start), most), zero = ct__kir_int(k, 0);
-    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, count, "element");
+    ct_kval i = ct__kir_loop(k, CT_BIND_LANES, count, "element");
     ct_kval from = ct__kir_add(k, start, i), one = ct__kir_int(k, 1);
     keys_at(c, o, from, j, x);
     ct_kval rank = ct__kir_reg(k, zero);
@@ -203,7 +203,7 @@ void ct__template_order(ct_kir *k, const ct_order_spec *spec) {
     int64_t some = n > 0 && n < GRAIN ? GRAIN / n : 1;
     ct_kval lines = ct__kir_mul(k, spec->outer, spec->inner), most = ct__kir_int(k, some);
     c.all = ct__kir_mul(k, lines, spec->n);
-    ct_kval task = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, lines, some), "block");
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, lines, some), "block");
     ct_kval first = ct__kir_muli(k, task, some);
     ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), most);
     ct_kval line = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_SEQ, here, "line"));

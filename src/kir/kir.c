@@ -738,7 +738,7 @@ static void integer_values(const ct_kir *k, ct_kval n, const int64_t *args, int6
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args) {
     ct_kval core = -1;
     for (size_t i = 0; i < k->n && core < 0; i++)
-        if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_CORE) core = (ct_kval)i;
+        if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_ROWS) core = (ct_kval)i;
     if (core < 0) return 1;
     int64_t small[64] = {0}, *value = small, extent = 0;
     if (core > 64 && !(value = ct__malloc((size_t)core * sizeof *value))) return 0;
@@ -756,7 +756,7 @@ bool ct__kir_loop_times(const ct_kir *k, const int64_t *args, int64_t lanes, dou
         const ct_kins *ins = &k->ins[i];
         if (ins->op != CT_K_LOOP) continue;
         int64_t n = value[ins->a] > 0 ? value[ins->a] : 0;
-        if (ins->sub == CT_BIND_VECTOR) n = (n + lanes - 1) / lanes;
+        if (ins->sub == CT_BIND_LANES) n = (n + lanes - 1) / lanes;
         times[i] = (ins->in >= 0 ? times[ins->in] : 1) * (double)n;
     }
     ct__free(value);

@@ -2,7 +2,7 @@
 //
 // A kernel is a straight array of instructions; the id of a value is the index of the instruction
 // that made it. LOOP and END bracket loop bodies. Everything is written as *scalar* code over loop
-// variables; a loop bound to VECTOR is computed 16 iterations at a time by the renderer, which
+// variables; a loop bound to LANES is computed 16 iterations at a time by the renderer, which
 // finds out which values differ between iterations and which loads are contiguous. A template that
 // wants registers in its hands (matmul) opens a TILE loop, of which ct__kir_bind makes 16-lane values.
 //
@@ -25,11 +25,11 @@
 //   target.
 //
 // Loops. LOOP(bind, n) runs its variable from 0 to n - 1 (n <= 0: not at all).
-//   CORE    the parallel grid: at most one, outermost; the kernel function is called with
+//   ROWS    the parallel grid: at most one, outermost; the kernel function is called with
 //           [begin, end) of it. Its extent may use only args and consts (ct__kir_grid evaluates
 //           it). Before it may stand only pure arithmetic on args. Without one, the grid is 1.
-//   VECTOR  16 iterations at a time, tails masked: nothing outside is read or written. Not inside
-//           another VECTOR loop; loops inside it need extents equal for all lanes. Iterations must
+//   LANES   16 iterations at a time, tails masked: nothing outside is read or written. Not inside
+//           another LANES loop; loops inside it need extents equal for all lanes. Iterations must
 //           be independent but for REDUCE: a register made outside is not SET inside.
 //   TILE    all iterations at once, each with registers of its own: a constant number, a multiple of
 //           16 up to 128. In it stand scalar loads, stores, registers, arithmetic and SEQ loops of
@@ -43,7 +43,7 @@
 // Registers. REG(init) makes a mutable value that holds init whenever control passes it; GET reads,
 //   SET writes. 16-lane if init is.
 //
-// Reductions. REDUCE(op, v) stands directly in the body of a SEQ or VECTOR loop of extent n, and
+// Reductions. REDUCE(op, v) stands directly in the body of a SEQ or LANES loop of extent n, and
 //   its value may be used only *after* the END of that loop. Its bits are fixed by n alone:
 //   ADD, MUL of floats: over index i of [0, n), aligned at 0, blocks of 1024. In a block, lane j of
 //     16 takes the elements with i mod 16 == j in increasing i, starting from +0 (1 for MUL); then
@@ -52,7 +52,7 @@
 //   ADD, MUL of ints wrap. MAX, MIN: as the ops (empty: -inf/+inf, lowest/highest).
 //   OR, AND: bool (any, all) or int.
 //   ARGMAX, ARGMIN: i64, the first index of the extreme; the first NaN wins; empty: 0.
-//   So a long sum is made parallel without changing a bit: kernel 1 has a CORE loop over blocks b
+//   So a long sum is made parallel without changing a bit: kernel 1 has a ROWS loop over blocks b
 //   and reduces min(CT_REDUCE_BLOCK, n - CT_REDUCE_BLOCK * b) elements from CT_REDUCE_BLOCK * b on
 //   into partial[b]; kernel 2 reduces partial[0 .. blocks).
 //
@@ -106,8 +106,8 @@ typedef enum ct_kop {
 typedef enum ct_kbind {
     CT_BIND_SEQ,
     CT_BIND_UNROLL,
-    CT_BIND_VECTOR,
-    CT_BIND_CORE,
+    CT_BIND_LANES,
+    CT_BIND_ROWS,
     CT_BIND_TILE
 } ct_kbind;
 
@@ -264,7 +264,7 @@ ct_kval ct__kir_get(ct_kir *k, ct_kval reg);
 void ct__kir_set(ct_kir *k, ct_kval reg, ct_kval value);
 
 // ------------------------------------------------------------------------- 16-lane values by hand
-// For templates, outside of VECTOR loops. All arithmetic above works lane by lane; ct__kir_reg of a
+// For templates, outside of LANES loops. All arithmetic above works lane by lane; ct__kir_reg of a
 // 16-lane value is a vector register. A LOAD or STORE whose index has 16 lanes gathers or scatters.
 
 ct_kval ct__kir_splat(ct_kir *k, ct_kval a);
@@ -315,9 +315,9 @@ void ct__kir_print(const ct_kir *k, ct_text *out); // one instruction a line, in
 const char *ct__kop_name(ct_kop op);               // "add"
 const char *ct__kred_name(ct_kred op);             // "argmax"
 const char *ct__kir_math_name(ct_kmath f);         // "exp"
-// The extent of the CORE loop for these args; 1 without one.
+// The extent of the ROWS loop for these args; 1 without one.
 int64_t ct__kir_grid(const ct_kir *k, const int64_t *args);
-// About how often the body of each LOOP i runs for these args, into times[i] of (k->n); a VECTOR
+// About how often the body of each LOOP i runs for these args, into times[i] of (k->n); a LANES
 // loop's body does `lanes` iterations at a time. An extent that hangs on a loop around it is taken
 // where that one begins. False: no memory.
 bool ct__kir_loop_times(const ct_kir *k, const int64_t *args, int64_t lanes, double *times);
@@ -346,7 +346,7 @@ bool ct__kir_one_block(const ct_kir *k, ct_kval loop);
     for (ct_kval id = (loop) + 1; id < (k)->ins[loop].end; id++)                                   \
         if ((k)->ins[id].op == CT_K_REDUCE && (k)->ins[id].in == (loop))
 
-// How a value differs between the 16 lanes (or iterations of the VECTOR loop around it).
+// How a value differs between the 16 lanes (or iterations of the LANES loop around it).
 typedef enum ct_kvary { CT_UNIFORM, CT_AFFINE, CT_VARYING } ct_kvary;
 typedef struct ct_kshape {
     ct_kvary vary;
@@ -355,7 +355,7 @@ typedef struct ct_kshape {
     int64_t align;  // i64: lane 0 is a multiple of this; 0: it is 0
 } ct_kshape;
 // Fills shape[0 .. k->n) of a kernel whose operands are all earlier instructions. `lanes`: how many
-// iterations a VECTOR loop does at a time, a multiple of CT_LANES.
+// iterations a LANES loop does at a time, a multiple of CT_LANES.
 void ct__kir_shapes(const ct_kir *k, int64_t lanes, ct_kshape *shape);
 
 #endif

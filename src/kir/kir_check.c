@@ -20,10 +20,10 @@ static bool around(const ct_kir *k, int32_t loop, size_t at) {
     return loop < 0;
 }
 
-// The VECTOR loop around instruction `at`, or -1.
+// The LANES loop around instruction `at`, or -1.
 static int32_t vector_around(const ct_kir *k, size_t at) {
     for (int32_t l = k->ins[at].in; l >= 0; l = k->ins[l].in)
-        if (k->ins[l].sub == CT_BIND_VECTOR) return l;
+        if (k->ins[l].sub == CT_BIND_LANES) return l;
     return -1;
 }
 
@@ -48,27 +48,27 @@ static bool check_loop(const checker *c, const ct_kins *ins) {
     const ct_kir *k = c->k;
     int64_t n = 0;
     if (ins->end < 0) return fault(c, "the loop is not closed");
-    if (ins->sub > CT_BIND_CORE) return fault(c, "no such binding");
+    if (ins->sub > CT_BIND_ROWS) return fault(c, "no such binding");
     if (c->shape[ins->a].vary) return fault(c, "the extent differs between lanes");
     if (ins->sub == CT_BIND_UNROLL && !(ct__kir_is_int(k, ins->a, &n) && n <= 64))
         return fault(c, "an UNROLL loop needs a constant extent of at most 64");
-    if (ins->sub == CT_BIND_VECTOR && vector_around(k, c->at) >= 0)
-        return fault(c, "a VECTOR loop inside another");
-    if (ins->sub == CT_BIND_CORE && (ins->in >= 0 || (size_t)ins->end + 1 != k->n))
-        return fault(c, "the CORE loop is not the outermost and last");
+    if (ins->sub == CT_BIND_LANES && vector_around(k, c->at) >= 0)
+        return fault(c, "a LANES loop inside another");
+    if (ins->sub == CT_BIND_ROWS && (ins->in >= 0 || (size_t)ins->end + 1 != k->n))
+        return fault(c, "the ROWS loop is not the outermost and last");
     return true;
 }
 
-// Before a CORE loop may stand what ct__kir_grid can evaluate.
+// Before a ROWS loop may stand what ct__kir_grid can evaluate.
 static bool check_before_core(const checker *c) {
     const ct_kir *k = c->k;
     for (size_t i = c->at + 1; i < k->n; i++) {
-        if (k->ins[i].op != CT_K_LOOP || k->ins[i].sub != CT_BIND_CORE) continue;
+        if (k->ins[i].op != CT_K_LOOP || k->ins[i].sub != CT_BIND_ROWS) continue;
         const ct_kins *ins = &k->ins[c->at];
         bool fine = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_SELECT ||
                     (ins->op >= CT_K_ADD && ins->op <= CT_K_NE) || ins->op == CT_K_NEG;
         bool whole = ins->dtype == CT_I64 || ins->dtype == CT_BOOL || ins->op == CT_K_CONST;
-        return (fine && whole) || fault(c, "only i64 arithmetic on args may stand before CORE");
+        return (fine && whole) || fault(c, "only i64 arithmetic on args may stand before ROWS");
     }
     return true;
 }
@@ -76,8 +76,8 @@ static bool check_before_core(const checker *c) {
 static bool check_reduce(const checker *c, const ct_kins *ins) {
     if (ins->in < 0) return fault(c, "outside of a loop");
     int bind = c->k->ins[ins->in].sub;
-    if (bind != CT_BIND_SEQ && bind != CT_BIND_VECTOR)
-        return fault(c, "its loop is not SEQ or VECTOR");
+    if (bind != CT_BIND_SEQ && bind != CT_BIND_LANES)
+        return fault(c, "its loop is not SEQ or LANES");
     return true;
 }
 
@@ -93,12 +93,12 @@ static bool check_break(const checker *c, const ct_kins *ins) {
 static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop) {
     const ct_kir *k = c->k;
     if (ins->op == CT_K_SET && !around(k, loop, (size_t)ins->a))
-        return fault(c, "a register made outside is set inside a VECTOR loop");
+        return fault(c, "a register made outside is set inside a LANES loop");
     if (ins->op == CT_K_STORE && !c->shape[ins->a].vary &&
         (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)))
         return fault(c, "all lanes store to one place");
     if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
-        return fault(c, "16-lane values inside a VECTOR loop");
+        return fault(c, "16-lane values inside a LANES loop");
     return true;
 }
 
@@ -163,7 +163,7 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
 
 // --------------------------------------------------------------------------------------- printer
 
-static const char *const bind_names[] = {"seq", "unroll", "vector", "core", "tile"};
+static const char *const bind_names[] = {"seq", "unroll", "lanes", "rows", "tile"};
 
 static void print_lower(ct_text *out, const char *name) {
     for (; *name; name++)

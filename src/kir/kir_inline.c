@@ -61,7 +61,7 @@ static ct_kval inlined(const inlining *x, const ct_kins *ins) {
     ct_kir *k = x->k;
     switch (ins->op) {
     case CT_K_LOOP: {
-        ct_kbind bind = ins->sub == CT_BIND_CORE ? CT_BIND_SEQ : ins->sub;
+        ct_kbind bind = ins->sub == CT_BIND_ROWS ? CT_BIND_SEQ : ins->sub;
         return ct__kir_loop(k, bind, x->made[ins->a], ins->name);
     }
     case CT_K_END: ct__kir_end(k); return -1;

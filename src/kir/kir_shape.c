@@ -1,4 +1,4 @@
-// Which values differ between the iterations of a VECTOR loop, and how: the analysis behind
+// Which values differ between the iterations of a LANES loop, and how: the analysis behind
 // contiguous loads. Indices are followed through +, -, * and through / and % by constants.
 #include "base/number.h"
 #include "kir/kir.h"
@@ -78,7 +78,7 @@ static ct_kshape shape_of(const ct_kir *k, int64_t lanes, const ct_kshape *s, si
             return affine(0, c == INT64_MIN ? 1 : c < 0 ? -c : c, c >= 0);
         return uniform;
     case CT_K_LOOP:
-        if (ins->sub == CT_BIND_VECTOR || ins->sub == CT_BIND_TILE) return affine(1, lanes, true);
+        if (ins->sub == CT_BIND_LANES || ins->sub == CT_BIND_TILE) return affine(1, lanes, true);
         return affine(0, 1, true);
     case CT_K_IOTA: return affine(1, 0, true);
     case CT_K_PARAM: return ins->lanes == CT_LANES ? varying : uniform;
@@ -88,7 +88,7 @@ static ct_kshape shape_of(const ct_kir *k, int64_t lanes, const ct_kshape *s, si
     case CT_K_SPLAT: return s[ins->a];
     case CT_K_REG: return s[i].vary || s[ins->a].vary || ins->lanes > 1 ? varying : uniform;
     case CT_K_REDUCE:
-        if (k->ins[ins->in].sub == CT_BIND_VECTOR || !s[ins->a].vary) return uniform;
+        if (k->ins[ins->in].sub == CT_BIND_LANES || !s[ins->a].vary) return uniform;
         return varying;
     default: break;
     }

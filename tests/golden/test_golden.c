@@ -234,7 +234,7 @@ static void take_dump(ct_log_kind kind, const char *text, void *user) {
 
 // Two cores with AVX-512's registers, whatever this machine has.
 static ct_target fixed_target(void) {
-    return (ct_target){.cores = 2, .lanes = 16, .registers = 32};
+    return (ct_target){.cores = 2, .lanes = 16, .registers = 32, CT_TARGET_CPU_TASKS};
 }
 static ct_backend fixed_backend;
 static void fix_target(void) {

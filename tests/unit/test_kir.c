@@ -23,7 +23,7 @@ static double uniform(void) {
 // ----------------------------------------------------------------------------- the worked example
 // softmax of each row of a (rows, columns) matrix:
 //     m = max_j x[r, j];  e[j] = exp(x[r, j] - m);  y[r, j] = e[j] / sum_j e[j]
-// in three passes over the row. The CORE loop makes the rows parallel; the VECTOR loops are written
+// in three passes over the row. The ROWS loop makes the rows parallel; the LANES loops are written
 // like scalar loops, and REDUCE gives what they add up to.
 static void softmax_kernel(ct_kir *k) {
     ct__kir_init(k);
@@ -31,22 +31,22 @@ static void softmax_kernel(ct_kir *k) {
     int y = ct__kir_buffer(k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
     ct_kval rows = ct__kir_arg(k), columns = ct__kir_arg(k);
 
-    ct_kval r = ct__kir_loop(k, CT_BIND_CORE, rows, "row");
+    ct_kval r = ct__kir_loop(k, CT_BIND_ROWS, rows, "row");
     ct_kval start = ct__kir_mul(k, r, columns);
 
-    ct_kval j = ct__kir_loop(k, CT_BIND_VECTOR, columns, "column");
+    ct_kval j = ct__kir_loop(k, CT_BIND_LANES, columns, "column");
     ct_kval value = ct__kir_load(k, x, ct__kir_add(k, start, j));
     ct_kval largest = ct__kir_reduce(k, CT_RED_MAX, value);
     ct__kir_end(k);
 
-    j = ct__kir_loop(k, CT_BIND_VECTOR, columns, "column");
+    j = ct__kir_loop(k, CT_BIND_LANES, columns, "column");
     value = ct__kir_load(k, x, ct__kir_add(k, start, j));
     ct_kval e = ct__kir_math(k, CT_MATH_EXP, ct__kir_sub(k, value, largest));
     ct__kir_store(k, y, ct__kir_add(k, start, j), e);
     ct_kval sum = ct__kir_reduce(k, CT_RED_ADD, e);
     ct__kir_end(k);
 
-    j = ct__kir_loop(k, CT_BIND_VECTOR, columns, "column");
+    j = ct__kir_loop(k, CT_BIND_LANES, columns, "column");
     e = ct__kir_load(k, y, ct__kir_add(k, start, j));
     ct__kir_store(k, y, ct__kir_add(k, start, j), ct__kir_div(k, e, sum));
     ct__kir_end(k);
@@ -143,7 +143,7 @@ static void indices_of_every_kind(void **state) {
                 int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
                 int scattered = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
                 ct_kval count = ct__kir_arg(&k), from = ct__kir_arg(&k);
-                ct_kval i = ct__kir_loop(&k, CT_BIND_VECTOR, count, "element");
+                ct_kval i = ct__kir_loop(&k, CT_BIND_LANES, count, "element");
                 if (half) i = ct__kir_add(&k, i, from);
                 ct_kval v = ct__kir_load(&k, in, forms[f](&k, i));
                 ct__kir_store(&k, out, i, v);
@@ -183,7 +183,7 @@ static void conditions_guard_memory(void **state) {
             int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
             int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
             ct_kval most = ct__kir_arg(&k), zero = ct__kir_int(&k, 0);
-            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, N, "element");
+            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
             ct_kval low = ct__kir_lt(&k, i, most);
             ct_kval odd = ct__kir_bin(&k, CT_K_EQ, ct__kir_mod(&k, i, ct__kir_int(&k, 2)), zero);
             // x[i + 7]: read only where it exists and i < limit
@@ -223,7 +223,7 @@ static void indices_as_values(void **state) {
         int of = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
             ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE);
         int ob = ct__kir_buffer(&k, CT_BOOL, CT_KIR_WRITE);
-        ct_kval big = ct__kir_arg(&k), i = ct__kir_loop_n(&k, CT_BIND_VECTOR, N, "element");
+        ct_kval big = ct__kir_arg(&k), i = ct__kir_loop_n(&k, CT_BIND_LANES, N, "element");
         ct_kval back = ct__kir_sub(&k, ct__kir_int(&k, 20), ct__kir_muli(&k, i, 3));
         ct__kir_store(&k, of, i, ct__kir_cast(&k, back, CT_F32));
         ct__kir_store(&k, ow, i, back);
@@ -257,7 +257,7 @@ static void a_register_is_carried_by_a_loop(void **state) {
     ct__kir_init(&k);
     int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
         out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    ct_kval c = ct__kir_loop_n(&k, CT_BIND_VECTOR, COLUMNS, "column");
+    ct_kval c = ct__kir_loop_n(&k, CT_BIND_LANES, COLUMNS, "column");
     ct_kval sum = ct__kir_reg(&k, ct__kir_const(&k, CT_F32, 0));
     ct_kval r = ct__kir_loop_n(&k, CT_BIND_SEQ, ROWS, "row");
     ct_kval at = ct__kir_add(&k, ct__kir_muli(&k, r, COLUMNS), c);
@@ -283,7 +283,7 @@ static void tiled_matmul(ct_kir *k, int64_t m, int64_t n, int64_t depth) {
     int a = ct__kir_buffer(k, CT_F32, CT_KIR_READ), b = ct__kir_buffer(k, CT_F32, CT_KIR_READ);
     int c = ct__kir_buffer(k, CT_F32, CT_KIR_WRITE);
     int packed = ct__kir_local(k, CT_F32, depth * WIDTH);
-    ct_kval tile = ct__kir_loop_n(k, CT_BIND_CORE, (n + WIDTH - 1) / WIDTH, "columns");
+    ct_kval tile = ct__kir_loop_n(k, CT_BIND_ROWS, (n + WIDTH - 1) / WIDTH, "columns");
     ct_kval left = ct__kir_muli(k, tile, WIDTH), rest[NV];
     for (int v = 0; v < NV; v++)
         rest[v] = ct__kir_max(k, ct__kir_int(k, 0),
@@ -428,8 +428,8 @@ static void a_kernel_in_a_kernel(void **state) {
     int local = ct__kir_local(&inner, CT_F32, LONG);
     out = ct__kir_buffer(&inner, CT_F32, CT_KIR_WRITE);
     ct_kval n = ct__kir_arg(&inner);
-    ct_kval half = ct__kir_muli(&inner, ct__kir_loop_n(&inner, CT_BIND_CORE, 2, "half"), LONG / 2);
-    ct_kval at = ct__kir_add(&inner, half, ct__kir_loop_n(&inner, CT_BIND_VECTOR, LONG / 2, NULL));
+    ct_kval half = ct__kir_muli(&inner, ct__kir_loop_n(&inner, CT_BIND_ROWS, 2, "half"), LONG / 2);
+    ct_kval at = ct__kir_add(&inner, half, ct__kir_loop_n(&inner, CT_BIND_LANES, LONG / 2, NULL));
     ct__kir_store(&inner, local, at, ct__kir_load(&inner, in, at));
     ct_kval sum =
         ct__kir_add(&inner, ct__kir_load(&inner, local, at), ct__kir_cast(&inner, n, CT_F32));
@@ -474,7 +474,7 @@ static void mistakes_are_told(void **state) {
     (void)state;
     int x, y;
     ct_kir k = fresh(&x, &y);
-    ct_kval i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, "column"), v = ct__kir_load(&k, x, i);
+    ct_kval i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, "column"), v = ct__kir_load(&k, x, i);
     ct__kir_store(&k, y, i, v);
     expect_fault(&k, "kernel: LOOP at instruction 1: the loop is not closed");
 
@@ -496,21 +496,21 @@ static void mistakes_are_told(void **state) {
                  "its loop");
 
     k = fresh(&x, &y);
-    i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, NULL);
+    i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
     ct__kir_store(&k, y, ct__kir_int(&k, 0), ct__kir_load(&k, x, i));
     ct__kir_end(&k);
     expect_fault(&k, "kernel: STORE at instruction 4: all lanes store to one place");
 
     k = fresh(&x, &y);
     ct_kval r = ct__kir_reg(&k, ct__kir_const(&k, CT_F32, 0));
-    i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, NULL);
+    i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
     ct__kir_set(&k, r, ct__kir_load(&k, x, i));
     ct__kir_end(&k);
     expect_fault(
-        &k, "kernel: SET at instruction 5: a register made outside is set inside a VECTOR loop");
+        &k, "kernel: SET at instruction 5: a register made outside is set inside a LANES loop");
 
     k = fresh(&x, &y);
-    i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, NULL);
+    i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
     ct__kir_loop(&k, CT_BIND_SEQ, i, NULL);
     ct__kir_end(&k);
     ct__kir_end(&k);
@@ -518,10 +518,10 @@ static void mistakes_are_told(void **state) {
 
     k = fresh(&x, &y);
     ct__kir_loop_n(&k, CT_BIND_SEQ, 8, NULL);
-    ct__kir_loop_n(&k, CT_BIND_CORE, 8, NULL);
+    ct__kir_loop_n(&k, CT_BIND_ROWS, 8, NULL);
     ct__kir_end(&k);
     ct__kir_end(&k);
-    expect_fault(&k, "kernel: LOOP at instruction 2: the CORE loop is not the outermost and last");
+    expect_fault(&k, "kernel: LOOP at instruction 2: the ROWS loop is not the outermost and last");
 
     k = fresh(&x, &y);
     ct__kir_bin(&k, CT_K_ADD, ct__kir_int(&k, 1), ct__kir_const(&k, CT_F32, 1));
@@ -549,7 +549,7 @@ static void mistakes_with_breaks_are_told(void **state) {
     expect_fault(&k, "kernel: BREAK at instruction 4: the loop that it leaves reduces");
 
     k = fresh(&x, &y);
-    i = ct__kir_loop_n(&k, CT_BIND_VECTOR, 8, NULL);
+    i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
     v = ct__kir_load(&k, x, i);
     ct__kir_break(&k, ct__kir_lt(&k, v, v));
     ct__kir_end(&k);
@@ -587,7 +587,7 @@ static void kernels_are_printed_and_deterministic(void **state) {
     ct_kir k;
     int x, y;
     k = fresh(&x, &y);
-    ct_kval n = ct__kir_arg(&k), i = ct__kir_loop(&k, CT_BIND_VECTOR, n, "element");
+    ct_kval n = ct__kir_arg(&k), i = ct__kir_loop(&k, CT_BIND_LANES, n, "element");
     ct_kval v = ct__kir_load(&k, x, ct__kir_add(&k, ct__kir_int(&k, 0), i));
     ct__kir_store(&k, y, i, ct__kir_add(&k, v, ct__kir_const(&k, CT_F32, 0.5)));
     ct__kir_end(&k);
@@ -596,7 +596,7 @@ static void kernels_are_printed_and_deterministic(void **state) {
     assert_string_equal(text.s, "b0: f32 read\n"
                                 "b1: f32 write\n"
                                 "   0 i64 arg #0\n"
-                                "   1 i64 loop vector %0  // element\n"
+                                "   1 i64 loop lanes %0  // element\n"
                                 "   2   i64 const 0\n"
                                 "   3   f32 load b0 %1\n"
                                 "   4   f32 const 0.5\n"
@@ -649,9 +649,9 @@ static void iterations_are_counted_from_args(void **state) {
     ct_kir k;
     ct__kir_init(&k);
     ct_kval n = ct__kir_arg(&k), width = ct__kir_int(&k, 64);
-    ct_kval task = ct__kir_loop(&k, CT_BIND_CORE, ct__kir_ceil_div(&k, n, 64), "task");
+    ct_kval task = ct__kir_loop(&k, CT_BIND_ROWS, ct__kir_ceil_div(&k, n, 64), "task");
     ct_kval rest = ct__kir_sub(&k, n, ct__kir_mul(&k, task, width));
-    ct__kir_loop(&k, CT_BIND_VECTOR, ct__kir_min(&k, width, rest), "element");
+    ct__kir_loop(&k, CT_BIND_LANES, ct__kir_min(&k, width, rest), "element");
     ct__kir_end(&k);
     ct__kir_loop_n(&k, CT_BIND_SEQ, 3, "few");
     ct__kir_end(&k);
@@ -670,7 +670,7 @@ static void the_grid_is_computed_from_args(void **state) {
     ct_kval n = ct__kir_arg(&k), m = ct__kir_arg(&k);
     ct_kval tiles =
         ct__kir_mul(&k, ct__kir_ceil_div(&k, n, 32), ct__kir_max(&k, m, ct__kir_int(&k, 2)));
-    ct__kir_loop(&k, CT_BIND_CORE, tiles, "tile");
+    ct__kir_loop(&k, CT_BIND_ROWS, tiles, "tile");
     ct__kir_end(&k);
     assert_int_equal(ct__kir_grid(&k, (int64_t[]){65, 1}), 6);
     assert_int_equal(ct__kir_grid(&k, (int64_t[]){64, 5}), 10);

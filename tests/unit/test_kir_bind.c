@@ -85,7 +85,7 @@ static void a_kernel_without_tiles_stays(void **state) {
     ct_kir k;
     ct__kir_init(&k);
     int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    ct_kval i = ct__kir_loop(&k, CT_BIND_VECTOR, ct__kir_arg(&k), "element");
+    ct_kval i = ct__kir_loop(&k, CT_BIND_LANES, ct__kir_arg(&k), "element");
     ct__kir_store(&k, out, i, ct__kir_const(&k, CT_F32, 1));
     ct__kir_end(&k);
     const ct_kins *ins = k.ins;
@@ -108,7 +108,7 @@ static void mistakes_are_told(void **state) {
         int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
         ct_kval i = ct__kir_loop_n(&k, CT_BIND_TILE, mistake == 0 ? 20 : 16, NULL), inner = -1;
         ct_kval one = ct__kir_const(&k, CT_F32, 1);
-        if (mistake == 1) inner = ct__kir_loop_n(&k, CT_BIND_VECTOR, 3, NULL);
+        if (mistake == 1) inner = ct__kir_loop_n(&k, CT_BIND_LANES, 3, NULL);
         ct__kir_store(&k, out, i, mistake == 2 ? ct__kir_splat(&k, one) : one);
         if (inner >= 0) ct__kir_end(&k);
         ct__kir_end(&k);

@@ -23,7 +23,7 @@ static uint64_t bits(void) {
     return seed ^ seed >> 29;
 }
 
-// y = f(x), by the 16 in a VECTOR loop or one by one.
+// y = f(x), by the 16 in a LANES loop or one by one.
 static void apply(ct_kmath f, ct_dtype dtype, ct_kbind bind, void *x, void *y, int64_t n) {
     ct_kir k;
     ct__kir_init(&k);
@@ -139,7 +139,7 @@ static void check(ct_kmath f, ct_dtype dtype, double bound) {
     void *x = f32 ? (void *)narrow : (void *)v->x;
     void *y = f32 ? (void *)(narrow + ALL_VALUES) : (void *)v->y;
     void *s = f32 ? (void *)(narrow + 2 * ALL_VALUES) : (void *)v->y_scalar;
-    apply(f, dtype, CT_BIND_VECTOR, x, y, ALL_VALUES);
+    apply(f, dtype, CT_BIND_LANES, x, y, ALL_VALUES);
     apply(f, dtype, CT_BIND_SEQ, x, s, ALL_VALUES);
     double worst = 0, at = 0;
     for (int i = 0; i < ALL_VALUES; i++) {

@@ -230,7 +230,7 @@ static void check_dtype(ct_dtype d) {
         t[trials++] = (trial){op, d, op >= CT_K_LT ? CT_BOOL : d, a, b, malloc(N * 8)};
     }
     for (int bind = 0; bind < 2; bind++) {
-        run_ops(t, trials, bind ? CT_BIND_VECTOR : CT_BIND_SEQ);
+        run_ops(t, trials, bind ? CT_BIND_LANES : CT_BIND_SEQ);
         for (int j = 0; j < trials; j++)
             for (int i = 0; i < N; i++) {
                 number x = get(d, a, i), y = get(d, b, i), got = get(t[j].result, t[j].y, i);
@@ -312,7 +312,7 @@ static void casts_truncate_saturate_and_wrap(void **state) {
     (void)state;
     for (int d = 0; d < DTYPES; d++) {
         check_casts(computed[d], CT_BIND_SEQ);
-        check_casts(computed[d], CT_BIND_VECTOR);
+        check_casts(computed[d], CT_BIND_LANES);
     }
 }
 
@@ -333,7 +333,7 @@ static void bits_pass_through_bitcasts(void **state) {
             ou = ct__kir_buffer(&k, CT_U32, CT_KIR_WRITE);
         int ow = ct__kir_buffer(&k, CT_I64, CT_KIR_WRITE),
             ouw = ct__kir_buffer(&k, CT_U64, CT_KIR_WRITE);
-        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, N, "element");
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
         ct_kval v = ct__kir_bitcast(&k, ct__kir_load(&k, in, i), CT_I32);
         ct_kval d = ct__kir_bitcast(&k, ct__kir_load(&k, wide, i), CT_I64);
         ct__kir_store(&k, o, i, v);
@@ -386,7 +386,7 @@ static void sixteen_bit_floats_round_to_nearest_even(void **state) {
             int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), mid = ct__kir_buffer(&k, d, 3);
             int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
             int rounded = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, M, "element");
+            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, M, "element");
             ct_kval v = ct__kir_load(&k, in, i);
             ct__kir_store(&k, mid, i, v);
             ct__kir_store(&k, out, i, ct__kir_load(&k, mid, i));
@@ -429,7 +429,7 @@ static void fma_rounds_once(void **state) {
         int c = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
             o = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
         int od = ct__kir_buffer(&k, CT_F64, CT_KIR_WRITE);
-        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, N, "element");
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
         ct_kval va = ct__kir_load(&k, a, i), vb = ct__kir_load(&k, b, i),
                 vc = ct__kir_load(&k, c, i);
         ct__kir_store(&k, o, i, ct__kir_fma(&k, va, vb, vc));
@@ -462,7 +462,7 @@ static void select_of_every_dtype(void **state) {
             int a = ct__kir_buffer(&k, d, CT_KIR_READ), b = ct__kir_buffer(&k, d, CT_KIR_READ);
             int w = ct__kir_buffer(&k, CT_BOOL, CT_KIR_READ),
                 r = ct__kir_buffer(&k, d, CT_KIR_WRITE);
-            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, N, "element");
+            ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
             ct__kir_store(&k, r, i,
                           ct__kir_select(&k, ct__kir_load(&k, w, i), ct__kir_load(&k, a, i),
                                          ct__kir_load(&k, b, i)));

@@ -66,7 +66,7 @@ static void by_column(ct_kir *k, ct_dtype dtype, ct_kred op) {
     bool arg = ct__kred_is_place(op);
     int y = ct__kir_buffer(k, arg ? CT_I64 : dtype, CT_KIR_WRITE);
     ct_kval rows = ct__kir_arg(k), columns = ct__kir_arg(k);
-    ct_kval c = ct__kir_loop(k, CT_BIND_VECTOR, columns, "column");
+    ct_kval c = ct__kir_loop(k, CT_BIND_LANES, columns, "column");
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, "row");
     ct_kval at = ct__kir_add(k, ct__kir_mul(k, r, columns), c);
     ct_kval sum = ct__kir_reduce(k, op, ct__kir_load(k, x, at));
@@ -80,10 +80,10 @@ static void block_results(ct_kir *k, ct_dtype dtype, ct_kred op) {
     ct__kir_init(k);
     int x = ct__kir_buffer(k, dtype, CT_KIR_READ), y = ct__kir_buffer(k, dtype, CT_KIR_WRITE);
     ct_kval n = ct__kir_arg(k);
-    ct_kval b = ct__kir_loop(k, CT_BIND_CORE, ct__kir_ceil_div(k, n, CT_REDUCE_BLOCK), "block");
+    ct_kval b = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, n, CT_REDUCE_BLOCK), "block");
     ct_kval begin = ct__kir_muli(k, b, CT_REDUCE_BLOCK);
     ct_kval extent = ct__kir_min(k, ct__kir_sub(k, n, begin), ct__kir_int(k, CT_REDUCE_BLOCK));
-    ct_kval i = ct__kir_loop(k, CT_BIND_VECTOR, extent, "element");
+    ct_kval i = ct__kir_loop(k, CT_BIND_LANES, extent, "element");
     ct_kval at = ct__kir_add(k, begin, i);
     ct_kval sum = ct__kir_reduce(k, op, ct__kir_load(k, x, at));
     ct__kir_end(k);
@@ -125,14 +125,14 @@ static void ordered(ct_dtype dtype, ct_kred op) {
             *(float *)want = rule_f32((float *)x, n, mul);
         else
             *(double *)want = rule_f64((double *)x, n, mul);
-        whole(&k, dtype, op, CT_BIND_VECTOR, -1);
+        whole(&k, dtype, op, CT_BIND_LANES, -1);
         kir_run(&k, (void *[]){x, y}, &n, 1);
         same_bits("vector", dtype, n, y, want);
         whole(&k, dtype, op, CT_BIND_SEQ, -1);
         kir_run(&k, (void *[]){x, y}, &n, 1);
         same_bits("scalar", dtype, n, y, want);
         if (n == 17 || n == 1024 || n == 3000) {
-            whole(&k, dtype, op, CT_BIND_VECTOR, n);
+            whole(&k, dtype, op, CT_BIND_LANES, n);
             kir_run(&k, (void *[]){x, y}, &n, 1);
             same_bits("vector, constant extent", dtype, n, y, want);
         }
@@ -141,7 +141,7 @@ static void ordered(ct_dtype dtype, ct_kred op) {
         for (int c = 0; c < COLUMNS; c++) same_bits("column", dtype, n, y + (size_t)c * size, want);
         block_results(&k, dtype, op);
         kir_run(&k, (void *[]){x, partial}, &n, 3);
-        whole(&k, dtype, op, CT_BIND_VECTOR, -1);
+        whole(&k, dtype, op, CT_BIND_LANES, -1);
         kir_run(&k, (void *[]){partial, y}, &blocks, 1);
         same_bits("two kernels", dtype, n, y, want);
     }
@@ -166,7 +166,7 @@ static void a_million_elements(void **state) {
     float want = rule_f32(x, n, false);
     for (int bind = 0; bind < 2; bind++) {
         ct_kir k;
-        whole(&k, CT_F32, CT_RED_ADD, bind ? CT_BIND_VECTOR : CT_BIND_SEQ, -1);
+        whole(&k, CT_F32, CT_RED_ADD, bind ? CT_BIND_LANES : CT_BIND_SEQ, -1);
         kir_run(&k, (void *[]){x, &y}, &n, 1);
         same_bits("a million", CT_F32, n, &y, &want);
     }
@@ -185,7 +185,7 @@ static void extreme(ct_kred op, const float *x, int64_t n, float want, int64_t w
         if (form == 2)
             by_column(&k, CT_F32, op);
         else
-            whole(&k, CT_F32, op, form ? CT_BIND_SEQ : CT_BIND_VECTOR, -1);
+            whole(&k, CT_F32, op, form ? CT_BIND_SEQ : CT_BIND_LANES, -1);
         void *in = form == 2 ? (void *)wide : (void *)(uintptr_t)x;
         kir_run(&k, (void *[]){in, y}, (int64_t[]){n, COLUMNS}, 1);
         float got = *(float *)y;
@@ -248,7 +248,7 @@ static void extremes_and_their_places(void **state) {
                 ct_kir k;                                                                          \
                 T y = 0;                                                                           \
                 int64_t n = N;                                                                     \
-                whole(&k, dtype, ops[o], bind ? CT_BIND_VECTOR : CT_BIND_SEQ, -1);                 \
+                whole(&k, dtype, ops[o], bind ? CT_BIND_LANES : CT_BIND_SEQ, -1);                  \
                 kir_run(&k, (void *[]){x, &y}, &n, 1);                                             \
                 assert_true(y == want[o]);                                                         \
             }                                                                                      \
@@ -283,7 +283,7 @@ static void any_and_all(void **state) {
             for (int form = 0; form < 4; form++) {
                 ct_kir k;
                 whole(&k, CT_BOOL, form & 1 ? CT_RED_AND : CT_RED_OR,
-                      form & 2 ? CT_BIND_VECTOR : CT_BIND_SEQ, -1);
+                      form & 2 ? CT_BIND_LANES : CT_BIND_SEQ, -1);
                 kir_run(&k, (void *[]){x, &y}, &n, 1);
                 assert_int_equal(y, form & 1 ? all : any);
             }
@@ -301,7 +301,7 @@ static void nested_and_joint(void **state) {
     ct__kir_init(&k);
     int in = ct__kir_buffer(&k, CT_F32, CT_KIR_READ),
         out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    ct_kval r = ct__kir_loop_n(&k, CT_BIND_VECTOR, ROWS, "row");
+    ct_kval r = ct__kir_loop_n(&k, CT_BIND_LANES, ROWS, "row");
     ct_kval c = ct__kir_loop_n(&k, CT_BIND_SEQ, COLUMNS, "column");
     ct_kval at = ct__kir_add(&k, ct__kir_muli(&k, r, COLUMNS), c);
     ct_kval row = ct__kir_reduce(&k, CT_RED_ADD, ct__kir_load(&k, in, at));

@@ -223,7 +223,7 @@ static void make_kernel(ct_kir *k, int salt) {
     ct__kir_init(k);
     int x = ct__kir_buffer(k, CT_F32, CT_KIR_READ), y = ct__kir_buffer(k, CT_F32, CT_KIR_WRITE);
     ct_kval n = ct__kir_arg(k);
-    ct_kval i = ct__kir_loop(k, CT_BIND_CORE, n, "i");
+    ct_kval i = ct__kir_loop(k, CT_BIND_ROWS, n, "i");
     ct_kval v = ct__kir_add(k, ct__kir_load(k, x, i), ct__kir_const(k, CT_F32, salt));
     ct__kir_store(k, y, i, v);
     ct__kir_end(k);

@@ -181,7 +181,8 @@ static void run_scan(ct_scan_pass pass, ct_kred op, const int64_t *dim, bool rev
                          .outer = ct__kir_int(&k, dim[0]),
                          .n = ct__kir_int(&k, dim[1]),
                          .inner = ct__kir_int(&k, dim[2]),
-                         .reverse = reverse};
+                         .reverse = reverse,
+                         .target = {CT_TARGET_CPU_TASKS}};
     if (reads) {
         bufs[n++] = x;
         spec.x[0] = source(&k, &px, ct__kir_buffer(&k, CT_F32, CT_KIR_READ), 3, dim);

@@ -392,8 +392,11 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
 static ct_target cpu_target(void) {
-    ct_target target = {
-        .cores = ct__cores_allowed(), .lanes = 4, .registers = 32, .gflops = WITH_LESS};
+    ct_target target = {.cores = ct__cores_allowed(),
+                        .lanes = 4,
+                        .registers = 32,
+                        CT_TARGET_CPU_TASKS,
+                        .gflops = WITH_LESS};
 #if defined(__x86_64__)
     // Of another processor than this one nothing is known: most have AVX2.
     const bool here = ct__cc_native();

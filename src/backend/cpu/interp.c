@@ -40,7 +40,7 @@ typedef struct {
     size_t n_constants, constants_cap;
     slots free[3];
     size_t frame;
-    int64_t strip; // iterations of a VECTOR loop done at a time
+    int64_t strip; // iterations of a LANES loop done at a time
     bool no_memory;
     int missing; // an instruction that the table has not; -1: none
 } builder;
@@ -195,7 +195,7 @@ static void mark_operands(unit *u, ct_kval v) {
         return;
     case CT_K_FOLD: mark(u, ins->a); return;
     case CT_K_REDUCE:
-        if (is_wide(u, v) || u->k->ins[ins->in].sub == CT_BIND_VECTOR) mark(u, ins->a);
+        if (is_wide(u, v) || u->k->ins[ins->in].sub == CT_BIND_LANES) mark(u, ins->a);
         return;
     case CT_K_LOAD:
     case CT_K_VLOAD:
@@ -342,9 +342,9 @@ typedef struct {
 static reduction reduction_of(const unit *u, ct_kval id) {
     const ct_kins *ins = &u->k->ins[id];
     reduction r = {.ins = ins, .dtype = u->k->ins[ins->a].dtype};
-    r.mode = u->k->ins[ins->in].sub == CT_BIND_VECTOR ? CT_I_LANES
-             : is_wide(u, id)                         ? CT_I_WIDE
-                                                      : CT_I_ONE;
+    r.mode = u->k->ins[ins->in].sub == CT_BIND_LANES ? CT_I_LANES
+             : is_wide(u, id)                        ? CT_I_WIDE
+                                                     : CT_I_ONE;
     r.ordered = ct__kred_is_ordered(ins->sub, r.dtype);
     r.place = ct__kred_is_place(ins->sub);
     r.start = ct__kred_start(ins->sub, r.dtype);
@@ -427,9 +427,9 @@ static void begin_loop(builder *b, unit *u, ct_kval v) {
     uint32_t extent = scalar(b, u, ins->a);
     u->slot[v] = scalar_slot(b);
     u->aux[v] = (uint32_t)b->body.n;
-    int op = ins->sub == CT_BIND_CORE     ? CT_I_CORE
-             : ins->sub == CT_BIND_VECTOR ? CT_I_VECTOR
-                                          : CT_I_SEQ;
+    int op = ins->sub == CT_BIND_ROWS    ? CT_I_CORE
+             : ins->sub == CT_BIND_LANES ? CT_I_VECTOR
+                                         : CT_I_SEQ;
     ct_iins *i = add(b, op, CT_I64, false);
     i->d = u->slot[v];
     i->a = extent;
@@ -454,9 +454,9 @@ static void end_loop(builder *b, unit *u, ct_kval v) {
     const ct_kins *ins = &u->k->ins[v];
     CT_EACH_REDUCE(u->k, v, id) end_block(b, u, v, id);
     uint32_t extent = scalar(b, u, ins->a);
-    int op = ins->sub == CT_BIND_CORE     ? CT_I_CORE_NEXT
-             : ins->sub == CT_BIND_VECTOR ? CT_I_VECTOR_NEXT
-                                          : CT_I_SEQ_NEXT;
+    int op = ins->sub == CT_BIND_ROWS    ? CT_I_CORE_NEXT
+             : ins->sub == CT_BIND_LANES ? CT_I_VECTOR_NEXT
+                                         : CT_I_SEQ_NEXT;
     int32_t head = (int32_t)u->aux[v], here = (int32_t)b->body.n;
     ct_iins *i = add(b, op, CT_I64, false);
     i->d = u->slot[v];

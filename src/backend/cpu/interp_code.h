@@ -3,7 +3,7 @@
 //
 // A value lies in a slot of the frame: a scalar in 8 bytes, a wide one as CT_GROUPS groups of 16
 // lanes. A VECTOR loop goes CT_GROUPS groups at a time, so that an instruction's overhead is shared
-// by 64 elements; outside of VECTOR loops a wide value is one group.
+// by 64 elements; outside of LANES loops a wide value is one group.
 #ifndef COTAN_BACKEND_CPU_INTERP_CODE_H
 #define COTAN_BACKEND_CPU_INTERP_CODE_H
 
@@ -76,7 +76,7 @@ enum {
     CT_I_COUNT = CT_I_RESULT + 3 * (CT_RED_ARGMIN + 1)
 };
 
-// How a reduction keeps what it has: LANES in 16 lanes of a VECTOR loop, WIDE one for each lane,
+// How a reduction keeps what it has: LANES in 16 lanes of a LANES loop, WIDE one for each lane,
 // ONE a scalar. Those whose order shows have 16 accumulators each (LANES has them anyway).
 typedef enum { CT_I_LANES, CT_I_WIDE, CT_I_ONE } ct_imode;
 

@@ -131,7 +131,7 @@ DO(ramp_w) {
         GROUPS(n) W(t, i->d, u) = W(t, i->a, u);                                                   \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(widen_##t) { /* all groups: made outside of a VECTOR loop, it may be used inside */         \
+    DO(widen_##t) { /* all groups: made outside of a LANES loop, it may be used inside */         \
         t##x16 x = splat_##t(S(t, i->a));                                                          \
         for (int u = 0; u < CT_GROUPS; u++) W(t, i->d, u) = x;                                     \
         return i + 1;                                                                              \
@@ -306,7 +306,7 @@ MEMORIES(MEMORY_OF)
 
 // ------------------------------------------------------------------------------------------ loops
 
-// The next iterations of a VECTOR loop, `most` (imm) of them or the rest.
+// The next iterations of a LANES loop, `most` (imm) of them or the rest.
 static inline void strip(char *f, i64 rest, i64 most) {
     ct_iframe *h = (void *)f;
     h->groups = ((rest < most ? rest : most) + CT_LANES - 1) / CT_LANES;

@@ -45,7 +45,7 @@ static converter converter_of(const char *way, ct_dtype dtype) {
 // The loop whose tail masks the accesses of instruction `at`: -1 where all lanes are there.
 static int32_t masking_loop(const ct_render *r, ct_kval at) {
     for (int32_t l = r->k->ins[at].in; l >= 0; l = r->k->ins[l].in)
-        if (r->k->ins[l].sub == CT_BIND_VECTOR)
+        if (r->k->ins[l].sub == CT_BIND_LANES)
             return r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
     return -1;
 }
@@ -249,7 +249,7 @@ typedef struct {
 static reduction reduction_of(const ct_render *r, ct_kval id) {
     const ct_kins *ins = &r->k->ins[id];
     reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
-    d.lanes = r->k->ins[ins->in].sub == CT_BIND_VECTOR;
+    d.lanes = r->k->ins[ins->in].sub == CT_BIND_LANES;
     d.wide = !d.lanes && ct__render_is_wide(r, id);
     d.place = ct__kred_is_place(ins->sub);
     d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
@@ -413,7 +413,7 @@ static bool in_blocks(const ct_render *r, ct_kval loop) {
 
 static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
     line(r);
-    if (ins->sub == CT_BIND_CORE) {
+    if (ins->sub == CT_BIND_ROWS) {
         ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
     } else {
         ct__textf(r->out, "for (i64 j%d = ", v);
@@ -423,7 +423,7 @@ static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool 
             ct__textf(r->out, "0; j%d < ", v);
             ct__render_scalar(r, ins->a);
         }
-        ct__textf(r->out, ins->sub == CT_BIND_VECTOR ? "; j%d += 16) {" : "; j%d++) {", v);
+        ct__textf(r->out, ins->sub == CT_BIND_LANES ? "; j%d += 16) {" : "; j%d++) {", v);
     }
     if (ins->name) ct__textf(r->out, " // %s", ins->name);
     ct__text_add(r->out, "\n");
@@ -456,7 +456,7 @@ static void open_loop(ct_render *r, ct_kval v) {
     }
     loop_header(r, v, ins, blocks);
     r->depth++;
-    if (ins->sub == CT_BIND_VECTOR && r->shape[ins->a].align % CT_LANES) {
+    if (ins->sub == CT_BIND_LANES && r->shape[ins->a].align % CT_LANES) {
         line(r);
         ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
         ct__render_scalar(r, ins->a);
@@ -707,7 +707,7 @@ static void kernel_body(ct_render *r) {
     parameters(r);
     bool core = false;
     for (size_t i = 0; i < r->k->n; i++)
-        core |= r->k->ins[i].op == CT_K_LOOP && r->k->ins[i].sub == CT_BIND_CORE;
+        core |= r->k->ins[i].op == CT_K_LOOP && r->k->ins[i].sub == CT_BIND_ROWS;
     if (!core) {
         line(r);
         ct__text_add(r->out, "if (begin >= end) return;\n");

@@ -150,10 +150,10 @@ double ct__work(const ct_kir *k, const ct_shares *shares) {
             const double around = x->in >= 0 ? times[x->in] : 1;
             if (x->op == CT_K_LOOP) {
                 double n = extent_of(k, (ct_kval)i, shares);
-                times[i] = around * (x->sub == CT_BIND_VECTOR ? ceil(n / CT_LANES) : n);
+                times[i] = around * (x->sub == CT_BIND_LANES ? ceil(n / CT_LANES) : n);
             }
             work += around * cost_of(shape, x, (ct_kval)i);
-            if (x->op == CT_K_REDUCE && k->ins[x->in].sub == CT_BIND_VECTOR)
+            if (x->op == CT_K_REDUCE && k->ins[x->in].sub == CT_BIND_LANES)
                 work += FOLD * (k->ins[x->in].in >= 0 ? times[k->ins[x->in].in] : 1);
         }
     }

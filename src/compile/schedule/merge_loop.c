@@ -153,7 +153,7 @@ static void write_copy(merge *m, const ct_launch *l) {
     int to = buffer_of(m, &l->args[1], dtype, CT_KIR_WRITE);
     ct_kval from_offset = moved(m, l, 0, dtype), to_offset = moved(m, l, 1, dtype);
     int64_t n = (int64_t)(l->bytes / ct_dtype_size(dtype));
-    ct_kval i = ct__kir_loop_n(k, CT_BIND_VECTOR, n, "copied");
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "copied");
     ct_kval value = ct__kir_load(k, from, from_offset < 0 ? i : ct__kir_add(k, i, from_offset));
     ct__kir_store(k, to, to_offset < 0 ? i : ct__kir_add(k, i, to_offset), value);
     ct__kir_end(k);

@@ -1,9 +1,9 @@
 // From a group of values to the loops of one kernel.
 //
-// Without reductions: the trailing axes that all accesses cross with plain strides are one VECTOR
-// loop, chunks of which (or the axes before it) are the CORE loop. Axes may be cut (cuts.c): into
+// Without reductions: the trailing axes that all accesses cross with plain strides are one LANES
+// loop, chunks of which (or the axes before it) are the ROWS loop. Axes may be cut (cuts.c): into
 // ranges, each with a loop of its own, or into cells of a few elements that one iteration computes.
-// With reductions: the CORE loop runs over rows (what all reductions keep); in a row, reductions
+// With reductions: the ROWS loop runs over rows (what all reductions keep); in a row, reductions
 // over the same extent that do not need each other share a loop, then values that need them are
 // computed in further loops. Lanes run along the reduced axes, or, where memory is contiguous along
 // the last row axes instead (sums over columns), along those.
@@ -17,12 +17,7 @@
 #include "kinds/reduce.h"
 
 enum {
-    CHUNK = 4096,       // elements of a pointwise task
-    COLUMNS = 64,       // lanes of a task that reduces along the outer axis
-    FEW_TASKS = 8,      // below, a long reduction is worth splitting
-    LONG = 8192,        // elements of a long one
     MAX_INNER = 16,     // distinct inner loop variables of a kernel
-    KEPT = 16384,       // elements of a value that a row keeps for its later loops
     MOST_COPIES = 64,   // of a pointwise kernel's body
     LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
     SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
@@ -31,17 +26,17 @@ enum {
 typedef struct {
     ct_emit *e;
     ct_group *g;
-    int lanes;      // trailing axes (pointwise) or row axes (reductions) that are the VECTOR loop
-    bool flat;      // inner axes of stored values are one loop
-    uint32_t keeps; // which of the group's costly values are kept for later loops of a row,
-    bool decided;   // once that is known
-    int pass;       // of a split reduction: 1 blocks, 2 their fold; 0: not split
-    uint32_t *part; // (n_units) split: buffer of the block results
+    int lanes;         // trailing axes (pointwise) or row axes (reductions) that are the LANES loop
+    bool flat;         // inner axes of stored values are one loop
+    uint32_t keeps;    // which of the group's costly values are kept for later loops of a row,
+    bool decided;      // once that is known
+    int pass;          // of a split reduction: 1 blocks, 2 their fold; 0: not split
+    uint32_t *part;    // (n_units) split: buffer of the block results
     const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
     bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
     ct_shares shares;  // pointwise: how often loops run whose extents are no numbers
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
-    ct_ix vec[MAX_INNER]; // variables of VECTOR loops
+    ct_ix vec[MAX_INNER]; // variables of LANES loops
     int n_vec;
     struct {
         ct_ix extent, var;
@@ -88,7 +83,7 @@ static ct_ix inner_var(nest *n, ct_ix extent, int nth) {
     return var;
 }
 static void open_vector(nest *n, ct_ix extent, ct_ix var) {
-    ct__emit_open(n->e, CT_BIND_VECTOR, extent, NULL, var);
+    ct__emit_open(n->e, CT_BIND_LANES, extent, NULL, var);
     for (int i = 0; i < n->n_vec; i++)
         if (n->vec[i] == var) return;
     if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = var;
@@ -198,7 +193,7 @@ static void make_kept(nest *n) {
         int64_t count;
         const int axes = inner_sizes(n, u, size);
         if (!ct__is_float(dtype) || !ct__ix_is_int(n->e->pool, product(n->e, size, axes), &count) ||
-            count < CT_LANES || count > KEPT || (n->decided && !(n->keeps >> i & 1)))
+            count < CT_LANES || count > n->e->target.kept || (n->decided && !(n->keeps >> i & 1)))
             continue;
         ct_kept *k = &d->kept[d->n_kept++];
         *k = (ct_kept){.unit = u, .number = i, .buf = -1};
@@ -368,16 +363,17 @@ static void with_rows(nest *n) {
     for (int i = 0; i < g->n_rows; i++)
         n->row_size[i] = ct__emit_size(e, g->rows[i].v, g->rows[i].axis);
     ct_ix rows = product(e, n->row_size, outer), wide = product(e, n->row_size + outer, n->lanes);
-    ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, COLUMNS);
+    ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, e->target.columns);
     ct_ix tiles = one, blocks = one;
-    if (n->lanes) tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, COLUMNS - 1)), width);
+    if (n->lanes)
+        tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, e->target.columns - 1)), width);
     if (n->pass == 1) blocks = block_count(e, ct__folds_of(e, first_reduction(g)).extent[0]);
     // task = (row, block, tile)
     ct_ix size[3] = {rows, blocks, tiles}, at[3] = {zero, zero, zero};
     ct_ix tasks = product(e, size, 3);
     bool core = !is_one(e, tasks);
     if (core) {
-        ct_ix task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
+        ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
         ct__unflatten_ix(p, task, size, 3, at);
     }
     ct__unflatten_ix(p, at[0], n->row_size, outer, n->row);
@@ -385,8 +381,8 @@ static void with_rows(nest *n) {
         ct_ix start = ct__ix_mul(p, at[2], width);
         ct_ix extent = ct__ix_min(p, width, ct__ix_sub(p, wide, start));
         ct_ix lane = ct__ix_var(p, width), column = ct__ix_var(p, wide);
-        ct__emit_open(e, CT_BIND_VECTOR, extent, "column", lane);
-        ct__share(&n->shares, e->kir, (double)COLUMNS);
+        ct__emit_open(e, CT_BIND_LANES, extent, "column", lane);
+        ct__share(&n->shares, e->kir, e->target.columns);
         n->vec[n->n_vec++] = column;
         ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
         ct__unflatten_ix(p, column, n->row_size + outer, n->lanes, n->row + outer);
@@ -410,7 +406,7 @@ typedef struct {
     int64_t begin[CT_MAX_RANK],
         step[CT_MAX_RANK]; // of the range: its first element; an iteration's
     ct_ix inner, wide;     // iterations behind axis `outer`, and with it
-    ct_ix tile;            // chunk of the VECTOR loop; CT_IX_NONE: it is whole
+    ct_ix tile;            // chunk of the LANES loop; CT_IX_NONE: it is whole
 } space;
 
 static const ct_cut whole = {.elements = 1};
@@ -488,7 +484,7 @@ static void vectors(space *x, int64_t skip, int64_t length) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, CHUNK);
+    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, e->target.task);
     if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
     if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
     ct_ix flat = ct__ix_var(p, wide);
@@ -502,11 +498,12 @@ static void vectors(space *x, int64_t skip, int64_t length) {
             begin = ct__ix_max(p, begin, ct__ix_int(p, 0));
             extent = ct__ix_sub(p, end, begin);
         }
-        ct__emit_open(e, CT_BIND_VECTOR, extent, NULL, lane);
+        ct__emit_open(e, CT_BIND_LANES, extent, NULL, lane);
         ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
-        ct__share(&n->shares, e->kir, (double)guess(e, wide) * CHUNK / (double)guess(e, x->wide));
+        ct__share(&n->shares, e->kir,
+                  (double)guess(e, wide) * e->target.task / (double)guess(e, x->wide));
     } else {
-        ct__emit_open(e, CT_BIND_VECTOR, wide, NULL, flat);
+        ct__emit_open(e, CT_BIND_LANES, wide, NULL, flat);
     }
     if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = flat;
     ct__unflatten_ix(p, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
@@ -582,23 +579,24 @@ static void pointwise(nest *n) {
     x.wide = product(e, x.cells + x.outer, n->lanes);
     x.inner = product(e, x.cells + x.outer + behind, n->lanes - behind);
     ct_ix tiles = ct__ix_int(p, 1);
-    const bool chunked = is_dynamic(e, x.wide) || guess(e, x.wide) > CHUNK + CHUNK / 2;
+    const bool chunked =
+        is_dynamic(e, x.wide) || guess(e, x.wide) > e->target.task + e->target.task / 2;
     if (chunked)
-        tiles =
-            ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, CHUNK - 1)), ct__ix_int(p, CHUNK));
+        tiles = ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, e->target.task - 1)),
+                           ct__ix_int(p, e->target.task));
     // Short rows whose places are quotients, or have conditions: several are one task.
     int64_t elements = guess(e, x.wide);
     const bool several = x.outer > 1 || n->cut;
     while (several && x.tasks > 0 && guess(e, x.wide) < SHORT_ROW &&
            !is_dynamic(e, x.cells[x.tasks - 1]) &&
-           (elements *= guess(e, x.cells[x.tasks - 1])) <= CHUNK)
+           (elements *= guess(e, x.cells[x.tasks - 1])) <= e->target.task)
         x.tasks--;
     if (n->apart) x.tasks = 0;
     ct_ix rows = product(e, x.cells, x.tasks);
     ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0);
     const bool core = !is_one(e, tasks);
     ct_ix task = row;
-    if (core) task = ct__emit_loop(e, CT_BIND_CORE, tasks, "task");
+    if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
     row = core ? ct__ix_div(p, task, tiles) : row;
     if (chunked) x.tile = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
     ct__unflatten_ix(p, row, x.cells, x.tasks, x.at);
@@ -800,8 +798,11 @@ static bool wants_split(nest *n) {
     }
     int outer = g->n_rows - n->lanes;
     int64_t tasks = guess(e, product(e, n->row_size, outer));
-    if (n->lanes) tasks *= (guess(e, product(e, n->row_size + outer, n->lanes)) + 63) / COLUMNS;
-    return extent >= 0 && tasks < FEW_TASKS && (is_dynamic(e, extent) || guess(e, extent) >= LONG);
+    if (n->lanes)
+        tasks *= (guess(e, product(e, n->row_size + outer, n->lanes)) + e->target.columns - 1) /
+                 e->target.columns;
+    return extent >= 0 && tasks < e->target.few_tasks &&
+           (is_dynamic(e, extent) || guess(e, extent) >= e->target.long_line);
 }
 
 static bool make_parts(nest *n) {

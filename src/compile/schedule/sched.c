@@ -10,6 +10,7 @@ uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
     if (number == UINT32_MAX) no_memory(s, sizeof buf);
     return number;
 }
+const ct_target *ct__sched_target(const ct_sched *s) { return &s->program->target; }
 uint32_t ct__sched_temp(ct_sched *s, int64_t size) {
     return ct__sched_buf(s, (ct_buf){.kind = CT_BUF_TEMP, .size = size});
 }
