@@ -109,6 +109,36 @@ CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_o
 CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here);
 #define ct_nn_embedding_apply(layer, ids) ct_nn_embedding_apply_at((layer), (ids), CT_HERE)
 
+// x (N, in, ...) with 1 to 3 spatial axes -> (N, out, ...): a convolution with weight (out, in /
+// groups, ...), or with .transposed (in, out / groups, ...), as PyTorch stores them. The options are
+// those of ct_conv and ct_conv_transpose.
+enum { CT_NN_SPATIAL = 3 };
+typedef struct ct_nn_sizes { // numbers of an option, at most two an axis
+    int64_t n, v[2 * CT_NN_SPATIAL];
+} ct_nn_sizes;
+typedef struct ct_nn_conv {
+    ct_tensor weight, bias; // bias (out,), or CT_NONE
+    int64_t in, groups;
+    ct_nn_sizes stride, padding, dilation, output_padding;
+    bool same, transposed;
+} ct_nn_conv;
+typedef struct ct_nn_conv_options {
+    int64_t in, out;
+    ct_ints kernel;                                    // a size an axis: CT_INTS(3, 3) for images
+    ct_ints stride, padding, dilation, output_padding; // output_padding: with .transposed
+    int64_t groups; // default 1; as many as channels make a depthwise convolution
+    bool same, transposed, no_bias;
+    ct_nn_init
+        init; // of the weight; default normal sqrt(2 / inputs of an output) (He et al. 2015);
+              // the bias starts at zero
+    ct_loc here;
+} ct_nn_conv_options;
+CT_API ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options options);
+#define ct_nn_conv_new(place, ...)                                                                 \
+    ct_nn_conv_with((place), (ct_nn_conv_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here);
+#define ct_nn_conv_apply(layer, x) ct_nn_conv_apply_at((layer), (x), CT_HERE)
+
 // Layer norm, or with .rms root mean square norm, over the last axis.
 typedef struct ct_nn_norm {
     ct_tensor weight, bias; // (width,); bias may be CT_NONE, and always is with rms

@@ -1,5 +1,8 @@
 // Layers: variables with names, and the ops between them.
 #include "cotan/nn.h"
+
+#include <math.h>
+
 #include "graph/graph.h"
 #include "ops/rules.h"
 
@@ -31,6 +34,16 @@ static bool fits(const char *layer, const char *option, int64_t size, ct_tensor 
     if (!ctx || !ct_ok(x) || (ct_rank(x) > 0 && ct_dim(x, -1) == size)) return true;
     ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its last axis must be the layer's .%s, %lld",
              ct__type_text(ct__type_of(x)).s, option, (long long)size);
+    return false;
+}
+
+// Has x the layer's channels? What is no tensor, or lacks the axis, the op says that takes it.
+static bool has_channels(const char *layer, const char *option, int64_t channels, ct_tensor x,
+                         ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct_ok(x) || ct_rank(x) < 2 || ct_dim(x, 1) == channels) return true;
+    ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its axis 1 must be the layer's .%s, %lld",
+             ct__type_text(ct__type_of(x)).s, option, (long long)channels);
     return false;
 }
 
@@ -74,6 +87,92 @@ ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, 
     return ct_gather_with((ct_gather_args){.x = layer->weight, .indices = ids, .here = here});
 }
 
+// ------------------------------------------------------------------------------------- convolution
+
+// Keeps an option's numbers, which the caller's block holds.
+static bool keep(const char *option, ct_ints given, ct_nn_sizes *kept, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (given.n > 2 * CT_NN_SPATIAL && ctx)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "conv", ".%s has %lld numbers, it can have %d at most",
+                 option, (long long)given.n, 2 * CT_NN_SPATIAL);
+    if (given.n < 0 || given.n > 2 * CT_NN_SPATIAL || !ctx) return false;
+    kept->n = given.n;
+    for (int64_t i = 0; i < given.n; i++) kept->v[i] = given.v[i];
+    return true;
+}
+
+static bool conv_fits(const ct_nn_conv_options *o, int64_t groups) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !sized("conv", "in", o->in, o->here) || !sized("conv", "out", o->out, o->here) ||
+        !sized("conv", "groups", groups, o->here))
+        return false;
+    if (o->kernel.n < 1 || o->kernel.n > CT_NN_SPATIAL)
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv",
+                 ".kernel has %lld sizes, it must have one a spatial axis, 1 to %d",
+                 (long long)o->kernel.n, CT_NN_SPATIAL);
+    else if (o->in % groups || o->out % groups)
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv",
+                 "%lld groups do not divide %lld channels in and %lld out", (long long)groups,
+                 (long long)o->in, (long long)o->out);
+    else if (o->output_padding.n && !o->transposed)
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".output_padding is for .transposed alone");
+    else if (o->same && o->transposed)
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".same is not for .transposed");
+    else
+        return true;
+    return false;
+}
+
+ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
+    const int64_t groups = o.groups ? o.groups : 1;
+    ct_nn_conv layer = {.in = o.in, .groups = groups, .same = o.same, .transposed = o.transposed};
+    if (!conv_fits(&o, groups) || !keep("stride", o.stride, &layer.stride, o.here) ||
+        !keep("padding", o.padding, &layer.padding, o.here) ||
+        !keep("dilation", o.dilation, &layer.dilation, o.here) ||
+        !keep("output_padding", o.output_padding, &layer.output_padding, o.here))
+        return layer;
+    int64_t dims[2 + CT_NN_SPATIAL] = {o.out, o.in / groups};
+    double inputs = (double)(o.in / groups); // of an output
+    if (o.transposed) dims[0] = o.in, dims[1] = o.out / groups;
+    for (int64_t i = 0; i < o.kernel.n; i++) {
+        if (!sized("conv", "kernel", o.kernel.v[i], o.here)) return layer;
+        dims[2 + i] = o.kernel.v[i];
+        inputs *= (double)o.kernel.v[i];
+    }
+    const ct_nn_init init =
+        o.init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(sqrt(2 / inputs)) : o.init;
+    layer.weight = ct_nn_param_at(place, "weight", (ct_ints){2 + o.kernel.n, dims}, init, o.here);
+    if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
+    return layer;
+}
+
+static ct_ints kept(const ct_nn_sizes *sizes) { return (ct_ints){sizes->n, sizes->v}; }
+
+ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here) {
+    if (!has_layer(layer, "conv", here)) return none(here);
+    if (ct_ok(layer->weight) && !has_channels("conv", "in", layer->in, x, here)) return none(here);
+    if (layer->transposed)
+        return ct_conv_transpose_with(
+            (ct_conv_transpose_args){.x = x,
+                                     .weight = layer->weight,
+                                     .bias = layer->bias,
+                                     .stride = kept(&layer->stride),
+                                     .padding = kept(&layer->padding),
+                                     .dilation = kept(&layer->dilation),
+                                     .output_padding = kept(&layer->output_padding),
+                                     .groups = layer->groups,
+                                     .here = here});
+    return ct_conv_with((ct_conv_args){.x = x,
+                                       .weight = layer->weight,
+                                       .bias = layer->bias,
+                                       .stride = kept(&layer->stride),
+                                       .padding = kept(&layer->padding),
+                                       .dilation = kept(&layer->dilation),
+                                       .same = layer->same,
+                                       .groups = layer->groups,
+                                       .here = here});
+}
+
 // -------------------------------------------------------------------------------------------- norm
 
 ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
@@ -110,19 +209,9 @@ ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_optio
     return layer;
 }
 
-// Has x the layer's channels? What is no tensor, or lacks the axis, the op says that takes it.
-static bool has_channels(const char *layer, int64_t channels, ct_tensor x, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct_ok(x) || ct_rank(x) < 2 || ct_dim(x, 1) == channels) return true;
-    ct__fail(ctx, CT_E_SHAPE, here, layer,
-             "x is %s, its axis 1 must be the layer's .channels, %lld",
-             ct__type_text(ct__type_of(x)).s, (long long)channels);
-    return false;
-}
-
 ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here) {
     if (!has_layer(layer, "group_norm", here) ||
-        !has_channels("group_norm", layer->channels, x, here))
+        !has_channels("group_norm", "channels", layer->channels, x, here))
         return none(here);
     return ct_group_norm_with((ct_group_norm_args){.x = x,
                                                    .weight = layer->weight,
@@ -150,7 +239,8 @@ ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
 ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
                                     const ct_nn_mode *mode, ct_loc here) {
     if (!has_layer(layer, "batch_norm", here)) return none(here);
-    if (ct_ok(layer->mean) && !has_channels("batch_norm", ct_dim(layer->mean, 0), x, here))
+    if (ct_ok(layer->mean) &&
+        !has_channels("batch_norm", "channels", ct_dim(layer->mean, 0), x, here))
         return none(here);
     // What is assigned to them depends on their older versions: no gradient goes back through calls.
     ct_tensor mean = ct_stop_gradient_at(layer->mean, here),

@@ -59,6 +59,8 @@ def test_digits_written_by_hand(tmp_path):
     write_idx(tmp_path / "test", digits[1500:])
     shown = accuracies(output("03_mnist", tmp_path / "train", tmp_path / "test", 15))
     assert len(shown) == 15 and shown[-1] > 93, shown
+    shown = accuracies(output("10_convnet", tmp_path / "train", tmp_path / "test", 5))
+    assert len(shown) == 5 and shown[-1] > 90, shown
 
 
 def test_names(tmp_path):
@@ -79,6 +81,7 @@ def test_gpt():
 
 @pytest.mark.parametrize("name, words, said", [
     ("03_mnist", ["none/train", "none/test"], "03_mnist.c:{}: load_idx: none/train-images-idx3-ubyte: cannot open: "),
+    ("10_convnet", ["none/train", "none/test"], "10_convnet.c:{}: load_idx: none/train-images-idx3-ubyte: cannot open: "),
     ("04_names", ["none"], "04_names.c:{}: load_bytes: none: cannot open: "),
     ("05_gpt", ["none"], "05_gpt.c:{}: load_bytes: none: cannot open: ")])
 def test_what_cannot_be_read_is_said(name, words, said):

@@ -317,6 +317,89 @@ static void norms_by_channels_follow_their_formulas(void **state) {
     ct_params_free(running);
 }
 
+// x (2, 4, 6, 5), two groups, a stride and padding of its own on each axis; and back.
+static void conv_follows_its_formula(void **state) {
+    (void)state;
+    enum { N = 2, IN = 4, OUT = 6, H = 6, W = 5, KH = 3, KW = 2, OH = 3, OW = 6 };
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_conv down = {0};
+    { // the layer keeps what its options pointed to
+        const int64_t stride[] = {2, 1}, padding[] = {1, 1};
+        down = ct_nn_conv_new(ct_nn_under(top, "down"), .in = IN, .out = OUT, .groups = 2,
+                              .kernel = CT_INTS(KH, KW), .stride = {2, stride},
+                              .padding = {2, padding});
+    }
+    ct_nn_conv up =
+        ct_nn_conv_new(ct_nn_under(top, "up"), .in = OUT, .out = IN, .kernel = CT_INTS(KH, KW),
+                       .stride = CT_INTS(2, 1), .padding = CT_INTS(1), .groups = 2,
+                       .output_padding = CT_INTS(1, 0), .transposed = true, .no_bias = true);
+    assert_string_equal(ct_error_text(), "");
+    assert_int_equal(ct_params_count(params), 3);
+    assert_true(ct_params_find(params, "down.bias").bits == down.bias.bits);
+    CT_SCOPE;
+    assert_int_equal(ct_dim(up.weight, 0), OUT);
+    assert_int_equal(ct_dim(up.weight, 1), IN / 2);
+    fill(down.weight, 500), fill(down.bias, 60), fill(up.weight, 500);
+    double y[N * OUT * OH * OW], back[N * IN * H * W] = {0};
+    for (int e = 0; e < N * OUT * OH * OW; e++) {
+        const int j = e % OW, i = e / OW % OH, o = e / (OW * OH) % OUT, n = e / (OW * OH * OUT);
+        y[e] = at(60, o);
+        for (int c = 0; c < IN / 2; c++)
+            for (int t = 0; t < KH * KW; t++) {
+                const int h = 2 * i - 1 + t / KW, w = j - 1 + t % KW;
+                if (h < 0 || h >= H || w < 0 || w >= W) continue;
+                const int from = ((n * IN + o / (OUT / 2) * (IN / 2) + c) * H + h) * W + w;
+                const double weight = at(500, (o * IN / 2 + c) * KH * KW + t);
+                y[e] += at(0, from) * weight;
+                back[from] += at(300, e) * weight;
+            }
+    }
+    compare(ct_nn_conv_apply(&down, numbers(CT_DIMS(N, IN, H, W), 0)), y, N * OUT * OH * OW);
+    compare(ct_nn_conv_apply(&up, numbers(CT_DIMS(N, OUT, OH, OW), 300)), back, N * IN * H * W);
+    ct_params_free(params);
+}
+
+static void conv_refuses_what_does_not_fit(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1);
+    CT_SCOPE;
+    const struct {
+        ct_nn_conv_options options;
+        const char *says;
+    } cases[] = {
+        {{.out = 2, .kernel = CT_INTS(3)}, ".in is 0, it must be at least 1"},
+        {{.in = 2, .out = 2}, ".kernel has 0 sizes, it must have one a spatial axis, 1 to 3"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3, 0)}, ".kernel is 0, it must be at least 1"},
+        {{.in = 4, .out = 6, .groups = 3, .kernel = CT_INTS(3)},
+         "3 groups do not divide 4 channels in and 6 out"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(1, 1, 1, 1, 1, 1, 1)},
+         ".padding has 7 numbers, it can have 6 at most"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .output_padding = CT_INTS(1)},
+         ".output_padding is for .transposed alone"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .same = true, .transposed = true},
+         ".same is not for .transposed"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char says[200];
+        ct_nn_conv_options options = cases[i].options;
+        options.here = HERE;
+        ct_nn_conv_with(top, options);
+        snprintf(says, sizeof says, "main.c:9: conv: %s", cases[i].says);
+        assert_string_equal(ct_error_text(), says);
+        ct_error_clear();
+    }
+    assert_int_equal(ct_params_count(params), 0);
+    ct_nn_conv layer = ct_nn_conv_new(top, .in = 3, .out = 2, .kernel = CT_INTS(3, 3));
+    ct_nn_conv_apply_at(&layer, numbers(CT_DIMS(1, 4, 5, 5), 0), HERE);
+    assert_string_equal(
+        ct_error_text(),
+        "main.c:9: conv: x is (1, 4, 5, 5) f32, its axis 1 must be the layer's .in, 3");
+    ct_error_clear();
+    ct_params_free(params);
+}
+
 static void mlp_is_two_linear_layers(void **state) {
     (void)state;
     enum { W = 3, HIDDEN = 12 };
@@ -684,6 +767,8 @@ int main(void) {
         cmocka_unit_test_setup(embedding_takes_rows, fresh),
         cmocka_unit_test_setup(norms_follow_their_formulas, fresh),
         cmocka_unit_test_setup(norms_by_channels_follow_their_formulas, fresh),
+        cmocka_unit_test_setup(conv_follows_its_formula, fresh),
+        cmocka_unit_test_setup(conv_refuses_what_does_not_fit, fresh),
         cmocka_unit_test_setup(mlp_is_two_linear_layers, fresh),
         cmocka_unit_test_setup(attention_follows_its_formula, fresh),
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),
