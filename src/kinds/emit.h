@@ -34,6 +34,7 @@ struct ct_emit {
     ct_err *err;
     ct_target target;
     ct_ix guard;            // the condition under which values are wanted now; CT_IX_NONE: always
+    bool unrolls;           // reductions are written out, an element at a time, and have no loops
     double flops;           // an iteration of the innermost loops, for reports
     struct ct_draft *draft; // the scheduler's side
 };

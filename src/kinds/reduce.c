@@ -54,9 +54,91 @@ ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
     return ct__kir_cast(e->kir, r, out);
 }
 
+// ------------------------------------------------------------------- a few elements, written out
+
+enum { MOST_UNROLLED = 32 };
+
+bool ct__fold_is_short(ct_emit *e, const ct_node *node) {
+    const ct_folds f = ct__folds_of(e, node);
+    int64_t n = 1;
+    for (int i = 0; i < f.n; i++) {
+        int64_t extent;
+        if (!ct__ix_is_int(e->pool, f.extent[i], &extent) || extent > MOST_UNROLLED) return false;
+        n *= extent;
+    }
+    return n > 0 && n <= MOST_UNROLLED;
+}
+
+// An element that changes nothing: what no window has, say.
+static bool is_start(const ct_kir *k, ct_kred op, ct_kval x) {
+    const ct_kins start = ct__kred_start(op, (ct_dtype)k->ins[x].dtype);
+    return k->ins[x].op == CT_K_CONST && k->ins[x].imm.i == start.imm.i;
+}
+
+// The first of the largest (or smallest) of n elements; a NaN is beyond all.
+static ct_kval unrolled_place(ct_kir *k, ct_kred op, const ct_kval *x, int64_t n) {
+    const ct_dtype dtype = (ct_dtype)k->ins[x[0]].dtype;
+    ct_kval best = ct__kred_start_value(k, op, dtype), place = ct__kir_const_int(k, CT_I32, 0);
+    for (int64_t i = 0; i < n; i++) {
+        if (is_start(k, op, x[i])) continue;
+        const ct_kval low = op == CT_RED_ARGMAX ? best : x[i];
+        const ct_kval high = op == CT_RED_ARGMAX ? x[i] : best;
+        ct_kval better; // of floats: not at most, so a NaN is, too
+        if (ct__is_float(dtype)) {
+            better = ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_LE, high, low));
+            better = ct__kir_bin(k, CT_K_AND, better, ct__kir_bin(k, CT_K_EQ, best, best));
+        } else {
+            better = ct__kir_lt(k, low, high);
+        }
+        best = ct__kir_select(k, better, x[i], best);
+        place = ct__kir_select(k, better, ct__kir_const_int(k, CT_I32, i), place);
+    }
+    return ct__kir_cast(k, place, CT_I64);
+}
+
+// n elements by the rule of REDUCE (kir.h): 16 lanes, which then are folded. What is added to the start
+// first may be added to it last: of a sum that says no more than that there is no -0.
+static ct_kval unrolled(ct_kir *k, ct_kred op, ct_kval *x, int64_t n) {
+    ct_kval lane[CT_LANES];
+    if (ct__kred_is_place(op)) return unrolled_place(k, op, x, n);
+    const ct_kval start = ct__kred_start_value(k, op, (ct_dtype)k->ins[x[0]].dtype);
+    for (int i = 0; i < CT_LANES; i++) lane[i] = -1;
+    for (int64_t i = 0; i < n; i++) {
+        ct_kval *to = &lane[i % CT_LANES];
+        if (!is_start(k, op, x[i])) *to = *to < 0 ? x[i] : ct__kred_combine(k, op, *to, x[i]);
+    }
+    for (int half = CT_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            if (lane[i] < 0)
+                lane[i] = lane[i + half];
+            else if (lane[i + half] >= 0)
+                lane[i] = ct__kred_combine(k, op, lane[i], lane[i + half]);
+    return lane[0] < 0 ? start : ct__kred_combine(k, op, start, lane[0]);
+}
+
+static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i, const ct_ix *at,
+                         ct_ix *position);
+
+static ct_kval unrolled_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i,
+                             const ct_ix *at, ct_ix *position) {
+    ct_kval x[MOST_UNROLLED];
+    int64_t n = 0;
+    if (!ct__ix_is_int(e->pool, f->extent[i], &n) || n < 1 || n > MOST_UNROLLED) return -1;
+    for (int64_t k = 0; k < n; k++) {
+        position[i] = ct__ix_int(e->pool, k);
+        x[k] = fold_from(e, node, f, i + 1, at, position);
+        if (x[k] < 0) return -1; // the error is recorded
+        e->flops++;
+    }
+    return unrolled(e->kir, node->op->reduction, x, n);
+}
+
+// -------------------------------------------------------------------------------------- in loops
+
 static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i, const ct_ix *at,
                          ct_ix *position) {
     if (i == f->n) return ct__folded_value(e, node, f, at, position);
+    if (e->unrolls) return unrolled_from(e, node, f, i, at, position);
     bool vector = i == f->n - 1 && !ct__in_vector(e->kir);
     position[i] = ct__emit_loop(e, vector ? CT_BIND_LANES : CT_BIND_SEQ, f->extent[i], NULL);
     ct_kval r =

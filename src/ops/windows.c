@@ -211,11 +211,14 @@ static ct_ix seen(ct_map *map, ct_map_piece *piece, int i, ct_ix at, ct_ix tap) 
     int64_t last = (out->dim[axis] - 1) * w.stride + (reach > 0 ? reach : 0) - w.low;
     if ((reach < 0 ? reach : 0) < w.low)
         piece->valid = ct__ix_and(p, piece->valid, ct__ix_le(p, zero, place));
-    if (base > 1) { // the quotient is asked for where the condition fails, too
-        ct_ix forward = ct__ix_max(p, place, zero), pitch = ct__ix_int(p, base);
+    if (base > 1) { // places before the first one are divided, too: so many bases on they are none
+        const int64_t before = w.low - (reach < 0 ? reach : 0);
+        ct_ix pitch = ct__ix_int(p, base),
+              on = ct__ix_int(p, before > 0 ? (before + base - 1) / base : 0);
+        ct_ix forward = ct__ix_add(p, place, ct__ix_mul(p, on, pitch));
         piece->valid =
             ct__ix_and(p, piece->valid, ct__ix_eq(p, ct__ix_mod(p, forward, pitch), zero));
-        place = ct__ix_div(p, forward, pitch);
+        place = ct__ix_sub(p, ct__ix_div(p, forward, pitch), on);
     }
     if (dynamic ? attrs->counts.n > 0 || w.high > 0 : last / base >= in->dim[axis])
         piece->valid =

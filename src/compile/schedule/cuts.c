@@ -115,7 +115,8 @@ static double extent_of(const ct_kir *k, ct_kval loop, const ct_shares *shares) 
     return 64;
 }
 
-enum { EACH = 16, FOLD = 12 }; // what is done lane by lane; lanes put together at a loop's end
+// What is done lane by lane; access to every second element; lanes put together at a loop's end.
+enum { EACH = 16, SECOND = 3, FOLD = 12 };
 
 // Of 16 lanes, or of one value that all of them have.
 static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id) {
@@ -127,6 +128,7 @@ static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id) {
     case CT_K_LOAD:
     case CT_K_STORE:
         if (shape[x->a].vary == CT_VARYING) return EACH;
+        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride == 2) return SECOND;
         if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride != 1) return EACH / 2;
         return masked ? 1.5 : 1;
     default: break;

@@ -280,6 +280,14 @@ static void loop_operand(fuser *f, const ct_node *node) {
     if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
 
+// Fewer bits of a reduction that nobody else wants: they are stored instead of it.
+static bool narrows(const fuser *f, const ct_node *node) {
+    if (node->op != &ct__op_cast) return false;
+    const ct_node *in = node->in[0].node;
+    return ct__is_reduced(in) && f->of[in->index].users == 1 &&
+           ct_dtype_bits((ct_dtype)node->out->dtype) < ct_dtype_bits((ct_dtype)in->out->dtype);
+}
+
 static void mark_units(fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = 0; i < g->n; i++)
@@ -315,8 +323,8 @@ static void mark_units(fuser *f) {
         weigh(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
-        c->unit |= ct__is_reduced(node) || !f->s->fuse || shared || c->weight > MOST_WEIGHT ||
-                   c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
+        c->unit |= ct__is_reduced(node) || !f->s->fuse || shared || narrows(f, node) ||
+                   c->weight > MOST_WEIGHT || c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
     }
 }
 

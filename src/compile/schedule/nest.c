@@ -34,6 +34,7 @@ typedef struct {
     uint32_t *part;    // (n_units) split: buffer of the block results
     const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
     bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
+    bool unrolls;      // reductions of a few elements are written out: all is pointwise
     ct_shares shares;  // pointwise: how often loops run whose extents are no numbers
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
     ct_ix vec[MAX_INNER]; // variables of LANES loops
@@ -407,7 +408,20 @@ typedef struct {
         step[CT_MAX_RANK]; // of the range: its first element; an iteration's
     ct_ix inner, wide;     // iterations behind axis `outer`, and with it
     ct_ix tile;            // chunk of the LANES loop; CT_IX_NONE: it is whole
+    int64_t chunk;         // elements of one
 } space;
+
+// Elements along the lanes that are worth a task: fewer where each is made of several.
+static int64_t task_of(const nest *n) {
+    int64_t most = 1, elements;
+    for (size_t i = 0; i < n->g->n_units && n->unrolls; i++) {
+        if (!n->g->units[i].reduce) continue;
+        const ct_folds f = ct__folds_of(n->e, n->g->units[i].v.node);
+        if (f.n && ct__ix_is_int(n->e->pool, f.extent[f.n - 1], &elements))
+            while (most < elements && most < n->e->target.task / CT_LANES) most *= 2;
+    }
+    return n->e->target.task / most;
+}
 
 static const ct_cut whole = {.elements = 1};
 static const ct_cut *cut_of(const nest *n, int axis) { return n->cut ? &n->cut[axis] : &whole; }
@@ -467,6 +481,7 @@ static void elements(space *x) {
                 rest /= k;
             }
             for (size_t i = 0; i < g->n_units; i++) {
+                if (!g->units[i].store) continue; // a reduction, computed where it is used
                 ct_kval *own = &value[(size_t)c * g->n_units + i];
                 index_in(e, x->of, at, g->units[i].v, own_at);
                 if (pass)
@@ -484,7 +499,7 @@ static void vectors(space *x, int64_t skip, int64_t length) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, e->target.task);
+    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, x->chunk);
     if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
     if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
     ct_ix flat = ct__ix_var(p, wide);
@@ -501,7 +516,7 @@ static void vectors(space *x, int64_t skip, int64_t length) {
         ct__emit_open(e, CT_BIND_LANES, extent, NULL, lane);
         ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
         ct__share(&n->shares, e->kir,
-                  (double)guess(e, wide) * e->target.task / (double)guess(e, x->wide));
+                  (double)guess(e, wide) * (double)x->chunk / (double)guess(e, x->wide));
     } else {
         ct__emit_open(e, CT_BIND_LANES, wide, NULL, flat);
     }
@@ -567,7 +582,7 @@ static void loops_from(space *x, int axis) {
 static void pointwise(nest *n) {
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    space x = {.n = n, .of = space_of(n->g), .tile = CT_IX_NONE};
+    space x = {.n = n, .of = space_of(n->g), .tile = CT_IX_NONE, .chunk = task_of(n)};
     x.rank = ct__type(x.of)->rank;
     x.outer = x.tasks = x.rank - n->lanes;
     for (int a = 0; a < x.rank; a++) {
@@ -579,11 +594,10 @@ static void pointwise(nest *n) {
     x.wide = product(e, x.cells + x.outer, n->lanes);
     x.inner = product(e, x.cells + x.outer + behind, n->lanes - behind);
     ct_ix tiles = ct__ix_int(p, 1);
-    const bool chunked =
-        is_dynamic(e, x.wide) || guess(e, x.wide) > e->target.task + e->target.task / 2;
+    const bool chunked = is_dynamic(e, x.wide) || guess(e, x.wide) > x.chunk + x.chunk / 2;
     if (chunked)
-        tiles = ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, e->target.task - 1)),
-                           ct__ix_int(p, e->target.task));
+        tiles = ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, x.chunk - 1)),
+                           ct__ix_int(p, x.chunk));
     // Short rows whose places are quotients, or have conditions: several are one task.
     int64_t elements = guess(e, x.wide);
     const bool several = x.outer > 1 || n->cut;
@@ -638,11 +652,13 @@ static bool write_out(nest *n, const nest *how) {
                 .part = how->part,
                 .cut = how->cut,
                 .apart = how->apart,
+                .unrolls = how->unrolls,
                 .keeps = how->keeps,
                 .decided = how->decided};
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
-    if (n->g->has_reduce)
+    e->unrolls = n->unrolls;
+    if (n->g->has_reduce && !n->unrolls)
         with_rows(n);
     else
         pointwise(n);
@@ -824,15 +840,42 @@ static bool make_parts(nest *n) {
     return true;
 }
 
+// Are all reductions over a few elements, and all values of one element a row? Then the rows are what
+// lanes run along and cuts may be made in, as if nothing was reduced.
+static bool may_unroll(const nest *n) {
+    const ct_group *g = n->g;
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_unit *u = &g->units[i];
+        if (u->reduce && !ct__fold_is_short(n->e, u->v.node)) return false;
+        int row = 0;
+        for (int a = 0; a < ct__type(u->v)->rank; a++)
+            if (!ct__is_one(ct__type(u->v), a) && u->row[a] != row++) return false;
+        if (row != g->n_rows) return false;
+    }
+    return true;
+}
+
+// In rows, or written out where that is less work. *n is what is chosen.
+static bool choose_reduced(nest *n, nest *best, ct_cut *cut) {
+    if (!choose_rows(best) || !write_out(n, best)) return false;
+    if (!may_unroll(n)) return true;
+    const double work = ct__work(n->e->kir, &n->shares);
+    nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
+    if (!choose_pointwise(n, &flat, cut)) return false;
+    if (ct__work(n->e->kir, &n->shares) >= work || n->e->kir->n > LONGEST_CUT)
+        return write_out(n, best);
+    *best = flat;
+    return true;
+}
+
 static ct_emit *emit_for(ct_sched *s, ct_group *g) { return ct__emit_new(s, g->units[0].v.node); }
 
 bool ct__emit_group(ct_sched *s, ct_group *g) {
     nest n, how = {.e = emit_for(s, g), .g = g, .flat = true};
     ct_cut cut[CT_MAX_RANK];
     if (!how.e) return false;
-    bool ok =
-        g->has_reduce ? choose_rows(&how) && write_out(&n, &how) : choose_pointwise(&n, &how, cut);
-    if (ok && g->has_reduce && wants_split(&n)) {
+    bool ok = g->has_reduce ? choose_reduced(&n, &how, cut) : choose_pointwise(&n, &how, cut);
+    if (ok && g->has_reduce && !how.unrolls && wants_split(&n)) {
         how.pass = 1;
         ok = make_parts(&how) && write_out(&n, &how);
         ok = ok ? ct__emit_done(how.e, 0) : (ct__emit_free(how.e), false);
