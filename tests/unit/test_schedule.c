@@ -285,6 +285,43 @@ static int nothing(ct_tensor *out) { // values without elements beside others of
     return 2;
 }
 
+static ct_tensor small(ct_ints dims) { return ct_mul(tensor(dims), ct_f(0.125)); }
+static void with_gradients(ct_tensor y, ct_tensor *wrt, int n, ct_tensor *out) {
+    ct_grad(ct_mean(ct_mul(y, y)), wrt, (size_t)n, out + 1);
+    out[0] = y;
+}
+// Values that gradients compute again of what they read, rather than read (more than 64 KiB each).
+static int again_behind_product(ct_tensor *out) {
+    ct_tensor in[4] = {small(CT_DIMS(96, 40)), small(CT_DIMS(40, 260)), small(CT_DIMS(260)),
+                       small(CT_DIMS(260, 24))};
+    ct_tensor h = ct_gelu(ct_add(ct_matmul(in[0], in[1]), in[2])); // (96, 260)
+    with_gradients(ct_matmul(h, in[3]), in, 4, out);
+    return 5;
+}
+static int again_elementwise(ct_tensor *out) {
+    ct_tensor in[2] = {small(CT_DIMS(96, 40)), small(CT_DIMS(40, 260))};
+    ct_tensor h = ct_matmul(in[0], in[1]); // (96, 260)
+    ct_tensor gate = ct_sigmoid(h), wave = ct_mul(ct_sin(h), ct_cos(ct_mul(h, gate)));
+    with_gradients(ct_cumsum(ct_mul(wave, gate), .axis = 1), in, 2, out);
+    return 3;
+}
+static int again_in_rows(ct_tensor *out) { // what is computed again is read turned, and by rows
+    ct_tensor in[2] = {small(CT_DIMS(4, 65, 32)), small(CT_DIMS(32, 128))};
+    ct_tensor h = ct_matmul(in[0], in[1]); // (4, 65, 128)
+    ct_tensor t = ct_tanh(h), turned = ct_permute(t, CT_DIMS(0, 2, 1));
+    ct_tensor p = ct_softmax(ct_add(h, t), .axes = CT_AXES(2));
+    with_gradients(ct_matmul(turned, ct_mul(p, t)), in, 2, out);
+    return 3;
+}
+static int picked_early(ct_tensor *out) { // the rest of the logits goes before the loss
+    ct_tensor in[2] = {tensor(CT_DIMS(96, 24)), tensor(CT_DIMS(24, 512))};
+    ct_tensor logits = ct_matmul(in[0], in[1]); // (96, 512)
+    ct_tensor loss = ct_cross_entropy(logits, ints(CT_DIMS(96), 512));
+    ct_grad(loss, in, 2, out + 1);
+    out[0] = loss;
+    return 3;
+}
+
 static int circle(ct_tensor *out) { // an old group reads a new one; who read the old one needs it
     ct_tensor x = tensor(CT_DIMS(37, 21)), y = tensor(CT_DIMS(37, 129));
     out[0] = ct_tanh(x);
@@ -310,6 +347,10 @@ TEST_EQUAL(halves)
 TEST_EQUAL(gradients)
 TEST_EQUAL(nothing)
 TEST_EQUAL(circle)
+TEST_EQUAL(again_behind_product)
+TEST_EQUAL(again_elementwise)
+TEST_EQUAL(again_in_rows)
+TEST_EQUAL(picked_early)
 TEST_EQUAL(product_shared)
 static void test_equal_values_are_shared(void **state) {
     (void)state;
@@ -334,16 +375,30 @@ TEST_ONE(product_gelu)
 #define T(name) cmocka_unit_test(test_##name)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        T(chain),          T(views),
-        T(sums),           T(long_sum),
-        T(integers),       T(halves),
-        T(gradients),      T(nothing),
-        T(circle),         T(softmax),
-        T(softmax_outer),  T(log_softmax),
-        T(layer_norm),     T(rms_norm_two_axes),
-        T(gelu_bias),      T(adamw),
-        T(cross_entropy),  T(product_gelu),
-        T(product_shared), T(equal_values_are_shared),
+        T(chain),
+        T(views),
+        T(sums),
+        T(long_sum),
+        T(integers),
+        T(halves),
+        T(gradients),
+        T(nothing),
+        T(circle),
+        T(softmax),
+        T(softmax_outer),
+        T(log_softmax),
+        T(layer_norm),
+        T(rms_norm_two_axes),
+        T(gelu_bias),
+        T(adamw),
+        T(cross_entropy),
+        T(product_gelu),
+        T(product_shared),
+        T(equal_values_are_shared),
+        T(again_behind_product),
+        T(again_elementwise),
+        T(again_in_rows),
+        T(picked_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

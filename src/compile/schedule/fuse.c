@@ -27,6 +27,11 @@ enum {
     LONG_ROW = 4096,     // ... that are longer than this
     ROWS_A_TASK = 64,    // where lanes run along them
     PROLOGUE_STEPS = 32, // of what a template computes while it packs
+    AGAIN_SOURCES = 8,   // of a value that is computed again
+    AGAIN_BYTES = 1 << 16,
+    FUNCTION_WORK = 20, // vector operations of exp, tanh and their like
+    SMALL_PART = 8,     // of a value: what costs next to nothing to keep and to read
+    FEW_GATHERED = 64,  // one in so many elements
 };
 #define MANY_BYTES (INT64_MAX / 4)
 
@@ -35,12 +40,14 @@ typedef struct { // of a node
     int weight, loads, depth;
     bool unit, costly;
     bool heavy;  // costly, and other for each element along the last axis
+    bool early;  // a kernel of its own, that can run as soon as it is possible
     size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
 typedef struct { // an element that a unit reads of another unit, a template's result or a leaf
     ct_val v;
     const ct_ix *at;
+    bool in_line; // the unit's own element, in the order of both
 } read;
 
 typedef struct fuser {
@@ -56,7 +63,8 @@ typedef struct fuser {
         ct_node *from;
         int32_t unit; // reader, by node index
         size_t older; // edge of the same node, plus one; 0: none
-    } * edges;        // (n_edges) all reads of units, to know who must be stored
+        bool in_line;
+    } * edges; // (n_edges) all reads of units, to know who must be stored
     size_t n_edges, edges_cap;
     struct deps {
         int32_t *v;
@@ -88,6 +96,11 @@ static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axe
     for (int a = 0; a < t->rank; a++)
         if (mask >> a & 1 && n < (INT64_MAX >> 40)) n *= ct__is_dyn(t, a) ? 64 : t->dim[a];
     return n;
+}
+
+static int64_t bytes_of(ct_val v) {
+    const ct_type *t = ct__type(v);
+    return guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
 }
 
 // ------------------------------------------------------------------------------------------ groups
@@ -248,9 +261,7 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
 // than any value has.
 static int64_t bytes_behind(const fuser *f, ct_val v, int *steps) {
     const ct_node *node = v.node;
-    const ct_type *t = ct__type(v);
-    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit)
-        return guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
+    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit) return bytes_of(v);
     int64_t bytes = 0;
     bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->costly;
     cheap = cheap && --*steps >= 0;
@@ -264,9 +275,8 @@ static int64_t bytes_behind(const fuser *f, ct_val v, int *steps) {
 // scales become numbers on their way into a product.
 static bool is_prologue(const fuser *f, const ct_node *template, ct_val v) {
     int steps = PROLOGUE_STEPS;
-    const ct_type *t = ct__type(v);
     if (!template->op->kind->packs) return false;
-    return bytes_behind(f, v, &steps) * 2 < guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
+    return bytes_behind(f, v, &steps) * 2 < bytes_of(v);
 }
 static void template_operand(fuser *f, const ct_node *template, ct_val v) {
     ct_node *node = v.node;
@@ -286,6 +296,19 @@ static bool narrows(const fuser *f, const ct_node *node) {
     const ct_node *in = node->in[0].node;
     return ct__is_reduced(in) && f->of[in->index].users == 1 &&
            ct_dtype_bits((ct_dtype)node->out->dtype) < ct_dtype_bits((ct_dtype)in->out->dtype);
+}
+
+// A few elements of a large temporary: picked when it is there, they do not keep all of it until they
+// are used, as a loss would its logits.
+static bool picks_few(const fuser *f, const ct_node *node) {
+    if (!node->op->kind->positions || !f->s->fuse) return false;
+    const ct_node *from = node->in[0].node;
+    const int64_t bytes = bytes_of(node->in[0]);
+    uint32_t users = f->of[from->index].users;
+    for (; ct__is_view(from) && !f->of[from->index].unit; from = from->in[0].node)
+        users += f->of[from->in[0].node->index].users - 1;
+    return (stands_alone(from) || f->of[from->index].unit) && users > 1 && bytes >= AGAIN_BYTES &&
+           guess(node->out, ~0u) <= guess(ct__type(node->in[0]), ~0u) / FEW_GATHERED;
 }
 
 static void mark_units(fuser *f) {
@@ -323,7 +346,8 @@ static void mark_units(fuser *f) {
         weigh(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
-        c->unit |= ct__is_reduced(node) || !f->s->fuse || shared || narrows(f, node) ||
+        c->early = picks_few(f, node);
+        c->unit |= ct__is_reduced(node) || !f->s->fuse || shared || narrows(f, node) || c->early ||
                    c->weight > MOST_WEIGHT || c->loads > MOST_LOADS || c->depth > MOST_DEPTH;
     }
 }
@@ -369,7 +393,7 @@ static bool visit(fuser *f, ct_val v, const ct_ix *at) {
     if (f->s->err->code) return false;
     if (!stops(f, v.node)) return visit_operands(f, v.node, at);
     if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return no_memory(f->s);
-    f->reads[f->n_reads++] = (read){v, f->e->draft->memo[f->e->draft->n_memo - 1].at};
+    f->reads[f->n_reads++] = (read){v, f->e->draft->memo[f->e->draft->n_memo - 1].at, false};
     return true;
 }
 
@@ -386,7 +410,15 @@ static bool look(fuser *f, ct_node *node) {
         f->axis[a] = ct__is_one(t, a) ? ct__ix_int(f->e->pool, 0)
                                       : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
     }
-    return ct__is_reduced(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis);
+    if (!(ct__is_reduced(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis)))
+        return false;
+    const ct_ix own = ct__emit_offset(f->e, v, f->axis);
+    for (size_t i = 0; i < f->n_reads; i++) {
+        read *r = &f->reads[i];
+        r->in_line = ct__is_pointwise(r->v.node) && guess(ct__type(r->v), ~0u) == guess(t, ~0u) &&
+                     ct__emit_offset(f->e, r->v, r->at) == own;
+    }
+    return true;
 }
 
 // Which of the unit's axes is this expression? -1: none.
@@ -703,13 +735,21 @@ static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     return true;
 }
 
+static bool add_read(fuser *f, ct_node *from, int32_t unit, bool in_line) {
+    if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(f->s);
+    size_t *newest = &f->of[from->index].edge;
+    f->edges[f->n_edges++] = (struct edge){from, unit, *newest, in_line};
+    *newest = f->n_edges;
+    return true;
+}
+
 static bool place_unit(fuser *f, ct_node *node) {
     ct_sched *s = f->s;
     ct_unit u = unit_of(node);
     ct_group *home = NULL;
     if (!look(f, node)) return false;
-    bool sealed = ct__reads_memory(node) && !lies_in_memory(node->in[0].node),
-         free_to_join = s->fuse && !sealed;
+    const bool memory = ct__reads_memory(node) && !lies_in_memory(node->in[0].node),
+               sealed = memory || f->of[node->index].early, free_to_join = s->fuse && !sealed;
     // Behind a template first: that saves a pass over memory whatever follows.
     for (int other = 0; other < 2 && free_to_join; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {
@@ -735,10 +775,7 @@ static bool place_unit(fuser *f, ct_node *node) {
     f->deps[home->id].reads += outside_reads(f, home) + 1;
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
-        if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return no_memory(s);
-        size_t *newest = &f->of[v.node->index].edge;
-        f->edges[f->n_edges++] = (struct edge){v.node, (int32_t)node->index, *newest};
-        *newest = f->n_edges;
+        if (!add_read(f, v.node, (int32_t)node->index, f->reads[i].in_line)) return false;
         if (!ct__is_leaf(v.node) && !add_dep(f, home->id, ct__sval(s, v)->group)) return false;
     }
     for (size_t i = 0; i < f->n_reads && s->fuse; i++) {
@@ -830,19 +867,150 @@ static bool finish_group(fuser *f, ct_group *g) {
     return true;
 }
 
-static bool finish_groups(fuser *f) {
+// --------------------------------------------------------------- what is computed again, not stored
+
+// What a value is computed from, and the work of that.
+typedef struct {
+    ct_val source[AGAIN_SOURCES]; // (n)
+    int n, work;
+} recipe;
+
+static bool find_recipe(fuser *f, const ct_node *node, recipe *r) {
     ct_sched *s = f->s;
-    for (size_t r = 0; r < s->graph->n_roots; r++)
-        ct__sval(s, s->graph->roots[r].val)->stored = true;
+    if (!ct__is_pointwise(node) || node->op->waits || ct__reads_memory(node)) return false;
+    r->work += node->op->costly ? FUNCTION_WORK : 1;
+    for (int i = 0; i < node->n_in; i++) {
+        const ct_val v = node->in[i];
+        if (s->stamp[v.node->index] == s->stamp_now) continue;
+        s->stamp[v.node->index] = s->stamp_now;
+        if (!stops(f, v.node)) {
+            if (!find_recipe(f, v.node, r)) return false;
+        } else if (!ct__is_leaf(v.node) || ct__count(ct__type(v)) != 1 || ct__type(v)->dyn) {
+            if (r->n == AGAIN_SOURCES) return false;
+            r->source[r->n++] = v;
+        }
+    }
+    return true;
+}
+
+static bool is_read_by(const fuser *f, const ct_node *node, int32_t group) {
+    for (size_t k = f->of[node->index].edge; k; k = f->edges[k - 1].older)
+        if (f->s->vals[f->edges[k - 1].unit][0].group == group) return true;
+    return false;
+}
+
+// Does a group find the value's sources where it runs, without that they live longer for it?
+static bool finds_sources(const fuser *f, const recipe *r, int64_t bytes, int32_t group) {
+    for (int i = 0; i < r->n; i++) {
+        const ct_val from = r->source[i];
+        if (is_read_by(f, from.node, group)) continue;
+        if (ct__is_leaf(from.node) || !ct__sval(f->s, from)->stored ||
+            bytes_of(from) > bytes / SMALL_PART)
+            return false;
+    }
+    return true;
+}
+
+// Does the unit that an edge leads to take the value in, within what kernels may hold?
+static bool takes_in(const fuser *f, const struct edge *edge, const recipe *r) {
+    const cost *of = &f->of[edge->unit], *c = &f->of[edge->from->index];
+    const ct_group *g = f->s->groups[f->s->vals[edge->unit][0].group];
+    return edge->in_line && !(g->has_reduce && c->costly) &&
+           of->weight + c->weight <= MOST_WEIGHT && of->loads + c->loads <= MOST_LOADS &&
+           of->depth + c->depth < MOST_DEPTH && f->deps[g->id].depth + c->depth < GROUP_DEPTH &&
+           f->deps[g->id].reads + (size_t)r->n <= MOST_READS &&
+           finds_sources(f, r, bytes_of((ct_val){edge->from, 0}), g->id);
+}
+
+// Is it cheaper to compute the value where it is read than to move it? It is written, which reads
+// the lines first, and read by so many groups.
+static bool is_cheap(const fuser *f, const ct_node *node, const recipe *r, int64_t readers) {
+    const int64_t moved = (2 + readers) * ct_dtype_bits((ct_dtype)node->out->dtype) / 32;
+    return r->work * readers <= moved * f->s->program->target.move_work;
+}
+
+static bool compute_again(fuser *f, ct_node *node, const recipe *r) {
+    for (size_t k = f->of[node->index].edge, older; k; k = older) {
+        const struct edge edge = f->edges[k - 1];
+        cost *of = &f->of[edge.unit];
+        const cost *c = &f->of[node->index];
+        const int32_t group = f->s->vals[edge.unit][0].group;
+        older = edge.older;
+        of->weight += c->weight;
+        of->loads += c->loads;
+        of->costly |= c->costly;
+        of->heavy |= c->heavy;
+        if (of->depth <= c->depth) of->depth = c->depth + 1;
+        f->deps[group].reads += (size_t)r->n;
+        f->deps[group].depth += c->depth + 1;
+        for (int i = 0; i < r->n; i++)
+            if (!add_read(f, r->source[i].node, edge.unit,
+                          edge.in_line && bytes_of(r->source[i]) >= bytes_of((ct_val){node, 0})))
+                return false;
+    }
+    f->of[node->index].unit = false;
+    ct__sval(f->s, (ct_val){node, 0})->stored = false;
+    return true;
+}
+
+// A cheap value that other groups read is computed again by them where they read its sources
+// anyway, so that a gradient keeps what an activation is computed from, and nothing in between.
+// Such values come before those that are computed from them.
+static bool choose_again(fuser *f, ct_node *node, const bool *pinned) {
+    ct_sched *s = f->s;
+    ct_sval *val = ct__sval(s, (ct_val){node, 0});
+    int64_t readers = 0;
+    recipe r = {.n = 0};
+    if (!f->of[node->index].unit || !val->stored || pinned[node->index] || node->n_out != 1 ||
+        bytes_of((ct_val){node, 0}) < AGAIN_BYTES)
+        return true;
+    s->stamp_now++;
+    if (!find_recipe(f, node, &r)) return true;
+    for (size_t k = f->of[node->index].edge; k; k = f->edges[k - 1].older) {
+        const struct edge *edge = &f->edges[k - 1];
+        const int32_t group = s->vals[edge->unit][0].group;
+        if (group == val->group) continue;
+        if (!takes_in(f, edge, &r)) return true;
+        size_t other = edge->older; // is it counted with another edge of its group?
+        while (other && s->vals[f->edges[other - 1].unit][0].group != group)
+            other = f->edges[other - 1].older;
+        readers += !other;
+    }
+    return !readers || !is_cheap(f, node, &r, readers) || compute_again(f, node, &r);
+}
+
+// What must lie in memory, whoever reads it. pinned: (graph->n).
+static void note_pinned(const fuser *f, bool *pinned) {
+    const ct_graph *g = f->s->graph;
+    for (size_t r = 0; r < g->n_roots; r++) ct__sval(f->s, g->roots[r].val)->stored = true;
+    for (size_t i = 0; i < g->n; i++) {
+        pinned[i] |= ct__sval(f->s, (ct_val){g->nodes[i], 0})->stored; // templates read it, too
+        if (ct__reads_memory(g->nodes[i])) pinned[g->nodes[i]->in[0].node->index] = true;
+    }
+}
+
+static void store_what_others_read(fuser *f) {
+    ct_sched *s = f->s;
     for (size_t i = 0; i < f->n_edges; i++) {
         ct_node *from = f->edges[i].from;
         if (!ct__is_leaf(from) &&
             s->vals[from->index][0].group != s->vals[f->edges[i].unit][0].group)
             s->vals[from->index][0].stored = true;
     }
-    for (size_t i = 0; i < s->n_groups; i++)
-        if (!s->groups[i]->dead && !finish_group(f, s->groups[i])) return false;
-    return true;
+}
+
+static bool finish_groups(fuser *f) {
+    ct_sched *s = f->s;
+    bool *pinned = ct__calloc(s->graph->n + 1, sizeof *pinned), ok = pinned != NULL;
+    if (!ok) return no_memory(s);
+    note_pinned(f, pinned);
+    store_what_others_read(f);
+    for (size_t i = 0; i < s->graph->n && ok && s->fuse; i++)
+        ok = choose_again(f, s->graph->nodes[i], pinned);
+    ct__free(pinned);
+    for (size_t i = 0; i < s->n_groups && ok; i++)
+        if (!s->groups[i]->dead) ok = finish_group(f, s->groups[i]);
+    return ok;
 }
 
 bool ct__fuse(ct_sched *s) {
