@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/symbols.h"
 #include "kinds/batch.h"
 #include "kinds/emit.h"
 #include "kinds/matmul.h"
@@ -34,6 +35,7 @@ typedef struct contract {
     int n_batch; // axes of the template: those of the role, or all of them as one
     ct_ix batch[CT_MAX_RANK], rows, columns, inner; // sizes of the template
     int column_tail, inner_tail; // axes of the role that are the template's last one
+    bool tiles;                  // it is the template of matrices
 } contract;
 typedef struct side {
     contract *c;
@@ -336,27 +338,104 @@ static void sizes_of(contract *c) {
     c->inner_tail = c->is.inner.n;
 }
 
-static bool contraction_kernels(ct_sched *s, ct_node *node) {
-    ct_emit *e = ct__emit_new(s, node);
+// The roles of the template, of the node that e writes a kernel of.
+static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
-    const ct_type *out = &node->out[0];
-    contract c = {.e = e,
-                  .value = {node->in[A], node->in[B], {node, 0}},
-                  .dtype = ct__kir_held(out->dtype), // sums are rounded once, at their end
-                  .is = roles_of(node)};
-    c.inner = joined_size(&c, &c.is.inner);
-    if (!c.is.columns.n && c.is.rows.n) exchange(&c); // one row, not one column: lanes have work
-    batch_to_rows(&c);
-    sizes_of(&c);
-    batch_to_columns(&c);
-    sizes_of(&c);
+    *c = (contract){.e = e,
+                    .value = {node->in[A], node->in[B], {node, 0}},
+                    .dtype = ct__kir_held(node->out->dtype), // sums are rounded once, at their end
+                    .is = roles_of(node)};
+    c->inner = joined_size(c, &c->is.inner);
+    if (!c->is.columns.n && c->is.rows.n) exchange(c); // one row, not one column: lanes have work
+    batch_to_rows(c);
+    sizes_of(c);
+    batch_to_columns(c);
+    sizes_of(c);
     // Integers and dot products have loops of their own.
-    const bool tiles = c.is.columns.n && ct__is_float(out->dtype);
-    if (tiles) tail_of(&c, &c.is.columns, &c.column_tail, (int[]){B, OUT});
-    if (tiles) tail_of(&c, &c.is.inner, &c.inner_tail, (int[]){A, B});
-    if (tiles && has_steps(&c)) c.inner_tail = 1;
+    c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
+    if (c->tiles) tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
+    if (c->tiles) tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
+    if (c->tiles && has_steps(c)) c->inner_tail = 1;
+    return true;
+}
+
+// ------------------------------------------------------------------------ the rows, in order of k
+
+// The size of a role, as attributes hold it, of an operand that has all of its axes.
+static int64_t role_size(const contract *c, const ct_role *role, int which) {
+    int64_t n = 1;
+    for (int i = 0; i < role->n; i++)
+        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
+    return n;
+}
+
+// Is it worth a launch of its own to store the first operand as the template packs it? Where neither
+// its rows nor k are contiguous packing gathers, and each task that has the rows does so again: weights
+// of a convolution.
+static bool ordered_first(const contract *c) {
+    enum { COLUMNS = 384, WORTH = 1 << 16 }; // of a task; gathers that cost more than a launch
+    const ct_role *const own[] = {&c->is.batch, &c->is.rows, &c->is.inner};
+    const ct_type *a = ct__type(c->value[A]);
+    double size = 1;
+    if (!c->tiles || !c->is.rows.n || contiguous(c, A) >= 0) return false;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < own[r]->n; i++) {
+            const int axis = own[r]->of[A][i], out = own[r]->of[OUT][i];
+            if (axis < 0 || (out >= 0 && ct__is_one(a, axis))) return false;
+            size *= (double)a->dim[axis];
+        }
+    int64_t columns = role_size(c, &c->is.columns, B);
+    const double tasks = ct__marked(columns) ? 8 : (double)(columns / COLUMNS);
+    return tasks >= 2 && size * tasks >= WORTH;
+}
+
+// The launch that stores it: (batch..., row, k).
+static bool order_rows(ct_sched *s, ct_node *node, uint32_t temp) {
+    contract c;
+    if (!prepare(&c, ct__emit_new(s, node), node)) return false;
+    ct_emit *e = c.e;
+    ct_ix_pool *p = e->pool;
+    ct_ix size[CT_MAX_RANK + 2], at[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    const int n = position_sizes(&c, A, size), first = c.n_batch + 1;
+    int to = ct__emit_temp(e, temp, c.dtype, CT_KIR_WRITE);
+    ct_ix rows = ct__ix_int(p, 1), steps = rows;
+    for (int i = 0; i < first; i++) rows = ct__ix_mul(p, rows, size[i]);
+    for (int i = first; i < n - 1; i++) steps = ct__ix_mul(p, steps, size[i]);
+    ct_ix row = ct__emit_loop(e, CT_BIND_ROWS, rows, "row");
+    ct_ix step = ct__emit_loop(e, CT_BIND_SEQ, steps, "outer k");
+    ct__unflatten_ix(p, row, size, first, at);
+    ct__unflatten_ix(p, step, size + first, n - 1 - first, at + first);
+    at[n - 1] = ct__emit_loop(e, CT_BIND_LANES, size[n - 1], "k");
+    place(&c, A, at, index);
+    ct_kval v = ct__emit_value(e, c.value[A], index, c.dtype);
+    ct_ix flat = ct__ix_add(p, ct__ix_mul(p, row, steps), step);
+    flat = ct__ix_add(p, ct__ix_mul(p, flat, size[n - 1]), at[n - 1]);
+    ct__kir_store(e->kir, to, ct__emit_ix(e, flat), v);
+    for (int i = 0; i < 3; i++) ct__emit_end(e);
+    return ct__emit_done(e, 0);
+}
+
+// The stored rows as the template's operand; strides: (positions).
+static ct_source ordered_rows(contract *c, uint32_t temp, ct_kval *strides) {
+    ct_ix_pool *p = c->e->pool;
+    ct_ix size[CT_MAX_RANK + 2], stride = ct__ix_int(p, 1);
+    for (int i = position_sizes(c, A, size) - 1; i >= 0; i--) {
+        strides[i] = ct__emit_ix(c->e, stride);
+        stride = ct__ix_mul(p, stride, size[i]);
+    }
+    return (ct_source){.buf = ct__emit_temp(c->e, temp, c->dtype, CT_KIR_READ),
+                       .offset = -1,
+                       .stride = strides};
+}
+
+static bool contraction_kernels(ct_sched *s, ct_node *node) {
+    contract c;
+    if (!prepare(&c, ct__emit_new(s, node), node)) return false;
+    ct_emit *e = c.e;
+    const ct_type *out = &node->out[0];
     ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK];
+    ct_kval strides[CT_MAX_RANK + 2];
     const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail};
     for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);
     for (int i = 0; i < axes_of(&columns); i++)
@@ -380,13 +459,25 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
+    uint32_t temp = UINT32_MAX;
+    bool ok = true;
+    if (ordered_first(&c)) {
+        const int64_t each = c.dtype == CT_F64 ? 8 : 4, rows = role_size(&c, &c.is.rows, A);
+        int64_t n = ct__size_mul(rows, role_size(&c, &c.is.inner, A));
+        n = ct__size_mul(n, role_size(&c, &c.is.batch, A));
+        temp = ct__sched_temp(s, ct__size_mul(n, each));
+    }
+    if (temp != UINT32_MAX) {
+        ok = order_rows(s, node, temp);
+        spec.a = ordered_rows(&c, temp, strides);
+    }
     if (!c.is.columns.n)
         dot_products(e->kir, &spec, out->rank == 0);
     else if (ct__is_float(out->dtype))
         ct__template_matmul(e->kir, &spec);
     else
         whole_numbers(e->kir, &spec);
-    return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
+    return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node)) && ok;
 }
 
 static double contraction_roundings(const ct_node *node, bool in_order) {
