@@ -37,6 +37,8 @@ typedef struct matmul {
     ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
     ct_kval row0, rows, col0, cols; // the task's block
     ct_kval chunk, last, k0, kn;    // the chunk
+    bool looks_ahead;               // memory that is wanted soon is asked for
+    ct_kval next_k, next_column;    // what of b is packed next
 } matmul;
 
 static ct_kval minus(ct_kir *k, ct_kval a, ct_kval b) { return ct__kir_sub(k, a, b); }
@@ -329,8 +331,40 @@ static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
 
 // --------------------------------------------------------------------------------- a register tile
 
-// The chunk's chains of fused multiply-adds, from +0, into m->tile.
-static void multiply(matmul *m, ct_kval row, ct_kval panel) {
+// Where the tile's sums of the chunks before lie.
+static ct_kval sum_place(const matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
+    ct_kir *k = m->k;
+    ct_kval column = m->deep ? panel : ct__kir_add(k, group, panel);
+    return ct__kir_add(k, ct__kir_muli(k, row, m->sum_width), column);
+}
+
+// Stores the tile's rows, `width` elements apart.
+static void store_tile(const matmul *m, const ct_kval *acc, int buf, ct_kval at, int64_t width) {
+    for (int r = 0; r < m->mr; r++)
+        ct__kir_store(m->k, buf, ct__kir_addi(m->k, at, r * width), ct__kir_get(m->k, acc[r]));
+}
+
+// The sums of the chunks before are put to the tile, which is kept for the next chunk or, behind the
+// last, for the result.
+static void add_chunk(const matmul *m, const ct_kval *acc, ct_kval kept, ct_kval j) {
+    ct_kir *k = m->k;
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_int(k, 0));
+    ct__kir_if(k, ct__kir_un(k, CT_K_NOT, first));
+    for (int r = 0; r < m->mr; r++) {
+        ct_kval before = ct__kir_load(k, m->sum, ct__kir_addi(k, kept, r * m->sum_width));
+        ct__kir_set(k, acc[r], ct__kir_add(k, before, ct__kir_get(k, acc[r])));
+    }
+    ct__kir_end(k);
+    ct__kir_if(k, ct__kir_un(k, CT_K_NOT, m->last));
+    store_tile(m, acc, m->sum, kept, m->sum_width);
+    ct__kir_end(k);
+    ct__kir_if(k, m->last);
+    store_tile(m, acc, m->tile, j, m->nr);
+    ct__kir_end(k);
+}
+
+// The chunk's chains of fused multiply-adds, from +0.
+static void multiply(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
     ct_kir *k = m->k;
     ct_kval acc[MOST_ROWS];
     ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, m->nr, "column");
@@ -346,45 +380,100 @@ static void multiply(matmul *m, ct_kval row, ct_kval panel) {
         ct__kir_set(k, acc[r], ct__kir_fma(k, a, b, ct__kir_get(k, acc[r])));
     }
     ct__kir_end(k);
-    for (int r = 0; r < m->mr; r++)
-        ct__kir_store(k, m->tile, ct__kir_addi(k, j, (int64_t)r * m->nr), ct__kir_get(k, acc[r]));
+    if (m->many)
+        add_chunk(m, acc, ct__kir_add(k, sum_place(m, row, group, panel), j), j);
+    else
+        store_tile(m, acc, m->tile, j, m->nr);
     ct__kir_end(k);
 }
 
-// The chunk's sum at (r, j) of the tile, added to those before it.
-static ct_kval total(matmul *m, ct_kval r, ct_kval j, ct_kval at) {
-    ct_kir *k = m->k;
-    ct_kval v = ct__kir_load(k, m->tile, ct__kir_add(k, ct__kir_muli(k, r, m->nr), j));
-    if (!m->many) return v;
-    ct_kval first = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_int(k, 0));
-    ct_kval later = ct__kir_un(k, CT_K_NOT, first);
-    ct_kval before = ct__kir_load_if(k, m->sum, at, later);
-    return ct__kir_select(k, first, v, ct__kir_add(k, before, v));
+// An element of the result, at a row of the block and a place along its columns.
+static void store_result(matmul *m, ct_kval row, place column, ct_kval v) {
+    ct_kval in_all = ct__kir_add(m->k, m->row0, row);
+    int n = put(m, m->s->n_batch, &m->row_axes, (place){-1, in_all});
+    n = put(m, n, &m->column_axes, column);
+    ct__sink_store(m->k, &m->s->c, n, m->at, v);
 }
 
-// What becomes of a tile: kept for the next chunk, or the result.
-static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid,
-                   bool result) {
+static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid) {
     ct_kir *k = m->k;
-    const axes flat = {1, NULL}, *over = result ? &m->column_axes : &flat;
-    ct_kval rows = rest_of(k, m->rows, row, m->mr);
-    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
-    ct_kval from = ct__kir_int(k, 0); // of one axis only the place in the tile is wanted
-    if (over->n > 1) from = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
-    run j = open_run(m, over, from, valid, "column");
-    ct_kval in_row = ct__kir_add(k, row, r);
-    ct_kval in_group = ct__kir_add(k, panel, j.i), in_col = ct__kir_add(k, group, in_group);
-    ct_kval at = ct__kir_add(k, ct__kir_muli(k, in_row, m->sum_width), m->deep ? in_group : in_col);
-    ct_kval v = total(m, r, j.i, at);
-    if (result) {
-        int n = put(m, m->s->n_batch, &m->row_axes, (place){-1, ct__kir_add(k, m->row0, in_row)});
-        n = put(m, n, over, over->n > 1 ? j.at : (place){-1, ct__kir_add(k, m->col0, in_col)});
-        ct__sink_store(k, &m->s->c, n, m->at, v);
-    } else {
-        ct__kir_store(k, m->sum, at, v);
-    }
+    const axes *over = &m->column_axes;
+    ct_kval rows = rest_of(k, m->rows, row, m->mr), none = ct__kir_int(k, 0);
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, "row of the result");
+    ct_kval from = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
+    run j = open_run(m, over, over->n > 1 ? from : none, valid, "column");
+    if (over->n == 1) j.at.last = ct__kir_add(k, from, j.i);
+    ct_kval v = ct__kir_load(k, m->tile, ct__kir_add(k, ct__kir_muli(k, r, m->nr), j.i));
+    store_result(m, ct__kir_add(k, row, r), j.at, v);
     close_run(m, over);
     ct__kir_end(k);
+}
+
+// -------------------------------------------------------------------------- what is wanted soon
+
+// Cache lines are asked for while the tiles before are computed, whose operands lie near: so memory and
+// arithmetic overlap, which no processor looks far enough ahead to do by itself.
+enum { LINE = 16 }; // elements, of f32
+
+// The tile's part of the result, and what else its elements are computed from.
+static void prefetch_result(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
+    ct_kir *k = m->k;
+    ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, m->mr, "row wanted soon");
+    ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
+    ct__kir_prefetches(k, true);
+    for (int64_t i = 0; i < m->nr; i += LINE)
+        store_result(m, ct__kir_add(k, row, r), (place){-1, ct__kir_addi(k, column, i)}, zero(m));
+    ct__kir_prefetches(k, false);
+    ct__kir_end(k);
+}
+
+// `part` of `parts` of an operand's next piece: `outer` lines of `length` elements.
+static void prefetch_part(matmul *m, ct_kval (*ask)(matmul *m, ct_kval outer, ct_kval inner),
+                          ct_kval wanted, ct_kval part, int64_t parts, int64_t outer,
+                          int64_t length) {
+    ct_kir *k = m->k;
+    const int64_t each = (outer + parts - 1) / parts;
+    ct_kval many = ct__kir_select(k, wanted, ct__kir_int(k, each), ct__kir_int(k, 0));
+    ct_kval o = ct__kir_loop(k, CT_BIND_SEQ, many, "wanted soon");
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, (length + LINE - 1) / LINE, "line");
+    ct__kir_prefetches(k, true);
+    ask(m, ct__kir_add(k, ct__kir_muli(k, part, each), o), ct__kir_muli(k, i, LINE));
+    ct__kir_prefetches(k, false);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+static ct_kval ask_b(matmul *m, ct_kval outer, ct_kval inner) {
+    ct_kval kk = ct__kir_add(m->k, m->next_k, m->b_by_column ? inner : outer);
+    ct_kval column = ct__kir_add(m->k, m->next_column, m->b_by_column ? outer : inner);
+    return load_b(m, (place){-1, kk}, (place){-1, ct__kir_add(m->k, m->col0, column)});
+}
+static ct_kval ask_a(matmul *m, ct_kval outer, ct_kval inner) {
+    ct_kval kk = ct__kir_add(m->k, m->next_k, m->a_by_k ? outer : inner);
+    ct_kval row = ct__kir_add(m->k, m->row0, m->a_by_k ? inner : outer);
+    return load_a(m, row, (place){-1, kk});
+}
+
+// Of the panels of b that come next, and behind a chunk's last panels of the next rows of a, this tile's
+// share.
+static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval tile) {
+    ct_kir *k = m->k;
+    const int64_t width = (int64_t)m->group * m->nr, height = m->mc / m->mr;
+    ct_kval behind = ct__kir_addi(k, group, width), none = ct__kir_int(k, 0);
+    ct_kval more = ct__kir_lt(k, behind, m->cols), chunk = ct__kir_addi(k, m->k0, CT_DOT_CHUNK);
+    ct_kval wanted = ct__kir_bin(k, CT_K_OR, more, ct__kir_un(k, CT_K_NOT, m->last));
+    m->next_k =
+        m->deep ? ct__kir_select(k, m->last, none, chunk) : ct__kir_select(k, more, m->k0, chunk);
+    m->next_column =
+        m->deep ? ct__kir_select(k, m->last, behind, group) : ct__kir_select(k, more, behind, none);
+    ct_kval part = ct__kir_div(k, panel, ct__kir_int(k, m->nr));
+    part = ct__kir_add(k, ct__kir_muli(k, part, height), tile);
+    const int64_t parts = height * m->group;
+    prefetch_part(m, ask_b, wanted, part, parts, m->b_by_column ? width : CT_DOT_CHUNK,
+                  m->b_by_column ? CT_DOT_CHUNK : width);
+    if (m->deep || !m->many) return;
+    wanted = ct__kir_bin(k, CT_K_AND, wanted, ct__kir_un(k, CT_K_NOT, more));
+    prefetch_part(m, ask_a, wanted, part, parts, m->a_by_k ? CT_DOT_CHUNK : m->mc,
+                  m->a_by_k ? m->mc : CT_DOT_CHUNK);
 }
 
 static void tiles(matmul *m, ct_kval group, ct_kval panel) {
@@ -392,15 +481,16 @@ static void tiles(matmul *m, ct_kval group, ct_kval panel) {
     ct_kval rest = minus(k, m->cols, ct__kir_add(k, group, panel));
     ct_kval valid = ct__kir_min(k, rest, ct__kir_int(k, m->nr));
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
+    if (m->looks_ahead) prefetch_operands(m, group, panel, row);
     row = ct__kir_muli(k, row, m->mr);
-    multiply(m, row, panel);
-    if (m->many) {
-        ct__kir_if(k, ct__kir_un(k, CT_K_NOT, m->last));
-        finish(m, row, group, panel, valid, false);
-        ct__kir_end(k);
-        ct__kir_if(k, m->last);
+    if (m->looks_ahead) {
+        if (m->many) ct__kir_if(k, m->last);
+        prefetch_result(m, row, group, panel);
+        if (m->many) ct__kir_end(k);
     }
-    finish(m, row, group, panel, valid, true);
+    multiply(m, row, group, panel);
+    if (m->many) ct__kir_if(k, m->last);
+    finish(m, row, group, panel, valid);
     if (m->many) ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -523,14 +613,18 @@ static void choose(matmul *m) {
                      !ct__source_along(k, &m->s->b, n + inner + m->column_axes.n - 1);
     register_tile(m);
     m->nr = m->nv * CT_LANES;
-    m->mc = t->row_block ? t->row_block
-                         : equal_blocks(at_most(k, m->s->rows, INT64_MAX / 16), 256, m->mr);
-    m->nc = t->column_block ? t->column_block : column_block(m);
-    m->mrp = up_to(m->mr, CT_LANES);
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
+    // Without sums that wait there is room for more rows in the second cache.
+    const int64_t rows = at_most(k, m->s->rows, INT64_MAX / 16), most = m->many ? 256 : 384;
+    m->mc = up_to(t->row_block ? t->row_block : equal_blocks(rows, most, m->mr), m->mr);
+    m->nc = up_to(t->column_block ? t->column_block : column_block(m), m->nr);
+    m->mrp = up_to(m->mr, CT_LANES);
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
     m->a_by_k = ct__source_along(k, &m->s->a, n) && !ct__source_along(k, &m->s->a, n + inner);
+    // Worth it where tiles are long; a place along several axes would cost divisions.
+    m->looks_ahead = m->column_axes.n == 1 && inner == 1 && m->mc >= 64 &&
+                     at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
 }
 
 static void make_scratch(matmul *m) {

@@ -535,8 +535,23 @@ static bool access_ok(ct_kir *k, ct_kop op, int buf, int flag, ct_kval index, ct
     return k->err.code == CT_OK;
 }
 
+void ct__kir_prefetch(ct_kir *k, int buf, ct_kval index, bool write) {
+    if (!access_ok(k, CT_K_PREFETCH, buf, write ? CT_KIR_WRITE : CT_KIR_READ, index, -1)) return;
+    ct_kins ins = make(CT_K_PREFETCH, CT_DEFAULT, 0, index, -1, -1);
+    ins.sub = write;
+    ins.imm.i = buf;
+    append(k, ins);
+}
+
+void ct__kir_prefetches(ct_kir *k, bool on) { k->prefetches = on; }
+
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond) {
     if (!access_ok(k, CT_K_LOAD, buf, CT_KIR_READ, index, cond)) return -1;
+    if (k->prefetches) {
+        const ct_dtype dtype = ct__kir_held(k->bufs[buf].dtype);
+        ct__kir_prefetch(k, buf, index, false);
+        return ct__is_float(dtype) ? ct__kir_const(k, dtype, 0) : ct__kir_const_int(k, dtype, 0);
+    }
     if (cond >= 0 && bool_const(k, cond) == 1) cond = -1;
     int lanes = k->ins[index].lanes;
     if (cond >= 0 && k->ins[cond].lanes > lanes) lanes = k->ins[cond].lanes;
@@ -560,6 +575,10 @@ void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval 
     if (!access_ok(k, CT_K_STORE, buf, CT_KIR_WRITE, index, cond) ||
         !stored_ok(k, CT_K_STORE, buf, value))
         return;
+    if (k->prefetches) {
+        ct__kir_prefetch(k, buf, index, true);
+        return;
+    }
     if (cond >= 0 && bool_const(k, cond) == 1) cond = -1;
     ct_kins ins = make(CT_K_STORE, CT_DEFAULT, 0, index, value, cond);
     ins.imm.i = buf;

@@ -58,7 +58,8 @@
 //
 // Memory. Buffers are kernel parameters (restrict unless CT_KIR_ALIAS); locals are scratch of one
 //   thread, undefined until stored. An index counts elements. LOAD and STORE take an optional
-//   condition: false reads and writes nothing, and the load gives 0.
+//   condition: false reads and writes nothing, and the load gives 0. PREFETCH brings a place nearer
+//   and does nothing else; its index may be any.
 //
 // Errors are sticky: a bad call records one and returns -1, every call accepts -1 and passes it on;
 // ct__kir_verify (or ct__render_c) reports it. The builder folds i64 constants and shares equal
@@ -80,7 +81,7 @@ enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
     /* structure */                                                                                \
     X(CONST, 0) X(ARG, 0) X(PARAM, 0) X(LOOP, 1) X(END, 0) X(RET, 1) X(BREAK, 1)                   \
     /* memory */                                                                                   \
-    X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3)                                                \
+    X(LOAD, 2) X(STORE, 3) X(VLOAD, 2) X(VSTORE, 3) X(PREFETCH, 1)                                 \
     /* registers and reductions */                                                                 \
     X(REG, 1) X(GET, 1) X(SET, 2) X(REDUCE, 1)                                                     \
     /* lanes */                                                                                    \
@@ -138,13 +139,13 @@ typedef enum ct_kmath {
 typedef int ct_kval; // id of a value; -1: none
 
 // One instruction. `imm` is the constant (CONST: i for ints and bool, f for floats), the buffer id
-// (LOAD, STORE, VLOAD, VSTORE), the number of the arg or param.
+// (LOAD, STORE, VLOAD, VSTORE, PREFETCH), the number of the arg or param.
 typedef struct ct_kins {
     uint8_t op;    // ct_kop
     uint8_t dtype; // ct_dtype of the result; CT_DEFAULT: no result
     uint8_t lanes; // of the result: 1 or CT_LANES; 0: no result
     uint8_t sub; // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; ZIP: high?; MATH: ct_kmath; CAST: target
-                 // ct_dtype
+                 // ct_dtype; PREFETCH: to write?
     ct_kval a, b, c, d; // operands, -1 where absent. LOAD: index, cond. STORE: index, value, cond.
                         // VLOAD: index, count. VSTORE: index, value, count. SET: register, value.
                         // END: a = its LOOP. LOOP: extent.
@@ -173,6 +174,7 @@ typedef struct ct_kir {
     int nparams;     // buffers that are parameters: bufs[] of the kernel function, in order
     int nargs;       // i64 args of the kernel function
     ct_kval open;    // innermost open LOOP, -1: none
+    bool prefetches; // a LOAD or STORE that is asked for becomes a PREFETCH
     int32_t *shared; // hash table of pure instructions, for sharing
     size_t shared_cap, nshared;
     ct_err err; // the first mistake of the builder
@@ -247,6 +249,11 @@ ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
+// A cache line that is wanted soon. Not inside a LANES or TILE loop.
+void ct__kir_prefetch(ct_kir *k, int buf, ct_kval index, bool write);
+// Until it is called with false, loads and stores of scalars become prefetches, so that what reads or
+// writes an element can be made to ask for it first; a load gives 0.
+void ct__kir_prefetches(ct_kir *k, bool on);
 
 // --------------------------------------------------------------------------- loops and registers
 

@@ -250,6 +250,7 @@ static void again(binding *b, ct_kval v) {
     case CT_K_VSTORE: ct__kir_vstore(k, (int)ins->imm.i, x, y, z); break;
     case CT_K_SET: ct__kir_set(k, x, y); break;
     case CT_K_BREAK: ct__kir_break(k, x); break;
+    case CT_K_PREFETCH: ct__kir_prefetch(k, (int)ins->imm.i, x, ins->sub); break;
     case CT_K_ARG: b->made[v] = ct__kir_arg(k); break;
     default: b->made[v] = ct__kir_again(k, ins, x, y, z);
     }

@@ -99,6 +99,7 @@ static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop
         return fault(c, "all lanes store to one place");
     if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
         return fault(c, "16-lane values inside a LANES loop");
+    if (ins->op == CT_K_PREFETCH) return fault(c, "inside a LANES loop");
     return true;
 }
 
@@ -186,6 +187,9 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_STORE:
     case CT_K_VLOAD:
     case CT_K_VSTORE: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
+    case CT_K_PREFETCH:
+        ct__textf(out, "%s b%lld", ins->sub ? " write" : "", (long long)ins->imm.i);
+        break;
     case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub]); break;
     case CT_K_REDUCE:
     case CT_K_FOLD: ct__textf(out, " %s", ct__kred_name(ins->sub)); break;

@@ -26,6 +26,7 @@ static ct_kval accessed(const inlining *x, const ct_kins *ins) {
     case CT_K_LOAD: return ct__kir_load_if(k, buf, at, b);
     case CT_K_VLOAD: return ct__kir_vload(k, buf, at, b);
     case CT_K_STORE: ct__kir_store_if(k, buf, at, b, c); return -1;
+    case CT_K_PREFETCH: ct__kir_prefetch(k, buf, at, ins->sub); return -1;
     default: ct__kir_vstore(k, buf, at, b, c); return -1;
     }
 }
@@ -70,7 +71,8 @@ static ct_kval inlined(const inlining *x, const ct_kins *ins) {
     case CT_K_LOAD:
     case CT_K_VLOAD:
     case CT_K_STORE:
-    case CT_K_VSTORE: return accessed(x, ins);
+    case CT_K_VSTORE:
+    case CT_K_PREFETCH: return accessed(x, ins);
     case CT_K_ARG: return x->with->arg[ins->imm.i];
     default:
         return ct__kir_again(k, ins, value_of(x, ins->a), value_of(x, ins->b), value_of(x, ins->c));

@@ -531,6 +531,7 @@ static ct_kval emit(builder *b, unit *u, ct_kval v) {
     case CT_K_CONST:
     case CT_K_SPLAT:
     case CT_K_PARAM:
+    case CT_K_PREFETCH:
     case CT_K_RET: break;
     case CT_K_IOTA: widen(b, u, v); break;
     case CT_K_ARG:

@@ -22,6 +22,7 @@ static double cost_of(const ct_kshape *shape, const ct_kins *ins) {
     switch (ins->op) {
     case CT_K_CONST:
     case CT_K_LOOP:
+    case CT_K_PREFETCH:
     case CT_K_SPLAT: return 0;
     case CT_K_MATH: return MATH;
     case CT_K_LOAD:

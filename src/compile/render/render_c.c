@@ -515,6 +515,14 @@ static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__text_add(r->out, ";\n");
 }
 
+static void prefetch(const ct_render *r, const ct_kins *ins) {
+    line(r);
+    ct__text_add(r->out, "__builtin_prefetch(");
+    address(r, ins->imm.i, ins->a);
+    // What is only read waits in the second cache; the first is full of what is used now.
+    ct__text_add(r->out, ins->sub ? ", 1, 3);\n" : ", 0, 2);\n");
+}
+
 static void instruction(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     switch (ins->op) {
@@ -539,6 +547,7 @@ static void instruction(ct_render *r, ct_kval v) {
         ct__textf(r->out, "r%d = ", ins->a);
         assigned(r, ins->a, ins->b);
         break;
+    case CT_K_PREFETCH: prefetch(r, ins); break;
     case CT_K_BREAK:
         line(r);
         ct__text_add(r->out, "if (");
