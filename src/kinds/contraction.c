@@ -338,6 +338,45 @@ static void sizes_of(contract *c) {
     c->inner_tail = c->is.inner.n;
 }
 
+// The size of a role, as attributes hold it, of an operand that has all of its axes.
+static int64_t role_size(const contract *c, const ct_role *role, int which) {
+    int64_t n = 1;
+    for (int i = 0; i < role->n; i++)
+        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
+    return n;
+}
+
+// Sizes, and how many axes of each role the template has.
+static void arrange(contract *c) {
+    batch_to_rows(c);
+    sizes_of(c);
+    batch_to_columns(c);
+    sizes_of(c);
+    if (!c->tiles) return;
+    tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
+    tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
+    if (has_steps(c)) c->inner_tail = 1;
+}
+
+static int last_position(const contract *c, int which) {
+    ct_ix size[CT_MAX_RANK + 2];
+    return position_sizes(c, which, size) - 1;
+}
+
+// Are columns of windows, more than there are rows, summed over many positions, which both operands have
+// side by side? As rows they are copied in pieces of these, and fewer columns are turned: the weights'
+// gradient of a convolution.
+static bool turned_windows(const contract *c) {
+    enum { MANY = 1024 };
+    const bool pieces = c->column_tail < c->is.columns.n || c->inner_tail < c->is.inner.n;
+    if (!c->tiles || !c->is.rows.n || !pieces || contiguous(c, A) != last_position(c, A))
+        return false;
+    const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B),
+                  inner = role_size(c, &c->is.inner, A);
+    return !ct__marked(rows) && !ct__marked(columns) && rows < columns &&
+           (ct__marked(inner) || inner >= MANY);
+}
+
 // The roles of the template, of the node that e writes a kernel of.
 static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
@@ -348,27 +387,20 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
                     .is = roles_of(node)};
     c->inner = joined_size(c, &c->is.inner);
     if (!c->is.columns.n && c->is.rows.n) exchange(c); // one row, not one column: lanes have work
-    batch_to_rows(c);
-    sizes_of(c);
-    batch_to_columns(c);
-    sizes_of(c);
     // Integers and dot products have loops of their own.
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
-    if (c->tiles) tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
-    if (c->tiles) tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
-    if (c->tiles && has_steps(c)) c->inner_tail = 1;
+    arrange(c);
+    if (turned_windows(c)) {
+        exchange(c);
+        arrange(c);
+        if (contiguous(c, A) == last_position(c, A)) return true;
+        exchange(c);
+        arrange(c);
+    }
     return true;
 }
 
 // ------------------------------------------------------------------------ the rows, in order of k
-
-// The size of a role, as attributes hold it, of an operand that has all of its axes.
-static int64_t role_size(const contract *c, const ct_role *role, int which) {
-    int64_t n = 1;
-    for (int i = 0; i < role->n; i++)
-        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
-    return n;
-}
 
 // Is it worth a launch of its own to store the first operand as the template packs it? Where neither
 // its rows nor k are contiguous packing gathers, and each task that has the rows does so again: weights
@@ -424,9 +456,8 @@ static ct_source ordered_rows(contract *c, uint32_t temp, ct_kval *strides) {
         strides[i] = ct__emit_ix(c->e, stride);
         stride = ct__ix_mul(p, stride, size[i]);
     }
-    return (ct_source){.buf = ct__emit_temp(c->e, temp, c->dtype, CT_KIR_READ),
-                       .offset = -1,
-                       .stride = strides};
+    return (ct_source){
+        .buf = ct__emit_temp(c->e, temp, c->dtype, CT_KIR_READ), .offset = -1, .stride = strides};
 }
 
 static bool contraction_kernels(ct_sched *s, ct_node *node) {
