@@ -7,7 +7,7 @@
 
 // A_TILE: steps of k in a tile of a that is packed by k, one more than needed, so that tiles do not
 // all begin in one set of the first cache.
-enum { MOST_ROWS = 16, MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
+enum { MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
 
 typedef struct axes {
     int n;
@@ -30,11 +30,14 @@ typedef struct matmul {
     int64_t mrp;      // rows of a packed tile with their padding
     bool many;        // may there be more than one chunk?
     bool b_by_column; // b is contiguous along k
-    bool deep;        // all chunks of a are packed at once, and the panels are the outer loop
+    int64_t pitch; // rows of a packed panel of b, more than needed where windows are packed side by
+                   // side, so that panels do not all begin in one set of the first cache
+    bool deep;     // all chunks of a are packed at once, and the panels are the outer loop
     int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
     int stage;                  // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
     ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
+    ct_kval batch;                  // its number
     ct_kval row0, rows, col0, cols; // the task's block
     ct_kval chunk, last, k0, kn;    // the chunk
 } matmul;
@@ -113,6 +116,13 @@ static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0
 // The place in the packed block of A of a row, or of a tile where it is packed by k.
 static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
     ct_kir *k = m->k;
+    if (m->s->a_packed) {
+        ct_kval n = ct__kir_ceil_div(k, m->s->inner, CT_DOT_CHUNK);
+        ct_kval chunk = ct__kir_add(k, ct__kir_mul(k, m->batch, n), m->chunk);
+        ct_kval row = ct__kir_add(k, m->row0, row_or_tile);
+        return ct__kir_muli(k, ct__kir_add(k, ct__kir_mul(k, chunk, m->s->rows), row),
+                            CT_DOT_CHUNK);
+    }
     ct_kval at = ct__kir_muli(k, row_or_tile, m->a_by_k ? A_TILE * m->mrp : CT_DOT_CHUNK);
     return m->deep ? ct__kir_add(k, at, ct__kir_muli(k, m->chunk, m->a_chunk)) : at;
 }
@@ -173,7 +183,7 @@ static void pack_a_by_k(matmul *m) {
 static ct_kval b_place(const matmul *m, ct_kval kk, ct_kval column) {
     ct_kir *k = m->k;
     ct_kval width = ct__kir_int(k, m->nr), panel = ct__kir_div(k, column, width);
-    ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), kk);
+    ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, m->pitch), kk);
     ct_kval within = ct__kir_mod(k, column, width);
     return ct__kir_add(k, ct__kir_muli(k, row, m->nr), within);
 }
@@ -236,7 +246,7 @@ static void pack_runs(matmul *m, ct_kval col, ct_kval valid, const steps *s) {
     ct_kir *k = m->k;
     ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
     ct_kval first = ct__kir_muli(k, panel, m->nr);
-    ct_kval to = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), s->row);
+    ct_kval to = ct__kir_add(k, ct__kir_muli(k, panel, m->pitch), s->row);
     run j = open_run(m, &m->column_axes, ct__kir_add(k, col, first),
                      rest_of(k, valid, first, m->nr), "column");
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "k");
@@ -344,7 +354,7 @@ static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
 // The chunk's chains of fused multiply-adds, from +0, into m->tile.
 static void multiply(matmul *m, ct_kval row, ct_kval panel) {
     ct_kir *k = m->k;
-    ct_kval acc[MOST_ROWS];
+    ct_kval acc[CT_TILE_ROWS];
     ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, m->nr, "column");
     for (int r = 0; r < m->mr; r++) acc[r] = ct__kir_reg(k, zero(m));
     ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
@@ -457,9 +467,10 @@ static void panels(matmul *m) {
 // A block of the result. Where all of a is small it is packed once, and the columns of b are read
 // to their ends one after the other; else one chunk of both at a time.
 static void block(matmul *m) {
-    chunks(m);
-    pack_a(m);
-    if (m->deep) ct__kir_end(m->k);
+    const bool packs = !m->s->a_packed;
+    if (packs || !m->deep) chunks(m);
+    if (packs) pack_a(m);
+    if (packs && m->deep) ct__kir_end(m->k);
     panels(m);
     if (!m->deep) ct__kir_end(m->k);
 }
@@ -570,7 +581,9 @@ static void choose(matmul *m) {
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
-    m->a_by_k = ct__source_along(k, &m->s->a, n) && !ct__source_along(k, &m->s->a, n + inner);
+    m->a_by_k = !m->s->a_packed && ct__source_along(k, &m->s->a, n) &&
+                !ct__source_along(k, &m->s->a, n + inner);
+    m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
 }
 
 static void make_scratch(matmul *m) {
@@ -581,8 +594,9 @@ static void make_scratch(matmul *m) {
         all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
         m->deep = all * m->a_chunk * size <= SMALL;
     }
-    m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
-    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * CT_DOT_CHUNK);
+    m->a = m->s->a.buf;
+    if (!m->s->a_packed) m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
+    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
     m->stage = -1;
     if (m->b_by_column) m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
@@ -613,6 +627,7 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     m.row0 = ct__kir_muli(k, ct__kir_mod(k, task, row_blocks), m.mc);
     task = ct__kir_div(k, task, row_blocks);
     ct__unflatten(k, task, spec->n_batch, spec->batch, m.at);
+    m.batch = spec->n_batch ? task : ct__kir_int(k, 0);
     m.rows = rest_of(k, spec->rows, m.row0, m.mc);
     m.cols = rest_of(k, spec->columns, m.col0, m.nc);
     block(&m);
