@@ -338,6 +338,45 @@ static void sizes_of(contract *c) {
     c->inner_tail = c->is.inner.n;
 }
 
+// The size of a role, as attributes hold it, of an operand that has all of its axes.
+static int64_t role_size(const contract *c, const ct_role *role, int which) {
+    int64_t n = 1;
+    for (int i = 0; i < role->n; i++)
+        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
+    return n;
+}
+
+// Sizes, and how many axes of each role the template has.
+static void arrange(contract *c) {
+    batch_to_rows(c);
+    sizes_of(c);
+    batch_to_columns(c);
+    sizes_of(c);
+    if (!c->tiles) return;
+    tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
+    tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
+    if (has_steps(c)) c->inner_tail = 1;
+}
+
+static int last_position(const contract *c, int which) {
+    ct_ix size[CT_MAX_RANK + 2];
+    return position_sizes(c, which, size) - 1;
+}
+
+// Are columns of windows, more than there are rows, summed over many positions, which both operands have
+// side by side? As rows they are copied in pieces of these, and fewer columns are turned: the weights'
+// gradient of a convolution.
+static bool turned_windows(const contract *c) {
+    enum { MANY = 1024 };
+    const bool pieces = c->column_tail < c->is.columns.n || c->inner_tail < c->is.inner.n;
+    if (!c->tiles || !c->is.rows.n || !pieces || contiguous(c, A) != last_position(c, A))
+        return false;
+    const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B),
+                  inner = role_size(c, &c->is.inner, A);
+    return !ct__marked(rows) && !ct__marked(columns) && rows < columns &&
+           (ct__marked(inner) || inner >= MANY);
+}
+
 // The roles of the template, of the node that e writes a kernel of.
 static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
@@ -348,27 +387,20 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
                     .is = roles_of(node)};
     c->inner = joined_size(c, &c->is.inner);
     if (!c->is.columns.n && c->is.rows.n) exchange(c); // one row, not one column: lanes have work
-    batch_to_rows(c);
-    sizes_of(c);
-    batch_to_columns(c);
-    sizes_of(c);
     // Integers and dot products have loops of their own.
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
-    if (c->tiles) tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
-    if (c->tiles) tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
-    if (c->tiles && has_steps(c)) c->inner_tail = 1;
+    arrange(c);
+    if (turned_windows(c)) {
+        exchange(c);
+        arrange(c);
+        if (contiguous(c, A) == last_position(c, A)) return true;
+        exchange(c);
+        arrange(c);
+    }
     return true;
 }
 
 // ------------------------------------------------------------------------ the rows, in order of k
-
-// The size of a role, as attributes hold it, of an operand that has all of its axes.
-static int64_t role_size(const contract *c, const ct_role *role, int which) {
-    int64_t n = 1;
-    for (int i = 0; i < role->n; i++)
-        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
-    return n;
-}
 
 // Is it worth a launch of its own to store the first operand as the template packs it? Where neither
 // its rows nor k are contiguous packing gathers, and each task that has the rows does so again: weights
@@ -385,12 +417,13 @@ static bool ordered_first(const contract *c) {
             if (axis < 0 || (out >= 0 && ct__is_one(a, axis))) return false;
             size *= (double)a->dim[axis];
         }
-    int64_t columns = role_size(c, &c->is.columns, B);
+    const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B);
+    if (!ct__marked(rows) && rows <= CT_FEW_ROWS) return false;
     const double tasks = ct__marked(columns) ? 8 : (double)(columns / COLUMNS);
     return tasks >= 2 && size * tasks >= WORTH;
 }
 
-// The launch that stores it: (batch..., row, k).
+// The launch that stores it: (batch..., chunk of k, row, CT_DOT_CHUNK).
 static bool order_rows(ct_sched *s, ct_node *node, uint32_t temp) {
     contract c;
     if (!prepare(&c, ct__emit_new(s, node), node)) return false;
@@ -399,34 +432,35 @@ static bool order_rows(ct_sched *s, ct_node *node, uint32_t temp) {
     ct_ix size[CT_MAX_RANK + 2], at[CT_MAX_RANK + 2], index[CT_MAX_RANK];
     const int n = position_sizes(&c, A, size), first = c.n_batch + 1;
     int to = ct__emit_temp(e, temp, c.dtype, CT_KIR_WRITE);
-    ct_ix rows = ct__ix_int(p, 1), steps = rows;
+    ct_ix rows = ct__ix_int(p, 1), steps = rows, chunk = ct__ix_int(p, CT_DOT_CHUNK);
     for (int i = 0; i < first; i++) rows = ct__ix_mul(p, rows, size[i]);
     for (int i = first; i < n - 1; i++) steps = ct__ix_mul(p, steps, size[i]);
-    ct_ix row = ct__emit_loop(e, CT_BIND_ROWS, rows, "row");
+    ct_ix inner = ct__ix_mul(p, steps, size[n - 1]), own = size[c.n_batch];
+    ct_ix chunks = ct__ix_div(p, ct__ix_add(p, inner, ct__ix_int(p, CT_DOT_CHUNK - 1)), chunk);
+    ct_ix line = ct__emit_loop(e, CT_BIND_ROWS, rows, "row");
     ct_ix step = ct__emit_loop(e, CT_BIND_SEQ, steps, "outer k");
-    ct__unflatten_ix(p, row, size, first, at);
+    ct__unflatten_ix(p, line, size, first, at);
     ct__unflatten_ix(p, step, size + first, n - 1 - first, at + first);
     at[n - 1] = ct__emit_loop(e, CT_BIND_LANES, size[n - 1], "k");
     place(&c, A, at, index);
     ct_kval v = ct__emit_value(e, c.value[A], index, c.dtype);
-    ct_ix flat = ct__ix_add(p, ct__ix_mul(p, row, steps), step);
-    flat = ct__ix_add(p, ct__ix_mul(p, flat, size[n - 1]), at[n - 1]);
+    ct_ix k = ct__ix_add(p, ct__ix_mul(p, step, size[n - 1]), at[n - 1]);
+    ct_ix to_chunk =
+        ct__ix_add(p, ct__ix_mul(p, ct__ix_div(p, line, own), chunks), ct__ix_div(p, k, chunk));
+    ct_ix flat = ct__ix_add(p, ct__ix_mul(p, to_chunk, own), at[c.n_batch]);
+    flat = ct__ix_add(p, ct__ix_mul(p, flat, chunk), ct__ix_mod(p, k, chunk));
     ct__kir_store(e->kir, to, ct__emit_ix(e, flat), v);
     for (int i = 0; i < 3; i++) ct__emit_end(e);
     return ct__emit_done(e, 0);
 }
 
-// The stored rows as the template's operand; strides: (positions).
-static ct_source ordered_rows(contract *c, uint32_t temp, ct_kval *strides) {
-    ct_ix_pool *p = c->e->pool;
-    ct_ix size[CT_MAX_RANK + 2], stride = ct__ix_int(p, 1);
-    for (int i = position_sizes(c, A, size) - 1; i >= 0; i--) {
-        strides[i] = ct__emit_ix(c->e, stride);
-        stride = ct__ix_mul(p, stride, size[i]);
-    }
-    return (ct_source){.buf = ct__emit_temp(c->e, temp, c->dtype, CT_KIR_READ),
-                       .offset = -1,
-                       .stride = strides};
+// Bytes of what it stores.
+static int64_t ordered_size(const contract *c) {
+    const int64_t each = c->dtype == CT_F64 ? 8 : 4;
+    int64_t n = ct__size_div_up(role_size(c, &c->is.inner, A), CT_DOT_CHUNK);
+    n = ct__size_mul(n, role_size(c, &c->is.rows, A));
+    n = ct__size_mul(n, role_size(c, &c->is.batch, A));
+    return ct__size_mul(ct__size_add(n, CT_TILE_ROWS), CT_DOT_CHUNK * each);
 }
 
 static bool contraction_kernels(ct_sched *s, ct_node *node) {
@@ -435,7 +469,6 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = c.e;
     const ct_type *out = &node->out[0];
     ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK];
-    ct_kval strides[CT_MAX_RANK + 2];
     const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail};
     for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);
     for (int i = 0; i < axes_of(&columns); i++)
@@ -459,17 +492,12 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
-    uint32_t temp = UINT32_MAX;
+    const uint32_t temp = ordered_first(&c) ? ct__sched_temp(s, ordered_size(&c)) : UINT32_MAX;
     bool ok = true;
-    if (ordered_first(&c)) {
-        const int64_t each = c.dtype == CT_F64 ? 8 : 4, rows = role_size(&c, &c.is.rows, A);
-        int64_t n = ct__size_mul(rows, role_size(&c, &c.is.inner, A));
-        n = ct__size_mul(n, role_size(&c, &c.is.batch, A));
-        temp = ct__sched_temp(s, ct__size_mul(n, each));
-    }
     if (temp != UINT32_MAX) {
         ok = order_rows(s, node, temp);
-        spec.a = ordered_rows(&c, temp, strides);
+        spec.a = (ct_source){.buf = ct__emit_temp(e, temp, c.dtype, CT_KIR_READ)};
+        spec.a_packed = true;
     }
     if (!c.is.columns.n)
         dot_products(e->kir, &spec, out->rank == 0);

@@ -7,7 +7,7 @@
 
 // A_TILE: steps of k in a tile of a that is packed by k, one more than needed, so that tiles do not
 // all begin in one set of the first cache.
-enum { MOST_ROWS = 16, MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
+enum { MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
 
 typedef struct axes {
     int n;
@@ -30,11 +30,14 @@ typedef struct matmul {
     int64_t mrp;      // rows of a packed tile with their padding
     bool many;        // may there be more than one chunk?
     bool b_by_column; // b is contiguous along k
-    bool deep;        // all chunks of a are packed at once, and the panels are the outer loop
+    int64_t pitch; // rows of a packed panel of b, more than needed where windows are packed side by
+                   // side, so that panels do not all begin in one set of the first cache
+    bool deep;     // all chunks of a are packed at once, and the panels are the outer loop
     int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
     int stage;                  // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
     ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
+    ct_kval batch;                  // its number
     ct_kval row0, rows, col0, cols; // the task's block
     ct_kval chunk, last, k0, kn;    // the chunk
     bool looks_ahead;               // memory that is wanted soon is asked for
@@ -115,6 +118,13 @@ static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0
 // The place in the packed block of A of a row, or of a tile where it is packed by k.
 static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
     ct_kir *k = m->k;
+    if (m->s->a_packed) {
+        ct_kval n = ct__kir_ceil_div(k, m->s->inner, CT_DOT_CHUNK);
+        ct_kval chunk = ct__kir_add(k, ct__kir_mul(k, m->batch, n), m->chunk);
+        ct_kval row = ct__kir_add(k, m->row0, row_or_tile);
+        return ct__kir_muli(k, ct__kir_add(k, ct__kir_mul(k, chunk, m->s->rows), row),
+                            CT_DOT_CHUNK);
+    }
     ct_kval at = ct__kir_muli(k, row_or_tile, m->a_by_k ? A_TILE * m->mrp : CT_DOT_CHUNK);
     return m->deep ? ct__kir_add(k, at, ct__kir_muli(k, m->chunk, m->a_chunk)) : at;
 }
@@ -175,7 +185,7 @@ static void pack_a_by_k(matmul *m) {
 static ct_kval b_place(const matmul *m, ct_kval kk, ct_kval column) {
     ct_kir *k = m->k;
     ct_kval width = ct__kir_int(k, m->nr), panel = ct__kir_div(k, column, width);
-    ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), kk);
+    ct_kval row = ct__kir_add(k, ct__kir_muli(k, panel, m->pitch), kk);
     ct_kval within = ct__kir_mod(k, column, width);
     return ct__kir_add(k, ct__kir_muli(k, row, m->nr), within);
 }
@@ -196,92 +206,104 @@ static void pad_b(matmul *m, ct_kval valid) {
     ct__kir_end(k);
 }
 
-// Whole panels: straight code, so that many loads are on their way at a time.
-static void pack_whole_rows(matmul *m, ct_kval col) {
+// Steps of k that are packed together: a run of the last inner axis.
+typedef struct steps {
+    ct_kval outer, at, n; // where they begin; how many
+    ct_kval row;          // of the panel that is the first's
+} steps;
+
+// Whole panels: straight code, so that many loads are on their way at a time, and neighbours in memory
+// are read one after the other.
+static void pack_whole_rows(matmul *m, ct_kval col, const steps *s) {
     ct_kir *k = m->k;
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack row of b");
-    for (int p = 0; p < m->group; p++) {
-        int64_t first = (int64_t)p * m->nr;
-        ct_kval j = ct__kir_loop_n(k, CT_BIND_LANES, m->nr, "column");
+    // Of windows 16 at a time, a loop that is none, so that what is asked of their places stands before
+    // the loop over k.
+    const int64_t width = m->inner_axes.n > 1 ? CT_LANES : m->nr;
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "pack row of b");
+    ct_kval row = ct__kir_add(k, s->row, kk);
+    for (int64_t first = 0; first < m->group * m->nr; first += width) {
+        ct_kval j = ct__kir_loop_n(k, CT_BIND_LANES, width, "column");
         ct_kval from = ct__kir_addi(k, ct__kir_add(k, col, j), first);
-        place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
-        ct_kval v = load_b(m, inner, (place){-1, from});
-        ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, kk, ct__kir_int(k, first)), j), v);
+        ct_kval v = load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, (place){-1, from});
+        ct__kir_store(k, m->b, ct__kir_add(k, b_place(m, row, ct__kir_int(k, first)), j), v);
         ct__kir_end(k);
     }
     ct__kir_end(k);
 }
 
-static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid) {
+static void pack_some_columns(matmul *m, ct_kval col, ct_kval valid, const steps *s) {
     ct_kir *k = m->k;
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack part of a row of b");
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "pack part of a row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_LANES, valid, "column");
     ct_kval from = ct__kir_add(k, col, j);
-    place inner = place_at(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
-    ct_kval v = load_b(m, inner, (place){-1, from});
-    ct__kir_store(k, m->b, b_place(m, kk, j), v);
+    ct_kval v = load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, (place){-1, from});
+    ct__kir_store(k, m->b, b_place(m, ct__kir_add(k, s->row, kk), j), v);
     ct__kir_end(k);
     ct__kir_end(k);
-    pad_b(m, valid);
 }
 
-// Where columns or the inner index have several axes: pieces of panels that are runs of columns, and in
-// each the run of the last inner axis, so that what a place in the other axes means is asked once a piece.
-static void pack_pieces(matmul *m, ct_kval col, ct_kval valid) {
+// Where columns have several axes: pieces of panels that are runs of columns, so that what a place in the
+// other axes means is asked once a piece.
+static void pack_runs(matmul *m, ct_kval col, ct_kval valid, const steps *s) {
     ct_kir *k = m->k;
-    const axes *x = &m->inner_axes;
-    ct_kval outer = -1, at = m->k0, before = ct__kir_int(k, 0), steps = m->kn;
-    if (x->n > 1) {
-        ct_kval width = x->size[x->n - 1], end = ct__kir_add(k, m->k0, m->kn);
-        ct_kval first = ct__kir_div(k, m->k0, width);
-        ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
-        ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run of k");
-        outer = ct__kir_add(k, first, r);
-        divide_here(m, x, outer);
-        ct_kval base = ct__kir_mul(k, outer, width), begin = ct__kir_max(k, m->k0, base);
-        steps = minus(k, ct__kir_min(k, end, ct__kir_add(k, base, width)), begin);
-        at = minus(k, begin, base);
-        before = minus(k, begin, m->k0);
-    }
     ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
     ct_kval first = ct__kir_muli(k, panel, m->nr);
-    ct_kval to = ct__kir_add(k, ct__kir_muli(k, panel, CT_DOT_CHUNK), before);
+    ct_kval to = ct__kir_add(k, ct__kir_muli(k, panel, m->pitch), s->row);
     run j = open_run(m, &m->column_axes, ct__kir_add(k, col, first),
                      rest_of(k, valid, first, m->nr), "column");
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, steps, "k");
-    ct_kval v = load_b(m, (place){outer, ct__kir_add(k, at, kk)}, j.at);
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "k");
+    ct_kval v = load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, j.at);
     ct_kval row = ct__kir_muli(k, ct__kir_add(k, to, kk), m->nr);
     ct__kir_store(k, m->b, ct__kir_add(k, row, j.i), v);
     ct__kir_end(k);
     close_run(m, &m->column_axes);
     ct__kir_end(k);
-    if (x->n > 1) ct__kir_end(k);
-    pad_b(m, valid);
+}
+
+// Steps of k, in the form that the columns allow.
+static void pack_steps(matmul *m, ct_kval col, ct_kval valid, const steps *s) {
+    ct_kir *k = m->k;
+    int64_t columns = 0, width = (int64_t)m->group * m->nr;
+    const bool known = ct__kir_is_int(k, m->s->columns, &columns);
+    if (m->column_axes.n > 1) {
+        pack_runs(m, col, valid, s);
+    } else if (known && columns < width) {
+        pack_some_columns(m, col, valid, s);
+    } else if (known && columns % width == 0 && m->nc % width == 0) {
+        pack_whole_rows(m, col, s);
+    } else {
+        ct_kval whole = ct__kir_bin(k, CT_K_EQ, valid, ct__kir_int(k, width));
+        ct__kir_if(k, whole);
+        pack_whole_rows(m, col, s);
+        ct__kir_end(k);
+        ct__kir_if(k, ct__kir_un(k, CT_K_NOT, whole));
+        pack_some_columns(m, col, valid, s);
+        ct__kir_end(k);
+    }
 }
 
 static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
+    const axes *x = &m->inner_axes;
+    steps s = {.outer = -1, .at = m->k0, .n = m->kn, .row = ct__kir_int(k, 0)};
+    if (x->n > 1) {
+        ct_kval width = x->size[x->n - 1], end = ct__kir_add(k, m->k0, m->kn);
+        ct_kval first = ct__kir_div(k, m->k0, width);
+        ct_kval runs = minus(k, ct__kir_div(k, ct__kir_addi(k, end, -1), width), first);
+        ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_addi(k, runs, 1), "run of k");
+        s.outer = ct__kir_add(k, first, r);
+        divide_here(m, x, s.outer);
+        ct_kval base = ct__kir_mul(k, s.outer, width), begin = ct__kir_max(k, m->k0, base);
+        s.n = minus(k, ct__kir_min(k, end, ct__kir_add(k, base, width)), begin);
+        s.at = minus(k, begin, base);
+        s.row = minus(k, begin, m->k0);
+    }
+    pack_steps(m, col, valid, &s);
+    if (x->n > 1) ct__kir_end(k);
     int64_t columns = 0, width = (int64_t)m->group * m->nr;
-    bool known = ct__kir_is_int(k, m->s->columns, &columns);
-    if (m->column_axes.n > 1 || m->inner_axes.n > 1) {
-        pack_pieces(m, col, valid);
-        return;
-    }
-    if (known && columns < width) {
-        pack_some_columns(m, col, valid);
-        return;
-    }
-    if (known && columns % width == 0 && m->nc % width == 0) {
-        pack_whole_rows(m, col);
-        return;
-    }
-    ct_kval whole = ct__kir_bin(k, CT_K_EQ, valid, ct__kir_int(k, width));
-    ct__kir_if(k, whole);
-    pack_whole_rows(m, col);
-    ct__kir_end(k);
-    ct__kir_if(k, ct__kir_un(k, CT_K_NOT, whole));
-    pack_some_columns(m, col, valid);
-    ct__kir_end(k);
+    const bool even =
+        ct__kir_is_int(k, m->s->columns, &columns) && columns % width == 0 && m->nc % width == 0;
+    if (!even) pad_b(m, valid);
 }
 
 // 16 x 16 elements of the staged columns, turned into rows of the panel at column `group`.
@@ -366,7 +388,7 @@ static void add_chunk(const matmul *m, const ct_kval *acc, ct_kval kept, ct_kval
 // The chunk's chains of fused multiply-adds, from +0.
 static void multiply(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
     ct_kir *k = m->k;
-    ct_kval acc[MOST_ROWS];
+    ct_kval acc[CT_TILE_ROWS];
     ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, m->nr, "column");
     for (int r = 0; r < m->mr; r++) acc[r] = ct__kir_reg(k, zero(m));
     ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
@@ -535,9 +557,10 @@ static void panels(matmul *m) {
 // A block of the result. Where all of a is small it is packed once, and the columns of b are read
 // to their ends one after the other; else one chunk of both at a time.
 static void block(matmul *m) {
-    chunks(m);
-    pack_a(m);
-    if (m->deep) ct__kir_end(m->k);
+    const bool packs = !m->s->a_packed;
+    if (packs || !m->deep) chunks(m);
+    if (packs) pack_a(m);
+    if (packs && m->deep) ct__kir_end(m->k);
     panels(m);
     if (!m->deep) ct__kir_end(m->k);
 }
@@ -559,19 +582,46 @@ static int64_t equal_blocks(int64_t n, int64_t most, int64_t unit) {
     return blocks > 0 ? up_to((n + blocks - 1) / blocks, unit) : unit;
 }
 
+// Blocks of n that leave no core idle at the end where tasks are few.
+static int64_t even_blocks(const matmul *m, int64_t n, int64_t block, int64_t others,
+                           int64_t unit) {
+    enum { FEW = 8 }; // tasks a core
+    const int64_t cores = m->s->target.cores > 0 ? m->s->target.cores : 1;
+    int64_t blocks = (n + block - 1) / block;
+    if (blocks >= FEW * cores || others >= FEW * cores || blocks * others >= FEW * cores)
+        return block;
+    while (blocks * others % cores) blocks++;
+    return up_to((n + blocks - 1) / blocks, unit);
+}
+
 // Columns of a task: a task for each core at least, but wide, since each task packs its rows of a
 // anew (256 x 3072 x 768: 94 % of the speed of OpenBLAS with 384 columns, 84 % with 96).
 static int64_t column_block(const matmul *m) {
-    enum { NARROW = 96, WIDE = 384 };
+    enum { NARROW = 96, WIDE = 384, OF_PIECES = 512 };
+    const int64_t wide = m->inner_axes.n > 1 ? OF_PIECES : WIDE; // rows in pieces cost more
     int64_t tasks = m->s->target.cores > 0 ? m->s->target.cores : 1;
     int64_t others = 1, size = 1, columns = at_most(m->k, m->s->columns, INT64_MAX / 16);
     for (int i = 0; i < m->s->n_batch; i++)
         if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
     if (ct__kir_is_int(m->k, m->s->rows, &size)) others *= (size + m->mc - 1) / m->mc;
     int64_t width = columns / tasks * (others < tasks ? others : tasks);
-    if (width > WIDE) width = WIDE;
+    if (width > wide) width = wide;
     if (width < NARROW) width = NARROW;
-    return equal_blocks(columns, width, m->nr);
+    const int64_t block = equal_blocks(columns, width, m->nr);
+    return block < columns ? even_blocks(m, columns, block, others, m->nr) : block;
+}
+
+// Rows of a task: where a block of columns is all of them and sums are long, rows are for all cores.
+static int64_t row_block(const matmul *m, int64_t most) {
+    enum { MORE = 320, LONG = 1024 };
+    const int64_t rows = at_most(m->k, m->s->rows, INT64_MAX / 16);
+    int64_t columns, size, others = 1;
+    if (!ct__kir_is_int(m->k, m->s->columns, &columns) || columns > m->nc ||
+        at_most(m->k, m->s->inner, LONG) < LONG)
+        return equal_blocks(rows, most, m->mr);
+    for (int i = 0; i < m->s->n_batch; i++)
+        if (ct__kir_is_int(m->k, m->s->batch[i], &size)) others *= size;
+    return even_blocks(m, rows, equal_blocks(rows, MORE, m->mr), others, m->mr);
 }
 
 // Rows of a register tile: few of them beyond the edge, and few tiles.
@@ -618,10 +668,13 @@ static void choose(matmul *m) {
     const int64_t rows = at_most(k, m->s->rows, INT64_MAX / 16), most = m->many ? 256 : 384;
     m->mc = up_to(t->row_block ? t->row_block : equal_blocks(rows, most, m->mr), m->mr);
     m->nc = up_to(t->column_block ? t->column_block : column_block(m), m->nr);
+    if (!t->row_block) m->mc = up_to(row_block(m, most), m->mr);
     m->mrp = up_to(m->mr, CT_LANES);
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
-    m->a_by_k = ct__source_along(k, &m->s->a, n) && !ct__source_along(k, &m->s->a, n + inner);
+    m->a_by_k = !m->s->a_packed && ct__source_along(k, &m->s->a, n) &&
+                !ct__source_along(k, &m->s->a, n + inner);
+    m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
     // Worth it where tiles are long; a place along several axes would cost divisions.
     m->looks_ahead = m->column_axes.n == 1 && inner == 1 && m->mc >= 64 &&
                      at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
@@ -635,8 +688,9 @@ static void make_scratch(matmul *m) {
         all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
         m->deep = all * m->a_chunk * size <= SMALL;
     }
-    m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
-    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * CT_DOT_CHUNK);
+    m->a = m->s->a.buf;
+    if (!m->s->a_packed) m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
+    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
     m->stage = -1;
     if (m->b_by_column) m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
@@ -667,6 +721,7 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     m.row0 = ct__kir_muli(k, ct__kir_mod(k, task, row_blocks), m.mc);
     task = ct__kir_div(k, task, row_blocks);
     ct__unflatten(k, task, spec->n_batch, spec->batch, m.at);
+    m.batch = spec->n_batch ? task : ct__kir_int(k, 0);
     m.rows = rest_of(k, spec->rows, m.row0, m.mc);
     m.cols = rest_of(k, spec->columns, m.col0, m.nc);
     block(&m);

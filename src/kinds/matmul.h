@@ -8,6 +8,7 @@
 // A dot product is chunks of this many k, each one chain of fused multiply-adds from +0 in the
 // order of k; the chunk sums are added in order (docs/design/bits.md).
 enum { CT_DOT_CHUNK = 256 };
+enum { CT_TILE_ROWS = 16 }; // of a register tile, at most
 
 // Sizes that change speed, never bits. Zero: chosen from the sizes and the target.
 typedef struct ct_matmul_tile {
@@ -30,7 +31,10 @@ typedef struct ct_matmul_spec {
     int n_column_axes, n_inner_axes;
     const ct_kval *column_axis, *inner_axis;
     ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
-    ct_sink c;      // at batch..., i, j; called once an element, inside a LANES loop over j
+    // a is a plain buffer of (batch..., chunks of k, rows, CT_DOT_CHUNK), as tasks would pack it, with
+    // room for CT_TILE_ROWS rows behind the last one: a tile may read them.
+    bool a_packed;
+    ct_sink c; // at batch..., i, j; called once an element, inside a LANES loop over j
     ct_target target;
     ct_matmul_tile tile;
 } ct_matmul_spec;
