@@ -815,7 +815,8 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     ct_type *out = (ct_type *)(val + n_in);
     memset(out, 0, n_out * sizeof *out);
     ct_call call = {op,    own,       n_in, types, (int)n_out, n_out ? out : NULL,
-                    arena, &ctx->err, here, NULL,  false,      ctx->symbols != NULL};
+                    arena, &ctx->err, here, NULL,  false,      ctx->symbols != NULL,
+                    val};
     int used = 0;
     ct_dtypes seen[2] = {0}; // of tensors, and of bare numbers
     unsigned behind = 0;

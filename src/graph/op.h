@@ -159,9 +159,10 @@ typedef struct ct_call {
     ct_arena *arena;
     ct_err *err;
     ct_loc here;
-    const ct_tensor *whole; // (n_in) the operands, where bare integers meet tensors of integers
-    bool compares;          // the rule says so: nothing of the operands' dtype comes out
-    bool marks;             // a plan is being made: types have marks
+    const ct_tensor *whole;    // (n_in) the operands, where bare integers meet tensors of integers
+    bool compares;             // the rule says so: nothing of the operands' dtype comes out
+    bool marks;                // a plan is being made: types have marks
+    const struct ct_val *vals; // (n_in) the operands, whose numbers may be known; NULL: types alone
 } ct_call;
 // Does operand `operand` fit the dtype that the rule makes of it? A bare integer (ct_i) that an
 // integer dtype cannot hold is reported: it would wrap unseen.

@@ -69,7 +69,8 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
     if (node->op->n_fields && !attrs)
         return ct__err_memory(err, node->here, "verify", node->op->attr_size);
     ct_call call = {node->op, attrs, node->n_in, types, n_out, NULL,
-                    arena,    err,   node->here, NULL,  false, ct__symbols_now() != NULL};
+                    arena,    err,   node->here, NULL,  false, ct__symbols_now() != NULL,
+                    NULL};
     if ((n_out && !ct__call_outs(&call, n_out)) || !node->op->infer(&call)) return false;
     for (int k = 0; k < call.n_out; k++)
         if (call.n_out != node->n_out || !same_but_weak(&call.out[k], &node->out[k]))

@@ -100,12 +100,28 @@ static bool differ(ct_call *call, const char *what, int i, int axis, int k, int 
     return true;
 }
 
+// Are there rows for all groups, as far as their sizes are constants?
+static bool rows_suffice(ct_call *call) {
+    const ct_type *a = call->in[0], *sizes = call->in[2];
+    if (!call->vals || call->vals[2].node->op != &ct__op_const || ct__is_dyn(a, 0)) return true;
+    const ct_data_bytes *data = call->vals[2].node->attrs;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < sizes->dim[0]; i++) {
+        const int64_t size = ct__load_i64((ct_dtype)sizes->dtype, data->bytes, i);
+        if (size > 0) sum += (uint64_t)size;
+        if (sum > INT64_MAX) break; // the next one could make it small again
+    }
+    return sum <= (uint64_t)a->dim[0] ||
+           ct__call_err(call, CT_E_SHAPE, "the groups have %llu rows, a %s has %lld",
+                        (unsigned long long)sum, ct__type_text(a).s, (long long)a->dim[0]);
+}
+
 // ---------------------------------------------------------------------------------- ragged_matmul
 
 static bool ragged_matmul_infer(ct_call *call) {
     ct_dtype dtype;
     if (!groups_infer(call, (int[]){2, 3}, &dtype) || differ(call, "inner sizes", 0, 1, 1, 1) ||
-        differ(call, "numbers of groups", 1, 0, 2, 0))
+        differ(call, "numbers of groups", 1, 0, 2, 0) || !rows_suffice(call))
         return false;
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
@@ -154,7 +170,8 @@ const ct_opdef ct__op_ragged_matmul = {
     .doc =
         "Rows of a, (M, K), in consecutive groups of `sizes`, (G,) integers, each times its own "
         "matrix of b, (G, K, N): experts, sequences of several lengths. Groups end where a does, "
-        "a size below 0 is 0, and rows behind the last group are 0 in the result.",
+        "a size below 0 is 0, and rows behind the last group are 0 in the result. Constant sizes "
+        "(ct_const) of more rows than a has are an error.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,
@@ -170,7 +187,8 @@ const ct_opdef ct__op_ragged_matmul = {
 
 static bool ragged_outer_infer(ct_call *call) {
     ct_dtype dtype;
-    if (!groups_infer(call, (int[]){2, 2}, &dtype) || differ(call, "numbers of rows", 0, 0, 1, 0))
+    if (!groups_infer(call, (int[]){2, 2}, &dtype) || differ(call, "numbers of rows", 0, 0, 1, 0) ||
+        !rows_suffice(call))
         return false;
     ct_shape shape = ct__call_shape(call, 3);
     if (!shape.dim) return false;

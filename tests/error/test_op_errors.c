@@ -655,6 +655,11 @@ static void products_of_groups(void **state) {
     FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), F(2)), CT_E_DTYPE,
           "ragged_matmul: sizes of groups are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
+    const ct_tensor three_and_two = ct_const(((int32_t[]){3, 2}), CT_I32, CT_DIMS(2));
+    FAILS(ct_ragged_matmul(F(4, 3), F(2, 3, 2), three_and_two), CT_E_SHAPE,
+          "ragged_matmul: the groups have 5 rows, a (4, 3) f32 has 4");
+    FAILS(ct_ragged_outer(F(4, 3), F(4, 2), three_and_two), CT_E_SHAPE,
+          "ragged_outer: the groups have 5 rows, a (4, 3) f32 has 4");
     FAILS(ct_ragged_matmul(B(4, 3), F(2, 3, 2), I(2)), CT_E_DTYPE,
           "ragged_matmul: operand 1 is (4, 3) bool, accepted are integers and floats"
           "\n  hint: cast it: ct_cast(x, CT_I32)");

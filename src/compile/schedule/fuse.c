@@ -41,6 +41,8 @@ typedef struct { // of a node
     bool unit, costly;
     bool heavy;  // costly, and other for each element along the last axis
     bool early;  // a kernel of its own, that can run as soon as it is possible
+    bool torn;   // moved so that a step along the last axis is no step in memory, but a quotient
+    bool folded; // a reduction reads it, maybe through elementwise and moved values
     size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
@@ -292,7 +294,7 @@ static void loop_operand(fuser *f, const ct_node *node) {
 
 // Fewer bits of a reduction that nobody else wants: they are stored instead of it.
 static bool narrows(const fuser *f, const ct_node *node) {
-    if (node->op != &ct__op_cast) return false;
+    if (!ct__is_pointwise(node) || node->n_in != 1) return false;
     const ct_node *in = node->in[0].node;
     return ct__is_reduced(in) && f->of[in->index].users == 1 &&
            ct_dtype_bits((ct_dtype)node->out->dtype) < ct_dtype_bits((ct_dtype)in->out->dtype);
@@ -311,11 +313,57 @@ static bool picks_few(const fuser *f, const ct_node *node) {
            guess(node->out, ~0u) <= guess(ct__type(node->in[0]), ~0u) / FEW_GATHERED;
 }
 
+static void mark_folded(fuser *f) {
+    const ct_graph *g = f->s->graph;
+    for (size_t i = g->n; i-- > 0;) {
+        const ct_node *node = g->nodes[i];
+        const bool passes = ct__is_reduced(node) || (ct__is_inlined(node) && f->of[i].folded);
+        for (int k = 0; k < node->n_in && passes; k++) f->of[node->in[k].node->index].folded = true;
+    }
+}
+
+static bool look(fuser *f, ct_node *node);
+
+// Such are phases put in turns, what a gradient's strides leave. Loops of a reduction would divide for
+// each element; a kernel that only puts them together has a cell for each turn (cuts.c).
+static bool is_torn(fuser *f, ct_node *node) {
+    const ct_type *t = node->out;
+    bool torn = ct__is_pointwise(node), any = false;
+    for (int k = 0; k < node->n_in && torn; k++) {
+        if (ct__count(ct__type(node->in[k])) == 1) continue;
+        torn = any = f->of[node->in[k].node->index].torn;
+    }
+    if (torn && any) return true;
+    if (node->op->kind->scheduled != CT_MAPPED || t->dyn || !t->rank || ct__is_one(t, t->rank - 1))
+        return false;
+    int64_t from = 0;
+    if (!look(f, node)) return false;
+    const ct_ix var = f->axis[t->rank - 1];
+    torn = false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        if (ct__count(ct__type(r->v)) > 1 && !ct__type(r->v)->dyn)
+            from += ct__count(ct__type(r->v));
+        torn |= ct__ix_divides(f->e->pool, ct__emit_offset(f->e, r->v, r->at), var, CT_LANES);
+    }
+    return torn && from >= ct__count(t) / 2; // it is no view of few elements, again and again
+}
+// What is torn is stored where others than views read it, and a reduction behind them.
+static void tear(fuser *f, ct_node *node) {
+    cost *c = &f->of[node->index];
+    c->torn = c->folded && ct__is_inlined(node) && is_torn(f, node);
+    for (int k = 0; k < node->n_in && !c->torn; k++) {
+        cost *in = &f->of[node->in[k].node->index];
+        in->unit |= in->torn && in->folded && !ct__is_view(node);
+    }
+}
+
 static void mark_units(fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = 0; i < g->n; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++) f->of[g->nodes[i]->in[k].node->index].users++;
     for (size_t r = 0; r < g->n_roots; r++) f->of[g->roots[r].val.node->index].unit = true;
+    mark_folded(f);
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
         // What lies in memory anyway is read where it is used; else it takes a kernel of its own,
@@ -331,7 +379,7 @@ static void mark_units(fuser *f) {
         }
     }
     for (size_t i = 0; i < g->n; i++) {
-        const ct_node *node = g->nodes[i];
+        ct_node *node = g->nodes[i];
         cost *c = &f->of[i];
         if (ct__is_leaf(node) || stands_alone(node)) {
             c->unit = false;
@@ -344,6 +392,7 @@ static void mark_units(fuser *f) {
             in->unit |= much && ct__is_inlined(node->in[k].node) && repeats(node, k);
         }
         weigh(f, node);
+        if (f->s->fuse) tear(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
         c->early = picks_few(f, node);
@@ -680,6 +729,7 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
         return false;
     memset(u->row, -1, sizeof u->row);
+    if ((g->torn && u->reduce) || (g->has_reduce && f->of[u->v.node->index].torn)) return false;
     if (closes_circle(f, g)) return false;
     if (g->only) return reads_it && joins_epilogue(f, g, u);
     if (!reads_it) return g->has_reduce ? joins_beside(f, g, u) : joins_pointwise(f, g, u);
@@ -769,6 +819,7 @@ static bool place_unit(fuser *f, ct_node *node) {
         if (u.reduce) own_rows(home, &u);
         home->sealed = sealed;
     }
+    home->torn |= f->of[node->index].torn;
     int depth = depth_in(f, home, node);
     if (!add_unit(f, home, &u)) return false;
     if (depth > f->deps[home->id].depth) f->deps[home->id].depth = depth;
@@ -961,8 +1012,8 @@ static bool choose_again(fuser *f, ct_node *node, const bool *pinned) {
     ct_sval *val = ct__sval(s, (ct_val){node, 0});
     int64_t readers = 0;
     recipe r = {.n = 0};
-    if (!f->of[node->index].unit || !val->stored || pinned[node->index] || node->n_out != 1 ||
-        bytes_of((ct_val){node, 0}) < AGAIN_BYTES)
+    if (!f->of[node->index].unit || f->of[node->index].torn || !val->stored ||
+        pinned[node->index] || node->n_out != 1 || bytes_of((ct_val){node, 0}) < AGAIN_BYTES)
         return true;
     s->stamp_now++;
     if (!find_recipe(f, node, &r)) return true;

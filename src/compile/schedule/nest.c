@@ -202,55 +202,75 @@ static void make_kept(nest *n) {
     }
 }
 
-// Reductions of one level and extent in one loop. `done` marks them.
-static void reduce_stage(nest *n, size_t first, bool *done) {
+typedef struct {
+    size_t unit[64], n;
+    ct_folds folds; // of the first; all have such extents
+    int level;
+} alike;
+
+// The reductions of one level that run over the same extents as unit `first`.
+static alike alike_of(const nest *n, size_t first, const bool *done) {
+    const ct_group *g = n->g;
+    const ct_unit *u = &g->units[first];
+    alike m = {.folds = ct__folds_of(n->e, u->v.node), .level = u->level};
+    const size_t bytes = (size_t)m.folds.n * sizeof *m.folds.extent;
+    for (size_t i = first; i < g->n_units && m.n < 64; i++) {
+        u = &g->units[i];
+        if (!u->reduce || done[i] || u->level != m.level) continue;
+        const ct_folds own = ct__folds_of(n->e, u->v.node);
+        if (own.n == m.folds.n && memcmp(own.extent, m.folds.extent, bytes) == 0) m.unit[m.n++] = i;
+    }
+    return m;
+}
+
+// Their elements at a position, or what they are over the folds from `fold` on: loops in each other.
+static void reduce_from(nest *n, const alike *m, int fold, ct_ix *position, ct_kval *value,
+                        bool *done) {
     ct_emit *e = n->e;
-    ct_group *g = n->g;
-    ct_folds f = ct__folds_of(e, g->units[first].v.node);
-    ct_ix at[CT_MAX_RANK];
-    if (f.n != 1) {
-        e->draft->stage++;
-        unit_index(n, &g->units[first], NULL, at);
-        keep_result(n, &g->units[first],
-                    g->units[first].v.node->op->kind->value(e, g->units[first].v, at));
-        done[first] = true;
+    const int folds = m->folds.n;
+    if (fold == folds) {
+        for (size_t i = 0; i < m->n; i++) {
+            const ct_unit *u = &n->g->units[m->unit[i]];
+            const ct_folds own = ct__folds_of(e, u->v.node);
+            ct_ix at[CT_MAX_RANK];
+            unit_index(n, u, NULL, at);
+            value[i] = n->pass == 2 ? ct__emit_load_at(e, n->part[m->unit[i]], 0, part_dtype(u),
+                                                       part_offset(n, position[0]))
+                                    : ct__folded_value(e, u->v.node, &own, at, position);
+        }
+        e->flops += (double)m->n;
         return;
     }
-    ct_ix extent = n->pass == 2 ? block_count(e, f.extent[0]) : f.extent[0];
-    ct_ix var = inner_var(n, extent, 0);
-    size_t members[64], count = 0;
-    for (size_t i = first; i < g->n_units && count < 64; i++) {
-        const ct_unit *u = &g->units[i];
-        if (!u->reduce || done[i] || u->level != g->units[first].level) continue;
-        ct_folds own = ct__folds_of(e, u->v.node);
-        if (own.n == 1 && own.extent[0] == f.extent[0]) members[count++] = i;
-    }
-    if (ct__in_vector(e->kir))
+    const ct_ix extent =
+        n->pass == 2 ? block_count(e, m->folds.extent[fold]) : m->folds.extent[fold];
+    const ct_ix var = position[fold] = inner_var(n, extent, folds - 1 - fold);
+    if (fold < folds - 1 || ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     else
         open_vector(n, extent, var);
+    if (folds == 1) {
+        if (n->pass == 0) keep_in_loop(n, m->level, extent, var);
+        stores_in_loop(n, m->level, extent, var, done);
+    }
+    reduce_from(n, m, fold + 1, position, value, done);
+    for (size_t i = 0; i < m->n; i++)
+        value[i] = ct__kir_reduce(e->kir, n->g->units[m->unit[i]].v.node->op->reduction, value[i]);
+    end_loop(n);
+}
+
+// Reductions of one level and extents in one nest of loops. `done` marks them.
+static void reduce_stage(nest *n, size_t first, bool *done) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    const alike m = alike_of(n, first, done);
+    ct_ix position[CT_MAX_RANK];
     ct_kval value[64];
     e->draft->stage++;
-    if (n->pass == 0) keep_in_loop(n, g->units[first].level, extent, var);
-    stores_in_loop(n, g->units[first].level, extent, var, done);
-    for (size_t m = 0; m < count; m++) {
-        const ct_unit *u = &g->units[members[m]];
-        ct_folds own = ct__folds_of(e, u->v.node);
-        unit_index(n, u, NULL, at);
-        if (n->pass == 2)
-            value[m] =
-                ct__emit_load_at(e, n->part[members[m]], 0, part_dtype(u), part_offset(n, var));
-        else
-            value[m] = ct__folded_value(e, u->v.node, &own, at, &var);
-    }
-    e->flops += (double)count;
-    for (size_t m = 0; m < count; m++)
-        value[m] = ct__kir_reduce(e->kir, g->units[members[m]].v.node->op->reduction, value[m]);
-    end_loop(n);
-    for (size_t m = 0; m < count; m++) {
-        const ct_unit *u = &g->units[members[m]];
-        keep_result(n, u, ct__fold_result(e, u->v.node, value[m]));
-        done[members[m]] = true;
+    reduce_from(n, &m, 0, position, value, done);
+    for (size_t i = 0; i < m.n; i++) {
+        const ct_unit *u = &g->units[m.unit[i]];
+        keep_result(n, u, ct__fold_result(e, u->v.node, value[i]));
+        done[m.unit[i]] = true;
     }
 }
 

@@ -54,6 +54,7 @@ typedef struct ct_group {
     bool has_reduce;
     bool dead;   // merged into another
     bool sealed; // takes no other units
+    bool torn;   // takes no reductions: its loops have to be cut
     int order;   // among the launches
 } ct_group;
 
