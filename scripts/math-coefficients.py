@@ -31,16 +31,17 @@ for single in (True, False):
     t = "_f32" if single else "_f64"
     fit("exp_q" + t, lambda r: (exp(r) - 1 - r) / r**2, -half_ln2, half_ln2, 4 if single else 10, single)
     if single:
-        fit("log_p" + t, lambda f: (log(1 + f) - f + f**2 / 2) / f**3, sqrt(mpf(0.5)) - 1 - mpf(10) ** -6,
+        fit("log_q" + t, lambda f: (log(1 + f) - f) / f**2, sqrt(mpf(0.5)) - 1 - mpf(10) ** -6,
             sqrt(mpf(2)) - 1 + mpf(10) ** -6, 8, single)
     else:
         fit("log_r" + t, lambda z: (log((1 + sqrt(z)) / (1 - sqrt(z))) - 2 * sqrt(z)) / sqrt(z) ** 3, 0,
             mpf("0.02944"), 7, single)
-    fit("tanh_p" + t, lambda z: (tanh(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, mpf("0.390625"), 5 if single else 11,
-        single)
-    # sin and cos are evaluated in f64 for f32 too
-    fit("sin_p" + t, lambda z: (sin(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, quarter, 3 if single else 6, False)
-    fit("cos_q" + t, lambda z: (cos(sqrt(z)) - 1 + z / 2) / z**2, 0, quarter, 3 if single else 6, False)
+    fit("tanh_p" + t, lambda z: (tanh(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, mpf(0.25 if single else 0.390625),
+        3 if single else 11, single)
+    # the quarter of an f32 is found in f32, so that what is left of it may be a little longer
+    z = quarter * mpf("1.03") if single else quarter
+    fit("sin_p" + t, lambda z: (sin(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, z, 2 if single else 6, single)
+    fit("cos_q" + t, lambda z: (cos(sqrt(z)) - 1 + z / 2) / z**2, 0, z, 2 if single else 6, single)
     # of atan2 (src/ops/elementwise.c)
     fit("atan_p" + t, lambda z: (atan(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, 0, tan(pi / 8) ** 2 * mpf("1.0001"),
         4 if single else 10, single)

@@ -509,6 +509,26 @@ ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a) {
     return pure(k, ins);
 }
 
+ct_kval ct__kir_math_where(ct_kir *k, ct_kmath f, ct_kval cond, ct_kval x, ct_kval y) {
+    const ct_kins *c = operand(k, CT_K_MATH_WHERE, cond), *a = operand(k, CT_K_MATH_WHERE, x),
+                  *b = operand(k, CT_K_MATH_WHERE, y);
+    if (!c || !a || !b) return -1;
+    if (c->dtype != CT_BOOL || !ct__is_float(a->dtype) || a->dtype != b->dtype ||
+        (unsigned)f >= CT_MATH_COUNT)
+        return bad(k, CT_K_MATH_WHERE, "not a bool and two floats of one dtype");
+    ct_kins ins = make(CT_K_MATH_WHERE, a->dtype, 1, cond, x, y);
+    ins.sub = (uint8_t)f;
+    return pure(k, ins);
+}
+
+ct_kval ct__kir_scale(ct_kir *k, ct_kval x, ct_kval n) {
+    const ct_kins *a = operand(k, CT_K_SCALE, x), *b = operand(k, CT_K_SCALE, n);
+    if (!a || !b) return -1;
+    if (!ct__is_float(a->dtype) || a->dtype != b->dtype)
+        return bad(k, CT_K_SCALE, "the operands are not floats of one dtype");
+    return pure(k, make(CT_K_SCALE, a->dtype, 1, x, n, -1));
+}
+
 ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b) {
     return ct__kir_add(k, a, ct__kir_int(k, b));
 }

@@ -22,7 +22,10 @@
 //   sign. ROUND rounds half to even. CAST float -> int truncates and saturates, NaN gives 0 (to
 //   u8: 0..255, to i8: -128..127); int -> int wraps; to bool: x != 0; bool -> number: 0 or 1. NOT
 //   of bool is logical. MATH functions are ours (kir_math.h): same bits scalar and vector, on every
-//   target.
+//   target. In them stand two more: SCALE(x, n) is x times 2 to the n, rounded once, for a normal x
+//   of size 0.5 to 4 (or NaN) and a whole number n of the same dtype, of size up to 252 (f64: 2,044);
+//   MATH_WHERE(f, c, x, y) is f(x) where c holds and y elsewhere, and computes f only where a lane
+//   needs it.
 //
 // Loops. LOOP(bind, n) runs its variable from 0 to n - 1 (n <= 0: not at all).
 //   ROWS    the parallel grid: at most one, outermost; the kernel function is called with
@@ -94,7 +97,9 @@ enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
     X(AND, 2) X(OR, 2) X(XOR, 2) X(SHL, 2) X(SHR, 2)                                               \
     X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2)                                                            \
     /* three operands */                                                                           \
-    X(FMA, 3) X(SELECT, 3)
+    X(FMA, 3) X(SELECT, 3)                                                                         \
+    /* in functions */                                                                             \
+    X(SCALE, 2) X(MATH_WHERE, 3)
 // clang-format on
 
 typedef enum ct_kop {
@@ -124,10 +129,15 @@ typedef enum ct_kred {
     CT_RED_ARGMIN
 } ct_kred;
 
-// Functions of MATH, each for f32 and f64.
+// Functions of MATH, each for f32 and f64. Behind them those that serve others by MATH_WHERE: sin
+// and cos of large numbers, log of any number.
 #define CT_KMATHS(X)                                                                               \
     X(EXP, exp)                                                                                    \
-    X(EXPM1, expm1) X(LOG, log) X(LOG1P, log1p) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(ERF, erf)
+    X(EXPM1, expm1)                                                                                \
+    X(LOG, log)                                                                                    \
+    X(LOG1P, log1p)                                                                                \
+    X(SIN, sin) X(COS, cos) X(TANH, tanh) X(ERF, erf) X(SIN_FAR, sin_far) X(COS_FAR, cos_far)      \
+        X(LOG_ANY, log_any)
 
 typedef enum ct_kmath {
 #define X(NAME, name) CT_MATH_##NAME,
@@ -144,8 +154,8 @@ typedef struct ct_kins {
     uint8_t op;    // ct_kop
     uint8_t dtype; // ct_dtype of the result; CT_DEFAULT: no result
     uint8_t lanes; // of the result: 1 or CT_LANES; 0: no result
-    uint8_t sub; // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; ZIP: high?; MATH: ct_kmath; CAST: target
-                 // ct_dtype; PREFETCH: to write?
+    uint8_t sub;   // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; ZIP: high?; MATH, MATH_WHERE: ct_kmath;
+                   // CAST: target ct_dtype; PREFETCH: to write?
     ct_kval a, b, c, d; // operands, -1 where absent. LOAD: index, cond. STORE: index, value, cond.
                         // VLOAD: index, count. VSTORE: index, value, count. SET: register, value.
                         // END: a = its LOOP. LOOP: extent.
@@ -213,6 +223,9 @@ ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b);
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to);
 ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64, u64
 ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a);     // f32 or f64
+// f(x) where `cond` holds, else y
+ct_kval ct__kir_math_where(ct_kir *k, ct_kmath f, ct_kval cond, ct_kval x, ct_kval y);
+ct_kval ct__kir_scale(ct_kir *k, ct_kval x, ct_kval n); // x * 2^n
 
 static inline ct_kval ct__kir_add(ct_kir *k, ct_kval a, ct_kval b) {
     return ct__kir_bin(k, CT_K_ADD, a, b);

@@ -119,7 +119,8 @@ static bool check_one(const checker *c, bool function) {
         !check_operand(c, ins->d))
         return false;
     if (function) return check_function(c, ins);
-    if (ins->op == CT_K_PARAM || ins->op == CT_K_RET) return fault(c, "outside of a function");
+    if (ins->op == CT_K_PARAM || ins->op == CT_K_RET || ins->op >= CT_K_SCALE)
+        return fault(c, "outside of a function");
     if (ins->op == CT_K_LOOP && !check_loop(c, ins)) return false;
     if (ins->op == CT_K_REDUCE && !check_reduce(c, ins)) return false;
     if (ins->op == CT_K_BREAK && !check_break(c, ins)) return false;
@@ -194,7 +195,8 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_REDUCE:
     case CT_K_FOLD: ct__textf(out, " %s", ct__kred_name(ins->sub)); break;
     case CT_K_ZIP: ct__text_add(out, ins->sub ? " high" : " low"); break;
-    case CT_K_MATH: ct__textf(out, " %s", ct__kir_math_name(ins->sub)); break;
+    case CT_K_MATH:
+    case CT_K_MATH_WHERE: ct__textf(out, " %s", ct__kir_math_name(ins->sub)); break;
     case CT_K_CAST: ct__textf(out, " to %s", ct_dtype_name(ins->sub)); break;
     default: break;
     }

@@ -8,15 +8,12 @@
 #include "kir/kir_math.h"
 
 static const double exp_q_f32[] = {0.5, 0.166665763, 0.0416665524, 0.00836323295, 0.00139262504};
-static const double log_p_f32[] = {0.333333313,  -0.24999997,  0.200007156,
-                                   -0.166678026, 0.142490566,  -0.124256857,
-                                   0.116854236,  -0.114797488, 0.0697162077};
-static const double tanh_p_f32[] = {-0.333333343, 0.133333042,    -0.0539592579,
-                                    0.0217689183, -0.00834394526, 0.00229274482};
-static const double sin_p_f32[] = {-0.16666666663854168, 0.008333331874273714,
-                                   -0.000198400864995936, 2.7249895230611676e-06};
-static const double cos_q_f32[] = {0.041666666664320264, -0.0013888887671652504,
-                                   2.480060018036381e-05, -2.7300933687212943e-07};
+static const double log_q_f32[] = {-0.49999997,  0.333333313,  -0.250007808,
+                                   0.200012341,  -0.166266456, 0.142048538,
+                                   -0.131275594, 0.127226889,  -0.0767365098};
+static const double tanh_p_f32[] = {-0.333333105, 0.13330476, -0.0533871092, 0.0179887451};
+static const double sin_p_f32[] = {-0.166666642, 0.00833271258, -0.000195803135};
+static const double cos_q_f32[] = {0.0416666642, -0.00138882676, 2.4540348e-05};
 static const double erf_p_f32[] = {0.128379166,   -0.376126349,    0.112836994,   -0.0268595926,
                                    0.00520146685, -0.000814720232, 8.38759079e-05};
 static const double erf_t_f32[] = {-3.08791494,    -1.37029088,    -0.0503017642,   0.0148625961,
@@ -136,82 +133,97 @@ static ct_kval at_least(ct_kir *k, const format *t, ct_kval x, double limit) {
     return ct__kir_select(k, ct__kir_lt(k, x, c), c, x);
 }
 
-// 2^n for an int n in the range of normal numbers
-static ct_kval power_of_two(ct_kir *k, const format *t, ct_kval n) {
-    ct_kval biased = ct__kir_add(k, n, integer(k, t, t->bias));
-    return ct__kir_bitcast(k, ct__kir_bin(k, CT_K_SHL, biased, integer(k, t, t->mantissa)), t->f);
-}
-
 // --------------------------------------------------------------------------------- exp and expm1
 
-// x = n ln 2 + r with |r| <= ln 2 / 2; gives n as an int, and exp(r) - 1 = r + r^2 q(r).
-static ct_kval exp_reduced(ct_kir *k, const format *t, ct_kval x, ct_kval *n) {
+// x = n ln 2 + r with |r| <= ln 2 / 2, n whole; q with exp(r) - 1 = r + r^2 q.
+typedef struct {
+    ct_kval n, r, q;
+} reduced;
+
+static reduced exp_reduced(ct_kir *k, const format *t, ct_kval x) {
     ct_kval magic = num(k, t, t->magic);
     ct_kval shifted = ct__kir_fma(k, x, num(k, t, 0x1.71547652b82fep+0), magic);
-    ct_kval whole = ct__kir_sub(k, shifted, magic), bits = integer(k, t, t->magic_bits);
-    *n = ct__kir_sub(k, ct__kir_bitcast(k, shifted, t->i), bits);
-    ct_kval r = ct__kir_fma(k, whole, num(k, t, -t->ln2_hi), x);
-    r = ct__kir_fma(k, whole, num(k, t, -t->ln2_lo), r);
+    ct_kval n = ct__kir_sub(k, shifted, magic);
+    ct_kval r = ct__kir_fma(k, n, num(k, t, -t->ln2_hi), x);
+    r = ct__kir_fma(k, n, num(k, t, -t->ln2_lo), r);
     ct_kval q = t == &single ? poly(k, t, exp_q_f32, COUNT(exp_q_f32), r)
                              : poly(k, t, exp_q_f64, COUNT(exp_q_f64), r);
-    return ct__kir_fma(k, ct__kir_mul(k, r, r), q, r);
+    return (reduced){n, r, q};
 }
 
 static ct_kval build_exp(ct_kir *k, const format *t, ct_kval x) {
-    ct_kval n, clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t->exp_min);
-    ct_kval one = num(k, t, 1), y = ct__kir_add(k, exp_reduced(k, t, clamped, &n), one);
-    // 2^n in two factors: the first product is exact, the second rounds once, to subnormals too
-    ct_kval half = ct__kir_bin(k, CT_K_SHR, n, integer(k, t, 1));
-    y = ct__kir_mul(k, y, power_of_two(k, t, half));
-    return ct__kir_mul(k, y, power_of_two(k, t, ct__kir_sub(k, n, half)));
+    ct_kval clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t->exp_min), one = num(k, t, 1);
+    reduced e = exp_reduced(k, t, clamped);
+    ct_kval y = ct__kir_fma(k, ct__kir_fma(k, e.q, e.r, one), e.r, one);
+    return ct__kir_scale(k, y, e.n); // rounds once, to subnormals too
+}
+
+// (exp(x) - 1) / 2 = 2^(n - 1) p + 2^(n - 1) - 1/2 for an x that is not above the format's exp_max:
+// 2^n may overflow before the result does
+static ct_kval expm1_half(ct_kir *k, const format *t, ct_kval x) {
+    reduced e = exp_reduced(k, t, x);
+    ct_kval p = ct__kir_fma(k, ct__kir_mul(k, e.r, e.r), e.q, e.r);
+    ct_kval half = num(k, t, 0.5), s = ct__kir_scale(k, half, e.n);
+    return ct__kir_fma(k, s, p, ct__kir_sub(k, s, half));
 }
 
 static ct_kval build_expm1(ct_kir *k, const format *t, ct_kval x) {
-    ct_kval n, clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t == &single ? -30 : -60);
-    ct_kval p = exp_reduced(k, t, clamped, &n);
-    // 2^n p + 2^n - 1, at half its size so that 2^n does not overflow before the result does
-    ct_kval s = power_of_two(k, t, ct__kir_sub(k, n, integer(k, t, 1)));
-    ct_kval y = ct__kir_fma(k, s, p, ct__kir_sub(k, s, num(k, t, 0.5)));
+    ct_kval clamped = at_least(k, t, at_most(k, t, x, t->exp_max), t == &single ? -30 : -60);
+    ct_kval y = expm1_half(k, t, clamped);
     y = ct__kir_add(k, y, y);
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
 }
 
 // --------------------------------------------------------------------------------- log and log1p
 
-// log(1 + f) - f, for 1 + f in [sqrt(1/2), sqrt(2)], plus low
-static ct_kval log_rest(ct_kir *k, const format *t, ct_kval f, ct_kval low) {
-    ct_kval half = num(k, t, 0.5);
-    half = ct__kir_mul(k, ct__kir_mul(k, f, f), half);
+// log(2^e (1 + f)) for 1 + f in [sqrt(1/2), sqrt(2)]
+static ct_kval log_reduced(ct_kir *k, const format *t, ct_kval e, ct_kval f) {
+    ct_kval z = ct__kir_mul(k, f, f);
     if (t == &single) {
-        ct_kval p = poly(k, t, log_p_f32, COUNT(log_p_f32), f), f2 = ct__kir_mul(k, f, f);
-        return ct__kir_sub(k, ct__kir_fma(k, ct__kir_mul(k, f2, f), p, low), half);
+        ct_kval p = ct__kir_fma(k, z, poly(k, t, log_q_f32, COUNT(log_q_f32), f), f);
+        return ct__kir_fma(k, e, num(k, t, 0x1.62e43p-1), p); // one rounding: no low part is missed
     }
     // with s = f / (2 + f): log(1 + f) = 2 s + s^3 r(s^2) = f - f^2/2 + s (f^2/2 + s^2 r)
-    ct_kval s = ct__kir_div(k, f, ct__kir_add(k, f, num(k, t, 2)));
-    ct_kval z = ct__kir_mul(k, s, s), r = poly(k, t, log_r_f64, COUNT(log_r_f64), z);
-    ct_kval inner = ct__kir_fma(k, s, ct__kir_fma(k, z, r, half), low);
-    return ct__kir_sub(k, inner, half);
+    ct_kval s = ct__kir_div(k, f, ct__kir_add(k, f, num(k, t, 2))), s2 = ct__kir_mul(k, s, s);
+    ct_kval half = ct__kir_mul(k, z, num(k, t, 0.5)), low = ct__kir_mul(k, e, num(k, t, t->ln2_lo));
+    ct_kval r = poly(k, t, log_r_f64, COUNT(log_r_f64), s2);
+    ct_kval rest = ct__kir_fma(k, s, ct__kir_fma(k, s2, r, half), low);
+    rest = ct__kir_add(k, f, ct__kir_sub(k, rest, half));
+    return ct__kir_fma(k, e, num(k, t, t->ln2_hi), rest);
 }
 
-static ct_kval build_log(ct_kir *k, const format *t, ct_kval x) {
-    double smallest = t == &single ? 0x1p-126 : 0x1p-1022, up = t == &single ? 0x1p23 : 0x1p52;
+// log of a normal number, times 2 to the power `add`
+static ct_kval log_normal(ct_kir *k, const format *t, ct_kval x, ct_kval add) {
     int64_t root_half = t == &single ? 0x3f3504f3 : 0x3fe6a09e667f3bcd; // bits of sqrt(1/2)
-    ct_kval subnormal = less(k, t, x, smallest), infinite = num(k, t, __builtin_inf());
-    ct_kval y = ct__kir_select(k, subnormal, ct__kir_mul(k, x, num(k, t, up)), x);
-    ct_kval bits = ct__kir_bitcast(k, y, t->i), width = integer(k, t, t->mantissa);
+    ct_kval bits = ct__kir_bitcast(k, x, t->i), width = integer(k, t, t->mantissa);
     ct_kval e = ct__kir_bin(k, CT_K_SHR, ct__kir_sub(k, bits, integer(k, t, root_half)), width);
     ct_kval m = ct__kir_sub(k, bits, ct__kir_bin(k, CT_K_SHL, e, width));
-    ct_kval one = num(k, t, 1), f = ct__kir_sub(k, ct__kir_bitcast(k, m, t->f), one);
+    ct_kval f = ct__kir_sub(k, ct__kir_bitcast(k, m, t->f), num(k, t, 1));
     ct_kval ef = ct__kir_cast(k, e, t->f);
-    ef = ct__kir_select(k, subnormal, ct__kir_sub(k, ef, num(k, t, t->mantissa)), ef);
-    ct_kval rest = log_rest(k, t, f, ct__kir_mul(k, ef, num(k, t, t->ln2_lo)));
-    rest = ct__kir_add(k, f, rest);
-    ct_kval r = ct__kir_fma(k, ef, num(k, t, t->ln2_hi), rest);
-    r = ct__kir_select(k, ct__kir_lt(k, x, infinite), r, x); // infinity and NaN stay
+    return log_reduced(k, t, add < 0 ? ef : ct__kir_add(k, ef, add), f);
+}
+
+static ct_kval build_log_any(ct_kir *k, const format *t, ct_kval x) {
+    double smallest = t == &single ? 0x1p-126 : 0x1p-1022, up = t == &single ? 0x1p23 : 0x1p52;
+    ct_kval subnormal = less(k, t, x, smallest);
+    ct_kval y = ct__kir_select(k, subnormal, ct__kir_mul(k, x, num(k, t, up)), x);
+    ct_kval add = ct__kir_select(k, subnormal, num(k, t, -t->mantissa), num(k, t, 0));
+    ct_kval r = log_normal(k, t, y, add);
+    // infinity and NaN stay
+    r = ct__kir_select(k, ct__kir_lt(k, x, num(k, t, __builtin_inf())), r, x);
     ct_kval nan = num(k, t, __builtin_nan(""));
     r = ct__kir_select(k, less(k, t, x, 0), nan, r);
     ct_kval zero = ct__kir_bin(k, CT_K_EQ, x, num(k, t, 0));
     return ct__kir_select(k, zero, num(k, t, -__builtin_inf()), r);
+}
+
+static ct_kval build_log(ct_kir *k, const format *t, ct_kval x) {
+    ct_dtype u = t == &single ? CT_U32 : CT_U64;
+    ct_kval first = ct__kir_const_int(k, u, (int64_t)1 << t->mantissa); // of the normal numbers
+    ct_kval many = ct__kir_const_int(k, u, (int64_t)(2 * t->bias) << t->mantissa);
+    ct_kval place = ct__kir_sub(k, ct__kir_bitcast(k, x, u), first);
+    ct_kval other = ct__kir_bin(k, CT_K_LE, many, place);
+    return ct__kir_math_where(k, CT_MATH_LOG_ANY, other, x, log_normal(k, t, x, -1));
 }
 
 static ct_kval build_log1p(ct_kir *k, const format *t, ct_kval x) {
@@ -243,10 +255,10 @@ static ct_kval nearest_quarter(ct_kir *k, ct_kval x) {
     return ct__kir_add(k, q, ct__kir_un(k, CT_K_ROUND, rest));
 }
 
-// In f64 for both: x = q pi/2 + r with pi/2 in three parts (each product is exact in the fma), then
+// In f64: x = q pi/2 + r with pi/2 in three parts (each product is exact in the fma), then
 // a quarter by q mod 4. Good to |x| of 2^52 (the samples of the ops sin and cos say so); beyond
 // that the result is only sure to lie in [-1, 1]. r of infinity is NaN.
-static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine) {
+static ct_kval build_far(ct_kir *k, const format *t, ct_kval x, bool cosine) {
     const format *d = &twice;
     ct_kval xd = ct__kir_cast(k, x, CT_F64);
     ct_kval q = nearest_quarter(k, xd), minus = ct__kir_un(k, CT_K_NEG, q);
@@ -257,14 +269,9 @@ static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine)
     ct_kval quarter = ct__kir_un(k, CT_K_FLOOR, ct__kir_mul(k, q, num(k, d, 0.25)));
     quarter = ct__kir_fma(k, quarter, num(k, d, -4), q); // 0, 1, 2 or 3
     if (cosine) quarter = ct__kir_add(k, quarter, num(k, d, 1));
-    ct_kval z = ct__kir_mul(k, r, r), rz = ct__kir_mul(k, r, z), sine, cosined;
-    if (t == &single) {
-        sine = poly(k, d, sin_p_f32, COUNT(sin_p_f32), z);
-        cosined = poly(k, d, cos_q_f32, COUNT(cos_q_f32), z);
-    } else {
-        sine = poly(k, d, sin_p_f64, COUNT(sin_p_f64), z);
-        cosined = poly(k, d, cos_q_f64, COUNT(cos_q_f64), z);
-    }
+    ct_kval z = ct__kir_mul(k, r, r), rz = ct__kir_mul(k, r, z);
+    ct_kval sine = poly(k, d, sin_p_f64, COUNT(sin_p_f64), z);
+    ct_kval cosined = poly(k, d, cos_q_f64, COUNT(cos_q_f64), z);
     sine = ct__kir_fma(k, rz, sine, r);
     ct_kval one = num(k, d, 1), begin = ct__kir_fma(k, z, num(k, d, -0.5), one);
     cosined = ct__kir_fma(k, ct__kir_mul(k, z, z), cosined, begin);
@@ -281,19 +288,54 @@ static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine)
     return ct__kir_select(k, less(k, t, ct__kir_un(k, CT_K_ABS, x), t->tiny), x, y);
 }
 
+// Of f32 below 2^17 in f32. With x = q pi/2 + r, x - q p for the first 24 bits p of pi/2 is exact.
+// All parts of pi/2 have one sign, so that r of -0 is -0.
+static ct_kval build_near(ct_kir *k, ct_kval x, bool cosine) {
+    const format *t = &single;
+    ct_kval magic = num(k, t, t->magic), one = ct__kir_const_int(k, CT_I32, 1);
+    ct_kval shifted = ct__kir_fma(k, x, num(k, t, 0x1.45f306dc9c883p-1), magic);
+    ct_kval q = ct__kir_sub(k, shifted, magic), quarter = ct__kir_bitcast(k, shifted, CT_I32);
+    ct_kval r = ct__kir_fma(k, q, num(k, t, -0x1.921fb4p+0), x);
+    r = ct__kir_fma(k, q, num(k, t, -0x1.4442dp-24), r);
+    r = ct__kir_fma(k, q, num(k, t, -0x1.84698ap-48), r);
+    ct_kval z = ct__kir_mul(k, r, r), sine = poly(k, t, sin_p_f32, COUNT(sin_p_f32), z);
+    // of z = 0 a product of +0, so that -0 stays
+    sine = ct__kir_fma(k, r, ct__kir_fma(k, z, sine, num(k, t, 0)), r);
+    ct_kval cosined = poly(k, t, cos_q_f32, COUNT(cos_q_f32), z);
+    cosined = ct__kir_fma(k, z, cosined, num(k, t, -0.5));
+    cosined = ct__kir_fma(k, z, cosined, num(k, t, 1));
+    ct_kval odd = ct__kir_bin(k, CT_K_AND, quarter, one);
+    ct_kval even = ct__kir_bin(k, CT_K_EQ, odd, ct__kir_const_int(k, CT_I32, 0));
+    ct_kval y = ct__kir_select(k, even, cosine ? cosined : sine, cosine ? sine : cosined);
+    if (cosine) quarter = ct__kir_add(k, quarter, one);
+    // quarters 2 and 3 are negative
+    ct_kval sign = ct__kir_bin(k, CT_K_SHL, quarter, ct__kir_const_int(k, CT_I32, 30));
+    sign = ct__kir_bin(k, CT_K_AND, sign, integer(k, t, t->sign));
+    ct_kval bits = ct__kir_bin(k, CT_K_XOR, ct__kir_bitcast(k, y, CT_I32), sign);
+    return ct__kir_bitcast(k, bits, CT_F32);
+}
+
+static ct_kval build_sin_cos(ct_kir *k, const format *t, ct_kval x, bool cosine) {
+    if (t != &single) return build_far(k, t, x, cosine);
+    ct_kval inside = less(k, t, ct__kir_un(k, CT_K_ABS, x), 0x1p17);
+    ct_kval far = ct__kir_un(k, CT_K_NOT, inside);
+    ct_kmath f = cosine ? CT_MATH_COS_FAR : CT_MATH_SIN_FAR;
+    return ct__kir_math_where(k, f, far, x, build_near(k, x, cosine));
+}
+
 // ---------------------------------------------------------------------------------- tanh and erf
 
 static ct_kval build_tanh(ct_kir *k, const format *t, ct_kval x) {
+    bool f32 = t == &single;
     ct_kval a = ct__kir_un(k, CT_K_ABS, x), z = ct__kir_mul(k, x, x);
-    ct_kval p = t == &single ? poly(k, t, tanh_p_f32, COUNT(tanh_p_f32), z)
-                             : poly(k, t, tanh_p_f64, COUNT(tanh_p_f64), z);
+    ct_kval p = f32 ? poly(k, t, tanh_p_f32, COUNT(tanh_p_f32), z)
+                    : poly(k, t, tanh_p_f64, COUNT(tanh_p_f64), z);
     ct_kval near = ct__kir_fma(k, ct__kir_mul(k, a, z), p, a);
-    // 1 - 2 / (exp(2 a) + 1)
-    ct_kval e = ct__kir_math(k, CT_MATH_EXP, ct__kir_add(k, a, a));
-    ct_kval far = ct__kir_add(k, e, num(k, t, 1));
-    far = ct__kir_div(k, num(k, t, 2), far);
-    far = ct__kir_sub(k, num(k, t, 1), far);
-    return ct__kir_copy_sign(k, ct__kir_select(k, less(k, t, a, 0.625), near, far), x);
+    // with e = (exp(2 a) - 1) / 2: e / (e + 1)
+    ct_kval b = at_most(k, t, a, f32 ? 10 : 20), e = expm1_half(k, t, ct__kir_add(k, b, b));
+    ct_kval far = ct__kir_div(k, e, ct__kir_add(k, e, num(k, t, 1)));
+    ct_kval y = ct__kir_select(k, less(k, t, a, f32 ? 0.5 : 0.625), near, far);
+    return ct__kir_copy_sign(k, y, x);
 }
 
 static ct_kval build_erf(ct_kir *k, const format *t, ct_kval x) {
@@ -325,6 +367,9 @@ void ct__kir_math_body(ct_kir *k, ct_kmath f, ct_dtype dtype) {
     case CT_MATH_COS: y = build_sin_cos(k, t, x, true); break;
     case CT_MATH_TANH: y = build_tanh(k, t, x); break;
     case CT_MATH_ERF: y = build_erf(k, t, x); break;
+    case CT_MATH_SIN_FAR: y = build_far(k, t, x, false); break;
+    case CT_MATH_COS_FAR: y = build_far(k, t, x, true); break;
+    case CT_MATH_LOG_ANY: y = build_log_any(k, t, x); break;
     case CT_MATH_COUNT: break;
     }
     ct__kir_ret(k, y);

@@ -36,7 +36,13 @@ ct_kval ct__kred_combine(ct_kir *k, ct_kred op, ct_kval a, ct_kval b) {
     return ct__kir_bin(k, (ct_kop)by[op], a, b);
 }
 
-bool ct__kir_one_block(const ct_kir *k, ct_kval loop) {
+static bool within_block(const ct_kir *k, ct_kval v) {
     int64_t n = 0;
-    return ct__kir_is_int(k, k->ins[loop].a, &n) && n <= CT_REDUCE_BLOCK;
+    return ct__kir_is_int(k, v, &n) && n <= CT_REDUCE_BLOCK;
+}
+bool ct__kir_one_block(const ct_kir *k, ct_kval loop) {
+    ct_kval extent = k->ins[loop].a;
+    const ct_kins *n = &k->ins[extent];
+    bool least = n->op == CT_K_MIN && (within_block(k, n->a) || within_block(k, n->b));
+    return least || within_block(k, extent);
 }

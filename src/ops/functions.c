@@ -61,21 +61,21 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
     if (ct__is_complex(dtype)) return complex_pow_body(r, dtype);
-    ct_tensor x = ct_cast(r->in[0], CT_F64), y = ct_cast(r->in[1], CT_F64);
+    ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype);
     ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
-    ct_tensor value = ct_exp(ct_mul(y, ct_log(size)));
+    ct_tensor value = ct_exp(ct_mul(ct_cast(y, CT_F64), ct_log(ct_cast(size, CT_F64))));
+    value = ct_cast(value, dtype);
     ct_tensor whole = ct_equal(ct_floor(y), y); // infinities are whole and even
     ct_tensor half = ct_mul(y, ct_f(0.5));
     ct_tensor odd = ct_and(whole, ct_not_equal(ct_floor(half), half));
-    ct_tensor below = ct_less(x, zero);                            // a negative base
-    ct_tensor minus = ct_or(below, ct_less(ct_div(one, x), zero)); // or -0
+    ct_tensor bits = ct_bitcast(x, dtype == CT_F64 ? CT_I64 : CT_I32);
+    ct_tensor minus = ct_less(bits, ct_i(0)); // a negative base or -0
     value = ct_select(ct_and(minus, odd), ct_neg(value), value);
-    ct_tensor lost = ct_and(ct_and(below, ct_not(whole)), ct_less(size, ct_f(INFINITY)));
+    ct_tensor lost = ct_and(ct_less(x, zero), ct_and(ct_not(whole), ct_less(size, ct_f(INFINITY))));
     value = ct_select(lost, ct_f(NAN), value);
     ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
     ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));
-    value = ct_select(ct_or(plain, turning), one, value);
-    r->body_out[0] = ct_cast(value, dtype);
+    r->body_out[0] = ct_select(ct_or(plain, turning), one, value);
     return true;
 }
 static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'

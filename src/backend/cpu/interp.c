@@ -470,7 +470,8 @@ static void end_loop(builder *b, unit *u, ct_kval v) {
 
 // ------------------------------------------------------------------------------------------ values
 
-static void emit_math(builder *b, unit *u, ct_kval v, const ct_kins *ins);
+static void emit_math(builder *b, unit *u, ct_kval v, ct_kval a, const ct_kins *ins);
+static void emit_math_where(builder *b, unit *u, ct_kval v, const ct_kins *ins);
 
 static void emit_cast(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
     bool lanes = is_wide(u, v);
@@ -554,7 +555,8 @@ static ct_kval emit(builder *b, unit *u, ct_kval v) {
     case CT_K_REDUCE: emit_reduce(b, u, v); return end;
     case CT_K_CAST: emit_cast(b, u, v, ins); break;
     case CT_K_SELECT: emit_select(b, u, v, ins); break;
-    case CT_K_MATH: emit_math(b, u, v, ins); break;
+    case CT_K_MATH: emit_math(b, u, v, ins->a, ins); break;
+    case CT_K_MATH_WHERE: emit_math_where(b, u, v, ins); break;
     default: emit_plain(b, u, v, ins); break;
     }
     if (ins->dtype && ins->op != CT_K_IOTA && ins->op != CT_K_SPLAT) widen(b, u, v);
@@ -570,7 +572,7 @@ static void emit_all(builder *b, unit *u) {
 
 // The function's own instructions in place of a call. Its parameter is the operand's slot, which
 // only the caller may give back.
-static void emit_math(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
+static void emit_math(builder *b, unit *u, ct_kval v, ct_kval a, const ct_kins *ins) {
     ct_kir k;
     unit f;
     bool lanes = is_wide(u, v);
@@ -593,7 +595,7 @@ static void emit_math(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
     f.last[value] = -1;
     for (size_t i = 0; i < k.n; i++)
         if (k.ins[i].op == CT_K_PARAM) {
-            f.slot[i] = either(b, u, ins->a, lanes);
+            f.slot[i] = either(b, u, a, lanes);
             f.last[i] = -1;
         }
     emit_all(b, &f);
@@ -606,6 +608,25 @@ static void emit_math(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
     }
     unit_free(&f);
     ct__kir_free(&k);
+}
+
+// f(b) where a holds, c elsewhere; where no lane asks for f, what computes it is passed over.
+static void emit_math_where(builder *b, unit *u, ct_kval v, const ct_kins *ins) {
+    bool lanes = is_wide(u, v);
+    uint32_t cond = either(b, u, ins->a, lanes), other = either(b, u, ins->c, lanes);
+    uint32_t d = result(b, u, v);
+    ct_iins *copy = add(b, CT_I_COPY, ins->dtype, lanes);
+    copy->d = d;
+    copy->a = other;
+    size_t test = b->body.n;
+    add(b, CT_I_UNLESS, CT_BOOL, lanes)->a = cond;
+    emit_math(b, u, v, ins->b, ins);
+    uint32_t computed = u->slot[v];
+    ct_iins *i = add(b, CT_K_SELECT, ins->dtype, lanes);
+    *i = (ct_iins){.fn = i->fn, .d = d, .a = cond, .b = computed, .c = other};
+    if (!b->no_memory) b->body.ins[test].buf = (int32_t)(b->body.n - test);
+    if (lanes) give_back(b, ins->dtype, computed);
+    u->slot[v] = d;
 }
 
 // ------------------------------------------------------------------------------------------ tiles

@@ -63,7 +63,8 @@ enum {
     CT_I_VECTOR_NEXT,
     CT_I_CORE,
     CT_I_CORE_NEXT,
-    CT_I_BREAK, // a: condition
+    CT_I_BREAK,  // a: condition
+    CT_I_UNLESS, // a: condition; where no lane holds, further by buf
     CT_I_STOP,
     CT_I_CAST_FROM,                              // + dtype of a; by dtype of d
     CT_I_FOLD = CT_I_CAST_FROM + CT_DTYPE_COUNT, // + ct_kred

@@ -93,7 +93,8 @@ typedef f64 t_f64;
 #define OF_FLOATS(t, T)                                                                            \
     BINARY(div, t, x / y) UNARY(sqrt, t, s_sqrt_##t(x)) UNARY(floor, t, s_floor_##t(x))            \
     UNARY(ceil, t, s_ceil_##t(x)) UNARY(round, t, s_round_##t(x))                                  \
-    UNARY(trunc, t, s_trunc_##t(x)) TERNARY(fma, t, s_fma_##t(x, y, z))
+    UNARY(trunc, t, s_trunc_##t(x)) BINARY(scale, t, s_scale_##t(x, y))                            \
+    TERNARY(fma, t, s_fma_##t(x, y, z))
 
 NUMBERS(OF_NUMBERS) INT_TYPES(OF_INTS) FLOAT_TYPES(OF_FLOATS)
 BINARY(and, b, x & y) BINARY(or, b, x | y) BINARY(xor, b, x ^ y) UNARY(not, b, !x)
@@ -339,6 +340,11 @@ DO(core) {
 }
 DO(core_next) { return ++S(i64, i->d) < HEAD->end ? i + i->buf : i + 1; }
 DO(break_if) { return S(b, i->a) ? i + i->buf : i + 1; }
+DO(unless) { return S(b, i->a) ? i + 1 : i + i->buf; }
+DO(unless_any) {
+    GROUPS(n) if (any(W(b, i->a, u))) return i + 1;
+    return i + i->buf;
+}
 DO(stop) {
     (void)f, (void)i;
     return NULL;
@@ -584,7 +590,7 @@ FLOAT_TYPES(CLEARS)
 #define T_INTS(t, T) BOTH(SHL, shl, t, T) BOTH(SHR, shr, t, T)
 #define T_FLOATS(t, T)                                                                             \
     BOTH(SQRT, sqrt, t, T) BOTH(FLOOR, floor, t, T) BOTH(CEIL, ceil, t, T)                         \
-    BOTH(ROUND, round, t, T) BOTH(TRUNC, trunc, t, T) BOTH(FMA, fma, t, T)                         \
+    BOTH(ROUND, round, t, T) BOTH(TRUNC, trunc, t, T) BOTH(FMA, fma, t, T) BOTH(SCALE, scale, t, T) \
     [CT_I_TILE][CT_##T] = {tile_##t, tile_##t},                                                    \
     [CT_I_CLEAR][CT_##T] = {clear_##t##_s, clear_##t##_w},
 #define T_LOGIC(t, T)                                                                              \
@@ -657,6 +663,7 @@ const ct_itable CT_INTERP_TABLE = {
         ANY_TYPE(ARG, arg_s) ANY_TYPE(RAMP, ramp_w)
         ANY_TYPE(SEQ, seq) ANY_TYPE(SEQ_NEXT, seq_next) ANY_TYPE(VECTOR, vector) ANY_TYPE(VECTOR_NEXT, vector_next)
         ANY_TYPE(CORE, core) ANY_TYPE(CORE_NEXT, core_next) ANY_TYPE(STOP, stop) ANY_TYPE(BREAK, break_if)
+        [CT_I_UNLESS] = {[CT_BOOL] = {unless, unless_any}},
         INT_TYPES(T_RED_INTS) INT_TYPES(T_RED_LOGIC) T_RED_LOGIC(b, BOOL) NUMBERS(T_RED_NUMBERS) FLOAT_TYPES(T_RED_FLOATS)
     },
     .tree_bytes = {[CT_F32] = {sizeof(tree_add_f32), CT_GROUPS * sizeof(tree_addx_f32)},

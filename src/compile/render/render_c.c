@@ -144,6 +144,14 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__text_add(r->out, *up ? "))" : ")");
 }
 
+// What a store stores: not what is rounded to its dtype, but what was, since it rounds itself.
+static ct_kval before_rounding(const ct_render *r, const ct_kins *store) {
+    const ct_kins *v = &r->k->ins[store->b];
+    ct_dtype dtype = r->k->bufs[store->imm.i].dtype;
+    bool rounds = v->op == CT_K_CAST && v->sub == dtype && ct__is_narrow_float(dtype);
+    return rounds ? v->a : store->b;
+}
+
 static void scalar_store(const ct_render *r, const ct_kins *ins) {
     converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
@@ -156,7 +164,7 @@ static void scalar_store(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, " = ");
     bool narrows = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
     if (narrows) ct__textf(r->out, "s_%s(", down);
-    ct__render_scalar(r, ins->b);
+    ct__render_scalar(r, before_rounding(r, ins));
     ct__text_add(r->out, narrows ? ");\n" : ";\n");
 }
 
@@ -164,7 +172,7 @@ static void wide_stored(const ct_render *r, const ct_kins *ins) {
     converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
     if (*down) ct__textf(r->out, "%s(", down);
-    ct__render_wide(r, ins->b);
+    ct__render_wide(r, before_rounding(r, ins));
     ct__text_add(r->out, *down ? "));\n" : ");\n");
 }
 
@@ -637,8 +645,8 @@ static bool math_function(ct_kmath f, ct_dtype dtype, math_set done, ct_text *ou
         ct_render r = {.k = &k, .shape = shape, .nested = nested, .out = out, .depth = 1};
         for (int wide = 0; wide < 2; wide++) {
             function_shapes(&k, shape, wide);
-            ct__textf(out, "static %s%s %s%s_%s(%s%s x0) {\n", t, wide ? "x16" : "",
-                      wide ? "" : "s_", name, t, t, wide ? "x16" : "");
+            ct__textf(out, "%s %s%s %s%s_%s(%s%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "static", t,
+                      wide ? "x16" : "", wide ? "" : "s_", name, t, t, wide ? "x16" : "");
             body(&r);
             ct__text_add(out, "}\n");
         }
@@ -653,8 +661,9 @@ static bool math_function(ct_kmath f, ct_dtype dtype, math_set done, ct_text *ou
 static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
-        bool *known = ins->op == CT_K_MATH ? &done[ins->sub][ins->dtype == CT_F64] : NULL;
-        if (!known || *known) continue;
+        if (ins->op != CT_K_MATH && ins->op != CT_K_MATH_WHERE) continue;
+        bool *known = &done[ins->sub][ins->dtype == CT_F64];
+        if (*known) continue;
         *known = true;
         if (!math_function(ins->sub, ins->dtype, done, out, err)) return false;
     }

@@ -163,6 +163,8 @@ static bool plain_divisor(const ct_render *r, const ct_kins *ins) {
     return b->op == CT_K_CONST && b->imm.i > 0;
 }
 
+typedef void operand_writer(const ct_render *r, ct_kval v);
+
 static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name) {
     if (name)
         ct__textf(r->out, "s_%s_%s(", name, ct__render_suffix(r->k->ins[ins->a].dtype));
@@ -206,6 +208,31 @@ static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, ")");
 }
 
+// any(a) ? sel(a, f(b), c) : c
+static void math_where(const ct_render *r, const ct_kins *ins, operand_writer *operand,
+                       const char *any) {
+    const char *t = ct__render_suffix(ins->dtype);
+    bool wide = *any;
+    ct__textf(r->out, "__builtin_expect(%s(", any);
+    operand(r, ins->a);
+    ct__text_add(r->out, "), 0) ? ");
+    if (wide) {
+        ct__textf(r->out, "sel_%s(", t);
+        operand(r, ins->a);
+        ct__text_add(r->out, ", ");
+    }
+    ct__textf(r->out, "%s%s_%s(", wide ? "" : "s_", math_names[ins->sub], t);
+    operand(r, ins->b);
+    ct__text_add(r->out, ")");
+    if (wide) {
+        ct__text_add(r->out, ", ");
+        operand(r, ins->c);
+        ct__text_add(r->out, ")");
+    }
+    ct__text_add(r->out, " : ");
+    operand(r, ins->c);
+}
+
 static void scalar_value(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     const char *infix = c_operator(ins->op);
@@ -231,6 +258,7 @@ static void scalar_value(const ct_render *r, ct_kval v) {
     case CT_K_CAST: scalar_cast(r, ins); break;
     case CT_K_BITCAST: scalar_bitcast(r, ins); break;
     case CT_K_MATH: scalar_call(r, ins, math_names[ins->sub]); break;
+    case CT_K_MATH_WHERE: math_where(r, ins, ct__render_scalar, ""); break;
     case CT_K_SELECT:
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, " ? ");
@@ -314,11 +342,27 @@ static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     return true;
 }
 
+// a < b ? a : b, or a < b ? b : a, of floats: one instruction of most machines.
+static bool chooses_by_size(const ct_render *r, const ct_kins *ins) {
+    const ct_kins *c = &r->k->ins[ins->a];
+    if (c->op != CT_K_LT || !ct__is_float(ins->dtype) || c->a == c->b) return false;
+    return (c->a == ins->b && c->b == ins->c) || (c->a == ins->c && c->b == ins->b);
+}
+
+static void wide_pair(const ct_render *r, const ct_kins *ins, const char *name) {
+    ct__textf(r->out, "%s_%s(", name, ct__render_suffix(ins->dtype));
+    ct__render_wide(r, ins->b);
+    ct__text_add(r->out, ", ");
+    ct__render_wide(r, ins->c);
+    ct__text_add(r->out, ")");
+}
+
 static void wide_value(const ct_render *r, const ct_kins *ins) {
     switch (ins->op) {
     case CT_K_CAST: wide_cast(r, ins); break;
     case CT_K_BITCAST: wide_bitcast(r, ins); break;
     case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
+    case CT_K_MATH_WHERE: math_where(r, ins, ct__render_wide, "any"); break;
     case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
     case CT_K_SELECT:
         if (r->shape[ins->a].vary == CT_UNIFORM) {
@@ -327,6 +371,9 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
             ct__render_wide(r, ins->b);
             ct__text_add(r->out, " : ");
             ct__render_wide(r, ins->c);
+        } else if (chooses_by_size(r, ins)) {
+            bool lesser = r->k->ins[ins->a].a == ins->b;
+            wide_pair(r, ins, lesser ? "lesser" : "greater");
         } else {
             ct__textf(r->out, "sel_%s(", ct__render_suffix(ins->dtype));
             ct__render_wide(r, ins->a);
