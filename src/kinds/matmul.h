@@ -9,7 +9,8 @@
 // order of k; the chunk sums are added in order (docs/design/bits.md).
 enum { CT_DOT_CHUNK = 256 };
 
-// Sizes that change speed, never bits. Zero: chosen from the sizes and the target.
+// Sizes that change speed, never bits. Zero: chosen from the sizes and the target. Where `rows` is given,
+// both operands are packed.
 typedef struct ct_matmul_tile {
     int rows;          // of a register tile
     int vectors;       // 16-lane vectors in a row of it
