@@ -168,6 +168,12 @@ static int contiguous(const contract *c, int which) {
     return ct__emit_contiguous(c->e, c->value[which], index, var[first]) ? first : -1;
 }
 
+static bool is_load(const contract *c, int which) {
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    at_variables(c, which, var, index);
+    return ct__emit_is_load(c->e, c->value[which], index, c->dtype);
+}
+
 // Is `var` crossed without a division? What is computed behind the result lies as the result would.
 static bool undivided(const contract *c, int which, const ct_ix *index, ct_ix var, int64_t group) {
     ct_ix_pool *pool = c->e->pool;
@@ -487,8 +493,14 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .n_inner_axes = axes_of(&inner),
         .column_axis = column_axis,
         .inner_axis = inner_axis,
-        .a = {.value = value, .env = &sides[A], .along = contiguous(&c, A)},
-        .b = {.value = value, .env = &sides[B], .along = contiguous(&c, B)},
+        .a = {.value = value,
+              .env = &sides[A],
+              .along = contiguous(&c, A),
+              .is_load = is_load(&c, A)},
+        .b = {.value = value,
+              .env = &sides[B],
+              .along = contiguous(&c, B),
+              .is_load = is_load(&c, B)},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };

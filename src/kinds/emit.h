@@ -62,6 +62,8 @@ bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // need no division? And is it one element for all of `var`?
 bool ct__emit_undivided(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var, int64_t group);
 bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
+// Is an element one load of dtype `as`, without a condition?
+bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 // Asks a node's op where its element at an index comes from. The pieces live in e->arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
 // The result of the template at an index, in its compute dtype (rounded to v's dtype here).

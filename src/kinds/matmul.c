@@ -23,25 +23,26 @@ typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
     axes row_axes, column_axes, inner_axes;
-    int group;        // panels of b that are packed together
-    int mr, nv, nr;   // the register tile: rows, vectors, columns
-    int64_t mc, nc;   // the task's block
-    bool a_by_k;      // A is packed as [tile][k][row], else as [row][k]
-    int64_t mrp;      // rows of a packed tile with their padding
-    bool many;        // may there be more than one chunk?
-    bool b_by_column; // b is contiguous along k
+    int group;                   // panels of b that are packed together
+    int mr, nv, nr;              // the register tile: rows, vectors, columns
+    int64_t mc, nc;              // the task's block
+    bool a_by_k;                 // A is packed as [tile][k][row], else as [row][k]
+    int64_t mrp;                 // rows of a packed tile with their padding
+    bool many;                   // may there be more than one chunk?
+    bool b_by_column;            // b is contiguous along k
+    bool a_in_place, b_in_place; // not packed: the tile reads where it lies
     int64_t pitch; // rows of a packed panel of b, more than needed where windows are packed side by
                    // side, so that panels do not all begin in one set of the first cache
     bool deep;     // all chunks of a are packed at once, and the panels are the outer loop
     int64_t a_chunk, sum_width; // elements: a packed chunk of a, a row of the sums
     int stage;                  // scratch for turning columns of b
     int a, b, tile, sum; // scratch: packed block of A, packed panel of B, a tile, the sums so far
-    ct_kval at[2 * CT_MAX_RANK];    // the task's batch position, then free for others
-    ct_kval batch;                  // its number
-    ct_kval row0, rows, col0, cols; // the task's block
-    ct_kval chunk, last, k0, kn;    // the chunk
-    bool looks_ahead;               // memory that is wanted soon is asked for
-    ct_kval next_k, next_column;    // what of b is packed next
+    ct_kval at[2 * CT_MAX_RANK];             // the task's batch position, then free for others
+    ct_kval batch;                           // its number
+    ct_kval row0, rows, col0, cols;          // the task's block
+    ct_kval chunk, last, k0, kn;             // the chunk
+    bool asks_for_operands, asks_for_result; // memory that is wanted soon
+    ct_kval next_k, next_column;             // what of b is packed next
 } matmul;
 
 static ct_kval minus(ct_kir *k, ct_kval a, ct_kval b) { return ct__kir_sub(k, a, b); }
@@ -112,6 +113,14 @@ static void close_run(matmul *m, const axes *x) {
 }
 
 static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
+
+// The tile's first row in all of a. Tiles of what is not packed have no rows beyond the edge: the last
+// begins earlier.
+static ct_kval first_row(const matmul *m, ct_kval row) {
+    ct_kir *k = m->k;
+    ct_kval at = ct__kir_add(k, m->row0, row);
+    return m->a_in_place ? ct__kir_min(k, at, ct__kir_addi(k, m->s->rows, -m->mr)) : at;
+}
 
 // ------------- packing: rows and columns beyond the edge become zeros, so that every tile is whole
 
@@ -344,6 +353,7 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
 }
 
 static void pack_b(matmul *m, ct_kval first, ct_kval valid) {
+    if (m->b_in_place) return;
     ct_kval col = ct__kir_add(m->k, m->col0, first);
     if (m->b_by_column)
         pack_b_by_column(m, col, valid);
@@ -392,13 +402,23 @@ static void multiply(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
     ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, m->nr, "column");
     for (int r = 0; r < m->mr; r++) acc[r] = ct__kir_reg(k, zero(m));
     ct_kval base = a_place(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k");
-    ct_kval b_row = ct__kir_muli(k, kk, m->nr);
-    b_row = ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), b_row);
-    ct_kval b = ct__kir_load(k, m->b, ct__kir_add(k, b_row, j));
+    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k"), b;
+    const place inner = {-1, ct__kir_add(k, m->k0, kk)};
+    if (m->b_in_place) {
+        ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
+        b = load_b(m, inner, (place){-1, ct__kir_add(k, column, j)});
+    } else {
+        ct_kval b_row = ct__kir_muli(k, kk, m->nr);
+        b_row = ct__kir_add(k, b_place(m, ct__kir_int(k, 0), panel), b_row);
+        b = ct__kir_load(k, m->b, ct__kir_add(k, b_row, j));
+    }
     ct_kval from = ct__kir_add(k, base, ct__kir_muli(k, kk, m->a_by_k ? m->mrp : 1));
+    ct_kval begin = first_row(m, row), a;
     for (int r = 0; r < m->mr; r++) {
-        ct_kval a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
+        if (m->a_in_place)
+            a = load_a(m, ct__kir_addi(k, begin, r), inner);
+        else
+            a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
         ct__kir_set(k, acc[r], ct__kir_fma(k, a, b, ct__kir_get(k, acc[r])));
     }
     ct__kir_end(k);
@@ -425,7 +445,9 @@ static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval
     ct_kval from = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
     run j = open_run(m, over, over->n > 1 ? from : none, valid, "column");
     if (over->n == 1) j.at.last = ct__kir_add(k, from, j.i);
-    ct_kval v = ct__kir_load(k, m->tile, ct__kir_add(k, ct__kir_muli(k, r, m->nr), j.i));
+    ct_kval early = minus(k, ct__kir_add(k, m->row0, row), first_row(m, row));
+    ct_kval in_tile = ct__kir_muli(k, ct__kir_add(k, r, early), m->nr);
+    ct_kval v = ct__kir_load(k, m->tile, ct__kir_add(k, in_tile, j.i));
     store_result(m, ct__kir_add(k, row, r), j.at, v);
     close_run(m, over);
     ct__kir_end(k);
@@ -503,9 +525,9 @@ static void tiles(matmul *m, ct_kval group, ct_kval panel) {
     ct_kval rest = minus(k, m->cols, ct__kir_add(k, group, panel));
     ct_kval valid = ct__kir_min(k, rest, ct__kir_int(k, m->nr));
     ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
-    if (m->looks_ahead) prefetch_operands(m, group, panel, row);
+    if (m->asks_for_operands) prefetch_operands(m, group, panel, row);
     row = ct__kir_muli(k, row, m->mr);
-    if (m->looks_ahead) {
+    if (m->asks_for_result) {
         if (m->many) ct__kir_if(k, m->last);
         prefetch_result(m, row, group, panel);
         if (m->many) ct__kir_end(k);
@@ -557,7 +579,7 @@ static void panels(matmul *m) {
 // A block of the result. Where all of a is small it is packed once, and the columns of b are read
 // to their ends one after the other; else one chunk of both at a time.
 static void block(matmul *m) {
-    const bool packs = !m->s->a_packed;
+    const bool packs = !m->s->a_packed && !m->a_in_place;
     if (packs || !m->deep) chunks(m);
     if (packs) pack_a(m);
     if (packs && m->deep) ct__kir_end(m->k);
@@ -655,7 +677,23 @@ static void register_tile(matmul *m) {
             m->nv /= 2;
 }
 
+// What few tiles read, each element of it, is not packed: packing would cost as much as it saves.
+static void choose_packing(matmul *m) {
+    enum { FEW_COLUMNS = 256, FEW_ROWS = 256, NEAR = 1 << 16 }; // NEAR: elements of b
+    const ct_kir *k = m->k;
+    int64_t rows = 0, columns = 0, length = 0;
+    const bool known =
+        ct__kir_is_int(k, m->s->rows, &rows) && ct__kir_is_int(k, m->s->inner, &length) &&
+        ct__kir_is_int(k, m->s->columns, &columns) && m->column_axes.n == 1 && m->inner_axes.n == 1;
+    m->a_in_place = known && columns <= FEW_COLUMNS && rows >= m->mr && !m->s->a_packed &&
+                    ct__source_is_load(&m->s->a);
+    m->b_in_place = known && rows <= FEW_ROWS && columns % m->nr == 0 && !m->b_by_column &&
+                    length * columns <= NEAR && // else whole rows of panels are read better
+                    m->nc % m->nr == 0 && ct__source_is_load(&m->s->b);
+}
+
 static void choose(matmul *m) {
+    enum { NEAR = 1 << 17 }; // elements of a block's rows of the result, which then lie near
     const ct_matmul_tile *t = &m->s->tile;
     const ct_kir *k = m->k;
     const int n = m->s->n_batch, inner = m->inner_axes.n;
@@ -675,9 +713,13 @@ static void choose(matmul *m) {
     m->a_by_k = !m->s->a_packed && ct__source_along(k, &m->s->a, n) &&
                 !ct__source_along(k, &m->s->a, n + inner);
     m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
-    // Worth it where tiles are long; a place along several axes would cost divisions.
-    m->looks_ahead = m->column_axes.n == 1 && inner == 1 && m->mc >= 64 &&
-                     at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
+    choose_packing(m);
+    // Worth it where tiles are long, and what is asked for is far; a place along several axes would cost
+    // divisions.
+    const bool plain = m->column_axes.n == 1 && inner == 1;
+    const bool long_tiles = at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
+    m->asks_for_operands = plain && long_tiles && !m->a_in_place && !m->b_in_place;
+    m->asks_for_result = plain && (long_tiles || !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
 }
 
 static void make_scratch(matmul *m) {
@@ -686,12 +728,14 @@ static void make_scratch(matmul *m) {
     m->a_chunk = m->a_by_k ? m->mc / m->mr * m->mrp * A_TILE : m->mc * CT_DOT_CHUNK;
     if (m->many && ct__kir_is_int(m->k, m->s->inner, &n)) {
         all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
-        m->deep = all * m->a_chunk * size <= SMALL;
+        m->deep = m->a_in_place || all * m->a_chunk * size <= SMALL;
     }
-    m->a = m->s->a.buf;
-    if (!m->s->a_packed) m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
-    m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
-    m->stage = -1;
+    m->a = m->s->a_packed ? m->s->a.buf : -1;
+    m->b = m->stage = -1;
+    if (!m->s->a_packed && !m->a_in_place)
+        m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
+    if (!m->b_in_place)
+        m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
     if (m->b_by_column) m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;

@@ -10,7 +10,8 @@
 enum { CT_DOT_CHUNK = 256 };
 enum { CT_TILE_ROWS = 16 }; // of a register tile, at most
 
-// Sizes that change speed, never bits. Zero: chosen from the sizes and the target.
+// Sizes that change speed, never bits. Zero: chosen from the sizes and the target. Where `rows` is given,
+// both operands are packed.
 typedef struct ct_matmul_tile {
     int rows;          // of a register tile
     int vectors;       // 16-lane vectors in a row of it

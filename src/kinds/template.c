@@ -22,6 +22,8 @@ bool ct__source_along(const ct_kir *k, const ct_source *o, int axis) {
     return ct__kir_is_int(k, o->stride[axis], &stride) && stride == 1;
 }
 
+bool ct__source_is_load(const ct_source *o) { return !o->value || o->is_load; }
+
 void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value) {
     if (r->store)
         r->store(r->env, k, at, value);

@@ -14,7 +14,8 @@ typedef struct ct_source {
     const ct_kval *stride; // plain: elements from one position to the next along each axis
     ct_kval (*value)(void *env, ct_kir *k, const ct_kval *at); // computed: else NULL
     void *env;
-    int along; // computed: the axis along which its loads are contiguous; -1: none
+    int along;    // computed: the axis along which its loads are contiguous; -1: none
+    bool is_load; // computed: by one load and nothing else
 } ct_source;
 
 typedef struct ct_sink {
@@ -31,6 +32,8 @@ ct_kval ct__source_load(ct_kir *k, const ct_source *o, int rank, const ct_kval *
 ct_kval ct__source_index(ct_kir *k, const ct_source *o, int rank, const ct_kval *at);
 // Is memory contiguous along this axis?
 bool ct__source_along(const ct_kir *k, const ct_source *o, int axis);
+// May each element be loaded as often as it is wanted?
+bool ct__source_is_load(const ct_source *o);
 void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value);
 
 // Position n of all positions of the axes in row-major order, as one value per axis.

@@ -680,6 +680,15 @@ bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
     return holds_for_reads(e, v, at, is_without, var, 0);
 }
 
+bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
+    const ct_sval *val = ct__sval(e->draft->sched, v);
+    ct_map map;
+    if (val->buf != UINT32_MAX) return ct__type(v)->dtype == as;
+    return ct__is_view(v.node) && ct__emit_map(e, v.node, at, &map) && map.n_pieces == 1 &&
+           map.piece[0].operand == 0 && map.piece[0].valid < 0 &&
+           ct__emit_is_load(e, v.node->in[0], map.piece[0].from, as);
+}
+
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at) {
     for (int i = n - 1; i > 0; i--) {
         at[i] = ct__ix_mod(p, flat, size[i]);
