@@ -610,7 +610,8 @@ static int64_t even_blocks(const matmul *m, int64_t n, int64_t block, int64_t ot
     enum { FEW = 8 }; // tasks a core
     const int64_t cores = m->s->target.cores > 0 ? m->s->target.cores : 1;
     int64_t blocks = (n + block - 1) / block;
-    if (blocks >= FEW * cores || others >= FEW * cores || blocks * others >= FEW * cores)
+    if (blocks < 1 || others < 1 || blocks >= FEW * cores || others >= FEW * cores ||
+        blocks * others >= FEW * cores)
         return block;
     while (blocks * others % cores) blocks++;
     return up_to((n + blocks - 1) / blocks, unit);
