@@ -22,7 +22,7 @@ typedef struct place {
 typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
-    axes row_axes, column_axes, inner_axes;
+    axes row_axes, column_axes, inner_axes, result_axes;
     int group;        // panels of b that are packed together
     int mr, nv, nr;   // the register tile: rows, vectors, columns
     int64_t mc, nc;   // the task's block
@@ -388,7 +388,7 @@ static ct_kval total(matmul *m, ct_kval r, ct_kval j, ct_kval at) {
 static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid,
                    bool result) {
     ct_kir *k = m->k;
-    const axes flat = {1, NULL}, *over = result ? &m->column_axes : &flat;
+    const axes flat = {1, NULL}, *over = result ? &m->result_axes : &flat;
     ct_kval rows = rest_of(k, m->rows, row, m->mr);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, result ? "row of the result" : "row kept");
     ct_kval from = ct__kir_int(k, 0); // of one axis only the place in the tile is wanted
@@ -613,7 +613,9 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     m.row_axes = (axes){1, &spec->rows};
     m.column_axes = (axes){1, &spec->columns};
     m.inner_axes = (axes){1, &spec->inner};
+    m.result_axes = m.column_axes;
     if (spec->n_column_axes > 1) m.column_axes = (axes){spec->n_column_axes, spec->column_axis};
+    if (spec->n_result_axes > 1) m.result_axes = (axes){spec->n_result_axes, spec->result_axis};
     if (spec->n_inner_axes > 1) m.inner_axes = (axes){spec->n_inner_axes, spec->inner_axis};
     choose(&m);
     make_scratch(&m);
