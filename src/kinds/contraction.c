@@ -35,6 +35,7 @@ typedef struct contract {
     int n_batch; // axes of the template: those of the role, or all of them as one
     ct_ix batch[CT_MAX_RANK], rows, columns, inner; // sizes of the template
     int column_tail, inner_tail; // axes of the role that are the template's last one
+    int result_tail;             // of the columns, as the result has them
     bool tiles;                  // it is the template of matrices
 } contract;
 typedef struct side {
@@ -94,7 +95,8 @@ static void put_spread(const contract *c, const spread *x, int which, const ct_i
 
 // The two roles of an operand or the result, in the order of the template's positions.
 static void roles_at(const contract *c, int which, spread two[2]) {
-    const spread rows = {&c->is.rows, c->is.rows.n}, columns = {&c->is.columns, c->column_tail},
+    const int tail = which == OUT ? c->result_tail : c->column_tail;
+    const spread rows = {&c->is.rows, c->is.rows.n}, columns = {&c->is.columns, tail},
                  inner = {&c->is.inner, c->inner_tail};
     two[0] = which == B ? inner : rows;
     two[1] = which == A ? inner : columns;
@@ -340,7 +342,7 @@ static void sizes_of(contract *c) {
     if (c->n_batch < c->is.batch.n) c->batch[0] = joined_size(c, &c->is.batch);
     c->rows = joined_size(c, &c->is.rows);
     c->columns = joined_size(c, &c->is.columns);
-    c->column_tail = c->is.columns.n;
+    c->column_tail = c->result_tail = c->is.columns.n;
     c->inner_tail = c->is.inner.n;
 }
 
@@ -359,7 +361,8 @@ static void arrange(contract *c) {
     batch_to_columns(c);
     sizes_of(c);
     if (!c->tiles) return;
-    tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, OUT});
+    tail_of(c, &c->is.columns, &c->column_tail, (int[]){B, B});
+    tail_of(c, &c->is.columns, &c->result_tail, (int[]){OUT, OUT});
     tail_of(c, &c->is.inner, &c->inner_tail, (int[]){A, B});
     if (has_steps(c)) c->inner_tail = 1;
 }
@@ -474,11 +477,15 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     if (!prepare(&c, ct__emit_new(s, node), node)) return false;
     ct_emit *e = c.e;
     const ct_type *out = &node->out[0];
-    ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK];
-    const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail};
+    ct_kval batch[CT_MAX_RANK], column_axis[CT_MAX_RANK], inner_axis[CT_MAX_RANK],
+        result_axis[CT_MAX_RANK];
+    const spread columns = {&c.is.columns, c.column_tail}, inner = {&c.is.inner, c.inner_tail},
+                 result = {&c.is.columns, c.result_tail};
     for (int i = 0; i < c.n_batch; i++) batch[i] = ct__emit_ix(e, c.batch[i]);
     for (int i = 0; i < axes_of(&columns); i++)
         column_axis[i] = ct__emit_ix(e, spread_size(&c, &columns, i));
+    for (int i = 0; i < axes_of(&result); i++)
+        result_axis[i] = ct__emit_ix(e, spread_size(&c, &result, i));
     for (int i = 0; i < axes_of(&inner); i++)
         inner_axis[i] = ct__emit_ix(e, spread_size(&c, &inner, i));
     side sides[2] = {{&c, A}, {&c, B}};
@@ -491,8 +498,10 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .inner = ct__emit_ix(e, c.inner),
         .n_column_axes = axes_of(&columns),
         .n_inner_axes = axes_of(&inner),
+        .n_result_axes = axes_of(&result),
         .column_axis = column_axis,
         .inner_axis = inner_axis,
+        .result_axis = result_axis,
         .a = {.value = value,
               .env = &sides[A],
               .along = contiguous(&c, A),

@@ -22,7 +22,7 @@ typedef struct place {
 typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
-    axes row_axes, column_axes, inner_axes;
+    axes row_axes, column_axes, inner_axes, result_axes;
     int group;                   // panels of b that are packed together
     int mr, nv, nr;              // the register tile: rows, vectors, columns
     int64_t mc, nc;              // the task's block
@@ -429,17 +429,17 @@ static void multiply(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
     ct__kir_end(k);
 }
 
-// An element of the result, at a row of the block and a place along its columns.
+// An element of the result, at a row of the block and a place along the columns as the result has them.
 static void store_result(matmul *m, ct_kval row, place column, ct_kval v) {
     ct_kval in_all = ct__kir_add(m->k, m->row0, row);
     int n = put(m, m->s->n_batch, &m->row_axes, (place){-1, in_all});
-    n = put(m, n, &m->column_axes, column);
+    n = put(m, n, &m->result_axes, column);
     ct__sink_store(m->k, &m->s->c, n, m->at, v);
 }
 
 static void finish(matmul *m, ct_kval row, ct_kval group, ct_kval panel, ct_kval valid) {
     ct_kir *k = m->k;
-    const axes *over = &m->column_axes;
+    const axes *over = &m->result_axes;
     ct_kval rows = rest_of(k, m->rows, row, m->mr), none = ct__kir_int(k, 0);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, rows, "row of the result");
     ct_kval from = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
@@ -717,7 +717,7 @@ static void choose(matmul *m) {
     choose_packing(m);
     // Worth it where tiles are long, and what is asked for is far; a place along several axes would cost
     // divisions.
-    const bool plain = m->column_axes.n == 1 && inner == 1;
+    const bool plain = m->column_axes.n == 1 && m->result_axes.n == 1 && inner == 1;
     const bool long_tiles = at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
     m->asks_for_operands = plain && long_tiles && !m->a_in_place && !m->b_in_place;
     m->asks_for_result = plain && (long_tiles || !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
@@ -752,7 +752,9 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec) {
     m.row_axes = (axes){1, &spec->rows};
     m.column_axes = (axes){1, &spec->columns};
     m.inner_axes = (axes){1, &spec->inner};
+    m.result_axes = m.column_axes;
     if (spec->n_column_axes > 1) m.column_axes = (axes){spec->n_column_axes, spec->column_axis};
+    if (spec->n_result_axes > 1) m.result_axes = (axes){spec->n_result_axes, spec->result_axis};
     if (spec->n_inner_axes > 1) m.inner_axes = (axes){spec->n_inner_axes, spec->inner_axis};
     choose(&m);
     make_scratch(&m);

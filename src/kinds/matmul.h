@@ -26,11 +26,12 @@ typedef struct ct_matmul_spec {
     const ct_kval *batch; // their sizes
     ct_kval rows, columns, inner;
     // Where columns, or the inner index, run over several axes in row-major order: how many, and their
-    // sizes, of which `columns` and `inner` are the products. Operands and result then have a position
-    // along each of them. 0: one axis. Loops go by runs of the last axis, so that what is contiguous
-    // along it alone is read in vectors and no lane divides its number.
-    int n_column_axes, n_inner_axes;
-    const ct_kval *column_axis, *inner_axis;
+    // sizes, of which `columns` and `inner` are the products. Operands then have a position along each of
+    // them, and the result along each of the axes that columns are to it. 0: one axis. Loops go by runs
+    // of the last axis, so that what is contiguous along it alone is read in vectors and no lane divides
+    // its number.
+    int n_column_axes, n_inner_axes, n_result_axes;
+    const ct_kval *column_axis, *inner_axis, *result_axis;
     ct_source a, b; // at batch..., i, k and batch..., k, j; the dtype above
     // a is a plain buffer of (batch..., chunks of k, rows, CT_DOT_CHUNK), as tasks would pack it, with
     // room for CT_TILE_ROWS rows behind the last one: a tile may read them.

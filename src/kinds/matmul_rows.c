@@ -167,7 +167,8 @@ bool ct__matmul_has_few_rows(const ct_kir *k, const ct_matmul_spec *s) {
     const ct_matmul_tile *t = &s->tile;
     return ct__kir_is_int(k, s->rows, &rows) && rows >= 1 && rows <= CT_FEW_ROWS &&
            ct__kir_is_int(k, s->inner, &inner) && inner >= 1 && rows * inner <= MOST_PACKED &&
-           s->n_column_axes < 2 && s->n_inner_axes < 2 && !t->rows && !t->row_block;
+           s->n_column_axes < 2 && s->n_inner_axes < 2 && s->n_result_axes < 2 && !t->rows &&
+           !t->row_block;
 }
 
 // Columns of a task: some tasks a core, since cores do not all run at one speed.
