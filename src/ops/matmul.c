@@ -74,16 +74,23 @@ static ct_tensor flat(ct_tensor t) {
     return ct_reshape(t, CT_DIMS(rows, ct__size_of(type, (int)last)));
 }
 
+// A product's cotangent for an operand. One that is a transpose gets the transpose of the transposed
+// product, so that what it is of gets a plain one: the same bits, in the order of its memory.
+static ct_tensor product_for(ct_tensor operand, ct_tensor a, ct_tensor b) {
+    return ct__is_swapped(operand) ? ct__swap_last(ct_matmul(ct__swap_last(b), ct__swap_last(a)))
+                                   : ct_matmul(a, b);
+}
+
 static bool matmul_transpose(ct_rule *r) {
     if (r->linear[0]) { // (..., M, K) from (..., M, N) and (..., K, N)
-        r->c_in[0] = ct_matmul(r->c_out[0], ct__swap_last(r->in[1]));
+        r->c_in[0] = product_for(r->in[0], r->c_out[0], ct__swap_last(r->in[1]));
         return true;
     }
     // One matrix for all batches: a single product over all rows instead of one a batch and their
     // sum.
     bool shared = ct_rank(r->in[1]) == 2 && ct_rank(r->in[0]) > 2;
     ct_tensor a = shared ? flat(r->in[0]) : r->in[0], c = shared ? flat(r->c_out[0]) : r->c_out[0];
-    r->c_in[1] = ct_matmul(ct__swap_last(a), c);
+    r->c_in[1] = product_for(r->in[1], ct__swap_last(a), c);
     return true;
 }
 

@@ -246,6 +246,16 @@ static bool permute_unchanged(const ct_node *node) {
         if (attrs->axes.v[i] != i) return false;
     return true;
 }
+bool ct__is_swapped(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    const int last = node ? node->out->rank - 1 : 0;
+    if (!node || node->op != &ct__op_permute || last < 1) return false;
+    const permute_attrs *attrs = node->attrs;
+    for (int i = 0; i <= last; i++)
+        if (attrs->axes.v[i] != (i < last - 1 ? i : 2 * last - 1 - i)) return false;
+    return true;
+}
 const ct_opdef ct__op_permute = {
     MOVEMENT(PERMUTE, permute),
     .doc = "Axis i of the result is axis axes[i] of x; no axes: all reversed (the transpose).",

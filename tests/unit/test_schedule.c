@@ -313,6 +313,16 @@ static int again_in_rows(ct_tensor *out) { // what is computed again is read tur
     with_gradients(ct_matmul(turned, ct_mul(p, t)), in, 2, out);
     return 3;
 }
+static int plain_weights(ct_tensor *out) {
+    ct_tensor in[2] = {small(CT_DIMS(4, 24, 40)), small(CT_DIMS(40, 70))};
+    with_gradients(ct_matmul(in[0], in[1]), in, 2, out);
+    return 3;
+}
+static int turned_weights(ct_tensor *out) {
+    ct_tensor in[2] = {small(CT_DIMS(4, 24, 40)), small(CT_DIMS(70, 40))};
+    with_gradients(ct_matmul(in[0], ct_permute(in[1], CT_DIMS(1, 0))), in, 2, out);
+    return 3;
+}
 static int picked_early(ct_tensor *out) { // the rest of the logits goes before the loss
     ct_tensor in[2] = {tensor(CT_DIMS(96, 24)), tensor(CT_DIMS(24, 512))};
     ct_tensor logits = ct_matmul(in[0], in[1]); // (96, 512)
@@ -355,6 +365,10 @@ TEST_EQUAL(product_shared)
 static void test_equal_values_are_shared(void **state) {
     (void)state;
     assert_int_equal(check(mask_twice), check(mask_once));
+}
+static void test_gradient_of_turned_weights(void **state) { // is stored as these are
+    (void)state;
+    assert_int_equal(check(turned_weights), check(plain_weights));
 }
 // One launch each, whatever the axes and whoever wrote them.
 #define TEST_ONE(name)                                                                             \
@@ -399,6 +413,7 @@ int main(void) {
         T(again_elementwise),
         T(again_in_rows),
         T(picked_early),
+        T(gradient_of_turned_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

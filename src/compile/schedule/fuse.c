@@ -69,14 +69,16 @@ typedef struct fuser {
     } * edges; // (n_edges) all reads of units, to know who must be stored
     size_t n_edges, edges_cap;
     struct deps {
-        int32_t *v;
+        int32_t *v; // (n) groups that it reads
         size_t n, cap;
-        uint32_t stamp;
+        int32_t *by; // (n_by) groups that read it
+        size_t n_by, by_cap;
+        uint64_t *needs; // (words) a bit for each group that must run before
+        size_t words, words_cap;
         int depth;
         size_t reads; // at most so many buffers
-    } * deps;         // (n_groups) groups that a group reads
+    } * deps;         // (n_groups)
     size_t deps_cap;
-    uint32_t stamp;
     int32_t *walk;
     size_t walk_cap;
 } fuser;
@@ -145,44 +147,68 @@ static void own_rows(ct_group *g, ct_unit *u) {
     }
 }
 
-static bool add_dep(fuser *f, int32_t group, int32_t on) {
+// What a group needs, directly or through others, is known at any time as a set of bits: ages of
+// groups say nothing, since an old group grows by units that read new ones.
+static bool needs(const fuser *f, int32_t from, int32_t to) {
+    const struct deps *d = &f->deps[from];
+    return from == to || ((size_t)to / 64 < d->words && d->needs[to / 64] >> to % 64 & 1);
+}
+// The same by a way that leaves `from` to another group than `to`.
+static bool needs_around(const fuser *f, int32_t from, int32_t to) {
+    for (size_t i = 0; i < f->deps[from].n; i++)
+        if (f->deps[from].v[i] != to && needs(f, f->deps[from].v[i], to)) return true;
+    return false;
+}
+
+// A group needs another one, and what that one needs. *more: it did not know.
+static bool take_needs(fuser *f, int32_t group, int32_t on, bool *more) {
     struct deps *d = &f->deps[group];
-    if (group == on) return true;
-    for (size_t i = 0; i < d->n; i++)
-        if (d->v[i] == on) return true;
-    if (!CT_GROW(d->v, d->cap, d->n + 1)) return no_memory(f->s);
-    d->v[d->n++] = on;
+    const struct deps *from = &f->deps[on];
+    size_t words = (size_t)on / 64 + 1;
+    if (from->words > words) words = from->words;
+    *more = false;
+    if (words > d->words) {
+        if (!CT_GROW(d->needs, d->words_cap, words)) return no_memory(f->s);
+        memset(d->needs + d->words, 0, (words - d->words) * sizeof *d->needs);
+        d->words = words;
+    }
+    for (size_t w = 0; w < words; w++) {
+        uint64_t bits = w < from->words ? from->needs[w] : 0;
+        if (w == (size_t)on / 64) bits |= 1ull << on % 64;
+        *more |= (bits & ~d->needs[w]) != 0;
+        d->needs[w] |= bits;
+    }
+    return true;
+}
+// Those who read a group learn what it needs by now.
+static bool spread_needs(fuser *f, int32_t group) {
+    size_t depth = 0;
+    if (!CT_GROW(f->walk, f->walk_cap, 1)) return no_memory(f->s);
+    f->walk[depth++] = group;
+    while (depth > 0) {
+        const int32_t on = f->walk[--depth];
+        for (size_t i = 0; i < f->deps[on].n_by; i++) {
+            bool more;
+            if (!take_needs(f, f->deps[on].by[i], on, &more)) return false;
+            if (!more) continue;
+            if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return no_memory(f->s);
+            f->walk[depth++] = f->deps[on].by[i];
+        }
+    }
     return true;
 }
 
-// Does a group of the list need group `to`, directly or through others? `without`: a group that is
-// not looked through. Ages of nodes cut nothing short here: an old group grows by units that read
-// new ones, so that those who read its old units need new groups.
-static bool reaches(fuser *f, const int32_t *from, size_t n, int32_t without, int32_t to) {
-    size_t depth = 0;
-    f->stamp++;
-    for (size_t i = 0; i < n; i++) {
-        if (from[i] == without) continue;
-        if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true; // the careful answer
-        f->walk[depth++] = from[i];
-    }
-    while (depth > 0) {
-        int32_t g = f->walk[--depth];
-        struct deps *d = &f->deps[g];
-        if (g == to) return true;
-        if (d->stamp == f->stamp) continue;
-        d->stamp = f->stamp;
-        for (size_t i = 0; i < d->n; i++) {
-            if (!CT_GROW(f->walk, f->walk_cap, depth + 1)) return true;
-            f->walk[depth++] = d->v[i];
-        }
-    }
-    return false;
-}
-static bool needs(fuser *f, int32_t from, int32_t to) { return reaches(f, &from, 1, -1, to); }
-// The same by a way that leaves `from` to another group than `to`.
-static bool needs_around(fuser *f, int32_t from, int32_t to) {
-    return reaches(f, f->deps[from].v, f->deps[from].n, to, to);
+static bool add_dep(fuser *f, int32_t group, int32_t on) {
+    struct deps *d = &f->deps[group], *other = &f->deps[on];
+    bool more;
+    if (group == on) return true;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->v[i] == on) return true;
+    if (!CT_GROW(d->v, d->cap, d->n + 1) || !CT_GROW(other->by, other->by_cap, other->n_by + 1))
+        return no_memory(f->s);
+    d->v[d->n++] = on;
+    other->by[other->n_by++] = group;
+    return take_needs(f, group, on, &more) && (!more || spread_needs(f, group));
 }
 
 // -------------------------------------------------------------------------- what is worth a buffer
@@ -773,14 +799,14 @@ static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     for (size_t i = 0; i < f->deps[b->id].n; i++)
         if (!add_dep(f, g->id, f->deps[b->id].v[i])) return false;
     f->deps[b->id].n = 0;
-    for (size_t i = 0; i < f->s->n_groups; i++) {
-        struct deps *d = &f->deps[i];
-        for (size_t k = 0; k < d->n; k++)
-            if (d->v[k] == b->id) {
-                d->v[k] = d->v[--d->n];
-                if (!add_dep(f, (int32_t)i, g->id)) return false;
-                break;
-            }
+    for (size_t i = 0; i < f->deps[b->id].n_by; i++) {
+        const int32_t by = f->deps[b->id].by[i];
+        struct deps *d = &f->deps[by];
+        size_t k = 0;
+        while (k < d->n && d->v[k] != b->id) k++;
+        if (k == d->n) continue; // it is part of another group by now
+        d->v[k] = d->v[--d->n];
+        if (!add_dep(f, by, g->id)) return false;
     }
     return true;
 }
@@ -1078,7 +1104,11 @@ bool ct__fuse(ct_sched *s) {
             ok = place_unit(&f, node);
     }
     ok = ok && finish_groups(&f);
-    for (size_t i = 0; i < s->n_groups && f.deps; i++) ct__free(f.deps[i].v);
+    for (size_t i = 0; i < s->n_groups && f.deps; i++) {
+        ct__free(f.deps[i].v);
+        ct__free(f.deps[i].by);
+        ct__free(f.deps[i].needs);
+    }
     ct__free(f.deps);
     ct__free(f.of);
     ct__free(f.reads);
