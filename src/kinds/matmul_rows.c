@@ -7,6 +7,8 @@
 enum {
     STEPS = 8,             // rows of b that run over the sums at a time
     MOST_PACKED = 1 << 17, // elements of a that a task packs
+    PIECE = 128,           // columns of them at a time, while the next rows are asked for
+    LINE = 16,             // elements of a cache line
     WIDE = 1024,           // columns of a task whose sums wait in scratch
     NARROW = 64,           // of any: it packs all of a
 };
@@ -84,12 +86,18 @@ static void each_k(few *f, int group, void (*step)(few *f, ct_kval k, int n, voi
 typedef struct column_sums {
     ct_kval column;
     const ct_kval *acc; // (rows) registers
+    bool ahead;         // are there columns behind?
 } column_sums;
 
 static void columns_step(few *f, ct_kval at, int n, void *env) {
     const column_sums *c = env;
     ct_kir *k = f->k;
     ct_kval b[CT_LANES];
+    if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
+        ct__kir_prefetches(k, true);
+        (void)load_b(f, at, ct__kir_addi(k, c->column, CT_LANES));
+        ct__kir_prefetches(k, false);
+    }
     for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), c->column);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < f->rows; r++) {
@@ -99,13 +107,13 @@ static void columns_step(few *f, ct_kval at, int n, void *env) {
 }
 
 // Column `column` of the block, whose sums go to scratch.
-static void sum_column(few *f, ct_kval column) {
+static void sum_column(few *f, ct_kval column, bool ahead) {
     ct_kir *k = f->k;
     ct_kval acc[CT_FEW_ROWS], sum[CT_FEW_ROWS];
     for (int r = 0; r < f->rows; r++) sum[r] = ct__kir_reg(k, zero(f));
     open_chunk(f);
     for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero(f));
-    each_k(f, CT_LANES, columns_step, &(column_sums){column, acc});
+    each_k(f, CT_LANES, columns_step, &(column_sums){column, acc, ahead});
     for (int r = 0; r < f->rows; r++)
         ct__kir_set(k, sum[r], with_chunk(f, ct__kir_get(k, sum[r]), ct__kir_get(k, acc[r])));
     ct__kir_end(k);
@@ -118,20 +126,39 @@ static void by_column(few *f) {
     ct_kval lanes = ct__kir_int(k, CT_LANES), whole = ct__kir_div(k, f->cols, lanes);
     ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "16 columns");
     ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c));
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c), true);
     ct__kir_end(k);
     ct__kir_end(k);
     c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c));
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c), false);
     ct__kir_end(k);
 }
 
 // ------------------------------------------------------------------------------------------ b is not
 
+// The next rows of b from column `from` on.
+static void ask_for_rows(few *f, ct_kval at, ct_kval from) {
+    ct_kir *k = f->k;
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, STEPS, "row wanted soon");
+    ct_kval line = ct__kir_loop_n(k, CT_BIND_SEQ, PIECE / LINE, "line");
+    at = ct__kir_add(k, ct__kir_addi(k, at, STEPS), i);
+    ct__kir_prefetches(k, true);
+    (void)load_b(f, at, ct__kir_add(k, from, ct__kir_muli(k, line, LINE)));
+    ct__kir_prefetches(k, false);
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
 static void rows_step(few *f, ct_kval at, int n, void *env) {
     (void)env;
     ct_kir *k = f->k;
-    ct_kval b[STEPS], j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
+    ct_kval piece =
+        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, f->cols, PIECE), "piece of rows");
+    ct_kval from = ct__kir_muli(k, piece, PIECE), most = ct__kir_int(k, PIECE);
+    if (n > 1) ask_for_rows(f, at, from);
+    ct_kval some = ct__kir_min(k, ct__kir_sub(k, f->cols, from), most);
+    ct_kval b[STEPS], j = ct__kir_loop(k, CT_BIND_LANES, some, "column");
+    j = ct__kir_add(k, from, j);
     for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), j);
     for (int r = 0; r < f->rows; r++) {
         ct_kval v = ct__kir_load(k, f->acc, in_block(f, r, j));
@@ -139,6 +166,7 @@ static void rows_step(few *f, ct_kval at, int n, void *env) {
             v = ct__kir_fma(k, packed(f, r, ct__kir_addi(k, at, i)), b[i], v);
         ct__kir_store(k, f->acc, in_block(f, r, j), v);
     }
+    ct__kir_end(k);
     ct__kir_end(k);
 }
 
@@ -171,11 +199,11 @@ bool ct__matmul_has_few_rows(const ct_kir *k, const ct_matmul_spec *s) {
            !t->row_block;
 }
 
-// Columns of a task: some tasks a core, since cores do not all run at one speed.
+// Columns of a task: some tasks a core, since cores do not all run at one speed, but long pieces of rows.
 static int64_t column_block(const few *f, int64_t most) {
     int64_t columns = most * 8, cores = f->s->target.cores > 0 ? f->s->target.cores : 1, n = 0;
     if (ct__kir_is_int(f->k, f->s->columns, &n)) columns = n;
-    int64_t block = (columns / (cores * 8) + CT_LANES - 1) / CT_LANES * CT_LANES;
+    int64_t block = (columns / (cores * 2) + CT_LANES - 1) / CT_LANES * CT_LANES;
     return block < NARROW ? NARROW : block > most ? most : block;
 }
 

@@ -263,7 +263,7 @@ ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
-// A cache line that is wanted soon. Not inside a LANES or TILE loop.
+// A cache line that is wanted soon. Not inside a LANES loop.
 void ct__kir_prefetch(ct_kir *k, int buf, ct_kval index, bool write);
 // Until it is called with false, loads and stores of scalars become prefetches, so that what reads or
 // writes an element can be made to ask for it first; a load gives 0.

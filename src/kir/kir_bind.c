@@ -146,6 +146,19 @@ static void store(binding *b, const ct_kins *ins) {
     }
 }
 
+// What all iterations ask for: a line for each that is far from the next.
+static void prefetch(binding *b, const ct_kins *ins) {
+    ct_kir *k = b->k;
+    const bool index = is_index(b, ins->a);
+    const int64_t step = index ? b->shape[ins->a].stride : 0;
+    if (differs(b, ins->a) && !index) return;
+    for (int p = 0; p < (index ? b->pieces : 1); p++)
+        for (int c = 0; c < (step > 1 ? CT_LANES : 1); c++) {
+            ct_kval at = index ? index_at(b, ins->a, p) : scalar(b, ins->a);
+            ct__kir_prefetch(k, (int)ins->imm.i, ct__kir_addi(k, at, c * step), ins->sub);
+        }
+}
+
 // ------------------------------------------------------------------------------------- registers
 
 static void make_register(binding *b, ct_kval v) {
@@ -227,6 +240,7 @@ static void in_tile(binding *b, ct_kval v) {
     case CT_K_STORE: store(b, ins); break;
     case CT_K_REG: make_register(b, v); break;
     case CT_K_SET: set_register(b, v); break;
+    case CT_K_PREFETCH: prefetch(b, ins); break;
     case CT_K_GET:
         if (!differs(b, v)) b->made[v] = ct__kir_get(b->k, scalar(b, ins->a));
         break;

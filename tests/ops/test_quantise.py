@@ -73,6 +73,29 @@ def test_products(layout, device, rows):
     assert np.allclose(gs.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max())
 
 
+WORK = {"cast": lambda o, w, by: o.cast(w, dtype="f32"), "scale": lambda o, w, by: o.mul(w, 0.3),
+        "columns": lambda o, w, by: o.mul(w, by)}
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("rows", [1, 4, 300])
+def test_operand_work(work, rows):
+    """What is cast or scaled on its way into a product, in both layouts: the bits of what was stored before."""
+    rng = np.random.default_rng(SEED)
+    x, w, by = rng.normal(size=(rows, 300)), rng.normal(size=(300, 80)), rng.normal(size=80)
+    x, by, w = x.astype(np.float32), by.astype(np.float32), w.astype(np.float16 if work == "cast" else np.float32)
+
+    def f(o, x, w, turned, by):
+        return o.matmul(x, WORK[work](o, w, by)), o.matmul(x, WORK[work](o, o.permute(turned, axes=[1, 0]), by))
+    operands = [x, w, np.ascontiguousarray(w.T), by]
+    fused = run_programs([(f, operands)], DEVICES[-1], compiled=True)[0]
+    stored = run_programs([(f, operands)], DEVICES[-1], compiled=True, COTAN_FUSE="0")[0]
+    assert [y.tobytes() for y in fused] == [y.tobytes() for y in stored]
+    factor = {"cast": 1, "scale": 0.3, "columns": by}[work]
+    want = x.astype(np.float64) @ (w.astype(np.float64) * factor)
+    assert all(np.abs(y - want).max() <= 2e-6 * (np.abs(x) @ np.abs(w * factor)).max() for y in fused)
+
+
 def test_refused():
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(3, 40)).astype(np.float32)

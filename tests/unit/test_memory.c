@@ -190,6 +190,35 @@ static void test_quantised_weights_are_not_stored(void **state) {
     assert_true(ct_set_device("cpu"));
 }
 
+enum { CASTS, SCALES, SCALES_COLUMNS, WORKS };
+
+// What is cast or scaled before a product is stored nowhere, whatever rows, layout and operand are.
+static void test_operand_work(void **state) {
+    (void)state;
+    assert_true(ct_set_device("dry:cpu"));
+    static float x[300 * 64], w[64 * 96], by[96];
+    for (int i = 0; i < WORKS * 2 * 3; i++) {
+        CT_SCOPE;
+        const int work = i % WORKS, rows = (int[]){1, 3, 300}[i / WORKS / 2];
+        const bool turned = i / WORKS % 2;
+        const ct_dtype dtype = work == CASTS ? CT_BF16 : CT_F32;
+        ct_tensor a = ct_from(x, CT_F32, CT_DIMS(rows, 64));
+        ct_tensor b = ct_from(w, dtype, turned ? CT_DIMS(96, 64) : CT_DIMS(64, 96));
+        if (turned) b = ct_permute(b, CT_AXES(1, 0));
+        if (work == CASTS) b = ct_cast(b, CT_F32);
+        if (work == SCALES) b = ct_mul(b, ct_f(0.125));
+        if (work == SCALES_COLUMNS) b = ct_mul(b, ct_from(by, CT_F32, CT_DIMS(96)));
+        ct_tensor y = ct_matmul(a, b);
+        assert_true(ct_eval(&y, 1));
+        const ct_plan_cost *c = ct_newest_plan();
+        assert_int_equal(c->n_launches, 1);
+        assert_int_equal(c->most_temporaries, 0);
+        const uint64_t stored = 64 * 96 * (work == CASTS ? 2 : 4);
+        assert_true(c->bytes - (uint64_t)rows * (64 + 96) * 4 <= stored + stored / 10);
+    }
+    assert_true(ct_set_device("cpu"));
+}
+
 static void test_cost(void **state) {
     (void)state;
     assert_true(ct_set_device("dry:cpu"));
@@ -473,6 +502,7 @@ int main(void) {
                                         compile_again),
         cmocka_unit_test(test_dry_has_no_values),
         cmocka_unit_test(test_quantised_weights_are_not_stored),
+        cmocka_unit_test(test_operand_work),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_cost_of_a_loop),
         cmocka_unit_test(test_refused),

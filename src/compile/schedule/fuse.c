@@ -27,6 +27,7 @@ enum {
     LONG_ROW = 4096,     // ... that are longer than this
     ROWS_A_TASK = 64,    // where lanes run along them
     PROLOGUE_STEPS = 32, // of what a template computes while it packs
+    FEW_STEPS = 4,       // the same where that spares a kernel, but few bytes
     AGAIN_SOURCES = 8,   // of a value that is computed again
     AGAIN_BYTES = 1 << 16,
     FUNCTION_WORK = 20, // vector operations of exp, tanh and their like
@@ -286,25 +287,33 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
     return true;
 }
 // Bytes behind a value that is computed from memory in a few cheap steps, at most `steps`; else more
-// than any value has.
-static int64_t bytes_behind(const fuser *f, ct_val v, int *steps) {
+// than any value has. given: no other kernel makes them.
+static int64_t bytes_behind(const fuser *f, ct_val v, int *steps, bool *given) {
     const ct_node *node = v.node;
-    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit) return bytes_of(v);
+    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit) {
+        *given &= ct__is_leaf(node);
+        return bytes_of(v);
+    }
     int64_t bytes = 0;
     bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->costly;
     cheap = cheap && --*steps >= 0;
     for (int i = 0; i < node->n_in && cheap; i++) {
-        bytes += bytes_behind(f, node->in[i], steps);
+        bytes += bytes_behind(f, node->in[i], steps, given);
         cheap = bytes < MANY_BYTES;
     }
     return cheap ? bytes : MANY_BYTES;
 }
 // Is less to be read where a template reads the value than if it were stored before? Codes and their
-// scales become numbers on their way into a product.
+// scales become numbers on their way into a product; so does what is cast or scaled, unless a kernel
+// that made it can do that once. The steps are repeated with each packing: for B once in some 256
+// rows of the result, which take 256 multiply-adds an element, for A once in some 384 columns.
 static bool is_prologue(const fuser *f, const ct_node *template, ct_val v) {
     int steps = PROLOGUE_STEPS;
+    bool given = true;
     if (!template->op->kind->packs) return false;
-    return bytes_behind(f, v, &steps) * 2 < bytes_of(v);
+    const int64_t bytes = bytes_behind(f, v, &steps, &given), stored = bytes_of(v);
+    if (bytes * 2 < stored) return true;
+    return given && steps >= PROLOGUE_STEPS - FEW_STEPS && bytes <= stored + stored / 10;
 }
 static void template_operand(fuser *f, const ct_node *template, ct_val v) {
     ct_node *node = v.node;
