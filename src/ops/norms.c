@@ -74,13 +74,6 @@ static void normalise(normal *n, ct_tensor x, double eps) {
     n->rate = ct_div(ct_f(1), ct_sqrt(var));
     n->hat = ct_mul(d, n->rate);
 }
-// The cotangent of x from that of hat: the parts along hat and the mean change nothing.
-static ct_tensor pull(const normal *n, ct_tensor c) {
-    ct_tensor along = ct_div(over(n, ct_mul(c, n->hat)), n->count);
-    ct_tensor rest = ct_sub(c, ct_div(over(n, c), n->count));
-    return ct_mul(ct_sub(rest, ct_mul(n->hat, along)), n->rate);
-}
-
 // Operands in turn: weight and bias are the last that are present.
 typedef struct affine {
     int weight, bias; // 0: absent
@@ -92,13 +85,6 @@ static affine affine_of(const ct_rule *r, int64_t present) {
 static ct_tensor scaled(const ct_rule *r, affine of, ct_tensor y) {
     if (of.weight) y = ct_mul(y, by_channel(r->in[of.weight], y));
     return of.bias ? ct_add(y, by_channel(r->in[of.bias], y)) : y;
-}
-// Cotangents of weight and bias; gives that of what they were applied to.
-static ct_tensor unscaled(ct_rule *r, affine of, ct_tensor hat, ct_tensor c) {
-    if (of.bias) r->c_in[of.bias] = channel_sums(c);
-    if (!of.weight) return c;
-    r->c_in[of.weight] = channel_sums(ct_mul(c, hat));
-    return ct_mul(c, by_channel(r->in[of.weight], c));
 }
 
 #define NORM(ID, op, outs)                                                                         \
@@ -141,15 +127,43 @@ static bool group_norm_body(ct_rule *r) {
     r->body_out[0] = scaled(r, affine_of(r, attrs->present), hat);
     return true;
 }
+// x (N, C, ...) added up to (N, C).
+static ct_tensor image_sums(ct_tensor x) {
+    int64_t axes[CT_MAX_RANK], rank = ct__type_of(x)->rank;
+    for (int64_t a = 2; a < rank; a++) axes[a - 2] = a;
+    return rank > 2 ? ct_sum(x, .axes = {rank - 2, axes}) : x;
+}
+// t (N, C) added up to each group's share of an element, beside x (N, groups, C / groups, ...).
+static ct_tensor group_share(const normal *n, ct_tensor t, ct_tensor x) {
+    ct_dims_buffer dims;
+    ct__dims_of(x, &dims);
+    ct_tensor sums = ct_sum(ct_reshape(t, ((ct_ints){3, dims.v})), .axes = CT_AXES(2));
+    for (int64_t a = 2; a < dims.list.n; a++) dims.v[a] = 1;
+    return ct_div(ct_reshape(sums, dims.list), n->count);
+}
+// Of a cotangent the parts along hat and the mean change nothing. Both are sums of each channel's, of
+// which the gradients of weight and bias are made too.
 static bool group_norm_vjp(ct_rule *r) {
     const group_norm_attrs *attrs = r->attrs;
     const ct_type *type = ct__type_of(r->in[0]);
-    if (ct__is_none(r->c_out[0])) return true;
+    const affine of = affine_of(r, attrs->present);
+    ct_tensor c = r->c_out[0];
+    if (ct__is_none(c)) return true;
     normal n, same;
     normalise(&n, grouped(r, r->in[0], &n), attrs->eps.value);
-    ct_tensor hat = ct__of_type(n.hat, type);
-    ct_tensor c = unscaled(r, affine_of(r, attrs->present), hat, r->c_out[0]);
-    r->c_in[0] = ct__of_type(pull(&n, grouped(r, c, &same)), type);
+    ct_tensor even = image_sums(c), along = image_sums(ct_mul(c, ct__of_type(n.hat, type)));
+    if (of.bias) r->c_in[of.bias] = ct_sum(even, .axes = CT_AXES(0));
+    if (of.weight) {
+        ct_tensor weight = r->in[of.weight];
+        r->c_in[of.weight] = ct_sum(along, .axes = CT_AXES(0));
+        c = ct_mul(c, by_channel(weight, c));
+        even = ct_mul(even, weight);
+        along = ct_mul(along, weight);
+    }
+    c = grouped(r, c, &same);
+    ct_tensor rest = ct_sub(c, group_share(&n, even, c));
+    rest = ct_sub(rest, ct_mul(n.hat, group_share(&n, along, c)));
+    r->c_in[0] = ct__of_type(ct_mul(rest, n.rate), type);
     return true;
 }
 // A batch of x alone is more images; weights that differ are for the body.
@@ -268,8 +282,15 @@ static bool batch_norm_train_vjp(ct_rule *r) {
     over_images(x, &n);
     normalise(&n, x, attrs->eps.value);
     if (!ct__is_none(r->c_out[0])) {
-        ct_tensor c = unscaled(r, affine_of(r, attrs->present), n.hat, r->c_out[0]);
-        c_x = pull(&n, c);
+        const affine of = affine_of(r, attrs->present);
+        ct_tensor c = r->c_out[0], rate = n.rate;
+        ct_tensor even = channel_sums(c), along = channel_sums(ct_mul(c, n.hat)); // (C,)
+        if (of.bias) r->c_in[of.bias] = even;
+        if (of.weight) r->c_in[of.weight] = along;
+        if (of.weight) rate = ct_mul(rate, by_channel(r->in[of.weight], x));
+        ct_tensor rest = ct_sub(c, by_channel(ct_div(even, n.count), x));
+        rest = ct_sub(rest, ct_mul(n.hat, by_channel(ct_div(along, n.count), x)));
+        c_x = ct_mul(rest, rate);
     }
     for (int i = 1; i < 3; i++) { // what a running statistic keeps of itself, and takes of x
         ct_tensor c = r->c_out[i];

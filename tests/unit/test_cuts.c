@@ -123,6 +123,27 @@ static ct_tensor soft_share(void) { // of exact numbers but exp and the quotient
     ct_tensor e = ct_exp(ct_sub(x, ct_max(x, .axes = CT_AXES(1), .keepdims = true)));
     return ct_div(e, ct_sum(e, .axes = CT_AXES(1), .keepdims = true));
 }
+static ct_tensor max_pool_slope(void) {
+    ct_tensor x = tensor(CT_DIMS(3, 4, 21, 40)), g;
+    ct_tensor y =
+        ct_max_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2), .padding = CT_DIMS(1));
+    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(3, 4, 11, 20)))), &x, 1, &g);
+    return g;
+}
+static ct_tensor mean_pool_slope(void) {
+    ct_tensor x = tensor(CT_DIMS(3, 4, 21, 40)), g;
+    ct_tensor y = ct_avg_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2),
+                              .padding = CT_DIMS(1), .divisor = CT_F(8));
+    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(3, 4, 11, 20)))), &x, 1, &g);
+    return g;
+}
+static ct_tensor summed_phases(void) { // four products, put in turns, and sums by channel
+    ct_tensor x = tensor(CT_DIMS(2, 3, 16, 24)), w = tensor(CT_DIMS(3, 8, 3, 3));
+    ct_tensor y = ct_conv_transpose(x, w, CT_NONE, .stride = CT_DIMS(2), .padding = CT_DIMS(1),
+                                    .output_padding = CT_DIMS(1));
+    ct_tensor sums = ct_sum(ct_relu(y), .axes = CT_AXES(0, 2, 3), .keepdims = true);
+    return ct_sub(ct_relu(y), sums);
+}
 static ct_tensor waves(void) { // a table of (T, C), added to each of many
     ct_tensor t = ct_cast(ct_iota(CT_I32, CT_DIMS(64, 48), 0), CT_F32);
     return ct_add(tensor(CT_DIMS(16, 64, 48)), ct_sin(ct_mul(t, ct_f(0.25))));
@@ -222,6 +243,9 @@ static const expected all[] = {
     {"doubly_gathered", doubly_gathered, 2, {NULL}, "i32_of_f32(", 1, false},
     {"soft_share", soft_share, 1, {NULL}, "exp_f32(", 1, true},
     {"dropped", dropped, 1, {NULL}, "st_f32(", 1, false},
+    {"max_pool_slope", max_pool_slope, 2, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, false},
+    {"mean_pool_slope", mean_pool_slope, 1, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, false},
+    {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, false},
     {"waves", waves, 2, {NULL}, "sin_f32(", 1, true},
 };
 enum { ALL = sizeof all / sizeof *all };

@@ -83,6 +83,48 @@ static void pools_store_their_results(void **state) {
     stores(1, 0);
 }
 
+// Bytes that the newest plan's launches read and write, in tensors of (N, C, SIZE, SIZE).
+static double tensors_moved(void) {
+    const ct_plan_cost *plan = ct_newest_plan();
+    double bytes = 0;
+    assert_non_null(plan);
+    for (size_t i = 0; i < plan->n_launches; i++) bytes += (double)plan->launches[i].bytes;
+    return bytes / (N * C * SIZE * SIZE * sizeof(float));
+}
+
+static ct_tensor of_batch(ct_tensor x, ct_tensor w, ct_tensor b) {
+    return ct_batch_norm_train(x, ct_zeros(CT_F32, CT_DIMS(C)), ct_ones(CT_F32, CT_DIMS(C)), w, b)
+        .y;
+}
+static ct_tensor of_groups(ct_tensor x, ct_tensor w, ct_tensor b) {
+    return ct_group_norm(x, w, b, .groups = C / 2);
+}
+static ct_tensor of_images(ct_tensor x, ct_tensor w, ct_tensor b) {
+    return ct_instance_norm(x, w, b);
+}
+
+// x is read and y written, and of the gradient x, y's cotangent and what x gets; groups of several
+// channels read operands once for sums by channel, and once more behind them.
+static void norms_move_little(void **state) {
+    static const struct {
+        ct_tensor (*norm)(ct_tensor x, ct_tensor w, ct_tensor b);
+        double forward, backward;
+    } all[] = {{of_batch, 2, 3}, {of_images, 2, 3}, {of_groups, 2, 7}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        CT_SCOPE;
+        ct_tensor in[3] = {normal(1, CT_DIMS(N, C, SIZE, SIZE)), normal(2, CT_DIMS(C)),
+                           normal(3, CT_DIMS(C))};
+        ct_tensor c = normal(4, CT_DIMS(N, C, SIZE, SIZE)), g[3];
+        ct_tensor y = all[i].norm(in[0], in[1], in[2]);
+        assert_true(ct_eval(&y, 1));
+        assert_true(tensors_moved() < all[i].forward * 1.05);
+        ct_grad(ct_sum(ct_mul(all[i].norm(in[0], in[1], in[2]), c)), in, 3, g);
+        assert_true(ct_eval(g, 3));
+        assert_true(tensors_moved() < all[i].backward * 1.05);
+    }
+}
+
 // A view that fills is none of a constant alone.
 static void what_fills_is_no_constant(void **state) {
     (void)state;
@@ -100,6 +142,7 @@ int main(void) {
         cmocka_unit_test(convolutions_store_no_columns),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
+        cmocka_unit_test(norms_move_little),
         cmocka_unit_test(what_fills_is_no_constant),
     };
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);

@@ -354,6 +354,20 @@ ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at) {
     return ct__ix_bare(e->pool, offset);
 }
 
+void ct__emit_index_as(ct_emit *e, ct_val v, const ct_ix *at, ct_val other, ct_ix *own) {
+    const int rank = ct__type(v)->rank;
+    ct_ix size[CT_MAX_RANK];
+    bool same = rank == ct__type(other)->rank;
+    for (int a = 0; a < rank; a++) {
+        size[a] = ct__emit_size(e, v, a);
+        same = same && size[a] == ct__emit_size(e, other, a);
+    }
+    if (same)
+        memcpy(own, at, (size_t)rank * sizeof *own);
+    else
+        ct__unflatten_ix(e->pool, ct__emit_offset(e, other, at), size, rank, own);
+}
+
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
     ct_draft *d = e->draft;
     const ct_sval *val = ct__sval(d->sched, v);

@@ -132,7 +132,7 @@ static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     return true;
 }
 static ct_unit unit_of(ct_node *node) {
-    ct_unit u = {.v = {node, 0}, .reduce = ct__is_reduced(node), .store = true};
+    ct_unit u = {.v = {node, 0}, .axes = {node, 0}, .reduce = ct__is_reduced(node), .store = true};
     memset(u.row, -1, sizeof u.row);
     return u;
 }
@@ -481,11 +481,10 @@ static bool visit(fuser *f, ct_val v, const ct_ix *at) {
     return true;
 }
 
-// Fills reads, axis, reduced, rank for a unit.
-static bool look(fuser *f, ct_node *node) {
+// Fills reads, axis, reduced, rank for a unit. The axes are those of a value of as many elements.
+static bool look_along(fuser *f, ct_node *node, ct_val v) {
     f->n_reads = 0;
     if (!ct__emit_restart(f->e)) return false;
-    ct_val v = ct__is_reduced(node) ? node->in[0] : (ct_val){node, 0};
     const ct_type *t = ct__type(v);
     uint32_t mask = ct__is_reduced(node) ? ct__along(node).axes : 0;
     f->rank = t->rank;
@@ -494,15 +493,19 @@ static bool look(fuser *f, ct_node *node) {
         f->axis[a] = ct__is_one(t, a) ? ct__ix_int(f->e->pool, 0)
                                       : ct__ix_var(f->e->pool, ct__emit_size(f->e, v, a));
     }
-    if (!(ct__is_reduced(node) ? visit(f, v, f->axis) : visit_operands(f, node, f->axis)))
-        return false;
-    const ct_ix own = ct__emit_offset(f->e, v, f->axis);
+    ct_ix own[CT_MAX_RANK];
+    if (!ct__is_reduced(node)) ct__emit_index_as(f->e, (ct_val){node, 0}, f->axis, v, own);
+    if (!(ct__is_reduced(node) ? visit(f, v, f->axis) : visit_operands(f, node, own))) return false;
+    const ct_ix offset = ct__emit_offset(f->e, v, f->axis);
     for (size_t i = 0; i < f->n_reads; i++) {
         read *r = &f->reads[i];
         r->in_line = ct__is_pointwise(r->v.node) && guess(ct__type(r->v), ~0u) == guess(t, ~0u) &&
-                     ct__emit_offset(f->e, r->v, r->at) == own;
+                     ct__emit_offset(f->e, r->v, r->at) == offset;
     }
     return true;
+}
+static bool look(fuser *f, ct_node *node) {
+    return look_along(f, node, ct__is_reduced(node) ? node->in[0] : (ct_val){node, 0});
 }
 
 // Which of the unit's axes is this expression? -1: none.
@@ -551,7 +554,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
         const read *r = &f->reads[i];
         if (!is_of(f, r, g)) continue;
         const ct_unit *m = find_unit(g, r->v);
-        if (!m) return false;
+        if (!m || m->axes.node != m->v.node) return false;
         *touched = true;
         for (int a = 0; a < ct__type(r->v)->rank; a++) {
             if (m->row[a] < 0) continue;
@@ -594,7 +597,7 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     bool touched;
     ct_node *node = u->v.node;
     if (!rows_along(f, g, along, &touched) || !touched) return false;
-    const ct_type *t = ct__type(ct__is_reduced(node) ? node->in[0] : u->v);
+    const ct_type *t = ct__type(ct__is_reduced(node) ? node->in[0] : u->axes);
     uint32_t inner = 0;
     for (int a = 0; a < f->rank; a++)
         if (!ct__is_one(t, a)) inner |= 1u << a;
@@ -828,6 +831,24 @@ static bool add_read(fuser *f, ct_node *from, int32_t unit, bool in_line) {
     return true;
 }
 
+// To a group with reductions over whose operand's axes the unit runs, too, but for a reshape.
+static bool joins_reshaped(fuser *f, ct_group *g, ct_unit *u) {
+    const ct_node *node = u->v.node;
+    if (u->reduce || !g->has_reduce || g->only) return false;
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_unit *m = &g->units[i];
+        const ct_val in = m->v.node->in[0];
+        if (!m->reduce || node->out->dyn || ct__type(in)->dyn ||
+            ct__count(ct__type(in)) != ct__count(node->out))
+            continue;
+        u->axes = in;
+        if (look_along(f, u->v.node, in) && joins(f, g, u, true)) return true;
+        break;
+    }
+    u->axes = u->v;
+    return false;
+}
+
 static bool place_unit(fuser *f, ct_node *node) {
     ct_sched *s = f->s;
     ct_unit u = unit_of(node);
@@ -843,6 +864,13 @@ static bool place_unit(fuser *f, ct_node *node) {
             ct_group *g = s->groups[ct__sval(s, v)->group];
             if ((g->only == NULL) == other && joins(f, g, &u, true)) home = g;
         }
+    const size_t n_reads = f->n_reads;
+    for (size_t i = 0; i < n_reads && free_to_join && !home; i++) {
+        const ct_val v = f->reads[i].v;
+        ct_group *g = ct__is_leaf(v.node) ? NULL : s->groups[ct__sval(s, v)->group];
+        if (g && joins_reshaped(f, g, &u)) home = g;
+        if (!home && !look(f, node)) return false;
+    }
     for (size_t back = 1; back <= s->n_groups && back <= 16 && free_to_join && !home; back++) {
         ct_group *g = s->groups[s->n_groups - back];
         if (!g->dead && !g->only && shares_input(f, g) && joins(f, g, &u, false)) home = g;
@@ -930,7 +958,8 @@ static bool finish_group(fuser *f, ct_group *g) {
         u.store = val->stored;
         if (!u.store && !u.reduce) { // computed where it is used
             val->group = -1;
-            const bool keep = g->has_reduce && f->of[u.v.node->index].heavy;
+            const bool keep =
+                g->has_reduce && f->of[u.v.node->index].heavy && u.axes.node == u.v.node;
             if (keep && g->n_kept < CT_MOST_KEPT && !add_kept(f, g, &u)) return false;
             continue;
         }

@@ -94,21 +94,23 @@ static void open_vector(nest *n, ct_ix extent, ct_ix var) {
 
 // Index of a unit's value: row axes from the row, size-1 axes 0, inner ones from `inner`.
 static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
-    const ct_type *t = ct__type(u->v);
+    const ct_type *t = ct__type(u->axes);
+    ct_ix along[CT_MAX_RANK];
     for (int a = 0, i = 0; a < t->rank; a++) {
         if (ct__is_one(t, a))
-            at[a] = ct__ix_int(n->e->pool, 0);
+            along[a] = ct__ix_int(n->e->pool, 0);
         else if (u->row[a] >= 0)
-            at[a] = n->row[u->row[a]];
+            along[a] = n->row[u->row[a]];
         else
-            at[a] = inner[i++];
+            along[a] = inner[i++];
     }
+    ct__emit_index_as(n->e, u->v, along, u->axes, at);
 }
 static int inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
-    const ct_type *t = ct__type(u->v);
+    const ct_type *t = ct__type(u->axes);
     int count = 0;
     for (int a = 0; a < t->rank; a++)
-        if (u->row[a] < 0 && !(ct__is_one(t, a))) size[count++] = ct__emit_size(n->e, u->v, a);
+        if (u->row[a] < 0 && !(ct__is_one(t, a))) size[count++] = ct__emit_size(n->e, u->axes, a);
     return count;
 }
 
@@ -243,7 +245,8 @@ static void reduce_from(nest *n, const alike *m, int fold, ct_ix *position, ct_k
     }
     const ct_ix extent =
         n->pass == 2 ? block_count(e, m->folds.extent[fold]) : m->folds.extent[fold];
-    const ct_ix var = position[fold] = inner_var(n, extent, folds - 1 - fold);
+    const ct_ix var = inner_var(n, extent, folds - 1 - fold);
+    position[fold] = is_one(e, extent) ? ct__ix_int(e->pool, 0) : var;
     if (fold < folds - 1 || ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     else
@@ -465,21 +468,6 @@ static ct_val space_of(const ct_group *g) {
         if (ct__type(g->units[i].v)->rank > ct__type(g->units[best].v)->rank) best = i;
     return g->units[best].v;
 }
-// The index of a unit's element where the loops have theirs.
-static void index_in(ct_emit *e, ct_val v, const ct_ix *at, ct_val unit, ct_ix *own) {
-    const int rank = ct__type(unit)->rank;
-    ct_ix size[CT_MAX_RANK];
-    bool same = rank == ct__type(v)->rank;
-    for (int a = 0; a < rank; a++) {
-        size[a] = ct__emit_size(e, unit, a);
-        same = same && size[a] == ct__emit_size(e, v, a);
-    }
-    if (same)
-        memcpy(own, at, (size_t)rank * sizeof *own);
-    else
-        ct__unflatten_ix(e->pool, ct__emit_offset(e, v, at), size, rank, own);
-}
-
 // The elements of one iteration: all values before any store, since one may overwrite what another
 // reads.
 static void elements(space *x) {
@@ -503,7 +491,7 @@ static void elements(space *x) {
             for (size_t i = 0; i < g->n_units; i++) {
                 if (!g->units[i].store) continue; // a reduction, computed where it is used
                 ct_kval *own = &value[(size_t)c * g->n_units + i];
-                index_in(e, x->of, at, g->units[i].v, own_at);
+                ct__emit_index_as(e, g->units[i].v, at, x->of, own_at);
                 if (pass)
                     ct__emit_store(e, g->units[i].v, own_at, *own);
                 else
@@ -866,6 +854,7 @@ static bool may_unroll(const nest *n) {
     const ct_group *g = n->g;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *u = &g->units[i];
+        if (u->axes.node != u->v.node) return false;
         if (u->reduce && !ct__fold_is_short(n->e, u->v.node)) return false;
         int row = 0;
         for (int a = 0; a < ct__type(u->v)->rank; a++)

@@ -31,8 +31,9 @@ typedef struct ct_sval {
 typedef struct ct_unit {
     ct_val v;
     bool reduce;
-    bool store;              // it has a buffer
-    int8_t row[CT_MAX_RANK]; // of each output axis: its row axis, or -1: runs inside of the row
+    bool store;  // it has a buffer
+    ct_val axes; // loops go over the axes of this value, of as many elements in the same order
+    int8_t row[CT_MAX_RANK]; // of each such axis: its row axis, or -1: runs inside of the row
     int level;               // reductions that must be ready before
 } ct_unit;
 
@@ -168,6 +169,8 @@ ct_ix ct__emit_sized(ct_emit *e, ct_extent size);
 void ct__emit_open(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name, ct_ix var);
 void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value);
 ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at); // of an element in its buffer
+// The index of a value's element where another one, of as many elements in the same order, has it.
+void ct__emit_index_as(ct_emit *e, ct_val v, const ct_ix *at, ct_val other, ct_ix *own);
 void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 bool ct__emit_recalls(const ct_emit *e, ct_val v, const ct_ix *at);
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset);
