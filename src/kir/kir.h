@@ -134,8 +134,10 @@ typedef enum ct_kred {
     X(EXP, exp)                                                                                    \
     X(EXPM1, expm1)                                                                                \
     X(LOG, log)                                                                                    \
-    X(LOG1P, log1p) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(ERF, erf) X(SIN_FAR, sin_far)          \
-        X(COS_FAR, cos_far) X(LOG_ANY, log_any)
+    X(LOG1P, log1p)                                                                                \
+    X(SIN, sin)                                                                                    \
+    X(COS, cos)                                                                                    \
+    X(TANH, tanh) X(ERF, erf) X(SIN_FAR, sin_far) X(COS_FAR, cos_far) X(LOG_ANY, log_any)
 
 typedef enum ct_kmath {
 #define X(NAME, name) CT_MATH_##NAME,
