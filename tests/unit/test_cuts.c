@@ -149,6 +149,24 @@ static ct_tensor waves(void) { // a table of (T, C), added to each of many
     return ct_add(tensor(CT_DIMS(16, 64, 48)), ct_sin(ct_mul(t, ct_f(0.25))));
 }
 
+// Blocks that are turned, and what blocks do not divide of both axes.
+static ct_tensor across(void) {
+    ct_tensor x = tensor(CT_DIMS(100, 70)), y = tensor(CT_DIMS(70, 100));
+    return ct_add(x, ct_permute(y, CT_DIMS(1, 0)));
+}
+static ct_tensor across_long(void) { // several tasks a row
+    ct_tensor x = tensor(CT_DIMS(131, 300)), y = tensor(CT_DIMS(300, 131));
+    return ct_mul(ct_permute(y, CT_DIMS(1, 0)), x);
+}
+static ct_tensor across_each(void) { // of halves, each alone
+    ct_tensor x = ct_cast(tensor(CT_DIMS(3, 64, 48)), CT_BF16);
+    return ct_permute(ct_mul(x, x), CT_DIMS(0, 2, 1));
+}
+static ct_tensor across_twice(void) {
+    ct_tensor x = tensor(CT_DIMS(48, 64)), y = tensor(CT_DIMS(48, 64));
+    return ct_sub(ct_permute(x, CT_DIMS(1, 0)), ct_permute(y, CT_DIMS(1, 0)));
+}
+
 static ct_tensor dropped(void) { // random bits are flat, what they decide is not
     ct_tensor x = tensor(CT_DIMS(40, 64));
     return ct_add(x, ct_dropout(ct_mul(x, x), ct_random_key(3), ct_f(0.5)));
@@ -242,6 +260,10 @@ static const expected all[] = {
     {"pool_by_axes", pool_by_axes, 1, {DIVISIONS, "fold_max"}, NULL, 0, false},
     {"doubly_gathered", doubly_gathered, 2, {NULL}, "i32_of_f32(", 1, false},
     {"soft_share", soft_share, 1, {NULL}, "exp_f32(", 1, true},
+    {"across", across, 1, {DIVISIONS}, "zip_low_f32(", 32, false},
+    {"across_long", across_long, 1, {"ldg_"}, "zip_low_f32(", 32, false},
+    {"across_each", across_each, 1, {"ldg_"}, "zip_low_f32(", 32, false},
+    {"across_twice", across_twice, 1, {"ldg_", "lds_"}, "zip_low_f32(", 64, false},
     {"dropped", dropped, 1, {NULL}, "st_f32(", 1, false},
     {"max_pool_slope", max_pool_slope, 2, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, false},
     {"mean_pool_slope", mean_pool_slope, 1, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, false},

@@ -115,11 +115,15 @@ static double extent_of(const ct_kir *k, ct_kval loop, const ct_shares *shares) 
     return 64;
 }
 
-// What is done lane by lane; access to every second element; lanes put together at a loop's end.
-enum { EACH = 16, SECOND = 3, FOLD = 12 };
+enum {
+    EACH = 16,  // what is done lane by lane
+    SECOND = 3, // access to every second element
+    FOLD = 12,  // lanes put together at a loop's end
+    TURNED = 5, // a load of lanes far from each other that are read the other way round
+};
 
 // Of 16 lanes, or of one value that all of them have.
-static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id) {
+static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id, bool tile) {
     const bool masked = x->op == CT_K_LOAD && x->b >= 0;
     switch (x->op) {
     case CT_K_CONST:
@@ -128,8 +132,9 @@ static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id) {
     case CT_K_LOAD:
     case CT_K_STORE:
         if (shape[x->a].vary == CT_VARYING) return EACH;
-        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride == 2) return SECOND;
-        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride != 1) return EACH / 2;
+        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride == 2 && !tile) return SECOND;
+        if (shape[x->a].vary == CT_AFFINE && shape[x->a].stride != 1)
+            return tile && x->op == CT_K_LOAD ? TURNED : EACH / 2;
         return masked ? 1.5 : 1;
     default: break;
     }
@@ -150,11 +155,13 @@ double ct__work(const ct_kir *k, const ct_shares *shares) {
         for (size_t i = 0; i < k->n; i++) {
             const ct_kins *x = &k->ins[i];
             const double around = x->in >= 0 ? times[x->in] : 1;
+            const bool tile = x->in >= 0 && k->ins[x->in].sub == CT_BIND_TILE;
             if (x->op == CT_K_LOOP) {
+                const bool lanes = x->sub == CT_BIND_LANES || x->sub == CT_BIND_TILE;
                 double n = extent_of(k, (ct_kval)i, shares);
-                times[i] = around * (x->sub == CT_BIND_LANES ? ceil(n / CT_LANES) : n);
+                times[i] = around * (lanes ? ceil(n / CT_LANES) : n);
             }
-            work += around * cost_of(shape, x, (ct_kval)i);
+            work += around * cost_of(shape, x, (ct_kval)i, tile);
             if (x->op == CT_K_REDUCE && k->ins[x->in].sub == CT_BIND_LANES)
                 work += FOLD * (k->ins[x->in].in >= 0 ? times[k->ins[x->in].in] : 1);
         }

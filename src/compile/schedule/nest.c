@@ -21,6 +21,7 @@ enum {
     MOST_COPIES = 64,   // of a pointwise kernel's body
     LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
     SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
+    TURNED_ROW = 128,   // elements of a row of blocks that are turned which are a task
 };
 
 typedef struct {
@@ -35,7 +36,9 @@ typedef struct {
     const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
     bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
     bool unrolls;      // reductions of a few elements are written out: all is pointwise
-    ct_shares shares;  // pointwise: how often loops run whose extents are no numbers
+    int turned; // pointwise: the axis of which a cell is as many elements as there are lanes, along
+        // which an operand lies in memory; behind it the lanes' axis. 0: none, else 1 + axis
+    ct_shares shares; // pointwise: how often loops run whose extents are no numbers
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
     ct_ix vec[MAX_INNER]; // variables of LANES loops
     int n_vec;
@@ -432,6 +435,7 @@ typedef struct {
     ct_ix inner, wide;     // iterations behind axis `outer`, and with it
     ct_ix tile;            // chunk of the LANES loop; CT_IX_NONE: it is whole
     int64_t chunk;         // elements of one
+    bool turned;           // an iteration computes a column of a block
 } space;
 
 // Elements along the lanes that are worth a task: fewer where each is made of several.
@@ -501,6 +505,37 @@ static void elements(space *x) {
     if (e->flops < before) e->flops = before; // other ranges are other elements
 }
 
+static void elements_at(space *x, ct_ix flat, ct_ix at) {
+    ct_emit *e = x->n->e;
+    ct__emit_bind_to(e, flat, ct__emit_ix(e, at));
+    ct__unflatten_ix(e->pool, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
+    elements(x);
+}
+
+// The iterations from `begin` on by the 16, all at once, and what is left of them. An iteration
+// computes as many neighbours of an outer axis, so that ct__kir_bind reads along that axis what lies
+// along it, and turns it.
+static void blocks(space *x, ct_ix begin, ct_ix extent) {
+    ct_emit *e = x->n->e;
+    ct_ix_pool *p = e->pool;
+    ct_ix width = ct__ix_int(p, CT_LANES), many = ct__ix_div(p, extent, width);
+    ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, many, "block");
+    const double chunks = x->tile < 0 ? 1 : ceil((double)guess(e, x->wide) / (double)x->chunk);
+    ct__share(&x->n->shares, e->kir, (double)guess(e, x->wide) / CT_LANES / chunks);
+    ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
+    ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
+    elements_at(x, ct__ix_var(p, x->wide), ct__ix_add(p, at, lane));
+    ct__emit_end(e);
+    ct__emit_end(e);
+    int64_t size;
+    if (ct__ix_is_int(p, x->wide, &size) && size % CT_LANES == 0) return;
+    ct_ix done = ct__ix_mul(p, many, width);
+    lane = ct__emit_loop(e, CT_BIND_LANES, ct__ix_sub(p, extent, done), "rest");
+    ct__share(&x->n->shares, e->kir, 1 / chunks); // the last one alone
+    elements_at(x, ct__ix_var(p, x->wide), ct__ix_add(p, ct__ix_add(p, begin, done), lane));
+    ct__emit_end(e);
+}
+
 // So many iterations of axis `outer` (-1: all of them), with the axes behind it, as one loop. Before
 // them are others, `skip`.
 static void vectors(space *x, int64_t skip, int64_t length) {
@@ -521,10 +556,17 @@ static void vectors(space *x, int64_t skip, int64_t length) {
             begin = ct__ix_max(p, begin, ct__ix_int(p, 0));
             extent = ct__ix_sub(p, end, begin);
         }
+        if (x->turned) {
+            blocks(x, begin, extent);
+            return;
+        }
         ct__emit_open(e, CT_BIND_LANES, extent, NULL, lane);
         ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
         ct__share(&n->shares, e->kir,
                   (double)guess(e, wide) * (double)x->chunk / (double)guess(e, x->wide));
+    } else if (x->turned) {
+        blocks(x, ct__ix_int(p, 0), wide);
+        return;
     } else {
         ct__emit_open(e, CT_BIND_LANES, wide, NULL, flat);
     }
@@ -578,6 +620,7 @@ static void loops_from(space *x, int axis) {
         const int64_t length = cut->n ? length_of(cut, r) : -1;
         x->begin[axis] = cut->n ? cut->start[r] : 0;
         x->step[axis] = step_of(cut, r);
+        if (n->turned == axis + 1) x->turned = x->step[axis] > 1;
         if (axis == x->outer)
             vectors(x, skip, length);
         else
@@ -602,6 +645,8 @@ static void pointwise(nest *n) {
     x.wide = product(e, x.cells + x.outer, n->lanes);
     x.inner = product(e, x.cells + x.outer + behind, n->lanes - behind);
     ct_ix tiles = ct__ix_int(p, 1);
+    if (n->turned) x.chunk = TURNED_ROW;
+    x.turned = n->turned;
     const bool chunked = is_dynamic(e, x.wide) || guess(e, x.wide) > x.chunk + x.chunk / 2;
     if (chunked)
         tiles = ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, x.chunk - 1)),
@@ -609,7 +654,7 @@ static void pointwise(nest *n) {
     // Short rows whose places are quotients, or have conditions: several are one task.
     int64_t elements = guess(e, x.wide);
     const bool several = x.outer > 1 || n->cut;
-    while (several && x.tasks > 0 && guess(e, x.wide) < SHORT_ROW &&
+    while (several && !n->turned && x.tasks > 0 && guess(e, x.wide) < SHORT_ROW &&
            !is_dynamic(e, x.cells[x.tasks - 1]) &&
            (elements *= guess(e, x.cells[x.tasks - 1])) <= e->target.task)
         x.tasks--;
@@ -619,8 +664,13 @@ static void pointwise(nest *n) {
     const bool core = !is_one(e, tasks);
     ct_ix task = row;
     if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
-    row = core ? ct__ix_div(p, task, tiles) : row;
-    if (chunked) x.tile = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
+    if (core && n->turned) { // down a column of blocks, so that the next of them lie side by side
+        row = ct__ix_mod(p, task, rows);
+        if (chunked) x.tile = ct__ix_div(p, task, rows);
+    } else {
+        row = core ? ct__ix_div(p, task, tiles) : row;
+        if (chunked) x.tile = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
+    }
     ct__unflatten_ix(p, row, x.cells, x.tasks, x.at);
     loops_from(&x, 0);
     if (core) ct__emit_end(e);
@@ -661,6 +711,7 @@ static bool write_out(nest *n, const nest *how) {
                 .cut = how->cut,
                 .apart = how->apart,
                 .unrolls = how->unrolls,
+                .turned = how->turned,
                 .keeps = how->keeps,
                 .decided = how->decided};
     if (!ct__emit_restart(e)) return false;
@@ -720,6 +771,31 @@ static bool assigns(const nest *n) {
     return false;
 }
 
+// Does an operand lie in memory along `axis`, and in steps along the last one? Then a cell of as many
+// elements as there are lanes is a column of a block that can be turned.
+static bool wants_turning(const nest *apart, int axis, int rank, int64_t size, ct_cut *cut) {
+    const ct_draft *d = apart->e->draft;
+    ct_ix_pool *p = apart->e->pool;
+    bool found = false;
+    for (size_t i = 0; i < d->n_seen && !found; i++) {
+        const ct_seen *x = &d->seen[i];
+        ct_ix by, far;
+        int64_t step, steps;
+        found = !x->write && x->guard < 0 && ct__ix_stride(p, x->offset, apart->row[axis], &by) &&
+                ct__ix_stride(p, x->offset, apart->row[rank - 1], &far) &&
+                ct__ix_is_int(p, by, &step) && step == 1 &&
+                !(ct__ix_is_int(p, far, &steps) && (steps == 0 || steps == 1));
+    }
+    if (!found || size < CT_LANES) return false;
+    *cut = (ct_cut){.elements = CT_LANES};
+    if (size % CT_LANES) {
+        cut->n = 2;
+        cut->start[1] = size - size % CT_LANES;
+        cut->start[2] = size;
+    }
+    return true;
+}
+
 // Axes are cut one after the other, outermost first, where that makes the kernel less work. *n is what
 // is chosen.
 static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
@@ -734,23 +810,29 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
     apart.apart = true;
     apart.lanes = 0;
     if (!write_out(n, &apart)) return false;
-    ct_cut may[2][CT_MAX_RANK];
+    enum { RANGES, CELLS, BLOCKS, FORMS };
+    ct_cut may[FORMS][CT_MAX_RANK];
     for (int a = 0; a < rank; a++) {
-        may[0][a] = may[1][a] = cut[a] = whole;
-        if (!is_dynamic(n->e, ct__emit_size(n->e, space_of(best->g), a)))
-            ct__find_cuts(n->e, n->row[a], guess(n->e, ct__emit_size(n->e, space_of(best->g), a)),
-                          a == rank - 1, &may[0][a], &may[1][a]);
+        const ct_ix extent = ct__emit_size(n->e, space_of(best->g), a);
+        const int64_t size = guess(n->e, extent);
+        for (int k = 0; k < FORMS; k++) may[k][a] = whole;
+        cut[a] = whole;
+        if (is_dynamic(n->e, extent)) continue;
+        ct__find_cuts(n->e, n->row[a], size, a == rank - 1, &may[RANGES][a], &may[CELLS][a]);
+        if (a < rank - 1 && !best->unrolls) wants_turning(n, a, rank, size, &may[BLOCKS][a]);
     }
     int copies = 1;
     for (int a = 0; a < rank; a++)
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < FORMS; k++) {
             const int more = (may[k][a].n ? may[k][a].n : 1) - 1 + (int)may[k][a].elements;
-            if (more == 1 || copies * more > MOST_COPIES) continue;
+            if (more == 1 || copies * more > MOST_COPIES || best->turned) continue;
             const ct_cut before = cut[a];
             nest how = *best;
             cut[a] = may[k][a];
             how.cut = cut;
-            if (!choose_lanes(n, &how)) return false;
+            how.turned = k == BLOCKS ? a + 1 : 0;
+            if (how.turned) how.lanes = 1;
+            if (how.turned ? !write_out(n, &how) : !choose_lanes(n, &how)) return false;
             const double work = ct__work(n->e->kir, &n->shares);
             if (work < least * 0.95 && n->e->kir->n <= LONGEST_CUT) {
                 least = work;
