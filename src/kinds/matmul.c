@@ -27,6 +27,7 @@ typedef struct matmul {
     int mr, nv, nr;              // the register tile: rows, vectors, columns
     int64_t mc, nc;              // the task's block
     bool a_by_k;                 // A is packed as [tile][k][row], else as [row][k]
+    bool gathers;                // A is contiguous along neither
     int64_t mrp;                 // rows of a packed tile with their padding
     bool many;                   // may there be more than one chunk?
     bool b_by_column;            // b is contiguous along k
@@ -630,6 +631,8 @@ static int64_t column_block(const matmul *m) {
     int64_t width = columns / tasks * (others < tasks ? others : tasks);
     if (width > wide) width = wide;
     if (width < NARROW) width = NARROW;
+    // Rows that are gathered are rather divided: each is gathered once then.
+    if (m->gathers && others < tasks && columns <= wide) width = wide;
     const int64_t block = equal_blocks(columns, width, m->nr);
     return block < columns ? even_blocks(m, columns, block, others, m->nr) : block;
 }
@@ -700,6 +703,12 @@ static void choose(matmul *m) {
     const int n = m->s->n_batch, inner = m->inner_axes.n;
     m->b_by_column = ct__source_along(k, &m->s->b, n + inner - 1) &&
                      !ct__source_along(k, &m->s->b, n + inner + m->column_axes.n - 1);
+    if (!m->s->a_packed) {
+        const bool along_k = ct__source_along(k, &m->s->a, n + inner),
+                   along_rows = ct__source_along(k, &m->s->a, n);
+        m->a_by_k = along_rows && !along_k;
+        m->gathers = !along_rows && !along_k;
+    }
     register_tile(m);
     m->nr = m->nv * CT_LANES;
     m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
@@ -711,8 +720,6 @@ static void choose(matmul *m) {
     m->mrp = up_to(m->mr, CT_LANES);
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
-    m->a_by_k = !m->s->a_packed && ct__source_along(k, &m->s->a, n) &&
-                !ct__source_along(k, &m->s->a, n + inner);
     m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
     choose_packing(m);
     // Worth it where tiles are long, and what is asked for is far; a place along several axes would cost

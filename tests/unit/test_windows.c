@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "cotan/nn.h"
@@ -52,6 +53,79 @@ static void convolutions_store_no_columns(void **state) {
             stores(3, result);
         else // of x by phases: four products, which are put together
             stores(7, result / 4 + (uint64_t)N * C * SIZE * SIZE * sizeof(float));
+    }
+}
+
+// A dot product as docs/design/bits.md says: chunks of 256.
+typedef struct dot {
+    int64_t n;
+    float chunk, sum;
+} dot;
+static void add(dot *d, float a, float b) {
+    if (d->n && d->n % 256 == 0) {
+        d->sum = d->n == 256 ? d->chunk : d->sum + d->chunk;
+        d->chunk = 0;
+    }
+    d->chunk = fmaf(a, b, d->chunk);
+    d->n++;
+}
+static float result(const dot *d) { return d->n > 256 ? d->sum + d->chunk : d->chunk; }
+
+// Of images (channels, size, size): 0 outside.
+static float pixel(const float *x, int64_t channels, int size, int64_t image, int64_t c, int h,
+                   int w) {
+    if (h < 0 || h >= size || w < 0 || w >= size) return 0;
+    return x[((image * channels + c) * size + h) * size + w];
+}
+
+// Many positions, so that weights are put in order first, and more windows than channels, which makes
+// windows the rows of the weights' gradient; widths that lanes divide, and that they do not.
+static void large_convolutions_have_the_bits_of_dot_products(void **state) {
+    (void)state;
+    enum { IMAGES = 8, IN = 20, OUT = 40, SOME = 97 };
+    for (int size = 30; size <= 32; size += 2) {
+        CT_SCOPE;
+        ct_tensor in[2] = {normal(1, CT_DIMS(IMAGES, IN, size, size)),
+                           normal(2, CT_DIMS(OUT, IN, 3, 3))};
+        ct_tensor back = normal(3, CT_DIMS(IMAGES, OUT, size, size)), slope[2];
+        ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1));
+        const float *got = ct_data(y), *x = ct_data(in[0]), *w = ct_data(in[1]), *c = ct_data(back);
+        assert_non_null(got);
+        stores(2, (OUT + 16) * 256 * sizeof(float));
+        ct_grad(ct_sum(ct_mul(ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1)), back)), in, 2,
+                slope);
+        assert_true(ct_eval(slope, 2));
+        const float *dx = ct_data(slope[0]), *dw = ct_data(slope[1]);
+        for (int64_t i = 0; i < (int64_t)IMAGES * OUT * size * size; i += SOME) {
+            const int at_w = (int)(i % size), at_h = (int)(i / size % size);
+            const int64_t o = i / size / size % OUT, n = i / size / size / OUT;
+            dot d = {0};
+            for (int t = 0; t < 9; t++)
+                for (int64_t k = 0; k < IN; k++)
+                    add(&d, w[(o * IN + k) * 9 + t],
+                        pixel(x, IN, size, n, k, at_h + t / 3 - 1, at_w + t % 3 - 1));
+            assert_true(result(&d) == got[i]);
+        }
+        for (int64_t i = 0; i < (int64_t)IMAGES * IN * size * size; i += SOME) {
+            const int at_w = (int)(i % size), at_h = (int)(i / size % size);
+            const int64_t k = i / size / size % IN, n = i / size / size / IN;
+            dot d = {0};
+            for (int t = 0; t < 9; t++)
+                for (int64_t o = 0; o < OUT; o++)
+                    add(&d, w[(o * IN + k) * 9 + t],
+                        pixel(c, OUT, size, n, o, at_h - t / 3 + 1, at_w - t % 3 + 1));
+            assert_true(result(&d) == dx[i]);
+        }
+        for (int64_t i = 0; i < (int64_t)OUT * IN * 9; i += SOME) {
+            dot d = {0};
+            const int t = (int)(i % 9);
+            for (int64_t n = 0; n < IMAGES; n++)
+                for (int p = 0; p < size * size; p++)
+                    add(&d, pixel(c, OUT, size, n, i / 9 / IN, p / size, p % size),
+                        pixel(x, IN, size, n, i / 9 % IN, p / size + t / 3 - 1,
+                              p % size + t % 3 - 1));
+            assert_true(result(&d) == dw[i]);
+        }
     }
 }
 
@@ -140,6 +214,7 @@ static void what_fills_is_no_constant(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_store_no_columns),
+        cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
         cmocka_unit_test(norms_move_little),
