@@ -142,12 +142,12 @@ static void test_choice_fits(void **state) {
     const uint64_t run = roomy.memory - roomy.process;
     ct_set_memory_limit(roomy.process + run / 8 * 7);
     assert_true(ct_lm_plan(&o, NULL, NULL, &tight));
-    ct_set_memory_limit(roomy.process + run / 2);
+    ct_set_memory_limit(roomy.process + run / 5 * 2);
     assert_true(ct_lm_plan(&o, NULL, NULL, &least));
     ct_set_memory_limit(0);
     assert_true(tight.memory <= roomy.process + run / 8 * 7 + (1 << 20));
     assert_true(tight.weights == roomy.weights && tight.again);
-    assert_true(least.memory <= roomy.process + run / 2 + (1 << 20));
+    assert_true(least.memory <= roomy.process + run / 5 * 2 + (1 << 20));
     assert_true(least.weights < roomy.weights);
 }
 
