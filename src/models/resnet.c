@@ -192,6 +192,7 @@ ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images, const ct
                                                 .here = here});
     for (int i = 0; i < model->n_blocks; i++) {
         const block *b = &model->blocks[i];
+        const uint16_t region = ct__region_begin(ctx); // which gradients may compute again
         ct_tensor y = x;
         for (int k = 0; k < model->n_convs; k++) {
             if (k > 0) y = ct_relu_at(y, here);
@@ -199,6 +200,7 @@ ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images, const ct
         }
         if (b->downsample.weight.bits) x = apply(&b->downsample, x, mode, here);
         x = ct_relu_at(ct_add_at(y, x, here), here); // (N, C, H, W)
+        ct__region_end(ctx, region);
     }
     x = ct_mean_with((ct_mean_args){.x = x, .axes = CT_AXES(2, 3), .here = here}); // (N, C)
     return ct_nn_linear_apply_at(&model->fc, x, here);                             // (N, classes)

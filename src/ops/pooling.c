@@ -69,7 +69,11 @@ static bool normal_pool(ct_call *call, max_pool_attrs *a) {
                                 "padding %lld is more than half of a window of %lld elements",
                                 (long long)most, (long long)ct__window_span(&w)) ||
                    ct__call_hint(call, "a window must not lie outside of x altogether");
-        if (!ct__window_fits(call, &w, 0, x->rank - n + i)) return false;
+        const int axis = x->rank - n + i;
+        const int64_t lacks = ct__window_span(&w) - x->dim[axis] - w.low - w.high;
+        if (a->ceil_mode && lacks < w.stride && x->dim[axis] > 0)
+            continue; // the last is the only one
+        if (!ct__window_fits(call, &w, 0, axis)) return false;
     }
     return true;
 }
@@ -180,7 +184,8 @@ const ct_opdef ct__op_max_pool = {
         "The largest element of each window of the last axes, as many as kernel has numbers (1 to "
         "3); NaN if there is one. stride (default: kernel), padding (before and behind, or all "
         "that lie before and then all behind) and dilation have one number an axis, or one for "
-        "all. ceil_mode: a last window may lie inside in part. Its gradient goes to the first of "
+        "all. ceil_mode: a last window, or the only one, may lie inside in part. Its gradient goes "
+        "to the first of "
         "equals.",
     .accepts = CT_NUMBERS,
     .jvp = max_pool_jvp,

@@ -101,7 +101,8 @@ static void pools(void **state) {
     FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(5)), CT_E_SHAPE,
           "max_pool: no window fits axis 2 of (2, 3, 4) f32: it spans 5 (size 5, dilation 1), with "
           "padding there are 4");
-    FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(3), .dilation = CT_DIMS(2), .ceil_mode = true),
+    FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(3), .dilation = CT_DIMS(2),
+                      .stride = CT_DIMS(1), .ceil_mode = true),
           CT_E_SHAPE,
           "max_pool: no window fits axis 2 of (2, 3, 4) f32: it spans 5 (size 3, dilation 2), with "
           "padding there are 4");

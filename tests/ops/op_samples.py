@@ -898,6 +898,8 @@ def windows_cases(rng, op, dtype):
 def fitted(n, size, stride, dilation, low, high, ceil=False):
     """How many windows; PyTorch's rule for one that lies inside in part."""
     rest = n + low + high - dilation * (size - 1) - 1
+    if ceil and -stride < rest < 0 < n:
+        return 1
     count = (-(-rest // stride) if ceil else rest // stride) + 1 if rest >= 0 else 0
     return count - 1 if ceil and (count - 1) * stride >= n + low else count
 
@@ -967,6 +969,7 @@ def pool_cases(rng, op, dtype):
     yield [Operand(x(3, 2, 8), dims=[dyn(3), 2, 8])], {"kernel": [3]}
     yield [Operand(x(3, 2, 8), dims=[3, 2, dyn(8)])], {"kernel": [3], "stride": [2], "ceil_mode": True}
     yield [x(0, 3, 4)], {"kernel": [2]}
+    yield [x(3, 2)], {"kernel": [3], "stride": [2], "ceil_mode": True}  # one window, which lies inside in part
     if op.name == "lp_pool":
         yield [x(2, 6)], {"kernel": [3], "power": 3}
         yield [x(2, 6)], {"kernel": [3], "power": 1, "ceil_mode": True, "stride": [2]}

@@ -13,6 +13,7 @@
 
 #include "compile/plan.h"
 #include "cotan/models.h"
+#include "cotan/nn.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
@@ -368,6 +369,52 @@ static void regions_of_several_values(void **state) {
     assert_true(grads[0][0] != 0 && grads[0][0] == grads[1][0] && grads[0][1] == grads[1][1]);
 }
 
+// Running statistics are assigned in a region and used by nobody outside of it: it is computed again all
+// the same, and they are assigned once.
+static void regions_that_keep_statistics(void **state) {
+    enum { BLOCKS = 3, CHANNELS = 4 };
+    static float grads[2][BLOCKS][CHANNELS * CHANNELS * 9], means[2][BLOCKS][CHANNELS];
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        assert_true(ct_set_device("cpu")); // which knows no plan
+        CT_SCOPE;
+        ct_params *params = ct_params_new(), *running = ct_params_new();
+        ct_nn_place place = ct_nn_place_in(params, 1), beside = ct_nn_place_in(running, 1);
+        const ct_nn_mode training = {.training = true};
+        ct_tensor w[BLOCKS], g[BLOCKS], x = ct_random_normal(ct_random_key(5), CT_DIMS(2, 4, 6, 6));
+        ct_nn_batch_norm norm[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++) {
+            norm[i] = ct_nn_batch_norm_new(ct_nn_under(place, "%d", i),
+                                           ct_nn_under(beside, "%d", i), .channels = CHANNELS);
+            w[i] = ct_keep(ct_random_normal(ct_random_key(i), CT_DIMS(CHANNELS, CHANNELS, 3, 3)));
+        }
+        assert_true(ct_eval(w, BLOCKS));
+        ct__ctx_within(ct__ctx(), again > 0);
+        for (int i = 0; i < BLOCKS; i++) {
+            const uint16_t region = ct__region_begin(ct__ctx());
+            ct_tensor y = ct_conv(x, w[i], CT_NONE, .padding = CT_DIMS(1));
+            x = ct_add(x, ct_relu(ct_nn_batch_norm_apply(&norm[i], y, &training)));
+            ct__region_end(ct__ctx(), region);
+        }
+        ct_grad(ct_mean(ct_square(x)), w, BLOCKS, g);
+        assert_true(ct_eval(g, BLOCKS));
+        assert_int_equal(ct_newest_plan()->n_regions, BLOCKS);
+        assert_int_equal(ct_newest_plan()->n_again, again ? BLOCKS : 0);
+        for (int i = 0; i < BLOCKS; i++) {
+            memcpy(grads[again][i], ct_data(g[i]), sizeof grads[again][i]);
+            memcpy(means[again][i], ct_data(norm[i].mean), sizeof means[again][i]);
+            assert_true(grads[again][i][0] != 0 && means[again][i][0] != 0);
+        }
+        ct_params_free(params);
+        ct_params_free(running);
+        assert_ok();
+    }
+    assert_memory_equal(means[0], means[1], sizeof means[0]);
+    for (int i = 0; i < BLOCKS; i++)
+        for (int k = 0; k < CHANNELS * CHANNELS * 9; k++)
+            assert_true(fabsf(grads[0][i][k] - grads[1][i][k]) <= 1e-5f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(a_transformer_keeps_less),
                                        TEST(a_limit_has_it_computed_again),
@@ -376,6 +423,7 @@ int main(void) {
                                        TEST(second_derivatives_too),
                                        TEST(lengths_that_vary),
                                        TEST(a_limit_that_is_too_small),
-                                       TEST(regions_of_several_values)};
+                                       TEST(regions_of_several_values),
+                                       TEST(regions_that_keep_statistics)};
     return cmocka_run_group_tests_name("remat", tests, NULL, NULL);
 }

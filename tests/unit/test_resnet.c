@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compile/plan.h"
 #include "cotan/cotan.h"
 #include "cotan/models.h"
 #include "cotan/optim.h"
@@ -130,6 +131,30 @@ static void training_moves_running_statistics(void **state) {
     ct_resnet_free(model);
 }
 
+// Planned and not run: blocks that a gradient computes again need not be kept for it.
+static void blocks_may_be_computed_again(void **state) {
+    enum { BLOCKS = 8 };
+    (void)state;
+    ct_resnet *model = make(18, 10, true);
+    const ct_nn_mode training = {.training = true};
+    uint64_t arena[2];
+    assert_true(ct_set_device("dry:cpu"));
+    for (int again = 0; again < 2; again++) {
+        CT_SCOPE;
+        ct__ctx_within(ct__ctx(), again > 0);
+        ct_tensor w = ct_params_find(ct_resnet_params(model), "conv1.weight"), g;
+        ct_tensor logits = ct_resnet_logits(model, images(8 + again, 32, 2), &training);
+        ct_grad(ct_mean(ct_square(logits)), &w, 1, &g);
+        assert_true(ct_eval(&g, 1));
+        assert_int_equal(ct_newest_plan()->n_regions, BLOCKS);
+        assert_int_equal(ct_newest_plan()->n_again, again ? BLOCKS : 0);
+        arena[again] = ct_newest_plan()->arena_bytes / (8 + (uint64_t)again);
+    }
+    assert_true(arena[1] * 10 < arena[0] * 7);
+    assert_true(ct_set_device("cpu"));
+    ct_resnet_free(model);
+}
+
 static void files_round_trip_or_change_nothing(void **state) {
     (void)state;
     char path[64] = "/tmp/cotan_resnet_XXXXXX", want[512];
@@ -205,6 +230,7 @@ int main(void) {
         cmocka_unit_test_setup(sizes_and_names_are_the_published_ones, fresh),
         cmocka_unit_test_setup(logits_have_a_row_an_image, fresh),
         cmocka_unit_test_setup(training_moves_running_statistics, fresh),
+        cmocka_unit_test_setup(blocks_may_be_computed_again, fresh),
         cmocka_unit_test_setup(files_round_trip_or_change_nothing, fresh),
         cmocka_unit_test_setup(what_is_no_model_or_image_is_refused, fresh),
     };

@@ -5,12 +5,17 @@
 #include "graph/symbols.h"
 #include "transform/trace.h"
 
-// What was recorded as one region and is pending, one value of which alone is used outside of it.
+enum { MOST_KEPT = 16 };
+
+// What was recorded as one region and is pending, one value of which alone is used outside of it, but
+// for what is only kept (running statistics).
 typedef struct {
     uint16_t number;
     bool split; // several values are
     bool again; // its gradient computes it again: it becomes a node of its own
     ct_val result;
+    ct_val kept[MOST_KEPT]; // (n_kept) roots of nodes before the result's
+    int n_kept;
     size_t n, met;  // nodes, and those of them that were met
     ct_node **node; // (n) in the order's order
     size_t *word;   // (n) of the record
@@ -166,6 +171,19 @@ static void note_use(expansion *x, ct_val v, const marked *by) {
     of->result = v;
 }
 
+static void note_root(expansion *x, ct_val v) {
+    marked *of = region_of(x, v.node);
+    if (!of || !of->result.node) {
+        note_use(x, v, NULL);
+        return;
+    }
+    if (same_val(of->result, v)) return;
+    for (int i = 0; i < of->n_kept; i++)
+        if (same_val(of->kept[i], v)) return;
+    of->split |= of->n_kept == MOST_KEPT || v.node->index >= of->result.node->index;
+    if (!of->split) of->kept[of->n_kept++] = v;
+}
+
 static bool list_marked(expansion *x) {
     for (size_t i = 0; i < x->n_regions; i++) {
         marked *r = &x->regions[i];
@@ -194,7 +212,7 @@ static bool find_regions(expansion *x, const ct_root *roots, size_t n_roots) {
         for (int k = 0; k < node->n_in && !ct__stops(node); k++)
             note_use(x, node->in[k], region_of(x, node));
     }
-    for (size_t i = 0; i < n_roots; i++) note_use(x, roots[i].val, NULL);
+    for (size_t i = 0; i < n_roots; i++) note_root(x, roots[i].val);
     if (!list_marked(x)) return out_of_memory(x->ctx, o->n * sizeof *x->order->nodes);
     for (size_t i = 0; i < x->n_regions; i++) {
         marked *r = &x->regions[i];
@@ -218,6 +236,8 @@ static void record_marked(const ct_tensor *in, ct_tensor *out, void *user) {
     }
     x->word = word;
     if (ok) out[0] = ct__handle_of(x->map[r->result.node->index][r->result.out]);
+    for (int i = 0; i < r->n_kept && ok; i++)
+        out[1 + i] = ct__handle_of(x->map[r->kept[i].node->index][r->kept[i].out]);
 }
 
 // What the region uses from outside, once each. False: no memory.
@@ -247,7 +267,7 @@ static bool copy_marked(expansion *x, marked *r, ct_node *node) {
     x->word += ct__node_words(node, &before);
     if (node != r->result.node) return true;
     ct_tensor *in = find_outer(x, r) ? ct__arena(&x->scratch, (r->n_outer + 1) * sizeof *in) : NULL,
-              out = CT_NONE;
+              out[1 + MOST_KEPT] = {CT_NONE};
     if (!in) return out_of_memory(x->ctx, r->n * sizeof *in);
     for (size_t i = 0; i < r->n_outer; i++) in[i] = ct__handle_of(r->outer[i]);
     x->inside = r;
@@ -255,12 +275,16 @@ static bool copy_marked(expansion *x, marked *r, ct_node *node) {
                                   .user = x,
                                   .in = in,
                                   .n_in = r->n_outer,
-                                  .out = &out,
-                                  .n_out = 1,
+                                  .out = out,
+                                  .n_out = 1 + (size_t)r->n_kept,
                                   .here = node->here});
     x->inside = NULL;
-    return !x->ctx->err.code &&
-           ct__resolve(x->ctx, out, &x->map[node->index][r->result.out], "remat", 0, node->here);
+    bool ok = !x->ctx->err.code;
+    for (int i = 0; i <= r->n_kept && ok; i++) {
+        const ct_val v = i ? r->kept[i - 1] : r->result;
+        ok = ct__resolve(x->ctx, out[i], &x->map[v.node->index][v.out], "remat", i, node->here);
+    }
+    return ok;
 }
 
 // -------------------------------------------------------------------------------------- all of it
