@@ -279,8 +279,50 @@ static void whole_numbers(ct_kir *k, const ct_matmul_spec *s) {
     ct__kir_end(k);
 }
 
-// The sum of products of one row and one column, by chunks as the template makes it.
-static ct_kval dot_product(ct_kir *k, const ct_matmul_spec *s, const ct_kval *batch) {
+// The chunk's sum put to those before it.
+static void add_chunk(ct_kir *k, ct_kval total, ct_kval chunk, ct_kval own) {
+    ct_kval first = ct__kir_bin(k, CT_K_EQ, chunk, ct__kir_int(k, 0));
+    ct_kval both = ct__kir_add(k, ct__kir_get(k, total), own);
+    ct__kir_set(k, total, ct__kir_select(k, first, own, both));
+}
+
+// Of a long dot product of floats 16 chunks are summed side by side, each in its own order. Puts them to
+// the total; gives how many there were.
+static ct_kval many_chunks(ct_kir *k, const ct_matmul_spec *s, ct_kval *of_a, ct_kval *of_b,
+                           ct_kval total) {
+    enum { MANY = CT_LANES * CT_DOT_CHUNK };
+    const int n = s->n_batch, sums = ct__kir_local(k, s->dtype, CT_LANES);
+    ct_kval x[CT_LANES], y[CT_LANES], groups = ct__kir_div(k, s->inner, ct__kir_int(k, MANY));
+    ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "16 chunks");
+    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "chunk");
+    ct_kval part = ct__kir_reg(k, ct__kir_const(k, s->dtype, 0));
+    ct_kval steps = ct__kir_loop_n(k, CT_BIND_SEQ, CT_DOT_CHUNK / CT_LANES, "16 steps of k");
+    ct_kval from = ct__kir_add(k, ct__kir_muli(k, group, MANY), ct__kir_muli(k, steps, CT_LANES));
+    from = ct__kir_add(k, from, ct__kir_muli(k, c, CT_DOT_CHUNK));
+    for (int i = 0; i < CT_LANES; i++) {
+        of_a[n + 1] = ct__kir_addi(k, from, i);
+        x[i] = ct__source_load(k, &s->a, n + 2, of_a);
+    }
+    for (int i = 0; i < CT_LANES; i++) {
+        of_b[n] = ct__kir_addi(k, from, i);
+        y[i] = ct__source_load(k, &s->b, n + 2, of_b);
+    }
+    for (int i = 0; i < CT_LANES; i++)
+        ct__kir_set(k, part, ct__kir_fma(k, x[i], y[i], ct__kir_get(k, part)));
+    ct__kir_end(k);
+    ct__kir_store(k, sums, c, ct__kir_get(k, part));
+    ct__kir_end(k);
+    c = ct__kir_loop_n(k, CT_BIND_SEQ, CT_LANES, "sum of a chunk");
+    ct_kval chunk = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), c);
+    add_chunk(k, total, chunk, ct__kir_load(k, sums, c));
+    ct__kir_end(k);
+    ct__kir_end(k);
+    return ct__kir_muli(k, groups, CT_LANES);
+}
+
+// The sum of products of one row and one column, by chunks as the template makes it. few: too few dot
+// products for lanes to run along them.
+static ct_kval dot_product(ct_kir *k, const ct_matmul_spec *s, const ct_kval *batch, bool few) {
     const int n = s->n_batch;
     ct_kval of_a[CT_MAX_RANK], of_b[CT_MAX_RANK], none = ct__kir_int(k, 0);
     for (int i = 0; i < n; i++) of_a[i] = of_b[i] = batch[i];
@@ -288,9 +330,10 @@ static ct_kval dot_product(ct_kir *k, const ct_matmul_spec *s, const ct_kval *ba
     of_b[n + 1] = none;
     ct_kval zero =
         ct__is_float(s->dtype) ? ct__kir_const(k, s->dtype, 0) : ct__kir_const_int(k, s->dtype, 0);
-    ct_kval total = ct__kir_reg(k, zero), most = ct__kir_int(k, CT_DOT_CHUNK);
-    ct_kval chunk =
-        ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, s->inner, CT_DOT_CHUNK), "chunk");
+    ct_kval total = ct__kir_reg(k, zero), most = ct__kir_int(k, CT_DOT_CHUNK), done = none;
+    if (few && ct__is_float(s->dtype)) done = many_chunks(k, s, of_a, of_b, total);
+    ct_kval rest = ct__kir_sub(k, ct__kir_ceil_div(k, s->inner, CT_DOT_CHUNK), done);
+    ct_kval chunk = ct__kir_add(k, done, ct__kir_loop(k, CT_BIND_SEQ, rest, "chunk"));
     ct_kval from = ct__kir_muli(k, chunk, CT_DOT_CHUNK), part = ct__kir_reg(k, zero);
     ct_kval step =
         ct__kir_loop(k, CT_BIND_SEQ, ct__kir_min(k, ct__kir_sub(k, s->inner, from), most), "k");
@@ -301,25 +344,26 @@ static ct_kval dot_product(ct_kir *k, const ct_matmul_spec *s, const ct_kval *ba
                 ct__is_float(s->dtype) ? ct__kir_fma(k, x, y, sum)
                                        : ct__kir_add(k, sum, ct__kir_mul(k, x, y)));
     ct__kir_end(k);
-    ct_kval first = ct__kir_bin(k, CT_K_EQ, chunk, none), here = ct__kir_get(k, part);
-    ct_kval both = ct__kir_add(k, ct__kir_get(k, total), here);
-    ct__kir_set(k, total, ct__kir_select(k, first, here, both));
+    add_chunk(k, total, chunk, ct__kir_get(k, part));
     ct__kir_end(k);
     return ct__kir_get(k, total);
 }
 // Without axes of its own neither operand has rows that lanes could share: they run along the batch.
-static void dot_products(ct_kir *k, const ct_matmul_spec *s, bool scalar) {
+static void dot_products(ct_kir *k, const ct_matmul_spec *s) {
     const int n = s->n_batch;
-    ct_kval size[CT_MAX_RANK], at[CT_MAX_RANK], all = s->rows, most = ct__kir_int(k, GRAIN);
+    ct_kval size[CT_MAX_RANK], at[CT_MAX_RANK], all = s->rows;
+    int64_t count = 0;
     for (int i = 0; i < n; i++) size[i] = s->batch[i], all = ct__kir_mul(k, all, size[i]);
     size[n] = s->rows;
-    ct_kval block = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, all, GRAIN), "block");
-    ct_kval from = ct__kir_muli(k, block, GRAIN);
-    ct_kval here = ct__kir_min(k, ct__kir_sub(k, all, from), most);
-    ct_kval i = ct__kir_loop(k, scalar ? CT_BIND_SEQ : CT_BIND_LANES, here, "dot product");
+    const bool few = ct__kir_is_int(k, all, &count) && count < CT_LANES;
+    const int64_t grain = few ? 1 : GRAIN;
+    ct_kval block = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, all, grain), "block");
+    ct_kval from = ct__kir_muli(k, block, grain);
+    ct_kval here = ct__kir_min(k, ct__kir_sub(k, all, from), ct__kir_int(k, grain));
+    ct_kval i = ct__kir_loop(k, few ? CT_BIND_SEQ : CT_BIND_LANES, here, "dot product");
     ct__unflatten(k, ct__kir_add(k, from, i), n + 1, size, at);
     at[n + 1] = ct__kir_int(k, 0);
-    ct__sink_store(k, &s->c, n + 2, at, dot_product(k, s, at));
+    ct__sink_store(k, &s->c, n + 2, at, dot_product(k, s, at, few));
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -525,7 +569,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         spec.a_packed = true;
     }
     if (!c.is.columns.n)
-        dot_products(e->kir, &spec, out->rank == 0);
+        dot_products(e->kir, &spec);
     else if (ct__is_float(out->dtype))
         ct__template_matmul(e->kir, &spec);
     else

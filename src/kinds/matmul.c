@@ -316,8 +316,8 @@ static void pack_b_by_row(matmul *m, ct_kval col, ct_kval valid) {
     if (!even) pad_b(m, valid);
 }
 
-// 16 x 16 elements of the staged columns, turned into rows of the panel at column `group`.
-static void transpose(matmul *m, ct_kval group) {
+// 16 x 16 elements of the staged columns, or of b itself, turned into rows of the panel at column `group`.
+static void transpose(matmul *m, ct_kval col, ct_kval group) {
     ct_kir *k = m->k;
     ct_kval x[CT_LANES];
     ct_kval kb =
@@ -325,7 +325,11 @@ static void transpose(matmul *m, ct_kval group) {
     kb = ct__kir_muli(k, kb, CT_LANES);
     ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
     ct_kval from = ct__kir_add(k, kb, ct__kir_muli(k, c, CT_DOT_CHUNK));
-    for (int r = 0; r < CT_LANES; r++) x[r] = ct__kir_load(k, m->stage, ct__kir_addi(k, from, r));
+    ct_kval step = ct__kir_add(k, m->k0, kb),
+            column = ct__kir_add(k, ct__kir_add(k, col, group), c);
+    for (int r = 0; r < CT_LANES; r++)
+        x[r] = m->stage < 0 ? load_b(m, (place){-1, ct__kir_addi(k, step, r)}, (place){-1, column})
+                            : ct__kir_load(k, m->stage, ct__kir_addi(k, from, r));
     ct_kval to = ct__kir_add(k, b_place(m, kb, group), c);
     for (int r = 0; r < CT_LANES; r++)
         ct__kir_store(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r]);
@@ -333,12 +337,19 @@ static void transpose(matmul *m, ct_kval group) {
     ct__kir_end(k);
 }
 
-// Where b is contiguous along k: 16 columns at a time are staged in scratch, then turned.
+// Where b is contiguous along k: 16 columns at a time are turned; where they may end within 16 steps, or
+// cost more than a load, they are staged in scratch before.
 static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     ct_kir *k = m->k;
     ct_kval groups = ct__kir_ceil_div(k, valid, CT_LANES);
     ct_kval group = ct__kir_loop(k, CT_BIND_SEQ, groups, "16 columns of b");
     group = ct__kir_muli(k, group, CT_LANES);
+    if (m->stage < 0) {
+        transpose(m, col, group);
+        ct__kir_end(k);
+        pad_b(m, valid);
+        return;
+    }
     ct_kval some = rest_of(k, valid, group, CT_LANES);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, some, "pack column of b");
     ct_kval from = ct__kir_add(k, col, ct__kir_add(k, group, j));
@@ -348,7 +359,7 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, CT_DOT_CHUNK), kk.i), v);
     close_run(m, &m->inner_axes);
     ct__kir_end(k);
-    transpose(m, group);
+    transpose(m, col, group);
     ct__kir_end(k);
     pad_b(m, valid);
 }
@@ -744,7 +755,13 @@ static void make_scratch(matmul *m) {
         m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
     if (!m->b_in_place)
         m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
-    if (m->b_by_column) m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
+    int64_t columns = 1;
+    const bool whole = ct__kir_is_int(m->k, m->s->inner, &n) && n % CT_LANES == 0 &&
+                       ct__kir_is_int(m->k, m->s->columns, &columns) && columns % CT_LANES == 0 &&
+                       m->column_axes.n == 1 && m->inner_axes.n == 1 &&
+                       ct__source_is_load(&m->s->b);
+    if (m->b_by_column && !whole)
+        m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;
     m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->sum_width) : -1;

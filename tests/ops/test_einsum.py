@@ -156,6 +156,7 @@ def test_bits_are_those_of_matrix_products(device):
     def x(*shape):
         return rng.normal(size=shape).astype(np.float32)
     a, b, vector, batch, groups = x(50, 700), x(700, 40), x(700), x(5, 50, 700), x(3, 700, 40)
+    long, matrix = x(9000), x(3, 4500)  # so long that 16 chunks are summed side by side
     sizes = np.array([7, 0, 41], np.int32)
 
     def rows(o, a, b, start, stop, g):
@@ -169,6 +170,10 @@ def test_bits_are_those_of_matrix_products(device):
         (lambda o, a: o.matmul(o.reshape(a, dims=[50, 1, 700]), o.reshape(a, dims=[50, 700, 1])),
          lambda o, a: o.contract(a, a, a_axes=[1], b_axes=[1], a_batch=[0], b_batch=[0]), [a]),
         (lambda o, v: o.matmul(o.reshape(v, dims=[1, 700]), o.reshape(v, dims=[700, 1])), lambda o, v: o.contract(v, v, a_axes=[0], b_axes=[0]), [vector]),
+        (lambda o, v, w: o.matmul(o.reshape(v, dims=[1, 9000]), o.reshape(w, dims=[9000, 1])), lambda o, v, w: o.contract(v, w, a_axes=[0], b_axes=[0]),
+         [long, long[::-1].copy()]),
+        (lambda o, a: o.matmul(o.reshape(a, dims=[3, 1, 4500]), o.reshape(a, dims=[3, 4500, 1])),
+         lambda o, a: o.contract(a, o.mul(a, 1.0), a_axes=[1], b_axes=[1], a_batch=[0], b_batch=[0]), [matrix]),
         (lambda o, c, b: o.matmul(c, b), lambda o, c, b: o.einsum("bik,kj->bij", c, b), [batch, b]),
         (lambda o, a, g, s: o.concat(rows(o, a, g, 0, 7, 0), rows(o, a, g, 7, 48, 2), np.zeros((2, 40), np.float32), axis=0),
          lambda o, a, g, s: o.ragged_matmul(a, g, s), [a, groups, sizes])]

@@ -511,6 +511,12 @@ static void mistakes_are_told(void **state) {
 
     k = fresh(&x, &y);
     i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
+    ct__kir_prefetch(&k, x, i, false);
+    ct__kir_end(&k);
+    expect_fault(&k, "kernel: PREFETCH at instruction 2: inside a LANES loop");
+
+    k = fresh(&x, &y);
+    i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
     ct__kir_loop(&k, CT_BIND_SEQ, i, NULL);
     ct__kir_end(&k);
     ct__kir_end(&k);
