@@ -459,11 +459,7 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
 // its rows nor k are contiguous packing gathers, and each task that has the rows does so again: weights
 // of a convolution.
 static bool ordered_first(const contract *c) {
-    enum {
-        COLUMNS = 384,   // of a task
-        WORTH = 1 << 16, // gathers that cost more than a launch
-        LARGE = 1 << 19, // elements that do not stay near from one chunk of k to the next
-    };
+    enum { COLUMNS = 384, WORTH = 1 << 16 }; // of a task; gathers that cost more than a launch
     const ct_role *const own[] = {&c->is.batch, &c->is.rows, &c->is.inner};
     const ct_type *a = ct__type(c->value[A]);
     double size = 1;
@@ -471,13 +467,14 @@ static bool ordered_first(const contract *c) {
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < own[r]->n; i++) {
             const int axis = own[r]->of[A][i], out = own[r]->of[OUT][i];
-            if (axis < 0 || (out >= 0 && ct__is_one(a, axis))) return false;
+            const bool one = out >= 0 && ct__is_one(ct__type(c->value[OUT]), out);
+            if (axis < 0 || (out >= 0 && ct__is_one(a, axis) && !one)) return false;
             size *= (double)a->dim[axis];
         }
     const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B);
     if (!ct__marked(rows) && rows <= CT_FEW_ROWS) return false;
     const double tasks = ct__marked(columns) ? 8 : (double)(columns / COLUMNS);
-    return size >= LARGE || (tasks >= 2 && size * tasks >= WORTH);
+    return tasks >= 2 && size * tasks >= WORTH;
 }
 
 // The launch that stores it: (batch..., chunk of k, row, CT_DOT_CHUNK).
