@@ -8,7 +8,11 @@
 #include "kinds/joined.h"
 #include "kinds/monoid.h"
 
-enum { GRAIN = 4096 }; // elements that are worth a task
+enum {
+    GRAIN = 4096,  // elements that are worth a task
+    BLOCK = 16384, // of a long row of which the largest are wanted
+    FEW_ROWS = 8,  // fewer leave cores idle
+};
 
 ct_kval ct__kir_larger(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
     ct_kval larger = ct__kir_lt(k, b, a);
@@ -27,16 +31,49 @@ bool ct__is_larger(ct_element a, ct_element b, ct_dtype as) {
 
 // ----------------------------------------------------------------------------------- the largest
 
+// What a task goes over: a row, a block of one, or what a row's blocks gave.
+typedef struct line_of {
+    const ct_topk_spec *spec;
+    ct_kval n, task, row; // elements; the loop's variable; the row
+    ct_kval first;        // before the line: in its row, or in the blocks' values. -1: none
+} line_of;
+
+static void open_line(ct_kir *k, line_of *x) {
+    const ct_topk_spec *s = x->spec;
+    x->first = -1;
+    if (s->part != CT_TOPK_BLOCKS) {
+        x->row = x->task = ct__kir_loop(k, CT_BIND_ROWS, s->rows, "row");
+        if (s->part == CT_TOPK_ROWS) return;
+        x->n = ct__kir_int(k, s->blocks * s->count);
+        x->first = ct__kir_mul(k, x->row, x->n);
+        return;
+    }
+    ct_kval blocks = ct__kir_int(k, s->blocks);
+    x->task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, s->rows, blocks), "block");
+    x->row = ct__kir_div(k, x->task, blocks);
+    ct_kval block = ct__kir_mod(k, x->task, blocks);
+    x->first = ct__kir_muli(k, block, s->width);
+    ct_kval last = ct__kir_bin(k, CT_K_EQ, block, ct__kir_int(k, s->blocks - 1));
+    ct_kval rest = ct__kir_sub(k, s->n, x->first);
+    x->n = ct__kir_select(k, last, rest, ct__kir_int(k, s->width));
+}
+static ct_kval place_in(ct_kir *k, const line_of *x, ct_kval i) {
+    return x->first < 0 ? i : ct__kir_add(k, x->first, i);
+}
+
 // The best so far stand in order in scratch; an element that belongs to them is inserted behind its
 // equals. Most elements of a long row are turned away by one comparison with the last of the best.
 void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     int64_t count = spec->count;
+    line_of x = {spec, .n = spec->n};
     int best = ct__kir_local(k, spec->dtype, count > 0 ? count : 1);
     int place = ct__kir_local(k, CT_I32, count > 0 ? count : 1);
-    ct_kval row = ct__kir_loop(k, CT_BIND_ROWS, spec->rows, "row");
+    open_line(k, &x);
     ct_kval zero = ct__kir_int(k, 0), all = ct__kir_int(k, count);
-    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, count > 0 ? spec->n : zero, "element");
-    ct_kval v = ct__source_load(k, &spec->x, 2, (ct_kval[]){row, i});
+    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, count > 0 ? x.n : zero, "element");
+    ct_kval v = spec->part == CT_TOPK_OF_BLOCKS
+                    ? ct__kir_load(k, spec->block_values, ct__kir_add(k, x.first, i))
+                    : ct__source_load(k, &spec->x, 2, (ct_kval[]){x.row, place_in(k, &x, i)});
     ct_kval have = ct__kir_min(k, i, all), full = ct__kir_bin(k, CT_K_LE, all, i);
     ct_kval last = ct__kir_load_if(k, best, ct__kir_int(k, count > 0 ? count - 1 : 0), full);
     ct_kval better = ct__kir_larger(k, spec->dtype, v, last);
@@ -55,34 +92,78 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct__kir_store(k, place, free, ct__kir_load(k, place, from));
     ct__kir_end(k);
     ct__kir_store(k, best, to, v);
-    ct__kir_store(k, place, to, ct__kir_cast(k, i, CT_I32));
+    ct_kval stood = spec->part == CT_TOPK_OF_BLOCKS
+                        ? ct__kir_load(k, spec->block_places, ct__kir_add(k, x.first, i))
+                        : ct__kir_cast(k, place_in(k, &x, i), CT_I32);
+    ct__kir_store(k, place, to, stood);
     ct__kir_end(k);
     ct__kir_end(k);
     j = ct__kir_loop(k, CT_BIND_SEQ, all, "result");
-    ct__sink_store(k, &spec->values, 2, (ct_kval[]){row, j}, ct__kir_load(k, best, j));
-    ct__sink_store(k, &spec->places, 2, (ct_kval[]){row, j}, ct__kir_load(k, place, j));
+    ct_kval value = ct__kir_load(k, best, j), where = ct__kir_load(k, place, j);
+    if (spec->part == CT_TOPK_BLOCKS) {
+        ct_kval at_part = ct__kir_add(k, ct__kir_muli(k, x.task, count), j);
+        ct__kir_store(k, spec->block_values, at_part, value);
+        ct__kir_store(k, spec->block_places, at_part, where);
+    } else {
+        ct__sink_store(k, &spec->values, 2, (ct_kval[]){x.row, j}, value);
+        ct__sink_store(k, &spec->places, 2, (ct_kval[]){x.row, j}, where);
+    }
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-static bool topk_kernels(ct_sched *s, ct_node *node) {
+static bool topk_part(ct_sched *s, ct_node *node, ct_topk_spec spec, const uint32_t *temp) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
-    int last = ct__type(node->in[0])->rank - 1;
-    ct_dtype as = (ct_dtype)ct__type(node->in[0])->dtype;
-    ct_joined x = ct__join(e, node->in[0], as, 2, (int[]){0, last});
-    ct_joined values = ct__join(e, (ct_val){node, 0}, as, 2, (int[]){0, last});
-    ct_joined places = ct__join(e, (ct_val){node, 1}, CT_I32, 2, (int[]){0, last});
-    ct_topk_spec spec = {.dtype = as,
-                         .rows = ct__joined_size(&x, 0),
-                         .n = ct__joined_size(&x, 1),
-                         .count = ct__along(node).count,
-                         .x = ct__joined_source(&x),
-                         .values = ct__joined_sink(&values),
-                         .places = ct__joined_sink(&places)};
+    const int start[2] = {0, ct__type(node->in[0])->rank - 1};
+    const bool first = spec.part == CT_TOPK_BLOCKS, second = spec.part == CT_TOPK_OF_BLOCKS;
+    const int access = first ? CT_KIR_WRITE : CT_KIR_READ;
+    ct_joined x, values, places;
+    if (!second) {
+        x = ct__join(e, node->in[0], spec.dtype, 2, start);
+        spec.rows = ct__joined_size(&x, 0);
+        spec.n = ct__joined_size(&x, 1);
+        spec.x = ct__joined_source(&x);
+    }
+    if (!first) {
+        values = ct__join(e, (ct_val){node, 0}, spec.dtype, 2, start);
+        places = ct__join(e, (ct_val){node, 1}, CT_I32, 2, start);
+        spec.rows = ct__joined_size(&values, 0);
+        spec.values = ct__joined_sink(&values);
+        spec.places = ct__joined_sink(&places);
+    }
+    if (first || second) {
+        spec.block_values = ct__emit_temp(e, temp[0], ct__kir_held(spec.dtype), access);
+        spec.block_places = ct__emit_temp(e, temp[1], CT_I32, access);
+    }
     ct__template_topk(e->kir, &spec);
-    return ct__emit_done(e, (double)ct__count(ct__type(node->in[0])));
+    const double read = second ? (double)(spec.blocks * spec.count) : 1;
+    return ct__emit_done(e, second ? read : (double)ct__count(ct__type(node->in[0])));
+}
+
+// Few long rows go by blocks.
+static bool topk_kernels(ct_sched *s, ct_node *node) {
+    const ct_type *type = ct__type(node->in[0]);
+    ct_topk_spec spec = {.dtype = (ct_dtype)type->dtype, .count = ct__along(node).count};
+    const int last = type->rank - 1;
+    int64_t rows = 1;
+    bool dynamic = false;
+    for (int a = 0; a <= last; a++) dynamic |= ct__is_dyn(type, a);
+    for (int a = 0; a < last && !dynamic; a++) rows *= type->dim[a];
+    spec.width = spec.count > BLOCK / 16 ? 16 * spec.count : BLOCK;
+    spec.blocks = dynamic ? 0 : type->dim[last] / spec.width;
+    if (rows >= FEW_ROWS || spec.blocks < 2 || spec.count < 1)
+        return topk_part(s, node, spec, NULL);
+    const int64_t kept = ct__size_mul(rows, spec.blocks * spec.count);
+    const int64_t each = (int64_t)ct_dtype_size(ct__kir_held(spec.dtype));
+    const uint32_t temp[2] = {ct__sched_temp(s, ct__size_mul(kept, each)),
+                              ct__sched_temp(s, ct__size_mul(kept, (int64_t)sizeof(int32_t)))};
+    if (temp[0] == UINT32_MAX || temp[1] == UINT32_MAX) return false;
+    ct_topk_spec second = spec;
+    spec.part = CT_TOPK_BLOCKS;
+    second.part = CT_TOPK_OF_BLOCKS;
+    return topk_part(s, node, spec, temp) && topk_part(s, node, second, temp);
 }
 
 // ------------------------------------------------------------------------------------- the order

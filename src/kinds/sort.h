@@ -16,13 +16,19 @@ typedef struct ct_element {
 bool ct__is_larger(ct_element a, ct_element b, ct_dtype as);
 
 // The `count` largest of each row of x (rows, n) in falling order and where they stood (i32);
-// equals in the order of x, NaN before all.
+// equals in the order of x, NaN before all. A long row may be done by blocks of at least `count`
+// elements: a kernel for the largest of each, then one for the largest of those.
+typedef enum ct_topk_part { CT_TOPK_ROWS, CT_TOPK_BLOCKS, CT_TOPK_OF_BLOCKS } ct_topk_part;
 typedef struct ct_topk_spec {
+    ct_topk_part part;
+    int64_t blocks, width; // of a row; elements of each, but the last, which has what is left
+    // Buffers (rows, blocks, count) of the blocks' largest, and where they stood in x (i32).
+    int block_values, block_places;
     ct_dtype dtype;
     ct_kval rows, n;
     int64_t count; // <= n
     ct_source x;
-    ct_sink values, places;
+    ct_sink values, places; // not of CT_TOPK_BLOCKS
 } ct_topk_spec;
 void ct__template_topk(ct_kir *k, const ct_topk_spec *spec);
 

@@ -244,7 +244,26 @@ static void scans(void **state) {
 
 static bool before(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
 
-static void one_topk(int64_t rows, int64_t n, int64_t count) {
+// The largest of each block, into values and places of (rows, blocks, count).
+static void topk_blocks(const ct_topk_spec *whole, float *x, int64_t rows, int64_t n, float *values,
+                        int32_t *places) {
+    ct_kir k;
+    plain px;
+    ct__kir_init(&k);
+    ct_topk_spec spec = *whole;
+    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    spec.part = CT_TOPK_BLOCKS;
+    spec.block_values = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
+    spec.block_places = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
+    spec.rows = ct__kir_int(&k, rows);
+    spec.n = ct__kir_int(&k, n);
+    spec.x = source(&k, &px, bx, 2, (int64_t[]){rows, n});
+    ct__template_topk(&k, &spec);
+    kir_run(&k, (void *[]){x, values, places}, NULL, 2);
+}
+
+// width: of a block; 0: rows are whole
+static void one_topk(int64_t rows, int64_t n, int64_t count, int64_t width) {
     float *x = floats(rows * n), *values = floats(rows * count + 1);
     int32_t *places = malloc((size_t)(rows * count + 1) * sizeof *places);
     for (int64_t i = 0; i < rows * n; i++) { // many equals, some NaN
@@ -255,10 +274,20 @@ static void one_topk(int64_t rows, int64_t n, int64_t count) {
     places[rows * count] = 42;
     ct_kir k;
     ct__kir_init(&k);
-    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ), bv = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
+    int64_t blocks = width ? n / width : 1;
+    float *block_values = floats(rows * blocks * count);
+    int32_t *block_places = malloc((size_t)(rows * blocks * count) * sizeof *block_places + 4);
+    int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    int bs = width ? ct__kir_buffer(&k, CT_I32, CT_KIR_READ) : 0;
+    int bv = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
         bp = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
     plain px, pv, pp;
-    ct_topk_spec spec = {.dtype = CT_F32,
+    ct_topk_spec spec = {.part = width ? CT_TOPK_OF_BLOCKS : CT_TOPK_ROWS,
+                         .blocks = blocks,
+                         .width = width,
+                         .block_values = bx,
+                         .block_places = bs,
+                         .dtype = CT_F32,
                          .rows = ct__kir_int(&k, rows),
                          .n = ct__kir_int(&k, n),
                          .count = count,
@@ -266,7 +295,11 @@ static void one_topk(int64_t rows, int64_t n, int64_t count) {
                          .values = sink(&k, &pv, bv, 2, (int64_t[]){rows, count}),
                          .places = sink(&k, &pp, bp, 2, (int64_t[]){rows, count})};
     ct__template_topk(&k, &spec);
-    kir_run(&k, (void *[]){x, values, places}, NULL, 2);
+    if (width) topk_blocks(&spec, x, rows, n, block_values, block_places);
+    if (width)
+        kir_run(&k, (void *[]){block_values, block_places, values, places}, NULL, 2);
+    else
+        kir_run(&k, (void *[]){x, values, places}, NULL, 2);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < n; i++) { // its rank: how many stand before it
             int64_t rank = 0;
@@ -278,7 +311,7 @@ static void one_topk(int64_t rows, int64_t n, int64_t count) {
             assert_memory_equal(&values[r * count + rank], &row[i], sizeof *row);
         }
     assert_true(values[rows * count] == 42 && places[rows * count] == 42);
-    free(x), free(values), free(places);
+    free(x), free(values), free(places), free(block_values), free(block_places);
 }
 
 static void topk(void **state) {
@@ -286,7 +319,10 @@ static void topk(void **state) {
     static const int64_t dims[][3] = {
         {1, 1, 1}, {3, 10, 3}, {2, 300, 300}, {1, 2000, 40}, {4, 5, 0}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        one_topk(dims[i][0], dims[i][1], dims[i][2]);
+        one_topk(dims[i][0], dims[i][1], dims[i][2], 0);
+    one_topk(1, 1000, 7, 100);
+    one_topk(3, 499, 5, 100); // a longer last block
+    one_topk(2, 64, 16, 16);
 }
 
 int main(void) {
