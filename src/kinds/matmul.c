@@ -526,7 +526,7 @@ static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval t
     const int64_t parts = height * m->group;
     prefetch_part(m, ask_b, wanted, part, parts, m->b_by_column ? width : CT_DOT_CHUNK,
                   m->b_by_column ? CT_DOT_CHUNK : width);
-    if (m->deep || !m->many) return;
+    if (m->deep || !m->many || m->s->a_packed) return;
     wanted = ct__kir_bin(k, CT_K_AND, wanted, ct__kir_un(k, CT_K_NOT, more));
     prefetch_part(m, ask_a, wanted, part, parts, m->a_by_k ? CT_DOT_CHUNK : m->mc,
                   m->a_by_k ? m->mc : CT_DOT_CHUNK);
