@@ -122,15 +122,16 @@ typedef struct ct_nn_conv {
     ct_nn_sizes stride, padding, dilation, output_padding;
     bool same, transposed;
 } ct_nn_conv;
+// kernel: a size an axis, CT_INTS(3, 3) for images. groups: default 1; as many as channels make a
+// depthwise convolution. output_padding is for .transposed alone. init: of the weight, by default
+// normal with the deviation sqrt(2 / inputs of an output) (He et al. 2015); the bias starts at zero.
 typedef struct ct_nn_conv_options {
     int64_t in, out;
-    ct_ints kernel;                                    // a size an axis: CT_INTS(3, 3) for images
-    ct_ints stride, padding, dilation, output_padding; // output_padding: with .transposed
-    int64_t groups; // default 1; as many as channels make a depthwise convolution
+    ct_ints kernel;
+    ct_ints stride, padding, dilation, output_padding;
+    int64_t groups;
     bool same, transposed, no_bias;
-    ct_nn_init
-        init; // of the weight; default normal sqrt(2 / inputs of an output) (He et al. 2015);
-              // the bias starts at zero
+    ct_nn_init init;
     ct_loc here;
 } ct_nn_conv_options;
 CT_API ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options options);
