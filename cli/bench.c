@@ -69,6 +69,12 @@ static const bench_row rows[] = {
      .text = "40 ops, each alone, of a million f32 elements. They may fit into the caches, so\n"
              "that limit_share, which is of the memory, may be above 1.\n",
      .list = list_ops},
+    {.name = "programs",
+     .summary = "58 ordinary programs, written as a newcomer would",
+     .text = "Programs of a few lines each: preprocessing, convolution and pooling by slices,\n"
+             "padding, concat of many, stencils, recurrences, one-hot products, statistics by\n"
+             "channel, masks, dropout. What they must do at least is not counted.\n",
+     .list = list_programs},
     {.name = "conv",
      .summary = "convolutions of ResNets, forward and both backward forms",
      .text =
@@ -130,22 +136,6 @@ bool bench_next_turn(char *line, size_t n) {
     if (!flush_output() || !fgets(line, (int)n, stdin)) return false;
     line[strcspn(line, "\n")] = '\0';
     return true;
-}
-
-ct_tensor bench_numbers(ct_ints dims, uint32_t seed) {
-    int64_t count = 1;
-    for (int64_t i = 0; i < dims.n; i++) count *= dims.v[i];
-    float *v = malloc((size_t)count * sizeof *v);
-    if (!v) return CT_NONE;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t u = (uint32_t)i * 2654435761u + seed * 2246822519u;
-        u = (u ^ u >> 15) * 2246822519u;
-        u ^= u >> 13;
-        v[i] = 0.1f + 0.8f * ((float)(u >> 8) / (float)(1 << 24));
-    }
-    ct_tensor t = ct_from(v, CT_F32, dims);
-    free(v);
-    return t;
 }
 
 // ------------------------------------------------------------------------------------- measuring

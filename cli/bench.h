@@ -69,6 +69,7 @@ size_t list_rotary(const bench_settings *s, bench_case *out);
 size_t list_transposed_add(const bench_settings *s, bench_case *out);
 size_t list_dropout(const bench_settings *s, bench_case *out);
 size_t list_ops(const bench_settings *s, bench_case *out);
+size_t list_programs(const bench_settings *s, bench_case *out);
 size_t list_conv(const bench_settings *s, bench_case *out);
 size_t list_pooling(const bench_settings *s, bench_case *out);
 size_t resnet18_options(bench_settings *s, opt *out);
@@ -82,6 +83,8 @@ int run_gpt2(const bench_settings *s);
 
 // f32 numbers in [0.1, 0.9), which bench/peers/rows.py makes, too.
 ct_tensor bench_numbers(ct_ints dims, uint32_t seed);
+// Integers from 0 to `below` - 1, of CT_U8 or CT_I32, which it makes as well.
+ct_tensor bench_integers(ct_ints dims, uint32_t seed, uint32_t below, ct_dtype dtype);
 
 double bench_now(void);                     // seconds
 double bench_median(double *v, size_t n);   // sorts them

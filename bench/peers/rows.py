@@ -9,14 +9,23 @@ from typing import Callable, Optional
 
 import numpy as np
 
+from peers.programs import operands, programs
 
-def numbers(seed, *dims):
-    """bench_numbers of cli/bench.c."""
+
+def hashed(seed, dims):
+    """24 bits that look random, as cli/bench_numbers.c makes them."""
     u = np.arange(math.prod(dims), dtype=np.uint32) * np.uint32(2654435761)
     u += np.uint32(seed * 2246822519 % 2**32)
     u = (u ^ (u >> np.uint32(15))) * np.uint32(2246822519)
-    u ^= u >> np.uint32(13)
-    return (np.float32(0.1) + np.float32(0.8) * ((u >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24))).reshape(dims)
+    return ((u ^ (u >> np.uint32(13))) >> np.uint32(8)).reshape(dims)
+
+
+def numbers(seed, *dims):
+    return np.float32(0.1) + np.float32(0.8) * (hashed(seed, dims).astype(np.float32) / np.float32(1 << 24))
+
+
+def integers(seed, below, dtype, *dims):
+    return (hashed(seed, dims) % np.uint32(below)).astype(dtype)
 
 
 def moments(result):
@@ -254,6 +263,20 @@ def ops(options):
 
     return [Case(name, inputs, lambda *of, f=f[0]: f(np, *of), torch=f[1], jax=lambda j, *of, f=f[2]: f(j.numpy, *of))
             for name, f in OPS.items()]
+
+
+# ------------------------------------------------------------------------------- ordinary programs
+
+def ordinary(options):
+    def inputs(of):
+        return [numbers(i + 1, *dims) if dtype == "f32" else integers(i + 1, below, {"u8": "u1", "i32": "i4"}[dtype], *dims)
+                for i, (dtype, below, dims) in enumerate(of)]
+
+    def case(name, of):
+        tolerance = 1e-2 if "dropout" in name else 1e-4  # other random bits
+        return Case(name, lambda: inputs(of), jax=lambda j, *x: programs(j)[name](*x), tolerance=tolerance)
+
+    return [case(name, of) for name, of in operands().items()]
 
 
 # ---------------------------------------------------------------------------- convolutions, pooling
@@ -520,6 +543,7 @@ ROWS = {
     "transposed-add": Row(transposed_add),
     "dropout": Row(dropout),
     "ops": Row(ops),
+    "programs": Row(ordinary, ["JAX"]),
     "conv": Row(conv, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
     "pooling": Row(pooling, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
     "resnet18": Row(resnet18, CHANNELS_LAST),

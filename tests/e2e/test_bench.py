@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ sys.path.insert(0, str(ROOT / "bench"))
 import compare as harness  # noqa: E402
 import ratios  # noqa: E402
 from peers import rows  # noqa: E402
+from peers.programs import programs  # noqa: E402
 
 ROWS = ["train gpt2", "matmul", "norms", "softmax", "gelu", "cross-entropy", "rotary", "transposed-add", "dropout", "ops",
-        "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
+        "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
 
 
 def bench(*words, input=""):
@@ -108,6 +110,20 @@ def test_larger_programs_are_the_peers(words):
         wanted = wanted if isinstance(wanted, list) else [wanted]
         assert len(answer["moments"]) == len(wanted)
         assert all(rows.same_moments(got, rows.moments(w), 1e-4) for got, w in zip(answer["moments"], wanted))
+
+
+def test_ordinary_programs_have_twins():
+    """JAX checks what they compute whenever it is timed; here that ours are those, and some in NumPy."""
+    cases = {case.name: case for case in rows.ROWS["programs"].cases({})}
+    some = {"preprocess": lambda x, mean, deviation: ((x / np.float32(255) - mean) / deviation).transpose(0, 3, 1, 2),
+            "frames": lambda x, w: x[:, np.arange(398)[:, None] * 160 + np.arange(400)] * w,
+            "accuracy": lambda x, labels: np.float32((x.argmax(1) == labels).mean())}
+    first, got = answers(["programs"], [f"check {name}" for name in some])
+    assert [case["case"] for case in first["cases"]] == list(cases) == list(programs(SimpleNamespace(
+        numpy=None, lax=None, nn=None)))
+    for (name, numpy), answer in zip(some.items(), got, strict=True):
+        moments, = answer["moments"]
+        assert rows.same_moments(moments, rows.moments(numpy(*cases[name].inputs())), 1e-4), name
 
 
 def test_convolutions_are_the_peers():

@@ -113,6 +113,47 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__textf(r->out, ")), v%d)", v);
 }
 
+// How far an i32 is from lane to lane, modulo 2^32. False: that is not known.
+static bool wrapped_step(const ct_render *r, ct_kval v, uint32_t *step) {
+    const ct_kins *ins = &r->k->ins[v];
+    uint32_t more = 0;
+    *step = 0;
+    if (r->shape[v].vary == CT_UNIFORM) return true;
+    if (ins->op == CT_K_CAST && r->shape[ins->a].vary == CT_AFFINE) {
+        *step = (uint32_t)r->shape[ins->a].stride;
+        return ins->dtype == CT_I32 && r->k->ins[ins->a].dtype == CT_I64;
+    }
+    if (ins->op != CT_K_ADD || !wrapped_step(r, ins->a, step) || !wrapped_step(r, ins->b, &more))
+        return false;
+    *step += more;
+    return true;
+}
+
+// Is the condition false wherever v is negative?
+static bool wants_nonneg(const ct_kir *k, ct_kval cond, ct_kval v) {
+    const ct_kins *ins = &k->ins[cond], *less = ins->op == CT_K_NOT ? &k->ins[ins->a] : ins;
+    int64_t zero = 1;
+    if (ins->op == CT_K_AND) return wants_nonneg(k, ins->a, v) || wants_nonneg(k, ins->b, v);
+    return less != ins && less->op == CT_K_LT && less->a == v &&
+           ct__kir_is_int(k, less->b, &zero) && zero == 0;
+}
+
+// Indices in i32 that go up by one may wrap around between lanes; but no two lanes that are loaded,
+// whose indices are not negative, stand on different sides of that: they lie in a row.
+static bool gathers_a_row(const ct_render *r, const ct_kins *load) {
+    const ct_kins *ins = &r->k->ins[load->a];
+    ct_kval v = load->a;
+    uint32_t step = 0;
+    while (ins->op == CT_K_ADD) {
+        if (r->shape[ins->a].vary != CT_UNIFORM && r->shape[ins->b].vary != CT_UNIFORM)
+            return false;
+        v = r->shape[ins->a].vary == CT_UNIFORM ? ins->b : ins->a;
+        ins = &r->k->ins[v];
+    }
+    return ins->op == CT_K_CAST && r->k->ins[ins->a].dtype == CT_I32 && load->b >= 0 &&
+           wrapped_step(r, ins->a, &step) && step == 1 && wants_nonneg(r->k, load->b, v);
+}
+
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     converter c = converter_of("up", dtype);
@@ -125,10 +166,12 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     }
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
-        ct__textf(r->out, "ldg_%s(", t);
+        bool row = gathers_a_row(r, ins);
+        ct__textf(r->out, row ? "ldm_%s(" : "ldg_%s(", t);
         buffer_name(r, ins->imm.i);
-        ct__text_add(r->out, ", ");
+        ct__text_add(r->out, row ? " + first_i64(" : ", ");
         ct__render_wide(r, ins->a);
+        if (row) ct__text_add(r->out, ")");
     } else {
         bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
         ct__textf(r->out, "%s_%s(", one ? all ? "ld" : "ldm" : "lds", t);
