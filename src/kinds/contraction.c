@@ -430,6 +430,16 @@ static bool turned_windows(const contract *c) {
            (ct__marked(inner) || inner >= MANY);
 }
 
+// Summed axes of one element are none: a convolution of 1 x 1 is a plain product.
+static void drop_ones(contract *c) {
+    ct_role *inner = &c->is.inner, kept = {0};
+    const ct_type *a = ct__type(c->value[A]), *b = ct__type(c->value[B]);
+    for (int i = 0; i < inner->n; i++)
+        if (!ct__is_one(a, inner->of[A][i]) || !ct__is_one(b, inner->of[B][i]))
+            ct__role_add(&kept, inner->of[A][i], inner->of[B][i], inner->of[OUT][i]);
+    *inner = kept;
+}
+
 // The roles of the template, of the node that e writes a kernel of.
 static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
@@ -439,6 +449,7 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
                     .dtype = ct__kir_held(node->out->dtype), // sums are rounded once, at their end
                     .is = roles_of(node)};
     c->inner = joined_size(c, &c->is.inner);
+    drop_ones(c);
     if (!c->is.columns.n && c->is.rows.n) exchange(c); // one row, not one column: lanes have work
     // Integers and dot products have loops of their own.
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
@@ -451,6 +462,75 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
         arrange(c);
     }
     return true;
+}
+
+// ------------------------------------------------------------- rows as memory has them, by panels
+
+// The index of the first operand at a row and, of the inner axes, the last one's place and a number of the
+// others'.
+static void place_taps(const contract *c, ct_ix row, ct_ix channel, int64_t tap, ct_ix *to) {
+    const ct_role *inner = &c->is.inner;
+    const ct_type *a = ct__type(c->value[A]);
+    ct_ix each[CT_MAX_RANK];
+    each[inner->n - 1] = channel;
+    for (int i = inner->n - 2; i >= 0; i--) {
+        const int64_t size = a->dim[inner->of[A][i]];
+        each[i] = ct__ix_int(c->e->pool, tap % size);
+        tap /= size;
+    }
+    for (int i = 0; i < a->rank; i++) to[i] = ct__ix_int(c->e->pool, 0);
+    put_joined(c, &c->is.rows, A, row, to);
+    put(c, inner, A, each, to);
+}
+
+static ct_kval in_memory(void *env, ct_kir *k, ct_kval row, ct_kval group, int64_t channel,
+                         int64_t tap) {
+    (void)k;
+    const contract *c = ((side *)env)->c;
+    ct_ix_pool *p = c->e->pool;
+    const int last = c->is.inner.of[A][c->is.inner.n - 1];
+    ct_ix index[CT_MAX_RANK], lanes = ct__ix_int(p, CT_LANES);
+    ct_ix groups = ct__ix_int(p, ct__type(c->value[A])->dim[last] / CT_LANES);
+    ct_ix of = ct__ix_mul(p, ct__emit_bind(c->e, group, groups), lanes);
+    of = ct__ix_add(p, of, ct__ix_int(p, channel));
+    place_taps(c, ct__emit_bind(c->e, row, c->rows), of, tap, index);
+    return ct__emit_value_apart(c->e, c->value[A], index, c->dtype);
+}
+
+// Have rows the taps of each channel side by side, and channels behind each other?
+static bool has_taps_together(const contract *c, int64_t taps) {
+    ct_ix_pool *p = c->e->pool;
+    const ct_role *inner = &c->is.inner;
+    ct_ix size[CT_MAX_RANK], each[CT_MAX_RANK], index[CT_MAX_RANK];
+    const ct_type *a = ct__type(c->value[A]);
+    ct_ix step = ct__ix_var(p, c->inner), many = ct__ix_int(p, taps);
+    for (int i = 0; i < inner->n; i++) size[i] = axis_size(c, inner, i);
+    ct__unflatten_ix(p, ct__ix_mod(p, step, many), size, inner->n - 1, each);
+    each[inner->n - 1] = ct__ix_div(p, step, many);
+    for (int i = 0; i < a->rank; i++) index[i] = ct__ix_int(p, 0);
+    put_joined(c, &c->is.rows, A, ct__ix_var(p, c->rows), index);
+    put(c, inner, A, each, index);
+    return ct__emit_contiguous(c->e, c->value[A], index, step);
+}
+
+// The taps of a channel that rows have side by side, with all channels behind each other, where the
+// product goes by panels; else 0. So are weights of a convolution, and of others with one tap.
+static int64_t taps_of_panels(const contract *c) {
+    const ct_role *inner = &c->is.inner;
+    const ct_type *a = ct__type(c->value[A]);
+    if (!c->tiles || c->n_batch || !c->is.rows.n || !is_load(c, A)) return 0;
+    int64_t taps = 1;
+    for (int i = 0; i < inner->n; i++) {
+        const int axis = inner->of[A][i];
+        if (ct__is_dyn(a, axis)) return 0;
+        if (i < inner->n - 1) taps *= a->dim[axis];
+        if (taps > CT_MOST_TAPS) return 0;
+    }
+    const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B);
+    if (ct__marked(rows) || ct__marked(columns) ||
+        !ct__matmul_has_panels(rows, columns, role_size(c, inner, A), taps))
+        return 0;
+    return has_taps_together(c, taps) ? taps : 0;
 }
 
 // ------------------------------------------------------------------------ the rows, in order of k
@@ -474,7 +554,7 @@ static bool ordered_first(const contract *c) {
     const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B);
     if (!ct__marked(rows) && rows <= CT_FEW_ROWS) return false;
     const double tasks = ct__marked(columns) ? 8 : (double)(columns / COLUMNS);
-    return tasks >= 2 && size * tasks >= WORTH;
+    return size * (tasks < 1 ? 1 : tasks) >= WORTH;
 }
 
 // The launch that stores it: (batch..., chunk of k, row, CT_DOT_CHUNK).
@@ -558,7 +638,10 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
-    const uint32_t temp = ordered_first(&c) ? ct__sched_temp(s, ordered_size(&c)) : UINT32_MAX;
+    spec.a_taps = taps_of_panels(&c);
+    spec.a_in_memory = in_memory;
+    const uint32_t temp =
+        !spec.a_taps && ordered_first(&c) ? ct__sched_temp(s, ordered_size(&c)) : UINT32_MAX;
     bool ok = true;
     if (temp != UINT32_MAX) {
         ok = order_rows(s, node, temp);
@@ -567,6 +650,8 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     }
     if (!c.is.columns.n)
         dot_products(e->kir, &spec);
+    else if (spec.a_taps)
+        ct__template_panels(e->kir, &spec);
     else if (ct__is_float(out->dtype))
         ct__template_matmul(e->kir, &spec);
     else

@@ -661,8 +661,7 @@ static int64_t row_block(const matmul *m, int64_t most) {
     return even_blocks(m, rows, equal_blocks(rows, MORE, m->mr), others, m->mr);
 }
 
-// Rows of a register tile: few of them beyond the edge, and few tiles.
-static int tile_rows(int64_t rows, int most) {
+int ct__matmul_tile_rows(int64_t rows, int most) {
     int best = most;
     int64_t least = INT64_MAX;
     for (int r = most; r > most / 2; r--) {
@@ -683,7 +682,8 @@ static void register_tile(matmul *m) {
     if (wide) vectors /= 2;
     if (wide && !large) most /= 2;
     if (most < 1) most = vectors = 1;
-    m->mr = t->rows ? t->rows : tile_rows(at_most(m->k, m->s->rows, INT64_MAX / 16), most);
+    m->mr =
+        t->rows ? t->rows : ct__matmul_tile_rows(at_most(m->k, m->s->rows, INT64_MAX / 16), most);
     if (m->mr < 1) m->mr = 1;
     // Few rows: wide tiles, so that there are enough chains, and long pieces of the rows of B.
     m->nv = t->vectors;

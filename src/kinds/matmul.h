@@ -36,6 +36,11 @@ typedef struct ct_matmul_spec {
     // a is a plain buffer of (batch..., chunks of k, rows, CT_DOT_CHUNK), as tasks would pack it, with
     // room for CT_TILE_ROWS rows behind the last one: a tile may read them.
     bool a_packed;
+    // Of products by panels (matmul_panels.c): an element of a row that lies `a_taps` steps of k for each
+    // channel side by side, while k goes by taps: of channel 16 * group + channel. `env` is a's.
+    int64_t a_taps;
+    ct_kval (*a_in_memory)(void *env, ct_kir *k, ct_kval row, ct_kval group, int64_t channel,
+                           int64_t tap);
     ct_sink c; // at batch..., i, j; called once an element, inside a LANES loop over j
     ct_target target;
     ct_matmul_tile tile;
@@ -47,5 +52,13 @@ void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec);
 enum { CT_FEW_ROWS = 4 };
 bool ct__matmul_has_few_rows(const ct_kir *k, const ct_matmul_spec *spec);
 void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *spec);
+
+// The same where columns are few and known, and rows are whole vectors and many (matmul_panels.c).
+enum { CT_MOST_TAPS = 9 };
+bool ct__matmul_has_panels(int64_t rows, int64_t columns, int64_t inner, int64_t taps);
+void ct__template_panels(ct_kir *k, const ct_matmul_spec *spec);
+
+// Rows of a register tile, at most `most`: few of them beyond the edge, and few tiles.
+int ct__matmul_tile_rows(int64_t rows, int most);
 
 #endif

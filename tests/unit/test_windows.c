@@ -129,6 +129,38 @@ static void large_convolutions_have_the_bits_of_dot_products(void **state) {
     }
 }
 
+// Few positions: weights are read as they lie, and nothing is stored but the result.
+static void small_images_have_the_bits_of_dot_products(void **state) {
+    (void)state;
+    enum { IN = 64, OUT = 96, CASES = 5 };
+    const struct {
+        int images, size, k, stride;
+    } cases[CASES] = {{1, 7, 3, 1}, {1, 7, 1, 1}, {1, 14, 3, 2}, {2, 7, 3, 1}, {1, 14, 1, 1}};
+    for (int i = 0; i < CASES; i++) {
+        CT_SCOPE;
+        const int images = cases[i].images, size = cases[i].size, k = cases[i].k,
+                  stride = cases[i].stride, out = (size - 1) / stride + 1, pad = k / 2;
+        ct_tensor in = normal(1, CT_DIMS(images, IN, size, size)),
+                  weight = normal(2, CT_DIMS(OUT, IN, k, k)), bias = normal(3, CT_DIMS(OUT));
+        ct_tensor y =
+            ct_relu(ct_conv(in, weight, bias, .padding = CT_DIMS(pad), .stride = CT_DIMS(stride)));
+        const float *got = ct_data(y), *x = ct_data(in), *w = ct_data(weight), *b = ct_data(bias);
+        assert_non_null(got);
+        stores(1, 0);
+        for (int64_t at = 0; at < (int64_t)images * OUT * out * out; at++) {
+            const int row = (int)(at / out % out) * stride - pad,
+                      column = (int)(at % out) * stride - pad;
+            const int64_t o = at / out / out % OUT, n = at / out / out / OUT;
+            dot d = {0};
+            for (int t = 0; t < k * k; t++)
+                for (int64_t c = 0; c < IN; c++)
+                    add(&d, w[(o * IN + c) * k * k + t],
+                        pixel(x, IN, size, n, c, row + t / k, column + t % k));
+            assert_true(fmaxf(result(&d) + b[o], 0) == got[at]);
+        }
+    }
+}
+
 static void depthwise_convolutions_are_sums_of_taps(void **state) {
     (void)state;
     CT_SCOPE;
@@ -215,6 +247,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_store_no_columns),
         cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
+        cmocka_unit_test(small_images_have_the_bits_of_dot_products),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
         cmocka_unit_test(norms_move_little),
