@@ -151,7 +151,7 @@ def test_for_people(corpus):
 
 
 AGAIN = r" with (\d+) of \1 blocks computed again in gradients"  # all, before anything is refused
-HUGE = ["--tokens", "chars", "--layers", 40, "--heads", 1, "--width", 16384, "--context", 32, "--batch", 4]
+HUGE = ["--tokens", "chars", "--layers", 16, "--heads", 1, "--width", 16384, "--context", 32, "--batch", 4]
 
 
 def test_a_plan_says_what_will_be_refused(corpus):

@@ -5,7 +5,7 @@
 // that a miscompiled kernel would be found.
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
-//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (200; with
+//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (100; with
 //   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
 //
 // A failure ends with the command that repeats it, and so does a crash. Exit status 100: it could
@@ -37,7 +37,7 @@
 #include "compile/plan.h"
 #include "support/graph_build.h"
 
-enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 200 };
+enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 100 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
 
