@@ -609,6 +609,14 @@ void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value) {
     ct__kir_store_if(k, buf, index, value, -1);
 }
 
+void ct__kir_past_caches(ct_kir *k, int buf) {
+    for (size_t i = 0; i < k->n; i++) {
+        ct_kins *ins = &k->ins[i];
+        if ((ins->op == CT_K_STORE || ins->op == CT_K_VSTORE) && ins->imm.i == buf && ins->c < 0)
+            ins->sub = true;
+    }
+}
+
 static bool count_ok(ct_kir *k, ct_kop op, ct_kval index, ct_kval count) {
     if (k->ins[index].lanes != 1) return bad(k, op, "the first index is a scalar"), false;
     if (count < 0) return true;

@@ -61,8 +61,9 @@
 //
 // Memory. Buffers are kernel parameters (restrict unless CT_KIR_ALIAS); locals are scratch of one
 //   thread, undefined until stored. An index counts elements. LOAD and STORE take an optional
-//   condition: false reads and writes nothing, and the load gives 0. PREFETCH brings a place nearer
-//   and does nothing else; its index may be any.
+//   condition: false reads and writes nothing, and the load gives 0. A store may be told to go past
+//   the caches: what is written will not be read soon. PREFETCH brings a place nearer and does
+//   nothing else; its index may be any.
 //
 // Errors are sticky: a bad call records one and returns -1, every call accepts -1 and passes it on;
 // ct__kir_verify (or ct__render_c) reports it. The builder folds i64 constants and shares equal
@@ -156,7 +157,7 @@ typedef struct ct_kins {
     uint8_t dtype; // ct_dtype of the result; CT_DEFAULT: no result
     uint8_t lanes; // of the result: 1 or CT_LANES; 0: no result
     uint8_t sub;   // LOOP: ct_kbind; REDUCE, FOLD: ct_kred; ZIP: high?; MATH, MATH_WHERE: ct_kmath;
-                   // CAST: target ct_dtype; PREFETCH: to write?
+                   // CAST: target ct_dtype; PREFETCH: to write?; STORE, VSTORE: past the caches?
     ct_kval a, b, c, d; // operands, -1 where absent. LOAD: index, cond. STORE: index, value, cond.
                         // VLOAD: index, count. VSTORE: index, value, count. SET: register, value.
                         // END: a = its LOOP. LOOP: extent.
@@ -263,6 +264,8 @@ ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
+// All stores to a buffer without a condition go past the caches.
+void ct__kir_past_caches(ct_kir *k, int buf);
 // A cache line that is wanted soon. Not inside a LANES loop.
 void ct__kir_prefetch(ct_kir *k, int buf, ct_kval index, bool write);
 // Until it is called with false, loads and stores of scalars become prefetches, so that what reads or

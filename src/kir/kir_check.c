@@ -185,9 +185,11 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_ARG:
     case CT_K_PARAM: ct__textf(out, " #%lld", (long long)ins->imm.i); break;
     case CT_K_LOAD:
+    case CT_K_VLOAD: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
     case CT_K_STORE:
-    case CT_K_VLOAD:
-    case CT_K_VSTORE: ct__textf(out, " b%lld", (long long)ins->imm.i); break;
+    case CT_K_VSTORE:
+        ct__textf(out, "%s b%lld", ins->sub ? " past caches" : "", (long long)ins->imm.i);
+        break;
     case CT_K_PREFETCH:
         ct__textf(out, "%s b%lld", ins->sub ? " write" : "", (long long)ins->imm.i);
         break;

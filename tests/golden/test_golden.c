@@ -55,6 +55,8 @@ GRAPH(rounded_halves,
 GRAPH(sum_halves, ct_sum(input(CT_BF16, CT_DIMS(8, 100)), .axes = CT_AXES(1)))
 GRAPH(narrow, ct_shift_right(ct_mul(input(CT_I8, CT_DIMS(50)), input(CT_I8, CT_DIMS(50))), ct_i(2)))
 GRAPH(complex, ct_exp(ct_mul(input(CT_C64, CT_DIMS(20, 30)), input(CT_C64, CT_DIMS(30)))))
+GRAPH(past_caches, ct_add(F32(4096, 1), F32(1024)))
+GRAPH(past_caches_rows, ct_softmax(ct_add(F32(4096, 1), F32(1030))))
 GRAPH(bits, ct_xor(ct_bitcast(F32(50), CT_U32), input(CT_U32, CT_DIMS(50))))
 
 // movement
@@ -163,6 +165,8 @@ static const golden graphs[] = {
     G(wide),
     G(dynamic_rows),
     G(bits),
+    G(past_caches),
+    G(past_caches_rows),
     G(complex),
     G(transposed),
     G(flipped),

@@ -186,7 +186,11 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
         return;
     }
     bool one = index.vary == CT_AFFINE && index.stride == 1, all = loop < 0 && ins->c < 0;
-    const char *form = index.vary == CT_VARYING ? "stg" : !one ? "sts" : all ? "st" : "stm";
+    const char *form = index.vary == CT_VARYING ? "stg"
+                       : !one                   ? "sts"
+                       : ins->sub               ? "stp"
+                       : all                    ? "st"
+                                                : "stm";
     ct__textf(r->out, "%s_%s(", form, t);
     if (index.vary == CT_VARYING) {
         buffer_name(r, ins->imm.i);
@@ -197,7 +201,7 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
     }
     ct__text_add(r->out, ", ");
-    if (!one || !all) {
+    if (!one || !all || ins->sub) {
         lane_bits(r, loop, ins->c);
         ct__text_add(r->out, ", ");
     }
@@ -223,10 +227,16 @@ static void vector_load(const ct_render *r, const ct_kins *ins) {
 
 static void vector_store(const ct_render *r, const ct_kins *ins) {
     line(r);
-    ct__textf(r->out, "st%s_%s(", ins->c >= 0 ? "m" : "",
+    ct__textf(r->out, "st%s_%s(",
+              ins->sub      ? "p"
+              : ins->c >= 0 ? "m"
+                            : "",
               ct__render_storage(r->k->bufs[ins->imm.i].dtype));
     address(r, ins->imm.i, ins->a);
-    if (ins->c >= 0) counted_bits(r, ins->c);
+    if (ins->sub)
+        ct__text_add(r->out, ", ALL");
+    else if (ins->c >= 0)
+        counted_bits(r, ins->c);
     ct__text_add(r->out, ", ");
     wide_stored(r, ins);
 }
@@ -723,14 +733,20 @@ static void parameters(const ct_render *r) {
 
 static void kernel_body(ct_render *r) {
     parameters(r);
-    bool core = false;
-    for (size_t i = 0; i < r->k->n; i++)
-        core |= r->k->ins[i].op == CT_K_LOOP && r->k->ins[i].sub == CT_BIND_ROWS;
+    bool core = false, past_caches = false;
+    for (size_t i = 0; i < r->k->n; i++) {
+        const ct_kins *ins = &r->k->ins[i];
+        core |= ins->op == CT_K_LOOP && ins->sub == CT_BIND_ROWS;
+        past_caches |= (ins->op == CT_K_STORE || ins->op == CT_K_VSTORE) && ins->sub;
+    }
     if (!core) {
         line(r);
         ct__text_add(r->out, "if (begin >= end) return;\n");
     }
     body(r);
+    if (!past_caches) return;
+    line(r);
+    ct__text_add(r->out, "FENCE;\n"); // they are there before the piece counts as done
 }
 
 static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {

@@ -106,6 +106,31 @@ static void take_places(ct_emit *e) {
     }
 }
 
+// ------------------------------------------------------------------------------- past the caches
+
+// Is it written here and nothing else, so that neither this kernel nor, while it is still in a cache,
+// another one reads it? Of a dynamic size it is not known.
+static bool goes_past_caches(const ct_emit *e, size_t w) {
+    const ct_draft *d = e->draft;
+    const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
+    if (!d->args[w].write || ct__marked(to->size) || to->bytes < (size_t)e->target.past_caches)
+        return false;
+    for (size_t i = 0; i < d->n_args; i++)
+        if (d->args[i].buf == d->args[w].buf &&
+            e->kir->bufs[d->arg_ids[i]].flags & (CT_KIR_READ | CT_KIR_ALIAS))
+            return false;
+    return true;
+}
+
+// A processor reads a line before it writes to it in its caches: a third of what a chain moves, and in
+// vain where the result is larger than they are. Templates ask for their results before they store.
+static void write_past_caches(ct_emit *e) {
+    const ct_draft *d = e->draft;
+    if (d->group < 0 || d->sched->groups[d->group]->only || !e->target.past_caches) return;
+    for (size_t w = 0; w < d->n_args; w++)
+        if (goes_past_caches(e, w)) ct__kir_past_caches(e->kir, d->arg_ids[w]);
+}
+
 // -------------------------------------------------------------------------------------- the kernel
 
 // Sizes that were declared and never used are no arguments of the kernel, and leave no trace in it:
@@ -159,6 +184,7 @@ static bool finish(ct_emit *e, double flops) {
         return true;
     }
     take_places(e);
+    write_past_caches(e);
     if (!ct__kir_verify(e->kir, s->err)) return false;
     ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
     ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->draft->n_args,
