@@ -351,14 +351,13 @@ static bool norm_vjp(ct_rule *r, bool centred) {
     ct_tensor c = r->c_out[0];
     if (ct__is_none(c)) return true;
     normalise(&n, r, centred);
-    if (bias_at(r)) r->c_in[bias_at(r)] = sum_rows(c, n.last);
-    if (weight_at(r)) {
-        r->c_in[weight_at(r)] = sum_rows(ct_mul(c, n.hat), n.last);
-        c = ct_mul(c, r->in[weight_at(r)]);
-    }
+    ct_tensor scaled = weight_at(r) ? ct_mul(c, r->in[weight_at(r)]) : c;
     // The part along hat, and for a centred norm the mean, change nothing in the result.
-    ct_tensor along = ct_div(sum_over(ct_mul(c, n.hat), &n.axes), n.count), rest = c;
-    if (centred) rest = ct_sub(c, ct_div(sum_over(c, &n.axes), n.count));
+    ct_tensor along = ct_div(sum_over(ct_mul(scaled, n.hat), &n.axes), n.count), rest = scaled;
+    if (centred) rest = ct_sub(scaled, ct_div(sum_over(scaled, &n.axes), n.count));
+    // Sums over rows come behind those in rows, so that one kernel reads what they share.
+    if (bias_at(r)) r->c_in[bias_at(r)] = sum_rows(c, n.last);
+    if (weight_at(r)) r->c_in[weight_at(r)] = sum_rows(ct_mul(c, n.hat), n.last);
     r->c_in[0] = ct_mul(ct_sub(rest, ct_mul(n.hat, along)), n.rate);
     return true;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compile/schedule/sched.h"
+#include "kinds/reduce.h"
 
 enum {
     KEEP_WEIGHT = 6,     // ops of a value above which several users share a buffer
@@ -26,6 +27,8 @@ enum {
     FEW_ROWS = 8,        // below, whole rows are not worth keeping together ...
     LONG_ROW = 4096,     // ... that are longer than this
     ROWS_A_TASK = 64,    // where lanes run along them
+    ROWS_ACROSS = 256,   // that are worth a sum over them in their own kernel ...
+    TASKS_A_CORE = 4,    // ... if cores find so many accumulators of it
     PROLOGUE_STEPS = 32, // of what a template computes while it packs
     FEW_STEPS = 4,       // the same where that spares a kernel, but few bytes
     AGAIN_SOURCES = 8,   // of a value that is computed again
@@ -128,6 +131,7 @@ static bool add_unit(fuser *f, ct_group *g, const ct_unit *u) {
     if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return no_memory(f->s);
     g->units[g->n_units++] = *u;
     g->has_reduce |= u->reduce;
+    g->has_across |= u->across;
     ct__sval(f->s, u->v)->group = g->id;
     return true;
 }
@@ -554,7 +558,7 @@ static bool rows_along(fuser *f, const ct_group *g, int8_t *along, bool *touched
         const read *r = &f->reads[i];
         if (!is_of(f, r, g)) continue;
         const ct_unit *m = find_unit(g, r->v);
-        if (!m || m->axes.node != m->v.node) return false;
+        if (!m || m->across || m->axes.node != m->v.node) return false;
         *touched = true;
         for (int a = 0; a < ct__type(r->v)->rank; a++) {
             if (m->row[a] < 0) continue;
@@ -621,7 +625,7 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *m = &g->units[i];
         const ct_node *other = m->v.node;
-        if (!m->reduce || ct__along(other).axes != ct__along(node).axes ||
+        if (!m->reduce || m->across || ct__along(other).axes != ct__along(node).axes ||
             other->out->rank != node->out->rank ||
             !ct__same_shape(ct__type(other->in[0]), ct__type(node->in[0])))
             continue;
@@ -630,6 +634,60 @@ static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
         return true;
     }
     return false;
+}
+
+// The operand's axis of each of the group's rows, where a reduction of the group leaves just those
+// and the unit just the others, over an operand of the same sizes.
+static bool complements(fuser *f, const ct_group *g, const ct_unit *m, const ct_node *node,
+                        int8_t *along) {
+    const ct_node *other = m->v.node;
+    const ct_type *in = ct__type(node->in[0]);
+    if (!m->reduce || m->across || !same_axes(f, other->in[0], node->in[0])) return false;
+    const uint32_t kept = ~ct__along(other).axes, reduced = ct__along(node).axes;
+    int row = 0;
+    for (int a = 0, o = 0; a < in->rank; a++) {
+        if (other->out->rank == in->rank) o = a;
+        if (!ct__is_one(in, a)) {
+            if ((kept >> a & 1) != (reduced >> a & 1)) return false;
+            if (kept >> a & 1 && m->row[o] != row) return false;
+            if (kept >> a & 1) along[row++] = (int8_t)a;
+        }
+        o += kept >> a & 1;
+    }
+    return row == g->n_rows;
+}
+// A sum over the rows of a group with reductions: what is read in a row is read once for both. Each of
+// the rule's accumulators is a task, so many rows are wanted.
+static bool joins_across(fuser *f, const ct_group *g, ct_unit *u) {
+    const ct_node *node = u->v.node;
+    const ct_type *in = ct__type(node->in[0]);
+    int8_t along[CT_MAX_RANK];
+    bool found = false;
+    if (!u->reduce || node->op->reduction != CT_RED_ADD || ct__folds_of(f->e, node).n != 1)
+        return false;
+    for (size_t i = 0; i < g->n_units && !found; i++) {
+        found = complements(f, g, &g->units[i], node, along);
+        if (g->units[i].across && !same_axes(f, g->units[i].v.node->in[0], node->in[0]))
+            return false;
+    }
+    const uint32_t reduced = ct__along(node).axes;
+    int last = in->rank - 1;
+    while (last > 0 && ct__is_one(in, last)) last--;
+    const int64_t rows = guess(in, reduced), wide = guess(in, ~reduced);
+    const int64_t tasks = (rows + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK * CT_LANES;
+    if (!found || reduced >> last & 1 || rows < ROWS_ACROSS || wide < ROWS_A_TASK ||
+        tasks < TASKS_A_CORE * f->s->program->target.cores)
+        return false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        if (!is_of(f, r, g)) continue;
+        const ct_unit *m = find_unit(g, r->v);
+        if (!m || m->across || m->axes.node != m->v.node) return false;
+        for (int a = 0; a < ct__type(r->v)->rank; a++)
+            if (m->row[a] >= 0 && axis_of(f, r->at[a]) != along[m->row[a]]) return false;
+    }
+    memset(u->row, -1, sizeof u->row);
+    return u->across = true;
 }
 
 static bool is_flat(const ct_type *t) {
@@ -770,16 +828,17 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
     if ((g->torn && u->reduce) || (g->has_reduce && f->of[u->v.node->index].torn)) return false;
     if (closes_circle(f, g)) return false;
     if (g->only) return reads_it && joins_epilogue(f, g, u);
-    if (!reads_it) return g->has_reduce ? joins_beside(f, g, u) : joins_pointwise(f, g, u);
-    if (g->has_reduce) return joins_rows(f, g, u);
+    if (g->has_reduce && (reads_it ? joins_rows(f, g, u) : joins_beside(f, g, u))) return true;
+    if (g->has_reduce) return joins_across(f, g, u);
+    if (!reads_it) return joins_pointwise(f, g, u);
     return u->reduce ? reduces_pointwise(f, g, u) : joins_pointwise(f, g, u);
 }
 
 // A second group that the unit reads becomes part of the first: both elementwise, or both with the
 // same rows as the unit sees them.
 static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
-    if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g ||
-        g->n_units + b->n_units > MOST_UNITS ||
+    if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g || u->across ||
+        g->has_across || b->has_across || g->n_units + b->n_units > MOST_UNITS ||
         f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
         f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
         g->has_reduce != b->has_reduce || needs_around(f, g->id, b->id) ||

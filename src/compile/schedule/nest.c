@@ -17,11 +17,14 @@
 #include "kinds/reduce.h"
 
 enum {
-    MAX_INNER = 16,     // distinct inner loop variables of a kernel
-    MOST_COPIES = 64,   // of a pointwise kernel's body
-    LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
-    SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
-    TURNED_ROW = 128,   // elements of a row of blocks that are turned which are a task
+    MAX_INNER = 16,         // distinct inner loop variables of a kernel
+    MOST_COPIES = 64,       // of a pointwise kernel's body
+    LONGEST_CUT = 8000,     // instructions of a cut kernel: its compiler has to be quick, too
+    SHORT_ROW = 512,        // elements of a pointwise row that is not worth a task of its own
+    TURNED_ROW = 128,       // elements of a row of blocks that are turned which are a task
+    TASKS_A_CORE = 4,       // of rows in which something is added up over all of them
+    FEW_ROWS_ACROSS = 256,  // fewer are not worth a fold of their accumulators,
+    LARGE_MATRIX = 1 << 18, // nor are fewer elements
 };
 
 typedef struct {
@@ -32,7 +35,8 @@ typedef struct {
     uint32_t keeps;    // which of the group's costly values are kept for later loops of a row,
     bool decided;      // once that is known
     int pass;          // of a split reduction: 1 blocks, 2 their fold; 0: not split
-    uint32_t *part;    // (n_units) split: buffer of the block results
+    uint32_t *part;    // (n_units) split, across: buffer of the blocks' results, of accumulators
+    ct_ix accumulator; // across: of the row at hand
     const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
     bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
     bool unrolls;      // reductions of a few elements are written out: all is pointwise
@@ -221,7 +225,7 @@ static alike alike_of(const nest *n, size_t first, const bool *done) {
     const size_t bytes = (size_t)m.folds.n * sizeof *m.folds.extent;
     for (size_t i = first; i < g->n_units && m.n < 64; i++) {
         u = &g->units[i];
-        if (!u->reduce || done[i] || u->level != m.level) continue;
+        if (!u->reduce || u->across || done[i] || u->level != m.level) continue;
         const ct_folds own = ct__folds_of(n->e, u->v.node);
         if (own.n == m.folds.n && memcmp(own.extent, m.folds.extent, bytes) == 0) m.unit[m.n++] = i;
     }
@@ -280,6 +284,27 @@ static void reduce_stage(nest *n, size_t first, bool *done) {
     }
 }
 
+// Where a row adds its part to a sum over all rows: in the task's accumulators, which lie in memory.
+static ct_ix across_offset(nest *n, ct_ix accumulator, const ct_ix *size, int count,
+                           const ct_ix *inner) {
+    ct_ix at = accumulator;
+    for (int i = 0; i < count; i++)
+        at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, size[i]), inner[i]);
+    return at;
+}
+static ct_kval add_across(nest *n, size_t unit, ct_ix offset, const ct_ix *inner) {
+    const ct_unit *u = &n->g->units[unit];
+    const ct_folds own = ct__folds_of(n->e, u->v.node);
+    ct_ix at[CT_MAX_RANK], row = ct__ix_int(n->e->pool, 0);
+    for (int i = 0; i < n->g->n_rows; i++)
+        row = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, row, n->row_size[i]), n->row[i]);
+    unit_index(n, u, inner, at);
+    const ct_kval value = ct__folded_value(n->e, u->v.node, &own, at, &row);
+    n->e->flops++;
+    return ct__kir_add(n->e->kir, ct__emit_load_at(n->e, n->part[unit], 0, part_dtype(u), offset),
+                       value);
+}
+
 // Values with inner axes: those of equal inner sizes share a loop.
 static void store_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
@@ -309,18 +334,26 @@ static void store_stage(nest *n, size_t first, bool *done) {
     ct_kval value[64];
     for (size_t i = first; i < g->n_units && m < 64; i++) {
         const ct_unit *u = &g->units[i];
-        if (u->reduce || done[i] || inner_sizes(n, u, own) != count ||
+        if ((u->reduce && !u->across) || done[i] || inner_sizes(n, u, own) != count ||
             memcmp(own, size, (size_t)count * sizeof *own) != 0)
             continue;
         unit_index(n, u, inner, at);
-        value[m] = ct__emit_value(e, u->v, at, CT_DEFAULT);
+        value[m] =
+            u->across
+                ? add_across(n, i, across_offset(n, n->accumulator, size, count, inner), inner)
+                : ct__emit_value(e, u->v, at, CT_DEFAULT);
         members[m++] = i;
         done[i] = true;
     }
     // All values before any store: one may overwrite what another reads.
     for (size_t i = 0; i < m; i++) {
-        unit_index(n, &g->units[members[i]], inner, at);
-        ct__emit_store(e, g->units[members[i]].v, at, value[i]);
+        const ct_unit *u = &g->units[members[i]];
+        unit_index(n, u, inner, at);
+        if (u->across)
+            ct__emit_store_at(e, n->part[members[i]], 0, part_dtype(u),
+                              across_offset(n, n->accumulator, size, count, inner), value[i]);
+        else
+            ct__emit_store(e, u->v, at, value[i]);
     }
     while (opened--) ct__emit_end(e);
 }
@@ -335,10 +368,11 @@ static void row_body(nest *n) {
         if (g->units[i].level > deepest) deepest = g->units[i].level;
     for (int level = 0; level <= deepest; level++)
         for (size_t i = 0; i < units; i++)
-            if (g->units[i].reduce && g->units[i].level == level && !done[i])
+            if (g->units[i].reduce && !g->units[i].across && g->units[i].level == level && !done[i])
                 reduce_stage(n, i, done);
+    for (size_t i = 0; i < units; i++) done[i] |= g->units[i].late;
     for (size_t i = 0; i < units; i++)
-        if (!g->units[i].reduce && !done[i]) store_stage(n, i, done);
+        if (!done[i]) store_stage(n, i, done);
 }
 
 static const ct_node *first_reduction(const ct_group *g) {
@@ -381,6 +415,116 @@ static void block_body(nest *n, ct_ix block) {
 }
 
 // -------------------------------------------------------------------------- the loops around a row
+
+static size_t first_across(const ct_group *g) {
+    size_t i = 0;
+    while (!g->units[i].across) i++;
+    return i;
+}
+// The units that are sums over all rows, whose axes are alike. Gives how many axes.
+static int across_sizes(nest *n, ct_ix *size) {
+    for (int i = 0; i < n->g->n_rows; i++)
+        n->row_size[i] = ct__emit_size(n->e, n->g->rows[i].v, n->g->rows[i].axis);
+    return inner_sizes(n, &n->g->units[first_across(n->g)], size);
+}
+
+// Rows in which something is added up over all of them, in the 16 accumulators of each block of the
+// reduction rule. A task has a block, whose rows follow each other in memory, or the rows of some of
+// its accumulators, so that there are tasks for all cores.
+static void rows_across(nest *n) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    ct_ix_pool *p = e->pool;
+    ct_ix size[CT_MAX_RANK];
+    const int axes = across_sizes(n, size);
+    const ct_ix rows = product(e, n->row_size, g->n_rows), blocks = block_count(e, rows);
+    int64_t own = CT_LANES, count; // accumulators of a task
+    while (own > 1 && guess(e, blocks) * CT_LANES / own < TASKS_A_CORE * e->target.cores) own /= 2;
+    const ct_ix lanes = ct__ix_int(p, CT_LANES), some = ct__ix_int(p, own);
+    const ct_ix parts = ct__ix_int(p, CT_LANES / own);
+    const ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, ct__ix_mul(p, blocks, parts), "task");
+    const ct_ix wide = ct__ix_mul(p, some, product(e, size, axes)), flat = ct__ix_var(p, wide);
+    open_vector(n, wide, flat);
+    for (size_t i = first_across(g); i < g->n_units; i++)
+        if (g->units[i].across)
+            ct__emit_store_at(e, n->part[i], 0, part_dtype(&g->units[i]),
+                              ct__ix_add(p, ct__ix_mul(p, task, wide), flat),
+                              ct__kred_start_value(e->kir, CT_RED_ADD, part_dtype(&g->units[i])));
+    ct__emit_end(e);
+    const ct_ix first =
+        ct__ix_add(p, ct__ix_mul(p, ct__ix_div(p, task, parts), ct__ix_int(p, CT_REDUCE_BLOCK)),
+                   ct__ix_mul(p, ct__ix_mod(p, task, parts), some));
+    const ct_ix most = ct__ix_int(p, CT_REDUCE_BLOCK / CT_LANES), turn = ct__ix_var(p, most);
+    const ct_ix left = ct__ix_add(p, ct__ix_sub(p, rows, first), ct__ix_int(p, CT_LANES - 1));
+    ct__emit_open(e, CT_BIND_SEQ, ct__ix_min(p, most, ct__ix_div(p, left, lanes)), NULL, turn);
+    ct__share(&n->shares, e->kir, CT_REDUCE_BLOCK / CT_LANES);
+    const ct_ix begin = ct__ix_add(p, first, ct__ix_mul(p, turn, lanes));
+    const bool even = ct__ix_is_int(p, rows, &count) && count % own == 0;
+    const ct_ix place = ct__ix_var(p, some), row = ct__ix_var(p, rows);
+    ct__emit_open(e, CT_BIND_SEQ, even ? some : ct__ix_min(p, some, ct__ix_sub(p, rows, begin)),
+                  "row", place);
+    ct__share(&n->shares, e->kir, (double)own);
+    ct__emit_bind_to(e, row, ct__emit_ix(e, ct__ix_add(p, begin, place)));
+    ct__unflatten_ix(p, row, n->row_size, g->n_rows, n->row);
+    n->accumulator = ct__ix_add(p, ct__ix_mul(p, task, some), place);
+    row_body(n);
+    for (int loops = 0; loops < 3; loops++) ct__emit_end(e);
+}
+
+// What the accumulators of the rows come to, by the reduction rule.
+static void fold_across(nest *n) {
+    ct_emit *e = n->e;
+    ct_group *g = n->g;
+    ct_ix_pool *p = e->pool;
+    ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
+    const int axes = across_sizes(n, size);
+    const ct_ix wide = product(e, size, axes), width = ct__ix_int(p, e->target.columns);
+    const ct_ix lanes = ct__ix_int(p, CT_LANES), column = ct__ix_var(p, wide);
+    ct_ix tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, e->target.columns - 1)), width);
+    ct_ix task = ct__ix_int(p, 0);
+    const bool core = !is_one(e, tiles);
+    if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tiles, "task");
+    const ct_ix start = ct__ix_mul(p, task, width), lane = ct__ix_var(p, width);
+    ct__emit_open(e, CT_BIND_LANES, ct__ix_min(p, width, ct__ix_sub(p, wide, start)), "column",
+                  lane);
+    ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
+    ct__unflatten_ix(p, column, size, axes, inner);
+    const ct_ix blocks = block_count(e, product(e, n->row_size, g->n_rows));
+    const ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, blocks, NULL);
+    const ct_ix place = ct__emit_loop(e, CT_BIND_SEQ, lanes, NULL);
+    const ct_ix from = ct__ix_add(p, ct__ix_mul(p, block, lanes), place);
+    ct_kval value[64];
+    const size_t units = g->n_units < 64 ? g->n_units : 64;
+    for (size_t i = 0; i < units; i++)
+        if (g->units[i].across)
+            value[i] = ct__emit_load_at(e, n->part[i], 0, part_dtype(&g->units[i]),
+                                        across_offset(n, from, size, axes, inner));
+    for (int fold = 0; fold < 2; fold++) {
+        for (size_t i = 0; i < units; i++)
+            if (g->units[i].across) value[i] = ct__kir_reduce(e->kir, CT_RED_ADD, value[i]);
+        ct__emit_end(e);
+    }
+    for (size_t i = 0; i < units; i++) {
+        const ct_unit *u = &g->units[i];
+        if (!u->across) continue;
+        unit_index(n, u, inner, at);
+        value[i] = ct__fold_result(e, u->v.node, value[i]);
+        ct__emit_remember(e, u->v, at, value[i]);
+        if (u->store) ct__emit_store(e, u->v, at, value[i]);
+    }
+    for (int pass = 0; pass < 2; pass++) // all values before any store
+        for (size_t i = 0; i < units; i++) {
+            const ct_unit *u = &g->units[i];
+            if (!u->late) continue;
+            unit_index(n, u, inner, at);
+            if (pass)
+                ct__emit_store(e, u->v, at, value[i]);
+            else
+                value[i] = ct__emit_value(e, u->v, at, CT_DEFAULT);
+        }
+    ct__emit_end(e);
+    if (core) ct__emit_end(e);
+}
 
 static void with_rows(nest *n) {
     ct_emit *e = n->e;
@@ -717,7 +861,11 @@ static bool write_out(nest *n, const nest *how) {
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
     e->unrolls = n->unrolls;
-    if (n->g->has_reduce && !n->unrolls)
+    if (n->g->has_across && n->pass)
+        fold_across(n);
+    else if (n->g->has_across)
+        rows_across(n);
+    else if (n->g->has_reduce && !n->unrolls)
         with_rows(n);
     else
         pointwise(n);
@@ -869,7 +1017,7 @@ static bool choose_rows(nest *best) {
         ct_folds f = ct__folds_of(n.e, n.g->units[i].v.node);
         for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
     }
-    if (bad == 0 && !tiny) return true;
+    if ((bad == 0 && !tiny) || how.g->has_across) return true;
     const double work = ct__work(n.e->kir, &n.shares);
     for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
         if (!write_out(&n, &how)) return false;
@@ -889,7 +1037,7 @@ static bool wants_split(nest *n) {
     ct_group *g = n->g;
     ct_emit *e = n->e;
     ct_ix extent = CT_IX_NONE;
-    if (g->n_units > 64) return false;
+    if (g->n_units > 64 || g->has_across) return false;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *u = &g->units[i];
         ct_ix size[CT_MAX_RANK];
@@ -911,19 +1059,81 @@ static bool wants_split(nest *n) {
            (is_dynamic(e, extent) || guess(e, extent) >= e->target.long_line);
 }
 
+// Are a unit's row axes all of the group's, in their order?
+static bool has_all_rows(const nest *n, const ct_unit *u) {
+    const ct_type *t = ct__type(u->axes);
+    int row = 0;
+    for (int a = 0; a < t->rank; a++)
+        if (u->row[a] >= 0 && u->row[a] != row++) return false;
+    return row == n->g->n_rows && u->axes.node == u->v.node;
+}
+// Is the group nothing but sums over the many rows of matrices, along whose columns lanes run?
+static bool sums_matrices(nest *n) {
+    const ct_group *g = n->g;
+    ct_emit *e = n->e;
+    if (n->lanes != g->n_rows || g->has_across || g->n_units > 64) return false;
+    const ct_node *first = first_reduction(g);
+    const ct_ix extent = ct__folds_of(e, first).extent[0];
+    bool stores = false, late = false;
+    for (size_t i = 0; i < g->n_units; i++) {
+        const ct_unit *u = &g->units[i];
+        ct_ix size[CT_MAX_RANK];
+        const bool inner = inner_sizes(n, u, size) > 0;
+        if (!has_all_rows(n, u)) return false;
+        if (u->reduce) {
+            const ct_folds f = ct__folds_of(e, u->v.node);
+            if (u->level || f.n != 1 || f.extent[0] != extent || f.first[0] ||
+                u->v.node->op->reduction != CT_RED_ADD)
+                return false;
+        } else if (inner && (u->level || !ct__same_shape(ct__type(u->v), ct__type(first->in[0])))) {
+            return false;
+        }
+        stores |= inner;
+        late |= !u->reduce && !inner;
+    }
+    const int64_t wide = guess(e, product(e, n->row_size, g->n_rows)), rows = guess(e, extent);
+    const int64_t tasks = (rows + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK * CT_LANES;
+    return !(stores && late) && wide >= e->target.columns && rows >= FEW_ROWS_ACROSS &&
+           rows * wide >= LARGE_MATRIX && tasks >= TASKS_A_CORE * e->target.cores;
+}
+// Their rows become the group's, so that memory is read in its order.
+static void go_by_matrix_rows(ct_group *g) {
+    const ct_node *first = first_reduction(g);
+    const ct_type *in = ct__type(first->in[0]);
+    g->has_across = true;
+    g->n_rows = 0;
+    for (int a = 0; a < in->rank; a++) {
+        if (!(ct__along(first).axes >> a & 1) || ct__is_one(in, a)) continue;
+        g->rows[g->n_rows].v = first->in[0];
+        g->rows[g->n_rows++].axis = a;
+    }
+    for (size_t i = 0; i < g->n_units; i++) {
+        ct_unit *u = &g->units[i];
+        const ct_type *t = ct__type(u->v);
+        int row = 0;
+        u->across = u->reduce;
+        u->late = !u->reduce;
+        for (int a = 0; a < t->rank; a++) {
+            const bool inner = !u->reduce && u->row[a] < 0 && !ct__is_one(t, a);
+            u->row[a] = inner ? (int8_t)row++ : -1;
+            u->late &= !inner;
+        }
+    }
+}
+
 static bool make_parts(nest *n) {
     ct_sched *s = n->e->draft->sched;
     n->part = ct__arena(&s->arena, n->g->n_units * sizeof *n->part);
     if (!n->part) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
     for (size_t i = 0; i < n->g->n_units; i++) {
         const ct_unit *u = &n->g->units[i];
-        if (!u->reduce) continue;
+        if (!u->reduce || u->across != n->g->has_across) continue;
         int64_t rows = ct__elements_of(&u->v.node->out[0]), blocks = 0;
         if (ct__unmarked(rows))
             blocks =
                 ct__size_div_up(ct__size_div_up(ct__elements_of(ct__type(u->v.node->in[0])), rows),
                                 CT_REDUCE_BLOCK);
-        const int64_t parts = ct__size_mul(rows, blocks);
+        const int64_t parts = ct__size_mul(rows, ct__size_mul(blocks, u->across ? CT_LANES : 1));
         n->part[i] = ct__sched_temp(s, ct__size_mul(parts, (int64_t)ct_dtype_size(part_dtype(u))));
         if (n->part[i] == UINT32_MAX) return false;
     }
@@ -949,6 +1159,11 @@ static bool may_unroll(const nest *n) {
 // In rows, or written out where that is less work. *n is what is chosen.
 static bool choose_reduced(nest *n, nest *best, ct_cut *cut) {
     if (!choose_rows(best) || !write_out(n, best)) return false;
+    if (sums_matrices(n)) {
+        go_by_matrix_rows(best->g);
+        *best = (nest){.e = best->e, .g = best->g, .flat = true};
+        return make_parts(best) && choose_rows(best) && write_out(n, best);
+    }
     if (!may_unroll(n)) return true;
     const double work = ct__work(n->e->kir, &n->shares);
     nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
@@ -965,10 +1180,11 @@ bool ct__emit_group(ct_sched *s, ct_group *g) {
     nest n, how = {.e = emit_for(s, g), .g = g, .flat = true};
     ct_cut cut[CT_MAX_RANK];
     if (!how.e) return false;
-    bool ok = g->has_reduce ? choose_reduced(&n, &how, cut) : choose_pointwise(&n, &how, cut);
-    if (ok && g->has_reduce && !how.unrolls && wants_split(&n)) {
-        how.pass = 1;
-        ok = make_parts(&how) && write_out(&n, &how);
+    bool ok = !g->has_across || make_parts(&how);
+    if (ok) ok = g->has_reduce ? choose_reduced(&n, &how, cut) : choose_pointwise(&n, &how, cut);
+    if (ok && g->has_reduce && !how.unrolls && (g->has_across || wants_split(&n))) {
+        how.pass = !g->has_across;
+        ok = (g->has_across || make_parts(&how)) && write_out(&n, &how);
         ok = ok ? ct__emit_done(how.e, 0) : (ct__emit_free(how.e), false);
         if (!ok) return false;
         how.e = emit_for(s, g);

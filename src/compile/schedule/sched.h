@@ -35,6 +35,8 @@ typedef struct ct_unit {
     ct_val axes; // loops go over the axes of this value, of as many elements in the same order
     int8_t row[CT_MAX_RANK]; // of each such axis: its row axis, or -1: runs inside of the row
     int level;               // reductions that must be ready before
+    bool across; // a sum over the group's rows: each row adds its part, row[] are all -1
+    bool late;   // computed behind the sums over rows, whose axes it has
 } ct_unit;
 
 // One launch, or two where a long reduction is split; or a template's launches. Its row space (the
@@ -53,6 +55,7 @@ typedef struct ct_group {
         int axis;
     } rows[CT_MAX_RANK];
     bool has_reduce;
+    bool has_across;
     bool dead;   // merged into another
     bool sealed; // takes no other units
     bool torn;   // takes no reductions: its loops have to be cut
