@@ -483,17 +483,14 @@ static void place_taps(const contract *c, ct_ix row, ct_ix channel, int64_t tap,
     put(c, inner, A, each, to);
 }
 
-static ct_kval in_memory(void *env, ct_kir *k, ct_kval row, ct_kval group, int64_t channel,
+static ct_kval in_memory(void *env, ct_kir *k, ct_kval row, ct_kval from, int64_t more,
                          int64_t tap) {
     (void)k;
     const contract *c = ((side *)env)->c;
     ct_ix_pool *p = c->e->pool;
-    const int last = c->is.inner.of[A][c->is.inner.n - 1];
-    ct_ix index[CT_MAX_RANK], lanes = ct__ix_int(p, CT_LANES);
-    ct_ix groups = ct__ix_int(p, ct__type(c->value[A])->dim[last] / CT_LANES);
-    ct_ix of = ct__ix_mul(p, ct__emit_bind(c->e, group, groups), lanes);
-    of = ct__ix_add(p, of, ct__ix_int(p, channel));
-    place_taps(c, ct__emit_bind(c->e, row, c->rows), of, tap, index);
+    ct_ix index[CT_MAX_RANK], channel = axis_size(c, &c->is.inner, c->is.inner.n - 1);
+    channel = ct__ix_add(p, ct__emit_bind(c->e, from, channel), ct__ix_int(p, more));
+    place_taps(c, ct__emit_bind(c->e, row, c->rows), channel, tap, index);
     return ct__emit_value_apart(c->e, c->value[A], index, c->dtype);
 }
 
