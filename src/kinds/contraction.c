@@ -483,17 +483,14 @@ static void place_taps(const contract *c, ct_ix row, ct_ix channel, int64_t tap,
     put(c, inner, A, each, to);
 }
 
-static ct_kval in_memory(void *env, ct_kir *k, ct_kval row, ct_kval group, int64_t channel,
+static ct_kval in_memory(void *env, ct_kir *k, ct_kval row, ct_kval from, int64_t more,
                          int64_t tap) {
     (void)k;
     const contract *c = ((side *)env)->c;
     ct_ix_pool *p = c->e->pool;
-    const int last = c->is.inner.of[A][c->is.inner.n - 1];
-    ct_ix index[CT_MAX_RANK], lanes = ct__ix_int(p, CT_LANES);
-    ct_ix groups = ct__ix_int(p, ct__type(c->value[A])->dim[last] / CT_LANES);
-    ct_ix of = ct__ix_mul(p, ct__emit_bind(c->e, group, groups), lanes);
-    of = ct__ix_add(p, of, ct__ix_int(p, channel));
-    place_taps(c, ct__emit_bind(c->e, row, c->rows), of, tap, index);
+    ct_ix index[CT_MAX_RANK], channel = axis_size(c, &c->is.inner, c->is.inner.n - 1);
+    channel = ct__ix_add(p, ct__emit_bind(c->e, from, channel), ct__ix_int(p, more));
+    place_taps(c, ct__emit_bind(c->e, row, c->rows), channel, tap, index);
     return ct__emit_value_apart(c->e, c->value[A], index, c->dtype);
 }
 
@@ -513,12 +510,10 @@ static bool has_taps_together(const contract *c, int64_t taps) {
     return ct__emit_contiguous(c->e, c->value[A], index, step);
 }
 
-// The taps of a channel that rows have side by side, with all channels behind each other, where the
-// product goes by panels; else 0. So are weights of a convolution, and of others with one tap.
-static int64_t taps_of_panels(const contract *c) {
+// How many elements the summed axes have but the last one, if they are few and all sizes known; else 0.
+static int64_t few_taps(const contract *c) {
     const ct_role *inner = &c->is.inner;
     const ct_type *a = ct__type(c->value[A]);
-    if (!c->tiles || c->n_batch || !c->is.rows.n || !is_load(c, A)) return 0;
     int64_t taps = 1;
     for (int i = 0; i < inner->n; i++) {
         const int axis = inner->of[A][i];
@@ -526,9 +521,17 @@ static int64_t taps_of_panels(const contract *c) {
         if (i < inner->n - 1) taps *= a->dim[axis];
         if (taps > CT_MOST_TAPS) return 0;
     }
-    const int64_t rows = role_size(c, &c->is.rows, A), columns = role_size(c, &c->is.columns, B);
-    if (ct__marked(rows) || ct__marked(columns) ||
-        !ct__matmul_has_panels(rows, columns, role_size(c, inner, A), taps))
+    return taps;
+}
+
+// The taps of a channel that rows have side by side, with all channels behind each other, where the
+// product goes by panels; else 0. So are weights of a convolution, and of others with one tap.
+static int64_t taps_of_panels(const contract *c) {
+    if (!c->tiles || c->n_batch || !c->is.rows.n || !c->is.inner.n || !is_load(c, A)) return 0;
+    const int64_t taps = few_taps(c), rows = role_size(c, &c->is.rows, A),
+                  columns = role_size(c, &c->is.columns, B);
+    if (!taps || ct__marked(rows) || ct__marked(columns) ||
+        !ct__matmul_has_panels(rows, columns, role_size(c, &c->is.inner, A), taps))
         return 0;
     return has_taps_together(c, taps) ? taps : 0;
 }
@@ -557,12 +560,75 @@ static bool ordered_first(const contract *c) {
     return size * (tasks < 1 ? 1 : tasks) >= WORTH;
 }
 
+// Have neighbouring rows their taps side by side, whole vectors of which 16 channels have? So it is of
+// the weights where a convolution's gradient, which sums over what it made, reads them.
+static int64_t taps_across_rows(const contract *c) {
+    ct_ix_pool *p = c->e->pool;
+    const ct_role *inner = &c->is.inner;
+    ct_ix size[CT_MAX_RANK], each[CT_MAX_RANK], index[CT_MAX_RANK];
+    const ct_type *a = ct__type(c->value[A]);
+    const int64_t taps = inner->n ? few_taps(c) : 0, rows = role_size(c, &c->is.rows, A);
+    if (!taps || c->n_batch || ct__marked(rows) || rows % CT_LANES || !is_load(c, A) ||
+        a->dim[inner->of[A][inner->n - 1]] % CT_LANES)
+        return 0;
+    ct_ix step = ct__ix_var(p, ct__ix_int(p, rows * taps)), many = ct__ix_int(p, taps);
+    for (int i = 0; i < inner->n; i++) size[i] = axis_size(c, inner, i);
+    ct__unflatten_ix(p, ct__ix_mod(p, step, many), size, inner->n - 1, each);
+    each[inner->n - 1] = ct__ix_var(p, size[inner->n - 1]);
+    for (int i = 0; i < a->rank; i++) index[i] = ct__ix_int(p, 0);
+    put_joined(c, &c->is.rows, A, ct__ix_div(p, step, many), index);
+    put(c, inner, A, each, index);
+    return ct__emit_contiguous(c->e, c->value[A], index, step) ? taps : 0;
+}
+
+// Those go 16 rows and 16 channels at a time, turned in registers.
+static void order_turned(const contract *c, int to, int64_t taps) {
+    ct_emit *e = c->e;
+    ct_ix_pool *p = e->pool;
+    ct_kir *k = e->kir;
+    const int64_t rows = role_size(c, &c->is.rows, A),
+                  channels = role_size(c, &c->is.inner, A) / taps;
+    ct_kval row0 = ct__kir_loop_n(k, CT_BIND_ROWS, rows / CT_LANES, "16 rows");
+    row0 = ct__kir_muli(k, row0, CT_LANES);
+    ct_kval channel = ct__kir_loop_n(k, CT_BIND_SEQ, channels / CT_LANES, "16 channels");
+    channel = ct__kir_muli(k, channel, CT_LANES);
+    ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "channel"), at[CT_MOST_TAPS];
+    for (int64_t tap = 0; tap < taps; tap++) {
+        ct_kval step = ct__kir_addi(k, channel, tap * channels),
+                size = ct__kir_int(k, CT_DOT_CHUNK);
+        at[tap] = ct__kir_add(k, ct__kir_muli(k, ct__kir_div(k, step, size), rows), row0);
+        at[tap] =
+            ct__kir_add(k, ct__kir_muli(k, at[tap], CT_DOT_CHUNK), ct__kir_mod(k, step, size));
+        at[tap] = ct__kir_add(k, at[tap], lane);
+    }
+    ct_ix own = ct__emit_bind(e, ct__kir_add(k, channel, lane), ct__ix_int(p, channels));
+    ct_ix first = ct__emit_bind(e, row0, ct__ix_int(p, rows)), index[CT_MAX_RANK];
+    for (int64_t some = 0; some < taps * CT_LANES; some += CT_LANES) {
+        ct_kval x[CT_LANES];
+        for (int64_t i = 0; i < CT_LANES; i++) {
+            ct_ix row = ct__ix_add(p, first, ct__ix_int(p, (some + i) / taps));
+            place_taps(c, row, own, (some + i) % taps, index);
+            x[i] = ct__emit_value_apart(e, c->value[A], index, c->dtype);
+        }
+        for (int64_t i = 0; i < CT_LANES; i++) {
+            const int64_t row = (some + i) / taps, tap = (some + i) % taps;
+            ct__kir_store(k, to, ct__kir_addi(k, at[tap], row * CT_DOT_CHUNK), x[i]);
+        }
+    }
+    for (int i = 0; i < 3; i++) ct__kir_end(k);
+}
+
 // The launch that stores it: (batch..., chunk of k, row, CT_DOT_CHUNK).
 static bool order_rows(ct_sched *s, ct_node *node, uint32_t temp) {
     contract c;
     if (!prepare(&c, ct__emit_new(s, node), node)) return false;
     ct_emit *e = c.e;
     ct_ix_pool *p = e->pool;
+    const int64_t taps = taps_across_rows(&c);
+    if (taps > 1) {
+        order_turned(&c, ct__emit_temp(e, temp, c.dtype, CT_KIR_WRITE), taps);
+        return ct__emit_done(e, 0);
+    }
     ct_ix size[CT_MAX_RANK + 2], at[CT_MAX_RANK + 2], index[CT_MAX_RANK];
     const int n = position_sizes(&c, A, size), first = c.n_batch + 1;
     int to = ct__emit_temp(e, temp, c.dtype, CT_KIR_WRITE);

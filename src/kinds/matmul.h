@@ -37,9 +37,9 @@ typedef struct ct_matmul_spec {
     // room for CT_TILE_ROWS rows behind the last one: a tile may read them.
     bool a_packed;
     // Of products by panels (matmul_panels.c): an element of a row that lies `a_taps` steps of k for each
-    // channel side by side, while k goes by taps: of channel 16 * group + channel. `env` is a's.
+    // channel side by side, while k goes by taps: of channel `from` + `more`. `env` is a's.
     int64_t a_taps;
-    ct_kval (*a_in_memory)(void *env, ct_kir *k, ct_kval row, ct_kval group, int64_t channel,
+    ct_kval (*a_in_memory)(void *env, ct_kir *k, ct_kval row, ct_kval from, int64_t more,
                            int64_t tap);
     ct_sink c; // at batch..., i, j; called once an element, inside a LANES loop over j
     ct_target target;

@@ -9,6 +9,7 @@
 enum {
     PANEL = 2 * CT_LANES,  // rows
     FEW = 256,             // columns
+    LINE = 16,             // elements of a cache line
     MOST_PANEL = 5 << 10,  // steps of k: a panel then lies in a core's second cache
     MOST_PACKED = 1 << 19, // elements of b
 };
@@ -106,18 +107,19 @@ static void pack_panel(panels *p, ct_kval row0) {
     ct_kir *k = p->k;
     const int64_t channels = p->inner / p->taps;
     ct_kval group = ct__kir_loop_n(k, CT_BIND_SEQ, channels / CT_LANES, "16 channels");
+    ct_kval from = ct__kir_muli(k, group, CT_LANES);
     for (int part = 0; part < PANEL / CT_LANES; part++) {
         ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "row");
         ct_kval to[CT_MOST_TAPS], x[CT_LANES];
         for (int64_t tap = 0; tap < p->taps; tap++) {
-            ct_kval step = ct__kir_addi(k, ct__kir_muli(k, group, CT_LANES), tap * channels);
+            ct_kval step = ct__kir_addi(k, from, tap * channels);
             to[tap] =
                 ct__kir_add(k, ct__kir_addi(k, a_place(p, step), (int64_t)part * CT_LANES), lane);
         }
         ct_kval row = ct__kir_add(k, ct__kir_addi(k, row0, (int64_t)part * CT_LANES), lane);
         for (int64_t first = 0; first < p->taps * CT_LANES; first += CT_LANES) {
             for (int64_t i = 0; i < CT_LANES; i++)
-                x[i] = p->s->a_in_memory(p->s->a.env, k, row, group, (first + i) / p->taps,
+                x[i] = p->s->a_in_memory(p->s->a.env, k, row, from, (first + i) / p->taps,
                                          (first + i) % p->taps);
             for (int64_t i = 0; i < CT_LANES; i++) {
                 const int64_t channel = (first + i) / p->taps, tap = (first + i) % p->taps;
@@ -129,8 +131,22 @@ static void pack_panel(panels *p, ct_kval row0) {
     ct__kir_end(k);
 }
 
+// Of the next panel each tile asks for some rows, a line of each at a time while it computes as many steps
+// of k as that has elements: more at once than a core can wait for are not brought.
+static void ask_for_rows(panels *p, ct_kval row0, ct_kval tile, ct_kval line) {
+    ct_kir *k = p->k;
+    const int64_t each = (PANEL + p->tiles - 1) / p->tiles;
+    // The first channel whose first tap lies in the line.
+    ct_kval channel = ct__kir_ceil_div(k, ct__kir_muli(k, line, LINE), p->taps);
+    ct_kval row = ct__kir_add(k, ct__kir_addi(k, row0, PANEL), ct__kir_muli(k, tile, each));
+    ct__kir_prefetches(k, true);
+    for (int64_t i = 0; i < each; i++)
+        (void)p->s->a_in_memory(p->s->a.env, k, ct__kir_addi(k, row, i), channel, 0, 0);
+    ct__kir_prefetches(k, false);
+}
+
 // The sums of a tile, all chunks of k.
-static void multiply(panels *p, ct_kval tile) {
+static void multiply(panels *p, ct_kval row0, ct_kval tile) {
     ct_kir *k = p->k;
     const int64_t chunks = (p->inner + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
     ct_kval chunk = ct__kir_loop_n(k, CT_BIND_SEQ, chunks, "chunk of k"), acc[CT_TILE_ROWS];
@@ -138,7 +154,11 @@ static void multiply(panels *p, ct_kval tile) {
     ct_kval kn = ct__kir_min(k, ct__kir_sub(k, ct__kir_int(k, p->inner), k0), most);
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, PANEL, "row");
     for (int j = 0; j < p->width; j++) acc[j] = ct__kir_reg(k, ct__kir_const(k, p->s->dtype, 0));
-    ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, kn, "k"), step = ct__kir_add(k, k0, kk);
+    ct_kval line = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_div(k, kn, ct__kir_int(k, LINE)), "line");
+    ask_for_rows(p, row0, tile, ct__kir_add(k, ct__kir_div(k, k0, ct__kir_int(k, LINE)), line));
+    ct_kval kk = ct__kir_loop_n(k, CT_BIND_SEQ, LINE, "k");
+    kk = ct__kir_add(k, ct__kir_muli(k, line, LINE), kk);
+    ct_kval step = ct__kir_add(k, k0, kk);
     ct_kval a = ct__kir_add(k, a_place(p, k0), ct__kir_muli(k, kk, PANEL));
     a = ct__kir_load(k, p->a, ct__kir_add(k, a, lane));
     ct_kval from = b_place(p, tile, step);
@@ -146,6 +166,7 @@ static void multiply(panels *p, ct_kval tile) {
         ct_kval b = ct__kir_load(k, p->b, ct__kir_addi(k, from, j));
         ct__kir_set(k, acc[j], ct__kir_fma(k, a, b, ct__kir_get(k, acc[j])));
     }
+    ct__kir_end(k);
     ct__kir_end(k);
     if (chunks > 1) {
         ct_kval first = ct__kir_bin(k, CT_K_EQ, chunk, ct__kir_int(k, 0));
@@ -191,23 +212,6 @@ static void finish(panels *p, ct_kval row0) {
     ct__kir_end(k);
 }
 
-// This tile's share of the next panel's lines, which come while the tile is computed.
-static void ask_for_panel(panels *p, ct_kval row0, ct_kval tile) {
-    ct_kir *k = p->k;
-    const int64_t groups = p->inner / p->taps / CT_LANES, pieces = PANEL * groups;
-    const int64_t each = (pieces + p->tiles - 1) / p->tiles;
-    ct_kval piece = ct__kir_loop_n(k, CT_BIND_SEQ, each, "wanted soon");
-    piece = ct__kir_add(k, ct__kir_muli(k, tile, each), piece);
-    ct_kval row = ct__kir_div(k, piece, ct__kir_int(k, groups));
-    ct_kval group = ct__kir_mod(k, piece, ct__kir_int(k, groups));
-    row = ct__kir_add(k, ct__kir_addi(k, row0, PANEL), row);
-    ct__kir_prefetches(k, true);
-    for (int64_t line = 0; line < p->taps * CT_LANES; line += CT_LANES)
-        (void)p->s->a_in_memory(p->s->a.env, k, row, group, line / p->taps, line % p->taps);
-    ct__kir_prefetches(k, false);
-    ct__kir_end(k);
-}
-
 // Worth it where rows are much, and lanes of columns would be torn or rows be gathered.
 bool ct__matmul_has_panels(int64_t rows, int64_t columns, int64_t inner, int64_t taps) {
     enum { WORTH = 1 << 14, TORN = 10 }; // elements of a; one lane in TORN is beyond the edge
@@ -243,8 +247,7 @@ void ct__template_panels(ct_kir *k, const ct_matmul_spec *s) {
     row0 = ct__kir_muli(k, row0, PANEL);
     pack_panel(&p, row0);
     ct_kval tile = ct__kir_loop_n(k, CT_BIND_SEQ, p.tiles, "tile of columns");
-    ask_for_panel(&p, row0, tile);
-    multiply(&p, tile);
+    multiply(&p, row0, tile);
     turn(&p, tile);
     ct__kir_end(k);
     finish(&p, row0);

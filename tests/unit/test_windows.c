@@ -79,50 +79,53 @@ static float pixel(const float *x, int64_t channels, int size, int64_t image, in
 }
 
 // Many positions, so that weights are put in order first, and more windows than channels, which makes
-// windows the rows of the weights' gradient; widths that lanes divide, and that they do not.
+// windows the rows of the weights' gradient; widths and channels that lanes divide, and that they do not.
 static void large_convolutions_have_the_bits_of_dot_products(void **state) {
     (void)state;
-    enum { IMAGES = 8, IN = 20, OUT = 40, SOME = 97 };
+    enum { IMAGES = 8, SOME = 97 };
     for (int size = 30; size <= 32; size += 2) {
         CT_SCOPE;
-        ct_tensor in[2] = {normal(1, CT_DIMS(IMAGES, IN, size, size)),
-                           normal(2, CT_DIMS(OUT, IN, 3, 3))};
-        ct_tensor back = normal(3, CT_DIMS(IMAGES, OUT, size, size)), slope[2];
+        const int64_t in_channels = size == 30 ? 20 : 32, out_channels = size == 30 ? 40 : 48;
+        ct_tensor in[2] = {normal(1, CT_DIMS(IMAGES, in_channels, size, size)),
+                           normal(2, CT_DIMS(out_channels, in_channels, 3, 3))};
+        ct_tensor back = normal(3, CT_DIMS(IMAGES, out_channels, size, size)), slope[2];
         ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1));
         const float *got = ct_data(y), *x = ct_data(in[0]), *w = ct_data(in[1]), *c = ct_data(back);
         assert_non_null(got);
-        stores(2, (OUT + 16) * 256 * sizeof(float));
+        stores(2,
+               (uint64_t)((in_channels * 9 + 255) / 256 * out_channels + 16) * 256 * sizeof(float));
         ct_grad(ct_sum(ct_mul(ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1)), back)), in, 2,
                 slope);
         assert_true(ct_eval(slope, 2));
         const float *dx = ct_data(slope[0]), *dw = ct_data(slope[1]);
-        for (int64_t i = 0; i < (int64_t)IMAGES * OUT * size * size; i += SOME) {
+        for (int64_t i = 0; i < IMAGES * out_channels * size * size; i += SOME) {
             const int at_w = (int)(i % size), at_h = (int)(i / size % size);
-            const int64_t o = i / size / size % OUT, n = i / size / size / OUT;
+            const int64_t o = i / size / size % out_channels, n = i / size / size / out_channels;
             dot d = {0};
             for (int t = 0; t < 9; t++)
-                for (int64_t k = 0; k < IN; k++)
-                    add(&d, w[(o * IN + k) * 9 + t],
-                        pixel(x, IN, size, n, k, at_h + t / 3 - 1, at_w + t % 3 - 1));
+                for (int64_t k = 0; k < in_channels; k++)
+                    add(&d, w[(o * in_channels + k) * 9 + t],
+                        pixel(x, in_channels, size, n, k, at_h + t / 3 - 1, at_w + t % 3 - 1));
             assert_true(result(&d) == got[i]);
         }
-        for (int64_t i = 0; i < (int64_t)IMAGES * IN * size * size; i += SOME) {
+        for (int64_t i = 0; i < IMAGES * in_channels * size * size; i += SOME) {
             const int at_w = (int)(i % size), at_h = (int)(i / size % size);
-            const int64_t k = i / size / size % IN, n = i / size / size / IN;
+            const int64_t k = i / size / size % in_channels, n = i / size / size / in_channels;
             dot d = {0};
             for (int t = 0; t < 9; t++)
-                for (int64_t o = 0; o < OUT; o++)
-                    add(&d, w[(o * IN + k) * 9 + t],
-                        pixel(c, OUT, size, n, o, at_h - t / 3 + 1, at_w - t % 3 + 1));
+                for (int64_t o = 0; o < out_channels; o++)
+                    add(&d, w[(o * in_channels + k) * 9 + t],
+                        pixel(c, out_channels, size, n, o, at_h - t / 3 + 1, at_w - t % 3 + 1));
             assert_true(result(&d) == dx[i]);
         }
-        for (int64_t i = 0; i < (int64_t)OUT * IN * 9; i += SOME) {
+        for (int64_t i = 0; i < out_channels * in_channels * 9; i += SOME) {
             dot d = {0};
             const int t = (int)(i % 9);
             for (int64_t n = 0; n < IMAGES; n++)
                 for (int p = 0; p < size * size; p++)
-                    add(&d, pixel(c, OUT, size, n, i / 9 / IN, p / size, p % size),
-                        pixel(x, IN, size, n, i / 9 % IN, p / size + t / 3 - 1,
+                    add(&d,
+                        pixel(c, out_channels, size, n, i / 9 / in_channels, p / size, p % size),
+                        pixel(x, in_channels, size, n, i / 9 % in_channels, p / size + t / 3 - 1,
                               p % size + t % 3 - 1));
             assert_true(result(&d) == dw[i]);
         }
