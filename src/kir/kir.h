@@ -76,7 +76,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 256 };
+enum { CT_LANES = 16, CT_REDUCE_BLOCK = 1024, CT_KIR_MAX_BUFFERS = 1280 };
 enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
 
 // Ops in groups by their operands; their order is relied on (NEG .. NOT, ADD .. NE).

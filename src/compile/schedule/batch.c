@@ -9,7 +9,8 @@
 #include "compile/passes/env.h"
 #include "compile/schedule/batch.h"
 
-enum { FEW = 1024 }; // bytes of temporaries that a launch of a batch makes at most
+// Bytes of temporaries that a launch of a batch makes at most, or one in so many of what it reads.
+enum { FEW = 1024, SMALL_PART = 256 };
 
 // Where launches run is counted from 1; those of a batch share their place.
 typedef struct {
@@ -44,15 +45,16 @@ static void note_storages(const batching *b, const ct_graph *graph, uint32_t *of
 }
 
 static bool can_join(const ct_program *p, const ct_launch *l) {
-    size_t made = 0;
+    size_t made = 0, read = 0;
     if (l->kind != CT_LAUNCH_KERNEL && l->kind != CT_LAUNCH_COPY) return false;
     for (uint32_t a = 0; a < l->n_args; a++) {
         const ct_buf *buf = &p->bufs[l->args[a].buf];
+        if (!l->args[a].write && !ct__marked(buf->size)) read += buf->bytes;
         if (!l->args[a].write || buf->kind != CT_BUF_TEMP) continue;
         if (ct__marked(buf->size)) return false; // no choice rests on a length
         made += buf->bytes;
     }
-    return made <= FEW;
+    return made <= FEW || made <= read / SMALL_PART;
 }
 
 // The last place of what must run before a launch.

@@ -23,7 +23,9 @@ enum {
     MOST_DEPTH = 96,     // of nested inlining in a unit
     GROUP_DEPTH = 256,   // and through the units of a group
     MOST_UNITS = 200,    // of a group
-    MOST_READS = 160,    // of a group, loads (a kernel takes 256 buffers)
+    MOST_READS = 160,    // of a group, loads (a kernel takes 1,280 buffers)
+    MANY_SCALARS = 8,    // that one is computed from, from as many kernels
+    MOST_SCALARS = 1000, // that a kernel of such reads
     FEW_ROWS = 8,        // below, whole rows are not worth keeping together ...
     LONG_ROW = 4096,     // ... that are longer than this
     ROWS_A_TASK = 64,    // where lanes run along them
@@ -139,6 +141,14 @@ static ct_unit unit_of(ct_node *node) {
     ct_unit u = {.v = {node, 0}, .axes = {node, 0}, .reduce = ct__is_reduced(node), .store = true};
     memset(u.row, -1, sizeof u.row);
     return u;
+}
+
+// One number of many numbers, such as the sum of what kernels of their own have reduced. It stands behind
+// all of them: in the kernel of one it would draw that one away from what it reduces, and none of
+// them could run beside the others.
+static bool gathers(const fuser *f, const ct_node *node) {
+    return f->s->fuse && ct__is_pointwise(node) && !node->out->dyn && ct__count(node->out) == 1 &&
+           f->of[node->index].loads >= MANY_SCALARS;
 }
 
 // A reduction's rows are all axes of its result.
@@ -819,7 +829,18 @@ static size_t outside_reads(const fuser *f, const ct_group *g) {
     return n;
 }
 
+// Only what reads it, to a group that gathers; its values are stored, so that nothing is nested.
+static bool joins_gathering(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+    if (!reads_it || u->reduce || g->dead || ct__count(u->v.node->out) != 1 ||
+        u->v.node->out->dyn || f->deps[g->id].reads + outside_reads(f, g) >= MOST_SCALARS)
+        return false;
+    memset(u->row, -1, sizeof u->row);
+    return !closes_circle(f, g);
+}
+
 static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+    if (g->gathers) return joins_gathering(f, g, u, reads_it);
+    if (gathers(f, u->v.node)) return false;
     if (g->dead || g->sealed || g->n_units >= MOST_UNITS ||
         f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
@@ -838,7 +859,8 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
 // same rows as the unit sees them.
 static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g || u->across ||
-        g->has_across || b->has_across || g->n_units + b->n_units > MOST_UNITS ||
+        g->has_across || b->has_across || g->gathers || b->gathers ||
+        g->n_units + b->n_units > MOST_UNITS ||
         f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
         f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
         g->has_reduce != b->has_reduce || needs_around(f, g->id, b->id) ||
@@ -915,8 +937,13 @@ static bool place_unit(fuser *f, ct_node *node) {
     if (!look(f, node)) return false;
     const bool memory = ct__reads_memory(node) && !lies_in_memory(node->in[0].node),
                sealed = memory || f->of[node->index].early, free_to_join = s->fuse && !sealed;
+    for (size_t i = 0; i < f->n_reads && free_to_join && !home; i++) {
+        const ct_val v = f->reads[i].v;
+        ct_group *g = ct__is_leaf(v.node) ? NULL : s->groups[ct__sval(s, v)->group];
+        if (g && g->gathers && joins(f, g, &u, true)) home = g;
+    }
     // Behind a template first: that saves a pass over memory whatever follows.
-    for (int other = 0; other < 2 && free_to_join; other++)
+    for (int other = 0; other < 2 && free_to_join && !home; other++)
         for (size_t i = 0; i < f->n_reads && !home; i++) {
             ct_val v = f->reads[i].v;
             if (ct__is_leaf(v.node)) continue;
@@ -940,7 +967,9 @@ static bool place_unit(fuser *f, ct_node *node) {
         memset(u.row, -1, sizeof u.row);
         if (u.reduce) own_rows(home, &u);
         home->sealed = sealed;
+        home->gathers = gathers(f, node);
     }
+    if (home->gathers) ct__sval(s, u.v)->stored = true;
     home->torn |= f->of[node->index].torn;
     int depth = depth_in(f, home, node);
     if (!add_unit(f, home, &u)) return false;

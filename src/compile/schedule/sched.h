@@ -56,10 +56,11 @@ typedef struct ct_group {
     } rows[CT_MAX_RANK];
     bool has_reduce;
     bool has_across;
-    bool dead;   // merged into another
-    bool sealed; // takes no other units
-    bool torn;   // takes no reductions: its loops have to be cut
-    int order;   // among the launches
+    bool dead;    // merged into another
+    bool sealed;  // takes no other units
+    bool gathers; // single numbers of many others
+    bool torn;    // takes no reductions: its loops have to be cut
+    int order;    // among the launches
 } ct_group;
 
 struct ct_sched {
