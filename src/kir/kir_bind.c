@@ -146,12 +146,26 @@ static void store(binding *b, const ct_kins *ins) {
     }
 }
 
+// Has an element of the same line, as every iteration sees it, been asked for before?
+static bool is_asked_for(const binding *b, ct_kval v) {
+    const ct_kins *ins = &b->from->ins[v];
+    int64_t by;
+    for (ct_kval u = b->tile + 1; u < v; u++) {
+        const ct_kins *x = &b->from->ins[u];
+        if (x->op == CT_K_PREFETCH && x->imm.i == ins->imm.i && x->sub == ins->sub &&
+            apart(b->from, x->a, ins->a, &by) && by >= 0 && by < CT_LANES)
+            return true;
+    }
+    return false;
+}
+
 // What all iterations ask for: a line for each that is far from the next.
-static void prefetch(binding *b, const ct_kins *ins) {
+static void prefetch(binding *b, ct_kval v) {
+    const ct_kins *ins = &b->from->ins[v];
     ct_kir *k = b->k;
     const bool index = is_index(b, ins->a);
     const int64_t step = index ? b->shape[ins->a].stride : 0;
-    if (differs(b, ins->a) && !index) return;
+    if ((differs(b, ins->a) && !index) || is_asked_for(b, v)) return;
     for (int p = 0; p < (index ? b->pieces : 1); p++)
         for (int c = 0; c < (step > 1 ? CT_LANES : 1); c++) {
             ct_kval at = index ? index_at(b, ins->a, p) : scalar(b, ins->a);
@@ -240,7 +254,7 @@ static void in_tile(binding *b, ct_kval v) {
     case CT_K_STORE: store(b, ins); break;
     case CT_K_REG: make_register(b, v); break;
     case CT_K_SET: set_register(b, v); break;
-    case CT_K_PREFETCH: prefetch(b, ins); break;
+    case CT_K_PREFETCH: prefetch(b, v); break;
     case CT_K_GET:
         if (!differs(b, v)) b->made[v] = ct__kir_get(b->k, scalar(b, ins->a));
         break;

@@ -127,6 +127,7 @@ static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id, bool
     const bool masked = x->op == CT_K_LOAD && x->b >= 0;
     switch (x->op) {
     case CT_K_CONST:
+    case CT_K_PREFETCH: // while something else waits
     case CT_K_ARG: return 0;
     case CT_K_LOOP: return 2;
     case CT_K_LOAD:

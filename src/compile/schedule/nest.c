@@ -21,7 +21,8 @@ enum {
     MOST_COPIES = 64,       // of a pointwise kernel's body
     LONGEST_CUT = 8000,     // instructions of a cut kernel: its compiler has to be quick, too
     SHORT_ROW = 512,        // elements of a pointwise row that is not worth a task of its own
-    TURNED_ROW = 128,       // elements of a row of blocks that are turned which are a task
+    TURNED_ROW = 512,       // elements of a row of blocks that are turned which are a task
+    AHEAD = 2,              // blocks early, a memory's latency, the lines of one are asked for
     TASKS_A_CORE = 4,       // of rows in which something is added up over all of them
     FEW_ROWS_ACROSS = 256,  // fewer are not worth a fold of their accumulators,
     LARGE_MATRIX = 1 << 18, // nor are fewer elements
@@ -580,6 +581,7 @@ typedef struct {
     ct_ix tile;            // chunk of the LANES loop; CT_IX_NONE: it is whole
     int64_t chunk;         // elements of one
     bool turned;           // an iteration computes a column of a block
+    bool asks;             // what it reads is asked for, and nothing is stored
 } space;
 
 // Elements along the lanes that are worth a task: fewer where each is made of several.
@@ -627,7 +629,7 @@ static void elements(space *x) {
     const double before = e->flops;
     e->flops = 0;
     ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
-    for (int pass = 0; pass < 2 && value; pass++)
+    for (int pass = 0; pass < (x->asks ? 1 : 2) && value; pass++)
         for (int c = 0; c < copies; c++) {
             ct_ix at[CT_MAX_RANK], own_at[CT_MAX_RANK];
             for (int a = x->rank - 1, rest = c; a >= 0; a--) {
@@ -656,6 +658,18 @@ static void elements_at(space *x, ct_ix flat, ct_ix at) {
     elements(x);
 }
 
+// Lines of a later block. They are far from each other, so that no processor guesses them.
+static void ask_for(space *x, ct_ix at) {
+    ct_emit *e = x->n->e;
+    const size_t seen = e->draft->n_seen; // nothing is read there
+    ct__kir_prefetches(e->kir, true);
+    x->asks = true;
+    elements_at(x, ct__ix_var(e->pool, x->wide), at);
+    x->asks = false;
+    ct__kir_prefetches(e->kir, false);
+    e->draft->n_seen = seen;
+}
+
 // The iterations from `begin` on by the 16, all at once, and what is left of them. An iteration
 // computes as many neighbours of an outer axis, so that ct__kir_bind reads along that axis what lies
 // along it, and turns it.
@@ -668,7 +682,9 @@ static void blocks(space *x, ct_ix begin, ct_ix extent) {
     ct__share(&x->n->shares, e->kir, (double)guess(e, x->wide) / CT_LANES / chunks);
     ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
     ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
-    elements_at(x, ct__ix_var(p, x->wide), ct__ix_add(p, at, lane));
+    at = ct__ix_add(p, at, lane);
+    elements_at(x, ct__ix_var(p, x->wide), at);
+    ask_for(x, ct__ix_add(p, at, ct__ix_int(p, AHEAD * CT_LANES)));
     ct__emit_end(e);
     ct__emit_end(e);
     int64_t size;
