@@ -8,6 +8,12 @@
 #include "compile/render/render_impl.h"
 #include "kir/kir_math.h"
 
+enum {
+    LONG_LOOP =
+        128, // elements of a loop whose vectors with all lanes are written apart from the rest,
+    MOST_TWICE = 64, // if its body has so many instructions
+};
+
 static void line(const ct_render *r) {
     for (int i = 0; i < r->depth; i++) ct__text_add(r->out, "    ");
 }
@@ -46,7 +52,7 @@ static converter converter_of(const char *way, ct_dtype dtype) {
 static int32_t masking_loop(const ct_render *r, ct_kval at) {
     for (int32_t l = r->k->ins[at].in; l >= 0; l = r->k->ins[l].in)
         if (r->k->ins[l].sub == CT_BIND_LANES)
-            return r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
+            return l != r->whole && r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
     return -1;
 }
 
@@ -472,22 +478,48 @@ static bool in_blocks(const ct_render *r, ct_kval loop) {
     return any;
 }
 
+// Where a loop, or a block of it, begins and ends.
+static void loop_begin(const ct_render *r, ct_kval v, bool blocks) {
+    if (blocks)
+        ct__textf(r->out, "h%d", v);
+    else
+        ct__text_add(r->out, "0");
+}
+static void loop_end(const ct_render *r, ct_kval v, bool blocks) {
+    if (blocks)
+        ct__textf(r->out, "e%d", v);
+    else
+        ct__render_scalar(r, r->k->ins[v].a);
+}
+
 static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
     line(r);
-    if (ins->sub == CT_BIND_ROWS) {
+    if (r->whole && r->whole == v) {
+        ct__textf(r->out, "i64 j%d = ", v);
+        loop_begin(r, v, blocks);
+        ct__text_add(r->out, ";\n");
+        line(r);
+        ct__textf(r->out, "for (; j%d + 16 <= ", v);
+        loop_end(r, v, blocks);
+        ct__textf(r->out, "; j%d += 16) {", v);
+    } else if (ins->sub == CT_BIND_ROWS) {
         ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
     } else {
         ct__textf(r->out, "for (i64 j%d = ", v);
-        if (blocks)
-            ct__textf(r->out, "h%d; j%d < e%d", v, v, v);
-        else {
-            ct__textf(r->out, "0; j%d < ", v);
-            ct__render_scalar(r, ins->a);
-        }
+        loop_begin(r, v, blocks);
+        ct__textf(r->out, "; j%d < ", v);
+        loop_end(r, v, blocks);
         ct__textf(r->out, ins->sub == CT_BIND_LANES ? "; j%d += 16) {" : "; j%d++) {", v);
     }
     if (ins->name) ct__textf(r->out, " // %s", ins->name);
     ct__text_add(r->out, "\n");
+}
+
+static void tail_lanes(const ct_render *r, ct_kval v) {
+    line(r);
+    ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
+    ct__render_scalar(r, r->k->ins[v].a);
+    ct__textf(r->out, " - j%d);\n", v);
 }
 
 static void open_loop(ct_render *r, ct_kval v) {
@@ -517,12 +549,21 @@ static void open_loop(ct_render *r, ct_kval v) {
     }
     loop_header(r, v, ins, blocks);
     r->depth++;
-    if (ins->sub == CT_BIND_LANES && r->shape[ins->a].align % CT_LANES) {
-        line(r);
-        ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
-        ct__render_scalar(r, ins->a);
-        ct__textf(r->out, " - j%d);\n", v);
-    }
+    if (ins->sub == CT_BIND_LANES && r->shape[ins->a].align % CT_LANES && v != r->whole)
+        tail_lanes(r, v);
+}
+
+// The rest of a loop whose iterations with all lanes have been written, before it is closed.
+static void open_tail(ct_render *r, ct_kval v) {
+    r->depth--;
+    line(r);
+    ct__text_add(r->out, "}\n");
+    line(r);
+    ct__textf(r->out, "if (j%d < ", v);
+    loop_end(r, v, in_blocks(r, v));
+    ct__text_add(r->out, ") {\n");
+    r->depth++;
+    tail_lanes(r, v);
 }
 
 static void close_loop(ct_render *r, ct_kval v) {
@@ -626,8 +667,29 @@ static void instruction(ct_render *r, ct_kval v) {
     }
 }
 
+// The end of a long innermost loop over vectors, of a number of elements that leaves a tail; else 0.
+// Masks cost every iteration, a seventh of a softmax's time.
+static ct_kval tailed_end(const ct_render *r, ct_kval v) {
+    const ct_kins *ins = r->k->ins + v, *extent = r->k->ins + ins->a;
+    if (ins->op != CT_K_LOOP || ins->sub != CT_BIND_LANES || extent->op != CT_K_CONST ||
+        extent->imm.i < LONG_LOOP || extent->imm.i % CT_LANES == 0)
+        return 0;
+    for (ct_kval i = v + 1; i <= v + MOST_TWICE && i < (ct_kval)r->k->n; i++) {
+        if (r->k->ins[i].op == CT_K_END) return i;
+        if (r->k->ins[i].op == CT_K_LOOP || r->k->ins[i].op == CT_K_BREAK) return 0;
+    }
+    return 0;
+}
+
 static void body(ct_render *r) {
-    for (size_t i = 0; i < r->k->n; i++) instruction(r, (ct_kval)i);
+    for (ct_kval i = 0; i < (ct_kval)r->k->n; i++) {
+        const ct_kval end = tailed_end(r, i);
+        if (end) r->whole = i;
+        instruction(r, i);
+        for (ct_kval k = i + 1; k < end; k++) instruction(r, k);
+        r->whole = 0;
+        if (end) open_tail(r, i);
+    }
 }
 
 // Index arithmetic that is used once stands where it is used, up to a readable depth.

@@ -11,6 +11,7 @@ typedef struct ct_render {
     const bool *index;     // computed from sizes and counters alone: cannot overflow; NULL: none is
     ct_text *out;
     int depth;
+    ct_kval whole; // the LANES loop of which iterations with all lanes are written; 0: none
 } ct_render;
 
 // Names: c type "f32", wide type "f32x16", suffix of prelude functions ("b" for bool).
