@@ -170,6 +170,15 @@ static int contiguous(const contract *c, int which) {
     return ct__emit_contiguous(c->e, c->value[which], index, var[first]) ? first : -1;
 }
 
+// Elements of memory between neighbours of a along that of its last two positions that is not
+// contiguous.
+static int64_t step_of_a(const contract *c) {
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    const int n = at_variables(c, A, var, index);
+    const int other = contiguous(c, A) == n - 1 ? n - 2 : n - 1;
+    return other < 0 ? 0 : ct__emit_stride(c->e, c->value[A], index, var[other]);
+}
+
 static bool is_load(const contract *c, int which) {
     ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
     at_variables(c, which, var, index);
@@ -696,7 +705,8 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .a = {.value = value,
               .env = &sides[A],
               .along = contiguous(&c, A),
-              .is_load = is_load(&c, A)},
+              .is_load = is_load(&c, A),
+              .step = step_of_a(&c)},
         .b = {.value = value,
               .env = &sides[B],
               .along = contiguous(&c, B),

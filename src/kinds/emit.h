@@ -56,6 +56,8 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 // Part number `part` of element v[at...], of a value of a dtype that has parts and lies in memory.
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part);
+// Elements of memory from v[at...] to that of the next `var`; 0: none, or not one number.
+int64_t ct__emit_stride(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the LANES loop.
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Does v[at...] lie where no quotient hangs on `var` but by multiples of `group`, so that lanes along it

@@ -509,6 +509,30 @@ static ct_kval ask_a(matmul *m, ct_kval outer, ct_kval inner) {
     return load_a(m, row, (place){-1, kk});
 }
 
+// Of a that is read where it lies, a panel's share of what the next tile reads.
+static void prefetch_next_tile(matmul *m, ct_kval panel, ct_kval tile) {
+    ct_kir *k = m->k;
+    ct_kval row = ct__kir_muli(k, ct__kir_addi(k, tile, 1), m->mr);
+    ct_kval more = ct__kir_lt(k, row, m->rows), none = ct__kir_int(k, 0);
+    row = ct__kir_select(k, more, row, none);
+    m->next_k = ct__kir_select(k, more, m->k0, ct__kir_addi(k, m->k0, CT_DOT_CHUNK));
+    const int64_t lines = m->a_by_k ? CT_DOT_CHUNK : m->mr,
+                  share = (lines + m->group - 1) / m->group;
+    ct_kval first = ct__kir_muli(k, ct__kir_div(k, panel, ct__kir_int(k, m->nr)), share);
+    ct_kval o = ct__kir_loop_n(k, CT_BIND_SEQ, share, "wanted soon");
+    o = ct__kir_add(k, first, o);
+    ct__kir_prefetches(k, true);
+    if (m->a_by_k) { // what the tile has begun is near
+        ask_a(m, o, ct__kir_addi(k, row, m->mr - 1));
+    } else {
+        ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, CT_DOT_CHUNK / LINE, "line");
+        ask_a(m, ct__kir_add(k, row, o), ct__kir_muli(k, i, LINE));
+        ct__kir_end(k);
+    }
+    ct__kir_prefetches(k, false);
+    ct__kir_end(k);
+}
+
 // Of the panels of b that come next, and behind a chunk's last panels of the next rows of a, this tile's
 // share.
 static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval tile) {
@@ -526,17 +550,20 @@ static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval t
     const int64_t parts = height * m->group;
     prefetch_part(m, ask_b, wanted, part, parts, m->b_by_column ? width : CT_DOT_CHUNK,
                   m->b_by_column ? CT_DOT_CHUNK : width);
-    if (m->deep || !m->many || m->s->a_packed) return;
+    if (m->a_in_place) prefetch_next_tile(m, panel, tile);
+    if (m->deep || !m->many || m->s->a_packed || m->a_in_place) return;
     wanted = ct__kir_bin(k, CT_K_AND, wanted, ct__kir_un(k, CT_K_NOT, more));
     prefetch_part(m, ask_a, wanted, part, parts, m->a_by_k ? CT_DOT_CHUNK : m->mc,
                   m->a_by_k ? m->mc : CT_DOT_CHUNK);
 }
 
-static void tiles(matmul *m, ct_kval group, ct_kval panel) {
+static void tiles(matmul *m, ct_kval group, ct_kval columns) {
     ct_kir *k = m->k;
+    ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
+    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, columns, m->nr), "panel of b");
+    panel = ct__kir_muli(k, panel, m->nr);
     ct_kval rest = minus(k, m->cols, ct__kir_add(k, group, panel));
     ct_kval valid = ct__kir_min(k, rest, ct__kir_int(k, m->nr));
-    ct_kval row = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->rows, m->mr), "tile");
     if (m->asks_for_operands) prefetch_operands(m, group, panel, row);
     row = ct__kir_muli(k, row, m->mr);
     if (m->asks_for_result) {
@@ -548,6 +575,7 @@ static void tiles(matmul *m, ct_kval group, ct_kval panel) {
     if (m->many) ct__kir_if(k, m->last);
     finish(m, row, group, panel, valid);
     if (m->many) ct__kir_end(k);
+    ct__kir_end(k);
     ct__kir_end(k);
 }
 
@@ -581,9 +609,7 @@ static void panels(matmul *m) {
     if (m->deep) chunks(m);
     ct_kval valid = rest_of(k, m->cols, group, width);
     pack_b(m, group, valid);
-    ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, valid, m->nr), "panel of b");
-    tiles(m, group, ct__kir_muli(k, panel, m->nr));
-    ct__kir_end(k);
+    tiles(m, group, valid);
     if (m->deep) ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -692,16 +718,25 @@ static void register_tile(matmul *m) {
             m->nv /= 2;
 }
 
-// What few tiles read, each element of it, is not packed: packing would cost as much as it saves.
+// Is a contiguous along one axis, and what lies in a tile of it not in a few sets of the first cache?
+// Where neighbours along the other axis are a multiple of 4 KB apart, all of them meet in one.
+static bool lies_well(const matmul *m) {
+    enum { WAY = 4096 }; // bytes
+    const int64_t size = m->s->dtype == CT_F64 ? 8 : 4;
+    return !m->gathers && ct__source_step(m->k, &m->s->a, m->s->n_batch + 2) * size % WAY;
+}
+
+// Not packed is what tiles read as fast where it lies, and what so few of them read that packing would
+// cost as much as it saves.
 static void choose_packing(matmul *m) {
-    enum { FEW_COLUMNS = 256, FEW_ROWS = 256, NEAR = 1 << 16 }; // NEAR: elements of b
+    enum { FEW_COLUMNS = 64, FEW_ROWS = 256, NEAR = 1 << 16 }; // NEAR: elements of b
     const ct_kir *k = m->k;
     int64_t rows = 0, columns = 0, length = 0;
     const bool known =
         ct__kir_is_int(k, m->s->rows, &rows) && ct__kir_is_int(k, m->s->inner, &length) &&
         ct__kir_is_int(k, m->s->columns, &columns) && m->column_axes.n == 1 && m->inner_axes.n == 1;
-    m->a_in_place = known && columns <= FEW_COLUMNS && rows >= m->mr && !m->s->a_packed &&
-                    ct__source_is_load(&m->s->a);
+    m->a_in_place = known && !m->s->a_packed && (columns <= FEW_COLUMNS || lies_well(m)) &&
+                    rows >= m->mr && ct__source_is_load(&m->s->a);
     m->b_in_place = known && rows <= FEW_ROWS && columns % m->nr == 0 && !m->b_by_column &&
                     length * columns <= NEAR && // else whole rows of panels are read better
                     m->nc % m->nr == 0 && ct__source_is_load(&m->s->b);
@@ -737,7 +772,7 @@ static void choose(matmul *m) {
     // divisions.
     const bool plain = m->column_axes.n == 1 && m->result_axes.n == 1 && inner == 1;
     const bool long_tiles = at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
-    m->asks_for_operands = plain && long_tiles && !m->a_in_place && !m->b_in_place;
+    m->asks_for_operands = plain && long_tiles && !m->b_in_place;
     m->asks_for_result = plain && (long_tiles || !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
 }
 

@@ -22,6 +22,13 @@ bool ct__source_along(const ct_kir *k, const ct_source *o, int axis) {
     return ct__kir_is_int(k, o->stride[axis], &stride) && stride == 1;
 }
 
+int64_t ct__source_step(const ct_kir *k, const ct_source *o, int rank) {
+    if (o->value) return o->step;
+    const int other = ct__source_along(k, o, rank - 1) ? rank - 2 : rank - 1;
+    int64_t step = 0;
+    return ct__kir_is_int(k, o->stride[other], &step) ? step : 0;
+}
+
 bool ct__source_is_load(const ct_source *o) { return !o->value || o->is_load; }
 
 void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value) {

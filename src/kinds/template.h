@@ -16,6 +16,8 @@ typedef struct ct_source {
     void *env;
     int along;    // computed: the axis along which its loads are contiguous; -1: none
     bool is_load; // computed: by one load and nothing else
+    int64_t step; // computed: elements between neighbours along the other of the last two axes, if
+                  // loads are contiguous along one; 0: not known
 } ct_source;
 
 typedef struct ct_sink {
@@ -32,6 +34,8 @@ ct_kval ct__source_load(ct_kir *k, const ct_source *o, int rank, const ct_kval *
 ct_kval ct__source_index(ct_kir *k, const ct_source *o, int rank, const ct_kval *at);
 // Is memory contiguous along this axis?
 bool ct__source_along(const ct_kir *k, const ct_source *o, int axis);
+// Elements between neighbours along the one of the last two axes that is not contiguous; 0: not known.
+int64_t ct__source_step(const ct_kir *k, const ct_source *o, int rank);
 // May each element be loaded as often as it is wanted?
 bool ct__source_is_load(const ct_source *o);
 void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct_kval value);

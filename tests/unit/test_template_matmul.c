@@ -289,7 +289,8 @@ static void literal_sizes(void **state) {
     (void)state;
     static const sizes list[] = {{1, 1, 1, 300, 70},  {1, 1, 8, 257, 33},   {1, 3, 64, 32, 64},
                                  {2, 2, 17, 256, 16}, {1, 1, 270, 40, 400}, {1, 1, 2, 1, 1},
-                                 {1, 2, 37, 300, 64}, {1, 1, 130, 519, 96}};
+                                 {1, 2, 37, 300, 64}, {1, 1, 130, 519, 96}, {1, 1, 30, 1024, 80},
+                                 {1, 1, 1024, 20, 80}}; // rows 4 KB apart, or steps of k
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         for (int t = 0; t < 4; t++)
             once(&(family){.dtype = CT_F32, .fixed = true, .ta = t & 1, .tb = t & 2}, list[i], 2);

@@ -633,27 +633,35 @@ void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) 
     d->n_memo = known;
 }
 
-bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
+int64_t ct__emit_stride(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
     const ct_sval *val = ct__sval(e->draft->sched, v);
     ct_ix stride;
     int64_t n;
     if (val->buf != UINT32_MAX)
         return ct__ix_stride(e->pool, ct__emit_offset(e, v, at), var, &stride) &&
-               ct__ix_is_int(e->pool, stride, &n) && n == 1;
+                       ct__ix_is_int(e->pool, stride, &n)
+                   ? n
+                   : 0;
     ct_ix own[CT_MAX_RANK];
     ct_map map;
     switch (v.node->op->kind->scheduled) {
     case CT_MAPPED:
-        return ct__emit_map(e, v.node, at, &map) && map.n_pieces > 0 && map.piece[0].operand >= 0 &&
-               ct__emit_contiguous(e, v.node->in[map.piece[0].operand], map.piece[0].from, var);
+        if (!ct__emit_map(e, v.node, at, &map) || !map.n_pieces || map.piece[0].operand < 0)
+            return 0;
+        return ct__emit_stride(e, v.node->in[map.piece[0].operand], map.piece[0].from, var);
     case CT_POINTWISE: // the widest operand decides
-        for (int i = 0; i < v.node->n_in; i++) {
+        n = 0;
+        for (int i = 0; i < v.node->n_in && n != 1; i++) {
             ct__broadcast_ix(e, v.node->in[i], v.node->out->rank, at, own);
-            if (ct__emit_contiguous(e, v.node->in[i], own, var)) return true;
+            const int64_t step = ct__emit_stride(e, v.node->in[i], own, var);
+            if (step) n = step;
         }
-        return false;
-    default: return false;
+        return n;
+    default: return 0;
     }
+}
+bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var) {
+    return ct__emit_stride(e, v, at, var) == 1;
 }
 
 // Does something hold for every place and condition that reading v[at...] takes?
