@@ -20,7 +20,8 @@ typedef struct panels {
     int64_t rows, columns, inner, taps;
     int width;     // columns of a register tile
     int64_t tiles; // of the columns
-    int a, b;      // scratch: the panel (inner, PANEL), the columns (tiles, inner, width)
+    int64_t step;  // elements of a tile's step of k: a line, where that is little more
+    int a, b;      // scratch: the panel (inner, PANEL), the columns (tiles, inner, step)
     int sum, out;  // scratch: a tile (CT_LANES, PANEL), the panel's result (PANEL, pitch)
     int64_t pitch; // of whole tiles, and room for the 16 lanes in which the last one is written
     ct_kval at[2 * CT_MAX_RANK];
@@ -60,7 +61,7 @@ static void close_runs(panels *p, int n) {
 // The place in the packed columns of a tile's step of k.
 static ct_kval b_place(const panels *p, ct_kval tile, ct_kval step) {
     ct_kval row = ct__kir_add(p->k, ct__kir_muli(p->k, tile, p->inner), step);
-    return ct__kir_muli(p->k, row, p->width);
+    return ct__kir_muli(p->k, row, p->step);
 }
 
 static void pack_columns(panels *p) {
@@ -232,8 +233,9 @@ void ct__template_panels(ct_kir *k, const ct_matmul_spec *s) {
     if (s->dtype == CT_F64) most /= 2;
     p.width = ct__matmul_tile_rows(p.columns, most < 1 ? 1 : most);
     p.tiles = (p.columns + p.width - 1) / p.width;
+    p.step = p.width > LINE - LINE / 4 && p.width < LINE ? LINE : p.width;
     p.a = ct__kir_local(k, s->dtype, (p.inner + p.inner / CT_DOT_CHUNK) * PANEL);
-    p.b = ct__kir_local(k, s->dtype, p.tiles * p.inner * p.width);
+    p.b = ct__kir_local(k, s->dtype, p.tiles * p.inner * p.step);
     p.sum = ct__kir_local(k, s->dtype, CT_LANES * PANEL);
     p.pitch = p.tiles * p.width + CT_LANES;
     p.out = ct__kir_local(k, s->dtype, PANEL * p.pitch);
