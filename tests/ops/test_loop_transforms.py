@@ -1,7 +1,7 @@
 """Loops and branches under transforms of one another, against JAX: what is carried, sliced and captured moves and is batched,
 or not, each by itself.
 
-Under COTAN_TEST_ALL all transforms are tried, else a tenth, and the value.
+Under COTAN_TEST_ALL all transforms are tried, else a twentieth, and the value.
 """
 import os
 

@@ -1,6 +1,6 @@
 """Every op under vmap, with three choices of axes, and its vjp under vmap, against JAX's batching of its twin (op_twins.py).
 
-Under COTAN_TEST_ALL all is asked of all cases, else of a tenth, which the op's name and the seed choose.
+Under COTAN_TEST_ALL all is asked of all cases, else of a twentieth, which the op's name and the seed choose.
 """
 import zlib
 

@@ -2,7 +2,7 @@
 
 A case of op_samples.py makes a program of what is asked of it (programs.py), which the library and JAX run. Derivatives are
 compared where operands and results are finite and no two are tied. Under COTAN_TEST_ALL all is asked of all cases, else of a
-tenth, which the op's name and the seed choose: value and vjp of one case of each op at least.
+twentieth, which the op's name and the seed choose: value and vjp of one case of each op at least.
 """
 import zlib
 
