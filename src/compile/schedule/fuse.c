@@ -830,24 +830,26 @@ static size_t outside_reads(const fuser *f, const ct_group *g) {
 }
 
 // Only what reads it, to a group that gathers; its values are stored, so that nothing is nested.
-static bool joins_gathering(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+static bool joins_gathering(fuser *f, ct_group *g, const ct_unit *u, bool reads_it) {
     if (!reads_it || u->reduce || g->dead || ct__count(u->v.node->out) != 1 ||
         u->v.node->out->dyn || f->deps[g->id].reads + outside_reads(f, g) >= MOST_SCALARS)
         return false;
-    memset(u->row, -1, sizeof u->row);
     return !closes_circle(f, g);
 }
 
-static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
-    if (g->gathers) return joins_gathering(f, g, u, reads_it);
-    if (gathers(f, u->v.node)) return false;
+// Whatever it does there, has the group a place for the unit?
+static bool has_place(fuser *f, const ct_group *g, const ct_unit *u) {
     if (g->dead || g->sealed || g->n_units >= MOST_UNITS ||
         f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
         return false;
-    memset(u->row, -1, sizeof u->row);
     if ((g->torn && u->reduce) || (g->has_reduce && f->of[u->v.node->index].torn)) return false;
-    if (closes_circle(f, g)) return false;
+    return !closes_circle(f, g);
+}
+static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+    memset(u->row, -1, sizeof u->row);
+    if (g->gathers) return joins_gathering(f, g, u, reads_it);
+    if (gathers(f, u->v.node) || !has_place(f, g, u)) return false;
     if (g->only) return reads_it && joins_epilogue(f, g, u);
     if (g->has_reduce && (reads_it ? joins_rows(f, g, u) : joins_beside(f, g, u))) return true;
     if (g->has_reduce) return joins_across(f, g, u);
@@ -930,6 +932,21 @@ static bool joins_reshaped(fuser *f, ct_group *g, ct_unit *u) {
     return false;
 }
 
+// A group, however old, of which the reduction is a sum over the rows, and that reads what it reads: in
+// a step the gradients of weights come behind the whole chain of those of activations.
+static ct_group *rows_beside(fuser *f, ct_unit *u) {
+    const ct_sched *s = f->s;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const ct_type *type = ct__type(f->reads[i].v);
+        if (!type->dyn && ct__count(type) < ROWS_ACROSS) continue;
+        for (size_t k = f->of[f->reads[i].v.node->index].edge; k; k = f->edges[k - 1].older) {
+            ct_group *g = s->groups[s->vals[f->edges[k - 1].unit][0].group];
+            if (g->has_reduce && !g->only && has_place(f, g, u) && joins_across(f, g, u)) return g;
+        }
+    }
+    return NULL;
+}
+
 static bool place_unit(fuser *f, ct_node *node) {
     ct_sched *s = f->s;
     ct_unit u = unit_of(node);
@@ -961,6 +978,7 @@ static bool place_unit(fuser *f, ct_node *node) {
         ct_group *g = s->groups[s->n_groups - back];
         if (!g->dead && !g->only && shares_input(f, g) && joins(f, g, &u, false)) home = g;
     }
+    if (!home && free_to_join && u.reduce) home = rows_beside(f, &u);
     if (!home) {
         home = new_group(f);
         if (!home) return false;
