@@ -76,6 +76,31 @@ static void sums_follow_the_rule(void **state) {
     ct_set_threads(0);
 }
 
+// More sums beside a norm's rows than a kernel's loop takes at a time, and other results before them.
+static void many_sums_are_all_there(void **state) {
+    enum { RESULTS = 70, MANY_ROWS = 1100, WIDE = 96 };
+    static float plain[RESULTS][WIDE];
+    float *x = numbers((size_t)MANY_ROWS * WIDE);
+    (void)state;
+    for (int stored = 0; stored < 2; stored++)
+        for (int fused = 0; fused < 2; fused++) {
+            setenv("COTAN_FUSE", fused ? "1" : "0", 1);
+            CT_SCOPE;
+            ct_tensor p = ct_softmax(ct_from(x, CT_F32, CT_DIMS(MANY_ROWS, WIDE))), out[RESULTS];
+            for (int i = 0; i < RESULTS; i++) {
+                out[i] = ct_mul(p, ct_f(i + 1));
+                if (!stored || i == RESULTS - 1) out[i] = ct_sum(out[i], .axes = CT_AXES(0));
+            }
+            assert_true(ct_eval(out, RESULTS));
+            for (int i = stored ? RESULTS - 1 : 0; i < RESULTS; i++) {
+                const float *sum = ct_data(out[i]);
+                if (fused) assert_memory_equal(sum, plain[i], sizeof plain[i]);
+                memcpy(plain[i], sum, sizeof plain[i]);
+            }
+        }
+    free(x);
+}
+
 // ------------------------------------------------------------------------- gradients along the rows
 
 // Bytes that the first `launches` of the newest plan read and write, over those of (rows, columns).
@@ -196,6 +221,7 @@ static void cross_entropies_read_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_follow_the_rule),
+        cmocka_unit_test(many_sums_are_all_there),
         cmocka_unit_test(gradients_of_norms_read_once),
         cmocka_unit_test(sums_find_the_rows_of_their_norm),
         cmocka_unit_test(cross_entropies_read_once),

@@ -308,10 +308,20 @@ typedef struct {
     bool place;     // its value is an index
     bool ordered;   // the order of its operations shows
     bool array;     // 16 accumulators in an array, by i mod 16
+    bool by_turns;  // four accumulators that take turns: one alone waits for itself
     const char *t;  // suffix of the dtype
     const char *s;  // "s_" where its operations are scalar
     const char *op; // "add"
 } reduction;
+
+// Maxima and minima, which cost five instructions each, in a loop that is not short. They do not
+// depend on their order.
+static bool takes_turns(const ct_render *r, const reduction *d) {
+    enum { SHORT = 16 * CT_LANES };
+    int64_t n;
+    return d->lanes && !d->place && !d->ordered && ct__is_float(d->dtype) &&
+           (!ct__kir_is_int(r->k, r->k->ins[d->ins->in].a, &n) || n >= SHORT);
+}
 
 static reduction reduction_of(const ct_render *r, ct_kval id) {
     const ct_kins *ins = &r->k->ins[id];
@@ -324,6 +334,7 @@ static reduction reduction_of(const ct_render *r, ct_kval id) {
     d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
     d.op = red_name(ins);
+    d.by_turns = takes_turns(r, &d);
     return d;
 }
 
@@ -342,6 +353,9 @@ static void accumulator(const ct_render *r, const reduction *d) {
               d->id, d->array ? "[16]; EACH(a" : " = ");
     if (d->array) ct__textf(r->out, "%d, ", d->id);
     start(r, d);
+    if (d->by_turns)
+        ct__textf(r->out, ", a%d_1 = a%d, a%d_2 = a%d, a%d_3 = a%d", d->id, d->id, d->id, d->id,
+                  d->id, d->id);
     ct__text_add(r->out, d->array ? ");\n" : ";\n");
     if (!d->place) return;
     line(r);
@@ -397,15 +411,20 @@ static void accumulate(const ct_render *r, ct_kval id) {
     else
         snprintf(a, sizeof a, "a%d", id);
     line(r);
-    ct__textf(r->out, "%s = %s%s_%s(%s, ", a, d.s, d.op, d.t, a);
+    if (d.by_turns)
+        ct__textf(r->out, "TURN(%sx16, a%d, %s_%s(%s, ", d.t, id, d.op, d.t, a);
+    else
+        ct__textf(r->out, "%s = %s%s_%s(%s, ", a, d.s, d.op, d.t, a);
     reduced(r, &d);
-    ct__text_add(r->out, ");\n");
+    ct__text_add(r->out, d.by_turns ? "))\n" : ");\n");
 }
 
 // After a block: its result, as an expression.
 static void block_result(const ct_render *r, const reduction *d) {
     if (d->lanes && d->place)
         ct__textf(r->out, "argfold_%s_%s(a%d, m%d)", d->op, d->t, d->id, d->id);
+    else if (d->by_turns)
+        ct__textf(r->out, "fold_%s_%s(FOUR(%s_%s, a%d))", d->op, d->t, d->op, d->t, d->id);
     else if (d->lanes)
         ct__textf(r->out, "fold_%s_%s(a%d)", d->op, d->t, d->id);
     else if (d->place)

@@ -22,7 +22,6 @@ enum {
     MOST_LOADS = 48,     // of them, loads
     MOST_DEPTH = 96,     // of nested inlining in a unit
     GROUP_DEPTH = 256,   // and through the units of a group
-    MOST_UNITS = 200,    // of a group
     MOST_READS = 160,    // of a group, loads (a kernel takes 1,280 buffers)
     MANY_SCALARS = 8,    // that one is computed from, from as many kernels
     MOST_SCALARS = 1000, // that a kernel of such reads
@@ -839,7 +838,7 @@ static bool joins_gathering(fuser *f, ct_group *g, const ct_unit *u, bool reads_
 
 // Whatever it does there, has the group a place for the unit?
 static bool has_place(fuser *f, const ct_group *g, const ct_unit *u) {
-    if (g->dead || g->sealed || g->n_units >= MOST_UNITS ||
+    if (g->dead || g->sealed || g->n_units >= CT_MOST_UNITS ||
         f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
         return false;
@@ -862,7 +861,7 @@ static bool joins(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
 static bool absorb(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g || u->across ||
         g->has_across || b->has_across || g->gathers || b->gathers ||
-        g->n_units + b->n_units > MOST_UNITS ||
+        g->n_units + b->n_units > CT_MOST_UNITS ||
         f->deps[g->id].depth + f->deps[b->id].depth > GROUP_DEPTH ||
         f->deps[g->id].reads + f->deps[b->id].reads > MOST_READS ||
         g->has_reduce != b->has_reduce || needs_around(f, g->id, b->id) ||

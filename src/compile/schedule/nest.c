@@ -494,8 +494,8 @@ static void fold_across(nest *n) {
     const ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, blocks, NULL);
     const ct_ix place = ct__emit_loop(e, CT_BIND_SEQ, lanes, NULL);
     const ct_ix from = ct__ix_add(p, ct__ix_mul(p, block, lanes), place);
-    ct_kval value[64];
-    const size_t units = g->n_units < 64 ? g->n_units : 64;
+    ct_kval value[CT_MOST_UNITS];
+    const size_t units = g->n_units;
     for (size_t i = 0; i < units; i++)
         if (g->units[i].across)
             value[i] = ct__emit_load_at(e, n->part[i], 0, part_dtype(&g->units[i]),
