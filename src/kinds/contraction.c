@@ -437,6 +437,16 @@ static bool turned_windows(const contract *c) {
            (ct__marked(inner) || inner >= MANY);
 }
 
+// Summed axes of one element are none: a convolution of 1 x 1 is a plain product.
+static void drop_ones(contract *c) {
+    ct_role *inner = &c->is.inner, kept = {0};
+    const ct_type *a = ct__type(c->value[A]), *b = ct__type(c->value[B]);
+    for (int i = 0; i < inner->n; i++)
+        if (!ct__is_one(a, inner->of[A][i]) || !ct__is_one(b, inner->of[B][i]))
+            ct__role_add(&kept, inner->of[A][i], inner->of[B][i], inner->of[OUT][i]);
+    *inner = kept;
+}
+
 // The roles of the template, of the node that e writes a kernel of.
 static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
@@ -446,6 +456,7 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
                     .dtype = ct__kir_held(node->out->dtype), // sums are rounded once, at their end
                     .is = roles_of(node)};
     c->inner = joined_size(c, &c->is.inner);
+    drop_ones(c);
     if (!c->is.columns.n && c->is.rows.n) exchange(c); // one row, not one column: lanes have work
     // Integers and dot products have loops of their own.
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
