@@ -185,6 +185,13 @@ static bool is_load(const contract *c, int which) {
     return ct__emit_is_load(c->e, c->value[which], index, c->dtype);
 }
 
+// Is the second operand read in one line of memory along all columns? A tile has more than 16 of them.
+static bool is_line(const contract *c) {
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    const int n = at_variables(c, B, var, index);
+    return is_load(c, B) && ct__emit_undivided(c->e, c->value[B], index, var[n - 1], 0);
+}
+
 // Is `var` crossed without a division? What is computed behind the result lies as the result would.
 static bool undivided(const contract *c, int which, const ct_ix *index, ct_ix var, int64_t group) {
     ct_ix_pool *pool = c->e->pool;
@@ -707,10 +714,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
               .along = contiguous(&c, A),
               .is_load = is_load(&c, A),
               .step = step_of_a(&c)},
-        .b = {.value = value,
-              .env = &sides[B],
-              .along = contiguous(&c, B),
-              .is_load = is_load(&c, B)},
+        .b = {.value = value, .env = &sides[B], .along = contiguous(&c, B), .is_load = is_line(&c)},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };

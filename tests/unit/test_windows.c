@@ -164,6 +164,23 @@ static void small_images_have_the_bits_of_dot_products(void **state) {
     }
 }
 
+// Columns that are several axes, 16 of the last one: a tile of 32 is two pieces of memory.
+static void columns_of_several_axes_are_of_all_of_them(void **state) {
+    (void)state;
+    enum { ROWS = 64, INNER = 128, MANY = 2, LAST = 16 };
+    CT_SCOPE;
+    ct_tensor in[2] = {normal(1, CT_DIMS(ROWS, INNER)), normal(2, CT_DIMS(MANY, INNER, LAST))};
+    ct_tensor y = ct_einsum("ik,nkj->inj", in, 2);
+    const float *got = ct_data(y), *a = ct_data(in[0]), *b = ct_data(in[1]);
+    assert_non_null(got);
+    for (int at = 0; at < ROWS * MANY * LAST; at++) {
+        const int row = at / LAST / MANY, n = at / LAST % MANY, j = at % LAST;
+        dot d = {0};
+        for (int k = 0; k < INNER; k++) add(&d, a[row * INNER + k], b[(n * INNER + k) * LAST + j]);
+        assert_true(result(&d) == got[at]);
+    }
+}
+
 static void depthwise_convolutions_are_sums_of_taps(void **state) {
     (void)state;
     CT_SCOPE;
@@ -251,6 +268,7 @@ int main(void) {
         cmocka_unit_test(convolutions_store_no_columns),
         cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
         cmocka_unit_test(small_images_have_the_bits_of_dot_products),
+        cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
         cmocka_unit_test(norms_move_little),
