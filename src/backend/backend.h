@@ -118,7 +118,7 @@ typedef struct ct_backend {
 } ct_backend;
 
 enum { CT_GUARD = 64 };
-enum { CT_SPARES = 8 };
+enum { CT_SPARES = 128 };
 struct ct_spare { // a freed buffer that waits for the next of its size
     void *buffer;
     size_t bytes;

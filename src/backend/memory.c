@@ -42,8 +42,10 @@ void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
 
 // What a program frees it often asks for again at once: the results of the step before. Given back to
 // the system, each page of them would be faulted in anew (a sum of two tensors of 4 MB took ten times
-// as long). Some of them stay with the device; they count as free, and where a limit was set none stay.
-enum { SPARE_LEAST = 128 << 10, SPARE_MOST = 128 << 20 };
+// as long; a product of 256 x 768 x 2304, its result 7 MB, a seventh longer). Some of them stay with the
+// device; they count as free, and where a limit was set none stay. More than a few of them stay only as
+// long as the process does not grow by them past its peak.
+enum { SPARE_LEAST = 128 << 10, SPARE_FEW = 128 << 20, SPARE_MOST = 512 << 20 };
 
 static bool spares(const ct_device *device, size_t bytes) {
     return device->backend->spares && !device->guard && bytes >= SPARE_LEAST;
@@ -53,8 +55,8 @@ static void *take_spare(ct_device *device, size_t bytes) {
     void *buffer = NULL;
     if (!spares(device, bytes)) return NULL;
     pthread_mutex_lock(&device->spare_lock);
-    for (int i = 0; i < CT_SPARES && !buffer; i++) {
-        struct ct_spare *spare = &device->spare[i];
+    for (int i = 1; i <= CT_SPARES && !buffer; i++) { // the last one freed first: it lies nearest
+        struct ct_spare *spare = &device->spare[(device->next_spare - i + CT_SPARES) % CT_SPARES];
         if (spare->bytes != bytes) continue;
         buffer = spare->buffer;
         device->spare_bytes -= bytes;
@@ -85,23 +87,31 @@ static bool keep_spare(ct_device *device, void *buffer, size_t bytes) {
     return true;
 }
 
-void ct__device_spares_free(ct_device *device) {
-    for (int i = 0; i < CT_SPARES; i++) {
+// The oldest go first.
+static void leave_spares(ct_device *device, size_t bytes) {
+    for (int i = 0; i < CT_SPARES && device->spare_bytes > bytes; i++) {
         pthread_mutex_lock(&device->spare_lock);
-        void *buffer = device->spare[i].buffer;
-        device->spare_bytes -= device->spare[i].bytes;
-        device->spare[i] = (struct ct_spare){0};
+        struct ct_spare *oldest = &device->spare[(device->next_spare + i) % CT_SPARES];
+        void *buffer = oldest->buffer;
+        device->spare_bytes -= oldest->bytes;
+        *oldest = (struct ct_spare){0};
         pthread_mutex_unlock(&device->spare_lock);
         if (buffer) device->backend->free(device, buffer);
     }
 }
+
+void ct__device_spares_free(ct_device *device) { leave_spares(device, 0); }
 
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err) {
     bytes += device->guard;
     if (asked && device->spare_bytes) ct__device_spares_free(device); // of before there was a limit
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
     void *buffer = take_spare(device, bytes);
-    if (!buffer) buffer = device->backend->alloc(device, bytes, err);
+    if (!buffer) {
+        const uint64_t total = device->account->total, peak = device->account->peak;
+        leave_spares(device, total + SPARE_FEW < peak ? peak - total : SPARE_FEW);
+        buffer = device->backend->alloc(device, bytes, err);
+    }
     if (!buffer && device->spare_bytes) { // which the system may want back
         ct__device_spares_free(device);
         if (err) *err = (ct_err){0};
