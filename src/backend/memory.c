@@ -43,9 +43,9 @@ void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
 // What a program frees it often asks for again at once: the results of the step before. Given back to
 // the system, each page of them would be faulted in anew (a sum of two tensors of 4 MB took ten times
 // as long; a product of 256 x 768 x 2304, its result 7 MB, a seventh longer). Some of them stay with the
-// device; they count as free, and where a limit was set none stay. More than a few of them stay only as
-// long as the process does not grow by them past its peak.
-enum { SPARE_LEAST = 128 << 10, SPARE_FEW = 128 << 20, SPARE_MOST = 512 << 20 };
+// device; they count as free, and where a limit was set none stay. More than a few of them, of some
+// bytes, stay only as long as the process does not grow by them past its peak.
+enum { SPARE_LEAST = 128 << 10, SPARE_SOME = 128 << 20, SPARE_MOST = 512 << 20, FEW_SPARES = 8 };
 
 static bool spares(const ct_device *device, size_t bytes) {
     return device->backend->spares && !device->guard && bytes >= SPARE_LEAST;
@@ -87,9 +87,10 @@ static bool keep_spare(ct_device *device, void *buffer, size_t bytes) {
     return true;
 }
 
-// The oldest go first.
-static void leave_spares(ct_device *device, size_t bytes) {
-    for (int i = 0; i < CT_SPARES && device->spare_bytes > bytes; i++) {
+// The oldest go, until there are at most so many bytes; of the last few, until there are at most `some`.
+static void leave_spares(ct_device *device, size_t bytes, size_t some) {
+    for (int i = 0; i < CT_SPARES; i++) {
+        if (device->spare_bytes <= (i < CT_SPARES - FEW_SPARES ? bytes : some)) break;
         pthread_mutex_lock(&device->spare_lock);
         struct ct_spare *oldest = &device->spare[(device->next_spare + i) % CT_SPARES];
         void *buffer = oldest->buffer;
@@ -100,7 +101,7 @@ static void leave_spares(ct_device *device, size_t bytes) {
     }
 }
 
-void ct__device_spares_free(ct_device *device) { leave_spares(device, 0); }
+void ct__device_spares_free(ct_device *device) { leave_spares(device, 0, 0); }
 
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err) {
     bytes += device->guard;
@@ -109,7 +110,8 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
     void *buffer = take_spare(device, bytes);
     if (!buffer) {
         const uint64_t total = device->account->total, peak = device->account->peak;
-        leave_spares(device, total + SPARE_FEW < peak ? peak - total : SPARE_FEW);
+        const size_t room = total < peak ? peak - total : 0;
+        leave_spares(device, room, room > SPARE_SOME ? room : SPARE_SOME);
         buffer = device->backend->alloc(device, bytes, err);
     }
     if (!buffer && device->spare_bytes) { // which the system may want back

@@ -167,6 +167,8 @@ bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
 // Where the memory of the context's device is counted, and the name of the device that computes
 // (or, of a dry one, would).
 const ct_account *ct__ctx_account(ct_ctx *ctx);
+// The system gets back what was freed, and what waits on its device to serve again.
+void ct__ctx_release_unused(ct_ctx *ctx);
 const char *ct__ctx_device(ct_ctx *ctx);
 double ct__ctx_gflops(ct_ctx *ctx); // of its device in a matrix product, roughly
 // Plans made from here on keep what devices hold within so many bytes, by what gradients compute

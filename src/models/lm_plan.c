@@ -48,6 +48,7 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         cost->devices = a->peak + h->held;
     }
     cost->copies = cost->weights > cost->state ? cost->weights : cost->state;
+    if (h->outer) ct__ctx_release_unused(h->outer); // what waits is no part of the process
     cost->process = ct__resident_bytes();
     cost->code = h->kernels * A_KERNEL;
     cost->blocks = h->blocks;

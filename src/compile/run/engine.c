@@ -61,6 +61,12 @@ const ct_account *ct__ctx_account(ct_ctx *ctx) {
     return e ? e->device->account : &ct__account;
 }
 
+void ct__ctx_release_unused(ct_ctx *ctx) {
+    ct_engine *e = engine_of(ctx);
+    if (e) ct__device_spares_free(ct__computing(e->device));
+    ct__release_unused();
+}
+
 const char *ct__ctx_device(ct_ctx *ctx) {
     ct_engine *e = engine_of(ctx);
     return e ? ct__computing(e->device)->backend->name : "";
