@@ -78,15 +78,15 @@ static void sums_follow_the_rule(void **state) {
 
 // More sums beside a norm's rows than a kernel's loop takes at a time, and other results before them.
 static void many_sums_are_all_there(void **state) {
-    enum { RESULTS = 70, MANY_ROWS = 1100, WIDE = 96 };
-    static float plain[RESULTS][WIDE];
-    float *x = numbers((size_t)MANY_ROWS * WIDE);
+    enum { RESULTS = 70, DOWN = 1100, ACROSS = 96 };
+    static float plain[RESULTS][ACROSS];
+    float *x = numbers((size_t)DOWN * ACROSS);
     (void)state;
     for (int stored = 0; stored < 2; stored++)
         for (int fused = 0; fused < 2; fused++) {
             setenv("COTAN_FUSE", fused ? "1" : "0", 1);
             CT_SCOPE;
-            ct_tensor p = ct_softmax(ct_from(x, CT_F32, CT_DIMS(MANY_ROWS, WIDE))), out[RESULTS];
+            ct_tensor p = ct_softmax(ct_from(x, CT_F32, CT_DIMS(DOWN, ACROSS))), out[RESULTS];
             for (int i = 0; i < RESULTS; i++) {
                 out[i] = ct_mul(p, ct_f(i + 1));
                 if (!stored || i == RESULTS - 1) out[i] = ct_sum(out[i], .axes = CT_AXES(0));
