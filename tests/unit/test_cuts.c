@@ -185,6 +185,17 @@ static ct_tensor colours_apart(void) { // (H, W, 3) of bytes; the last one read 
     ct_tensor x = ct_cast(ct_from(byte, CT_U8, CT_DIMS(4, 64, 3)), CT_F32);
     return ct_neg(ct_permute(x, CT_DIMS(2, 0, 1)));
 }
+static ct_tensor colours_flipped(void) { // the first one read is the last there is
+    uint8_t byte[4 * 64 * 3];
+    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
+    ct_tensor x = ct_flip(ct_from(byte, CT_U8, CT_DIMS(4, 64, 3)), CT_AXES(1));
+    return ct_neg(ct_permute(ct_cast(x, CT_F32), CT_DIMS(2, 0, 1)));
+}
+static ct_tensor fifths(void) {
+    uint8_t byte[5 * 64];
+    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
+    return ct_neg(ct_cast(every(ct_from(byte, CT_U8, CT_DIMS(320)), 0, 4, 5), CT_F32));
+}
 
 // ----------------------------------------------------------------------------------------- running
 
@@ -287,6 +298,8 @@ static const expected all[] = {
     {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, INTERPRETED},
     {"windows_at", windows_at, 1, {"ldg_"}, "first_i64(", 1, COMPILED},
     {"colours_apart", colours_apart, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},
+    {"colours_flipped", colours_flipped, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},
+    {"fifths", fifths, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},
     {"waves", waves, 2, {NULL}, "sin_f32(", 1, OTHER_FUNCTIONS},
 };
 enum { ALL = sizeof all / sizeof *all };
