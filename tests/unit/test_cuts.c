@@ -179,22 +179,21 @@ static ct_tensor windows_at(void) {
     at = ct_add(at, ct_iota(CT_I32, CT_DIMS(8, 64), 1));
     return ct_neg(ct_gather(tensor(CT_DIMS(3, 64)), at, .axis = 1));
 }
-static ct_tensor colours_apart(void) { // (H, W, 3) of bytes; the last one read is the last there is
-    uint8_t byte[4 * 64 * 3];
+static ct_tensor bytes(ct_ints dims) { // at most 1000
+    uint8_t byte[1000];
     for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
-    ct_tensor x = ct_cast(ct_from(byte, CT_U8, CT_DIMS(4, 64, 3)), CT_F32);
+    return ct_from(byte, CT_U8, dims);
+}
+static ct_tensor colours_apart(void) { // (H, W, 3) of bytes; the last one read is the last there is
+    ct_tensor x = ct_cast(bytes(CT_DIMS(4, 64, 3)), CT_F32);
     return ct_neg(ct_permute(x, CT_DIMS(2, 0, 1)));
 }
 static ct_tensor colours_flipped(void) { // the first one read is the last there is
-    uint8_t byte[4 * 64 * 3];
-    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
-    ct_tensor x = ct_flip(ct_from(byte, CT_U8, CT_DIMS(4, 64, 3)), CT_AXES(1));
+    ct_tensor x = ct_flip(bytes(CT_DIMS(4, 64, 3)), CT_AXES(1));
     return ct_neg(ct_permute(ct_cast(x, CT_F32), CT_DIMS(2, 0, 1)));
 }
 static ct_tensor fifths(void) {
-    uint8_t byte[5 * 64];
-    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
-    return ct_neg(ct_cast(every(ct_from(byte, CT_U8, CT_DIMS(320)), 0, 4, 5), CT_F32));
+    return ct_neg(ct_cast(every(bytes(CT_DIMS(320)), 0, 4, 5), CT_F32));
 }
 
 // ----------------------------------------------------------------------------------------- running

@@ -8,11 +8,9 @@
 #include "compile/render/render_impl.h"
 #include "kir/kir_math.h"
 
-enum {
-    LONG_LOOP =
-        128, // elements of a loop whose vectors with all lanes are written apart from the rest,
-    MOST_TWICE = 64, // if its body has so many instructions
-};
+// A loop of so many elements, and of so few instructions in it, has its vectors with all lanes written
+// apart from the rest.
+enum { LONG_LOOP = 128, MOST_TWICE = 64 };
 
 static void line(const ct_render *r) {
     for (int i = 0; i < r->depth; i++) ct__text_add(r->out, "    ");

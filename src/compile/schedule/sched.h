@@ -39,10 +39,11 @@ typedef struct ct_unit {
     bool late;   // computed behind the sums over rows, whose axes it has
 } ct_unit;
 
+enum { CT_MOST_UNITS = 200 }; // of a group that does not gather
+
 // One launch, or two where a long reduction is split; or a template's launches. Its row space (the
 // axes that all its reductions keep) is spread over threads; reductions and whole rows are loops
 // inside. Without reductions there are no row axes: all axes run inside, spread by chunks.
-enum { CT_MOST_UNITS = 200 }; // of a group
 typedef struct ct_group {
     int32_t id;
     ct_node *only;  // a template's node, else NULL; units then are computed behind it
