@@ -89,13 +89,17 @@ static bool keep_spare(ct_device *device, void *buffer, size_t bytes) {
 
 // The oldest go, until there are at most so many bytes; of the last few, until there are at most `some`.
 static void leave_spares(ct_device *device, size_t bytes, size_t some) {
-    for (int i = 0; i < CT_SPARES; i++) {
-        if (device->spare_bytes <= (i < CT_SPARES - FEW_SPARES ? bytes : some)) break;
+    bool done = false;
+    for (int i = 0; i < CT_SPARES && !done; i++) {
+        void *buffer = NULL;
         pthread_mutex_lock(&device->spare_lock);
-        struct ct_spare *oldest = &device->spare[(device->next_spare + i) % CT_SPARES];
-        void *buffer = oldest->buffer;
-        device->spare_bytes -= oldest->bytes;
-        *oldest = (struct ct_spare){0};
+        done = device->spare_bytes <= (i < CT_SPARES - FEW_SPARES ? bytes : some);
+        if (!done) {
+            struct ct_spare *oldest = &device->spare[(device->next_spare + i) % CT_SPARES];
+            buffer = oldest->buffer;
+            device->spare_bytes -= oldest->bytes;
+            *oldest = (struct ct_spare){0};
+        }
         pthread_mutex_unlock(&device->spare_lock);
         if (buffer) device->backend->free(device, buffer);
     }
