@@ -283,12 +283,40 @@ static bool fold_i64(ct_kop op, int64_t x, int64_t y, int64_t *r) {
 
 static bool is_compare(ct_kop op) { return op >= CT_K_LT && op <= CT_K_NE; }
 
+// What a whole number of fewer bits was before it was widened to i64; -1: it was none.
+static ct_kval before_widening(const ct_kir *k, ct_kval v) {
+    const ct_kins *ins = &k->ins[v];
+    if (ins->op != CT_K_CAST) return -1;
+    const ct_dtype dtype = (ct_dtype)k->ins[ins->a].dtype;
+    return ct__is_int(dtype) && dtype != CT_U64 ? ins->a : -1;
+}
+
+// A comparison of i64 of which one side was widened and the other is a number or was widened too: by
+// the fewer bits, or known from what they hold; -1: it is none.
+static ct_kval compare_narrow(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
+    int64_t c = 0, least, greatest;
+    const ct_kval x = before_widening(k, a), y = before_widening(k, b);
+    if (x >= 0 && y >= 0 && k->ins[x].dtype == k->ins[y].dtype) return ct__kir_bin(k, op, x, y);
+    const bool left = x < 0;
+    if (left ? y < 0 || !ct__kir_is_int(k, a, &c) : !ct__kir_is_int(k, b, &c)) return -1;
+    const ct_dtype dtype = (ct_dtype)k->ins[left ? y : x].dtype;
+    const int64_t lo = ct__least(dtype), hi = ct__greatest(dtype);
+    const bool holds = c >= lo && c <= hi;
+    fold_i64(op, left ? c : lo, left ? lo : c, &least);
+    fold_i64(op, left ? c : hi, left ? hi : c, &greatest);
+    if (least == greatest && (!holds || op == CT_K_LT || op == CT_K_LE))
+        return ct__kir_const_int(k, CT_BOOL, least);
+    const ct_kval number = ct__kir_const_int(k, dtype, c);
+    return ct__kir_bin(k, op, left ? number : x, left ? y : number);
+}
+
 // Simplifications of i64 index arithmetic; -1: none.
 static ct_kval simplify(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     int64_t x = 0, y = 0, r = 0;
     bool cx = ct__kir_is_int(k, a, &x), cy = ct__kir_is_int(k, b, &y);
     if (cx && cy && fold_i64(op, x, y, &r))
         return ct__kir_const_int(k, is_compare(op) ? CT_BOOL : CT_I64, r);
+    if (is_compare(op)) return compare_narrow(k, op, a, b);
     switch (op) {
     case CT_K_ADD:
         if (cx && x == 0) return b;
@@ -480,7 +508,8 @@ ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     if (x->dtype == to) return a;
     if (narrow && x->op == CT_K_CAST && x->sub == to) return a;
     int64_t known = 0;
-    if (to == CT_I32 && ct__kir_is_int(k, a, &known)) return ct__kir_const_int(k, to, known);
+    if ((to == CT_I32 || to == CT_U32) && ct__kir_is_int(k, a, &known))
+        return ct__kir_const_int(k, to, known);
     ct_kins ins = make(CT_K_CAST, narrow ? CT_F32 : (int)to, x->lanes, a, -1, -1);
     ins.sub = (uint8_t)to;
     return pure(k, ins);
@@ -527,6 +556,20 @@ ct_kval ct__kir_scale(ct_kir *k, ct_kval x, ct_kval n) {
     if (!ct__is_float(a->dtype) || a->dtype != b->dtype)
         return bad(k, CT_K_SCALE, "the operands are not floats of one dtype");
     return pure(k, make(CT_K_SCALE, a->dtype, 1, x, n, -1));
+}
+
+ct_kval ct__kir_is_inside(ct_kir *k, ct_kval x, ct_kval n) {
+    const ct_kins *i = operand(k, CT_K_LT, x), *m = operand(k, CT_K_LT, n);
+    if (!i || !m) return -1;
+    const ct_kval before = i->dtype == CT_I64 ? before_widening(k, x) : -1;
+    if (before < 0 || k->ins[before].dtype != CT_I32) {
+        const ct_kval negative = ct__kir_lt(k, x, ct__kir_int(k, 0));
+        const ct_kval below = ct__kir_lt(k, x, n);
+        return ct__kir_bin(k, CT_K_AND, ct__kir_un(k, CT_K_NOT, negative), below);
+    }
+    // Negative numbers are, by their bits, above all others.
+    const ct_kval end = ct__kir_min(k, n, ct__kir_int(k, (int64_t)INT32_MAX + 1));
+    return ct__kir_lt(k, ct__kir_bitcast(k, before, CT_U32), ct__kir_cast(k, end, CT_U32));
 }
 
 ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b) {

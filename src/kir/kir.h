@@ -256,6 +256,7 @@ static inline ct_kval ct__kir_lt(ct_kir *k, ct_kval a, ct_kval b) {
 ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b);           // i64: a + b
 ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b);           // i64: a * b
 ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b);       // i64, a >= 0: (a + b - 1) / b
+ct_kval ct__kir_is_inside(ct_kir *k, ct_kval x, ct_kval n);      // i64, n >= 0: 0 <= x and x < n
 bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 constant?
 
 // ---------------------------------------------------------------------------------------- memory

@@ -179,6 +179,13 @@ static ct_tensor windows_at(void) {
     at = ct_add(at, ct_iota(CT_I32, CT_DIMS(8, 64), 1));
     return ct_neg(ct_gather(tensor(CT_DIMS(3, 64)), at, .axis = 1));
 }
+// Places that are data, all of 16 inside and not, and at the ends of i32.
+static ct_tensor picked(void) {
+    int32_t at[64];
+    for (int i = 0; i < 64; i++) at[i] = i < 40 ? i * 7 % 64 : i - 52;
+    at[60] = INT32_MIN, at[61] = INT32_MAX, at[62] = 63, at[63] = 64;
+    return ct_neg(ct_gather(tensor(CT_DIMS(3, 64)), ct_from(at, CT_I32, CT_DIMS(64)), .axis = 1));
+}
 static ct_tensor bytes(ct_ints dims) { // at most 1000
     uint8_t byte[1000];
     for (size_t i = 0; i < sizeof byte; i++) byte[i] = (uint8_t)(i * 31 >> 2);
@@ -295,7 +302,8 @@ static const expected all[] = {
     {"max_pool_slope", max_pool_slope, 2, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, INTERPRETED},
     {"mean_pool_slope", mean_pool_slope, 1, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, INTERPRETED},
     {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, INTERPRETED},
-    {"windows_at", windows_at, 1, {"ldg_"}, "first_i64(", 1, COMPILED},
+    {"windows_at", windows_at, 1, {"ldg_", "ldi_", "i64x16"}, "ramp_below(", 1, COMPILED},
+    {"picked", picked, 1, {"ldg_", "i64x16"}, "ldi_f32(", 1, COMPILED},
     {"colours_apart", colours_apart, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},
     {"colours_flipped", colours_flipped, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},
     {"fifths", fifths, 1, {"ldg_"}, "lds_u8(", 1, COMPILED},

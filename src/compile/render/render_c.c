@@ -117,45 +117,18 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__textf(r->out, ")), v%d)", v);
 }
 
-// How far an i32 is from lane to lane, modulo 2^32. False: that is not known.
-static bool wrapped_step(const ct_render *r, ct_kval v, uint32_t *step) {
-    const ct_kins *ins = &r->k->ins[v];
-    uint32_t more = 0;
-    *step = 0;
-    if (r->shape[v].vary == CT_UNIFORM) return true;
-    if (ins->op == CT_K_CAST && r->shape[ins->a].vary == CT_AFFINE) {
-        *step = (uint32_t)r->shape[ins->a].stride;
-        return ins->dtype == CT_I32 && r->k->ins[ins->a].dtype == CT_I64;
-    }
-    if (ins->op != CT_K_ADD || !wrapped_step(r, ins->a, step) || !wrapped_step(r, ins->b, &more))
-        return false;
-    *step += more;
-    return true;
-}
-
-// Is the condition false wherever v is negative?
-static bool wants_nonneg(const ct_kir *k, ct_kval cond, ct_kval v) {
-    const ct_kins *ins = &k->ins[cond], *less = ins->op == CT_K_NOT ? &k->ins[ins->a] : ins;
-    int64_t zero = 1;
-    if (ins->op == CT_K_AND) return wants_nonneg(k, ins->a, v) || wants_nonneg(k, ins->b, v);
-    return less != ins && less->op == CT_K_LT && less->a == v &&
-           ct__kir_is_int(k, less->b, &zero) && zero == 0;
-}
-
-// Indices in i32 that go up by one may wrap around between lanes; but no two lanes that are loaded,
-// whose indices are not negative, stand on different sides of that: they lie in a row.
-static bool gathers_a_row(const ct_render *r, const ct_kins *load) {
-    const ct_kins *ins = &r->k->ins[load->a];
-    ct_kval v = load->a;
-    uint32_t step = 0;
-    while (ins->op == CT_K_ADD) {
-        if (r->shape[ins->a].vary != CT_UNIFORM && r->shape[ins->b].vary != CT_UNIFORM)
-            return false;
-        v = r->shape[ins->a].vary == CT_UNIFORM ? ins->b : ins->a;
-        ins = &r->k->ins[v];
-    }
-    return ins->op == CT_K_CAST && r->k->ins[ins->a].dtype == CT_I32 && load->b >= 0 &&
-           wrapped_step(r, ins->a, &step) && step == 1 && wants_nonneg(r->k, load->b, v);
+// At places that are data, or computed from it.
+static void gathered(const ct_render *r, const ct_kins *ins, const char *t) {
+    const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
+    const bool row = x >= 0 && ct__render_is_row(r, ins, x);
+    ct__textf(r->out, "%s_%s(", row ? "ldm" : x >= 0 ? "ldi" : "ldg", t);
+    buffer_name(r, ins->imm.i);
+    if (x >= 0) ct__render_uniform_part(r, ins->a);
+    ct__text_add(r->out, row ? " + " : ", ");
+    if (row)
+        ct__render_scalar(r, x);
+    else
+        ct__render_wide(r, x >= 0 ? x : ins->a);
 }
 
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
@@ -170,12 +143,7 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     }
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
-        bool row = gathers_a_row(r, ins);
-        ct__textf(r->out, row ? "ldm_%s(" : "ldg_%s(", t);
-        buffer_name(r, ins->imm.i);
-        ct__text_add(r->out, row ? " + first_i64(" : ", ");
-        ct__render_wide(r, ins->a);
-        if (row) ct__text_add(r->out, ")");
+        gathered(r, ins, t);
     } else {
         bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
         ct__textf(r->out, "%s_%s(", one ? all ? "ld" : "ldm" : "lds", t);
@@ -902,7 +870,9 @@ bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
     if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     if (ok) {
         ct__kir_shapes(k, CT_LANES, shape);
+        ct__render_find_ramps(k, shape);
         find_nested(k, shape, nested, nested + k->n);
+        ct__render_find_narrow(k, shape, nested + k->n, nested);
         find_indices(k, index);
         ct_render r = {.k = k, .shape = shape, .nested = nested, .index = index, .depth = 1};
         ok = render(&r, out, name, err);

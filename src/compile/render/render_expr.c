@@ -276,7 +276,7 @@ void ct__render_wide(const ct_render *r, ct_kval v) {
     switch (r->shape[v].vary) {
     case CT_VARYING: name_of(r, v); return;
     case CT_UNIFORM: ct__textf(r->out, "splat_%s(", ct__render_suffix(r->k->ins[v].dtype)); break;
-    case CT_AFFINE: ct__text_add(r->out, "iota_i64("); break;
+    case CT_AFFINE: ct__textf(r->out, "iota_%s(", ct__render_suffix(r->k->ins[v].dtype)); break;
     }
     ct__render_scalar(r, v);
     if (r->shape[v].vary == CT_AFFINE) ct__textf(r->out, ", %" PRId64, r->shape[v].stride);
@@ -326,7 +326,7 @@ static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
 // A comparison of indices of which one is affine: by the distance of lane 0, without i64 vectors.
 static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     const int64_t limit = 1 << 20;
-    if (ins->op < CT_K_LT || ins->op > CT_K_NE) return false;
+    if (ins->op < CT_K_LT || ins->op > CT_K_NE || r->k->ins[ins->a].dtype != CT_I64) return false;
     ct_kshape a = r->shape[ins->a], b = r->shape[ins->b];
     if (a.vary == CT_VARYING || b.vary == CT_VARYING) return false;
     int64_t stride = 0;
@@ -339,6 +339,20 @@ static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, ", ");
     ct__render_scalar(r, ins->b);
     ct__textf(r->out, "), %" PRId64 ")", stride);
+    return true;
+}
+
+// Values of u32 that go up evenly and a bound: mostly all lanes are below it, which the first and the
+// last one tell.
+static bool ramp_below(const ct_render *r, const ct_kins *ins) {
+    if (ins->op != CT_K_LT || r->k->ins[ins->a].dtype != CT_U32 ||
+        r->shape[ins->a].vary != CT_AFFINE || r->shape[ins->b].vary != CT_UNIFORM)
+        return false;
+    ct__text_add(r->out, "ramp_below(");
+    ct__render_scalar(r, ins->a);
+    ct__textf(r->out, ", %" PRId64 ", ", r->shape[ins->a].stride);
+    ct__render_scalar(r, ins->b);
+    ct__text_add(r->out, ")");
     return true;
 }
 
@@ -385,7 +399,7 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
         }
         break;
     default:
-        if (!ramp_compare(r, ins)) wide_call(r, ins, NULL);
+        if (!ramp_compare(r, ins) && !ramp_below(r, ins)) wide_call(r, ins, NULL);
         break;
     }
 }

@@ -26,6 +26,19 @@ void ct__render_wide(const ct_render *r, ct_kval v);   // as a 16-lane vector
 void ct__render_value(const ct_render *r, ct_kval v);  // the right side of "v7 = ..." of an op
 bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape); // may v stand in an expression?
 
+// Values of 32 bits that go up evenly from lane to lane, modulo 2^32, become affine.
+void ct__render_find_ramps(const ct_kir *k, ct_kshape *shape);
+// If an index is a widened i32 plus what is the same for all lanes: that i32; else -1.
+ct_kval ct__render_narrow(const ct_kir *k, const ct_kshape *shape, ct_kval index);
+// Such indices of loads stand in place of their names.
+void ct__render_find_narrow(const ct_kir *k, const ct_kshape *shape, const uint8_t *uses,
+                            uint8_t *nested);
+void ct__render_uniform_part(const ct_render *r, ct_kval index); // " + 5 + v7" of such an index
+// Do the lanes that are loaded at places that are made of the i32 x lie in a row? Where x goes up by
+// one it may wrap around between lanes; but no two lanes that are loaded, whose x is not negative,
+// stand on different sides of that.
+bool ct__render_is_row(const ct_render *r, const ct_kins *load, ct_kval x);
+
 static inline bool ct__render_is_wide(const ct_render *r, ct_kval v) {
     return r->shape[v].vary == CT_VARYING;
 }

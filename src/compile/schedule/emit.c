@@ -180,9 +180,28 @@ static bool always_inside(ct_emit *e, ct_val v, const ct_ix *at) {
     return true;
 }
 
+// 0 <= x and x < n of a position x that is data?
+static bool is_inside(const ct_ix_pool *p, ct_ix a, ct_ix b, ct_ix *x, ct_ix *n) {
+    const ct_ix_node *no = ct__ix_node(p, a), *less = ct__ix_node(p, b);
+    int64_t zero = 1;
+    if (no->kind != CT_IX_NOT || less->kind != CT_IX_LT) return false;
+    const ct_ix_node *negative = ct__ix_node(p, no->a);
+    *x = less->a;
+    *n = less->b;
+    return negative->kind == CT_IX_LT && negative->a == *x &&
+           ct__ix_is_int(p, negative->b, &zero) && zero == 0 &&
+           ct__ix_node(p, *x)->kind == CT_IX_LOAD && ct__ix_node(p, *n)->lo >= 0;
+}
+
 // Of two operands; the second one is written first.
 static ct_kval emit_pair(ct_emit *e, const ct_ix_node *n) {
     ct_kir *k = e->kir;
+    ct_ix place, size;
+    if (n->kind == CT_IX_AND && (is_inside(e->pool, n->a, n->b, &place, &size) ||
+                                 is_inside(e->pool, n->b, n->a, &place, &size))) {
+        const ct_kval x = ct__emit_ix(e, place);
+        return ct__kir_is_inside(k, x, ct__emit_ix(e, size));
+    }
     bool condition = n->kind == CT_IX_AND;
     ct_kval b = condition ? ct__emit_condition(e, n->b) : ct__emit_ix(e, n->b);
     ct_kval a = condition ? ct__emit_condition(e, n->a) : ct__emit_ix(e, n->a);
