@@ -150,8 +150,9 @@ static const int32_t starts[] = {INT32_MIN, INT32_MIN + 7, -200,     -20, -1, 0,
                                  120,       INT32_MAX - 7, INT32_MAX};
 enum { ROWS = sizeof starts / sizeof *starts, COLUMNS = 40, FROM = 50 };
 
-// y[r, j] = x[start[r] + step j], 7 where that is not inside of x.
-static void places_with(ct_dtype dtype, int32_t step, bool row) {
+// y[r, j] = x[start[r] + step j], 7 where that is not inside of x, whose size is a number or an
+// argument.
+static void places_with(ct_dtype dtype, int32_t step, bool number, bool row) {
     const size_t size = ct_dtype_size(dtype);
     char x[(FROM + 1) * 8], y[ROWS * COLUMNS * 8], seven[8];
     ct_kir k;
@@ -159,13 +160,14 @@ static void places_with(ct_dtype dtype, int32_t step, bool row) {
     const int in = ct__kir_buffer(&k, dtype, CT_KIR_READ);
     const int begin = ct__kir_buffer(&k, CT_I32, CT_KIR_READ);
     const int out = ct__kir_buffer(&k, dtype, CT_KIR_WRITE);
+    const ct_kval n = number ? ct__kir_int(&k, FROM) : ct__kir_arg(&k);
     const ct_kval r = ct__kir_loop_n(&k, CT_BIND_ROWS, ROWS, "row");
     const ct_kval j = ct__kir_loop_n(&k, CT_BIND_LANES, COLUMNS, "column");
     const ct_kval moved =
         ct__kir_mul(&k, ct__kir_cast(&k, j, CT_I32), ct__kir_const_int(&k, CT_I32, step));
     const ct_kval at = ct__kir_add(&k, ct__kir_load(&k, begin, r), moved);
     const ct_kval place = ct__kir_cast(&k, at, CT_I64);
-    const ct_kval inside = ct__kir_is_inside(&k, place, ct__kir_int(&k, FROM));
+    const ct_kval inside = ct__kir_is_inside(&k, place, n);
     const ct_kval behind = ct__kir_addi(&k, place, 1); // one element stands in front of x
     const ct_kval value = ct__kir_load_if(&k, in, behind, inside);
     ct__kir_store(&k, out, ct__kir_add(&k, ct__kir_muli(&k, r, COLUMNS), j),
@@ -191,7 +193,7 @@ static void places_with(ct_dtype dtype, int32_t step, bool row) {
         ct__store_i64(dtype, seven, 0, 7);
     int32_t starts_copy[ROWS];
     memcpy(starts_copy, starts, sizeof starts);
-    kir_run(&k, (void *[]){x, starts_copy, y}, NULL, 1);
+    kir_run(&k, (void *[]){x, starts_copy, y}, (int64_t[]){FROM}, 1);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         const int32_t want =
             (int32_t)((uint32_t)starts[i / COLUMNS] + (uint32_t)(i % COLUMNS) * (uint32_t)step);
@@ -204,11 +206,11 @@ static void places_with(ct_dtype dtype, int32_t step, bool row) {
 
 static void places_go_up_evenly(void **state) {
     (void)state;
-    places_with(CT_F32, 1, true);
-    places_with(CT_F64, 1, true);
-    places_with(CT_F32, -1, false);
-    places_with(CT_U8, 3, false);
-    places_with(CT_I64, -5, false);
+    places_with(CT_F32, 1, true, true);
+    places_with(CT_F64, 1, false, true);
+    places_with(CT_F32, -1, true, false);
+    places_with(CT_U8, 3, false, false);
+    places_with(CT_I64, -5, true, false);
 }
 
 int main(void) {
