@@ -737,13 +737,14 @@ static void elements_at(space *x, ct_ix flat, ct_ix at) {
 // Lines of a later block. They are far from each other, so that no processor guesses them.
 static void ask_for(space *x, ct_ix at) {
     ct_emit *e = x->n->e;
-    const size_t seen = e->draft->n_seen; // nothing is read there
+    const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // nothing is read there
     ct__kir_prefetches(e->kir, true);
     x->asks = true;
     elements_at(x, ct__ix_var(e->pool, x->wide), at);
     x->asks = false;
     ct__kir_prefetches(e->kir, false);
     e->draft->n_seen = seen;
+    e->draft->n_memo = known;
 }
 
 // The iterations from `begin` on by the 16, all at once, and what is left of them. An iteration
@@ -759,8 +760,8 @@ static void blocks(space *x, ct_ix begin, ct_ix extent) {
     ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
     ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
     at = ct__ix_add(p, at, lane);
-    elements_at(x, ct__ix_var(p, x->wide), at);
     ask_for(x, ct__ix_add(p, at, ct__ix_int(p, AHEAD * CT_LANES)));
+    elements_at(x, ct__ix_var(p, x->wide), at);
     ct__emit_end(e);
     ct__emit_end(e);
     int64_t size;
