@@ -63,7 +63,8 @@
 //   thread, undefined until stored. An index counts elements. LOAD and STORE take an optional
 //   condition: false reads and writes nothing, and the load gives 0. A store may be told to go past
 //   the caches: what is written will not be read soon. PREFETCH brings a place nearer and does
-//   nothing else; its index may be any.
+//   nothing else; its index may be any. In a LANES loop it brings the line of the first of 16 lanes,
+//   which must be neighbours.
 //
 // Errors are sticky: a bad call records one and returns -1, every call accepts -1 and passes it on;
 // ct__kir_verify (or ct__render_c) reports it. The builder folds i64 constants and shares equal

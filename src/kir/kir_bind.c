@@ -8,7 +8,7 @@
 
 #include "kir/kir.h"
 
-enum { MOST_PIECES = CT_TILE_MOST / CT_LANES };
+enum { MOST_PIECES = CT_TILE_MOST / CT_LANES, MOST_WAITING = 4 * CT_LANES };
 
 typedef struct {
     ct_kir *k;
@@ -18,6 +18,13 @@ typedef struct {
     ct_kval *wide;          // (from->n, MOST_PIECES) 16 lanes each
     ct_kval tile;           // the TILE loop that is open; -1: none
     int pieces;             // its iterations by 16
+    bool spreads;           // the loop turns lanes, and prefetches wait until it does
+    int waiting, waited;    // how many, and how many of them are made
+    struct {
+        int buf;
+        ct_kval at;
+        bool write;
+    } wait[MOST_WAITING];
 } binding;
 
 static ct_kval *wide_at(const binding *b, ct_kval v, int piece) {
@@ -58,6 +65,23 @@ static ct_kval lanes_of(binding *b, ct_kval v, int piece) {
 }
 
 // ---------------------------------------------------------------------------------------- memory
+
+// A processor has few lines on their way at a time: asked for all at once, they would be in the way of
+// loads from its caches. So they are asked for one by one while lanes are turned.
+static void ask(binding *b, int buf, ct_kval at, bool write) {
+    if (!b->spreads || b->waiting == MOST_WAITING) {
+        ct__kir_prefetch(b->k, buf, at, write);
+        return;
+    }
+    b->wait[b->waiting].buf = buf;
+    b->wait[b->waiting].at = at;
+    b->wait[b->waiting++].write = write;
+}
+static void ask_next(binding *b) {
+    if (b->waited == b->waiting) return;
+    const int i = b->waited++;
+    ct__kir_prefetch(b->k, b->wait[i].buf, b->wait[i].at, b->wait[i].write);
+}
 
 // Is index y equal to x plus a constant?
 static bool apart(const ct_kir *k, ct_kval x, ct_kval y, int64_t *by) {
@@ -106,8 +130,10 @@ static bool load_turned(binding *b, ct_kval first) {
         x[c] = ct__kir_vload(k, (int)ins->imm.i, ct__kir_addi(k, at, far), -1);
     }
     for (int round = 0; round < 4; round++) {
-        for (int c = 0; c < CT_LANES; c++)
+        for (int c = 0; c < CT_LANES; c++) {
             y[c] = ct__kir_zip(k, x[c / 2], x[c / 2 + CT_LANES / 2], c & 1);
+            if (c & 1) ask_next(b);
+        }
         memcpy(x, y, sizeof x);
     }
     for (int r = 0; r < CT_LANES; r++) *wide_at(b, load[r], 0) = x[r];
@@ -169,7 +195,7 @@ static void prefetch(binding *b, ct_kval v) {
     for (int p = 0; p < (index ? b->pieces : 1); p++)
         for (int c = 0; c < (step > 1 ? CT_LANES : 1); c++) {
             ct_kval at = index ? index_at(b, ins->a, p) : scalar(b, ins->a);
-            ct__kir_prefetch(k, (int)ins->imm.i, ct__kir_addi(k, at, c * step), ins->sub);
+            ask(b, (int)ins->imm.i, ct__kir_addi(k, at, c * step), ins->sub);
         }
 }
 
@@ -215,6 +241,12 @@ static void wrong(binding *b, const char *what) {
     ct__err(&b->k->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "a TILE loop %s", what);
 }
 
+static bool has_loops(const binding *b, ct_kval tile) {
+    for (ct_kval v = tile + 1; v < b->from->ins[tile].end; v++)
+        if (b->from->ins[v].op == CT_K_LOOP) return true;
+    return false;
+}
+
 static void open_loop(binding *b, ct_kval v) {
     const ct_kins *ins = &b->from->ins[v];
     int64_t n = 0;
@@ -232,6 +264,8 @@ static void open_loop(binding *b, ct_kval v) {
         return;
     }
     b->tile = v;
+    b->spreads = !has_loops(b, v);
+    b->waiting = b->waited = 0;
     b->pieces = (int)(n / CT_LANES);
     b->made[v] = ct__kir_int(b->k, 0); // the first iteration
 }
@@ -239,6 +273,7 @@ static void open_loop(binding *b, ct_kval v) {
 static void close_loop(binding *b, ct_kval v) {
     const ct_kval loop = b->from->ins[v].a;
     if (loop == b->tile) {
+        while (b->waited < b->waiting) ask_next(b);
         b->tile = -1;
         return;
     }

@@ -99,7 +99,9 @@ static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop
         return fault(c, "all lanes store to one place");
     if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
         return fault(c, "16-lane values inside a LANES loop");
-    if (ins->op == CT_K_PREFETCH) return fault(c, "inside a LANES loop");
+    if (ins->op == CT_K_PREFETCH &&
+        (c->shape[ins->a].vary != CT_AFFINE || c->shape[ins->a].stride != 1))
+        return fault(c, "lanes that are no neighbours");
     return true;
 }
 

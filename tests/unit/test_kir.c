@@ -511,9 +511,9 @@ static void mistakes_are_told(void **state) {
 
     k = fresh(&x, &y);
     i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
-    ct__kir_prefetch(&k, x, i, false);
+    ct__kir_prefetch(&k, x, ct__kir_muli(&k, i, 2), false);
     ct__kir_end(&k);
-    expect_fault(&k, "kernel: PREFETCH at instruction 2: inside a LANES loop");
+    expect_fault(&k, "kernel: PREFETCH at instruction 4: lanes that are no neighbours");
 
     k = fresh(&x, &y);
     i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);

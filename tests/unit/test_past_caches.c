@@ -171,7 +171,8 @@ static void turned_blocks_arrive(void **state) {
         CT_SCOPE;
         ct_tensor x = table(columns[c], 2064);
         assert_true(ct_eval(&x, 1));
-        ct_tensor y = ct_add(ct_permute(x, CT_AXES(1, 0)), ct_f(1)); // (2064, columns)
+        ct_tensor one = ct_from(&(float){1}, CT_F32, CT_DIMS(1)); // of all blocks
+        ct_tensor y = ct_add(ct_permute(x, CT_AXES(1, 0)), one);  // (2064, columns)
         made(&y, 1);
         assert_int_equal(past, 1);
         const float *data = ct_data(y);

@@ -486,7 +486,7 @@ static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool 
         line(r);
         ct__textf(r->out, "for (; j%d + 16 <= ", v);
         loop_end(r, v, blocks);
-        ct__textf(r->out, "; j%d += 16) {", v);
+        ct__textf(r->out, r->aligned ? ";) {" : "; j%d += 16) {", v);
     } else if (ins->sub == CT_BIND_ROWS) {
         ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
     } else {
@@ -666,13 +666,42 @@ static ct_kval tailed_end(const ct_render *r, ct_kval v) {
     return 0;
 }
 
+// The first store of a loop all of whose stores go past the caches, if its iterations may be any 16
+// elements, and computed twice; else 0. Such a loop goes on to where the store begins a line, wherever its
+// row begins.
+static ct_kval aligned_store(const ct_render *r, ct_kval loop, ct_kval end) {
+    ct_kval first = 0;
+    for (ct_kval i = loop + 1; i < end; i++) {
+        const ct_kins *ins = &r->k->ins[i];
+        const bool quotient = ins->op == CT_K_DIV || ins->op == CT_K_MOD;
+        if (ins->op == CT_K_REDUCE || ins->op == CT_K_SET || (ins->op == CT_K_STORE && !ins->sub) ||
+            (quotient && ins->dtype == CT_I64 && r->shape[ins->a].vary != CT_UNIFORM))
+            return 0;
+        const ct_kshape index = ins->op == CT_K_STORE ? r->shape[ins->a] : r->shape[i];
+        if (ins->op == CT_K_STORE && (index.vary != CT_AFFINE || index.stride != 1)) return 0;
+        if (ins->op == CT_K_STORE && !first) first = i;
+    }
+    return first;
+}
+
+static void to_line(const ct_render *r, ct_kval loop) {
+    const ct_kins *ins = &r->k->ins[r->aligned];
+    const size_t size = ct_dtype_size(r->k->bufs[ins->imm.i].dtype);
+    line(r);
+    ct__textf(r->out, "j%d += 16 - (i64)((uintptr_t)(", loop);
+    address(r, ins->imm.i, ins->a);
+    ct__textf(r->out, ") %% %zu / %zu);\n", CT_LANES * size, size);
+}
+
 static void body(ct_render *r) {
     for (ct_kval i = 0; i < (ct_kval)r->k->n; i++) {
         const ct_kval end = tailed_end(r, i);
         if (end) r->whole = i;
+        r->aligned = aligned_store(r, i, end);
         instruction(r, i);
         for (ct_kval k = i + 1; k < end; k++) instruction(r, k);
-        r->whole = 0;
+        if (r->aligned) to_line(r, i);
+        r->whole = r->aligned = 0;
         if (end) open_tail(r, i);
     }
 }

@@ -342,17 +342,17 @@ int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags) {
 }
 
 // For the choice of loops: every place that is read or written, with what it hangs on.
-static void see(ct_emit *e, ct_ix offset, bool write, uint32_t buf) {
+static void see(ct_emit *e, ct_seen access) {
     ct_draft *d = e->draft;
     if (!CT_GROW(d->seen, d->seen_cap, d->n_seen + 1)) {
         no_memory(e);
         return;
     }
-    d->seen[d->n_seen++] = (ct_seen){offset, e->guard, write, buf};
+    d->seen[d->n_seen++] = access;
 }
 
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset) {
-    see(e, offset, false, buf);
+    see(e, (ct_seen){offset, e->guard, false, buf, bytes, dtype});
     int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_READ, &offset);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
     e->draft->guarded++;
@@ -361,7 +361,7 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
 }
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value) {
-    see(e, offset, true, buf);
+    see(e, (ct_seen){offset, e->guard, true, buf, bytes, dtype});
     int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_WRITE, &offset);
     ct__kir_store(e->kir, id, ct__emit_ix(e, offset), value);
 }

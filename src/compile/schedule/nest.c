@@ -17,15 +17,20 @@
 #include "kinds/reduce.h"
 
 enum {
-    MAX_INNER = 16,         // distinct inner loop variables of a kernel
-    MOST_COPIES = 64,       // of a pointwise kernel's body
-    LONGEST_CUT = 8000,     // instructions of a cut kernel: its compiler has to be quick, too
-    SHORT_ROW = 512,        // elements of a pointwise row that is not worth a task of its own
-    TURNED_ROW = 512,       // elements of a row of blocks that are turned which are a task
-    AHEAD = 2,              // blocks early, a memory's latency, the lines of one are asked for
-    TASKS_A_CORE = 4,       // of rows in which something is added up over all of them
-    FEW_ROWS_ACROSS = 256,  // fewer are not worth a fold of their accumulators,
-    LARGE_MATRIX = 1 << 18, // nor are fewer elements
+    MAX_INNER = 16,     // distinct inner loop variables of a kernel
+    MOST_COPIES = 64,   // of a pointwise kernel's body
+    LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
+    SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
+    TURNED_ROW = 512,   // elements of a row of blocks that are turned which are a task
+    AHEAD = 2,          // blocks early, a memory's latency, the lines of one are asked for;
+    ROWS_AHEAD = 2,     // and rows, of at most so many bytes,
+    SHORT_AHEAD = 1 << 15,
+    LONGEST_AHEAD = 1 << 18, // or the next row of at most so many,
+    FAR_BUFFER = 1 << 20,    // of what is larger than a cache of a core
+    MOST_ASKED = 8,          // operands of a row
+    TASKS_A_CORE = 4,        // of rows in which something is added up over all of them
+    FEW_ROWS_ACROSS = 256,   // fewer are not worth a fold of their accumulators,
+    LARGE_MATRIX = 1 << 18,  // nor are fewer elements
 };
 
 typedef struct {
@@ -45,6 +50,11 @@ typedef struct {
         // which an operand lies in memory; behind it the lanes' axis. 0: none, else 1 + axis
     ct_shares shares; // pointwise: how often loops run whose extents are no numbers
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
+    ct_ix row_at;    // counts the rows, whose elements are loops inside; CT_IX_NONE: nothing does
+    size_t row_seen; // accesses before the row
+    size_t asked[MOST_ASKED]; // (n_asked) of which later rows are asked for
+    int n_asked;
+    int operands;         // that come by rows, once it is decided
     ct_ix vec[MAX_INNER]; // variables of LANES loops
     int n_vec;
     struct {
@@ -212,6 +222,63 @@ static void make_kept(nest *n) {
     }
 }
 
+// Does an access read numbers of rows that follow each other, of something that no cache holds? *row is
+// from one to the next.
+static bool comes_by_rows(const nest *n, const ct_seen *x, int64_t *row) {
+    ct_ix_pool *p = n->e->pool;
+    const ct_buf *buf = &n->e->draft->sched->program->bufs[x->buf];
+    ct_ix by;
+    return n->row_at >= 0 && !x->write && x->guard < 0 &&
+           (ct__marked(buf->size) || buf->bytes >= FAR_BUFFER) &&
+           ct__ix_stride(p, x->offset, n->row_at, &by) && ct__ix_is_int(p, by, row) &&
+           *row >= CT_LANES;
+}
+
+static bool is_new(const ct_draft *d, size_t first, size_t seen) {
+    const ct_seen *x = &d->seen[seen];
+    while (first < seen && (d->seen[first].buf != x->buf || d->seen[first].offset != x->offset))
+        first++;
+    return first == seen;
+}
+
+// How many operands come by rows.
+static int count_by_rows(const nest *n) {
+    const ct_draft *d = n->e->draft;
+    int64_t row;
+    int count = 0;
+    for (size_t i = n->row_seen; i < d->n_seen; i++)
+        count += is_new(d, n->row_seen, i) && comes_by_rows(n, &d->seen[i], &row);
+    return count;
+}
+
+// A row that is read again lies in a cache, and memory would be idle meanwhile: what earlier loops read
+// of the row is asked for, of later rows. A single operand in short rows comes by itself.
+static void ask_for_rows(nest *n, ct_ix extent, ct_ix var) {
+    ct_emit *e = n->e;
+    ct_draft *d = e->draft;
+    const size_t seen = d->n_seen;
+    int64_t elements, row, step;
+    if (!ct__ix_is_int(e->pool, extent, &elements)) return;
+    for (size_t i = n->row_seen; i < seen; i++) {
+        const ct_seen x = d->seen[i];
+        const int64_t bytes = elements * (int64_t)ct_dtype_size(x.dtype);
+        const bool is_short = bytes <= SHORT_AHEAD;
+        if ((is_short && n->operands < 2) || bytes > LONGEST_AHEAD || !is_new(d, n->row_seen, i) ||
+            !comes_by_rows(n, &x, &row) || row < elements ||
+            !ct__ix_lane_step(e->pool, x.offset, var, &step) || step != 1)
+            continue;
+        bool asked = false;
+        for (int k = 0; k < n->n_asked; k++) asked |= n->asked[k] == i;
+        if (asked || n->n_asked == MOST_ASKED) continue;
+        n->asked[n->n_asked++] = i;
+        ct_ix later = ct__ix_int(e->pool, (is_short ? ROWS_AHEAD : 1) * row);
+        ct__kir_prefetches(e->kir, true);
+        ct__emit_load_at(e, x.buf, x.bytes, x.dtype, ct__ix_add(e->pool, x.offset, later));
+        ct__kir_prefetches(e->kir, false);
+        d->n_seen = seen; // nothing is read there
+    }
+}
+
 typedef struct {
     size_t unit[64], n;
     ct_folds folds; // of the first; all have such extents
@@ -260,6 +327,7 @@ static void reduce_from(nest *n, const alike *m, int fold, ct_ix *position, ct_k
     else
         open_vector(n, extent, var);
     if (folds == 1) {
+        ask_for_rows(n, extent, var);
         if (n->pass == 0) keep_in_loop(n, m->level, extent, var);
         stores_in_loop(n, m->level, extent, var, done);
     }
@@ -312,9 +380,11 @@ static void store_stage(nest *n, size_t first, bool *done) {
     ct_group *g = n->g;
     ct_ix size[CT_MAX_RANK], own[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     int count = inner_sizes(n, &g->units[first], size), opened = 0;
+    ct_ix var = CT_IX_NONE;
     e->draft->stage++;
     if (n->flat && count > 1) {
-        ct_ix extent = product(e, size, count), var = inner_var(n, extent, 0);
+        ct_ix extent = product(e, size, count);
+        var = inner_var(n, extent, 0);
         if (ct__in_vector(e->kir))
             ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
         else
@@ -323,7 +393,7 @@ static void store_stage(nest *n, size_t first, bool *done) {
         ct__unflatten_ix(e->pool, var, size, count, inner);
     } else {
         for (int i = 0; i < count; i++) {
-            inner[i] = inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
+            inner[i] = var = inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
             if (i < count - 1 || ct__in_vector(e->kir))
                 ct__emit_open(e, CT_BIND_SEQ, size[i], NULL, inner[i]);
             else
@@ -331,6 +401,7 @@ static void store_stage(nest *n, size_t first, bool *done) {
             opened++;
         }
     }
+    if (opened == 1) ask_for_rows(n, product(e, size, count), var);
     size_t members[64], m = 0;
     ct_kval value[64];
     for (size_t i = first; i < g->n_units && m < 64; i++) {
@@ -364,6 +435,8 @@ static void row_body(nest *n) {
     bool done[512] = {false};
     int deepest = 0;
     make_kept(n);
+    n->row_seen = n->e->draft->n_seen;
+    n->n_asked = 0;
     size_t units = g->n_units < 512 ? g->n_units : 512;
     for (size_t i = 0; i < units; i++)
         if (g->units[i].level > deepest) deepest = g->units[i].level;
@@ -374,6 +447,7 @@ static void row_body(nest *n) {
     for (size_t i = 0; i < units; i++) done[i] |= g->units[i].late;
     for (size_t i = 0; i < units; i++)
         if (!done[i]) store_stage(n, i, done);
+    if (!n->decided) n->operands = count_by_rows(n);
 }
 
 static const ct_node *first_reduction(const ct_group *g) {
@@ -466,6 +540,7 @@ static void rows_across(nest *n) {
                   "row", place);
     ct__share(&n->shares, e->kir, (double)own);
     ct__emit_bind_to(e, row, ct__emit_ix(e, ct__ix_add(p, begin, place)));
+    n->row_at = row;
     ct__unflatten_ix(p, row, n->row_size, g->n_rows, n->row);
     n->accumulator = ct__ix_add(p, ct__ix_mul(p, task, some), place);
     row_body(n);
@@ -547,6 +622,7 @@ static void with_rows(nest *n) {
     if (core) {
         ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
         ct__unflatten_ix(p, task, size, 3, at);
+        if (!n->lanes && !n->pass) n->row_at = task;
     }
     ct__unflatten_ix(p, at[0], n->row_size, outer, n->row);
     if (n->lanes) {
@@ -661,13 +737,14 @@ static void elements_at(space *x, ct_ix flat, ct_ix at) {
 // Lines of a later block. They are far from each other, so that no processor guesses them.
 static void ask_for(space *x, ct_ix at) {
     ct_emit *e = x->n->e;
-    const size_t seen = e->draft->n_seen; // nothing is read there
+    const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // nothing is read there
     ct__kir_prefetches(e->kir, true);
     x->asks = true;
     elements_at(x, ct__ix_var(e->pool, x->wide), at);
     x->asks = false;
     ct__kir_prefetches(e->kir, false);
     e->draft->n_seen = seen;
+    e->draft->n_memo = known;
 }
 
 // The iterations from `begin` on by the 16, all at once, and what is left of them. An iteration
@@ -683,8 +760,8 @@ static void blocks(space *x, ct_ix begin, ct_ix extent) {
     ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
     ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
     at = ct__ix_add(p, at, lane);
-    elements_at(x, ct__ix_var(p, x->wide), at);
     ask_for(x, ct__ix_add(p, at, ct__ix_int(p, AHEAD * CT_LANES)));
+    elements_at(x, ct__ix_var(p, x->wide), at);
     ct__emit_end(e);
     ct__emit_end(e);
     int64_t size;
@@ -864,6 +941,7 @@ static bool write_out(nest *n, const nest *how) {
     ct_emit *e = how->e;
     *n = (nest){.e = e,
                 .g = how->g,
+                .row_at = CT_IX_NONE,
                 .lanes = how->lanes,
                 .flat = how->flat,
                 .pass = how->pass,
@@ -873,7 +951,8 @@ static bool write_out(nest *n, const nest *how) {
                 .unrolls = how->unrolls,
                 .turned = how->turned,
                 .keeps = how->keeps,
-                .decided = how->decided};
+                .decided = how->decided,
+                .operands = how->operands};
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
     e->unrolls = n->unrolls;
@@ -1024,6 +1103,7 @@ static bool choose_rows(nest *best) {
     best->lanes = 0;
     best->flat = how.flat;
     best->decided = true;
+    best->operands = n.operands;
     for (int i = 0; i < n.e->draft->n_kept; i++)
         if (n.e->draft->kept[i].wanted) best->keeps |= 1u << n.e->draft->kept[i].number;
     // Lanes along the last row axes: where memory runs along them, or the reductions are tiny.

@@ -102,6 +102,8 @@ typedef struct ct_seen {
     ct_ix offset, guard;
     bool write;
     uint32_t buf;
+    size_t bytes; // into the buffer, from where `offset` counts elements of `dtype`
+    ct_dtype dtype;
 } ct_seen;
 
 // A value of a row's elements that several loops of the row want: kept in scratch memory from the first
