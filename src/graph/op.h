@@ -305,6 +305,9 @@ typedef struct ct_neutral {
     bool left, right; // as operand 0, as operand 1
 } ct_neutral;
 
+// `work` of what is one slow instruction of a machine, and of exp, tanh and their like.
+enum { CT_DIVISION_WORK = 8, CT_FUNCTION_WORK = 20 };
+
 struct ct_opdef {
     uint32_t id; // CT_OP_...: its number in records and hashes, made from its name
     const char *name, *doc;
@@ -348,7 +351,7 @@ struct ct_opdef {
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
     int part; // elementwise: the result is this part, from 1 on, of the operand as it lies in memory
     const char *onnx, *stablehlo;
-    bool costly; // much work an element: worth a buffer rather than computing it twice
+    int work; // vector operations where they are many: worth a buffer rather than twice; 0: one
     // Algebra that keeps every bit.
     ct_neutral neutral;                     // x + number = x
     bool (*unchanged)(const ct_node *node); // of the operand's type, the result is operand 0

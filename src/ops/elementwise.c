@@ -157,7 +157,7 @@ const ct_opdef ct__op_div = {
     .stablehlo = "divide",
     .samples = {.lo = 0.5, .hi = 3},
     .neutral = {1, false, true},
-    .costly = true,
+    .work = CT_DIVISION_WORK,
     .split = ct__split_div,
 };
 
@@ -182,7 +182,7 @@ const ct_opdef ct__op_mod = {
     .onnx = "Mod",
     .stablehlo = "remainder",
     .samples = {.lo = 0.5, .hi = 3, .jumps = true, .kinks = true},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
 };
 
 // ---------------------------------------------------------------------------------- order and size
@@ -309,7 +309,7 @@ const ct_opdef ct__op_sqrt = {
     .onnx = "Sqrt",
     .stablehlo = "sqrt",
     .samples = {.lo = 0.25, .hi = 4},
-    .costly = true,
+    .work = CT_DIVISION_WORK,
     .split = ct__split_sqrt,
 };
 
@@ -324,7 +324,7 @@ const ct_opdef ct__op_exp = {
     .onnx = "Exp",
     .stablehlo = "exponential",
     .samples = {.ulp = 2},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
     .split = ct__split_exp,
 };
 
@@ -342,7 +342,7 @@ const ct_opdef ct__op_log = {
     .onnx = "Log",
     .stablehlo = "log",
     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
     .split = ct__split_log,
 };
 
@@ -356,7 +356,7 @@ const ct_opdef ct__op_expm1 = {
     .jvp = expm1_jvp,
     .stablehlo = "exponential_minus_one",
     .samples = {.ulp = 2},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
 };
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
@@ -366,13 +366,10 @@ static bool log1p_jvp(ct_rule *r) {
 }
 static ct_kval log1p_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG1P); }
 const ct_opdef ct__op_log1p = {
-    UNARY(LOG1P, log1p),
-    .doc = "The natural logarithm of 1 + x, exact near 0.",
-    .accepts = CT_FLOATS,
-    .jvp = log1p_jvp,
-    .stablehlo = "log_plus_one",
-    .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
-    .costly = true,
+    UNARY(LOG1P, log1p),         .doc = "The natural logarithm of 1 + x, exact near 0.",
+    .accepts = CT_FLOATS,        .jvp = log1p_jvp,
+    .stablehlo = "log_plus_one", .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
+    .work = CT_FUNCTION_WORK,
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }
@@ -386,7 +383,7 @@ const ct_opdef ct__op_sin = {
     .onnx = "Sin",
     .stablehlo = "sine",
     .samples = {.ulp = 2, .largest = 0x1p52},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
     .split = ct__split_sin,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
@@ -400,7 +397,7 @@ const ct_opdef ct__op_cos = {
     .onnx = "Cos",
     .stablehlo = "cosine",
     .samples = {.ulp = 2, .largest = 0x1p52},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
     .split = ct__split_cos,
 };
 
@@ -415,7 +412,7 @@ const ct_opdef ct__op_tanh = {
     .onnx = "Tanh",
     .stablehlo = "tanh",
     .samples = {.ulp = 2},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
     .split = ct__split_tanh,
 };
 
@@ -426,10 +423,13 @@ static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
 }
 static ct_kval erf_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_ERF); }
 const ct_opdef ct__op_erf = {
-    UNARY(ERF, erf),      .doc = "The error function of x.",
-    .accepts = CT_FLOATS, .jvp = erf_jvp,
-    .onnx = "Erf",        .samples = {.ulp = 2},
-    .costly = true,
+    UNARY(ERF, erf),
+    .doc = "The error function of x.",
+    .accepts = CT_FLOATS,
+    .jvp = erf_jvp,
+    .onnx = "Erf",
+    .samples = {.ulp = 2},
+    .work = CT_FUNCTION_WORK,
 };
 
 static double stop_gradient_f64(const double *x) { return x[0]; }
@@ -517,5 +517,5 @@ const ct_opdef ct__op_atan2 = {
     .jvp = atan2_jvp,
     .stablehlo = "atan2",
     .samples = {.ulp = 3, .jumps = true},
-    .costly = true,
+    .work = CT_FUNCTION_WORK,
 };

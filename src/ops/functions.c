@@ -243,22 +243,40 @@ const ct_opdef ct__op_leaky_relu = {
 
 #define GELU_ATTRS(F, op) F(op, bool, exact)
 CT_ATTRS(gelu, GELU_ATTRS);
-// What x is multiplied with, where `half` is x / 2 and the rest is bounded by 1.
-static bool gelu_body(ct_rule *r) {
-    ct_tensor x = r->in[0], inner, half = ct_mul(x, ct_f(0.5));
+// What x is multiplied with: the sigmoid of 2 y where the tanh form has (1 + tanh(y)) / 2.
+static ct_tensor gelu_gate(ct_tensor x, ct_tensor square, const ct_rule *r) {
     if (((const gelu_attrs *)r->attrs)->exact) {
-        inner = ct_erf(ct_mul(x, number(0.70710678118654752, r)));
-    } else {
-        ct_tensor cube = ct_mul(ct_mul(x, x), x);
-        ct_tensor odd = ct_add(x, ct_mul(cube, number(0.044715, r)));
-        inner = ct_tanh(ct_mul(odd, number(0.79788456080286536, r)));
+        ct_tensor inner = ct_erf(ct_mul(x, number(0.70710678118654752, r)));
+        return ct_mul(ct_add(inner, ct_f(1)), ct_f(0.5));
     }
-    r->body_out[0] = ct_mul(half, ct_add(inner, ct_f(1)));
+    ct_tensor cubic = ct_mul(square, number(-2 * 0.79788456080286536 * 0.044715, r));
+    ct_tensor minus = ct_mul(x, ct_add(cubic, number(-2 * 0.79788456080286536, r)));
+    return ct_div(ct_f(1), ct_add(ct_exp(minus), ct_f(1)));
+}
+static bool gelu_body(ct_rule *r) {
+    ct_tensor x = r->in[0];
+    r->body_out[0] = ct_mul(x, gelu_gate(x, ct_mul(x, x), r));
+    return true;
+}
+// With the gate g: g + x g', where g' is the bell curve, or 2 y' g (1 - g), which is a number where exp
+// is infinite, too.
+static bool gelu_jvp(ct_rule *r) {
+    ct_tensor x = r->in[0], square = ct_mul(x, x), gate = gelu_gate(x, square, r), slope;
+    if (((const gelu_attrs *)r->attrs)->exact) {
+        ct_tensor bell = ct_exp(ct_mul(square, ct_f(-0.5)));
+        slope = ct_add(gate, ct_mul(ct_mul(x, bell), number(0.39894228040143268, r)));
+    } else {
+        ct_tensor cubic = ct_mul(square, number(6 * 0.79788456080286536 * 0.044715, r));
+        ct_tensor steep = ct_mul(x, ct_add(cubic, number(2 * 0.79788456080286536, r)));
+        slope = ct_mul(gate, ct_add(ct_mul(steep, ct_sub(ct_f(1), gate)), ct_f(1)));
+    }
+    r->t_out[0] = ct_mul(r->t_in[0], slope);
     return true;
 }
 const ct_opdef ct__op_gelu = {
     FUNCTION(GELU, gelu, 1),
     CT_FIELDS(gelu),
+    .jvp = gelu_jvp,
     .doc = "x times the normal distribution's cumulative probability of x, in the tanh form that "
            "GPT-2 uses; exact: by the error function.",
     .accepts = CT_FLOATS,

@@ -46,7 +46,7 @@ static words threefry(words key, words x) {
         if ((round & 3) == 3) {
             int s = round / 4 + 1;
             a = ct_add(a, k[s % 3]);
-            b = ct_add(ct_add(b, k[(s + 1) % 3]), ct_i(s));
+            b = ct_add(b, ct_add(k[(s + 1) % 3], ct_i(s))); // of the key alone: once a kernel
         }
     }
     return (words){{a, b}};

@@ -41,15 +41,16 @@ static uint64_t temporaries(int layers, const char *fuse) {
     return bytes;
 }
 
-// With every node a kernel of its own each value that the gradient reads is saved. Fused without
-// the choice of what is computed again it is 0.72 of that, with it 0.49.
+// With every node a kernel of its own each value that the gradient reads is saved. With the choice of
+// what is computed again it is 0.77 of that: 17 numbers an element of the block's input.
 static void a_block_saves_less(void **state) {
     (void)state;
     const uint64_t all = (temporaries(6, "0") - temporaries(2, "0")) / 4,
                    chosen = (temporaries(6, "1") - temporaries(2, "1")) / 4;
     printf("a block saves %llu bytes of %llu\n", (unsigned long long)chosen,
            (unsigned long long)all);
-    assert_true(chosen > 0 && chosen * 20 <= all * 11);
+    assert_true(chosen > 0 && chosen * 5 <= all * 4);
+    assert_true(chosen <= sizeof(float) * 18 * BATCH * TIME * 128);
 }
 
 // Two products at a time of a chain of any length.

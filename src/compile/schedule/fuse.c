@@ -34,9 +34,8 @@ enum {
     FEW_STEPS = 4,       // the same where that spares a kernel, but few bytes
     AGAIN_SOURCES = 8,   // of a value that is computed again
     AGAIN_BYTES = 1 << 16,
-    FUNCTION_WORK = 20, // vector operations of exp, tanh and their like
-    SMALL_PART = 8,     // of a value: what costs next to nothing to keep and to read
-    FEW_GATHERED = 64,  // one in so many elements
+    SMALL_PART = 8,    // of a value: what costs next to nothing to keep and to read
+    FEW_GATHERED = 64, // one in so many elements
 };
 #define MANY_BYTES (INT64_MAX / 4)
 
@@ -230,7 +229,7 @@ static bool add_dep(fuser *f, int32_t group, int32_t on) {
 static void weigh(fuser *f, const ct_node *node) {
     cost *c = &f->of[node->index];
     c->weight = ct__is_pointwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
-    c->costly = node->op->costly && (node->out->dyn || ct__count(node->out) > 1);
+    c->costly = node->op->work && (node->out->dyn || ct__count(node->out) > 1);
     c->heavy = c->costly && node->out->rank && !ct__is_one(node->out, node->out->rank - 1);
     for (int i = 0; i < (node->op->waits ? 1 : node->n_in); i++) {
         const ct_node *in = node->in[i].node;
@@ -308,7 +307,7 @@ static int64_t bytes_behind(const fuser *f, ct_val v, int *steps, bool *given) {
         return bytes_of(v);
     }
     int64_t bytes = 0;
-    bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->costly;
+    bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->work;
     cheap = cheap && --*steps >= 0;
     for (int i = 0; i < node->n_in && cheap; i++) {
         bytes += bytes_behind(f, node->in[i], steps, given);
@@ -1098,7 +1097,7 @@ typedef struct {
 static bool find_recipe(fuser *f, const ct_node *node, recipe *r) {
     ct_sched *s = f->s;
     if (!ct__is_pointwise(node) || node->op->waits || ct__reads_memory(node)) return false;
-    r->work += node->op->costly ? FUNCTION_WORK : 1;
+    r->work += node->op->work ? node->op->work : 1;
     for (int i = 0; i < node->n_in; i++) {
         const ct_val v = node->in[i];
         if (s->stamp[v.node->index] == s->stamp_now) continue;
