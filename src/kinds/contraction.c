@@ -461,22 +461,22 @@ static void drop_ones(contract *c) {
 // hangs on stride * position + tap alone, and along what it hangs on, memory has a step. Gives the stride,
 // or 0.
 static int64_t stride_of_windows(const contract *c, int tap, int position, int64_t *step) {
-    enum { FAR = 1 << 16 };
+    const int64_t far_off = (int64_t)1 << 36; // further than conditions reach: none folds
     ct_emit *e = c->e;
     ct_ix_pool *p = e->pool;
     const ct_role *rows = &c->is.rows, *inner = &c->is.inner;
     ct_ix row[CT_MAX_RANK], at[CT_MAX_RANK], index[CT_MAX_RANK];
     for (int i = 0; i < rows->n; i++) row[i] = ct__ix_var(p, axis_size(c, rows, i));
     for (int i = 0; i < inner->n; i++) at[i] = ct__ix_var(p, axis_size(c, inner, i));
-    row[tap] = ct__ix_var(p, ct__ix_int(p, FAR));
+    ct_ix any = ct__ix_var(p, ct__ix_int(p, far_off));
+    row[tap] = any;
     for (int i = 0; i < ct__type(c->value[A])->rank; i++) index[i] = ct__ix_int(p, 0);
     put(c, rows, A, row, index);
     put(c, inner, A, at, index);
     *step = ct__emit_stride(e, c->value[A], index, row[tap]);
     const int64_t far = ct__emit_stride(e, c->value[A], index, at[position]);
     if (*step <= 0 || far <= 0 || far % *step) return 0;
-    row[tap] =
-        ct__ix_sub(p, ct__ix_int(p, FAR), ct__ix_mul(p, at[position], ct__ix_int(p, far / *step)));
+    row[tap] = ct__ix_sub(p, any, ct__ix_mul(p, at[position], ct__ix_int(p, far / *step)));
     put(c, rows, A, row, index);
     return ct__emit_without(e, c->value[A], index, at[position]) ? far / *step : 0;
 }

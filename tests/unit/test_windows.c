@@ -198,6 +198,27 @@ static void slopes_of_weights_have_the_bits_of_dot_products(void **state) {
     }
 }
 
+// Channels that lie as far apart as windows could: between them is padding, which belongs to no channel.
+static void padding_is_of_each_channel(void **state) {
+    (void)state;
+    enum { IMAGES = 6, CHANNELS = 6, LENGTH = 6, OUTS = 2 };
+    CT_SCOPE;
+    ct_tensor x = normal(1, CT_DIMS(IMAGES, CHANNELS, LENGTH)),
+              weight = normal(2, CT_DIMS(OUTS, CHANNELS, 1));
+    const float *y = ct_data(ct_conv(x, weight, CT_NONE, .padding = CT_DIMS(1)));
+    const float *of_x = ct_data(x), *w = ct_data(weight);
+    assert_non_null(y);
+    for (int64_t at = 0; at < IMAGES * OUTS * (LENGTH + 2); at++) {
+        const int64_t p = at % (LENGTH + 2) - 1, o = at / (LENGTH + 2) % OUTS,
+                      n = at / (LENGTH + 2) / OUTS;
+        dot d = {0};
+        for (int64_t c = 0; c < CHANNELS; c++)
+            add(&d, w[o * CHANNELS + c],
+                p < 0 || p >= LENGTH ? 0 : of_x[(n * CHANNELS + c) * LENGTH + p]);
+        assert_true(result(&d) == y[at]);
+    }
+}
+
 // Columns that are several axes, 16 of the last one: a tile of 32 is two pieces of memory.
 static void columns_of_several_axes_are_of_all_of_them(void **state) {
     (void)state;
@@ -303,6 +324,7 @@ int main(void) {
         cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
         cmocka_unit_test(small_images_have_the_bits_of_dot_products),
         cmocka_unit_test(slopes_of_weights_have_the_bits_of_dot_products),
+        cmocka_unit_test(padding_is_of_each_channel),
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
