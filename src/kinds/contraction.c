@@ -37,6 +37,7 @@ typedef struct contract {
     int column_tail, inner_tail; // axes of the role that are the template's last one
     int result_tail;             // of the columns, as the result has them
     bool tiles;                  // it is the template of matrices
+    ct_matmul_windows windows;   // what rows are; no channels: not known
 } contract;
 typedef struct side {
     contract *c;
@@ -456,6 +457,98 @@ static void drop_ones(contract *c) {
     *inner = kept;
 }
 
+// Is row axis `tap` a step along the windows whose positions are inner axis `position`? Then an element
+// hangs on stride * position + tap alone, and along what it hangs on, memory has a step. Gives the stride,
+// or 0.
+static int64_t stride_of_windows(const contract *c, int tap, int position, int64_t *step) {
+    const int64_t far_off = (int64_t)1 << 36; // further than conditions reach: none folds
+    ct_emit *e = c->e;
+    ct_ix_pool *p = e->pool;
+    const ct_role *rows = &c->is.rows, *inner = &c->is.inner;
+    ct_ix row[CT_MAX_RANK], at[CT_MAX_RANK], index[CT_MAX_RANK];
+    for (int i = 0; i < rows->n; i++) row[i] = ct__ix_var(p, axis_size(c, rows, i));
+    for (int i = 0; i < inner->n; i++) at[i] = ct__ix_var(p, axis_size(c, inner, i));
+    ct_ix any = ct__ix_var(p, ct__ix_int(p, far_off));
+    row[tap] = any;
+    for (int i = 0; i < ct__type(c->value[A])->rank; i++) index[i] = ct__ix_int(p, 0);
+    put(c, rows, A, row, index);
+    put(c, inner, A, at, index);
+    *step = ct__emit_stride(e, c->value[A], index, row[tap]);
+    const int64_t far = ct__emit_stride(e, c->value[A], index, at[position]);
+    if (*step <= 0 || far <= 0 || far % *step) return 0;
+    row[tap] = ct__ix_sub(p, any, ct__ix_mul(p, at[position], ct__ix_int(p, far / *step)));
+    put(c, rows, A, row, index);
+    return ct__emit_without(e, c->value[A], index, at[position]) ? far / *step : 0;
+}
+
+// Are rows channels and taps of windows, and columns of the second operand side by side along k?
+static bool rows_are_windows(contract *c) {
+    enum { MOST_SKIPPED = 4 };
+    const ct_role *rows = &c->is.rows, *inner = &c->is.inner;
+    const ct_type *a = ct__type(c->value[A]);
+    const int64_t all = role_size(c, rows, A);
+    ct_matmul_windows w = {.taps = {1, 1}, .positions = {1, 1}, .stride = {1, 1}};
+    int64_t step, n = 0;
+    const int64_t columns = role_size(c, &c->is.columns, B);
+    if (!c->tiles || c->is.batch.n || c->is.columns.n != 1 || ct__marked(all) ||
+        ct__marked(columns) || !columns)
+        return false;
+    while (n < 2 && n < rows->n && n < inner->n) {
+        const int tap = rows->n - 1 - (int)n, position = inner->n - 1 - (int)n;
+        const int64_t taps = a->dim[rows->of[A][tap]];
+        if (ct__is_dyn(a, inner->of[A][position])) break;
+        const int64_t stride = stride_of_windows(c, tap, position, &step);
+        // Other steps that fit are those of plain matrices.
+        const bool fits = taps > stride || (taps == 1 && stride <= MOST_SKIPPED);
+        if (!stride || !fits || (n == 0 && step != 1)) break;
+        w.taps[1 - n] = taps;
+        w.positions[1 - n] = a->dim[inner->of[A][position]];
+        w.stride[1 - n] = stride;
+        n++;
+    }
+    w.channels = all / (w.taps[0] * w.taps[1]);
+    if (w.taps[0] * w.taps[1] * w.stride[0] * w.stride[1] == 1) return false;
+    if (!n || !ct__matmul_has_windows(&c->e->target, c->dtype, &w)) return false;
+    const int before = c->inner_tail;
+    for (c->inner_tail = inner->n; c->inner_tail > 0; c->inner_tail--) {
+        const spread steps = {inner, c->inner_tail};
+        if (contiguous(c, B) == axes_of(&steps) - 1) break;
+    }
+    if (!c->inner_tail) {
+        c->inner_tail = before;
+        return false;
+    }
+    c->windows = w;
+    return true;
+}
+
+static ct_kval behind_first(void *env, ct_kir *k, ct_kval channel, ct_kval image,
+                            const ct_kval *behind) {
+    (void)k;
+    const contract *c = ((side *)env)->c;
+    const ct_matmul_windows *w = &c->windows;
+    ct_ix_pool *p = c->e->pool;
+    const ct_role *const roles[] = {&c->is.rows, &c->is.inner};
+    const ct_kval outer[] = {channel, image};
+    const int n = w->taps[0] * w->positions[0] > 1 ? 2 : 1;
+    ct_ix index[CT_MAX_RANK], size[CT_MAX_RANK], at[CT_MAX_RANK];
+    for (int i = 0; i < ct__type(c->value[A])->rank; i++) index[i] = ct__ix_int(p, 0);
+    for (int r = 0; r < 2; r++) {
+        const int own = roles[r]->n - n;
+        ct_ix all = ct__ix_int(p, 1);
+        for (int i = 0; i < own; i++) all = ct__ix_mul(p, all, size[i] = axis_size(c, roles[r], i));
+        if (own) ct__unflatten_ix(p, ct__emit_bind(c->e, outer[r], all), size, own, at);
+        for (int i = 0; i < n; i++) {
+            const int a = 2 - n + i;
+            const int64_t span = (w->positions[a] - 1) * w->stride[a] + w->taps[a];
+            at[own + i] =
+                r ? ct__ix_int(p, 0) : ct__emit_bind(c->e, behind[a], ct__ix_int(p, span));
+        }
+        put(c, roles[r], A, at, index);
+    }
+    return ct__emit_value_apart(c->e, c->value[A], index, c->dtype);
+}
+
 // The roles of the template, of the node that e writes a kernel of.
 static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     if (!e) return false;
@@ -470,6 +563,14 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     // Integers and dot products have loops of their own.
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
     arrange(c);
+    if (rows_are_windows(c)) return true;
+    if (c->tiles && c->is.rows.n) {
+        exchange(c);
+        arrange(c);
+        if (rows_are_windows(c)) return true;
+        exchange(c);
+        arrange(c);
+    }
     if (turned_windows(c)) {
         exchange(c);
         arrange(c);
@@ -718,6 +819,12 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
+    if (c.windows.channels) {
+        c.windows.value = behind_first;
+        spec.windows = &c.windows;
+        ct__template_windows(e->kir, &spec);
+        return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
+    }
     spec.a_taps = taps_of_panels(&c);
     spec.a_in_memory = in_memory;
     const uint32_t temp =

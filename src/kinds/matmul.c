@@ -476,10 +476,12 @@ static void prefetch_result(matmul *m, ct_kval row, ct_kval group, ct_kval panel
     ct_kir *k = m->k;
     ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, m->mr, "row wanted soon");
     ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
-    ct__kir_prefetches(k, true);
-    for (int64_t i = 0; i < m->nr; i += LINE)
-        store_result(m, ct__kir_add(k, row, r), (place){-1, ct__kir_addi(k, column, i)}, zero(m));
-    ct__kir_prefetches(k, false);
+    for (int64_t i = 0; i < m->nr; i += LINE) {
+        place at = place_at(m, &m->result_axes, ct__kir_addi(k, column, i));
+        ct__kir_prefetches(k, true);
+        store_result(m, ct__kir_add(k, row, r), at, zero(m));
+        ct__kir_prefetches(k, false);
+    }
     ct__kir_end(k);
 }
 
@@ -768,12 +770,13 @@ static void choose(matmul *m) {
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
     m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
     choose_packing(m);
-    // Worth it where tiles are long, and what is asked for is far; a place along several axes would cost
-    // divisions.
-    const bool plain = m->column_axes.n == 1 && m->result_axes.n == 1 && inner == 1;
+    // Worth it where tiles are long, and what is asked for is far. Where operands have several axes a place
+    // is asked for a line at a time, and would cost a division each.
+    const bool plain = m->column_axes.n == 1 && inner == 1;
     const bool long_tiles = at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
-    m->asks_for_operands = plain && long_tiles && !m->b_in_place;
-    m->asks_for_result = plain && (long_tiles || !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
+    m->asks_for_operands = plain && m->result_axes.n == 1 && long_tiles && !m->b_in_place;
+    m->asks_for_result = long_tiles || (plain && m->result_axes.n == 1 &&
+                                        !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
 }
 
 static void make_scratch(matmul *m) {

@@ -41,7 +41,9 @@ typedef struct ct_matmul_spec {
     int64_t a_taps;
     ct_kval (*a_in_memory)(void *env, ct_kir *k, ct_kval row, ct_kval from, int64_t more,
                            int64_t tap);
-    ct_sink c; // at batch..., i, j; called once an element, inside a LANES loop over j
+    const struct ct_matmul_windows
+        *windows; // what rows are (matmul_windows.c); NULL: nothing known
+    ct_sink c;    // at batch..., i, j; called once an element, inside a LANES loop
     ct_target target;
     ct_matmul_tile tile;
 } ct_matmul_spec;
@@ -57,6 +59,18 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *spec);
 enum { CT_MOST_TAPS = 9 };
 bool ct__matmul_has_panels(int64_t rows, int64_t columns, int64_t inner, int64_t taps);
 void ct__template_panels(ct_kir *k, const ct_matmul_spec *spec);
+
+// Rows that are channels and taps of windows; k runs over images and positions, of which the last stand here.
+// Where there is one axis, the first has one tap and one position.
+typedef struct ct_matmul_windows {
+    int64_t channels, taps[2], positions[2], stride[2];
+    // Of a channel and an image the element that lies so far behind the first that a window sees. `env` is
+    // a's.
+    ct_kval (*value)(void *env, ct_kir *k, ct_kval channel, ct_kval image, const ct_kval *behind);
+} ct_matmul_windows;
+// Is there a register tile for them? The columns, which are known, then lie along k.
+bool ct__matmul_has_windows(const ct_target *target, ct_dtype dtype, const ct_matmul_windows *w);
+void ct__template_windows(ct_kir *k, const ct_matmul_spec *spec);
 
 // Rows of a register tile, at most `most`: few of them beyond the edge, and few tiles.
 int ct__matmul_tile_rows(int64_t rows, int most);

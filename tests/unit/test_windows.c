@@ -164,6 +164,61 @@ static void small_images_have_the_bits_of_dot_products(void **state) {
     }
 }
 
+// Weights' gradients: chunks that end inside lines and images, or span several; steps between windows above
+// what they see; channels that no tile divides.
+static void slopes_of_weights_have_the_bits_of_dot_products(void **state) {
+    (void)state;
+    enum { CASES = 6 };
+    const struct {
+        int images, in, out, size, k, stride, pad;
+    } cases[CASES] = {{40, 3, 33, 4, 3, 1, 1},  {5, 7, 40, 14, 3, 1, 1}, {5, 20, 16, 13, 3, 2, 1},
+                      {3, 17, 48, 16, 1, 2, 0}, {7, 9, 16, 9, 2, 1, 0},  {2, 2, 18, 40, 3, 3, 0}};
+    for (int i = 0; i < CASES; i++) {
+        CT_SCOPE;
+        const int images = cases[i].images, in = cases[i].in, outs = cases[i].out,
+                  size = cases[i].size, k = cases[i].k, stride = cases[i].stride,
+                  pad = cases[i].pad, out = (size + 2 * pad - k) / stride + 1;
+        ct_tensor x = normal(1, CT_DIMS(images, in, size, size)),
+                  y = normal(2, CT_DIMS(images, outs, out, out));
+        ct_tensor slope = ct_conv_weight(x, y, .size = CT_DIMS(k, k), .padding = CT_DIMS(pad),
+                                         .stride = CT_DIMS(stride));
+        const float *got = ct_data(slope), *of_x = ct_data(x), *of_y = ct_data(y);
+        assert_non_null(got);
+        for (int64_t at = 0; at < (int64_t)outs * in * k * k; at++) {
+            const int t = (int)(at % (k * k));
+            const int64_t c = at / k / k % in, o = at / k / k / in;
+            dot d = {0};
+            for (int64_t n = 0; n < images; n++)
+                for (int p = 0; p < out * out; p++)
+                    add(&d, of_y[((n * outs + o) * out + p / out) * out + p % out],
+                        pixel(of_x, in, size, n, c, p / out * stride + t / k - pad,
+                              p % out * stride + t % k - pad));
+            assert_true(result(&d) == got[at]);
+        }
+    }
+}
+
+// Channels that lie as far apart as windows could: between them is padding, which belongs to no channel.
+static void padding_is_of_each_channel(void **state) {
+    (void)state;
+    enum { IMAGES = 6, CHANNELS = 6, LENGTH = 6, OUTS = 2 };
+    CT_SCOPE;
+    ct_tensor x = normal(1, CT_DIMS(IMAGES, CHANNELS, LENGTH)),
+              weight = normal(2, CT_DIMS(OUTS, CHANNELS, 1));
+    const float *y = ct_data(ct_conv(x, weight, CT_NONE, .padding = CT_DIMS(1)));
+    const float *of_x = ct_data(x), *w = ct_data(weight);
+    assert_non_null(y);
+    for (int64_t at = 0; at < IMAGES * OUTS * (LENGTH + 2); at++) {
+        const int64_t p = at % (LENGTH + 2) - 1, o = at / (LENGTH + 2) % OUTS,
+                      n = at / (LENGTH + 2) / OUTS;
+        dot d = {0};
+        for (int64_t c = 0; c < CHANNELS; c++)
+            add(&d, w[o * CHANNELS + c],
+                p < 0 || p >= LENGTH ? 0 : of_x[(n * CHANNELS + c) * LENGTH + p]);
+        assert_true(result(&d) == y[at]);
+    }
+}
+
 // Columns that are several axes, 16 of the last one: a tile of 32 is two pieces of memory.
 static void columns_of_several_axes_are_of_all_of_them(void **state) {
     (void)state;
@@ -268,6 +323,8 @@ int main(void) {
         cmocka_unit_test(convolutions_store_no_columns),
         cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
         cmocka_unit_test(small_images_have_the_bits_of_dot_products),
+        cmocka_unit_test(slopes_of_weights_have_the_bits_of_dot_products),
+        cmocka_unit_test(padding_is_of_each_channel),
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
