@@ -186,6 +186,32 @@ static bool is_load(const contract *c, int which) {
     return ct__emit_is_load(c->e, c->value[which], index, c->dtype);
 }
 
+// The second operand's positions where that along which memory is contiguous counts pairs.
+static void of_pairs(const contract *c, ct_ix *at) {
+    const int along = contiguous(c, B);
+    at[along] = ct__ix_mul(c->e->pool, at[along], ct__ix_int(c->e->pool, 2));
+}
+
+static bool has_pairs(const contract *c) {
+    ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    if (ct__type(c->value[B])->dtype != CT_BF16 || contiguous(c, B) < 0) return false;
+    at_variables(c, B, var, index);
+    of_pairs(c, var);
+    place(c, B, var, index);
+    return ct__emit_has_pair(c->e, c->value[B], index);
+}
+
+static ct_kval pair(void *env, ct_kir *k, const ct_kval *at) {
+    (void)k;
+    const contract *c = ((const side *)env)->c;
+    ct_ix size[CT_MAX_RANK + 2], own[CT_MAX_RANK + 2], index[CT_MAX_RANK];
+    const int n = position_sizes(c, B, size);
+    for (int i = 0; i < n; i++) own[i] = ct__emit_bind(c->e, at[i], size[i]);
+    of_pairs(c, own);
+    place(c, B, own, index);
+    return ct__emit_pair(c->e, c->value[B], index);
+}
+
 // Is the second operand read in one line of memory along all columns? A tile has more than 16 of them.
 static bool is_line(const contract *c) {
     ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
@@ -815,7 +841,11 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
               .along = contiguous(&c, A),
               .is_load = is_load(&c, A),
               .step = step_of_a(&c)},
-        .b = {.value = value, .env = &sides[B], .along = contiguous(&c, B), .is_load = is_line(&c)},
+        .b = {.value = value,
+              .env = &sides[B],
+              .along = contiguous(&c, B),
+              .is_load = is_line(&c),
+              .pair = has_pairs(&c) ? pair : NULL},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };

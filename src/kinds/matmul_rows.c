@@ -18,6 +18,7 @@ typedef struct few {
     const ct_matmul_spec *s;
     int rows;
     int64_t inner, block;
+    bool pairs;      // b is read two neighbours at a time
     int a, acc, sum; // scratch: (rows, inner), (rows, block), (rows, block)
     ct_kval at[CT_MAX_RANK + 2];
     ct_kval col0, cols;    // the task's columns
@@ -89,16 +90,39 @@ typedef struct column_sums {
     bool ahead;         // are there columns behind?
 } column_sums;
 
+// b at n steps of k from `at` on. Pairs are turned as they lie, which is half the work, and are widened
+// in registers.
+static void load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kval *b) {
+    ct_kir *k = f->k;
+    if (n == 1 || !f->pairs) {
+        for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), column);
+        return;
+    }
+    f->at[f->s->n_batch + 1] = ct__kir_add(k, f->col0, column);
+    ct_kval first = ct__kir_div(k, at, ct__kir_int(k, 2));
+    for (int i = 0; i < n / 2; i++) {
+        f->at[f->s->n_batch] = ct__kir_addi(k, first, i);
+        b[2 * i] = f->s->b.pair(f->s->b.env, k, f->at);
+    }
+    ct_kval half = ct__kir_const_int(k, CT_U32, 16),
+            high = ct__kir_const_int(k, CT_U32, 0xffff0000);
+    for (int i = 0; i < n; i += 2) {
+        ct_kval two = b[i];
+        b[i] = ct__kir_bitcast(k, ct__kir_bin(k, CT_K_SHL, two, half), CT_F32);
+        b[i + 1] = ct__kir_bitcast(k, ct__kir_bin(k, CT_K_AND, two, high), CT_F32);
+    }
+}
+
 static void columns_step(few *f, ct_kval at, int n, void *env) {
     const column_sums *c = env;
     ct_kir *k = f->k;
-    ct_kval b[CT_LANES];
+    ct_kval b[2 * CT_LANES];
     if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
         ct__kir_prefetches(k, true);
         (void)load_b(f, at, ct__kir_addi(k, c->column, CT_LANES));
         ct__kir_prefetches(k, false);
     }
-    for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), c->column);
+    load_steps(f, at, n, c->column, b);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < f->rows; r++) {
             ct_kval a = packed(f, r, ct__kir_addi(k, at, i));
@@ -113,7 +137,7 @@ static void sum_column(few *f, ct_kval column, bool ahead) {
     for (int r = 0; r < f->rows; r++) sum[r] = ct__kir_reg(k, zero(f));
     open_chunk(f);
     for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero(f));
-    each_k(f, CT_LANES, columns_step, &(column_sums){column, acc, ahead});
+    each_k(f, f->pairs ? 2 * CT_LANES : CT_LANES, columns_step, &(column_sums){column, acc, ahead});
     for (int r = 0; r < f->rows; r++)
         ct__kir_set(k, sum[r], with_chunk(f, ct__kir_get(k, sum[r]), ct__kir_get(k, acc[r])));
     ct__kir_end(k);
@@ -215,6 +239,7 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *s) {
     f.rows = (int)rows;
     const bool along_k =
         ct__source_along(k, &s->b, (int)n) && !ct__source_along(k, &s->b, (int)n + 1);
+    f.pairs = along_k && s->b.pair && f.inner % (2 * CT_LANES) == 0;
     f.block = column_block(&f, along_k ? WIDE / 4 : WIDE);
     f.a = ct__kir_local(k, s->dtype, rows * f.inner);
     f.sum = ct__kir_local(k, s->dtype, rows * f.block);

@@ -101,6 +101,27 @@ static void functions_round_once(void **state) {
     assert_false(ct_failed());
 }
 
+// Weights of few rows are read two neighbours at a time, where they lie so.
+static void products_of_few_rows(void **state) {
+    (void)state;
+    static const int64_t inner[] = {32, 544, 288, 304, 33}, columns[] = {16, 70, 129};
+    for (int i = 0; i < 60; i++) {
+        CT_SCOPE;
+        const ct_dtype d = halves[i % 2];
+        const int64_t rows = 1 + i % 4, k = inner[i / 2 % 5], n = columns[i / 20], odd = i / 10 % 2;
+        seed = (uint32_t)i + 1;
+        ct_tensor x = numbers(d, CT_DIMS(rows, k)), w = numbers(d, CT_DIMS(n + odd, k));
+        ct_tensor v = numbers(d, CT_DIMS(k + odd, n)), f = ct_cast(x, CT_F32);
+        w = ct_slice(w, .start = CT_INTS(odd), .stop = CT_INTS(CT_END));
+        v = ct_slice(v, .start = CT_INTS(odd), .stop = CT_INTS(CT_END));
+        ct_tensor turned = ct_permute(w, CT_AXES(1, 0)); // (k, n)
+        same_bits("(N, K)", d, ct_matmul(x, turned),
+                  ct_cast(ct_matmul(f, ct_cast(turned, CT_F32)), d));
+        same_bits("(K, N)", d, ct_matmul(x, v), ct_cast(ct_matmul(f, ct_cast(v, CT_F32)), d));
+    }
+    assert_false(ct_failed());
+}
+
 static uint16_t narrow(ct_dtype d, float x) { return (uint16_t)ct__encode_float(d, (double)x); }
 static float widen(ct_dtype d, uint16_t x) { return (float)ct__decode_float(d, x); }
 
@@ -223,6 +244,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(functions_round_once, on_cpu, end),
         cmocka_unit_test_setup_teardown(functions_round_once, checked, end),
+        cmocka_unit_test_setup_teardown(products_of_few_rows, on_cpu, end),
         cmocka_unit_test_setup_teardown(chains_round_at_every_op, on_cpu, end),
         cmocka_unit_test_setup_teardown(chains_round_at_every_op, on_ref, end),
         cmocka_unit_test_setup_teardown(gradients_are_those_of_f32, on_cpu, end),

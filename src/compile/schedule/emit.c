@@ -730,6 +730,36 @@ bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
            ct__emit_is_load(e, v.node->in[0], map.piece[0].from, as);
 }
 
+// The value in memory that v[at...] is an element of, and the number of the pair there.
+static bool place_of_pair(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_ix *pair) {
+    const ct_sval *val = ct__sval(e->draft->sched, v);
+    ct_ix two = ct__ix_int(e->pool, 2);
+    ct_map map;
+    int64_t odd;
+    if (val->buf == UINT32_MAX)
+        return ct__is_view(v.node) && ct__emit_map(e, v.node, at, &map) && map.n_pieces == 1 &&
+               map.piece[0].operand == 0 && map.piece[0].valid < 0 &&
+               place_of_pair(e, v.node->in[0], map.piece[0].from, in, pair);
+    ct_ix offset = ct__emit_offset(e, v, at);
+    *in = v;
+    *pair = ct__ix_div(e->pool, offset, two);
+    return ct_dtype_size((ct_dtype)ct__type(v)->dtype) == 2 && val->offset % 4 == 0 &&
+           ct__ix_is_int(e->pool, ct__ix_mod(e->pool, offset, two), &odd) && !odd;
+}
+bool ct__emit_has_pair(ct_emit *e, ct_val v, const ct_ix *at) {
+    ct_val in;
+    ct_ix pair;
+    return place_of_pair(e, v, at, &in, &pair);
+}
+ct_kval ct__emit_pair(ct_emit *e, ct_val v, const ct_ix *at) {
+    ct_val in;
+    ct_ix pair;
+    if (!place_of_pair(e, v, at, &in, &pair)) return -1;
+    const ct_sval *val = ct__sval(e->draft->sched, in);
+    if (ct__is_leaf(in.node) && !ct__sched_place_leaf(e->draft->sched, in.node)) return -1;
+    return ct__emit_load_at(e, val->buf, val->offset, CT_U32, pair);
+}
+
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at) {
     for (int i = n - 1; i > 0; i--) {
         at[i] = ct__ix_mod(p, flat, size[i]);
