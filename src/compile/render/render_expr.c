@@ -299,12 +299,6 @@ static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) 
 
 static void wide_cast(const ct_render *r, const ct_kins *ins) {
     const char *f = ct__render_suffix(r->k->ins[ins->a].dtype);
-    if (r->shape[ins->a].vary == CT_AFFINE && (ins->sub == CT_I32 || ins->sub == CT_U32)) {
-        ct__textf(r->out, "iota_%s(", ct__render_type(ins->sub)); // without i64 vectors
-        ct__render_scalar(r, ins->a);
-        ct__textf(r->out, ", %" PRId64 ")", r->shape[ins->a].stride);
-        return;
-    }
     if (ct__is_narrow_float(ins->sub))
         ct__textf(r->out, "round_to_%s(", ct_dtype_name(ins->sub));
     else if (ins->dtype == CT_BOOL)
