@@ -258,6 +258,7 @@ static void ask_for_rows(nest *n, ct_ix extent, ct_ix var) {
     ct_draft *d = e->draft;
     const size_t seen = d->n_seen;
     int64_t elements, row, step;
+    ct_ix by;
     if (!ct__ix_is_int(e->pool, extent, &elements)) return;
     for (size_t i = n->row_seen; i < seen; i++) {
         const ct_seen x = d->seen[i];
@@ -265,15 +266,18 @@ static void ask_for_rows(nest *n, ct_ix extent, ct_ix var) {
         const bool is_short = bytes <= SHORT_AHEAD;
         if ((is_short && n->operands < 2) || bytes > LONGEST_AHEAD || !is_new(d, n->row_seen, i) ||
             !comes_by_rows(n, &x, &row) || row < elements ||
-            !ct__ix_lane_step(e->pool, x.offset, var, &step) || step != 1)
+            !ct__ix_stride(e->pool, x.offset, var, &by) || !ct__ix_is_int(e->pool, by, &step) ||
+            step != 1)
             continue;
         bool asked = false;
         for (int k = 0; k < n->n_asked; k++) asked |= n->asked[k] == i;
         if (asked || n->n_asked == MOST_ASKED) continue;
         n->asked[n->n_asked++] = i;
-        ct_ix later = ct__ix_int(e->pool, (is_short ? ROWS_AHEAD : 1) * row);
+        const ct_ix more = ct__ix_int(e->pool, (is_short ? ROWS_AHEAD : 1) * row);
+        const ct_ix later = ct__ix_add(e->pool, x.offset, more);
+        ct__emit_ix(e, later); // a place that is data is loaded, not asked for
         ct__kir_prefetches(e->kir, true);
-        ct__emit_load_at(e, x.buf, x.bytes, x.dtype, ct__ix_add(e->pool, x.offset, later));
+        ct__emit_load_at(e, x.buf, x.bytes, x.dtype, later);
         ct__kir_prefetches(e->kir, false);
         d->n_seen = seen; // nothing is read there
     }
