@@ -63,7 +63,7 @@ build: ## compile the library, the program, the examples and the tests into buil
 	@cmake --build $(BUILD)
 	@sed -n 's/^-- The tests are not built/The tests are not built/p' $(BUILD)/configure.log
 
-bench: build ## ours and other libraries in turns: ROWS="matmul softmax" (all), PAIRS=10, THREADS=2, ARGS="--cases 256x"
+bench: build ## ours and other libraries in turns: ROWS="matmul softmax" (all), PAIRS=10, THREADS=2, ARGS="--cases 256x"; into bench/results, untracked
 	@scripts/setup bench
 	@scripts/bench $(BUILD) $(ROWS) $(PAIRS:%=--pairs %) $(THREADS:%=--threads %) $(ARGS)
 
@@ -82,3 +82,4 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' Makefile | \
 	    while IFS='|' read -r name text; do printf '    %-14s %s\n' "$$name" "$$text"; done
 	@echo "ONLY=word runs only the tests whose path contains the word: make test ONLY=base"
+	@echo "To install what is built: cmake --install build --prefix DIR (DESTDIR=... is obeyed)"

@@ -24,6 +24,7 @@ static const bench_row rows[] = {
          "registers), threads, params, losses and compile_ms (what the first step took\n"
          "longer).\n",
      .options = gpt2_options,
+     .example = "--batch 4 --context 64 --steps 8 --precision fp32",
      .run = run_gpt2},
     {.name = "matmul",
      .summary = "matrix products: GPT-2's, forward and both backward forms, and squares",
@@ -32,6 +33,7 @@ static const bench_row rows[] = {
              "(M, K) transposed x (M, N)), and squares from 64 to 4,096; or of one shape. Up to\n"
              "100 of them, of different left operands, are one plan; the time is that of one.\n",
      .options = matmul_options,
+     .example = "--m 256 --k 768 --n 2304",
      .list = list_matmul},
     {.name = "norms",
      .summary = "layer and root-mean-square norms, and their gradients",
@@ -91,6 +93,7 @@ static const bench_row rows[] = {
      .text = "Trains a ResNet-18 of 10 classes on images of 32 x 32, with SGD and momentum, from\n"
              "recording to the weights. Each step is timed.\n",
      .options = resnet18_options,
+     .example = "--batch 32",
      .list = list_resnet18},
     {.name = "resnet50",
      .summary = "inference of ResNet-50, one image of 224 x 224",
@@ -101,6 +104,7 @@ static const bench_row rows[] = {
      .text = "ct_scan of tanh(c + x) over --length rows of --width numbers, and both gradients of\n"
              "the sum of its results.\n",
      .options = scan_options,
+     .example = "--length 1000 --width 64",
      .list = list_scan},
     {.name = "start",
      .summary = "the first call of programs that were never met, with no kernel compiled",
@@ -248,7 +252,7 @@ static void put_counts(const bench_case *c) {
            c->words);
 }
 
-static void put_case(const bench_case *c, const bench_limits *l, const measured *m) {
+static void put_case(const bench_case *c, const bench_limits *l, const measured *m, bool all) {
     printf("{\"case\": \"%s\", \"ms\": %.6g, ", c->name, m->ms);
     put_counts(c);
     printf(", \"flops_per_s\": %.6g, \"bytes_per_s\": %.6g, \"limit_share\": ",
@@ -257,9 +261,12 @@ static void put_case(const bench_case *c, const bench_limits *l, const measured 
         printf("%.4f", share(c, l, m->ms));
     else
         printf("null");
-    printf(", \"ms_all\": [");
-    for (size_t i = 0; i < m->n; i++) printf("%s%.6g", i ? ", " : "", m->all[i]);
-    printf("]}");
+    if (all) {
+        printf(", \"ms_all\": [");
+        for (size_t i = 0; i < m->n; i++) printf("%s%.6g", i ? ", " : "", m->all[i]);
+        printf("]");
+    }
+    printf("}");
 }
 
 static void show_case(const bench_case *c, const bench_limits *l, const measured *m) {
@@ -300,7 +307,7 @@ static int run_all(const bench_row *row, const bench_settings *s, const bench_ca
         printf(", \"cases\": [");
         for (size_t i = 0; i < n; i++) {
             printf("%s\n  ", i ? "," : "");
-            put_case(&cases[i], &limits, &m[i]);
+            put_case(&cases[i], &limits, &m[i], !s->summary);
         }
         printf("]}\n");
     } else if (status == EXIT_DONE) {
@@ -426,6 +433,8 @@ static size_t list_options(const bench_row *row, bench_settings *s, opt *options
     size_t n = row->options ? row->options(s, options) : 0;
     list_machine_options(&s->machine, on);
     options[n++] = (opt){"json", OPT_FLAG, NULL, "one JSON object", .out = &s->json};
+    options[n++] = (opt){"summary", OPT_FLAG, NULL, "--json without what there is of each repeat",
+                         .out = &s->summary};
     options[n++] =
         (opt){"turns", OPT_FLAG, NULL,
               "measure a case for each line that names one on standard input", .out = &s->turns};
@@ -438,17 +447,30 @@ static size_t list_options(const bench_row *row, bench_settings *s, opt *options
     return n;
 }
 
+static void put_examples(const bench_row *row, char *to, size_t n) {
+    int at = snprintf(to, n, "  cotan bench %s                # %s\n", row->name,
+                      row->run ? "a line" : "a table");
+    if (row->example)
+        at += snprintf(to + at, n - (size_t)at, "  cotan bench %s %s\n", row->name, row->example);
+    snprintf(to + at, n - (size_t)at,
+             "  cotan bench %s --threads 1 --summary\n"
+             "  make bench ROWS=\"%s\"           # beside other libraries\n",
+             row->name, row->name);
+}
+
 static int start_row(const bench_row *row, int argc, char **argv) {
-    static char name[64], usage[] = "[options]";
-    opt options[MOST_ROW_OPTIONS + MACHINE_OPTIONS + 3];
+    static char name[64], usage[] = "[options]", own[512];
+    opt options[MOST_ROW_OPTIONS + MACHINE_OPTIONS + 4];
     bench_settings s = {0};
     int status;
     snprintf(name, sizeof name, "bench %s", row->name);
-    command c = {.name = name, .usage = usage, .text = row->text, .examples = examples};
+    command c = {.name = name, .usage = usage, .text = row->text, .examples = own};
+    put_examples(row, own, sizeof own);
     c.opts = options;
     c.n = list_options(row, &s, options);
     if (!parse(&c, argc, argv, NULL, &status)) return status;
     if (!use_machine(&s.machine, &status)) return status;
+    s.json |= s.summary;
     s.threads = s.machine.threads ? (int)s.machine.threads : threads_allowed();
     return run_row(row, &s);
 }
@@ -472,8 +494,14 @@ static int no_such_row(int argc, char **argv) {
         if (i) strncat(asked, " ", sizeof asked - strlen(asked) - 1);
         strncat(asked, plain(argv[i]), sizeof asked - strlen(asked) - 1);
     }
-    for (size_t i = 0; i < ROWS; i++) names[i] = rows[i].name;
-    const char *near = ct_nearest(asked, names);
+    const char *near = NULL;
+    for (size_t i = 0; i < ROWS; i++) {
+        const size_t n = strlen(asked);
+        names[i] = rows[i].name;
+        if (strncmp(names[i], asked, n) == 0 && names[i][n] == ' ')
+            near = names[i]; // its first word
+    }
+    if (!near) near = ct_nearest(asked, names);
     if (near) return refuse("bench: there is no row \"%s\"; is %s meant?", asked, near);
     return refuse("bench: there is no row \"%s\"; cotan bench --list lists them", asked);
 }

@@ -39,8 +39,8 @@ struct bench_case {
 };
 
 typedef struct bench_settings {
-    bool json, turns;
-    ct_num seconds; // a case is repeated for
+    bool json, summary, turns; // summary: json without what there is of each repeat
+    ct_num seconds;            // a case is repeated for
     machine machine;
     int threads;
     // of the rows that have them; 0: not given
@@ -52,6 +52,7 @@ typedef struct bench_row {
     const char *name;                               // "train gpt2"
     const char *summary;                            // one line
     const char *text;                               // for --help
+    const char *example;                            // of its own options; NULL: it has none
     size_t (*options)(bench_settings *s, opt *out); // of its own; NULL: none
     // Its cases, at most MOST_CASES. 0: what was to be said has been said.
     size_t (*list)(const bench_settings *s, bench_case *out);

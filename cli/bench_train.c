@@ -144,12 +144,12 @@ static void put_list(const char *name, const char *format, const double *v, int6
 
 static void put_results(const results *r, const bench_settings *s) {
     printf("{\"row\": \"train gpt2\", \"ms_per_step\": %.6g", r->ms);
-    put_list("ms_steps", "ms", r->all, s->steps);
+    if (!s->summary) put_list("ms_steps", "ms", r->all, s->steps);
     printf(", \"tokens_per_s\": %.6g, \"peak_rss_bytes\": %lld, \"flops_per_step\": %.17g, "
            "\"limit_share\": %.4f, \"threads\": %d, \"params\": %lld",
            r->tokens_per_s, (long long)r->rss, r->flops, r->share, s->threads,
            (long long)r->params);
-    put_list("losses", "loss", r->losses, s->steps);
+    if (!s->summary) put_list("losses", "loss", r->losses, s->steps);
     printf(", \"compile_ms\": %.6g, \"precision\": \"fp32\", \"batch\": %lld, \"context\": %lld, "
            "\"version\": \"%s\"}\n",
            r->compile_ms, (long long)s->batch, (long long)s->context, CT_VERSION);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "graph/graph.h"
-#include "ops/rules.h"
+#include "ops/windows.h"
 
 static bool has_layer(const void *layer, const char *op, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -25,6 +25,14 @@ static bool sized(const char *layer, const char *option, int64_t size, ct_loc he
     if (size > 0 || !ctx) return size > 0;
     ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %lld, it must be at least 1", option,
              (long long)size);
+    return false;
+}
+
+// The layer keeps `given` as it is, but not below 0.
+static bool at_least_0(const char *layer, const char *option, double given, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!(given < 0) || !ctx) return !(given < 0);
+    ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %g, it must be at least 0", option, given);
     return false;
 }
 
@@ -89,15 +97,33 @@ ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, 
 
 // ------------------------------------------------------------------------------------- convolution
 
-// Keeps an option's numbers, which the caller's block holds.
-static bool keep(const char *option, ct_ints given, ct_nn_sizes *kept, ct_loc here) {
+// Keeps an option's numbers, which the caller's block holds: none, one, or one a spatial axis of `o`,
+// and `sides` two an axis; at least `least`. What the op would refuse is refused here.
+static bool keep(const ct_nn_conv_options *o, const char *option, ct_ints given, int64_t least,
+                 bool sides, ct_nn_sizes *kept) {
+    const int64_t n = o->kernel.n;
     ct_ctx *ctx = ct__ctx();
-    if (given.n > 2 * CT_NN_SPATIAL && ctx)
-        ct__fail(ctx, CT_E_ARGUMENT, here, "conv", ".%s has %lld numbers, it can have %d at most",
-                 option, (long long)given.n, 2 * CT_NN_SPATIAL);
-    if (given.n < 0 || given.n > 2 * CT_NN_SPATIAL || !ctx) return false;
+    if (!ctx) return false;
+    if (given.n < 0 || (given.n > 1 && given.n != n && !(sides && given.n == 2 * n))) {
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".%s has %lld numbers for %lld %s", option,
+                 (long long)given.n, (long long)n, n == 1 ? "axis" : "axes");
+        ct__err_hint(&ctx->err, sides ? CT_PADDING_HINT : CT_LIST_HINT);
+        return false;
+    }
     kept->n = given.n;
-    for (int64_t i = 0; i < given.n; i++) kept->v[i] = given.v[i];
+    for (int64_t i = 0; i < given.n; i++) {
+        const int64_t v = kept->v[i] = given.v[i];
+        if (ct__marked(v))
+            ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".%s is dynamic, it must be static",
+                     option);
+        else if (v < least || v > CT_MOST_STEP)
+            ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".%s is %lld, it must be at %s %lld",
+                     option, (long long)v, v < least ? "least" : "most",
+                     (long long)(v < least ? least : CT_MOST_STEP));
+        else
+            continue;
+        return false;
+    }
     return true;
 }
 
@@ -118,6 +144,8 @@ static bool conv_fits(const ct_nn_conv_options *o, int64_t groups) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".output_padding is for .transposed alone");
     else if (o->same && o->transposed)
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".same is not for .transposed");
+    else if (o->same && o->padding.n)
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".padding is given, and .same too");
     else
         return true;
     return false;
@@ -126,10 +154,10 @@ static bool conv_fits(const ct_nn_conv_options *o, int64_t groups) {
 ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
     const int64_t groups = o.groups ? o.groups : 1;
     ct_nn_conv layer = {.in = o.in, .groups = groups, .same = o.same, .transposed = o.transposed};
-    if (!conv_fits(&o, groups) || !keep("stride", o.stride, &layer.stride, o.here) ||
-        !keep("padding", o.padding, &layer.padding, o.here) ||
-        !keep("dilation", o.dilation, &layer.dilation, o.here) ||
-        !keep("output_padding", o.output_padding, &layer.output_padding, o.here))
+    if (!conv_fits(&o, groups) || !keep(&o, "stride", o.stride, 1, false, &layer.stride) ||
+        !keep(&o, "padding", o.padding, 0, true, &layer.padding) ||
+        !keep(&o, "dilation", o.dilation, 1, false, &layer.dilation) ||
+        !keep(&o, "output_padding", o.output_padding, 0, false, &layer.output_padding))
         return layer;
     int64_t dims[2 + CT_NN_SPATIAL] = {o.out, o.in / groups};
     double inputs = (double)(o.in / groups); // of an output
@@ -177,7 +205,8 @@ ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here)
 
 ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
-    if (!sized("norm", "width", o.width, o.here)) return layer;
+    if (!sized("norm", "width", o.width, o.here) || !at_least_0("norm", "eps", o.eps, o.here))
+        return layer;
     layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
     if (!o.no_bias && !o.rms)
         layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.width), CT_NN_ZEROS, o.here);
@@ -202,8 +231,15 @@ ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_optio
     ct_nn_group_norm layer = {
         .channels = o.channels, .groups = o.groups ? o.groups : 1, .eps = o.eps > 0 ? o.eps : 1e-5};
     if (!sized("group_norm", "channels", o.channels, o.here) ||
-        !sized("group_norm", "groups", layer.groups, o.here) || o.no_affine)
+        !sized("group_norm", "groups", layer.groups, o.here) ||
+        !at_least_0("group_norm", "eps", o.eps, o.here))
         return layer;
+    ct_ctx *ctx = ct__ctx();
+    if (o.channels % layer.groups && ctx)
+        ct__fail(ctx, CT_E_ARGUMENT, o.here, "group_norm",
+                 "%lld groups do not divide %lld channels", (long long)layer.groups,
+                 (long long)o.channels);
+    if (o.channels % layer.groups || o.no_affine) return layer;
     layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.channels), CT_NN_ONES, o.here);
     layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.channels), CT_NN_ZEROS, o.here);
     return layer;
@@ -225,7 +261,15 @@ ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
                                        ct_nn_batch_norm_options o) {
     ct_nn_batch_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5,
                               .momentum = o.momentum > 0 ? o.momentum : 0.1};
-    if (!sized("batch_norm", "channels", o.channels, o.here)) return layer;
+    if (!sized("batch_norm", "channels", o.channels, o.here) ||
+        !at_least_0("batch_norm", "eps", o.eps, o.here) ||
+        !at_least_0("batch_norm", "momentum", o.momentum, o.here))
+        return layer;
+    ct_ctx *ctx = ct__ctx();
+    if (o.momentum > 1 && ctx)
+        ct__fail(ctx, CT_E_ARGUMENT, o.here, "batch_norm", ".momentum is %g, it must be at most 1",
+                 o.momentum);
+    if (o.momentum > 1) return layer;
     ct_ints dims = CT_DIMS(o.channels);
     if (!o.no_affine) {
         layer.weight = ct_nn_param_at(place, "weight", dims, CT_NN_ONES, o.here);

@@ -370,7 +370,8 @@ const ct_opdef ct__op_conv = {
         "spatial sizes are static: (N, O, ...), plus bias (O,). stride, dilation (default 1) and "
         "padding with zeros (before and behind; or all that lie before and then all behind) have "
         "one number an axis, or one for all; same: such padding that stride alone divides the "
-        "sizes, rounded up. output: as many windows, where ct_conv_transpose makes x of them.",
+        "sizes, rounded up. output: as many windows, where ct_conv_transpose makes x of them. All "
+        "operands have one dtype, of floats: others are cast first, with ct_cast.",
     .batch = conv_batch,
     .onnx = "Conv",
     .stablehlo = "convolution",

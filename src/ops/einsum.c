@@ -127,12 +127,15 @@ static bool put_label(einsum *s, size_t operand, const ct_type *type, int axis) 
             if (!one || same) return true;
         } else if (!broadcasts || !one) {
             char text[4];
-            return FAIL(
+            (void)FAIL(
                 s, CT_E_SHAPE,
                 "'%s' is %lld in operand %zu, %s, and %lld in operand %zu, %s, of \"%.200s\"",
                 name_of(label, text), (long long)other->dim[there], s->label[label].in[0],
                 ct__type_text(other).s, (long long)type->dim[axis], operand + 1,
                 ct__type_text(type).s, s->text);
+            if (broadcasts && (ct__dynamic_one(type, axis) || ct__dynamic_one(other, there)))
+                ct__err_hint(&s->ctx->err, CT_DYNAMIC_ONE_HINT);
+            return false;
         }
     }
     s->label[label].type = type;

@@ -2,6 +2,14 @@
 #include "kinds/contraction.h"
 #include "ops/rules.h"
 
+// Why batch axes do not broadcast.
+static bool hint_batch(ct_call *call, const ct_type *a, const ct_type *b) {
+    for (int i = a->rank - 1, k = b->rank - 1; i >= 0 && k >= 0; i--, k--)
+        if (a->dim[i] != b->dim[k] && (ct__dynamic_one(a, i) || ct__dynamic_one(b, k)))
+            return ct__call_hint(call, CT_DYNAMIC_ONE_HINT);
+    return ct__call_hint(call, "axes before the last two, counted from these, must be equal or 1");
+}
+
 static bool matmul_infer(ct_call *call) {
     const ct_type *a = call->in[0], *b = call->in[1];
     ct_dtype dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
@@ -38,8 +46,7 @@ static bool matmul_infer(ct_call *call) {
     if (!ct__broadcast(call->arena, (const ct_type *const[]){&a_batch, &b_batch}, 2, &batch))
         return ct__call_err(call, CT_E_SHAPE, "batch axes do not broadcast: a is %s, b is %s",
                             ct__type_text(a).s, ct__type_text(b).s) ||
-               ct__call_hint(call,
-                             "axes before the last two, counted from these, must be equal or 1");
+               hint_batch(call, &a_batch, &b_batch);
     (void)ct__same_size(a, a->rank - 1, b, b->rank - 2);
     ct_shape shape = ct__call_shape(call, batch.rank + 2);
     if (!shape.dim) return false;

@@ -33,7 +33,7 @@ static bool channels_fit(ct_call *call, int least, ct_num *eps) {
                    ct__call_hint(call, "one number a channel, which axis 1 counts");
         (void)ct__same_size(x, 1, w, 0);
     }
-    if (!ct__num_given(*eps)) *eps = (ct_num){1e-5, true};
+    if (!ct__normal_eps(call, eps)) return false;
     *call->out = *x;
     call->out->weak = false;
     return true;
@@ -239,6 +239,9 @@ static bool batch_norm_train_infer(ct_call *call) {
     const ct_type *x = call->in[0];
     if (!channels_fit(call, 2, &attrs->eps)) return false;
     if (!ct__num_given(attrs->momentum)) attrs->momentum = (ct_num){0.1, true};
+    if (!(attrs->momentum.value >= 0 && attrs->momentum.value <= 1))
+        return ct__call_err(call, CT_E_ARGUMENT, "momentum is %g, it must be from 0 to 1",
+                            attrs->momentum.value);
     int64_t each = 1;
     for (int a = 0; a < x->rank; a++) each *= a == 1 ? 1 : x->dim[a];
     if (each == 1)

@@ -85,12 +85,18 @@ static bool bad_promotion(ct_call *call, int first, ct_dtype dtype) {
     return false;
 }
 
+bool ct__normal_eps(ct_call *call, ct_num *eps) {
+    if (!ct__num_given(*eps)) *eps = (ct_num){1e-5, true};
+    return eps->value >= 0 ||
+           ct__call_err(call, CT_E_ARGUMENT, "eps is %g, it must be at least 0", eps->value);
+}
+
 // What makes two shapes meet that do not broadcast. `small`, `large`: by number of axes.
 static bool hint_two_shapes(ct_call *call, const ct_type *small, const ct_type *large, int axis) {
     const int lead = large->rank - small->rank;
     const int64_t a = small->dim[axis], b = large->dim[lead + axis];
-    if ((a == 1 && ct__is_dyn(small, axis)) || (b == 1 && ct__is_dyn(large, lead + axis)))
-        return ct__call_hint(call, "a dynamic size never broadcasts, even where it is 1");
+    if (ct__dynamic_one(small, axis) || ct__dynamic_one(large, lead + axis))
+        return ct__call_hint(call, CT_DYNAMIC_ONE_HINT);
     if (small->rank == 1 && lead > 0 && a == large->dim[0])
         return ct__call_hint(
             call,

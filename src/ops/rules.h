@@ -28,6 +28,12 @@ bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to);
 // The error of two dtypes that promote to none. Always false.
 bool ct__no_promotion(ct_call *call, ct_dtype a, ct_dtype b);
 
+// Is a size 1 that is dynamic, and so broadcasts against no other? The hint that says so.
+static inline bool ct__dynamic_one(const ct_type *type, int axis) {
+    return type->dim[axis] == 1 && ct__is_dyn(type, axis);
+}
+#define CT_DYNAMIC_ONE_HINT "a dynamic size never broadcasts, even where it is 1"
+
 // Is operand i's dtype accepted? Reports which are.
 bool ct__check_accepts(ct_call *call, int operand);
 // Are positions of integers? `what` names operand i, in the plural.
@@ -44,6 +50,9 @@ static inline bool ct__has_axis(const ct_ints *axes, int axis) {
         if (axes->v[i] == axis) return true;
     return false;
 }
+
+// What is added to a variance: 1e-5 where none is given. Reports a negative one.
+bool ct__normal_eps(ct_call *call, ct_num *eps);
 
 // Copies element `from` of an operand to element `to` of the result.
 void ct__ref_move(const ct_ref *ref, int operand, int64_t to, int64_t from);

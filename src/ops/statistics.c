@@ -300,7 +300,7 @@ static bool norm_infer(ct_call *call) {
                                 ct__type_text(x).s) ||
                    ct__call_hint(call, "a norm is over the last axis: one weight an element of it");
     }
-    if (!ct__num_given(attrs->eps)) attrs->eps = (ct_num){1e-5, true};
+    if (!ct__normal_eps(call, &attrs->eps)) return false;
     *call->out = *x;
     return true;
 }

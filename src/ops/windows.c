@@ -15,11 +15,13 @@ bool ct__window_list(ct_call *call, const char *name, ct_ints *list, int n, int6
     if (list->n > 1 && list->n != n)
         return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %d %s", name,
                             (long long)list->n, n, n == 1 ? "axis" : "axes") ||
-               ct__call_hint(call, "give one number an axis, or one for all of them");
+               ct__call_hint(call, CT_LIST_HINT);
     int64_t *own = ct__call_dims(call, n);
     if (!own) return false;
     for (int i = 0; i < n; i++) {
         own[i] = list->n == 0 ? normal : list->v[list->n == 1 ? 0 : i];
+        if (ct__marked(own[i]))
+            return ct__call_err(call, CT_E_ARGUMENT, "%s is dynamic, it must be static", name);
         if (own[i] < least || own[i] > CT_MOST_STEP)
             return ct__call_err(call, CT_E_ARGUMENT, "%s is %lld, it must be at %s %lld", name,
                                 (long long)own[i], own[i] < least ? "least" : "most",
@@ -38,8 +40,7 @@ bool ct__window_padding(ct_call *call, ct_ints *padding, int n) {
     if (!both && padding->n > 1 && padding->n != n)
         return ct__call_err(call, CT_E_ARGUMENT, "padding has %lld numbers for %d %s",
                             (long long)padding->n, n, n == 1 ? "axis" : "axes") ||
-               ct__call_hint(call, "give one for all, one an axis, or one an axis for what lies "
-                                   "before and then one an axis for what lies behind");
+               ct__call_hint(call, CT_PADDING_HINT);
     if (!ct__window_list(call, "padding", &low, n, 0, 0) ||
         !ct__window_list(call, "padding", &high, n, 0, 0))
         return false;
@@ -70,6 +71,16 @@ bool ct__window_fits(ct_call *call, const ct_window *w, int operand, int axis) {
     F(op, ints, dilation)                                                                          \
     F(op, ints, low) F(op, ints, high) F(op, ints, base) F(op, num, fill) F(op, bool, taps)
 CT_ATTRS(windows, WINDOWS_ATTRS);
+
+static bool dilation_fits(ct_call *call, windows_attrs *attrs, int n) {
+    const ct_ints *given = &attrs->dilation;
+    const bool counted = attrs->counts.n > 0, negative = given->n > 0 && given->v[0] < 0;
+    return ct__window_list(call, "dilation", &attrs->dilation, n, counted ? -CT_MOST_STEP : 1, 1) ||
+           (negative && !counted &&
+            ct__call_hint(call,
+                          "it may be negative with .counts, which says how many windows there "
+                          "are"));
+}
 
 // Axes and lists in their normal form.
 static bool normal_windows(ct_call *call, windows_attrs *attrs) {
@@ -102,8 +113,7 @@ static bool normal_windows(ct_call *call, windows_attrs *attrs) {
     int k = (int)n;
     return ct__window_list(call, "size", &attrs->size, k, 1, 1) &&
            ct__window_list(call, "stride", &attrs->stride, k, 1, 1) &&
-           ct__window_list(call, "dilation", &attrs->dilation, k,
-                           attrs->counts.n ? -CT_MOST_STEP : 1, 1) &&
+           dilation_fits(call, attrs, k) &&
            ct__window_list(call, "low", &attrs->low, k, -CT_MOST_STEP, 0) &&
            ct__window_list(call, "high", &attrs->high, k, -CT_MOST_STEP, 0) &&
            ct__window_list(call, "base", &attrs->base, k, 1, 1);

@@ -7,6 +7,11 @@
 // Sizes, steps and paddings beyond it are refused: products of two stay countable.
 enum { CT_MOST_STEP = 1 << 30 };
 
+#define CT_LIST_HINT "give one number an axis, or one for all of them"
+#define CT_PADDING_HINT                                                                            \
+    "give one for all, one an axis, or one an axis for what lies before and then one an axis for " \
+    "what lies behind"
+
 // A list of one number an axis of n: as given, one number for all of them, or none (`normal`). Reports
 // another count, and numbers that are not `least` to CT_MOST_STEP.
 bool ct__window_list(ct_call *call, const char *name, ct_ints *list, int n, int64_t least,

@@ -41,7 +41,11 @@ def test_list():
     lines = [re.fullmatch(r"(\S+(?: \S+)?) +(\S.*)", line).groups() for line in done.stdout.splitlines()]
     assert [name for name, _ in lines] == ROWS and all(len(summary) > 20 for _, summary in lines)
     for row in ROWS:
-        assert bench(*row.split(), "--help").stdout.startswith(f"usage: cotan bench {row} [options]\n")
+        text = bench(*row.split(), "--help").stdout
+        assert text.startswith(f"usage: cotan bench {row} [options]\n")
+        examples = text.split("\nExamples:\n")[1].splitlines()
+        assert len(examples) >= 3 and all(re.match(f'  cotan bench {row} |  make bench ROWS="{row}" ', e) for e in examples)
+        assert all(option in text for line in examples for option in re.findall("--[a-z]+", line))
     assert rows.ROWS.keys() | {"train gpt2"} == set(ROWS)  # what the peers have
 
 
@@ -59,6 +63,8 @@ def test_training():
     assert got["flops_per_step"] == 6 * B * T * (12 * L * W * W + V * W) + 12 * L * B * T * T * W
     assert 0 < got["limit_share"] < 1.5
     assert 10e6 < got["peak_rss_bytes"] < 2e9
+    short = json.loads(bench(*TINY, "--steps", 4, "--summary").stdout)
+    assert short.keys() == got.keys() - {"ms_steps", "losses"}
     assert all(abs(loss - math.log(V)) < 0.1 for loss in got["losses"])
 
 
@@ -76,6 +82,9 @@ def test_cases(words):
             assert case["limit_share"] == pytest.approx(least * 1e3 / case["ms"], rel=0.01, abs=1e-4)
         else:
             assert case["limit_share"] is None
+    short = json.loads(bench(*words, "--seconds", 0, "--summary").stdout)
+    assert [case.keys() | {"ms_all"} for case in short["cases"]] == [case.keys() for case in got["cases"]]
+    assert not any("ms_all" in case for case in short["cases"]) and short.keys() == got.keys()
     names = [case["case"] for case in got["cases"]]
     assert names == (["8x32x16 forward", "8x32x16 dx", "8x32x16 dw"] if words[0] == "matmul" else ["forward", "gradient"])
 
@@ -182,6 +191,9 @@ def test_training_in_turns():
     ([], "bench: it needs a row: cotan bench ROW; cotan bench --list lists them"),
     (["matmull"], 'bench: there is no row "matmull"; is matmul meant?'),
     (["train", "gpt3"], 'bench: there is no row "train gpt3"; is train gpt2 meant?'),
+    (["train"], 'bench: there is no row "train"; is train gpt2 meant?'),
+    (["train", "--json"], 'bench: there is no row "train"; is train gpt2 meant?'),
+    (["t"], 'bench: there is no row "t"; cotan bench --list lists them'),
     (["mobilenet"], 'bench: there is no row "mobilenet"; cotan bench --list lists them'),
     (["--json"], "bench: there is no option --json; cotan bench --help lists them"),
     (["softmax", "--batch", "3"], "bench softmax: there is no option --batch; cotan bench softmax --help lists them"),
@@ -255,6 +267,7 @@ def test_compare_with_another_build(tmp_path):
                    "--pairs", 5, "--seconds", 0, "--threads", 1, "--cases", " d", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     path, = tmp_path.glob("*.json")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d{6}", path.stem)  # to the second, so that a later run does not write over it
     report = json.loads(path.read_text())
     assert report["pairs"] == 5 and report["threads"] == 1 and report["machine"]["cpu"]
     assert set(report["versions"]) == {"Cotan", "Cotan before"}
@@ -275,6 +288,15 @@ def test_compare_with_another_build(tmp_path):
     assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 2
 
 
+def test_compare_leaves_out_rows_without_the_case(tmp_path):
+    done = compare("pooling", "scan", "--cases", "forw", "--build", COTAN.parent, "--against", COTAN.parent, "--peers", "",
+                   "--pairs", 1, "--seconds", 0, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, = tmp_path.glob("*.json")
+    assert [(row["row"], [case["case"] for case in row["cases"]]) for row in json.loads(path.read_text())["rows"]] == \
+        [("scan", ["forward"])]
+
+
 def test_compare_trains(tmp_path):
     done = compare("train", "gpt2", "--layers", 1, "--heads", 1, "--width", 8, "--against", COTAN.parent, "--build",
                    COTAN.parent, "--peers", "", "--pairs", 1, "--out", tmp_path)
@@ -292,6 +314,13 @@ def test_compare_trains(tmp_path):
      'PyTorch compiled, oneDNN'),
     (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
     (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
+    (["matmul", "--pairs", 1, "--cases", "nope", "--build", COTAN.parent],
+     'bench: no case of matmul has "nope" in its name, as 256x768x2304 forward, 256x768x2304 dx, 256x768x2304 dw, '
+     '256x768x768 forward, 256x768x768 dx, 256x768x768 dw, ...'),
+    (["train", "gpt2", "scan", "--cases", "nope", "--build", COTAN.parent],
+     'bench: no case of train gpt2, scan has "nope" in its name, as step, forward, gradient'),
+    (["scan", "--cases", "forward", "--length", 0, "--build", COTAN.parent],
+     "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),
     (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
     (["scan", "--pairs", 1, "--length", 0, "--build", COTAN.parent],
      "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),

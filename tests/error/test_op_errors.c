@@ -600,6 +600,12 @@ static void contractions(void **state) {
     FAILS(ct_matmul(F(2, 4, 3), F(3, 3, 5)), CT_E_SHAPE,
           "matmul: batch axes do not broadcast: a is (2, 4, 3) f32, b is (3, 3, 5) f32"
           "\n  hint: axes before the last two, counted from these, must be equal or 1");
+    FAILS(ct_matmul(F(CT_DYN(1), 3, 3), F(2, 3, 3)), CT_E_SHAPE,
+          "matmul: batch axes do not broadcast: a is (n=1, 3, 3) f32, b is (2, 3, 3) f32"
+          "\n  hint: a dynamic size never broadcasts, even where it is 1");
+    FAILS(ct_matmul(F(4, 2, 3, 3), F(CT_DYN(1), 2, 3, 3)), CT_E_SHAPE,
+          "matmul: batch axes do not broadcast: a is (4, 2, 3, 3) f32, b is (n=1, 2, 3, 3) f32"
+          "\n  hint: a dynamic size never broadcasts, even where it is 1");
     FAILS(ct_matmul(F(2, 3), B(3, 2)), CT_E_DTYPE,
           "matmul: operand 2 is (3, 2) bool, accepted are integers, floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
@@ -677,6 +683,10 @@ static void products_in_letters(void **state) {
     FAILS(ct_einsum("...i,...j", two, 2), CT_E_SHAPE,
           "einsum: '...' is 2 in operand 1, (2, 3) f32, and 4 in operand 2, (4, 5) f32, of "
           "\"...i,...j\"");
+    ct_tensor dynamic[2] = {F(CT_DYN(1), 3), F(2, 3)};
+    FAILS(ct_einsum("...i,...i->...", dynamic, 2), CT_E_SHAPE,
+          "einsum: '...' is 1 in operand 1, (n=1, 3) f32, and 2 in operand 2, (2, 3) f32, of "
+          "\"...i,...i->...\"\n  hint: a dynamic size never broadcasts, even where it is 1");
     FAILS(ct_einsum("ij->iz", one_of, 1), CT_E_ARGUMENT,
           "einsum: 'z' of the result stands in no operand of \"ij->iz\"");
     FAILS(ct_einsum("ij->iji", one_of, 1), CT_E_ARGUMENT,
@@ -748,6 +758,8 @@ static void networks(void **state) {
     FAILS(ct_layer_norm(F(2, 5), F(4)), CT_E_SHAPE,
           "layer_norm: operand 2 is (4,) f32, it must be (5,) for x (2, 5) f32"
           "\n  hint: a norm is over the last axis: one weight an element of it");
+    FAILS(ct_rms_norm(F(2, 5), .eps = CT_F(-1)), CT_E_ARGUMENT,
+          "rms_norm: eps is -1, it must be at least 0");
     FAILS(ct_layer_norm(F(2, 5), F(5), D(5)), CT_E_DTYPE,
           "layer_norm: operand 3 is (5,) f64, x is (2, 5) f32"
           "\n  hint: cast it: ct_cast(operand, CT_F32)");

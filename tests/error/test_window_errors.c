@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,8 +57,14 @@ static void windows(void **state) {
           "windows: size is 0, it must be at least 1");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .stride = CT_DIMS(0)), CT_E_ARGUMENT,
           "windows: stride is 0, it must be at least 1");
-    FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(-1)), CT_E_ARGUMENT,
-          "windows: dilation is -1, it must be at least 1");
+    FAILS(
+        ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(-1)), CT_E_ARGUMENT,
+        "windows: dilation is -1, it must be at least 1\n  hint: it may be negative with .counts, "
+        "which says how many windows there are");
+    FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(0)), CT_E_ARGUMENT,
+          "windows: dilation is 0, it must be at least 1");
+    FAILS(ct_windows(F(2, 7), .size = CT_DIMS(CT_DYN(2))), CT_E_ARGUMENT,
+          "windows: size is dynamic, it must be static");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .base = CT_DIMS(1ll << 40)), CT_E_ARGUMENT,
           "windows: base is 1099511627776, it must be at most 1073741824");
     FAILS(ct_windows(F(3, 4, 7), .size = CT_DIMS(2, 2), .low = CT_DIMS(1, 1, 1)), CT_E_ARGUMENT,
@@ -136,6 +143,14 @@ static void pools(void **state) {
           "padding there are 3");
     FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(2), .divisor = CT_F(0)), CT_E_ARGUMENT,
           "avg_pool: divisor is 0");
+    FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(2), .divisor = CT_F(3), .exclude_padding = true),
+          CT_E_ARGUMENT,
+          "avg_pool: divisor is given, and exclude_padding too\n  hint: sums are divided by the "
+          "divisor, or by how many elements of x a window has");
+    FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(CT_DYN(2))), CT_E_ARGUMENT,
+          "avg_pool: kernel is dynamic, it must be static");
+    FAILS(ct_max_pool(F(2, 3), .kernel = CT_DIMS(2), .padding = CT_DIMS(CT_DYN(1))), CT_E_ARGUMENT,
+          "max_pool: padding is dynamic, it must be static");
     FAILS(ct_avg_pool(I(2, 3), .kernel = CT_DIMS(2)), CT_E_DTYPE,
           "avg_pool: operand 1 is (2, 3) i32, accepted are floats\n  hint: cast it: ct_cast(x, "
           "CT_F32)");
@@ -144,6 +159,11 @@ static void pools(void **state) {
           "padding there are 3");
     FAILS(ct_lp_pool(F(2, 3), .kernel = CT_DIMS(2), .power = CT_F(-2)), CT_E_ARGUMENT,
           "lp_pool: power is -2, it must be above 0");
+}
+
+static void adaptive_pools(void **state) {
+    (void)state;
+    CT_SCOPE;
     FAILS(ct_adaptive_max_pool(F(2, 3)), CT_E_ARGUMENT,
           "adaptive_max_pool: output has 0 numbers for x (2, 3) f32\n  hint: give the number of "
           "windows along each of 1 to 3 last axes");
@@ -152,6 +172,8 @@ static void pools(void **state) {
           "windows along each of 1 to 3 last axes");
     FAILS(ct_adaptive_avg_pool(F(2, 3), .output = CT_DIMS(0)), CT_E_ARGUMENT,
           "adaptive_avg_pool: output is 0, it must be at least 1");
+    FAILS(ct_adaptive_avg_pool(F(2, 3), .output = CT_DIMS(CT_DYN(3))), CT_E_ARGUMENT,
+          "adaptive_avg_pool: output is dynamic, it must be static");
     FAILS(ct_adaptive_avg_pool(F(2, 0), .output = CT_DIMS(2)), CT_E_SHAPE,
           "adaptive_avg_pool: axis 1 of (2, 0) f32 has no elements");
     FAILS(ct_global_avg_pool(F(2, 3)), CT_E_SHAPE,
@@ -269,6 +291,14 @@ static void norms_by_channels(void **state) {
           "group_norm: 4 groups do not divide the 6 channels of x (2, 6, 4) f32");
     FAILS(ct_group_norm(F(2, 6, 4), CT_NONE, CT_NONE, .groups = -1), CT_E_ARGUMENT,
           "group_norm: groups is -1, it must be at least 1");
+    FAILS(ct_group_norm(F(2, 6, 4), CT_NONE, CT_NONE, .eps = CT_F(-1e-5)), CT_E_ARGUMENT,
+          "group_norm: eps is -1e-05, it must be at least 0");
+    FAILS(ct_batch_norm(F(2, 6), F(6), F(6), CT_NONE, CT_NONE, .eps = CT_F(NAN)), CT_E_ARGUMENT,
+          "batch_norm: eps is nan, it must be at least 0");
+    FAILS(ct_batch_norm_train(F(2, 6), F(6), F(6), CT_NONE, CT_NONE, .momentum = CT_F(1.5)).y,
+          CT_E_ARGUMENT, "batch_norm_train: momentum is 1.5, it must be from 0 to 1");
+    FAILS(ct_batch_norm_train(F(2, 6), F(6), F(6), CT_NONE, CT_NONE, .momentum = CT_F(-1)).y,
+          CT_E_ARGUMENT, "batch_norm_train: momentum is -1, it must be from 0 to 1");
     FAILS(ct_group_norm(F(2, 6, 4), F(4), CT_NONE), CT_E_SHAPE,
           "group_norm: operand 2 is (4,) f32, it must be (6,) for x (2, 6, 4) f32\n  hint: one "
           "number a channel, which axis 1 counts");
@@ -291,8 +321,11 @@ static void norms_by_channels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows),           cmocka_unit_test(pools),
-        cmocka_unit_test(convolutions),      cmocka_unit_test(transposed_convolutions),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(adaptive_pools),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(transposed_convolutions),
         cmocka_unit_test(norms_by_channels),
     };
     return cmocka_run_group_tests_name("window errors", tests, NULL, NULL);

@@ -360,6 +360,36 @@ static void conv_follows_its_formula(void **state) {
     ct_params_free(params);
 }
 
+static void norms_refuse_what_does_not_fit(void **state) {
+    (void)state;
+    ct_params *params = ct_params_new();
+    ct_nn_place top = ct_nn_place_in(params, 1);
+    CT_SCOPE;
+#define REFUSES(call, says)                                                                        \
+    do {                                                                                           \
+        (void)(call);                                                                              \
+        assert_non_null(strstr(ct_error_text(), ": " says));                                       \
+        assert_string_equal(strstr(ct_error_text(), ": ") + 2, says);                              \
+        ct_error_clear();                                                                          \
+    } while (0)
+    REFUSES(ct_nn_group_norm_new(top, .channels = 6, .groups = 4),
+            "group_norm: 4 groups do not divide 6 channels");
+    REFUSES(ct_nn_group_norm_new(top, .channels = 6, .groups = 4, .no_affine = true),
+            "group_norm: 4 groups do not divide 6 channels");
+    REFUSES(ct_nn_group_norm_new(top, .channels = 6, .eps = -1e-5),
+            "group_norm: .eps is -1e-05, it must be at least 0");
+    REFUSES(ct_nn_norm_new(top, .width = 6, .eps = -1), "norm: .eps is -1, it must be at least 0");
+    REFUSES(ct_nn_batch_norm_new(top, top, .channels = 6, .eps = -1),
+            "batch_norm: .eps is -1, it must be at least 0");
+    REFUSES(ct_nn_batch_norm_new(top, top, .channels = 6, .momentum = -0.5),
+            "batch_norm: .momentum is -0.5, it must be at least 0");
+    REFUSES(ct_nn_batch_norm_new(top, top, .channels = 6, .momentum = 1.5),
+            "batch_norm: .momentum is 1.5, it must be at most 1");
+#undef REFUSES
+    assert_int_equal(ct_params_count(params), 0);
+    ct_params_free(params);
+}
+
 static void conv_refuses_what_does_not_fit(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
@@ -375,14 +405,31 @@ static void conv_refuses_what_does_not_fit(void **state) {
         {{.in = 4, .out = 6, .groups = 3, .kernel = CT_INTS(3)},
          "3 groups do not divide 4 channels in and 6 out"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(1, 1, 1, 1, 1, 1, 1)},
-         ".padding has 7 numbers, it can have 6 at most"},
+         ".padding has 7 numbers for 1 axis\n  hint: give one for all, one an axis, or one an axis "
+         "for what lies before and then one an axis for what lies behind"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3, 3), .padding = CT_INTS(1, 1, 1, 1, 1)},
+         ".padding has 5 numbers for 2 axes\n  hint: give one for all, one an axis, or one an axis "
+         "for what lies before and then one an axis for what lies behind"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3, 3), .stride = CT_INTS(1, 1, 1)},
+         ".stride has 3 numbers for 2 axes\n  hint: give one number an axis, or one for all of "
+         "them"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3, 3), .stride = CT_INTS(1, 0)},
+         ".stride is 0, it must be at least 1"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .dilation = CT_INTS(1ll << 40)},
+         ".dilation is 1099511627776, it must be at most 1073741824"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .stride = CT_INTS(CT_DYN(2))},
+         ".stride is dynamic, it must be static"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(-1)},
+         ".padding is -1, it must be at least 0"},
+        {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(1), .same = true},
+         ".padding is given, and .same too"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .output_padding = CT_INTS(1)},
          ".output_padding is for .transposed alone"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .same = true, .transposed = true},
          ".same is not for .transposed"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char says[200];
+        char says[300];
         ct_nn_conv_options options = cases[i].options;
         options.here = HERE;
         ct_nn_conv_with(top, options);
@@ -769,6 +816,7 @@ int main(void) {
         cmocka_unit_test_setup(norms_by_channels_follow_their_formulas, fresh),
         cmocka_unit_test_setup(conv_follows_its_formula, fresh),
         cmocka_unit_test_setup(conv_refuses_what_does_not_fit, fresh),
+        cmocka_unit_test_setup(norms_refuse_what_does_not_fit, fresh),
         cmocka_unit_test_setup(mlp_is_two_linear_layers, fresh),
         cmocka_unit_test_setup(attention_follows_its_formula, fresh),
         cmocka_unit_test_setup(attention_refuses_what_does_not_fit, fresh),

@@ -192,6 +192,19 @@ def test_another_machine_runs_units_and_ops(project, monkeypatch):
     assert (project.root / "emulated").read_text() == f"{project.root}/build-aarch64/tests/unit/test_u\n"
 
 
-def test_nothing_selected_is_no_success(project):
-    status, text = project(arguments=["no_such_test"])
-    assert (status, closing(text)) == (1, "0 passed, 0 failed, 0 skipped")
+def test_names_select_by_path(project):
+    project(["good"])
+    (project.root / "tests/test_c.py").write_text("def test_good(): pass\n")
+    for names, passed in ((["test_c"], 2), (["test_c.c"], 1), (["tests/test_c.py"], 1), (["test_c.c", "c.py"], 2)):
+        status, text = project(arguments=names)
+        assert (status, closing(text)) == (0, f"{passed} passed, 0 failed, 0 skipped"), names
+
+
+def test_a_name_that_selects_nothing_is_an_error(project):
+    project(["good"])
+    for names, idle in ((["nosuch"], "'nosuch'"), (["test_c", "nosuch", "test_d.py"], "'nosuch', 'test_d.py'")):
+        status, text = project(arguments=names)
+        assert (status, text) == (1, f"no test has {idle} in its path; paths are such as tests/test_c.c\n")
+    (project.root / "tests/test_c.c").unlink()
+    assert project() == (1, "0 passed, 0 failed, 0 skipped\n")
+    assert project(arguments=["test_c"]) == (1, "there are no tests\n")
