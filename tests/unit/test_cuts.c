@@ -142,6 +142,16 @@ static ct_tensor mean_slope(int64_t images) {
 }
 static ct_tensor mean_pool_slope(void) { return mean_slope(3); }
 static ct_tensor mean_pool_slope_of_some(void) { return mean_slope(CT_DYN(3)); }
+static ct_tensor long_slope(int64_t kernel, int64_t stride) { // more taps than are written out
+    ct_tensor x = tensor(CT_DIMS(3, 4, 24, 40)), g;
+    ct_tensor y = ct_avg_pool(x, .kernel = CT_DIMS(kernel, kernel), .stride = CT_DIMS(stride),
+                              .divisor = CT_F(8));
+    ct_tensor back = tensor(CT_DIMS(3, 4, ct_dim(y, 2), ct_dim(y, 3)));
+    ct_grad(ct_sum(ct_mul(y, back)), &x, 1, &g);
+    return g;
+}
+static ct_tensor long_slope_6(void) { return long_slope(6, 6); }
+static ct_tensor long_slope_8(void) { return long_slope(8, 4); }
 static ct_tensor pair_slope_of_some(void) { // the result and the gradient
     ct_tensor x = tensor(CT_DIMS(CT_DYN(4), 8, 28, 28)), g;
     ct_grad(ct_sum(ct_square(ct_avg_pool(x, .kernel = CT_DIMS(2, 2)))), &x, 1, &g);
@@ -325,6 +335,8 @@ static const expected all[] = {
      NULL,
      0,
      INTERPRETED},
+    {"long_slope_6", long_slope_6, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
+    {"long_slope_8", long_slope_8, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"pair_slope_of_some", pair_slope_of_some, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, INTERPRETED},
     {"windows_at", windows_at, 1, {"ldg_", "ldi_", "i64x16"}, "ramp_below(", 1, COMPILED},
