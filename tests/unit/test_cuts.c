@@ -142,6 +142,12 @@ static ct_tensor mean_slope(int64_t images) {
 }
 static ct_tensor mean_pool_slope(void) { return mean_slope(3); }
 static ct_tensor mean_pool_slope_of_some(void) { return mean_slope(CT_DYN(3)); }
+static ct_tensor doubled_max_slope(void) { // windows that are a reshape of x, put in another order
+    ct_tensor x = tensor(CT_DIMS(4, 8, 28, 28)), g;
+    ct_tensor y = ct_max_pool(x, .kernel = CT_DIMS(2, 2));
+    ct_grad(ct_sum(ct_square(y)), &x, 1, &g);
+    return g;
+}
 static ct_tensor long_slope(int64_t kernel, int64_t stride) { // more taps than are written out
     ct_tensor x = tensor(CT_DIMS(3, 4, 24, 40)), g;
     ct_tensor y = ct_avg_pool(x, .kernel = CT_DIMS(kernel, kernel), .stride = CT_DIMS(stride),
@@ -335,6 +341,7 @@ static const expected all[] = {
      NULL,
      0,
      INTERPRETED},
+    {"doubled_max_slope", doubled_max_slope, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"long_slope_6", long_slope_6, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"long_slope_8", long_slope_8, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"pair_slope_of_some", pair_slope_of_some, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
