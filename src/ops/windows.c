@@ -258,10 +258,80 @@ static bool windows_jvp(ct_rule *r) {
     r->t_out[0] = ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here);
     return true;
 }
+
+// With steps in `base`, each position asks of each tap by a remainder whether it has a window. Kernels of
+// few taps and static sizes know it where they are written (cuts.c); of others the positions are split
+// by remainders here, if taps and windows lie as those of pools do.
+enum { FEW_TAPS = 32, LONGEST_CELL = 8, LARGEST_CELL = 64 };
+static bool wants_phases(const windows_attrs *attrs, const ct_type *in) {
+    int64_t taps = 1, cell = 1, rank = in->rank + 2 * attrs->size.n;
+    bool steps = false, unknown = false, longest = false;
+    for (int i = 0; i < attrs->size.n; i++) {
+        const ct_window w = window_of(attrs, i);
+        const bool dynamic = ct__is_dyn(in, (int)attrs->axes.v[i]);
+        if (w.dilation != 1 || w.low < 0 || attrs->base.v[i] != 1) return false;
+        if (dynamic && attrs->counts.n) return false;
+        steps |= w.stride > 1;
+        unknown |= dynamic && w.stride > 1;
+        longest |= w.stride > LONGEST_CELL;
+        taps = taps > FEW_TAPS ? taps : taps * w.size;
+        cell = cell > LARGEST_CELL ? cell : cell * w.stride;
+    }
+    return !attrs->taps && steps && rank <= CT_MAX_RANK &&
+           (unknown || longest || taps > FEW_TAPS || cell > LARGEST_CELL);
+}
+
+// Position q * stride + r of the padded axis is seen by tap r + j * stride of window q - j: taps as
+// (j, r) are windows of step 1 for every r.
+static ct_tensor by_phases(ct_tensor c, const windows_attrs *attrs, const ct_type *in) {
+    const ct_type *type = ct__type_of(c); // (..., o, ..., k)
+    const int n = (int)attrs->size.n, own = type->rank - n;
+    int64_t high[CT_MAX_RANK] = {0}, dims[CT_MAX_RANK], order[CT_MAX_RANK], joined[CT_MAX_RANK];
+    int64_t steps[CT_MAX_RANK], counts[CT_MAX_RANK], back[CT_MAX_RANK], last[CT_MAX_RANK];
+    int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK];
+    for (int a = 0; a < own; a++) dims[a] = joined[a] = ct__size_of(type, a), order[a] = a;
+    for (int i = 0; i < n; i++) {
+        const ct_window w = window_of(attrs, i);
+        const int axis = (int)attrs->axes.v[i];
+        const int64_t size = ct__size_of(in, axis), seen = w.size - 1 - w.high;
+        steps[i] = (w.size + w.stride - 1) / w.stride;
+        high[own + i] = steps[i] * w.stride - w.size;
+        dims[own + 2 * i] = steps[i];
+        dims[own + 2 * i + 1] = w.stride;
+        order[own + i] = own + 2 * i + 1;
+        order[own + n + i] = own + 2 * i;
+        last[i] = own + n + i;
+        // Windows of a dynamic number, and so many behind them that all positions have one.
+        counts[i] = ct__marked(size) ? ct__size_add(ct__size_of(type, axis),
+                                                    seen > 0 ? (seen + w.stride - 1) / w.stride : 0)
+                                     : (w.low + size + w.stride - 1) / w.stride;
+        joined[axis] = ct__size_mul(counts[i], w.stride);
+        start[i] = w.low;
+        stop[i] = ct__size_add(size, w.low);
+    }
+    c = ct_pad(c, ct__number_like(0, c), .high = {own + n, high});
+    c = ct_reshape(c, ((ct_ints){own + 2 * n, dims}));
+    c = ct_permute(c, ((ct_ints){own + 2 * n, order})); // (..., o, ..., r, j)
+    c = ct_windows(c, .axes = attrs->axes, .counts = {n, counts}, .size = {n, steps},
+                   .dilation = CT_INTS(-1), .taps = true);
+    c = ct_sum(c, .axes = {n, last}); // (..., q, ..., r)
+    for (int a = 0, to = 0; a < own; a++) {
+        back[to++] = a;
+        for (int i = 0; i < n; i++)
+            if (attrs->axes.v[i] == a) back[to++] = own + i;
+    }
+    c = ct_reshape(ct_permute(c, ((ct_ints){own + n, back})), ((ct_ints){own, joined}));
+    return ct_slice(c, .axes = attrs->axes, .start = {n, start}, .stop = {n, stop});
+}
+
 static bool windows_transpose(ct_rule *r) {
     const windows_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
     int n = (int)attrs->size.n;
+    if (wants_phases(attrs, in)) {
+        r->c_in[0] = ct__shaped_like(by_phases(r->c_out[0], attrs, in), r->in[0]);
+        return true;
+    }
     int64_t counts[CT_MAX_RANK], dilation[CT_MAX_RANK], low[CT_MAX_RANK], taps[CT_MAX_RANK];
     for (int i = 0; i < n; i++) {
         counts[i] = ct__size_of(in, (int)attrs->axes.v[i]);

@@ -12,13 +12,14 @@
 
 #include "base/text.h"
 #include "cotan/cotan.h"
+#include "graph/type.h"
 
 typedef ct_tensor (*program)(void);
 
 static uint32_t seed;
 static ct_tensor tensor(ct_ints dims) { // eighths in [-2, 2): sums of them are exact in any order
     int64_t n = 1;
-    for (int64_t i = 0; i < dims.n; i++) n *= dims.v[i];
+    for (int64_t i = 0; i < dims.n; i++) n *= ct__unmarked(dims.v[i]);
     float *v = malloc((size_t)n * sizeof *v);
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -123,18 +124,43 @@ static ct_tensor soft_share(void) { // of exact numbers but exp and the quotient
     ct_tensor e = ct_exp(ct_sub(x, ct_max(x, .axes = CT_AXES(1), .keepdims = true)));
     return ct_div(e, ct_sum(e, .axes = CT_AXES(1), .keepdims = true));
 }
-static ct_tensor max_pool_slope(void) {
-    ct_tensor x = tensor(CT_DIMS(3, 4, 21, 40)), g;
+static ct_tensor max_slope(int64_t images) {
+    ct_tensor x = tensor(CT_DIMS(images, 4, 21, 40)), g;
     ct_tensor y =
         ct_max_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2), .padding = CT_DIMS(1));
-    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(3, 4, 11, 20)))), &x, 1, &g);
+    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(images, 4, 11, 20)))), &x, 1, &g);
     return g;
 }
-static ct_tensor mean_pool_slope(void) {
-    ct_tensor x = tensor(CT_DIMS(3, 4, 21, 40)), g;
+static ct_tensor max_pool_slope(void) { return max_slope(3); }
+static ct_tensor max_pool_slope_of_some(void) { return max_slope(CT_DYN(3)); }
+static ct_tensor mean_slope(int64_t images) {
+    ct_tensor x = tensor(CT_DIMS(images, 4, 21, 40)), g;
     ct_tensor y = ct_avg_pool(x, .kernel = CT_DIMS(3, 3), .stride = CT_DIMS(2),
                               .padding = CT_DIMS(1), .divisor = CT_F(8));
-    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(3, 4, 11, 20)))), &x, 1, &g);
+    ct_grad(ct_sum(ct_mul(y, tensor(CT_DIMS(images, 4, 11, 20)))), &x, 1, &g);
+    return g;
+}
+static ct_tensor mean_pool_slope(void) { return mean_slope(3); }
+static ct_tensor mean_pool_slope_of_some(void) { return mean_slope(CT_DYN(3)); }
+static ct_tensor doubled_max_slope(void) { // windows that are a reshape of x, put in another order
+    ct_tensor x = tensor(CT_DIMS(4, 8, 28, 28)), g;
+    ct_tensor y = ct_max_pool(x, .kernel = CT_DIMS(2, 2));
+    ct_grad(ct_sum(ct_square(y)), &x, 1, &g);
+    return g;
+}
+static ct_tensor long_slope(int64_t kernel, int64_t stride) { // more taps than are written out
+    ct_tensor x = tensor(CT_DIMS(3, 4, 24, 40)), g;
+    ct_tensor y = ct_avg_pool(x, .kernel = CT_DIMS(kernel, kernel), .stride = CT_DIMS(stride),
+                              .divisor = CT_F(8));
+    ct_tensor back = tensor(CT_DIMS(3, 4, ct_dim(y, 2), ct_dim(y, 3)));
+    ct_grad(ct_sum(ct_mul(y, back)), &x, 1, &g);
+    return g;
+}
+static ct_tensor long_slope_6(void) { return long_slope(6, 6); }
+static ct_tensor long_slope_8(void) { return long_slope(8, 4); }
+static ct_tensor pair_slope_of_some(void) { // the result and the gradient
+    ct_tensor x = tensor(CT_DIMS(CT_DYN(4), 8, 28, 28)), g;
+    ct_grad(ct_sum(ct_square(ct_avg_pool(x, .kernel = CT_DIMS(2, 2)))), &x, 1, &g);
     return g;
 }
 static ct_tensor summed_phases(void) { // four products, put in turns, and sums by channel
@@ -301,6 +327,24 @@ static const expected all[] = {
     {"dropped", dropped, 1, {NULL}, "st_f32(", 1, INTERPRETED},
     {"max_pool_slope", max_pool_slope, 2, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, INTERPRETED},
     {"mean_pool_slope", mean_pool_slope, 1, {DIVISIONS, "FOLD_ARRAY"}, NULL, 0, INTERPRETED},
+    {"max_pool_slope_of_some",
+     max_pool_slope_of_some,
+     2,
+     {DIVISIONS, "FOLD_ARRAY"},
+     NULL,
+     0,
+     INTERPRETED},
+    {"mean_pool_slope_of_some",
+     mean_pool_slope_of_some,
+     1,
+     {DIVISIONS, "FOLD_ARRAY"},
+     NULL,
+     0,
+     INTERPRETED},
+    {"doubled_max_slope", doubled_max_slope, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
+    {"long_slope_6", long_slope_6, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
+    {"long_slope_8", long_slope_8, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
+    {"pair_slope_of_some", pair_slope_of_some, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, INTERPRETED},
     {"windows_at", windows_at, 1, {"ldg_", "ldi_", "i64x16"}, "ramp_below(", 1, COMPILED},
     {"picked", picked, 1, {"ldg_", "i64x16"}, "ldi_f32(", 1, COMPILED},

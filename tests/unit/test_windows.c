@@ -318,6 +318,99 @@ static void what_fills_is_no_constant(void **state) {
     assert_true(y[0] == 0 && y[1] == 3 && y[2] == 0);
 }
 
+// ------------------------------------------------------------------------------- gradients of pools
+
+// Numbers of which sums are exact in any order; and all are different.
+static void fill(float *v, int64_t n, int64_t times) {
+    for (int64_t i = 0; i < n; i++) v[i] = (float)((i * times + 11) % n);
+}
+typedef struct pool {
+    int kernel, stride, padding;
+    bool ceil_mode;
+} pool;
+enum { MOST_POOL = 24 * 24, PLANES = 2 };
+
+// One plane of h times w. sums: of each window; chosen: which position is its largest.
+static void naive_pool(const pool *p, const float *x, int h, int w, int oh, int ow, float *sums,
+                       int *chosen) {
+    for (int o = 0; o < oh * ow; o++) {
+        sums[o] = 0;
+        chosen[o] = -1;
+        for (int t = 0; t < p->kernel * p->kernel; t++) {
+            const int i = o / ow * p->stride + t / p->kernel - p->padding;
+            const int j = o % ow * p->stride + t % p->kernel - p->padding;
+            if (i < 0 || i >= h || j < 0 || j >= w) continue;
+            sums[o] += x[i * w + j];
+            if (chosen[o] < 0 || x[i * w + j] > x[chosen[o]]) chosen[o] = i * w + j;
+        }
+    }
+}
+// What each position has from the windows that see it.
+static void naive_back(const pool *p, const float *back, int h, int w, int oh, int ow, float *out) {
+    for (int i = 0; i < h * w; i++) out[i] = 0;
+    for (int o = 0; o < oh * ow; o++)
+        for (int t = 0; t < p->kernel * p->kernel; t++) {
+            const int i = o / ow * p->stride + t / p->kernel - p->padding;
+            const int j = o % ow * p->stride + t % p->kernel - p->padding;
+            if (i >= 0 && i < h && j >= 0 && j < w) out[i * w + j] += back[o];
+        }
+}
+
+// dynamic: images, or images and both axes.
+static void slopes_of(const pool *p, int h, int w, int dynamic) {
+    CT_SCOPE;
+    static float x[PLANES * MOST_POOL], y[PLANES * MOST_POOL], v[PLANES * MOST_POOL];
+    float want[MOST_POOL], sums[MOST_POOL];
+    int chosen[MOST_POOL];
+    const int64_t images = dynamic ? CT_DYN(PLANES) : PLANES;
+    fill(x, PLANES * h * w, 5);
+    fill(v, PLANES * h * w, 7);
+    ct_tensor in = ct_from(
+        x, CT_F32, CT_DIMS(images, 1, dynamic > 1 ? CT_DYN(h) : h, dynamic > 1 ? CT_DYN(w) : w));
+    ct_tensor along = ct_from(
+        v, CT_F32, CT_DIMS(images, 1, dynamic > 1 ? CT_DYN(h) : h, dynamic > 1 ? CT_DYN(w) : w));
+    ct_tensor mean =
+        ct_avg_pool(in, .kernel = CT_DIMS(p->kernel, p->kernel), .stride = CT_DIMS(p->stride),
+                    .padding = CT_DIMS(p->padding), .ceil_mode = p->ceil_mode, .divisor = CT_F(1));
+    ct_tensor most =
+        ct_max_pool(in, .kernel = CT_DIMS(p->kernel, p->kernel), .stride = CT_DIMS(p->stride),
+                    .padding = CT_DIMS(p->padding), .ceil_mode = p->ceil_mode);
+    const int oh = (int)ct_dim(mean, 2), ow = (int)ct_dim(mean, 3);
+    fill(y, PLANES * oh * ow, 3);
+    ct_tensor back =
+        ct_from(y, CT_F32,
+                CT_DIMS(images, 1, dynamic > 1 ? CT_DYN(oh) : oh, dynamic > 1 ? CT_DYN(ow) : ow));
+    ct_tensor slope[2], second;
+    ct_grad(ct_sum(ct_mul(mean, back)), &in, 1, &slope[0]);
+    ct_grad(ct_sum(ct_mul(most, back)), &in, 1, &slope[1]);
+    ct_grad(ct_sum(ct_mul(slope[0], along)), &back, 1, &second);
+    const float *of_mean = ct_data(slope[0]), *of_most = ct_data(slope[1]);
+    const float *again = ct_data(second);
+    assert_true(of_mean && of_most && again);
+    for (int n = 0; n < PLANES; n++) {
+        const int64_t at = (int64_t)n * h * w, out = (int64_t)n * oh * ow;
+        naive_back(p, y + out, h, w, oh, ow, want);
+        assert_memory_equal(of_mean + at, want, (size_t)(h * w) * sizeof *want);
+        naive_pool(p, x + at, h, w, oh, ow, sums, chosen);
+        for (int i = 0; i < h * w; i++) want[i] = 0;
+        for (int o = 0; o < oh * ow; o++) want[chosen[o]] += y[out + o];
+        assert_memory_equal(of_most + at, want, (size_t)(h * w) * sizeof *want);
+        naive_pool(p, v + at, h, w, oh, ow, sums, chosen);
+        assert_memory_equal(again + out, sums, (size_t)(oh * ow) * sizeof *sums);
+    }
+}
+static void pools_of_any_size_have_their_gradients(void **state) {
+    (void)state;
+    static const pool all[] = {
+        {6, 6, 0, false}, {8, 4, 0, false},   {7, 7, 3, false}, {7, 7, 3, true},  {7, 5, 2, true},
+        {9, 9, 0, false}, {12, 10, 1, false}, {3, 2, 1, false}, {2, 2, 0, false}, {2, 3, 0, false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int dynamic = 0; dynamic <= 2; dynamic++) {
+            slopes_of(&all[i], 19, 22, dynamic);
+            slopes_of(&all[i], 24, 17, dynamic); // of dynamic sizes the same plan
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_store_no_columns),
@@ -328,6 +421,7 @@ int main(void) {
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
+        cmocka_unit_test(pools_of_any_size_have_their_gradients),
         cmocka_unit_test(norms_move_little),
         cmocka_unit_test(what_fills_is_no_constant),
     };

@@ -43,10 +43,11 @@ typedef struct { // of a node
     uint32_t users;
     int weight, loads, depth;
     bool unit, costly;
-    bool heavy;  // costly, and other for each element along the last axis
-    bool early;  // a kernel of its own, that can run as soon as it is possible
-    bool torn;   // moved so that a step along the last axis is no step in memory, but a quotient
-    bool folded; // a reduction reads it, maybe through elementwise and moved values
+    bool heavy; // costly, and other for each element along the last axis
+    bool early; // a kernel of its own, that can run as soon as it is possible
+    bool torn;  // moved so that a step along the last axis is no step in memory, but a quotient
+    bool
+        folded; // a reduction of many elements reads it, maybe through elementwise and moved values
     size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
@@ -364,7 +365,8 @@ static void mark_folded(fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = g->n; i-- > 0;) {
         const ct_node *node = g->nodes[i];
-        const bool passes = ct__is_reduced(node) || (ct__is_inlined(node) && f->of[i].folded);
+        const bool loops = ct__is_reduced(node) && !ct__fold_is_short(f->e, node);
+        const bool passes = loops || (ct__is_inlined(node) && f->of[i].folded);
         for (int k = 0; k < node->n_in && passes; k++) f->of[node->in[k].node->index].folded = true;
     }
 }

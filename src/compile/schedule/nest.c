@@ -80,6 +80,12 @@ static ct_ix product(ct_emit *e, const ct_ix *size, int n) {
     for (int i = 0; i < n; i++) r = ct__ix_mul(e->pool, r, size[i]);
     return r;
 }
+// Of all of them together, which as one size may be beyond what is counted.
+static double guess_product(const ct_emit *e, const ct_ix *size, int n) {
+    double r = 1;
+    for (int i = 0; i < n; i++) r *= (double)guess(e, size[i]);
+    return r;
+}
 static bool is_dynamic(const ct_emit *e, ct_ix x) {
     int64_t n;
     return !ct__ix_is_int(e->pool, x, &n);
@@ -625,6 +631,10 @@ static void with_rows(nest *n) {
     bool core = !is_one(e, tasks);
     if (core) {
         ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
+        const double columns = guess_product(e, n->row_size + outer, n->lanes);
+        ct__share(&n->shares, e->kir,
+                  guess_product(e, n->row_size, outer) * (double)guess(e, blocks) *
+                      ceil(columns / (double)e->target.columns));
         ct__unflatten_ix(p, task, size, 3, at);
         if (!n->lanes && !n->pass) n->row_at = task;
     }
@@ -904,7 +914,11 @@ static void pointwise(nest *n) {
     ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0);
     const bool core = !is_one(e, tasks);
     ct_ix task = row;
-    if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
+    if (core) {
+        task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
+        const double chunks = chunked ? ceil((double)guess(e, x.wide) / (double)x.chunk) : 1;
+        ct__share(&n->shares, e->kir, guess_product(e, x.cells, x.tasks) * chunks);
+    }
     if (core && n->turned) { // down a column of blocks, so that the next of them lie side by side
         row = ct__ix_mod(p, task, rows);
         if (chunked) x.tile = ct__ix_div(p, task, rows);
