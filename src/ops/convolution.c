@@ -264,11 +264,15 @@ static ct_window window_at(const ct_ints *stride, const ct_ints *padding, const 
                        padding->v[stride->n + i]};
 }
 
+// How many elements no window need have seen behind the last one.
+static int64_t most_behind(const ct_window *w) {
+    return (w->stride > w->dilation ? w->stride : w->dilation) - 1;
+}
 // Can the windows along an axis with n elements be `count`? All that fit, or fewer by what a transposed
 // convolution may have added behind.
 static bool count_fits(const ct_window *w, int64_t n, int64_t count) {
     int64_t rest = n + w->low + w->high - ct__window_span(w) - (count - 1) * w->stride;
-    return count > 0 && rest >= 0 && rest < (w->stride > w->dilation ? w->stride : w->dilation);
+    return count > 0 && rest >= 0 && rest <= most_behind(w);
 }
 
 // --------------------------------------------------------------------------------------------- conv
@@ -384,9 +388,9 @@ static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attr
     const ct_type *x = call->in[0], *w = call->in[1];
     for (int i = 0; i < x->rank - 2; i++) {
         ct_window v = window_at(&attrs->stride, &attrs->padding, &attrs->dilation, w, i);
-        int64_t most = v.stride > v.dilation ? v.stride : v.dilation;
+        int64_t most = most_behind(&v);
         int64_t more = attrs->output_padding.v[i];
-        if (more >= most)
+        if (more > most)
             return ct__call_err(call, CT_E_ARGUMENT,
                                 "output_padding %lld must be smaller than the stride %lld or the "
                                 "dilation %lld of axis %d",
@@ -396,11 +400,11 @@ static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attr
         int64_t least = ct__unmarked(size);
         if (attrs->output.n) {
             int64_t wanted = ct__unmarked(attrs->output.v[i]);
-            if (wanted < 1 || wanted < least || wanted >= least + most)
+            if (wanted < 1 || wanted < least || wanted > least + most)
                 return ct__call_err(call, CT_E_ARGUMENT,
                                     "output of axis %d is %lld, it can be %lld to %lld", 2 + i,
                                     (long long)wanted, (long long)(least < 1 ? 1 : least),
-                                    (long long)(least + most - 1));
+                                    (long long)(least + most));
             size = attrs->output.v[i];
         } else {
             size = ct__size_add(size, more);
@@ -438,7 +442,45 @@ static bool conv_transpose_infer(ct_call *call) {
     *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }
-// ------------------------------------------------------------ transposed, with strides: by phases
+// --------------------------------------------------------------------------- transposed, with strides
+
+// The positions of a result, of which there are `counts`, are q * stride + r, and q goes by the elements
+// of x. beyond: there are at most n * stride + beyond positions for n elements.
+typedef struct positions {
+    const int64_t *counts, *beyond;
+} positions;
+
+// How many q there are of the positions first to first + count - 1 along an axis. Where the count is
+// dynamic it is said by the size of x: a quotient would be of another size than x's own.
+static int64_t steps_of(ct_tensor x, const geometry *g, const positions *all, int i,
+                        int64_t first) {
+    const int64_t count = all->counts[i], stride = g->stride.v[i], before = first / stride;
+    if (!ct__marked(count)) return (count - 1 + first) / stride - before + 1;
+    const int64_t last = all->beyond[i] - 1 + first;
+    const int64_t behind = last >= 0 ? last / stride : -((stride - 1 - last) / stride);
+    return ct__size_add(ct__size_like(x, 2 + i), behind - before + 1);
+}
+
+// y (N, C, r..., q...) with q * stride + r as one axis: (N, C, q r...).
+static ct_tensor interleaved(ct_tensor y, int n) {
+    ct_dims_buffer dims;
+    int64_t order[MOST] = {0, 1};
+    ct__dims_of(y, &dims);
+    for (int i = 0; i < n; i++) {
+        order[2 + 2 * i] = 2 + n + i;
+        order[3 + 2 * i] = 2 + i;
+        dims.v[2 + i] = ct__size_mul(dims.v[2 + n + i], dims.v[2 + i]);
+    }
+    return ct_reshape(ct_permute(y, list_of(order, 2 + 2 * n)), list_of(dims.v, 2 + n));
+}
+// Positions first to first + count - 1 of axis `axis`.
+static ct_tensor cut(ct_tensor y, int axis, int64_t first, int64_t count) {
+    if (first == 0 && ct__size_like(y, axis) == count) return y;
+    return ct_slice(y, .axes = CT_AXES(axis), .start = CT_INTS(first),
+                    .stop = CT_INTS(ct__size_add(count, first)));
+}
+
+enum { MOST_PHASES = 64 };
 
 // Of the positions q * stride + phase, only every so many taps have a window: windows of x again, that
 // move by 1.
@@ -485,56 +527,105 @@ static ct_tensor one_phase(ct_tensor x, ct_tensor w, const geometry *g, const in
     return transposed_whole(x, w, &part, counts);
 }
 
-enum { MOST_PHASES = 64 };
-static int64_t phases(const geometry *g, const int64_t *counts) {
-    int64_t n = 1;
-    for (int i = 0; i < g->n; i++) {
-        if (ct__marked(counts[i]) || g->stride.v[i] > MOST_PHASES) return 1;
-        n *= g->stride.v[i];
-    }
-    return n > MOST_PHASES ? 1 : n;
-}
-
-// x (N, G A, o...) and w (G A, B, k...) as (N, G B, i...), of which there are `counts`. Where strides
-// are not 1 it goes by phases: else most taps would see nothing.
-static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const int64_t *counts) {
-    const int64_t n = phases(g, counts);
-    int64_t own[MOST_SPATIAL], at[MOST_SPATIAL], dims[MOST], order[MOST];
-    if (n == 1) return transposed_whole(x, w, g, counts);
+// By phases: of each remainder r a transposed convolution of its own, of the taps that have a window.
+static ct_tensor by_phases(ct_tensor x, ct_tensor w, const geometry *g, const positions *all,
+                           int n_phases) {
+    int64_t steps[MOST_SPATIAL], at[MOST_SPATIAL], dims[MOST];
     ct_tensor part[MOST_PHASES];
-    for (int i = 0; i < g->n; i++) own[i] = (counts[i] + g->stride.v[i] - 1) / g->stride.v[i];
-    for (int64_t p = 0; p < n; p++) {
+    for (int i = 0; i < g->n; i++) steps[i] = steps_of(x, g, all, i, 0);
+    for (int p = 0; p < n_phases; p++) {
         int64_t rest = p;
         for (int i = g->n - 1; i >= 0; i--) {
             at[i] = rest % g->stride.v[i];
             rest /= g->stride.v[i];
         }
-        part[p] = with_ones(one_phase(x, w, g, own, at), 2, 1);
+        part[p] = with_ones(one_phase(x, w, g, steps, at), 2, 1);
     }
-    ct_tensor y = ct_concat(part, (int)n, 2); // (N, G B, phases, positions...)
-    for (int a = 0; a < 2; a++) dims[a] = ct__size_like(y, a), order[a] = a;
+    ct_tensor y = ct_concat(part, n_phases, 2); // (N, G B, phases, q...)
+    for (int a = 0; a < 2; a++) dims[a] = ct__size_like(y, a);
     for (int i = 0; i < g->n; i++) {
         dims[2 + i] = g->stride.v[i];
-        dims[2 + g->n + i] = own[i];
-        order[2 + 2 * i] = 2 + g->n + i;
-        order[3 + 2 * i] = 2 + i;
+        dims[2 + g->n + i] = steps[i];
     }
-    y = ct_permute(ct_reshape(y, list_of(dims, 2 + 2 * g->n)), list_of(order, 2 + 2 * g->n));
-    for (int i = 0; i < g->n; i++) dims[2 + i] = own[i] * g->stride.v[i];
-    y = ct_reshape(y, list_of(dims, 2 + g->n));
-    for (int i = 0; i < g->n; i++)
-        if (dims[2 + i] != counts[i])
-            y = ct_slice(y, .axes = CT_AXES(2 + i), .stop = CT_INTS(counts[i]));
+    y = interleaved(ct_reshape(y, list_of(dims, 2 + 2 * g->n)), g->n);
+    for (int i = 0; i < g->n; i++) y = cut(y, 2 + i, 0, all->counts[i]);
     return y;
+}
+
+// t with `more` zeros behind axis `axis`.
+static ct_tensor with_zeros(ct_tensor t, int axis, int64_t more) {
+    int64_t high[MOST] = {0};
+    high[axis] = more;
+    if (more == 0) return t;
+    return ct_pad(t, ct__number_like(0, t), .high = list_of(high, ct__type_of(t)->rank));
+}
+
+// By channels, where taps lie densely: position q * stride + r - low is a sum over tap j * stride + r
+// at x[q - j], a transposed convolution of stride 1 where r is a channel. Taps are filled up with 0 to
+// whole strides; where there are fewer than a stride, no tap sees the other r.
+static ct_tensor by_channels(ct_tensor x, ct_tensor w, const geometry *g, const positions *all) {
+    const int n = g->n;
+    int64_t dims[MOST], order[MOST], one[MOST_SPATIAL], low[MOST_SPATIAL], steps[MOST_SPATIAL];
+    from(order, 0, 2);
+    dims[0] = ct__size_like(w, 0);
+    int64_t channels = dims[1] = ct__size_like(w, 1);
+    for (int i = 0; i < n; i++) {
+        const int64_t stride = g->stride.v[i], size = ct__type_of(w)->dim[2 + i];
+        const int64_t r = size < stride ? size : stride, taps = (size + r - 1) / r;
+        w = with_zeros(w, 2 + i, taps * r - size);
+        dims[2 + 2 * i] = taps;
+        dims[3 + 2 * i] = r;
+        order[2 + i] = 3 + 2 * i;
+        order[2 + n + i] = 2 + 2 * i;
+        channels = ct__size_mul(channels, r);
+        one[i] = 1;
+        low[i] = g->padding.v[i] / stride;
+        steps[i] = steps_of(x, g, all, i, g->padding.v[i]);
+    }
+    const ct_ints all_axes = list_of(order, 2 + 2 * n);
+    w = ct_permute(ct_reshape(w, list_of(dims, 2 + 2 * n)), all_axes); // (G A, B, r..., j...)
+    int64_t of_w[MOST] = {ct__size_like(w, 0), channels};
+    for (int i = 0; i < n; i++) of_w[2 + i] = dims[2 + 2 * i];
+    const geometry part = {n, list_of(one, n), list_of(low, n), list_of(one, n), g->groups};
+    ct_tensor y = transposed_whole(x, ct_reshape(w, list_of(of_w, 2 + n)), &part, steps);
+    int64_t of_y[MOST] = {ct__size_like(y, 0), ct__size_mul(g->groups, dims[1])};
+    for (int i = 0; i < n; i++) {
+        of_y[2 + i] = dims[3 + 2 * i];
+        of_y[2 + n + i] = steps[i];
+    }
+    y = ct_reshape(y, list_of(of_y, 2 + 2 * n)); // (N, G B, r..., q...)
+    for (int i = 0; i < n; i++) y = with_zeros(y, 2 + i, g->stride.v[i] - of_y[2 + i]);
+    y = interleaved(y, n);
+    for (int i = 0; i < n; i++) y = cut(y, 2 + i, g->padding.v[i] % g->stride.v[i], all->counts[i]);
+    return y;
+}
+
+// x (N, G A, o...) and w (G A, B, k...) as (N, G B, i...). With strides most taps of a position see
+// nothing: they are left out, but where phases were too many and taps do not lie densely.
+static ct_tensor transposed(ct_tensor x, ct_tensor w, const geometry *g, const positions *all) {
+    int64_t n_phases = 1;
+    bool dense = true;
+    for (int i = 0; i < g->n; i++) {
+        dense = dense && g->dilation.v[i] == 1;
+        n_phases = n_phases > MOST_PHASES ? n_phases : n_phases * g->stride.v[i];
+    }
+    if (n_phases > 1 && n_phases <= MOST_PHASES) return by_phases(x, w, g, all, (int)n_phases);
+    return n_phases > 1 && dense ? by_channels(x, w, g, all)
+                                 : transposed_whole(x, w, g, all->counts);
 }
 
 static bool conv_transpose_body(ct_rule *r) {
     const conv_transpose_attrs *attrs = r->attrs;
     const ct_type *w = ct__type_of(r->in[1]);
     geometry g = {w->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
-    int64_t counts[MOST_SPATIAL];
+    int64_t counts[MOST_SPATIAL], beyond[MOST_SPATIAL];
     spatial_sizes(r->node->out, 2, g.n, counts);
-    ct_tensor y = transposed(r->in[0], r->in[1], &g, counts);
+    for (int i = 0; i < g.n; i++) {
+        const ct_window v = window_at(&attrs->stride, &attrs->padding, &attrs->dilation, w, i);
+        beyond[i] = ct__window_span(&v) - v.low - v.high - v.stride;
+        beyond[i] += attrs->output.n ? most_behind(&v) : attrs->output_padding.v[i];
+    }
+    ct_tensor y = transposed(r->in[0], r->in[1], &g, &(positions){counts, beyond});
     r->body_out[0] = attrs->present ? with_bias(y, r->in[2], g.n) : y;
     return true;
 }

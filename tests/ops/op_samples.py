@@ -1093,6 +1093,13 @@ def conv_cases(rng, op, dtype):
         yield [x(2, 3, 5), x(3, 2, 3)], {"groups": 3, "stride": [2]}
         yield [Operand(x(2, 2, 4), REVERSED), x(2, 3, 3)], {"stride": [2], "output": [10]}
         yield [Operand(x(2, 2, 4), dims=[dyn(2), 2, dyn(4)]), x(2, 3, 3)], {"stride": [2]}
+        # strides whose phases are too many: fewer taps than a stride, more, and padding that begins and ends inside one
+        yield [x(2, 2, 3, 2), x(2, 3, 9, 9), x(3)], {"present": 1, "stride": [9]}
+        yield [x(2, 4, 3, 2), x(4, 2, 3, 12)], {"groups": 2, "stride": [13, 5], "padding": [1, 7, 2, 1], "output_padding": [7, 3]}
+        yield [Operand(x(1, 2, 3), dims=[1, 2, dyn(3)]), x(2, 3, 150)], {"stride": [70], "padding": [72], "output": [201]}
+        yield [Operand(x(1, 2, 3, 2), dims=[dyn(1), 2, dyn(3), dyn(2)]), x(2, 1, 8, 9)], {"stride": [9], "output_padding": [3]}
+        yield [Operand(x(1, 2, 3, 2), dims=[1, 2, dyn(3), dyn(2)]), x(2, 2, 3, 3)], {"stride": [2, 3], "padding": [1], "dilation": [1, 2]}
+        yield [x(1, 2, 3), x(2, 3, 3)], {"stride": [66], "dilation": [2]}
     else:
         yield [x(2, 3, 7), x(2, 4, 5)], {"size": [3]}
         yield [x(2, 4, 7, 8), x(2, 6, 4, 3)], {"size": [3, 3], "groups": 2, "stride": [2], "dilation": [1, 2], "padding": [1, 0, 1, 1]}

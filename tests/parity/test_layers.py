@@ -55,6 +55,9 @@ class Draw:
 
     def conv_transpose(self):
         kernel, dilation, stride, groups = self.few(1, 4), self.few(1, 2), self.few(1, 3), self.pick([1, 2])
+        if self.pick([0, 0, 1]):  # more phases than are computed apart
+            most = {1: 150, 2: 20, 3: 10}[self.n]
+            kernel, dilation, stride = self.few(1, most), [1] * self.n, self.few({1: 65, 2: 9, 3: 5}[self.n], most // 2 + 3)
         c, o = groups * self.pick([1, 2, 3]), groups * self.pick([1, 2, 4])
         w, bias = self.x(c, o // groups, *kernel), [self.x(o)] if self.pick([0, 1]) else []
         more = [int(self.rng.integers(0, max(s, d))) for s, d in zip(stride, dilation)]

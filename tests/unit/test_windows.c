@@ -236,6 +236,42 @@ static void columns_of_several_axes_are_of_all_of_them(void **state) {
     }
 }
 
+// Multiplications and additions of the newest plan's launches.
+static double operations(void) {
+    const ct_plan_cost *plan = ct_newest_plan();
+    double flops = 0;
+    assert_non_null(plan);
+    for (size_t i = 0; i < plan->n_launches; i++) flops += plan->launches[i].flops;
+    return flops;
+}
+
+// Transposed convolutions compute no tap that sees nothing, by phases or by channels: each element of x
+// is multiplied with each weight once. Of dynamic sizes there may be a line of elements more.
+static void strides_compute_no_empty_taps(void **state) {
+    (void)state;
+    enum { IMAGES = 2, IN = 32, OUT = 3, CASES = 5 };
+    const struct {
+        int size, k, stride;
+        bool dynamic;
+    } cases[CASES] = {{14, 16, 16, false},
+                      {14, 16, 16, true},
+                      {14, 4, 2, false},
+                      {14, 4, 2, true},
+                      {14, 7, 9, false}};
+    for (int i = 0; i < CASES; i++) {
+        CT_SCOPE;
+        const int64_t n = cases[i].size, k = cases[i].k;
+        const int64_t size = cases[i].dynamic ? CT_DYN(n) : n;
+        ct_tensor x =
+            ct_reshape(normal(1, CT_DIMS(IMAGES, IN, n, n)), CT_DIMS(IMAGES, IN, size, size));
+        ct_tensor y = ct_conv_transpose(x, normal(2, CT_DIMS(IN, OUT, k, k)), CT_NONE,
+                                        .stride = CT_DIMS(cases[i].stride));
+        assert_true(ct_eval(&y, 1));
+        const int64_t lines = n + (k > cases[i].stride ? k / cases[i].stride : 1);
+        assert_true(operations() < 2.1 * IMAGES * IN * OUT * (double)(lines * lines * k * k));
+    }
+}
+
 static void depthwise_convolutions_are_sums_of_taps(void **state) {
     (void)state;
     CT_SCOPE;
@@ -419,6 +455,7 @@ int main(void) {
         cmocka_unit_test(slopes_of_weights_have_the_bits_of_dot_products),
         cmocka_unit_test(padding_is_of_each_channel),
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
+        cmocka_unit_test(strides_compute_no_empty_taps),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
         cmocka_unit_test(pools_store_their_results),
         cmocka_unit_test(pools_of_any_size_have_their_gradients),
