@@ -56,7 +56,7 @@ ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
 
 // ------------------------------------------------------------------- a few elements, written out
 
-enum { MOST_UNROLLED = 32 };
+enum { MOST_UNROLLED = 64 };
 
 bool ct__fold_is_short(ct_emit *e, const ct_node *node) {
     const ct_folds f = ct__folds_of(e, node);

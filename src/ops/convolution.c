@@ -144,6 +144,19 @@ static ct_tensor correlate(ct_tensor windows, ct_tensor weights, const geometry 
     return without_groups(y, 1, is->groups); // of (N, (G), A, o...)
 }
 
+// Terms (N, G, A, o..., k...) as (G, A, k...): down the images and all axes of positions but the last
+// one, along which memory and vectors run, and then along that one. As one axis, positions would be
+// divided to find their row of an image.
+static ct_tensor sum_positions(ct_tensor terms, int n) {
+    int64_t order[MOST], down[MOST_SPATIAL];
+    for (int a = 0; a < 3; a++) order[a] = a;
+    for (int i = 0; i < n; i++) order[3 + i] = 3 + n + i, order[3 + n + i] = 3 + i;
+    for (int i = 0; i < n; i++) down[i] = i ? 2 + n + i : 0;
+    ct_tensor columns =
+        ct_sum(ct_permute(terms, list_of(order, 3 + 2 * n)), .axes = list_of(down, n));
+    return ct_sum(columns, .axes = CT_AXES(-1)); // of (G, A, k..., o)
+}
+
 // The weights' gradient: windows (N, (G), B, o..., k...) with y (N, G A, o...), as (G A, B, k...). A dot
 // product runs over images, then positions.
 static ct_tensor weigh(ct_tensor windows, ct_tensor y, const geometry *is) {
@@ -155,7 +168,7 @@ static ct_tensor weigh(ct_tensor windows, ct_tensor y, const geometry *is) {
     y = in_groups(y, 1, is->groups); // (N, (G), A, o...)
     if (v->dim[1 + g] == 1 && g) {
         ct_tensor terms = ct_mul(windows, with_ones(y, 3 + n, n));
-        ct_tensor w = ct_sum(terms, .axes = inner); // (G, A, k...)
+        ct_tensor w = sum_positions(terms, n); // (G, A, k...)
         return with_ones(without_groups(w, 0, is->groups), 1, 1);
     }
     ct_ints shared = {g, batch};

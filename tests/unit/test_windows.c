@@ -282,6 +282,21 @@ static void depthwise_convolutions_are_sums_of_taps(void **state) {
     assert_string_equal(ct_newest_plan()->launches[0].op, "sum");
 }
 
+// The gradient with respect to x reads windows of the result, which is stored: in one kernel with it,
+// each result would be computed anew for each of its windows.
+static void depthwise_gradients_compute_results_once(void **state) {
+    (void)state;
+    for (int k = 3; k <= 7; k += 2) {
+        CT_SCOPE;
+        const uint64_t result = N * C * SIZE * SIZE * sizeof(float);
+        ct_tensor in[2] = {normal(1, CT_DIMS(N, C, SIZE, SIZE)), normal(2, CT_DIMS(C, 1, k, k))};
+        ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(k / 2), .groups = C);
+        differentiate(y, in, 1);
+        stores(2, result);
+        assert_int_equal(ct_newest_plan()->n_launches, 2);
+    }
+}
+
 static void pools_store_their_results(void **state) {
     (void)state;
     CT_SCOPE;
@@ -457,6 +472,7 @@ int main(void) {
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(strides_compute_no_empty_taps),
         cmocka_unit_test(depthwise_convolutions_are_sums_of_taps),
+        cmocka_unit_test(depthwise_gradients_compute_results_once),
         cmocka_unit_test(pools_store_their_results),
         cmocka_unit_test(pools_of_any_size_have_their_gradients),
         cmocka_unit_test(norms_move_little),

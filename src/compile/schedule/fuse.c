@@ -628,10 +628,14 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     return !inner || worth_keeping_rows(rows, inner, t);
 }
 
-// A reduction like one of the group's (same operand shape and axes), that shares an input.
+// A reduction like one of the group's (same operand shape and axes), that shares an input. What it reads
+// of other rows, as a convolution's gradient reads its windows of the result, would be computed anew for
+// each of its elements.
 static bool joins_beside(fuser *f, ct_group *g, ct_unit *u) {
     const ct_node *node = u->v.node;
-    if (!u->reduce) return false;
+    int8_t along[CT_MAX_RANK];
+    bool touched;
+    if (!u->reduce || !rows_along(f, g, along, &touched)) return false;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *m = &g->units[i];
         const ct_node *other = m->v.node;
