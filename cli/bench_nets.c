@@ -19,17 +19,26 @@ enum { FORWARD, DX, DW, FORMS };
 
 typedef struct shape {
     const char *name;
-    int64_t batch, in, size, out, k, stride, padding;
+    int64_t batch, in, size, out, k, stride, padding, groups;
 } shape;
 
-// Of ResNets for CIFAR, with a batch of 64, and for ImageNet, with one image.
+// Of ResNets for CIFAR, with a batch of 64, and for ImageNet, with one image; of MobileNet and ConvNeXt.
 static const shape shapes[] = {
-    {"small", 32, 16, 32, 32, 3, 1, 1},          {"cifar layer1", 64, 64, 32, 64, 3, 1, 1},
-    {"cifar layer2", 64, 128, 16, 128, 3, 1, 1}, {"cifar layer3", 64, 256, 8, 256, 3, 1, 1},
-    {"cifar layer4", 64, 512, 4, 512, 3, 1, 1},  {"cifar stride 2", 64, 64, 32, 128, 3, 2, 1},
-    {"stem 7x7", 1, 3, 224, 64, 7, 2, 3},        {"layer1 3x3", 1, 64, 56, 64, 3, 1, 1},
-    {"layer3 3x3", 1, 256, 14, 256, 3, 1, 1},    {"layer4 3x3", 1, 512, 7, 512, 3, 1, 1},
-    {"layer3 1x1", 1, 1024, 14, 256, 1, 1, 0},
+    {"small", 32, 16, 32, 32, 3, 1, 1, 1},
+    {"cifar layer1", 64, 64, 32, 64, 3, 1, 1, 1},
+    {"cifar layer2", 64, 128, 16, 128, 3, 1, 1, 1},
+    {"cifar layer3", 64, 256, 8, 256, 3, 1, 1, 1},
+    {"cifar layer4", 64, 512, 4, 512, 3, 1, 1, 1},
+    {"cifar stride 2", 64, 64, 32, 128, 3, 2, 1, 1},
+    {"stem 7x7", 1, 3, 224, 64, 7, 2, 3, 1},
+    {"layer1 3x3", 1, 64, 56, 64, 3, 1, 1, 1},
+    {"layer3 3x3", 1, 256, 14, 256, 3, 1, 1, 1},
+    {"layer4 3x3", 1, 512, 7, 512, 3, 1, 1, 1},
+    {"layer3 1x1", 1, 1024, 14, 256, 1, 1, 0, 1},
+    {"depthwise 3x3", 8, 96, 56, 96, 3, 1, 1, 96},
+    {"depthwise 3x3 stride 2", 8, 96, 56, 96, 3, 2, 1, 96},
+    {"depthwise 7x7", 8, 96, 56, 96, 7, 1, 3, 96},
+    {"patches 16x16", 8, 3, 224, 192, 16, 16, 0, 1},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -37,12 +46,12 @@ static int64_t size_out(const shape *s) {
     return (s->size + 2 * s->padding - s->k) / s->stride + 1;
 }
 
-// x (N, in, H, H), weight (out, in, k, k), and what comes back (N, out, H', H').
+// x (N, in, H, H), weight (out, in / groups, k, k), and what comes back (N, out, H', H').
 static size_t make_conv(const bench_case *c, ct_tensor *in) {
     const shape *s = &shapes[c->size[0]];
     int64_t out = size_out(s);
     in[0] = bench_numbers(CT_DIMS(s->batch, s->in, s->size, s->size), 1);
-    in[1] = bench_numbers(CT_DIMS(s->out, s->in, s->k, s->k), 2);
+    in[1] = bench_numbers(CT_DIMS(s->out, s->in / s->groups, s->k, s->k), 2);
     in[2] = bench_numbers(CT_DIMS(s->batch, s->out, out, out), 3);
     return 3;
 }
@@ -50,8 +59,8 @@ static size_t make_conv(const bench_case *c, ct_tensor *in) {
 static size_t record_conv(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out) {
     (void)turn;
     const shape *s = &shapes[c->size[0]];
-    ct_tensor y =
-        ct_conv(in[0], in[1], .stride = CT_INTS(s->stride), .padding = CT_INTS(s->padding));
+    ct_tensor y = ct_conv(in[0], in[1], .stride = CT_INTS(s->stride),
+                          .padding = CT_INTS(s->padding), .groups = s->groups);
     if (c->which == FORWARD)
         out[0] = y;
     else
@@ -66,10 +75,10 @@ size_t list_conv(const bench_settings *s, bench_case *out) {
         const shape *of = &shapes[i / FORMS];
         bench_case *c = &out[i];
         double x = (double)(of->batch * of->in * of->size * of->size),
-               weight = (double)(of->out * of->in * of->k * of->k),
+               weight = (double)(of->out * of->in / of->groups * of->k * of->k),
                y = (double)(of->batch * of->out * size_out(of) * size_out(of));
         set_name(c, of->name, forms[i % FORMS]);
-        c->flops = 2 * y * (double)(of->in * of->k * of->k);
+        c->flops = 2 * y * (double)(of->in / of->groups * of->k * of->k);
         c->bytes = (x + weight + y) * F32;
         c->size[0] = i / FORMS, c->which = (int)(i % FORMS);
         c->make = make_conv, c->record = record_conv;

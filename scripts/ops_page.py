@@ -76,7 +76,7 @@ def entry(name, signature, outputs, doc, fact):
     if outputs:
         lines[-1] += f" Results: {', '.join(f'`.{o}`' for o in outputs.split())}."
     default = {n for kind, n in options if WHAT[kind] in ("a whole number", "an axis") and f".{n}" in signature}
-    said = [f"`{n}` {WHAT[kind]}" + ", default 0" * (n in default) for kind, n in options if n != "present"]
+    said = [f"`{n}` {WHAT[kind]}" + f", default {int(n == 'groups')}" * (n in default) for kind, n in options if n != "present"]
     if said:
         lines[-1] += f" Attributes: {', '.join(said)}."
     return lines + [""]

@@ -281,13 +281,15 @@ def ordinary(options):
 
 # ---------------------------------------------------------------------------- convolutions, pooling
 
-CONVS = {  # images, channels in, size, channels out, kernel, stride, padding
+CONVS = {  # images, channels in, size, channels out, kernel, stride, padding, and groups if there are several
     "small": (32, 16, 32, 32, 3, 1, 1), "cifar layer1": (64, 64, 32, 64, 3, 1, 1),
     "cifar layer2": (64, 128, 16, 128, 3, 1, 1), "cifar layer3": (64, 256, 8, 256, 3, 1, 1),
     "cifar layer4": (64, 512, 4, 512, 3, 1, 1), "cifar stride 2": (64, 64, 32, 128, 3, 2, 1),
     "stem 7x7": (1, 3, 224, 64, 7, 2, 3), "layer1 3x3": (1, 64, 56, 64, 3, 1, 1),
     "layer3 3x3": (1, 256, 14, 256, 3, 1, 1), "layer4 3x3": (1, 512, 7, 512, 3, 1, 1),
-    "layer3 1x1": (1, 1024, 14, 256, 1, 1, 0),
+    "layer3 1x1": (1, 1024, 14, 256, 1, 1, 0), "depthwise 3x3": (8, 96, 56, 96, 3, 1, 1, 96),
+    "depthwise 3x3 stride 2": (8, 96, 56, 96, 3, 2, 1, 96), "depthwise 7x7": (8, 96, 56, 96, 7, 1, 3, 96),
+    "patches 16x16": (8, 3, 224, 192, 16, 16, 0),
 }
 
 
@@ -297,41 +299,46 @@ def taps(x, n, k, stride):
             for i in range(k) for j in range(k)}
 
 
-def conv_case(name, form, n, c, size, o, k, stride, padding):
+def conv_case(name, form, n, c, size, o, k, stride, padding, groups=1):
     out = (size + 2 * padding - k) // stride + 1
     sides = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
 
     def inputs():
-        return [numbers(1, n, c, size, size), numbers(2, o, c, k, k), numbers(3, n, o, out, out)]
+        return [numbers(1, n, c, size, size), numbers(2, o, c // groups, k, k), numbers(3, n, o, out, out)]
+
+    def grouped(x):  # (N, groups, channels of one, H, H)
+        return x.reshape(n, groups, -1, *x.shape[2:])
 
     def numpy(x, w, dy):
-        x = np.pad(x, sides)
+        x, w, dy = np.pad(x, sides), w.reshape(groups, o // groups, c // groups, k, k), grouped(dy)
         if form == "forward":
-            return sum(np.einsum("nchw,oc->nohw", tap, w[:, :, i, j], optimize=True)
-                       for (i, j), tap in taps(x, out, k, stride).items())
+            return sum(np.einsum("ngchw,goc->ngohw", grouped(tap), w[..., i, j], optimize=True)
+                       for (i, j), tap in taps(x, out, k, stride).items()).reshape(n, o, out, out)
         if form == "dw":
             dw = np.zeros_like(w)
             for (i, j), tap in taps(x, out, k, stride).items():
-                dw[:, :, i, j] = np.einsum("nchw,nohw->oc", tap, dy, optimize=True)
-            return dw
+                dw[..., i, j] = np.einsum("ngchw,ngohw->goc", grouped(tap), dy, optimize=True)
+            return dw.reshape(o, c // groups, k, k)
         dx = np.zeros_like(x)
         for (i, j), tap in taps(dx, out, k, stride).items():
-            tap += np.einsum("nohw,oc->nchw", dy, w[:, :, i, j], optimize=True)
+            tap += np.einsum("ngohw,goc->ngchw", dy, w[..., i, j], optimize=True).reshape(tap.shape)
         return dx[:, :, padding:padding + size, padding:padding + size]
 
     def torch(t, x, w, dy):  # the gradient alone: autograd would compute what it does not need
         if form == "forward":
-            return t.nn.functional.conv2d(x, w, stride=stride, padding=padding)
+            return t.nn.functional.conv2d(x, w, stride=stride, padding=padding, groups=groups)
         wanted = [form == "dx", form == "dw", False]
-        return t.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1,
+        return t.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups,
                                                wanted)[form == "dw"]
 
     def jax(j, x, w, dy):
         def forward(x, w):
-            return j.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2)
+            return j.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2,
+                                              feature_group_count=groups)
         return forward(x, w) if form == "forward" else j.vjp(forward, x, w)[1](dy)[form == "dw"]
 
-    onnx = dict(onnx=lambda h: [h.make_node("Conv", ["in0", "in1"], ["out"], strides=[stride] * 2, pads=[padding] * 4)],
+    onnx = dict(onnx=lambda h: [h.make_node("Conv", ["in0", "in1"], ["out"], strides=[stride] * 2, pads=[padding] * 4,
+                                               group=groups)],
                 constants=range(1, 2)) if form == "forward" else {}
     return Case(f"{name} {form}", inputs, numpy, torch, jax, **onnx)
 

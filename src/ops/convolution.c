@@ -268,8 +268,9 @@ static bool kernel_fits(ct_call *call, int n) {
 }
 static bool output_list(ct_call *call, const ct_ints *output, int n) {
     return output->n == 0 || output->n == n ||
-           ct__call_err(call, CT_E_ARGUMENT, "output has %lld numbers for %d %s",
-                        (long long)output->n, n, n == 1 ? "axis" : "axes");
+           ct__call_err(call, CT_E_ARGUMENT, "output has %lld number%s for %d %s",
+                        (long long)output->n, output->n == 1 ? "" : "s", n,
+                        n == 1 ? "axis" : "axes");
 }
 static ct_window window_at(const ct_ints *stride, const ct_ints *padding, const ct_ints *dilation,
                            const ct_type *w, int i) {
@@ -418,6 +419,11 @@ static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attr
                                     "output of axis %d is %lld, it can be %lld to %lld", 2 + i,
                                     (long long)wanted, (long long)(least < 1 ? 1 : least),
                                     (long long)(least + most));
+            if (more && wanted != least + more)
+                return ct__call_err(call, CT_E_ARGUMENT,
+                                    "output of axis %d is %lld, output_padding %lld makes it %lld",
+                                    2 + i, (long long)wanted, (long long)more,
+                                    (long long)(least + more));
             size = attrs->output.v[i];
         } else {
             size = ct__size_add(size, more);
@@ -680,8 +686,13 @@ static bool conv_weight_infer(ct_call *call) {
     int n = x->rank - 2;
     if (!pair_fits(call, "y", "(N, out, ...), what ct_conv makes of it") ||
         !groups_divide(call, &attrs->groups, 0, 1, "x") ||
-        !groups_divide(call, &attrs->groups, 1, 1, "y") ||
-        !ct__window_list(call, "size", &attrs->size, n, 1, 1) ||
+        !groups_divide(call, &attrs->groups, 1, 1, "y"))
+        return false;
+    if (!attrs->size.n)
+        return ct__call_err(call, CT_E_ARGUMENT, "size is not given") ||
+               ct__call_hint(call, "it says how large the weight is along %d spatial %s", n,
+                             n == 1 ? "axis" : "axes");
+    if (!ct__window_list(call, "size", &attrs->size, n, 1, 1) ||
         !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||
         !ct__window_list(call, "dilation", &attrs->dilation, n, 1, 1) ||
         !ct__window_padding(call, &attrs->padding, n))

@@ -269,6 +269,14 @@ static void transposed_convolutions(void **state) {
     FAILS(ct_conv_transpose(F(2, 3, 4), F(3, 4, 3), CT_NONE, .stride = CT_DIMS(2),
                             .output = CT_DIMS(11)),
           CT_E_ARGUMENT, "conv_transpose: output of axis 2 is 11, it can be 9 to 10");
+    FAILS(ct_conv_transpose(F(2, 3, 5, 5), F(3, 4, 3, 3), CT_NONE, .output = CT_DIMS(11)),
+          CT_E_ARGUMENT, "conv_transpose: output has 1 number for 2 axes");
+    FAILS(ct_conv_transpose(F(2, 3, 5), F(3, 4, 3), CT_NONE, .stride = CT_INTS(2),
+                            .output = CT_DIMS(11), .output_padding = CT_DIMS(1)),
+          CT_E_ARGUMENT, "conv_transpose: output of axis 2 is 11, output_padding 1 makes it 12");
+    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 6)), CT_E_ARGUMENT,
+          "conv_weight: size is not given\n  hint: it says how large the weight is along 1 spatial "
+          "axis");
     FAILS(ct_conv_weight(F(2, 3, 8), F(4, 4, 6), .size = CT_DIMS(3)), CT_E_SHAPE,
           "conv_weight: x is (2, 3, 8) f32, y is (4, 4, 6) f32: they must have as many images");
     FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 7), .size = CT_DIMS(3)), CT_E_SHAPE,
