@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include <math.h>
@@ -455,11 +456,17 @@ static void pools_of_any_size_have_their_gradients(void **state) {
     static const pool all[] = {
         {6, 6, 0, false}, {8, 4, 0, false},   {7, 7, 3, false}, {7, 7, 3, true},  {7, 5, 2, true},
         {9, 9, 0, false}, {12, 10, 1, false}, {3, 2, 1, false}, {2, 2, 0, false}, {2, 3, 0, false}};
+    const bool compiled = getenv("COTAN_TEST_ALL"); // so many kernels take half a minute
+    setenv(compiled ? "COTAN_COMPILE" : "COTAN_CC", compiled ? "wait" : "none", 1);
+    ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int dynamic = 0; dynamic <= 2; dynamic++) {
             slopes_of(&all[i], 19, 22, dynamic);
             slopes_of(&all[i], 24, 17, dynamic); // of dynamic sizes the same plan
         }
+    ct_ctx_use(before);
+    ct_ctx_free(ctx);
+    unsetenv(compiled ? "COTAN_COMPILE" : "COTAN_CC");
 }
 
 int main(void) {
