@@ -237,11 +237,6 @@ static bool avg_pool_infer(ct_call *call) {
     avg_pool_attrs *attrs = call->attrs;
     if (ct__num_given(attrs->divisor) && attrs->divisor.value == 0)
         return ct__call_err(call, CT_E_ARGUMENT, "divisor is 0");
-    if (ct__num_given(attrs->divisor) && attrs->exclude_padding)
-        return ct__call_err(call, CT_E_ARGUMENT, "divisor is given, and exclude_padding too") ||
-               ct__call_hint(call,
-                             "sums are divided by the divisor, or by how many elements of x a "
-                             "window has");
     max_pool_attrs pool = {attrs->kernel, attrs->stride, attrs->padding, attrs->dilation,
                            attrs->ceil_mode};
     if (!ct__check_accepts(call, 0) || !normal_pool(call, &pool) || !pooled_type(call, &pool))
@@ -290,7 +285,7 @@ const ct_opdef ct__op_avg_pool = {
     .doc =
         "The mean of each window of the last axes, with the options of ct_max_pool; padding counts "
         "as zeros, or with exclude_padding not at all. divisor: sums are divided by it instead "
-        "(1: the sums), and exclude_padding is not for it. Integers are cast first, with ct_cast.",
+        "(1: the sums), with exclude_padding too. Integers are cast first, with ct_cast.",
     .accepts = CT_FLOATS,
     .onnx = "AveragePool",
     .samples = {.ulp = 8},

@@ -261,11 +261,13 @@ static bool windows_jvp(ct_rule *r) {
 
 // With steps in `base`, each position asks of each tap by a remainder whether it has a window. Kernels of
 // few taps and static sizes know it where they are written (cuts.c); of others the positions are split
-// by remainders here, if taps and windows lie as those of pools do.
+// by remainders here, if taps and windows lie as those of pools do. Sums of few taps would have another
+// order then, so that a size that becomes dynamic changed bits: only windows that do not overlap, which
+// have none, are split for that.
 enum { FEW_TAPS = 32, LONGEST_CELL = 8, LARGEST_CELL = 64 };
 static bool wants_phases(const windows_attrs *attrs, const ct_type *in) {
     int64_t taps = 1, cell = 1, rank = in->rank + 2 * attrs->size.n;
-    bool steps = false, unknown = false, longest = false;
+    bool steps = false, unknown = false, overlap = false, longest = false;
     for (int i = 0; i < attrs->size.n; i++) {
         const ct_window w = window_of(attrs, i);
         const bool dynamic = ct__is_dyn(in, (int)attrs->axes.v[i]);
@@ -273,12 +275,13 @@ static bool wants_phases(const windows_attrs *attrs, const ct_type *in) {
         if (dynamic && attrs->counts.n) return false;
         steps |= w.stride > 1;
         unknown |= dynamic && w.stride > 1;
+        overlap |= w.size > w.stride;
         longest |= w.stride > LONGEST_CELL;
         taps = taps > FEW_TAPS ? taps : taps * w.size;
         cell = cell > LARGEST_CELL ? cell : cell * w.stride;
     }
     return !attrs->taps && steps && rank <= CT_MAX_RANK &&
-           (unknown || longest || taps > FEW_TAPS || cell > LARGEST_CELL);
+           ((unknown && !overlap) || longest || taps > FEW_TAPS || cell > LARGEST_CELL);
 }
 
 // Position q * stride + r of the padded axis is seen by tap r + j * stride of window q - j: taps as

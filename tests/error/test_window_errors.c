@@ -143,10 +143,6 @@ static void pools(void **state) {
           "padding there are 3");
     FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(2), .divisor = CT_F(0)), CT_E_ARGUMENT,
           "avg_pool: divisor is 0");
-    FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(2), .divisor = CT_F(3), .exclude_padding = true),
-          CT_E_ARGUMENT,
-          "avg_pool: divisor is given, and exclude_padding too\n  hint: sums are divided by the "
-          "divisor, or by how many elements of x a window has");
     FAILS(ct_avg_pool(F(2, 3), .kernel = CT_DIMS(CT_DYN(2))), CT_E_ARGUMENT,
           "avg_pool: kernel is dynamic, it must be static");
     FAILS(ct_max_pool(F(2, 3), .kernel = CT_DIMS(2), .padding = CT_DIMS(CT_DYN(1))), CT_E_ARGUMENT,

@@ -476,7 +476,7 @@ class Drawer:
         if name == "lp_pool":
             x = self.g.op("abs", [x])[0]
             return [x], lambda: {"kernel": self.few(n, 1, 3), "stride": self.few(n, 1, 2), "ceil_mode": self.chance(0.5), "power": self.number([1])}
-        more = (lambda: {"exclude_padding": True} if self.chance(0.5) else {"divisor": self.number([1, 2])}) if name == "avg_pool" else dict
+        more = (lambda: {"exclude_padding": self.chance(0.5), "divisor": self.number([1, 2])}) if name == "avg_pool" else dict
         return [x], lambda: {"kernel": self.few(n, 1, 3), "stride": self.few(n, 1, 2), "padding": self.few(n, 0, 1),
                              "dilation": self.few(n, 1, 2), "ceil_mode": self.chance(0.5)} | more()
 
