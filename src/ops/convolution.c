@@ -419,11 +419,6 @@ static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attr
                                     "output of axis %d is %lld, it can be %lld to %lld", 2 + i,
                                     (long long)wanted, (long long)(least < 1 ? 1 : least),
                                     (long long)(least + most));
-            if (more && wanted != least + more)
-                return ct__call_err(call, CT_E_ARGUMENT,
-                                    "output of axis %d is %lld, output_padding %lld makes it %lld",
-                                    2 + i, (long long)wanted, (long long)more,
-                                    (long long)(least + more));
             size = attrs->output.v[i];
         } else {
             size = ct__size_add(size, more);
@@ -672,7 +667,8 @@ const ct_opdef ct__op_conv_transpose = {
         "/ "
         "groups, ...), whose spatial sizes are static, give (N, O, ...), plus bias (O,). Stride, "
         "padding and dilation are those of the convolution; an axis of n elements gets (n - 1) * "
-        "stride + (size - 1) * dilation + 1, less the padding, plus output_padding; or output, "
+        "stride + (size - 1) * dilation + 1, less the padding, plus output_padding; or just "
+        "output, "
         "where that is one of the sizes from which the convolution makes n.",
     .batch = conv_batch,
     .onnx = "ConvTranspose",
