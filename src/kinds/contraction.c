@@ -507,18 +507,27 @@ static int64_t stride_of_windows(const contract *c, int tap, int position, int64
     return ct__emit_without(e, c->value[A], index, at[position]) ? far / *step : 0;
 }
 
+// Can the last of such axes of an operand, which has all of them, be the taps of a window? Most products
+// end here.
+static bool ends_in_taps(const contract *c, int which, const ct_role *role) {
+    const int last = role->n - 1;
+    if (!c->tiles || c->is.batch.n || last < 0) return false;
+    for (int i = 0; i <= last; i++)
+        if (role->of[which][i] < 0) return false;
+    return ct__type(c->value[which])->dim[role->of[which][last]] <= CT_TILE_ROWS;
+}
+
 // Are rows channels and taps of windows, and columns of the second operand side by side along k?
 static bool rows_are_windows(contract *c) {
     enum { MOST_SKIPPED = 4 };
+    if (!ends_in_taps(c, A, &c->is.rows)) return false;
     const ct_role *rows = &c->is.rows, *inner = &c->is.inner;
     const ct_type *a = ct__type(c->value[A]);
-    const int64_t all = role_size(c, rows, A);
+    if (c->is.columns.n != 1 || c->is.columns.of[B][0] < 0) return false;
+    const int64_t all = role_size(c, rows, A), columns = role_size(c, &c->is.columns, B);
+    if (ct__marked(all) || ct__marked(columns) || !columns) return false;
     ct_matmul_windows w = {.taps = {1, 1}, .positions = {1, 1}, .stride = {1, 1}};
     int64_t step, n = 0;
-    const int64_t columns = role_size(c, &c->is.columns, B);
-    if (!c->tiles || c->is.batch.n || c->is.columns.n != 1 || ct__marked(all) ||
-        ct__marked(columns) || !columns)
-        return false;
     while (n < 2 && n < rows->n && n < inner->n) {
         const int tap = rows->n - 1 - (int)n, position = inner->n - 1 - (int)n;
         const int64_t taps = a->dim[rows->of[A][tap]];
@@ -590,7 +599,7 @@ static bool prepare(contract *c, ct_emit *e, ct_node *node) {
     c->tiles = c->is.columns.n && ct__is_float(node->out->dtype);
     arrange(c);
     if (rows_are_windows(c)) return true;
-    if (c->tiles && c->is.rows.n) {
+    if (c->is.rows.n && ends_in_taps(c, B, &c->is.columns)) {
         exchange(c);
         arrange(c);
         if (rows_are_windows(c)) return true;
