@@ -242,10 +242,13 @@ static int most_rows(const ct_target *target, ct_dtype dtype) {
     return (room >= 32 ? room - room / 8 : room - 2) / (dtype == CT_F64 ? 2 : 1);
 }
 
+// Each chunk of k copies whole lines: of longer ones, of sound, that were most of the time and memory.
+enum { LONGEST_LINE = 4 * CT_DOT_CHUNK };
+
 bool ct__matmul_has_windows(const ct_target *target, ct_dtype dtype, const ct_matmul_windows *w) {
     const int64_t taps = w->taps[0] * w->taps[1];
     return taps <= CT_TILE_ROWS && taps <= most_rows(target, dtype) && w->positions[0] > 0 &&
-           w->positions[1] > 0 && w->channels > 0;
+           w->positions[1] > 0 && w->positions[1] <= LONGEST_LINE && w->channels > 0;
 }
 
 // Tasks for all cores, of which each has sums that stay near.

@@ -200,6 +200,41 @@ static void slopes_of_weights_have_the_bits_of_dot_products(void **state) {
 }
 
 // Channels that lie as far apart as windows could: between them is padding, which belongs to no channel.
+// The largest of a task's buffers, of the kernels that are dumped.
+static long long scratch;
+static void see_scratch(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    (void)kind;
+    for (const char *at = text; (at = strstr(at, "scratch + ")); at++) {
+        const char *size = strchr(at, '[');
+        if (size && atoll(size + 1) > scratch) scratch = atoll(size + 1);
+    }
+}
+// Lines of sound are not copied as those of images are, which tasks hold whole.
+static void long_lines_are_not_copied(void **state) {
+    (void)state;
+    static const int lengths[] = {1000, 100000};
+    setenv("COTAN_CC", "none", 1);
+    ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
+    assert_true(ct_set_device("dry:cpu"));
+    for (int i = 0; i < 2; i++) {
+        CT_SCOPE;
+        ct_tensor x = normal(1, CT_DIMS(1, 32, lengths[i])),
+                  y = normal(2, CT_DIMS(1, 32, lengths[i]));
+        ct_tensor slope = ct_conv_weight(x, y, .size = CT_DIMS(9), .padding = CT_DIMS(4));
+        scratch = 0;
+        ct_set_log(see_scratch, NULL);
+        setenv("COTAN_DUMP", "kernels", 1);
+        assert_true(ct_eval(&slope, 1));
+        unsetenv("COTAN_DUMP");
+        ct_set_log(NULL, NULL);
+        assert_true(scratch > 0 && scratch < 1 << 17);
+    }
+    ct_ctx_use(before);
+    ct_ctx_free(ctx);
+    unsetenv("COTAN_CC");
+}
+
 static void padding_is_of_each_channel(void **state) {
     (void)state;
     enum { IMAGES = 6, CHANNELS = 6, LENGTH = 6, OUTS = 2 };
@@ -475,6 +510,7 @@ int main(void) {
         cmocka_unit_test(large_convolutions_have_the_bits_of_dot_products),
         cmocka_unit_test(small_images_have_the_bits_of_dot_products),
         cmocka_unit_test(slopes_of_weights_have_the_bits_of_dot_products),
+        cmocka_unit_test(long_lines_are_not_copied),
         cmocka_unit_test(padding_is_of_each_channel),
         cmocka_unit_test(columns_of_several_axes_are_of_all_of_them),
         cmocka_unit_test(strides_compute_no_empty_taps),
