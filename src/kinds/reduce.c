@@ -56,7 +56,7 @@ ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
 
 // ------------------------------------------------------------------- a few elements, written out
 
-enum { MOST_UNROLLED = 64 };
+enum { MOST_UNROLLED = 49 }; // windows of 7 x 7; rows of 64 are not worth a try
 
 bool ct__fold_is_short(ct_emit *e, const ct_node *node) {
     const ct_folds f = ct__folds_of(e, node);

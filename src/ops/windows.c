@@ -260,12 +260,11 @@ static bool windows_jvp(ct_rule *r) {
 }
 
 // With steps in `base`, each position asks of each tap by a remainder whether it has a window. Kernels of
-// few taps and static sizes know it where they are written (cuts.c); of others the positions are split
-// by remainders here, if taps and windows lie as those of pools do. Sums of few taps would have another
-// order then, so that a size that becomes dynamic changed bits: only windows that do not overlap, which
-// have none, are split for that.
-enum { FEW_TAPS = 32, LONGEST_CELL = 8, LARGEST_CELL = 64 };
-static bool wants_phases(const windows_attrs *attrs, const ct_type *in) {
+// taps that are written out (reduce.c) and static sizes know it where they are written (cuts.c); of others
+// the positions are split by remainders here, if taps and windows lie as those of pools do. Sums of
+// windows that overlap have another order then, so for them sizes that may become dynamic decide nothing.
+enum { FEW_TAPS = 32, FEW_OVERLAPPING = 49, LONGEST_CELL = 8, LARGEST_CELL = 64 };
+static bool wants_remainders(const windows_attrs *attrs, const ct_type *in) {
     int64_t taps = 1, cell = 1, rank = in->rank + 2 * attrs->size.n;
     bool steps = false, unknown = false, overlap = false, longest = false;
     for (int i = 0; i < attrs->size.n; i++) {
@@ -277,16 +276,17 @@ static bool wants_phases(const windows_attrs *attrs, const ct_type *in) {
         unknown |= dynamic && w.stride > 1;
         overlap |= w.size > w.stride;
         longest |= w.stride > LONGEST_CELL;
-        taps = taps > FEW_TAPS ? taps : taps * w.size;
+        taps = taps > FEW_OVERLAPPING ? taps : taps * w.size;
         cell = cell > LARGEST_CELL ? cell : cell * w.stride;
     }
+    const bool many = taps > (overlap ? FEW_OVERLAPPING : FEW_TAPS);
     return !attrs->taps && steps && rank <= CT_MAX_RANK &&
-           ((unknown && !overlap) || longest || taps > FEW_TAPS || cell > LARGEST_CELL);
+           ((unknown && !overlap) || longest || many || cell > LARGEST_CELL);
 }
 
 // Position q * stride + r of the padded axis is seen by tap r + j * stride of window q - j: taps as
 // (j, r) are windows of step 1 for every r.
-static ct_tensor by_phases(ct_tensor c, const windows_attrs *attrs, const ct_type *in) {
+static ct_tensor by_remainders(ct_tensor c, const windows_attrs *attrs, const ct_type *in) {
     const ct_type *type = ct__type_of(c); // (..., o, ..., k)
     const int n = (int)attrs->size.n, own = type->rank - n;
     int64_t high[CT_MAX_RANK] = {0}, dims[CT_MAX_RANK], order[CT_MAX_RANK], joined[CT_MAX_RANK];
@@ -331,8 +331,8 @@ static bool windows_transpose(ct_rule *r) {
     const windows_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
     int n = (int)attrs->size.n;
-    if (wants_phases(attrs, in)) {
-        r->c_in[0] = ct__shaped_like(by_phases(r->c_out[0], attrs, in), r->in[0]);
+    if (wants_remainders(attrs, in)) {
+        r->c_in[0] = ct__shaped_like(by_remainders(r->c_out[0], attrs, in), r->in[0]);
         return true;
     }
     int64_t counts[CT_MAX_RANK], dilation[CT_MAX_RANK], low[CT_MAX_RANK], taps[CT_MAX_RANK];
