@@ -668,8 +668,7 @@ const ct_opdef ct__op_conv_transpose = {
         "groups, ...), whose spatial sizes are static, give (N, O, ...), plus bias (O,). Stride, "
         "padding and dilation are those of the convolution; an axis of n elements gets (n - 1) * "
         "stride + (size - 1) * dilation + 1, less the padding, plus output_padding; or just "
-        "output, "
-        "where that is one of the sizes from which the convolution makes n.",
+        "output, where that is one of the sizes from which the convolution makes n.",
     .batch = conv_batch,
     .onnx = "ConvTranspose",
 };

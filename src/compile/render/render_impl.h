@@ -11,9 +11,8 @@ typedef struct ct_render {
     const bool *index;     // computed from sizes and counters alone: cannot overflow; NULL: none is
     ct_text *out;
     int depth;
-    ct_kval whole; // the LANES loop of which iterations with all lanes are written; 0: none
-    ct_kval
-        aligned; // a store in it up to whose next line such an iteration goes; 0: none, they go by 16
+    ct_kval whole;   // the LANES loop of which iterations with all lanes are written; 0: none
+    ct_kval aligned; // a store in it, up to whose next line such an iteration goes; 0: by 16
 } ct_render;
 
 // Names: c type "f32", wide type "f32x16", suffix of prelude functions ("b" for bool).

@@ -43,11 +43,10 @@ typedef struct { // of a node
     uint32_t users;
     int weight, loads, depth;
     bool unit, costly;
-    bool heavy; // costly, and other for each element along the last axis
-    bool early; // a kernel of its own, that can run as soon as it is possible
-    bool torn;  // moved so that a step along the last axis is no step in memory, but a quotient
-    bool
-        folded; // a reduction of many elements reads it, maybe through elementwise and moved values
+    bool heavy;  // costly, and other for each element along the last axis
+    bool early;  // a kernel of its own, that can run as soon as it is possible
+    bool torn;   // moved so that a step along the last axis is no step in memory, but a quotient
+    bool folded; // a loop of a reduction reads it, maybe through elementwise and moved values
     size_t edge; // the newest that reads it, plus one; 0: none
 } cost;
 
