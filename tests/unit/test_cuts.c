@@ -157,6 +157,15 @@ static ct_tensor long_slope(int64_t kernel, int64_t stride) { // more taps than 
     return g;
 }
 static ct_tensor long_slope_6(void) { return long_slope(6, 6); }
+// Convolutions of one channel each, and what their weights get.
+static ct_tensor each_by_7(void) {
+    return ct_conv(tensor(CT_DIMS(2, 8, 24, 24)), tensor(CT_DIMS(8, 1, 7, 7)),
+                   .padding = CT_DIMS(3), .groups = 8);
+}
+static ct_tensor each_slope(void) {
+    return ct_conv_weight(tensor(CT_DIMS(2, 8, 24, 24)), tensor(CT_DIMS(2, 8, 24, 24)),
+                          .size = CT_DIMS(3, 3), .padding = CT_DIMS(1), .groups = 8);
+}
 static ct_tensor long_slope_8(void) { return long_slope(8, 4); }
 static ct_tensor pair_slope_of_some(void) { // the result and the gradient
     ct_tensor x = tensor(CT_DIMS(CT_DYN(4), 8, 28, 28)), g;
@@ -344,6 +353,8 @@ static const expected all[] = {
     {"doubled_max_slope", doubled_max_slope, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"long_slope_6", long_slope_6, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"long_slope_8", long_slope_8, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
+    {"each_by_7", each_by_7, 1, {DIVISIONS, "EACH("}, NULL, 0, INTERPRETED},
+    {"each_slope", each_slope, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"pair_slope_of_some", pair_slope_of_some, 2, {DIVISIONS}, NULL, 0, INTERPRETED},
     {"summed_phases", summed_phases, 6, {DIVISIONS}, "sts_f32(", 4, INTERPRETED},
     {"windows_at", windows_at, 1, {"ldg_", "ldi_", "i64x16"}, "ramp_below(", 1, COMPILED},
