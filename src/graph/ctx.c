@@ -287,6 +287,7 @@ static void end_context(ct_ctx *ctx) {
     ct__free(ctx->roots);
     ct__free(ctx->foreign);
     ct__free(ctx->frames);
+    ct__free(ctx->unused);
     ct__slots_return(ctx);
     if (current == ctx) current = NULL;
     if (own == ctx) {
@@ -384,7 +385,7 @@ ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_lo
 
 uint64_t ct__nodes_recorded(void) { return current ? current->nodes : 0; }
 
-static void release_values(ct_ctx *ctx, ct_node *node) {
+void ct__release_values(ct_ctx *ctx, ct_node *node) {
     if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
     if (node->var) {
         ct__free(node->mirror);
@@ -398,13 +399,16 @@ static void release_values(ct_ctx *ctx, ct_node *node) {
 
 static void release_leaf(ct_node *leaf) {
     ct__slot_release(leaf->ctx, leaf, CT_PAST_DROP, CT_NOWHERE);
-    release_values(leaf->ctx, leaf);
-    leaf->flags = 0;
+    ct__release_values(leaf->ctx, leaf);
     ct__leaf_recycle(leaf);
 }
 
 void ct__unuse(ct_node *node) {
-    if (--node->users == 0 && node->flags & CT_NODE_DROPPED) release_leaf(node);
+    if (--node->users) return;
+    if (node->flags & CT_NODE_DROPPED)
+        release_leaf(node);
+    else if (node->ctx->rolling)
+        ct__rolling_unused(node);
 }
 
 // A leaf goes now, or with its last user.
@@ -416,22 +420,35 @@ static void release_operands(const ct_node *node) {
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
 }
 
-static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
-    ct_frame *frame = ct__top(ctx);
-    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
-    // Newest first: a leaf comes after all that use it.
+// Newest first: a leaf comes after all that use it.
+static void release_nodes(ct_ctx *ctx, ct_frame *frame, ct_past_kind why, ct_loc here) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
+        if (node->flags & CT_NODE_GONE) continue;
         ct__slot_release(ctx, node, why, here);
         release_operands(node);
-        if (node->value || node->var) release_values(ctx, node);
+        if (node->value || node->var) ct__release_values(ctx, node);
     }
-    ctx->depth--;
-    ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
+}
+
+void ct__frame_spare(ct_ctx *ctx, ct_frame *frame) {
     ct__arena_reset(&frame->own);
     if (ctx->spare)
         free_frame(frame);
     else
         ctx->spare = frame;
+}
+
+static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
+    ct_frame *frame = ct__top(ctx);
+    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
+    if (frame->rolling) ctx->rolling = false; // its context ends
+    for (ct_frame *f = frame; f; f = f->older) release_nodes(ctx, f, why, here);
+    ctx->depth--;
+    ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
+    for (ct_frame *f = frame, *older; f; f = older) {
+        older = f->older;
+        ct__frame_spare(ctx, f);
+    }
 }
 
 void ct__frame_pop(ct_ctx *ctx, ct_loc here) {
@@ -469,19 +486,23 @@ void ct__leave_variable(const ct_node *node, ct_node *leaf) {
         leaf->flags |= CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF;
 }
 
-// Moves what was kept in the innermost frame to the frame `to` around it, as a leaf.
-static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
+ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
     ct_node *leaf = ct__leaf_like(ctx, to, node);
-    if (!leaf) return;
+    if (!leaf) return NULL;
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint16_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
-    ct__leave_variable(node, leaf);
     to->keeps = to->keeps || node->flags & CT_NODE_PINNED;
     if (!node->n_in) leaf->number = node->number;
     if (node->op == &ct__op_scalar) leaf->precise = node->precise;
     if (node->value)
         for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
     ct__slot_move(node, leaf);
+    return leaf;
+}
+
+static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
+    ct_node *leaf = ct__rehome(ctx, to, node);
+    if (leaf) ct__leave_variable(node, leaf);
 }
 
 // Kept nodes of a scope inside a trace stay nodes: their handles move on, all others end.
@@ -499,6 +520,8 @@ static void end_inner(ct_ctx *ctx, ct_loc here) {
     if (last) {
         last->next = outer->nodes;
         outer->nodes = frame->nodes;
+        outer->n_nodes += frame->n_nodes;
+        outer->n_gone += frame->n_gone;
         frame->nodes = NULL;
     }
     ct__frame_pop(ctx, here);
@@ -581,7 +604,11 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
 }
 
 ct_tensor ct_keep_at(ct_tensor t, ct_loc here) { return keep(t, here, "keep", CT_NODE_KEPT); }
-ct_tensor ct_pin_at(ct_tensor t, ct_loc here) { return keep(t, here, "pin", CT_NODE_PINNED); }
+ct_tensor ct_pin_at(ct_tensor t, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx && ctx->rolling ? ct__rolling_pin(ctx, t, here)
+                               : keep(t, here, "pin", CT_NODE_PINNED);
+}
 
 // As with free: what has ended already, and what never was, is no error.
 static void drop(ct_tensor t, ct_loc here, const char *op) {
@@ -598,8 +625,13 @@ static void drop(ct_tensor t, ct_loc here, const char *op) {
                  node->here.file ? node->here.file : "?", node->here.line);
     } else {
         node->flags &= (uint16_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
+        if (node->frame->rolling) {
+            ct__rolling_unpin(ctx, node);
+            return;
+        }
         ct__slot_release(ctx, node, CT_PAST_DROP, here);
-        if (node->op == &ct__op_data) ct__leaf_drop(node); // others: memory goes with the scope
+        if (node->op == &ct__op_data || (ctx->rolling && node->op == &ct__op_scalar))
+            ct__leaf_drop(node); // others: memory goes with the scope
     }
 }
 void ct_drop_at(ct_tensor t, ct_loc here) { drop(t, here, "drop"); }

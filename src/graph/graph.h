@@ -52,6 +52,10 @@ enum {
     // What gradients may find behind a value, along paths that carry derivatives:
     CT_NODE_FROM_VARIABLE = 2048, // a variable
     CT_NODE_FROM_LEAF = 4096,     // a leaf that was computed from a variable in a scope that ended
+    // In a rolling scope:
+    CT_NODE_TRACKED = 8192, // its history is kept: a tracked variable or value is behind it
+    CT_NODE_QUEUED = 16384, // among the context's `unused`
+    CT_NODE_GONE = 32768,   // given back; its memory waits for a sweep, or for its frame's end
 };
 
 struct ct_node {
@@ -129,6 +133,7 @@ struct ct_var {
     uint32_t own_refs; // read leaves of this context
     uint32_t index;
     uint64_t epoch; // of an order in which its storage is leaf `index`
+    bool tracked;   // values made of it in a rolling scope keep their history
 };
 // A version's hold on the record, which it releases when its frame ends.
 void ct__var_ref(ct_var *var, const ct_ctx *ctx);
@@ -187,17 +192,23 @@ typedef enum {
     CT_FRAME_INNER, // a user's scope inside a traced function: runs nothing
 } ct_frame_kind;
 
+enum { CT_SPARE_SIZES = 8 };
 struct ct_frame {
     ct_frame_kind kind;
-    uint32_t serial, depth; // depth: its place among the context's
-    ct_arena own, *arena;   // `arena` is where nodes go: &own, or a trace's
-    ct_node *nodes;         // newest first
-    ct_node *spare;         // dropped leaves whose memory can be used again
-    bool keeps;             // one of its nodes is, or was, KEPT or PINNED
-    bool computes;          // one of its nodes has operands
+    uint32_t serial, depth;         // depth: its place among the context's
+    ct_arena own, *arena;           // `arena` is where nodes go: &own, or a trace's
+    ct_node *nodes;                 // newest first
+    size_t n_nodes, n_gone;         // of them, and how many are GONE
+    ct_node *spare[CT_SPARE_SIZES]; // dropped leaves whose memory can be used again, by size
+    bool keeps;                     // one of its nodes is, or was, KEPT or PINNED
+    bool computes;                  // one of its nodes has operands
     ct_loc here;
-    ct_body *body; // BODY: collects outer tensors as parameters
-    uint32_t runs; // that reads asked for while it was the innermost one
+    ct_body *body;   // BODY: collects outer tensors as parameters
+    uint32_t runs;   // that reads asked for while it was the innermost one
+    bool rolling;    // of a rolling scope, whose frames follow each other: rolling.c
+    bool unsettled;  // values of it may be leaves by now
+    uint32_t live;   // nodes that are still named, once a younger frame stands in its place
+    ct_frame *older; // of the same scope
 };
 
 typedef struct ct_metric_entry {
@@ -264,6 +275,11 @@ struct ct_ctx {
     _Atomic(ct_var *) left; // by other contexts, which freed their sets
     uint64_t nodes;         // recorded so far
     ct_node *poison;        // made at start, for when there is no memory
+    bool rolling;           // its outermost scope is a rolling one
+    bool turn_due;          // something ran, and the frame that was recorded in stands yet
+    ct_node **unused;       // (n_unused) nodes of it that had no user left at some time
+    size_t n_unused, unused_cap;
+    ct_loc used_history; // of the newest gradient that gave history back
 };
 
 ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var);
@@ -283,6 +299,16 @@ static inline void ct__use(ct_node *node) { // cheap enough to count users of al
     node->users++;
 }
 void ct__unuse(ct_node *node); // one user less; a dropped leaf goes with its last one
+void ct__release_values(ct_ctx *ctx, ct_node *node);
+// Rolling scopes (rolling.c).
+void ct__rolling_unused(ct_node *node); // it has no user left
+bool ct__rolling_roots(ct_ctx *ctx);    // what is named and has no value becomes a root
+void ct__rolling_turn(ct_ctx *ctx);     // behind a run: the next frame
+ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here);
+void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
+// A leaf in frame `to` that stands for the node from now on: the handle is the leaf's. NULL: no memory.
+ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
+void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
 void ct__roots_abandon(
     ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
 // May an operand have a share in a derivative of the node?

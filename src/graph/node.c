@@ -196,15 +196,22 @@ static inline void lay(ct_node *node, const ct_opdef *op, ct_ctx *ctx, ct_frame 
     node->var = NULL;
     node->mirror = NULL;
     frame->nodes = node;
+    frame->n_nodes++;
 }
 
-enum { LEAF_UNIT = 64 };
+enum { LEAF_UNIT = 64, FEW_GONE = 16 };
+
+// Leaves of about the same size; the last list has all larger ones.
+static ct_node **spares(ct_frame *frame, size_t bytes) {
+    size_t i = (bytes - sizeof(ct_node)) / LEAF_UNIT;
+    return &frame->spare[i < CT_SPARE_SIZES ? i : CT_SPARE_SIZES - 1];
+}
 
 // A dropped leaf's memory serves again, so that loops that carry state do not grow. There, `number`
 // holds its size.
 static ct_node *leaf_room(ct_frame *frame, size_t bytes) {
     bytes = (bytes + LEAF_UNIT - 1) & ~(size_t)(LEAF_UNIT - 1);
-    for (ct_node **at = &frame->spare; *at; at = &(*at)->next)
+    for (ct_node **at = spares(frame, bytes); *at; at = &(*at)->next)
         if ((*at)->number == bytes) {
             ct_node *node = *at;
             *at = node->next;
@@ -259,20 +266,36 @@ ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like) {
     return node;
 }
 
-void ct__leaf_recycle(ct_node *leaf) {
-    ct_frame *frame = leaf->frame;
+// Its room in bytes, as lay_leaf and read_leaf asked for it.
+static size_t leaf_bytes(const ct_node *leaf) {
     size_t bytes = sizeof *leaf;
     for (int i = 0; i < leaf->n_out && leaf->op != &ct__op_read; i++) // its type is its variable's
         bytes +=
             sizeof(ct_type) + sizeof(ct_storage *) + (size_t)leaf->out[i].rank * sizeof(int64_t);
-    for (ct_node **at = &frame->nodes; *at; at = &(*at)->next)
-        if (*at == leaf) {
-            *at = leaf->next;
-            leaf->number = (bytes + LEAF_UNIT - 1) & ~(size_t)(LEAF_UNIT - 1);
-            leaf->next = frame->spare;
-            frame->spare = leaf;
-            return;
+    return (bytes + LEAF_UNIT - 1) & ~(size_t)(LEAF_UNIT - 1);
+}
+
+// Gone leaves are taken out of the frame's list when they are half of it: one by one would take as
+// many steps as there are nodes.
+void ct__leaf_recycle(ct_node *leaf) {
+    ct_frame *frame = leaf->frame;
+    const size_t bytes = leaf_bytes(leaf);
+    leaf->flags = CT_NODE_GONE;
+    leaf->number = bytes;
+    if (++frame->n_gone < FEW_GONE || frame->n_gone < frame->n_nodes / 2) return;
+    for (ct_node **at = &frame->nodes; *at;) {
+        ct_node *gone = *at;
+        if (!(gone->flags & CT_NODE_GONE)) {
+            at = &gone->next;
+            continue;
         }
+        *at = gone->next;
+        ct_node **to = spares(frame, gone->number);
+        gone->next = *to;
+        *to = gone;
+    }
+    frame->n_nodes -= frame->n_gone;
+    frame->n_gone = 0;
 }
 
 // --------------------------------------------------------------------------------------- resolving
@@ -326,6 +349,10 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
     return false;
 }
 
+static uint16_t of_variable(const ct_var *var) {
+    return (uint16_t)(CT_NODE_FROM_VARIABLE | (var->tracked ? CT_NODE_TRACKED : 0));
+}
+
 // `here` goes by address where calls are frequent: passed on by value it is copied each time.
 static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, uint64_t version, const ct_loc *here) {
     ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
@@ -339,7 +366,7 @@ static ct_node *read_leaf(ct_ctx *ctx, ct_var *var, uint64_t version, const ct_l
     leaf->out = &var->type; // lives while the leaf does
     leaf->n_out = 1;
     leaf->var = var;
-    leaf->flags = CT_NODE_FROM_VARIABLE;
+    leaf->flags = of_variable(var);
     leaf->number = version;
     return leaf;
 }
@@ -396,7 +423,7 @@ version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct
     node->in = &version->value;
     node->n_in = node->n_out = 1;
     node->var = var;
-    node->flags = (uint16_t)(CT_NODE_FROM_VARIABLE | (ran ? CT_NODE_STORED : 0));
+    node->flags = (uint16_t)(of_variable(var) | (ran ? CT_NODE_STORED : 0));
     version->value = now->value;
     version->version = now->version;
     ct__use(now->value.node);
@@ -778,10 +805,10 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
     return ct__given(ctx, in, here, op->name, "the list of operands");
 }
 
+enum { BEHIND = CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF | CT_NODE_TRACKED };
 static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    if (!none && ct__has_slope(node->out->dtype))
-        node->flags = (uint16_t)(behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF));
+    if (!none && ct__has_slope(node->out->dtype)) node->flags = (uint16_t)(behind & BEHIND);
 }
 
 uint16_t ct__region_begin(ct_ctx *ctx) {
@@ -838,7 +865,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     node->out = call.out;
     node->n_in = (uint16_t)n_in;
     node->n_out = (uint16_t)call.n_out;
-    if (behind & (CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF)) inherit(node, behind);
+    if (behind & BEHIND) inherit(node, behind);
     frame->computes = true;
     ctx->nodes++;
     ct_tensor t = ct__handle(node, 0);

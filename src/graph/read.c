@@ -54,6 +54,8 @@ static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argum
 bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || (n && !ct__given(ctx, t, here, "eval", "the list of tensors"))) return false;
+    const bool rolling = ct__top(ctx)->rolling;
+    if (rolling && !ct__rolling_roots(ctx)) return false;
     for (size_t i = 0; i < n; i++) {
         ct_val v;
         if (!asked(ctx, t[i], &v, "eval", (int)i, here)) return false;
@@ -67,7 +69,9 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
         return false;
     }
     if (ctx->n_roots == 0) return true;
-    if (!ct__hooks.run(ctx, here)) return false;
+    const bool ran = ct__hooks.run(ctx, here);
+    if (rolling) ct__rolling_turn(ctx);
+    if (!ran) return false;
     if (++ct__top(ctx)->runs == CT_TURNS_BEFORE_HINT)
         ct__hint_scope(ctx, here, "%d reads ran something in one scope", CT_TURNS_BEFORE_HINT);
     return true;

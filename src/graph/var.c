@@ -192,7 +192,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     var->lock = ct__share_ref(lock);
     var->left = false;
     var->freed = false;
-    var->broken = false;
+    var->broken = var->tracked = false;
     var->own_refs = var->index = var->again = 0;
     var->current = (ct_current){0};
     var->epoch = 0;
@@ -308,13 +308,16 @@ bool ct__root_add(ct_ctx *ctx, ct_root root) {
 void ct__roots_done(ct_ctx *ctx) {
     for (size_t i = 0; i < ctx->n_roots; i++) ct__unuse(ctx->roots[i].val.node);
     ctx->n_roots = 0;
+    ctx->turn_due = true;
 }
 
 void ct__roots_abandon(ct_ctx *ctx) {
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root *root = &ctx->roots[i];
         if (root->var) ct__var_released(root->var, ctx);
-        if (root->kind == CT_ROOT_KEEP) root->val.node->flags |= CT_NODE_POISON;
+        // What was interrupted can run again, where it is named yet.
+        const bool again = ctx->rolling && ctx->err.code == CT_E_INTERRUPTED;
+        if (root->kind == CT_ROOT_KEEP && !again) root->val.node->flags |= CT_NODE_POISON;
     }
     ct__roots_done(ctx);
 }

@@ -177,7 +177,7 @@ static void open_wrt(ct_ctx *ctx, const ct_tensor *wrt, size_t n, bool open) {
 // A value that left its scope is a constant. Where it was computed from a variable that may not be
 // what is meant, and the log says so once.
 static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
-    if (ctx->leaf_hinted || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
+    if (ctx->leaf_hinted || ctx->rolling || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
     ct_nodes list = {0};
     ct_text text = {0};
     const ct_node *leaf = NULL;

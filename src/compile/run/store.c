@@ -89,17 +89,19 @@ static bool needs_old_version(const ct_nodes *list) {
     return false;
 }
 
+static void extra_spent(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
+    if (!ct__reach(list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(list)) return;
+    for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
+    node->value = NULL;
+    node->flags &= (uint16_t)~CT_NODE_EXTRA;
+    ctx->n_extras--;
+}
+
 void ct__extras_spent(ct_ctx *ctx) {
     ct_nodes list = {0};
     for (size_t d = 0; d < ctx->depth; d++)
-        for (ct_node *node = ctx->frames[d]->nodes; node && ctx->n_extras; node = node->next) {
-            if (!(node->flags & CT_NODE_EXTRA) || !node->value) continue;
-            if (!ct__reach(&list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(&list))
-                continue;
-            for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
-            node->value = NULL;
-            node->flags &= (uint16_t)~CT_NODE_EXTRA;
-            ctx->n_extras--;
-        }
+        for (const ct_frame *frame = ctx->frames[d]; frame; frame = frame->older)
+            for (ct_node *node = frame->nodes; node && ctx->n_extras; node = node->next)
+                if (node->flags & CT_NODE_EXTRA && node->value) extra_spent(ctx, node, &list);
     ct__nodes_free(&list);
 }

@@ -1,0 +1,46 @@
+// For bindings to languages with a collector: values that live as long as they are named.
+#ifndef COTAN_BINDING_H
+#define COTAN_BINDING_H
+
+#include "cotan/cotan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The current context, which has no scope yet, gets one that lasts as long as itself: a rolling one. What
+// is recorded in it goes when it is neither pinned (ct_pin) nor needed by anything recorded that is.
+// A read runs what is pinned, and has no value yet, as one plan with what is read; then it has one.
+// Bindings pin what their language names, one pin a handle, and unpin it when it is collected: what
+// is not pinned when a plan runs can be fused away. Inside of functions that are being traced, and
+// of variables, pins mean nothing. False: see ct_error_text.
+CT_API bool ct_rolling_begin_at(ct_loc here);
+#define ct_rolling_begin() ct_rolling_begin_at(CT_HERE)
+// Nodes recorded since the last run; reading when they are many keeps plans small.
+CT_API size_t ct_rolling_pending(void);
+
+// History, in a rolling scope. What is computed of a tracked value is tracked, by ops that have
+// derivatives: it keeps what a gradient needs, after it was evaluated too, until ct_backward uses it.
+//
+// t as a tracked value of its own, at which histories begin.
+CT_API ct_tensor ct_track_at(ct_tensor t, ct_loc here);
+#define ct_track(t) ct_track_at((t), CT_HERE)
+CT_API void ct_track_variable(ct_tensor variable, bool tracked); // from its next read on
+CT_API bool ct_is_tracked(ct_tensor t);                          // or a tracked variable
+// The tracked values and variables at which the history behind `loss` begins: their number, of which at most
+// `room` are written to `leaves`. 0 and an error where a part of that history was used, or there is none.
+CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);
+#define ct_tracked_leaves(loss, leaves, room)                                                      \
+    ct_tracked_leaves_at((loss), (leaves), (room), CT_HERE)
+// ct_grad, whose results are not tracked, unless `create_graph`; and unless `retain_graph` the history
+// behind the loss is given back.
+CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
+                           bool retain_graph, bool create_graph, ct_loc here);
+#define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
+    ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

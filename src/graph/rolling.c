@@ -1,0 +1,168 @@
+// Rolling scopes: for languages whose values live as long as they are named.
+//
+// A rolling scope never ends. Its nodes are given back when neither a pin nor another node needs
+// them; what is pinned is a root of the next plan. It is a row of frames: behind each run the next
+// one begins, and what was evaluated moves to the context's own frame, as a leaf, if its history is
+// not tracked. So a frame is empty, and its memory free, when its last history has gone.
+#include "cotan/binding.h"
+#include "graph/handle.h"
+
+bool ct_rolling_begin_at(ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return false;
+    if (ctx->depth != 1)
+        return ct__err(&ctx->err, CT_E_ARGUMENT, here, "rolling", "the context has scopes already");
+    ct_frame *frame = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, here);
+    if (!frame) return ct__err_memory(&ctx->err, here, "rolling", sizeof *frame);
+    frame->rolling = ctx->rolling = true;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------- giving back
+
+static bool is_named(const ct_node *node) {
+    return node->users || node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
+}
+
+static void give_back(ct_ctx *ctx, ct_node *node) {
+    ct_frame *frame = node->frame;
+    ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
+    for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
+    node->n_in = 0;
+    if (node->value || node->var) ct__release_values(ctx, node);
+    node->flags = (node->flags & CT_NODE_QUEUED) | CT_NODE_GONE;
+    if (frame != ctx->frames[frame->depth]) frame->live--;
+}
+
+void ct__rolling_unused(ct_node *node) {
+    ct_ctx *ctx = node->ctx;
+    if (!node->frame->rolling || node->flags & (CT_NODE_QUEUED | CT_NODE_GONE)) return;
+    if (!CT_GROW(ctx->unused, ctx->unused_cap, ctx->n_unused + 1)) return; // the next turn finds it
+    ctx->unused[ctx->n_unused++] = node;
+    node->flags |= CT_NODE_QUEUED;
+}
+
+// Reads of variables stay while later ones may find them, until the frame's turn.
+static bool stays(const ct_ctx *ctx, const ct_node *node) {
+    return is_named(node) || (node->var && node->frame == ctx->frames[node->frame->depth]);
+}
+
+static void give_unused_back(ct_ctx *ctx) {
+    while (ctx->n_unused) {
+        ct_node *node = ctx->unused[--ctx->n_unused];
+        node->flags &= (uint16_t)~CT_NODE_QUEUED;
+        if (!(node->flags & CT_NODE_GONE) && !stays(ctx, node)) give_back(ctx, node);
+    }
+}
+
+// ------------------------------------------------------------------------------------------- turns
+
+// May it be a leaf from now on?
+static bool is_settled(const ct_node *node) {
+    if (!(node->flags & (CT_NODE_PINNED | CT_NODE_KEPT))) return false;
+    if (node->flags & (CT_NODE_POISON | CT_NODE_TRACKED)) return node->flags & CT_NODE_POISON;
+    return node->value || node->op == &ct__op_scalar;
+}
+
+// Newest first: what uses a node comes before it.
+static void settle(ct_ctx *ctx, ct_frame *frame) {
+    uint32_t live = 0;
+    frame->unsettled = false;
+    for (ct_node *node = frame->nodes; node; node = node->next) {
+        if (node->flags & CT_NODE_GONE) continue;
+        if (is_settled(node)) {
+            ct_node *leaf = ct__rehome(ctx, ctx->frames[0], node);
+            if (leaf) {
+                leaf->flags |= node->flags & (CT_NODE_FROM_LEAF | CT_NODE_KEPT | CT_NODE_PINNED);
+                node->flags &= (uint16_t) ~(CT_NODE_PINNED | CT_NODE_KEPT);
+            }
+        }
+        if (is_named(node)) {
+            live++;
+        } else {
+            frame->live++; // which giving back takes off again
+            give_back(ctx, node);
+        }
+    }
+    frame->live = live;
+}
+
+static void free_empty(ct_ctx *ctx, ct_frame *youngest) {
+    for (ct_frame *at = youngest; at->older;) {
+        ct_frame *frame = at->older;
+        if (frame->live) {
+            at = frame;
+            continue;
+        }
+        at->older = frame->older;
+        ct__frame_spare(ctx, frame);
+    }
+}
+
+void ct__rolling_turn(ct_ctx *ctx) {
+    ct_frame *frame = ct__top(ctx);
+    if (!frame->rolling) return;
+    ctx->turn_due = false;
+    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
+    ct_loc here = frame->here;
+    ct_frame *older = frame;
+    ctx->depth--;
+    ct_frame *next = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, here);
+    if (!next) { // no memory: the frame goes on, and grows
+        ctx->depth++;
+        return;
+    }
+    next->rolling = true;
+    next->older = older;
+    frame->unsettled = true;
+    for (ct_frame *f = older; f; f = f->older)
+        if (f->unsettled) settle(ctx, f);
+    give_unused_back(ctx);
+    free_empty(ctx, next);
+}
+
+// -------------------------------------------------------------------------------------------- pins
+
+ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
+    uint32_t out;
+    ct_node *node = ct__peek_fast(t, &out);
+    if (!node || node->ctx != ctx || node->flags & (CT_NODE_VARIABLE | CT_NODE_GONE)) return t;
+    if (node->frame->rolling && node->n_out > 1) { // a pin is a node's
+        t = ct__record(&ct__op_same, NULL, &t, 1, here);
+        node = ct__peek_fast(t, &out);
+        if (!node) return t;
+    }
+    if (node->frame->rolling || node->frame == ctx->frames[0]) node->flags |= CT_NODE_PINNED;
+    if (!ctx->turn_due) give_unused_back(ctx);
+    return t;
+}
+
+void ct__rolling_unpin(ct_ctx *ctx, ct_node *node) {
+    if (!node->users) ct__rolling_unused(node);
+    if (!ctx->turn_due) give_unused_back(ctx);
+}
+
+bool ct__rolling_roots(ct_ctx *ctx) {
+    if (ctx->turn_due) ct__rolling_turn(ctx);
+    const size_t before = ctx->n_roots;
+    for (ct_node *node = ct__top(ctx)->nodes; node; node = node->next) {
+        const bool pinned = node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
+        if (!pinned || node->value || node->flags & (CT_NODE_POISON | CT_NODE_GONE) ||
+            node->op == &ct__op_scalar)
+            continue;
+        if (!ct__root_add(ctx,
+                          (ct_root){.kind = CT_ROOT_KEEP, .val = {node, 0}, .here = node->here}))
+            return false;
+    }
+    for (size_t i = before, k = ctx->n_roots; i + 1 < k; i++, k--) { // in the order of recording
+        const ct_root root = ctx->roots[i];
+        ctx->roots[i] = ctx->roots[k - 1];
+        ctx->roots[k - 1] = root;
+    }
+    return true;
+}
+
+size_t ct_rolling_pending(void) {
+    const ct_ctx *ctx = ct__ctx();
+    return ctx && ctx->rolling ? ct__top((ct_ctx *)(uintptr_t)ctx)->n_nodes : 0;
+}

@@ -1,0 +1,111 @@
+// What gradients keep in rolling scopes: see include/cotan/binding.h.
+#include "cotan/binding.h"
+#include "graph/handle.h"
+#include "transform/transform.h"
+
+ct_tensor ct_track_at(ct_tensor t, ct_loc here) {
+    uint32_t out;
+    t = ct__record(&ct__op_same, NULL, &t, 1, here);
+    ct_node *node = ct__peek_fast(t, &out);
+    if (node && !(node->flags & CT_NODE_POISON))
+        node->flags = (uint16_t)((node->flags & ~CT_NODE_FROM_LEAF) | CT_NODE_TRACKED);
+    return t;
+}
+
+void ct_track_variable(ct_tensor variable, bool tracked) {
+    ct_var *var = ct__var_of(variable);
+    if (var) var->tracked = tracked;
+}
+
+bool ct_is_tracked(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek_fast(t, &out);
+    if (!node) return false;
+    if (node->flags & CT_NODE_VARIABLE) return node->var->tracked;
+    return node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF);
+}
+
+static bool is_untracked(const ct_node *node, const void *user) {
+    return (void)user, !(node->flags & CT_NODE_TRACKED);
+}
+
+// Does a history begin here?
+static bool begins(const ct_node *node) {
+    if (node->var || !(node->flags & CT_NODE_TRACKED)) return node->flags & CT_NODE_TRACKED;
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i].node->flags & CT_NODE_TRACKED) return false;
+    return true;
+}
+
+static bool history(ct_ctx *ctx, ct_tensor loss, ct_nodes *list, ct_loc here) {
+    ct_val at;
+    return ct__resolve(ctx, loss, &at, "backward", 0, here) &&
+           ct__reach_before(list, &at, 1, is_untracked, NULL, &ctx->err);
+}
+
+static bool is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
+    for (size_t i = 0; i < list->n; i++) {
+        const ct_node *node = list->v[i];
+        if ((node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF)) != CT_NODE_FROM_LEAF) continue;
+        const ct_loc used = ctx->used_history;
+        ct__fail(ctx, CT_E_GRAD, here, "backward",
+                 "the history of the value of %s:%u was used by an earlier backward, the newest "
+                 "one at %s:%u",
+                 node->here.file ? node->here.file : "?", node->here.line,
+                 used.file ? used.file : "?", used.line);
+        ct__err_hint(&ctx->err, "backward(retain_graph=True) keeps it; detach() makes the value a "
+                                "constant, where gradients shall end at it");
+        return false;
+    }
+    return true;
+}
+
+size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_nodes list = {0};
+    size_t n = 0;
+    if (!ctx) return 0;
+    if (history(ctx, loss, &list, here) && is_whole(ctx, &list, here)) {
+        for (size_t i = 0; i < list.n; i++) {
+            ct_node *node = list.v[i];
+            if (!begins(node)) continue;
+            if (n < room) leaves[n] = ct__handle(node->var ? &node->var->node : node, 0);
+            n++;
+        }
+        if (!n) {
+            ct__fail(ctx, CT_E_GRAD, here, "backward",
+                     "nothing behind the value requires gradients");
+            ct__err_hint(&ctx->err, "requires_grad=True, of what gradients are wanted for, "
+                                    "stands before the value is computed");
+        }
+    }
+    ct__nodes_free(&list);
+    return n;
+}
+
+static void use_history(ct_ctx *ctx, ct_tensor loss, ct_loc here) {
+    ct_nodes list = {0};
+    if (!history(ctx, loss, &list, here)) list.n = 0;
+    for (size_t i = list.n;
+         i-- > 0;) { // users first: where a history begins is seen by its operands
+        ct_node *node = list.v[i];
+        if (!(node->flags & CT_NODE_TRACKED) || begins(node)) continue;
+        node->flags = (uint16_t)((node->flags & ~CT_NODE_TRACKED) | CT_NODE_FROM_LEAF);
+        node->frame->unsettled = true;
+    }
+    ctx->used_history = here;
+    ct__nodes_free(&list);
+}
+
+void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
+                    bool retain_graph, bool create_graph, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    uint32_t out;
+    if (!ctx) return;
+    ct_grad_at(loss, wrt, n, grads, here);
+    ct_node *node = n ? ct__peek_fast(grads[0], &out) : NULL;
+    if (!node || node->flags & CT_NODE_POISON) return;
+    if (!create_graph)
+        node->flags &= (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);
+    if (!retain_graph && !create_graph) use_history(ctx, loss, here);
+}

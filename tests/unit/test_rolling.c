@@ -1,0 +1,258 @@
+// Rolling scopes: what is named lives, the rest is given back; histories last until they are used.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cotan/binding.h"
+#include "support/record.h"
+
+static ct_tensor name(ct_tensor t) { return ct_pin(t); } // as a binding names a result
+
+// The name goes from one value to the next.
+static void rename_to(ct_tensor *t, ct_tensor next) {
+    ct_tensor before = *t;
+    *t = name(next);
+    ct_unpin(before);
+}
+
+static void begin(void) {
+    ct_ctx_use(ct_ctx_new());
+    assert_true(ct_rolling_begin());
+}
+static void end(void) {
+    assert_ok();
+    ct_ctx *ctx = ct_ctx_use(NULL);
+    ct_ctx_free(ctx);
+}
+
+static ct_tensor ramp(int64_t n) { // (n,) 0, 1, ...
+    return ct_cast(ct_iota(CT_I32, CT_DIMS(n), 0), CT_F32);
+}
+
+static void test_named_values_stay(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ramp(4)), y = name(ct_mul(x, ct_f(2))), z = name(ct_add(y, ct_f(1)));
+    assert_true(ct_item(name(ct_sum(z))) == 16);
+    ct_unpin(x);
+    assert_true(((const float *)ct_data(y))[3] == 6);
+    assert_true(((const float *)ct_data(z))[3] == 7);
+    assert_false(ct_ok(x));
+    assert_int_equal(ct_rolling_pending(), 0);
+    end();
+}
+
+// What nobody names is not stored: only the result comes to memory.
+static void test_unnamed_values_are_fused_away(void **state) {
+    (void)state;
+    begin();
+    enum { N = 1 << 16 };
+    ct_tensor x = name(ramp(N));
+    assert_true(ct_eval(NULL, 0));
+    const uint64_t before = ct_get_stats().live_bytes;
+    for (int i = 0; i < 10; i++) rename_to(&x, ct_add(ct_mul(x, ct_f(0.5)), ct_f(1)));
+    assert_true(ct_eval(NULL, 0));
+    assert_int_equal(ct_get_stats().live_bytes, before);
+    end();
+}
+
+static void test_state_that_is_carried_holds_memory_level(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ramp(64));
+    uint64_t after_warm_up = 0, plans = 0;
+    for (int i = 0; i < 20000; i++) {
+        rename_to(&x, ct_add(ct_mul(x, ct_f(0.5)), ct_f(1)));
+        if (i % 3 == 0) {
+            ct_tensor sum = name(ct_sum(x));
+            assert_true(ct_item(sum) >= 0);
+            ct_unpin(sum);
+        }
+        if (i == 1000) after_warm_up = ct_get_stats().memory, plans = ct_get_stats().plans_made;
+    }
+    assert_int_equal(ct_get_stats().memory, after_warm_up);
+    assert_int_equal(ct_get_stats().plans_made, plans);
+    assert_true(((const float *)ct_data(x))[5] == 2);
+    end();
+}
+
+// Nothing recurses over what is given back.
+static void test_a_long_chain_is_given_back(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ramp(4));
+    for (int i = 0; i < 300000; i++) rename_to(&x, ct_neg(x));
+    ct_unpin(x);
+    assert_true(ct_eval(NULL, 0));
+    end();
+}
+
+// One step of descent on mean((w x - y)^2), with a read in the middle or not.
+typedef struct descent {
+    ct_params *set;
+    ct_tensor w;
+} descent;
+static descent start(void) {
+    descent d = {.set = ct_params_new()};
+    d.w = ct_param(d.set, "w", CT_F32, CT_DIMS(8));
+    ct_track_variable(d.w, true);
+    ct_assign(d.w, ct_zeros(CT_F32, CT_DIMS(8)));
+    return d;
+}
+static ct_tensor loss_of(const descent *d) {
+    ct_tensor x = name(ramp(8)), product = name(ct_mul(d->w, x));
+    ct_tensor off = name(ct_sub(product, ct_f(3)));
+    ct_unpin(product);
+    ct_tensor loss = name(ct_mean(ct_mul(off, off)));
+    ct_unpin(off);
+    ct_unpin(x);
+    return loss;
+}
+static void step(const descent *d, bool read) {
+    ct_tensor loss = loss_of(d), leaf, grad;
+    if (read) assert_true(ct_item(loss) >= 0);
+    assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+    assert_int_equal(leaf.bits, d->w.bits);
+    ct_backward(loss, &leaf, 1, &grad, false, false);
+    grad = name(grad);
+    ct_assign(d->w, ct_sub(ct_stop_gradient(d->w), ct_mul(grad, ct_f(0.01))));
+    ct_unpin(grad);
+    assert_true(ct_eval(NULL, 0));
+    ct_unpin(loss);
+}
+
+static void test_descent(void **state) {
+    (void)state;
+    float w[2][8];
+    for (int read = 0; read < 2; read++) {
+        begin();
+        descent d = start();
+        uint64_t plans = 0, memory = 0;
+        for (int i = 0; i < 300; i++) {
+            step(&d, read);
+            if (i == 5) plans = ct_get_stats().plans_made, memory = ct_get_stats().memory;
+        }
+        assert_int_equal(ct_get_stats().plans_made, plans);
+        assert_int_equal(ct_get_stats().memory, memory);
+        memcpy(w[read], ct_data(d.w), sizeof w[read]);
+        ct_params_free(d.set);
+        end();
+    }
+    assert_memory_equal(w[0], w[1], sizeof w[0]); // a read changes no bit
+    assert_true(w[0][0] == 0 && w[0][7] > 0.4f && w[0][7] < 0.43f);
+}
+
+// Losses that nobody differentiates keep their histories no longer than their names.
+static void test_histories_go_with_their_values(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor loss = CT_NONE;
+    uint64_t memory = 0;
+    for (int i = 0; i < 5000; i++) {
+        rename_to(&loss, loss_of(&d));
+        assert_true(ct_item(loss) == 9);
+        assert_true(ct_is_tracked(loss));
+        if (i == 100) memory = ct_get_stats().memory;
+    }
+    assert_int_equal(ct_get_stats().memory, memory);
+    ct_unpin(loss);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_a_history_is_used_once(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor loss = loss_of(&d), leaf, grad[3];
+    assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+    ct_backward(loss, &leaf, 1, &grad[0], true, false);
+    grad[0] = name(grad[0]);
+    assert_true(ct_eval(NULL, 0));
+    assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+    ct_backward_at(loss, &leaf, 1, &grad[1], false, false, (ct_loc){"train.py", 7});
+    grad[1] = name(grad[1]);
+    assert_memory_equal(ct_data(grad[0]), ct_data(grad[1]), 8 * sizeof(float));
+    ct_tensor more = name(ct_mul_at(loss, d.w, (ct_loc){"train.py", 8}));
+    more = name(ct_sum(more));
+    assert_int_equal(ct_tracked_leaves_at(more, &leaf, 1, (ct_loc){"train.py", 9}), 0);
+    assert_non_null(strstr(ct_error_text(),
+                           "was used by an earlier backward, the newest one at train.py:7\n  hint: "
+                           "backward(retain_graph=True) keeps it"));
+    ct_error_clear();
+    ct_tensor detached = name(ct_stop_gradient(loss)), sum = name(ct_sum(ct_mul(detached, d.w)));
+    assert_int_equal(ct_tracked_leaves(sum, &leaf, 1), 1);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_nothing_requires_gradients(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ct_sum(ramp(3))), leaf;
+    assert_int_equal(ct_tracked_leaves_at(x, &leaf, 1, (ct_loc){"a.py", 3}), 0);
+    assert_string_equal(ct_error_text(),
+                        "a.py:3: backward: nothing behind the value requires gradients\n  hint: "
+                        "requires_grad=True, of what gradients are wanted for, stands before the "
+                        "value is computed");
+    ct_error_clear();
+    end();
+}
+
+// A variable that is assigned between a value and its gradient: both lines.
+static void test_an_overwritten_variable_is_an_error(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor loss = name(ct_sum(ct_mul_at(d.w, d.w, (ct_loc){"a.py", 1}))), leaf, grad;
+    assert_true(ct_eval(NULL, 0));
+    ct_assign_at(d.w, ct_ones(CT_F32, CT_DIMS(8)), (ct_loc){"a.py", 2});
+    assert_true(ct_eval(NULL, 0));
+    assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+    ct_backward_at(loss, &leaf, 1, &grad, false, false, (ct_loc){"a.py", 3});
+    grad = name(grad);
+    assert_null(ct_data(grad));
+    assert_non_null(strstr(ct_error_text(),
+                           "a.py:3: grad: the value needs variable \"w\" as it was "
+                           "read at a.py:1, but it was assigned at a.py:2"));
+    ct_error_clear();
+    ct_tensor one = name(ct_sum(d.w)); // the context goes on
+    assert_true(ct_item(one) == 8);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_gradients_of_gradients(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ct_track(ct_f(2))), y = name(ct_mul(ct_mul(x, x), x)), grad, second, leaf;
+    ct_backward(y, &x, 1, &grad, false, true);
+    grad = name(grad);
+    assert_true(ct_item(grad) == 12);
+    assert_int_equal(ct_tracked_leaves(grad, &leaf, 1), 1);
+    ct_backward(grad, &x, 1, &second, false, false);
+    second = name(second);
+    assert_true(ct_item(second) == 12);
+    end();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_named_values_stay),
+        cmocka_unit_test(test_unnamed_values_are_fused_away),
+        cmocka_unit_test(test_state_that_is_carried_holds_memory_level),
+        cmocka_unit_test(test_a_long_chain_is_given_back),
+        cmocka_unit_test(test_descent),
+        cmocka_unit_test(test_histories_go_with_their_values),
+        cmocka_unit_test(test_a_history_is_used_once),
+        cmocka_unit_test(test_nothing_requires_gradients),
+        cmocka_unit_test(test_an_overwritten_variable_is_an_error),
+        cmocka_unit_test(test_gradients_of_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
