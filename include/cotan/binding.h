@@ -39,6 +39,18 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
+// Functions of another language are traced before it is known how many results they have: between
+// begin and end, what is recorded is the function's, of the parameters that begin gives. Then
+// ct_function_call, with the function as `user`, stands for it wherever a ct_fn is asked for, in the
+// scope in which it was traced and up to the next run. NULL, false: see ct_error_text; begin must
+// then not be ended. A function that raises is ended with `n_out` 0 and `out` NULL.
+typedef struct ct_function ct_function;
+CT_API ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                         ct_tensor *params, ct_loc here);
+CT_API CT_MUST_USE bool ct_function_end_at(ct_function *function, const ct_tensor *out,
+                                           size_t n_out, ct_loc here);
+CT_API void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function); // a ct_fn
+
 #ifdef __cplusplus
 }
 #endif

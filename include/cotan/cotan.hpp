@@ -18,6 +18,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "cotan/binding.h"
 #include "cotan/data.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"

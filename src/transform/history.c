@@ -64,7 +64,8 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_l
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     size_t n = 0;
-    if (!ctx) return 0;
+    if (!ctx || (room && !ct__given(ctx, leaves, here, "backward", "the room for the leaves")))
+        return 0;
     if (history(ctx, loss, &list, here) && is_whole(ctx, &list, here)) {
         for (size_t i = 0; i < list.n; i++) {
             ct_node *node = list.v[i];
@@ -103,7 +104,7 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     uint32_t out;
     if (!ctx) return;
     ct_grad_at(loss, wrt, n, grads, here);
-    ct_node *node = n ? ct__peek_fast(grads[0], &out) : NULL;
+    ct_node *node = n && grads ? ct__peek_fast(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
     if (!create_graph)
         node->flags &= (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);

@@ -28,7 +28,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
     return body->words && body->nodes;
 }
 
-static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here) {
+ct_body *ct__trace_begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here) {
     ct_arena *arena = ct__top(ctx)->arena;
     ct_body *body = ct__arena_zero(arena, sizeof *body);
     if (!body || !(body->params = ct__arena_zero(arena, (n_in + 1) * sizeof *body->params)))
@@ -46,9 +46,8 @@ static ct_body *begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc
     return body;
 }
 
-// Resolves the outputs, makes the record, ends the frame. What was captured moves into the arena.
-static ct_body *end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor *out, size_t n_out,
-                    size_t depth) {
+ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor *out,
+                       size_t n_out, size_t depth) {
     ct_arena *arena = ct__top(ctx)->arena;
     bool ok = !ctx->err.code;
     body->outs = ct__arena(arena, (n_out + 1) * sizeof *body->outs);
@@ -81,7 +80,7 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     size_t depth = ctx->depth;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n_in + 1) * sizeof *args);
     ct_tensor *out = ct__arena_zero(ct__top(ctx)->arena, (n_out + 1) * sizeof *out);
-    ct_body *body = args && out ? begin(ctx, in, n_in, here) : NULL;
+    ct_body *body = args && out ? ct__trace_begin(ctx, in, n_in, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
         ct__err_memory(&ctx->err, here, function->op, n_in * sizeof *args);
@@ -94,7 +93,7 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     for (size_t i = 0; i < n_out && !ctx->err.code; i++)
         if (!out[i].bits)
             ct__fail(ctx, CT_E_ARGUMENT, here, function->op, "%s %zu", function->unset, i + 1);
-    return end(ctx, body, function->op, out, n_out, depth);
+    return ct__trace_end(ctx, body, function->op, out, n_out, depth);
 }
 
 bool ct__plan_ones(ct_ctx *ctx, const ct_node *node, const ct_val *to) {
@@ -213,7 +212,7 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     bool ok = types && args && out && vals;
     for (size_t i = 0; i < n && ok; i++)
         types[i] = (i < body->n_params ? body->params[i] : body->captured[i - body->n_params])->out;
-    ct_body *clone = ok ? begin(ctx, types, n, body->here) : NULL;
+    ct_body *clone = ok ? ct__trace_begin(ctx, types, n, body->here) : NULL;
     ok = clone != NULL;
     ok = ok && name_parameters(ctx, body, clone);
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
@@ -223,7 +222,7 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, 0, NULL);
     for (size_t i = 0; i < body->n_outs && ok; i++) out[i] = ct__handle_of(vals[i]);
     if (ok)
-        clone = end(ctx, clone, "body", out, body->n_outs, depth);
+        clone = ct__trace_end(ctx, clone, "body", out, body->n_outs, depth);
     else
         ct__err_memory(&ctx->err, body->here, "body", n * sizeof *types);
     while (ctx->depth > depth) ct__frame_pop(ctx, body->here);

@@ -19,6 +19,12 @@ typedef struct ct_traced {
 // stands in the context.
 ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const *in, size_t n_in,
                    size_t n_out, ct_loc here);
+// The two halves of it. The frame of the body, which is begun at ctx->depth, and all inside of it end
+// with the second half: it resolves the outputs and makes the record; what was captured moves into
+// the arena.
+ct_body *ct__trace_begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here);
+ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor *out,
+                       size_t n_out, size_t depth);
 // Records the body's nodes in the innermost frame, with `args` for its parameters and captured
 // values in this order.
 bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out);

@@ -241,6 +241,41 @@ static void test_gradients_of_gradients(void **state) {
     end();
 }
 
+// A function that is traced in two halves, and then stands for itself under vmap.
+static void test_traced_in_two_halves(void **state) {
+    (void)state;
+    begin();
+    ct_tensor outer = name(ramp(3)), param, results[2], batch = name(ct_reshape(ramp(6), CT_DIMS(2, 3)));
+    ct_function *f =
+        ct_function_begin_at(&(ct_dtype){CT_F32}, &CT_DIMS(3), 1, &param, (ct_loc){"f.py", 1});
+    assert_non_null(f);
+    ct_tensor product = name(ct_mul(param, outer)), both[2] = {ct_sum(product), product};
+    assert_null(ct_data_at(product, (ct_loc){"f.py", 2}));
+    assert_error(CT_E_TRACE, "f.py:2: data: a value is read inside a traced function\n  hint: return it "
+                             "as a result of the function, and read it outside");
+    assert_true(ct_function_end_at(f, both, 2, CT_HERE));
+    ct_vmap(.f = ct_function_call, .user = f, .in = &batch, .n_in = 1, .out = results, .n_out = 2);
+    ct_tensor sums = name(results[0]), products = name(results[1]);
+    assert_true(((const float *)ct_data(sums))[1] == 14);
+    assert_true(((const float *)ct_data(products))[5] == 10);
+    end();
+}
+
+static void test_a_function_that_raises(void **state) {
+    (void)state;
+    begin();
+    ct_tensor param;
+    ct_function *f = ct_function_begin_at(&(ct_dtype){CT_F32}, &CT_DIMS(3), 1, &param, CT_HERE);
+    ct_tensor inside = name(ct_neg(param));
+    assert_true(ct_function_end_at(f, NULL, 0, CT_HERE));
+    assert_false(ct_ok(inside));
+    assert_false(ct_function_end_at(f, NULL, 0, (ct_loc){"f.py", 4}));
+    assert_error(CT_E_ARGUMENT, "f.py:4: function: the function has ended");
+    ct_tensor after = name(ct_sum(ramp(3)));
+    assert_true(ct_item(after) == 3);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named_values_stay),
@@ -253,6 +288,8 @@ int main(void) {
         cmocka_unit_test(test_nothing_requires_gradients),
         cmocka_unit_test(test_an_overwritten_variable_is_an_error),
         cmocka_unit_test(test_gradients_of_gradients),
+        cmocka_unit_test(test_traced_in_two_halves),
+        cmocka_unit_test(test_a_function_that_raises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
