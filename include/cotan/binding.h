@@ -39,6 +39,21 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
+// Memory that is lent. The value's elements on the host, row-major, not to be written: they stay where
+// they are, whatever becomes of t, until ct_return, from any thread. They are the tensor's own where the host
+// can read them there, and t is no variable. NULL: see ct_error_text.
+typedef struct ct_loan ct_loan;
+CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here);
+#define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
+CT_API void ct_return(ct_loan *loan); // NULL: nothing
+// ct_from without a copy, where the device can read the host's memory and `data` is aligned for an
+// element: what is computed sees later writes. `release` is called once, on any thread, when nothing
+// needs the memory any more; where the call copies or fails that is before it returns.
+CT_API ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims,
+                             void (*release)(void *user), void *user, ct_loc here);
+#define ct_adopt(data, dtype, dims, release, user)                                                 \
+    ct_adopt_at((data), (dtype), (dims), (release), (user), CT_HERE)
+
 // Functions of another language are traced before it is known how many results they have: between
 // begin and end, what is recorded is the function's, of the parameters that begin gives. Then
 // ct_function_call, with the function as `user`, stands for it wherever a ct_fn is asked for, in the

@@ -222,6 +222,11 @@ typedef struct ct_hooks {
     bool (*run)(ct_ctx *ctx, ct_loc here); // all pending roots as one plan
     ct_storage *(*upload)(ct_ctx *ctx, const void *bytes, size_t n); // NULL and an error: no memory
     bool (*download)(ct_ctx *ctx, ct_storage *from, void *to, size_t n);
+    const void *(*host)(const ct_storage *storage); // where the host may read it; NULL: nowhere
+    // Memory of the host program's as a storage, which calls release at its end, on any thread; NULL:
+    // no memory, or the device cannot read it there, and release will not be called.
+    ct_storage *(*adopt)(ct_ctx *ctx, const void *data, size_t n, void (*release)(void *user),
+                         void *user);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
     bool (*lost)(const ct_storage *storage);
     void (*settle)(ct_ctx *ctx); // waits for the device, and logs a fault that nobody has heard of

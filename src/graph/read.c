@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cotan/binding.h"
 #include "graph/graph.h"
 
 _Atomic unsigned ct__faults;
@@ -139,6 +140,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     // which other contexts may be reading too: the first copy stays.
     bool of_read = v.node->var != NULL;
     ct_storage *storage = of_read ? NULL : v.node->value[v.out];
+    if (storage && ct__hooks.host(storage)) return ct__hooks.host(storage);
     void *have = of_read ? v.node->mirror : atomic_load(&storage->mirror);
     size_t bytes = ct__type_bytes(ct__type(v));
     if (have) return have;
@@ -155,4 +157,43 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     if (atomic_compare_exchange_strong(&storage->mirror, &have, copy)) return copy;
     ct__free(copy);
     return have;
+}
+
+// ------------------------------------------------------------------------- memory that is lent
+
+struct ct_loan {
+    ct_storage *storage; // NULL: the bytes are here
+    _Alignas(64) char bytes[];
+};
+
+const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    if (!ctx || !ct__given(ctx, loan, here, "borrow", "the room for the loan")) return NULL;
+    *loan = NULL;
+    if (!value_of(ctx, t, &v, "borrow", here)) return NULL;
+    const bool scalar = v.node->op == &ct__op_scalar;
+    ct_storage *storage = scalar || v.node->var ? NULL : v.node->value[v.out];
+    const void *at = storage ? ct__hooks.host(storage) : NULL;
+    const size_t bytes = ct__type_bytes(ct__type(v)), align = _Alignof(ct_loan);
+    ct_loan *made =
+        ct__aligned(align, sizeof *made + (at ? 0 : (bytes + align - 1) & ~(align - 1)));
+    if (!made) {
+        ct__err_memory(&ctx->err, here, "borrow", bytes);
+        return NULL;
+    }
+    made->storage = at ? ct__storage_ref(storage) : NULL;
+    if (scalar) scalar_bytes(v.node, made->bytes);
+    if (!at && !scalar && !fetch(ctx, &v, made->bytes, bytes, here)) {
+        ct__free(made);
+        return NULL;
+    }
+    *loan = made;
+    return at ? at : made->bytes;
+}
+
+void ct_return(ct_loan *loan) {
+    if (!loan) return;
+    ct__storage_unref(loan->storage);
+    ct__free(loan);
 }

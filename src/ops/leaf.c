@@ -1,6 +1,7 @@
 // Leaves: values from outside the graph.
 #include <string.h>
 
+#include "cotan/binding.h"
 #include "ops/rules.h"
 
 #define CONST_ATTRS(F, op) F(op, data, bytes)
@@ -38,6 +39,23 @@ ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here
     node->value[0] = ct__hooks.upload(ctx, data, bytes);
     if (!node->value[0]) return ct__poison(ctx, here);
     return ct__handle(node, 0);
+}
+
+ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, void (*release)(void *user),
+                      void *user, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_err bad = {0}; // is told by ct_from
+    ct_type type;
+    const bool fits =
+        ctx && release && data && !ctx->tracing && ct_dtype_size(dtype) &&
+        (uintptr_t)data % ct_dtype_size(dtype) == 0 &&
+        ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &bad, here, "from");
+    ct_node *node = fits ? ct__leaf(ctx, &ct__op_data, NULL, type, here) : NULL;
+    if (node) node->value[0] = ct__hooks.adopt(ctx, data, ct__type_bytes(&type), release, user);
+    if (node && node->value[0]) return ct__handle(node, 0);
+    ct_tensor copy = ct_from_at(data, dtype, dims, here);
+    if (release) release(user);
+    return copy;
 }
 
 ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here) {

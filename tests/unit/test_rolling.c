@@ -245,14 +245,16 @@ static void test_gradients_of_gradients(void **state) {
 static void test_traced_in_two_halves(void **state) {
     (void)state;
     begin();
-    ct_tensor outer = name(ramp(3)), param, results[2], batch = name(ct_reshape(ramp(6), CT_DIMS(2, 3)));
+    ct_tensor outer = name(ramp(3)), param, results[2],
+              batch = name(ct_reshape(ramp(6), CT_DIMS(2, 3)));
     ct_function *f =
         ct_function_begin_at(&(ct_dtype){CT_F32}, &CT_DIMS(3), 1, &param, (ct_loc){"f.py", 1});
     assert_non_null(f);
     ct_tensor product = name(ct_mul(param, outer)), both[2] = {ct_sum(product), product};
     assert_null(ct_data_at(product, (ct_loc){"f.py", 2}));
-    assert_error(CT_E_TRACE, "f.py:2: data: a value is read inside a traced function\n  hint: return it "
-                             "as a result of the function, and read it outside");
+    assert_error(CT_E_TRACE,
+                 "f.py:2: data: a value is read inside a traced function\n  hint: return it "
+                 "as a result of the function, and read it outside");
     assert_true(ct_function_end_at(f, both, 2, CT_HERE));
     ct_vmap(.f = ct_function_call, .user = f, .in = &batch, .n_in = 1, .out = results, .n_out = 2);
     ct_tensor sums = name(results[0]), products = name(results[1]);
@@ -276,6 +278,51 @@ static void test_a_function_that_raises(void **state) {
     end();
 }
 
+static void count(void *user) { ++*(int *)user; }
+
+static void test_memory_is_lent(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ramp(1000)), one = name(ct_f(2.5));
+    ct_loan *loan, *number;
+    const float *v = ct_borrow(x, &loan), *scalar = ct_borrow(one, &number);
+    assert_ptr_equal(v, ct_data(x));
+    ct_unpin(x);
+    for (int i = 0; i < 20; i++) { // what would take its place, if it could
+        ct_tensor other = name(ct_add(ramp(1000), ct_f(i)));
+        assert_true(ct_eval(NULL, 0));
+        ct_unpin(other);
+    }
+    assert_true(v[999] == 999 && *scalar == 2.5f);
+    ct_return(loan);
+    ct_return(number);
+    ct_return(NULL);
+    end();
+}
+
+static void test_memory_is_adopted(void **state) {
+    (void)state;
+    begin();
+    _Alignas(64) static float mine[8] = {1, 2, 3, 4};
+    int released = 0;
+    ct_tensor x = name(ct_adopt(mine, CT_F32, CT_DIMS(4), count, &released));
+    ct_tensor sum = name(ct_sum(x));
+    mine[0] = 5;
+    assert_true(ct_item(sum) == 14);
+    assert_ptr_equal(ct_data(x), mine);
+    assert_int_equal(released, 0);
+    ct_unpin(x);
+    assert_int_equal(released, 1);
+    ct_tensor odd = name(ct_adopt((char *)mine + 1, CT_F32, CT_DIMS(4), count, &released));
+    assert_int_equal(released, 2); // copied
+    ct_unpin(odd);
+    assert_false(
+        ct_ok(ct_adopt_at(mine, CT_F32, CT_DIMS(-1), count, &released, (ct_loc){"a.py", 1})));
+    assert_int_equal(released, 3);
+    assert_error(CT_E_SHAPE, "a.py:1: from: axis 0 has size -1");
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named_values_stay),
@@ -290,6 +337,8 @@ int main(void) {
         cmocka_unit_test(test_gradients_of_gradients),
         cmocka_unit_test(test_traced_in_two_halves),
         cmocka_unit_test(test_a_function_that_raises),
+        cmocka_unit_test(test_memory_is_lent),
+        cmocka_unit_test(test_memory_is_adopted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

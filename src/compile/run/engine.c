@@ -525,6 +525,39 @@ static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     return ok;
 }
 
+static const void *host(const ct_storage *s) {
+    const ct_device *device = s->owner;
+    return device->inner ? NULL : s->buffer;
+}
+
+typedef struct ct_adopted {
+    ct_storage storage; // first
+    void (*release)(void *user);
+    void *user;
+} ct_adopted;
+static void destroy_adopted(ct_storage *s) {
+    ct_adopted *a = (ct_adopted *)s;
+    a->release(a->user);
+    ct__device_release(s->owner);
+    ct__free(a);
+}
+
+static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(void *user),
+                         void *user) {
+    ct_engine *e = engine_of(ctx);
+    ct_adopted *a = e && !e->device->inner ? ct__calloc(1, sizeof *a) : NULL;
+    if (!a) return NULL;
+    ct_storage *s = &a->storage;
+    atomic_init(&s->refs, 1);
+    s->buffer = (void *)(uintptr_t)data;
+    s->bytes = n;
+    s->owner = ct__device_retain(e->device);
+    s->destroy = destroy_adopted;
+    a->release = end;
+    a->user = user;
+    return s;
+}
+
 static void settle(ct_ctx *ctx) {
     ct_engine *e = ctx->device;
     ct_err err = {0};
@@ -541,6 +574,8 @@ static void close_engine(ct_ctx *ctx) {
 const ct_hooks ct__hooks = {.run = run,
                             .upload = upload,
                             .download = download,
+                            .host = host,
+                            .adopt = adopt,
                             .fill = fill,
                             .lost = storage_lost,
                             .settle = settle,
