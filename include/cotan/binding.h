@@ -32,6 +32,10 @@ CT_API bool ct_is_tracked(ct_tensor t);                          // or a tracked
 CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);
 #define ct_tracked_leaves(loss, leaves, room)                                                      \
     ct_tracked_leaves_at((loss), (leaves), (room), CT_HERE)
+// Which of wrt the history behind `loss` reaches.
+CT_API void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
+                          ct_loc here);
+#define ct_reached(loss, wrt, n, reached) ct_reached_at((loss), (wrt), (n), (reached), CT_HERE)
 // ct_grad, whose results are not tracked, unless `create_graph`; and unless `retain_graph` the history
 // behind the loss is given back.
 CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
@@ -40,17 +44,18 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
 // Memory that is lent. The value's elements on the host, row-major, not to be written: they stay where
-// they are, whatever becomes of t, until ct_return, from any thread. They are the tensor's own where the host
+// they are, whatever becomes of t, until ct_loan_end, from any thread. They are the tensor's own where the host
 // can read them there, and t is no variable. NULL: see ct_error_text.
 typedef struct ct_loan ct_loan;
 CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here);
 #define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
-CT_API void ct_return(ct_loan *loan); // NULL: nothing
+CT_API void ct_loan_end(ct_loan *loan); // NULL: nothing
+typedef void (*ct_release_fn)(void *user);
 // ct_from without a copy, where the device can read the host's memory and `data` is aligned for an
 // element: what is computed sees later writes. `release` is called once, on any thread, when nothing
 // needs the memory any more; where the call copies or fails that is before it returns.
-CT_API ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims,
-                             void (*release)(void *user), void *user, ct_loc here);
+CT_API ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, ct_release_fn release,
+                             void *user, ct_loc here);
 #define ct_adopt(data, dtype, dims, release, user)                                                 \
     ct_adopt_at((data), (dtype), (dims), (release), (user), CT_HERE)
 

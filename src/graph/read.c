@@ -192,7 +192,7 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
     return at ? at : made->bytes;
 }
 
-void ct_return(ct_loan *loan) {
+void ct_loan_end(ct_loan *loan) {
     if (!loan) return;
     ct__storage_unref(loan->storage);
     ct__free(loan);

@@ -41,7 +41,7 @@ ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here
     return ct__handle(node, 0);
 }
 
-ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, void (*release)(void *user),
+ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, ct_release_fn release,
                       void *user, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_err bad = {0}; // is told by ct_from

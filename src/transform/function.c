@@ -57,8 +57,12 @@ bool ct_function_end_at(ct_function *f, const ct_tensor *out, size_t n_out, ct_l
 void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
     ct_ctx *ctx = ct__ctx();
     const ct_function *f = function;
-    if (!ctx || !f || !f->ended || !f->body) return; // the caller misses its outputs
+    if (!ctx || !ct__given(ctx, f, CT_NOWHERE, "function", "the function")) return;
+    if (!f->ended || !f->body) return; // the caller misses its outputs
     const size_t n = f->body->n_params, captured = f->body->n_captured;
+    if ((n && !ct__given(ctx, in, f->body->here, "function", "the list of operands")) ||
+        (f->body->n_outs && !ct__given(ctx, out, f->body->here, "function", "the room for results")))
+        return;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n + captured + 1) * sizeof *args);
     if (!args) {
         ct__err_memory(&ctx->err, f->body->here, "function", (n + captured) * sizeof *args);

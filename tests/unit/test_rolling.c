@@ -294,9 +294,9 @@ static void test_memory_is_lent(void **state) {
         ct_unpin(other);
     }
     assert_true(v[999] == 999 && *scalar == 2.5f);
-    ct_return(loan);
-    ct_return(number);
-    ct_return(NULL);
+    ct_loan_end(loan);
+    ct_loan_end(number);
+    ct_loan_end(NULL);
     end();
 }
 
