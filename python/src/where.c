@@ -10,9 +10,15 @@ static struct seen {
     PyObject *code;
     const char *file; // NULL: the package's own
 } cache[CACHE];
-static PyObject *folder;    // of the package
-static PyObject *files;     // name -> address of a copy that lives as long as the process
-static PyObject *name_back; // "f_back"
+// Lines met lately: the interpreter finds a line by reading all those of the function before it.
+static struct met {
+    PyObject *code;
+    long at; // the instruction
+    uint32_t line;
+} lines[CACHE];
+static PyObject *folder;              // of the package
+static PyObject *files;               // name -> address of a copy that lives as long as the process
+static PyObject *name_back, *name_at; // "f_back", "f_lasti"
 static _Thread_local ct_ctx *mine;
 
 bool where_start(PyObject *package) {
@@ -21,7 +27,8 @@ bool where_start(PyObject *package) {
     folder = package;
     if (!files) files = PyDict_New();
     if (!name_back) name_back = PyUnicode_InternFromString("f_back");
-    return files && name_back;
+    if (!name_at) name_at = PyUnicode_InternFromString("f_lasti");
+    return files && name_back && name_at;
 }
 
 static const char *interned(PyObject *name) {
@@ -55,19 +62,28 @@ static const char *look_up(struct seen *entry, PyObject *code) {
     return file;
 }
 
+static uint32_t line_in(PyObject *frame, PyObject *code) {
+    PyObject *number = PyObject_GetAttr(frame, name_at);
+    const long at = number ? PyLong_AsLong(number) : -1;
+    Py_XDECREF(number);
+    struct met *entry = &lines[(((uintptr_t)code >> 5) + (uintptr_t)at / 2) % CACHE];
+    if (entry->code == code && entry->at == at) return entry->line;
+    Py_INCREF(code);
+    Py_XDECREF(entry->code);
+    *entry = (struct met){code, at, (uint32_t)PyFrame_GetLineNumber((PyFrameObject *)frame)};
+    return entry->line;
+}
+
 static ct_loc line_of(PyObject *frame) {
     ct_loc here = {0};
     Py_INCREF(frame);
     while (frame) {
-        PyFrameObject *at = (PyFrameObject *)frame;
-        PyObject *code = (PyObject *)PyFrame_GetCode(at);
+        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
         struct seen *entry = &cache[((uintptr_t)code >> 5) % CACHE];
         const char *file = entry->code == code ? entry->file : look_up(entry, code);
+        if (file) here = (ct_loc){file, line_in(frame, code)};
         Py_DECREF(code);
-        if (file) {
-            here = (ct_loc){file, (uint32_t)PyFrame_GetLineNumber(at)};
-            break;
-        }
+        if (file) break;
         PyObject *back = PyObject_GetAttr(frame, name_back);
         Py_DECREF(frame);
         frame = back;

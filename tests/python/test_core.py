@@ -185,3 +185,10 @@ def test_ctrl_c_stops_a_plan_and_the_session_goes_on():
     done = subprocess.run([sys.executable, "-c", CTRL_C], capture_output=True, text=True, timeout=60)
     assert done.stdout == "stopped True\n2.0\n", done.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_lines_are_those_of_the_users_frames(tmp_path):
+    source = "from cotan._core import _line\nlines = []\nfor i in range(3):\n    lines.append(_line())\n" + "x = 1\n" * 3000
+    names = {}
+    exec(compile(source + "lines.append(_line())", "mine.py", "exec"), names)
+    assert names["lines"] == [("mine.py", 4)] * 3 + [("mine.py", 3005)]
