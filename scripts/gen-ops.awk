@@ -1,6 +1,7 @@
 # Derives the public face of the ops from src/ops/ops.list and the attribute lists and docs in the definitions.
-# usage: awk -v part=header|source|enum|docs -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
+# usage: awk -v part=header|source|enum|docs|python -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
 #   header: cotan/ops.h    source: the table, the exported functions    enum: opcode.h
+#   python: the table of Python's extension (python/src/call.h)
 #
 # What stands in a header for an op is a paragraph that depends on that op alone, not on its place in the list: a new op
 # only adds one (scripts/replace-derived).
@@ -192,7 +193,82 @@ function structs(i,    j) {
     printf "};\n"
 }
 
+# For Python: the arguments as a struct (for options it is the public one), what calls the op with them, how they bind.
+function python_kind(kind) {
+    if (kind in python_kinds) return python_kinds[kind]
+    return ctype[kind] == "ct_ints" ? "ATTR_INTS" : ctype[kind] == "bool" ? "ATTR_BOOL" : "ATTR_INT"
+}
+function python_struct(i,    j) {
+    if (mode == ".") return "ct_" name[i] "_args"
+    printf "typedef struct %s_values {\n", name[i]
+    if (variadic) printf "    const ct_tensor *%s;\n    int n;\n", opname[1]
+    for (j = 1; j <= n_ops && !variadic; j++) printf "    ct_tensor %s;\n", opname[j]
+    for (j = 1; j <= n_attrs; j++) if (given(j)) printf "    %s %s;\n", ctype[akind[j]], aname[j]
+    printf "} %s_values;\n", name[i]
+    return name[i] "_values"
+}
+function python_signature(i,    s, j, sep) {
+    s = "$module"
+    for (j = 1; j <= n_ops; j++) s = s ", " opname[j] (j > n_needed && !variadic ? "=None" : "")
+    sep = mode == "." && n_attrs > (aname[n_attrs] == "present") ? ", *" : ""
+    s = s sep
+    for (j = 1; j <= n_attrs; j++) if (given(j)) s = s ", " aname[j] (mode == "." ? "=None" : "")
+    return s
+}
+function python_list(kind, stem, list, count,    j) {
+    printf "static const char *const %s_%s[] = {", stem, kind
+    for (j = 1; j <= count; j++) printf "\"%s\", ", list[j]
+    printf "NULL};\n"
+}
+function python(i,    args, j, given_attrs, title) {
+    title = name[i] (name[i] ~ /^(and|or|not)$/ ? "_" : "")
+    args = python_struct(i)
+    printf "_Static_assert(sizeof(%s) <= OP_MOST_BYTES, \"arguments of %s\");\n", args, name[i]
+    python_list("operands", name[i], opname, n_ops)
+    if (n_outs) python_list("outputs", name[i], outname, n_outs)
+    if (n_outs) printf "static PyTypeObject *%s_result;\n", name[i]
+    given_attrs = 0
+    for (j = 1; j <= n_attrs; j++) given_attrs += given(j)
+    if (given_attrs) {
+        printf "static const op_attr %s_attrs[] = {\n", name[i]
+        for (j = 1; j <= n_attrs; j++)
+            if (given(j)) printf "    {\"%s\", %s, offsetof(%s, %s)},\n", aname[j], python_kind(akind[j]), args, aname[j]
+        printf "};\n"
+    }
+    printf "static void %s_run(void *bytes, ct_loc here, ct_tensor *out) {\n    %s *args = bytes;\n", name[i], args
+    if (mode == ".") printf "    args->here = here;\n    %s t = ct_%s_with(*args);\n", result, name[i]
+    else printf "    %s t = ct_%s_at(%s, here);\n", result, name[i], names("args->", "")
+    for (j = 1; j <= n_outs; j++) printf "    out[%d] = t.%s;\n", j - 1, outname[j]
+    if (!n_outs) printf "    out[0] = t;\n"
+    printf "}\nstatic const op_entry %s_entry = {\n    .name = \"%s\",\n    .operands = %s_operands,\n", name[i], title, name[i]
+    if (given_attrs) printf "    .attrs = %s_attrs,\n", name[i]
+    printf "    .n_operands = %d,\n    .n_needed = %d,\n    .n_attrs = %d,\n    .n_out = %d,\n", n_ops, (variadic ? n_ops : n_needed), given_attrs, (n_outs ? n_outs : 1)
+    printf "    .list = %d,\n    .options = %d,\n    .run = %s_run,\n", variadic, mode == ".", name[i]
+    if (n_outs) printf "    .outputs = %s_outputs,\n    .result = &%s_result,\n", name[i], name[i]
+    printf "};\nstatic PyObject *%s_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n", name[i]
+    printf "    (void)module;\n    return call_op(&%s_entry, args, n, names);\n}\n\n", name[i]
+    text = doc[name[i]]
+    gsub(/ct_/, "", text)
+    method[++n_methods] = sprintf("    {\"%s\", (PyCFunction)(void (*)(void))%s_call, METH_FASTCALL | METH_KEYWORDS,\n     \"%s(%s)\\n--\\n\\n%s\"},", title, name[i], title, python_signature(i), text)
+    entry[n_methods] = "    &" name[i] "_entry,"
+}
+function python_table(    i) {
+    python_kinds["f64"] = "ATTR_FLOAT"; python_kinds["num"] = "ATTR_NUM"; python_kinds["dtype"] = "ATTR_DTYPE"
+    python_kinds["mode"] = "ATTR_MODE"; python_kinds["layout"] = "ATTR_LAYOUT"
+    print "// Derived from src/ops/ops.list and the definitions by scripts/gen-ops.awk; do not edit.\n#include \"call.h\"\n"
+    for (i = 1; i <= n; i++) if (operands[i] != "-") { parse(i); python(i) }
+    print "PyMethodDef op_methods[] = {"
+    for (i = 1; i <= n_methods; i++) print method[i]
+    print "    {0},\n};\nconst op_entry *const op_entries[] = {"
+    for (i = 1; i <= n_methods; i++) print entry[i]
+    printf "};\nconst size_t op_count = %d;\n", n_methods
+}
+
 END {
+    if (part == "python") {
+        python_table()
+        exit
+    }
     if (part == "enum") {
         print "// Derived from src/ops/ops.list by scripts/gen-ops.awk; do not edit."
         print "#ifndef COTAN_OPS_OPCODE_H\n#define COTAN_OPS_OPCODE_H\n\n#include \"graph/graph.h\"\n"

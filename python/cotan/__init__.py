@@ -1,0 +1,9 @@
+"""Cotan: deep learning that is written eagerly and runs compiled."""
+from . import _core
+from ._types import Count, Size
+
+_core._start(__file__.rpartition("/")[0] + "/", Size, Count)
+
+from ._core import *  # noqa: E402, F403
+from . import _print  # noqa: E402, F401
+from ._core import Tensor, __version__, asarray, dtype, ops  # noqa: E402, F401

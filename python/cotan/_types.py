@@ -1,0 +1,28 @@
+"""Small classes that Tensor's attributes are made of."""
+import math
+
+
+class Size(tuple):
+    """A shape: a tuple of sizes."""
+
+    def numel(self):
+        """The number of elements of such a tensor."""
+        return math.prod(self)
+
+    def __repr__(self):
+        return f"cotan.Size({list(self)})"
+
+
+class Count(int):
+    """Tensor.size: the number of elements, as NumPy has it; called, the shape or one of its sizes, as PyTorch has it."""
+
+    def __new__(cls, count, shape):
+        self = int.__new__(cls, count)
+        self.shape = shape
+        return self
+
+    def __call__(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self):
+        return int, (int(self),)

@@ -1,0 +1,196 @@
+// Calls of ops: what Python gives is bound to operands and attributes by the op's table entry.
+#include "call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_ARGUMENTS = 32, MOST_NUMBERS = 8 * CT_MAX_RANK, FEW = 16 };
+
+typedef struct binding {
+    const op_entry *op;
+    ct_loc here;
+    char *args;
+    int64_t numbers[MOST_NUMBERS]; // what lists of numbers point to
+    size_t n_numbers;
+    ct_tensor few[FEW], *many; // a list of operands
+} binding;
+
+static const char *parameter(const op_entry *op, Py_ssize_t i) {
+    return i < op->n_operands ? op->operands[i] : op->attrs[i - op->n_operands].name;
+}
+
+// Arguments in the order of the parameters, NULL where there is none.
+static bool sort_arguments(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObject *names,
+                           PyObject **sorted) {
+    const Py_ssize_t all = op->n_operands + op->n_attrs;
+    const Py_ssize_t by_place = op->options ? op->n_operands : all;
+    if (n > by_place) {
+        PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments without a name, not %zd", op->name,
+                     by_place, n);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < all; i++) sorted[i] = i < n ? args[i] : NULL;
+    const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t k = 0; k < n_names; k++) {
+        PyObject *name = PyTuple_GetItem(names, k);
+        Py_ssize_t i = 0;
+        while (i < all && PyUnicode_CompareWithASCIIString(name, parameter(op, i)) != 0) i++;
+        if (i == all || sorted[i]) {
+            PyErr_Format(PyExc_TypeError,
+                         i == all ? "%s() has no argument %R" : "%s() got argument %R twice",
+                         op->name, name);
+            return false;
+        }
+        sorted[i] = args[n + k];
+    }
+    for (Py_ssize_t i = 0; i < all; i++) {
+        const bool needed = i < op->n_operands ? i < op->n_needed : !op->options;
+        if (needed && !sorted[i]) {
+            PyErr_Format(PyExc_TypeError, "%s() needs argument '%s'", op->name, parameter(op, i));
+            return false;
+        }
+    }
+    return true;
+}
+
+// Numbers take the dtype of what they meet; alone they are arrays.
+static bool bind_operands(binding *b, PyObject **sorted) {
+    const op_entry *op = b->op;
+    ct_tensor *to = (ct_tensor *)(void *)b->args;
+    bool numbers_alone = true;
+    for (int i = 0; i < op->n_operands; i++)
+        if (sorted[i] && sorted[i] != Py_None && !is_number(sorted[i])) numbers_alone = false;
+    for (int i = 0; i < op->n_operands; i++) {
+        PyObject *o = sorted[i];
+        if (o == Py_None && i >= op->n_needed) o = NULL;
+        if (o && !(numbers_alone ? make_strong(o, &to[i], b->here) : operand(o, &to[i], b->here)))
+            return false;
+    }
+    return true;
+}
+
+static bool bind_list(binding *b, PyObject *o) {
+    PyObject *list = PySequence_Tuple(o);
+    if (!list) return false;
+    const Py_ssize_t n = PyTuple_Size(list);
+    ct_tensor *to = n <= FEW ? b->few : (b->many = PyMem_Malloc((size_t)n * sizeof *to));
+    bool ok = to || (PyErr_NoMemory(), false);
+    for (Py_ssize_t i = 0; ok && i < n; i++)
+        ok = make_strong(PyTuple_GetItem(list, i), &to[i], b->here);
+    Py_DECREF(list);
+    struct {
+        const ct_tensor *v;
+        int n;
+    } args = {to, (int)n};
+    memcpy(b->args, &args, sizeof args);
+    return ok;
+}
+
+static bool parse_word(PyObject *o, const char *const *words, const char *name, int64_t *to) {
+    if (!PyUnicode_Check(o)) return parse_int(o, to, name);
+    for (int i = 0; words[i]; i++)
+        if (PyUnicode_CompareWithASCIIString(o, words[i]) == 0) {
+            *to = i;
+            return true;
+        }
+    PyErr_Format(PyExc_ValueError, "%s must be one of the words of its description, not %R", name,
+                 o);
+    return false;
+}
+
+static bool bind_attr(binding *b, const op_attr *attr, PyObject *o) {
+    static const char *const modes[] = {"drop", "clip", "promise_in_bounds", NULL};
+    static const char *const layouts[] = {"int8", "int4_32", NULL};
+    void *to = b->args + attr->offset;
+    ct_num *num = to;
+    ct_ints *ints = to;
+    size_t n;
+    switch (attr->kind) {
+    case ATTR_INT: return parse_int(o, to, attr->name);
+    case ATTR_MODE: return parse_word(o, modes, attr->name, to);
+    case ATTR_LAYOUT: return parse_word(o, layouts, attr->name, to);
+    case ATTR_INTS:
+        ints->v = b->numbers + b->n_numbers;
+        if (!parse_ints(o, b->numbers + b->n_numbers, MOST_NUMBERS - b->n_numbers, &n, attr->name))
+            return false;
+        ints->n = (int64_t)n;
+        b->n_numbers += n;
+        return true;
+    case ATTR_FLOAT:
+    case ATTR_NUM: {
+        const double value = PyFloat_AsDouble(o);
+        if (PyErr_Occurred()) return false;
+        if (attr->kind == ATTR_FLOAT)
+            *(double *)to = value;
+        else
+            *num = CT_F(value);
+        return true;
+    }
+    case ATTR_BOOL: {
+        const int value = PyObject_IsTrue(o);
+        *(bool *)to = value == 1;
+        return value >= 0;
+    }
+    default: return dtype_parse(o, to);
+    }
+}
+
+static bool bind_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    const op_entry *op = b->op;
+    PyObject *sorted[MOST_ARGUMENTS];
+    if (!sort_arguments(op, args, n, names, sorted)) return false;
+    if (op->list ? !bind_list(b, sorted[0]) : !bind_operands(b, sorted)) return false;
+    for (int i = 0; i < op->n_attrs; i++) {
+        PyObject *o = sorted[op->n_operands + i];
+        if (o && o != Py_None && !bind_attr(b, &op->attrs[i], o)) return false;
+    }
+    return true;
+}
+
+static PyObject *several(const op_entry *op, const ct_tensor *out, ct_loc here) {
+    PyObject *result = PyStructSequence_New(*op->result);
+    for (int i = 0; result && i < op->n_out; i++) {
+        PyObject *o = tensor_new(out[i], here);
+        if (o)
+            PyStructSequence_SetItem(result, i, o);
+        else
+            Py_CLEAR(result);
+    }
+    return result;
+}
+
+PyObject *call_op(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    _Alignas(16) char bytes[OP_MOST_BYTES];
+    ct_tensor out[OP_MOST_OUT];
+    binding b;
+    b.op = op, b.args = bytes, b.n_numbers = 0, b.many = NULL;
+    b.here = enter();
+    memset(bytes, 0, sizeof bytes);
+    PyObject *result = NULL;
+    if (bind_arguments(&b, args, n, names)) {
+        op->run(bytes, b.here, out);
+        result = op->n_out > 1 ? several(op, out, b.here) : tensor_new(out[0], b.here);
+    }
+    PyMem_Free(b.many);
+    return result;
+}
+
+// Results of several outputs are tuples with names.
+static bool make_result(const op_entry *op) {
+    PyStructSequence_Field fields[OP_MOST_OUT + 1] = {0};
+    char name[64];
+    snprintf(name, sizeof name, "cotan._core.ops.%s_result", op->name);
+    for (int i = 0; i < op->n_out; i++) fields[i].name = op->outputs[i];
+    PyStructSequence_Desc desc = {strdup(name), NULL, fields, op->n_out}; // the type keeps the name
+    *op->result = PyStructSequence_NewType(&desc);
+    return *op->result != NULL;
+}
+
+bool call_start(PyObject *module) {
+    PyObject *ops = PyModule_New("cotan._core.ops"), *modules = PyImport_GetModuleDict();
+    if (!ops || PyModule_AddFunctions(ops, op_methods) < 0) return false;
+    for (size_t i = 0; i < op_count; i++)
+        if (op_entries[i]->n_out > 1 && !make_result(op_entries[i])) return false;
+    return PyDict_SetItemString(modules, "cotan._core.ops", ops) == 0 &&
+           PyModule_AddObjectRef(module, "ops", ops) == 0;
+}

@@ -1,0 +1,89 @@
+// cotan._core: the extension over the public headers, for the stable ABI of Python 3.11.
+//
+// Everything here runs with the GIL held, but plans (run.c). A function that returns NULL, or false,
+// has set a Python exception; one that returns a tensor gives a poisoned one then.
+#ifndef COTAN_PYTHON_CORE_H
+#define COTAN_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+#include <structmember.h>
+
+#include "cotan/binding.h"
+#include "cotan/cotan.h"
+
+// ------------------------------------------------------------------------------------ where.c
+// The user's line: that of the innermost frame whose file is not the package's. It also is what each
+// entry begins with: the thread's context is there, and what other threads gave back is unpinned.
+ct_loc enter(void);
+bool where_start(PyObject *folder); // of the package, with a slash behind it
+
+// ----------------------------------------------------------------------------------- errors.c
+bool errors_start(PyObject *module);
+// Raises what the context says, clears it there, and gives NULL.
+PyObject *raise_failure(void);
+void errors_log(ct_log_kind kind, const char *text, void *user);
+
+// -------------------------------------------------------------------------------------- run.c
+// Reads that may run a plan: without the GIL, and ended by Ctrl-C.
+const void *run_data(ct_tensor t, ct_loc here); // NULL: an exception
+bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
+bool run_item(ct_tensor t, ct_loc here, double *value);
+
+// ------------------------------------------------------------------------------------ dtype.c
+bool dtype_start(PyObject *module);
+PyObject *dtype_object(ct_dtype dtype); // a new reference
+// Of a dtype, NumPy's, a Python type, a string, or None (0). False: TypeError.
+bool dtype_parse(PyObject *o, ct_dtype *dtype);
+const char *dtype_text(ct_dtype dtype);    // "float32"
+const char *dtype_format(ct_dtype dtype);  // of the buffer protocol; NULL: it has none
+const char *dtype_storage(ct_dtype dtype); // NumPy's name of what has the same bits
+PyObject *dtype_numpy(ct_dtype dtype);     // a new reference to NumPy's dtype
+ct_dtype dtype_of_name(const char *name);  // CT_DEFAULT: no such name
+ct_dtype dtype_of_format(const char *format, Py_ssize_t bytes, bool *swapped);
+char dtype_kind(ct_dtype dtype); // b bool, i and u integers, f floats, c complex
+
+// ----------------------------------------------------------------------------------- tensor.c
+extern PyTypeObject *tensor_type;
+bool tensor_start(PyObject *module);
+// The object that names t: it pins t, or raises the context's error.
+PyObject *tensor_new(ct_tensor t, ct_loc here);
+bool tensor_check(PyObject *o);
+ct_tensor tensor_handle(PyObject *o); // of a Tensor
+void tensor_flush(ct_ctx *ctx);       // what other threads gave back
+extern size_t tensor_waiting;
+PyObject *tensor_shape(ct_tensor t);                       // a cotan.Size
+PyObject *tensor_classes(PyObject *size, PyObject *count); // cotan.Size, and of Tensor.size
+
+// ------------------------------------------------------------------------------------- make.c
+// What an operand is: a Tensor, a number (weak), or an array, a buffer, a list (copied).
+bool operand(PyObject *o, ct_tensor *t, ct_loc here);
+bool is_operand(PyObject *o); // of operators: neither a list nor a buffer of bytes
+// A tensor of the default dtypes or `dtype`, and not a weak number.
+bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
+bool make_strong(PyObject *o, ct_tensor *t, ct_loc here);
+bool is_number(PyObject *o);
+// Whole numbers: one, a sequence or None (n 0). `what` names it in errors.
+bool parse_ints(PyObject *o, int64_t *to, size_t room, size_t *n, const char *what);
+bool parse_int(PyObject *o, int64_t *to, const char *what);
+PyObject *numpy_module(void); // borrowed; imported at the first use
+
+// ------------------------------------------------------------------------------------- read.c
+PyObject *read_item(ct_tensor t, ct_loc here);
+PyObject *read_tolist(PyObject *self, PyObject *unused);
+PyObject *read_numpy(PyObject *self, ct_loc here);
+int read_buffer(PyObject *self, Py_buffer *view, int flags);
+void read_release(PyObject *self, Py_buffer *view);
+extern PyMethodDef read_methods[];
+
+// -------------------------------------------------------------------------------- operators.c
+extern PyType_Slot operator_slots[]; // ended by {0}
+
+// ------------------------------------------------------------------------------------- call.c
+bool call_start(PyObject *module);
+extern PyMethodDef make_methods[];
+
+#endif

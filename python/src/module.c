@@ -1,0 +1,173 @@
+// The module cotan._core.
+#include "core.h"
+
+#include <string.h>
+
+// _start(folder, size, count): the package's folder, and its classes that are written in Python.
+static PyObject *start(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *folder, *size, *count;
+    if (!PyArg_ParseTuple(args, "UOO:_start", &folder, &size, &count) || !where_start(folder))
+        return NULL;
+    return tensor_classes(size, count);
+}
+
+static PyObject *asarray(PyObject *self, PyObject *args, PyObject *options) {
+    (void)self;
+    static char *names[] = {"obj", "dtype", NULL};
+    PyObject *o, *dtype = Py_None;
+    ct_dtype want;
+    ct_tensor t;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTupleAndKeywords(args, options, "O|O:asarray", names, &o, &dtype) ||
+        !dtype_parse(dtype, &want) || !make_tensor(o, want, &t, here))
+        return NULL;
+    if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
+        Py_INCREF(o);
+        return o;
+    }
+    return tensor_new(t, here);
+}
+
+static PyObject *full(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *shape, *value, *dtype = Py_None;
+    int64_t dim[CT_MAX_RANK];
+    size_t rank;
+    ct_dtype want;
+    ct_tensor t;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO|O:full", &shape, &value, &dtype) ||
+        !dtype_parse(dtype, &want) || !parse_ints(shape, dim, CT_MAX_RANK, &rank, "shape") ||
+        !make_tensor(value, want, &t, here))
+        return NULL;
+    return tensor_new(ct_full_at(t, (ct_ints){(int64_t)rank, dim}, here), here);
+}
+
+static PyObject *einsum(PyObject *self, PyObject *args) {
+    (void)self;
+    enum { MOST = 32 };
+    ct_tensor in[MOST];
+    const ct_loc here = enter();
+    const Py_ssize_t n = PyTuple_Size(args) - 1;
+    PyObject *first = n >= 0 ? PyTuple_GetItem(args, 0) : NULL;
+    const char *expression =
+        first && PyUnicode_Check(first) ? PyUnicode_AsUTF8AndSize(first, NULL) : NULL;
+    if (!expression || n > MOST) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "einsum() takes an expression and at most %d tensors",
+                         MOST);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!make_strong(PyTuple_GetItem(args, i + 1), &in[i], here)) return NULL;
+    ct_tensor t = ct_einsum_at(expression, in, (size_t)n, here);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (t.bits == in[i].bits) t = ct_cast_at(t, ct_dtype_of(t), here); // a name of its own
+    return tensor_new(t, here);
+}
+
+// eval(*tensors): computes them, and all that has a name, in one plan.
+static PyObject *eval(PyObject *self, PyObject *args) {
+    (void)self;
+    const ct_loc here = enter();
+    const Py_ssize_t n = PyTuple_Size(args);
+    ct_tensor *t = PyMem_Malloc(((size_t)n + 1) * sizeof *t);
+    if (!t) return PyErr_NoMemory();
+    bool ok = true;
+    for (Py_ssize_t i = 0; ok && i < n; i++) {
+        PyObject *o = PyTuple_GetItem(args, i);
+        if (!(ok = tensor_check(o)))
+            PyErr_Format(PyExc_TypeError, "eval() takes tensors, not %R", o);
+        else
+            t[i] = tensor_handle(o);
+    }
+    ok = ok && run_eval(t, (size_t)n, here);
+    PyMem_Free(t);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *random_key(PyObject *self, PyObject *seed) {
+    (void)self;
+    int64_t value;
+    const ct_loc here = enter();
+    return parse_int(seed, &value, "seed") ? tensor_new(ct_random_key_at(value, here), here) : NULL;
+}
+
+static PyObject *stats(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    enter();
+    const ct_stats s = ct_get_stats();
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run",
+                         s.plans_run, "kernels_compiled", s.kernels_compiled, "kernels_loaded",
+                         s.kernels_loaded, "launches", s.launches, "launches_interpreted",
+                         s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
+                         s.live_bytes, "memory", s.memory, "most_memory", s.most_memory, "nodes",
+                         s.nodes, "plan_bytes", s.plan_bytes);
+}
+static PyObject *set_device(PyObject *self, PyObject *name) {
+    (void)self;
+    enter();
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    if (!text) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a device is a string, not %R", name);
+        return NULL;
+    }
+    if (!ct_set_device(text)) return raise_failure();
+    Py_RETURN_NONE;
+}
+static PyObject *set_threads(PyObject *self, PyObject *n) {
+    (void)self;
+    int64_t value;
+    enter();
+    if (!parse_int(n, &value, "n")) return NULL;
+    ct_set_threads((int)value);
+    if (ct_failed()) return raise_failure();
+    Py_RETURN_NONE;
+}
+// The line that a call here would record: for tests.
+static PyObject *line(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    const ct_loc here = enter();
+    return Py_BuildValue("(sk)", here.file, (unsigned long)here.line);
+}
+
+#define WITH_NAMES(f) ((PyCFunction)(void (*)(void))(f))
+static PyMethodDef methods[] = {
+    {"_start", start, METH_VARARGS, NULL},
+    {"_line", line, METH_NOARGS, NULL},
+    {"asarray", WITH_NAMES(asarray), METH_VARARGS | METH_KEYWORDS,
+     "asarray(obj, dtype=None)\n--\n\nA tensor of a number, nested lists, an array or a buffer; a "
+     "tensor as it is."},
+    {"full", full, METH_VARARGS,
+     "full(shape, value, dtype=None)\n--\n\nElements that are all `value`, a number or a scalar."},
+    {"einsum", einsum, METH_VARARGS,
+     "einsum(expression, *operands)\n--\n\nSums of products, said in letters as in NumPy."},
+    {"eval", eval, METH_VARARGS,
+     "eval(*tensors)\n--\n\nComputes them, and all that has a name, in one plan."},
+    {"random_key", random_key, METH_O,
+     "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
+    {"stats", stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
+    {"set_device", set_device, METH_O,
+     "set_device(name)\n--\n\n\"cpu\", \"ref\", and others of docs/debugging.md."},
+    {"set_num_threads", set_threads, METH_O,
+     "set_num_threads(n)\n--\n\nThreads from the next plan on; 0: all cores."},
+    {0},
+};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "cotan._core",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
+        call_start(module) && PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
+        return module;
+    Py_XDECREF(module);
+    return NULL;
+}

@@ -1,0 +1,193 @@
+// The operators of Python: arithmetic, comparisons, conversions.
+#include "core.h"
+
+// Both sides of an operator; false without an exception: one of them is not ours.
+static bool sides(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
+    return is_operand(a) && is_operand(b) && operand(a, &in[0], here) && operand(b, &in[1], here);
+}
+static PyObject *not_ours(void) {
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+typedef ct_tensor (*two_fn)(ct_tensor a, ct_tensor b, ct_loc here);
+
+static PyObject *binary(PyObject *a, PyObject *b, two_fn f) {
+    ct_tensor in[2];
+    const ct_loc here = enter();
+    if (!sides(a, b, in, here)) return not_ours();
+    return tensor_new(f(in[0], in[1], here), here);
+}
+#define BINARY(name, f)                                                                            \
+    static PyObject *name(PyObject *a, PyObject *b) { return binary(a, b, f); }
+BINARY(add, ct_add_at)
+BINARY(subtract, ct_sub_at)
+BINARY(multiply, ct_mul_at)
+BINARY(and_, ct_and_at)
+BINARY(or_, ct_or_at)
+BINARY(xor_, ct_xor_at)
+BINARY(shift_left, ct_shift_left_at)
+BINARY(matmul, ct_matmul_at)
+
+// Integers are divided as floats.
+static bool is_whole(ct_tensor t) {
+    const ct_dtype dtype = ct_dtype_of(t);
+    return dtype && dtype_kind(dtype) != 'f' && dtype_kind(dtype) != 'c';
+}
+static ct_tensor quotient(ct_tensor a, ct_tensor b, ct_loc here) {
+    if (is_whole(a) && is_whole(b)) {
+        a = ct_cast_at(a, CT_F32, here);
+        b = ct_cast_at(b, CT_F32, here);
+    }
+    return ct_div_at(a, b, here);
+}
+BINARY(divide, quotient)
+
+static bool is_float(ct_tensor a, ct_tensor b) { return !is_whole(a) || !is_whole(b); }
+
+// The remainder with the sign of b, as Python has it.
+static ct_tensor remainder_of(ct_tensor a, ct_tensor b, ct_loc here) {
+    ct_tensor zero = ct_i(0), rest = ct_mod_at(a, b, here);
+    ct_tensor differs = ct_xor_at(ct_less_at(rest, zero, here), ct_less_at(b, zero, here), here);
+    ct_tensor moved = ct_and_at(ct_not_equal_at(rest, zero, here), differs, here);
+    return ct_select_at(moved, ct_add_at(rest, b, here), rest, here);
+}
+static ct_tensor floor_quotient(ct_tensor a, ct_tensor b, ct_loc here) {
+    if (!is_float(a, b)) {
+        ct_tensor zero = ct_i(0), whole = ct_div_at(a, b, here), rest = ct_mod_at(a, b, here);
+        ct_tensor differs =
+            ct_xor_at(ct_less_at(rest, zero, here), ct_less_at(b, zero, here), here);
+        ct_tensor moved = ct_and_at(ct_not_equal_at(rest, zero, here), differs, here);
+        return ct_select_at(moved, ct_sub_at(whole, ct_i(1), here), whole, here);
+    }
+    // Of floats the whole number nearest to (a - rest) / b, which a / b may miss; a / b itself where
+    // that is not finite.
+    ct_tensor exact = ct_div_at(ct_sub_at(a, remainder_of(a, b, here), here), b, here);
+    ct_tensor plain = ct_floor_at(ct_div_at(a, b, here), here);
+    ct_tensor at_zero = ct_equal_at(b, ct_i(0), here);
+    return ct_select_at(
+        at_zero, ct_div_at(a, b, here),
+        ct_select_at(ct_is_finite_at(plain, here), ct_round_at(exact, here), plain, here), here);
+}
+BINARY(modulo, remainder_of)
+BINARY(floor_divide, floor_quotient)
+
+// The sign's bit comes in, as in Python and C: negative numbers are shifted as their complements.
+static ct_tensor shifted(ct_tensor a, ct_tensor b, ct_loc here) {
+    ct_tensor plain = ct_shift_right_at(a, b, here);
+    if (!ct_dtype_of(plain) || dtype_kind(ct_dtype_of(plain)) != 'i') return plain;
+    ct_tensor other = ct_not_at(ct_shift_right_at(ct_not_at(a, here), b, here), here);
+    return ct_select_at(ct_less_at(a, ct_i(0), here), other, plain, here);
+}
+BINARY(shift_right, shifted)
+
+static PyObject *divmod_(PyObject *a, PyObject *b) {
+    PyObject *whole = floor_divide(a, b);
+    if (!whole || whole == Py_NotImplemented) return whole;
+    PyObject *rest = modulo(a, b);
+    PyObject *both = rest ? PyTuple_Pack(2, whole, rest) : NULL;
+    Py_XDECREF(rest);
+    Py_DECREF(whole);
+    return both;
+}
+
+static PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return binary(a, b, ct_pow_at);
+}
+
+typedef ct_tensor (*one_fn)(ct_tensor x, ct_loc here);
+static PyObject *unary(PyObject *x, one_fn f) {
+    const ct_loc here = enter();
+    return tensor_new(f(tensor_handle(x), here), here);
+}
+static PyObject *negative(PyObject *x) { return unary(x, ct_neg_at); }
+static PyObject *absolute(PyObject *x) { return unary(x, ct_abs_at); }
+static PyObject *invert(PyObject *x) { return unary(x, ct_not_at); }
+static PyObject *positive(PyObject *x) {
+    Py_INCREF(x);
+    return x;
+}
+
+static PyObject *compare(PyObject *a, PyObject *b, int op) {
+    static const two_fn functions[] = {
+        [Py_LT] = ct_less_at,      [Py_LE] = ct_less_equal_at, [Py_EQ] = ct_equal_at,
+        [Py_NE] = ct_not_equal_at, [Py_GT] = ct_greater_at,    [Py_GE] = ct_greater_equal_at,
+    };
+    return binary(a, b, functions[op]);
+}
+
+// ------------------------------------------------------------------------------------- conversions
+
+static int truth(PyObject *x) {
+    ct_tensor t = tensor_handle(x);
+    if (ct_ok(t) && ct_size(t) != 1) {
+        PyErr_Format(PyExc_ValueError,
+                     "a tensor of %lld elements is neither true nor false: use any() or all()",
+                     (long long)ct_size(t));
+        return -1;
+    }
+    PyObject *value = read_item(t, enter());
+    const int result = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return result;
+}
+static PyObject *to_float(PyObject *x) {
+    PyObject *value = read_item(tensor_handle(x), enter());
+    PyObject *result = value ? PyNumber_Float(value) : NULL;
+    Py_XDECREF(value);
+    return result;
+}
+static PyObject *to_int(PyObject *x) {
+    PyObject *value = read_item(tensor_handle(x), enter());
+    PyObject *result = value ? PyNumber_Long(value) : NULL;
+    Py_XDECREF(value);
+    return result;
+}
+static PyObject *to_index(PyObject *x) {
+    ct_tensor t = tensor_handle(x);
+    if (ct_ok(t) && (ct_size(t) != 1 || !is_whole(t))) {
+        PyErr_Format(PyExc_TypeError,
+                     "only a tensor of one integer is an index, not one of %lld elements of %s",
+                     (long long)ct_size(t), dtype_text(ct_dtype_of(t)));
+        return NULL;
+    }
+    return read_item(t, enter());
+}
+static Py_ssize_t length(PyObject *x) {
+    ct_tensor t = tensor_handle(x);
+    if (ct_ok(t) && ct_rank(t) > 0) return (Py_ssize_t)ct_dim(t, 0);
+    if (ct_ok(t))
+        PyErr_SetString(PyExc_TypeError, "a tensor without axes has no len()");
+    else
+        raise_failure();
+    return -1;
+}
+
+PyType_Slot operator_slots[] = {
+    {Py_nb_add, (void *)add},
+    {Py_nb_subtract, (void *)subtract},
+    {Py_nb_multiply, (void *)multiply},
+    {Py_nb_true_divide, (void *)divide},
+    {Py_nb_floor_divide, (void *)floor_divide},
+    {Py_nb_remainder, (void *)modulo},
+    {Py_nb_divmod, (void *)divmod_},
+    {Py_nb_power, (void *)power},
+    {Py_nb_matrix_multiply, (void *)matmul},
+    {Py_nb_and, (void *)and_},
+    {Py_nb_or, (void *)or_},
+    {Py_nb_xor, (void *)xor_},
+    {Py_nb_lshift, (void *)shift_left},
+    {Py_nb_rshift, (void *)shift_right},
+    {Py_nb_negative, (void *)negative},
+    {Py_nb_positive, (void *)positive},
+    {Py_nb_absolute, (void *)absolute},
+    {Py_nb_invert, (void *)invert},
+    {Py_nb_bool, (void *)truth},
+    {Py_nb_float, (void *)to_float},
+    {Py_nb_int, (void *)to_int},
+    {Py_nb_index, (void *)to_index},
+    {Py_mp_length, (void *)length},
+    {Py_tp_richcompare, (void *)compare},
+    {0},
+};

@@ -1,0 +1,209 @@
+// Values for Python: numbers, lists, NumPy's arrays, buffers.
+#include "core.h"
+
+#include <string.h>
+
+// Dtypes that C has no type for are read as wider ones that hold their numbers.
+static ct_dtype read_as(ct_dtype dtype) {
+    switch (dtype) {
+    case CT_F16:
+    case CT_BF16:
+    case CT_F8E4M3:
+    case CT_F8E5M2:
+    case CT_F4: return CT_F32;
+    case CT_U4: return CT_U8;
+    case CT_I4: return CT_I8;
+    default: return dtype;
+    }
+}
+
+#define LOAD(type, from) ((type){*(const type *)(from)})
+static PyObject *number(ct_dtype dtype, const char *at) {
+    switch (dtype) {
+    case CT_BOOL: return PyBool_FromLong(*at);
+    case CT_U8: return PyLong_FromUnsignedLong(LOAD(uint8_t, at));
+    case CT_U16: return PyLong_FromUnsignedLong(LOAD(uint16_t, at));
+    case CT_U32: return PyLong_FromUnsignedLong(LOAD(uint32_t, at));
+    case CT_U64: return PyLong_FromUnsignedLongLong(LOAD(uint64_t, at));
+    case CT_I8: return PyLong_FromLong(LOAD(int8_t, at));
+    case CT_I16: return PyLong_FromLong(LOAD(int16_t, at));
+    case CT_I32: return PyLong_FromLong(LOAD(int32_t, at));
+    case CT_I64: return PyLong_FromLongLong(LOAD(int64_t, at));
+    case CT_F32: return PyFloat_FromDouble((double)LOAD(float, at));
+    case CT_F64: return PyFloat_FromDouble(LOAD(double, at));
+    case CT_C64: return PyComplex_FromDoubles((double)LOAD(float, at), (double)LOAD(float, at + 4));
+    default: return PyComplex_FromDoubles(LOAD(double, at), LOAD(double, at + 8));
+    }
+}
+
+// The elements as C has them, of *t, which becomes another tensor where that takes one: elements_end.
+static const char *elements(ct_tensor *t, ct_dtype *dtype, ct_loc here) {
+    *dtype = read_as(ct_dtype_of(*t));
+    if (*dtype != ct_dtype_of(*t)) *t = ct_pin_at(ct_cast_at(*t, *dtype, here), here);
+    return run_data(*t, here);
+}
+static void elements_end(ct_tensor t, ct_tensor read) {
+    if (t.bits != read.bits) ct_unpin(read);
+}
+
+PyObject *read_item(ct_tensor t, ct_loc here) {
+    ct_dtype dtype;
+    if (!ct_ok(t)) return raise_failure();
+    if (ct_size(t) != 1) {
+        PyErr_Format(PyExc_ValueError, "a tensor of %lld elements is no number: it must have one",
+                     (long long)ct_size(t));
+        return NULL;
+    }
+    ct_tensor read = t;
+    const char *data = elements(&read, &dtype, here);
+    PyObject *result = data ? number(dtype, data) : NULL;
+    elements_end(t, read);
+    return result;
+}
+
+static PyObject *list(ct_tensor t, int axis, ct_dtype dtype, const char **at) {
+    if (axis == ct_rank(t)) {
+        PyObject *o = number(dtype, *at);
+        *at += ct_dtype_size(dtype);
+        return o;
+    }
+    const Py_ssize_t n = (Py_ssize_t)ct_dim(t, axis);
+    PyObject *result = PyList_New(n);
+    for (Py_ssize_t i = 0; result && i < n; i++) {
+        PyObject *o = list(t, axis + 1, dtype, at);
+        if (!o || PyList_SetItem(result, i, o) < 0) Py_CLEAR(result);
+    }
+    return result;
+}
+
+PyObject *read_tolist(PyObject *self, PyObject *unused) {
+    (void)unused;
+    ct_tensor t = tensor_handle(self);
+    ct_dtype dtype;
+    if (!ct_ok(t)) return raise_failure();
+    ct_tensor read = t;
+    const char *data = elements(&read, &dtype, enter());
+    PyObject *result = data ? list(t, 0, dtype, &data) : NULL;
+    elements_end(t, read);
+    return result;
+}
+
+// -------------------------------------------------------------------------------------- buffers
+
+// What a view of the memory needs beside it: sizes, then strides.
+int read_buffer(PyObject *self, Py_buffer *view, int flags) {
+    ct_tensor t = tensor_handle(self);
+    const ct_dtype dtype = ct_dtype_of(t);
+    const char *format = dtype ? dtype_format(dtype) : NULL;
+    view->obj = NULL;
+    if (flags & PyBUF_WRITABLE) {
+        PyErr_SetString(PyExc_BufferError, "a tensor's memory is read-only to others");
+        return -1;
+    }
+    if (!format) {
+        PyErr_Format(PyExc_BufferError, "the buffer protocol has no format for %s",
+                     dtype ? dtype_text(dtype) : "it");
+        return -1;
+    }
+    const void *data = run_data(t, enter());
+    if (!data) return -1;
+    const int rank = ct_rank(t);
+    const Py_ssize_t bytes = (Py_ssize_t)ct_dtype_size(dtype);
+    Py_ssize_t *sizes = PyMem_Malloc(2 * CT_MAX_RANK * sizeof *sizes);
+    if (!sizes) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    Py_ssize_t stride = bytes;
+    for (int i = rank - 1; i >= 0; i--) {
+        sizes[i] = (Py_ssize_t)ct_dim(t, i);
+        sizes[CT_MAX_RANK + i] = stride;
+        stride *= sizes[i];
+    }
+    *view = (Py_buffer){
+        .buf = (void *)(uintptr_t)data,
+        .obj = self,
+        .len = (Py_ssize_t)ct_size(t) * bytes,
+        .itemsize = bytes,
+        .readonly = 1,
+        .ndim = rank,
+        .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL,
+        .shape = flags & PyBUF_ND ? sizes : NULL,
+        .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + CT_MAX_RANK : NULL,
+        .internal = sizes,
+    };
+    Py_INCREF(self);
+    return 0;
+}
+void read_release(PyObject *self, Py_buffer *view) {
+    (void)self;
+    PyMem_Free(view->internal);
+}
+
+// An array that shares the memory, read-only.
+PyObject *read_numpy(PyObject *self, ct_loc here) {
+    ct_tensor t = tensor_handle(self);
+    const ct_dtype dtype = ct_dtype_of(t);
+    PyObject *numpy = dtype ? numpy_module() : raise_failure();
+    if (!numpy) return NULL;
+    if (dtype_format(dtype))
+        return PyObject_CallMethod(numpy, "asarray", "N", PyMemoryView_FromObject(self));
+    PyObject *wanted = dtype_numpy(dtype);
+    if (!wanted) return NULL;
+    const char *storage = dtype_storage(dtype);
+    PyObject *result = NULL;
+    ct_tensor other = storage ? ct_bitcast_at(t, dtype_of_name(storage), here)
+                              : ct_cast_at(t, read_as(dtype), here);
+    PyObject *bits = tensor_new(other, here);
+    PyObject *array = bits ? read_numpy(bits, here) : NULL;
+    if (array) result = PyObject_CallMethod(array, storage ? "view" : "astype", "O", wanted);
+    Py_XDECREF(array);
+    Py_XDECREF(bits);
+    Py_DECREF(wanted);
+    return result;
+}
+
+static PyObject *numpy(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return read_numpy(self, enter());
+}
+
+static PyObject *array(PyObject *self, PyObject *args, PyObject *options) {
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|OO:__array__", names, &dtype, &copy))
+        return NULL;
+    PyObject *result = read_numpy(self, enter());
+    if (!result) return NULL;
+    PyObject *have = PyObject_GetAttrString(result, "dtype");
+    const int same = !have              ? -1
+                     : dtype == Py_None ? 1
+                                        : PyObject_RichCompareBool(have, dtype, Py_EQ);
+    Py_XDECREF(have);
+    PyObject *other = NULL;
+    if (same == 1 && copy != Py_True) return result;
+    if (same == 0 && copy == Py_False)
+        PyErr_SetString(PyExc_ValueError,
+                        "another dtype needs a copy, and copy=False asks for none");
+    else if (same >= 0)
+        other =
+            PyObject_CallMethod(result, "astype", "O",
+                                same ? (dtype = PyObject_GetAttrString(result, "dtype")) : dtype);
+    if (same == 1) Py_XDECREF(dtype);
+    Py_DECREF(result);
+    return other;
+}
+
+static PyObject *item(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return read_item(tensor_handle(self), enter());
+}
+
+PyMethodDef read_methods[] = {
+    {"item", item, METH_NOARGS, "item($self)\n--\n\nIts only element, as a Python number."},
+    {"tolist", read_tolist, METH_NOARGS, "tolist($self)\n--\n\nIts elements, as nested lists."},
+    {"numpy", numpy, METH_NOARGS,
+     "numpy($self)\n--\n\nA read-only NumPy array that shares the memory."},
+    {"__array__", (PyCFunction)(void (*)(void))array, METH_VARARGS | METH_KEYWORDS, NULL},
+    {0},
+};

@@ -1,0 +1,281 @@
+// cotan.Tensor: the object that names a tensor of the library.
+#include "core.h"
+
+#include <stdlib.h>
+
+typedef struct tensor_object {
+    PyObject_HEAD ct_tensor handle;
+    ct_ctx *owner; // where it is pinned
+    PyObject *dict, *weak;
+} tensor_object;
+
+PyTypeObject *tensor_type;
+static allocfunc allocate;
+static PyObject *size_type, *count_type; // cotan.Size; an int that can be called
+
+bool tensor_check(PyObject *o) {
+    return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
+}
+ct_tensor tensor_handle(PyObject *o) { return ((tensor_object *)o)->handle; }
+
+static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
+    if (!ct_ok(t)) return raise_failure();
+    t = ct_pin_at(t, here);
+    if (!ct_ok(t)) return raise_failure();
+    allocfunc alloc = type == tensor_type ? allocate : (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    tensor_object *self = (tensor_object *)alloc(type, 0);
+    if (!self) {
+        ct_unpin(t);
+        return NULL;
+    }
+    self->handle = t;
+    self->owner = ct_ctx_current();
+    return (PyObject *)self;
+}
+PyObject *tensor_new(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }
+
+// ------------------------------------------------------------------------------------ giving back
+
+// A context is its thread's: what another thread collects waits for the next call there.
+static struct waits {
+    ct_ctx *owner;
+    ct_tensor t;
+} * waiting;
+size_t tensor_waiting;
+static size_t room;
+
+static void give_back(ct_tensor t, ct_ctx *owner) {
+    if (owner == ct_ctx_current()) {
+        ct_unpin(t);
+        return;
+    }
+    if (tensor_waiting == room) {
+        const size_t more = room ? 2 * room : 64;
+        struct waits *grown = realloc(waiting, more * sizeof *grown);
+        if (!grown) return; // it stays until its context ends
+        waiting = grown;
+        room = more;
+    }
+    waiting[tensor_waiting++] = (struct waits){owner, t};
+}
+
+void tensor_flush(ct_ctx *ctx) {
+    size_t kept = 0;
+    for (size_t i = 0; i < tensor_waiting; i++)
+        if (waiting[i].owner == ctx)
+            ct_unpin(waiting[i].t);
+        else
+            waiting[kept++] = waiting[i];
+    tensor_waiting = kept;
+}
+
+static void dealloc(PyObject *o) {
+    tensor_object *self = (tensor_object *)o;
+    PyTypeObject *type = Py_TYPE(o);
+    PyObject_GC_UnTrack(o);
+    if (self->weak) PyObject_ClearWeakRefs(o);
+    Py_CLEAR(self->dict);
+    if (self->handle.bits) give_back(self->handle, self->owner);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
+    Py_DECREF(type);
+}
+static int traverse(PyObject *o, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(o));
+    Py_VISIT(((tensor_object *)o)->dict);
+    return 0;
+}
+static int clear(PyObject *o) {
+    Py_CLEAR(((tensor_object *)o)->dict);
+    return 0;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
+    static char *names[] = {"data", "dtype", NULL};
+    PyObject *data, *dtype = Py_None;
+    ct_dtype want;
+    ct_tensor t;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTupleAndKeywords(args, options, "O|O:Tensor", names, &data, &dtype) ||
+        !dtype_parse(dtype, &want) || !make_tensor(data, want, &t, here))
+        return NULL;
+    if (tensor_check(data) && t.bits == tensor_handle(data).bits) // a handle has one name
+        t = ct_cast_at(t, ct_dtype_of(t), here);
+    return wrap(type, t, here);
+}
+
+// -------------------------------------------------------------------------------------- attributes
+
+static PyObject *dims(ct_tensor t) {
+    const int rank = ct_rank(t);
+    PyObject *sizes = PyTuple_New(rank);
+    for (int i = 0; sizes && i < rank; i++) {
+        PyObject *n = PyLong_FromLongLong(ct_dim(t, i));
+        if (!n || PyTuple_SetItem(sizes, i, n) < 0) Py_CLEAR(sizes);
+    }
+    return sizes;
+}
+PyObject *tensor_shape(ct_tensor t) {
+    PyObject *sizes = dims(t);
+    if (!sizes || !size_type) return sizes;
+    PyObject *shape = PyObject_CallFunctionObjArgs(size_type, sizes, NULL);
+    Py_DECREF(sizes);
+    return shape;
+}
+
+static PyObject *get_shape(PyObject *self, void *unused) {
+    (void)unused;
+    return tensor_shape(tensor_handle(self));
+}
+static PyObject *get_size(PyObject *self, void *unused) {
+    (void)unused;
+    ct_tensor t = tensor_handle(self);
+    PyObject *count = PyLong_FromLongLong(ct_size(t));
+    if (!count || !count_type) return count;
+    PyObject *shape = tensor_shape(t);
+    PyObject *size = shape ? PyObject_CallFunctionObjArgs(count_type, count, shape, NULL) : NULL;
+    Py_XDECREF(shape);
+    Py_DECREF(count);
+    return size;
+}
+static PyObject *get_ndim(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromLong(ct_rank(tensor_handle(self)));
+}
+static PyObject *get_dtype(PyObject *self, void *unused) {
+    (void)unused;
+    ct_dtype dtype = ct_dtype_of(tensor_handle(self));
+    return dtype ? dtype_object(dtype) : raise_failure();
+}
+static PyObject *get_itemsize(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(tensor_handle(self))));
+}
+static PyObject *get_nbytes(PyObject *self, void *unused) {
+    (void)unused;
+    ct_tensor t = tensor_handle(self);
+    return PyLong_FromLongLong((ct_size(t) * ct_dtype_bits(ct_dtype_of(t)) + 7) / 8);
+}
+static PyObject *get_device(PyObject *self, void *unused) {
+    (void)self, (void)unused;
+    return PyUnicode_FromString("cpu");
+}
+
+// The last `n` axes in the opposite order.
+static PyObject *reversed_axes(PyObject *self, int n) {
+    const ct_loc here = enter();
+    ct_tensor t = tensor_handle(self);
+    int64_t axes[CT_MAX_RANK];
+    const int rank = ct_rank(t);
+    if (n > rank) {
+        PyErr_Format(PyExc_ValueError, "mT: the tensor has %d axes, it needs 2", rank);
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) axes[i] = i < rank - n ? i : rank - 1 - (i - (rank - n));
+    return tensor_new(ct_permute_at(t, (ct_ints){rank, axes}, here), here);
+}
+static PyObject *get_T(PyObject *self, void *unused) {
+    (void)unused;
+    return reversed_axes(self, ct_rank(tensor_handle(self)));
+}
+static PyObject *get_mT(PyObject *self, void *unused) {
+    (void)unused;
+    return reversed_axes(self, 2);
+}
+
+static PyObject *numel(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromLongLong(ct_size(tensor_handle(self)));
+}
+static PyObject *dim(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return get_ndim(self, NULL);
+}
+static PyObject *element_size(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return get_itemsize(self, NULL);
+}
+
+static PyGetSetDef getters[] = {
+    {"shape", get_shape, NULL, "The sizes of its axes, as a cotan.Size.", NULL},
+    {"size", get_size, NULL,
+     "The number of elements; size() is the shape, size(axis) one of its sizes.", NULL},
+    {"ndim", get_ndim, NULL, "The number of axes.", NULL},
+    {"dtype", get_dtype, NULL, "The element type.", NULL},
+    {"itemsize", get_itemsize, NULL, "Bytes of an element.", NULL},
+    {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
+    {"device", get_device, NULL, "Where it is: \"cpu\".", NULL},
+    {"T", get_T, NULL, "Its axes in the opposite order.", NULL},
+    {"mT", get_mT, NULL, "Its last two axes exchanged.", NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {0},
+};
+static PyMemberDef members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(tensor_object, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(tensor_object, weak), READONLY, NULL},
+    {0},
+};
+static PyMethodDef methods[] = {
+    {"numel", numel, METH_NOARGS, "numel($self)\n--\n\nThe number of elements."},
+    {"dim", dim, METH_NOARGS, "dim($self)\n--\n\nThe number of axes."},
+    {"element_size", element_size, METH_NOARGS, "element_size($self)\n--\n\nBytes of an element."},
+    {0},
+};
+
+// -------------------------------------------------------------------------------------------- setup
+
+static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+
+enum { MOST_SLOTS = 96 };
+static PyType_Slot slots[MOST_SLOTS] = {
+    {Py_tp_doc, "Tensor(data, dtype=None)\n--\n\n"
+                "An n-dimensional array, which is computed when somebody looks at it."},
+    {Py_tp_new, (void *)make},
+    {Py_tp_dealloc, (void *)dealloc},
+    {Py_tp_traverse, (void *)traverse},
+    {Py_tp_clear, (void *)clear},
+    {Py_tp_hash, (void *)hash},
+    {Py_tp_getset, getters},
+    {Py_tp_members, members},
+    {Py_bf_getbuffer, (void *)read_buffer},
+    {Py_bf_releasebuffer, (void *)read_release},
+};
+static PyType_Spec spec = {
+    .name = "cotan.Tensor",
+    .basicsize = sizeof(tensor_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = slots,
+};
+
+static bool add_methods(PyMethodDef *list) {
+    for (PyMethodDef *m = list; m->ml_name; m++) {
+        PyObject *method = PyDescr_NewMethod(tensor_type, m);
+        if (!method || PyObject_SetAttrString((PyObject *)tensor_type, m->ml_name, method) < 0)
+            return false;
+        Py_DECREF(method);
+    }
+    return true;
+}
+
+bool tensor_start(PyObject *module) {
+    int n = 0;
+    while (slots[n].slot) n++;
+    for (const PyType_Slot *s = operator_slots; s->slot; s++) slots[n++] = *s;
+    tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_type) < 0)
+        return false;
+    allocate = (allocfunc)PyType_GetSlot(tensor_type, Py_tp_alloc);
+    PyObject *priority = PyLong_FromLong(1000); // NumPy's arrays leave operators to us
+    const bool ok = priority && PyObject_SetAttrString((PyObject *)tensor_type,
+                                                       "__array_priority__", priority) == 0;
+    Py_XDECREF(priority);
+    return ok && add_methods(methods) && add_methods(read_methods);
+}
+
+// The classes that are written in Python.
+PyObject *tensor_classes(PyObject *size, PyObject *count) {
+    Py_INCREF(size);
+    Py_INCREF(count);
+    size_type = size;
+    count_type = count;
+    Py_RETURN_NONE;
+}
