@@ -29,7 +29,8 @@ void errors_log(ct_log_kind kind, const char *text, void *user);
 
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.
-const void *run_data(ct_tensor t, ct_loc here); // NULL: an exception
+const void *run_data(ct_tensor t, ct_loc here);                   // NULL: an exception
+const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here); // until ct_loan_end
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
 bool run_item(ct_tensor t, ct_loc here, double *value);
 
@@ -52,8 +53,11 @@ bool tensor_start(PyObject *module);
 // The object that names t: it pins t, or raises the context's error.
 PyObject *tensor_new(ct_tensor t, ct_loc here);
 bool tensor_check(PyObject *o);
-ct_tensor tensor_handle(PyObject *o); // of a Tensor
-void tensor_flush(ct_ctx *ctx);       // what other threads gave back
+// Of a Tensor: its value, to be read or looked at; and as an operand, which has no history where none
+// is kept. CT_NONE: it has failed.
+ct_tensor tensor_handle(PyObject *o);
+ct_tensor tensor_value(PyObject *o, ct_loc here);
+void tensor_flush(ct_ctx *ctx); // what other threads gave back
 extern size_t tensor_waiting;
 PyObject *tensor_shape(ct_tensor t);                       // a cotan.Size
 PyObject *tensor_classes(PyObject *size, PyObject *count); // cotan.Size, and of Tensor.size

@@ -1,5 +1,6 @@
 // The operators of Python: arithmetic, comparisons, conversions.
 #include "core.h"
+#include "tensor.h"
 
 // Both sides of an operator; false without an exception: one of them is not ours.
 static bool sides(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
@@ -20,14 +21,26 @@ static PyObject *binary(PyObject *a, PyObject *b, two_fn f) {
 }
 #define BINARY(name, f)                                                                            \
     static PyObject *name(PyObject *a, PyObject *b) { return binary(a, b, f); }
-BINARY(add, ct_add_at)
-BINARY(subtract, ct_sub_at)
-BINARY(multiply, ct_mul_at)
-BINARY(and_, ct_and_at)
-BINARY(or_, ct_or_at)
-BINARY(xor_, ct_xor_at)
-BINARY(shift_left, ct_shift_left_at)
-BINARY(matmul, ct_matmul_at)
+// a += b: a's value is written in its place.
+static PyObject *in_place(PyObject *a, PyObject *b, two_fn f) {
+    ct_tensor in[2];
+    const ct_loc here = enter();
+    if (!sides(a, b, in, here)) return not_ours();
+    if (!tensor_write(a, f(in[0], in[1], here), here)) return NULL;
+    Py_INCREF(a);
+    return a;
+}
+#define BOTH(name, f)                                                                              \
+    BINARY(name, f)                                                                                \
+    static PyObject *name##_in_place(PyObject *a, PyObject *b) { return in_place(a, b, f); }
+BOTH(add, ct_add_at)
+BOTH(subtract, ct_sub_at)
+BOTH(multiply, ct_mul_at)
+BOTH(and_, ct_and_at)
+BOTH(or_, ct_or_at)
+BOTH(xor_, ct_xor_at)
+BOTH(shift_left, ct_shift_left_at)
+BOTH(matmul, ct_matmul_at)
 
 // Integers are divided as floats.
 static bool is_whole(ct_tensor t) {
@@ -41,7 +54,7 @@ static ct_tensor quotient(ct_tensor a, ct_tensor b, ct_loc here) {
     }
     return ct_div_at(a, b, here);
 }
-BINARY(divide, quotient)
+BOTH(divide, quotient)
 
 static bool is_float(ct_tensor a, ct_tensor b) { return !is_whole(a) || !is_whole(b); }
 
@@ -69,8 +82,8 @@ static ct_tensor floor_quotient(ct_tensor a, ct_tensor b, ct_loc here) {
         at_zero, ct_div_at(a, b, here),
         ct_select_at(ct_is_finite_at(plain, here), ct_round_at(exact, here), plain, here), here);
 }
-BINARY(modulo, remainder_of)
-BINARY(floor_divide, floor_quotient)
+BOTH(modulo, remainder_of)
+BOTH(floor_divide, floor_quotient)
 
 // The sign's bit comes in, as in Python and C: negative numbers are shifted as their complements.
 static ct_tensor shifted(ct_tensor a, ct_tensor b, ct_loc here) {
@@ -79,7 +92,7 @@ static ct_tensor shifted(ct_tensor a, ct_tensor b, ct_loc here) {
     ct_tensor other = ct_not_at(ct_shift_right_at(ct_not_at(a, here), b, here), here);
     return ct_select_at(ct_less_at(a, ct_i(0), here), other, plain, here);
 }
-BINARY(shift_right, shifted)
+BOTH(shift_right, shifted)
 
 static PyObject *divmod_(PyObject *a, PyObject *b) {
     PyObject *whole = floor_divide(a, b);
@@ -95,11 +108,15 @@ static PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return binary(a, b, ct_pow_at);
 }
+static PyObject *power_in_place(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return in_place(a, b, ct_pow_at);
+}
 
 typedef ct_tensor (*one_fn)(ct_tensor x, ct_loc here);
 static PyObject *unary(PyObject *x, one_fn f) {
     const ct_loc here = enter();
-    return tensor_new(f(tensor_handle(x), here), here);
+    return tensor_new(f(tensor_value(x, here), here), here);
 }
 static PyObject *negative(PyObject *x) { return unary(x, ct_neg_at); }
 static PyObject *absolute(PyObject *x) { return unary(x, ct_abs_at); }
@@ -179,6 +196,19 @@ PyType_Slot operator_slots[] = {
     {Py_nb_xor, (void *)xor_},
     {Py_nb_lshift, (void *)shift_left},
     {Py_nb_rshift, (void *)shift_right},
+    {Py_nb_inplace_add, (void *)add_in_place},
+    {Py_nb_inplace_subtract, (void *)subtract_in_place},
+    {Py_nb_inplace_multiply, (void *)multiply_in_place},
+    {Py_nb_inplace_true_divide, (void *)divide_in_place},
+    {Py_nb_inplace_floor_divide, (void *)floor_divide_in_place},
+    {Py_nb_inplace_remainder, (void *)modulo_in_place},
+    {Py_nb_inplace_power, (void *)power_in_place},
+    {Py_nb_inplace_matrix_multiply, (void *)matmul_in_place},
+    {Py_nb_inplace_and, (void *)and__in_place},
+    {Py_nb_inplace_or, (void *)or__in_place},
+    {Py_nb_inplace_xor, (void *)xor__in_place},
+    {Py_nb_inplace_lshift, (void *)shift_left_in_place},
+    {Py_nb_inplace_rshift, (void *)shift_right_in_place},
     {Py_nb_negative, (void *)negative},
     {Py_nb_positive, (void *)positive},
     {Py_nb_absolute, (void *)absolute},

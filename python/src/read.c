@@ -90,7 +90,12 @@ PyObject *read_tolist(PyObject *self, PyObject *unused) {
 
 // -------------------------------------------------------------------------------------- buffers
 
-// What a view of the memory needs beside it: sizes, then strides.
+// What a view of the memory needs beside it. The memory is its own to hold: the tensor may be written
+// meanwhile, and then has another one.
+typedef struct lent {
+    ct_loan *loan;
+    Py_ssize_t sizes[2 * CT_MAX_RANK]; // then strides
+} lent;
 int read_buffer(PyObject *self, Py_buffer *view, int flags) {
     ct_tensor t = tensor_handle(self);
     const ct_dtype dtype = ct_dtype_of(t);
@@ -105,16 +110,19 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
                      dtype ? dtype_text(dtype) : "it");
         return -1;
     }
-    const void *data = run_data(t, enter());
+    ct_loan *loan;
+    const void *data = run_borrow(t, &loan, enter());
     if (!data) return -1;
     const int rank = ct_rank(t);
     const Py_ssize_t bytes = (Py_ssize_t)ct_dtype_size(dtype);
-    Py_ssize_t *sizes = PyMem_Malloc(2 * CT_MAX_RANK * sizeof *sizes);
-    if (!sizes) {
+    lent *made = PyMem_Malloc(sizeof *made);
+    if (!made) {
+        ct_loan_end(loan);
         PyErr_NoMemory();
         return -1;
     }
-    Py_ssize_t stride = bytes;
+    made->loan = loan;
+    Py_ssize_t *sizes = made->sizes, stride = bytes;
     for (int i = rank - 1; i >= 0; i--) {
         sizes[i] = (Py_ssize_t)ct_dim(t, i);
         sizes[CT_MAX_RANK + i] = stride;
@@ -130,14 +138,16 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
         .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL,
         .shape = flags & PyBUF_ND ? sizes : NULL,
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + CT_MAX_RANK : NULL,
-        .internal = sizes,
+        .internal = made,
     };
     Py_INCREF(self);
     return 0;
 }
 void read_release(PyObject *self, Py_buffer *view) {
     (void)self;
-    PyMem_Free(view->internal);
+    lent *made = view->internal;
+    ct_loan_end(made->loan);
+    PyMem_Free(made);
 }
 
 // An array that shares the memory, read-only.

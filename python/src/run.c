@@ -1,5 +1,6 @@
 // Reads, which may run a plan: the GIL is free meanwhile, and Ctrl-C ends it at once.
 #include "core.h"
+#include "tensor.h"
 
 #include <signal.h>
 
@@ -51,9 +52,11 @@ typedef struct reading {
     size_t n;
     ct_loc here;
     const void *data;
+    ct_loan **loan;
     double item;
 } reading;
 static void read_data(reading *r) { r->data = ct_data_at(*r->t, r->here); }
+static void borrow(reading *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
 static void read_item_of(reading *r) { r->item = ct_item_at(*r->t, r->here); }
 static void read_all(reading *r) {
     if (!ct_eval_at(r->t, r->n, r->here)) return; // the context tells
@@ -66,6 +69,7 @@ static bool run(reading *r, void (*read)(reading *)) {
         read(r);
         PyEval_RestoreThread(state);
         if (watched) unwatch();
+        autograd_ran();
         if (!ct_failed()) return true;
         if (ct_error_code() != CT_E_INTERRUPTED) return raise_failure();
         ct_error_clear();
@@ -76,6 +80,11 @@ static bool run(reading *r, void (*read)(reading *)) {
 const void *run_data(ct_tensor t, ct_loc here) {
     reading r = {.t = &t, .here = here};
     if (!run(&r, read_data)) return NULL;
+    return r.data ? r.data : raise_failure();
+}
+const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here) {
+    reading r = {.t = &t, .here = here, .loan = loan};
+    if (!run(&r, borrow)) return NULL;
     return r.data ? r.data : raise_failure();
 }
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here) {

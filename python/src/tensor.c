@@ -1,13 +1,9 @@
 // cotan.Tensor: the object that names a tensor of the library.
 #include "core.h"
 
-#include <stdlib.h>
+#include "tensor.h"
 
-typedef struct tensor_object {
-    PyObject_HEAD ct_tensor handle;
-    ct_ctx *owner; // where it is pinned
-    PyObject *dict, *weak;
-} tensor_object;
+#include <stdlib.h>
 
 PyTypeObject *tensor_type;
 static allocfunc allocate;
@@ -16,7 +12,18 @@ static PyObject *size_type, *count_type; // cotan.Size; an int that can be calle
 bool tensor_check(PyObject *o) {
     return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
 }
-ct_tensor tensor_handle(PyObject *o) { return ((tensor_object *)o)->handle; }
+ct_tensor tensor_handle(PyObject *o) {
+    tensor_object *self = (tensor_object *)o;
+    if (self->parent && !view_refresh(self, CT_NOWHERE)) {
+        PyErr_Clear(); // the caller finds the poisoned handle
+        return CT_NONE;
+    }
+    return self->handle;
+}
+ct_tensor tensor_value(PyObject *o, ct_loc here) {
+    ct_tensor t = tensor_handle(o);
+    return !grad_enabled() && ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
+}
 
 static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     if (!ct_ok(t)) return raise_failure();
@@ -69,38 +76,69 @@ void tensor_flush(ct_ctx *ctx) {
     tensor_waiting = kept;
 }
 
+void tensor_unname(tensor_object *self) {
+    if (self->set) {
+        autograd_forget(self);
+        ct_params_free(self->set);
+        self->set = NULL;
+    } else if (self->handle.bits) {
+        give_back(self->handle, self->owner);
+    }
+    self->handle = CT_NONE;
+}
+
+bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here) {
+    if (!ct_ok(t)) return raise_failure();
+    t = ct_pin_at(t, here);
+    if (!ct_ok(t)) return raise_failure();
+    tensor_unname(self);
+    self->handle = t;
+    self->owner = ct_ctx_current();
+    return true;
+}
+
 static void dealloc(PyObject *o) {
     tensor_object *self = (tensor_object *)o;
     PyTypeObject *type = Py_TYPE(o);
     PyObject_GC_UnTrack(o);
     if (self->weak) PyObject_ClearWeakRefs(o);
     Py_CLEAR(self->dict);
-    if (self->handle.bits) give_back(self->handle, self->owner);
+    Py_CLEAR(self->grad);
+    view_forget(self);
+    tensor_unname(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
     Py_DECREF(type);
 }
 static int traverse(PyObject *o, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(o));
-    Py_VISIT(((tensor_object *)o)->dict);
+    const tensor_object *self = (tensor_object *)o;
+    Py_VISIT(self->dict);
+    Py_VISIT(self->grad);
+    if (self->holds) Py_VISIT((PyObject *)self->parent);
     return 0;
 }
 static int clear(PyObject *o) {
     Py_CLEAR(((tensor_object *)o)->dict);
+    Py_CLEAR(((tensor_object *)o)->grad);
     return 0;
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
-    static char *names[] = {"data", "dtype", NULL};
+    static char *names[] = {"data", "dtype", "requires_grad", NULL};
     PyObject *data, *dtype = Py_None;
+    int tracked = 0;
     ct_dtype want;
     ct_tensor t;
     const ct_loc here = enter();
-    if (!PyArg_ParseTupleAndKeywords(args, options, "O|O:Tensor", names, &data, &dtype) ||
+    if (!PyArg_ParseTupleAndKeywords(args, options, "O|Op:Tensor", names, &data, &dtype,
+                                     &tracked) ||
         !dtype_parse(dtype, &want) || !make_tensor(data, want, &t, here))
         return NULL;
     if (tensor_check(data) && t.bits == tensor_handle(data).bits) // a handle has one name
         t = ct_cast_at(t, ct_dtype_of(t), here);
-    return wrap(type, t, here);
+    PyObject *o = wrap(type, t, here);
+    if (o && tracked && !make_variable(o, true, here)) Py_CLEAR(o);
+    return o;
 }
 
 // -------------------------------------------------------------------------------------- attributes
@@ -171,7 +209,13 @@ static PyObject *reversed_axes(PyObject *self, int n) {
         return NULL;
     }
     for (int i = 0; i < rank; i++) axes[i] = i < rank - n ? i : rank - 1 - (i - (rank - n));
-    return tensor_new(ct_permute_at(t, (ct_ints){rank, axes}, here), here);
+    const int64_t *const lists[4] = {axes};
+    move *moves = malloc(sizeof *moves);
+    if (!moves || !move_new(moves, MOVE_PERMUTE, lists, (size_t)rank)) {
+        free(moves);
+        return PyErr_NoMemory();
+    }
+    return view_new(self, moves, 1, here);
 }
 static PyObject *get_T(PyObject *self, void *unused) {
     (void)unused;
@@ -256,6 +300,16 @@ static bool add_methods(PyMethodDef *list) {
     return true;
 }
 
+static bool add_getters(PyGetSetDef *list) {
+    for (PyGetSetDef *g = list; g->name; g++) {
+        PyObject *getter = PyDescr_NewGetSet(tensor_type, g);
+        if (!getter || PyObject_SetAttrString((PyObject *)tensor_type, g->name, getter) < 0)
+            return false;
+        Py_DECREF(getter);
+    }
+    return true;
+}
+
 bool tensor_start(PyObject *module) {
     int n = 0;
     while (slots[n].slot) n++;
@@ -268,7 +322,9 @@ bool tensor_start(PyObject *module) {
     const bool ok = priority && PyObject_SetAttrString((PyObject *)tensor_type,
                                                        "__array_priority__", priority) == 0;
     Py_XDECREF(priority);
-    return ok && add_methods(methods) && add_methods(read_methods);
+    return ok && add_methods(methods) && add_methods(read_methods) && add_methods(view_methods) &&
+           add_methods(autograd_methods) && add_getters(autograd_getters) &&
+           autograd_start(module) && PyModule_AddFunctions(module, view_functions) == 0;
 }
 
 // The classes that are written in Python.

@@ -61,7 +61,8 @@ void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
     if (!f->ended || !f->body) return; // the caller misses its outputs
     const size_t n = f->body->n_params, captured = f->body->n_captured;
     if ((n && !ct__given(ctx, in, f->body->here, "function", "the list of operands")) ||
-        (f->body->n_outs && !ct__given(ctx, out, f->body->here, "function", "the room for results")))
+        (f->body->n_outs &&
+         !ct__given(ctx, out, f->body->here, "function", "the room for results")))
         return;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n + captured + 1) * sizeof *args);
     if (!args) {

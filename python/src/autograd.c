@@ -1,0 +1,409 @@
+// PyTorch's gradients: leaves that require them, histories, backward, and what is recorded without one.
+#include "core.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+
+static _Thread_local bool no_grad;        // nothing that is recorded has a history
+static _Thread_local bool backward_waits; // a backward was recorded and has not run
+static PyObject *
+    leaves; // {handle: address}: Tensors that are variables, and those of ct_track, while they live
+
+bool grad_enabled(void) { return !no_grad; }
+void autograd_ran(void) { backward_waits = false; }
+
+// ------------------------------------------------------------------------------------------ leaves
+
+static bool note_leaf(tensor_object *self) {
+    PyObject *key = PyLong_FromUnsignedLongLong(self->handle.bits);
+    PyObject *address = PyLong_FromVoidPtr(self);
+    const bool ok = key && address && PyDict_SetItem(leaves, key, address) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(address);
+    return ok;
+}
+
+void autograd_forget(tensor_object *self) {
+    PyObject *type, *value, *trace; // a collection may come in the middle of an exception
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *key = PyLong_FromUnsignedLongLong(self->handle.bits);
+    if (key) PyDict_DelItem(leaves, key);
+    Py_XDECREF(key);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+}
+
+static tensor_object *leaf_of(ct_tensor t) { // borrowed; NULL: nobody has it any more
+    PyObject *key = PyLong_FromUnsignedLongLong(t.bits);
+    PyObject *address = key ? PyDict_GetItemWithError(leaves, key) : NULL;
+    Py_XDECREF(key);
+    return address ? PyLong_AsVoidPtr(address) : NULL;
+}
+
+// The Tensor becomes a variable: what plans update in place, and at which histories begin.
+bool make_variable(PyObject *o, bool tracked, ct_loc here) {
+    tensor_object *self = (tensor_object *)o;
+    if (self->set) {
+        ct_track_variable(self->handle, tracked);
+        return true;
+    }
+    ct_tensor value = tensor_value(o, here);
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(value);
+    for (int i = 0; i < rank; i++) dim[i] = ct_dim(value, i);
+    ct_params *set = ct_params_new();
+    ct_tensor variable = ct_param_at(set, "tensor", ct_dtype_of(value), (ct_ints){rank, dim}, here);
+    ct_track_variable(variable, tracked);
+    ct_assign_at(variable, value, here);
+    if (ct_failed()) {
+        ct_params_free(set);
+        return raise_failure();
+    }
+    tensor_unname(self);
+    self->handle = variable;
+    self->set = set;
+    return note_leaf(self);
+}
+
+static bool has_slope(ct_dtype dtype) {
+    const char kind = dtype_kind(dtype);
+    return kind == 'f' || kind == 'c';
+}
+
+static PyObject *requires_grad(PyObject *o, PyObject *args, PyObject *options) {
+    static char *names[] = {"requires_grad", NULL};
+    tensor_object *self = (tensor_object *)o;
+    int wanted = 1;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|p:requires_grad_", names, &wanted))
+        return NULL;
+    const bool has_history = !self->set && ct_is_tracked(self->handle);
+    if (has_history && !wanted) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "requires_grad_: only a leaf can be told not to require gradients; "
+                        "detach() gives a tensor without a history");
+        return NULL;
+    }
+    if (wanted && !has_slope(ct_dtype_of(self->handle))) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "requires_grad_: only floats and complex numbers have gradients, the tensor is %s",
+            dtype_text(ct_dtype_of(self->handle)));
+        return NULL;
+    }
+    if (!has_history && (wanted || self->set) && !make_variable(o, wanted, here)) return NULL;
+    Py_INCREF(o);
+    return o;
+}
+
+static PyObject *get_requires_grad(PyObject *o, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(ct_is_tracked(((tensor_object *)o)->handle));
+}
+static int set_requires_grad(PyObject *o, PyObject *value, void *unused) {
+    (void)unused;
+    const int wanted = value ? PyObject_IsTrue(value) : 0;
+    if (wanted < 0) return -1;
+    PyObject *args = Py_BuildValue("(i)", wanted),
+             *done = args ? requires_grad(o, args, NULL) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+static PyObject *get_is_leaf(PyObject *o, void *unused) {
+    (void)unused;
+    const tensor_object *self = (tensor_object *)o;
+    return PyBool_FromLong(self->set || !ct_is_tracked(self->handle));
+}
+
+static PyObject *get_grad(PyObject *o, void *unused) {
+    (void)unused;
+    PyObject *grad = ((tensor_object *)o)->grad;
+    if (!grad) grad = Py_None;
+    Py_INCREF(grad);
+    return grad;
+}
+static int set_grad(PyObject *o, PyObject *value, void *unused) {
+    (void)unused;
+    tensor_object *self = (tensor_object *)o;
+    if (value == Py_None) value = NULL;
+    if (value && !tensor_check(value)) {
+        PyErr_Format(PyExc_TypeError, "grad must be a Tensor or None, not %R", value);
+        return -1;
+    }
+    if (value) {
+        ct_tensor t = tensor_handle(value);
+        bool same = ct_rank(t) == ct_rank(self->handle);
+        for (int i = 0; same && i < ct_rank(t); i++) same = ct_dim(t, i) == ct_dim(self->handle, i);
+        if (!same) {
+            PyObject *is = tensor_shape(t), *wants = tensor_shape(self->handle);
+            if (is && wants)
+                PyErr_Format(PyExc_RuntimeError, "grad: the gradient is %R, the tensor is %R", is,
+                             wants);
+            Py_XDECREF(is);
+            Py_XDECREF(wants);
+            return -1;
+        }
+        Py_INCREF(value);
+    }
+    PyObject *before = self->grad;
+    self->grad = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+// ---------------------------------------------------------------------------------------- backward
+
+typedef struct pass {
+    ct_tensor loss;
+    ct_tensor *wrt, *grads;
+    size_t n, room;
+    bool retain, create;
+    ct_loc here;
+} pass;
+
+static bool make_room(pass *p, size_t n) {
+    if (n <= p->room) return true;
+    free(p->wrt);
+    p->room = 2 * n;
+    p->wrt = malloc(2 * p->room * sizeof *p->wrt);
+    p->grads = p->wrt ? p->wrt + p->room : NULL;
+    if (!p->wrt) PyErr_NoMemory();
+    return p->wrt;
+}
+
+static bool find_leaves(pass *p) {
+    if (!make_room(p, 64)) return false;
+    while ((p->n = ct_tracked_leaves_at(p->loss, p->wrt, p->room, p->here)) > p->room)
+        if (!make_room(p, p->n)) return false;
+    return p->n || raise_failure();
+}
+
+// The number whose gradients are wanted: the value, or the sum of its products with `gradient`.
+static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc here) {
+    ct_tensor t = tensor_value(value, here);
+    *loss = t;
+    if (gradient && gradient != Py_None) {
+        ct_tensor g;
+        if (!operand(gradient, &g, here)) return false;
+        *loss = ct_sum_with((ct_sum_args){
+            .x = ct_mul_at(t, ct_cast_at(g, ct_dtype_of(t), here), here), .here = here});
+    } else if (ct_size(t) != 1) {
+        PyObject *shape = tensor_shape(t);
+        if (shape)
+            PyErr_Format(PyExc_RuntimeError,
+                         "backward: the loss must be one number, it is %R\n  hint: mean() or sum() "
+                         "makes it one; or give backward(gradient) of its shape",
+                         shape);
+        Py_XDECREF(shape);
+        return false;
+    }
+    if (ct_rank(*loss)) *loss = ct_reshape_at(*loss, CT_SCALAR, here);
+    return ct_ok(*loss) || raise_failure();
+}
+
+// One that is there is added to, in its place, as PyTorch does.
+static bool accumulate(tensor_object *leaf, PyObject *grad, bool create, ct_loc here) {
+    if (!leaf->grad) {
+        Py_INCREF(grad);
+        leaf->grad = grad;
+        return true;
+    }
+    ct_tensor sum = ct_add_at(tensor_value(leaf->grad, here), tensor_value(grad, here), here);
+    if (!create) return tensor_write(leaf->grad, sum, here);
+    PyObject *next = tensor_new(sum, here), *before = leaf->grad;
+    if (!next) return false;
+    leaf->grad = next;
+    Py_DECREF(before);
+    return true;
+}
+
+// Functions that see a leaf's gradient before it is added, and may give another.
+static PyObject *hooked(PyObject *leaf, PyObject *grad) {
+    PyObject *dict = ((tensor_object *)leaf)->dict;
+    PyObject *hooks = dict ? PyDict_GetItemString(dict, "_backward_hooks") : NULL;
+    if (!hooks || !PyDict_Check(hooks)) return grad;
+    PyObject *list = PyDict_Values(hooks);
+    for (Py_ssize_t i = 0; list && grad && i < PyList_Size(list); i++) {
+        PyObject *next = PyObject_CallFunctionObjArgs(PyList_GetItem(list, i), grad, NULL);
+        if (next == Py_None) {
+            Py_DECREF(next);
+            continue;
+        }
+        Py_DECREF(grad);
+        grad = next;
+    }
+    Py_XDECREF(list);
+    return grad;
+}
+
+static bool give(pass *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        tensor_object *leaf = leaf_of(p->wrt[i]);
+        if (!leaf) continue;
+        PyObject *grad = tensor_new(p->grads[i], p->here);
+        Py_INCREF((PyObject *)leaf);
+        grad = grad ? hooked((PyObject *)leaf, grad) : NULL;
+        const bool ok = grad && accumulate(leaf, grad, p->create, p->here);
+        Py_XDECREF(grad);
+        Py_DECREF((PyObject *)leaf);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static bool run_backward(pass *p) {
+    if (backward_waits && !run_eval(NULL, 0, p->here)) return false;
+    ct_backward_at(p->loss, p->wrt, p->n, p->grads, p->retain, p->create, p->here);
+    backward_waits = true;
+    return !ct_failed() || raise_failure();
+}
+
+static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
+    static char *names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
+    PyObject *gradient = NULL, *retain = Py_None, *inputs = Py_None;
+    int create = 0;
+    pass p = {.here = enter()};
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|OOpO:backward", names, &gradient, &retain,
+                                     &create, &inputs))
+        return NULL;
+    const int keeps = retain == Py_None ? create : PyObject_IsTrue(retain);
+    if (keeps < 0 || !loss_of(self, gradient, &p.loss, p.here)) return NULL;
+    p.retain = keeps;
+    p.create = create;
+    // What is computed for the loss alone lives as long as this call.
+    PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
+    if (loss) p.loss = tensor_handle(loss);
+    bool ok = loss && find_leaves(&p);
+    if (ok && inputs != Py_None) {
+        size_t kept = 0;
+        PyObject *list = PySequence_List(inputs);
+        ok = list;
+        for (size_t i = 0; ok && i < p.n; i++)
+            for (Py_ssize_t k = 0; k < PyList_Size(list); k++) {
+                PyObject *input = PyList_GetItem(list, k);
+                if (!tensor_check(input) || tensor_handle(input).bits != p.wrt[i].bits) continue;
+                p.wrt[kept++] = p.wrt[i];
+                break;
+            }
+        Py_XDECREF(list);
+        p.n = kept;
+    }
+    ok = ok && (!p.n || (run_backward(&p) && give(&p)));
+    free(p.wrt);
+    Py_XDECREF(loss);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+// _grad(output, inputs, gradient, retain, create): a tuple, None for inputs that it does not depend on.
+static PyObject *grad_of(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *output, *inputs, *gradient;
+    int retain, create;
+    pass p = {.here = enter()};
+    if (!PyArg_ParseTuple(args, "OO!Opp:_grad", &output, &PyTuple_Type, &inputs, &gradient, &retain,
+                          &create))
+        return NULL;
+    const size_t n = (size_t)PyTuple_Size(inputs);
+    if (!tensor_check(output) || !loss_of(output, gradient, &p.loss, p.here) ||
+        !make_room(&p, n ? n : 1)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "grad: the output must be a Tensor, not %R", output);
+        return NULL;
+    }
+    p.retain = retain;
+    p.create = create;
+    PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
+    bool *reached = calloc(n + 1, sizeof *reached);
+    PyObject *found = PyTuple_New((Py_ssize_t)n);
+    bool ok = loss && reached && found;
+    if (ok) p.loss = tensor_handle(loss);
+    for (size_t i = 0; ok && i < n; i++) {
+        PyObject *input = PyTuple_GetItem(inputs, (Py_ssize_t)i);
+        ok = tensor_check(input);
+        if (ok)
+            p.grads[i] = ((tensor_object *)input)->handle;
+        else
+            PyErr_Format(PyExc_TypeError, "grad: the inputs must be Tensors, not %R", input);
+    }
+    if (ok) ct_reached_at(p.loss, p.grads, n, reached, p.here);
+    for (size_t i = 0; ok && i < n; i++)
+        if (reached[i]) p.wrt[p.n++] = p.grads[i];
+    ok = ok && (!p.n || run_backward(&p));
+    for (size_t i = 0, k = 0; ok && i < n; i++) {
+        PyObject *grad = reached[i] ? tensor_new(p.grads[k++], p.here) : Py_None;
+        if (grad == Py_None) Py_INCREF(grad);
+        ok = grad && PyTuple_SetItem(found, (Py_ssize_t)i, grad) == 0;
+    }
+    free(p.wrt);
+    free(reached);
+    Py_XDECREF(loss);
+    if (ok) return found;
+    Py_XDECREF(found);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+// ------------------------------------------------------------------------------------ without history
+
+static PyObject *detach(PyObject *self, PyObject *unused) {
+    (void)unused;
+    const ct_loc here = enter();
+    return tensor_new(ct_stop_gradient_at(tensor_value(self, here), here), here);
+}
+
+static PyObject *set_grad_enabled(PyObject *module, PyObject *wanted) {
+    (void)module;
+    const int on = PyObject_IsTrue(wanted);
+    if (on < 0) return NULL;
+    const bool before = !no_grad;
+    no_grad = !on;
+    return PyBool_FromLong(before);
+}
+static PyObject *is_grad_enabled(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(!no_grad);
+}
+
+// _track(x): x as a value of its own at which a history begins.
+static PyObject *track(PyObject *module, PyObject *o) {
+    (void)module;
+    const ct_loc here = enter();
+    if (!tensor_check(o)) {
+        PyErr_Format(PyExc_TypeError, "what is differentiated must be a Tensor, not %R", o);
+        return NULL;
+    }
+    return tensor_new(ct_track_at(tensor_value(o, here), here), here);
+}
+
+PyMethodDef autograd_methods[] = {
+    {"backward", (PyCFunction)(void (*)(void))backward, METH_VARARGS | METH_KEYWORDS,
+     "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
+     "Adds to .grad of every leaf behind this number that requires it the number's slope along "
+     "it."},
+    {"requires_grad_", (PyCFunction)(void (*)(void))requires_grad, METH_VARARGS | METH_KEYWORDS,
+     "requires_grad_($self, requires_grad=True)\n--\n\nMakes it a leaf whose gradients backward() "
+     "gives, or none."},
+    {"detach", detach, METH_NOARGS, "detach($self)\n--\n\nThe same value without a history."},
+    {0},
+};
+PyGetSetDef autograd_getters[] = {
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "Has it a history, or does one begin at it?", NULL},
+    {"is_leaf", get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
+    {"grad", get_grad, set_grad, "What backward() gave; None before.", NULL},
+    {0},
+};
+static PyMethodDef functions[] = {
+    {"_grad", grad_of, METH_VARARGS, NULL},
+    {"_track", track, METH_O, NULL},
+    {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
+     "is_grad_enabled()\n--\n\nAre histories kept in this thread?"},
+    {0},
+};
+
+bool autograd_start(PyObject *module) {
+    leaves = PyDict_New();
+    return leaves && PyModule_AddFunctions(module, functions) == 0;
+}

@@ -1,0 +1,55 @@
+// The object behind cotan.Tensor.
+#ifndef COTAN_PYTHON_TENSOR_H
+#define COTAN_PYTHON_TENSOR_H
+
+#include "core.h"
+
+typedef struct move move; // views.c
+
+typedef struct tensor_object {
+    PyObject_HEAD ct_tensor handle;
+    ct_ctx *owner;    // where it is pinned
+    ct_params *set;   // of a variable, which it then is; else NULL
+    uint64_t version; // how often it was written in its place
+    PyObject *grad, *dict, *weak;
+    // A view is another tensor's value moved: a write to one is seen in the other.
+    struct tensor_object *parent; // NULL: it is none
+    bool holds;                   // a reference of it; else the parent knows its only child:
+    struct tensor_object *child;
+    bool holds_children; // its children hold it
+    uint64_t seen;       // the parent's version that the handle was made of
+    move *moves;         // (n_moves) from the parent's value to this one
+    size_t n_moves;
+} tensor_object;
+
+void tensor_unname(tensor_object *self);                           // unpins the handle
+bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
+
+// views.c
+// Whole axes and parts of them, in their order; the results are never the operand itself.
+struct move {
+    enum { MOVE_SLICE, MOVE_PERMUTE, MOVE_RESHAPE, MOVE_EXPAND } kind;
+    size_t n;         // of each list
+    int64_t *list[4]; // SLICE: axes, start, stop, step; else sizes, or axes
+};
+bool move_new(move *to, int kind, const int64_t *const lists[4],
+              size_t n); // copies; false: no memory
+void moves_free(move *moves, size_t n);
+// A view of o; takes the moves, whose memory is malloc's.
+PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here);
+void view_forget(tensor_object *self); // it is being collected
+bool view_refresh(tensor_object *self, ct_loc here);
+// The value in its place: o's and that of all of which it is a view. It is broadcast and cast.
+bool tensor_write(PyObject *o, ct_tensor value, ct_loc here);
+extern PyMethodDef view_functions[], view_methods[];
+
+// autograd.c
+bool grad_enabled(void);
+void autograd_ran(void); // a plan ran
+void autograd_forget(tensor_object *self);
+bool make_variable(PyObject *o, bool tracked, ct_loc here);
+extern PyMethodDef autograd_methods[];
+extern PyGetSetDef autograd_getters[];
+bool autograd_start(PyObject *module);
+
+#endif

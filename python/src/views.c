@@ -1,0 +1,332 @@
+// Views, and writes in place. A buffer is never written: a write gives the tensor another value, and
+// those that share it find out by its version.
+#include "core.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ------------------------------------------------------------------------------------------- moves
+
+bool move_new(move *to, int kind, const int64_t *const lists[4], size_t n) {
+    int64_t *room = malloc((4 * n + 1) * sizeof *room);
+    if (!room) return PyErr_NoMemory();
+    *to = (move){.kind = kind, .n = n};
+    for (int i = 0; i < 4; i++) {
+        to->list[i] = room + (size_t)i * n;
+        if (lists[i]) memcpy(to->list[i], lists[i], n * sizeof *room);
+    }
+    return true;
+}
+void moves_free(move *moves, size_t n) {
+    for (size_t i = 0; i < n; i++) free(moves[i].list[0]);
+    free(moves);
+}
+
+static ct_ints list_of(const move *m, int i) { return (ct_ints){(int64_t)m->n, m->list[i]}; }
+
+static ct_tensor forward(const move *m, ct_tensor t, ct_loc here) {
+    switch (m->kind) {
+    case MOVE_SLICE:
+        return ct_slice_with((ct_slice_args){.x = t,
+                                             .axes = list_of(m, 0),
+                                             .start = list_of(m, 1),
+                                             .stop = list_of(m, 2),
+                                             .step = list_of(m, 3),
+                                             .here = here});
+    case MOVE_PERMUTE: return ct_permute_at(t, list_of(m, 0), here);
+    case MOVE_RESHAPE: return ct_reshape_at(t, list_of(m, 0), here);
+    case MOVE_EXPAND: return ct_expand_at(t, list_of(m, 0), here);
+    }
+    return CT_NONE;
+}
+
+static ct_tensor with_shape_of(ct_tensor t, ct_tensor of, bool expand, ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(of);
+    bool same = rank == ct_rank(t);
+    for (int i = 0; i < rank; i++) {
+        dim[i] = ct_dim(of, i);
+        same = same && ct_dim(t, i) == dim[i];
+    }
+    if (same) return t;
+    return expand ? ct_expand_at(t, (ct_ints){rank, dim}, here)
+                  : ct_reshape_at(t, (ct_ints){rank, dim}, here);
+}
+
+static ct_tensor same_value(ct_tensor t, ct_loc here) { // by another handle: one has one name
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(t);
+    for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
+    return ct_reshape_at(t, (ct_ints){rank, dim}, here);
+}
+
+// `part` in the places of `whole` that a slice along one axis takes; each place is asked whether it is one.
+static ct_tensor put_axis(ct_tensor whole, ct_tensor part, int axis, int64_t start, int64_t step,
+                          ct_loc here) {
+    int64_t flat[CT_MAX_RANK];
+    const int rank = ct_rank(whole);
+    const int64_t n = ct_dim(part, axis), size = ct_dim(whole, axis);
+    for (int i = 0; i < rank; i++) flat[i] = i == axis ? size : 1;
+    if (!n) return whole;
+    if (step < 0) { // the same places from the other end
+        part = ct_flip_at(part, (ct_ints){1, &(int64_t){axis}}, here);
+        start += (n - 1) * step;
+        step = -step;
+    }
+    ct_tensor place =
+        ct_sub_at(ct_iota_at(CT_I64, (ct_ints){rank, flat}, axis, here), ct_i(start), here);
+    ct_tensor from = ct_div_at(place, ct_i(step), here);
+    ct_tensor inside =
+        ct_and_at(ct_greater_equal_at(place, ct_i(0), here), ct_less_at(from, ct_i(n), here), here);
+    if (step > 1)
+        inside =
+            ct_and_at(inside, ct_equal_at(ct_mod_at(place, ct_i(step), here), ct_i(0), here), here);
+    // The part with zeros around and between its elements.
+    ct_pad_args pad = {.here = here};
+    int64_t low[CT_MAX_RANK] = {0}, high[CT_MAX_RANK] = {0}, gaps[CT_MAX_RANK] = {0};
+    low[axis] = start;
+    gaps[axis] = step - 1;
+    high[axis] = size - start - ((n - 1) * step + 1);
+    pad.low = (ct_ints){rank, low};
+    pad.high = (ct_ints){rank, high};
+    pad.interior = (ct_ints){rank, gaps};
+    pad.x = part;
+    pad.value = ct_scalar(0, ct_dtype_of(part));
+    ct_tensor spread = ct_pad_with(pad);
+    return ct_select_at(inside, spread, whole, here);
+}
+
+// What a slice of several axes replaces is put together axis by axis, innermost part first.
+static ct_tensor put_slice(const move *m, size_t from, ct_tensor whole, ct_tensor part,
+                           ct_loc here) {
+    if (from == m->n) return part;
+    const int axis = (int)m->list[0][from];
+    move first = {.kind = MOVE_SLICE, .n = 1};
+    for (int i = 0; i < 4; i++) first.list[i] = m->list[i] + from;
+    ct_tensor inner = put_slice(m, from + 1, forward(&first, whole, here), part, here);
+    return put_axis(whole, inner, axis, m->list[1][from], m->list[3][from], here);
+}
+
+// The value before a move whose result becomes `part`.
+static ct_tensor backward(const move *m, ct_tensor before, ct_tensor part, ct_loc here) {
+    switch (m->kind) {
+    case MOVE_SLICE: return put_slice(m, 0, before, part, here);
+    case MOVE_RESHAPE: return with_shape_of(part, before, false, here);
+    case MOVE_PERMUTE: {
+        int64_t back[CT_MAX_RANK];
+        for (size_t i = 0; i < m->n; i++) back[m->list[0][i]] = (int64_t)i;
+        return ct_permute_at(part, (ct_ints){(int64_t)m->n, back}, here);
+    }
+    case MOVE_EXPAND: break;
+    }
+    return CT_NONE;
+}
+
+static bool repeats(const tensor_object *self) {
+    for (const tensor_object *at = self; at; at = at->parent)
+        for (size_t i = 0; i < at->n_moves; i++)
+            if (at->moves[i].kind == MOVE_EXPAND) return true;
+    return false;
+}
+
+// --------------------------------------------------------------------------------- parents, children
+
+// A parent that nobody names any more is needed only where another child could see a write: so the
+// first child does not hold it, and from the second one on all do.
+static void adopt(tensor_object *parent, tensor_object *child) {
+    child->parent = parent;
+    child->seen = parent->version;
+    if (!parent->child && !parent->holds_children) {
+        parent->child = child;
+        return;
+    }
+    if (parent->child) {
+        parent->child->holds = true;
+        Py_INCREF((PyObject *)parent);
+        parent->child = NULL;
+        parent->holds_children = true;
+    }
+    child->holds = true;
+    Py_INCREF((PyObject *)parent);
+}
+
+void view_forget(tensor_object *self) {
+    if (self->child) {
+        self->child->parent = NULL;
+        moves_free(self->child->moves, self->child->n_moves);
+        self->child->moves = NULL;
+        self->child->n_moves = 0;
+        self->child = NULL;
+    }
+    tensor_object *parent = self->parent;
+    self->parent = NULL;
+    moves_free(self->moves, self->n_moves);
+    self->moves = NULL;
+    self->n_moves = 0;
+    if (!parent) return;
+    if (self->holds)
+        Py_DECREF((PyObject *)parent);
+    else
+        parent->child = NULL;
+}
+
+PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here) {
+    ct_tensor t = tensor_value(o, here), first = t;
+    for (size_t i = 0; i < n; i++) t = forward(&moves[i], t, here);
+    if (t.bits == first.bits && ct_ok(t)) t = same_value(t, here);
+    PyObject *view = tensor_new(t, here);
+    if (!view) {
+        moves_free(moves, n);
+        return NULL;
+    }
+    tensor_object *self = (tensor_object *)view;
+    self->moves = moves;
+    self->n_moves = n;
+    adopt((tensor_object *)o, self);
+    return view;
+}
+
+bool view_refresh(tensor_object *self, ct_loc here) {
+    tensor_object *parent = self->parent;
+    if (!parent) return true;
+    if (!view_refresh(parent, here)) return false;
+    if (parent->version == self->seen) return true;
+    ct_tensor t = parent->handle;
+    for (size_t i = 0; i < self->n_moves; i++) t = forward(&self->moves[i], t, here);
+    if (!tensor_rename(self, t, here)) return false;
+    self->seen = parent->version;
+    self->version++;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- writes
+
+static bool may_write(const tensor_object *self) {
+    const tensor_object *root = self;
+    while (root->parent) root = root->parent;
+    if (root->set && ct_is_tracked(root->handle) && grad_enabled()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a leaf that requires gradients is written in its place, which its "
+                        "gradient would not know\n"
+                        "  hint: with cotan.no_grad(): around it, or detach() before");
+        return false;
+    }
+    if (repeats(self)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "an expanded tensor is written, of which several elements are one\n"
+                        "  hint: clone() before");
+        return false;
+    }
+    return true;
+}
+
+static bool write_value(tensor_object *self, ct_tensor value, ct_loc here) {
+    if (self->parent) {
+        tensor_object *parent = self->parent;
+        ct_tensor *before = malloc((self->n_moves + 1) * sizeof *before);
+        if (!before) return PyErr_NoMemory();
+        before[0] = tensor_value((PyObject *)parent, here);
+        for (size_t i = 0; i < self->n_moves; i++)
+            before[i + 1] = forward(&self->moves[i], before[i], here);
+        ct_tensor whole = value;
+        for (size_t i = self->n_moves; i-- > 0;)
+            whole = backward(&self->moves[i], before[i], whole, here);
+        free(before);
+        if (!write_value(parent, whole, here)) return false;
+        self->seen = parent->version;
+    } else if (self->set) {
+        ct_assign_at(self->handle, value, here);
+        self->version++;
+        return !ct_failed() || raise_failure();
+    }
+    if (!tensor_rename(self, value, here)) return false;
+    self->version++;
+    return true;
+}
+
+static int width(ct_dtype dtype) { // what cannot hold what: bool, integers, floats, complex
+    const char kind = dtype_kind(dtype);
+    return kind == 'b' ? 0 : kind == 'i' || kind == 'u' ? 1 : kind == 'f' ? 2 : 3;
+}
+
+bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
+    tensor_object *self = (tensor_object *)o;
+    ct_tensor is = tensor_value(o, here);
+    if (!ct_ok(value) || !ct_ok(is)) return raise_failure();
+    if (!may_write(self)) return false;
+    const ct_dtype to = ct_dtype_of(is), from = ct_dtype_of(value);
+    if (width(from) > width(to)) {
+        PyErr_Format(PyExc_RuntimeError, "a %s tensor is written in its place, it cannot hold %s",
+                     dtype_text(to), dtype_text(from));
+        return false;
+    }
+    value = with_shape_of(value, is, true, here);
+    if (from != to) value = ct_cast_at(value, to, here);
+    if (!ct_ok(value)) return raise_failure();
+    return write_value(self, value, here);
+}
+
+// ------------------------------------------------------------------------------------------- Python
+
+static const char *const kinds[] = {"slice", "permute", "reshape", "expand"};
+
+static bool parse_move(PyObject *o, move *to) {
+    int64_t values[4][CT_MAX_RANK];
+    const int64_t *const lists[4] = {values[0], values[1], values[2], values[3]};
+    PyObject *name = PyTuple_Check(o) && PyTuple_Size(o) > 1 ? PyTuple_GetItem(o, 0) : NULL;
+    for (int kind = 0; name && kind < 4; kind++) {
+        if (PyUnicode_CompareWithASCIIString(name, kinds[kind]) != 0) continue;
+        const int most = kind == MOVE_SLICE ? 4 : 1;
+        size_t n = 0, each;
+        for (int i = 0; i < most && i + 1 < PyTuple_Size(o); i++) {
+            if (!parse_ints(PyTuple_GetItem(o, i + 1), values[i], CT_MAX_RANK, &each, kinds[kind]))
+                return false;
+            n = each;
+        }
+        return move_new(to, kind, lists, n);
+    }
+    PyErr_Format(PyExc_ValueError, "_view: %R is no movement", o);
+    return false;
+}
+
+// _view(x, (("slice", axes, start, stop, step), ("permute", axes), ("reshape", sizes), ("expand", sizes)))
+static PyObject *view(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *list;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "O!O!:_view", tensor_type, &o, &PyTuple_Type, &list)) return NULL;
+    const size_t n = (size_t)PyTuple_Size(list);
+    move *moves = calloc(n + 1, sizeof *moves);
+    if (!moves) return PyErr_NoMemory();
+    for (size_t i = 0; i < n; i++)
+        if (!parse_move(PyTuple_GetItem(list, (Py_ssize_t)i), &moves[i])) {
+            moves_free(moves, i);
+            return NULL;
+        }
+    return view_new(o, moves, n, here);
+}
+
+static PyObject *copy_in_place(PyObject *self, PyObject *value) {
+    const ct_loc here = enter();
+    ct_tensor t;
+    if (!operand(value, &t, here) || !tensor_write(self, t, here)) return NULL;
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *get_version(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((tensor_object *)self)->version);
+}
+
+PyMethodDef view_functions[] = {
+    {"_view", view, METH_VARARGS, NULL},
+    {0},
+};
+PyMethodDef view_methods[] = {
+    {"copy_", copy_in_place, METH_O,
+     "copy_($self, value)\n--\n\nWrites the value, broadcast and cast, in its place."},
+    {"_version", get_version, METH_NOARGS, NULL},
+    {0},
+};
