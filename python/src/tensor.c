@@ -280,6 +280,8 @@ static PyType_Slot slots[MOST_SLOTS] = {
     {Py_tp_hash, (void *)hash},
     {Py_tp_getset, getters},
     {Py_tp_members, members},
+    {Py_mp_subscript, (void *)index_get},
+    {Py_mp_ass_subscript, (void *)index_set},
     {Py_bf_getbuffer, (void *)read_buffer},
     {Py_bf_releasebuffer, (void *)read_release},
 };
@@ -323,8 +325,9 @@ bool tensor_start(PyObject *module) {
                                                        "__array_priority__", priority) == 0;
     Py_XDECREF(priority);
     return ok && add_methods(methods) && add_methods(read_methods) && add_methods(view_methods) &&
-           add_methods(autograd_methods) && add_getters(autograd_getters) &&
-           autograd_start(module) && PyModule_AddFunctions(module, view_functions) == 0;
+           add_methods(indexing_methods) && add_methods(autograd_methods) &&
+           add_getters(autograd_getters) && autograd_start(module) &&
+           PyModule_AddFunctions(module, view_functions) == 0;
 }
 
 // The classes that are written in Python.

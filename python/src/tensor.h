@@ -26,7 +26,8 @@ void tensor_unname(tensor_object *self);                           // unpins the
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // views.c
-// Whole axes and parts of them, in their order; the results are never the operand itself.
+// Whole axes and parts of them, in their order; the results are never the operand itself. A slice goes
+// from the first place in steps, which may be negative, up to but not including `stop`; it lies inside.
 struct move {
     enum { MOVE_SLICE, MOVE_PERMUTE, MOVE_RESHAPE, MOVE_EXPAND } kind;
     size_t n;         // of each list
@@ -35,13 +36,23 @@ struct move {
 bool move_new(move *to, int kind, const int64_t *const lists[4],
               size_t n); // copies; false: no memory
 void moves_free(move *moves, size_t n);
+ct_tensor move_forward(const move *m, ct_tensor t, ct_loc here);
 // A view of o; takes the moves, whose memory is malloc's.
 PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here);
 void view_forget(tensor_object *self); // it is being collected
 bool view_refresh(tensor_object *self, ct_loc here);
 // The value in its place: o's and that of all of which it is a view. It is broadcast and cast.
 bool tensor_write(PyObject *o, ct_tensor value, ct_loc here);
+// The same of what the moves make of o; the part has its sizes and o's dtype.
+bool tensor_write_part(PyObject *o, const move *moves, size_t n, ct_tensor part, ct_loc here);
+// Is o the view of the parent by these moves, with its newest value?
+bool view_is(PyObject *o, PyObject *parent, const move *moves, size_t n);
 extern PyMethodDef view_functions[], view_methods[];
+
+// indexing.c
+extern PyMethodDef indexing_methods[];
+PyObject *index_get(PyObject *self, PyObject *key);
+int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
 // autograd.c
 bool grad_enabled(void);

@@ -25,15 +25,32 @@ void moves_free(move *moves, size_t n) {
 
 static ct_ints list_of(const move *m, int i) { return (ct_ints){(int64_t)m->n, m->list[i]}; }
 
-static ct_tensor forward(const move *m, ct_tensor t, ct_loc here) {
+// Backwards along an axis: the same places upwards, turned round.
+static ct_tensor slice(const move *m, ct_tensor t, ct_loc here) {
+    int64_t lists[3][CT_MAX_RANK], turned[CT_MAX_RANK];
+    int64_t n_turned = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        const int64_t start = m->list[1][i], stop = m->list[2][i], step = m->list[3][i];
+        lists[0][i] = start, lists[1][i] = stop, lists[2][i] = step;
+        if (step > 0) continue;
+        lists[0][i] = start - (start - stop - 1) / -step * -step;
+        lists[1][i] = start + 1;
+        lists[2][i] = -step;
+        turned[n_turned++] = m->list[0][i];
+    }
+    const int64_t n = (int64_t)m->n;
+    t = ct_slice_with((ct_slice_args){.x = t,
+                                      .axes = list_of(m, 0),
+                                      .start = {n, lists[0]},
+                                      .stop = {n, lists[1]},
+                                      .step = {n, lists[2]},
+                                      .here = here});
+    return n_turned ? ct_flip_at(t, (ct_ints){n_turned, turned}, here) : t;
+}
+
+ct_tensor move_forward(const move *m, ct_tensor t, ct_loc here) {
     switch (m->kind) {
-    case MOVE_SLICE:
-        return ct_slice_with((ct_slice_args){.x = t,
-                                             .axes = list_of(m, 0),
-                                             .start = list_of(m, 1),
-                                             .stop = list_of(m, 2),
-                                             .step = list_of(m, 3),
-                                             .here = here});
+    case MOVE_SLICE: return slice(m, t, here);
     case MOVE_PERMUTE: return ct_permute_at(t, list_of(m, 0), here);
     case MOVE_RESHAPE: return ct_reshape_at(t, list_of(m, 0), here);
     case MOVE_EXPAND: return ct_expand_at(t, list_of(m, 0), here);
@@ -104,14 +121,29 @@ static ct_tensor put_slice(const move *m, size_t from, ct_tensor whole, ct_tenso
     const int axis = (int)m->list[0][from];
     move first = {.kind = MOVE_SLICE, .n = 1};
     for (int i = 0; i < 4; i++) first.list[i] = m->list[i] + from;
-    ct_tensor inner = put_slice(m, from + 1, forward(&first, whole, here), part, here);
+    ct_tensor inner = put_slice(m, from + 1, move_forward(&first, whole, here), part, here);
     return put_axis(whole, inner, axis, m->list[1][from], m->list[3][from], here);
+}
+// A window begins where an operand tells: other places make no other plan.
+static ct_tensor put_window(const move *m, ct_tensor whole, ct_tensor part, ct_loc here) {
+    const int64_t n = (int64_t)m->n;
+    ct_tensor starts = n == 1 ? ct_scalar((double)m->list[1][0], CT_I64)
+                              : ct_from_at(m->list[1], CT_I64, (ct_ints){1, &n}, here);
+    return ct_dynamic_update_with((ct_dynamic_update_args){
+        .x = whole, .update = part, .starts = starts, .axes = list_of(m, 0), .here = here});
+}
+static bool is_window(const move *m) {
+    for (size_t i = 0; i < m->n; i++)
+        if (m->list[3][i] != 1) return false;
+    return true;
 }
 
 // The value before a move whose result becomes `part`.
 static ct_tensor backward(const move *m, ct_tensor before, ct_tensor part, ct_loc here) {
     switch (m->kind) {
-    case MOVE_SLICE: return put_slice(m, 0, before, part, here);
+    case MOVE_SLICE:
+        return is_window(m) ? put_window(m, before, part, here)
+                            : put_slice(m, 0, before, part, here);
     case MOVE_RESHAPE: return with_shape_of(part, before, false, here);
     case MOVE_PERMUTE: {
         int64_t back[CT_MAX_RANK];
@@ -132,12 +164,12 @@ static bool repeats(const tensor_object *self) {
 
 // --------------------------------------------------------------------------------- parents, children
 
-// A parent that nobody names any more is needed only where another child could see a write: so the
-// first child does not hold it, and from the second one on all do.
+// A parent that nobody names any more is needed only where another child, or what it is a view of itself,
+// could see a write: else the first child does not hold it, and from the second one on all do.
 static void adopt(tensor_object *parent, tensor_object *child) {
     child->parent = parent;
     child->seen = parent->version;
-    if (!parent->child && !parent->holds_children) {
+    if (!parent->child && !parent->holds_children && !parent->parent) {
         parent->child = child;
         return;
     }
@@ -145,8 +177,8 @@ static void adopt(tensor_object *parent, tensor_object *child) {
         parent->child->holds = true;
         Py_INCREF((PyObject *)parent);
         parent->child = NULL;
-        parent->holds_children = true;
     }
+    parent->holds_children = true;
     child->holds = true;
     Py_INCREF((PyObject *)parent);
 }
@@ -173,7 +205,7 @@ void view_forget(tensor_object *self) {
 
 PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here) {
     ct_tensor t = tensor_value(o, here), first = t;
-    for (size_t i = 0; i < n; i++) t = forward(&moves[i], t, here);
+    for (size_t i = 0; i < n; i++) t = move_forward(&moves[i], t, here);
     if (t.bits == first.bits && ct_ok(t)) t = same_value(t, here);
     PyObject *view = tensor_new(t, here);
     if (!view) {
@@ -193,7 +225,7 @@ bool view_refresh(tensor_object *self, ct_loc here) {
     if (!view_refresh(parent, here)) return false;
     if (parent->version == self->seen) return true;
     ct_tensor t = parent->handle;
-    for (size_t i = 0; i < self->n_moves; i++) t = forward(&self->moves[i], t, here);
+    for (size_t i = 0; i < self->n_moves; i++) t = move_forward(&self->moves[i], t, here);
     if (!tensor_rename(self, t, here)) return false;
     self->seen = parent->version;
     self->version++;
@@ -221,20 +253,27 @@ static bool may_write(const tensor_object *self) {
     return true;
 }
 
+static bool write_value(tensor_object *self, ct_tensor value, ct_loc here);
+
+// `part` becomes what the moves make of the tensor's value.
+static bool write_part(tensor_object *self, const move *moves, size_t n, ct_tensor part,
+                       ct_loc here) {
+    ct_tensor *before = malloc((n + 1) * sizeof *before);
+    if (!before) return PyErr_NoMemory();
+    before[0] = tensor_value((PyObject *)self, here);
+    for (size_t i = 0; i + 1 < n; i++) before[i + 1] = move_forward(&moves[i], before[i], here);
+    ct_tensor whole = part;
+    for (size_t i = n; i-- > 0;) whole = backward(&moves[i], before[i], whole, here);
+    free(before);
+    if (whole.bits == part.bits && ct_ok(part)) whole = same_value(part, here);
+    return write_value(self, whole, here);
+}
+
 static bool write_value(tensor_object *self, ct_tensor value, ct_loc here) {
+    if (value.bits == self->handle.bits) return true; // nothing was put into it
     if (self->parent) {
-        tensor_object *parent = self->parent;
-        ct_tensor *before = malloc((self->n_moves + 1) * sizeof *before);
-        if (!before) return PyErr_NoMemory();
-        before[0] = tensor_value((PyObject *)parent, here);
-        for (size_t i = 0; i < self->n_moves; i++)
-            before[i + 1] = forward(&self->moves[i], before[i], here);
-        ct_tensor whole = value;
-        for (size_t i = self->n_moves; i-- > 0;)
-            whole = backward(&self->moves[i], before[i], whole, here);
-        free(before);
-        if (!write_value(parent, whole, here)) return false;
-        self->seen = parent->version;
+        if (!write_part(self->parent, self->moves, self->n_moves, value, here)) return false;
+        self->seen = self->parent->version;
     } else if (self->set) {
         ct_assign_at(self->handle, value, here);
         self->version++;
@@ -242,6 +281,27 @@ static bool write_value(tensor_object *self, ct_tensor value, ct_loc here) {
     }
     if (!tensor_rename(self, value, here)) return false;
     self->version++;
+    return true;
+}
+
+bool tensor_write_part(PyObject *o, const move *moves, size_t n, ct_tensor part, ct_loc here) {
+    tensor_object *self = (tensor_object *)o;
+    if (!ct_ok(tensor_handle(o)) || !ct_ok(part)) return raise_failure();
+    return may_write(self) && write_part(self, moves, n, part, here);
+}
+
+bool view_is(PyObject *o, PyObject *parent, const move *moves, size_t n) {
+    const tensor_object *self = (tensor_object *)o;
+    if ((PyObject *)self->parent != parent || self->n_moves != n ||
+        self->seen != self->parent->version)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const move *a = &self->moves[i], *b = &moves[i];
+        const size_t lists = a->kind == MOVE_SLICE ? 4 : 1;
+        if (a->kind != b->kind || a->n != b->n ||
+            memcmp(a->list[0], b->list[0], lists * a->n * sizeof *a->list[0]) != 0)
+            return false;
+    }
     return true;
 }
 
@@ -310,7 +370,9 @@ static PyObject *view(PyObject *module, PyObject *args) {
 static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     const ct_loc here = enter();
     ct_tensor t;
-    if (!operand(value, &t, here) || !tensor_write(self, t, here)) return NULL;
+    if (!operand(value, &t, here)) return NULL;
+    if (tensor_check(value) && ct_ok(t)) t = same_value(t, here);
+    if (!tensor_write(self, t, here)) return NULL;
     Py_INCREF(self);
     return self;
 }

@@ -65,7 +65,8 @@ static void look_at(finder *f, ct_ix e) {
     case CT_IX_LT: look_at_less(f, &x); break;
     case CT_IX_DIV:
     case CT_IX_MOD:
-        if (!ct__ix_is_int(p, x.b, &by) || !linear(f, x.a, &step, NULL) || step % by == 0) break;
+        if (!ct__ix_is_int(p, x.b, &by) || !by || !linear(f, x.a, &step, NULL) || step % by == 0)
+            break; // by 0: places in an empty axis, which nobody asks for
         by /= ct__gcd(by, step);
         if (f->elements <= MOST_ELEMENTS && by <= MOST_ELEMENTS)
             f->elements *= by / ct__gcd(f->elements, by);
