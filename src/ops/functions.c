@@ -1,19 +1,7 @@
 // Functions of elements that are made of others.
 #include <math.h>
 
-#include "kinds/batch.h"
-#include "ops/rules.h"
-
-#define FUNCTION(ID, op, n)                                                                        \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
-    .infer = ct__infer_elementwise, .body = op##_body, .batch = ct__batch_pointwise,               \
-    .widens = true
-#define QUESTION(ID, op)                                                                           \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body,                  \
-    .batch = ct__batch_pointwise, .widens = true, .jvp = CT_NO_GRAD
-
-static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }
+#include "ops/functions.h"
 
 // ------------------------------------------------------------------------------------------ powers
 
@@ -133,20 +121,20 @@ static bool is_nan_body(ct_rule *r) {
     r->body_out[0] = ct_not_equal(r->in[0], r->in[0]);
     return true;
 }
-const ct_opdef ct__op_is_nan = {QUESTION(IS_NAN, is_nan), .doc = "Where x is NaN, as bool.",
-                                .onnx = "IsNaN"};
+const ct_opdef ct__op_is_nan = {QUESTION(IS_NAN, is_nan, 1), .accepts = CT_FLOATS,
+                                .doc = "Where x is NaN, as bool.", .onnx = "IsNaN"};
 static bool is_inf_body(ct_rule *r) {
     r->body_out[0] = ct_equal(ct_abs(r->in[0]), ct_f(INFINITY));
     return true;
 }
-const ct_opdef ct__op_is_inf = {QUESTION(IS_INF, is_inf),
+const ct_opdef ct__op_is_inf = {QUESTION(IS_INF, is_inf, 1), .accepts = CT_FLOATS,
                                 .doc = "Where x is infinite, of either sign, as bool.",
                                 .onnx = "IsInf"};
 static bool is_finite_body(ct_rule *r) {
     r->body_out[0] = ct_less(ct_abs(r->in[0]), ct_f(INFINITY));
     return true;
 }
-const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite),
+const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite, 1), .accepts = CT_FLOATS,
                                    .doc = "Where x is neither infinite nor NaN, as bool.",
                                    .stablehlo = "is_finite"};
 

@@ -1,6 +1,7 @@
 """For each op what its operands look like, and what NumPy makes of them. An op of the table that is not here fails."""
 import math
 
+import ml_dtypes
 import numpy as np
 from op_cases import DYNAMIC, END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
 
@@ -80,6 +81,17 @@ def gelu(x, exact=False):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    most = ml_dtypes.finfo(x.dtype).max
+    y = np.where(np.isnan(x), x.dtype.type(nan), x)
+    y = np.where(x == np.inf, x.dtype.type(most if posinf is None else posinf), y)
+    return np.where(x == -np.inf, x.dtype.type(-most if neginf is None else neginf), y)
+
+
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    return np.isclose(a, b, rtol, atol, equal_nan)
+
+
 # One function of arrays an op; operands are floats in f64, or the integers themselves. An elementwise op that NumPy
 # has by the same name needs no entry.
 ELEMENTWISE = {name: getattr(np, name) for name, op in read_table().items() if op.kind == "elementwise"
@@ -98,7 +110,18 @@ ELEMENTWISE |= {
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, x * x.dtype.type(slope)),
     "log_sigmoid": lambda x: -np.logaddexp(-x, 0).astype(x.dtype),
 }
-ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}]}
+# Of NumPy's names, though they are compositions here.
+ELEMENTWISE |= {name: getattr(np, name) for name in (
+    "tan sinh cosh log2 log10 exp2 signbit copysign nextafter hypot fmax fmin logaddexp cbrt deg2rad rad2deg "
+    "sinc").split()}
+ELEMENTWISE |= {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+                "atanh": np.arctanh, "remainder": np.remainder, "floor_divide": np.floor_divide,
+                "xlogy": lambda x, y: np.where((x == 0) & ~np.isnan(y), 0.0, x * np.log(y)),
+                "heaviside": lambda x, h: np.where(x == 0, h, np.where(x == x, x > 0, x)).astype(x.dtype), "nan_to_num": nan_to_num, "isclose": isclose}
+ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}], "nan_to_num": [{}, {"nan": 1.5, "posinf": 7, "neginf": -3}],
+                     "isclose": [{}, {"rtol": 0.25, "atol": 0.5, "equal_nan": True}]}
+# Ops of floats whose results depend on the dtype's own steps: NumPy has the operands as they are.
+IN_OWN_DTYPE = {"nextafter", "nan_to_num"}
 
 
 def elementwise(rng, op, dtype):

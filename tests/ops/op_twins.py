@@ -403,8 +403,12 @@ def batch_norm_train(x, mean, var, *rest, eps=1e-5, momentum=0.1, present=0):
 # Ops that NumPy has by the same name, as JAX has them.
 TWINS = {name: getattr(jnp, name) for name in (
     "abs maximum minimum floor ceil sqrt exp log expm1 log1p sin cos tanh trunc equal not_equal less less_equal greater "
-    "greater_equal square reciprocal sign matmul").split()}
+    "greater_equal square reciprocal sign matmul tan sinh cosh log2 log10 exp2 remainder floor_divide signbit copysign "
+    "nextafter hypot fmax fmin logaddexp cbrt deg2rad rad2deg sinc nan_to_num isclose").split()}
 TWINS |= {
+    "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "asinh": jnp.arcsinh, "acosh": jnp.arccosh,
+    "atanh": jnp.arctanh, "heaviside": lambda x, h: jnp.where(x == 0, h, jnp.where(x == x, x > 0, x)).astype(jnp.result_type(x, h)),
+    "xlogy": jax.scipy.special.xlogy,
     "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": div, "mod": mod, "neg": jnp.negative,
     "round": jnp.rint, "erf": jax.scipy.special.erf, "stop_gradient": lax.stop_gradient, "atan2": jnp.arctan2,
     "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "not": jnp.invert,
