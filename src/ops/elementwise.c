@@ -328,6 +328,17 @@ const ct_opdef ct__op_exp = {
     .split = ct__split_exp,
 };
 
+static double exp2_f64(const double *x) { return exp2(x[0]); }
+static bool exp2_jvp(ct_rule *r) {
+    return slope(r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
+}
+static ct_kval exp2_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP2); }
+const ct_opdef ct__op_exp2 = {
+    UNARY(EXP2, exp2),     .doc = "2 to the power x, exact for whole x.",
+    .accepts = CT_FLOATS,  .jvp = exp2_jvp,
+    .samples = {.ulp = 2}, .work = CT_FUNCTION_WORK,
+};
+
 static double log_f64(const double *x) { return log(x[0]); }
 static bool log_jvp(ct_rule *r) {
     r->t_out[0] = ct_div(r->t_in[0], r->in[0]);

@@ -219,28 +219,3 @@ const ct_opdef ct__op_log10 = {
     .jvp = log10_jvp,
     .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
 };
-
-// 2 to the power of a whole number within the exponents of normal numbers.
-static ct_tensor power_of_2(ct_tensor whole, ct_dtype dtype) {
-    const ct_float_bits to = ct__float_bits(dtype);
-    ct_tensor e = ct_add(ct_cast(whole, to.dtype), ct_i(to.bias));
-    return ct_bitcast(ct_shift_left(e, ct_i(to.mantissa)), dtype);
-}
-static bool exp2_body(ct_rule *r) { // the whole part in two factors, the last of which rounds
-    const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
-    const double far = dtype == CT_F64 ? 1100 : 160;
-    ct_tensor x = ct_minimum(ct_maximum(r->in[0], ct_f(-far)), ct_f(far)), n = ct_round(x);
-    ct_tensor part = ct_exp(ct_mul(ct_sub(x, n), number(0.69314718055994531, r)));
-    ct_tensor half = ct_floor(ct_mul(n, ct_f(0.5)));
-    part = ct_mul(part, power_of_2(half, dtype));
-    r->body_out[0] = ct_mul(part, power_of_2(ct_sub(n, half), dtype));
-    return true;
-}
-static bool exp2_jvp(ct_rule *r) {
-    return ct__slope(r, ct_mul(r->out[0], number(0.69314718055994531, r)));
-}
-const ct_opdef ct__op_exp2 = {
-    FUNCTION(EXP2, exp2, 1), .doc = "2 to the power x, exact for whole x.",
-    .accepts = CT_FLOATS,    .jvp = exp2_jvp,
-    .samples = {.ulp = 3},
-};
