@@ -100,8 +100,11 @@ static bool sign_body(ct_rule *r) { // 0, -0 and NaN stay what they are
 }
 const ct_opdef ct__op_sign = {
     FUNCTION(SIGN, sign, 1),
-    .doc = "-1, 0 or 1 as x is negative, zero or positive; NaN of NaN; no gradient.",
-    .accepts = CT_NUMBERS,
+    .doc =
+        "-1, 0 or 1 as x is negative, zero or positive; NaN of NaN; of complex numbers x / |x|. No "
+        "gradient.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_sign,
     .jvp = CT_NO_GRAD,
     .onnx = "Sign",
     .stablehlo = "sign",
@@ -121,22 +124,39 @@ static bool is_nan_body(ct_rule *r) {
     r->body_out[0] = ct_not_equal(r->in[0], r->in[0]);
     return true;
 }
-const ct_opdef ct__op_is_nan = {QUESTION(IS_NAN, is_nan, 1), .accepts = CT_FLOATS,
-                                .doc = "Where x is NaN, as bool.", .onnx = "IsNaN"};
+const ct_opdef ct__op_is_nan = {
+    QUESTION(IS_NAN, is_nan, 1),
+    .doc = "Where x is NaN (of complex numbers a part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .onnx = "IsNaN",
+};
+static bool has_infinity(const ct_rule *r) {
+    return ct__is_float((ct_dtype)ct__type_of(r->in[0])->dtype);
+}
 static bool is_inf_body(ct_rule *r) {
-    r->body_out[0] = ct_equal(ct_abs(r->in[0]), ct_f(INFINITY));
+    ct_tensor x = r->in[0];
+    r->body_out[0] = has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY)) : ct_not_equal(x, x);
     return true;
 }
-const ct_opdef ct__op_is_inf = {QUESTION(IS_INF, is_inf, 1), .accepts = CT_FLOATS,
-                                .doc = "Where x is infinite, of either sign, as bool.",
-                                .onnx = "IsInf"};
+const ct_opdef ct__op_is_inf = {
+    QUESTION(IS_INF, is_inf, 1),
+    .doc = "Where x is infinite, of either sign (of complex numbers a part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_is_inf,
+    .onnx = "IsInf",
+};
 static bool is_finite_body(ct_rule *r) {
-    r->body_out[0] = ct_less(ct_abs(r->in[0]), ct_f(INFINITY));
+    ct_tensor x = r->in[0];
+    r->body_out[0] = has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY)) : ct_equal(x, x);
     return true;
 }
-const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite, 1), .accepts = CT_FLOATS,
-                                   .doc = "Where x is neither infinite nor NaN, as bool.",
-                                   .stablehlo = "is_finite"};
+const ct_opdef ct__op_is_finite = {
+    QUESTION(IS_FINITE, is_finite, 1),
+    .doc = "Where x is neither infinite nor NaN (of complex numbers no part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_is_finite,
+    .stablehlo = "is_finite",
+};
 
 // ------------------------------------------------------------------------------------- activations
 

@@ -20,11 +20,12 @@ static bool tan_jvp(ct_rule *r) { return ct__slope(r, plus_one(squared(r->out[0]
 const ct_opdef ct__op_tan = {
     FUNCTION(TAN, tan, 1),
     .doc = "The tangent of x, in radians; right for |x| up to 2^52.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = tan_jvp,
     .onnx = "Tan",
     .stablehlo = "tan",
     .samples = {.lo = -1.4, .hi = 1.4, .ulp = 4, .largest = 0x1p52},
+    .split = ct__split_tan,
 };
 
 // The other leg of a triangle whose longest side is 1: 1 - x is exact where x is near 1.
@@ -38,10 +39,11 @@ static bool asin_jvp(ct_rule *r) { return ct__slope_by(r, other_leg(r->in[0])); 
 const ct_opdef ct__op_asin = {
     FUNCTION(ASIN, asin, 1),
     .doc = "The angle whose sine is x, from -pi / 2 to pi / 2; NaN outside of -1 to 1.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = asin_jvp,
     .onnx = "Asin",
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_asin,
 };
 
 static bool acos_body(ct_rule *r) {
@@ -52,10 +54,11 @@ static bool acos_jvp(ct_rule *r) { return ct__slope_by(r, ct_neg(other_leg(r->in
 const ct_opdef ct__op_acos = {
     FUNCTION(ACOS, acos, 1),
     .doc = "The angle whose cosine is x, from 0 to pi; NaN outside of -1 to 1.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = acos_jvp,
     .onnx = "Acos",
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_acos,
 };
 
 static bool atan_body(ct_rule *r) {
@@ -64,9 +67,13 @@ static bool atan_body(ct_rule *r) {
 }
 static bool atan_jvp(ct_rule *r) { return ct__slope_by(r, plus_one(squared(r->in[0]))); }
 const ct_opdef ct__op_atan = {
-    FUNCTION(ATAN, atan, 1), .doc = "The angle whose tangent is x, from -pi / 2 to pi / 2.",
-    .accepts = CT_FLOATS,    .jvp = atan_jvp,
-    .onnx = "Atan",          .samples = {.ulp = 3},
+    FUNCTION(ATAN, atan, 1),
+    .doc = "The angle whose tangent is x, from -pi / 2 to pi / 2.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = atan_jvp,
+    .onnx = "Atan",
+    .samples = {.ulp = 3},
+    .split = ct__split_atan,
 };
 
 // -------------------------------------------------------------------------------------- hyperbolas
@@ -85,9 +92,13 @@ static bool sinh_body(ct_rule *r) { // with the rise q: q + q / (2 q + 1)
 }
 static bool sinh_jvp(ct_rule *r) { return ct__slope(r, ct_cosh(r->in[0])); }
 const ct_opdef ct__op_sinh = {
-    FUNCTION(SINH, sinh, 1), .doc = "The hyperbolic sine of x, exact near 0.",
-    .accepts = CT_FLOATS,    .jvp = sinh_jvp,
-    .onnx = "Sinh",          .samples = {.ulp = 4},
+    FUNCTION(SINH, sinh, 1),
+    .doc = "The hyperbolic sine of x, exact near 0.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = sinh_jvp,
+    .onnx = "Sinh",
+    .samples = {.ulp = 4},
+    .split = ct__split_sinh,
 };
 
 static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
@@ -97,9 +108,13 @@ static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
 }
 static bool cosh_jvp(ct_rule *r) { return ct__slope(r, ct_sinh(r->in[0])); }
 const ct_opdef ct__op_cosh = {
-    FUNCTION(COSH, cosh, 1), .doc = "The hyperbolic cosine of x.",
-    .accepts = CT_FLOATS,    .jvp = cosh_jvp,
-    .onnx = "Cosh",          .samples = {.ulp = 4},
+    FUNCTION(COSH, cosh, 1),
+    .doc = "The hyperbolic cosine of x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = cosh_jvp,
+    .onnx = "Cosh",
+    .samples = {.ulp = 4},
+    .split = ct__split_cosh,
 };
 
 // log(1 + u) where x is not `large`, else log(1 + x) + log(2): what u is made of would overflow.
@@ -117,9 +132,13 @@ static bool asinh_body(ct_rule *r) { // log(1 + x + x x / (1 + sqrt(1 + x x))) o
 }
 static bool asinh_jvp(ct_rule *r) { return ct__slope_by(r, ct_sqrt(plus_one(squared(r->in[0])))); }
 const ct_opdef ct__op_asinh = {
-    FUNCTION(ASINH, asinh, 1), .doc = "The number whose hyperbolic sine is x.",
-    .accepts = CT_FLOATS,      .jvp = asinh_jvp,
-    .onnx = "Asinh",           .samples = {.ulp = 4},
+    FUNCTION(ASINH, asinh, 1),
+    .doc = "The number whose hyperbolic sine is x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = asinh_jvp,
+    .onnx = "Asinh",
+    .samples = {.ulp = 4},
+    .split = ct__split_asinh,
 };
 
 static bool acosh_body(ct_rule *r) { // log(1 + t + sqrt(t (t + 2))) with t = x - 1
@@ -135,10 +154,11 @@ static bool acosh_jvp(ct_rule *r) {
 const ct_opdef ct__op_acosh = {
     FUNCTION(ACOSH, acosh, 1),
     .doc = "The number, not negative, whose hyperbolic cosine is x; NaN below 1.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = acosh_jvp,
     .onnx = "Acosh",
     .samples = {.lo = 1.1, .hi = 4, .ulp = 4},
+    .split = ct__split_acosh,
 };
 
 static bool atanh_body(ct_rule *r) { // half of log((1 + x) / (1 - x)) of |x|
@@ -152,10 +172,11 @@ static bool atanh_jvp(ct_rule *r) {
 const ct_opdef ct__op_atanh = {
     FUNCTION(ATANH, atanh, 1),
     .doc = "The number whose hyperbolic tangent is x; infinite at -1 and 1, NaN beyond.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = atanh_jvp,
     .onnx = "Atanh",
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_atanh,
 };
 
 // ------------------------------------------------------------------------------------- other bases
@@ -195,9 +216,10 @@ static bool log2_jvp(ct_rule *r) {
 const ct_opdef ct__op_log2 = {
     FUNCTION(LOG2, log2, 1),
     .doc = "The logarithm of x to base 2, exact for powers of 2; -infinity at 0, NaN below.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = log2_jvp,
     .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
+    .split = ct__split_log2,
 };
 
 static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
@@ -215,7 +237,8 @@ static bool log10_jvp(ct_rule *r) {
 const ct_opdef ct__op_log10 = {
     FUNCTION(LOG10, log10, 1),
     .doc = "The logarithm of x to base 10; -infinity at 0, NaN below.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = log10_jvp,
     .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
+    .split = ct__split_log10,
 };
