@@ -122,8 +122,11 @@ static void elementwise(void **state) {
     FAILS(ct_relu(B(2)), CT_E_DTYPE,
           "relu: operand 1 is (2,) bool, accepted are integers and floats"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
-    FAILS(ct_is_nan(I(2)), CT_E_DTYPE,
-          "is_nan: operand 1 is (2,) i32, accepted are floats"
+    FAILS(ct_is_nan(B(2)), CT_E_DTYPE,
+          "is_nan: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+    FAILS(ct_tan(I(2)), CT_E_DTYPE,
+          "tan: operand 1 is (2,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_one_hot(F(2), 3, CT_F32), CT_E_DTYPE,
           "one_hot: operand 1 is (2,) f32, accepted are integers"
@@ -748,6 +751,8 @@ static void networks(void **state) {
     FAILS(ct_log_softmax(F(2), .axes = CT_AXES(1)), CT_E_ARGUMENT,
           "log_softmax: axis 1 is out of range for (2,) f32"
           "\n  hint: its only axis is 0, from the end -1");
+    FAILS(ct_glu(F(2, 5), 1), CT_E_SHAPE,
+          "glu: axis 1 of (2, 5) f32 is cut in two halves: its size must be static and even");
     FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
           "cross_entropy: the targets are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");

@@ -118,7 +118,22 @@ ELEMENTWISE |= {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh"
                 "atanh": np.arctanh, "remainder": np.remainder, "floor_divide": np.floor_divide,
                 "xlogy": lambda x, y: np.where((x == 0) & ~np.isnan(y), 0.0, x * np.log(y)),
                 "heaviside": lambda x, h: np.where(x == 0, h, np.where(x == x, x > 0, x)).astype(x.dtype), "nan_to_num": nan_to_num, "isclose": isclose}
-ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}], "nan_to_num": [{}, {"nan": 1.5, "posinf": 7, "neginf": -3}],
+ELEMENTWISE |= {
+    "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
+    "celu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)), "hardtanh": lambda x, low=-1, high=1: np.clip(x, low, high),
+    "relu6": lambda x: np.clip(x, x.dtype.type(0), x.dtype.type(6)), "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hardswish": lambda x: x * (np.clip(x + 3, 0, 6) / 6), "softsign": lambda x: x / (1 + np.abs(x)),
+    "tanhshrink": lambda x: x - np.tanh(x),
+    "softshrink": lambda x, **k: np.where(np.abs(x) <= k.get("lambda", 0.5), 0, x - np.sign(x) * k.get("lambda", 0.5)),
+    "hardshrink": lambda x, **k: np.where(np.abs(x) <= k.get("lambda", 0.5), 0, x),
+    "threshold": lambda x, threshold=0.0, value=0.0: np.where(x <= threshold, value, x),
+    "prelu": lambda x, slope: np.where(x > 0, x, slope * x), "logit": lambda x: np.log(x / (1 - x))}
+ELEMENTWISE_ATTRS = {
+    "elu": [{}, {"alpha": 0.5}], "celu": [{}, {"alpha": 0.5}], "hardtanh": [{}, {"low": -0.5, "high": 1.25}],
+    "softshrink": [{}, {"lambda": 0.25}], "hardshrink": [{}, {"lambda": 0.25}], "threshold": [{}, {"threshold": 0.25, "value": -3.5}],
+    "gelu": [{}, {"exact": True}], "nan_to_num": [{}, {"nan": 1.5, "posinf": 7, "neginf": -3}],
                      "isclose": [{}, {"rtol": 0.25, "atol": 0.5, "equal_nan": True}]}
 # Ops of floats whose results depend on the dtype's own steps: NumPy has the operands as they are.
 IN_OWN_DTYPE = {"nextafter", "nan_to_num"}
@@ -1025,6 +1040,23 @@ def adaptive_cases(rng, op, dtype):
     yield [Operand(x(3, 7), dims=[3, dyn(7)])], {"output": [3]}
 
 
+# ------------------------------------------------------------------------------------------ halves
+
+def np_glu(x, axis=0):
+    a, b = np.split(x, 2, axis)
+    return a / (1 + np.exp(-b))
+
+
+def glu_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    yield [x(4)], {}
+    yield [x(3, 6)], {"axis": -1}
+    yield [Operand(x(2, 4, 5), REVERSED)], {"axis": 1}
+    yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"axis": 1}
+    yield [x(0, 2)], {"axis": 1}
+
+
 # ------------------------------------------------------------------------------------------ convolutions
 
 def conv_options(x, sizes, stride=(), padding=(), dilation=(), same=False):
@@ -1205,7 +1237,7 @@ SAMPLES |= {"take_along": (np_take_along, take_along_cases), "searchsorted": (np
 SAMPLES |= {name: (scan_with(f), along_cases) for name, f in SCANS.items()}
 SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, pool_cases),
             "max_pool_indices": (np_max_pool_indices, pool_cases), "avg_pool": (np_avg_pool, pool_cases),
-            "lp_pool": (np_lp_pool, pool_cases), "adaptive_max_pool": (adaptive(np.max), adaptive_cases),
+            "lp_pool": (np_lp_pool, pool_cases), "glu": (np_glu, glu_cases), "adaptive_max_pool": (adaptive(np.max), adaptive_cases),
             "adaptive_avg_pool": (adaptive(np.mean), adaptive_cases),
             "global_max_pool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),
             "global_avg_pool": (lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),
