@@ -1,4 +1,4 @@
-// What the records of functions of elements that are made of others share.
+// What the records of functions that are made of others share.
 #ifndef COTAN_OPS_FUNCTIONS_H
 #define COTAN_OPS_FUNCTIONS_H
 
@@ -14,6 +14,11 @@
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
     .infer = ct__infer_elementwise_bool, .body = op##_body, .batch = ct__batch_pointwise,          \
     .widens = true, .jvp = CT_NO_GRAD
+
+// Of rows: a record with attributes.
+#define STATISTIC(ID, op)                                                                          \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
+    CT_FIELDS(op), .body = op##_body, .batch = ct__batch_shifted, .widens = true
 
 // A constant of operand 0's dtype: one that ct_f would round to f32.
 static inline ct_tensor number(double value, const ct_rule *r) {

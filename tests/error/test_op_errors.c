@@ -744,6 +744,26 @@ static void products_in_letters(void **state) {
           "abcdefghijklmnoprstuvwxyzABCDEFG->qH\" has 34 axes, 32 are possible");
 }
 
+static void rearranged(void **state) {
+    (void)state;
+    FAILS(ct_tril(F(3)), CT_E_SHAPE, "tril: x is (3,) f32, it needs two axes");
+    FAILS(ct_triu(F()), CT_E_SHAPE, "triu: x is () f32, it needs two axes");
+    FAILS(ct_roll(F(2, 3), CT_INTS(1)), CT_E_ARGUMENT,
+          "roll: shifts has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");
+    FAILS(ct_roll(F(CT_DYN(2), 3), CT_INTS(1, 0)), CT_E_SHAPE,
+          "roll: axis 0 of (n=2, 3) f32 is dynamic, it cannot be rolled");
+    FAILS(ct_diff(F(2, 3), .axis = 1, .n = 4), CT_E_ARGUMENT,
+          "diff: n is 4, differences of axis 1 of (2, 3) f32 can be taken 1 to 3 times");
+    FAILS(ct_repeat(F(2, 3), -1, 0), CT_E_ARGUMENT, "repeat: there are -1 repetitions");
+    FAILS(ct_tile(F(2, 3), CT_INTS(2)), CT_E_ARGUMENT,
+          "tile: times has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");
+    FAILS(ct_tile(F(2, 3), CT_INTS(2, -2)), CT_E_ARGUMENT, "tile: there are -2 repetitions");
+    FAILS(ct_bincount(I(2), -3), CT_E_ARGUMENT, "bincount: the counts have size -3");
+    FAILS(ct_bincount(F(2), 3), CT_E_DTYPE,
+          "bincount: operand 1 is (2,) f32, accepted are integers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+}
+
 static void networks(void **state) {
     (void)state;
     CT_SCOPE;
@@ -753,6 +773,11 @@ static void networks(void **state) {
           "\n  hint: its only axis is 0, from the end -1");
     FAILS(ct_glu(F(2, 5), 1), CT_E_SHAPE,
           "glu: axis 1 of (2, 5) f32 is cut in two halves: its size must be static and even");
+    FAILS(ct_quantile(F(2, 5), .q = 1.5), CT_E_ARGUMENT,
+          "quantile: q is 1.5, it must be from 0 to 1");
+    FAILS(ct_quantile(F(0, 5), .q = 0.5), CT_E_SHAPE,
+          "quantile: axis 0 of (0, 5) f32 must have a static size above 0");
+    FAILS(ct_trapezoid(F(0, 5)), CT_E_SHAPE, "trapezoid: axis 0 of (0, 5) f32 has no elements");
     FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
           "cross_entropy: the targets are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
@@ -837,6 +862,7 @@ static void the_first_error_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rearranged),
         cmocka_unit_test(sources),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(bare_integers),

@@ -233,7 +233,35 @@ def softmax(x, axes=()):
     return e / e.sum(axis=axes, keepdims=True)
 
 
+def leaving_out(f):
+    def g(x, axes=(), keepdims=False):
+        if x.size == 0:  # NumPy's raise
+            return np.full(np.sum(x, axis=tuple(axes) or None, keepdims=keepdims).shape, np.nan)
+        with np.testing.suppress_warnings() as quiet:
+            quiet.filter(RuntimeWarning)
+            return f(x, axis=tuple(axes) or None, keepdims=keepdims)
+    return g
+
+
+def counted(x, axes=(), keepdims=False):
+    return np.asarray(np.count_nonzero(x, axis=tuple(axes) or None, keepdims=keepdims)).astype(np.int32)
+
+
+def nan_cases(rng, op, dtype):
+    """The cases of a reduction, some elements NaN, and a row of nothing else."""
+    for operands, attrs in reduce_cases(rng, op, dtype):
+        x = operands[0]
+        if op.kinks and isinstance(x, Operand) and x.view == EXPANDED:  # ties
+            continue
+        yield operands, attrs
+        if isinstance(x, np.ndarray) and x.ndim == 2 and x.size:
+            holed = np.where(rng.random(x.shape) < 0.4, x.dtype.type(np.nan), x)
+            holed[0] = np.nan
+            yield [holed], attrs
+
+
 REDUCE = {
+    "count_nonzero": counted, "std": lambda x, **k: np.sqrt(variance(x, **k)),
     "sum": as_own(reduce_with(np.sum)), "prod": as_own(reduce_with(np.prod)),
     "max": reduce_with(np.max, least), "min": reduce_with(np.min, most),
     "mean": quiet_mean, "var": variance, "logsumexp": logsumexp,
@@ -259,7 +287,7 @@ def reduce_cases(rng, op, dtype):
     yield [x(3, 0)], {"axes": [0]}
     yield [x(131)], {}
     yield [x(67, 3)], {"axes": [0]}
-    if op.name == "var":
+    if op.name in ("var", "std"):
         yield [x(4, 3)], {"axes": [0], "correction": 1}
 
 
@@ -1040,6 +1068,82 @@ def adaptive_cases(rng, op, dtype):
     yield [Operand(x(3, 7), dims=[3, dyn(7)])], {"output": [3]}
 
 
+# ------------------------------------------------------------------------------------------ rearranged
+
+def rearranged(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape, op.kinks)
+    name = op.name
+    if name in ("tril", "triu"):
+        yield [x(3, 5)], {}
+        yield [Operand(x(2, 4, 3), REVERSED)], {"diagonal": 1}
+        yield [x(4, 4)], {"diagonal": -2}
+        yield [Operand(x(3, 4), dims=[dyn(3), dyn(4)])], {"diagonal": -1}
+        yield [x(0, 3)], {}
+    elif name == "roll":
+        yield [x(5)], {"shifts": [2]}
+        yield [x(3, 4)], {"shifts": [-1, 6]}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"shifts": [0, 2, 0]}
+        yield [Operand(x(3, 4), dims=[dyn(3), 4])], {"shifts": [0, -3]}
+        yield [x(0, 3)], {"shifts": [4, 1]}
+        yield [x()], {"shifts": []}
+    elif name == "diff":
+        yield [x(5)], {}
+        yield [x(3, 4)], {"axis": 1, "n": 2}
+        yield [Operand(x(3, 5), REVERSED)], {"axis": -1}
+        yield [Operand(x(5, 3), dims=[dyn(5), 3])], {"n": 3}
+        yield [x(2, 3)], {"n": 2}
+    elif name == "repeat":
+        yield [x(4)], {"n": 3}
+        yield [x(2, 3)], {"n": 2, "axis": -1}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"n": 2, "axis": 1}
+        yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"n": 2}
+        yield [x(2, 3)], {"n": 0, "axis": 1}
+    elif name == "tile":
+        yield [x(4)], {"times": [3]}
+        yield [x(2, 3)], {"times": [2, 3]}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"times": [1, 2, 1]}
+        yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"times": [2, 2]}
+        yield [x()], {"times": []}
+        yield [x(2, 3)], {"times": [0, 2]}
+    elif name == "trapezoid":
+        yield [x(6)], {}
+        yield [x(3, 5)], {"axis": -1, "dx": 0.25}
+        yield [Operand(x(4, 3), dims=[dyn(4), 3])], {}
+        yield [x(2, 1)], {"axis": 1}
+    elif name == "quantile":
+        yield [x(7)], {"q": 0.5}
+        yield [x(4, 5)], {"q": 0.3, "axis": 1, "keepdims": True}
+        yield [Operand(x(4, 5), REVERSED)], {"q": 0.9}
+        yield [x(3, 6)], {"q": 0.5, "axis": -1}
+        yield [x(5, 2)], {"q": 1.0}
+        yield [x(1, 3)], {"q": 0.25}
+        if dtype in FLOATS:
+            yield [np.array([[1, np.nan, 0], [2, 0.5, 3]], NUMPY[dtype])], {"q": 0.5, "axis": 1}
+    else:
+        top = {"n": 7}
+        yield [draw(rng, op, dtype, (20,))], top
+        yield [draw(rng, op, dtype, (3, 4))], {"n": 3}
+        yield [np.zeros((0,), NUMPY[dtype])], top
+        if dtype[0] == "i":
+            yield [np.array([-1, 2, 100, 2], NUMPY[dtype])], top
+
+
+def np_trapezoid(y, axis=0, dx=1.0):
+    return np.trapezoid(y, dx=dx, axis=axis)
+
+
+def np_bincount(x, n=0):
+    return np.array([(x == k).sum() for k in range(n)], np.int32)
+
+
+REARRANGED = {"tril": lambda x, diagonal=0: np.tril(x, diagonal), "triu": lambda x, diagonal=0: np.triu(x, diagonal),
+              "roll": lambda x, shifts: np.roll(x, shifts, range(x.ndim)) if x.ndim else x,
+              "diff": lambda x, axis=0, n=1: np.diff(x, n, axis), "repeat": lambda x, n, axis=0: np.repeat(x, n, axis),
+              "tile": lambda x, times: np.tile(x, times), "trapezoid": np_trapezoid, "bincount": np_bincount,
+              "quantile": lambda x, q, axis=0, keepdims=False: np.quantile(x, q, axis=axis, keepdims=keepdims)}
+
+
 # ------------------------------------------------------------------------------------------ halves
 
 def np_glu(x, axis=0):
@@ -1221,6 +1325,9 @@ def channel_cases(rng, op, dtype):
 
 # name: (function of arrays and attributes, cases)
 SAMPLES = {name: (f, reduce_cases) for name, f in REDUCE.items()}
+SAMPLES |= {name: (leaving_out(getattr(np, name)), nan_cases) for name in ("nanmean", "nanmax", "nanmin")}
+SAMPLES["nansum"] = (reduce_with(np.nansum), nan_cases)
+SAMPLES |= {name: (f, rearranged) for name, f in REARRANGED.items()}
 SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
