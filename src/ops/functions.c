@@ -46,9 +46,24 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     r->body_out[0] = ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype);
     return true;
 }
+// The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. Of a
+// negative y the same is right for 1 and -1.
+static bool whole_pow_body(ct_rule *r, ct_dtype dtype) {
+    ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype), zero = ct_i(0);
+    ct_tensor one = ct_i(1), power = x, product = one;
+    for (int bit = 0; bit < ct_dtype_bits(dtype); bit++) {
+        ct_tensor has = ct_not_equal(ct_and(ct_shift_right(y, ct_i(bit)), one), zero);
+        product = ct_mul(product, ct_select(has, power, one));
+        power = ct_mul(power, power);
+    }
+    ct_tensor small = ct_and(ct_less(y, zero), ct_not_equal(ct_abs(x), one));
+    r->body_out[0] = ct_select(small, zero, product);
+    return true;
+}
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
     if (ct__is_complex(dtype)) return complex_pow_body(r, dtype);
+    if (!ct__is_float(dtype)) return whole_pow_body(r, dtype);
     ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype);
     ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
     ct_tensor value = ct_exp(ct_mul(ct_cast(y, CT_F64), ct_log(ct_cast(size, CT_F64))));
@@ -82,8 +97,10 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
 const ct_opdef ct__op_pow = {
     FUNCTION(POW, pow, 2),
     .doc = "x to the power y; NaN for a negative x and a y that is not whole. Of complex numbers "
-           "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0.",
-    .accepts = CT_FLOATS | CT_COMPLEX,
+           "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0. Integers wrap; to a "
+           "negative "
+           "power they are 0, but for 1 and -1.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
     .jvp = pow_jvp,
     .onnx = "Pow",
     .stablehlo = "power",

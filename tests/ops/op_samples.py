@@ -54,6 +54,15 @@ def modulo(a, b):
     return np.where(b == 0, a.dtype.type(0), np.fmod(a, np.where(b == 0, one, b))).astype(a.dtype)
 
 
+def power(a, b):
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    wrap = 1 << 8 * a.dtype.itemsize
+    pairs = zip(*(v.ravel().tolist() for v in np.broadcast_arrays(a, b)))
+    p = [pow(x, y, wrap) if y >= 0 else x ** (y % 2) if x in (1, -1) else 0 for x, y in pairs]
+    return np.array([v % wrap for v in p], np.uint64).astype(a.dtype).reshape(np.broadcast(a, b).shape)
+
+
 def shift(left):
     def f(a, b):
         bits = a.dtype.itemsize * 8
@@ -102,7 +111,7 @@ ELEMENTWISE |= {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "shift_left": shift(True), "shift_right": shift(False), "select": np.where,
     "square": np.square, "reciprocal": lambda x: 1 / x, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "pow": np.power, "sign": np.sign, "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    "pow": power, "sign": np.sign, "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
     "is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite,
     "relu": lambda x: np.where(x <= 0, x * 0 if x.dtype.kind != "f" else 0.0, x).astype(x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
