@@ -42,5 +42,11 @@ typedef struct ct_float_bits {
 static inline ct_float_bits ct__float_bits(ct_dtype of) {
     return of == CT_F64 ? (ct_float_bits){CT_I64, 52, 1023} : (ct_float_bits){CT_I32, 23, 127};
 }
+// x = m 2^e with m from sqrt(1/2) to sqrt(2), of an f32 or f64. Of 0, infinity, NaN and what is negative m
+// is x and e 0.
+typedef struct ct_binary {
+    ct_tensor m, e;
+} ct_binary;
+ct_binary ct__taken_apart(ct_tensor x);
 
 #endif

@@ -181,32 +181,8 @@ const ct_opdef ct__op_atanh = {
 
 // ------------------------------------------------------------------------------------- other bases
 
-// x = m 2^e with m from sqrt(1/2) to sqrt(2). Of 0, infinity, what is negative and NaN m is x and e 0.
-typedef struct ct_binary {
-    ct_tensor m, e;
-} ct_binary;
-static ct_binary taken_apart(ct_rule *r) {
-    const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
-    const ct_float_bits of = ct__float_bits(dtype);
-    const bool f64 = dtype == CT_F64;
-    ct_tensor x = r->in[0], zero = ct_f(0);
-    ct_tensor plain = ct_and(ct_less(zero, x), ct_less(x, ct_f(INFINITY)));
-    ct_tensor subnormal = ct_less(x, number(f64 ? 0x1p-1022 : 0x1p-126, r));
-    ct_tensor scaled = ct_select(subnormal, ct_mul(x, number(f64 ? 0x1p54 : 0x1p24, r)), x);
-    ct_tensor bits = ct_bitcast(scaled, of.dtype), by = ct_i(of.mantissa);
-    // the exponent counts from the root of a half on: no number of bits is negative
-    const int64_t from =
-        ((int64_t)of.bias << of.mantissa) - (f64 ? 0x3fe6a09e667f3bcd : 0x3f3504f3);
-    ct_tensor shift = ct_cast(ct_const(&from, CT_I64, CT_SCALAR), of.dtype);
-    ct_tensor e = ct_sub(ct_shift_right(ct_add(bits, shift), by), ct_i(of.bias));
-    ct_tensor m = ct_bitcast(ct_sub(bits, ct_shift_left(e, by)), dtype);
-    ct_tensor added = ct_select(subnormal, ct_f(f64 ? 54 : 24), zero);
-    return (ct_binary){ct_select(plain, m, x),
-                       ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
-}
-
 static bool log2_body(ct_rule *r) {
-    ct_binary x = taken_apart(r);
+    ct_binary x = ct__taken_apart(r->in[0]);
     r->body_out[0] = ct_add(x.e, ct_mul(ct_log(x.m), number(1.4426950408889634, r)));
     return true;
 }
@@ -224,7 +200,7 @@ const ct_opdef ct__op_log2 = {
 
 static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
     const bool f64 = r->node->out->dtype == CT_F64;
-    ct_binary x = taken_apart(r);
+    ct_binary x = ct__taken_apart(r->in[0]);
     ct_tensor high = number(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
     ct_tensor low = number(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
     ct_tensor rest = ct_mul(ct_log(x.m), number(0.43429448190325182, r));
