@@ -400,11 +400,40 @@ def batch_norm_train(x, mean, var, *rest, eps=1e-5, momentum=0.1, present=0):
     return [y, mean * (1 - momentum) + x.mean(axes) * momentum, var * (1 - momentum) + x.var(axes, ddof=1) * momentum]
 
 
+def nan_extreme(f):
+    def g(x, axis=None, keepdims=False):
+        return f(x, axis, keepdims=keepdims) if x.size else jnp.nansum(x, axis, keepdims=keepdims) + jnp.nan
+    return g
+
+
 # Ops that NumPy has by the same name, as JAX has them.
 TWINS = {name: getattr(jnp, name) for name in (
     "abs maximum minimum floor ceil sqrt exp log expm1 log1p sin cos tanh trunc equal not_equal less less_equal greater "
-    "greater_equal square reciprocal sign matmul").split()}
+    "greater_equal square reciprocal sign matmul tan sinh cosh log2 log10 exp2 remainder floor_divide signbit copysign "
+    "nextafter hypot fmax fmin logaddexp cbrt deg2rad rad2deg sinc nan_to_num isclose").split()}
 TWINS |= {
+    "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "asinh": jnp.arcsinh, "acosh": jnp.arccosh,
+    "atanh": jnp.arctanh, "heaviside": lambda x, h: jnp.where(x == 0, h, jnp.where(x == x, x > 0, x)).astype(jnp.result_type(x, h)),
+    "count_nonzero": lambda x, axes=(), keepdims=False: (x != 0).sum(axes_of(x, axes), keepdims=keepdims).astype(jnp.int32),
+    "std": lambda x, **k: jnp.sqrt(var(x, **k)),
+    **{name: reduce_with(getattr(jnp, name)) for name in ("nansum", "nanmean")},
+    "nanmax": reduce_with(nan_extreme(jnp.nanmax)), "nanmin": reduce_with(nan_extreme(jnp.nanmin)),
+    "quantile": lambda x, q, axis=0, keepdims=False: jnp.quantile(x, q, axis, keepdims=keepdims),
+    "trapezoid": lambda y, axis=0, dx=1.0: jnp.trapezoid(y, dx=dx, axis=axis),
+    "tril": lambda x, diagonal=0: jnp.tril(x, diagonal), "triu": lambda x, diagonal=0: jnp.triu(x, diagonal),
+    "roll": lambda x, shifts: jnp.roll(x, shifts, range(x.ndim)) if x.ndim else x,
+    "diff": lambda x, axis=0, n=1: jnp.diff(x, n, axis), "repeat": lambda x, n, axis=0: jnp.repeat(x, n, axis),
+    "tile": lambda x, times: jnp.tile(x, times),
+    "bincount": lambda x, n=0: (x.ravel()[:, None] == jnp.arange(n)).sum(0).astype(jnp.int32),
+    "xlogy": jax.scipy.special.xlogy, "elu": jax.nn.elu, "celu": jax.nn.celu, "selu": jax.nn.selu, "mish": jax.nn.mish,
+    "hardtanh": lambda x, low=-1.0, high=1.0: jnp.where(x <= low, low, jnp.where(x >= high, high, x)), "relu6": jax.nn.relu6,
+    "hardsigmoid": jax.nn.hard_sigmoid, "hardswish": jax.nn.hard_silu, "softsign": jax.nn.soft_sign,
+    "tanhshrink": lambda x: x - jnp.tanh(x),
+    "softshrink": lambda x, **k: jnp.where(jnp.abs(x) <= k.get("lambda", 0.5), 0, x - jnp.sign(x) * k.get("lambda", 0.5)),
+    "hardshrink": lambda x, **k: jnp.where(jnp.abs(x) <= k.get("lambda", 0.5), 0, x),
+    "threshold": lambda x, threshold=0.0, value=0.0: jnp.where(x <= threshold, value, x),
+    "prelu": lambda x, slope: jnp.where(x > 0, x, slope * x), "logit": jax.scipy.special.logit,
+    "glu": lambda x, axis=0: jax.nn.glu(x, axis),
     "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": div, "mod": mod, "neg": jnp.negative,
     "round": jnp.rint, "erf": jax.scipy.special.erf, "stop_gradient": lax.stop_gradient, "atan2": jnp.arctan2,
     "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "not": jnp.invert,

@@ -481,7 +481,7 @@ static void cpu_close(ct_device *device) {
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
     .spares = true,
-    .numerics = "5 fma k256 r1024x16 s1024 h32",
+    .numerics = "6 fma k256 r1024x16 s1024 h32",
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,
