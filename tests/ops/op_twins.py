@@ -454,6 +454,19 @@ TWINS |= {
     "instance_norm": lambda x, *rest, **k: group_norm(x, *rest, groups=x.shape[1], **k),
     "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
 }
+
+
+def triangular_solve(a, b, upper=False, transpose=0, unit=False):
+    lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b))
+    return lax.linalg.triangular_solve(a, b, left_side=True, lower=not upper, transpose_a=transpose > 0,
+                                       conjugate_a=transpose == 2, unit_diagonal=unit)
+
+
+# Linear algebra, which test_linalg.py tests.
+LINALG = {name: getattr(jnp.linalg, name) for name in "cholesky inv det slogdet".split()}
+LINALG |= {"triangular_solve": triangular_solve, "lu": lax.linalg.lu,
+           "solve": lambda a, b, transpose=0: jnp.linalg.solve((a, jnp.swapaxes(a, -1, -2), jnp.conj(jnp.swapaxes(a, -1, -2)))[transpose], b)}
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()
                 if op.kind in ("leaf", "transform", "loop") or any(kind == "body" for kind, _ in op.fields)}

@@ -1,0 +1,237 @@
+"""Linear algebra: values against NumPy and SciPy, derivatives and batches against JAX (f64 to 1e-8); errors, NaN, a library
+that is not there. Under COTAN_TEST_ALL every op's derivatives are tried, of complex numbers and batches too."""
+import ctypes
+import zlib
+
+import numpy as np
+import pytest
+import scipy.linalg
+from op_cases import Failure
+from op_transforms import ALL, DEVICES, SEED
+from programs import run_jax, run_programs
+
+NARROW = {"f8": "f4", "c16": "c8"}
+DTYPES = ["f8", "f4", "c16", "c8"]
+LEADS = [(), (3,), (2, 3), (0,)]
+
+
+def rng_of(*what):
+    return np.random.default_rng([SEED, zlib.crc32(repr(what).encode())])
+
+
+def numbers(rng, shape, dtype):
+    x = rng.normal(size=shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.normal(size=shape)
+    return x.astype(dtype)
+
+
+def adjoint(x):
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def square(rng, lead, n, dtype):
+    """Away from singular ones."""
+    return numbers(rng, (*lead, n, n), dtype) + (3 * np.eye(n)).astype(dtype)
+
+
+def positive(rng, lead, n, dtype):
+    x = numbers(rng, (*lead, n, n), dtype)
+    return x @ adjoint(x) + np.eye(n, dtype=dtype)
+
+
+def tolerance(dtype):
+    return 1e-8 if np.dtype(dtype) in (np.float64, np.complex128) else 2e-4
+
+
+def near(got, want, dtype, what=""):
+    assert got.shape == want.shape and got.dtype == want.dtype, (what, got.shape, got.dtype, want.shape, want.dtype)
+    off = np.abs(got - want) / np.maximum(1, np.abs(want))
+    assert np.isfinite(got).all() and off.max(initial=0) <= tolerance(dtype), (what, off.max(initial=0))
+
+
+def values(programs, device=DEVICES[-1], **env):
+    """The results of (f, operands), all in one process."""
+    got = run_programs(programs, device, **env)
+    for (_, operands), result in zip(programs, got):
+        assert not isinstance(result, Failure), (operands[0].shape, result)
+    return got
+
+
+def each(f, *xs):
+    """f of each matrix of batches of one lead."""
+    lead = xs[0].shape[:-2]
+    results = [f(*(x.reshape(-1, *x.shape[-2:])[i] for x in xs)) for i in range(int(np.prod(lead)))]
+    return np.stack(results).reshape(*lead, *np.shape(results[0])) if results else None
+
+
+# ------------------------------------------------------------------------------------------- values
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_solving(device, dtype):
+    rng = rng_of("solving", dtype)
+    cases, wants = [], []
+    for lead in LEADS:
+        for n in (1, 5, 40) if lead == () else (4,):
+            x, b = square(rng, lead, n, dtype), numbers(rng, (*lead, n, 3), dtype)
+            p = positive(rng, lead, n, dtype)
+            cases += [(lambda o, x, b: (o.solve(x, b), o.inv(x), o.det(x), *o.slogdet(x)), [x, b]),
+                      (lambda o, p: (o.cholesky(p), o.cholesky(p, upper=True)), [p])]
+            sign, log = np.linalg.slogdet(x)
+            wants.append([np.linalg.solve(x, b), np.linalg.inv(x), np.linalg.det(x), sign, log])
+            wants.append([np.linalg.cholesky(p), adjoint(np.linalg.cholesky(p))])
+    for (_, operands), got, want in zip(cases, values(cases, device), wants):
+        for g, w in zip(got, want):
+            scale = np.maximum(1, np.abs(w).max(initial=0))  # of determinants, which are large
+            near(g / scale, (w / scale).astype(g.dtype), dtype, operands[0].shape)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_triangular_solve(dtype):
+    rng = rng_of("triangular", dtype)
+    cases, wants = [], []
+    for upper in (False, True):
+        for transpose in (0, 1, 2):
+            for unit in (False, True):
+                a, b = square(rng, (), 5, dtype), numbers(rng, (5, 2), dtype)
+                cases.append((lambda o, a, b, k=dict(upper=upper, transpose=transpose, unit=unit): o.triangular_solve(a, b, **k), [a, b]))
+                wants.append(scipy.linalg.solve_triangular(a, b, transpose, not upper, unit_diagonal=unit))
+    for got, want in zip(values(cases), wants):
+        near(got[0], want, dtype)
+
+
+def test_axes_in_front_broadcast():
+    rng = rng_of("broadcast")
+    a, b = square(rng, (2, 1), 3, "f8"), numbers(rng, (4, 3, 2), "f8")
+    low = np.tril(a)
+    got = values([(lambda o, a, b: (o.solve(a, b), o.triangular_solve(a, b)), [a, b])])[0]
+    near(got[0], np.linalg.solve(a, b), "f8")
+    near(got[1], np.linalg.solve(low, b), "f8")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lu(dtype):
+    rng = rng_of("lu", dtype)
+    shapes = [(4, 4), (5, 3), (3, 5), (2, 4, 4), (1, 1), (0, 0), (3, 0)]
+    cases = [(lambda o, x: o.lu(x), [numbers(rng, s, dtype)]) for s in shapes]
+    for (_, (x,)), (factors, pivots, order) in zip(cases, values(cases)):
+        m, n = x.shape[-2:]
+        k = min(m, n)
+        l = np.tril(factors[..., :k], -1) + np.eye(m, k, dtype=dtype)
+        u = np.triu(factors[..., :k, :])
+        near(l @ u, np.take_along_axis(x, order[..., None].astype(np.int64), -2), dtype)
+        if x.ndim == 2 and k:
+            want, piv = scipy.linalg.lu_factor(x)
+            assert (piv == pivots).all() and np.allclose(want, factors, atol=1e-4)
+
+
+# -------------------------------------------------------------------------------------- derivatives
+
+# What is differentiated: a function, its operands by lead and dtype, whose results do not hang on a choice of signs.
+SMOOTH = {
+    "cholesky": (lambda o, x: o.cholesky(x), [positive]),
+    "cholesky upper": (lambda o, x: o.cholesky(x, upper=True), [positive]),
+    "triangular_solve": (lambda o, a, b: o.triangular_solve(a, b), [square, numbers]),
+    "triangular_solve adjoint": (lambda o, a, b: o.triangular_solve(a, b, upper=True, transpose=2), [square, numbers]),
+    "triangular_solve unit": (lambda o, a, b: o.triangular_solve(a, b, transpose=1, unit=True), [square, numbers]),
+    "lu": (lambda o, x: o.lu(x)[0], [square]),
+    "solve": (lambda o, a, b: o.solve(a, b), [square, numbers]),
+    "solve adjoint": (lambda o, a, b: o.solve(a, b, transpose=2), [square, numbers]),
+    "inv": (lambda o, x: o.inv(x), [square]),
+    "det": (lambda o, x: o.det(x), [square]),
+    "slogdet": (lambda o, x: o.slogdet(x)[1], [square]),
+    "sign of a determinant": (lambda o, x: o.mul(o.slogdet(x)[0], 2.0), [square]),
+}
+
+
+def operands_of(rng, makers, lead, dtype):
+    return [numbers(rng, (*lead, 4, 2), dtype) if make is numbers else make(rng, lead, 4, dtype) for make in makers]
+
+
+def derivatives(name, lead, dtype):
+    """Programs: (what, f, operands)."""
+    f, makers = SMOOTH[name]
+    rng = rng_of(name, lead, dtype)
+    x = operands_of(rng, makers, lead, dtype)
+    out = run_jax(f, x)[0]
+    t, c, n = [numbers(rng, v.shape, dtype) for v in x], numbers(rng, out.shape, out.dtype), len(x)
+    if "cholesky" in name or "eigh" in name:  # of what is taken for symmetric
+        t = [(v + adjoint(v)) / 2 for v in t]
+
+    def loss(o, *x):
+        y = o.mul(f(o, *x), c)
+        return o.sum(o.real(y) if np.iscomplexobj(out) else y)
+
+    def bent(o, *x):  # a loss with second derivatives of its own
+        y = f(o, *x)
+        return o.sum(o.real(o.mul(o.mul(y, y), c)) if np.iscomplexobj(out) else o.mul(o.mul(y, y), c))
+    return [("value and jvp", lambda o, *x: o.jvp(lambda *x: f(o, *x), x[:n], x[n:]), [*x, *t]),
+            ("gradient", lambda o, *x: o.grad(lambda *x: loss(o, *x))(*x), x),
+            ("vmap of the gradient", lambda o, *x: o.vmap(o.grad(lambda *x: loss(o, *x)))(*x), [np.stack([v, v + 0.1 * (v @ adjoint(v) if v.shape[-1] == v.shape[-2] else v)]) for v in x]),
+            ("second order", lambda o, *x: o.jvp(lambda *x: o.grad(lambda *x: bent(o, *x))(*x), x[:n], x[n:]), [*x, *t])]
+
+
+@pytest.mark.parametrize("name,lead,dtype", [(name, lead, dtype) for name in SMOOTH for lead in ((), (2,)) for dtype in ("f8", "c16")
+                                             if ALL or (lead, dtype) == ((), "f8")])
+def test_derivatives(name, lead, dtype):
+    programs = derivatives(name, lead, dtype)
+    if not ALL:
+        programs = programs[:2]
+    for device in DEVICES:
+        got = run_programs([(f, operands) for _, f, operands in programs], device)
+        for (what, f, operands), result in zip(programs, got):
+            assert not isinstance(result, Failure), (what, result)
+            want = run_jax(f, operands)
+            assert len(result) == len(want)
+            for g, w in zip(result, want):
+                off = np.abs(g - w) / max(1, np.abs(w).max())
+                assert g.shape == w.shape and g.dtype == w.dtype and off.max() < 1e-8, (device, what, off.max(), g, w)
+
+
+def test_one_matrix_for_a_batch_of_right_sides():
+    rng = rng_of("one for all")
+    a, b = square(rng, (), 4, "f8"), numbers(rng, (3, 4, 2), "f8")
+    for op in ("solve", "triangular_solve"):
+        f = lambda o, a, b, op=op: o.vmap(lambda a, b: getattr(o, op)(a, b), (None, 0))(a, b)
+        near(values([(f, [a, b])])[0][0], run_jax(f, [a, b])[0], "f8")
+        grad = lambda o, a, b: o.grad(lambda a, b: o.sum(o.mul(f(o, a, b), f(o, a, b))))(a, b)
+        for g, w in zip(values([(grad, [a, b])])[0], run_jax(grad, [a, b])):
+            near(g, w, "f8")
+
+
+# -------------------------------------------------------------------------------------------- library
+
+def failure(**env):
+    got = run_programs([(lambda o, x: o.cholesky(x), [np.eye(2)])], "ref", **env)[0]
+    assert isinstance(got, Failure)
+    return got
+
+
+def test_a_library_that_is_not_there():
+    assert failure(COTAN_LAPACK="/nonexistent") == ("program:1: cholesky: COTAN_LAPACK: /nonexistent: cannot open shared object file: "
+                                                    "No such file or directory")
+    assert failure(COTAN_LAPACK="libm.so.6") == "program:1: cholesky: libm.so.6 has no function spotrf_"
+
+
+def test_the_reference_library_gives_the_same():
+    """liblapack.so.3, where the loader finds it: what is asked for by name is what is used."""
+    try:
+        ctypes.CDLL("liblapack.so.3")
+    except OSError:
+        return  # OpenBLAS alone is what tests need
+    x = positive(rng_of("reference"), (), 5, "f8")
+    near(values([(lambda o, x: o.cholesky(x), [x])], COTAN_LAPACK="liblapack.so.3")[0][0], np.linalg.cholesky(x), "f8")
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_bits_do_not_depend_on_threads_or_the_batch(threads):
+    rng = rng_of("bits")
+    x = square(rng, (40,), 24, "f4")
+    both = values([(lambda o, x: (o.inv(x), o.det(x), o.cholesky(o.matmul(x, o.permute(x, axes=[0, 2, 1])))), [x]),
+                   (lambda o, x: (o.inv(x), o.det(x), o.cholesky(o.matmul(x, o.permute(x, axes=[0, 2, 1])))), [x[7:8]])],
+                  "cpu", COTAN_THREADS=threads)
+    alone = values([(lambda o, x: (o.inv(x), o.det(x), o.cholesky(o.matmul(x, o.permute(x, axes=[0, 2, 1])))), [x])], "cpu", COTAN_FUSE="0",
+                   COTAN_THREADS="2")[0]
+    for whole, one, other in zip(*both, alone):
+        assert whole[7:8].tobytes() == one.tobytes() and whole.tobytes() == other.tobytes()
