@@ -344,3 +344,517 @@ const ct_opdef ct__op_lu_solve = {
     .transpose = lu_solve_transpose,
     .doc = "The x of a x = b (`transpose` as in solve), given the factors and pivots of a.",
 };
+
+// ------------------------------------------------------------------------------------------------ qr
+
+static ct_dtype part_of(ct_dtype dtype) { return ct__is_complex(dtype) ? ct__part(dtype) : dtype; }
+// How much LAPACK wants to work in: the first number that it wrote into `work`.
+static int wanted(ct_dtype dtype, const void *work) {
+    const double n = ct__load_f64(part_of(dtype), work, 0);
+    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+#define QR_ATTRS(F, op) F(op, bool, complete)
+CT_ATTRS(qr, QR_ATTRS);
+
+static bool qr_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    const bool complete = ((const qr_attrs *)call->attrs)->complete;
+    const int64_t k = complete ? rows_of(call) : smaller_of(call);
+    return factor_out(call, 0, dtype, 2, rows_of(call), k) &&
+           factor_out(call, 1, dtype, 2, k, columns_of(call));
+}
+static int qr_one(const ct_matrix *m) {
+    const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
+    const int k = least(m->rows, m->columns), own = complete ? m->rows : k, lda = most(m->rows, 1);
+    const int64_t n = (int64_t)m->rows * m->columns, q_n = (int64_t)m->rows * own;
+    const int64_t all = (int64_t)m->rows * most(m->columns, own);
+    int info = 0, ask = -1, lwork;
+    char query[2][CT_MOST_BYTES] = {{0}};
+    ct_room room;
+    if (!ct__all_finite(m->dtype, m->of[0], n)) {
+        ct__fill_nan(m->dtype, m->of[1], q_n);
+        ct__fill_nan(m->dtype, m->of[2], (int64_t)own * m->columns);
+        return 0;
+    }
+    m->lapack->geqrf(&m->rows, &m->columns, NULL, &lda, NULL, query[0], &ask, &info);
+    m->lapack->orgqr(&m->rows, &own, &k, NULL, &lda, NULL, query[1], &ask, &info);
+    lwork = most(wanted(m->dtype, query[0]), wanted(m->dtype, query[1]));
+    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + 2 * ct__room_for(m->dtype, n) +
+                                  ct__room_for(m->dtype, k) + ct__room_for(m->dtype, lwork)))
+        return CT_MATRIX_NO_MEMORY;
+    char *a = ct__room_take(&room, m->dtype, all), *r = ct__room_take(&room, m->dtype, 2 * n);
+    void *tau = ct__room_take(&room, m->dtype, k), *work = ct__room_take(&room, m->dtype, lwork);
+    const size_t each = ct_dtype_size(m->dtype);
+    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    m->lapack->geqrf(&m->rows, &m->columns, a, &lda, tau, work, &lwork, &info);
+    for (int64_t j = 0; j < m->columns; j++) { // column j of R, with zeros below the diagonal
+        const int64_t used = j + 1 < own ? j + 1 : own;
+        char *to = r + (size_t)(j * own) * each;
+        memcpy(to, a + (size_t)(j * m->rows) * each, (size_t)used * each);
+        memset(to + (size_t)used * each, 0, (size_t)(own - used) * each);
+    }
+    ct__by_columns(m->dtype, m->columns, own, r, m->of[2]);
+    m->lapack->orgqr(&m->rows, &own, &k, a, &lda, tau, work, &lwork, &info);
+    ct__by_columns(m->dtype, own, m->rows, a, m->of[1]);
+    ct__free(room.memory);
+    return info;
+}
+static bool qr_eval(const ct_ref *ref) { return ct__each_matrix(ref, qr_one, never_said); }
+// Of the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R)
+// and R' = (W - S) R, where S is what W has below the diagonal, less its adjoint; of complex matrices
+// the diagonal's imaginary part too. Columns behind them are Q^H x.
+static bool qr_jvp(ct_rule *r) {
+    ct_tensor q = r->out[0], all = r->out[1], x = r->t_in[0];
+    const ct_type *type = ct__type_of(r->in[0]);
+    const int rank = type->rank;
+    const int64_t m = type->dim[rank - 2], n = type->dim[rank - 1], axis = rank - 1, zero = 0;
+    if (((const qr_attrs *)r->attrs)->complete && m > n) {
+        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "qr",
+                 "the complete Q of %s is not determined, and has no derivative",
+                 ct__type_text(type).s);
+        return false;
+    }
+    const ct_ints last = {1, &axis}, from = {1, &zero}, to = {1, &m};
+    ct_tensor first = m < n ? ct_slice(all, .axes = last, .start = from, .stop = to) : all;
+    ct_tensor dx = m < n ? ct_slice(x, .axes = last, .start = from, .stop = to) : x;
+    ct_tensor by = ct__swap_last(
+        ct_triangular_solve(first, ct__swap_last(dx), .upper = true, .transpose = 1)); // x' inv(R)
+    ct_tensor w = ct_matmul(ct__adjoint(q), by), low = ct__lower_part(w, 1);
+    ct_tensor s = ct_sub(low, ct__adjoint(low));
+    if (ct__is_complex((ct_dtype)type->dtype)) {
+        ct_tensor half = ct_mul(ct_sub(w, ct__adjoint(w)), ct__number_like(0.5, w));
+        s = ct_add(s, ct__upper_part(ct__lower_part(half, 0), 0));
+    }
+    ct_tensor turn = ct_sub(s, w);
+    r->t_out[0] = ct_add(ct_matmul(q, turn), by);
+    r->t_out[1] = ct_neg(ct_matmul(turn, first));
+    if (m < n) {
+        ct_tensor rest = ct_slice(r->in[0], .axes = last, .start = to);
+        ct_tensor moved = ct_slice(x, .axes = last, .start = to);
+        moved = ct_add(ct_matmul(ct__adjoint(q), moved), ct_matmul(ct__adjoint(r->t_out[0]), rest));
+        r->t_out[1] = ct_concat(((ct_tensor[]){r->t_out[1], moved}), 2, axis);
+    }
+    return true;
+}
+const ct_opdef ct__op_qr = {
+    CALL(QR, qr),
+    CT_FIELDS(qr),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Q with orthonormal columns and upper triangular R whose product is x, (..., M, N): (..., "
+        "M, "
+        "K) and (..., K, N) with the smaller of M and N as K, or (`complete`) M. The complete Q of "
+        "more rows than columns has no derivative. A matrix that holds NaN or infinity gives NaN.",
+};
+
+// --------------------------------------------------------------------------- eigenvalues of symmetric
+
+#define EIGH_ATTRS(F, op) F(op, bool, upper)
+#define EIGVALSH_ATTRS(F, op) F(op, bool, upper)
+CT_ATTRS(eigh, EIGH_ATTRS);
+CT_ATTRS(eigvalsh, EIGVALSH_ATTRS);
+
+static bool eigvalsh_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, true) &&
+           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+}
+static bool eigh_infer(ct_call *call) {
+    if (!eigvalsh_infer(call)) return false;
+    call->out[1] = *call->in[0];
+    return true;
+}
+static void syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w, void *work,
+                  int lwork, void *rwork, int lrwork, int *iwork, int liwork, int *info) {
+    const int lda = most(m->rows, 1);
+    const char *job = vectors ? "V" : "N", *part = upper ? "U" : "L";
+    if (ct__is_complex(m->dtype))
+        m->lapack->heevd(job, part, &m->rows, a, &lda, w, work, &lwork, rwork, &lrwork, iwork,
+                         &liwork, info, 1, 1);
+    else
+        m->lapack->syevd(job, part, &m->rows, a, &lda, w, work, &lwork, iwork, &liwork, info, 1, 1);
+}
+static int symmetric(const ct_matrix *m, bool vectors, bool upper) {
+    const int64_t n = m->rows, all = n * n;
+    const ct_dtype part = part_of(m->dtype);
+    char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
+    int info = 0, iwork_n = 1;
+    ct_room room;
+    if (!ct__all_finite(m->dtype, m->of[0], all)) {
+        ct__fill_nan(part, m->of[1], n);
+        if (vectors) ct__fill_nan(m->dtype, m->of[2], all);
+        return 0;
+    }
+    if (!n) return 0;
+    syevd(m, vectors, upper, NULL, NULL, work_n, -1, rwork_n, -1, &iwork_n, -1, &info);
+    const int lwork = wanted(m->dtype, work_n), lrwork = wanted(part, rwork_n);
+    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + ct__room_for(part, n) +
+                                  ct__room_for(m->dtype, lwork) + ct__room_for(part, lrwork) +
+                                  ct__room_for(CT_I32, iwork_n)))
+        return CT_MATRIX_NO_MEMORY;
+    void *a = ct__room_take(&room, m->dtype, all), *w = ct__room_take(&room, part, n);
+    void *work = ct__room_take(&room, m->dtype, lwork);
+    void *rwork = ct__room_take(&room, part, lrwork);
+    int *iwork = ct__room_take(&room, CT_I32, iwork_n);
+    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    syevd(m, vectors, upper, a, w, work, lwork, rwork, lrwork, iwork, iwork_n, &info);
+    memcpy(m->of[1], w, ct__dtype_bytes(part, n));
+    if (vectors) ct__by_columns(m->dtype, n, n, a, m->of[2]);
+    ct__free(room.memory);
+    return info;
+}
+static void not_converged(const ct_ref *ref, int info, ct_text *text) {
+    (void)ref, (void)info;
+    ct__text_add(text, "has values to which LAPACK did not converge");
+}
+static int eigh_one(const ct_matrix *m) {
+    return symmetric(m, true, ((const eigh_attrs *)m->ref->attrs)->upper);
+}
+static int eigvalsh_one(const ct_matrix *m) {
+    return symmetric(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
+}
+static bool eigh_eval(const ct_ref *ref) { return ct__each_matrix(ref, eigh_one, not_converged); }
+static bool eigvalsh_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigvalsh_one, not_converged);
+}
+
+// Of a list (..., N) x[j] - x[i], or their sums, at (i, j): (..., N, N).
+static ct_tensor across(ct_tensor x, bool sums) {
+    ct_tensor column = ct__add_last(x), row = ct__swap_last(column);
+    return sums ? ct_add(row, column) : ct_sub(row, column);
+}
+// 1 / x, but 0 on the diagonal, where x is.
+static ct_tensor beside_diagonal(ct_tensor x) {
+    ct_tensor one = ct__identity(x);
+    return ct_sub(ct_div(ct__number_like(1, x), ct_add(x, one)), one);
+}
+static ct_tensor symmetric_tangent(ct_tensor t) {
+    return ct_mul(ct_add(t, ct__adjoint(t)), ct__number_like(0.5, t));
+}
+// In the vectors' basis V^H x' V the diagonal moves the values, what is beside it the vectors.
+static bool eigh_jvp(ct_rule *r) {
+    ct_tensor v = r->out[1];
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
+    r->t_out[1] = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
+    return true;
+}
+static bool eigvalsh_jvp(ct_rule *r) {
+    ct_tensor v = ct_eigh(r->in[0], .upper = ((const eigvalsh_attrs *)r->attrs)->upper).vectors;
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
+    return true;
+}
+const ct_opdef ct__op_eigh = {
+    CALL(EIGH, eigh),
+    CT_FIELDS(eigh),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N), rising, and eigenvectors, the columns of (..., N, N), of symmetric "
+        "(Hermitian) matrices, of which only the lower triangle is read, or the `upper` one. The "
+        "vectors' derivative is infinite where two values are equal. A matrix that holds NaN or "
+        "infinity gives NaN.",
+};
+const ct_opdef ct__op_eigvalsh = {
+    CALL(EIGVALSH, eigvalsh),
+    CT_FIELDS(eigvalsh),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc = "Eigenvalues (..., N), rising, of symmetric (Hermitian) matrices (..., N, N), of which "
+           "only "
+           "the lower triangle is read, or the `upper` one.",
+};
+
+// ------------------------------------------------------------------------------------ singular values
+
+#define SVD_ATTRS(F, op) F(op, bool, full)
+CT_ATTRS(svd, SVD_ATTRS);
+
+static bool svdvals_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, false) &&
+           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, smaller_of(call), 0);
+}
+static bool svd_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    const bool full = ((const svd_attrs *)call->attrs)->full;
+    const int64_t k = smaller_of(call);
+    return factor_out(call, 0, dtype, 2, rows_of(call), full ? rows_of(call) : k) &&
+           factor_out(call, 1, part_of(dtype), 1, k, 0) &&
+           factor_out(call, 2, dtype, 2, full ? columns_of(call) : k, columns_of(call));
+}
+// What gesdd is called with. `rwork`: of complex matrices.
+typedef struct gesdd {
+    const char *job;
+    int lda, ldu, ldvh, lwork;
+    void *a, *s, *u, *vh, *work, *rwork;
+    int *iwork;
+} gesdd;
+static int call_gesdd(const ct_matrix *m, const gesdd *x) {
+    int info = 0;
+    if (ct__is_complex(m->dtype))
+        m->lapack->gesdd_complex(x->job, &m->rows, &m->columns, x->a, &x->lda, x->s, x->u, &x->ldu,
+                                 x->vh, &x->ldvh, x->work, &x->lwork, x->rwork, x->iwork, &info, 1);
+    else
+        m->lapack->gesdd(x->job, &m->rows, &m->columns, x->a, &x->lda, x->s, x->u, &x->ldu, x->vh,
+                         &x->ldvh, x->work, &x->lwork, x->iwork, &info, 1);
+    return info;
+}
+// Results u, s and vh; without vectors s alone.
+static int singular(const ct_matrix *m, bool vectors, bool full, void *u, void *s, void *vh) {
+    const int64_t rows = m->rows, columns = m->columns, k = least(m->rows, m->columns);
+    const int64_t us = full ? rows : k, vs = full ? columns : k, wide = most(m->rows, m->columns);
+    const ct_dtype dtype = m->dtype, part = part_of(dtype);
+    // Of real numbers `rwork` is not read; of complex ones this is what LAPACK's page asks for.
+    const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
+    char query[CT_MOST_BYTES] = {0};
+    ct_room room;
+    if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
+        ct__fill_nan(part, s, k);
+        if (vectors) ct__fill_nan(dtype, u, rows * us);
+        if (vectors) ct__fill_nan(dtype, vh, vs * columns);
+        return 0;
+    }
+    if (!k) {
+        if (vectors) ct__fill_identity(dtype, u, us);
+        if (vectors) ct__fill_identity(dtype, vh, vs);
+        return 0;
+    }
+    gesdd x = {.job = !vectors ? "N"
+                      : full   ? "A"
+                               : "S",
+               .lda = m->rows,
+               .ldu = m->rows,
+               .ldvh = (int)vs,
+               .lwork = -1,
+               .work = query};
+    call_gesdd(m, &x);
+    x.lwork = wanted(dtype, query);
+    if (!ct__room_make(&room, ct__room_for(dtype, rows * columns) + ct__room_for(part, k) +
+                                  ct__room_for(dtype, rows * us) +
+                                  ct__room_for(dtype, vs * columns) + ct__room_for(dtype, x.lwork) +
+                                  ct__room_for(part, rwork) + ct__room_for(CT_I32, 8 * k)))
+        return CT_MATRIX_NO_MEMORY;
+    x.a = ct__room_take(&room, dtype, rows * columns);
+    x.s = ct__room_take(&room, part, k);
+    x.u = ct__room_take(&room, dtype, rows * us);
+    x.vh = ct__room_take(&room, dtype, vs * columns);
+    x.work = ct__room_take(&room, dtype, x.lwork);
+    x.rwork = ct__room_take(&room, part, rwork);
+    x.iwork = ct__room_take(&room, CT_I32, 8 * k);
+    ct__by_columns(dtype, rows, columns, m->of[0], x.a);
+    const int info = call_gesdd(m, &x);
+    memcpy(s, x.s, ct__dtype_bytes(part, k));
+    if (vectors) ct__by_columns(dtype, us, rows, x.u, u);
+    if (vectors) ct__by_columns(dtype, columns, vs, x.vh, vh);
+    ct__free(room.memory);
+    return info;
+}
+static int svd_one(const ct_matrix *m) {
+    return singular(m, true, ((const svd_attrs *)m->ref->attrs)->full, m->of[1], m->of[2],
+                    m->of[3]);
+}
+static int svdvals_one(const ct_matrix *m) {
+    return singular(m, false, false, NULL, m->of[1], NULL);
+}
+static bool svd_eval(const ct_ref *ref) { return ct__each_matrix(ref, svd_one, not_converged); }
+static bool svdvals_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, svdvals_one, not_converged);
+}
+// What of a vector's movement lies outside of the vectors' span: (x' v - u u^H x' v) / s.
+static ct_tensor outside(ct_tensor moved, ct_tensor u, ct_tensor s) {
+    ct_tensor rest = ct_sub(moved, ct_matmul(u, ct_matmul(ct__adjoint(u), moved)));
+    return ct__columns_times(rest, ct_div(ct__number_like(1, s), s));
+}
+// With D = U^H x' V: s' is its diagonal; U and V turn among their columns by what is beside it.
+static bool svd_jvp(ct_rule *r) {
+    ct_tensor u = r->out[0], s = r->out[1], v = ct__adjoint(r->out[2]), x = r->t_in[0];
+    const ct_type *type = ct__type_of(r->in[0]);
+    const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
+    if (((const svd_attrs *)r->attrs)->full && m != n) {
+        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "svd",
+                 "the full U and V of %s are not determined, and have no derivative",
+                 ct__type_text(type).s);
+        return false;
+    }
+    ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(u), x), v);
+    ct_tensor apart = beside_diagonal(ct_mul(across(s, true), across(s, false)));
+    ct_tensor ds = ct__columns_times(d, s), sd = ct_mul(d, ct__add_last(s));
+    ct_tensor zero = ct_equal(s, ct__number_like(0, s));
+    ct_tensor inverse = ct_div(ct__number_like(1, s), ct_select(zero, ct__number_like(1, s), s));
+    inverse = ct_select(zero, ct__number_like(0, s), inverse);
+    ct_tensor du = ct_mul(apart, ct_add(ds, ct__adjoint(ds)));
+    if (ct__is_complex((ct_dtype)type->dtype)) { // a phase, which is put into U
+        ct_tensor half = ct_mul(ct_sub(d, ct__adjoint(d)), ct__number_like(0.5, d));
+        half = ct__upper_part(ct__lower_part(half, 0), 0);
+        du = ct_add(du, ct__columns_times(half, inverse));
+    }
+    ct_tensor dv = ct_matmul(v, ct_mul(apart, ct_add(sd, ct__adjoint(sd))));
+    du = ct_matmul(u, du);
+    if (m > n) du = ct_add(du, outside(ct_matmul(x, v), u, s));
+    if (n > m) dv = ct_add(dv, outside(ct_matmul(ct__adjoint(x), u), v, s));
+    r->t_out[0] = du;
+    r->t_out[1] = ct__real_of(ct__diagonal_of(d));
+    r->t_out[2] = ct__adjoint(dv);
+    return true;
+}
+static bool svdvals_jvp(ct_rule *r) {
+    ct_svd_out f = ct_svd(r->in[0]);
+    ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
+    r->t_out[0] = ct__real_of(ct__diagonal_of(d));
+    return true;
+}
+const ct_opdef ct__op_svd = {
+    CALL(SVD, svd),
+    CT_FIELDS(svd),
+    .n_in = 1,
+    .n_out = 3,
+    .core = {2},
+    .doc =
+        "U, s and V^H of x, (..., M, N), with x = U diag(s) V^H: orthonormal columns of U and rows "
+        "of "
+        "V^H, as many as singular values s (..., K), which fall; `full`: U and V^H are square. The "
+        "derivatives of U and V^H are infinite where two values are equal, and there are none of "
+        "full ones of a matrix that is not square. A matrix that holds NaN or infinity gives NaN.",
+};
+const ct_opdef ct__op_svdvals = {
+    CALL(SVDVALS, svdvals),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc = "Singular values (..., K), falling, of matrices (..., M, N), with the smaller of M and "
+           "N as K.",
+};
+
+// ----------------------------------------------------------------------------- eigenvalues of all others
+
+static ct_dtype complex_of(ct_dtype dtype) { return part_of(dtype) == CT_F32 ? CT_C64 : CT_C128; }
+static bool eigvals_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, true) &&
+           factor_out(call, 0, complex_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+}
+static bool eig_infer(ct_call *call) {
+    return eigvals_infer(call) && factor_out(call, 1, complex_of((ct_dtype)call->in[0]->dtype), 2,
+                                             rows_of(call), rows_of(call));
+}
+// What geev is called with: of complex matrices `re` are the values, and `im` is memory to work in.
+typedef struct geev {
+    const char *job;
+    int lda, lwork;
+    void *a, *re, *im, *v, *work;
+} geev;
+static int call_geev(const ct_matrix *m, const geev *x) {
+    const int one = 1;
+    int info = 0;
+    if (ct__is_complex(m->dtype))
+        m->lapack->geev_complex("N", x->job, &m->rows, x->a, &x->lda, x->re, NULL, &one, x->v,
+                                &x->lda, x->work, &x->lwork, x->im, &info, 1, 1);
+    else
+        m->lapack->geev("N", x->job, &m->rows, x->a, &x->lda, x->re, x->im, NULL, &one, x->v,
+                        &x->lda, x->work, &x->lwork, &info, 1, 1);
+    return info;
+}
+// Of real matrices pairs of conjugated values have one column with the real part of a vector and one
+// with the imaginary part. The result is by rows.
+static void pair_up(ct_dtype part, int64_t n, const void *im, const void *columns, void *to) {
+    for (int64_t j = 0; j < n; j++) {
+        const bool pair = ct__load_f64(part, im, j) != 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double re = ct__load_f64(part, columns, j * n + i);
+            const double other = pair ? ct__load_f64(part, columns, (j + 1) * n + i) : 0;
+            for (int k = 0; k <= pair; k++) {
+                const int64_t at = 2 * (i * n + j + k);
+                ct__store_f64(part, to, at, re);
+                ct__store_f64(part, to, at + 1, k ? -other : other);
+            }
+        }
+        j += pair;
+    }
+}
+static int general(const ct_matrix *m, void *values, void *vectors) {
+    const int64_t n = m->rows, all = n * n;
+    const ct_dtype dtype = m->dtype, part = part_of(dtype), out = complex_of(dtype);
+    char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
+    ct_room room;
+    if (!ct__all_finite(dtype, m->of[0], all)) {
+        ct__fill_nan(out, values, n);
+        if (vectors) ct__fill_nan(out, vectors, all);
+        return 0;
+    }
+    if (!n) return 0;
+    geev x = {.job = vectors ? "V" : "N", .lda = m->rows, .lwork = -1, .im = more, .work = query};
+    call_geev(m, &x);
+    x.lwork = wanted(dtype, query);
+    if (!ct__room_make(&room, 2 * ct__room_for(dtype, all) + ct__room_for(dtype, n) +
+                                  ct__room_for(dtype, 2 * n) + ct__room_for(dtype, x.lwork)))
+        return CT_MATRIX_NO_MEMORY;
+    x.a = ct__room_take(&room, dtype, all);
+    x.v = ct__room_take(&room, dtype, all);
+    x.re = ct__room_take(&room, dtype, n);
+    x.im = ct__room_take(&room, dtype, 2 * n);
+    x.work = ct__room_take(&room, dtype, x.lwork);
+    ct__by_columns(dtype, n, n, m->of[0], x.a);
+    const int info = call_geev(m, &x);
+    if (dtype == out) {
+        memcpy(values, x.re, ct__dtype_bytes(out, n));
+        if (vectors) ct__by_columns(dtype, n, n, x.v, vectors);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            ct__store_f64(part, values, 2 * i, ct__load_f64(part, x.re, i));
+            ct__store_f64(part, values, 2 * i + 1, ct__load_f64(part, x.im, i));
+        }
+        if (vectors && !info) pair_up(part, n, x.im, x.v, vectors);
+    }
+    ct__free(room.memory);
+    return info;
+}
+static int eig_one(const ct_matrix *m) { return general(m, m->of[1], m->of[2]); }
+static int eigvals_one(const ct_matrix *m) { return general(m, m->of[1], NULL); }
+static bool eig_eval(const ct_ref *ref) { return ct__each_matrix(ref, eig_one, not_converged); }
+static bool eigvals_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigvals_one, not_converged);
+}
+// In the vectors' basis, inv(V) x' V.
+static ct_tensor in_basis(ct_tensor v, ct_tensor t) {
+    return ct_solve(v, ct_matmul(ct__to(t, (ct_dtype)ct__type_of(v)->dtype), v));
+}
+// Vectors stay of length 1. Which phase they have is LAPACK's choice, on which nothing should hang: here
+// it does not move.
+static bool eig_jvp(ct_rule *r) {
+    ct_tensor v = r->out[1], inside = in_basis(v, r->t_in[0]);
+    ct_tensor t = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
+    ct_tensor longer = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
+    r->t_out[0] = ct__diagonal_of(inside);
+    r->t_out[1] = ct_sub(t, ct__columns_times(v, longer));
+    return true;
+}
+static bool eigvals_jvp(ct_rule *r) {
+    r->t_out[0] = ct__diagonal_of(in_basis(ct_eig(r->in[0]).vectors, r->t_in[0]));
+    return true;
+}
+const ct_opdef ct__op_eig = {
+    CALL(EIG, eig),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N) and eigenvectors of length 1, the columns of (..., N, N), of square "
+        "matrices: complex numbers, of real matrices too. Derivatives are of what does not hang on "
+        "the "
+        "vectors' phases, and infinite where two values are equal. A matrix that holds NaN or "
+        "infinity gives NaN.",
+};
+const ct_opdef ct__op_eigvals = {
+    CALL(EIGVALS, eigvals),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N), complex numbers, of square matrices (..., N, N), in LAPACK's order.",
+};

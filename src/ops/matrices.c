@@ -158,6 +158,13 @@ void ct__fill_nan(ct_dtype dtype, void *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) ct__store_f64(part, x, i, NAN);
 }
 
+void ct__fill_identity(ct_dtype dtype, void *x, int64_t n) {
+    const int parts = ct__is_complex(dtype) ? 2 : 1;
+    const ct_dtype part = parts == 2 ? ct__part(dtype) : dtype;
+    for (int64_t i = 0; i < n * n * parts; i++) ct__store_f64(part, x, i, 0);
+    for (int64_t i = 0; i < n; i++) ct__store_f64(part, x, (i * n + i) * parts, 1);
+}
+
 // --------------------------------------------------------------------------------------- shape rules
 
 bool ct__check_matrices(ct_call *call, int i, bool square) {
@@ -252,4 +259,12 @@ ct_tensor ct__diagonal_of(ct_tensor t) {
     const bool wide = type->dim[rank - 2] < type->dim[rank - 1];
     const int64_t gone = wide ? rank - 1 : rank - 2; // the other axis has the diagonal's size
     return ct_sum(where(ct_equal(distance(t), ct_i(0)), t), .axes = {1, &gone});
+}
+
+ct_tensor ct__columns_times(ct_tensor t, ct_tensor by) {
+    ct_dims_buffer dims;
+    ct_ints list = ct__dims_of(by, &dims);
+    dims.v[list.n] = dims.v[list.n - 1];
+    dims.v[list.n - 1] = 1;
+    return ct_mul(t, ct_reshape(by, ((ct_ints){list.n + 1, dims.v})));
 }

@@ -42,6 +42,7 @@ void ct__by_columns(ct_dtype dtype, int64_t rows, int64_t columns, const void *f
 // What of floats or complex numbers is no number.
 bool ct__all_finite(ct_dtype dtype, const void *x, int64_t n);
 void ct__fill_nan(ct_dtype dtype, void *x, int64_t n);
+void ct__fill_identity(ct_dtype dtype, void *x, int64_t n); // (n, n)
 
 // Shape rules. Is operand i a batch of matrices, and (square) of square ones? Reports if not.
 bool ct__check_matrices(ct_call *call, int i, bool square);
@@ -57,10 +58,11 @@ ct_tensor ct__conj_of(ct_tensor t); // of floats: itself
 ct_tensor ct__real_of(ct_tensor t);
 // Elements (i, j) with i - j >= least stay, the others are 0.
 ct_tensor ct__lower_part(ct_tensor t, int64_t least);
-ct_tensor ct__upper_part(ct_tensor t, int64_t least); // those with j - i >= least
-ct_tensor ct__diagonal_of(ct_tensor t);               // (..., M, N) as (..., min(M, N))
-ct_tensor ct__identity(ct_tensor like);               // of the last axis' size, (N, N)
-ct_tensor ct__to(ct_tensor t, ct_dtype dtype);        // a cast where it is needed
+ct_tensor ct__upper_part(ct_tensor t, int64_t least);   // those with j - i >= least
+ct_tensor ct__diagonal_of(ct_tensor t);                 // (..., M, N) as (..., min(M, N))
+ct_tensor ct__identity(ct_tensor like);                 // of the last axis' size, (N, N)
+ct_tensor ct__columns_times(ct_tensor t, ct_tensor by); // (..., M, N) times (..., N)
+ct_tensor ct__to(ct_tensor t, ct_dtype dtype);          // a cast where it is needed
 
 // `transpose` of what is solved: 0 the matrix as it is, 1 its transpose, 2 its conjugate transpose.
 bool ct__check_transpose(ct_call *call, int64_t transpose);

@@ -465,7 +465,12 @@ def triangular_solve(a, b, upper=False, transpose=0, unit=False):
 
 # Linear algebra, which test_linalg.py tests.
 LINALG = {name: getattr(jnp.linalg, name) for name in "cholesky inv det slogdet".split()}
-LINALG |= {"triangular_solve": triangular_solve, "lu": lax.linalg.lu,
+LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if complete else "reduced"),
+           "eigh": lambda x, upper=False: jnp.linalg.eigh(x, "U" if upper else "L"),
+           "eigvalsh": lambda x, upper=False: jnp.linalg.eigvalsh(x, "U" if upper else "L"),
+           "svd": lambda x, full=False: jnp.linalg.svd(x, full), "svdvals": lambda x: jnp.linalg.svd(x, compute_uv=False),
+           "eig": jnp.linalg.eig, "eigvals": jnp.linalg.eigvals,
+           "triangular_solve": triangular_solve, "lu": lax.linalg.lu,
            "solve": lambda a, b, transpose=0: jnp.linalg.solve((a, jnp.swapaxes(a, -1, -2), jnp.conj(jnp.swapaxes(a, -1, -2)))[transpose], b)}
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()
