@@ -256,6 +256,7 @@ ct_tensor ct__identity(ct_tensor like) {
 ct_tensor ct__diagonal_of(ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     const int rank = type->rank;
+    if (rank < 2) return t; // poisoned
     const bool wide = type->dim[rank - 2] < type->dim[rank - 1];
     const int64_t gone = wide ? rank - 1 : rank - 2; // the other axis has the diagonal's size
     return ct_sum(where(ct_equal(distance(t), ct_i(0)), t), .axes = {1, &gone});
@@ -264,6 +265,7 @@ ct_tensor ct__diagonal_of(ct_tensor t) {
 ct_tensor ct__columns_times(ct_tensor t, ct_tensor by) {
     ct_dims_buffer dims;
     ct_ints list = ct__dims_of(by, &dims);
+    if (!list.n) return by; // poisoned
     dims.v[list.n] = dims.v[list.n - 1];
     dims.v[list.n - 1] = 1;
     return ct_mul(t, ct_reshape(by, ((ct_ints){list.n + 1, dims.v})));

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
@@ -196,6 +197,27 @@ static void sizes_vary(void **state) {
     assert_true(strstr(ct_numerics(), " openblas ") || strstr(ct_numerics(), " lapack "));
 }
 
+// Every allocation fails once: the error says so, and nothing else happens.
+static void without_memory(void **state) {
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        bool done = false;
+        for (int n = 0; !done; n++) {
+            CT_SCOPE;
+            double values[6] = {1, 2, 3, 4, 5, 7};
+            ct_tensor x = ct_from(values, CT_F64, CT_DIMS(3, 2)), y, g;
+            ct__fail_alloc_after(n);
+            y = which ? ct_qr(x).q : ct_lstsq(ct_kron(x, x), ct_kron(x, x), .rtol = 1e-9);
+            if (!which) y = ct_add(ct_sum(y), ct_det(ct_matmul(ct_permute(x, CT_AXES(1, 0)), x)));
+            ct_grad(ct_sum(y), &x, 1, &g);
+            done = ct_data(g) != NULL;
+            ct__fail_alloc_after(-1);
+            if (!done) assert_int_equal(ct_error_code(), CT_E_MEMORY);
+            ct_error_clear();
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(operands_that_do_not_fit),
@@ -205,6 +227,7 @@ int main(void) {
         TEST(planned_and_not_run),
         TEST(ahead_of_time),
         TEST(sizes_vary),
+        TEST(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,6 +201,81 @@ def test_eig(dtype):
             near(np.sort_complex(alone), np.sort_complex(w), wide)
 
 
+def low_rank(rng, m, n, k, dtype):
+    return numbers(rng, (m, k), dtype) @ numbers(rng, (k, n), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_least_squares(dtype):
+    rng = rng_of("least squares", dtype)
+    xs = [numbers(rng, s, dtype) for s in ((5, 3), (3, 5), (4, 4), (2, 5, 3), (0, 3), (3, 0))] + [low_rank(rng, 6, 5, 2, dtype), np.zeros((3, 3), dtype)]
+    eps = np.finfo(dtype).eps
+    for x, (p, rank) in zip(xs, values([(lambda o, x: (o.pinv(x), o.matrix_rank(x)), [x]) for x in xs])):
+        near(p, np.linalg.pinv(x, rcond=max(x.shape[-2:]) * eps).astype(dtype), dtype, x.shape)
+        assert rank.dtype == np.int64 and (rank == (np.linalg.matrix_rank(x) if x.size else 0)).all()
+    for x in xs[:3] + xs[6:7]:
+        b = numbers(rng, (x.shape[0], 2), dtype)
+        got, few = values([(lambda o, x, b: (o.lstsq(x, b), o.pinv(x, rtol=0.5)), [x, b])])[0]
+        near(got, np.linalg.lstsq(x, b, rcond=max(x.shape) * eps)[0], dtype)
+        near(few, np.linalg.pinv(x, rcond=0.5), dtype)
+
+
+ORDERS = [1, -1, 2, -2, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norms(dtype):
+    rng = rng_of("norms", dtype)
+    x, y, v = square(rng, (2,), 4, dtype), numbers(rng, (3, 5), dtype), numbers(rng, (3, 4, 2), dtype)
+    v[0, 0] = 0
+    cases, wants = [], []
+
+    def case(f, x, want):
+        cases.append((f, [x]))
+        wants.append(np.asarray(want))
+    for ord in ORDERS:
+        case(lambda o, x, ord=ord: o.matrix_norm(x, ord=ord), x, np.linalg.norm(x, ord, (-2, -1)))
+        case(lambda o, x, ord=ord: o.matrix_norm(x, ord=ord, keepdims=True), y, np.linalg.norm(y, ord, (-2, -1), keepdims=True))
+        case(lambda o, x, ord=ord: o.matrix_cond(x, ord=ord), x, np.linalg.cond(x, ord))
+    case(lambda o, x: o.matrix_cond(x), y, np.linalg.cond(y))
+    case(lambda o, x: o.matrix_norm(x), x, np.linalg.norm(x, "fro", (-2, -1)))
+    case(lambda o, x: o.matrix_norm(x, nuclear=True), x, np.linalg.norm(x, "nuc", (-2, -1)))
+    for ord in (*ORDERS, 0, 3, 0.5, -1.5):
+        case(lambda o, x, ord=ord: o.vector_norm(x, ord=ord), v[1], np.linalg.norm(v[1].ravel(), ord))
+        case(lambda o, x, ord=ord: o.vector_norm(x, axes=[1], ord=ord, keepdims=True), v[1:], np.linalg.norm(v[1:], ord, 1, keepdims=True))
+    case(lambda o, x: o.vector_norm(x, axes=[0, 2]), v, np.sqrt((np.abs(v) ** 2).sum((0, 2))))
+    case(lambda o, x: o.vector_norm(x), v[0, 0, 0], 0)
+    part = np.dtype(dtype).type(0).real.dtype
+    for want, (got,) in zip(wants, values(cases)):
+        near(got, want.astype(part), part)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i4", "u1"])
+def test_products_and_parts(dtype):
+    """Of integers too, which wrap."""
+    rng = rng_of("products", dtype)
+
+    def drawn(*shape):
+        return rng.integers(0, 9, shape).astype(dtype) if np.dtype(dtype).kind in "iu" else numbers(rng, shape, dtype)
+    a, b, m, n, s = drawn(2, 1, 3), drawn(4, 3), drawn(2, 3), drawn(2, 5), drawn(2, 4, 4)
+    cases = [(lambda o, a, b: (o.vecdot(a, b), o.cross(a, b), o.outer(a, b)), [a, b]), (lambda o, m, n: o.kron(m, n), [m, n])]
+    wants = [[np.sum(np.conj(a) * b, -1, dtype=dtype), np.cross(a, b), a[..., :, None] * b[..., None, :]], [np.kron(m, n)]]
+    for offset in (0, 1, -2, 4, -7):
+        for x in (s, n, n.T.copy()):
+            cases.append((lambda o, x, k=offset: (o.diagonal(x, offset=k), trace(o, x, offset=k)), [x]))
+            wants.append([np.diagonal(x, offset, -2, -1), np.trace(x, offset, -2, -1, dtype=dtype)])
+    for power in (0, 1, 2, 5, 9) if np.dtype(dtype).kind in "fc" else ():
+        cases.append((lambda o, x, k=power: o.matrix_power(x, n=k), [s / 3]))
+        wants.append([np.linalg.matrix_power(s / 3, power)])
+        cases.append((lambda o, x, k=power: o.matrix_power(x, n=-k), [s]))
+        wants.append([np.linalg.matrix_power(s, -power)])
+    for device in DEVICES:
+        for (_, operands), got, want in zip(cases, values(cases, device), wants):
+            for g, w in zip(got, want):
+                near(g, np.asarray(w, g.dtype), dtype if g.dtype.kind in "fc" else "f8", operands[0].shape)
+                assert g.dtype == dtype
+
+
 # -------------------------------------------------------------------------------------- derivatives
 
 def tall(rng, lead, n, dtype):
@@ -209,6 +284,16 @@ def tall(rng, lead, n, dtype):
 
 def wide(rng, lead, n, dtype):
     return numbers(rng, (*lead, n, n + 2), dtype)
+
+
+def plain(rng, lead, n, dtype):
+    """One matrix, whatever the lead."""
+    return square(rng, (), n, dtype)
+
+
+def trace(o, x, **attrs):
+    """Which is a method of the recorder, too."""
+    return o.__getattr__("trace")(x, **attrs)
 
 
 def sizes(o, x):
@@ -241,6 +326,14 @@ SMOOTH |= {  # phases of complex vectors are the library's choice, so that sizes
     "u of svd": (lambda o, x: sizes(o, o.svd(x)[0]), [tall]), "v of svd": (lambda o, x: sizes(o, o.svd(x)[2]), [wide]),
     "s of svd": (lambda o, x: o.svd(x)[1], [square]), "svd together": (lambda o, x: o.matmul(*(o.svd(x)[i] for i in (0, 2))), [square]),
     "eigvals": (lambda o, x: sizes(o, o.eigvals(x)), [square]),
+    "pinv": (lambda o, x: o.pinv(x), [tall]), "pinv of wide": (lambda o, x: o.pinv(x), [wide]),
+    "lstsq": (lambda o, a, b: o.lstsq(a, b), [square, numbers]), "matrix_power": (lambda o, x: o.matrix_power(x, n=-3), [square]),
+    "vector_norm": (lambda o, x: o.vector_norm(x, axes=[-1]), [square]), "vector_norm of 3": (lambda o, x: o.vector_norm(x, ord=3.0), [square]),
+    "matrix_norm": (lambda o, x: o.matrix_norm(x), [square]), "matrix_norm of 1": (lambda o, x: o.matrix_norm(x, ord=1), [square]),
+    "nuclear norm": (lambda o, x: o.matrix_norm(x, nuclear=True), [square]), "matrix_cond": (lambda o, x: o.matrix_cond(x), [square]),
+    "cross": (lambda o, x: o.cross(o.slice(x, stop=[3], axes=[-1]), o.slice(x, start=[1], axes=[-1])), [square]),
+    "kron": (lambda o, x: o.kron(x, x), [plain]), "trace": (lambda o, x: o.mul(trace(o, x, offset=1), 3.0), [square]),
+    "outer": (lambda o, x: o.vecdot(o.outer(o.slice(x, stop=[1], axes=[0]), o.diagonal(x)), x), [plain]),
 }
 
 

@@ -314,7 +314,7 @@ bool gen_wants(const ct_opdef *op) {
     const bool apart =
         op == &ct__op_quantise || op == &ct__op_dequantise; // tests/ops/test_quantise.py
     const bool matrices =
-        op->accepts == CT_LINALG; // that have an inverse: tests/ops/test_linalg.py
+        op->accepts == CT_LINALG || op->core[0]; // that have an inverse: tests/ops/test_linalg.py
     const bool built = !apart && !matrices && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&
