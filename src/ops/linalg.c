@@ -607,9 +607,9 @@ const ct_opdef ct__op_kron = {
 };
 
 #define DIAGONAL_ATTRS(F, op) F(op, i64, offset)
-#define TRACE_ATTRS(F, op) F(op, i64, offset)
+#define MATRIX_TRACE_ATTRS(F, op) F(op, i64, offset)
 CT_ATTRS(diagonal, DIAGONAL_ATTRS);
-CT_ATTRS(trace, TRACE_ATTRS);
+CT_ATTRS(matrix_trace, MATRIX_TRACE_ATTRS);
 static bool diagonal_infer(ct_call *call) {
     const int64_t offset = ((const diagonal_attrs *)call->attrs)->offset;
     if (!ct__check_matrices(call, 0, false)) return false;
@@ -644,16 +644,17 @@ const ct_opdef ct__op_diagonal = {
     .widens = true,
     .doc = "The diagonals of matrices (..., M, N), `offset` places to the right of the main one.",
 };
-static bool trace_infer(ct_call *call) {
+static bool matrix_trace_infer(ct_call *call) {
     return ct__check_matrices(call, 0, false) && numbers_out(call, 0, (ct_dtype)call->in[0]->dtype);
 }
-static bool trace_body(ct_rule *r) {
-    r->body_out[0] = sum_last(diagonal_at(r->in[0], ((const trace_attrs *)r->attrs)->offset));
+static bool matrix_trace_body(ct_rule *r) {
+    r->body_out[0] =
+        sum_last(diagonal_at(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
     return true;
 }
-const ct_opdef ct__op_trace = {
-    PART(TRACE, trace),
-    CT_FIELDS(trace),
+const ct_opdef ct__op_matrix_trace = {
+    PART(MATRIX_TRACE, matrix_trace),
+    CT_FIELDS(matrix_trace),
     .n_in = 1,
     .n_out = 1,
     .core = {2},

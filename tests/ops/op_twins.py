@@ -476,7 +476,7 @@ LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if comple
            "matrix_norm": lambda x, keepdims=False, ord="fro", nuclear=False: jnp.linalg.matrix_norm(x, keepdims=keepdims, ord="nuc" if nuclear else ord),
            "matrix_cond": lambda x, ord=None: jnp.linalg.cond(x, ord), "vecdot": jnp.vecdot, "cross": jnp.linalg.cross,
            "outer": lambda a, b: a[..., :, None] * b[..., None, :], "kron": jnp.kron,
-           "diagonal": lambda x, offset=0: jnp.linalg.diagonal(x, offset=offset), "trace": lambda x, offset=0: jnp.linalg.trace(x, offset=offset, dtype=x.dtype),
+           "diagonal": lambda x, offset=0: jnp.linalg.diagonal(x, offset=offset), "matrix_trace": lambda x, offset=0: jnp.linalg.trace(x, offset=offset, dtype=x.dtype),
            "triangular_solve": triangular_solve, "lu": lax.linalg.lu,
            "solve": lambda a, b, transpose=0: jnp.linalg.solve((a, jnp.swapaxes(a, -1, -2), jnp.conj(jnp.swapaxes(a, -1, -2)))[transpose], b)}
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
