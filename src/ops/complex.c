@@ -87,8 +87,14 @@ static bool conj_body(ct_rule *r) {
     r->body_out[0] = ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0])));
     return true;
 }
+static bool conj_transpose(ct_rule *r) { // the real part of c conj(x') is that of conj(c) x'
+    r->c_in[0] = ct_conj(r->c_out[0]);
+    return true;
+}
 const ct_opdef ct__op_conj = {
     FUNCTION(CONJ, conj),
+    .jvp = ct__jvp_same,
+    .transpose = conj_transpose,
     .infer = ct__infer_elementwise,
     .doc = "The complex conjugate of x: its imaginary part is negated.",
 };

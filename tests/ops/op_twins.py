@@ -483,6 +483,31 @@ TWINS |= {
     "instance_norm": lambda x, *rest, **k: group_norm(x, *rest, groups=x.shape[1], **k),
     "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
 }
+
+
+def triangular_solve(a, b, upper=False, transpose=0, unit=False):
+    lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b))
+    return lax.linalg.triangular_solve(a, b, left_side=True, lower=not upper, transpose_a=transpose > 0,
+                                       conjugate_a=transpose == 2, unit_diagonal=unit)
+
+
+# Linear algebra, which test_linalg.py tests.
+LINALG = {name: getattr(jnp.linalg, name) for name in "cholesky inv det slogdet".split()}
+LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if complete else "reduced"),
+           "eigh": lambda x, upper=False: jnp.linalg.eigh(x, "U" if upper else "L"),
+           "eigvalsh": lambda x, upper=False: jnp.linalg.eigvalsh(x, "U" if upper else "L"),
+           "svd": lambda x, full=False: jnp.linalg.svd(x, full), "svdvals": lambda x: jnp.linalg.svd(x, compute_uv=False),
+           "eig": jnp.linalg.eig, "eigvals": jnp.linalg.eigvals,
+           "pinv": lambda x, rtol=None: jnp.linalg.pinv(x, rtol=rtol), "lstsq": lambda a, b, rtol=None: jnp.linalg.pinv(a, rtol=rtol) @ b,
+           "matrix_rank": lambda x, rtol=None: jnp.linalg.matrix_rank(x, rtol=rtol), "matrix_power": lambda x, n: jnp.linalg.matrix_power(x, n),
+           "vector_norm": lambda x, axes=(), keepdims=False, ord=2: jnp.linalg.vector_norm(x, axis=tuple(axes) or None, keepdims=keepdims, ord=ord),
+           "matrix_norm": lambda x, keepdims=False, ord="fro", nuclear=False: jnp.linalg.matrix_norm(x, keepdims=keepdims, ord="nuc" if nuclear else ord),
+           "matrix_cond": lambda x, ord=None: jnp.linalg.cond(x, ord), "vecdot": jnp.vecdot, "cross": jnp.linalg.cross,
+           "outer": lambda a, b: a[..., :, None] * b[..., None, :], "kron": jnp.kron,
+           "diagonal": lambda x, offset=0: jnp.linalg.diagonal(x, offset=offset), "matrix_trace": lambda x, offset=0: jnp.linalg.trace(x, offset=offset, dtype=x.dtype),
+           "triangular_solve": triangular_solve, "lu": lax.linalg.lu,
+           "solve": lambda a, b, transpose=0: jnp.linalg.solve((a, jnp.swapaxes(a, -1, -2), jnp.conj(jnp.swapaxes(a, -1, -2)))[transpose], b)}
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()
                 if op.kind in ("leaf", "transform", "loop") or any(kind == "body" for kind, _ in op.fields)}
