@@ -58,34 +58,31 @@ ct_binary ct__taken_apart(ct_tensor x) {
                        ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
 }
 
-// Numbers of twice f64's digits: the sum of two.
-typedef struct {
-    ct_tensor high, low;
-} pair;
-static pair exact_sum(ct_tensor a, ct_tensor b) { // Knuth's
+static ct_pair exact_sum(ct_tensor a, ct_tensor b) { // Knuth's
     ct_tensor sum = ct_add(a, b), part = ct_sub(sum, a);
-    return (pair){sum, ct_add(ct_sub(a, ct_sub(sum, part)), ct_sub(b, part))};
+    return (ct_pair){sum, ct_add(ct_sub(a, ct_sub(sum, part)), ct_sub(b, part))};
 }
-static pair halves(ct_tensor x) { // of 26 bits each
-    ct_tensor wide = ct_mul(x, ct__number_like(134217729, x));
+static ct_pair halves(ct_tensor x) { // of half of the digits each
+    const double cut = ct__type_of(x)->dtype == CT_F64 ? 0x1p27 + 1 : 0x1p12 + 1;
+    ct_tensor wide = ct_mul(x, ct__number_like(cut, x));
     ct_tensor high = ct_sub(wide, ct_sub(wide, x));
-    return (pair){high, ct_sub(x, high)};
+    return (ct_pair){high, ct_sub(x, high)};
 }
-static pair exact_product(ct_tensor a, ct_tensor b) { // Dekker's
-    pair x = halves(a), y = halves(b);
+ct_pair ct__exact_product(ct_tensor a, ct_tensor b) { // Dekker's
+    ct_pair x = halves(a), y = halves(b);
     ct_tensor product = ct_mul(a, b), rest = ct_sub(ct_mul(x.high, y.high), product);
     rest = ct_add(ct_add(rest, ct_mul(x.high, y.low)), ct_mul(x.low, y.high));
-    return (pair){product, ct_add(rest, ct_mul(x.low, y.low))};
+    return (ct_pair){product, ct_add(rest, ct_mul(x.low, y.low))};
 }
 // log(x) of an f64 above 0. With s = f / (2 + f): log(1 + f) = 2 s + s^3 (2 / 3 + ...).
-static pair long_log(ct_tensor x) {
+static ct_pair long_log(ct_tensor x) {
     static const double series[] = {0.6666666666666666,  0.4000000000000088,  0.28571428570803253,
                                     0.22222222391794727, 0.18181795631498243, 0.15386240172447838,
                                     0.13268760562036724, 0.1308675766695207}; // log_r of kir_math.c
     ct_binary parts = ct__taken_apart(x);
     ct_tensor f = ct_sub(parts.m, ct_f(1)), by = ct_add(f, ct_f(2));
     ct_tensor s = ct_div(f, by), square = ct_mul(s, s);
-    pair product = exact_product(s, by);
+    ct_pair product = ct__exact_product(s, by);
     ct_tensor lost = ct_mul(s, ct_sub(f, ct_sub(by, ct_f(2)))); // of 2 + f
     ct_tensor rest = ct_sub(ct_sub(ct_sub(f, product.high), product.low), lost);
     // 2 / (2 + f) to seven bits, for a rest of as few
@@ -93,18 +90,18 @@ static pair long_log(ct_tensor x) {
     ct_tensor tail = ct__number_like(series[7], x);
     for (int i = 6; i >= 0; i--) tail = ct_add(ct_mul(tail, square), ct__number_like(series[i], x));
     tail = ct_add(ct_mul(ct_mul(s, square), tail), ct_mul(rest, near));
-    pair sum = exact_sum(ct_mul(parts.e, ct__number_like(0x1.62e42p-1, x)), ct_add(s, s));
+    ct_pair sum = exact_sum(ct_mul(parts.e, ct__number_like(0x1.62e42p-1, x)), ct_add(s, s));
     tail = ct_add(tail, ct_mul(parts.e, ct__number_like(0x1.fdf473de6af28p-22, x)));
     tail = ct_add(tail, sum.low);
     ct_tensor high = ct_add(sum.high, tail);
-    return (pair){high, ct_sub(tail, ct_sub(high, sum.high))};
+    return (ct_pair){high, ct_sub(tail, ct_sub(high, sum.high))};
 }
 // size^y in f64.
 static ct_tensor long_pow(ct_tensor size, ct_tensor y) {
     ct_tensor far = ct__number_like(1e25, y), infinity = ct_f(INFINITY), zero = ct_f(0);
-    pair log = long_log(size);
+    ct_pair log = long_log(size);
     ct_tensor by = ct_minimum(ct_maximum(y, ct_neg(far)), far); // more is 0 or infinity
-    pair exponent = exact_product(by, log.high);
+    ct_pair exponent = ct__exact_product(by, log.high);
     ct_tensor rest = ct_add(exponent.low, ct_mul(by, log.low));
     // of 0 and infinity
     ct_tensor none = ct_equal(size, zero), all = ct_equal(size, infinity);
@@ -112,7 +109,7 @@ static ct_tensor long_pow(ct_tensor size, ct_tensor y) {
     ct_tensor plain = ct_or(ct_or(none, all), ct_equal(ct_abs(y), infinity));
     ct_tensor value = ct_exp(ct_select(plain, ct_mul(y, end), exponent.high));
     plain = ct_or(plain, ct_or(ct_equal(value, zero), ct_equal(value, infinity)));
-    pair got = long_log(value); // which tells what exp has lost: what is exact comes out so
+    ct_pair got = long_log(value); // which tells what exp has lost: what is exact comes out so
     rest = ct_add(rest, ct_sub(ct_sub(exponent.high, got.high), got.low));
     return ct_select(plain, value, ct_add(value, ct_mul(value, rest)));
 }

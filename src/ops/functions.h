@@ -48,5 +48,10 @@ typedef struct ct_binary {
     ct_tensor m, e;
 } ct_binary;
 ct_binary ct__taken_apart(ct_tensor x);
+// A number of twice the digits of an f32 or f64: the sum of two.
+typedef struct ct_pair {
+    ct_tensor high, low;
+} ct_pair;
+ct_pair ct__exact_product(ct_tensor a, ct_tensor b); // of what is not near the dtype's largest
 
 #endif

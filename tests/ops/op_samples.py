@@ -3,6 +3,7 @@ import math
 
 import ml_dtypes
 import numpy as np
+import scipy.special
 from op_cases import DYNAMIC, END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
 
 RNG_SEED = 20240711
@@ -97,6 +98,10 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
     return np.where(x == -np.inf, x.dtype.type(-most if neginf is None else neginf), y)
 
 
+def digamma(x):
+    return np.where(x == 0, -np.copysign(np.inf, x), scipy.special.digamma(x))
+
+
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     return np.isclose(a, b, rtol, atol, equal_nan)
 
@@ -139,6 +144,7 @@ ELEMENTWISE |= {
     "hardshrink": lambda x, **k: np.where(np.abs(x) <= k.get("lambda", 0.5), 0, x),
     "threshold": lambda x, threshold=0.0, value=0.0: np.where(x <= threshold, value, x),
     "prelu": lambda x, slope: np.where(x > 0, x, slope * x), "logit": lambda x: np.log(x / (1 - x))}
+ELEMENTWISE |= {"erfc": scipy.special.erfc, "lgamma": lambda x: np.where(np.isinf(x), np.inf, scipy.special.gammaln(x)), "digamma": digamma}
 ELEMENTWISE_ATTRS = {
     "elu": [{}, {"alpha": 0.5}], "celu": [{}, {"alpha": 0.5}], "hardtanh": [{}, {"low": -0.5, "high": 1.25}],
     "softshrink": [{}, {"lambda": 0.25}], "hardshrink": [{}, {"lambda": 0.25}], "threshold": [{}, {"threshold": 0.25, "value": -3.5}],

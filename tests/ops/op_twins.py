@@ -425,6 +425,7 @@ TWINS |= {
     "diff": lambda x, axis=0, n=1: jnp.diff(x, n, axis), "repeat": lambda x, n, axis=0: jnp.repeat(x, n, axis),
     "tile": lambda x, times: jnp.tile(x, times),
     "bincount": lambda x, n=0: (x.ravel()[:, None] == jnp.arange(n)).sum(0).astype(jnp.int32),
+    "erfc": jax.scipy.special.erfc, "lgamma": jax.scipy.special.gammaln, "digamma": jax.scipy.special.digamma,
     "xlogy": jax.scipy.special.xlogy, "elu": jax.nn.elu, "celu": jax.nn.celu, "selu": jax.nn.selu, "mish": jax.nn.mish,
     "hardtanh": lambda x, low=-1.0, high=1.0: jnp.where(x <= low, low, jnp.where(x >= high, high, x)), "relu6": jax.nn.relu6,
     "hardsigmoid": jax.nn.hard_sigmoid, "hardswish": jax.nn.hard_silu, "softsign": jax.nn.soft_sign,

@@ -118,6 +118,8 @@ def test_elementwise(name, device):
     # The f32 polynomial of erfinv loses bits near 1; gelu, silu and others cancel where they are small; NumPy's sinc is
     # not 0 at whole numbers.
     scales = [0.1] * len(cases) if name in ("gelu", "erfinv", "silu", "logaddexp", "sinc", "tanhshrink") else None
+    if name in ("lgamma", "digamma"):  # what is larger cancels; f64 has no wider type to do that in
+        scales = [{"lgamma": 16, "digamma": 2}[name] if case.operands[0].dtype == "f64" else None for case in cases]
     check(cases, wants, ulps, device, scales)
 
 
