@@ -425,6 +425,28 @@ def test_one_matrix_for_a_batch_of_right_sides():
             near(g, w, "f8")
 
 
+def test_in_a_loop():
+    """Where kernels of a loop's body would become one, a call stays a launch."""
+    rng = rng_of("loop")
+    x, start = positive(rng, (6,), 3, "f8"), np.eye(3)
+
+    def f(o, x, c):
+        return o.scan(lambda c, x: (o.mul(o.solve(o.cholesky(x), c), 2.0), o.det(x)), [c], [x])
+
+    def g(o, x, c):
+        return o.grad(lambda x, c: o.sum(o.add(f(o, x, c)[0], 1.0)))(x, c)
+    for device in DEVICES:
+        for got, program in zip(values([(f, [x, start]), (g, [x, start])], device), (f, g)):
+            for result, want in zip(got, run_jax(program, [x, start])):
+                near(result, want, "f8")
+
+
+def test_checks_find_nothing():
+    """COTAN_CHECK=ref runs a call beside itself; what is fused around it is compared."""
+    x = positive(rng_of("check"), (3,), 5, "f4")
+    values([(lambda o, x: o.grad(lambda x: o.sum(o.tanh(o.inv(o.add(x, o.exp(o.neg(x)))))))(x), [x])], "cpu", COTAN_CHECK="ref,nan,bounds")
+
+
 # -------------------------------------------------------------------------------------------- library
 
 def failure(**env):
