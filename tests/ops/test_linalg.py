@@ -276,6 +276,17 @@ def test_products_and_parts(dtype):
                 assert g.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_several(dtype):
+    rng = rng_of("several", dtype)
+    chains = [(3, 40, 2, 50, 1, 7), (5, 5), (2, 3, 4), (10, 1, 10, 1, 10)]
+    for sizes in chains:
+        xs = [numbers(rng, s, dtype) for s in zip(sizes, sizes[1:])]
+        got = values([(lambda o, *x: o.multi_dot(*x), xs), (lambda o, *x: o.grad(lambda *x: o.sum(o.abs(o.multi_dot(*x))))(*x), xs)])
+        near(got[0][0], np.linalg.multi_dot(xs) if len(xs) > 1 else xs[0], dtype)
+        assert [g.shape for g in got[1]] == [x.shape for x in xs]
+
+
 # -------------------------------------------------------------------------------------- derivatives
 
 def tall(rng, lead, n, dtype):
