@@ -663,3 +663,76 @@ const ct_opdef ct__op_matrix_trace = {
     .doc = "The sums of the diagonals of matrices (..., M, N), `offset` places to the right of the "
            "main one.",
 };
+
+// -------------------------------------------------------------------------------- products of several
+
+enum { MOST_FACTORS = 64, UNKNOWN = 1024 }; // UNKNOWN: what a dynamic size counts as
+
+static bool multi_dot_infer(ct_call *call) {
+    ct_meeting met = CT_NOBODY_YET;
+    if (call->n_in < 1 || call->n_in > MOST_FACTORS)
+        return ct__call_err(call, CT_E_ARGUMENT, "%d matrices: 1 to %d can be multiplied",
+                            call->n_in, MOST_FACTORS);
+    for (int i = 0; i < call->n_in; i++) {
+        const ct_type *x = call->in[i], *before = i ? call->in[i - 1] : NULL;
+        if (!ct__check_accepts(call, i)) return false;
+        if (x->rank != 2)
+            return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, and no matrix", i + 1,
+                                ct__type_text(x).s);
+        if (before && before->dim[1] != x->dim[0])
+            return ct__call_err(call, CT_E_SHAPE,
+                                "inner sizes differ: operand %d is %s, operand %d is %s", i,
+                                ct__type_text(before).s, i + 1, ct__type_text(x).s);
+        if (before) (void)ct__same_size(before, 1, x, 0);
+        met = ct__meet(met, (ct_dtype)x->dtype, x->weak);
+    }
+    const ct_type none = {.rank = 0};
+    const int64_t sizes[2] = {ct__size_of(call->in[0], 0),
+                              ct__size_of(call->in[call->n_in - 1], 1)};
+    return ct__matrix_out(call, 0, ct__met(met), &none, 2, sizes);
+}
+// The cheapest places to cut: at[i][j] is where the product of matrices i to j is two.
+typedef struct chain {
+    double cost[MOST_FACTORS][MOST_FACTORS];
+    int at[MOST_FACTORS][MOST_FACTORS];
+} chain;
+static void find_cuts(chain *c, const double *size, int n) { // matrix i is (size[i], size[i + 1])
+    for (int i = 0; i < n; i++) c->cost[i][i] = 0;
+    for (int length = 2; length <= n; length++)
+        for (int i = 0; i + length <= n; i++) {
+            const int j = i + length - 1;
+            c->cost[i][j] = INFINITY;
+            for (int k = i; k < j; k++) {
+                const double own =
+                    c->cost[i][k] + c->cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1];
+                if (own < c->cost[i][j]) c->cost[i][j] = own, c->at[i][j] = k;
+            }
+        }
+}
+static ct_tensor product_of(const chain *c, const ct_tensor *x, int i, int j) {
+    if (i == j) return x[i];
+    const int k = c->at[i][j];
+    return ct_matmul(product_of(c, x, i, k), product_of(c, x, k + 1, j));
+}
+static bool multi_dot_body(ct_rule *r) {
+    double size[MOST_FACTORS + 1];
+    chain *c = ct__malloc(sizeof *c);
+    if (!c) return ct__err_memory(&ct__ctx()->err, r->node->here, "multi_dot", sizeof *c);
+    for (int i = 0; i <= r->n_in; i++) {
+        const ct_type *x = ct__type_of(r->in[i < r->n_in ? i : i - 1]);
+        const int axis = i == r->n_in;
+        size[i] = ct__is_dyn(x, axis) ? UNKNOWN : (double)x->dim[axis];
+    }
+    find_cuts(c, size, r->n_in);
+    r->body_out[0] = ct__to(product_of(c, r->in, 0, r->n_in - 1), out_dtype(r, 0));
+    ct__free(c);
+    return true;
+}
+const ct_opdef ct__op_multi_dot = {
+    SAID(MULTI_DOT, multi_dot),
+    .n_in = -1,
+    .n_out = 1,
+    .doc = "The product of matrices, of which neighbours' inner sizes are equal, in the order that "
+           "takes the "
+           "fewest multiplications.",
+};

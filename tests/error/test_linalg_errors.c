@@ -65,6 +65,25 @@ static void operands_that_do_not_fit(void **state) {
     triangular(f32(CT_DIMS(3, 3)), ct_ones(CT_F64, CT_DIMS(3, 2)));
     SAYS(CT_E_DTYPE, "triangular_solve: operand 1 is (3, 3) f32, operand 2 is (3, 2) f64\n"
                      "  hint: cast one of them to the dtype of the other");
+    ct_multi_dot_at((ct_tensor[]){f32(CT_DIMS(2, 3)), f32(CT_DIMS(4, 3))}, 2, here);
+    SAYS(CT_E_SHAPE,
+         "multi_dot: inner sizes differ: operand 1 is (2, 3) f32, operand 2 is (4, 3) f32");
+    ct_multi_dot_at((ct_tensor[]){f32(CT_DIMS(3))}, 1, here);
+    SAYS(CT_E_SHAPE, "multi_dot: operand 1 is (3,) f32, and no matrix");
+    ct_matrix_norm_with(
+        (ct_matrix_norm_args){.x = f32(CT_DIMS(3, 3)), .ord = CT_F(3), .here = here});
+    SAYS(CT_E_ARGUMENT,
+         "matrix_norm: ord is 3: norms of matrices are of 1, -1, 2, -2, infinity and "
+         "-infinity");
+    ct_cross_at(f32(CT_DIMS(2)), f32(CT_DIMS(3)), here);
+    SAYS(CT_E_SHAPE, "cross: last axes have 3 elements: a is (2,) f32, b is (3,) f32");
+    ct_vecdot_at(f32(CT_DIMS(2)), f32(CT_DIMS(3)), here);
+    SAYS(CT_E_SHAPE, "vecdot: last axes differ: a is (2,) f32, b is (3,) f32");
+    ct_outer_at(f32(CT_SCALAR), f32(CT_DIMS(3)), here);
+    SAYS(CT_E_SHAPE, "outer: both operands need an axis: a is () f32, b is (3,) f32");
+    ct_lstsq_with((ct_lstsq_args){.a = f32(CT_DIMS(3, 2)), .b = f32(CT_DIMS(2, 2)), .here = here});
+    SAYS(CT_E_SHAPE, "lstsq: rows differ: a is (3, 2) f32, b is (2, 2) f32\n"
+                     "  hint: they are (..., M, N) and (..., M, K)");
     ct_solve_with((ct_solve_args){
         .a = f32(CT_DIMS(3, 3)), .b = f32(CT_DIMS(3, 2)), .transpose = 3, .here = here});
     SAYS(CT_E_ARGUMENT,

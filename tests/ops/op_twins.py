@@ -504,7 +504,7 @@ LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if comple
            "matrix_rank": lambda x, rtol=None: jnp.linalg.matrix_rank(x, rtol=rtol), "matrix_power": lambda x, n: jnp.linalg.matrix_power(x, n),
            "vector_norm": lambda x, axes=(), keepdims=False, ord=2: jnp.linalg.vector_norm(x, axis=tuple(axes) or None, keepdims=keepdims, ord=ord),
            "matrix_norm": lambda x, keepdims=False, ord="fro", nuclear=False: jnp.linalg.matrix_norm(x, keepdims=keepdims, ord="nuc" if nuclear else ord),
-           "matrix_cond": lambda x, ord=None: jnp.linalg.cond(x, ord), "vecdot": jnp.vecdot, "cross": jnp.linalg.cross,
+           "matrix_cond": lambda x, ord=None: jnp.linalg.cond(x, ord), "vecdot": jnp.vecdot, "multi_dot": lambda *xs: jnp.linalg.multi_dot(xs), "cross": jnp.linalg.cross,
            "outer": lambda a, b: a[..., :, None] * b[..., None, :], "kron": jnp.kron,
            "diagonal": lambda x, offset=0: jnp.linalg.diagonal(x, offset=offset), "matrix_trace": lambda x, offset=0: jnp.linalg.trace(x, offset=offset, dtype=x.dtype),
            "triangular_solve": triangular_solve, "lu": lax.linalg.lu,

@@ -276,6 +276,17 @@ def test_products_and_parts(dtype):
                 assert g.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_several(dtype):
+    rng = rng_of("several", dtype)
+    chains = [(3, 40, 2, 50, 1, 7), (5, 5), (2, 3, 4), (10, 1, 10, 1, 10)]
+    for sizes in chains:
+        xs = [numbers(rng, s, dtype) for s in zip(sizes, sizes[1:])]
+        got = values([(lambda o, *x: o.multi_dot(*x), xs), (lambda o, *x: o.grad(lambda *x: o.sum(o.abs(o.multi_dot(*x))))(*x), xs)])
+        near(got[0][0], np.linalg.multi_dot(xs) if len(xs) > 1 else xs[0], dtype)
+        assert [g.shape for g in got[1]] == [x.shape for x in xs]
+
+
 # -------------------------------------------------------------------------------------- derivatives
 
 def tall(rng, lead, n, dtype):
@@ -423,6 +434,28 @@ def test_one_matrix_for_a_batch_of_right_sides():
         grad = lambda o, a, b: o.grad(lambda a, b: o.sum(o.mul(f(o, a, b), f(o, a, b))))(a, b)
         for g, w in zip(values([(grad, [a, b])])[0], run_jax(grad, [a, b])):
             near(g, w, "f8")
+
+
+def test_in_a_loop():
+    """Where kernels of a loop's body would become one, a call stays a launch."""
+    rng = rng_of("loop")
+    x, start = positive(rng, (6,), 3, "f8"), np.eye(3)
+
+    def f(o, x, c):
+        return o.scan(lambda c, x: (o.mul(o.solve(o.cholesky(x), c), 2.0), o.det(x)), [c], [x])
+
+    def g(o, x, c):
+        return o.grad(lambda x, c: o.sum(o.add(f(o, x, c)[0], 1.0)))(x, c)
+    for device in DEVICES:
+        for got, program in zip(values([(f, [x, start]), (g, [x, start])], device), (f, g)):
+            for result, want in zip(got, run_jax(program, [x, start])):
+                near(result, want, "f8")
+
+
+def test_checks_find_nothing():
+    """COTAN_CHECK=ref runs a call beside itself; what is fused around it is compared."""
+    x = positive(rng_of("check"), (3,), 5, "f4")
+    values([(lambda o, x: o.grad(lambda x: o.sum(o.tanh(o.inv(o.add(x, o.exp(o.neg(x)))))))(x), [x])], "cpu", COTAN_CHECK="ref,nan,bounds")
 
 
 # -------------------------------------------------------------------------------------------- library
