@@ -6,3 +6,6 @@ from .layers import *  # noqa: F401, F403
 from .losses import *  # noqa: F401, F403
 from .module import Module  # noqa: F401
 from .parameter import Buffer, Parameter  # noqa: F401
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase  # noqa: F401
+from .transformer import (MultiheadAttention, Transformer, TransformerDecoder, TransformerDecoderLayer,  # noqa: F401
+                          TransformerEncoder, TransformerEncoderLayer)
