@@ -113,11 +113,14 @@ static bool diff_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis)) return false;
     if (attrs->n == 0) attrs->n = 1;
     const int axis = (int)attrs->axis;
-    if (attrs->n < 1 || attrs->n > in->dim[axis])
+    const bool dynamic = ct__is_dyn(in, axis);
+    if (attrs->n < 1 || (dynamic && attrs->n > in->dim[axis]))
         return ct__call_err(call, CT_E_ARGUMENT,
-                            "n is %lld, differences of axis %d of %s can be taken 1 to %lld times",
+                            "n is %lld, differences along axis %d of %s can be taken once or more, "
+                            "of a dynamic one %lld times at most",
                             (long long)attrs->n, axis, ct__type_text(in).s,
                             (long long)in->dim[axis]);
+    if (!dynamic && attrs->n > in->dim[axis]) attrs->n = in->dim[axis]; // nothing is left
     ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++)

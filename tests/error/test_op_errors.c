@@ -752,8 +752,9 @@ static void rearranged(void **state) {
           "roll: shifts has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");
     FAILS(ct_roll(F(CT_DYN(2), 3), CT_INTS(1, 0)), CT_E_SHAPE,
           "roll: axis 0 of (n=2, 3) f32 is dynamic, it cannot be rolled");
-    FAILS(ct_diff(F(2, 3), .axis = 1, .n = 4), CT_E_ARGUMENT,
-          "diff: n is 4, differences of axis 1 of (2, 3) f32 can be taken 1 to 3 times");
+    FAILS(ct_diff(F(2, CT_DYN(3)), .axis = 1, .n = 4), CT_E_ARGUMENT,
+          "diff: n is 4, differences along axis 1 of (2, n=3) f32 can be taken once or more, of a "
+          "dynamic one 3 times at most");
     FAILS(ct_repeat(F(2, 3), -1, 0), CT_E_ARGUMENT, "repeat: there are -1 repetitions");
     FAILS(ct_tile(F(2, 3), CT_INTS(2)), CT_E_ARGUMENT,
           "tile: times has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");

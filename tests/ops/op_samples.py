@@ -1108,6 +1108,7 @@ def rearranged(rng, op, dtype):
         yield [Operand(x(3, 5), REVERSED)], {"axis": -1}
         yield [Operand(x(5, 3), dims=[dyn(5), 3])], {"n": 3}
         yield [x(2, 3)], {"n": 2}
+        yield [x(2, 3)], {"n": 7, "axis": 1}
     elif name == "repeat":
         yield [x(4)], {"n": 3}
         yield [x(2, 3)], {"n": 2, "axis": -1}
@@ -1144,6 +1145,15 @@ def rearranged(rng, op, dtype):
             yield [np.array([-1, 2, 100, 2], NUMPY[dtype])], top
 
 
+def one_each(f):
+    """A function with a list of one number an axis."""
+    def g(x, shifts=(), times=()):
+        if len(shifts or times) != x.ndim:
+            raise ValueError
+        return f(x, shifts or times) if x.ndim else x
+    return g
+
+
 def np_trapezoid(y, axis=0, dx=1.0):
     return np.trapezoid(y, dx=dx, axis=axis)
 
@@ -1153,9 +1163,9 @@ def np_bincount(x, n=0):
 
 
 REARRANGED = {"tril": lambda x, diagonal=0: np.tril(x, diagonal), "triu": lambda x, diagonal=0: np.triu(x, diagonal),
-              "roll": lambda x, shifts: np.roll(x, shifts, range(x.ndim)) if x.ndim else x,
+              "roll": one_each(lambda x, shifts: np.roll(x, shifts, range(x.ndim))),
               "diff": lambda x, axis=0, n=1: np.diff(x, n, axis), "repeat": lambda x, n, axis=0: np.repeat(x, n, axis),
-              "tile": lambda x, times: np.tile(x, times), "trapezoid": np_trapezoid, "bincount": np_bincount,
+              "tile": one_each(np.tile), "trapezoid": np_trapezoid, "bincount": np_bincount,
               "quantile": lambda x, q, axis=0, keepdims=False: np.quantile(x, q, axis=axis, keepdims=keepdims)}
 
 
