@@ -226,7 +226,7 @@ static void without_memory(void **state) {
             double values[6] = {1, 2, 3, 4, 5, 7};
             ct_tensor x = ct_from(values, CT_F64, CT_DIMS(3, 2)), y, g;
             ct__fail_alloc_after(n);
-            y = which ? ct_qr(x).q : ct_lstsq(ct_kron(x, x), ct_kron(x, x), .rtol = 1e-9);
+            y = which ? ct_qr(x).q : ct_lstsq(ct_kron(x, x), ct_kron(x, x), .rtol = CT_F(1e-9));
             if (!which) y = ct_add(ct_sum(y), ct_det(ct_matmul(ct_permute(x, CT_AXES(1, 0)), x)));
             ct_grad(ct_sum(y), &x, 1, &g);
             done = ct_data(g) != NULL;
