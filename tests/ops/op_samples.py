@@ -1269,6 +1269,7 @@ def conv_cases(rng, op, dtype):
         yield [Operand(x(3, 2, 6), dims=[3, 2, dyn(6)]), x(4, 2, 3)], {"stride": [2], "padding": [1]}
         yield [x(0, 2, 5), x(3, 2, 2)], {}
         yield [x(1, 1, 8), x(2, 1, 2)], {"output": [3], "stride": [3], "dilation": [1]}
+        yield [x(2, 2, 0), x(3, 2, 1)], {"padding": [1]}  # of padding alone
     elif op.name == "conv_transpose":
         yield [x(2, 3, 5), x(3, 4, 3)], {}
         yield [x(2, 3, 4, 3), x(3, 2, 3, 2), x(2)], {"present": 1, "stride": [2, 3], "padding": [1, 0], "output_padding": [1, 2]}
@@ -1284,6 +1285,7 @@ def conv_cases(rng, op, dtype):
         yield [Operand(x(1, 2, 3, 2), dims=[dyn(1), 2, dyn(3), dyn(2)]), x(2, 1, 8, 9)], {"stride": [9], "output_padding": [3]}
         yield [Operand(x(1, 2, 3, 2), dims=[1, 2, dyn(3), dyn(2)]), x(2, 2, 3, 3)], {"stride": [2, 3], "padding": [1], "dilation": [1, 2]}
         yield [x(1, 2, 3), x(2, 3, 3)], {"stride": [66], "dilation": [2]}
+        yield [x(1, 8, 1), x(8, 1, 3)], {"stride": [2]}  # columns that exist in part, in steps of k and single ones
     else:
         yield [x(2, 3, 7), x(2, 4, 5)], {"size": [3]}
         yield [x(2, 4, 7, 8), x(2, 6, 4, 3)], {"size": [3, 3], "groups": 2, "stride": [2], "dilation": [1, 2], "padding": [1, 0, 1, 1]}
