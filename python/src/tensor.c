@@ -25,6 +25,8 @@ ct_tensor tensor_value(PyObject *o, ct_loc here) {
     return !grad_enabled() && ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
 }
 
+enum { MOST_PENDING = 20000 }; // nodes of a plan
+
 static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     if (!ct_ok(t)) return raise_failure();
     t = ct_pin_at(t, here);
@@ -37,6 +39,10 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     }
     self->handle = t;
     self->owner = ct_ctx_current();
+    if (ct_rolling_pending() > MOST_PENDING && !run_eval(NULL, 0, here)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
     return (PyObject *)self;
 }
 PyObject *tensor_new(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }

@@ -30,7 +30,7 @@ bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins anoth
 struct move {
     enum { MOVE_SLICE, MOVE_PERMUTE, MOVE_RESHAPE, MOVE_EXPAND } kind;
     size_t n;         // of each list
-    int64_t *list[4]; // SLICE: axes, start, stop, step; else sizes, or axes
+    int64_t *list[4]; // SLICE: axes, start (0 or more), stop, step; else sizes, or axes
 };
 bool move_new(move *to, int kind, const int64_t *const lists[4],
               size_t n); // copies; false: no memory

@@ -25,15 +25,32 @@ void moves_free(move *moves, size_t n) {
 
 static ct_ints list_of(const move *m, int i) { return (ct_ints){(int64_t)m->n, m->list[i]}; }
 
+// Axes whose step is negative are cut from the other end, then turned round.
+static ct_tensor sliced(const move *m, ct_tensor t, ct_loc here) {
+    int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK], step[CT_MAX_RANK], turned[CT_MAX_RANK];
+    int64_t n_turned = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        start[i] = m->list[1][i], stop[i] = m->list[2][i], step[i] = m->list[3][i];
+        if (step[i] > 0) continue;
+        const int64_t n = (start[i] - stop[i] - step[i] - 1) / -step[i];
+        stop[i] = start[i] + 1;
+        start[i] += n > 0 ? (n - 1) * step[i] : 1;
+        step[i] = -step[i];
+        turned[n_turned++] = m->list[0][i];
+    }
+    const int64_t n = (int64_t)m->n;
+    t = ct_slice_with((ct_slice_args){.x = t,
+                                      .axes = list_of(m, 0),
+                                      .start = {n, start},
+                                      .stop = {n, stop},
+                                      .step = {n, step},
+                                      .here = here});
+    return n_turned ? ct_flip_at(t, (ct_ints){n_turned, turned}, here) : t;
+}
+
 static ct_tensor forward(const move *m, ct_tensor t, ct_loc here) {
     switch (m->kind) {
-    case MOVE_SLICE:
-        return ct_slice_with((ct_slice_args){.x = t,
-                                             .axes = list_of(m, 0),
-                                             .start = list_of(m, 1),
-                                             .stop = list_of(m, 2),
-                                             .step = list_of(m, 3),
-                                             .here = here});
+    case MOVE_SLICE: return sliced(m, t, here);
     case MOVE_PERMUTE: return ct_permute_at(t, list_of(m, 0), here);
     case MOVE_RESHAPE: return ct_reshape_at(t, list_of(m, 0), here);
     case MOVE_EXPAND: return ct_expand_at(t, list_of(m, 0), here);
