@@ -212,6 +212,18 @@ def test_lstm():
     close(inside, cell[None])
 
 
+def test_long_sequences():
+    cell, layer, x = nn.RNNCell(3, 2), nn.RNN(3, 2), cotan.asarray(drawn(70, 1, 3))
+    cell.load_state_dict({name[:-3]: value for name, value in layer.state_dict().items()})
+    h = None
+    for t in range(70):
+        h = cell(cotan.asarray(drawn(70, 1, 3)[t]), h)
+    y, last = layer(x)
+    assert y.shape == (70, 1, 2)
+    close(last, h.detach().numpy()[None])
+    close(nn.utils.parameters_to_vector([nn.Parameter([float(i)]) for i in range(130)]), np.arange(130))
+
+
 def test_attention_by_hand_and_by_the_op():
     q, k, v = (cotan.asarray(drawn(2, 4, 3, seed=seed)) for seed in range(3))
     mask = np.tril(np.ones((4, 4), bool))
