@@ -144,7 +144,7 @@ def randint_like(x, low, high=None, dtype=None):
 
 def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):
     """The integers 0 to n - 1 in a random order."""
-    order = ops.lexsort([ops.random_bits(next_key(generator), (n,)), ops.random_bits(next_key(generator), (n,))])
+    order = ops.lexsort([ops.random_bits(next_key(generator), (n,)), ops.random_bits(next_key(generator), (n,))], 0, False)
     return _finish(order, dtype or _core.int64, requires_grad)
 
 

@@ -82,10 +82,31 @@ void tensor_flush(ct_ctx *ctx) {
     tensor_waiting = kept;
 }
 
+// Variables that nobody names any more, while what is pending may still read them.
+static _Thread_local ct_params **late;
+static _Thread_local size_t n_late, late_room;
+
+static void free_later(ct_params *set) {
+    if (n_late == late_room) {
+        const size_t more = late_room ? 2 * late_room : 64;
+        ct_params **grown = realloc(late, more * sizeof(ct_params *));
+        if (!grown) return; // it stays
+        late = grown;
+        late_room = more;
+    }
+    late[n_late++] = set;
+}
+void tensor_ran(void) {
+    while (n_late) ct_params_free(late[--n_late]);
+}
+
 void tensor_unname(tensor_object *self) {
     if (self->set) {
         autograd_forget(self);
-        ct_params_free(self->set);
+        if (ct_rolling_pending())
+            free_later(self->set);
+        else
+            ct_params_free(self->set);
         self->set = NULL;
     } else if (self->handle.bits) {
         give_back(self->handle, self->owner);

@@ -23,6 +23,7 @@ typedef struct tensor_object {
 } tensor_object;
 
 void tensor_unname(tensor_object *self);                           // unpins the handle
+void tensor_ran(void);                                             // a plan ran
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // views.c

@@ -327,7 +327,9 @@ static PyObject *view(PyObject *module, PyObject *args) {
 static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     const ct_loc here = enter();
     ct_tensor t;
-    if (!operand(value, &t, here) || !tensor_write(self, t, here)) return NULL;
+    if (!operand(value, &t, here)) return NULL;
+    if (tensor_check(value)) t = same_value(t, here); // a handle has one name
+    if (!tensor_write(self, t, here)) return NULL;
     Py_INCREF(self);
     return self;
 }

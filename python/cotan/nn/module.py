@@ -159,7 +159,7 @@ class Module:
         if isinstance(value, Parameter):
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
-            self._forget(name)
+            self._forget(name, "_parameters")
             self.register_parameter(name, value)
             return
         if parameters is not None and name in parameters:
@@ -172,7 +172,7 @@ class Module:
         if isinstance(value, Module):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
-            self._forget(name)
+            self._forget(name, "_modules")
             modules[name] = value
             return
         if modules is not None and name in modules:
@@ -183,7 +183,7 @@ class Module:
             return
         buffers = inside.get("_buffers")
         if isinstance(value, Buffer) and buffers is not None:
-            self._forget(name)
+            self._forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
         elif buffers is not None and name in buffers:
             if value is not None and not isinstance(value, Tensor):
@@ -193,10 +193,12 @@ class Module:
         else:
             object.__setattr__(self, name, value)
 
-    def _forget(self, name):
+    def _forget(self, name, becomes):
+        """The name is free for a member of another kind; one of the same kind keeps its place."""
         inside = self.__dict__
         for kind in ("_parameters", "_buffers", "_modules"):
-            inside[kind].pop(name, None)
+            if kind != becomes:
+                inside[kind].pop(name, None)
         inside.pop(name, None)
         inside["_non_persistent_buffers_set"].discard(name)
 
@@ -499,7 +501,7 @@ class Module:
                  unexpected_keys, error_msgs)
         buffers = {name: value for name, value in self._buffers.items()
                    if name not in self._non_persistent_buffers_set}
-        for name, value in itertools.chain(self._parameters.items(), buffers.items()):
+        for name, value in [*self._parameters.items(), *buffers.items()]:
             if value is None:
                 continue
             key = prefix + name

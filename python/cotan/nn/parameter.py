@@ -18,14 +18,6 @@ class Parameter(_core.Tensor):
     def __repr__(self):
         return "Parameter containing:\n" + _core.Tensor.__repr__(self)
 
-    def __deepcopy__(self, memo):
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self, self.requires_grad)
-        return memo[id(self)]
-
-    def __reduce_ex__(self, protocol):
-        return _made_again, (type(self), self.detach(), self.requires_grad, dict(self.__dict__))
-
 
 class Buffer(_core.Tensor):
     """A tensor that modules register as a buffer when it is assigned."""
@@ -37,9 +29,3 @@ class Buffer(_core.Tensor):
 
     def __init__(self, data=None, *, persistent=True):
         pass
-
-
-def _made_again(cls, data, requires_grad, attributes):
-    made = cls(data, requires_grad)
-    made.__dict__.update(attributes)
-    return made

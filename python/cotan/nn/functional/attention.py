@@ -67,8 +67,8 @@ def _joint_mask(attn_mask, key_padding_mask, batch, heads, dtype):
     if not masks:
         return None
     if all(_is_bool(mask) for mask in masks):
-        hidden = masks[0] if len(masks) == 1 else getattr(ops, "or")(*masks)
-        return getattr(ops, "not")(hidden)
+        hidden = masks[0] if len(masks) == 1 else ops.or_(*masks)
+        return ops.not_(hidden)
     added = [_added(mask, dtype) for mask in masks]
     return added[0] if len(added) == 1 else added[0] + added[1]
 

@@ -30,8 +30,14 @@ def pick(x, axis, index):
     return ops.reshape(take(x, axis, index, index + 1), shape[:axis] + shape[axis + 1:])
 
 
+MOST_PARTS = 64  # of ops.concat
+
+
 def concat(parts, axis):
-    return ops.concat(parts, axis) if len(parts) > 1 else parts[0]
+    """Any number of parts, one behind the other."""
+    while len(parts) > 1:
+        parts = [ops.concat(parts[i:i + MOST_PARTS], axis) for i in range(0, len(parts), MOST_PARTS)]
+    return parts[0]
 
 
 def stack(parts, axis=0):

@@ -155,7 +155,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     near, far = ops.equal(target, 1), ops.equal(target, -1)
     apart = ops.relu(margin - input)
     loss = ops.select(near, input, 0.0) + ops.select(far, apart, 0.0)
-    loss = ops.select(ops.or_(near, far) if hasattr(ops, "or_") else getattr(ops, "or")(near, far), loss, input + apart)
+    loss = ops.select(ops.or_(near, far), loss, input + apart)
     return reduced(loss, reduction)
 
 
@@ -201,10 +201,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     safe = ops.select(is_target, y, 0)
     own = ops.take_along(x, safe, axis=1)
     named = ops.equal(ops.reshape(safe, (n, c, 1)), ops.iota(y.dtype, (1, 1, c), 2))
-    and_ = getattr(ops, "and")
-    labels = ops.any(and_(named, ops.reshape(is_target, (n, c, 1))), axes=(1,))  # (N, C)
+    labels = ops.any(ops.and_(named, ops.reshape(is_target, (n, c, 1))), axes=(1,))  # (N, C)
     margins = ops.relu(1.0 - ops.reshape(own, (n, c, 1)) + ops.reshape(x, (n, 1, c)))
-    counts = and_(ops.reshape(is_target, (n, c, 1)), ops.reshape(getattr(ops, "not")(labels), (n, 1, c)))
+    counts = ops.and_(ops.reshape(is_target, (n, c, 1)), ops.reshape(ops.not_(labels), (n, 1, c)))
     rows = ops.sum(ops.select(counts, margins, 0.0), axes=(1, 2)) / float(c)
     return reduced(ops.reshape(rows, ()) if single else rows, reduction)
 

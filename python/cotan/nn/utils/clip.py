@@ -4,6 +4,7 @@ import math
 from ... import _core
 from ..._core import ops
 from ..._step import without_history
+from ..functional.base import concat
 
 Tensor = _core.Tensor
 
@@ -20,7 +21,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
         return _core.asarray(0.0)
     norm_type = float(norm_type)
     if norm_type == math.inf:
-        total = ops.max(ops.concat([ops.reshape(ops.max(ops.abs(x)), (1,)) for x in tensors], 0))
+        total = ops.max(concat([ops.reshape(ops.max(ops.abs(x)), (1,)) for x in tensors], 0))
     else:
         powers = [ops.sum(x * x if norm_type == 2 else ops.pow(ops.abs(x), norm_type)) for x in tensors]
         total = powers[0]
@@ -59,7 +60,7 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
 
 
 def parameters_to_vector(parameters):
-    return ops.concat([ops.reshape(parameter, (-1,)) for parameter in parameters], 0)
+    return concat([ops.reshape(parameter, (-1,)) for parameter in parameters], 0)
 
 
 def vector_to_parameters(vec, parameters):

@@ -3,6 +3,7 @@ from collections import namedtuple
 
 from ... import _core
 from ..._core import ops
+from ..functional.base import concat
 
 Tensor = _core.Tensor
 
@@ -82,7 +83,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         low, high = ([0, *rest], [more, *rest]) if padding_side == "right" else ([more, *rest], [0, *rest])
         rows.append(ops.reshape(ops.pad(x, ops.cast(padding_value, x.dtype), low=low, high=high),
                                 (1, longest, *tuple(x.shape)[1:])))
-    both = ops.concat(rows, 0)  # (N, T, ...)
+    both = concat(rows, 0)  # (N, T, ...)
     return both if batch_first else _swapped(both)
 
 
