@@ -55,7 +55,7 @@ const ct_opdef ct__op_celu = {
 };
 
 static bool selu_body(ct_rule *r) {
-    ct_tensor unit = ct_elu(r->in[0], .alpha = 1.6732632423543772);
+    ct_tensor unit = ct_elu(r->in[0], .alpha = CT_F(1.6732632423543772));
     r->body_out[0] = ct_mul(unit, number(1.0507009873554805, r));
     return true;
 }
