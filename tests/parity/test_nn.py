@@ -151,8 +151,8 @@ def close(ours, theirs, what):
 @pytest.mark.parametrize("index", range(len(MODULES)), ids=[f"{i}-{case[0]}" for i, case in enumerate(MODULES)])
 def test_module(index):
     name, args, kwargs, inputs = MODULES[index]
-    if not hasattr(torch.nn, name):
-        pytest.skip(f"this PyTorch has no {name}")
+    if not hasattr(torch.nn, name) or (name == "ChannelShuffle" and not NEWEST):
+        pytest.skip(f"this PyTorch has no {name}, or not its gradient")
     theirs, ours = pair(name, args, kwargs)
     assert repr(ours) == repr(theirs) or not NEWEST
     results = []
@@ -228,6 +228,8 @@ def test_packed_sequences():
     ("NAdam", {"weight_decay": 0.01}), ("NAdam", {"weight_decay": 0.01, "decoupled_weight_decay": True}), ("RAdam", {"weight_decay": 0.01}),
 ], ids=lambda value: value if isinstance(value, str) else "-".join(value) or "plain")
 def test_optimizer(name, kwargs):
+    if not NEWEST and name in ("NAdam", "RAdam"):
+        pytest.skip(f"older ones of PyTorch have another {name}")
     start, gradients = drawn(4, 3), [drawn(4, 3, seed=step) for step in range(50)]
     theirs, ours = torch.nn.Parameter(torch.tensor(start)), cotan.nn.Parameter(start)
     a, b = getattr(torch.optim, name)([theirs], **kwargs), getattr(cotan.optim, name)([ours], **kwargs)
@@ -238,10 +240,11 @@ def test_optimizer(name, kwargs):
         if step == 24:  # ours goes on from a file of theirs, and the other way round
             saved = copy.deepcopy(a.state_dict())
             own = b.state_dict()
-            assert own["param_groups"][0].keys() == saved["param_groups"][0].keys()
+            options = own["param_groups"][0].keys(), saved["param_groups"][0].keys()
+            assert options[0] == options[1] or not NEWEST  # older ones have fewer
             assert {key: tuple(value.shape) for key, value in own["state"].get(0, {}).items() if value is not None} == {
-                key: tuple(value.shape) for key, value in saved["state"].get(0, {}).items() if value is not None}
-            saved["state"] = {key: {name: value if value is None else value.numpy() for name, value in inside.items()}
+                key: tuple(getattr(value, "shape", ())) for key, value in saved["state"].get(0, {}).items() if value is not None}
+            saved["state"] = {key: {name: value.numpy() if hasattr(value, "numpy") else value for name, value in inside.items()}
                               for key, inside in saved["state"].items()}
             b = getattr(cotan.optim, name)([ours], **kwargs)
             b.load_state_dict(saved)
