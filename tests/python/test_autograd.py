@@ -13,14 +13,6 @@ def leaf(values, dtype="float32"):
     return cotan.Tensor(numpy.array(values, dtype), requires_grad=True)
 
 
-class no_grad:
-    def __enter__(self):
-        self.before = _core._set_grad_enabled(False)
-
-    def __exit__(self, *_):
-        _core._set_grad_enabled(self.before)
-
-
 def test_leaves_and_results():
     w, x = leaf([1, 2]), cotan.asarray([3.0, 4.0])
     y = w * x
@@ -28,10 +20,36 @@ def test_leaves_and_results():
     assert (x.requires_grad, x.is_leaf) == (False, True)
     assert (y.requires_grad, y.is_leaf) == (True, False)
     assert (y.detach().requires_grad, (x * x).requires_grad) == (False, False)
-    with no_grad():
+    with cotan.no_grad():
         assert not (w * x).requires_grad
     assert (w > 1).requires_grad is False  # no slope leads through it
     y.sum = None  # attributes are free
+
+
+def test_modes():
+    w = leaf([1.0])
+
+    @cotan.no_grad()
+    def without():
+        return w * 2
+
+    @cotan.inference_mode
+    def neither():
+        with cotan.enable_grad():
+            assert (w * 2).requires_grad
+        return w * 2
+
+    assert not without().requires_grad and not neither().requires_grad and (w * 2).requires_grad
+    with cotan.set_grad_enabled(False):
+        assert not cotan.is_grad_enabled() and not (w * 2).requires_grad
+    assert cotan.is_grad_enabled()
+    with pytest.raises(KeyError), cotan.no_grad():
+        raise KeyError
+    assert cotan.is_grad_enabled()
+    cotan.set_grad_enabled(False)
+    assert not (w * 2).requires_grad
+    cotan.set_grad_enabled(True)
+    assert cotan.set_grad_enabled(True)(lambda: (w * 2).requires_grad)()
 
 
 def test_gradients_add_up():
@@ -65,7 +83,7 @@ def test_descent_makes_no_plan_once_it_runs(read):
             assert loss.item() >= 0
         w.grad = None
         loss.backward()
-        with no_grad():
+        with cotan.no_grad():
             w -= 0.1 * w.grad
         cotan.eval()
         theirs -= 0.1 * 2 * x.T @ (x @ theirs - y) / 16
@@ -85,7 +103,7 @@ def test_loops_hold_memory_level():
         else:
             w.grad = None
             loss.backward()
-            with no_grad():
+            with cotan.no_grad():
                 w += 0.001 * w.grad
         if turn == 299:
             cotan.eval()
@@ -130,7 +148,7 @@ def test_an_overwritten_leaf_tells_both_lines():
     w = leaf([1, 2])
     loss = ops.sum(w * w)
     loss.item()
-    with no_grad():
+    with cotan.no_grad():
         w += 1
     cotan.eval()
     loss.backward()

@@ -3,11 +3,11 @@ import math
 
 from .. import _core, _random
 from .._core import ops
-from .._step import without_history
+from .._grad import no_grad
 
 
 def _write(tensor, value):
-    with without_history():
+    with no_grad():
         return tensor.copy_(value)
 
 

@@ -3,7 +3,7 @@ import math
 
 from .. import _core
 from .._core import ops
-from .._step import without_history
+from .._grad import no_grad
 from . import functional as F
 from . import init
 from .functional.base import per_axis
@@ -626,7 +626,7 @@ class _BatchNorm(_Norm):
         self._check_rank(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
-            with without_history():
+            with no_grad():
                 self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
                 if self.momentum is None:  # the mean over all batches
                     momentum = 1.0 / ops.cast(self.num_batches_tracked, self.running_mean.dtype)
@@ -789,7 +789,7 @@ class Embedding(Module):
         init.normal_(self.weight)
         if self.padding_idx is not None:
             rows = ops.iota("int32", (self.num_embeddings, 1), 0)
-            with without_history():
+            with no_grad():
                 self.weight.copy_(ops.select(ops.equal(rows, self.padding_idx), 0.0, self.weight))
 
     def forward(self, input):

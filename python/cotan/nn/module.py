@@ -4,7 +4,7 @@ import weakref
 from collections import OrderedDict, namedtuple
 
 from .. import _core
-from .._step import without_history
+from .._grad import no_grad
 from .parameter import Buffer, Parameter
 
 Tensor = _core.Tensor
@@ -350,12 +350,12 @@ class Module:
         for name, value in self._parameters.items():
             if value is None:
                 continue
-            with without_history():
+            with no_grad():
                 changed = fn(value)
             if changed is value:
                 continue
             if changed.dtype == value.dtype and changed.shape == value.shape:
-                with without_history():
+                with no_grad():
                     value.copy_(changed)
                 continue
             self._parameters[name] = Parameter(changed, value.requires_grad)
@@ -541,7 +541,7 @@ class Module:
             setattr(self, name, given)
             return
         try:
-            with without_history():
+            with no_grad():
                 value.copy_(given)
         except Exception as error:
             error_msgs.append(f'While copying the parameter named "{key}", whose dimensions in the model are '

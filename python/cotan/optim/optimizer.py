@@ -3,7 +3,8 @@ from collections import OrderedDict, defaultdict
 from copy import deepcopy
 
 from .. import _core
-from .._step import run, variable, without_history
+from .._grad import no_grad
+from .._step import run, variable
 from ..nn.module import RemovableHandle, clear_grad
 
 Tensor = _core.Tensor
@@ -95,7 +96,7 @@ class Optimizer:
                 loss = closure()
             finally:
                 _core._set_grad_enabled(before)
-        with without_history():
+        with no_grad():
             for group in self.param_groups:
                 self.update(group)
         run()

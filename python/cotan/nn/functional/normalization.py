@@ -3,7 +3,7 @@ import math
 
 from ... import _core
 from ..._core import ops
-from ..._step import without_history
+from ..._grad import no_grad
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -60,7 +60,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     tensor = isinstance(momentum, _core.Tensor)
     y, mean, var = ops.batch_norm_train(input, mean, var, weight, bias, eps=eps, momentum=1.0 if tensor else momentum)
     if running_mean is not None:
-        with without_history():
+        with no_grad():
             if tensor:
                 mean = running_mean + (mean - running_mean) * momentum
                 var = running_var + (var - running_var) * momentum
@@ -76,7 +76,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     axes = tuple(range(2, len(input.shape)))
     _more_than_one(input, axes, "Expected more than 1 spatial element when training")
     if running_mean is not None:
-        with without_history():
+        with no_grad():
             mean = ops.mean(ops.mean(input, axes=axes), axes=(0,))
             var = ops.mean(ops.var(input, axes=axes, correction=1), axes=(0,))
             running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)

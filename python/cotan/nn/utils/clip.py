@@ -3,7 +3,7 @@ import math
 
 from ... import _core
 from ..._core import ops
-from ..._step import without_history
+from ..._grad import no_grad
 from ..functional.base import concat
 
 Tensor = _core.Tensor
@@ -37,7 +37,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Gradients times max_norm / total_norm where that is less than 1."""
-    with without_history():
+    with no_grad():
         scale = ops.minimum(float(max_norm) / (total_norm + 1e-6), 1.0)
         for parameter in _with_grads(parameters):
             parameter.grad.copy_(parameter.grad * scale)
@@ -46,7 +46,7 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """All gradients together get at most this norm; the norm that they had is given, and not read."""
     parameters = _with_grads(parameters)
-    with without_history():
+    with no_grad():
         total = get_total_norm([parameter.grad for parameter in parameters], norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total)
     return total
@@ -54,7 +54,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Elements of gradients are at least -clip_value and at most clip_value."""
-    with without_history():
+    with no_grad():
         for parameter in _with_grads(parameters):
             parameter.grad.copy_(ops.clamp(parameter.grad, -float(clip_value), float(clip_value)))
 
@@ -66,7 +66,7 @@ def parameters_to_vector(parameters):
 def vector_to_parameters(vec, parameters):
     """Writes the elements of a vector to the parameters, one behind the other."""
     at = 0
-    with without_history():
+    with no_grad():
         for parameter in parameters:
             n = parameter.numel()
             parameter.copy_(ops.reshape(ops.slice(vec, axes=(0,), start=(at,), stop=(at + n,)), tuple(parameter.shape)))
