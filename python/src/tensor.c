@@ -97,6 +97,7 @@ static void free_later(ct_params *set) {
     late[n_late++] = set;
 }
 void tensor_ran(void) {
+    if (ct_rolling_pending()) return; // what was read was there
     while (n_late) ct_params_free(late[--n_late]);
 }
 

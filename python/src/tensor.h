@@ -23,7 +23,7 @@ typedef struct tensor_object {
 } tensor_object;
 
 void tensor_unname(tensor_object *self);                           // unpins the handle
-void tensor_ran(void);                                             // a plan ran
+void tensor_ran(void);                                             // a read, and maybe a plan
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // views.c
@@ -46,7 +46,7 @@ extern PyMethodDef view_functions[], view_methods[];
 
 // autograd.c
 bool grad_enabled(void);
-void autograd_ran(void); // a plan ran
+void autograd_ran(void); // a read, and maybe a plan
 void autograd_forget(tensor_object *self);
 bool make_variable(PyObject *o, bool tracked, ct_loc here);
 extern PyMethodDef autograd_methods[];

@@ -65,6 +65,15 @@ def test_gradients_add_up():
     assert w.grad.tolist() == [2, 20, 200]
 
 
+def test_values_outlive_the_names_of_leaves():
+    other, w = cotan.asarray([1.0]), leaf([1.0, 2.0])
+    other.item()
+    y = w.detach() * 2
+    del w
+    assert other.item() == 1  # is there: nothing runs
+    assert y.tolist() == [2, 4]
+
+
 def test_inputs_choose_leaves():
     a, b = leaf([1.0]), leaf([2.0])
     ops.sum(a * b).backward(inputs=[b])
