@@ -37,8 +37,9 @@ static void show_overview(FILE *out) {
         "an op: the same bits, slower), COTAN_VERIFY=1 (each pass of the compiler is checked),\n"
         "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
         "NaN), bounds (writes behind a buffer), or a list of them: stops at what is wrong, with\n"
-        "its line; COTAN_PLAN_CACHE (MB of plans that are kept, else 256); COTAN_CACHE_DIR (an\n"
-        "absolute path) or XDG_CACHE_HOME (where compiled kernels stay).\n"
+        "its line; COTAN_PLAN_CACHE (MB of plans that are kept, else 256); COTAN_LAPACK (the\n"
+        "library that linear algebra calls, else OpenBLAS); COTAN_CACHE_DIR (an absolute path)\n"
+        "or XDG_CACHE_HOME (where compiled kernels stay).\n"
         "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130\n"
         "interrupted and saved.\n",
         out);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the polynomial coefficients of src/kir/kir_math.c and src/ops/elementwise.c. Needs mpmath.
+"""Prints the polynomial coefficients of src/kir/kir_math.c, src/ops/elementwise.c and src/ops/special.c. Needs mpmath.
 
 Each is the polynomial that interpolates the function at Chebyshev nodes, computed with 120 digits and
 rounded to the dtype; beside it stands the largest error over the interval.
@@ -49,3 +49,7 @@ for single in (True, False):
     fit("erf_p" + t, lambda z: erf(sqrt(z)) / sqrt(z) - 1, 0, split**2, 6 if single else 13, single)
     middle, half = (split + end) / 2, (end - split) / 2
     fit("erf_t" + t, lambda u: log(erfc(middle + half * u)) / (middle + half * u), -1, 1, 9 if single else 27, single)
+    # of erfc (src/ops/special.c), in t = (x - 3) / (x + 3)
+    far = mpf(11) if single else mpf(28)
+    fit("erfc_p" + t, lambda t: (1 + 2 * 3 * (1 + t) / (1 - t)) * exp((3 * (1 + t) / (1 - t)) ** 2) * erfc(3 * (1 + t) / (1 - t)),
+        -1, (far - 3) / (far + 3), 10 if single else 22, single)

@@ -35,12 +35,16 @@ def mask(text, known):
     return out
 
 
-def definitions(sources):
-    """{op: text of its record, with that of the macros in it}."""
-    out = {}
+def macros_of(text):
+    return {name: body for name, _, body in MACRO.findall(text)}
+
+
+def definitions(sources, headers):
+    """{op: text of its record, with that of the macros in it}, which stand in the same file or in a header."""
+    out, shared = {}, macros_of(re.sub(r"\\\n", " ", "\n".join(headers)))
     for source in sources:
         text = re.sub(r"\\\n", " ", source)
-        macros = {name: body for name, _, body in MACRO.findall(text)}
+        macros = shared | macros_of(text)
         for op, body in DEFINITION.findall(text):
             for name in re.findall(r"^\s*([A-Z_]+)\(", body, re.M):
                 body += macros.get(name, "")
@@ -61,7 +65,8 @@ def facts(root):
     order = re.findall(r"^    CT_(\w+),", (root / "include/cotan/cotan.h").read_text().split("typedef enum ct_dtype {")[1].split("}")[0], re.M)
     known, options = masks((root / "src/base/dtype.h").read_text()), attributes(sources)
     out = {}
-    for op, body in definitions(sources).items():
+    headers = [p.read_text() for p in sorted((root / "src/ops").glob("*.h"))]
+    for op, body in definitions(sources, headers).items():
         accepts = mask(re.search(r"\.accepts = ([^,]*),?", body).group(1).strip(), known)
         dtypes = [d.lower() for d in order if d in accepts]
         assert len(dtypes) == len(accepts), f"{op}: {accepts}"

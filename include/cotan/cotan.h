@@ -205,8 +205,8 @@ CT_API void ct_set_log(ct_log_fn fn, void *user);
 // ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
 // What decides the bits of the current context's device beside the inputs: a short text without
-// sizes, host or threads, part of every plan's key and stored in checkpoints. "" where there is no
-// device.
+// sizes, host or threads, part of every plan's key and stored in checkpoints. Once a plan has called
+// LAPACK, the library's name and version stand at its end. "" where there is no device.
 CT_API const char *ct_numerics(void);
 // Threads of the process from the next launch on, at most 256: of more, 256. 0: COTAN_THREADS, else
 // the cores allowed. Fewer are an error in the current context, and the number stays. A plan counts its kernels' workspaces for the threads that

@@ -186,8 +186,12 @@ static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc
     if (gradient && gradient != Py_None) {
         ct_tensor g;
         if (!operand(gradient, &g, here)) return false;
-        *loss = ct_sum_with((ct_sum_args){
-            .x = ct_mul_at(t, ct_cast_at(g, ct_dtype_of(t), here), here), .here = here});
+        g = ct_cast_at(g, ct_dtype_of(t), here);
+        ct_tensor product = ct_mul_at(t, g, here);
+        // PyTorch's rule: the real part of the products with the conjugates.
+        if (dtype_kind(ct_dtype_of(t)) == 'c')
+            product = ct_real_at(ct_mul_at(t, ct_conj_at(g, here), here), here);
+        *loss = ct_sum_with((ct_sum_args){.x = product, .here = here});
     } else if (ct_size(t) != 1) {
         PyObject *shape = tensor_shape(t);
         if (shape)
@@ -241,7 +245,10 @@ static bool give(pass *p) {
     for (size_t i = 0; i < p->n; i++) {
         tensor_object *leaf = leaf_of(p->wrt[i]);
         if (!leaf) continue;
-        PyObject *grad = tensor_new(p->grads[i], p->here);
+        // The library's slope is along x less i times that along y; PyTorch's is the conjugate.
+        const bool complex = dtype_kind(ct_dtype_of(p->grads[i])) == 'c';
+        PyObject *grad =
+            tensor_new(complex ? ct_conj_at(p->grads[i], p->here) : p->grads[i], p->here);
         Py_INCREF((PyObject *)leaf);
         grad = grad ? hooked((PyObject *)leaf, grad) : NULL;
         const bool ok = grad && accumulate(leaf, grad, p->create, p->here);

@@ -156,8 +156,10 @@ PyObject *read_numpy(PyObject *self, ct_loc here) {
     const ct_dtype dtype = ct_dtype_of(t);
     PyObject *numpy = dtype ? numpy_module() : raise_failure();
     if (!numpy) return NULL;
-    if (dtype_format(dtype))
-        return PyObject_CallMethod(numpy, "asarray", "N", PyMemoryView_FromObject(self));
+    if (dtype_format(dtype)) {
+        PyObject *memory = PyMemoryView_FromObject(self);
+        return memory ? PyObject_CallMethod(numpy, "asarray", "N", memory) : NULL;
+    }
     PyObject *wanted = dtype_numpy(dtype);
     if (!wanted) return NULL;
     const char *storage = dtype_storage(dtype);

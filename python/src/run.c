@@ -70,7 +70,10 @@ static bool run(reading *r, void (*read)(reading *)) {
         PyEval_RestoreThread(state);
         if (watched) unwatch();
         autograd_ran();
-        if (!ct_failed()) return true;
+        if (!ct_failed()) {
+            tensor_ran();
+            return true;
+        }
         if (ct_error_code() != CT_E_INTERRUPTED) return raise_failure();
         ct_error_clear();
         if (PyErr_CheckSignals() < 0) return false; // KeyboardInterrupt; else once more

@@ -25,6 +25,8 @@ ct_tensor tensor_value(PyObject *o, ct_loc here) {
     return !grad_enabled() && ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
 }
 
+enum { MOST_PENDING = 20000 }; // nodes of a plan
+
 static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     if (!ct_ok(t)) return raise_failure();
     t = ct_pin_at(t, here);
@@ -37,6 +39,10 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     }
     self->handle = t;
     self->owner = ct_ctx_current();
+    if (ct_rolling_pending() > MOST_PENDING && !run_eval(NULL, 0, here)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
     return (PyObject *)self;
 }
 PyObject *tensor_new(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }
@@ -76,10 +82,32 @@ void tensor_flush(ct_ctx *ctx) {
     tensor_waiting = kept;
 }
 
+// Variables that nobody names any more, while what is pending may still read them.
+static _Thread_local ct_params **late;
+static _Thread_local size_t n_late, late_room;
+
+static void free_later(ct_params *set) {
+    if (n_late == late_room) {
+        const size_t more = late_room ? 2 * late_room : 64;
+        ct_params **grown = realloc(late, more * sizeof(ct_params *));
+        if (!grown) return; // it stays
+        late = grown;
+        late_room = more;
+    }
+    late[n_late++] = set;
+}
+void tensor_ran(void) {
+    if (ct_rolling_pending()) return; // what was read was there
+    while (n_late) ct_params_free(late[--n_late]);
+}
+
 void tensor_unname(tensor_object *self) {
     if (self->set) {
         autograd_forget(self);
-        ct_params_free(self->set);
+        if (ct_rolling_pending())
+            free_later(self->set);
+        else
+            ct_params_free(self->set);
         self->set = NULL;
     } else if (self->handle.bits) {
         give_back(self->handle, self->owner);

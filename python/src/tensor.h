@@ -23,6 +23,7 @@ typedef struct tensor_object {
 } tensor_object;
 
 void tensor_unname(tensor_object *self);                           // unpins the handle
+void tensor_ran(void);                                             // a read, and maybe a plan
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // views.c
@@ -56,7 +57,7 @@ int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
 // autograd.c
 bool grad_enabled(void);
-void autograd_ran(void); // a plan ran
+void autograd_ran(void); // a read, and maybe a plan
 void autograd_forget(tensor_object *self);
 bool make_variable(PyObject *o, bool tracked, ct_loc here);
 extern PyMethodDef autograd_methods[];

@@ -25,32 +25,32 @@ void moves_free(move *moves, size_t n) {
 
 static ct_ints list_of(const move *m, int i) { return (ct_ints){(int64_t)m->n, m->list[i]}; }
 
-// Backwards along an axis: the same places upwards, turned round.
-static ct_tensor slice(const move *m, ct_tensor t, ct_loc here) {
-    int64_t lists[3][CT_MAX_RANK], turned[CT_MAX_RANK];
+// Axes whose step is negative are cut from the other end, then turned round.
+static ct_tensor sliced(const move *m, ct_tensor t, ct_loc here) {
+    int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK], step[CT_MAX_RANK], turned[CT_MAX_RANK];
     int64_t n_turned = 0;
     for (size_t i = 0; i < m->n; i++) {
-        const int64_t start = m->list[1][i], stop = m->list[2][i], step = m->list[3][i];
-        lists[0][i] = start, lists[1][i] = stop, lists[2][i] = step;
-        if (step > 0) continue;
-        lists[0][i] = start - (start - stop - 1) / -step * -step;
-        lists[1][i] = start + 1;
-        lists[2][i] = -step;
+        start[i] = m->list[1][i], stop[i] = m->list[2][i], step[i] = m->list[3][i];
+        if (step[i] > 0) continue;
+        const int64_t n = (start[i] - stop[i] - step[i] - 1) / -step[i];
+        stop[i] = start[i] + 1;
+        start[i] += n > 0 ? (n - 1) * step[i] : 1;
+        step[i] = -step[i];
         turned[n_turned++] = m->list[0][i];
     }
     const int64_t n = (int64_t)m->n;
     t = ct_slice_with((ct_slice_args){.x = t,
                                       .axes = list_of(m, 0),
-                                      .start = {n, lists[0]},
-                                      .stop = {n, lists[1]},
-                                      .step = {n, lists[2]},
+                                      .start = {n, start},
+                                      .stop = {n, stop},
+                                      .step = {n, step},
                                       .here = here});
     return n_turned ? ct_flip_at(t, (ct_ints){n_turned, turned}, here) : t;
 }
 
 ct_tensor move_forward(const move *m, ct_tensor t, ct_loc here) {
     switch (m->kind) {
-    case MOVE_SLICE: return slice(m, t, here);
+    case MOVE_SLICE: return sliced(m, t, here);
     case MOVE_PERMUTE: return ct_permute_at(t, list_of(m, 0), here);
     case MOVE_RESHAPE: return ct_reshape_at(t, list_of(m, 0), here);
     case MOVE_EXPAND: return ct_expand_at(t, list_of(m, 0), here);
@@ -371,7 +371,7 @@ static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     const ct_loc here = enter();
     ct_tensor t;
     if (!operand(value, &t, here)) return NULL;
-    if (tensor_check(value) && ct_ok(t)) t = same_value(t, here);
+    if (tensor_check(value)) t = same_value(t, here); // a handle has one name
     if (!tensor_write(self, t, here)) return NULL;
     Py_INCREF(self);
     return self;

@@ -190,5 +190,8 @@ void ct__cpu_end(void);
 
 // Evaluates one node op by op on host memory; what ref does.
 bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *stop, ct_err *err);
+// The same of a node of kind call, on any device whose memory is the host's.
+bool ct__call_node(const ct_node *node, void *const *args, const atomic_bool *stop,
+                   ct_spread spread, ct_err *err);
 
 #endif

@@ -114,6 +114,8 @@ _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_BITS (CT_INTEGERS | CT_MASK(CT_BOOL))
 #define CT_PACKED (CT_MASK(CT_U4) | CT_MASK(CT_I4) | CT_MASK(CT_F4))
 #define CT_COMPLEX (CT_MASK(CT_C64) | CT_MASK(CT_C128))
+// What LAPACK has.
+#define CT_LINALG (CT_MASK(CT_F32) | CT_MASK(CT_F64) | CT_COMPLEX)
 #define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED | CT_COMPLEX)
 
 #endif

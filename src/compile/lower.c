@@ -65,7 +65,9 @@ static bool remembered(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_g
 // Nodes that are evaluated when the plan runs hold their sizes, so the plan is of these alone.
 static bool settled(ct_ctx *ctx, const ct_engine *engine, const ct_plan *plan,
                     const ct_graph *graph) {
-    const bool evaluated = ct__evaluates_ops(engine->device);
+    bool evaluated = ct__evaluates_ops(engine->device);
+    for (size_t i = 0; i < plan->program.n_launches; i++)
+        evaluated |= plan->program.launches[i].kind == CT_LAUNCH_NODE;
     if (evaluated) ct__symbols_settle(ctx->symbols, graph->nodes, graph->n);
     if (plan->check) ct__check_settle(plan->check, ctx->symbols);
     if (evaluated || plan->check) ct__symbols_incomplete(ctx->symbols);

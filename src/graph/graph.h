@@ -207,6 +207,7 @@ struct ct_frame {
     uint32_t runs;   // that reads asked for while it was the innermost one
     bool rolling;    // of a rolling scope, whose frames follow each other: rolling.c
     bool unsettled;  // values of it may be leaves by now
+    bool waits;      // a run inside of the scope left named nodes without a value
     uint32_t live;   // nodes that are still named, once a younger frame stands in its place
     ct_frame *older; // of the same scope
 };
@@ -282,7 +283,8 @@ struct ct_ctx {
     ct_node *poison;        // made at start, for when there is no memory
     bool rolling;           // its outermost scope is a rolling one
     bool turn_due;          // something ran, and the frame that was recorded in stands yet
-    ct_node **unused;       // (n_unused) nodes of it that had no user left at some time
+    bool given_up;    // the run was interrupted: what it left is computed when it is asked for
+    ct_node **unused; // (n_unused) nodes of it that had no user left at some time
     size_t n_unused, unused_cap;
     ct_loc used_history; // of the newest gradient that gave history back
 };

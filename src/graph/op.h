@@ -192,6 +192,10 @@ typedef struct ct_rule {
     ct_tensor *body_out;       // body: to fill
 } ct_rule;
 
+// Calls piece(arg, begin, end, worker) for parts of 0 .. n - 1, on the threads that there are.
+typedef void (*ct_spread)(void (*piece)(void *arg, int64_t begin, int64_t end, int worker),
+                          void *arg, int64_t n);
+
 // What a reference evaluation sees: dense row-major operands and outputs in host memory.
 typedef struct ct_ref {
     const ct_node *node;
@@ -202,6 +206,7 @@ typedef struct ct_ref {
     const ct_type *out_type; // (n_out)
     void *const *out;
     const atomic_bool *stop; // asked by what may take long; NULL: never
+    ct_spread spread;        // shares work among the cores; NULL: there are none to share it with
     ct_err *err;
 } ct_ref;
 
@@ -344,6 +349,8 @@ struct ct_opdef {
     bool (*map)(ct_map *map);             // movement, source: where elements come from
     // contraction: which axes are multiplied, summed over and kept (kinds/contraction.h); `to` is zero.
     void (*contraction)(const ct_node *node, struct ct_contraction *to);
+    int8_t core
+        [3]; // call, and what batches as they do: how many axes behind the batch its operands have
     bool waits;        // movement: operands behind the first are only waited for
     bool fills;        // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others

@@ -64,10 +64,16 @@ static bool is_settled(const ct_node *node) {
     return node->value || node->op == &ct__op_scalar;
 }
 
+// Is it named, and without a value?
+static bool waits(const ct_node *node) {
+    return node->flags & (CT_NODE_PINNED | CT_NODE_KEPT) && !node->value &&
+           !(node->flags & (CT_NODE_POISON | CT_NODE_GONE)) && node->op != &ct__op_scalar;
+}
+
 // Newest first: what uses a node comes before it.
 static void settle(ct_ctx *ctx, ct_frame *frame) {
     uint32_t live = 0;
-    frame->unsettled = false;
+    frame->unsettled = frame->waits = false;
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_GONE) continue;
         if (is_settled(node)) {
@@ -79,6 +85,7 @@ static void settle(ct_ctx *ctx, ct_frame *frame) {
         }
         if (is_named(node)) {
             live++;
+            frame->waits |= waits(node) && !ctx->given_up;
         } else {
             frame->live++; // which giving back takes off again
             give_back(ctx, node);
@@ -119,6 +126,7 @@ void ct__rolling_turn(ct_ctx *ctx) {
         if (f->unsettled) settle(ctx, f);
     give_unused_back(ctx);
     free_empty(ctx, next);
+    ctx->given_up = false;
 }
 
 // -------------------------------------------------------------------------------------------- pins
@@ -145,14 +153,14 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node) {
 bool ct__rolling_roots(ct_ctx *ctx) {
     if (ctx->turn_due) ct__rolling_turn(ctx);
     const size_t before = ctx->n_roots;
-    for (ct_node *node = ct__top(ctx)->nodes; node; node = node->next) {
-        const bool pinned = node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
-        if (!pinned || node->value || node->flags & (CT_NODE_POISON | CT_NODE_GONE) ||
-            node->op == &ct__op_scalar)
-            continue;
-        if (!ct__root_add(ctx,
-                          (ct_root){.kind = CT_ROOT_KEEP, .val = {node, 0}, .here = node->here}))
-            return false;
+    for (ct_frame *frame = ct__top(ctx); frame; frame = frame->older) {
+        if (frame != ct__top(ctx) && !frame->waits) continue;
+        for (ct_node *node = frame->nodes; node; node = node->next)
+            if (waits(node) &&
+                !ct__root_add(
+                    ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = {node, 0}, .here = node->here}))
+                return false;
+        frame->unsettled = frame->waits;
     }
     for (size_t i = before, k = ctx->n_roots; i + 1 < k; i++, k--) { // in the order of recording
         const ct_root root = ctx->roots[i];
@@ -163,6 +171,6 @@ bool ct__rolling_roots(ct_ctx *ctx) {
 }
 
 size_t ct_rolling_pending(void) {
-    const ct_ctx *ctx = ct__ctx();
-    return ctx && ctx->rolling ? ct__top((ct_ctx *)(uintptr_t)ctx)->n_nodes : 0;
+    ct_ctx *ctx = ct__ctx();
+    return ctx && ct__top(ctx)->rolling ? ct__top(ctx)->n_nodes : 0;
 }

@@ -312,11 +312,11 @@ void ct__roots_done(ct_ctx *ctx) {
 }
 
 void ct__roots_abandon(ct_ctx *ctx) {
+    // What was interrupted can run again, where it is named yet.
+    const bool again = ctx->given_up = ctx->rolling && ctx->err.code == CT_E_INTERRUPTED;
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root *root = &ctx->roots[i];
         if (root->var) ct__var_released(root->var, ctx);
-        // What was interrupted can run again, where it is named yet.
-        const bool again = ctx->rolling && ctx->err.code == CT_E_INTERRUPTED;
         if (root->kind == CT_ROOT_KEEP && !again) root->val.node->flags |= CT_NODE_POISON;
     }
     ct__roots_done(ctx);

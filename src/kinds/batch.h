@@ -14,6 +14,9 @@ bool ct__batch_pointwise(ct_batching *b);
 // The op itself, with its attributes changed so that it leaves the batch alone. Operands without the
 // batch are spread over it.
 bool ct__batch_shifted(ct_batching *b);
+// Axes in front of the `core` of each operand broadcast: those with the batch get it in front, and axes
+// of 1 behind it where another operand has more of them.
+bool ct__batch_cores(ct_batching *b);
 // An explicit "cannot be batched".
 bool ct__no_vmap(ct_batching *b);
 #define CT_NO_VMAP ct__no_vmap

@@ -21,6 +21,8 @@ typedef enum ct_scheduled {
                    // Inlined, too.
     CT_REDUCED,    // the scheduler: loops over axes that go; computed once
     CT_TEMPLATE,   // `kernels`; operands are memory, or views of memory
+    CT_CALLED,     // nobody: the op's own function gets operands and results whole, in memory of
+                   // the host
 } ct_scheduled;
 
 struct ct_kind {
@@ -52,7 +54,7 @@ struct ct_kind {
 
 extern const ct_kind ct__kind_elementwise, ct__kind_reduce, ct__kind_movement, ct__kind_source,
     ct__kind_contraction, ct__kind_gather, ct__kind_scatter, ct__kind_scan, ct__kind_sort,
-    ct__kind_search, ct__kind_pack;
+    ct__kind_search, ct__kind_pack, ct__kind_call;
 
 // A node whose elements are elements of its one operand (or a fill value) in other places.
 static inline bool ct__is_view(const ct_node *node) {

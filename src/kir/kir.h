@@ -135,6 +135,7 @@ typedef enum ct_kred {
 // and cos of large numbers, log of any number.
 #define CT_KMATHS(X)                                                                               \
     X(EXP, exp)                                                                                    \
+    X(EXP2, exp2)                                                                                  \
     X(EXPM1, expm1)                                                                                \
     X(LOG, log)                                                                                    \
     X(LOG1P, log1p)                                                                                \

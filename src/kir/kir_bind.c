@@ -35,9 +35,19 @@ static bool is_index(const binding *b, ct_kval v) {
     return b->shape[v].vary == CT_AFFINE && b->from->ins[v].dtype == CT_I64;
 }
 
+// Does a loop that is open, or none, hold the value? An index is made where it is first wanted, and again
+// behind the loop that this was in.
+static bool in_sight(const ct_kir *k, ct_kval v) {
+    if (v < 0) return false;
+    for (ct_kval l = k->open; l >= 0; l = k->ins[l].in)
+        if (l == k->ins[v].in) return true;
+    return k->ins[v].in < 0;
+}
+
 // The value of the first of a piece's iterations, of what is uniform or an index.
 static ct_kval scalar(binding *b, ct_kval v) {
-    if (v < 0 || b->made[v] >= 0 || !is_index(b, v)) return v < 0 ? -1 : b->made[v];
+    if (v < 0) return -1;
+    if (!is_index(b, v) || in_sight(b->k, b->made[v])) return b->made[v];
     const ct_kins *ins = &b->from->ins[v];
     ct_kval x = scalar(b, ins->a), y = scalar(b, ins->b), z = scalar(b, ins->c);
     return b->made[v] = ct__kir_again(b->k, ins, x, y, z);
@@ -52,7 +62,7 @@ static ct_kval lanes_of(binding *b, ct_kval v, int piece) {
     ct_kir *k = b->k;
     if (!differs(b, v)) return ct__kir_splat(k, scalar(b, v));
     ct_kval *at = wide_at(b, v, piece);
-    if (*at >= 0) return *at;
+    if (*at >= 0 && (!is_index(b, v) || in_sight(b->k, *at))) return *at;
     const ct_kins *ins = &b->from->ins[v];
     if (is_index(b, v)) {
         ct_kval step = ct__kir_mul(k, ct__kir_iota(k), ct__kir_int(k, b->shape[v].stride));

@@ -1,4 +1,4 @@
-// exp, expm1, log, log1p, sin, cos, tanh and erf in kernel IR.
+// exp, exp2, expm1, log, log1p, sin, cos, tanh and erf in kernel IR.
 //
 // Method. Each function is reduced to a short interval around 0 where it is a polynomial, evaluated
 // by Horner's rule in fma. The coefficients are those of the polynomials interpolating at Chebyshev
@@ -156,6 +156,17 @@ static ct_kval build_exp(ct_kir *k, const format *t, ct_kval x) {
     reduced e = exp_reduced(k, t, clamped);
     ct_kval y = ct__kir_fma(k, ct__kir_fma(k, e.q, e.r, one), e.r, one);
     return ct__kir_scale(k, y, e.n); // rounds once, to subnormals too
+}
+
+// 2^x = 2^n exp(r ln 2) with the whole number n next to x: exact where x is whole.
+static ct_kval build_exp2(ct_kir *k, const format *t, ct_kval x) {
+    double least = t == &single ? -151 : -1076, most = t == &single ? 129 : 1025;
+    ct_kval clamped = at_least(k, t, at_most(k, t, x, most), least), one = num(k, t, 1);
+    ct_kval n = ct__kir_un(k, CT_K_ROUND, clamped);
+    ct_kval r = ct__kir_mul(k, ct__kir_sub(k, clamped, n), num(k, t, 0x1.62e42fefa39efp-1));
+    ct_kval q = t == &single ? poly(k, t, exp_q_f32, COUNT(exp_q_f32), r)
+                             : poly(k, t, exp_q_f64, COUNT(exp_q_f64), r);
+    return ct__kir_scale(k, ct__kir_fma(k, ct__kir_fma(k, q, r, one), r, one), n);
 }
 
 // (exp(x) - 1) / 2 = 2^(n - 1) p + 2^(n - 1) - 1/2 for an x that is not above the format's exp_max:
@@ -360,6 +371,7 @@ void ct__kir_math_body(ct_kir *k, ct_kmath f, ct_dtype dtype) {
     ct_kval x = ct__kir_param(k, dtype), y = -1;
     switch (f) {
     case CT_MATH_EXP: y = build_exp(k, t, x); break;
+    case CT_MATH_EXP2: y = build_exp2(k, t, x); break;
     case CT_MATH_EXPM1: y = build_expm1(k, t, x); break;
     case CT_MATH_LOG: y = build_log(k, t, x); break;
     case CT_MATH_LOG1P: y = build_log1p(k, t, x); break;

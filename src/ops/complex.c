@@ -87,8 +87,14 @@ static bool conj_body(ct_rule *r) {
     r->body_out[0] = ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0])));
     return true;
 }
+static bool conj_transpose(ct_rule *r) { // the real part of c conj(x') is that of conj(c) x'
+    r->c_in[0] = ct_conj(r->c_out[0]);
+    return true;
+}
 const ct_opdef ct__op_conj = {
     FUNCTION(CONJ, conj),
+    .jvp = ct__jvp_same,
+    .transpose = conj_transpose,
     .infer = ct__infer_elementwise,
     .doc = "The complex conjugate of x: its imaginary part is negated.",
 };
@@ -165,21 +171,32 @@ bool ct__split_div(ct_rule *r) {
 
 static ct_tensor larger(parts x) { return ct_maximum(ct_abs(x.re), ct_abs(x.im)); }
 static ct_tensor smaller(parts x) { return ct_minimum(ct_abs(x.re), ct_abs(x.im)); }
-static ct_tensor size_of(parts x) { // sqrt(re re + im im), without overflow
-    ct_tensor large = larger(x), ratio = ct_div(smaller(x), large);
-    ct_tensor size = ct_mul(large, ct_sqrt(ct_add(ct_mul(ratio, ratio), ct_f(1))));
-    ct_tensor plain = ct_or(ct_equal(large, ct_f(0)), ct_equal(large, ct_f(INFINITY)));
-    return ct_select(plain, large, size);
-}
+static ct_tensor size_of(parts x) { return ct_hypot(x.re, x.im); }
 bool ct__split_abs(ct_rule *r) {
     r->body_out[0] = size_of(operand(r, 0));
     return true;
 }
 
+// The product of a size and a sine or another factor: 0 where one is, beside infinity and NaN, too.
+static ct_tensor sign_of(ct_tensor x) { return ct_select(ct_less(x, ct_f(0)), ct_f(-1), ct_f(1)); }
+static ct_tensor scaled(ct_tensor size, ct_tensor factor) {
+    ct_tensor zero = ct_f(0), a = ct_equal(size, zero), b = ct_equal(factor, zero);
+    return ct_mul(ct_select(ct_and(b, ct_not(a)), sign_of(size), size),
+                  ct_select(ct_and(a, ct_not(b)), sign_of(factor), factor));
+}
+static ct_tensor half(ct_tensor x) { return ct_mul(x, ct_f(0.5)); }
+
 bool ct__split_exp(ct_rule *r) {
     parts x = operand(r, 0);
     ct_tensor size = ct_exp(x.re);
-    return whole(r, ct_mul(size, ct_cos(x.im)), ct_mul(size, ct_sin(x.im)));
+    return whole(r, scaled(size, ct_cos(x.im)), scaled(size, ct_sin(x.im)));
+}
+// exp(x) cos(y) - 1 = (exp(x) - 1) cos(y) + (cos(y) - 1), and cos(y) - 1 = -2 sin(y / 2)^2.
+bool ct__split_expm1(ct_rule *r) {
+    parts x = operand(r, 0);
+    ct_tensor sine = ct_sin(half(x.im)), less = ct_mul(ct_mul(sine, sine), ct_f(-2));
+    return whole(r, ct_add(ct_mul(ct_expm1(x.re), ct_cos(x.im)), less),
+                 scaled(ct_exp(x.re), ct_sin(x.im)));
 }
 // The logarithm of a size near 1 is that of 1 + (large - 1) (large + 1) + small small.
 bool ct__split_log(ct_rule *r) {
@@ -190,43 +207,177 @@ bool ct__split_log(ct_rule *r) {
     ct_tensor size = ct_select(near, ct_mul(ct_log1p(off), ct_f(0.5)), ct_log(size_of(x)));
     return whole(r, size, ct_atan2(x.im, x.re));
 }
+static bool logarithm(ct_rule *r, double factor) {
+    parts x = operand(r, 0);
+    ct_tensor log = ct_log(ct_complex(x.re, x.im)), by = ct__number_like(factor, x.re);
+    return whole(r, ct_mul(ct_real(log), by), ct_mul(ct_imag(log), by));
+}
+bool ct__split_log2(ct_rule *r) { return logarithm(r, 1.4426950408889634); }
+bool ct__split_log10(ct_rule *r) { return logarithm(r, 0.43429448190325182); }
+bool ct__split_log1p(ct_rule *r) { // of a size near 1 as log has it, with large = 1 + x
+    parts x = operand(r, 0), more = {ct_add(x.re, ct_f(1)), x.im};
+    ct_tensor off = ct_add(ct_mul(x.re, ct_add(x.re, ct_f(2))), ct_mul(x.im, x.im));
+    ct_tensor near = ct_less(ct_abs(off), ct_f(0.5));
+    ct_tensor size = ct_select(near, half(ct_log1p(off)), ct_log(size_of(more)));
+    return whole(r, size, ct_atan2(more.im, more.re));
+}
 static ct_tensor is_negative(ct_tensor x) { // -0 too
     return ct_or(ct_less(x, ct_f(0)), ct_less(ct_div(ct_f(1), x), ct_f(0)));
 }
-bool ct__split_sqrt(ct_rule *r) {
-    parts x = operand(r, 0);
-    ct_tensor half = ct_f(0.5), zero = ct_f(0);
-    ct_tensor large = ct_sqrt(ct_mul(ct_add(ct_abs(x.re), size_of(x)), half));
-    ct_tensor small = ct_mul(ct_div(ct_abs(x.im), large), half);
-    small = ct_select(ct_equal(large, zero), large, small);
+static parts root(parts x) {
+    ct_tensor zero = ct_f(0), large = ct_sqrt(half(ct_add(ct_abs(x.re), size_of(x))));
+    ct_tensor small = half(ct_div(ct_abs(x.im), large));
+    ct_tensor both = ct_equal(ct_abs(x.im), ct_f(INFINITY)); // they are large
+    small = ct_select(ct_or(ct_equal(large, zero), both), large, small);
     ct_tensor left = ct_less(x.re, zero), im = ct_select(left, large, small);
-    return whole(r, ct_select(left, small, large), ct_select(is_negative(x.im), ct_neg(im), im));
+    return (parts){ct_select(left, small, large), ct_select(is_negative(x.im), ct_neg(im), im)};
+}
+bool ct__split_sqrt(ct_rule *r) {
+    parts y = root(operand(r, 0));
+    return whole(r, y.re, y.im);
 }
 
-// sinh and cosh, the former exact near 0.
-static parts hyperbolic(ct_tensor x) {
-    ct_tensor rise = ct_expm1(ct_abs(x)), e = ct_add(rise, ct_f(1)), half = ct_f(0.5);
-    ct_tensor fall = ct_select(ct_less(rise, ct_f(INFINITY)), ct_div(rise, e), ct_f(1));
-    ct_tensor sinh = ct_mul(ct_add(rise, fall), half);
-    return (parts){ct_select(ct_less(x, ct_f(0)), ct_neg(sinh), sinh),
-                   ct_mul(ct_add(e, ct_div(ct_f(1), e)), half)};
+// ------------------------------------------------------------------------- circles and hyperbolas
+
+static parts sine_of(parts x) {
+    return (parts){scaled(ct_cosh(x.im), ct_sin(x.re)), scaled(ct_sinh(x.im), ct_cos(x.re))};
 }
-bool ct__split_sin(ct_rule *r) {
-    parts x = operand(r, 0), h = hyperbolic(x.im);
-    return whole(r, ct_mul(ct_sin(x.re), h.im), ct_mul(ct_cos(x.re), h.re));
-}
-bool ct__split_cos(ct_rule *r) {
-    parts x = operand(r, 0), h = hyperbolic(x.im);
-    return whole(r, ct_mul(ct_cos(x.re), h.im), ct_neg(ct_mul(ct_sin(x.re), h.re)));
+static parts cosine_of(parts x) {
+    return (parts){scaled(ct_cosh(x.im), ct_cos(x.re)),
+                   ct_neg(scaled(ct_sinh(x.im), ct_sin(x.re)))};
 }
 // (sinh cosh + i sin cos) / (sinh^2 + cos^2), both divided by cosh^2.
-bool ct__split_tanh(ct_rule *r) {
-    parts x = operand(r, 0);
-    ct_tensor cosh = hyperbolic(x.re).im, tanh = ct_tanh(x.re), cos = ct_cos(x.im);
+static parts tanh_of(parts x) {
+    ct_tensor cosh = ct_cosh(x.re), tanh = ct_tanh(x.re), cos = ct_cos(x.im);
     ct_tensor less = ct_div(ct_f(1), ct_mul(cosh, cosh));
     ct_tensor by = ct_add(ct_mul(tanh, tanh), ct_mul(ct_mul(cos, cos), less));
-    ct_tensor im = ct_mul(ct_mul(ct_sin(x.im), cos), less);
-    return whole(r, ct_div(tanh, by), ct_div(im, by));
+    ct_tensor im = ct_div(ct_mul(ct_mul(ct_sin(x.im), cos), less), by);
+    // of an infinite z the imaginary part does not count, of an imaginary one the real part is 0
+    ct_tensor far = ct_equal(ct_abs(x.re), ct_f(INFINITY)), axis = ct_equal(x.re, ct_f(0));
+    return (parts){ct_select(ct_or(far, axis), tanh, ct_div(tanh, by)),
+                   ct_select(far, ct_f(0), im)};
+}
+// Functions of i z are those of z with the parts exchanged: sinh(z) = -i sin(i z).
+static parts exchanged(parts x) { return (parts){x.im, x.re}; }
+
+bool ct__split_sin(ct_rule *r) {
+    parts y = sine_of(operand(r, 0));
+    return whole(r, y.re, y.im);
+}
+bool ct__split_sinh(ct_rule *r) {
+    parts y = sine_of(exchanged(operand(r, 0)));
+    return whole(r, y.im, y.re);
+}
+bool ct__split_cos(ct_rule *r) {
+    parts y = cosine_of(operand(r, 0));
+    return whole(r, y.re, y.im);
+}
+bool ct__split_cosh(ct_rule *r) {
+    parts x = operand(r, 0);
+    return whole(r, scaled(ct_cosh(x.re), ct_cos(x.im)), scaled(ct_sinh(x.re), ct_sin(x.im)));
+}
+bool ct__split_tanh(ct_rule *r) {
+    parts y = tanh_of(operand(r, 0));
+    return whole(r, y.re, y.im);
+}
+bool ct__split_tan(ct_rule *r) {
+    parts y = tanh_of(exchanged(operand(r, 0)));
+    return whole(r, y.im, y.re);
+}
+
+// The inverses (Kahan, "Branch cuts for complex elementary functions", 1987) by the roots of 1 - z and
+// 1 + z, from whose parts nothing cancels and whose zeros have the signs of the cuts' sides.
+static parts root_less(parts x) { return root((parts){ct_sub(ct_f(1), x.re), ct_neg(x.im)}); }
+static parts root_more(parts x) { return root((parts){ct_add(x.re, ct_f(1)), x.im}); }
+// The parts of conj(a) b.
+static ct_tensor along(parts a, parts b) { return ct_add(ct_mul(a.re, b.re), ct_mul(a.im, b.im)); }
+static ct_tensor across(parts a, parts b) { return ct_sub(ct_mul(a.re, b.im), ct_mul(a.im, b.re)); }
+// Which part of z is infinite? Then z lies in the direction of what is as large, the other part being 0.
+static ct_tensor is_far(ct_tensor x) { return ct_equal(ct_abs(x), ct_f(INFINITY)); }
+typedef struct {
+    ct_tensor is; // bool
+    parts way;
+} distance;
+static ct_tensor direction(ct_tensor x) { // NaN stays
+    ct_tensor size = ct_select(is_far(x), ct_f(1), ct_f(0));
+    return ct_select(ct_is_nan(x), x, ct_copysign(size, x));
+}
+static distance far_away(parts x) {
+    return (distance){ct_or(is_far(x.re), is_far(x.im)), {direction(x.re), direction(x.im)}};
+}
+static parts or_far(const distance *far, parts limit, parts value) {
+    return (parts){ct_select(far->is, limit.re, value.re), ct_select(far->is, limit.im, value.im)};
+}
+static parts asin_of(parts x) {
+    parts less = root_less(x), more = root_more(x);
+    ct_tensor down = ct_sub(ct_mul(less.re, more.re), ct_mul(less.im, more.im));
+    distance far = far_away(x);
+    parts limit = {ct_atan2(far.way.re, ct_abs(far.way.im)), ct_copysign(ct_f(INFINITY), x.im)};
+    return or_far(&far, limit, (parts){ct_atan2(x.re, down), ct_asinh(across(less, more))});
+}
+bool ct__split_asin(ct_rule *r) {
+    parts y = asin_of(operand(r, 0));
+    return whole(r, y.re, y.im);
+}
+bool ct__split_asinh(ct_rule *r) {
+    parts y = asin_of(exchanged(operand(r, 0)));
+    return whole(r, y.im, y.re);
+}
+bool ct__split_acos(ct_rule *r) {
+    parts x = operand(r, 0), less = root_less(x), more = root_more(x);
+    ct_tensor angle = ct_atan2(less.re, more.re);
+    distance far = far_away(x);
+    parts limit = {ct_atan2(ct_abs(far.way.im), far.way.re),
+                   ct_copysign(ct_f(INFINITY), ct_neg(x.im))};
+    parts y = {ct_add(angle, angle), ct_asinh(across(more, less))};
+    y = or_far(&far, limit, y);
+    return whole(r, y.re, y.im);
+}
+bool ct__split_acosh(ct_rule *r) {
+    parts x = operand(r, 0), down = root((parts){ct_sub(x.re, ct_f(1)), x.im}), more = root_more(x);
+    ct_tensor angle = ct_atan2(down.im, more.re);
+    distance far = far_away(x);
+    parts limit = {ct_f(INFINITY), ct_atan2(far.way.im, far.way.re)};
+    parts y = or_far(&far, limit, (parts){ct_asinh(along(down, more)), ct_add(angle, angle)});
+    return whole(r, y.re, y.im);
+}
+// log((1 + z) / (1 - z)) / 2
+static parts atanh_of(parts x) {
+    ct_tensor one = ct_f(1), less = ct_sub(one, x.re), square = ct_mul(x.im, x.im);
+    ct_tensor far = ct_add(ct_mul(less, less), square), twice = ct_add(x.re, x.re);
+    ct_tensor size = half(half(ct_log1p(ct_div(ct_add(twice, twice), far))));
+    ct_tensor down = ct_sub(ct_mul(less, ct_add(x.re, one)), square);
+    parts y = {size, half(ct_atan2(ct_add(x.im, x.im), down))};
+    // far from 0, where squares overflow, on the imaginary axis
+    ct_tensor limit = ct__number_like(ct__type_of(x.re)->dtype == CT_F64 ? 1e150 : 1e18, x.re);
+    distance off = {ct_less(limit, ct_maximum(ct_abs(x.re), ct_abs(x.im))), x};
+    off.is = ct_or(off.is, ct_or(is_far(x.re), is_far(x.im))); // beside a NaN, too
+    ct_tensor quarter = ct__number_like(1.5707963267948966, x.re);
+    return or_far(&off, (parts){ct_copysign(ct_f(0), x.re), ct_copysign(quarter, x.im)}, y);
+}
+bool ct__split_atanh(ct_rule *r) {
+    parts y = atanh_of(operand(r, 0));
+    return whole(r, y.re, y.im);
+}
+bool ct__split_atan(ct_rule *r) {
+    parts y = atanh_of(exchanged(operand(r, 0)));
+    return whole(r, y.im, y.re);
+}
+
+bool ct__split_sign(ct_rule *r) {
+    parts x = operand(r, 0);
+    ct_tensor size = size_of(x), by = ct_select(ct_equal(size, ct_f(0)), ct_f(1), size);
+    return whole(r, ct_div(x.re, by), ct_div(x.im, by));
+}
+bool ct__split_is_inf(ct_rule *r) {
+    parts x = operand(r, 0);
+    r->body_out[0] = ct_or(ct_is_inf(x.re), ct_is_inf(x.im));
+    return true;
+}
+bool ct__split_is_finite(ct_rule *r) {
+    parts x = operand(r, 0);
+    r->body_out[0] = ct_and(ct_is_finite(x.re), ct_is_finite(x.im));
+    return true;
 }
 
 // The product of the sizes at the sum of the angles, in f64.

@@ -368,13 +368,19 @@ static bool conv_vjp(ct_rule *r) {
     int64_t sizes[MOST_SPATIAL];
     if (ct__is_none(c)) return true;
     spatial_sizes(x, 2, n, sizes);
+    if (attrs->present) r->c_in[2] = bias_sum(c, n);
+    for (int i = 0; i < n; i++) { // of padding alone
+        if (x->dim[2 + i] || ct__is_dyn(x, 2 + i)) continue;
+        r->c_in[0] = ct__zeros_like(r->in[0]);
+        r->c_in[1] = ct__zeros_like(r->in[1]);
+        return true;
+    }
     r->c_in[0] = ct_conv_transpose(c, r->in[1], .stride = attrs->stride, .padding = attrs->padding,
                                    .dilation = attrs->dilation, .groups = attrs->groups,
                                    .output = list_of(sizes, n));
     r->c_in[1] = ct_conv_weight(r->in[0], c, .size = list_of(w->dim + 2, n),
                                 .stride = attrs->stride, .padding = attrs->padding,
                                 .dilation = attrs->dilation, .groups = attrs->groups);
-    if (attrs->present) r->c_in[2] = bias_sum(c, n);
     return true;
 }
 #define CONVOLUTION(ID, op, ins)                                                                   \

@@ -328,6 +328,17 @@ const ct_opdef ct__op_exp = {
     .split = ct__split_exp,
 };
 
+static double exp2_f64(const double *x) { return exp2(x[0]); }
+static bool exp2_jvp(ct_rule *r) {
+    return slope(r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
+}
+static ct_kval exp2_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP2); }
+const ct_opdef ct__op_exp2 = {
+    UNARY(EXP2, exp2),     .doc = "2 to the power x, exact for whole x.",
+    .accepts = CT_FLOATS,  .jvp = exp2_jvp,
+    .samples = {.ulp = 2}, .work = CT_FUNCTION_WORK,
+};
+
 static double log_f64(const double *x) { return log(x[0]); }
 static bool log_jvp(ct_rule *r) {
     r->t_out[0] = ct_div(r->t_in[0], r->in[0]);
@@ -352,11 +363,12 @@ static ct_kval expm1_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EX
 const ct_opdef ct__op_expm1 = {
     UNARY(EXPM1, expm1),
     .doc = "e to the power x, minus 1, exact near 0.",
-    .accepts = CT_FLOATS,
+    .accepts = CT_FLOATS | CT_COMPLEX,
     .jvp = expm1_jvp,
     .stablehlo = "exponential_minus_one",
     .samples = {.ulp = 2},
     .work = CT_FUNCTION_WORK,
+    .split = ct__split_expm1,
 };
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
@@ -366,10 +378,14 @@ static bool log1p_jvp(ct_rule *r) {
 }
 static ct_kval log1p_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG1P); }
 const ct_opdef ct__op_log1p = {
-    UNARY(LOG1P, log1p),         .doc = "The natural logarithm of 1 + x, exact near 0.",
-    .accepts = CT_FLOATS,        .jvp = log1p_jvp,
-    .stablehlo = "log_plus_one", .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
+    UNARY(LOG1P, log1p),
+    .doc = "The natural logarithm of 1 + x, exact near 0.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = log1p_jvp,
+    .stablehlo = "log_plus_one",
+    .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
     .work = CT_FUNCTION_WORK,
+    .split = ct__split_log1p,
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }

@@ -1,19 +1,7 @@
 // Functions of elements that are made of others.
 #include <math.h>
 
-#include "kinds/batch.h"
-#include "ops/rules.h"
-
-#define FUNCTION(ID, op, n)                                                                        \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
-    .infer = ct__infer_elementwise, .body = op##_body, .batch = ct__batch_pointwise,               \
-    .widens = true
-#define QUESTION(ID, op)                                                                           \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    .accepts = CT_FLOATS, .infer = ct__infer_elementwise_bool, .body = op##_body,                  \
-    .batch = ct__batch_pointwise, .widens = true, .jvp = CT_NO_GRAD
-
-static ct_tensor number(double value, const ct_rule *r) { return ct__number_like(value, r->in[0]); }
+#include "ops/functions.h"
 
 // ------------------------------------------------------------------------------------------ powers
 
@@ -49,8 +37,85 @@ const ct_opdef ct__op_rsqrt = {
     .samples = {.lo = 0.25, .hi = 4, .ulp = 1},
 };
 
-// |x|^y as exp(y log|x|) loses digits as the exponent grows, so f64 carries it; then the cases
-// that the formula does not know, as C's pow has them.
+ct_binary ct__taken_apart(ct_tensor x) {
+    const ct_dtype dtype = (ct_dtype)ct__type_of(x)->dtype;
+    const ct_float_bits of = ct__float_bits(dtype);
+    const bool f64 = dtype == CT_F64;
+    ct_tensor zero = ct_f(0);
+    ct_tensor plain = ct_and(ct_less(zero, x), ct_less(x, ct_f(INFINITY)));
+    ct_tensor subnormal = ct_less(x, ct__number_like(f64 ? 0x1p-1022 : 0x1p-126, x));
+    ct_tensor scaled =
+        ct_select(subnormal, ct_mul(x, ct__number_like(f64 ? 0x1p54 : 0x1p24, x)), x);
+    ct_tensor bits = ct_bitcast(scaled, of.dtype), by = ct_i(of.mantissa);
+    // the exponent counts from the root of a half on: no number of bits is negative
+    const int64_t from =
+        ((int64_t)of.bias << of.mantissa) - (f64 ? 0x3fe6a09e667f3bcd : 0x3f3504f3);
+    ct_tensor shift = ct_cast(ct_const(&from, CT_I64, CT_SCALAR), of.dtype);
+    ct_tensor e = ct_sub(ct_shift_right(ct_add(bits, shift), by), ct_i(of.bias));
+    ct_tensor m = ct_bitcast(ct_sub(bits, ct_shift_left(e, by)), dtype);
+    ct_tensor added = ct_select(subnormal, ct_f(f64 ? 54 : 24), zero);
+    return (ct_binary){ct_select(plain, m, x),
+                       ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
+}
+
+static ct_pair exact_sum(ct_tensor a, ct_tensor b) { // Knuth's
+    ct_tensor sum = ct_add(a, b), part = ct_sub(sum, a);
+    return (ct_pair){sum, ct_add(ct_sub(a, ct_sub(sum, part)), ct_sub(b, part))};
+}
+static ct_pair halves(ct_tensor x) { // of half of the digits each
+    const double cut = ct__type_of(x)->dtype == CT_F64 ? 0x1p27 + 1 : 0x1p12 + 1;
+    ct_tensor wide = ct_mul(x, ct__number_like(cut, x));
+    ct_tensor high = ct_sub(wide, ct_sub(wide, x));
+    return (ct_pair){high, ct_sub(x, high)};
+}
+ct_pair ct__exact_product(ct_tensor a, ct_tensor b) { // Dekker's
+    ct_pair x = halves(a), y = halves(b);
+    ct_tensor product = ct_mul(a, b), rest = ct_sub(ct_mul(x.high, y.high), product);
+    rest = ct_add(ct_add(rest, ct_mul(x.high, y.low)), ct_mul(x.low, y.high));
+    return (ct_pair){product, ct_add(rest, ct_mul(x.low, y.low))};
+}
+// log(x) of an f64 above 0. With s = f / (2 + f): log(1 + f) = 2 s + s^3 (2 / 3 + ...).
+static ct_pair long_log(ct_tensor x) {
+    static const double series[] = {0.6666666666666666,  0.4000000000000088,  0.28571428570803253,
+                                    0.22222222391794727, 0.18181795631498243, 0.15386240172447838,
+                                    0.13268760562036724, 0.1308675766695207}; // log_r of kir_math.c
+    ct_binary parts = ct__taken_apart(x);
+    ct_tensor f = ct_sub(parts.m, ct_f(1)), by = ct_add(f, ct_f(2));
+    ct_tensor s = ct_div(f, by), square = ct_mul(s, s);
+    ct_pair product = ct__exact_product(s, by);
+    ct_tensor lost = ct_mul(s, ct_sub(f, ct_sub(by, ct_f(2)))); // of 2 + f
+    ct_tensor rest = ct_sub(ct_sub(ct_sub(f, product.high), product.low), lost);
+    // 2 / (2 + f) to seven bits, for a rest of as few
+    ct_tensor near = ct_sub(ct_f(1), ct_mul(f, ct_sub(ct_f(0.5), ct_mul(f, ct_f(0.25)))));
+    ct_tensor tail = ct__number_like(series[7], x);
+    for (int i = 6; i >= 0; i--) tail = ct_add(ct_mul(tail, square), ct__number_like(series[i], x));
+    tail = ct_add(ct_mul(ct_mul(s, square), tail), ct_mul(rest, near));
+    ct_pair sum = exact_sum(ct_mul(parts.e, ct__number_like(0x1.62e42p-1, x)), ct_add(s, s));
+    tail = ct_add(tail, ct_mul(parts.e, ct__number_like(0x1.fdf473de6af28p-22, x)));
+    tail = ct_add(tail, sum.low);
+    ct_tensor high = ct_add(sum.high, tail);
+    return (ct_pair){high, ct_sub(tail, ct_sub(high, sum.high))};
+}
+// size^y in f64.
+static ct_tensor long_pow(ct_tensor size, ct_tensor y) {
+    ct_tensor far = ct__number_like(1e25, y), infinity = ct_f(INFINITY), zero = ct_f(0);
+    ct_pair log = long_log(size);
+    ct_tensor by = ct_minimum(ct_maximum(y, ct_neg(far)), far); // more is 0 or infinity
+    ct_pair exponent = ct__exact_product(by, log.high);
+    ct_tensor rest = ct_add(exponent.low, ct_mul(by, log.low));
+    // of 0 and infinity
+    ct_tensor none = ct_equal(size, zero), all = ct_equal(size, infinity);
+    ct_tensor end = ct_select(none, ct_f(-INFINITY), ct_select(all, infinity, log.high));
+    ct_tensor plain = ct_or(ct_or(none, all), ct_equal(ct_abs(y), infinity));
+    ct_tensor value = ct_exp(ct_select(plain, ct_mul(y, end), exponent.high));
+    plain = ct_or(plain, ct_or(ct_equal(value, zero), ct_equal(value, infinity)));
+    ct_pair got = long_log(value); // which tells what exp has lost: what is exact comes out so
+    rest = ct_add(rest, ct_sub(ct_sub(exponent.high, got.high), got.low));
+    return ct_select(plain, value, ct_add(value, ct_mul(value, rest)));
+}
+
+// |x|^y as exp(y log|x|) loses digits as the exponent grows, so f64 carries it, and twice an f64 that of
+// an f64; then the cases that the formula does not know, as C's pow has them.
 static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     ct_tensor x = ct_cast(r->in[0], CT_C128), y = ct_cast(r->in[1], CT_C128), zero = ct_f(0);
     ct_tensor value = ct_exp(ct_mul(y, ct_log(x)));
@@ -58,13 +123,31 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     r->body_out[0] = ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype);
     return true;
 }
+// The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. Of a
+// negative y the same is right for 1 and -1.
+static bool whole_pow_body(ct_rule *r, ct_dtype dtype) {
+    ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype), zero = ct_i(0);
+    ct_tensor one = ct_i(1), power = x, product = one;
+    for (int bit = 0; bit < ct_dtype_bits(dtype); bit++) {
+        ct_tensor has = ct_not_equal(ct_and(ct_shift_right(y, ct_i(bit)), one), zero);
+        product = ct_mul(product, ct_select(has, power, one));
+        power = ct_mul(power, power);
+    }
+    ct_tensor small = ct_and(ct_less(y, zero), ct_not_equal(ct_abs(x), one));
+    r->body_out[0] = ct_select(small, zero, product);
+    return true;
+}
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
     if (ct__is_complex(dtype)) return complex_pow_body(r, dtype);
+    if (!ct__is_float(dtype)) return whole_pow_body(r, dtype);
     ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype);
     ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
-    ct_tensor value = ct_exp(ct_mul(ct_cast(y, CT_F64), ct_log(ct_cast(size, CT_F64))));
-    value = ct_cast(value, dtype);
+    ct_tensor value = CT_NONE;
+    if (dtype == CT_F64)
+        value = long_pow(size, y);
+    else
+        value = ct_cast(ct_exp(ct_mul(ct_cast(y, CT_F64), ct_log(ct_cast(size, CT_F64)))), dtype);
     ct_tensor whole = ct_equal(ct_floor(y), y); // infinities are whole and even
     ct_tensor half = ct_mul(y, ct_f(0.5));
     ct_tensor odd = ct_and(whole, ct_not_equal(ct_floor(half), half));
@@ -94,8 +177,10 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
 const ct_opdef ct__op_pow = {
     FUNCTION(POW, pow, 2),
     .doc = "x to the power y; NaN for a negative x and a y that is not whole. Of complex numbers "
-           "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0.",
-    .accepts = CT_FLOATS | CT_COMPLEX,
+           "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0. Integers wrap; to a "
+           "negative "
+           "power they are 0, but for 1 and -1.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
     .jvp = pow_jvp,
     .onnx = "Pow",
     .stablehlo = "power",
@@ -112,8 +197,11 @@ static bool sign_body(ct_rule *r) { // 0, -0 and NaN stay what they are
 }
 const ct_opdef ct__op_sign = {
     FUNCTION(SIGN, sign, 1),
-    .doc = "-1, 0 or 1 as x is negative, zero or positive; NaN of NaN; no gradient.",
-    .accepts = CT_NUMBERS,
+    .doc =
+        "-1, 0 or 1 as x is negative, zero or positive; NaN of NaN; of complex numbers x / |x|. No "
+        "gradient.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_sign,
     .jvp = CT_NO_GRAD,
     .onnx = "Sign",
     .stablehlo = "sign",
@@ -133,22 +221,39 @@ static bool is_nan_body(ct_rule *r) {
     r->body_out[0] = ct_not_equal(r->in[0], r->in[0]);
     return true;
 }
-const ct_opdef ct__op_is_nan = {QUESTION(IS_NAN, is_nan), .doc = "Where x is NaN, as bool.",
-                                .onnx = "IsNaN"};
+const ct_opdef ct__op_is_nan = {
+    QUESTION(IS_NAN, is_nan, 1),
+    .doc = "Where x is NaN (of complex numbers a part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .onnx = "IsNaN",
+};
+static bool has_infinity(const ct_rule *r) {
+    return ct__is_float((ct_dtype)ct__type_of(r->in[0])->dtype);
+}
 static bool is_inf_body(ct_rule *r) {
-    r->body_out[0] = ct_equal(ct_abs(r->in[0]), ct_f(INFINITY));
+    ct_tensor x = r->in[0];
+    r->body_out[0] = has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY)) : ct_not_equal(x, x);
     return true;
 }
-const ct_opdef ct__op_is_inf = {QUESTION(IS_INF, is_inf),
-                                .doc = "Where x is infinite, of either sign, as bool.",
-                                .onnx = "IsInf"};
+const ct_opdef ct__op_is_inf = {
+    QUESTION(IS_INF, is_inf, 1),
+    .doc = "Where x is infinite, of either sign (of complex numbers a part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_is_inf,
+    .onnx = "IsInf",
+};
 static bool is_finite_body(ct_rule *r) {
-    r->body_out[0] = ct_less(ct_abs(r->in[0]), ct_f(INFINITY));
+    ct_tensor x = r->in[0];
+    r->body_out[0] = has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY)) : ct_equal(x, x);
     return true;
 }
-const ct_opdef ct__op_is_finite = {QUESTION(IS_FINITE, is_finite),
-                                   .doc = "Where x is neither infinite nor NaN, as bool.",
-                                   .stablehlo = "is_finite"};
+const ct_opdef ct__op_is_finite = {
+    QUESTION(IS_FINITE, is_finite, 1),
+    .doc = "Where x is neither infinite nor NaN (of complex numbers no part of it), as bool.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .split = ct__split_is_finite,
+    .stablehlo = "is_finite",
+};
 
 // ------------------------------------------------------------------------------------- activations
 

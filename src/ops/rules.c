@@ -283,7 +283,7 @@ const ct_type *ct__type_of(ct_tensor t) {
 
 int64_t ct__size_like(ct_tensor t, int axis) {
     const ct_type *type = ct__type_of(t);
-    return axis < type->rank ? ct__size_of(type, axis) : 0;
+    return axis >= 0 && axis < type->rank ? ct__size_of(type, axis) : 0;
 }
 
 ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer) {
@@ -360,6 +360,7 @@ ct_tensor ct__add_last(ct_tensor t) {
 ct_tensor ct__swap_last(ct_tensor t) {
     int rank = ct__type_of(t)->rank;
     int64_t axes[CT_MAX_RANK];
+    if (rank < 2) return t; // poisoned
     for (int i = 0; i < rank; i++) axes[i] = i;
     axes[rank - 2] = rank - 1;
     axes[rank - 1] = rank - 2;

@@ -2,12 +2,7 @@
 // that all of it stands over one row: a fusing compiler makes it one kernel.
 #include <math.h>
 
-#include "kinds/batch.h"
-#include "ops/rules.h"
-
-#define STATISTIC(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    CT_FIELDS(op), .body = op##_body, .batch = ct__batch_shifted, .widens = true
+#include "ops/functions.h"
 
 static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
     return ct_sum(x, .axes = *axes, .keepdims = true);

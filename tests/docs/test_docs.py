@@ -137,7 +137,7 @@ def commands(page_blocks, folder):
 def test_blocks_are_of_a_known_kind(page):
     text = (ROOT / page).read_text()
     for block in blocks(page):
-        if block.language in ("c", "cpp", "sh"):
+        if block.language in ("c", "cpp", "sh", "python"):
             kinds = {"file", "with", "from", "run", "not run"} & block.notes.keys()
             assert kinds or "int main(" in block.text, f"{block}: say what this block is"
             assert block.notes.get("not run", "x"), f"{block}: why is it not run?"

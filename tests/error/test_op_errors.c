@@ -95,14 +95,14 @@ static void elementwise(void **state) {
     FAILS(ct_matmul(ct_cast(F(2, 3), CT_F8E5M2), ct_cast(F(3, 2), CT_F8E4M3)), CT_E_DTYPE,
           "matmul: f8e5m2 and f8e4m3 do not promote to one dtype"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
-    FAILS(ct_pow(I(3), ct_i(2)), CT_E_DTYPE,
-          "pow: operand 1 is (3,) i32, accepted are floats and complex numbers"
+    FAILS(ct_hypot(I(3), ct_i(2)), CT_E_DTYPE,
+          "hypot: operand 1 is (3,) i32, accepted are floats"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
-    FAILS(ct_pow(ct_i(2), I(3)), CT_E_DTYPE,
-          "pow: operand 2 is (3,) i32, accepted are floats and complex numbers"
+    FAILS(ct_hypot(ct_i(2), I(3)), CT_E_DTYPE,
+          "hypot: operand 2 is (3,) i32, accepted are floats"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
-    FAILS(ct_pow(ct_i(2), ct_i(3)), CT_E_DTYPE,
-          "pow: operand 1 is () i32, accepted are floats and complex numbers"
+    FAILS(ct_hypot(ct_i(2), ct_i(3)), CT_E_DTYPE,
+          "hypot: operand 1 is () i32, accepted are floats"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_and(F(3), I(3)), CT_E_DTYPE,
           "and: operand 1 is (3,) f32, accepted are bool and integers"
@@ -122,8 +122,11 @@ static void elementwise(void **state) {
     FAILS(ct_relu(B(2)), CT_E_DTYPE,
           "relu: operand 1 is (2,) bool, accepted are integers and floats"
           "\n  hint: cast it: ct_cast(x, CT_I32)");
-    FAILS(ct_is_nan(I(2)), CT_E_DTYPE,
-          "is_nan: operand 1 is (2,) i32, accepted are floats"
+    FAILS(ct_is_nan(B(2)), CT_E_DTYPE,
+          "is_nan: operand 1 is (2,) bool, accepted are integers, floats and complex numbers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+    FAILS(ct_tan(I(2)), CT_E_DTYPE,
+          "tan: operand 1 is (2,) i32, accepted are floats and complex numbers"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
     FAILS(ct_one_hot(F(2), 3, CT_F32), CT_E_DTYPE,
           "one_hot: operand 1 is (2,) f32, accepted are integers"
@@ -741,6 +744,27 @@ static void products_in_letters(void **state) {
           "abcdefghijklmnoprstuvwxyzABCDEFG->qH\" has 34 axes, 32 are possible");
 }
 
+static void rearranged(void **state) {
+    (void)state;
+    FAILS(ct_tril(F(3)), CT_E_SHAPE, "tril: x is (3,) f32, it needs two axes");
+    FAILS(ct_triu(F()), CT_E_SHAPE, "triu: x is () f32, it needs two axes");
+    FAILS(ct_roll(F(2, 3), CT_INTS(1)), CT_E_ARGUMENT,
+          "roll: shifts has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");
+    FAILS(ct_roll(F(CT_DYN(2), 3), CT_INTS(1, 0)), CT_E_SHAPE,
+          "roll: axis 0 of (n=2, 3) f32 is dynamic, it cannot be rolled");
+    FAILS(ct_diff(F(2, CT_DYN(3)), .axis = 1, .n = 4), CT_E_ARGUMENT,
+          "diff: n is 4, differences along axis 1 of (2, n=3) f32 can be taken once or more, of a "
+          "dynamic one 3 times at most");
+    FAILS(ct_repeat(F(2, 3), -1, 0), CT_E_ARGUMENT, "repeat: there are -1 repetitions");
+    FAILS(ct_tile(F(2, 3), CT_INTS(2)), CT_E_ARGUMENT,
+          "tile: times has 1 numbers for (2, 3) f32\n  hint: give one number an axis: 2");
+    FAILS(ct_tile(F(2, 3), CT_INTS(2, -2)), CT_E_ARGUMENT, "tile: there are -2 repetitions");
+    FAILS(ct_bincount(I(2), -3), CT_E_ARGUMENT, "bincount: the counts have size -3");
+    FAILS(ct_bincount(F(2), 3), CT_E_DTYPE,
+          "bincount: operand 1 is (2,) f32, accepted are integers"
+          "\n  hint: cast it: ct_cast(x, CT_I32)");
+}
+
 static void networks(void **state) {
     (void)state;
     CT_SCOPE;
@@ -748,6 +772,13 @@ static void networks(void **state) {
     FAILS(ct_log_softmax(F(2), .axes = CT_AXES(1)), CT_E_ARGUMENT,
           "log_softmax: axis 1 is out of range for (2,) f32"
           "\n  hint: its only axis is 0, from the end -1");
+    FAILS(ct_glu(F(2, 5), 1), CT_E_SHAPE,
+          "glu: axis 1 of (2, 5) f32 is cut in two halves: its size must be static and even");
+    FAILS(ct_quantile(F(2, 5), .q = 1.5), CT_E_ARGUMENT,
+          "quantile: q is 1.5, it must be from 0 to 1");
+    FAILS(ct_quantile(F(0, 5), .q = 0.5), CT_E_SHAPE,
+          "quantile: axis 0 of (0, 5) f32 must have a static size above 0");
+    FAILS(ct_trapezoid(F(0, 5)), CT_E_SHAPE, "trapezoid: axis 0 of (0, 5) f32 has no elements");
     FAILS(ct_cross_entropy(F(2, 5), F(2)), CT_E_DTYPE,
           "cross_entropy: the targets are (2,) f32, they must be integers"
           "\n  hint: cast them: ct_cast(x, CT_I32)");
@@ -832,6 +863,7 @@ static void the_first_error_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rearranged),
         cmocka_unit_test(sources),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(bare_integers),

@@ -39,7 +39,7 @@
 
 enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 100 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
-enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 20, DTYPE_IN = 100 };
+enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 8, DTYPE_IN = 100 };
 
 typedef struct {
     int n;

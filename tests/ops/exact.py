@@ -19,6 +19,22 @@ def arctan(x):
 PI = 16 * arctan(ONE / 5) - 4 * arctan(ONE / 239)
 
 
+def atan(x):
+    """Halved until the series is short."""
+    halvings = 0
+    while abs(x) > Decimal("0.05"):
+        x, halvings = x / (1 + (1 + x * x).sqrt()), halvings + 1
+    return arctan(x) * 2**halvings
+
+
+def asin(x):
+    return PI / 2 * x if abs(x) == 1 else atan(x / ((1 - x) * (1 + x)).sqrt())
+
+
+def acos(x):
+    return PI / 2 - asin(x)
+
+
 def exp(x):
     return x.exp() if x > -100000 else Decimal(0)
 
@@ -40,6 +56,30 @@ def tanh(x):
     return ((1 - e) / (1 + e)).copy_sign(x)
 
 
+def sinh(x):
+    return (x.exp() - (-x).exp()) / 2
+
+
+def cosh(x):
+    return (x.exp() + (-x).exp()) / 2
+
+
+def asinh(x):
+    return (abs(x) + (x * x + 1).sqrt()).ln().copy_sign(x)
+
+
+def acosh(x):
+    return (x + (x * x - 1).sqrt()).ln()
+
+
+def atanh(x):
+    return ((1 + x) / (1 - x)).ln() / 2
+
+
+def cbrt(x):
+    return (abs(x).ln() / 3).exp().copy_sign(x) if x else x
+
+
 def sigmoid(x):
     return 1 / (1 + exp(-x)) if x > -100000 else Decimal(0)
 
@@ -58,6 +98,10 @@ def sin(x):
 
 def cos(x):
     return sin(x + PI / 2)
+
+
+def tan(x):
+    return sin(x) / cos(x)
 
 
 def erf(x):

@@ -431,6 +431,14 @@ class Drawer:
         if name == "iota":
             return [], lambda: {"dtype": self.pick(["f32", "i32", "f64", "i64"]), "dims": self.shape(2 + self.below(2)),
                                 "axis": self.below(2)}
+        if name in ("nan_to_num", "isclose"):
+            kind = NUMPY[self.pick([d for d in op.accepts if d in ("f32", "f64")])]
+            x = [self.g.leaf(np.array(v, kind)) for v in ([np.nan, np.inf, -np.inf, 1, 0.1], [np.nan, np.inf, 3, 1.2, 0.4])]
+            choices = {"nan": [1.5, 2.5], "posinf": [7.0, 8.0], "neginf": [-3.0, -4.0]} if op.n_in == 1 else {
+                "rtol": [0.01, 0.25], "atol": [0.01, 0.5], "equal_nan": [True, False]}
+            return x[:op.n_in], lambda: {k: self.pick(v) for k, v in choices.items() if self.chance(0.7)}
+        if name in samples.ELEMENTWISE_ATTRS:
+            return [square() for _ in range(op.n_in)], lambda: self.pick(samples.ELEMENTWISE_ATTRS[name])
         return self.moving(op) or self.windowed(op) or self.channels(op) or self.indexing(op) or self.network(op) or self.random(op) or self.sampled(op)
 
     def moving(self, op):
@@ -620,7 +628,7 @@ class Drawer:
 
     def step(self, op):
         """Records the op; often once more with the same operands, and other attributes or the same."""
-        if op.name in samples.ELEMENTWISE and op.name not in ("gelu", "leaky_relu"):
+        if op.name in samples.ELEMENTWISE and op.name not in {*samples.ELEMENTWISE_ATTRS, "leaky_relu"}:
             self.elementwise(op)
             return
         operands, draw = self.several(op)

@@ -20,7 +20,11 @@ DTYPES = ["?", *NUMPY]
 PACKED = ("u4", "i4", "f4")  # two elements a byte; tests/ops/test_dtypes.py has their cases
 COMPLEX = ("c64", "c128")  # tests/ops/test_complex.py has their cases
 COMPLEX_OPS = ("complex", "real", "imag", "conj", "angle")
-APART = COMPLEX_OPS + ("quantise", "dequantise")  # ops that have tests of their own
+LINALG_OPS = ("cholesky", "triangular_solve", "lu", "lu_solve", "qr", "eigh", "eigvalsh", "svd", "svdvals", "eig",
+              "eigvals", "solve", "inv", "det", "slogdet", "pinv", "lstsq", "matrix_rank", "matrix_power", "vector_norm",
+              "matrix_norm", "matrix_cond", "vecdot", "outer", "cross", "kron", "diagonal", "matrix_trace",
+              "multi_dot")  # test_linalg.py
+APART = COMPLEX_OPS + LINALG_OPS + ("quantise", "dequantise")  # ops that have tests of their own
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")  # floats that are computed in f32, and rounded after each op
 FLOATS = NARROW + ("f32", "f64")
 WHOLE = [d for d in NUMPY if d not in PACKED and d not in COMPLEX]  # elements of whole bytes

@@ -1,7 +1,9 @@
 """For each op what its operands look like, and what NumPy makes of them. An op of the table that is not here fails."""
 import math
 
+import ml_dtypes
 import numpy as np
+import scipy.special
 from op_cases import DYNAMIC, END, EXPANDED, FLOATS, NUMPY, PLAIN, REVERSED, Operand, dyn, read_table
 
 RNG_SEED = 20240711
@@ -53,6 +55,15 @@ def modulo(a, b):
     return np.where(b == 0, a.dtype.type(0), np.fmod(a, np.where(b == 0, one, b))).astype(a.dtype)
 
 
+def power(a, b):
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    wrap = 1 << 8 * a.dtype.itemsize
+    pairs = zip(*(v.ravel().tolist() for v in np.broadcast_arrays(a, b)))
+    p = [pow(x, y, wrap) if y >= 0 else x ** (y % 2) if x in (1, -1) else 0 for x, y in pairs]
+    return np.array([v % wrap for v in p], np.uint64).astype(a.dtype).reshape(np.broadcast(a, b).shape)
+
+
 def shift(left):
     def f(a, b):
         bits = a.dtype.itemsize * 8
@@ -80,6 +91,21 @@ def gelu(x, exact=False):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    most = ml_dtypes.finfo(x.dtype).max
+    y = np.where(np.isnan(x), x.dtype.type(nan), x)
+    y = np.where(x == np.inf, x.dtype.type(most if posinf is None else posinf), y)
+    return np.where(x == -np.inf, x.dtype.type(-most if neginf is None else neginf), y)
+
+
+def digamma(x):
+    return np.where(x == 0, -np.copysign(np.inf, x), scipy.special.digamma(x))
+
+
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    return np.isclose(a, b, rtol, atol, equal_nan)
+
+
 # One function of arrays an op; operands are floats in f64, or the integers themselves. An elementwise op that NumPy
 # has by the same name needs no entry.
 ELEMENTWISE = {name: getattr(np, name) for name, op in read_table().items() if op.kind == "elementwise"
@@ -90,7 +116,7 @@ ELEMENTWISE |= {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "shift_left": shift(True), "shift_right": shift(False), "select": np.where,
     "square": np.square, "reciprocal": lambda x: 1 / x, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "pow": np.power, "sign": np.sign, "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    "pow": power, "sign": np.sign, "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
     "is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite,
     "relu": lambda x: np.where(x <= 0, x * 0 if x.dtype.kind != "f" else 0.0, x).astype(x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
@@ -98,7 +124,34 @@ ELEMENTWISE |= {
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, x * x.dtype.type(slope)),
     "log_sigmoid": lambda x: -np.logaddexp(-x, 0).astype(x.dtype),
 }
-ELEMENTWISE_ATTRS = {"gelu": [{}, {"exact": True}]}
+# Of NumPy's names, though they are compositions here.
+ELEMENTWISE |= {name: getattr(np, name) for name in (
+    "tan sinh cosh log2 log10 signbit copysign nextafter hypot fmax fmin logaddexp cbrt deg2rad rad2deg "
+    "sinc").split()}
+ELEMENTWISE |= {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+                "atanh": np.arctanh, "remainder": np.remainder, "floor_divide": np.floor_divide,
+                "xlogy": lambda x, y: np.where((x == 0) & ~np.isnan(y), 0.0, x * np.log(y)),
+                "heaviside": lambda x, h: np.where(x == 0, h, np.where(x == x, x > 0, x)).astype(x.dtype), "nan_to_num": nan_to_num, "isclose": isclose}
+ELEMENTWISE |= {
+    "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
+    "celu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)), "hardtanh": lambda x, low=-1, high=1: np.clip(x, low, high),
+    "relu6": lambda x: np.clip(x, x.dtype.type(0), x.dtype.type(6)), "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hardswish": lambda x: x * (np.clip(x + 3, 0, 6) / 6), "softsign": lambda x: x / (1 + np.abs(x)),
+    "tanhshrink": lambda x: x - np.tanh(x),
+    "softshrink": lambda x, **k: np.where(np.abs(x) <= k.get("lambda", 0.5), 0, x - np.sign(x) * k.get("lambda", 0.5)),
+    "hardshrink": lambda x, **k: np.where(np.abs(x) <= k.get("lambda", 0.5), 0, x),
+    "threshold": lambda x, threshold=0.0, value=0.0: np.where(x <= threshold, value, x),
+    "prelu": lambda x, slope: np.where(x > 0, x, slope * x), "logit": lambda x: np.log(x / (1 - x))}
+ELEMENTWISE |= {"erfc": scipy.special.erfc, "lgamma": lambda x: np.where(np.isinf(x), np.inf, scipy.special.gammaln(x)), "digamma": digamma}
+ELEMENTWISE_ATTRS = {
+    "elu": [{}, {"alpha": 0.5}], "celu": [{}, {"alpha": 0.5}], "hardtanh": [{}, {"low": -0.5, "high": 1.25}],
+    "softshrink": [{}, {"lambda": 0.25}], "hardshrink": [{}, {"lambda": 0.25}], "threshold": [{}, {"threshold": 0.25, "value": -3.5}],
+    "gelu": [{}, {"exact": True}], "nan_to_num": [{}, {"nan": 1.5, "posinf": 7, "neginf": -3}],
+                     "isclose": [{}, {"rtol": 0.25, "atol": 0.5, "equal_nan": True}]}
+# Ops of floats whose results depend on the dtype's own steps: NumPy has the operands as they are.
+IN_OWN_DTYPE = {"nextafter", "nan_to_num"}
 
 
 def elementwise(rng, op, dtype):
@@ -195,7 +248,35 @@ def softmax(x, axes=()):
     return e / e.sum(axis=axes, keepdims=True)
 
 
+def leaving_out(f):
+    def g(x, axes=(), keepdims=False):
+        if x.size == 0:  # NumPy's raise
+            return np.full(np.sum(x, axis=tuple(axes) or None, keepdims=keepdims).shape, np.nan)
+        with np.testing.suppress_warnings() as quiet:
+            quiet.filter(RuntimeWarning)
+            return f(x, axis=tuple(axes) or None, keepdims=keepdims)
+    return g
+
+
+def counted(x, axes=(), keepdims=False):
+    return np.asarray(np.count_nonzero(x, axis=tuple(axes) or None, keepdims=keepdims)).astype(np.int32)
+
+
+def nan_cases(rng, op, dtype):
+    """The cases of a reduction, some elements NaN, and a row of nothing else."""
+    for operands, attrs in reduce_cases(rng, op, dtype):
+        x = operands[0]
+        if op.kinks and isinstance(x, Operand) and x.view == EXPANDED:  # ties
+            continue
+        yield operands, attrs
+        if isinstance(x, np.ndarray) and x.ndim == 2 and x.size:
+            holed = np.where(rng.random(x.shape) < 0.4, x.dtype.type(np.nan), x)
+            holed[0] = np.nan
+            yield [holed], attrs
+
+
 REDUCE = {
+    "count_nonzero": counted, "std": lambda x, **k: np.sqrt(variance(x, **k)),
     "sum": as_own(reduce_with(np.sum)), "prod": as_own(reduce_with(np.prod)),
     "max": reduce_with(np.max, least), "min": reduce_with(np.min, most),
     "mean": quiet_mean, "var": variance, "logsumexp": logsumexp,
@@ -221,7 +302,7 @@ def reduce_cases(rng, op, dtype):
     yield [x(3, 0)], {"axes": [0]}
     yield [x(131)], {}
     yield [x(67, 3)], {"axes": [0]}
-    if op.name == "var":
+    if op.name in ("var", "std"):
         yield [x(4, 3)], {"axes": [0], "correction": 1}
 
 
@@ -1002,6 +1083,109 @@ def adaptive_cases(rng, op, dtype):
     yield [Operand(x(3, 7), dims=[3, dyn(7)])], {"output": [3]}
 
 
+# ------------------------------------------------------------------------------------------ rearranged
+
+def rearranged(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape, op.kinks)
+    name = op.name
+    if name in ("tril", "triu"):
+        yield [x(3, 5)], {}
+        yield [Operand(x(2, 4, 3), REVERSED)], {"diagonal": 1}
+        yield [x(4, 4)], {"diagonal": -2}
+        yield [Operand(x(3, 4), dims=[dyn(3), dyn(4)])], {"diagonal": -1}
+        yield [x(0, 3)], {}
+    elif name == "roll":
+        yield [x(5)], {"shifts": [2]}
+        yield [x(3, 4)], {"shifts": [-1, 6]}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"shifts": [0, 2, 0]}
+        yield [Operand(x(3, 4), dims=[dyn(3), 4])], {"shifts": [0, -3]}
+        yield [x(0, 3)], {"shifts": [4, 1]}
+        yield [x()], {"shifts": []}
+    elif name == "diff":
+        yield [x(5)], {}
+        yield [x(3, 4)], {"axis": 1, "n": 2}
+        yield [Operand(x(3, 5), REVERSED)], {"axis": -1}
+        yield [Operand(x(5, 3), dims=[dyn(5), 3])], {"n": 3}
+        yield [x(2, 3)], {"n": 2}
+        yield [x(2, 3)], {"n": 7, "axis": 1}
+    elif name == "repeat":
+        yield [x(4)], {"n": 3}
+        yield [x(2, 3)], {"n": 2, "axis": -1}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"n": 2, "axis": 1}
+        yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"n": 2}
+        yield [x(2, 3)], {"n": 0, "axis": 1}
+    elif name == "tile":
+        yield [x(4)], {"times": [3]}
+        yield [x(2, 3)], {"times": [2, 3]}
+        yield [Operand(x(2, 3, 4), REVERSED)], {"times": [1, 2, 1]}
+        yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"times": [2, 2]}
+        yield [x()], {"times": []}
+        yield [x(2, 3)], {"times": [0, 2]}
+    elif name == "trapezoid":
+        yield [x(6)], {}
+        yield [x(3, 5)], {"axis": -1, "dx": 0.25}
+        yield [Operand(x(4, 3), dims=[dyn(4), 3])], {}
+        yield [x(2, 1)], {"axis": 1}
+    elif name == "quantile":
+        yield [x(7)], {"q": 0.5}
+        yield [x(4, 5)], {"q": 0.3, "axis": 1, "keepdims": True}
+        yield [Operand(x(4, 5), REVERSED)], {"q": 0.9}
+        yield [x(3, 6)], {"q": 0.5, "axis": -1}
+        yield [x(5, 2)], {"q": 1.0}
+        yield [x(1, 3)], {"q": 0.25}
+        if dtype in FLOATS:
+            yield [np.array([[1, np.nan, 0], [2, 0.5, 3]], NUMPY[dtype])], {"q": 0.5, "axis": 1}
+    else:
+        top = {"n": 7}
+        yield [draw(rng, op, dtype, (20,))], top
+        yield [draw(rng, op, dtype, (3, 4))], {"n": 3}
+        yield [np.zeros((0,), NUMPY[dtype])], top
+        if dtype[0] == "i":
+            yield [np.array([-1, 2, 100, 2], NUMPY[dtype])], top
+
+
+def one_each(f):
+    """A function with a list of one number an axis."""
+    def g(x, shifts=(), times=()):
+        if len(shifts or times) != x.ndim:
+            raise ValueError
+        return f(x, shifts or times) if x.ndim else x
+    return g
+
+
+def np_trapezoid(y, axis=0, dx=1.0):
+    return np.trapezoid(y, dx=dx, axis=axis)
+
+
+def np_bincount(x, n=0):
+    return np.array([(x == k).sum() for k in range(n)], np.int32)
+
+
+REARRANGED = {"tril": lambda x, diagonal=0: np.tril(x, diagonal), "triu": lambda x, diagonal=0: np.triu(x, diagonal),
+              "roll": one_each(lambda x, shifts: np.roll(x, shifts, range(x.ndim))),
+              "diff": lambda x, axis=0, n=1: np.diff(x, n, axis), "repeat": lambda x, n, axis=0: np.repeat(x, n, axis),
+              "tile": one_each(np.tile), "trapezoid": np_trapezoid, "bincount": np_bincount,
+              "quantile": lambda x, q, axis=0, keepdims=False: np.quantile(x, q, axis=axis, keepdims=keepdims)}
+
+
+# ------------------------------------------------------------------------------------------ halves
+
+def np_glu(x, axis=0):
+    a, b = np.split(x, 2, axis)
+    return a / (1 + np.exp(-b))
+
+
+def glu_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+    yield [x(4)], {}
+    yield [x(3, 6)], {"axis": -1}
+    yield [Operand(x(2, 4, 5), REVERSED)], {"axis": 1}
+    yield [Operand(x(3, 2), dims=[dyn(3), 2])], {"axis": 1}
+    yield [x(0, 2)], {"axis": 1}
+
+
 # ------------------------------------------------------------------------------------------ convolutions
 
 def conv_options(x, sizes, stride=(), padding=(), dilation=(), same=False):
@@ -1085,6 +1269,7 @@ def conv_cases(rng, op, dtype):
         yield [Operand(x(3, 2, 6), dims=[3, 2, dyn(6)]), x(4, 2, 3)], {"stride": [2], "padding": [1]}
         yield [x(0, 2, 5), x(3, 2, 2)], {}
         yield [x(1, 1, 8), x(2, 1, 2)], {"output": [3], "stride": [3], "dilation": [1]}
+        yield [x(2, 2, 0), x(3, 2, 1)], {"padding": [1]}  # of padding alone
     elif op.name == "conv_transpose":
         yield [x(2, 3, 5), x(3, 4, 3)], {}
         yield [x(2, 3, 4, 3), x(3, 2, 3, 2), x(2)], {"present": 1, "stride": [2, 3], "padding": [1, 0], "output_padding": [1, 2]}
@@ -1100,6 +1285,7 @@ def conv_cases(rng, op, dtype):
         yield [Operand(x(1, 2, 3, 2), dims=[dyn(1), 2, dyn(3), dyn(2)]), x(2, 1, 8, 9)], {"stride": [9], "output_padding": [3]}
         yield [Operand(x(1, 2, 3, 2), dims=[1, 2, dyn(3), dyn(2)]), x(2, 2, 3, 3)], {"stride": [2, 3], "padding": [1], "dilation": [1, 2]}
         yield [x(1, 2, 3), x(2, 3, 3)], {"stride": [66], "dilation": [2]}
+        yield [x(1, 8, 1), x(8, 1, 3)], {"stride": [2]}  # columns that exist in part, in steps of k and single ones
     else:
         yield [x(2, 3, 7), x(2, 4, 5)], {"size": [3]}
         yield [x(2, 4, 7, 8), x(2, 6, 4, 3)], {"size": [3, 3], "groups": 2, "stride": [2], "dilation": [1, 2], "padding": [1, 0, 1, 1]}
@@ -1166,6 +1352,9 @@ def channel_cases(rng, op, dtype):
 
 # name: (function of arrays and attributes, cases)
 SAMPLES = {name: (f, reduce_cases) for name, f in REDUCE.items()}
+SAMPLES |= {name: (leaving_out(getattr(np, name)), nan_cases) for name in ("nanmean", "nanmax", "nanmin")}
+SAMPLES["nansum"] = (reduce_with(np.nansum), nan_cases)
+SAMPLES |= {name: (f, rearranged) for name, f in REARRANGED.items()}
 SAMPLES |= {name: (f, movement) for name, f in MOVEMENT.items()}
 SAMPLES |= {name: (f, network) for name, f in NETWORK.items()}
 SAMPLES |= {
@@ -1182,7 +1371,7 @@ SAMPLES |= {"take_along": (np_take_along, take_along_cases), "searchsorted": (np
 SAMPLES |= {name: (scan_with(f), along_cases) for name, f in SCANS.items()}
 SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, pool_cases),
             "max_pool_indices": (np_max_pool_indices, pool_cases), "avg_pool": (np_avg_pool, pool_cases),
-            "lp_pool": (np_lp_pool, pool_cases), "adaptive_max_pool": (adaptive(np.max), adaptive_cases),
+            "lp_pool": (np_lp_pool, pool_cases), "glu": (np_glu, glu_cases), "adaptive_max_pool": (adaptive(np.max), adaptive_cases),
             "adaptive_avg_pool": (adaptive(np.mean), adaptive_cases),
             "global_max_pool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),
             "global_avg_pool": (lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),

@@ -400,11 +400,41 @@ def batch_norm_train(x, mean, var, *rest, eps=1e-5, momentum=0.1, present=0):
     return [y, mean * (1 - momentum) + x.mean(axes) * momentum, var * (1 - momentum) + x.var(axes, ddof=1) * momentum]
 
 
+def nan_extreme(f):
+    def g(x, axis=None, keepdims=False):
+        return f(x, axis, keepdims=keepdims) if x.size else jnp.nansum(x, axis, keepdims=keepdims) + jnp.nan
+    return g
+
+
 # Ops that NumPy has by the same name, as JAX has them.
 TWINS = {name: getattr(jnp, name) for name in (
     "abs maximum minimum floor ceil sqrt exp log expm1 log1p sin cos tanh trunc equal not_equal less less_equal greater "
-    "greater_equal square reciprocal sign matmul").split()}
+    "greater_equal square reciprocal sign matmul tan sinh cosh log2 log10 exp2 remainder floor_divide signbit copysign "
+    "nextafter hypot fmax fmin logaddexp cbrt deg2rad rad2deg sinc nan_to_num isclose").split()}
 TWINS |= {
+    "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "asinh": jnp.arcsinh, "acosh": jnp.arccosh,
+    "atanh": jnp.arctanh, "heaviside": lambda x, h: jnp.where(x == 0, h, jnp.where(x == x, x > 0, x)).astype(jnp.result_type(x, h)),
+    "count_nonzero": lambda x, axes=(), keepdims=False: (x != 0).sum(axes_of(x, axes), keepdims=keepdims).astype(jnp.int32),
+    "std": lambda x, **k: jnp.sqrt(var(x, **k)),
+    **{name: reduce_with(getattr(jnp, name)) for name in ("nansum", "nanmean")},
+    "nanmax": reduce_with(nan_extreme(jnp.nanmax)), "nanmin": reduce_with(nan_extreme(jnp.nanmin)),
+    "quantile": lambda x, q, axis=0, keepdims=False: jnp.quantile(x, q, axis, keepdims=keepdims),
+    "trapezoid": lambda y, axis=0, dx=1.0: jnp.trapezoid(y, dx=dx, axis=axis),
+    "tril": lambda x, diagonal=0: jnp.tril(x, diagonal), "triu": lambda x, diagonal=0: jnp.triu(x, diagonal),
+    "roll": lambda x, shifts: jnp.roll(x, shifts, range(x.ndim)) if x.ndim else x,
+    "diff": lambda x, axis=0, n=1: jnp.diff(x, n, axis), "repeat": lambda x, n, axis=0: jnp.repeat(x, n, axis),
+    "tile": lambda x, times: jnp.tile(x, times),
+    "bincount": lambda x, n=0: (x.ravel()[:, None] == jnp.arange(n)).sum(0).astype(jnp.int32),
+    "erfc": jax.scipy.special.erfc, "lgamma": jax.scipy.special.gammaln, "digamma": jax.scipy.special.digamma,
+    "xlogy": jax.scipy.special.xlogy, "elu": jax.nn.elu, "celu": jax.nn.celu, "selu": jax.nn.selu, "mish": jax.nn.mish,
+    "hardtanh": lambda x, low=-1.0, high=1.0: jnp.where(x <= low, low, jnp.where(x >= high, high, x)), "relu6": jax.nn.relu6,
+    "hardsigmoid": jax.nn.hard_sigmoid, "hardswish": jax.nn.hard_silu, "softsign": jax.nn.soft_sign,
+    "tanhshrink": lambda x: x - jnp.tanh(x),
+    "softshrink": lambda x, **k: jnp.where(jnp.abs(x) <= k.get("lambda", 0.5), 0, x - jnp.sign(x) * k.get("lambda", 0.5)),
+    "hardshrink": lambda x, **k: jnp.where(jnp.abs(x) <= k.get("lambda", 0.5), 0, x),
+    "threshold": lambda x, threshold=0.0, value=0.0: jnp.where(x <= threshold, value, x),
+    "prelu": lambda x, slope: jnp.where(x > 0, x, slope * x), "logit": jax.scipy.special.logit,
+    "glu": lambda x, axis=0: jax.nn.glu(x, axis),
     "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": div, "mod": mod, "neg": jnp.negative,
     "round": jnp.rint, "erf": jax.scipy.special.erf, "stop_gradient": lax.stop_gradient, "atan2": jnp.arctan2,
     "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "not": jnp.invert,
@@ -454,6 +484,31 @@ TWINS |= {
     "instance_norm": lambda x, *rest, **k: group_norm(x, *rest, groups=x.shape[1], **k),
     "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
 }
+
+
+def triangular_solve(a, b, upper=False, transpose=0, unit=False):
+    lead = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b))
+    return lax.linalg.triangular_solve(a, b, left_side=True, lower=not upper, transpose_a=transpose > 0,
+                                       conjugate_a=transpose == 2, unit_diagonal=unit)
+
+
+# Linear algebra, which test_linalg.py tests.
+LINALG = {name: getattr(jnp.linalg, name) for name in "cholesky inv det slogdet".split()}
+LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if complete else "reduced"),
+           "eigh": lambda x, upper=False: jnp.linalg.eigh(x, "U" if upper else "L"),
+           "eigvalsh": lambda x, upper=False: jnp.linalg.eigvalsh(x, "U" if upper else "L"),
+           "svd": lambda x, full=False: jnp.linalg.svd(x, full), "svdvals": lambda x: jnp.linalg.svd(x, compute_uv=False),
+           "eig": jnp.linalg.eig, "eigvals": jnp.linalg.eigvals,
+           "pinv": lambda x, rtol=None: jnp.linalg.pinv(x, rtol=rtol), "lstsq": lambda a, b, rtol=None: jnp.linalg.pinv(a, rtol=rtol) @ b,
+           "matrix_rank": lambda x, rtol=None: jnp.linalg.matrix_rank(x, rtol=rtol), "matrix_power": lambda x, n: jnp.linalg.matrix_power(x, n),
+           "vector_norm": lambda x, axes=(), keepdims=False, ord=2: jnp.linalg.vector_norm(x, axis=tuple(axes) or None, keepdims=keepdims, ord=ord),
+           "matrix_norm": lambda x, keepdims=False, ord="fro", nuclear=False: jnp.linalg.matrix_norm(x, keepdims=keepdims, ord="nuc" if nuclear else ord),
+           "matrix_cond": lambda x, ord=None: jnp.linalg.cond(x, ord), "vecdot": jnp.vecdot, "multi_dot": lambda *xs: jnp.linalg.multi_dot(xs), "cross": jnp.linalg.cross,
+           "outer": lambda a, b: a[..., :, None] * b[..., None, :], "kron": jnp.kron,
+           "diagonal": lambda x, offset=0: jnp.linalg.diagonal(x, offset=offset), "matrix_trace": lambda x, offset=0: jnp.linalg.trace(x, offset=offset, dtype=x.dtype),
+           "triangular_solve": triangular_solve, "lu": lax.linalg.lu,
+           "solve": lambda a, b, transpose=0: jnp.linalg.solve((a, jnp.swapaxes(a, -1, -2), jnp.conj(jnp.swapaxes(a, -1, -2)))[transpose], b)}
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()
                 if op.kind in ("leaf", "transform", "loop") or any(kind == "body" for kind, _ in op.fields)}

@@ -18,14 +18,14 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from op_cases import COMPLEX_OPS, DTYPES, NUMPY, Failure, Operand, Reader, attr_words, data, ints, pack, read_table
-from op_twins import TWINS
+from op_twins import LINALG, TWINS
 from support.program import command
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)
 PROGRAM = command("tests/ops/test_transforms")
 TABLE = read_table(leave_out=())
-TWINS = TWINS | {name: getattr(lax if name == "complex" else jnp, name) for name in COMPLEX_OPS}
+TWINS = TWINS | {name: getattr(lax if name == "complex" else jnp, name) for name in COMPLEX_OPS} | LINALG
 OP, NUMBER, WHOLE, CONST, TRANSFORM = range(5)
 TRANSFORMS = ["call", "grad", "value_and_grad", "jvp", "vjp", "vmap", "linearize", "linear_transpose",
               "jacfwd", "jacrev", "hessian", "hvp", "custom_jvp", "custom_vjp", "remat", "scan", "while", "fori", "cond", "switch",

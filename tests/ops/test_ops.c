@@ -65,7 +65,8 @@ static void records_are_whole(void **state) {
               "an index map is for the mapped");
         NEEDS((kind->scheduled == CT_TEMPLATE) == (kind->kernels != NULL),
               "its kind says that it has a template, and has none, or has one and does not say so");
-        bool used = kind->scheduled == CT_STRUCTURAL || kind->scheduled == CT_TEMPLATE;
+        bool used = kind->scheduled == CT_STRUCTURAL || kind->scheduled == CT_TEMPLATE ||
+                    kind->scheduled == CT_CALLED;
         NEEDS(used == (kind->value == NULL), "its kind does not say what an element is");
         if (kind == &ct__kind_transform)
             NEEDS(op->expand || op->transpose, "it does not say what it stands for");

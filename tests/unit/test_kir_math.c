@@ -37,6 +37,7 @@ static void apply(ct_kmath f, ct_dtype dtype, ct_kbind bind, void *x, void *y, i
 static long double exact(ct_kmath f, long double x) {
     switch (f) {
     case CT_MATH_EXP: return expl(x);
+    case CT_MATH_EXP2: return exp2l(x);
     case CT_MATH_EXPM1: return expm1l(x);
     case CT_MATH_LOG:
     case CT_MATH_LOG_ANY: return logl(x);
@@ -121,6 +122,7 @@ static double random_value(ct_kmath f, int i) {
     double scale = ldexp(1, (int)(bits() % 40) - 30);
     switch (f) {
     case CT_MATH_EXP:
+    case CT_MATH_EXP2:
     case CT_MATH_EXPM1: return i % 2 ? u * 104 : u * scale;
     case CT_MATH_LOG:
     case CT_MATH_LOG_ANY:

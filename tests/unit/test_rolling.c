@@ -278,6 +278,39 @@ static void test_a_function_that_raises(void **state) {
     end();
 }
 
+// A run inside does not lose what is named: a variable may be assigned behind it.
+static void test_what_waits_is_computed_with_the_next_run(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    assert_true(ct_eval(NULL, 0));
+    ct_tensor y = name(ct_add(d.w, ct_f(1)));
+    {
+        CT_SCOPE;
+        ct_metric("inner", ct_sum(ramp(3)));
+    }
+    ct_assign(d.w, ct_ones(CT_F32, CT_DIMS(8)));
+    assert_true(ct_eval(NULL, 0));
+    assert_true(((const float *)ct_data(y))[7] == 1);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_what_was_interrupted_can_run_again(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ct_add(ramp(4), ct_f(1)));
+    ct_cancel(ct_ctx_current());
+    assert_false(ct_eval(NULL, 0));
+    assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
+    ct_error_clear();
+    ct_tensor other = name(ct_mul(x, x));
+    assert_true(ct_eval(NULL, 0));
+    assert_true(((const float *)ct_data(x))[3] == 4);
+    assert_true(((const float *)ct_data(other))[3] == 16);
+    end();
+}
+
 static void count(void *user) { ++*(int *)user; }
 
 static void test_memory_is_lent(void **state) {
@@ -337,6 +370,8 @@ int main(void) {
         cmocka_unit_test(test_gradients_of_gradients),
         cmocka_unit_test(test_traced_in_two_halves),
         cmocka_unit_test(test_a_function_that_raises),
+        cmocka_unit_test(test_what_waits_is_computed_with_the_next_run),
+        cmocka_unit_test(test_what_was_interrupted_can_run_again),
         cmocka_unit_test(test_memory_is_lent),
         cmocka_unit_test(test_memory_is_adopted),
     };

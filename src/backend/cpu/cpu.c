@@ -362,8 +362,30 @@ static bool run_batch(void *device, const ct_command *commands, size_t n, ct_err
     return ok;
 }
 
+// Work that a called function shares among the cores, an item at a time.
+static void spread(ct__pool_fn piece, void *arg, int64_t n) {
+    const int most = thread_count();
+    ct_pool *workers = most > 1 && n > 1 ? lock_pool(most) : NULL;
+    if (workers && ct__pool_usable(workers))
+        ct__pool_run(workers, piece, arg, n, 1);
+    else
+        piece(arg, 0, n, 0);
+    if (workers) pthread_rwlock_unlock(&pool_lock);
+}
+
+static bool run_call(const ct_device *device, const ct_command *c, ct_err *err) {
+    void **args = ct__malloc((c->n_args + 1) * sizeof *args);
+    if (!args) return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *args);
+    for (uint32_t k = 0; k < c->n_args; k++)
+        args[k] = (char *)c->args[k].buffer + c->args[k].offset;
+    const bool ok = ct__call_node(c->node, args, device->stop, spread, err);
+    ct__free(args);
+    return ok;
+}
+
 static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
     (void)given;
+    if (c->kind == CT_COMMAND_NODE) return run_call(device, c, err);
     if (c->kind == CT_COMMAND_KERNEL) return run_kernel(device, c, err);
     copy_bytes(c, 0, c->bytes);
     return true;
@@ -481,7 +503,7 @@ static void cpu_close(ct_device *device) {
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
     .spares = true,
-    .numerics = "5 fma k256 r1024x16 s1024 h32",
+    .numerics = "6 fma k256 r1024x16 s1024 h32",
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

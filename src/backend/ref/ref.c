@@ -13,6 +13,11 @@ static void *ref_alloc(ct_device *device, size_t bytes, ct_err *err) {
 }
 
 bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *stop, ct_err *err) {
+    return ct__call_node(node, args, stop, NULL, err);
+}
+
+bool ct__call_node(const ct_node *node, void *const *args, const atomic_bool *stop,
+                   ct_spread spread, ct_err *err) {
     bool (*eval)(const ct_ref *) = node->op->eval ? node->op->eval : node->op->kind->eval;
     if (!eval)
         return ct__err(err, CT_E_INTERNAL, node->here, node->op->name, "no reference evaluation");
@@ -28,6 +33,7 @@ bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *sto
                   .out_type = node->out,
                   .out = args + node->n_in,
                   .stop = stop,
+                  .spread = spread,
                   .err = err};
     bool ok = eval(&ref);
     ct__free(types);

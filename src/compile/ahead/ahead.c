@@ -62,6 +62,19 @@ static bool write_plan(ct_ahead *a) {
     return ok;
 }
 
+// What a library computes is no kernel that could be written.
+static bool calls_nobody(const ct_ahead *a) {
+    const ct_program *p = &a->plan->program;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        const ct_node *node = p->launches[i].node;
+        if (p->launches[i].kind != CT_LAUNCH_NODE) continue;
+        return ct__err(&a->ctx->err, CT_E_UNSUPPORTED, a->args->here, "compile",
+                       "%s of %s:%u calls a library, which the C that is written cannot do",
+                       node->op->name, node->here.file ? node->here.file : "?", node->here.line);
+    }
+    return true;
+}
+
 static bool compile_pending(ct_ahead *a) {
     ct_loc here = a->args->here;
     if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
@@ -73,7 +86,7 @@ static bool compile_pending(ct_ahead *a) {
         return false;
     }
     a->roots = a->engine->roots;
-    return write_plan(a);
+    return calls_nobody(a) && write_plan(a);
 }
 
 bool ct_compile_with(ct_compile_args args) {

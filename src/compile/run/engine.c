@@ -11,6 +11,7 @@
 #include "compile/passes/env.h"
 #include "compile/run/explain.h"
 #include "compile/run/store.h"
+#include "ops/lapack.h"
 #include "compile/plan.h"
 
 static void engine_free(ct_engine *e) {
@@ -90,7 +91,7 @@ void ct__ctx_waits(ct_ctx *ctx) {
 const char *ct_numerics(void) {
     ct_ctx *ctx = ct__ctx();
     ct_engine *e = ctx ? engine_of(ctx) : NULL;
-    return e ? ct__numerics(e->device) : "";
+    return e ? ct__lapack_numerics(ct__numerics(e->device)) : "";
 }
 
 bool ct_set_device(const char *name) {

@@ -92,7 +92,7 @@ static bool no_memory(ct_sched *s) {
 }
 // Has it a group of its own?
 static bool stands_alone(const ct_node *n) {
-    return n->op->kind->scheduled == CT_TEMPLATE || ct__is_loop(n);
+    return n->op->kind->scheduled == CT_TEMPLATE || ct__is_loop(n) || ct__is_called(n);
 }
 // Is its value in memory, whoever uses it?
 static bool lies_in_memory(const ct_node *n) {
@@ -334,7 +334,7 @@ static void template_operand(fuser *f, const ct_node *template, ct_val v) {
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
     if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
-// A loop's launches go through its operands' memory.
+// A loop's launches go through its operands' memory, and so does a called function.
 static void loop_operand(fuser *f, const ct_node *node) {
     if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;
 }
@@ -419,7 +419,7 @@ static void mark_units(fuser *f) {
         bool memory = ct__reads_memory(node) && !lies_in_memory(node->in[0].node);
         f->of[i].unit |= memory;
         for (int k = 0; k < node->n_in; k++) {
-            if (ct__is_loop(node))
+            if (ct__is_loop(node) || ct__is_called(node))
                 loop_operand(f, node->in[k].node);
             else if (stands_alone(node))
                 template_operand(f, node, node->in[k]);

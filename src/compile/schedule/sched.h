@@ -146,6 +146,7 @@ typedef struct ct_draft {
 
 static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == &ct__kind_leaf; }
 static inline bool ct__is_loop(const ct_node *n) { return n->op->kind == &ct__kind_loop; }
+static inline bool ct__is_called(const ct_node *n) { return n->op->kind->scheduled == CT_CALLED; }
 static inline bool ct__is_reduced(const ct_node *n) { return n->op->kind->scheduled == CT_REDUCED; }
 static inline bool ct__is_pointwise(const ct_node *n) {
     return n->op->kind->scheduled == CT_POINTWISE;
@@ -211,5 +212,6 @@ bool ct__emit_group(ct_sched *s, ct_group *g);
 
 // loop.c
 bool ct__sched_loop(ct_sched *s, ct_node *node);
+bool ct__sched_call(ct_sched *s, ct_node *node);
 
 #endif

@@ -152,7 +152,10 @@ static bool reads(const edges *x, int64_t leaf) {
     return false;
 }
 
-static bool is_loop(const ct_group *g) { return g->only && ct__is_loop(g->only); }
+// May it end the run: a loop that has no other end, or a call that finds what it cannot do?
+static bool may_end_run(const ct_group *g) {
+    return g->only && (ct__is_loop(g->only) || ct__is_called(g->only));
+}
 
 // Marks what runs behind a group: (n_groups) flags, and room for as many numbers.
 static void mark_later(const ct_sched *s, const edges *of, int32_t group, bool *later,
@@ -171,28 +174,27 @@ static void mark_later(const ct_sched *s, const edges *of, int32_t group, bool *
     }
 }
 
-// A run is given up only while no variable has changed, and a loop may have no other end: loops come
-// before the group that makes a value in its variable. `can`: they do; else the value is made
-// elsewhere.
-static bool run_loops_before(ct_sched *s, edges *of, int32_t writer, bool *can) {
-    size_t loops = 0;
+// A run is given up only while no variable has changed: what may end it comes before the group that
+// makes a value in its variable. `can`: it does; else the value is made elsewhere.
+static bool run_ends_before(ct_sched *s, edges *of, int32_t writer, bool *can) {
+    size_t ends = 0;
     *can = true;
-    for (size_t i = 0; i < s->n_groups; i++) loops += is_loop(s->groups[i]);
-    if (!loops || s->graph->is_body) return true; // a body changes no variable
+    for (size_t i = 0; i < s->n_groups; i++) ends += may_end_run(s->groups[i]);
+    if (!ends || s->graph->is_body) return true; // a body changes no variable
     bool *later = ct__malloc(s->n_groups * sizeof *later);
     int32_t *stack = ct__malloc(s->n_groups * sizeof *stack);
     bool ok = later && stack ? true : no_memory(s, s->n_groups * sizeof *stack);
     if (ok) mark_later(s, of, writer, later, stack);
     for (size_t i = 0; i < s->n_groups && ok; i++)
-        *can = *can && !(is_loop(s->groups[i]) && later[i]);
+        *can = *can && !(may_end_run(s->groups[i]) && later[i]);
     for (size_t i = 0; i < s->n_groups && ok && *can; i++)
-        if (is_loop(s->groups[i])) ok = add_edge(s, of, (int32_t)i, writer);
+        if (may_end_run(s->groups[i])) ok = add_edge(s, of, (int32_t)i, writer);
     ct__free(later);
     ct__free(stack);
     return ok;
 }
 
-// Assignments in place: loops, and all other readers of the old version, come first.
+// Assignments in place: what may end the run, and all other readers of the old version, come first.
 static bool protect_leaves(ct_sched *s, edges *of) {
     for (size_t r = 0; r < s->graph->n_roots; r++) {
         const struct ct_graph_root *root = &s->graph->roots[r];
@@ -200,7 +202,7 @@ static bool protect_leaves(ct_sched *s, edges *of) {
         if (root->kind != CT_ROOT_ASSIGN || val->root != (int32_t)r) continue;
         ct_group *writer = s->groups[val->group];
         bool in_place;
-        if (!run_loops_before(s, of, val->group, &in_place)) return false;
+        if (!run_ends_before(s, of, val->group, &in_place)) return false;
         // A template, or rows read more than once, could meet what it has overwritten.
         if (root->leaf >= 0 && reads(&of[val->group], root->leaf) &&
             (writer->only || writer->has_reduce))
@@ -495,6 +497,7 @@ static bool is_empty(const ct_group *g) { // nothing to write for any length
 static bool emit_one(ct_sched *s, ct_group *g) {
     if (g->only) {
         if (ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
+        if (ct__is_called(g->only)) return ct__sched_call(s, g->only);
         return g->only->op->kind->kernels(s, g->only);
     }
     if (is_empty(g)) return true;

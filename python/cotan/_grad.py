@@ -1,0 +1,67 @@
+"""Where histories are kept and where not, and gradients of values."""
+import functools
+
+from . import _core
+
+
+class set_grad_enabled:
+    """Histories are kept from here on, or not; as `with set_grad_enabled(mode):` inside alone, as a decorator in the function.
+
+    It is the thread's. What is recorded where none are kept is a constant to gradients, also of what requires them.
+    """
+
+    def __init__(self, mode):
+        self.mode, self.before = bool(mode), _core._set_grad_enabled(mode)
+
+    def __enter__(self):
+        _core._set_grad_enabled(self.mode)
+        return self
+
+    def __exit__(self, *exception):
+        _core._set_grad_enabled(self.before)
+
+    def __call__(self, function):
+        _core._set_grad_enabled(self.before)  # a decorator changes nothing where it stands
+        return _decorated(function, lambda: set_grad_enabled(self.mode))
+
+
+class _Mode:
+    """A context manager and decorator, with or without parentheses: @no_grad, @no_grad(), with no_grad():"""
+
+    mode = False
+
+    def __new__(cls, function=None):
+        self = object.__new__(cls)
+        return self if function is None else _decorated(function, cls)
+
+    def __enter__(self):
+        self.before = _core._set_grad_enabled(self.mode)
+
+    def __exit__(self, *exception):
+        _core._set_grad_enabled(self.before)
+
+    def __call__(self, function):
+        return _decorated(function, type(self))
+
+
+class no_grad(_Mode):
+    """with no_grad(): nothing that is recorded inside has a history; variables may be written in their place."""
+
+
+class inference_mode(_Mode):
+    """no_grad, by the name of who never wants gradients."""
+
+
+class enable_grad(_Mode):
+    """with enable_grad(): inside of no_grad, histories are kept again."""
+
+    mode = True
+
+
+def _decorated(function, mode):
+    @functools.wraps(function)
+    def inside(*args, **options):
+        with mode():
+            return function(*args, **options)
+
+    return inside

@@ -1,0 +1,9 @@
+"""Functions of neural networks, by the names and arguments of torch.nn.functional.
+
+`size_average`, `reduce` and the like, which PyTorch has deprecated, are taken and mean nothing.
+"""
+from .activation import *  # noqa: F401, F403
+from .attention import *  # noqa: F401, F403
+from .loss import *  # noqa: F401, F403
+from .normalization import *  # noqa: F401, F403
+from .window import *  # noqa: F401, F403

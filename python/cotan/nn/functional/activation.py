@@ -1,0 +1,263 @@
+"""Activations, and functions of single elements."""
+import math
+
+from ..._core import ops
+from ..._random import next_key
+from .base import axis_of, concat, take, written
+
+
+def relu(input, inplace=False):
+    return written(input, ops.relu(input), inplace)
+
+
+def relu_(input):
+    return relu(input, True)
+
+
+def relu6(input, inplace=False):
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    return written(input, ops.clamp(input, float(min_val), float(max_val)), inplace)
+
+
+def sigmoid(input):
+    return ops.sigmoid(input)
+
+
+def tanh(input):
+    return ops.tanh(input)
+
+
+def silu(input, inplace=False):
+    return written(input, ops.silu(input), inplace)
+
+
+def gelu(input, approximate="none"):
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return ops.gelu(input, exact=approximate == "none")
+
+
+def elu(input, alpha=1.0, inplace=False):
+    low = ops.expm1(ops.minimum(input, 0.0))  # bounded, so that the gradient of the other side stays finite
+    return written(input, ops.select(ops.greater(input, 0.0), input, low * alpha), inplace)
+
+
+def selu(input, inplace=False):
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return written(input, elu(input, alpha) * scale, inplace)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    low = ops.expm1(ops.minimum(input, 0.0) / alpha) * alpha
+    return written(input, ops.select(ops.greater(input, 0.0), input, low), inplace)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    return written(input, ops.leaky_relu(input, slope=negative_slope), inplace)
+
+
+def prelu(input, weight):
+    """The slope below 0 is the weight: one number, or one a channel."""
+    if weight.shape and weight.shape[0] != 1:
+        if len(input.shape) < 2 or input.shape[1] != weight.shape[0]:
+            raise RuntimeError(f"prelu: the weight has {weight.shape[0]} channels, the input is {tuple(input.shape)}")
+        weight = ops.reshape(weight, (-1,) + (1,) * (len(input.shape) - 2))
+    return ops.select(ops.greater(input, 0.0), input, input * weight)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = ops.random_uniform(next_key(), tuple(input.shape)) * (upper - lower) + lower
+    return written(input, ops.select(ops.greater_equal(input, 0.0), input, input * slope), inplace)
+
+
+def glu(input, dim=-1):
+    dim = axis_of(input, dim)
+    n = input.shape[dim]
+    if n % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {n}")
+    return take(input, dim, 0, n // 2) * ops.sigmoid(take(input, dim, n // 2, n))
+
+
+def hardsigmoid(input, inplace=False):
+    return written(input, ops.clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def hardswish(input, inplace=False):
+    return written(input, input * ops.clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def hardshrink(input, lambd=0.5):
+    inside = ops.less_equal(ops.abs(input), float(lambd))
+    return ops.select(inside, 0.0, input)
+
+
+def softshrink(input, lambd=0.5):
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    above, below = ops.greater(input, float(lambd)), ops.less(input, -float(lambd))
+    return ops.select(above, input - lambd, ops.select(below, input + lambd, input * 0.0))
+
+
+def tanhshrink(input):
+    return input - ops.tanh(input)
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    scaled = input * beta
+    large = ops.greater(scaled, float(threshold))
+    return ops.select(large, input, ops.softplus(ops.select(large, 0.0, scaled)) / beta)
+
+
+def softsign(input):
+    return input / (ops.abs(input) + 1.0)
+
+
+def mish(input, inplace=False):
+    return written(input, input * ops.tanh(ops.softplus(input)), inplace)
+
+
+def logsigmoid(input):
+    return ops.log_sigmoid(input)
+
+
+def threshold(input, threshold, value, inplace=False):
+    return written(input, ops.select(ops.greater(input, float(threshold)), input, float(value)), inplace)
+
+
+def _default_axis(input, dim):
+    if dim is None:
+        return 0 if len(input.shape) in (0, 1, 3) else 1
+    return dim
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
+    input = input if dtype is None else ops.cast(input, dtype)
+    return ops.softmax(input, axes=(_default_axis(input, dim),)) if input.shape else input * 0.0 + 1.0
+
+
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    input = input if dtype is None else ops.cast(input, dtype)
+    return ops.log_softmax(input, axes=(_default_axis(input, dim),)) if input.shape else input * 0.0
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    return softmax(-input, dim, dtype=dtype)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    noise = -ops.log(-ops.log(ops.random_uniform(next_key(), tuple(logits.shape)) + 2.0**-33))
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    dim = axis_of(soft, dim)
+    shape = [1] * len(soft.shape)
+    shape[dim] = soft.shape[dim]
+    places = ops.iota("int32", shape, dim)
+    best = ops.cast(ops.equal(places, ops.argmax(soft, axis=dim, keepdims=True)), soft.dtype)
+    return best - soft.detach() + soft
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    return input / ops.maximum(vector_norm(input, p, dim, keepdim=True), float(eps))
+
+
+def vector_norm(x, p=2.0, dim=None, keepdim=False):
+    """The p-norm over an axis, or all; its gradient at 0 is 0."""
+    axes = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if p == math.inf:
+        return ops.max(ops.abs(x), axes=axes, keepdims=keepdim)
+    if p == -math.inf:
+        return ops.min(ops.abs(x), axes=axes, keepdims=keepdim)
+    if p == 0:
+        return ops.sum(ops.cast(ops.not_equal(x, 0.0), x.dtype), axes=axes, keepdims=keepdim)
+    if p == 1:
+        return ops.sum(ops.abs(x), axes=axes, keepdims=keepdim)
+    total = ops.sum(x * x if p == 2 else ops.pow(ops.abs(x), float(p)), axes=axes, keepdims=keepdim)
+    none = ops.equal(total, 0.0)
+    safe = ops.select(none, 1.0, total)
+    root = ops.sqrt(safe) if p == 2 else ops.pow(safe, 1.0 / p)
+    return ops.select(none, 0.0, root)
+
+
+# ----------------------------------------------------------------------------------------- dropout
+
+
+def _check_rate(p):
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    _check_rate(p)
+    if not training or p == 0:
+        return input
+    return written(input, input * 0.0 if p == 1 else ops.dropout(input, next_key(), float(p)), inplace)
+
+
+def _dropout_channels(input, p, training, inplace, batched_rank):
+    _check_rate(p)
+    if not training or p == 0:
+        return input
+    shape = tuple(input.shape)
+    kept = shape[:2] if len(shape) >= batched_rank else shape[:1]
+    mask = ops.cast(ops.random_bernoulli(next_key(), 1.0 - p, kept + (1,) * (len(shape) - len(kept))), input.dtype)
+    return written(input, input * 0.0 if p == 1 else input * (mask / (1 - p)), inplace)
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    return _dropout_channels(input, p, training, inplace, 3)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    return _dropout_channels(input, p, training, inplace, 3)  # PyTorch, too, takes 3 axes as a batch
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    return _dropout_channels(input, p, training, inplace, 5)
+
+
+def _alpha(input, p, mask):
+    """Kept elements, and the others at SELU's lowest value, so that mean and variance stay."""
+    if p == 1:
+        return input * 0.0
+    low = -1.7580993408473766
+    a = (1 - p + p * low * low * (1 - p)) ** -0.5
+    return ops.select(mask, input, low) * a + -a * low * p
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    _check_rate(p)
+    if not training or p == 0:
+        return input
+    return written(input, _alpha(input, p, ops.random_bernoulli(next_key(), 1.0 - p, tuple(input.shape))), inplace)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    _check_rate(p)
+    if not training or p == 0:
+        return input
+    shape = tuple(input.shape)
+    mask = ops.random_bernoulli(next_key(), 1.0 - p, shape[:2] + (1,) * (len(shape) - 2))
+    return written(input, _alpha(input, p, mask), inplace)
+
+
+def channel_shuffle(input, groups):
+    n, c, *rest = input.shape
+    parts = ops.reshape(input, (n, groups, c // groups, *rest))
+    axes = [0, 2, 1, *range(3, len(rest) + 3)]
+    return ops.reshape(ops.permute(parts, axes), (n, c, *rest))
+
+
+def halves(input, dim, n):
+    """n equal parts along an axis."""
+    size = input.shape[dim] // n
+    return [take(input, dim, i * size, (i + 1) * size) for i in range(n)]
+
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in (
+    "ops", "math", "next_key", "axis_of", "concat", "take", "written", "halves", "vector_norm")]

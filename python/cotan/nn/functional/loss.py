@@ -1,0 +1,251 @@
+"""Losses of torch.nn: means over all elements unless `reduction` says otherwise."""
+import math
+
+from ... import _core
+from ..._core import ops
+from .activation import vector_norm
+from .base import move, reduced
+
+
+def _same_shape(name, input, target):
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"{name}: the target has shape {tuple(target.shape)}, the input {tuple(input.shape)}; they must be "
+                         "the same")
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    difference = input - target
+    loss = difference * difference
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    loss = ops.abs(input - target)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    distance = ops.abs(input - target)
+    if beta == 0:
+        return reduced(distance, reduction)
+    return reduced(ops.select(ops.less(distance, float(beta)), distance * distance * 0.5 / beta, distance - 0.5 * beta),
+                   reduction)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    distance = ops.abs(input - target)
+    loss = ops.select(ops.less_equal(distance, float(delta)), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _class_last(input):
+    """Classes are axis 1 of (N, C, ...), or the only one."""
+    return input if len(input.shape) < 3 else move(input, 1, -1)
+
+
+def _weighted(values, target, weight, ignore_index, reduction):
+    """Losses of rows, those of ignore_index left out, each as heavy as its class."""
+    kept = ops.not_equal(target, ignore_index)
+    heavy = ops.cast(kept, values.dtype)
+    if weight is not None:
+        heavy = ops.select(kept, ops.gather(weight, ops.select(kept, target, 0), axis=0), 0.0)
+    values = ops.select(kept, values, 0.0)
+    values = values if weight is None else values * heavy
+    return ops.sum(values) / ops.sum(heavy) if reduction == "mean" else reduced(values, reduction)
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """input: logarithms of probabilities (N, C, ...), target: classes (N, ...)."""
+    logs = _class_last(input)
+    _check_target("nll_loss", logs, target)
+    safe = ops.select(ops.not_equal(target, ignore_index), target, 0)
+    picked = ops.take_along(logs, ops.reshape(safe, tuple(target.shape) + (1,)), axis=-1)
+    return _weighted(-ops.reshape(picked, tuple(target.shape)), target, weight, ignore_index, reduction)
+
+
+def _check_target(name, logits, target):
+    if tuple(target.shape) != tuple(logits.shape)[:-1]:
+        raise ValueError(f"{name}: the target has shape {tuple(target.shape)}, with this input it must be "
+                         f"{tuple(logits.shape)[:-1]}")
+
+
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                  label_smoothing=0.0):
+    """input: logits (N, C, ...); target: classes (N, ...), or probabilities of input's shape."""
+    logits = _class_last(input)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    n = logits.shape[-1]
+    if tuple(target.shape) == tuple(input.shape) and repr(target.dtype).rpartition(".")[2].startswith(("float", "bfloat")):
+        target = _class_last(target)
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / n
+        logs = ops.log_softmax(logits)
+        rows = -ops.sum((logs if weight is None else logs * weight) * target, axes=(-1,))
+        return ops.sum(rows) / float(math.prod(rows.shape)) if reduction == "mean" else reduced(rows, reduction)
+    _check_target("cross_entropy", logits, target)
+    safe = ops.select(ops.not_equal(target, ignore_index), target, 0)
+    rows = ops.cross_entropy(logits, safe, per_row=True)
+    loss = _weighted(rows, target, weight, ignore_index, reduction)
+    if not label_smoothing:
+        return loss
+    kept = ops.not_equal(target, ignore_index)
+    logs = ops.log_softmax(logits)
+    smooth = ops.select(kept, -ops.sum(logs if weight is None else logs * weight, axes=(-1,)), 0.0)
+    if reduction == "mean":
+        heavy = ops.cast(kept, logits.dtype)
+        if weight is not None:
+            heavy = ops.select(kept, ops.gather(weight, safe, axis=0), 0.0)
+        smooth = ops.sum(smooth) / ops.sum(heavy)
+    else:
+        smooth = reduced(smooth, reduction)
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """input: probabilities; logarithms below -100 count as -100."""
+    _same_shape("binary_cross_entropy", input, target)
+    loss = -(target * ops.maximum(ops.log(input), -100.0) + (1.0 - target) * ops.maximum(ops.log1p(-input), -100.0))
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
+                                     pos_weight=None):
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    log_weight = 1.0 if pos_weight is None else (pos_weight - 1.0) * target + 1.0
+    loss = (1.0 - target) * input - log_weight * ops.log_sigmoid(input)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """input: logarithms of probabilities; 0 log 0 is 0."""
+    if log_target:
+        loss = ops.exp(target) * (target - input)
+    else:
+        positive = ops.greater(target, 0.0)
+        loss = ops.select(positive, target * ops.log(ops.select(positive, target, 1.0)), 0.0) - target * input
+    if reduction == "batchmean":
+        return ops.sum(loss) / float(input.shape[0])
+    return reduced(loss, reduction)
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+    loss = ops.exp(input) - target * input if log_input else input - target * ops.log(input + eps)
+    if full:
+        large = ops.select(ops.greater(target, 1.0), target, 2.0)
+        stirling = large * ops.log(large) - large + 0.5 * ops.log(large * (2 * math.pi))
+        loss = loss + ops.select(ops.greater(target, 1.0), stirling, 0.0)
+    return reduced(loss, reduction)
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    if not isinstance(var, _core.Tensor):
+        var = ops.expand(ops.cast(float(var), input.dtype), tuple(input.shape))
+    if tuple(var.shape) == tuple(input.shape)[:-1]:
+        var = ops.reshape(var, tuple(var.shape) + (1,))
+    var = var + ops.stop_gradient(ops.maximum(var, float(eps)) - var)
+    difference = input - target
+    loss = (ops.log(var) + difference * difference / var) * 0.5
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    near, far = ops.equal(target, 1), ops.equal(target, -1)
+    apart = ops.relu(margin - input)
+    loss = ops.select(near, input, 0.0) + ops.select(far, apart, 0.0)
+    loss = ops.select(ops.or_(near, far), loss, input + apart)
+    return reduced(loss, reduction)
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    return reduced(ops.softplus(-target * input), reduction)
+
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    return reduced(ops.relu(-target * (input1 - input2) + margin), reduction)
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    loss = -(target * ops.log_sigmoid(input) + (1 - target) * ops.log_sigmoid(-input))
+    loss = loss if weight is None else loss * weight
+    return reduced(ops.mean(loss, axes=(-1,)), reduction)
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """input (N, C) or (C,), target (N,) or one class."""
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    single = len(input.shape) == 1
+    x = ops.reshape(input, (1, -1)) if single else input
+    y = ops.reshape(target, (-1, 1))
+    own = ops.take_along(x, y, axis=-1)
+    loss = ops.relu(margin - own + x)
+    loss = loss if p == 1 else loss * loss
+    if weight is not None:
+        loss = loss * ops.gather(weight, y, axis=0)
+    other = ops.not_equal(ops.iota(y.dtype, (1, x.shape[1]), 1), y)
+    rows = ops.sum(ops.select(other, loss, 0.0), axes=(1,)) / float(x.shape[1])
+    return reduced(ops.reshape(rows, ()) if single else rows, reduction)
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """target: classes of each row, up to the first -1."""
+    single = len(input.shape) == 1
+    x = ops.reshape(input, (1, -1)) if single else input
+    y = ops.reshape(target, tuple(x.shape))
+    n, c = x.shape
+    ended = ops.cumsum(ops.cast(ops.less(y, 0), "int32"), axis=1)
+    is_target = ops.equal(ended, 0)  # (N, C): entry k names a class
+    safe = ops.select(is_target, y, 0)
+    own = ops.take_along(x, safe, axis=1)
+    named = ops.equal(ops.reshape(safe, (n, c, 1)), ops.iota(y.dtype, (1, 1, c), 2))
+    labels = ops.any(ops.and_(named, ops.reshape(is_target, (n, c, 1))), axes=(1,))  # (N, C)
+    margins = ops.relu(1.0 - ops.reshape(own, (n, c, 1)) + ops.reshape(x, (n, 1, c)))
+    counts = ops.and_(ops.reshape(is_target, (n, c, 1)), ops.reshape(ops.not_(labels), (n, 1, c)))
+    rows = ops.sum(ops.select(counts, margins, 0.0), axes=(1, 2)) / float(c)
+    return reduced(ops.reshape(rows, ()) if single else rows, reduction)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """Of lines along an axis the cosine of their angle; each norm is at least eps."""
+    dot = ops.sum(x1 * x2, axes=(dim,))
+    return dot / (ops.maximum(vector_norm(x1, 2.0, dim), float(eps)) * ops.maximum(vector_norm(x2, 2.0, dim), float(eps)))
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    eps = 1e-12
+    dot = ops.sum(input1 * input2, axes=(-1,))
+    squares = (ops.sum(input1 * input1, axes=(-1,)) + eps) * (ops.sum(input2 * input2, axes=(-1,)) + eps)
+    cosine = dot / ops.sqrt(squares)
+    loss = ops.select(ops.equal(target, 1), 1.0 - cosine,
+                      ops.select(ops.equal(target, -1), ops.relu(cosine - margin), cosine * 0.0))
+    return reduced(loss, reduction)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
+                        reduction="mean"):
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduced(ops.relu(near - far + margin), reduction)
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
+                                      reduction="mean"):
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = ops.minimum(far, distance(positive, negative))
+    return reduced(ops.relu(near - far + margin), reduction)
+
+
+
+
+__all__ = [name for name in dir() if name.endswith(("_loss", "_div", "entropy", "_logits", "_similarity", "_distance"))
+           and not name.startswith("_")]

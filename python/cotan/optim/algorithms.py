@@ -1,0 +1,261 @@
+"""The optimizers of torch.optim, by its formulas for single tensors.
+
+Numbers such as the learning rate and the bias corrections, which change from step to step, are operands of the plan:
+a new value compiles nothing. The steps themselves are counted in Python.
+"""
+from .._core import ops
+from .optimizer import Optimizer, check, check_betas, zeros_like, filled_like
+
+
+def _options(maximize, foreach, capturable, differentiable, fused=None):
+    """What PyTorch's groups hold beside the algorithm's numbers; only maximize means something here."""
+    return {"maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused}
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if that is not 0."""
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False, fused=None):
+        check("SGD", learning_rate=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+                                  "nesterov": nesterov, "maximize": maximize, "foreach": foreach,
+                                  "differentiable": differentiable, "fused": fused})
+
+    def update(self, group):
+        lr, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
+        for param, grad, state in self.with_grads(group):
+            if decay:
+                grad = grad + param * decay
+            if momentum:
+                buffer = state.get("momentum_buffer")
+                if buffer is None:
+                    buffer = state["momentum_buffer"] = zeros_like(param)
+                    buffer.copy_(grad)
+                else:
+                    buffer.copy_(buffer * momentum + grad * (1 - group["dampening"]))
+                grad = grad + buffer * momentum if group["nesterov"] else buffer
+            param.copy_(param - grad * lr)
+
+
+def _mix(old, new, weight):
+    """old and new, mixed by torch.lerp's formulas."""
+    return old + (new - old) * weight if abs(weight) < 0.5 else new - (new - old) * (1 - weight)
+
+
+class Adam(Optimizer):
+    """Steps of the mean gradient, divided by the root of its mean square."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
+                 maximize=False, capturable=False, differentiable=False, fused=None, decoupled_weight_decay=False):
+        check(type(self).__name__, learning_rate=lr, epsilon=eps, weight_decay=weight_decay)
+        check_betas(type(self).__name__, betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+                                  **_options(maximize, foreach, capturable, differentiable, fused),
+                                  "decoupled_weight_decay": decoupled_weight_decay})
+
+    def update(self, group):
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+                if group["amsgrad"]:
+                    state["max_exp_avg_sq"] = zeros_like(param)
+            state["step"] += 1
+            value = param
+            if decay and group["decoupled_weight_decay"]:
+                value = value * (1 - lr * decay)
+            elif decay:
+                grad = grad + value * decay
+            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
+            if group["amsgrad"]:
+                square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
+            scale = (1 - beta2 ** state["step"]) ** 0.5
+            size = lr / (1 - beta1 ** state["step"])
+            param.copy_(value - mean / (ops.sqrt(square) / scale + group["eps"]) * size)
+
+
+class AdamW(Adam):
+    """Adam whose weight decay goes past the gradient."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
+                 foreach=None, capturable=False, differentiable=False, fused=None):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+                         capturable=capturable, differentiable=differentiable, fused=fused, decoupled_weight_decay=True)
+
+
+class RMSprop(Optimizer):
+    """Steps of the gradient, divided by the root of its mean square."""
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False,
+                 foreach=None, maximize=False, differentiable=False):
+        check("RMSprop", learning_rate=lr, epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        super().__init__(params, {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+                                  "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
+                                  "maximize": maximize, "differentiable": differentiable})
+
+    def update(self, group):
+        lr, alpha, decay = group["lr"], group["alpha"], group["weight_decay"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, square_avg=zeros_like(param))
+                if group["momentum"]:
+                    state["momentum_buffer"] = zeros_like(param)
+                if group["centered"]:
+                    state["grad_avg"] = zeros_like(param)
+            state["step"] += 1
+            if decay:
+                grad = grad + param * decay
+            square = state["square_avg"].copy_(state["square_avg"] * alpha + grad * grad * (1 - alpha))
+            if group["centered"]:
+                mean = state["grad_avg"].copy_(_mix(state["grad_avg"], grad, 1 - alpha))
+                square = square - mean * mean
+            move = grad / (ops.sqrt(square) + group["eps"])
+            if group["momentum"]:
+                move = state["momentum_buffer"].copy_(state["momentum_buffer"] * group["momentum"] + move)
+            param.copy_(param - move * lr)
+
+
+class Adagrad(Optimizer):
+    """Steps of the gradient, divided by the root of the sum of its squares."""
+
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None, *,
+                 maximize=False, differentiable=False, fused=None):
+        check("Adagrad", learning_rate=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+              initial_accumulator_value=initial_accumulator_value, epsilon=eps)
+        super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+                                  "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
+                                  "maximize": maximize, "differentiable": differentiable, "fused": fused})
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.state[param] = {"step": 0.0, "sum": filled_like(param, group["initial_accumulator_value"])}
+
+    def update(self, group):
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, sum=filled_like(param, group["initial_accumulator_value"]))
+            state["step"] += 1
+            if group["weight_decay"]:
+                grad = grad + param * group["weight_decay"]
+            rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+            total = state["sum"].copy_(state["sum"] + grad * grad)
+            param.copy_(param - grad / (ops.sqrt(total) + group["eps"]) * rate)
+
+
+class Adadelta(Optimizer):
+    """Steps whose sizes follow those of earlier steps."""
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False,
+                 differentiable=False):
+        check("Adadelta", learning_rate=lr, epsilon=eps, weight_decay=weight_decay)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Adadelta: rho must be from 0 to 1, it is {rho}")
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                                  "capturable": capturable, "foreach": foreach, "differentiable": differentiable})
+
+    def update(self, group):
+        rho, eps = group["rho"], group["eps"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, square_avg=zeros_like(param), acc_delta=zeros_like(param))
+            state["step"] += 1
+            if group["weight_decay"]:
+                grad = grad + param * group["weight_decay"]
+            square = state["square_avg"].copy_(state["square_avg"] * rho + grad * grad * (1 - rho))
+            delta = ops.sqrt(state["acc_delta"] + eps) / ops.sqrt(square + eps) * grad
+            state["acc_delta"].copy_(state["acc_delta"] * rho + delta * delta * (1 - rho))
+            param.copy_(param - delta * group["lr"])
+
+
+class Adamax(Optimizer):
+    """Adam with the largest gradient in the place of the mean square."""
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
+                 differentiable=False, capturable=False):
+        check("Adamax", learning_rate=lr, epsilon=eps, weight_decay=weight_decay)
+        check_betas("Adamax", betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+                                  "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
+
+    def update(self, group):
+        beta1, beta2 = group["betas"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, exp_avg=zeros_like(param), exp_inf=zeros_like(param))
+            state["step"] += 1
+            if group["weight_decay"]:
+                grad = grad + param * group["weight_decay"]
+            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            largest = state["exp_inf"].copy_(ops.maximum(state["exp_inf"] * beta2, ops.abs(grad) + group["eps"]))
+            param.copy_(param - mean / largest * (group["lr"] / (1 - beta1 ** state["step"])))
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum."""
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
+                 decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False):
+        check("NAdam", learning_rate=lr, epsilon=eps, weight_decay=weight_decay, momentum_decay=momentum_decay)
+        check_betas("NAdam", betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                  "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
+                                  "maximize": maximize, "foreach": foreach, "capturable": capturable,
+                                  "differentiable": differentiable})
+
+    def update(self, group):
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, mu_product=1.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+            state["step"] += 1
+            step, value = state["step"], param
+            if decay and group["decoupled_weight_decay"]:
+                value = value * (1 - lr * decay)
+            elif decay:
+                grad = grad + value * decay
+            mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
+            state["mu_product"] *= mu
+            product = state["mu_product"]
+            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
+            root = ops.sqrt(square / (1 - beta2 ** step)) + group["eps"]
+            value = value - grad / root * (lr * (1 - mu) / (1 - product))
+            param.copy_(value - mean / root * (lr * mu_next / (1 - product * mu_next)))
+
+
+class RAdam(Optimizer):
+    """Adam whose first steps are corrected for the few gradients that they know."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
+                 foreach=None, maximize=False, capturable=False, differentiable=False):
+        check("RAdam", learning_rate=lr, epsilon=eps, weight_decay=weight_decay)
+        check_betas("RAdam", betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                                  "foreach": foreach, "capturable": capturable,
+                                  "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable})
+
+    def update(self, group):
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+            state["step"] += 1
+            step, value = state["step"], param
+            if decay and group["decoupled_weight_decay"]:
+                value = value * (1 - lr * decay)
+            elif decay:
+                grad = grad + value * decay
+            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
+            correction2 = 1 - beta2 ** step
+            most = 2 / (1 - beta2) - 1
+            rho = most - 2 * step * beta2 ** step / correction2
+            move = mean / (1 - beta1 ** step)
+            if rho > 5:
+                rectified = ((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) ** 0.5
+                move = move * (correction2 ** 0.5 / (ops.sqrt(square) + group["eps"])) * rectified
+            param.copy_(value - move * lr)

@@ -1,0 +1,192 @@
+"""Optimizer: parameter groups, state, hooks and state dicts, as in PyTorch."""
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+
+from .. import _core
+from .._grad import no_grad
+from .._step import run, variable
+from ..nn.module import RemovableHandle, clear_grad
+
+Tensor = _core.Tensor
+required = object()
+COUNTERS = ("step", "mu_product")  # numbers of Python, which PyTorch has as tensors
+
+
+def check(kind, **numbers):
+    """Each number is at least 0, or a ValueError."""
+    for name, value in numbers.items():
+        if not 0.0 <= value:
+            raise ValueError(f"{kind}: {name.replace('_', ' ')} must be at least 0, it is {value}")
+
+
+def check_betas(kind, betas):
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"{kind}: beta {i} must be at least 0 and less than 1, it is {beta}")
+
+
+class Optimizer:
+    """Subclasses define update(group): they write new values to the parameters of a group."""
+
+    def __init__(self, params, defaults):
+        self.defaults = defaults
+        self._step_pre_hooks, self._step_post_hooks = OrderedDict(), OrderedDict()
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                            + type(params).__name__)
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(dict(group))
+
+    def __repr__(self):
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    def add_param_group(self, param_group):
+        """One more group; options that it lacks are the defaults."""
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors "
+                            "in sets will change between runs. Please use a list instead.")
+        params = [params] if isinstance(params, Tensor) else list(params)
+        if params and isinstance(params[0], tuple):
+            param_group["param_names"] = [name for name, _ in params]
+            params = [param for _, param in params]
+        known = {id(param) for group in self.param_groups for param in group["params"]}
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + type(param).__name__)
+            if not param.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+            if id(param) in known:
+                raise ValueError("some parameters appear in more than one parameter group")
+        if len({id(param) for param in params}) != len(params):
+            raise ValueError("some parameters appear twice in one parameter group")
+        param_group["params"] = params
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        self.param_groups.append(param_group)
+
+    def zero_grad(self, set_to_none=True):
+        for group in self.param_groups:
+            for param in group["params"]:
+                clear_grad(param, set_to_none)
+
+    # ---------------------------------------------------------------------------------------- step
+
+    def step(self, closure=None):
+        """Writes new values to the parameters, and runs all that is pending as one plan."""
+        for hook in list(self._step_pre_hooks.values()):
+            hook(self, (closure,), {})
+        loss = None
+        if closure is not None:
+            before = _core._set_grad_enabled(True)
+            try:
+                loss = closure()
+            finally:
+                _core._set_grad_enabled(before)
+        with no_grad():
+            for group in self.param_groups:
+                self.update(group)
+        run()
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, (closure,), {})
+        return loss
+
+    def update(self, group):
+        raise NotImplementedError
+
+    def with_grads(self, group):
+        """Of each parameter that has a gradient: itself, the gradient (negated to maximize), its state."""
+        for param in group["params"]:
+            if param.grad is not None:
+                yield param, -param.grad if group.get("maximize") else param.grad, self.state[param]
+
+    def _add_hook(self, hooks, hook):
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def register_step_pre_hook(self, hook):
+        return self._add_hook(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        return self._add_hook(self._step_post_hooks, hook)
+
+    # ----------------------------------------------------------------------------------- state dicts
+
+    def state_dict(self):
+        """{"state": {number: tensors}, "param_groups": [...]}, as PyTorch's: parameters are told by their numbers."""
+        numbers, groups = {}, []
+        for group in self.param_groups:
+            packed = {key: value for key, value in group.items() if key != "params"}
+            for param in group["params"]:
+                numbers.setdefault(id(param), len(numbers))
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {numbers[id(param)]: {key: _out(key, value) for key, value in inside.items()}
+                 for param, inside in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        groups, saved = self.param_groups, state_dict["param_groups"]
+        if len(groups) != len(saved):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(group["params"]) != len(other["params"]) for group, other in zip(groups, saved)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        by_number = {number: param for group, other in zip(groups, saved)
+                     for number, param in zip(other["params"], group["params"])}
+        state = defaultdict(dict)
+        for number, inside in state_dict["state"].items():
+            if number in by_number:
+                param = by_number[number]
+                state[param] = {key: _in(key, value, param) for key, value in inside.items()}
+        self.__setstate__({"state": state, "param_groups": [
+            {**{key: deepcopy(value) for key, value in other.items() if key != "params"}, "params": group["params"]}
+            for group, other in zip(groups, saved)]})
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.__dict__.setdefault("_step_pre_hooks", OrderedDict())
+        self.__dict__.setdefault("_step_post_hooks", OrderedDict())
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+
+def _out(key, value):
+    """State for others: a step counter is a tensor there."""
+    if key in COUNTERS:
+        return _core.asarray(float(value))
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _in(key, value, param):
+    if key in COUNTERS:
+        return float(value)
+    if value is None or isinstance(value, (int, float, bool)):
+        return value
+    return variable(_core.ops.cast(_core.asarray(value), param.dtype))
+
+
+def zeros_like(param):
+    """State of a parameter's shape and dtype, which plans update in its place."""
+    return filled_like(param, 0)
+
+
+def filled_like(param, value):
+    return variable(_core.full(tuple(param.shape), value, param.dtype))

@@ -1,0 +1,288 @@
+// Activations of PyTorch's besides those of functions.c. NaN stays NaN in all of them.
+#include "ops/functions.h"
+
+static ct_tensor attr_number(ct_num given, double otherwise, const ct_rule *r) {
+    return number(ct__num_or(given, otherwise), r);
+}
+static ct_tensor at_most_0(ct_tensor x) { return ct_minimum(x, ct_f(0)); }
+
+// --------------------------------------------------------------------------------- exponential units
+
+#define ELU_ATTRS(F, op) F(op, num, alpha)
+CT_ATTRS(elu, ELU_ATTRS);
+static ct_tensor alpha_of(const ct_rule *r) {
+    return attr_number(((const elu_attrs *)r->attrs)->alpha, 1, r);
+}
+static bool elu_body(ct_rule *r) { // exp is asked of no large number: infinity times 0 is NaN
+    ct_tensor x = r->in[0], low = ct_mul(ct_expm1(at_most_0(x)), alpha_of(r));
+    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
+    return true;
+}
+static bool elu_jvp(ct_rule *r) {
+    ct_tensor x = r->in[0], low = ct_mul(ct_exp(at_most_0(x)), alpha_of(r));
+    return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
+}
+const ct_opdef ct__op_elu = {
+    FUNCTION(ELU, elu, 1),
+    CT_FIELDS(elu),
+    .jvp = elu_jvp,
+    .doc = "x where it is positive, else alpha (default 1) times exp(x) - 1.",
+    .accepts = CT_FLOATS,
+    .onnx = "Elu",
+    .samples = {.ulp = 3, .kinks = true},
+};
+
+#define CELU_ATTRS(F, op) F(op, num, alpha)
+CT_ATTRS(celu, CELU_ATTRS);
+static bool celu_body(ct_rule *r) {
+    ct_tensor x = r->in[0], alpha = alpha_of(r);
+    ct_tensor low = ct_mul(ct_expm1(ct_div(at_most_0(x), alpha)), alpha);
+    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
+    return true;
+}
+static bool celu_jvp(ct_rule *r) {
+    ct_tensor x = r->in[0], low = ct_exp(ct_div(at_most_0(x), alpha_of(r)));
+    return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
+}
+const ct_opdef ct__op_celu = {
+    FUNCTION(CELU, celu, 1),
+    CT_FIELDS(celu),
+    .jvp = celu_jvp,
+    .doc = "x where it is positive, else alpha (default 1) times exp(x / alpha) - 1.",
+    .accepts = CT_FLOATS,
+    .onnx = "Celu",
+    .samples = {.ulp = 3, .kinks = true},
+};
+
+static bool selu_body(ct_rule *r) {
+    ct_tensor unit = ct_elu(r->in[0], .alpha = CT_F(1.6732632423543772));
+    r->body_out[0] = ct_mul(unit, number(1.0507009873554805, r));
+    return true;
+}
+const ct_opdef ct__op_selu = {
+    FUNCTION(SELU, selu, 1),
+    .doc = "1.0507 times elu with alpha 1.67326: it keeps mean 0 and variance 1.",
+    .accepts = CT_FLOATS,
+    .onnx = "Selu",
+    .samples = {.ulp = 4, .kinks = true},
+};
+
+static bool mish_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], ct_tanh(ct_softplus(r->in[0])));
+    return true;
+}
+const ct_opdef ct__op_mish = {
+    FUNCTION(MISH, mish, 1), .doc = "x times tanh(softplus(x)).",
+    .accepts = CT_FLOATS,    .onnx = "Mish",
+    .samples = {.ulp = 5},
+};
+
+// --------------------------------------------------------------------------------------- of pieces
+
+// Between two numbers, with the slope 0 at both.
+static ct_tensor between(ct_tensor x, ct_tensor low, ct_tensor high) {
+    ct_tensor upper = ct_select(ct_greater_equal(x, high), high, x);
+    return ct_select(ct_less_equal(x, low), low, upper);
+}
+
+#define HARDTANH_ATTRS(F, op) F(op, num, low) F(op, num, high)
+CT_ATTRS(hardtanh, HARDTANH_ATTRS);
+static bool hardtanh_body(ct_rule *r) {
+    const hardtanh_attrs *attrs = r->attrs;
+    r->body_out[0] =
+        between(r->in[0], attr_number(attrs->low, -1, r), attr_number(attrs->high, 1, r));
+    return true;
+}
+const ct_opdef ct__op_hardtanh = {
+    FUNCTION(HARDTANH, hardtanh, 1),
+    CT_FIELDS(hardtanh),
+    .doc = "x, but at least low (default -1) and at most high (default 1), where its slope is 0.",
+    .accepts = CT_FLOATS,
+    .samples = {.kinks = true},
+};
+
+static bool relu6_body(ct_rule *r) {
+    r->body_out[0] = between(r->in[0], ct_i(0), ct_i(6));
+    return true;
+}
+const ct_opdef ct__op_relu6 = {
+    FUNCTION(RELU6, relu6, 1),
+    .doc = "x, but at least 0 and at most 6, where its slope is 0.",
+    .accepts = CT_NUMBERS,
+    .samples = {.kinks = true},
+};
+
+static bool hardsigmoid_body(ct_rule *r) {
+    r->body_out[0] = ct_div(ct_relu6(ct_add(r->in[0], ct_f(3))), ct_f(6));
+    return true;
+}
+const ct_opdef ct__op_hardsigmoid = {
+    FUNCTION(HARDSIGMOID, hardsigmoid, 1),
+    .doc = "relu6(x + 3) / 6.",
+    .accepts = CT_FLOATS,
+    .samples = {.lo = -4, .hi = 4, .ulp = 3, .kinks = true},
+};
+static bool hardswish_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], ct_hardsigmoid(r->in[0]));
+    return true;
+}
+const ct_opdef ct__op_hardswish = {
+    FUNCTION(HARDSWISH, hardswish, 1),
+    .doc = "x times relu6(x + 3) / 6.",
+    .accepts = CT_FLOATS,
+    .onnx = "HardSwish",
+    .samples = {.lo = -4, .hi = 4, .ulp = 3, .kinks = true},
+};
+
+static bool softsign_body(ct_rule *r) {
+    r->body_out[0] = ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1)));
+    return true;
+}
+static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, at 0 too
+    ct_tensor by = ct_add(ct_abs(r->in[0]), ct_f(1));
+    return ct__slope_by(r, ct_mul(by, by));
+}
+const ct_opdef ct__op_softsign = {
+    FUNCTION(SOFTSIGN, softsign, 1),
+    .jvp = softsign_jvp,
+    .doc = "x / (1 + |x|).",
+    .accepts = CT_FLOATS,
+    .onnx = "Softsign",
+    .samples = {.ulp = 2, .kinks = true},
+};
+
+// ----------------------------------------------------------------------------- with a hole around 0
+
+static bool tanhshrink_body(ct_rule *r) {
+    r->body_out[0] = ct_sub(r->in[0], ct_tanh(r->in[0]));
+    return true;
+}
+const ct_opdef ct__op_tanhshrink = {
+    FUNCTION(TANHSHRINK, tanhshrink, 1),
+    .doc = "x - tanh(x).",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 8},
+};
+
+#define SOFTSHRINK_ATTRS(F, op) F(op, num, lambda)
+#define HARDSHRINK_ATTRS(F, op) F(op, num, lambda)
+CT_ATTRS(softshrink, SOFTSHRINK_ATTRS);
+CT_ATTRS(hardshrink, HARDSHRINK_ATTRS);
+static ct_tensor lambda_of(const ct_rule *r) {
+    return attr_number(((const softshrink_attrs *)r->attrs)->lambda, 0.5, r);
+}
+static bool softshrink_body(ct_rule *r) {
+    ct_tensor x = r->in[0], lambda = lambda_of(r);
+    ct_tensor less = ct_select(ct_less(x, ct_f(0)), ct_add(x, lambda), ct_sub(x, lambda));
+    r->body_out[0] = ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less);
+    return true;
+}
+const ct_opdef ct__op_softshrink = {
+    FUNCTION(SOFTSHRINK, softshrink, 1),
+    CT_FIELDS(softshrink),
+    .doc = "x nearer to 0 by lambda (default 0.5), and 0 where |x| is at most that.",
+    .accepts = CT_FLOATS,
+    .samples = {.kinks = true},
+};
+static bool hardshrink_body(ct_rule *r) {
+    ct_tensor none = ct_less_equal(ct_abs(r->in[0]), lambda_of(r));
+    r->body_out[0] = ct_select(none, ct_f(0), r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_hardshrink = {
+    FUNCTION(HARDSHRINK, hardshrink, 1),
+    CT_FIELDS(hardshrink),
+    .doc = "x, and 0 where |x| is at most lambda (default 0.5).",
+    .accepts = CT_FLOATS,
+    .samples = {.jumps = true, .kinks = true},
+};
+
+#define THRESHOLD_ATTRS(F, op) F(op, f64, threshold) F(op, f64, value)
+CT_ATTRS(threshold, THRESHOLD_ATTRS);
+static bool threshold_body(ct_rule *r) {
+    const threshold_attrs *attrs = r->attrs;
+    ct_tensor low = ct_less_equal(r->in[0], number(attrs->threshold, r));
+    r->body_out[0] = ct_select(low, number(attrs->value, r), r->in[0]);
+    return true;
+}
+const ct_opdef ct__op_threshold = {
+    FUNCTION(THRESHOLD, threshold, 1),
+    CT_FIELDS(threshold),
+    .doc = "x where it is above the threshold, else `value`.",
+    .accepts = CT_FLOATS,
+    .samples = {.jumps = true, .kinks = true},
+};
+
+// ------------------------------------------------------------------------------- of several numbers
+
+static bool prelu_body(ct_rule *r) {
+    ct_tensor x = r->in[0];
+    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, ct_mul(x, r->in[1]));
+    return true;
+}
+const ct_opdef ct__op_prelu = {
+    FUNCTION(PRELU, prelu, 2),
+    .doc = "x where it is positive, else x times slope, which broadcasts: of (N, C, H, W) one a "
+           "channel is (C, 1, 1).",
+    .accepts = CT_FLOATS,
+    .onnx = "PRelu",
+    .samples = {.kinks = true},
+};
+
+static bool logit_body(ct_rule *r) {
+    r->body_out[0] = ct_log(ct_div(r->in[0], ct_sub(ct_f(1), r->in[0])));
+    return true;
+}
+static bool logit_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(r->in[0], ct_sub(ct_f(1), r->in[0])));
+}
+const ct_opdef ct__op_logit = {
+    FUNCTION(LOGIT, logit, 1),
+    .doc = "log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.",
+    .accepts = CT_FLOATS,
+    .jvp = logit_jvp,
+    .samples = {.lo = 0.1, .hi = 0.4, .ulp = 6},
+};
+
+#define GLU_ATTRS(F, op) F(op, axis, axis)
+CT_ATTRS(glu, GLU_ATTRS);
+static bool glu_infer(ct_call *call) {
+    glu_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis)) return false;
+    const int axis = (int)attrs->axis;
+    if (ct__is_dyn(in, axis) || in->dim[axis] % 2)
+        return ct__call_err(call, CT_E_SHAPE,
+                            "axis %d of %s is cut in two halves: its size must be static and even",
+                            axis, ct__type_text(in).s);
+    ct_shape shape = ct__call_shape(call, in->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
+    ct__shape_set(&shape, axis, in->dim[axis] / 2);
+    *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
+    return true;
+}
+static bool glu_body(ct_rule *r) {
+    const int64_t axis = ((const glu_attrs *)r->attrs)->axis, end = CT_END, begin = 0;
+    const int64_t half = ct__type_of(r->in[0])->dim[axis] / 2;
+    const ct_ints axes = {1, &axis};
+    ct_tensor a = ct_slice(r->in[0], .axes = axes, .start = {1, &begin}, .stop = {1, &half});
+    ct_tensor b = ct_slice(r->in[0], .axes = axes, .start = {1, &half}, .stop = {1, &end});
+    r->body_out[0] = ct_mul(a, ct_sigmoid(b));
+    return true;
+}
+const ct_opdef ct__op_glu = {
+    .id = CT_OP_GLU,
+    .name = "glu",
+    .doc = "The first half of x along an axis times the sigmoid of the second.",
+    .kind = &ct__kind_composition,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(glu),
+    .accepts = CT_FLOATS,
+    .infer = glu_infer,
+    .body = glu_body,
+    .batch = ct__batch_shifted,
+    .widens = true,
+    .samples = {.ulp = 4},
+};

@@ -1,0 +1,860 @@
+// Ops that LAPACK computes: factors of matrices, and what is solved with them. Their derivatives are
+// compositions over themselves.
+#include <string.h>
+
+#include "ops/matrices.h"
+
+#define CALL(ID, op)                                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_call, .accepts = CT_LINALG,                   \
+    .infer = op##_infer, .eval = op##_eval, .jvp = op##_jvp
+
+static int most(int a, int b) { return a > b ? a : b; }
+static int least(int a, int b) { return a < b ? a : b; }
+
+// The type of what a factorisation of one operand gives: matrices (rows, columns) or lists.
+static bool factor_out(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows,
+                       int64_t columns) {
+    ct_type batch = *call->in[0];
+    batch.rank = (uint8_t)(batch.rank - 2);
+    return ct__matrix_out(call, out, dtype, &batch, n, (int64_t[]){rows, columns});
+}
+static int64_t rows_of(const ct_call *call) {
+    return ct__size_of(call->in[0], call->in[0]->rank - 2);
+}
+static int64_t columns_of(const ct_call *call) {
+    return ct__size_of(call->in[0], call->in[0]->rank - 1);
+}
+static int64_t smaller_of(const ct_call *call) {
+    const ct_type *x = call->in[0];
+    return x->dim[x->rank - 2] < x->dim[x->rank - 1] ? rows_of(call) : columns_of(call);
+}
+
+static void never_said(const ct_ref *ref, int info, ct_text *text) {
+    (void)ref;
+    ct__textf(text, "was refused by LAPACK (%d)", info);
+}
+
+// ------------------------------------------------------------------------------------------- cholesky
+
+#define CHOLESKY_ATTRS(F, op) F(op, bool, upper)
+CT_ATTRS(cholesky, CHOLESKY_ATTRS);
+
+static bool cholesky_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, true)) return false;
+    *call->out = *call->in[0];
+    return true;
+}
+static int cholesky_one(const ct_matrix *m) {
+    const bool upper = ((const cholesky_attrs *)m->ref->attrs)->upper;
+    const int64_t n = m->rows;
+    const int lda = most(m->rows, 1);
+    int info = 0;
+    ct_room room;
+    if (!ct__all_finite(m->dtype, m->of[0], n * n)) {
+        ct__fill_nan(m->dtype, m->of[1], n * n);
+        return 0;
+    }
+    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n))) return CT_MATRIX_NO_MEMORY;
+    char *a = ct__room_take(&room, m->dtype, n * n);
+    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    m->lapack->potrf(upper ? "U" : "L", &m->rows, a, &lda, &info, 1);
+    const size_t each = ct_dtype_size(m->dtype);
+    for (int64_t j = 0; j < n; j++) // column j
+        memset(a + (size_t)(j * n + (upper ? j + 1 : 0)) * each, 0,
+               (size_t)(upper ? n - 1 - j : j) * each);
+    ct__by_columns(m->dtype, n, n, a, m->of[1]);
+    ct__free(room.memory);
+    return info;
+}
+static void not_positive(const ct_ref *ref, int info, ct_text *text) {
+    (void)ref;
+    ct__textf(text, "is not positive definite: its first %d rows and columns are not", info);
+}
+static bool cholesky_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, cholesky_one, not_positive);
+}
+// L' = L P(inv(L) a' inv(L)^H), where P takes the lower triangle and half of the diagonal. The matrix
+// counts as what it is taken for: symmetric.
+static bool cholesky_jvp(ct_rule *r) {
+    const bool upper = ((const cholesky_attrs *)r->attrs)->upper;
+    ct_tensor l = upper ? ct__adjoint(r->out[0]) : r->out[0], half = ct__number_like(0.5, l);
+    ct_tensor a = ct_mul(ct_add(r->t_in[0], ct__adjoint(r->t_in[0])), half);
+    ct_tensor left = ct_triangular_solve(l, a);
+    ct_tensor both = ct_triangular_solve(l, ct__adjoint(left)); // symmetric
+    ct_tensor lower = ct_add(ct__lower_part(both, 1), ct__lower_part(both, 0));
+    ct_tensor t = ct_matmul(l, ct_mul(lower, half));
+    r->t_out[0] = upper ? ct__adjoint(t) : t;
+    return true;
+}
+const ct_opdef ct__op_cholesky = {
+    CALL(CHOLESKY, cholesky),
+    CT_FIELDS(cholesky),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc = "The lower triangular L with L L^H = x, of positive definite matrices (..., N, N), of "
+           "which only the lower triangle is read; `upper`: U with U^H U = x, of the upper one. A "
+           "matrix that is not positive definite is an error of the plan; one that holds NaN or "
+           "infinity gives NaN.",
+};
+
+// ---------------------------------------------------------------------------------- triangular_solve
+
+#define TRIANGULAR_SOLVE_ATTRS(F, op) F(op, bool, upper) F(op, i64, transpose) F(op, bool, unit)
+CT_ATTRS(triangular_solve, TRIANGULAR_SOLVE_ATTRS);
+
+// Operand 0 square, operand 1 with as many rows, both of one dtype, at `b` among the operands.
+static bool solve_infer(ct_call *call, int b, const int *core) {
+    const ct_type *x = call->in[0], *y = call->in[b];
+    ct_type batch;
+    if (!ct__check_matrices(call, 0, true) || !ct__check_matrices(call, b, false)) return false;
+    if (x->dtype != y->dtype)
+        return ct__call_err(call, CT_E_DTYPE, "operand 1 is %s, operand %d is %s",
+                            ct__type_text(x).s, b + 1, ct__type_text(y).s) ||
+               ct__call_hint(call, "cast one of them to the dtype of the other");
+    if (x->dim[x->rank - 1] != y->dim[y->rank - 2])
+        return ct__call_err(call, CT_E_SHAPE, "sizes differ: operand 1 is %s, operand %d is %s",
+                            ct__type_text(x).s, b + 1, ct__type_text(y).s) ||
+               ct__call_hint(call, "they are (..., N, N) and (..., N, K)");
+    const int64_t sizes[2] = {ct__same_size(x, x->rank - 1, y, y->rank - 2),
+                              ct__size_of(y, y->rank - 1)};
+    return ct__batch_of(call, core, &batch) &&
+           ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 2, sizes);
+}
+static const char *const ways[3] = {"N", "T", "C"};
+
+static bool triangular_solve_infer(ct_call *call) {
+    const triangular_solve_attrs *attrs = call->attrs;
+    return ct__check_transpose(call, attrs->transpose) && solve_infer(call, 1, (int[]){2, 2});
+}
+// The place of the first 0 on the diagonal of a (N, N), from 1 on; 0: there is none.
+static int zero_on_diagonal(const ct_matrix *m) {
+    const size_t each = ct_dtype_size(m->dtype);
+    const char *a = m->of[0];
+    const ct_dtype part = ct__is_complex(m->dtype) ? ct__part(m->dtype) : m->dtype;
+    for (int i = 0; i < m->rows; i++) {
+        const char *at = a + ((size_t)i * (size_t)m->rows + (size_t)i) * each;
+        bool zero = ct__load_f64(part, at, 0) == 0;
+        if (part != m->dtype) zero = zero && ct__load_f64(part, at, 1) == 0;
+        if (zero) return i + 1;
+    }
+    return 0;
+}
+static int64_t right_sides(const ct_matrix *m, int b) {
+    const ct_type *type = &m->ref->in_type[b];
+    return type->dim[type->rank - 1];
+}
+static int triangular_solve_one(const ct_matrix *m) {
+    const triangular_solve_attrs *attrs = m->ref->attrs;
+    static const float one_f32[2] = {1, 0};
+    static const double one_f64[2] = {1, 0};
+    const int64_t n = m->rows, k = right_sides(m, 1);
+    const int columns = (int)k, lda = most(m->rows, 1);
+    const bool wide = m->dtype == CT_F64 || m->dtype == CT_C128;
+    const int zero = attrs->unit ? 0 : zero_on_diagonal(m);
+    ct_room room;
+    if (zero) return zero;
+    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k)))
+        return CT_MATRIX_NO_MEMORY;
+    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
+    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    ct__by_columns(m->dtype, n, k, m->of[1], b);
+    m->lapack->trsm("L", attrs->upper ? "U" : "L", ways[attrs->transpose], attrs->unit ? "U" : "N",
+                    &m->rows, &columns, wide ? (const void *)one_f64 : one_f32, a, &lda, b, &lda, 1,
+                    1, 1, 1);
+    ct__by_columns(m->dtype, k, n, b, m->of[2]);
+    ct__free(room.memory);
+    return 0;
+}
+static void zero_diagonal(const ct_ref *ref, int info, ct_text *text) {
+    const ct_type *x = &ref->in_type[0];
+    ct__textf(text, "is singular: number %d of the %lld on its diagonal is 0", info,
+              (long long)x->dim[x->rank - 1]);
+}
+static bool triangular_solve_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, triangular_solve_one, zero_diagonal);
+}
+static ct_tensor solved_as(const triangular_solve_attrs *attrs, ct_tensor a, ct_tensor b) {
+    return ct_triangular_solve(a, b, .upper = attrs->upper, .transpose = attrs->transpose,
+                               .unit = attrs->unit);
+}
+// a x = b gives a x' = b' - a' x, with a and a' as they are meant.
+static bool triangular_solve_jvp(ct_rule *r) {
+    const triangular_solve_attrs *attrs = r->attrs;
+    ct_tensor b = r->t_in[1];
+    if (!ct__is_none(r->t_in[0])) {
+        ct_tensor a = attrs->upper ? ct__upper_part(r->t_in[0], attrs->unit)
+                                   : ct__lower_part(r->t_in[0], attrs->unit);
+        a = ct__meant(a, attrs->transpose);
+        b = ct__add_zero(b, ct_neg(ct_matmul(a, r->out[0])));
+    }
+    r->t_out[0] = solved_as(attrs, r->in[0], b);
+    return true;
+}
+// Of x = inv(a) b the cotangent of b is inv(a)^T c.
+static bool triangular_solve_transpose(ct_rule *r) {
+    triangular_solve_attrs attrs = *(const triangular_solve_attrs *)r->attrs;
+    const bool conjugated = attrs.transpose == 2;
+    ct_tensor c = conjugated ? ct__conj_of(r->c_out[0]) : r->c_out[0];
+    attrs.transpose = attrs.transpose == 0;
+    c = solved_as(&attrs, r->in[0], c);
+    r->c_in[1] = conjugated ? ct__conj_of(c) : c;
+    return true;
+}
+const ct_opdef ct__op_triangular_solve = {
+    CALL(TRIANGULAR_SOLVE, triangular_solve),
+    CT_FIELDS(triangular_solve),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {2, 2},
+    .transpose = triangular_solve_transpose,
+    .doc =
+        "The x of a x = b for triangular matrices a (..., N, N) and b (..., N, K); axes in front "
+        "broadcast. Of a only the lower triangle is read, or the `upper` one; `transpose` 1 "
+        "means the transpose of a, 2 its conjugate transpose, `unit` that its diagonal counts "
+        "as 1. A 0 on the diagonal is an error of the plan.",
+};
+
+// ------------------------------------------------------------------------------------------------ lu
+
+static bool lu_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    *call->out = *call->in[0];
+    return factor_out(call, 1, CT_I32, 1, smaller_of(call), 0) &&
+           factor_out(call, 2, CT_I32, 1, rows_of(call), 0);
+}
+static int lu_one(const ct_matrix *m) {
+    const int64_t n = (int64_t)m->rows * m->columns;
+    const int lda = most(m->rows, 1), few = least(m->rows, m->columns);
+    int32_t *pivots = m->of[2], *order = m->of[3];
+    int info = 0;
+    ct_room room;
+    for (int i = 0; i < m->rows; i++) order[i] = i;
+    if (!ct__all_finite(m->dtype, m->of[0], n)) {
+        ct__fill_nan(m->dtype, m->of[1], n);
+        for (int i = 0; i < few; i++) pivots[i] = i;
+        return 0;
+    }
+    if (!ct__room_make(&room, ct__room_for(m->dtype, n))) return CT_MATRIX_NO_MEMORY;
+    void *a = ct__room_take(&room, m->dtype, n);
+    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    m->lapack->getrf(&m->rows, &m->columns, a, &lda, pivots, &info);
+    ct__by_columns(m->dtype, m->columns, m->rows, a, m->of[1]);
+    ct__free(room.memory);
+    for (int i = 0; i < few; i++) {
+        const int32_t from = order[i];
+        pivots[i]--; // LAPACK counts from 1
+        order[i] = order[pivots[i]];
+        order[pivots[i]] = from;
+    }
+    return 0; // a factor with a 0 on its diagonal is one, too
+}
+static bool lu_eval(const ct_ref *ref) { return ct__each_matrix(ref, lu_one, never_said); }
+// With W = inv(L) P a' inv(U): L' = L W below the diagonal, U' = W on and above it, U.
+static bool lu_jvp(ct_rule *r) {
+    const ct_type *type = ct__type_of(r->in[0]);
+    ct_ctx *ctx = ct__ctx();
+    r->t_out[1] = r->t_out[2] = CT_NONE;
+    if (type->dim[type->rank - 1] != type->dim[type->rank - 2]) {
+        ct__fail(ctx, CT_E_GRAD, r->node->here, "lu",
+                 "%s is no square matrix, and has no derivative here", ct__type_text(type).s);
+        return false;
+    }
+    ct_tensor lu = r->out[0], order = r->out[2];
+    ct_tensor l = ct_add(ct__lower_part(lu, 1), ct__identity(lu)), u = ct__upper_part(lu, 0);
+    ct_tensor a = ct_gather(r->t_in[0], order, .axis = -2, .batch_dims = type->rank - 2);
+    ct_tensor w = ct_triangular_solve(l, a, .unit = true);
+    w = ct__swap_last(ct_triangular_solve(u, ct__swap_last(w), .upper = true, .transpose = 1));
+    r->t_out[0] = ct_add(ct_matmul(l, ct__lower_part(w, 1)), ct_matmul(ct__upper_part(w, 0), u));
+    return true;
+}
+const ct_opdef ct__op_lu = {
+    CALL(LU, lu),
+    .n_in = 1,
+    .n_out = 3,
+    .core = {2},
+    .doc =
+        "Factors of matrices (..., M, N) with rows exchanged: L (ones on its diagonal, which are "
+        "left out) below the diagonal of `factors`, U on and above it; row i was exchanged with "
+        "row "
+        "`pivots`[i], one after the other, so that x[order] = L U. A singular matrix has "
+        "factors, too; one that holds NaN or infinity gives NaN.",
+};
+
+// ------------------------------------------------------------------------------------------ lu_solve
+
+#define LU_SOLVE_ATTRS(F, op) F(op, i64, transpose)
+CT_ATTRS(lu_solve, LU_SOLVE_ATTRS);
+
+static bool lu_solve_infer(ct_call *call) { return solve_infer(call, 2, (int[]){2, 1, 2}); }
+static int lu_solve_one(const ct_matrix *m) {
+    const int64_t transpose = ((const lu_solve_attrs *)m->ref->attrs)->transpose;
+    const int64_t n = m->rows, k = right_sides(m, 2);
+    const int columns = (int)k, lda = most(m->rows, 1), zero = zero_on_diagonal(m);
+    const int32_t *from_0 = m->of[1];
+    int info = 0;
+    ct_room room;
+    if (zero) return zero;
+    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k) +
+                                  ct__room_for(CT_I32, n)))
+        return CT_MATRIX_NO_MEMORY;
+    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
+    int *pivots = ct__room_take(&room, CT_I32, n);
+    for (int64_t i = 0; i < n; i++) pivots[i] = from_0[i] + 1;
+    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    ct__by_columns(m->dtype, n, k, m->of[2], b);
+    m->lapack->getrs(ways[transpose], &m->rows, &columns, a, &lda, pivots, b, &lda, &info, 1);
+    ct__by_columns(m->dtype, k, n, b, m->of[3]);
+    ct__free(room.memory);
+    return info;
+}
+static void is_singular(const ct_ref *ref, int info, ct_text *text) {
+    const ct_type *x = &ref->in_type[0];
+    ct__textf(text, "is singular: pivot %d of %lld is 0", info, (long long)x->dim[x->rank - 1]);
+}
+static bool lu_solve_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, lu_solve_one, is_singular);
+}
+ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t transpose) {
+    return ct__record(&ct__op_lu_solve, &(lu_solve_attrs){transpose}, (ct_tensor[]){lu, pivots, b},
+                      3, CT_NOWHERE);
+}
+static bool lu_solve_jvp(ct_rule *r) { // ct_solve, whose factors these are, has a rule of its own
+    if (!ct__is_none(r->t_in[0])) {
+        ct__fail(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve", "its factors have a tangent");
+        return false;
+    }
+    r->t_out[0] =
+        ct__lu_solve(r->in[0], r->in[1], r->t_in[2], ((const lu_solve_attrs *)r->attrs)->transpose);
+    return true;
+}
+static bool lu_solve_transpose(ct_rule *r) {
+    const int64_t transpose = ((const lu_solve_attrs *)r->attrs)->transpose;
+    ct_tensor c = transpose == 2 ? ct__conj_of(r->c_out[0]) : r->c_out[0];
+    c = ct__lu_solve(r->in[0], r->in[1], c, transpose == 0);
+    r->c_in[2] = transpose == 2 ? ct__conj_of(c) : c;
+    return true;
+}
+const ct_opdef ct__op_lu_solve = {
+    CALL(LU_SOLVE, lu_solve),
+    CT_FIELDS(lu_solve),
+    .n_in = 3,
+    .n_out = 1,
+    .core = {2, 1, 2},
+    .transpose = lu_solve_transpose,
+    .doc = "The x of a x = b (`transpose` as in solve), given the factors and pivots of a.",
+};
+
+// ------------------------------------------------------------------------------------------------ qr
+
+static ct_dtype part_of(ct_dtype dtype) { return ct__is_complex(dtype) ? ct__part(dtype) : dtype; }
+// How much LAPACK wants to work in: the first number that it wrote into `work`.
+static int wanted(ct_dtype dtype, const void *work) {
+    const double n = ct__load_f64(part_of(dtype), work, 0);
+    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+#define QR_ATTRS(F, op) F(op, bool, complete)
+CT_ATTRS(qr, QR_ATTRS);
+
+static bool qr_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    const bool complete = ((const qr_attrs *)call->attrs)->complete;
+    const int64_t k = complete ? rows_of(call) : smaller_of(call);
+    return factor_out(call, 0, dtype, 2, rows_of(call), k) &&
+           factor_out(call, 1, dtype, 2, k, columns_of(call));
+}
+static int qr_one(const ct_matrix *m) {
+    const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
+    const int k = least(m->rows, m->columns), own = complete ? m->rows : k, lda = most(m->rows, 1);
+    const int64_t n = (int64_t)m->rows * m->columns, q_n = (int64_t)m->rows * own;
+    const int64_t all = (int64_t)m->rows * most(m->columns, own);
+    int info = 0, ask = -1, lwork;
+    char query[2][CT_MOST_BYTES] = {{0}};
+    ct_room room;
+    if (!ct__all_finite(m->dtype, m->of[0], n)) {
+        ct__fill_nan(m->dtype, m->of[1], q_n);
+        ct__fill_nan(m->dtype, m->of[2], (int64_t)own * m->columns);
+        return 0;
+    }
+    m->lapack->geqrf(&m->rows, &m->columns, NULL, &lda, NULL, query[0], &ask, &info);
+    m->lapack->orgqr(&m->rows, &own, &k, NULL, &lda, NULL, query[1], &ask, &info);
+    lwork = most(wanted(m->dtype, query[0]), wanted(m->dtype, query[1]));
+    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + 2 * ct__room_for(m->dtype, n) +
+                                  ct__room_for(m->dtype, k) + ct__room_for(m->dtype, lwork)))
+        return CT_MATRIX_NO_MEMORY;
+    char *a = ct__room_take(&room, m->dtype, all), *r = ct__room_take(&room, m->dtype, 2 * n);
+    void *tau = ct__room_take(&room, m->dtype, k), *work = ct__room_take(&room, m->dtype, lwork);
+    const size_t each = ct_dtype_size(m->dtype);
+    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    m->lapack->geqrf(&m->rows, &m->columns, a, &lda, tau, work, &lwork, &info);
+    for (int64_t j = 0; j < m->columns; j++) { // column j of R, with zeros below the diagonal
+        const int64_t used = j + 1 < own ? j + 1 : own;
+        char *to = r + (size_t)(j * own) * each;
+        memcpy(to, a + (size_t)(j * m->rows) * each, (size_t)used * each);
+        memset(to + (size_t)used * each, 0, (size_t)(own - used) * each);
+    }
+    ct__by_columns(m->dtype, m->columns, own, r, m->of[2]);
+    m->lapack->orgqr(&m->rows, &own, &k, a, &lda, tau, work, &lwork, &info);
+    ct__by_columns(m->dtype, own, m->rows, a, m->of[1]);
+    ct__free(room.memory);
+    return info;
+}
+static bool qr_eval(const ct_ref *ref) { return ct__each_matrix(ref, qr_one, never_said); }
+// Of the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R)
+// and R' = (W - S) R, where S is what W has below the diagonal, less its adjoint; of complex matrices
+// the diagonal's imaginary part too. Columns behind them are Q^H x.
+static bool qr_jvp(ct_rule *r) {
+    ct_tensor q = r->out[0], all = r->out[1], x = r->t_in[0];
+    const ct_type *type = ct__type_of(r->in[0]);
+    const int rank = type->rank;
+    const int64_t m = type->dim[rank - 2], n = type->dim[rank - 1], axis = rank - 1, zero = 0;
+    if (((const qr_attrs *)r->attrs)->complete && m > n) {
+        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "qr",
+                 "the complete Q of %s is not determined, and has no derivative",
+                 ct__type_text(type).s);
+        return false;
+    }
+    const ct_ints last = {1, &axis}, from = {1, &zero}, to = {1, &m};
+    ct_tensor first = m < n ? ct_slice(all, .axes = last, .start = from, .stop = to) : all;
+    ct_tensor dx = m < n ? ct_slice(x, .axes = last, .start = from, .stop = to) : x;
+    ct_tensor by = ct__swap_last(
+        ct_triangular_solve(first, ct__swap_last(dx), .upper = true, .transpose = 1)); // x' inv(R)
+    ct_tensor w = ct_matmul(ct__adjoint(q), by), low = ct__lower_part(w, 1);
+    ct_tensor s = ct_sub(low, ct__adjoint(low));
+    if (ct__is_complex((ct_dtype)type->dtype)) {
+        ct_tensor half = ct_mul(ct_sub(w, ct__adjoint(w)), ct__number_like(0.5, w));
+        s = ct_add(s, ct__upper_part(ct__lower_part(half, 0), 0));
+    }
+    ct_tensor turn = ct_sub(s, w);
+    r->t_out[0] = ct_add(ct_matmul(q, turn), by);
+    r->t_out[1] = ct_neg(ct_matmul(turn, first));
+    if (m < n) {
+        ct_tensor rest = ct_slice(r->in[0], .axes = last, .start = to);
+        ct_tensor moved = ct_slice(x, .axes = last, .start = to);
+        moved = ct_add(ct_matmul(ct__adjoint(q), moved), ct_matmul(ct__adjoint(r->t_out[0]), rest));
+        r->t_out[1] = ct_concat(((ct_tensor[]){r->t_out[1], moved}), 2, axis);
+    }
+    return true;
+}
+const ct_opdef ct__op_qr = {
+    CALL(QR, qr),
+    CT_FIELDS(qr),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Q with orthonormal columns and upper triangular R whose product is x, (..., M, N): (..., "
+        "M, "
+        "K) and (..., K, N) with the smaller of M and N as K, or (`complete`) M. The complete Q of "
+        "more rows than columns has no derivative. A matrix that holds NaN or infinity gives NaN.",
+};
+
+// --------------------------------------------------------------------------- eigenvalues of symmetric
+
+#define EIGH_ATTRS(F, op) F(op, bool, upper)
+#define EIGVALSH_ATTRS(F, op) F(op, bool, upper)
+CT_ATTRS(eigh, EIGH_ATTRS);
+CT_ATTRS(eigvalsh, EIGVALSH_ATTRS);
+
+static bool eigvalsh_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, true) &&
+           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+}
+static bool eigh_infer(ct_call *call) {
+    if (!eigvalsh_infer(call)) return false;
+    call->out[1] = *call->in[0];
+    return true;
+}
+static void syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w, void *work,
+                  int lwork, void *rwork, int lrwork, int *iwork, int liwork, int *info) {
+    const int lda = most(m->rows, 1);
+    const char *job = vectors ? "V" : "N", *part = upper ? "U" : "L";
+    if (ct__is_complex(m->dtype))
+        m->lapack->heevd(job, part, &m->rows, a, &lda, w, work, &lwork, rwork, &lrwork, iwork,
+                         &liwork, info, 1, 1);
+    else
+        m->lapack->syevd(job, part, &m->rows, a, &lda, w, work, &lwork, iwork, &liwork, info, 1, 1);
+}
+static int symmetric(const ct_matrix *m, bool vectors, bool upper) {
+    const int64_t n = m->rows, all = n * n;
+    const ct_dtype part = part_of(m->dtype);
+    char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
+    int info = 0, iwork_n = 1;
+    ct_room room;
+    if (!ct__all_finite(m->dtype, m->of[0], all)) {
+        ct__fill_nan(part, m->of[1], n);
+        if (vectors) ct__fill_nan(m->dtype, m->of[2], all);
+        return 0;
+    }
+    if (!n) return 0;
+    syevd(m, vectors, upper, NULL, NULL, work_n, -1, rwork_n, -1, &iwork_n, -1, &info);
+    const int lwork = wanted(m->dtype, work_n), lrwork = wanted(part, rwork_n);
+    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + ct__room_for(part, n) +
+                                  ct__room_for(m->dtype, lwork) + ct__room_for(part, lrwork) +
+                                  ct__room_for(CT_I32, iwork_n)))
+        return CT_MATRIX_NO_MEMORY;
+    void *a = ct__room_take(&room, m->dtype, all), *w = ct__room_take(&room, part, n);
+    void *work = ct__room_take(&room, m->dtype, lwork);
+    void *rwork = ct__room_take(&room, part, lrwork);
+    int *iwork = ct__room_take(&room, CT_I32, iwork_n);
+    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    syevd(m, vectors, upper, a, w, work, lwork, rwork, lrwork, iwork, iwork_n, &info);
+    memcpy(m->of[1], w, ct__dtype_bytes(part, n));
+    if (vectors) ct__by_columns(m->dtype, n, n, a, m->of[2]);
+    ct__free(room.memory);
+    return info;
+}
+static void not_converged(const ct_ref *ref, int info, ct_text *text) {
+    (void)ref, (void)info;
+    ct__text_add(text, "has values to which LAPACK did not converge");
+}
+static int eigh_one(const ct_matrix *m) {
+    return symmetric(m, true, ((const eigh_attrs *)m->ref->attrs)->upper);
+}
+static int eigvalsh_one(const ct_matrix *m) {
+    return symmetric(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
+}
+static bool eigh_eval(const ct_ref *ref) { return ct__each_matrix(ref, eigh_one, not_converged); }
+static bool eigvalsh_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigvalsh_one, not_converged);
+}
+
+// Of a list (..., N) x[j] - x[i], or their sums, at (i, j): (..., N, N).
+static ct_tensor across(ct_tensor x, bool sums) {
+    ct_tensor column = ct__add_last(x), row = ct__swap_last(column);
+    return sums ? ct_add(row, column) : ct_sub(row, column);
+}
+// 1 / x, but 0 on the diagonal, where x is.
+static ct_tensor beside_diagonal(ct_tensor x) {
+    ct_tensor one = ct__identity(x);
+    return ct_sub(ct_div(ct__number_like(1, x), ct_add(x, one)), one);
+}
+static ct_tensor symmetric_tangent(ct_tensor t) {
+    return ct_mul(ct_add(t, ct__adjoint(t)), ct__number_like(0.5, t));
+}
+// In the vectors' basis V^H x' V the diagonal moves the values, what is beside it the vectors.
+static bool eigh_jvp(ct_rule *r) {
+    ct_tensor v = r->out[1];
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
+    r->t_out[1] = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
+    return true;
+}
+static bool eigvalsh_jvp(ct_rule *r) {
+    ct_tensor v = ct_eigh(r->in[0], .upper = ((const eigvalsh_attrs *)r->attrs)->upper).vectors;
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
+    return true;
+}
+const ct_opdef ct__op_eigh = {
+    CALL(EIGH, eigh),
+    CT_FIELDS(eigh),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N), rising, and eigenvectors, the columns of (..., N, N), of symmetric "
+        "(Hermitian) matrices, of which only the lower triangle is read, or the `upper` one. The "
+        "vectors' derivative is infinite where two values are equal. A matrix that holds NaN or "
+        "infinity gives NaN.",
+};
+const ct_opdef ct__op_eigvalsh = {
+    CALL(EIGVALSH, eigvalsh),
+    CT_FIELDS(eigvalsh),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc = "Eigenvalues (..., N), rising, of symmetric (Hermitian) matrices (..., N, N), of which "
+           "only "
+           "the lower triangle is read, or the `upper` one.",
+};
+
+// ------------------------------------------------------------------------------------ singular values
+
+#define SVD_ATTRS(F, op) F(op, bool, full)
+CT_ATTRS(svd, SVD_ATTRS);
+
+static bool svdvals_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, false) &&
+           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, smaller_of(call), 0);
+}
+static bool svd_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    const bool full = ((const svd_attrs *)call->attrs)->full;
+    const int64_t k = smaller_of(call);
+    return factor_out(call, 0, dtype, 2, rows_of(call), full ? rows_of(call) : k) &&
+           factor_out(call, 1, part_of(dtype), 1, k, 0) &&
+           factor_out(call, 2, dtype, 2, full ? columns_of(call) : k, columns_of(call));
+}
+// What gesdd is called with. `rwork`: of complex matrices.
+typedef struct gesdd {
+    const char *job;
+    int lda, ldu, ldvh, lwork;
+    void *a, *s, *u, *vh, *work, *rwork;
+    int *iwork;
+} gesdd;
+static int call_gesdd(const ct_matrix *m, const gesdd *x) {
+    int info = 0;
+    if (ct__is_complex(m->dtype))
+        m->lapack->gesdd_complex(x->job, &m->rows, &m->columns, x->a, &x->lda, x->s, x->u, &x->ldu,
+                                 x->vh, &x->ldvh, x->work, &x->lwork, x->rwork, x->iwork, &info, 1);
+    else
+        m->lapack->gesdd(x->job, &m->rows, &m->columns, x->a, &x->lda, x->s, x->u, &x->ldu, x->vh,
+                         &x->ldvh, x->work, &x->lwork, x->iwork, &info, 1);
+    return info;
+}
+// Results u, s and vh; without vectors s alone.
+static int singular(const ct_matrix *m, bool vectors, bool full, void *u, void *s, void *vh) {
+    const int64_t rows = m->rows, columns = m->columns, k = least(m->rows, m->columns);
+    const int64_t us = full ? rows : k, vs = full ? columns : k, wide = most(m->rows, m->columns);
+    const ct_dtype dtype = m->dtype, part = part_of(dtype);
+    // Of real numbers `rwork` is not read; of complex ones this is what LAPACK's page asks for.
+    const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
+    char query[CT_MOST_BYTES] = {0};
+    ct_room room;
+    if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
+        ct__fill_nan(part, s, k);
+        if (vectors) ct__fill_nan(dtype, u, rows * us);
+        if (vectors) ct__fill_nan(dtype, vh, vs * columns);
+        return 0;
+    }
+    if (!k) {
+        if (vectors) ct__fill_identity(dtype, u, us);
+        if (vectors) ct__fill_identity(dtype, vh, vs);
+        return 0;
+    }
+    gesdd x = {.job = !vectors ? "N"
+                      : full   ? "A"
+                               : "S",
+               .lda = m->rows,
+               .ldu = m->rows,
+               .ldvh = (int)vs,
+               .lwork = -1,
+               .work = query};
+    call_gesdd(m, &x);
+    x.lwork = wanted(dtype, query);
+    if (!ct__room_make(&room, ct__room_for(dtype, rows * columns) + ct__room_for(part, k) +
+                                  ct__room_for(dtype, rows * us) +
+                                  ct__room_for(dtype, vs * columns) + ct__room_for(dtype, x.lwork) +
+                                  ct__room_for(part, rwork) + ct__room_for(CT_I32, 8 * k)))
+        return CT_MATRIX_NO_MEMORY;
+    x.a = ct__room_take(&room, dtype, rows * columns);
+    x.s = ct__room_take(&room, part, k);
+    x.u = ct__room_take(&room, dtype, rows * us);
+    x.vh = ct__room_take(&room, dtype, vs * columns);
+    x.work = ct__room_take(&room, dtype, x.lwork);
+    x.rwork = ct__room_take(&room, part, rwork);
+    x.iwork = ct__room_take(&room, CT_I32, 8 * k);
+    ct__by_columns(dtype, rows, columns, m->of[0], x.a);
+    const int info = call_gesdd(m, &x);
+    memcpy(s, x.s, ct__dtype_bytes(part, k));
+    if (vectors) ct__by_columns(dtype, us, rows, x.u, u);
+    if (vectors) ct__by_columns(dtype, columns, vs, x.vh, vh);
+    ct__free(room.memory);
+    return info;
+}
+static int svd_one(const ct_matrix *m) {
+    return singular(m, true, ((const svd_attrs *)m->ref->attrs)->full, m->of[1], m->of[2],
+                    m->of[3]);
+}
+static int svdvals_one(const ct_matrix *m) {
+    return singular(m, false, false, NULL, m->of[1], NULL);
+}
+static bool svd_eval(const ct_ref *ref) { return ct__each_matrix(ref, svd_one, not_converged); }
+static bool svdvals_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, svdvals_one, not_converged);
+}
+// What of a vector's movement lies outside of the vectors' span: (x' v - u u^H x' v) / s.
+static ct_tensor outside(ct_tensor moved, ct_tensor u, ct_tensor s) {
+    ct_tensor rest = ct_sub(moved, ct_matmul(u, ct_matmul(ct__adjoint(u), moved)));
+    return ct__columns_times(rest, ct_div(ct__number_like(1, s), s));
+}
+// With D = U^H x' V: s' is its diagonal; U and V turn among their columns by what is beside it.
+static bool svd_jvp(ct_rule *r) {
+    ct_tensor u = r->out[0], s = r->out[1], v = ct__adjoint(r->out[2]), x = r->t_in[0];
+    const ct_type *type = ct__type_of(r->in[0]);
+    const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
+    if (((const svd_attrs *)r->attrs)->full && m != n) {
+        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "svd",
+                 "the full U and V of %s are not determined, and have no derivative",
+                 ct__type_text(type).s);
+        return false;
+    }
+    ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(u), x), v);
+    ct_tensor apart = beside_diagonal(ct_mul(across(s, true), across(s, false)));
+    ct_tensor ds = ct__columns_times(d, s), sd = ct_mul(d, ct__add_last(s));
+    ct_tensor zero = ct_equal(s, ct__number_like(0, s));
+    ct_tensor inverse = ct_div(ct__number_like(1, s), ct_select(zero, ct__number_like(1, s), s));
+    inverse = ct_select(zero, ct__number_like(0, s), inverse);
+    ct_tensor du = ct_mul(apart, ct_add(ds, ct__adjoint(ds)));
+    if (ct__is_complex((ct_dtype)type->dtype)) { // a phase, which is put into U
+        ct_tensor half = ct_mul(ct_sub(d, ct__adjoint(d)), ct__number_like(0.5, d));
+        half = ct__upper_part(ct__lower_part(half, 0), 0);
+        du = ct_add(du, ct__columns_times(half, inverse));
+    }
+    ct_tensor dv = ct_matmul(v, ct_mul(apart, ct_add(sd, ct__adjoint(sd))));
+    du = ct_matmul(u, du);
+    if (m > n) du = ct_add(du, outside(ct_matmul(x, v), u, s));
+    if (n > m) dv = ct_add(dv, outside(ct_matmul(ct__adjoint(x), u), v, s));
+    r->t_out[0] = du;
+    r->t_out[1] = ct__real_of(ct__diagonal_of(d));
+    r->t_out[2] = ct__adjoint(dv);
+    return true;
+}
+static bool svdvals_jvp(ct_rule *r) {
+    ct_svd_out f = ct_svd(r->in[0]);
+    ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
+    r->t_out[0] = ct__real_of(ct__diagonal_of(d));
+    return true;
+}
+const ct_opdef ct__op_svd = {
+    CALL(SVD, svd),
+    CT_FIELDS(svd),
+    .n_in = 1,
+    .n_out = 3,
+    .core = {2},
+    .doc =
+        "U, s and V^H of x, (..., M, N), with x = U diag(s) V^H: orthonormal columns of U and rows "
+        "of "
+        "V^H, as many as singular values s (..., K), which fall; `full`: U and V^H are square. The "
+        "derivatives of U and V^H are infinite where two values are equal, and there are none of "
+        "full ones of a matrix that is not square. A matrix that holds NaN or infinity gives NaN.",
+};
+const ct_opdef ct__op_svdvals = {
+    CALL(SVDVALS, svdvals),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc = "Singular values (..., K), falling, of matrices (..., M, N), with the smaller of M and "
+           "N as K.",
+};
+
+// ----------------------------------------------------------------------------- eigenvalues of all others
+
+static ct_dtype complex_of(ct_dtype dtype) { return part_of(dtype) == CT_F32 ? CT_C64 : CT_C128; }
+static bool eigvals_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, true) &&
+           factor_out(call, 0, complex_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+}
+static bool eig_infer(ct_call *call) {
+    return eigvals_infer(call) && factor_out(call, 1, complex_of((ct_dtype)call->in[0]->dtype), 2,
+                                             rows_of(call), rows_of(call));
+}
+// What geev is called with: of complex matrices `re` are the values, and `im` is memory to work in.
+typedef struct geev {
+    const char *job;
+    int lda, lwork;
+    void *a, *re, *im, *v, *work;
+} geev;
+static int call_geev(const ct_matrix *m, const geev *x) {
+    const int one = 1;
+    int info = 0;
+    if (ct__is_complex(m->dtype))
+        m->lapack->geev_complex("N", x->job, &m->rows, x->a, &x->lda, x->re, NULL, &one, x->v,
+                                &x->lda, x->work, &x->lwork, x->im, &info, 1, 1);
+    else
+        m->lapack->geev("N", x->job, &m->rows, x->a, &x->lda, x->re, x->im, NULL, &one, x->v,
+                        &x->lda, x->work, &x->lwork, &info, 1, 1);
+    return info;
+}
+// Of real matrices pairs of conjugated values have one column with the real part of a vector and one
+// with the imaginary part. The result is by rows.
+static void pair_up(ct_dtype part, int64_t n, const void *im, const void *columns, void *to) {
+    for (int64_t j = 0; j < n; j++) {
+        const bool pair = ct__load_f64(part, im, j) != 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double re = ct__load_f64(part, columns, j * n + i);
+            const double other = pair ? ct__load_f64(part, columns, (j + 1) * n + i) : 0;
+            for (int k = 0; k <= pair; k++) {
+                const int64_t at = 2 * (i * n + j + k);
+                ct__store_f64(part, to, at, re);
+                ct__store_f64(part, to, at + 1, k ? -other : other);
+            }
+        }
+        j += pair;
+    }
+}
+static int general(const ct_matrix *m, void *values, void *vectors) {
+    const int64_t n = m->rows, all = n * n;
+    const ct_dtype dtype = m->dtype, part = part_of(dtype), out = complex_of(dtype);
+    char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
+    ct_room room;
+    if (!ct__all_finite(dtype, m->of[0], all)) {
+        ct__fill_nan(out, values, n);
+        if (vectors) ct__fill_nan(out, vectors, all);
+        return 0;
+    }
+    if (!n) return 0;
+    geev x = {.job = vectors ? "V" : "N", .lda = m->rows, .lwork = -1, .im = more, .work = query};
+    call_geev(m, &x);
+    x.lwork = wanted(dtype, query);
+    if (!ct__room_make(&room, 2 * ct__room_for(dtype, all) + ct__room_for(dtype, n) +
+                                  ct__room_for(dtype, 2 * n) + ct__room_for(dtype, x.lwork)))
+        return CT_MATRIX_NO_MEMORY;
+    x.a = ct__room_take(&room, dtype, all);
+    x.v = ct__room_take(&room, dtype, all);
+    x.re = ct__room_take(&room, dtype, n);
+    x.im = ct__room_take(&room, dtype, 2 * n);
+    x.work = ct__room_take(&room, dtype, x.lwork);
+    ct__by_columns(dtype, n, n, m->of[0], x.a);
+    const int info = call_geev(m, &x);
+    if (dtype == out) {
+        memcpy(values, x.re, ct__dtype_bytes(out, n));
+        if (vectors) ct__by_columns(dtype, n, n, x.v, vectors);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            ct__store_f64(part, values, 2 * i, ct__load_f64(part, x.re, i));
+            ct__store_f64(part, values, 2 * i + 1, ct__load_f64(part, x.im, i));
+        }
+        if (vectors && !info) pair_up(part, n, x.im, x.v, vectors);
+    }
+    ct__free(room.memory);
+    return info;
+}
+static int eig_one(const ct_matrix *m) { return general(m, m->of[1], m->of[2]); }
+static int eigvals_one(const ct_matrix *m) { return general(m, m->of[1], NULL); }
+static bool eig_eval(const ct_ref *ref) { return ct__each_matrix(ref, eig_one, not_converged); }
+static bool eigvals_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigvals_one, not_converged);
+}
+// In the vectors' basis, inv(V) x' V.
+static ct_tensor in_basis(ct_tensor v, ct_tensor t) {
+    return ct_solve(v, ct_matmul(ct__to(t, (ct_dtype)ct__type_of(v)->dtype), v));
+}
+// Vectors stay of length 1. Which phase they have is LAPACK's choice, on which nothing should hang: here
+// it does not move.
+static bool eig_jvp(ct_rule *r) {
+    ct_tensor v = r->out[1], inside = in_basis(v, r->t_in[0]);
+    ct_tensor t = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
+    ct_tensor longer = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
+    r->t_out[0] = ct__diagonal_of(inside);
+    r->t_out[1] = ct_sub(t, ct__columns_times(v, longer));
+    return true;
+}
+static bool eigvals_jvp(ct_rule *r) {
+    r->t_out[0] = ct__diagonal_of(in_basis(ct_eig(r->in[0]).vectors, r->t_in[0]));
+    return true;
+}
+const ct_opdef ct__op_eig = {
+    CALL(EIG, eig),
+    .n_in = 1,
+    .n_out = 2,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N) and eigenvectors of length 1, the columns of (..., N, N), of square "
+        "matrices: complex numbers, of real matrices too. Derivatives are of what does not hang on "
+        "the "
+        "vectors' phases, and infinite where two values are equal. A matrix that holds NaN or "
+        "infinity gives NaN.",
+};
+const ct_opdef ct__op_eigvals = {
+    CALL(EIGVALS, eigvals),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .doc =
+        "Eigenvalues (..., N), complex numbers, of square matrices (..., N, N), in LAPACK's order.",
+};

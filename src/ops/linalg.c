@@ -1,0 +1,738 @@
+// Linear algebra said in factors of matrices (lapack_ops.c) and products.
+#include <math.h>
+#include <stdlib.h>
+
+#include "kinds/batch.h"
+#include "ops/matrices.h"
+
+#define SAID(ID, op)                                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .accepts = CT_LINALG,            \
+    .infer = op##_infer, .body = op##_body
+
+static ct_tensor number(double value, ct_tensor like) { return ct__number_like(value, like); }
+static ct_dtype out_dtype(const ct_rule *r, int i) { return (ct_dtype)r->node->out[i].dtype; }
+// The types of operand 0 without its last two axes.
+static bool numbers_out(ct_call *call, int out, ct_dtype dtype) {
+    ct_type batch = *call->in[0];
+    batch.rank = (uint8_t)(batch.rank - 2);
+    return ct__matrix_out(call, out, dtype, &batch, 0, NULL);
+}
+static ct_dtype part_of(ct_dtype dtype) { return ct__is_complex(dtype) ? ct__part(dtype) : dtype; }
+
+// ---------------------------------------------------------------------------------------------- solve
+
+#define SOLVE_ATTRS(F, op) F(op, i64, transpose)
+CT_ATTRS(solve, SOLVE_ATTRS);
+
+static bool solve_infer(ct_call *call) {
+    const ct_type *x = call->in[0], *y = call->in[1];
+    ct_type batch;
+    if (!ct__check_transpose(call, ((const solve_attrs *)call->attrs)->transpose) ||
+        !ct__check_matrices(call, 0, true) || !ct__check_accepts(call, 1))
+        return false;
+    if (y->rank < 2)
+        return ct__call_err(call, CT_E_SHAPE, "b is %s, and no matrix", ct__type_text(y).s) ||
+               ct__call_hint(call,
+                             "of one right side make a column: ct_reshape(b, CT_DIMS(-1, 1))");
+    if (x->dim[x->rank - 1] != y->dim[y->rank - 2])
+        return ct__call_err(call, CT_E_SHAPE, "sizes differ: a is %s, b is %s", ct__type_text(x).s,
+                            ct__type_text(y).s) ||
+               ct__call_hint(call, "they are (..., N, N) and (..., N, K)");
+    const ct_dtype dtype = ct__promote(x->dtype, x->weak, y->dtype, y->weak);
+    const int64_t sizes[2] = {ct__same_size(x, x->rank - 1, y, y->rank - 2),
+                              ct__size_of(y, y->rank - 1)};
+    return ct__batch_of(call, (int[]){2, 2}, &batch) &&
+           ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
+}
+static bool solve_body(ct_rule *r) {
+    const ct_dtype dtype = out_dtype(r, 0);
+    ct_lu_out lu =
+        ct_lu(ct__to(r->in[0], dtype)); // of a matrix solved with twice there will be one
+    r->body_out[0] = ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
+                                  ((const solve_attrs *)r->attrs)->transpose);
+    return true;
+}
+// a x = b gives a x' = b' - a' x, with a and a' as they are meant.
+static bool solve_jvp(ct_rule *r) {
+    const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
+    ct_tensor b = r->t_in[1];
+    if (!ct__is_none(r->t_in[0]))
+        b = ct__add_zero(b, ct_neg(ct_matmul(ct__meant(r->t_in[0], transpose), r->out[0])));
+    r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
+    return true;
+}
+// Of x = inv(a) b the cotangent of b is inv(a)^T c.
+static bool solve_transpose(ct_rule *r) {
+    const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
+    ct_tensor c = transpose == 2 ? ct__conj_of(r->c_out[0]) : r->c_out[0];
+    c = ct_solve(r->in[0], c, .transpose = transpose == 0);
+    r->c_in[1] = transpose == 2 ? ct__conj_of(c) : c;
+    return true;
+}
+const ct_opdef ct__op_solve = {
+    SAID(SOLVE, solve),
+    CT_FIELDS(solve),
+    .core = {2, 2},
+    .batch = ct__batch_cores,
+    .n_in = 2,
+    .n_out = 1,
+    .jvp = solve_jvp,
+    .transpose = solve_transpose,
+    .doc = "The x of a x = b, for square matrices a (..., N, N) and right sides b (..., N, K); "
+           "axes in "
+           "front broadcast. `transpose` 1 means the transpose of a, 2 its conjugate transpose. A "
+           "singular a is an error of the plan.",
+};
+
+static bool inv_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, true)) return false;
+    *call->out = *call->in[0];
+    return true;
+}
+static bool inv_body(ct_rule *r) {
+    r->body_out[0] = ct_solve(r->in[0], ct__identity(r->in[0]));
+    return true;
+}
+static bool inv_jvp(ct_rule *r) { // -inv(x) x' inv(x)
+    r->t_out[0] = ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0]));
+    return true;
+}
+const ct_opdef ct__op_inv = {
+    SAID(INV, inv),
+    .core = {2},
+    .batch = ct__batch_cores,
+    .n_in = 1,
+    .n_out = 1,
+    .jvp = inv_jvp,
+    .doc = "The inverse of square matrices (..., N, N). A singular one is an error of the plan.",
+};
+
+// ---------------------------------------------------------------------------------------- determinants
+
+static ct_tensor product(ct_tensor x) { // over the last axis
+    const int64_t last = ct__type_of(x)->rank - 1;
+    return ct_prod(x, .axes = {1, &last});
+}
+static ct_tensor sum_last(ct_tensor x) {
+    const int64_t last = ct__type_of(x)->rank - 1;
+    return ct_sum(x, .axes = {1, &last});
+}
+// 1 or -1, by how many rows were exchanged; (...).
+static ct_tensor parity(ct_tensor pivots, ct_tensor like) {
+    const int64_t n = ct__size_like(pivots, ct__type_of(pivots)->rank - 1);
+    ct_tensor stays = ct_equal(pivots, ct_iota(CT_I32, CT_DIMS(n), 0));
+    return product(ct_select(stays, number(1, like), number(-1, like)));
+}
+static ct_tensor trace_of(ct_tensor x) { return sum_last(ct__diagonal_of(x)); }
+
+static bool det_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, true) && numbers_out(call, 0, (ct_dtype)call->in[0]->dtype);
+}
+static bool det_body(ct_rule *r) {
+    ct_lu_out lu = ct_lu(r->in[0]);
+    ct_tensor diagonal = ct__diagonal_of(lu.factors);
+    r->body_out[0] = ct_mul(product(diagonal), parity(lu.pivots, diagonal));
+    return true;
+}
+static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
+    r->t_out[0] = ct_mul(r->out[0], trace_of(ct_solve(r->in[0], r->t_in[0])));
+    return true;
+}
+const ct_opdef ct__op_det = {
+    SAID(DET, det),
+    .core = {2},
+    .batch = ct__batch_cores,
+    .n_in = 1,
+    .n_out = 1,
+    .jvp = det_jvp,
+    .doc =
+        "The determinant of square matrices (..., N, N); of a singular one 0. Its derivative wants "
+        "the inverse: there a singular matrix is an error of the plan.",
+};
+
+static bool slogdet_infer(ct_call *call) {
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
+    return ct__check_matrices(call, 0, true) && numbers_out(call, 0, dtype) &&
+           numbers_out(call, 1, part_of(dtype));
+}
+static bool slogdet_body(ct_rule *r) {
+    ct_lu_out lu = ct_lu(r->in[0]);
+    ct_tensor diagonal = ct__diagonal_of(lu.factors), size = ct_abs(diagonal), sign;
+    if (ct__is_complex(out_dtype(r, 0))) {
+        ct_tensor zero = ct_equal(size, number(0, size));
+        sign = ct_select(zero, number(0, diagonal),
+                         ct_div(diagonal, ct_select(zero, number(1, size), size)));
+    } else {
+        sign = ct_sign(diagonal);
+    }
+    r->body_out[0] = ct_mul(product(sign), parity(lu.pivots, sign));
+    r->body_out[1] = sum_last(ct_log(size));
+    return true;
+}
+static bool slogdet_jvp(ct_rule *r) {
+    ct_tensor t = trace_of(ct_solve(r->in[0], r->t_in[0]));
+    r->t_out[0] = CT_NONE;
+    r->t_out[1] = ct__real_of(t);
+    if (ct__is_complex(out_dtype(r, 0))) { // it turns by the imaginary part
+        ct_tensor turn = ct_complex(ct__zeros_like(r->t_out[1]), ct_imag(t));
+        r->t_out[0] = ct_mul(r->out[0], turn);
+    }
+    return true;
+}
+const ct_opdef ct__op_slogdet = {
+    SAID(SLOGDET, slogdet),
+    .core = {2},
+    .batch = ct__batch_cores,
+    .n_in = 1,
+    .n_out = 2,
+    .jvp = slogdet_jvp,
+    .doc = "The determinant of square matrices (..., N, N) as its `sign` (of size 1, a complex "
+           "number of "
+           "complex matrices) and the logarithm of its size; of a singular one 0 and -infinity. "
+           "Its derivative wants the inverse, as that of det.",
+};
+
+// ------------------------------------------------------------------------------------- least squares
+
+#define PINV_ATTRS(F, op) F(op, num, rtol)
+#define LSTSQ_ATTRS(F, op) F(op, num, rtol)
+#define MATRIX_RANK_ATTRS(F, op) F(op, num, rtol)
+CT_ATTRS(pinv, PINV_ATTRS);
+CT_ATTRS(lstsq, LSTSQ_ATTRS);
+CT_ATTRS(matrix_rank, MATRIX_RANK_ATTRS);
+
+// Which singular values s of x count: those above `rtol` times the largest, else above the rounding
+// errors of a matrix of that size.
+static ct_tensor counts(ct_tensor s, ct_tensor x, ct_num rtol) {
+    const ct_type *type = ct__type_of(x);
+    const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
+    const int64_t last = ct__type_of(s)->rank - 1;
+    const double eps = ldexp(1, -ct__dtype((ct_dtype)ct__type_of(s)->dtype)->mantissa);
+    const double part = ct__num_or(rtol, (double)(m > n ? m : n) * eps);
+    if (!m || !n) return ct_less(s, s);
+    ct_tensor largest = ct_max(s, .axes = {1, &last}, .keepdims = true);
+    return ct_less(ct_mul(largest, number(part, s)), s);
+}
+static bool pinv_infer(ct_call *call) {
+    if (!ct__check_matrices(call, 0, false)) return false;
+    ct_type batch = *call->in[0];
+    const int rank = batch.rank;
+    batch.rank = (uint8_t)(rank - 2);
+    const int64_t sizes[2] = {ct__size_of(call->in[0], rank - 1),
+                              ct__size_of(call->in[0], rank - 2)};
+    return ct__matrix_out(call, 0, (ct_dtype)call->in[0]->dtype, &batch, 2, sizes);
+}
+static bool pinv_body(ct_rule *r) {
+    ct_svd_out f = ct_svd(r->in[0]);
+    ct_tensor keep = counts(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
+    ct_tensor by = ct_div(number(1, f.s), ct_select(keep, f.s, number(1, f.s)));
+    by = ct_select(keep, by, number(0, f.s));
+    r->body_out[0] = ct_matmul(ct__columns_times(ct__adjoint(f.vh), by), ct__adjoint(f.u));
+    return true;
+}
+// Golub and Pereyra: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
+static bool pinv_jvp(ct_rule *r) {
+    ct_tensor p = r->out[0], x = r->in[0], t = r->t_in[0];
+    ct_tensor ph = ct__adjoint(p), th = ct__adjoint(t);
+    ct_tensor left = ct_matmul(ct_matmul(p, ph), th), right = ct_matmul(ct_matmul(th, ph), p);
+    left = ct_sub(left, ct_matmul(ct_matmul(left, x), p));
+    right = ct_sub(right, ct_matmul(p, ct_matmul(x, right)));
+    r->t_out[0] = ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p));
+    return true;
+}
+const ct_opdef ct__op_pinv = {
+    SAID(PINV, pinv),
+    CT_FIELDS(pinv),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .batch = ct__batch_cores,
+    .jvp = pinv_jvp,
+    .doc =
+        "The pseudo-inverse (..., N, M) of matrices (..., M, N). Singular values count where they "
+        "are "
+        "above `rtol` times the largest (default: the larger of M and N times the dtype's step).",
+};
+
+static bool lstsq_infer(ct_call *call) {
+    const ct_type *x = call->in[0], *y = call->in[1];
+    ct_type batch;
+    if (!ct__check_matrices(call, 0, false) || !ct__check_matrices(call, 1, false)) return false;
+    if (x->dim[x->rank - 2] != y->dim[y->rank - 2])
+        return ct__call_err(call, CT_E_SHAPE, "rows differ: a is %s, b is %s", ct__type_text(x).s,
+                            ct__type_text(y).s) ||
+               ct__call_hint(call, "they are (..., M, N) and (..., M, K)");
+    (void)ct__same_size(x, x->rank - 2, y, y->rank - 2);
+    const ct_dtype dtype = ct__promote(x->dtype, x->weak, y->dtype, y->weak);
+    const int64_t sizes[2] = {ct__size_of(x, x->rank - 1), ct__size_of(y, y->rank - 1)};
+    return ct__batch_of(call, (int[]){2, 2}, &batch) &&
+           ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
+}
+static bool lstsq_body(ct_rule *r) {
+    ct_num rtol = ((const lstsq_attrs *)r->attrs)->rtol;
+    ct_tensor p = ct_pinv(r->in[0], .rtol = rtol);
+    r->body_out[0] = ct_matmul(ct__to(p, out_dtype(r, 0)), ct__to(r->in[1], out_dtype(r, 0)));
+    return true;
+}
+const ct_opdef ct__op_lstsq = {
+    SAID(LSTSQ, lstsq),
+    CT_FIELDS(lstsq),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {2, 2},
+    .batch = ct__batch_cores,
+    .doc = "The x (..., N, K) for which a x is nearest to b, the shortest of several, for matrices "
+           "a (..., "
+           "M, N) and b (..., M, K); axes in front broadcast. `rtol` is as in pinv.",
+};
+
+static bool matrix_rank_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, false) && numbers_out(call, 0, CT_I64);
+}
+static bool matrix_rank_body(ct_rule *r) {
+    ct_tensor s = ct_svdvals(r->in[0]);
+    ct_tensor keep = counts(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
+    r->body_out[0] = sum_last(ct_cast(keep, CT_I64));
+    return true;
+}
+const ct_opdef ct__op_matrix_rank = {
+    SAID(MATRIX_RANK, matrix_rank),
+    CT_FIELDS(matrix_rank),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .batch = ct__batch_cores,
+    .jvp = CT_NO_GRAD,
+    .doc = "How many singular values of matrices (..., M, N) count, by `rtol` as in pinv; i64.",
+};
+
+#define MATRIX_POWER_ATTRS(F, op) F(op, i64, n)
+CT_ATTRS(matrix_power, MATRIX_POWER_ATTRS);
+static bool matrix_power_infer(ct_call *call) { return inv_infer(call); }
+static bool matrix_power_body(ct_rule *r) {
+    const int64_t n = ((const matrix_power_attrs *)r->attrs)->n;
+    uint64_t left = n < 0 ? (uint64_t)0 - (uint64_t)n : (uint64_t)n;
+    ct_tensor power = n < 0 ? ct_inv(r->in[0]) : r->in[0], all = CT_NONE;
+    for (; left; left >>= 1) {
+        if (left & 1) all = ct__is_none(all) ? power : ct_matmul(all, power);
+        if (left > 1) power = ct_matmul(power, power);
+    }
+    if (ct__is_none(all)) {
+        ct_dims_buffer dims;
+        all = ct_expand(ct__identity(power), ct__dims_of(power, &dims));
+    }
+    r->body_out[0] = all;
+    return true;
+}
+const ct_opdef ct__op_matrix_power = {
+    SAID(MATRIX_POWER, matrix_power),
+    CT_FIELDS(matrix_power),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .batch = ct__batch_cores,
+    .doc = "The product of n times the square matrix x, (..., N, N); of n below 0 of its inverse.",
+};
+
+// ----------------------------------------------------------------------------------------------- norms
+
+// |x|, or for `square` its square, of which complex numbers need no root.
+static ct_tensor size_of(ct_tensor x, bool square) {
+    if (!square) return ct_abs(x);
+    if (!ct__is_complex((ct_dtype)ct__type_of(x)->dtype)) return ct_mul(x, x);
+    ct_tensor re = ct_real(x), im = ct_imag(x);
+    return ct_add(ct_mul(re, re), ct_mul(im, im));
+}
+
+#define VECTOR_NORM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, num, ord)
+CT_ATTRS(vector_norm, VECTOR_NORM_ATTRS);
+static bool vector_norm_infer(ct_call *call) {
+    if (!ct__check_accepts(call, 0) || !ct__infer_reduce(call)) return false;
+    call->out->dtype = (uint8_t)part_of((ct_dtype)call->out->dtype);
+    return true;
+}
+static bool vector_norm_body(ct_rule *r) {
+    const vector_norm_attrs *a = r->attrs;
+    const double p = ct__num_or(a->ord, 2);
+    ct_tensor x = size_of(r->in[0], p == 2), all;
+    if (isinf(p)) {
+        all = p > 0 ? ct_max(x, .axes = a->axes, .keepdims = a->keepdims)
+                    : ct_min(x, .axes = a->axes, .keepdims = a->keepdims);
+        r->body_out[0] = a->axes.n ? all : x;
+        return true;
+    }
+    if (p == 0)
+        x = ct_cast(ct_not_equal(x, number(0, x)), out_dtype(r, 0));
+    else if (p != 1 && p != 2)
+        x = ct_pow(x, number(p, x));
+    all = a->axes.n ? ct_sum(x, .axes = a->axes, .keepdims = a->keepdims) : x;
+    if (p == 2) all = ct_sqrt(all);
+    if (p != 0 && p != 1 && p != 2) all = ct_pow(all, number(1 / p, all));
+    r->body_out[0] = all;
+    return true;
+}
+const ct_opdef ct__op_vector_norm = {
+    SAID(VECTOR_NORM, vector_norm),
+    CT_FIELDS(vector_norm),
+    .n_in = 1,
+    .n_out = 1,
+    .batch = ct__batch_shifted,
+    .doc = "The norm over axes (default: all) of order `ord` (default 2): the root of the sum of "
+           "sizes to "
+           "that power; of infinity the largest size, of -infinity the smallest, of 0 how many are "
+           "not 0.",
+};
+
+#define MATRIX_NORM_ATTRS(F, op) F(op, bool, keepdims) F(op, num, ord) F(op, bool, nuclear)
+CT_ATTRS(matrix_norm, MATRIX_NORM_ATTRS);
+// Is it an order that a matrix has a norm of: none, or 1, 2, infinity, or these below 0?
+static bool check_order(ct_call *call, ct_num ord) {
+    const double p = fabs(ct__num_or(ord, 2));
+    return p == 1 || p == 2 || isinf(p) ||
+           ct__call_err(call, CT_E_ARGUMENT,
+                        "ord is %g: norms of matrices are of 1, -1, 2, -2, infinity and -infinity",
+                        ct__num_or(ord, 2));
+}
+static bool matrix_norm_infer(ct_call *call) {
+    const matrix_norm_attrs *attrs = call->attrs;
+    const ct_dtype dtype = part_of((ct_dtype)call->in[0]->dtype);
+    ct_type batch = *call->in[0];
+    if (!ct__check_matrices(call, 0, false) || !check_order(call, attrs->ord)) return false;
+    batch.rank = (uint8_t)(batch.rank - 2);
+    return ct__matrix_out(call, 0, dtype, &batch, attrs->keepdims ? 2 : 0, (int64_t[]){1, 1});
+}
+static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
+    const double p = ct__num_or(ord, 2);
+    const int64_t rows = ct__type_of(x)->rank - 2, both[2] = {rows, rows + 1};
+    const int64_t gone = isinf(p) ? rows + 1 : rows; // lines are summed, then the largest sum found
+    if (nuclear) return sum_last(ct_svdvals(x));
+    if (!ct__num_given(ord)) return ct_vector_norm(x, .axes = {2, both});
+    ct_tensor of = fabs(p) == 2 ? ct_svdvals(x) : ct_sum(ct_abs(x), .axes = {1, &gone});
+    return p > 0 ? ct_max(of, .axes = {1, &rows}) : ct_min(of, .axes = {1, &rows});
+}
+static bool matrix_norm_body(ct_rule *r) {
+    const matrix_norm_attrs *a = r->attrs;
+    r->body_out[0] = ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out);
+    return true;
+}
+const ct_opdef ct__op_matrix_norm = {
+    SAID(MATRIX_NORM, matrix_norm),
+    CT_FIELDS(matrix_norm),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .batch = ct__batch_cores,
+    .doc = "The norm of matrices (..., M, N), as axes of 1 with `keepdims`: the root of the sum of "
+           "squares "
+           "(Frobenius); of `ord` 1 the largest sum of a column's sizes, of infinity of a row's, "
+           "of 2 the "
+           "largest singular value; of -1, -infinity and -2 the smallest; `nuclear`: the sum of "
+           "singular "
+           "values.",
+};
+
+#define MATRIX_COND_ATTRS(F, op) F(op, num, ord)
+CT_ATTRS(matrix_cond, MATRIX_COND_ATTRS);
+static bool matrix_cond_infer(ct_call *call) {
+    const ct_num ord = ((const matrix_cond_attrs *)call->attrs)->ord;
+    const bool square = fabs(ct__num_or(ord, 2)) != 2;
+    return ct__check_matrices(call, 0, square) && check_order(call, ord) &&
+           numbers_out(call, 0, part_of((ct_dtype)call->in[0]->dtype));
+}
+static bool matrix_cond_body(ct_rule *r) {
+    const ct_num ord = ((const matrix_cond_attrs *)r->attrs)->ord;
+    const double p = ct__num_or(ord, 2);
+    const int64_t last = ct__type_of(r->in[0])->rank - 2;
+    if (fabs(p) != 2) {
+        ct_tensor of_inverse = matrix_norm(ct_inv(r->in[0]), ord, false);
+        r->body_out[0] = ct_mul(matrix_norm(r->in[0], ord, false), of_inverse);
+        return true;
+    }
+    ct_tensor s = ct_svdvals(r->in[0]);
+    ct_tensor most = ct_max(s, .axes = {1, &last}), least = ct_min(s, .axes = {1, &last});
+    r->body_out[0] = p > 0 ? ct_div(most, least) : ct_div(least, most);
+    return true;
+}
+const ct_opdef ct__op_matrix_cond = {
+    SAID(MATRIX_COND, matrix_cond),
+    CT_FIELDS(matrix_cond),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .batch = ct__batch_cores,
+    .doc =
+        "The condition number of matrices (..., M, N): the norm of order `ord` (default 2) of x "
+        "times "
+        "that of its inverse; of 2 and -2, the ratio of its singular values, x need not be square.",
+};
+
+// ------------------------------------------------------------------------- products and parts of matrices
+
+#define PART(ID, op)                                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .infer = op##_infer,             \
+    .body = op##_body, .batch = ct__batch_cores
+
+// What two operands have in common: a dtype, and the batch before their last `core` axes.
+static bool pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch) {
+    const ct_type *a = call->in[0], *b = call->in[1];
+    *dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
+    if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
+    if (*dtype == CT_DEFAULT) return ct__no_promotion(call, (ct_dtype)a->dtype, (ct_dtype)b->dtype);
+    if (a->rank < core || b->rank < core)
+        return ct__call_err(call, CT_E_SHAPE, "both operands need %s: a is %s, b is %s",
+                            core == 2 ? "two axes" : "an axis", ct__type_text(a).s,
+                            ct__type_text(b).s);
+    return ct__batch_of(call, (int[]){core, core}, batch);
+}
+static bool lengths_equal(ct_call *call, int64_t length) { // of the last axes; length -1: any
+    const ct_type *a = call->in[0], *b = call->in[1];
+    const int64_t n = a->dim[a->rank - 1], k = b->dim[b->rank - 1];
+    if (length >= 0 && (n != length || k != length))
+        return ct__call_err(call, CT_E_SHAPE, "last axes have %lld elements: a is %s, b is %s",
+                            (long long)length, ct__type_text(a).s, ct__type_text(b).s);
+    if (n != k)
+        return ct__call_err(call, CT_E_SHAPE, "last axes differ: a is %s, b is %s",
+                            ct__type_text(a).s, ct__type_text(b).s);
+    (void)ct__same_size(a, a->rank - 1, b, b->rank - 1);
+    return true;
+}
+
+static bool vecdot_infer(ct_call *call) {
+    ct_type batch;
+    ct_dtype dtype;
+    return pair_infer(call, 1, &dtype, &batch) && lengths_equal(call, -1) &&
+           ct__matrix_out(call, 0, dtype, &batch, 0, NULL);
+}
+static bool vecdot_body(ct_rule *r) {
+    ct_tensor a = ct__to(r->in[0], out_dtype(r, 0)), b = ct__to(r->in[1], out_dtype(r, 0));
+    r->body_out[0] = sum_last(ct_mul(ct__conj_of(a), b));
+    return true;
+}
+const ct_opdef ct__op_vecdot = {
+    PART(VECDOT, vecdot),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {1, 1},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc = "Sums of products along the last axes, a conjugated; axes in front broadcast.",
+};
+
+static bool outer_infer(ct_call *call) {
+    ct_type batch;
+    ct_dtype dtype;
+    if (!pair_infer(call, 1, &dtype, &batch)) return false;
+    const int64_t sizes[2] = {ct__size_of(call->in[0], call->in[0]->rank - 1),
+                              ct__size_of(call->in[1], call->in[1]->rank - 1)};
+    return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
+}
+static bool outer_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1])));
+    return true;
+}
+const ct_opdef ct__op_outer = {
+    PART(OUTER, outer),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {1, 1},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc = "All products of an element of a, (..., M), and one of b, (..., N): (..., M, N).",
+};
+
+static bool cross_infer(ct_call *call) {
+    ct_type batch;
+    ct_dtype dtype;
+    return pair_infer(call, 1, &dtype, &batch) && lengths_equal(call, 3) &&
+           ct__matrix_out(call, 0, dtype, &batch, 1, (int64_t[]){3});
+}
+// x with its last axis turned, so that element i is what was i + by.
+static ct_tensor turned(ct_tensor x, int64_t by) {
+    const int64_t axis = ct__type_of(x)->rank - 1, zero = 0;
+    const ct_ints last = {1, &axis}, at = {1, &by};
+    ct_tensor front = ct_slice(x, .axes = last, .start = at);
+    ct_tensor back = ct_slice(x, .axes = last, .start = {1, &zero}, .stop = at);
+    return ct_concat(((ct_tensor[]){front, back}), 2, axis);
+}
+static bool cross_body(ct_rule *r) {
+    ct_tensor a = r->in[0], b = r->in[1];
+    r->body_out[0] = ct_sub(ct_mul(turned(a, 1), turned(b, 2)), ct_mul(turned(a, 2), turned(b, 1)));
+    return true;
+}
+const ct_opdef ct__op_cross = {
+    PART(CROSS, cross),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {1, 1},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc =
+        "The cross product of vectors of three elements, the last axes; axes in front broadcast.",
+};
+
+static bool kron_infer(ct_call *call) {
+    const ct_type *a = call->in[0], *b = call->in[1];
+    ct_type batch;
+    ct_dtype dtype;
+    if (!pair_infer(call, 2, &dtype, &batch)) return false;
+    const int64_t sizes[2] = {
+        ct__size_mul(ct__size_of(a, a->rank - 2), ct__size_of(b, b->rank - 2)),
+        ct__size_mul(ct__size_of(a, a->rank - 1), ct__size_of(b, b->rank - 1))};
+    return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
+}
+// (..., M, N) as (..., M, 1, N, 1), or (behind) as (..., 1, M, 1, N).
+static ct_tensor interleaved(ct_tensor x, int behind) {
+    ct_dims_buffer dims;
+    const int n = (int)ct__dims_of(x, &dims).n;
+    if (n < 2) return x; // poisoned
+    const int64_t rows = dims.v[n - 2], columns = dims.v[n - 1];
+    for (int i = 0; i < 4; i++) dims.v[n - 2 + i] = i % 2 != behind ? 1 : i < 2 ? rows : columns;
+    return ct_reshape(x, ((ct_ints){n + 2, dims.v}));
+}
+static bool kron_body(ct_rule *r) {
+    ct_tensor all = ct_mul(interleaved(r->in[0], 0), interleaved(r->in[1], 1));
+    r->body_out[0] = ct__of_type(all, r->node->out);
+    return true;
+}
+const ct_opdef ct__op_kron = {
+    PART(KRON, kron),
+    .n_in = 2,
+    .n_out = 1,
+    .core = {2, 2},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc = "Kronecker products of matrices (..., M, N) and (..., P, Q): each element of a times b, "
+           "(..., M "
+           "P, N Q).",
+};
+
+#define DIAGONAL_ATTRS(F, op) F(op, i64, offset)
+#define MATRIX_TRACE_ATTRS(F, op) F(op, i64, offset)
+CT_ATTRS(diagonal, DIAGONAL_ATTRS);
+CT_ATTRS(matrix_trace, MATRIX_TRACE_ATTRS);
+static bool diagonal_infer(ct_call *call) {
+    const int64_t offset = ((const diagonal_attrs *)call->attrs)->offset;
+    if (!ct__check_matrices(call, 0, false)) return false;
+    const ct_type *x = call->in[0];
+    ct_type batch = *x;
+    batch.rank = (uint8_t)(x->rank - 2);
+    const int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1];
+    const int64_t rows = m + (offset < 0 ? offset : 0), columns = n - (offset > 0 ? offset : 0);
+    int64_t size = rows < columns ? rows : columns;
+    if (size < 0) size = 0;
+    if (offset == 0) size = ct__size_of(x, m < n ? x->rank - 2 : x->rank - 1);
+    return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
+}
+static ct_tensor diagonal_at(ct_tensor x, int64_t offset) {
+    const int64_t axis = ct__type_of(x)->rank - (offset > 0 ? 1 : 2);
+    const int64_t size = ct__unmarked(ct__size_like(x, (int)axis)), by = llabs(offset);
+    const int64_t from = by < size ? by : size;
+    if (offset) x = ct_slice(x, .axes = {1, &axis}, .start = {1, &from});
+    return ct__diagonal_of(x);
+}
+static bool diagonal_body(ct_rule *r) {
+    r->body_out[0] = diagonal_at(r->in[0], ((const diagonal_attrs *)r->attrs)->offset);
+    return true;
+}
+const ct_opdef ct__op_diagonal = {
+    PART(DIAGONAL, diagonal),
+    CT_FIELDS(diagonal),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc = "The diagonals of matrices (..., M, N), `offset` places to the right of the main one.",
+};
+static bool matrix_trace_infer(ct_call *call) {
+    return ct__check_matrices(call, 0, false) && numbers_out(call, 0, (ct_dtype)call->in[0]->dtype);
+}
+static bool matrix_trace_body(ct_rule *r) {
+    r->body_out[0] =
+        sum_last(diagonal_at(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
+    return true;
+}
+const ct_opdef ct__op_matrix_trace = {
+    PART(MATRIX_TRACE, matrix_trace),
+    CT_FIELDS(matrix_trace),
+    .n_in = 1,
+    .n_out = 1,
+    .core = {2},
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .widens = true,
+    .doc = "The sums of the diagonals of matrices (..., M, N), `offset` places to the right of the "
+           "main one.",
+};
+
+// -------------------------------------------------------------------------------- products of several
+
+enum { MOST_FACTORS = 64, UNKNOWN = 1024 }; // UNKNOWN: what a dynamic size counts as
+
+static bool multi_dot_infer(ct_call *call) {
+    ct_meeting met = CT_NOBODY_YET;
+    if (call->n_in < 1 || call->n_in > MOST_FACTORS)
+        return ct__call_err(call, CT_E_ARGUMENT, "%d matrices: 1 to %d can be multiplied",
+                            call->n_in, MOST_FACTORS);
+    for (int i = 0; i < call->n_in; i++) {
+        const ct_type *x = call->in[i], *before = i ? call->in[i - 1] : NULL;
+        if (!ct__check_accepts(call, i)) return false;
+        if (x->rank != 2)
+            return ct__call_err(call, CT_E_SHAPE, "operand %d is %s, and no matrix", i + 1,
+                                ct__type_text(x).s);
+        if (before && before->dim[1] != x->dim[0])
+            return ct__call_err(call, CT_E_SHAPE,
+                                "inner sizes differ: operand %d is %s, operand %d is %s", i,
+                                ct__type_text(before).s, i + 1, ct__type_text(x).s);
+        if (before) (void)ct__same_size(before, 1, x, 0);
+        met = ct__meet(met, (ct_dtype)x->dtype, x->weak);
+    }
+    const ct_type none = {.rank = 0};
+    const int64_t sizes[2] = {ct__size_of(call->in[0], 0),
+                              ct__size_of(call->in[call->n_in - 1], 1)};
+    return ct__matrix_out(call, 0, ct__met(met), &none, 2, sizes);
+}
+// The cheapest places to cut: at[i][j] is where the product of matrices i to j is two.
+typedef struct chain {
+    double cost[MOST_FACTORS][MOST_FACTORS];
+    int at[MOST_FACTORS][MOST_FACTORS];
+} chain;
+static void find_cuts(chain *c, const double *size, int n) { // matrix i is (size[i], size[i + 1])
+    for (int i = 0; i < n; i++) c->cost[i][i] = 0;
+    for (int length = 2; length <= n; length++)
+        for (int i = 0; i + length <= n; i++) {
+            const int j = i + length - 1;
+            c->cost[i][j] = INFINITY;
+            for (int k = i; k < j; k++) {
+                const double own =
+                    c->cost[i][k] + c->cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1];
+                if (own < c->cost[i][j]) c->cost[i][j] = own, c->at[i][j] = k;
+            }
+        }
+}
+static ct_tensor product_of(const chain *c, const ct_tensor *x, int i, int j) {
+    if (i == j) return x[i];
+    const int k = c->at[i][j];
+    return ct_matmul(product_of(c, x, i, k), product_of(c, x, k + 1, j));
+}
+static bool multi_dot_body(ct_rule *r) {
+    double size[MOST_FACTORS + 1];
+    chain *c = ct__malloc(sizeof *c);
+    if (!c) return ct__err_memory(&ct__ctx()->err, r->node->here, "multi_dot", sizeof *c);
+    for (int i = 0; i <= r->n_in; i++) {
+        const ct_type *x = ct__type_of(r->in[i < r->n_in ? i : i - 1]);
+        const int axis = i == r->n_in;
+        size[i] = ct__is_dyn(x, axis) ? UNKNOWN : (double)x->dim[axis];
+    }
+    find_cuts(c, size, r->n_in);
+    r->body_out[0] = ct__to(product_of(c, r->in, 0, r->n_in - 1), out_dtype(r, 0));
+    ct__free(c);
+    return true;
+}
+const ct_opdef ct__op_multi_dot = {
+    SAID(MULTI_DOT, multi_dot),
+    .n_in = -1,
+    .n_out = 1,
+    .doc = "The product of matrices, of which neighbours' inner sizes are equal, in the order that "
+           "takes the "
+           "fewest multiplications.",
+};

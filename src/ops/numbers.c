@@ -1,0 +1,355 @@
+// Arithmetic that is made of other arithmetic: remainders as Python has them, signs, neighbours,
+// sizes, and functions of two numbers.
+#include <math.h>
+
+#include "ops/functions.h"
+
+// Operand k in the dtype in which the node computes.
+static ct_tensor operand(const ct_rule *r, int k) {
+    const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
+    return (ct_dtype)ct__type_of(r->in[k])->dtype == dtype ? r->in[k] : ct_cast(r->in[k], dtype);
+}
+static bool in_floats(const ct_rule *r) { return ct__is_float((ct_dtype)r->node->out->dtype); }
+
+// --------------------------------------------------------------------------------------- remainders
+
+// Does what mod gave, with the sign of a, lie on the other side of 0 than b?
+static ct_tensor apart(ct_tensor rest, ct_tensor b) {
+    ct_tensor zero = ct_i(0), other = ct_not_equal(ct_less(rest, zero), ct_less(b, zero));
+    return ct_and(ct_not_equal(rest, zero), other);
+}
+
+static bool remainder_body(ct_rule *r) {
+    ct_tensor a = operand(r, 0), b = operand(r, 1), rest = ct_mod(a, b);
+    ct_tensor value = ct_select(apart(rest, b), ct_add(rest, b), rest);
+    if (in_floats(r)) value = ct_select(ct_equal(rest, ct_f(0)), ct_copysign(rest, b), value);
+    r->body_out[0] = value;
+    return true;
+}
+static bool remainder_jvp(ct_rule *r) { // a - floor(a / b) b
+    ct_tensor t = r->t_in[1];
+    if (!ct__is_none(t)) {
+        ct_tensor whole = ct_round(ct_div(ct_sub(r->in[0], r->out[0]), r->in[1]));
+        t = ct_neg(ct_mul(t, whole));
+    }
+    r->t_out[0] = ct__add_zero(r->t_in[0], t);
+    return true;
+}
+const ct_opdef ct__op_remainder = {
+    FUNCTION(REMAINDER, remainder, 2),
+    .doc = "The remainder of a / b, with the sign of b, as Python's %. Integers: 0 where b is 0.",
+    .accepts = CT_INTEGERS | CT_FLOATS,
+    .jvp = remainder_jvp,
+    .samples = {.lo = 0.5, .hi = 3, .jumps = true, .kinks = true},
+};
+
+static bool floor_divide_body(ct_rule *r) {
+    ct_tensor a = operand(r, 0), b = operand(r, 1), rest = ct_mod(a, b);
+    ct_tensor fewer = apart(rest, b), one = ct_i(1);
+    if (!in_floats(r)) {
+        ct_tensor quotient = ct_div(a, b);
+        r->body_out[0] = ct_select(fewer, ct_sub(quotient, one), quotient);
+        return true;
+    }
+    ct_tensor whole = ct_div(ct_sub(a, rest), b), quotient = ct_div(a, b);
+    whole = ct_round(ct_select(fewer, ct_sub(whole, one), whole));
+    whole = ct_select(ct_equal(whole, ct_f(0)), ct_copysign(whole, quotient), whole);
+    r->body_out[0] = ct_select(ct_equal(b, ct_f(0)), quotient, whole);
+    return true;
+}
+const ct_opdef ct__op_floor_divide = {
+    FUNCTION(FLOOR_DIVIDE, floor_divide, 2),
+    .doc = "The largest whole number that is at most a / b, as Python's //. Integers: 0 where b is "
+           "0. No gradient.",
+    .accepts = CT_INTEGERS | CT_FLOATS,
+    .jvp = CT_NO_GRAD,
+    .samples = {.lo = 0.5, .hi = 3, .jumps = true},
+};
+
+// ------------------------------------------------------------------------------- signs, neighbours
+
+static ct_tensor bits_of(ct_tensor x) {
+    return ct_bitcast(x, ct__float_bits((ct_dtype)ct__type_of(x)->dtype).dtype);
+}
+
+static bool signbit_body(ct_rule *r) {
+    r->body_out[0] = ct_less(bits_of(r->in[0]), ct_i(0));
+    return true;
+}
+const ct_opdef ct__op_signbit = {
+    QUESTION(SIGNBIT, signbit, 1),
+    .doc = "Where x has a minus, as bool: -0 and some NaNs, too.",
+    .accepts = CT_FLOATS,
+};
+
+static bool copysign_body(ct_rule *r) {
+    ct_tensor size = ct_abs(operand(r, 0));
+    r->body_out[0] = ct_select(ct_signbit(operand(r, 1)), ct_neg(size), size);
+    return true;
+}
+static bool copysign_jvp(ct_rule *r) {
+    if (ct__is_none(r->t_in[0])) return true;
+    ct_tensor turned = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1]));
+    return ct__slope(r, ct_select(turned, ct_f(-1), ct_f(1)));
+}
+const ct_opdef ct__op_copysign = {
+    FUNCTION(COPYSIGN, copysign, 2),
+    .doc = "a with the sign of b, that of a zero or NaN, too.",
+    .accepts = CT_FLOATS,
+    .jvp = copysign_jvp,
+    .samples = {.jumps = true, .kinks = true},
+};
+
+// One more or less than the number's bits: these are ordered as sizes are.
+static bool nextafter_body(ct_rule *r) {
+    const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
+    ct_tensor a = operand(r, 0), b = operand(r, 1), zero = ct_f(0), bits = bits_of(a);
+    ct_tensor grows = ct_equal(ct_less(a, b), ct_greater(a, zero));
+    ct_tensor next = ct_bitcast(ct_add(bits, ct_select(grows, ct_i(1), ct_i(-1))), dtype);
+    ct_tensor least = number(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
+    next = ct_select(ct_equal(a, zero), ct_copysign(ct_cast(least, dtype), b), next);
+    next = ct_select(ct_equal(a, b), b, next);
+    r->body_out[0] = ct_select(ct_or(ct_is_nan(a), ct_is_nan(b)), ct_f(NAN), next);
+    return true;
+}
+const ct_opdef ct__op_nextafter = {
+    FUNCTION(NEXTAFTER, nextafter, 2),
+    .doc = "The number next to a on the way to b; no gradient.",
+    .accepts = CT_MASK(CT_F32) | CT_MASK(CT_F64),
+    .jvp = CT_NO_GRAD,
+    .samples = {.jumps = true},
+};
+
+static bool heaviside_body(ct_rule *r) {
+    ct_tensor x = operand(r, 0), zero = ct_i(0);
+    ct_tensor value = ct_select(ct_greater(x, zero), ct_i(1), x);
+    value = ct_select(ct_less(x, zero), zero, value);
+    r->body_out[0] = ct_select(ct_equal(x, zero), operand(r, 1), value);
+    return true;
+}
+const ct_opdef ct__op_heaviside = {
+    FUNCTION(HEAVISIDE, heaviside, 2),
+    .doc = "0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN of NaN; no "
+           "gradient.",
+    .accepts = CT_NUMBERS,
+    .jvp = CT_NO_GRAD,
+    .samples = {.jumps = true},
+};
+
+// -------------------------------------------------------------------------------------------- sizes
+
+// The larger times the root of 1 and the squared ratio, so that no square overflows.
+static bool hypot_body(ct_rule *r) {
+    ct_tensor a = ct_abs(operand(r, 0)), b = ct_abs(operand(r, 1)), infinity = ct_f(INFINITY);
+    ct_tensor large = ct_maximum(a, b), ratio = ct_div(ct_minimum(a, b), large);
+    ct_tensor size = ct_mul(large, ct_sqrt(ct_add(ct_mul(ratio, ratio), ct_f(1))));
+    size = ct_select(ct_equal(large, ct_f(0)), large, size);
+    ct_tensor far = ct_or(ct_equal(a, infinity), ct_equal(b, infinity)); // beside a NaN, too
+    r->body_out[0] = ct_select(far, infinity, size);
+    return true;
+}
+static bool hypot_jvp(ct_rule *r) { // (a a' + b b') / size
+    ct_tensor by = ct_select(ct_equal(r->out[0], ct_f(0)), ct_f(1), r->out[0]), t[2];
+    for (int k = 0; k < 2; k++)
+        t[k] = ct__is_none(r->t_in[k]) ? CT_NONE : ct_mul(r->t_in[k], ct_div(r->in[k], by));
+    r->t_out[0] = ct__add_zero(t[0], t[1]);
+    return true;
+}
+const ct_opdef ct__op_hypot = {
+    FUNCTION(HYPOT, hypot, 2),
+    .doc = "sqrt(a a + b b) without overflow; infinite where either is. Its gradient at (0, 0) is "
+           "0.",
+    .accepts = CT_FLOATS,
+    .jvp = hypot_jvp,
+    .samples = {.ulp = 2},
+};
+
+// NaN where both are.
+static bool of_numbers(ct_rule *r, ct_tensor value) {
+    ct_tensor a = operand(r, 0), b = operand(r, 1);
+    if (in_floats(r)) value = ct_select(ct_is_nan(a), b, ct_select(ct_is_nan(b), a, value));
+    r->body_out[0] = value;
+    return true;
+}
+static bool fmax_body(ct_rule *r) {
+    return of_numbers(r, ct_maximum(operand(r, 0), operand(r, 1)));
+}
+const ct_opdef ct__op_fmax = {
+    FUNCTION(FMAX, fmax, 2),
+    .doc = "The larger of a and b; where one is NaN, the other.",
+    .accepts = CT_NUMBERS,
+    .samples = {.kinks = true},
+};
+static bool fmin_body(ct_rule *r) {
+    return of_numbers(r, ct_minimum(operand(r, 0), operand(r, 1)));
+}
+const ct_opdef ct__op_fmin = {
+    FUNCTION(FMIN, fmin, 2),
+    .doc = "The smaller of a and b; where one is NaN, the other.",
+    .accepts = CT_NUMBERS,
+    .samples = {.kinks = true},
+};
+
+// ------------------------------------------------------------------------ exponentials, logarithms
+
+// a - b, but 0 of infinities that are equal.
+static ct_tensor distance(const ct_rule *r) {
+    return ct_select(ct_equal(r->in[0], r->in[1]), ct_f(0), ct_sub(r->in[0], r->in[1]));
+}
+static bool logaddexp_body(ct_rule *r) {
+    ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(distance(r)))));
+    r->body_out[0] = ct_add(ct_maximum(r->in[0], r->in[1]), tail);
+    return true;
+}
+static bool logaddexp_jvp(ct_rule *r) {
+    ct_tensor d = distance(r), t[2] = {CT_NONE, CT_NONE};
+    if (!ct__is_none(r->t_in[0])) t[0] = ct_mul(r->t_in[0], ct_sigmoid(d));
+    if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_sigmoid(ct_neg(d)));
+    r->t_out[0] = ct__add_zero(t[0], t[1]);
+    return true;
+}
+const ct_opdef ct__op_logaddexp = {
+    FUNCTION(LOGADDEXP, logaddexp, 2),
+    .doc = "log(exp(a) + exp(b)), without overflow.",
+    .accepts = CT_FLOATS,
+    .jvp = logaddexp_jvp,
+    .samples = {.ulp = 3},
+};
+
+static bool xlogy_body(ct_rule *r) {
+    ct_tensor x = operand(r, 0), y = operand(r, 1), zero = ct_f(0);
+    ct_tensor none = ct_and(ct_equal(x, zero), ct_not(ct_is_nan(y)));
+    r->body_out[0] = ct_select(none, zero, ct_mul(x, ct_log(y)));
+    return true;
+}
+static bool xlogy_jvp(ct_rule *r) {
+    ct_tensor x = r->in[0], y = r->in[1], t[2] = {CT_NONE, CT_NONE};
+    if (!ct__is_none(r->t_in[0])) t[0] = ct_mul(r->t_in[0], ct_log(y));
+    if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_div(x, y));
+    r->t_out[0] = ct__add_zero(t[0], t[1]);
+    return true;
+}
+const ct_opdef ct__op_xlogy = {
+    FUNCTION(XLOGY, xlogy, 2), .doc = "x log(y), 0 where x is 0.",        .accepts = CT_FLOATS,
+    .jvp = xlogy_jvp,          .samples = {.lo = 0.5, .hi = 3, .ulp = 3},
+};
+
+// exp(log|x| / 3), and a step of Newton's method, in which nothing overflows.
+static bool cbrt_body(ct_rule *r) {
+    ct_tensor x = ct_abs(r->in[0]), third = number(0.33333333333333331, r);
+    ct_tensor y = ct_exp(ct_mul(ct_log(x), third));
+    ct_tensor step = ct_mul(ct_sub(y, ct_div(x, ct_mul(y, y))), third);
+    ct_tensor plain = ct_or(ct_equal(x, ct_f(0)), ct_equal(x, ct_f(INFINITY)));
+    r->body_out[0] = ct_copysign(ct_select(plain, x, ct_sub(y, step)), r->in[0]);
+    return true;
+}
+static bool cbrt_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
+}
+const ct_opdef ct__op_cbrt = {
+    FUNCTION(CBRT, cbrt, 1), .doc = "The cube root of x, of negative numbers too.",
+    .accepts = CT_FLOATS,    .jvp = cbrt_jvp,
+    .stablehlo = "cbrt",     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
+};
+
+// ------------------------------------------------------------------------------------------- angles
+
+static bool deg2rad_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], number(0.017453292519943295, r));
+    return true;
+}
+const ct_opdef ct__op_deg2rad = {
+    FUNCTION(DEG2RAD, deg2rad, 1),
+    .doc = "An angle of x degrees in radians.",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 1},
+};
+static bool rad2deg_body(ct_rule *r) {
+    r->body_out[0] = ct_mul(r->in[0], number(57.295779513082323, r));
+    return true;
+}
+const ct_opdef ct__op_rad2deg = {
+    FUNCTION(RAD2DEG, rad2deg, 1),
+    .doc = "An angle of x radians in degrees.",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 1},
+};
+
+// Of x = n + part the sine of pi x is that of pi part, turned where n is odd.
+static bool sinc_body(ct_rule *r) {
+    ct_tensor x = r->in[0], n = ct_round(x), half = ct_mul(n, ct_f(0.5));
+    ct_tensor pi = number(3.1415926535897931, r), sine = ct_sin(ct_mul(ct_sub(x, n), pi));
+    sine = ct_select(ct_equal(ct_floor(half), half), sine, ct_neg(sine));
+    ct_tensor none = ct_equal(x, ct_f(0)), by = ct_mul(ct_select(none, ct_f(1), x), pi);
+    r->body_out[0] = ct_select(none, ct_f(1), ct_div(sine, by));
+    return true;
+}
+static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 of the series
+    ct_tensor x = r->in[0], square = ct_mul(x, x);
+    ct_tensor near = ct_less(ct_abs(x), ct_f(0.01)), by = ct_select(near, ct_f(1), x);
+    ct_tensor far = ct_sub(ct_cos(ct_mul(x, number(3.1415926535897931, r))), r->out[0]);
+    ct_tensor small = ct_mul(square, number(3.2469697011334144, r)); // pi^4 / 30
+    small = ct_mul(x, ct_sub(small, number(3.2898681336964528, r))); // pi^2 / 3
+    return ct__slope(r, ct_select(near, small, ct_div(far, by)));
+}
+const ct_opdef ct__op_sinc = {
+    FUNCTION(SINC, sinc, 1), .doc = "sin(pi x) / (pi x), 1 at 0.",        .accepts = CT_FLOATS,
+    .jvp = sinc_jvp,         .samples = {.lo = 0.1, .hi = 0.9, .ulp = 4},
+};
+
+// ------------------------------------------------------------------------------------ what is wrong
+
+#define NAN_TO_NUM_ATTRS(F, op) F(op, num, nan) F(op, num, posinf) F(op, num, neginf)
+CT_ATTRS(nan_to_num, NAN_TO_NUM_ATTRS);
+static bool nan_to_num_infer(ct_call *call) {
+    nan_to_num_attrs *attrs = call->attrs;
+    if (!ct__infer_elementwise(call)) return false;
+    const double most = ct__largest((ct_dtype)call->out->dtype);
+    attrs->nan = (ct_num){ct__num_or(attrs->nan, 0), true};
+    attrs->posinf = (ct_num){ct__num_or(attrs->posinf, most), true};
+    attrs->neginf = (ct_num){ct__num_or(attrs->neginf, -most), true};
+    return true;
+}
+static bool nan_to_num_body(ct_rule *r) {
+    const nan_to_num_attrs *attrs = r->attrs;
+    ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), number(attrs->nan.value, r), x);
+    y = ct_select(ct_equal(x, ct_f(INFINITY)), number(attrs->posinf.value, r), y);
+    r->body_out[0] = ct_select(ct_equal(x, ct_f(-INFINITY)), number(attrs->neginf.value, r), y);
+    return true;
+}
+const ct_opdef ct__op_nan_to_num = {
+    .id = CT_OP_NAN_TO_NUM,
+    .name = "nan_to_num",
+    .doc = "x with nan (default 0) in the place of NaN, posinf and neginf in that of infinity and "
+           "-infinity (default: the dtype's largest number, and less it).",
+    .kind = &ct__kind_composition,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(nan_to_num),
+    .accepts = CT_FLOATS,
+    .infer = nan_to_num_infer,
+    .body = nan_to_num_body,
+    .batch = ct__batch_pointwise,
+    .widens = true,
+};
+
+#define ISCLOSE_ATTRS(F, op) F(op, num, rtol) F(op, num, atol) F(op, bool, equal_nan)
+CT_ATTRS(isclose, ISCLOSE_ATTRS);
+static bool isclose_body(ct_rule *r) {
+    const isclose_attrs *attrs = r->attrs;
+    ct_tensor a = r->in[0], b = r->in[1], off = ct_abs(ct_sub(a, b)), size = ct_abs(b);
+    ct_tensor room = ct_mul(size, ct__number_like(ct__num_or(attrs->rtol, 1e-5), size));
+    room = ct_add(room, ct__number_like(ct__num_or(attrs->atol, 1e-8), size));
+    ct_tensor finite = ct_less(size, ct_f(INFINITY));
+    ct_tensor close = ct_or(ct_and(ct_less_equal(off, room), finite), ct_equal(a, b));
+    if (attrs->equal_nan) close = ct_or(close, ct_and(ct_not_equal(a, a), ct_not_equal(b, b)));
+    r->body_out[0] = close;
+    return true;
+}
+const ct_opdef ct__op_isclose = {
+    QUESTION(ISCLOSE, isclose, 2),
+    CT_FIELDS(isclose),
+    .doc = "Where |a - b| is at most atol (default 1e-8) + rtol (default 1e-5) times |b|, as bool; "
+           "equal_nan: and where both are NaN.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+};

@@ -1,0 +1,196 @@
+// What NumPy has over axes besides statistics.c: counts, spreads, sums that leave NaN out, quantiles.
+#include <math.h>
+
+#include "ops/functions.h"
+
+// ------------------------------------------------------------------------------------------- counts
+
+#define COUNT_NONZERO_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+CT_ATTRS(count_nonzero, COUNT_NONZERO_ATTRS);
+static bool count_nonzero_infer(ct_call *call) {
+    if (!ct__infer_reduce(call)) return false;
+    call->out->dtype = CT_I32;
+    call->out->weak = false;
+    return true;
+}
+static bool count_nonzero_body(ct_rule *r) {
+    const count_nonzero_attrs *attrs = r->attrs;
+    ct_tensor ones = ct_cast(ct_cast(r->in[0], CT_BOOL), CT_I32);
+    r->body_out[0] = ct_sum(ones, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    return true;
+}
+const ct_opdef ct__op_count_nonzero = {
+    STATISTIC(COUNT_NONZERO, count_nonzero),
+    .doc = "How many elements over axes (default: all) are not 0, as i32; NaN is not.",
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .infer = count_nonzero_infer,
+    .jvp = CT_NO_GRAD,
+};
+
+#define STD_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, i64, correction)
+CT_ATTRS(std, STD_ATTRS);
+static bool std_body(ct_rule *r) {
+    const std_attrs *attrs = r->attrs;
+    r->body_out[0] = ct_sqrt(ct_var(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims,
+                                    .correction = attrs->correction));
+    return true;
+}
+const ct_opdef ct__op_std = {
+    STATISTIC(STD, std),
+    .doc = "The standard deviation over axes (default: all), the root of ct_var.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+    .samples = {.ulp = 4},
+};
+
+// ------------------------------------------------------------------------------------- without NaN
+
+#define NANSUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define NANMEAN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define NANMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+#define NANMIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
+CT_ATTRS(nansum, NANSUM_ATTRS);
+CT_ATTRS(nanmean, NANMEAN_ATTRS);
+CT_ATTRS(nanmax, NANMAX_ATTRS);
+CT_ATTRS(nanmin, NANMIN_ATTRS);
+static ct_tensor without_nan(const ct_rule *r, double instead) {
+    return ct_select(ct_is_nan(r->in[0]), number(instead, r), r->in[0]);
+}
+// How many elements are numbers, in x's dtype. All four have one layout.
+static ct_tensor numbers_in(const ct_rule *r) {
+    const nansum_attrs *attrs = r->attrs;
+    ct_tensor one = ct_select(ct_is_nan(r->in[0]), number(0, r), number(1, r));
+    return ct_sum(one, .axes = attrs->axes, .keepdims = attrs->keepdims);
+}
+static ct_tensor sum_of_numbers(const ct_rule *r) {
+    const nansum_attrs *attrs = r->attrs;
+    return ct_sum(without_nan(r, 0), .axes = attrs->axes, .keepdims = attrs->keepdims);
+}
+
+static bool nansum_body(ct_rule *r) {
+    r->body_out[0] = sum_of_numbers(r);
+    return true;
+}
+const ct_opdef ct__op_nansum = {
+    STATISTIC(NANSUM, nansum),
+    .doc = "The sum over axes (default: all), NaN counted as 0.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+};
+static bool nanmean_body(ct_rule *r) {
+    r->body_out[0] = ct_div(sum_of_numbers(r), numbers_in(r));
+    return true;
+}
+const ct_opdef ct__op_nanmean = {
+    STATISTIC(NANMEAN, nanmean),
+    .doc = "The mean over axes (default: all) of what is not NaN; NaN of nothing.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+};
+
+static bool extreme_of_numbers(ct_rule *r, ct_tensor extreme) {
+    r->body_out[0] = ct_select(ct_equal(numbers_in(r), ct_f(0)), ct_f(NAN), extreme);
+    return true;
+}
+static bool nanmax_body(ct_rule *r) {
+    const nanmax_attrs *attrs = r->attrs;
+    return extreme_of_numbers(
+        r, ct_max(without_nan(r, -INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
+}
+const ct_opdef ct__op_nanmax = {
+    STATISTIC(NANMAX, nanmax),
+    .doc = "The largest element over axes (default: all) that is not NaN; NaN of nothing.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+    .samples = {.kinks = true},
+};
+static bool nanmin_body(ct_rule *r) {
+    const nanmin_attrs *attrs = r->attrs;
+    return extreme_of_numbers(
+        r, ct_min(without_nan(r, INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
+}
+const ct_opdef ct__op_nanmin = {
+    STATISTIC(NANMIN, nanmin),
+    .doc = "The smallest element over axes (default: all) that is not NaN; NaN of nothing.",
+    .accepts = CT_FLOATS,
+    .infer = ct__infer_reduce,
+    .samples = {.kinks = true},
+};
+
+// --------------------------------------------------------------------------------------- one axis
+
+// x without an axis, or with 1 in its place; `least`: the fewest elements it may have.
+static bool along_infer(ct_call *call, int64_t *axis, bool keepdims) {
+    if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, axis)) return false;
+    const int64_t one = *axis;
+    return ct__reduced_type(call, &(ct_ints){1, &one}, keepdims, call->out);
+}
+// Elements from `start` to `stop` of one axis.
+static ct_tensor part_of(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
+    const ct_ints one = {1, &axis};
+    return ct_slice(x, .axes = one, .start = {1, &start}, .stop = {1, &stop});
+}
+
+#define QUANTILE_ATTRS(F, op) F(op, f64, q) F(op, axis, axis) F(op, bool, keepdims)
+CT_ATTRS(quantile, QUANTILE_ATTRS);
+static bool quantile_infer(ct_call *call) {
+    quantile_attrs *attrs = call->attrs;
+    const ct_type *in = call->in[0];
+    if (!along_infer(call, &attrs->axis, attrs->keepdims)) return false;
+    if (!(attrs->q >= 0 && attrs->q <= 1))
+        return ct__call_err(call, CT_E_ARGUMENT, "q is %g, it must be from 0 to 1", attrs->q);
+    const int axis = (int)attrs->axis;
+    return (!ct__is_dyn(in, axis) && in->dim[axis] > 0) ||
+           ct__call_err(call, CT_E_SHAPE, "axis %d of %s must have a static size above 0", axis,
+                        ct__type_text(in).s);
+}
+// Of the sorted row the place q (n - 1), between two elements in proportion; NaN comes last.
+static bool quantile_body(ct_rule *r) {
+    const quantile_attrs *attrs = r->attrs;
+    const int64_t axis = attrs->axis, last = ct__type_of(r->in[0])->dim[axis] - 1;
+    const double place = attrs->q * (double)last;
+    const int64_t low = (int64_t)place, high = low < last ? low + 1 : last;
+    ct_tensor row = ct_sort(r->in[0], .axis = axis), below = part_of(row, axis, low, low + 1);
+    ct_tensor step = ct_sub(part_of(row, axis, high, high + 1), below);
+    ct_tensor value = below;
+    if (place > (double)low) value = ct_add(below, ct_mul(step, number(place - (double)low, r)));
+    ct_tensor largest = part_of(row, axis, last, last + 1);
+    value = ct_select(ct_is_nan(largest), largest, value);
+    r->body_out[0] = ct__of_type(value, r->node->out);
+    return true;
+}
+const ct_opdef ct__op_quantile = {
+    STATISTIC(QUANTILE, quantile),
+    .doc = "The number below which the part q of an axis lies, between two elements in proportion "
+           "(q 0.5: the median); NaN if there is one.",
+    .accepts = CT_FLOATS,
+    .infer = quantile_infer,
+    .samples = {.kinks = true, .ulp = 2},
+};
+
+#define TRAPEZOID_ATTRS(F, op) F(op, axis, axis) F(op, num, dx)
+CT_ATTRS(trapezoid, TRAPEZOID_ATTRS);
+static bool trapezoid_infer(ct_call *call) {
+    trapezoid_attrs *attrs = call->attrs;
+    if (!along_infer(call, &attrs->axis, false)) return false;
+    const ct_type *in = call->in[0];
+    return in->dim[attrs->axis] > 0 ||
+           ct__call_err(call, CT_E_SHAPE, "axis %d of %s has no elements", (int)attrs->axis,
+                        ct__type_text(in).s);
+}
+static bool trapezoid_body(ct_rule *r) {
+    const trapezoid_attrs *attrs = r->attrs;
+    const int64_t axis = attrs->axis;
+    ct_tensor y = r->in[0], both = ct_add(part_of(y, axis, 1, CT_END), part_of(y, axis, 0, -1));
+    ct_tensor half = number(0.5 * ct__num_or(attrs->dx, 1), r);
+    r->body_out[0] = ct_mul(ct_sum(both, .axes = {1, &axis}), half);
+    return true;
+}
+const ct_opdef ct__op_trapezoid = {
+    STATISTIC(TRAPEZOID, trapezoid),
+    .doc =
+        "The area under y along an axis by the trapezoidal rule, for points that lie dx (default "
+        "1) apart.",
+    .accepts = CT_FLOATS,
+    .infer = trapezoid_infer,
+};

@@ -1,0 +1,220 @@
+// Trigonometric and hyperbolic functions with their inverses, logarithms and powers of 2 and 10: made of the
+// functions of elementwise.c so that no step overflows before the result does, and what is small
+// near 0 keeps its digits.
+#include <math.h>
+
+#include "ops/functions.h"
+
+static ct_tensor plus_one(ct_tensor x) { return ct_add(x, ct_f(1)); }
+static ct_tensor less_one(ct_tensor x) { return ct_sub(x, ct_f(1)); }
+static ct_tensor one_less(ct_tensor x) { return ct_sub(ct_f(1), x); }
+static ct_tensor squared(ct_tensor x) { return ct_mul(x, x); }
+
+// ----------------------------------------------------------------------------------------- circles
+
+static bool tan_body(ct_rule *r) {
+    r->body_out[0] = ct_div(ct_sin(r->in[0]), ct_cos(r->in[0]));
+    return true;
+}
+static bool tan_jvp(ct_rule *r) { return ct__slope(r, plus_one(squared(r->out[0]))); }
+const ct_opdef ct__op_tan = {
+    FUNCTION(TAN, tan, 1),
+    .doc = "The tangent of x, in radians; right for |x| up to 2^52.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = tan_jvp,
+    .onnx = "Tan",
+    .stablehlo = "tan",
+    .samples = {.lo = -1.4, .hi = 1.4, .ulp = 4, .largest = 0x1p52},
+    .split = ct__split_tan,
+};
+
+// The other leg of a triangle whose longest side is 1: 1 - x is exact where x is near 1.
+static ct_tensor other_leg(ct_tensor x) { return ct_sqrt(ct_mul(one_less(x), plus_one(x))); }
+
+static bool asin_body(ct_rule *r) {
+    r->body_out[0] = ct_atan2(r->in[0], other_leg(r->in[0]));
+    return true;
+}
+static bool asin_jvp(ct_rule *r) { return ct__slope_by(r, other_leg(r->in[0])); }
+const ct_opdef ct__op_asin = {
+    FUNCTION(ASIN, asin, 1),
+    .doc = "The angle whose sine is x, from -pi / 2 to pi / 2; NaN outside of -1 to 1.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = asin_jvp,
+    .onnx = "Asin",
+    .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_asin,
+};
+
+static bool acos_body(ct_rule *r) {
+    r->body_out[0] = ct_atan2(other_leg(r->in[0]), r->in[0]);
+    return true;
+}
+static bool acos_jvp(ct_rule *r) { return ct__slope_by(r, ct_neg(other_leg(r->in[0]))); }
+const ct_opdef ct__op_acos = {
+    FUNCTION(ACOS, acos, 1),
+    .doc = "The angle whose cosine is x, from 0 to pi; NaN outside of -1 to 1.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = acos_jvp,
+    .onnx = "Acos",
+    .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_acos,
+};
+
+static bool atan_body(ct_rule *r) {
+    r->body_out[0] = ct_atan2(r->in[0], ct_f(1));
+    return true;
+}
+static bool atan_jvp(ct_rule *r) { return ct__slope_by(r, plus_one(squared(r->in[0]))); }
+const ct_opdef ct__op_atan = {
+    FUNCTION(ATAN, atan, 1),
+    .doc = "The angle whose tangent is x, from -pi / 2 to pi / 2.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = atan_jvp,
+    .onnx = "Atan",
+    .samples = {.ulp = 3},
+    .split = ct__split_atan,
+};
+
+// -------------------------------------------------------------------------------------- hyperbolas
+
+// (exp(|x|) - 1) / 2 = e (e / 2 + 1) with e = exp(|x| / 2) - 1, which overflows where sinh does.
+static ct_tensor half_rise(ct_tensor x) {
+    ct_tensor half = ct_f(0.5), e = ct_expm1(ct_mul(ct_abs(x), half));
+    return ct_mul(e, plus_one(ct_mul(e, half)));
+}
+
+static bool sinh_body(ct_rule *r) { // with the rise q: q + q / (2 q + 1)
+    ct_tensor q = half_rise(r->in[0]), least = ct_minimum(q, ct_f(1e30)); // infinity / infinity
+    ct_tensor size = ct_add(q, ct_div(least, plus_one(ct_add(least, least))));
+    r->body_out[0] = ct_copysign(size, r->in[0]);
+    return true;
+}
+static bool sinh_jvp(ct_rule *r) { return ct__slope(r, ct_cosh(r->in[0])); }
+const ct_opdef ct__op_sinh = {
+    FUNCTION(SINH, sinh, 1),
+    .doc = "The hyperbolic sine of x, exact near 0.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = sinh_jvp,
+    .onnx = "Sinh",
+    .samples = {.ulp = 4},
+    .split = ct__split_sinh,
+};
+
+static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
+    ct_tensor h = ct_add(half_rise(r->in[0]), ct_f(0.5));
+    r->body_out[0] = ct_add(h, ct_div(ct_f(0.25), h));
+    return true;
+}
+static bool cosh_jvp(ct_rule *r) { return ct__slope(r, ct_sinh(r->in[0])); }
+const ct_opdef ct__op_cosh = {
+    FUNCTION(COSH, cosh, 1),
+    .doc = "The hyperbolic cosine of x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = cosh_jvp,
+    .onnx = "Cosh",
+    .samples = {.ulp = 4},
+    .split = ct__split_cosh,
+};
+
+// log(1 + u) where x is not `large`, else log(1 + x) + log(2): what u is made of would overflow.
+static ct_tensor long_log1p(ct_rule *r, ct_tensor large, ct_tensor x, ct_tensor u) {
+    ct_tensor more = ct_select(large, number(0.69314718055994531, r), ct_f(0));
+    return ct_add(ct_log1p(ct_select(large, x, u)), more);
+}
+
+static bool asinh_body(ct_rule *r) { // log(1 + x + x x / (1 + sqrt(1 + x x))) of |x|
+    ct_tensor x = ct_abs(r->in[0]), square = squared(x), root = ct_sqrt(plus_one(square));
+    ct_tensor u = ct_add(x, ct_div(square, plus_one(root)));
+    ct_tensor size = long_log1p(r, ct_greater(x, ct_f(1e18)), x, u);
+    r->body_out[0] = ct_copysign(size, r->in[0]);
+    return true;
+}
+static bool asinh_jvp(ct_rule *r) { return ct__slope_by(r, ct_sqrt(plus_one(squared(r->in[0])))); }
+const ct_opdef ct__op_asinh = {
+    FUNCTION(ASINH, asinh, 1),
+    .doc = "The number whose hyperbolic sine is x.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = asinh_jvp,
+    .onnx = "Asinh",
+    .samples = {.ulp = 4},
+    .split = ct__split_asinh,
+};
+
+static bool acosh_body(ct_rule *r) { // log(1 + t + sqrt(t (t + 2))) with t = x - 1
+    ct_tensor x = r->in[0];
+    ct_tensor t = ct_select(ct_less(x, ct_f(1)), ct_f(NAN), less_one(x));
+    ct_tensor u = ct_add(t, ct_sqrt(ct_mul(t, ct_add(t, ct_f(2)))));
+    r->body_out[0] = long_log1p(r, ct_greater(x, ct_f(1e18)), x, u);
+    return true;
+}
+static bool acosh_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(ct_sqrt(less_one(r->in[0])), ct_sqrt(plus_one(r->in[0]))));
+}
+const ct_opdef ct__op_acosh = {
+    FUNCTION(ACOSH, acosh, 1),
+    .doc = "The number, not negative, whose hyperbolic cosine is x; NaN below 1.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = acosh_jvp,
+    .onnx = "Acosh",
+    .samples = {.lo = 1.1, .hi = 4, .ulp = 4},
+    .split = ct__split_acosh,
+};
+
+static bool atanh_body(ct_rule *r) { // half of log((1 + x) / (1 - x)) of |x|
+    ct_tensor x = ct_abs(r->in[0]), u = ct_div(ct_add(x, x), one_less(x));
+    r->body_out[0] = ct_copysign(ct_mul(ct_log1p(u), ct_f(0.5)), r->in[0]);
+    return true;
+}
+static bool atanh_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(one_less(r->in[0]), plus_one(r->in[0])));
+}
+const ct_opdef ct__op_atanh = {
+    FUNCTION(ATANH, atanh, 1),
+    .doc = "The number whose hyperbolic tangent is x; infinite at -1 and 1, NaN beyond.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = atanh_jvp,
+    .onnx = "Atanh",
+    .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
+    .split = ct__split_atanh,
+};
+
+// ------------------------------------------------------------------------------------- other bases
+
+static bool log2_body(ct_rule *r) {
+    ct_binary x = ct__taken_apart(r->in[0]);
+    r->body_out[0] = ct_add(x.e, ct_mul(ct_log(x.m), number(1.4426950408889634, r)));
+    return true;
+}
+static bool log2_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(r->in[0], number(0.69314718055994531, r)));
+}
+const ct_opdef ct__op_log2 = {
+    FUNCTION(LOG2, log2, 1),
+    .doc = "The logarithm of x to base 2, exact for powers of 2; -infinity at 0, NaN below.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = log2_jvp,
+    .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
+    .split = ct__split_log2,
+};
+
+static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
+    const bool f64 = r->node->out->dtype == CT_F64;
+    ct_binary x = ct__taken_apart(r->in[0]);
+    ct_tensor high = number(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
+    ct_tensor low = number(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
+    ct_tensor rest = ct_mul(ct_log(x.m), number(0.43429448190325182, r));
+    r->body_out[0] = ct_add(ct_mul(x.e, high), ct_add(ct_mul(x.e, low), rest));
+    return true;
+}
+static bool log10_jvp(ct_rule *r) {
+    return ct__slope_by(r, ct_mul(r->in[0], number(2.3025850929940457, r)));
+}
+const ct_opdef ct__op_log10 = {
+    FUNCTION(LOG10, log10, 1),
+    .doc = "The logarithm of x to base 10; -infinity at 0, NaN below.",
+    .accepts = CT_FLOATS | CT_COMPLEX,
+    .jvp = log10_jvp,
+    .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
+    .split = ct__split_log10,
+};

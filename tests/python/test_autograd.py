@@ -1,0 +1,283 @@
+"""Gradients as PyTorch has them, writes in place and views."""
+import gc
+import re
+
+import numpy
+import pytest
+
+import cotan
+from cotan import _core, ops
+
+
+def leaf(values, dtype="float32"):
+    return cotan.Tensor(numpy.array(values, dtype), requires_grad=True)
+
+
+def test_leaves_and_results():
+    w, x = leaf([1, 2]), cotan.asarray([3.0, 4.0])
+    y = w * x
+    assert (w.requires_grad, w.is_leaf) == (True, True)
+    assert (x.requires_grad, x.is_leaf) == (False, True)
+    assert (y.requires_grad, y.is_leaf) == (True, False)
+    assert (y.detach().requires_grad, (x * x).requires_grad) == (False, False)
+    with cotan.no_grad():
+        assert not (w * x).requires_grad
+    assert (w > 1).requires_grad is False  # no slope leads through it
+    y.sum = None  # attributes are free
+
+
+def test_modes():
+    w = leaf([1.0])
+
+    @cotan.no_grad()
+    def without():
+        return w * 2
+
+    @cotan.inference_mode
+    def neither():
+        with cotan.enable_grad():
+            assert (w * 2).requires_grad
+        return w * 2
+
+    assert not without().requires_grad and not neither().requires_grad and (w * 2).requires_grad
+    with cotan.set_grad_enabled(False):
+        assert not cotan.is_grad_enabled() and not (w * 2).requires_grad
+    assert cotan.is_grad_enabled()
+    with pytest.raises(KeyError), cotan.no_grad():
+        raise KeyError
+    assert cotan.is_grad_enabled()
+    cotan.set_grad_enabled(False)
+    assert not (w * 2).requires_grad
+    cotan.set_grad_enabled(True)
+    assert cotan.set_grad_enabled(True)(lambda: (w * 2).requires_grad)()
+
+
+def test_gradients_add_up():
+    w = leaf([1, 2, 3])
+    for times in (1, 2):
+        ops.sum(w * w).backward()
+        assert w.grad.tolist() == [2 * times, 4 * times, 6 * times]
+    held = w.grad
+    ops.sum(w * w).backward()
+    assert held is w.grad and held.tolist() == [6, 12, 18]
+    w.grad = None
+    (w * 2).backward(cotan.asarray([1.0, 10.0, 100.0]))
+    assert w.grad.tolist() == [2, 20, 200]
+
+
+def test_values_outlive_the_names_of_leaves():
+    other, w = cotan.asarray([1.0]), leaf([1.0, 2.0])
+    other.item()
+    y = w.detach() * 2
+    del w
+    assert other.item() == 1  # is there: nothing runs
+    assert y.tolist() == [2, 4]
+
+
+def test_inputs_choose_leaves():
+    a, b = leaf([1.0]), leaf([2.0])
+    ops.sum(a * b).backward(inputs=[b])
+    assert a.grad is None and b.grad.tolist() == [1]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_descent_makes_no_plan_once_it_runs(read):
+    rng = numpy.random.default_rng(3)
+    x, y = rng.standard_normal((16, 4)).astype("f"), rng.standard_normal((16, 1)).astype("f")
+    w, theirs = leaf(numpy.zeros((4, 1))), numpy.zeros((4, 1))
+    for step in range(40):
+        off = ops.matmul(cotan.asarray(x), w) - cotan.asarray(y)
+        loss = ops.mean(off * off)
+        if read:
+            assert loss.item() >= 0
+        w.grad = None
+        loss.backward()
+        with cotan.no_grad():
+            w -= 0.1 * w.grad
+        cotan.eval()
+        theirs -= 0.1 * 2 * x.T @ (x @ theirs - y) / 16
+        if step == 5:
+            plans = cotan.stats()["plans_made"]
+    assert cotan.stats()["plans_made"] == plans
+    numpy.testing.assert_allclose(w.numpy(), theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_loops_hold_memory_level():
+    """With and without a backward, and with losses that nobody differentiates."""
+    w, x = leaf(numpy.ones(64)), cotan.asarray(numpy.ones(64, "f"))
+    for turn in range(3000):
+        loss = ops.sum(w * x)
+        if turn % 3:
+            loss.item()
+        else:
+            w.grad = None
+            loss.backward()
+            with cotan.no_grad():
+                w += 0.001 * w.grad
+        if turn == 299:
+            cotan.eval()
+            memory, live = cotan.stats()["memory"], cotan.stats()["live_bytes"]
+    cotan.eval()
+    assert (cotan.stats()["memory"], cotan.stats()["live_bytes"]) == (memory, live)
+
+
+def sentence(error):
+    return re.sub(r"\S*test_autograd\.py", "t.py", str(error.value))
+
+
+def test_a_history_is_used_once():
+    w = leaf([1, 2])
+    loss = ops.sum(w * w)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert w.grad.tolist() == [4, 8]
+    with pytest.raises(cotan.Error) as error:
+        loss.backward()
+    assert re.fullmatch(r"t.py:\d+: backward: the history of the value of t.py:\d+ was used by an earlier backward, the newest one at "
+                        r"t.py:\d+\n  hint: backward\(retain_graph=True\) keeps it; detach\(\) makes the value a constant, where "
+                        r"gradients shall end at it", sentence(error))
+
+
+def test_truncated_backpropagation_through_time():
+    w, h, plans = leaf([0.5]), cotan.asarray([1.0]), []
+    for _ in range(4):
+        for _ in range(3):
+            h = h * w
+        ops.sum(h).backward()
+        h = h.detach()
+        plans.append(cotan.stats()["plans_made"])
+    h0, total = 1.0, 0.0
+    for _ in range(4):
+        total += 3 * h0 * 0.25
+        h0 *= 0.125
+    assert w.grad.tolist() == pytest.approx([total])
+
+
+def test_an_overwritten_leaf_tells_both_lines():
+    w = leaf([1, 2])
+    loss = ops.sum(w * w)
+    loss.item()
+    with cotan.no_grad():
+        w += 1
+    cotan.eval()
+    loss.backward()
+    with pytest.raises(cotan.Error) as error:
+        w.grad.numpy()
+    assert re.match(r't.py:\d+: grad: the value needs variable "tensor" as it was read at t.py:\d+, but it was assigned at t.py:\d+ and is gone',
+                    sentence(error))
+
+
+@pytest.mark.parametrize("wrong, text", [
+    (lambda w: (w * w).backward(), "backward: the loss must be one number, it is cotan.Size([2])\n  hint: mean() or sum() makes it one; or "
+     "give backward(gradient) of its shape"),
+    (lambda w: w.__iadd__(1), "a leaf that requires gradients is written in its place, which its gradient would not know\n  hint: with "
+     "cotan.no_grad(): around it, or detach() before"),
+    (lambda w: (w * w).requires_grad_(False), "requires_grad_: only a leaf can be told not to require gradients; detach() gives a tensor "
+     "without a history"),
+    (lambda w: cotan.asarray([1, 2]).requires_grad_(), "requires_grad_: only floats and complex numbers have gradients, the tensor is int64"),
+    (lambda w: setattr(w, "grad", cotan.asarray([1.0])), "grad: the gradient is cotan.Size([1]), the tensor is cotan.Size([2])"),
+    (lambda w: cotan.asarray([1, 2]).__iadd__(0.5), "a int64 tensor is written in its place, it cannot hold float32"),
+])
+def test_sentences(wrong, text):
+    with pytest.raises(RuntimeError) as error:
+        wrong(leaf([1, 2]))
+    assert str(error.value) == text
+
+
+def test_nothing_requires_gradients():
+    with pytest.raises(cotan.Error) as error:
+        ops.sum(cotan.asarray([1.0])).backward()
+    assert sentence(error).split(": ", 1)[1] == ("backward: nothing behind the value requires gradients\n  hint: requires_grad=True, of what "
+                                                "gradients are wanted for, stands before the value is computed")
+
+
+def test_gradients_of_gradients():
+    x = leaf(2.0, "float64")
+    y = x * x * x
+    (first,) = _core._grad(y, (x,), None, True, True)
+    first.backward()
+    assert (first.item(), x.grad.item()) == (12, 12)
+    other = leaf(1.0)
+    assert _core._grad(x * 1.0, (x, other), None, False, False)[1] is None
+
+
+def test_complex_gradients_are_pytorchs():
+    """d|z|^2 along x + i d along y = 2 z."""
+    z = cotan.Tensor(numpy.array([1 + 2j, -3 + 0.5j], "complex64"), requires_grad=True)
+    ops.sum(ops.square(ops.abs(z))).backward()
+    numpy.testing.assert_allclose(z.grad.numpy(), 2 * z.detach().numpy(), rtol=1e-6)
+    z.grad = None
+    (z * (2 + 1j)).backward(cotan.asarray([1 + 0j, 1j]))
+    numpy.testing.assert_allclose(z.grad.numpy(), [2 - 1j, 1 + 2j], rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------ writes and views
+
+
+def view(x, *moves):
+    return _core._view(x, moves)
+
+
+def test_a_write_is_seen_through_both():
+    a = cotan.asarray(numpy.arange(6.0, dtype="f"))
+    b = view(a, ("reshape", (2, 3)))
+    c, d = b.T, view(b, ("slice", (1,), (1,), (3,), (1,)))
+    b += 10
+    assert a.tolist() == [10, 11, 12, 13, 14, 15] and c.tolist() == [[10, 13], [11, 14], [12, 15]]
+    d *= 0
+    assert a.tolist() == [10, 0, 0, 13, 0, 0] and c.tolist() == [[10, 13], [0, 0], [0, 0]]
+    a.copy_(7)
+    assert d.tolist() == [[7, 7], [7, 7]]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
+def test_slices_are_written(step):
+    x = numpy.arange(40.0, dtype="f").reshape(8, 5)
+    ours = cotan.asarray(x)
+    start, stop = (1, 8) if step > 0 else (7, 0)
+    part = view(ours, ("slice", (0, 1), (start, 1), (stop, 4), (step, 2)))
+    x[start:stop:step, 1:4:2] += 100
+    part += 100
+    assert ours.tolist() == x.tolist() and part.tolist() == x[start:stop:step, 1:4:2].tolist()
+
+
+def test_a_lonely_view_does_not_hold_its_parent():
+    gc.collect()
+    cotan.eval()
+    before = cotan.stats()["live_bytes"]
+    x = cotan.asarray(numpy.ones(1 << 16, "f"))
+    x = view(x * 2, ("reshape", (256, 256)))
+    cotan.eval()
+    assert cotan.stats()["live_bytes"] - before == 1 << 18
+    a, b = view(x, ("permute", (1, 0))), view(x, ("reshape", (-1,)))
+    del x
+    a += 1
+    assert b.tolist()[0] == 3
+
+
+def test_expanded_tensors_are_not_written():
+    with pytest.raises(RuntimeError, match="an expanded tensor is written, of which several elements are one\n  hint: clone\\(\\) before"):
+        one = cotan.asarray([1.0])
+        part = view(one, ("expand", (4,)))
+        part += 1
+
+
+def test_what_others_look_at_stays():
+    x = cotan.asarray([1.0, 2.0])
+    theirs = x.numpy()
+    x += 1
+    assert theirs.tolist() == [1, 2] and x.tolist() == [2, 3]
+    del x
+    gc.collect()
+    for i in range(50):
+        cotan.asarray(numpy.full(2, i, "f")).numpy()
+    assert theirs.tolist() == [1, 2]
+
+
+def test_gradients_flow_through_views_and_writes():
+    w = leaf(numpy.ones(4))
+    x = w * 1.0
+    part = view(x, ("slice", (0,), (1,), (3,), (1,)))
+    part *= 3
+    ops.sum(x * x).backward()
+    assert w.grad.tolist() == [2, 18, 18, 2]
