@@ -6,9 +6,20 @@ _core._start(__file__.rpartition("/")[0] + "/", Size, Count)
 
 from ._core import *  # noqa: E402, F403
 from . import _print  # noqa: E402, F401
-from ._core import Tensor, __version__, asarray, dtype, ops  # noqa: E402, F401
-from . import _copies, _random, nn, optim  # noqa: E402, F401
+from ._core import Tensor, __version__, dtype, ops  # noqa: E402, F401
+from ._creation import *  # noqa: E402, F403
+from ._dtypes import (__array_namespace_info__, astype, can_cast, finfo, get_default_dtype, iinfo, is_complex,  # noqa: E402, F401
+                      is_floating_point, isdtype, promote_types, result_type)
+from ._elementwise import *  # noqa: E402, F403
+from ._reductions import *  # noqa: E402, F403
+from ._searching import *  # noqa: E402, F403
+from ._shaping import *  # noqa: E402, F403
+from . import _methods, linalg  # noqa: E402, F401
+from .linalg import cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
+from . import _copies, _random, nn, optim, tree_util  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
+
+__array_api_version__ = "2024.12"

@@ -14,7 +14,8 @@ typedef struct tensor_object {
     PyObject *grad, *dict, *weak;
     // A view is another tensor's value moved: a write to one is seen in the other.
     struct tensor_object *parent; // NULL: it is none
-    bool holds;                   // a reference of it; else the parent knows its only child:
+    bool bare;  // its history is not the parent's, and its writes are not known to gradients
+    bool holds; // a reference of it; else the parent knows its only child:
     struct tensor_object *child;
     bool holds_children; // its children hold it
     uint64_t seen;       // the parent's version that the handle was made of

@@ -226,6 +226,7 @@ bool view_refresh(tensor_object *self, ct_loc here) {
     if (parent->version == self->seen) return true;
     ct_tensor t = parent->handle;
     for (size_t i = 0; i < self->n_moves; i++) t = move_forward(&self->moves[i], t, here);
+    if (self->bare) t = ct_stop_gradient_at(t, here);
     if (!tensor_rename(self, t, here)) return false;
     self->seen = parent->version;
     self->version++;
@@ -236,8 +237,9 @@ bool view_refresh(tensor_object *self, ct_loc here) {
 
 static bool may_write(const tensor_object *self) {
     const tensor_object *root = self;
-    while (root->parent) root = root->parent;
-    if (root->set && ct_is_tracked(root->handle) && grad_enabled()) {
+    bool bare = self->bare;
+    for (; root->parent; bare = bare || root->bare) root = root->parent;
+    if (!bare && root->set && ct_is_tracked(root->handle) && grad_enabled()) {
         PyErr_SetString(PyExc_RuntimeError,
                         "a leaf that requires gradients is written in its place, which its "
                         "gradient would not know\n"
@@ -367,6 +369,30 @@ static PyObject *view(PyObject *module, PyObject *args) {
     return view_new(o, moves, n, here);
 }
 
+// _bare(x): Tensor.data, a view without a history, whose writes no gradient knows of.
+static PyObject *bare(PyObject *module, PyObject *o) {
+    (void)module;
+    const ct_loc here = enter();
+    if (!tensor_check(o)) {
+        PyErr_Format(PyExc_TypeError, "data is a Tensor's, not %R's", o);
+        return NULL;
+    }
+    ct_tensor t = tensor_handle(o);
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(t);
+    for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
+    move *moves = calloc(1, sizeof *moves);
+    if (!moves || !move_new(moves, MOVE_RESHAPE, (const int64_t *const[4]){dim}, (size_t)rank)) {
+        free(moves);
+        return PyErr_NoMemory();
+    }
+    PyObject *view = view_new(o, moves, 1, here);
+    tensor_object *self = (tensor_object *)view;
+    if (self) self->bare = true;
+    if (self && !tensor_rename(self, ct_stop_gradient_at(self->handle, here), here)) Py_CLEAR(view);
+    return view;
+}
+
 static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     const ct_loc here = enter();
     ct_tensor t;
@@ -384,6 +410,7 @@ static PyObject *get_version(PyObject *self, PyObject *unused) {
 
 PyMethodDef view_functions[] = {
     {"_view", view, METH_VARARGS, NULL},
+    {"_bare", bare, METH_O, NULL},
     {0},
 };
 PyMethodDef view_methods[] = {

@@ -1,0 +1,203 @@
+"""Tensors from nothing: numbers, ranges, identities."""
+import math
+
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
+from ._types import public
+
+
+def check_device(device):
+    """There is one device to name, "cpu": what computes is told by set_device."""
+    name = getattr(device, "type", device)
+    if name is not None and str(name).partition(":")[0] != "cpu":
+        raise RuntimeError(f"device {str(device)!r} is not here, tensors are on \"cpu\"")
+
+
+def finish(x, requires_grad=False):
+    return x.requires_grad_() if requires_grad else x
+
+
+def sizes(shape):
+    """The sizes of zeros(2, 3), zeros((2, 3)), zeros(5)."""
+    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+        return tuple(shape[0])
+    if len(shape) == 1 and isinstance(shape[0], Tensor) and shape[0].ndim:
+        return tuple(shape[0].tolist())
+    return tuple(shape)
+
+
+def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
+    """A tensor whose every element is fill_value; its dtype is the number's, unless told."""
+    check_device(device)
+    shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    if isinstance(fill_value, Tensor):
+        value = fill_value if dtype is None else ops.cast(fill_value, dtype)
+        return finish(ops.expand(value, shape), requires_grad)
+    dtype = DEFAULTS[type(fill_value)] if dtype is None and type(fill_value) in DEFAULTS else dtype
+    return finish(_core.full(shape, fill_value, dtype), requires_grad)
+
+
+def zeros(*shape, dtype=None, device=None, requires_grad=False, **named):
+    """zeros(2, 3), zeros((2, 3))."""
+    return full(named.get("shape", named.get("size")) if named else sizes(shape), 0, dtype=dtype or _core.float32,
+                device=device, requires_grad=requires_grad)
+
+
+def ones(*shape, dtype=None, device=None, requires_grad=False, **named):
+    """ones(2, 3), ones((2, 3))."""
+    return full(named.get("shape", named.get("size")) if named else sizes(shape), 1, dtype=dtype or _core.float32,
+                device=device, requires_grad=requires_grad)
+
+
+def empty(*shape, dtype=None, device=None, requires_grad=False, **named):
+    """Zeros: there is no memory before there are values."""
+    return zeros(*shape, dtype=dtype, device=device, requires_grad=requires_grad, **named)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None, requires_grad=False):
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad)
+
+
+def zeros_like(x, /, *, dtype=None, device=None, requires_grad=False):
+    return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(x, /, *, dtype=None, device=None, requires_grad=False):
+    return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(x, /, *, dtype=None, device=None, requires_grad=False):
+    return zeros_like(x, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def _count(start, stop, step, name):
+    if step == 0:
+        raise ValueError(f"{name}: the step is 0")
+    if all(isinstance(number, int) for number in (start, stop, step)):
+        return max(0, -((start - stop) // step))
+    return max(0, math.ceil((stop - start) / step))
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False, end=None):
+    """start, start + step, ... up to but not including stop: integers where all three are, else floats."""
+    check_device(device)
+    stop = end if stop is None else stop
+    start, stop = (0, start) if stop is None else (start, stop)
+    start, stop, step = (number.item() if isinstance(number, Tensor) else number for number in (start, stop, step))
+    n = _count(start, stop, step, "arange")
+    dtype = _core.dtype(dtype) if dtype is not None else result_type(start, stop, step)
+    wide = _core.float64 if dtype in FLOATS else _core.int64 if isinstance(start, int) and isinstance(step, int) else \
+        _core.float64
+    if isinstance(start, int) and isinstance(step, int) and dtype not in FLOATS:
+        wide = dtype if (start, step) == (0, 1) else wide
+    counted = ops.iota(wide, (n,), 0)
+    if step != 1:
+        counted = counted * _core.asarray(step, dtype=wide)
+    if start != 0:
+        counted = counted + _core.asarray(start, dtype=wide)
+    return finish(counted if wide == dtype else ops.cast(counted, dtype), requires_grad)
+
+
+def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True, requires_grad=False, steps=None):
+    """num floats from start to stop at equal distances; without endpoint stop is left out."""
+    check_device(device)
+    num = num if steps is None else steps
+    if num is None or num < 0:
+        raise ValueError(f"linspace: it needs the number of elements, not {num}")
+    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    dtype = _core.dtype(dtype) if dtype is not None else _core.complex64 if is_complex else _core.float32
+    wide = complex_dtype(_core.float64) if dtype in COMPLEX else _core.float64
+    parts = max(num - 1 if endpoint else num, 1)
+    first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
+    places = ops.iota(_core.float64, (num,), 0)
+    # From both ends, so that the last one is stop.
+    from_first = first + ops.cast(places, wide) * ((last - first) / parts)
+    from_last = last - ops.cast(parts - places, wide) * ((last - first) / parts)
+    line = ops.select(places * 2 < parts, from_first, from_last) if endpoint and num > 1 else from_first
+    return finish(ops.cast(line, dtype), requires_grad)
+
+
+def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, device=None):
+    """base to the powers that linspace gives."""
+    exponents = linspace(start, stop, num, endpoint=endpoint, dtype=_core.float64)
+    return ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32)
+
+
+def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
+    """num floats from start to stop at equal ratios."""
+    return logspace(math.log10(start), math.log10(stop), num, endpoint=endpoint, dtype=dtype)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):
+    """A matrix of ones on the diagonal k places to the right of the main one, zeros elsewhere."""
+    check_device(device)
+    shape = (n_rows, n_rows if n_cols is None else n_cols)
+    same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
+    return finish(ops.cast(same, dtype or _core.float32), requires_grad)
+
+
+def identity(n, dtype=None):
+    return eye(n, dtype=dtype)
+
+
+def tri(n, m=None, k=0, dtype=None):
+    """A matrix of ones at and below the diagonal k, zeros above."""
+    shape = (n, n if m is None else m)
+    return ops.cast(ops.less_equal(ops.iota(_core.int64, shape, 1), ops.iota(_core.int64, shape, 0) + k),
+                    dtype or _core.float32)
+
+
+def tril(x, /, diagonal=0, *, k=0):
+    """Matrices (the last two axes) with 0 above a diagonal."""
+    return ops.tril(x, diagonal=diagonal or k)
+
+
+def triu(x, /, diagonal=0, *, k=0):
+    """Matrices (the last two axes) with 0 below a diagonal."""
+    return ops.triu(x, diagonal=diagonal or k)
+
+
+def meshgrid(*tensors, indexing="xy"):
+    """A list: each vector along an axis of its own, broadcast to all. "xy": the first is axis 1, the second axis 0."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is \"xy\" or \"ij\", not {indexing!r}")
+    if len({x.dtype for x in tensors}) > 1:
+        raise ValueError("meshgrid: the tensors must have one dtype")
+    shape = [x.numel() for x in tensors]
+    n, order = len(tensors), list(range(len(tensors)))
+    if indexing == "xy" and n > 1:
+        order[:2], shape[:2] = [1, 0], [shape[1], shape[0]]
+    return [ops.expand(ops.reshape(x, [-1 if axis == order[i] else 1 for axis in range(n)]), shape)
+            for i, x in enumerate(tensors)]
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False):
+    """A copy of data: numbers, lists of them, arrays, buffers."""
+    check_device(device)
+    return Tensor(data, dtype, requires_grad)
+
+
+def asarray(obj, /, dtype=None, *, device=None, copy=None):
+    """A tensor of numbers, lists of them, arrays or buffers, which are copied; a Tensor is itself, unless dtype or copy=True
+    ask for another one."""
+    check_device(device)
+    if not isinstance(obj, Tensor):
+        if copy is False:
+            raise ValueError(f"asarray: {type(obj).__name__} is copied, which copy=False forbids\n  hint: from_dlpack shares")
+        return _core.asarray(obj, dtype)
+    if dtype is None or _core.dtype(dtype) == obj.dtype:
+        return ops.cast(obj, obj.dtype) if copy else obj
+    if copy is False:
+        raise ValueError(f"asarray: {obj.dtype!r} becomes {_core.dtype(dtype)!r} by a copy, which copy=False forbids")
+    return ops.cast(obj, dtype)
+
+
+def from_numpy(array):
+    """A copy of NumPy's array, in its dtype."""
+    return _core.asarray(array)
+
+
+__all__ = public(globals(), "Tensor ops COMPLEX DEFAULTS FLOATS complex_dtype result_type check_device finish sizes public")

@@ -1,0 +1,288 @@
+"""Functions of each element, by the names of the array API standard, NumPy and PyTorch."""
+import builtins
+import math
+
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import BOOL, COMPLEX, INTEGERS
+from ._types import public
+
+e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
+
+SAME_NAME = """abs acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh deg2rad digamma equal erf erfc erfinv exp
+exp2 expm1 floor_divide fmax fmin gelu greater greater_equal heaviside hypot isclose less less_equal lgamma log log10 log1p
+log2 logaddexp logit maximum minimum nan_to_num nextafter not_equal pow rad2deg reciprocal relu rsqrt selu sigmoid
+signbit silu sin sinc sinh sqrt square tan tanh xlogy""".split()
+OTHER_NAMES = {
+    "absolute": "abs", "fabs": "abs", "add": "add", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "bitwise_and": "and_",
+    "bitwise_invert": "not_", "bitwise_not": "not_", "bitwise_or": "or_", "bitwise_xor": "xor", "degrees": "rad2deg",
+    "eq": "equal", "float_power": "pow", "fmod": "mod", "ge": "greater_equal", "gt": "greater", "invert": "not_",
+    "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan", "le": "less_equal", "lt": "less", "mul": "mul",
+    "multiply": "mul", "ne": "not_equal", "neg": "neg", "negative": "neg", "power": "pow", "radians": "deg2rad",
+    "remainder": "remainder"}
+for _name in SAME_NAME:
+    globals()[_name] = getattr(ops, _name)
+for _name, _op in OTHER_NAMES.items():
+    globals()[_name] = getattr(ops, _op)
+mod = ops.remainder  # NumPy's, with the sign of the divisor
+angle, sign = ops.angle, ops.sign
+
+
+def value(x):
+    """x as something that has operators: a Tensor, or a number."""
+    return x if isinstance(x, (Tensor, bool, int, float, builtins.complex)) else _core.asarray(x)
+
+
+def strong(x):
+    return x if isinstance(x, Tensor) else _core.asarray(x)
+
+
+def subtract(x1, x2, /, *, alpha=1):
+    """x1 - alpha x2."""
+    return ops.sub(x1, x2 if alpha == 1 else x2 * alpha)
+
+
+def divide(x1, x2, /, *, rounding_mode=None):
+    """x1 / x2, in floats; rounding_mode "floor" or "trunc": the whole number below, or towards zero."""
+    if rounding_mode == "floor":
+        return ops.floor_divide(x1, x2)
+    if rounding_mode == "trunc":
+        quotient = ops.div(x1, x2)
+        return quotient if quotient.dtype in INTEGERS else ops.trunc(quotient)
+    if rounding_mode is not None:
+        raise ValueError(f"divide: rounding_mode is None, \"floor\" or \"trunc\", not {rounding_mode!r}")
+    x1, x2 = value(x1), value(x2)
+    return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) / x2
+
+
+sub, div, true_divide = subtract, divide, divide
+
+
+def bitwise_left_shift(x1, x2, /):
+    """x1 times 2 to the power x2; bits that leave at the left are lost."""
+    return value(x1) << value(x2)
+
+
+def bitwise_right_shift(x1, x2, /):
+    """x1 divided by 2 to the power x2, rounded down."""
+    return value(x1) >> value(x2)
+
+
+left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
+
+
+def _whole(name):
+    op = getattr(ops, name)
+
+    def function(x, /):
+        x = strong(x)
+        return +x if x.dtype in INTEGERS or x.dtype in BOOL else op(x)
+
+    function.__name__, function.__doc__ = name, op.__doc__
+    return function
+
+
+ceil, floor, trunc = _whole("ceil"), _whole("floor"), _whole("trunc")
+fix = trunc
+
+
+def round(x, /, decimals=0):
+    """The nearest whole number, halves to the even one; or the nearest with so many decimals."""
+    x = strong(x)
+    if x.dtype in INTEGERS:
+        return +x
+    if x.dtype in COMPLEX:
+        return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
+    return ops.round(x) if not decimals else ops.round(x * 10.0**decimals) / 10.0**decimals
+
+
+around = rint = round
+
+
+def positive(x, /):
+    return +strong(x)
+
+
+def conj(x, /):
+    x = strong(x)
+    return ops.conj(x) if x.dtype in COMPLEX else +x
+
+
+conjugate = conj
+
+
+def real(x, /):
+    x = strong(x)
+    return ops.real(x) if x.dtype in COMPLEX else +x
+
+
+def imag(x, /):
+    x = strong(x)
+    return ops.imag(x) if x.dtype in COMPLEX else ops.sub(x, x)
+
+
+def _truth(x):
+    x = strong(x)
+    return x if x.dtype in BOOL else ops.not_equal(x, 0)
+
+
+def logical_and(x1, x2, /):
+    return ops.and_(_truth(x1), _truth(x2))
+
+
+def logical_or(x1, x2, /):
+    return ops.or_(_truth(x1), _truth(x2))
+
+
+def logical_xor(x1, x2, /):
+    return ops.xor(_truth(x1), _truth(x2))
+
+
+def logical_not(x, /):
+    return ops.not_(_truth(x))
+
+
+def clip(x, /, min=None, max=None):
+    """x, but at least min and at most max (numbers or tensors, None: no limit), in x's dtype."""
+    x = strong(x)
+    low = ops.cast(min, x.dtype) if isinstance(min, Tensor) else min
+    high = ops.cast(max, x.dtype) if isinstance(max, Tensor) else max
+    if isinstance(x, Tensor) and x.dtype in INTEGERS:  # limits beyond what the dtype holds are none
+        from ._dtypes import iinfo
+        limits = iinfo(x.dtype)
+        low = None if isinstance(low, (int, float)) and low <= limits.min else low
+        high = None if isinstance(high, (int, float)) and high >= limits.max else high
+        low = math.ceil(low) if isinstance(low, float) else low
+        high = math.floor(high) if isinstance(high, float) else high
+    x = x if low is None else ops.maximum(x, low)
+    x = x if high is None else ops.minimum(x, high)
+    return +x if low is None and high is None else x
+
+
+clamp = clip
+
+
+def clamp_min(x, min):
+    return clip(x, min)
+
+
+def clamp_max(x, max):
+    return clip(x, None, max)
+
+
+def logaddexp2(x1, x2, /):
+    """log2(2^x1 + 2^x2), without overflow."""
+    return ops.logaddexp(x1 * math.log(2), x2 * math.log(2)) * (1 / math.log(2))
+
+
+def isreal(x, /):
+    return ops.equal(imag(x), 0)
+
+
+def isposinf(x, /):
+    return ops.equal(x, inf)
+
+
+def isneginf(x, /):
+    return ops.equal(x, -inf)
+
+
+def ldexp(x1, x2, /):
+    """x1 times 2 to the power x2."""
+    return x1 * ops.exp2(ops.cast(strong(x2), strong(x1).dtype))
+
+
+def frexp(x, /):
+    """(mantissa, exponent): x = mantissa 2^exponent, with a mantissa from 0.5 to 1."""
+    known = ops.and_(ops.is_finite(x), ops.not_equal(x, 0))
+    exponent = ops.select(known, ops.floor(ops.log2(ops.abs(ops.select(known, x, 1.0)))) + 1, 0.0)
+    mantissa = x * ops.exp2(-exponent)
+    over = ops.greater_equal(ops.abs(mantissa), 1.0)  # the logarithm of what is next to a power is rounded
+    over = ops.and_(over, known)
+    under = ops.and_(ops.less(ops.abs(mantissa), 0.5), known)
+    exponent = exponent + ops.cast(over, x.dtype) - ops.cast(under, x.dtype)
+    return ops.select(known, x * ops.exp2(-exponent), x), ops.cast(exponent, _core.int32)
+
+
+def modf(x, /):
+    """(fraction, whole part), both with x's sign."""
+    whole = ops.trunc(x)
+    return ops.copysign(ops.select(ops.is_inf(x), 0.0, x - whole), x), whole
+
+
+def divmod(x1, x2, /):
+    return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
+
+
+def gcd(x1, x2, /):
+    """The greatest common divisor of integers, by Euclid's steps."""
+    a, b = ops.abs(strong(x1)), ops.abs(strong(x2))
+    for _ in range(93 if (a + b).dtype.itemsize == 8 else 47):  # Lame: five steps a decimal digit
+        a, b = ops.select(ops.not_equal(b, 0), b, a), ops.select(ops.not_equal(b, 0), ops.mod(a, b), b)
+    return a
+
+
+def lcm(x1, x2, /):
+    """The least common multiple of integers."""
+    divisor = gcd(x1, x2)
+    return ops.abs(ops.div(strong(x1), ops.maximum(divisor, 1)) * x2)
+
+
+def softmax(x, dim=None, dtype=None, *, axis=-1):
+    """exp(x) divided by its sum along an axis."""
+    x = x if dtype is None else ops.cast(x, dtype)
+    return ops.softmax(x, axes=axis if dim is None else dim)
+
+
+def log_softmax(x, dim=None, dtype=None, *, axis=-1):
+    """The logarithm of softmax."""
+    x = x if dtype is None else ops.cast(x, dtype)
+    return ops.log_softmax(x, axes=axis if dim is None else dim)
+
+
+def lerp(start, end, weight):
+    """start + weight (end - start)."""
+    return start + weight * (end - start)
+
+
+def addcmul(x, tensor1, tensor2, *, value=1):
+    return x + tensor1 * tensor2 * value
+
+
+def addcdiv(x, tensor1, tensor2, *, value=1):
+    return x + value * (tensor1 / tensor2)
+
+
+def polar(abs, angle):
+    """Complex numbers from their sizes and angles."""
+    return ops.complex(abs * ops.cos(angle), abs * ops.sin(angle))
+
+
+def complex(real, imag):
+    return ops.complex(real, imag)
+
+
+def view_as_real(x):
+    """(...,) complex to (..., 2): real and imaginary parts."""
+    return ops.concat([ops.reshape(part, (*x.shape, 1)) for part in (ops.real(x), ops.imag(x))], -1)
+
+
+def view_as_complex(x):
+    """(..., 2) to (...,) complex."""
+    return ops.complex(x[..., 0], x[..., 1])
+
+
+def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Are all elements near to each other?"""
+    a, b = strong(a), strong(b)
+    return ops.all(ops.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)).item()
+
+
+def array_equal(a, b):
+    """Have both one shape and all elements equal?"""
+    a, b = strong(a), strong(b)
+    return tuple(a.shape) == tuple(b.shape) and ops.all(ops.equal(a, b)).item()
+
+
+__all__ = public(globals(), "Tensor ops BOOL COMPLEX INTEGERS SAME_NAME OTHER_NAMES strong value public")

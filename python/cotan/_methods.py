@@ -1,0 +1,569 @@
+"""Tensor's methods, by the names that PyTorch's and NumPy's users type.
+
+Where the two differ methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is written.
+"""
+from . import _core, _creation, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
+from ._core import Tensor, ops
+from ._grad import no_grad
+
+
+def method(function):
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+def add_property(function):
+    setattr(Tensor, function.__name__, property(function))
+    return function
+
+
+# ------------------------------------------------------------------------------------- elementwise
+
+def _unary(op, doc):
+    def function(self):
+        return op(self)
+
+    function.__doc__ = doc
+    return function
+
+
+def _binary(op, doc):
+    def function(self, other):
+        return op(self, other)
+
+    function.__doc__ = doc
+    return function
+
+
+def _in_place(function):
+    def written(self, *args, **options):
+        return self.copy_(function(self, *args, **options))
+
+    written.__doc__ = f"{function.__name__.rstrip('_')} in its place."
+    return written
+
+
+UNARY = """abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_not
+ceil conj cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor imag isfinite isinf isnan isneginf isposinf
+isreal lgamma log log10 log1p log2 logical_not logit neg negative positive rad2deg real reciprocal relu rsqrt sigmoid sign
+signbit sin sinc sinh sqrt square tan tanh trunc""".split()
+BINARY = """arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign eq floor_divide
+fmax fmin fmod gcd ge greater greater_equal gt heaviside hypot lcm ldexp le less less_equal logaddexp logaddexp2 logical_and
+logical_or logical_xor lt maximum minimum ne nextafter not_equal pow remainder xlogy""".split()
+for _name in UNARY:
+    _function = getattr(_elementwise, _name)
+    setattr(Tensor, _name, _unary(_function, _function.__doc__))
+for _name in BINARY:
+    _function = getattr(_elementwise, _name)
+    setattr(Tensor, _name, _binary(_function, _function.__doc__))
+for _name in ("real", "imag"):  # NumPy and PyTorch have the parts as attributes
+    setattr(Tensor, _name, property(getattr(Tensor, _name)))
+
+
+@method
+def add(self, other, *, alpha=1):
+    """self + alpha other."""
+    return self + (other if alpha == 1 else other * alpha)
+
+
+@method
+def sub(self, other, *, alpha=1):
+    """self - alpha other."""
+    return self - (other if alpha == 1 else other * alpha)
+
+
+@method
+def mul(self, other):
+    return self * other
+
+
+@method
+def div(self, other, *, rounding_mode=None):
+    """self / other; rounding_mode "floor" or "trunc"."""
+    return _elementwise.divide(self, other, rounding_mode=rounding_mode)
+
+
+@method
+def equal(self, other):
+    """Have both one shape and all elements equal? A bool of Python."""
+    return _elementwise.array_equal(self, other)
+
+
+def _round(self, *, decimals=0):
+    return _elementwise.round(self, decimals)
+
+
+Tensor.round = _round
+
+for _name, _other in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
+    setattr(Tensor, _name, getattr(Tensor, _other))
+for _name in """clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num""".split():
+    setattr(Tensor, _name, (lambda function: lambda self, *args, **options: function(self, *args, **options))(
+        getattr(_elementwise, _name)))
+
+IN_PLACE = """abs acos add addcdiv addcmul asin atan bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
+clip copysign cos cosh digamma div divide eq erf erfc exp exp2 expm1 floor floor_divide fmod ge gt hypot ldexp le lerp lgamma
+log log10 log1p log2 logical_and logical_not logical_or logit lt mul multiply nan_to_num ne neg negative pow reciprocal relu
+remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh trunc xlogy""".split()
+for _name in IN_PLACE:
+    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+
+
+# -------------------------------------------------------------------------------------- reductions
+
+def _reduction(function):
+    def reduced(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=False):
+        axis = axis if dim is None else dim
+        if dtype is not None:
+            self = ops.cast(self, dtype)
+        return function(self, axis, keepdims=keepdim or keepdims)
+
+    reduced.__doc__ = function.__doc__
+    return reduced
+
+
+for _name in "amax amin all any argmax argmin mean prod sum nansum nanmean count_nonzero logsumexp".split():
+    setattr(Tensor, _name, _reduction(getattr(_reductions, _name)))
+
+
+def _moment(function):
+    def moment(self, dim=None, unbiased=True, keepdim=False, *, correction=None, axis=None, keepdims=False, ddof=None):
+        if not isinstance(dim, (int, tuple, list, type(None))) or isinstance(dim, bool):
+            dim, unbiased = None, bool(dim)  # x.var(False)
+        if correction is None:
+            correction = ddof if ddof is not None else int(unbiased)
+        return function(self, axis if dim is None else dim, correction, keepdim or keepdims)
+
+    moment.__doc__ = function.__doc__.partition(";")[0] + ", whose divisor is the count less 1 unless told (correction=)."
+    return moment
+
+
+Tensor.var, Tensor.std = _moment(_reductions.var), _moment(_reductions.std)
+
+
+def _extreme(largest):
+    function = _reductions.max if largest else _reductions.min
+
+    def extreme(self, dim=None, keepdim=False, *, axis=None, keepdims=False):
+        if dim is None or isinstance(dim, Tensor):
+            return function(self, axis if dim is None else dim, keepdims)
+        if isinstance(dim, (tuple, list)):
+            return function(self, dim, keepdim or keepdims)
+        return _reductions.extreme(self, dim, keepdim, largest)
+
+    extreme.__doc__ = (f"The {'largest' if largest else 'least'} element; along dim (values, indices); with axis= the values "
+                       "alone; of two tensors that of each pair.")
+    return extreme
+
+
+Tensor.max, Tensor.min = _extreme(True), _extreme(False)
+
+
+def _plain(module, names):
+    for name in names.split():
+        function = getattr(module, name)
+        bound = (lambda function: lambda self, *args, **options: function(self, *args, **options))(function)
+        bound.__name__, bound.__doc__ = name, function.__doc__
+        setattr(Tensor, name, bound)
+
+
+_plain(_reductions, "aminmax cumsum cumprod cummax cummin diff logcumsumexp ptp quantile")
+Tensor.median = lambda self, dim=None, keepdim=False: _reductions.lower_median(self, dim, keepdim)
+
+# ------------------------------------------------------------------------------------------ shapes
+
+_plain(_shaping, """permute transpose swapaxes swapdims t moveaxis movedim squeeze unsqueeze flatten unflatten ravel expand
+broadcast_to unbind select narrow chunk tensor_split hsplit vsplit flip fliplr flipud rot90 roll tile repeat_interleave diag
+diag_embed diagflat diagonal trace""")
+
+
+@method
+def squeeze(self, dim=None, *, axis=None):
+    """Axes of size 1 left out: all, or those of dim that have it."""
+    return _shaping.squeeze(self, axis, dim=dim)
+
+
+@method
+def reshape(self, *shape):
+    """The same elements with other sizes; one may be -1: a view."""
+    return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
+
+
+@method
+def view(self, *shape):
+    """The same elements with other sizes; or, of a dtype, their bits as another one."""
+    if len(shape) == 1 and isinstance(shape[0], (_core.dtype, type)):
+        return ops.bitcast(self, shape[0])
+    return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
+
+
+@method
+def split(self, split_size, dim=0):
+    """Pieces of so many places along dim, the last one less; or of the sizes of a list."""
+    return _shaping.split_sizes(self, split_size, dim)
+
+
+@method
+def repeat(self, *times):
+    """The tensor several times beside itself along each axis."""
+    return _shaping.tile(self, _shaping.listed(times))
+
+
+@method
+def view_as(self, other):
+    return self.view(tuple(other.shape))
+
+
+@method
+def reshape_as(self, other):
+    return self.view(tuple(other.shape))
+
+
+@method
+def expand_as(self, other):
+    return _shaping.broadcast_to(self, other.shape)
+
+
+@method
+def sum_to_size(self, *shape):
+    """The sum over the axes along which a tensor of this shape would be repeated."""
+    shape = _shaping.listed(shape)
+    front = self.ndim - len(shape)
+    axes = [*range(front), *(i + front for i, size in enumerate(shape) if size == 1 and self.shape[i + front] != 1)]
+    return ops.reshape(ops.sum(self, axes=axes), shape) if axes else self
+
+
+@method
+def tril(self, diagonal=0):
+    return ops.tril(self, diagonal=diagonal)
+
+
+@method
+def triu(self, diagonal=0):
+    return ops.triu(self, diagonal=diagonal)
+
+
+@method
+def contiguous(self, memory_format=None):
+    """Itself: how elements lie in memory is not seen."""
+    return self
+
+
+@method
+def is_contiguous(self, memory_format=None):
+    return True
+
+
+@method
+def stride(self, dim=None):
+    """How many elements lie between neighbours along an axis, in row-major order."""
+    strides, step = [], 1
+    for size in reversed(self.shape):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    return tuple(strides) if dim is None else strides[dim]
+
+
+@add_property
+def H(self):
+    """A matrix transposed and conjugated."""
+    return _reductions.conj_transposed(self)
+
+
+@add_property
+def mH(self):
+    """Matrices (the last two axes) transposed and conjugated."""
+    return _reductions.conj_transposed(self)
+
+
+# ------------------------------------------------------------------------------------------ places
+
+_plain(_searching, """argsort argwhere bincount gather histc index_add index_copy index_fill index_select kthvalue
+masked_fill masked_scatter masked_select msort scatter scatter_add scatter_reduce take take_along_dim topk unique""")
+for _name in "index_add index_copy index_fill masked_fill masked_scatter scatter scatter_add scatter_reduce".split():
+    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+
+
+@method
+def sort(self, dim=-1, descending=False, stable=True):
+    """(values, indices) of the elements along dim in order."""
+    return _searching.sort_with_indices(self, dim, descending)
+
+
+@method
+def where(self, condition, other):
+    """self where the condition holds, else other."""
+    return _searching.where(condition, self, other)
+
+
+@method
+def nonzero(self, *, as_tuple=False):
+    """(n, ndim): the indices of what is not 0; as_tuple: one tensor an axis."""
+    return _searching.nonzero(self, as_tuple=as_tuple)
+
+
+@method
+def searchsorted(self, values, side="left", right=False):
+    return _searching.searchsorted(self, values, side=side, right=right)
+
+
+# ---------------------------------------------------------------------------------------- products
+
+@method
+def matmul(self, other):
+    return self @ other
+
+
+for _name in ("mm", "bmm", "mv"):
+    setattr(Tensor, _name, matmul)
+
+
+@method
+def dot(self, other):
+    """The sum of products of two vectors; of matrices NumPy's: their product."""
+    return self @ other
+
+
+_plain(linalg, "cholesky cross det inv matrix_power outer norm")
+Tensor.inverse, Tensor.ger = Tensor.inv, Tensor.outer
+
+
+@method
+def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    """beta self + alpha mat1 @ mat2."""
+    product = mat1 @ mat2
+    return (self if beta == 1 else self * beta) + (product if alpha == 1 else product * alpha)
+
+
+Tensor.addmv = Tensor.baddbmm = addmm
+
+
+# ------------------------------------------------------------------------------- dtypes and devices
+
+@method
+def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
+    """In another dtype: to(cotan.float64), to(other), to("cpu", cotan.float64)."""
+    for one in args:
+        if isinstance(one, Tensor):
+            dtype = one.dtype
+        elif isinstance(one, str) and one.partition(":")[0] in ("cpu", "cuda", "mps"):
+            device = one
+        elif isinstance(one, (_core.dtype, str, type)):
+            dtype = one
+        elif not isinstance(one, bool):
+            device = one
+    _creation.check_device(device)
+    dtype = self.dtype if dtype is None else _core.dtype(dtype)
+    return self if dtype == self.dtype and not copy else ops.cast(self, dtype)
+
+
+@method
+def astype(self, dtype, copy=True):
+    return _dtypes.astype(self, _core.dtype(dtype), copy=copy)
+
+
+@method
+def type_as(self, other):
+    return self.to(other.dtype)
+
+
+def _type(self, dtype=None):
+    """Its dtype's name; with a dtype the tensor in it."""
+    return f"cotan.{self.dtype.name}" if dtype is None else self.to(dtype)
+
+
+Tensor.type = _type
+
+for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("int", "int32"),
+                      ("long", "int64"), ("short", "int16"), ("char", "int8"), ("byte", "uint8"), ("bool", "bool"),
+                      ("cfloat", "complex64"), ("cdouble", "complex128")):
+    setattr(Tensor, _name, (lambda dtype: lambda self: self.to(dtype))(getattr(_core, _dtype)))
+
+
+@method
+def cpu(self):
+    return self
+
+
+@method
+def cuda(self, device=None):
+    _creation.check_device("cuda")
+
+
+@method
+def to_device(self, device, /, *, stream=None):
+    _creation.check_device(device)
+    return self
+
+
+@method
+def is_floating_point(self):
+    return self.dtype in _dtypes.FLOATS
+
+
+@method
+def is_complex(self):
+    return self.dtype in _dtypes.COMPLEX
+
+
+@method
+def nelement(self):
+    return self.numel()
+
+
+@method
+def ndimension(self):
+    return self.ndim
+
+
+@add_property
+def is_cuda(self):
+    return False
+
+
+@add_property
+def layout(self):
+    return "strided"
+
+
+# ------------------------------------------------------------------------------------ new ones, in place
+
+@method
+def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    return _creation.full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+@method
+def new_zeros(self, *size, dtype=None, device=None, requires_grad=False):
+    return self.new_full(_creation.sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@method
+def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
+    return self.new_full(_creation.sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+Tensor.new_empty = Tensor.new_zeros
+
+
+@method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    return Tensor(data, dtype or self.dtype, requires_grad)
+
+
+@method
+def fill_(self, value):
+    """The value everywhere, in its place."""
+    return self.copy_(value)
+
+
+@method
+def zero_(self):
+    return self.copy_(0)
+
+
+def _drawn(draw):
+    def written(self, *args, generator=None, **options):
+        from . import _random
+        return self.copy_(draw(_random, self, generator, *args, **options))
+
+    return written
+
+
+def _uniform(random, x, generator, a=0.0, b=1.0):
+    return random.uniform(x.shape, a, b, generator=generator)
+
+
+def _normal(random, x, generator, mean=0.0, std=1.0):
+    return random.gaussian(x.shape, mean, std, generator=generator)
+
+
+def _bernoulli(random, x, generator, p=0.5):
+    return ops.cast(ops.random_bernoulli(random.next_key(generator), p, x.shape), x.dtype)
+
+
+def _exponential(random, x, generator, lambd=1.0):
+    return -ops.log1p(-random.uniform(x.shape, generator=generator)) / lambd
+
+
+def _integers(random, x, generator, low=0, high=None):
+    if high is None:
+        low, high = (0, low) if low else (0, 1 << (24 if x.dtype in _dtypes.FLOATS else 8 * x.itemsize - 1 if x.itemsize < 4 else 31))
+    return random.randint(low, min(high, (1 << 31) - 1), tuple(x.shape), generator=generator, dtype=x.dtype)
+
+
+Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_ = _drawn(_uniform), _drawn(_normal), _drawn(_bernoulli)
+Tensor.exponential_, Tensor.random_ = _drawn(_exponential), _drawn(_integers)
+
+
+@method
+def detach_(self):
+    return self.copy_(self.detach())
+
+
+@method
+def register_hook(self, hook):
+    """hook(gradient) runs when backward() has this leaf's gradient; what it returns takes its place. handle.remove() ends it."""
+    from .nn.module import RemovableHandle
+    if not self.requires_grad or not self.is_leaf:
+        raise RuntimeError("register_hook: gradients of leaves that require them are seen, this tensor is none")
+    hooks = self.__dict__.setdefault("_backward_hooks", {})
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+@method
+def retain_grad(self):
+    """Leaves keep their gradients anyway; of others cotan.autograd.grad tells them."""
+    if self.requires_grad and not self.is_leaf:
+        raise RuntimeError("retain_grad: gradients of what is computed are not kept\n  hint: cotan.autograd.grad(loss, x)")
+
+
+def _get_data(self):
+    """The same tensor without a history: what is written to it is written here, and no gradient knows."""
+    return _core._bare(self)
+
+
+def _set_data(self, value):
+    with no_grad():
+        self.copy_(value)
+
+
+Tensor.data = property(_get_data, _set_data)
+
+
+@method
+def __array_namespace__(self, *, api_version=None):
+    import cotan
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"the array API standard of {api_version} is not here, 2024.12 is")
+    return cotan
+
+
+@method
+def __iter__(self):
+    if not self.ndim:
+        raise TypeError("a tensor without axes has no elements to go through")
+    return iter([self[i] for i in range(self.shape[0])])
+
+
+@method
+def __contains__(self, value):
+    return ops.any(ops.equal(self, value)).item()
+
+
+@method
+def __complex__(self):
+    return complex(self.item())
+
+
+@method
+def clone(self, *, memory_format=None):
+    """A tensor of its own with the same value and history."""
+    return ops.cast(self, self.dtype)
+
+
+@method
+def __copy__(self):
+    return self.clone()

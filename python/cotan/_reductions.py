@@ -1,0 +1,378 @@
+"""What axes come to: sums, extremes, moments, and running ones.
+
+Functions follow the array API standard; where `dim=` is written, PyTorch.
+"""
+from collections import namedtuple
+
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import BOOL, COMPLEX, FLOATS, SIGNED, UNSIGNED
+from ._elementwise import strong
+from ._types import public
+
+Extreme = namedtuple("Extreme", "values indices")
+
+
+def reduced(op, x, axis, keepdims, **options):
+    """op over axes: None is all, () is none."""
+    x = strong(x)
+    if isinstance(axis, (tuple, list)) and not axis:
+        return op(ops.reshape(x, (*x.shape, 1)), axes=-1, **options)
+    return op(x, axes=axis, keepdims=bool(keepdims), **options)
+
+
+def wide(x, dtype, torch=False):
+    """Sums of small integers are taken in 64 bits."""
+    x = strong(x)
+    if dtype is not None:
+        return ops.cast(x, dtype)
+    if x.dtype in BOOL or x.dtype in SIGNED:
+        return x if x.dtype == _core.int64 else ops.cast(x, _core.int64)
+    if x.dtype in UNSIGNED:
+        return ops.cast(x, _core.int64 if torch else _core.uint64)
+    return x
+
+
+def _needs_float(x, dtype=None):
+    x = strong(x)
+    if dtype is not None:
+        return ops.cast(x, dtype)
+    return x if x.dtype in FLOATS or x.dtype in COMPLEX else ops.cast(x, _core.float32)
+
+
+def sum(x, /, axis=None, dtype=None, keepdims=False, *, dim=None, keepdim=False):
+    """The sum over axes; of integers in 64 bits."""
+    return reduced(ops.sum, wide(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
+
+
+def prod(x, /, axis=None, dtype=None, keepdims=False, *, dim=None, keepdim=False):
+    """The product over axes; of integers in 64 bits."""
+    return reduced(ops.prod, wide(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
+
+
+def mean(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False):
+    """The mean over axes."""
+    return reduced(ops.mean, _needs_float(x, dtype), axis if dim is None else dim, keepdims or keepdim)
+
+
+def _moment(op, x, axis, correction, keepdims, dim, unbiased, ddof):
+    if correction is None:
+        correction = ddof if ddof is not None else 0 if dim is None and unbiased is None else int(unbiased is not False)
+    return reduced(op, _needs_float(x), axis if dim is None else dim, keepdims, correction=correction)
+
+
+def var(x, /, axis=None, correction=None, keepdims=False, *, dim=None, unbiased=None, keepdim=False, ddof=None):
+    """The variance over axes; the divisor is the count less `correction` (0; with dim= 1, as in PyTorch)."""
+    return _moment(ops.var, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
+
+
+def std(x, /, axis=None, correction=None, keepdims=False, *, dim=None, unbiased=None, keepdim=False, ddof=None):
+    """The standard deviation over axes, the root of var."""
+    return _moment(ops.std, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
+
+
+def var_mean(x, dim=None, *, correction=1, keepdim=False):
+    return var(x, dim, correction, keepdim), mean(x, dim, keepdim)
+
+
+def std_mean(x, dim=None, *, correction=1, keepdim=False):
+    return std(x, dim, correction, keepdim), mean(x, dim, keepdim)
+
+
+def extreme(x, dim, keepdim, largest):
+    """(values, indices) along one axis, as PyTorch has them."""
+    indices = ops.cast((ops.argmax if largest else ops.argmin)(x, axis=dim, keepdims=True), _core.int64)
+    if x.requires_grad:
+        values = ops.take_along(x, indices, axis=dim)  # the first of equals has the gradient
+    else:
+        values = (ops.max if largest else ops.min)(x, axes=dim, keepdims=True)
+    if not keepdim and x.ndim:
+        shape = list(x.shape)
+        del shape[dim]
+        values, indices = ops.reshape(values, shape), ops.reshape(indices, shape)
+    return Extreme(values, indices)
+
+
+def _extreme(x, axis, keepdims, dim, keepdim, largest):
+    if isinstance(axis, Tensor):
+        return (ops.maximum if largest else ops.minimum)(x, axis)
+    if dim is not None:
+        return extreme(strong(x), dim, keepdim, largest)
+    x = strong(x)
+    for index, size in enumerate(x.shape):
+        taken = axis is None or index in (axis if isinstance(axis, (tuple, list)) else (axis, axis + x.ndim))
+        if not size and taken:
+            raise ValueError(f"{'max' if largest else 'min'}: axis {index} has no elements, {'largest' if largest else 'least'} "
+                             "of none there is not")
+    return reduced(ops.max if largest else ops.min, x, axis, keepdims or keepdim)
+
+
+def max(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """The largest element over axes; with dim= also where it stands, (values, indices); of two tensors the larger of each."""
+    return _extreme(x, axis, keepdims, dim, keepdim, True)
+
+
+def min(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """The least element over axes; with dim= also where it stands, (values, indices); of two tensors the less of each."""
+    return _extreme(x, axis, keepdims, dim, keepdim, False)
+
+
+def amax(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    return max(x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def amin(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    return min(x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def aminmax(x, *, dim=None, keepdim=False):
+    return amin(x, dim, keepdim), amax(x, dim, keepdim)
+
+
+def ptp(x, axis=None, keepdims=False):
+    """The distance from the least to the largest element over axes."""
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
+
+
+def _argument(op, x, axis, keepdims):
+    x = strong(x)
+    if x.dtype in BOOL:
+        x = ops.cast(x, _core.uint8)
+    if axis is None:
+        index = op(ops.reshape(x, (-1,)), axis=0)
+        index = ops.reshape(index, (1,) * x.ndim) if keepdims else index
+    else:
+        index = op(x, axis=axis, keepdims=bool(keepdims))
+    return ops.cast(index, _core.int64)
+
+
+def argmax(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """Where the largest element stands along an axis (None: in row-major order), the first of equals, as int64."""
+    return _argument(ops.argmax, x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def argmin(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """Where the least element stands along an axis (None: in row-major order), the first of equals, as int64."""
+    return _argument(ops.argmin, x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def _truths(op, x, axis, keepdims):
+    x = strong(x)
+    return reduced(op, x if x.dtype in BOOL else ops.not_equal(x, 0), axis, keepdims)
+
+
+def all(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """Is everything over axes true, or not 0? True of nothing."""
+    return _truths(ops.all, x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def any(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """Is anything over axes true, or not 0? False of nothing."""
+    return _truths(ops.any, x, axis if dim is None else dim, keepdims or keepdim)
+
+
+def count_nonzero(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """How many elements over axes are not 0, as int64."""
+    counts = reduced(ops.sum, ops.cast(ops.not_equal(strong(x), 0), _core.int64), axis if dim is None else dim,
+                     keepdims or keepdim)
+    return counts
+
+
+def logsumexp(x, dim=None, keepdim=False, *, axis=None, keepdims=False):
+    """The logarithm of the sum of exp(x), without overflow."""
+    return reduced(ops.logsumexp, _needs_float(x), axis if dim is None else dim, keepdim or keepdims)
+
+
+def _nan(op):
+    def function(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+        return reduced(op, x, axis if dim is None else dim, keepdims or keepdim)
+
+    return function
+
+
+nansum, nanmean, nanmax, nanmin = (_nan(op) for op in (ops.nansum, ops.nanmean, ops.nanmax, ops.nanmin))
+
+
+def nanvar(x, axis=None, ddof=0, keepdims=False):
+    """The variance over axes of what is not NaN."""
+    known = ops.not_(ops.is_nan(x))
+    count = reduced(ops.sum, ops.cast(known, x.dtype), axis, True)
+    centre = reduced(ops.nansum, x, axis, True) / count
+    squares = ops.square(ops.select(known, x - centre, 0.0))
+    total = reduced(ops.sum, squares, axis, keepdims) / (reduced(ops.sum, ops.cast(known, x.dtype), axis, keepdims) - ddof)
+    return total
+
+
+def nanstd(x, axis=None, ddof=0, keepdims=False):
+    return ops.sqrt(nanvar(x, axis, ddof, keepdims))
+
+
+def nanprod(x, axis=None, keepdims=False):
+    return prod(ops.select(ops.is_nan(x), 1.0, x), axis, None, keepdims)
+
+
+def average(x, axis=None, weights=None, keepdims=False):
+    """The mean over axes, each element as often as its weight says."""
+    if weights is None:
+        return mean(x, axis, keepdims)
+    x, weights = _needs_float(x), _needs_float(weights)
+    if weights.shape != x.shape:  # one weight a place along the axis
+        weights = ops.reshape(weights, [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+        weights = ops.expand(weights, x.shape)
+    return reduced(ops.sum, x * weights, axis, keepdims) / reduced(ops.sum, weights, axis, keepdims)
+
+
+def _running(op, x, axis, initial, first):
+    if axis is None:
+        if x.ndim > 1:
+            raise ValueError(f"cumulative: the tensor has {x.ndim} axes, one of them must be named")
+        axis = 0
+    y = op(x, axis=axis)
+    if not initial:
+        return y
+    shape = list(x.shape)
+    shape[axis] = 1
+    return ops.concat([_core.full(shape, first, y.dtype), y], axis)
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Sums of all elements up to each along an axis; with include_initial a 0 comes first."""
+    return _running(ops.cumsum, wide(x, dtype), axis, include_initial, 0)
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Products of all elements up to each along an axis; with include_initial a 1 comes first."""
+    return _running(ops.cumprod, wide(x, dtype), axis, include_initial, 1)
+
+
+def _flat(x, axis):
+    return (ops.reshape(strong(x), (-1,)), 0) if axis is None else (x, axis)
+
+
+def cumsum(x, axis=None, dtype=None, *, dim=None):
+    """Sums of all elements up to each along an axis (None: in row-major order)."""
+    x, axis = _flat(x, axis if dim is None else dim)
+    return ops.cumsum(wide(x, dtype, dim is not None), axis=axis)
+
+
+def cumprod(x, axis=None, dtype=None, *, dim=None):
+    """Products of all elements up to each along an axis (None: in row-major order)."""
+    x, axis = _flat(x, axis if dim is None else dim)
+    return ops.cumprod(wide(x, dtype, dim is not None), axis=axis)
+
+
+def logcumsumexp(x, dim):
+    return ops.logcumsumexp(x, axis=dim)
+
+
+def _running_extreme(op, x, dim):
+    values = op(x, axis=dim)
+    n = x.shape[dim]
+    shape = [n if i == dim % x.ndim else 1 for i in range(x.ndim)]
+    places = ops.iota(_core.int64, shape, dim % x.ndim)
+    found = ops.select(ops.or_(ops.equal(x, values), ops.is_nan(x) if x.dtype in FLOATS else ops.not_equal(x, x)), places, -1)
+    return Extreme(values, ops.cummax(ops.expand(found, x.shape), axis=dim))
+
+
+def cummax(x, dim):
+    """(values, indices) of the largest element so far, the last of equals."""
+    return _running_extreme(ops.cummax, x, dim)
+
+
+def cummin(x, dim):
+    """(values, indices) of the least element so far, the last of equals."""
+    return _running_extreme(ops.cummin, x, dim)
+
+
+def diff(x, /, n=1, axis=-1, *, prepend=None, append=None, dim=None):
+    """Each element along an axis less the one before it, n times over."""
+    axis, x = axis if dim is None else dim, strong(x)
+    parts = [part if isinstance(part, Tensor) else _core.asarray(part) for part in (prepend, x, append) if part is not None]
+    x = ops.concat(parts, axis) if len(parts) > 1 else x
+    for _ in range(n if x.dtype in BOOL else 0):
+        x = ops.xor(*(ops.slice(x, axes=axis, start=start, stop=start + x.shape[axis] - 1) for start in (1, 0)))
+    if x.dtype in BOOL or n == 0:
+        return +x if n == 0 and x.dtype not in BOOL else x
+    return ops.diff(x, axis=axis, n=n)
+
+
+def trapezoid(y, x=None, dx=1.0, axis=-1, *, dim=None):
+    """The area under y along an axis by the trapezoidal rule."""
+    axis = axis if dim is None else dim
+    if x is None:
+        return ops.trapezoid(y, axis=axis, dx=dx)
+    upper, lower = (ops.slice(y, axes=axis, start=start, stop=start + y.shape[axis] - 1) for start in (1, 0))
+    widths = diff(x, axis=-1 if x.ndim == 1 else axis)
+    if x.ndim == 1:
+        widths = ops.reshape(widths, [-1 if i == axis % y.ndim else 1 for i in range(y.ndim)])
+    return reduced(ops.sum, (upper + lower) * widths / 2, axis, False)
+
+
+def quantile(x, q, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """The numbers below which the parts q of an axis lie, between two elements in proportion; several q come first."""
+    axis, x = axis if dim is None else dim, _needs_float(x)
+    several = q.tolist() if isinstance(q, Tensor) else q
+    if isinstance(several, (list, tuple)):
+        return ops.concat([ops.reshape(part, (1, *part.shape)) for part in
+                           (quantile(x, one, axis, keepdims or keepdim) for one in several)], 0)
+    if axis is None:
+        y = ops.quantile(ops.reshape(x, (-1,)), q=several, axis=0)
+        return ops.reshape(y, (1,) * x.ndim) if keepdims or keepdim else y
+    return ops.quantile(x, q=several, axis=axis, keepdims=bool(keepdims or keepdim))
+
+
+def percentile(x, q, axis=None, keepdims=False):
+    several = q.tolist() if isinstance(q, Tensor) else q
+    several = [one / 100 for one in several] if isinstance(several, (list, tuple)) else several / 100
+    return quantile(x, several, axis, keepdims)
+
+
+def median(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    """The element in the middle, of an even number the mean of both; with dim= PyTorch's (values, indices) of the lower."""
+    if dim is not None:
+        return lower_median(x, dim, keepdim)
+    return quantile(x, 0.5, axis, keepdims or keepdim)
+
+
+def lower_median(x, dim=None, keepdim=False):
+    """PyTorch's median: the lower of the two in the middle."""
+    if dim is None:
+        flat = ops.sort(ops.reshape(x, (-1,)), axis=0)
+        return flat[(flat.numel() - 1) // 2]
+    order = ops.argsort(x, axis=dim)
+    at = (x.shape[dim] - 1) // 2
+    indices = ops.slice(order, axes=dim, start=at, stop=at + 1)
+    values = ops.take_along(x, indices, axis=dim)
+    if not keepdim:
+        shape = list(x.shape)
+        del shape[dim]
+        values, indices = ops.reshape(values, shape), ops.reshape(indices, shape)
+    return Extreme(values, ops.cast(indices, _core.int64))
+
+
+def cov(x, y=None, rowvar=True, ddof=None, *, correction=1):
+    """The covariance of variables, rows of x (variables, observations)."""
+    x = _needs_float(x)
+    x = ops.reshape(x, (1, -1)) if x.ndim < 2 else x if rowvar else x.mT
+    if y is not None:
+        x = ops.concat([x, ops.reshape(_needs_float(y), (-1, x.shape[1]))], 0)
+    correction = correction if ddof is None else ddof
+    centred = x - ops.mean(x, axes=1, keepdims=True)
+    y = ops.matmul(centred, conj_transposed(centred)) / (x.shape[1] - correction)
+    return ops.reshape(y, ()) if y.numel() == 1 else y
+
+
+def conj_transposed(x):
+    return ops.conj(x.mT) if x.dtype in COMPLEX else x.mT
+
+
+def corrcoef(x, y=None, rowvar=True):
+    """The correlations of variables, rows of x."""
+    c = cov(x, y, rowvar)
+    if not c.ndim:
+        return c / c
+    deviation = ops.sqrt(ops.diagonal(c))
+    return c / ops.reshape(deviation, (-1, 1)) / ops.reshape(deviation, (1, -1))
+
+
+__all__ = public(globals(), "Tensor ops namedtuple BOOL COMPLEX FLOATS SIGNED UNSIGNED strong reduced wide extreme lower_median conj_transposed public Extreme")

@@ -1,0 +1,404 @@
+"""Places: what is taken and put by index, sorted, searched, counted; sets."""
+import math
+from collections import namedtuple
+
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import BOOL, FLOATS, INTEGERS
+from ._elementwise import strong
+from ._reductions import Extreme
+from ._shaping import place, ravel
+from ._types import public
+
+
+def counted(indices, n):
+    """Indices, of which negative ones count from the end."""
+    indices = strong(indices)
+    return ops.select(ops.less(indices, 0), indices + n, indices) if indices.dtype not in BOOL else indices
+
+
+def take(x, indices, /, axis=None, *, dim=None):
+    """The elements of x at indices along an axis (None: in row-major order)."""
+    axis, x = axis if dim is None else dim, strong(x)
+    if axis is None:
+        return ravel(x)[indices] if x.ndim != 1 else x[indices]
+    return x[(slice(None),) * place(axis, x.ndim, "take") + (indices,)]
+
+
+def index_select(x, dim, index):
+    return take(x, index, axis=dim)
+
+
+def take_along_axis(x, indices, /, axis=-1, *, dim=None):
+    """The elements of x at indices along an axis, line by line: both have one shape but along the axis (or broadcast)."""
+    axis = axis if dim is None else dim
+    if axis is None:
+        return ops.take_along(ravel(x), counted(ravel(indices), x.numel()), axis=0)
+    axis = place(axis, x.ndim, "take_along_axis")
+    if indices.ndim != x.ndim:
+        raise ValueError(f"take_along_axis: the indices have {indices.ndim} axes, the tensor {x.ndim}")
+    shape = [max(a, b) if a and b else 0 for a, b in zip(x.shape, indices.shape)]
+    wanted = [*shape[:axis], indices.shape[axis], *shape[axis + 1:]]
+    whole = [*shape[:axis], x.shape[axis], *shape[axis + 1:]]
+    x = x if list(x.shape) == whole else ops.expand(x, whole)
+    indices = indices if list(indices.shape) == wanted else ops.expand(indices, wanted)
+    return ops.take_along(x, counted(indices, x.shape[axis]), axis=axis)
+
+
+def take_along_dim(x, indices, dim=None):
+    return take_along_axis(x, indices, dim)
+
+
+def _corner(x, shape, dim):
+    """x cut to the sizes of an index, but along dim."""
+    for axis, size in enumerate(shape):
+        if axis != dim and size < x.shape[axis]:
+            x = ops.slice(x, axes=axis, start=0, stop=size)
+    return x
+
+
+def gather(x, dim, index):
+    """y[i][j] = x[index[i][j]][j] for dim 0: PyTorch's."""
+    dim = place(dim, x.ndim, "gather")
+    if not x.ndim:
+        return ops.reshape(ops.take_along(ops.reshape(x, (1,)), ops.reshape(index, (-1,)), axis=0), index.shape)
+    return ops.take_along(_corner(x, index.shape, dim), index, axis=dim)
+
+
+def _put(op, x, dim, index, source):
+    """Elements of source go to places of x along dim, line by line: by one index over all elements."""
+    dim, index = place(dim, x.ndim, "scatter"), strong(index)
+    if isinstance(source, Tensor) and tuple(source.shape) != tuple(index.shape):
+        for axis, size in enumerate(index.shape):
+            source = ops.slice(source, axes=axis, start=0, stop=size)
+    source = source if isinstance(source, Tensor) else ops.expand(ops.cast(_core.asarray(source), x.dtype), index.shape)
+    source = source if source.dtype == x.dtype else ops.cast(source, x.dtype)
+    strides = [math.prod(x.shape[axis + 1:]) for axis in range(x.ndim)]
+    at = ops.cast(index, _core.int64) * strides[dim]
+    for axis in range(x.ndim):
+        if axis != dim and index.shape[axis] > 1:
+            shape = [index.shape[axis] if i == axis else 1 for i in range(x.ndim)]
+            at = at + ops.iota(_core.int64, shape, axis) * strides[axis]
+    flat = op(ops.reshape(x, (-1,)), ops.reshape(at, (-1,)), ops.reshape(source, (-1,)), axis=0)
+    return ops.reshape(flat, x.shape)
+
+
+def scatter(x, dim, index, src=None, *, value=None, reduce=None):
+    """y[index[i][j]][j] = src[i][j] for dim 0, elsewhere x: PyTorch's; reduce "add" or "multiply"."""
+    op = {None: ops.scatter, "add": ops.scatter_add, "multiply": ops.scatter_mul}[reduce]
+    return _put(op, x, dim, index, value if src is None else src)
+
+
+def scatter_add(x, dim, index, src):
+    """y[index[i][j]][j] += src[i][j] for dim 0."""
+    return _put(ops.scatter_add, x, dim, index, src)
+
+
+def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
+    """scatter with sum, prod, amax, amin or mean of what comes to one place (and of x there)."""
+    known = {"sum": ops.scatter_add, "prod": ops.scatter_mul, "amax": ops.scatter_max, "amin": ops.scatter_min}
+    if reduce != "mean" and reduce not in known:
+        raise RuntimeError(f"scatter_reduce: reduce is one of sum, prod, mean, amax, amin, not {reduce!r}")
+    if not include_self:
+        neutral = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
+        if neutral is None:
+            neutral = -math.inf if reduce == "amax" else math.inf
+        x = _put(ops.scatter, x, dim, index, neutral)
+    if reduce != "mean":
+        return _put(known[reduce], x, dim, index, src)
+    ones = _core.full(src.shape, 1, x.dtype)
+    count = _put(ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
+    return _put(ops.scatter_add, x, dim, index, src) / ops.maximum(count, 1)
+
+
+def index_add(x, dim, index, source, *, alpha=1):
+    """Slices of source added to those of x at the index."""
+    return ops.scatter_add(x, counted(index, x.shape[dim]), ops.cast(source if alpha == 1 else source * alpha, x.dtype), axis=dim)
+
+
+def index_copy(x, dim, index, source):
+    return ops.scatter(x, counted(index, x.shape[dim]), ops.cast(source, x.dtype), axis=dim)
+
+
+def index_fill(x, dim, index, value):
+    shape = list(x.shape)
+    shape[dim] = index.numel()
+    return ops.scatter(x, counted(index, x.shape[dim]), ops.expand(ops.cast(strong(value), x.dtype), shape), axis=dim)
+
+
+def put_along_axis(x, indices, values, axis):
+    """x with values at indices along an axis, line by line; x itself is not changed."""
+    values = strong(values)
+    return _put(ops.scatter, x, axis, counted(indices, x.shape[axis]), ops.expand(values, indices.shape))
+
+
+def masked_fill(x, mask, value):
+    """value where the mask holds, else x."""
+    return ops.select(mask, ops.cast(strong(value), x.dtype), x)
+
+
+def masked_select(x, mask):
+    """The elements of x where the mask holds, in one line."""
+    shape = (x + ops.cast(mask, x.dtype)).shape if x.shape != mask.shape else x.shape
+    return ops.expand(x, shape)[ops.expand(mask, shape)]
+
+
+def masked_scatter(x, mask, source):
+    """x with elements of source, one after the other, where the mask holds."""
+    mask = ops.reshape(ops.expand(mask, x.shape), (-1,))
+    at = ops.cumsum(ops.cast(mask, _core.int64), axis=0) - 1
+    taken = ops.gather(ops.reshape(source, (-1,)), ops.clamp(at, 0, source.numel() - 1), axis=0)
+    return ops.reshape(ops.select(mask, taken, ops.reshape(x, (-1,))), x.shape)
+
+
+def where(condition, x1=None, x2=None, /):
+    """x1 where the condition holds, else x2; of the condition alone the places at which it holds, as nonzero."""
+    if x1 is None:
+        return nonzero(condition)
+    condition = strong(condition)
+    condition = condition if condition.dtype in BOOL else ops.not_equal(condition, 0)
+    if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
+        x1 = strong(x1)
+    return ops.select(condition, x1, x2)
+
+
+def nonzero(x, /, *, as_tuple=True):
+    """A tuple with the indices along each axis of what is not 0, in row-major order."""
+    x = strong(x)
+    if not x.ndim:
+        raise ValueError("nonzero: the tensor has no axes\n  hint: atleast_1d")
+    holds = ops.reshape(ops.not_equal(x, 0), (-1,)) if x.dtype not in BOOL else ops.reshape(x, (-1,))
+    at = ops.iota(_core.int64, (x.numel(),), 0)[holds] if x.numel() else _core.full((0,), 0, _core.int64)
+    found = unravel_index(at, x.shape)
+    if as_tuple:
+        return found
+    return ops.concat([ops.reshape(one, (-1, 1)) for one in found], 1)
+
+
+def argwhere(x):
+    return nonzero(x, as_tuple=False)
+
+
+def flatnonzero(x):
+    return nonzero(ravel(x))[0]
+
+
+def unravel_index(indices, shape):
+    """Places in row-major order as a tuple of indices along each axis."""
+    return tuple(ops.remainder(ops.floor_divide(indices, max(math.prod(shape[i + 1:]), 1)), max(shape[i], 1))
+                 for i in range(len(shape)))
+
+
+def ravel_multi_index(indices, dims):
+    """The opposite of unravel_index."""
+    at = 0
+    for index, size in zip(indices, dims):
+        at = at * size + index
+    return at
+
+
+# ------------------------------------------------------------------------------------------------ order
+
+def argsort(x, /, axis=-1, descending=False, stable=True, *, dim=None):
+    """Where the elements along an axis stand in order, equals as they stood, as int64."""
+    axis = axis if dim is None else dim
+    if not x.ndim:
+        return _core.full((), 0, _core.int64)
+    return ops.cast(ops.argsort(_bool_as_number(x), axis=axis, descending=descending), _core.int64)
+
+
+def _bool_as_number(x):
+    return ops.cast(x, _core.uint8) if x.dtype in BOOL else x
+
+
+def sort(x, /, axis=-1, descending=False, stable=True, *, dim=None):
+    """The elements along an axis in order; with dim= also where they stood, (values, indices)."""
+    if dim is not None:
+        return sort_with_indices(x, dim, descending)
+    if axis is None:
+        return sort(ravel(x), 0, descending)
+    if not x.ndim:
+        return +x if x.dtype not in BOOL else x
+    return ops.cast(ops.sort(_bool_as_number(x), axis=axis, descending=descending), x.dtype)
+
+
+def sort_with_indices(x, dim=-1, descending=False):
+    indices = argsort(x, dim, descending)
+    return Extreme(ops.take_along(x, indices, axis=dim) if x.ndim else x, indices)
+
+
+def msort(x):
+    return sort(x, axis=0)
+
+
+def lexsort(keys, axis=-1):
+    """The order by several keys, the last one first: NumPy's."""
+    return ops.cast(ops.lexsort(list(keys)[::-1], axis, False), _core.int64)
+
+
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    """(values, indices) of the k largest (or least) elements along an axis, in order."""
+    dim = place(dim, x.ndim, "topk")
+    if k > x.shape[dim]:
+        raise RuntimeError(f"topk: {k} elements are asked for, axis {dim} has {x.shape[dim]}")
+    if largest and dim == x.ndim - 1:
+        found = ops.topk(x, k)
+        return Extreme(found.values, ops.cast(found.indices, _core.int64))
+    order = argsort(x, dim, largest)
+    indices = ops.slice(order, axes=dim, start=0, stop=k)
+    return Extreme(ops.take_along(x, indices, axis=dim), indices)
+
+
+def kthvalue(x, k, dim=-1, keepdim=False):
+    """(value, index) of the k-th least element along an axis, counted from 1."""
+    found = topk(x, k, dim, largest=False)
+    at = place(dim, x.ndim, "kthvalue")
+    values, indices = (ops.slice(part, axes=at, start=k - 1, stop=k) for part in found)
+    if not keepdim:
+        shape = [size for axis, size in enumerate(x.shape) if axis != at]
+        values, indices = ops.reshape(values, shape), ops.reshape(indices, shape)
+    return Extreme(values, indices)
+
+
+def searchsorted(x1, x2, /, *, side="left", sorter=None, right=False, **named):
+    """Where values belong in a sorted vector (or in each line of a tensor), as int64."""
+    x2 = strong(x2)
+    if sorter is not None:
+        x1 = ops.take_along(x1, sorter, axis=-1)
+    from ._dtypes import result_type
+    dtype = result_type(x1, x2)
+    x1, x2 = ops.cast(x1, dtype), ops.cast(x2, dtype)
+    behind = right or side == "right"
+    shape = x2.shape
+    if x1.ndim == 1:
+        found = ops.searchsorted(x1, ops.reshape(x2, (-1,)), right=behind)
+    else:
+        found = ops.searchsorted(x1, x2, right=behind, batch_dims=x1.ndim - 1)
+    return ops.cast(ops.reshape(found, shape), _core.int64)
+
+
+def bucketize(x, boundaries, *, right=False):
+    return searchsorted(boundaries, x, right=right)
+
+
+def digitize(x, bins, right=False):
+    """Into which bin values fall: bins rise or fall."""
+    bins = strong(bins)
+    falls = bins.numel() > 1 and (bins[0] > bins[-1]).item()
+    if falls:
+        return bins.numel() - searchsorted(ops.flip(bins, (0,)), x, side="left" if not right else "right")
+    return searchsorted(bins, x, side="left" if right else "right")
+
+
+def bincount(x, weights=None, minlength=0):
+    """How often (or with which weight) each number from 0 on stands in x."""
+    n = max(int(ops.max(x).item()) + 1 if x.numel() else 0, minlength)
+    if weights is None:
+        return ops.cast(ops.bincount(ops.cast(x, _core.int64), n), _core.int64)
+    return ops.scatter_add(_core.full((n,), 0, weights.dtype), x, weights, axis=0)
+
+
+def histogram(x, bins=10, range=None, weights=None, density=False):
+    """(counts, edges): how many elements fall into each bin; the last bin holds its upper edge."""
+    from ._creation import linspace
+    x = ravel(x)
+    if not isinstance(bins, Tensor):
+        low, high = range if range else (x.min().item(), x.max().item())
+        bins = linspace(*((low, high) if low < high else (low - 0.5, high + 0.5)), bins + 1, dtype=_core.float64)
+    wide = ops.cast(x, _core.float64)
+    at = searchsorted(bins, wide, side="right") - 1
+    at = ops.select(ops.equal(wide, bins[-1]), bins.numel() - 2, at)
+    one = _core.full(x.shape, 1, _core.int64) if weights is None else ravel(weights)
+    counts = ops.scatter_add(_core.full((bins.numel() - 1,), 0, one.dtype), at, one, axis=0, mode="drop")
+    if density:
+        counts = counts / (ops.sum(ops.cast(counts, _core.float64)) * ops.diff(bins))
+    return counts, bins
+
+
+def histc(x, bins=100, min=0, max=0):
+    return ops.cast(histogram(x, bins, (min, max) if min < max else None)[0], x.dtype)
+
+
+# ------------------------------------------------------------------------------------------------- sets
+
+UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
+UniqueCounts = namedtuple("UniqueCounts", "values counts")
+UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
+
+
+def unique_all(x, /):
+    """The different elements in rising order (each NaN is one), where each stands first, which each element is, counts."""
+    flat = ops.reshape(x, (-1,))
+    n = flat.numel()
+    if not n:
+        none = _core.full((0,), 0, _core.int64)
+        return UniqueAll(flat, none, ops.reshape(none, x.shape), none)
+    key = _bool_as_number(flat)
+    if x.dtype not in FLOATS + INTEGERS + BOOL:
+        order = ops.cast(ops.lexsort([ops.real(flat), ops.imag(flat)], 0, False), _core.int64)
+    else:
+        order = ops.cast(ops.argsort(key, axis=0), _core.int64)
+    line = ops.gather(flat, order, axis=0)
+    new = ops.not_equal(line[1:], line[:-1])
+    new = ops.concat([_core.full((1,), True, _core.bool), new], 0)
+    first = ops.iota(_core.int64, (n,), 0)[new]
+    which = ops.cumsum(ops.cast(new, _core.int64), axis=0) - 1
+    inverse = ops.scatter(_core.full((n,), 0, _core.int64), order, which, axis=0, unique=True)
+    ends = ops.concat([first[1:], _core.full((1,), n, _core.int64)], 0)
+    return UniqueAll(line[first], order[first], ops.reshape(inverse, x.shape), ends - first)
+
+
+def unique_counts(x, /):
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x, /):
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x, /):
+    return unique_all(x).values
+
+
+def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None, *, return_index=False):
+    """The different elements, and as PyTorch (NumPy: and with return_index) what else is asked for."""
+    if dim is not None:
+        raise NotImplementedError("unique: it takes all elements, dim is not here\n  hint: unique of one number a line")
+    found = unique_all(x)
+    wanted = [found.values] + [part for part, asked in ((found.indices, return_index), (found.inverse_indices, return_inverse),
+                                                        (found.counts, return_counts)) if asked]
+    return tuple(wanted) if len(wanted) > 1 else found.values
+
+
+def isin(x1, x2, /, *, invert=False):
+    """Which elements of x1 stand in x2?"""
+    x1, line = strong(x1), ops.sort(_bool_as_number(ops.reshape(strong(x2), (-1,))), axis=0)
+    if not line.numel():
+        return _core.full(x1.shape, bool(invert), _core.bool)
+    key = _bool_as_number(x1)
+    at = ops.clamp(searchsorted(line, key), 0, line.numel() - 1)
+    found = ops.equal(ops.reshape(ops.gather(line, ops.reshape(at, (-1,)), axis=0), x1.shape), key)
+    return ops.not_(found) if invert else found
+
+
+def union1d(x1, x2):
+    return unique_values(ops.concat([ravel(x1), ravel(x2)], 0))
+
+
+def intersect1d(x1, x2):
+    values = unique_values(x1)
+    return values[isin(values, x2)]
+
+
+def setdiff1d(x1, x2):
+    values = unique_values(x1)
+    return values[isin(values, x2, invert=True)]
+
+
+def setxor1d(x1, x2):
+    return union1d(setdiff1d(x1, x2), setdiff1d(x2, x1))
+
+
+__all__ = public(globals(), "Tensor ops namedtuple BOOL FLOATS INTEGERS strong Extreme place ravel counted sort_with_indices public")

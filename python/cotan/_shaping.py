@@ -1,0 +1,463 @@
+"""Shapes: what moves elements and computes nothing. What can be is a view: writes are seen through both."""
+import math
+
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import result_type
+from ._elementwise import strong
+from ._types import public
+
+
+def place(axis, rank, name):
+    """An axis, counted from the start."""
+    if not -rank <= axis < max(rank, 1):
+        raise IndexError(f"{name}: axis {axis} is not one of the tensor's {rank}")
+    return axis % rank if rank else 0
+
+
+def places(axes, rank, name):
+    axes = (axes,) if hasattr(axes, "__index__") else tuple(axes)
+    found = [place(int(axis), rank, name) for axis in axes]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name}: axes {axes} name one twice")
+    return found
+
+
+def listed(sizes):
+    """The numbers of view(2, 3), view((2, 3))."""
+    if len(sizes) == 1 and not hasattr(sizes[0], "__index__"):
+        return tuple(sizes[0])
+    return sizes
+
+
+def viewed(x, *moves):
+    return _core._view(x, moves)
+
+
+def reshape(x, /, shape, *, copy=None):
+    """The same elements in row-major order with other sizes; one may be -1: what is left. A view, unless copy=True."""
+    x = strong(x)
+    shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    return ops.reshape(x, shape) if copy else viewed(x, ("reshape", shape))
+
+
+def permute_dims(x, /, axes):
+    """Axis i of the result is axis axes[i] of x."""
+    axes = places(axes, x.ndim, "permute_dims")
+    if len(axes) != x.ndim:
+        raise ValueError(f"permute_dims: {len(axes)} axes are named, the tensor has {x.ndim}")
+    return viewed(x, ("permute", tuple(axes)))
+
+
+def permute(x, *dims, **named):
+    return permute_dims(x, listed(dims) if dims else named["dims"])
+
+
+def transpose(x, dim0=None, dim1=None, *, axes=None):
+    """Two axes exchanged, transpose(x, 0, 1); or NumPy's: all axes reversed, or in the order of a tuple."""
+    if dim1 is not None:
+        return swapaxes(x, dim0, dim1)
+    order = axes if dim0 is None else dim0
+    return permute_dims(x, range(x.ndim - 1, -1, -1) if order is None else order)
+
+
+def swapaxes(x, axis0, axis1):
+    order = list(range(x.ndim))
+    first, second = place(axis0, x.ndim, "transpose"), place(axis1, x.ndim, "transpose")
+    if order:
+        order[first], order[second] = order[second], order[first]
+    return viewed(x, ("permute", tuple(order)))
+
+
+swapdims = swapaxes
+
+
+def t(x):
+    """A matrix transposed; a vector as it is."""
+    if x.ndim > 2:
+        raise RuntimeError(f"t: it takes a vector or a matrix, the tensor has {x.ndim} axes\n  hint: mT, or transpose")
+    return permute_dims(x, range(x.ndim - 1, -1, -1))
+
+
+def matrix_transpose(x, /):
+    return x.mT
+
+
+def moveaxis(x, source, destination, /):
+    """Axes moved to other places, the others stay in their order."""
+    source, destination = places(source, x.ndim, "moveaxis"), places(destination, x.ndim, "moveaxis")
+    if len(source) != len(destination):
+        raise ValueError(f"moveaxis: {len(source)} axes do not go to {len(destination)} places")
+    order = [axis for axis in range(x.ndim) if axis not in source]
+    for to, axis in sorted(zip(destination, source)):
+        order.insert(to, axis)
+    return viewed(x, ("permute", tuple(order)))
+
+
+movedim = moveaxis
+
+
+def rollaxis(x, axis, start=0):
+    axis, start = place(axis, x.ndim, "rollaxis"), start + x.ndim if start < 0 else start
+    return moveaxis(x, axis, start - (axis < start))
+
+
+def squeeze(x, /, axis=None, *, dim=None):
+    """Axes of size 1 left out: all, or those named. dim= leaves others alone, as in PyTorch."""
+    axis, strict = (axis, True) if dim is None else (dim, False)
+    if axis is None:
+        gone = [i for i, size in enumerate(x.shape) if size == 1]
+    else:
+        gone = places(axis, x.ndim, "squeeze")
+        for i in gone:
+            if strict and x.shape[i] != 1:
+                raise ValueError(f"squeeze: axis {i} has {x.shape[i]} elements, it must have 1")
+        gone = [i for i in gone if x.ndim and x.shape[i] == 1]
+    return viewed(x, ("reshape", tuple(size for i, size in enumerate(x.shape) if i not in gone)))
+
+
+def expand_dims(x, /, axis=0):
+    """New axes of size 1 at these places of the result."""
+    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    rank = x.ndim + len(axes)
+    axes, sizes = places(axes, rank, "expand_dims"), iter(x.shape)
+    return viewed(x, ("reshape", tuple(1 if i in axes else next(sizes) for i in range(rank))))
+
+
+def unsqueeze(x, dim):
+    return expand_dims(x, dim)
+
+
+def flatten(x, start_dim=0, end_dim=-1):
+    """The axes from start_dim to end_dim as one."""
+    if not x.ndim:
+        return viewed(x, ("reshape", (1,)))
+    first, last = place(start_dim, x.ndim, "flatten"), place(end_dim, x.ndim, "flatten")
+    shape = tuple(x.shape)
+    return viewed(x, ("reshape", (*shape[:first], math.prod(shape[first:last + 1]), *shape[last + 1:])))
+
+
+def unflatten(x, dim, sizes):
+    """One axis as several."""
+    dim = place(dim, x.ndim, "unflatten")
+    sizes, n = list(sizes), x.shape[dim]
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = n // -math.prod(sizes) if math.prod(sizes) else 0
+    if math.prod(sizes) != n:
+        raise RuntimeError(f"unflatten: {n} elements do not make {tuple(sizes)}")
+    return viewed(x, ("reshape", (*x.shape[:dim], *sizes, *x.shape[dim + 1:])))
+
+
+def ravel(x):
+    return viewed(strong(x), ("reshape", (-1,) if x.numel() else (0,)))
+
+
+def broadcast_to(x, /, shape):
+    """x with axes of size 1 repeated to a shape (a view that cannot be written)."""
+    return viewed(strong(x), ("expand", tuple(shape)))
+
+
+def expand(x, *sizes):
+    """broadcast_to, where -1 is the axis as it is."""
+    sizes = listed(sizes)
+    behind = len(sizes) - x.ndim
+    return broadcast_to(x, [x.shape[i - behind] if size == -1 else size for i, size in enumerate(sizes)])
+
+
+def broadcast_shapes(*shapes):
+    """The shape that all broadcast to."""
+    rank, result = max((len(shape) for shape in shapes), default=0), []
+    for i in range(-rank, 0):
+        sizes = {shape[i] for shape in shapes if len(shape) >= -i} - {1}
+        if len(sizes) > 1:
+            raise ValueError(f"broadcast: the shapes {', '.join(str(tuple(shape)) for shape in shapes)} do not go together")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def broadcast_arrays(*tensors):
+    """A list: the tensors, all broadcast to one shape."""
+    shape = broadcast_shapes(*(x.shape for x in tensors))
+    return [broadcast_to(x, shape) for x in tensors]
+
+
+broadcast_tensors = broadcast_arrays
+
+
+def _joined(tensors, axis, name):
+    tensors = [strong(x) for x in tensors]
+    if not tensors:
+        raise ValueError(f"{name}: it needs at least one tensor")
+    dtype = result_type(*tensors)
+    return [x if x.dtype == dtype else ops.cast(x, dtype) for x in tensors]
+
+
+def concat(tensors, /, axis=0, *, dim=None):
+    """Tensors one behind the other along an axis (None: all flattened)."""
+    tensors, axis = _joined(tensors, axis, "concat"), axis if dim is None else dim
+    if axis is None:
+        return ops.concat([ops.reshape(x, (-1,)) for x in tensors], 0)
+    if dim is not None and len(tensors) > 1:  # PyTorch leaves out (0,)
+        tensors = [x for x in tensors if tuple(x.shape) != (0,)] or tensors[:1]
+    return ops.concat(tensors, axis)
+
+
+cat = concatenate = concat
+
+
+def stack(tensors, /, axis=0, *, dim=None):
+    """Tensors of one shape along a new axis."""
+    tensors, axis = _joined(tensors, axis, "stack"), axis if dim is None else dim
+    shape = tuple(tensors[0].shape)
+    for x in tensors:
+        if tuple(x.shape) != shape:
+            raise ValueError(f"stack: the tensors must have one shape, there are {shape} and {tuple(x.shape)}")
+    at = place(axis, len(shape) + 1, "stack")
+    return ops.concat([ops.reshape(x, (*shape[:at], 1, *shape[at:])) for x in tensors], at)
+
+
+def unstack(x, /, *, axis=0):
+    """A tuple of the slices along an axis."""
+    axis = place(axis, x.ndim, "unstack")
+    return tuple(select(x, axis, i) for i in range(x.shape[axis]))
+
+
+def unbind(x, dim=0):
+    return unstack(x, axis=dim)
+
+
+def select(x, dim, index):
+    """x[..., index, ...]: one place along an axis, which goes."""
+    return x[(slice(None),) * place(dim, x.ndim, "select") + (index,)]
+
+
+def narrow(x, dim, start, length):
+    """`length` places along an axis, from `start` on."""
+    dim = place(dim, x.ndim, "narrow")
+    start = start + x.shape[dim] if start < 0 else start
+    if start + length > x.shape[dim] or start < 0 or length < 0:
+        raise RuntimeError(f"narrow: places {start} to {start + length} of axis {dim} are asked for, it has {x.shape[dim]}")
+    return x[(slice(None),) * dim + (slice(start, start + length),)]
+
+
+def split_sizes(x, sizes, dim):
+    """PyTorch's split: pieces of so many places, the last one less; or of the sizes of a list."""
+    n = x.shape[place(dim, x.ndim, "split")]
+    if hasattr(sizes, "__index__"):
+        if sizes <= 0:
+            raise RuntimeError(f"split: pieces of {sizes} places are asked for")
+        sizes = [min(sizes, n - i) for i in range(0, n, sizes)] or [0]
+    if sum(sizes) != n:
+        raise RuntimeError(f"split: pieces of {list(sizes)} places make {sum(sizes)}, the axis has {n}")
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(narrow(x, dim, start, size) for start, size in zip(starts, sizes))
+
+
+def array_split(x, indices_or_sections, axis=0):
+    """Pieces along an axis, so many or cut at the places of a list; the first ones are larger by one where it doesn't come out."""
+    n = x.shape[place(axis, x.ndim, "split")]
+    if hasattr(indices_or_sections, "__index__"):
+        parts = indices_or_sections
+        cuts = [(n // parts) * i + min(i, n % parts) for i in range(1, parts)]
+    else:
+        cuts = [min(max(cut + n if cut < 0 else cut, 0), n) for cut in indices_or_sections]
+    edges = [0, *cuts, n]
+    return [narrow(x, axis, start, max(stop - start, 0)) for start, stop in zip(edges, edges[1:])]
+
+
+def split(x, indices_or_sections, axis=None, *, dim=None):
+    """NumPy's: so many pieces of one size, or cut at the places of a list. With dim= PyTorch's: pieces of so many places."""
+    if dim is not None:
+        return split_sizes(x, indices_or_sections, dim)
+    n = x.shape[place(axis or 0, x.ndim, "split")]
+    if hasattr(indices_or_sections, "__index__") and n % indices_or_sections:
+        raise ValueError(f"split: {n} places do not make {indices_or_sections} pieces of one size\n  hint: array_split, or dim= "
+                         "for pieces of so many places")
+    return array_split(x, indices_or_sections, axis or 0)
+
+
+tensor_split = array_split
+
+
+def chunk(x, chunks, dim=0):
+    """At most so many pieces, all of one size but the last."""
+    n = x.shape[place(dim, x.ndim, "chunk")]
+    return split_sizes(x, max(-(-n // chunks), 1), dim)
+
+
+def hsplit(x, parts):
+    return split(x, parts, 1 if x.ndim > 1 else 0)
+
+
+def vsplit(x, parts):
+    return split(x, parts, 0)
+
+
+def flip(x, /, axis=None, *, dims=None):
+    """Axes (None: all) in the opposite order."""
+    axis = axis if dims is None else dims
+    axes = range(x.ndim) if axis is None else places(axis, x.ndim, "flip")
+    return ops.flip(x, tuple(axes)) if len(axes) else +x
+
+
+def fliplr(x):
+    return flip(x, axis=1)
+
+
+def flipud(x):
+    return flip(x, axis=0)
+
+
+def rot90(x, k=1, dims=(0, 1), *, axes=None):
+    """A quarter turn from the first axis towards the second, k times."""
+    first, second = places(axes or dims, x.ndim, "rot90")
+    if k % 4 == 2:
+        return flip(x, axis=(first, second))
+    if k % 4 == 0:
+        return +x
+    return flip(swapaxes(x, first, second), axis=first) if k % 4 == 1 else swapaxes(flip(x, axis=first), first, second)
+
+
+def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
+    """Elements moved on along axes (None: in row-major order); what leaves at the end comes in at the beginning."""
+    shift, axis = shift if shifts is None else shifts, axis if dims is None else dims
+    if axis is None:
+        return ops.reshape(ops.roll(ops.reshape(x, (-1,)), (int(shift),)), x.shape)
+    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    all_shifts = [0] * x.ndim
+    for i, axis in enumerate(axes):
+        all_shifts[place(axis, x.ndim, "roll")] += shift if hasattr(shift, "__index__") else shift[i]
+    return ops.roll(x, all_shifts) if x.ndim else +x
+
+
+def tile(x, repetitions, /, *more):
+    """x several times beside itself along each axis, the last numbers for the last axes."""
+    times = listed((repetitions, *more))
+    rank = max(x.ndim, len(times))
+    x = ops.reshape(x, (1,) * (rank - x.ndim) + tuple(x.shape))
+    return ops.tile(x, (1,) * (rank - len(times)) + tuple(times)) if rank else +x
+
+
+def repeat(x, repeats, /, *, axis=None):
+    """Each element along an axis (None: in row-major order) several times, one after the other."""
+    x = ops.reshape(x, (-1,)) if axis is None else x
+    axis = place(axis or 0, x.ndim, "repeat")
+    if hasattr(repeats, "__index__") and not (isinstance(repeats, Tensor) and repeats.ndim):
+        return ops.repeat(x, int(repeats), axis)
+    repeats = strong(repeats)
+    if repeats.numel() == 1:
+        return ops.repeat(x, int(repeats.item()), axis)
+    if repeats.numel() != x.shape[axis]:
+        raise ValueError(f"repeat: there are {repeats.numel()} numbers for {x.shape[axis]} places")
+    ends = ops.cumsum(ops.cast(repeats, _core.int64), axis=0)
+    total = int(ends[-1].item()) if repeats.numel() else 0
+    return ops.gather(x, ops.searchsorted(ends, ops.iota(_core.int64, (total,), 0), right=True), axis=axis)
+
+
+def repeat_interleave(x, repeats, dim=None):
+    return repeat(x, repeats, axis=dim)
+
+
+def atleast_1d(*tensors):
+    return _each(tensors, lambda x: ops.reshape(x, (1,)) if x.ndim < 1 else x)
+
+
+def atleast_2d(*tensors):
+    return _each(tensors, lambda x: ops.reshape(x, (1, -1)) if x.ndim < 2 else x)
+
+
+def atleast_3d(*tensors):
+    def third(x):
+        return ops.reshape(x, (1, -1, 1) if x.ndim < 2 else (*x.shape, 1)) if x.ndim < 3 else x
+
+    return _each(tensors, third)
+
+
+def _each(tensors, function):
+    if len(tensors) == 1 and not isinstance(tensors[0], (list, tuple)):
+        return function(strong(tensors[0]))
+    return [function(strong(x)) for x in (tensors[0] if len(tensors) == 1 else tensors)]
+
+
+def hstack(tensors):
+    tensors = atleast_1d(list(tensors))
+    return concat(tensors, axis=0 if tensors[0].ndim == 1 else 1)
+
+
+def vstack(tensors):
+    return concat(atleast_2d(list(tensors)), axis=0)
+
+
+def dstack(tensors):
+    return concat(atleast_3d(list(tensors)), axis=2)
+
+
+row_stack = vstack
+
+
+def column_stack(tensors):
+    return concat([ops.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in map(strong, tensors)], axis=1)
+
+
+def pad(x, pad_width, mode="constant", *, constant_values=0):
+    """NumPy's pad with modes constant, edge, reflect, symmetric and wrap: (before, behind) for all axes or each."""
+    x = strong(x)
+    widths = [(pad_width, pad_width)] if hasattr(pad_width, "__index__") else pad_width
+    widths = [tuple(widths)] if hasattr(widths[0], "__index__") else [tuple(width) for width in widths]
+    widths = [width if len(width) == 2 else width * 2 for width in (widths * x.ndim if len(widths) == 1 else widths)]
+    if mode == "constant":
+        return ops.pad(x, ops.cast(strong(constant_values), x.dtype), low=[low for low, _ in widths],
+                       high=[high for _, high in widths])
+    for axis, (low, high) in enumerate(widths):
+        n = x.shape[axis]
+        at = ops.iota(_core.int64, (low + n + high,), 0) - low
+        if mode == "edge":
+            at = ops.clamp(at, 0, n - 1)
+        elif mode == "wrap":
+            at = ops.remainder(at, n)
+        elif mode in ("reflect", "symmetric"):
+            period = max(2 * n - 2, 1) if mode == "reflect" else 2 * n
+            at = ops.remainder(at, period)
+            at = ops.select(ops.greater_equal(at, n), period - at - (mode == "symmetric"), at)
+        else:
+            raise ValueError(f"pad: mode {mode!r} is none of constant, edge, reflect, symmetric, wrap")
+        x = ops.gather(x, at, axis=axis) if low or high else x
+    return x
+
+
+def diag(x, diagonal=0, *, k=0):
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    offset = diagonal or k
+    return ops.diagonal(x, offset=offset) if x.ndim == 2 else diag_embed(x, offset)
+
+
+def diag_embed(x, offset=0):
+    """Matrices with the last axis on a diagonal."""
+    n = x.shape[-1] + abs(offset)
+    shape = (*x.shape[:-1], n, n)
+    rows, columns = ops.iota(_core.int64, (n, n), 0), ops.iota(_core.int64, (n, n), 1)
+    line = ops.reshape(x, (*x.shape, 1) if offset < 0 else (*x.shape[:-1], 1, x.shape[-1]))
+    axis = -2 if offset < 0 else -1
+    low, high = ([0] * line.ndim for _ in range(2))
+    (high if offset < 0 else low)[axis] = abs(offset)
+    line = ops.pad(line, ops.cast(_core.asarray(0), x.dtype), low=low, high=high)
+    return ops.select(ops.equal(columns - rows, offset), ops.expand(line, shape), ops.cast(_core.asarray(0), x.dtype))
+
+
+def diagflat(x, k=0):
+    return diag_embed(ops.reshape(x, (-1,)), k)
+
+
+def diagonal(x, offset=0, axis1=0, axis2=1, *, dim1=None, dim2=None):
+    """The diagonals over two axes, as the last axis."""
+    axis1, axis2 = axis1 if dim1 is None else dim1, axis2 if dim2 is None else dim2
+    return ops.diagonal(moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def trace(x, /, offset=0):
+    """The sum of a matrix's diagonal."""
+    from ._reductions import sum
+    return sum(diagonal(x, offset), -1)
+
+
+__all__ = public(globals(), "Tensor ops result_type strong place places listed viewed split_sizes public")
