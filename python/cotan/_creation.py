@@ -38,21 +38,19 @@ def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
     return finish(_core.full(shape, fill_value, dtype), requires_grad)
 
 
-def zeros(*shape, dtype=None, device=None, requires_grad=False, **named):
+def zeros(shape, *more, dtype=None, device=None, requires_grad=False):
     """zeros(2, 3), zeros((2, 3))."""
-    return full(named.get("shape", named.get("size")) if named else sizes(shape), 0, dtype=dtype or _core.float32,
-                device=device, requires_grad=requires_grad)
+    return full(sizes((shape, *more)), 0, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
 
 
-def ones(*shape, dtype=None, device=None, requires_grad=False, **named):
+def ones(shape, *more, dtype=None, device=None, requires_grad=False):
     """ones(2, 3), ones((2, 3))."""
-    return full(named.get("shape", named.get("size")) if named else sizes(shape), 1, dtype=dtype or _core.float32,
-                device=device, requires_grad=requires_grad)
+    return full(sizes((shape, *more)), 1, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
 
 
-def empty(*shape, dtype=None, device=None, requires_grad=False, **named):
+def empty(shape, *more, dtype=None, device=None, requires_grad=False):
     """Zeros: there is no memory before there are values."""
-    return zeros(*shape, dtype=dtype, device=device, requires_grad=requires_grad, **named)
+    return zeros(shape, *more, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(x, /, fill_value, *, dtype=None, device=None, requires_grad=False):

@@ -58,7 +58,12 @@ def mean(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False
 def _moment(op, x, axis, correction, keepdims, dim, unbiased, ddof):
     if correction is None:
         correction = ddof if ddof is not None else 0 if dim is None and unbiased is None else int(unbiased is not False)
-    return reduced(op, _needs_float(x), axis if dim is None else dim, keepdims, correction=correction)
+    x, axis = _needs_float(x), axis if dim is None else dim
+    if correction == int(correction):
+        return reduced(op, x, axis, keepdims, correction=int(correction))
+    count = reduced(ops.sum, _core.full(x.shape, 1, x.dtype), axis, keepdims)
+    share = count / (count - correction)
+    return reduced(op, x, axis, keepdims) * (share if op is ops.var else ops.sqrt(share))
 
 
 def var(x, /, axis=None, correction=None, keepdims=False, *, dim=None, unbiased=None, keepdim=False, ddof=None):

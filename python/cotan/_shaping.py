@@ -428,7 +428,14 @@ def pad(x, pad_width, mode="constant", *, constant_values=0):
 def diag(x, diagonal=0, *, k=0):
     """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
     offset = diagonal or k
-    return ops.diagonal(x, offset=offset) if x.ndim == 2 else diag_embed(x, offset)
+    return diagonals(x, offset) if x.ndim == 2 else diag_embed(x, offset)
+
+
+def diagonals(x, offset):
+    """The diagonals of matrices, the last two axes."""
+    if x.dtype == _core.bool:
+        return ops.cast(ops.diagonal(ops.cast(x, _core.uint8), offset=offset), _core.bool)
+    return ops.diagonal(x, offset=offset)
 
 
 def diag_embed(x, offset=0):
@@ -451,7 +458,7 @@ def diagflat(x, k=0):
 def diagonal(x, offset=0, axis1=0, axis2=1, *, dim1=None, dim2=None):
     """The diagonals over two axes, as the last axis."""
     axis1, axis2 = axis1 if dim1 is None else dim1, axis2 if dim2 is None else dim2
-    return ops.diagonal(moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
+    return diagonals(moveaxis(x, (axis1, axis2), (-2, -1)), offset)
 
 
 def trace(x, /, offset=0):
@@ -460,4 +467,4 @@ def trace(x, /, offset=0):
     return sum(diagonal(x, offset), -1)
 
 
-__all__ = public(globals(), "Tensor ops result_type strong place places listed viewed split_sizes public")
+__all__ = public(globals(), "Tensor ops diagonals result_type strong place places listed viewed split_sizes public")

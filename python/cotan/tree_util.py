@@ -9,7 +9,6 @@ Different from JAX: errors name the place in the tree, and PyTreeDef lacks the m
 """
 import functools
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass, fields, is_dataclass
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey", "all_leaves", "keystr",
@@ -21,37 +20,54 @@ __all__ = [
 
 # ------------------------------------------------------------------------------------------------ paths
 
-@dataclass(frozen=True)
-class SequenceKey:
+class _Key:
+    """A step of a path: what it holds is its one field."""
+    __slots__ = ("_value",)
+
+    def __init__(self, value):
+        self._value = value
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self._value == other._value
+
+    def __hash__(self):
+        return hash((type(self), self._value))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._field}={self._value!r})"
+
+
+class SequenceKey(_Key):
     """A place in a tuple or list, `[0]`."""
-    idx: int
+    __slots__, _field = (), "idx"
+    idx = property(lambda self: self._value)
 
     def __str__(self):
         return f"[{self.idx!r}]"
 
 
-@dataclass(frozen=True)
-class DictKey:
+class DictKey(_Key):
     """A key of a dict, `['a']`."""
-    key: object
+    __slots__, _field = (), "key"
+    key = property(lambda self: self._value)
 
     def __str__(self):
         return f"[{self.key!r}]"
 
 
-@dataclass(frozen=True)
-class GetAttrKey:
+class GetAttrKey(_Key):
     """A field of a named tuple or dataclass, `.a`."""
-    name: str
+    __slots__, _field = (), "name"
+    name = property(lambda self: self._value)
 
     def __str__(self):
         return f".{self.name}"
 
 
-@dataclass(frozen=True)
-class FlattenedIndexKey:
+class FlattenedIndexKey(_Key):
     """A child of a class that was registered without keys, `[<flat index 0>]`."""
-    key: int
+    __slots__, _field = (), "key"
+    key = property(lambda self: self._value)
 
     def __str__(self):
         return f"[<flat index {self.key}>]"
@@ -172,6 +188,7 @@ def register_static(cls):
 def register_dataclass(nodetype, data_fields=None, meta_fields=None, drop_fields=()):
     """Objects of a dataclass (or of what takes its fields as keywords) are nodes: data_fields are children, meta_fields
     belong to the structure. Without both, fields with metadata={"static": True} are meta, all others data."""
+    from dataclasses import fields, is_dataclass  # slow to import
     if (data_fields is None) != (meta_fields is None):
         raise TypeError("register_dataclass takes data_fields and meta_fields together or neither")
     if data_fields is None:
