@@ -30,8 +30,8 @@ from peers import rows as peer_rows  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-bench"
 GPT2 = {"batch": 4, "context": 64, "layers": 12, "heads": 12, "width": 768}
-ROWS = {"train gpt2": ["PyTorch", "PyTorch compiled", "JAX"]} | {name: row.peers for name, row in peer_rows.ROWS.items()}
-OURS, BEFORE = "Cotan", "Cotan before"
+ROWS = {"train gpt2": ["PyTorch", "PyTorch compiled", "JAX", "Cotan in Python"]} | {name: row.peers for name, row in peer_rows.ROWS.items()}
+OURS, BEFORE, PYTHON = "Cotan", "Cotan before", "Cotan in Python"
 
 
 def cpu_field(name):
@@ -44,7 +44,9 @@ def cpu_field(name):
 def environment(peer, threads):
     """What brings each peer to its best. Each was worth more than a tenth on some machine."""
     env = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    if peer in (OURS, BEFORE):
+    if peer == PYTHON:
+        env["PYTHONPATH"] = str(ROOT / "build/python")
+    if peer in (OURS, BEFORE, PYTHON):
         return env
     # glibc gives large blocks back to the system and takes them again, page by page.
     env |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_TOP_PAD_": "268435456"}
@@ -102,7 +104,7 @@ def note(text):
 
 
 def start(name, row, options, args):
-    if name in (OURS, BEFORE):
+    if name in (OURS, BEFORE) and row != "python":
         build = args.build if name == OURS else args.against
         words = [str(Path(build) / "cotan"), "bench", *row.split(), "--turns", "--threads", str(args.threads)]
         if row != "train gpt2":
@@ -110,6 +112,7 @@ def start(name, row, options, args):
         words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
         return Contestant(name, words, environment(name, args.threads))
     settings = GPT2 | {key: int(value) for key, value in options.items()} if row == "train gpt2" else options
+    name = PYTHON if name == OURS else name
     command = [sys.executable, str(ROOT / "bench/peers/worker.py"), name, row, json.dumps(settings), str(args.threads),
                str(args.seconds)]
     return Contestant(name, command, environment(name, args.threads))
@@ -126,14 +129,16 @@ def differs(row, case, ours, theirs):
     return None
 
 
-def raise_limits(limits, ours):
+def raise_limits(limits, row, ours):
+    if row == "python":  # what it costs to record has no limit that the machine knows
+        return
     for key, value in ours.ask("limits")["limits"].items():
         limits[key] = max(value, limits.get(key, 0))
 
 
 def share(case, limits, ms):
     pairs = (("flops", "flops_per_s"), ("bytes", "stream_bytes_per_s"), ("random_words", "threefry_words_per_s"))
-    least = max(case[count] / limits[limit] for count, limit in pairs if limits.get(limit))
+    least = max((case[count] / limits[limit] for count, limit in pairs if limits.get(limit)), default=None)
     return least * 1e3 / ms if least else None
 
 
@@ -150,16 +155,16 @@ def run_case(row, options, name, contestants, args, limits):
                 failed[peer] = wrong
                 note(f"{row}, {name}: {peer} computes something else: {wrong}")
                 del able[peer]
-    raise_limits(limits, ours)
+    raise_limits(limits, row, ours)
     for peer in able.values():
         peer.ask(name)  # not counted: it compiles, and touches its memory for the first time
     turns = {peer: [] for peer in able}
     for pair in range(args.pairs):
         for peer in able:
             turns[peer].append(able[peer].ask(name)["ms"])
-    raise_limits(limits, ours)
-    result = {"case": name, "flops": case["flops"], "bytes": case["bytes"], "random_words": case["random_words"],
-              "ms": ratios.median(turns[OURS]), "turns_ms": turns[OURS], "peers": {}, "failed": failed}
+    raise_limits(limits, row, ours)
+    result = {"case": name, **{count: case.get(count, 0) for count in ("flops", "bytes", "random_words")}, "ms": ratios.median(turns[OURS]),
+              "turns_ms": turns[OURS], "peers": {}, "failed": failed}
     for peer in able:
         if peer != OURS:
             result["peers"][peer] = {"ms": ratios.median(turns[peer]), "turns_ms": turns[peer],

@@ -51,6 +51,9 @@ class Case:
     wrt: tuple = ()                   # a gradient with respect to these operands,
     cotangent: int = 1                # where this one comes back
     sgd: Optional[tuple] = None       # a step of training the operands of wrt: learning rate and momentum
+    program: Optional[Callable] = None  # of torch or cotan, and whether it is compiled: (run, read)
+    vmapped: Optional[Callable] = None  # of jax: the same
+    eager: bool = False               # no other way is asked about
     constants: range = range(0)       # operands that a graph of ONNX has inside
     product: Optional[tuple] = None   # of a matrix product: M, K, N, the form, how many
     tolerance: float = 1e-4           # relative, of the moments
@@ -539,6 +542,17 @@ def start(options):
     return [Case("forward", lambda: []), Case("gradient", lambda: [])]
 
 
+# ----------------------------------------------------------------------------------------- Python
+
+def python(options):
+    """Ours in Python: what an eager program costs beside what it computes."""
+    from peers import python_programs as p
+    return [Case("chain", list, program=p.chain, eager=True),
+            Case("chain, gradient", list, program=p.chain_gradient, eager=True, tolerance=1e-3),
+            Case("mlp step", list, program=p.mlp, tolerance=1e-3),
+            Case("gradients of examples", list, program=p.example_gradients, vmapped=p.example_gradients_jax)]
+
+
 CHANNELS_LAST = ["PyTorch", "PyTorch channels last", "PyTorch compiled"]
 ROWS = {
     "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
@@ -553,8 +567,9 @@ ROWS = {
     "programs": Row(ordinary, ["JAX"]),
     "conv": Row(conv, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
     "pooling": Row(pooling, CHANNELS_LAST + ["JAX", "ONNX Runtime"]),
-    "resnet18": Row(resnet18, CHANNELS_LAST),
+    "resnet18": Row(resnet18, CHANNELS_LAST + ["Cotan in Python"]),
     "resnet50": Row(resnet50, CHANNELS_LAST + ["ONNX Runtime"]),
+    "python": Row(python),
     "scan": Row(scan, ["JAX"]),
     "start": Row(start, ["PyTorch", "JAX"]),
 }

@@ -4,6 +4,7 @@ It says in a line of JSON which cases it has, and then answers each line of stan
 CASE is timed, `check CASE` gives mean and mean square of its results. Only what the peer needs is imported.
 """
 import ctypes
+import importlib
 import json
 import os
 import sys
@@ -34,10 +35,12 @@ class Torch:
         torch.set_num_threads(threads)
 
     def has(self, case):
-        return bool(case.torch or case.product and not self.compiled)
+        return bool(case.torch or case.program and not (case.eager and self.compiled) or case.product and not self.compiled)
 
     def make(self, case):
         torch = self.torch
+        if case.program:
+            return case.program(torch, self.compiled)
         operands = [torch.from_numpy(np.ascontiguousarray(x)) for x in case.inputs()]
         if case.product:
             return self.products(case, operands)
@@ -94,16 +97,30 @@ class TorchChannelsLast(Torch):
     channels_last = True
 
 
+class CotanPython(Torch):
+    """Ours by PyTorch's names."""
+
+    def __init__(self, threads, _):
+        import cotan
+        self.torch, self.compiled, self.version = cotan, False, cotan.__version__
+        cotan.set_num_threads(threads)
+
+    def has(self, case):
+        return bool(case.torch or case.program)
+
+
 class Jax:
     def __init__(self, threads, _):
         import jax
         self.jax, self.version = jax, jax.__version__
 
     def has(self, case):
-        return bool(case.jax)
+        return bool(case.jax or case.vmapped)
 
     def make(self, case):
         jax = self.jax
+        if case.vmapped:
+            return case.vmapped(jax)
         operands = [jax.numpy.asarray(x) for x in case.inputs()]
         function = lambda *operands: case.jax(jax, *operands)  # noqa: E731
         if case.wrt:
@@ -223,7 +240,7 @@ class OneDnn(Library):
 
 PEERS = {"PyTorch": (Torch, False), "PyTorch compiled": (Torch, True),
          "PyTorch channels last": (TorchChannelsLast, False), "JAX": (Jax, None),
-         "ONNX Runtime": (Onnx, None), "OpenBLAS": (OpenBlas, None), "oneDNN": (OneDnn, None)}
+         "Cotan in Python": (CotanPython, None), "ONNX Runtime": (Onnx, None), "OpenBLAS": (OpenBlas, None), "oneDNN": (OneDnn, None)}
 
 
 def say(**what):
@@ -265,8 +282,11 @@ def serve_cases(peer, row, options, seconds):
 
 def serve_training(kind, options, threads):
     from peers import gpt2_jax, gpt2_torch
-    step, version = gpt2_jax.trainer(options) if kind == "JAX" else gpt2_torch.trainer(
-        options, threads, kind == "PyTorch compiled")
+    if kind == "JAX":
+        step, version = gpt2_jax.trainer(options)
+    else:
+        framework = importlib.import_module("cotan" if kind == "Cotan in Python" else "torch")
+        step, version = gpt2_torch.trainer(framework, options, threads, kind == "PyTorch compiled")
     for _ in range(3):
         step()
     say(cases=[{"case": "step"}], version=version)

@@ -109,10 +109,10 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     parts = max(num - 1 if endpoint else num, 1)
     first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
     places = ops.iota(_core.float64, (num,), 0)
-    # From both ends, so that the last one is stop.
+    # From both ends, so that the last one is stop; without endpoint they are the first of one more.
     from_first = first + ops.cast(places, wide) * ((last - first) / parts)
     from_last = last - ops.cast(parts - places, wide) * ((last - first) / parts)
-    line = ops.select(places * 2 < parts, from_first, from_last) if endpoint and num > 1 else from_first
+    line = ops.select(places * 2 < parts, from_first, from_last) if num > 1 or not endpoint else from_first
     return finish(ops.cast(line, dtype), requires_grad)
 
 
@@ -131,6 +131,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=F
     """A matrix of ones on the diagonal k places to the right of the main one, zeros elsewhere."""
     check_device(device)
     shape = (n_rows, n_rows if n_cols is None else n_cols)
+    k = max(-shape[0], min(shape[1], k))
     same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
     return finish(ops.cast(same, dtype or _core.float32), requires_grad)
 

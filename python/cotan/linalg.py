@@ -167,7 +167,7 @@ def pinv(x, /, *, rtol=None):
     if rtol is None or isinstance(rtol, (int, float)):
         return ops.pinv(x, rtol=rtol)
     u, s, vh = svd(x, full_matrices=False)
-    least = ops.reshape(rtol, (*rtol.shape, 1)) * ops.max(s, axes=-1, keepdims=True)
+    least = ops.reshape(ops.cast(rtol, s.dtype), (*rtol.shape, 1)) * ops.max(s, axes=-1, keepdims=True)
     inverse = ops.select(ops.greater(s, least), 1 / s, 0.0)
     return ops.matmul(ops.conj(vh.mT) * ops.cast(ops.reshape(inverse, (*s.shape[:-1], 1, s.shape[-1])), x.dtype), ops.conj(u.mT))
 
