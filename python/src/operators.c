@@ -40,7 +40,25 @@ BOTH(and_, ct_and_at)
 BOTH(or_, ct_or_at)
 BOTH(xor_, ct_xor_at)
 BOTH(shift_left, ct_shift_left_at)
-BOTH(matmul, ct_matmul_at)
+
+static ct_tensor with_axis(ct_tensor x, int axis, bool remove, ct_loc here) { // an axis of size 1
+    int64_t dim[CT_MAX_RANK + 1];
+    const int rank = ct_rank(x) + (remove ? -1 : 1);
+    for (int i = 0; i < rank; i++)
+        dim[i] = remove ? ct_dim(x, i + (i >= axis)) : i == axis ? 1 : ct_dim(x, i - (i > axis));
+    return ct_reshape_at(x, (ct_ints){rank, dim}, here);
+}
+// A vector is a row on the left, a column on the right.
+static ct_tensor product(ct_tensor a, ct_tensor b, ct_loc here) {
+    const bool row = ct_rank(a) == 1, column = ct_rank(b) == 1;
+    if (row) a = with_axis(a, 0, false, here);
+    if (column) b = with_axis(b, 1, false, here);
+    ct_tensor y = ct_matmul_at(a, b, here);
+    if (column && ct_rank(y)) y = with_axis(y, ct_rank(y) - 1, true, here);
+    if (row && ct_rank(y)) y = with_axis(y, ct_rank(y) - (column ? 1 : 2), true, here);
+    return y;
+}
+BOTH(matmul, product)
 
 // Integers are divided as floats.
 static bool is_whole(ct_tensor t) {
