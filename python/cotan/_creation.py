@@ -4,7 +4,10 @@ import math
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
-from ._types import public
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "geomspace", "identity",
+    "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "tri", "tril", "triu", "zeros", "zeros_like"]
 
 
 def check_device(device):
@@ -197,6 +200,3 @@ def asarray(obj, /, dtype=None, *, device=None, copy=None):
 def from_numpy(array):
     """A copy of NumPy's array, in its dtype."""
     return _core.asarray(array)
-
-
-__all__ = public(globals(), "Tensor ops COMPLEX DEFAULTS FLOATS complex_dtype result_type check_device finish sizes public")

@@ -39,7 +39,7 @@ def _in_place(function):
     def written(self, *args, **options):
         return self.copy_(function(self, *args, **options))
 
-    written.__doc__ = f"{function.__name__.rstrip('_')} in its place."
+    written.__doc__, written.__wrapped__ = f"{function.__name__.rstrip('_')} in its place.", function
     return written
 
 
@@ -97,9 +97,23 @@ Tensor.round = _round
 
 for _name, _other in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
     setattr(Tensor, _name, getattr(Tensor, _other))
-for _name in """clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num""".split():
-    setattr(Tensor, _name, (lambda function: lambda self, *args, **options: function(self, *args, **options))(
-        getattr(_elementwise, _name)))
+
+
+def _plain(module, names):
+    """Functions whose first argument is the tensor are methods as they are."""
+    for name in names.split():
+        function = getattr(module, name)
+        if not hasattr(function, "__get__"):  # one of C's, which does not bind
+            op = function
+
+            def function(self, *args, op=op, **options):
+                return op(self, *args, **options)
+
+            function.__name__, function.__doc__ = name, op.__doc__
+        setattr(Tensor, name, function)
+
+
+_plain(_elementwise, "clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num")
 
 IN_PLACE = """abs acos add addcdiv addcmul asin atan bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
 clip copysign cos cosh digamma div divide eq erf erfc exp exp2 expm1 floor floor_divide fmod ge gt hypot ldexp le lerp lgamma
@@ -157,14 +171,6 @@ def _extreme(largest):
 
 
 Tensor.max, Tensor.min = _extreme(True), _extreme(False)
-
-
-def _plain(module, names):
-    for name in names.split():
-        function = getattr(module, name)
-        bound = (lambda function: lambda self, *args, **options: function(self, *args, **options))(function)
-        bound.__name__, bound.__doc__ = name, function.__doc__
-        setattr(Tensor, name, bound)
 
 
 _plain(_reductions, "aminmax cumsum cumprod cummax cummin diff logcumsumexp ptp quantile")

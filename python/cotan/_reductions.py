@@ -8,7 +8,12 @@ from . import _core
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, SIGNED, UNSIGNED
 from ._elementwise import strong
-from ._types import public
+
+__all__ = [
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff", "logcumsumexp",
+    "logsumexp", "max", "mean", "median", "min", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum",
+    "nanvar", "percentile", "prod", "ptp", "quantile", "std", "std_mean", "sum", "trapezoid", "var", "var_mean"]
 
 Extreme = namedtuple("Extreme", "values indices")
 
@@ -378,6 +383,3 @@ def corrcoef(x, y=None, rowvar=True):
         return c / c
     deviation = ops.sqrt(ops.diagonal(c))
     return c / ops.reshape(deviation, (-1, 1)) / ops.reshape(deviation, (1, -1))
-
-
-__all__ = public(globals(), "Tensor ops namedtuple BOOL COMPLEX FLOATS SIGNED UNSIGNED strong reduced wide extreme lower_median conj_transposed public Extreme")

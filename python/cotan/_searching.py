@@ -8,7 +8,14 @@ from ._dtypes import BOOL, FLOATS, INTEGERS
 from ._elementwise import strong
 from ._reductions import Extreme
 from ._shaping import place, ravel
-from ._types import public
+
+__all__ = [
+    "UniqueAll", "UniqueCounts", "UniqueInverse", "argsort", "argwhere", "bincount", "bucketize", "digitize",
+    "flatnonzero", "gather", "histc", "histogram", "index_add", "index_copy", "index_fill", "index_select",
+    "intersect1d", "isin", "kthvalue", "lexsort", "masked_fill", "masked_scatter", "masked_select", "msort",
+    "nonzero", "put_along_axis", "ravel_multi_index", "scatter", "scatter_add", "scatter_reduce", "searchsorted",
+    "setdiff1d", "setxor1d", "sort", "take", "take_along_axis", "take_along_dim", "topk", "union1d", "unique",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unravel_index", "where"]
 
 
 def counted(indices, n):
@@ -399,6 +406,3 @@ def setdiff1d(x1, x2):
 
 def setxor1d(x1, x2):
     return union1d(setdiff1d(x1, x2), setdiff1d(x2, x1))
-
-
-__all__ = public(globals(), "Tensor ops namedtuple BOOL FLOATS INTEGERS strong Extreme place ravel counted sort_with_indices public")

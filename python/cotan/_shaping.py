@@ -5,7 +5,15 @@ from . import _core
 from ._core import Tensor, ops
 from ._dtypes import result_type
 from ._elementwise import strong
-from ._types import public
+
+__all__ = [
+    "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_tensors", "broadcast_to", "cat", "chunk", "column_stack", "concat", "concatenate", "diag",
+    "diag_embed", "diagflat", "diagonal", "dstack", "expand", "expand_dims", "flatten", "flip", "fliplr", "flipud",
+    "hsplit", "hstack", "matrix_transpose", "moveaxis", "movedim", "narrow", "pad", "permute", "permute_dims",
+    "ravel", "repeat", "repeat_interleave", "reshape", "roll", "rollaxis", "rot90", "row_stack", "select", "split",
+    "squeeze", "stack", "swapaxes", "swapdims", "t", "tensor_split", "tile", "trace", "transpose", "unbind",
+    "unflatten", "unsqueeze", "unstack", "vsplit", "vstack"]
 
 
 def place(axis, rank, name):
@@ -465,6 +473,3 @@ def trace(x, /, offset=0):
     """The sum of a matrix's diagonal."""
     from ._reductions import sum
     return sum(diagonal(x, offset), -1)
-
-
-__all__ = public(globals(), "Tensor ops diagonals result_type strong place places listed viewed split_sizes public")

@@ -1,6 +1,5 @@
 """Small classes that Tensor's attributes are made of."""
 import math
-import types
 
 
 class Size(tuple):
@@ -27,9 +26,3 @@ class Count(int):
 
     def __reduce__(self):
         return int, (int(self),)
-
-
-def public(names, but=""):
-    """A module's __all__: its names but modules, private ones and helpers."""
-    return [name for name, value in names.items()
-            if not (name.startswith("_") or isinstance(value, types.ModuleType) or name in but.split())]

@@ -7,6 +7,12 @@ from . import init
 from .module import Module
 from .parameter import Parameter
 
+__all__ = [
+    "AlphaDropout", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout", "GELU",
+    "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
+    "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus",
+    "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"]
+
 
 class _InPlace(Module):
     """Its text tells only whether it writes to its operand."""
@@ -295,7 +301,3 @@ class AlphaDropout(_Dropout):
 class FeatureAlphaDropout(_Dropout):
     def forward(self, input):
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
-
-
-__all__ = [name for name, value in list(globals().items())
-           if isinstance(value, type) and issubclass(value, Module) and not name.startswith("_") and value is not Module]

@@ -5,6 +5,13 @@ from ..._core import ops
 from ..._random import next_key
 from .base import axis_of, concat, take, written
 
+__all__ = [
+    "alpha_dropout", "celu", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
+    "feature_alpha_dropout", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "log_softmax", "logsigmoid", "mish", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu",
+    "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
+    "threshold"]
+
 
 def relu(input, inplace=False):
     return written(input, ops.relu(input), inplace)
@@ -257,7 +264,3 @@ def halves(input, dim, n):
     """n equal parts along an axis."""
     size = input.shape[dim] // n
     return [take(input, dim, i * size, (i + 1) * size) for i in range(n)]
-
-
-__all__ = [name for name in dir() if not name.startswith("_") and name not in (
-    "ops", "math", "next_key", "axis_of", "concat", "take", "written", "halves", "vector_norm")]

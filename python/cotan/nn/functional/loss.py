@@ -6,6 +6,13 @@ from ..._core import ops
 from .activation import vector_norm
 from .base import move, reduced
 
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
+    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
+    "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+
 
 def _same_shape(name, input, target):
     if tuple(input.shape) != tuple(target.shape):
@@ -243,9 +250,3 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     if swap:
         far = ops.minimum(far, distance(positive, negative))
     return reduced(ops.relu(near - far + margin), reduction)
-
-
-
-
-__all__ = [name for name in dir() if name.endswith(("_loss", "_div", "entropy", "_logits", "_similarity", "_distance"))
-           and not name.startswith("_")]

@@ -5,6 +5,14 @@ from ... import _core
 from ..._core import ops
 from .base import concat, per_axis, take
 
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding", "embedding_bag",
+    "fold", "interpolate", "linear", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "one_hot", "pad", "pixel_shuffle",
+    "pixel_unshuffle", "unfold", "upsample"]
+
 
 def linear(input, weight, bias=None):
     """input (..., in), weight (out, in) or (in,), bias (out,)."""
@@ -485,7 +493,3 @@ def one_hot(tensor, num_classes=-1):
     if num_classes == -1:
         num_classes = int(ops.max(tensor).item()) + 1
     return ops.one_hot(tensor, num_classes, "int64")
-
-
-__all__ = [name for name in dir() if not name.startswith("_") and name not in (
-    "ops", "math", "concat", "per_axis", "take")]
