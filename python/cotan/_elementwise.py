@@ -64,7 +64,6 @@ exp2 = ops.exp2
 expm1 = ops.expm1
 fabs = ops.abs
 float_power = ops.pow
-floor_divide = ops.floor_divide
 fmax = ops.fmax
 fmin = ops.fmin
 fmod = ops.mod
@@ -153,6 +152,11 @@ def divide(x1, x2, /, *, rounding_mode=None):
 
 
 sub, div, true_divide = subtract, divide, divide
+
+
+def floor_divide(x1, x2, /):
+    """The largest whole number that is at most x1 / x2, as x1 // x2."""
+    return value(x1) // strong(x2)
 
 
 def bitwise_left_shift(x1, x2, /):

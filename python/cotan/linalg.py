@@ -6,7 +6,7 @@ from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX, FLOATS, result_type
 from ._elementwise import strong
-from ._reductions import reduced, wide
+from ._reductions import conj_transposed, reduced, wide
 from ._shaping import diagonals, moveaxis, place
 
 Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
@@ -169,7 +169,8 @@ def pinv(x, /, *, rtol=None):
     u, s, vh = svd(x, full_matrices=False)
     least = ops.reshape(ops.cast(rtol, s.dtype), (*rtol.shape, 1)) * ops.max(s, axes=-1, keepdims=True)
     inverse = ops.select(ops.greater(s, least), 1 / s, 0.0)
-    return ops.matmul(ops.conj(vh.mT) * ops.cast(ops.reshape(inverse, (*s.shape[:-1], 1, s.shape[-1])), x.dtype), ops.conj(u.mT))
+    return ops.matmul(conj_transposed(vh) * ops.cast(ops.reshape(inverse, (*s.shape[:-1], 1, s.shape[-1])), x.dtype),
+                      conj_transposed(u))
 
 
 def lstsq(x1, x2, /, *, rcond=None):

@@ -76,31 +76,14 @@ BOTH(divide, quotient)
 
 static bool is_float(ct_tensor a, ct_tensor b) { return !is_whole(a) || !is_whole(b); }
 
-// The remainder with the sign of b, as Python has it.
-static ct_tensor remainder_of(ct_tensor a, ct_tensor b, ct_loc here) {
-    ct_tensor zero = ct_i(0), rest = ct_mod_at(a, b, here);
-    ct_tensor differs = ct_xor_at(ct_less_at(rest, zero, here), ct_less_at(b, zero, here), here);
-    ct_tensor moved = ct_and_at(ct_not_equal_at(rest, zero, here), differs, here);
-    return ct_select_at(moved, ct_add_at(rest, b, here), rest, here);
-}
+// Of floats the largest whole number that is at most a / b; a / b itself where that is not finite.
 static ct_tensor floor_quotient(ct_tensor a, ct_tensor b, ct_loc here) {
-    if (!is_float(a, b)) {
-        ct_tensor zero = ct_i(0), whole = ct_div_at(a, b, here), rest = ct_mod_at(a, b, here);
-        ct_tensor differs =
-            ct_xor_at(ct_less_at(rest, zero, here), ct_less_at(b, zero, here), here);
-        ct_tensor moved = ct_and_at(ct_not_equal_at(rest, zero, here), differs, here);
-        return ct_select_at(moved, ct_sub_at(whole, ct_i(1), here), whole, here);
-    }
-    // Of floats the whole number nearest to (a - rest) / b, which a / b may miss; a / b itself where
-    // that is not finite.
-    ct_tensor exact = ct_div_at(ct_sub_at(a, remainder_of(a, b, here), here), b, here);
+    ct_tensor whole = ct_floor_divide_at(a, b, here);
+    if (!is_float(a, b)) return whole;
     ct_tensor plain = ct_floor_at(ct_div_at(a, b, here), here);
-    ct_tensor at_zero = ct_equal_at(b, ct_i(0), here);
-    return ct_select_at(
-        at_zero, ct_div_at(a, b, here),
-        ct_select_at(ct_is_finite_at(plain, here), ct_round_at(exact, here), plain, here), here);
+    return ct_select_at(ct_is_finite_at(plain, here), whole, plain, here);
 }
-BOTH(modulo, remainder_of)
+BOTH(modulo, ct_remainder_at)
 BOTH(floor_divide, floor_quotient)
 
 // The sign's bit comes in, as in Python and C: negative numbers are shifted as their complements.

@@ -46,7 +46,7 @@ def test_list():
         examples = text.split("\nExamples:\n")[1].splitlines()
         assert len(examples) >= 3 and all(re.match(f'  cotan bench {row} |  make bench ROWS="{row}" ', e) for e in examples)
         assert all(option in text for line in examples for option in re.findall("--[a-z]+", line))
-    assert rows.ROWS.keys() | {"train gpt2"} == set(ROWS)  # what the peers have
+    assert rows.ROWS.keys() | {"train gpt2"} == {*ROWS, "python"}  # what the peers have; ours of "python" is no row of C
 
 
 def test_training():
@@ -310,8 +310,8 @@ def test_compare_trains(tmp_path):
     (["resnet"], f"bench: there is no row \"resnet\"; the rows are {', '.join(['train gpt2', *rows.ROWS])}"),
     (["ops", "--pairs", 0], "bench: --pairs must be 1 or more, not 0"),
     (["ops", "--peers", "JAX,Torch"],
-     'bench: there is no peer "Torch"; the peers are JAX, ONNX Runtime, OpenBLAS, PyTorch, PyTorch channels last, '
-     'PyTorch compiled, oneDNN'),
+     'bench: there is no peer "Torch"; the peers are Cotan in Python, JAX, ONNX Runtime, OpenBLAS, PyTorch, '
+     'PyTorch channels last, PyTorch compiled, oneDNN'),
     (["ops", "scan", "--length", 3], "bench: --length is an option of one row, and there are 2"),
     (["scan", "--length"], "bench: options are pairs, --m 256: --length"),
     (["matmul", "--pairs", 1, "--cases", "nope", "--build", COTAN.parent],
