@@ -7,11 +7,9 @@ import io
 import itertools
 import math
 import os
-import secrets
 import stat
 import struct
 import sys
-import zipfile
 import zlib
 from collections import Counter, OrderedDict
 from pickle import UnpicklingError
@@ -28,14 +26,10 @@ STORAGES = {"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage"
 STORAGE_OF = {dtype: name for name, dtype in STORAGES.items()}
 UNTYPED = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")  # in storages of bytes
 DTYPES = {name: _core.dtype(name) for name in (*STORAGE_OF, *UNTYPED)}
-WIDTHS = {name: _core.full((), 0, dtype).element_size() for name, dtype in DTYPES.items()}
+WIDTHS = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 MAGIC, PROTOCOL = 0x1950a86a20f9469cfc6c, 1001  # of files from before PyTorch 1.6
 NESTING = 200  # lists, tuples and dicts inside each other that save writes
 CHUNK = 1 << 22
-
-
-def name_of(dtype):
-    return str(dtype).rpartition(".")[2]
 
 
 # --------------------------------------------------------------------------------------------- load
@@ -67,8 +61,9 @@ KEYS = (str, int, float, bool, bytes, complex, type(None), _core.dtype)
 GLOBALS = {name: Global(name, call) for name, call in {
     "collections.OrderedDict": "ordered_dict", "collections.Counter": "counter", "torch.Size": "size",
     "torch.device": "device", "_codecs.encode": "encode", "builtins.set": "set", "builtins.bytes": "no_bytes",
-    "builtins.bytearray": "bytearray", "builtins.complex": "complex", "torch._utils._rebuild_tensor": "tensor", "torch._utils._rebuild_tensor_v2": "tensor",
-    "torch._utils._rebuild_tensor_v3": "tensor", "torch._utils._rebuild_parameter": "parameter"}.items()}
+    "builtins.bytearray": "bytearray", "builtins.complex": "complex", "torch._utils._rebuild_tensor": "tensor",
+    "torch._utils._rebuild_tensor_v2": "tensor", "torch._utils._rebuild_tensor_v3": "tensor",
+    "torch._utils._rebuild_parameter": "parameter"}.items()}
 GLOBALS.update({f"{module}.{name}": Global(name, storage=dtype) for name, dtype in STORAGES.items()
                 for module in ("torch", "torch.cuda")})
 GLOBALS["torch.storage.UntypedStorage"] = GLOBALS["torch.UntypedStorage"] = Global("UntypedStorage", storage="uint8")
@@ -351,8 +346,8 @@ class Machine:
         return Parameter(args[0], args[1])
 
     def check_gradients(self, dtype, wanted):
-        if wanted and not name_of(dtype).startswith(("float", "bfloat", "complex")):
-            self.refuse(f"a tensor of {name_of(dtype)} requires gradients")
+        if wanted and not dtype.name.startswith(("float", "bfloat", "complex")):
+            self.refuse(f"a tensor of {dtype.name} requires gradients")
 
     def make_tensor(self, name, args):
         """(storage, offset, size, stride, requires_grad, hooks, dtype of v3, metadata)"""
@@ -366,14 +361,14 @@ class Machine:
             if type(args[6]) is not _core.dtype:
                 self.refuse(f"a tensor's dtype is a {kind_of(args[6])}")
             dtype = args[6]
-            count = count * WIDTHS[storage.dtype] // WIDTHS[name_of(dtype)]
+            count = count * WIDTHS[storage.dtype] // WIDTHS[dtype.name]
         if type(requires_grad) is not bool:
             self.refuse(f"requires_grad is a {kind_of(requires_grad)}")
         self.check_gradients(dtype, requires_grad)
         self.check_places(storage.key, count, offset, size, stride)
         if not self.source:
             return _core.full((), 0, dtype)
-        self.spend(math.prod(size) * WIDTHS[name_of(dtype)])
+        self.spend(math.prod(size) * WIDTHS[dtype.name])
         tensor = self.changed(self.shared_tensor(storage.key, dtype, offset, tuple(size), tuple(stride)), args[least:])
         return tensor.requires_grad_() if requires_grad else tensor
 
@@ -412,7 +407,7 @@ class Machine:
 
 def read_tensor(source, key, dtype, offset, size, stride):
     """Its own bytes alone are read where they lie beside each other, in whatever order; else the whole storage."""
-    width = WIDTHS[name_of(dtype)]
+    width = WIDTHS[dtype.name]
     if 0 in size:
         return _core._of_bytes(b"", dtype, size)
     dense = tuple(1 if step == 0 else n for n, step in zip(size, stride))
@@ -422,7 +417,7 @@ def read_tensor(source, key, dtype, offset, size, stride):
     else:
         data = source.whole(key)
     if source.swapped:
-        data = swapped(data, width // 2 if name_of(dtype).startswith("complex") else width)
+        data = swapped(data, width // 2 if dtype.name.startswith("complex") else width)
     if len(data) != span * width or stride_order(dense, stride) != stride_order(dense, row_major(dense)):
         data = gathered(data, width, offset, dense, stride)
     tensor = _core._of_bytes(data, dtype, dense)
@@ -517,6 +512,8 @@ def filled(name, file, at, n):
 
 def records_of(name, file):
     """{record: (place, bytes, CRC)} of the archive, without the folder that all are in."""
+    import zipfile  # 6 ms, for who loads
+
     try:
         with zipfile.ZipFile(file) as archive:
             entries, end = archive.infolist(), archive.start_dir
@@ -781,7 +778,7 @@ class Pickler:
             self.out += b"b"
 
     def dtype_name(self, dtype):
-        name = name_of(dtype)
+        name = dtype.name
         if name not in DTYPES:
             self.refuse(f"is of {name}, which PyTorch's files have not")
         return name
@@ -896,7 +893,7 @@ def save(obj, f):
 def replace_file(path, write):
     """The whole new file or the old one, whatever happens in between."""
     parent = os.path.dirname(path)
-    temporary = os.path.join(parent, f".{os.path.basename(path)[:200]}.{secrets.token_hex(4)}.tmp")
+    temporary = os.path.join(parent, f".{os.path.basename(path)[:200]}.{os.urandom(4).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
             if os.path.exists(path):

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import struct
+import subprocess
 import sys
 import zipfile
 from collections import OrderedDict
@@ -225,6 +226,14 @@ def test_a_failure_leaves_the_last_good_file(tmp_path, monkeypatch, failing):
         with pytest.raises(OSError):
             cotan.save([2], tmp_path / "x.pt")
     assert os.listdir(tmp_path) == ["x.pt"] and cotan.load(tmp_path / "x.pt") == [1]
+
+
+@pytest.mark.parametrize("last", ["fsync", "replace"])
+def test_a_kill_leaves_the_last_good_file(tmp_path, last):
+    cotan.save([1], tmp_path / "x.pt")
+    program = f"import cotan, os\nos.{last} = lambda *args: os.kill(os.getpid(), 9)\ncotan.save([2], {str(tmp_path / 'x.pt')!r})"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -9
+    assert cotan.load(tmp_path / "x.pt") == [1]
 
 
 def test_links_modes_and_devices(tmp_path):
