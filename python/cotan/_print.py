@@ -31,5 +31,5 @@ def formatted(x, spec):
 
 
 _core.Tensor.__repr__ = representation
-_core.Tensor.__str__ = representation
+_core.Tensor.__str__ = lambda x: repr(x)
 _core.Tensor.__format__ = formatted

@@ -67,6 +67,33 @@ static PyObject *einsum(PyObject *self, PyObject *args) {
     return tensor_new(t, here);
 }
 
+// _of_bytes(buffer, dtype, shape): a tensor of these bits.
+static PyObject *of_bytes(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *buffer, *dtype_name, *shape;
+    const ct_loc here = enter();
+    ct_dtype dtype;
+    int64_t dim[CT_MAX_RANK], bytes;
+    size_t rank;
+    Py_buffer view;
+    if (!PyArg_ParseTuple(args, "OOO:_of_bytes", &buffer, &dtype_name, &shape) ||
+        !dtype_parse(dtype_name, &dtype) ||
+        !parse_ints(shape, dim, CT_MAX_RANK, &rank, "the sizes") ||
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    bytes = (int64_t)ct_dtype_size(dtype);
+    bool fits = true;
+    for (size_t i = 0; i < rank; i++)
+        fits = fits && dim[i] >= 0 && !__builtin_mul_overflow(bytes, dim[i], &bytes);
+    PyObject *result = NULL;
+    if (!fits || bytes != view.len)
+        PyErr_Format(PyExc_ValueError, "%zd bytes are no tensor of shape %S", view.len, shape);
+    else
+        result = tensor_new(ct_from_at(view.buf, dtype, (ct_ints){(int)rank, dim}, here), here);
+    PyBuffer_Release(&view);
+    return result;
+}
+
 // eval(*tensors): computes them, and all that has a name, in one plan.
 static PyObject *eval(PyObject *self, PyObject *args) {
     (void)self;
@@ -137,6 +164,7 @@ static PyObject *line(PyObject *self, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"_start", start, METH_VARARGS, NULL},
     {"_line", line, METH_NOARGS, NULL},
+    {"_of_bytes", of_bytes, METH_VARARGS, NULL},
     {"asarray", WITH_NAMES(asarray), METH_VARARGS | METH_KEYWORDS,
      "asarray(obj, dtype=None)\n--\n\nA tensor of a number, nested lists, an array or a buffer; a "
      "tensor as it is."},

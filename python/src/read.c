@@ -105,7 +105,8 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
         PyErr_SetString(PyExc_BufferError, "a tensor's memory is read-only to others");
         return -1;
     }
-    if (!format) {
+    const bool bytes_do = dtype && dtype_storage(dtype) && !(flags & PyBUF_FORMAT); // as files ask
+    if (!format && !bytes_do) {
         PyErr_Format(PyExc_BufferError, "the buffer protocol has no format for %s",
                      dtype ? dtype_text(dtype) : "it");
         return -1;

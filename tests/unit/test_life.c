@@ -97,8 +97,11 @@ static int other_threads(int *open) {
         if (e->d_name[0] == '.' || atoi(e->d_name) == getpid()) continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
         FILE *f = fopen(path, "r");
-        while (f && fgets(line, sizeof line, f)) sscanf(line, "SigBlk: %llx", &blocked);
+        bool alive = false; // one that ends just now has nothing to say
+        while (f && fgets(line, sizeof line, f))
+            alive |= sscanf(line, "SigBlk: %llx", &blocked) == 1;
         if (f) fclose(f);
+        if (!alive) continue;
         // All but SIGKILL and SIGSTOP, and the two that the C library keeps for itself.
         static const int never[] = {SIGKILL, SIGSTOP, 32, 33};
         static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
