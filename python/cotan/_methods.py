@@ -146,7 +146,7 @@ def _moment(function):
             dim, unbiased = None, bool(dim)  # x.var(False)
         if correction is None:
             correction = ddof if ddof is not None else int(unbiased)
-        return function(self, axis if dim is None else dim, correction, keepdim or keepdims)
+        return function(self, axis=axis if dim is None else dim, correction=correction, keepdims=keepdim or keepdims)
 
     moment.__doc__ = function.__doc__.partition(";")[0] + ", whose divisor is the count less 1 unless told (correction=)."
     return moment
@@ -159,10 +159,12 @@ def _extreme(largest):
     function = _reductions.max if largest else _reductions.min
 
     def extreme(self, dim=None, keepdim=False, *, axis=None, keepdims=False):
-        if dim is None or isinstance(dim, Tensor):
-            return function(self, axis if dim is None else dim, keepdims)
+        if dim is None:
+            return function(self, axis=axis, keepdims=keepdims)
         if isinstance(dim, (tuple, list)):
-            return function(self, dim, keepdim or keepdims)
+            return function(self, axis=dim, keepdims=keepdim or keepdims)
+        if isinstance(dim, Tensor):
+            return function(self, dim)
         return _reductions.extreme(self, dim, keepdim, largest)
 
     extreme.__doc__ = (f"The {'largest' if largest else 'least'} element; along dim (values, indices); with axis= the values "

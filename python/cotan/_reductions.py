@@ -1,6 +1,6 @@
 """What axes come to: sums, extremes, moments, and running ones.
 
-Functions follow the array API standard; where `dim=` is written, PyTorch.
+Functions follow the array API standard, which names an axis by `axis=`; with `dim`, by name or by place, PyTorch.
 """
 from collections import namedtuple
 
@@ -71,22 +71,22 @@ def _moment(op, x, axis, correction, keepdims, dim, unbiased, ddof):
     return reduced(op, x, axis, keepdims) * (share if op is ops.var else ops.sqrt(share))
 
 
-def var(x, /, axis=None, correction=None, keepdims=False, *, dim=None, unbiased=None, keepdim=False, ddof=None):
-    """The variance over axes; the divisor is the count less `correction` (0; with dim= 1, as in PyTorch)."""
+def var(x, /, dim=None, unbiased=None, keepdim=False, *, axis=None, correction=None, keepdims=False, ddof=None):
+    """The variance over axes; the divisor is the count less `correction` (0; with dim 1, as in PyTorch)."""
     return _moment(ops.var, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
 
 
-def std(x, /, axis=None, correction=None, keepdims=False, *, dim=None, unbiased=None, keepdim=False, ddof=None):
+def std(x, /, dim=None, unbiased=None, keepdim=False, *, axis=None, correction=None, keepdims=False, ddof=None):
     """The standard deviation over axes, the root of var."""
     return _moment(ops.std, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
 
 
 def var_mean(x, dim=None, *, correction=1, keepdim=False):
-    return var(x, dim, correction, keepdim), mean(x, dim, keepdim)
+    return var(x, axis=dim, correction=correction, keepdims=keepdim), mean(x, dim, keepdim)
 
 
 def std_mean(x, dim=None, *, correction=1, keepdim=False):
-    return std(x, dim, correction, keepdim), mean(x, dim, keepdim)
+    return std(x, axis=dim, correction=correction, keepdims=keepdim), mean(x, dim, keepdim)
 
 
 def extreme(x, dim, keepdim, largest):
@@ -104,8 +104,8 @@ def extreme(x, dim, keepdim, largest):
 
 
 def _extreme(x, axis, keepdims, dim, keepdim, largest):
-    if isinstance(axis, Tensor):
-        return (ops.maximum if largest else ops.minimum)(x, axis)
+    if isinstance(dim, Tensor):
+        return (ops.maximum if largest else ops.minimum)(x, dim)
     if dim is not None:
         return extreme(strong(x), dim, keepdim, largest)
     x = strong(x)
@@ -117,22 +117,22 @@ def _extreme(x, axis, keepdims, dim, keepdim, largest):
     return reduced(ops.max if largest else ops.min, x, axis, keepdims or keepdim)
 
 
-def max(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """The largest element over axes; with dim= also where it stands, (values, indices); of two tensors the larger of each."""
+def max(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
+    """The largest element over axes; with dim also where it stands, (values, indices); of two tensors the larger of each."""
     return _extreme(x, axis, keepdims, dim, keepdim, True)
 
 
-def min(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """The least element over axes; with dim= also where it stands, (values, indices); of two tensors the less of each."""
+def min(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
+    """The least element over axes; with dim also where it stands, (values, indices); of two tensors the less of each."""
     return _extreme(x, axis, keepdims, dim, keepdim, False)
 
 
 def amax(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    return max(x, axis if dim is None else dim, keepdims or keepdim)
+    return max(x, axis=axis if dim is None else dim, keepdims=keepdims or keepdim)
 
 
 def amin(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    return min(x, axis if dim is None else dim, keepdims or keepdim)
+    return min(x, axis=axis if dim is None else dim, keepdims=keepdims or keepdim)
 
 
 def aminmax(x, *, dim=None, keepdim=False):
@@ -141,7 +141,7 @@ def aminmax(x, *, dim=None, keepdim=False):
 
 def ptp(x, axis=None, keepdims=False):
     """The distance from the least to the largest element over axes."""
-    return max(x, axis, keepdims) - min(x, axis, keepdims)
+    return max(x, axis=axis, keepdims=keepdims) - min(x, axis=axis, keepdims=keepdims)
 
 
 def _argument(op, x, axis, keepdims):
@@ -337,11 +337,11 @@ def percentile(x, q, axis=None, keepdims=False):
     return quantile(x, several, axis, keepdims)
 
 
-def median(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """The element in the middle, of an even number the mean of both; with dim= PyTorch's (values, indices) of the lower."""
+def median(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
+    """The element in the middle, of an even number the mean of both; with dim PyTorch's (values, indices) of the lower."""
     if dim is not None:
         return lower_median(x, dim, keepdim)
-    return quantile(x, 0.5, axis, keepdims or keepdim)
+    return quantile(x, 0.5, axis, keepdims)
 
 
 def lower_median(x, dim=None, keepdim=False):

@@ -218,12 +218,12 @@ def _bool_as_number(x):
     return ops.cast(x, _core.uint8) if x.dtype in BOOL else x
 
 
-def sort(x, /, axis=-1, descending=False, stable=True, *, dim=None):
-    """The elements along an axis in order; with dim= also where they stood, (values, indices)."""
+def sort(x, /, dim=None, descending=False, stable=True, *, axis=-1):
+    """The elements along an axis in order; with dim also where they stood, (values, indices)."""
     if dim is not None:
         return sort_with_indices(x, dim, descending)
     if axis is None:
-        return sort(ravel(x), 0, descending)
+        return sort(ravel(x), axis=0, descending=descending)
     if not x.ndim:
         return +x if x.dtype not in BOOL else x
     return ops.cast(ops.sort(_bool_as_number(x), axis=axis, descending=descending), x.dtype)

@@ -273,15 +273,16 @@ def array_split(x, indices_or_sections, axis=0):
     return [narrow(x, axis, start, max(stop - start, 0)) for start, stop in zip(edges, edges[1:])]
 
 
-def split(x, indices_or_sections, axis=None, *, dim=None):
-    """NumPy's: so many pieces of one size, or cut at the places of a list. With dim= PyTorch's: pieces of so many places."""
-    if dim is not None:
-        return split_sizes(x, indices_or_sections, dim)
-    n = x.shape[place(axis or 0, x.ndim, "split")]
-    if hasattr(indices_or_sections, "__index__") and n % indices_or_sections:
-        raise ValueError(f"split: {n} places do not make {indices_or_sections} pieces of one size\n  hint: array_split, or dim= "
-                         "for pieces of so many places")
-    return array_split(x, indices_or_sections, axis or 0)
+def split(x, split_size_or_sections, dim=0, *, axis=None):
+    """PyTorch's: pieces of so many places, the last one less, or of the sizes of a list. With axis= NumPy's: so many pieces
+    of one size, or cut at the places of a list."""
+    if axis is None:
+        return split_sizes(x, split_size_or_sections, dim)
+    n = x.shape[place(axis, x.ndim, "split")]
+    if hasattr(split_size_or_sections, "__index__") and n % split_size_or_sections:
+        raise ValueError(f"split: {n} places do not make {split_size_or_sections} pieces of one size\n  hint: array_split, or "
+                         "dim= for pieces of so many places")
+    return array_split(x, split_size_or_sections, axis)
 
 
 tensor_split = array_split
@@ -294,11 +295,11 @@ def chunk(x, chunks, dim=0):
 
 
 def hsplit(x, parts):
-    return split(x, parts, 1 if x.ndim > 1 else 0)
+    return split(x, parts, axis=1 if x.ndim > 1 else 0)
 
 
 def vsplit(x, parts):
-    return split(x, parts, 0)
+    return split(x, parts, axis=0)
 
 
 def flip(x, /, axis=None, *, dims=None):

@@ -231,3 +231,9 @@ def tensorinv(a, ind=2):
     """The inverse of tensordot with a over `ind` axes."""
     shape = tuple(a.shape)
     return ops.reshape(ops.inv(ops.reshape(a, (math.prod(shape[:ind]), -1))), shape[ind:] + shape[:ind])
+
+
+def cdist(x1, x2, p=2.0):
+    """The distances of each row of x1, (..., M, K), and of x2, (..., N, K): (..., M, N)."""
+    return vector_norm(ops.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1])) - ops.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:])),
+                       axis=-1, ord=p)

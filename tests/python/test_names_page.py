@@ -21,10 +21,11 @@ def test_what_the_page_says():
     near = lambda a, b: np.testing.assert_allclose(a.numpy(), b, rtol=1e-6)  # noqa: E731
     near(cotan.std(x), A.std())
     near(cotan.std(x, dim=0), A.std(0, ddof=1))
+    near(cotan.std(x, axis=0), A.std(0))
     near(x.std(), A.std(ddof=1))
     near(x.std(ddof=0), A.std())
     near(cotan.max(x, axis=0), A.max(0))
-    for found in (cotan.max(x, dim=1), x.max(1)):
+    for found in (cotan.max(x, dim=1), cotan.max(x, 1), x.max(1)):
         near(found.values, A.max(1))
         near(found.indices, A.argmax(1))
     near(x.max(axis=0), A.max(0))
@@ -33,7 +34,7 @@ def test_what_the_page_says():
     near(cotan.median(x), np.median(A))
     near(x.median(), np.sort(A.ravel())[3])
     assert [part.shape[1] for part in cotan.split(x, 2, axis=1)] == [2, 2] == [part.shape[1] for part in x.split(2, 1)]
-    assert [part.shape[1] for part in x.split(3, 1)] == [3, 1]
+    assert [part.shape[1] for part in x.split(3, 1)] == [3, 1] == [part.shape[1] for part in cotan.split(x, 3, 1)]
     assert x.size + 1 == 9 and x.size() == (2, 4, 1) and x.size(1) == 4
     near(cotan.repeat(x, 2), np.repeat(A, 2))
     near(x.repeat(2, 1, 1), np.tile(A, (2, 1, 1)))
