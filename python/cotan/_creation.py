@@ -6,7 +6,7 @@ from ._core import Tensor, ops
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
 
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "geomspace", "identity",
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "geomspace", "identity",
     "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "tri", "tril", "triu", "zeros", "zeros_like"]
 
 
@@ -180,23 +180,3 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """A copy of data: numbers, lists of them, arrays, buffers."""
     check_device(device)
     return Tensor(data, dtype, requires_grad)
-
-
-def asarray(obj, /, dtype=None, *, device=None, copy=None):
-    """A tensor of numbers, lists of them, arrays or buffers, which are copied; a Tensor is itself, unless dtype or copy=True
-    ask for another one."""
-    check_device(device)
-    if not isinstance(obj, Tensor):
-        if copy is False:
-            raise ValueError(f"asarray: {type(obj).__name__} is copied, which copy=False forbids\n  hint: from_dlpack shares")
-        return _core.asarray(obj, dtype)
-    if dtype is None or _core.dtype(dtype) == obj.dtype:
-        return ops.cast(obj, obj.dtype) if copy else obj
-    if copy is False:
-        raise ValueError(f"asarray: {obj.dtype!r} becomes {_core.dtype(dtype)!r} by a copy, which copy=False forbids")
-    return ops.cast(obj, dtype)
-
-
-def from_numpy(array):
-    """A copy of NumPy's array, in its dtype."""
-    return _core.asarray(array)

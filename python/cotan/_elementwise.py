@@ -156,7 +156,8 @@ sub, div, true_divide = subtract, divide, divide
 
 def floor_divide(x1, x2, /):
     """The largest whole number that is at most x1 / x2, as x1 // x2."""
-    return value(x1) // strong(x2)
+    x1, x2 = value(x1), value(x2)
+    return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) // x2
 
 
 def bitwise_left_shift(x1, x2, /):

@@ -550,18 +550,6 @@ def __array_namespace__(self, *, api_version=None):
 
 
 @method
-def __iter__(self):
-    if not self.ndim:
-        raise TypeError("a tensor without axes has no elements to go through")
-    return iter([self[i] for i in range(self.shape[0])])
-
-
-@method
-def __contains__(self, value):
-    return ops.any(ops.equal(self, value)).item()
-
-
-@method
 def __complex__(self):
     return complex(self.item())
 

@@ -83,6 +83,13 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags);
 void read_release(PyObject *self, Py_buffer *view);
 extern PyMethodDef read_methods[];
 
+// ----------------------------------------------------------------------------------- dlpack.c
+bool is_cpu(PyObject *device); // or None; else ValueError
+// Another library's array, shared where that is possible; `copy` is None, True or False.
+bool dlpack_import(PyObject *x, PyObject *copy, ct_tensor *t, ct_loc here);
+void dlpack_flush(void); // gives back memory of others that nothing needs any more
+extern PyMethodDef dlpack_methods[], dlpack_functions[];
+
 // -------------------------------------------------------------------------------- operators.c
 extern PyType_Slot operator_slots[]; // ended by {0}
 

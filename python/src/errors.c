@@ -56,8 +56,13 @@ bool errors_start(PyObject *module) {
 PyObject *raise_failure(void) {
     const ct_code code = ct_error_code();
     PyObject *type = code > 0 && (int)code < CLASSES ? classes[code].type : base_error;
-    const char *said = code ? ct_error_text()
-                            : "the tensor has no value: what should have computed it failed before";
+    const char *said =
+        code == CT_E_FORK
+            ? "this process was forked from one that had used Cotan, and cannot use it\n"
+              "  hint: multiprocessing's start methods \"spawn\" and \"forkserver\" "
+              "work; or fork before the first use"
+        : code ? ct_error_text()
+               : "the tensor has no value: what should have computed it failed before";
     PyObject *text = PyUnicode_DecodeUTF8(said, (Py_ssize_t)strlen(said), "replace");
     PyObject *error = text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     PyObject *number = error ? PyLong_FromLong(code) : NULL;

@@ -12,23 +12,6 @@ static PyObject *start(PyObject *self, PyObject *args) {
     return tensor_classes(size, count);
 }
 
-static PyObject *asarray(PyObject *self, PyObject *args, PyObject *options) {
-    (void)self;
-    static char *names[] = {"obj", "dtype", NULL};
-    PyObject *o, *dtype = Py_None;
-    ct_dtype want;
-    ct_tensor t;
-    const ct_loc here = enter();
-    if (!PyArg_ParseTupleAndKeywords(args, options, "O|O:asarray", names, &o, &dtype) ||
-        !dtype_parse(dtype, &want) || !make_tensor(o, want, &t, here))
-        return NULL;
-    if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
-        Py_INCREF(o);
-        return o;
-    }
-    return tensor_new(t, here);
-}
-
 static PyObject *full(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *shape, *value, *dtype = Py_None;
@@ -160,14 +143,10 @@ static PyObject *line(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(sk)", here.file, (unsigned long)here.line);
 }
 
-#define WITH_NAMES(f) ((PyCFunction)(void (*)(void))(f))
 static PyMethodDef methods[] = {
     {"_start", start, METH_VARARGS, NULL},
     {"_line", line, METH_NOARGS, NULL},
     {"_of_bytes", of_bytes, METH_VARARGS, NULL},
-    {"asarray", WITH_NAMES(asarray), METH_VARARGS | METH_KEYWORDS,
-     "asarray(obj, dtype=None)\n--\n\nA tensor of a number, nested lists, an array or a buffer; a "
-     "tensor as it is."},
     {"full", full, METH_VARARGS,
      "full(shape, value, dtype=None)\n--\n\nElements that are all `value`, a number or a scalar."},
     {"einsum", einsum, METH_VARARGS,

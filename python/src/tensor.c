@@ -136,6 +136,7 @@ static void dealloc(PyObject *o) {
     tensor_unname(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
     Py_DECREF(type);
+    dlpack_flush();
 }
 static int traverse(PyObject *o, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(o));
@@ -354,8 +355,9 @@ bool tensor_start(PyObject *module) {
     Py_XDECREF(priority);
     return ok && add_methods(methods) && add_methods(read_methods) && add_methods(view_methods) &&
            add_methods(indexing_methods) && add_methods(autograd_methods) &&
-           add_getters(autograd_getters) && autograd_start(module) &&
-           PyModule_AddFunctions(module, view_functions) == 0;
+           add_methods(dlpack_methods) && add_getters(autograd_getters) && autograd_start(module) &&
+           PyModule_AddFunctions(module, view_functions) == 0 &&
+           PyModule_AddFunctions(module, dlpack_functions) == 0;
 }
 
 // The classes that are written in Python.

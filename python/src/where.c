@@ -107,6 +107,7 @@ static void begin_thread(void) {
 ct_loc enter(void) {
     if (!mine) begin_thread();
     if (tensor_waiting) tensor_flush(mine);
+    dlpack_flush();
     PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;
     return frame ? line_of(frame) : CT_NOWHERE;
 }

@@ -193,7 +193,7 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
 }
 
 void ct_loan_end(ct_loan *loan) {
-    if (!loan) return;
+    if (!loan || ct__forked()) return;
     ct__storage_unref(loan->storage);
     ct__free(loan);
 }

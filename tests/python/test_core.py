@@ -192,3 +192,16 @@ def test_lines_are_those_of_the_users_frames(tmp_path):
     names = {}
     exec(compile(source + "lines.append(_line())", "mine.py", "exec"), names)
     assert names["lines"] == [("mine.py", 4)] * 3 + [("mine.py", 3005)]
+
+
+def test_iteration_and_in_are_numpys():
+    x = drawn("int32", (3, 4))
+    t = cotan.asarray(x)
+    assert [row.tolist() for row in t] == [row.tolist() for row in x] and len(list(cotan.asarray(x[:0]))) == 0
+    for row in t:
+        row.copy_(0)  # a view
+    assert t.tolist() == [[0] * 4] * 3
+    assert (int(x[1, 2]) in cotan.asarray(x)) and (1000 not in cotan.asarray(x)) and (2.5 in cotan.asarray([1, 2.5]))
+    with pytest.raises(TypeError) as error:
+        iter(cotan.asarray(1))
+    assert str(error.value) == "a tensor without axes cannot be iterated over"

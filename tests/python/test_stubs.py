@@ -105,7 +105,7 @@ def stub():
             bases = ", ".join(base.__name__ for base in value.__bases__)
             lines.append(f"class {name}({bases}): ...")
         elif inspect.isbuiltin(value):
-            result = "Tensor" if name in ("asarray", "einsum", "full", "random_key") else "builtins.bool" if "enabled" in name else "Any"
+            result = "Tensor" if name in ("asarray", "einsum", "from_dlpack", "from_numpy", "full", "random_key") else "builtins.bool" if "enabled" in name else "Any"
             lines.append(f"def {name}({parameters(value, False)}) -> {result}: ...")
     order = [line for line in lines if line.startswith("class Error(")]
     lines = [line for line in lines if line not in order]
