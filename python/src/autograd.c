@@ -303,13 +303,27 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
     Py_RETURN_NONE;
 }
 
+// Does a history behind the loss begin anywhere else than at what is asked about?
+static bool begins_elsewhere(const pass *p) {
+    pass all = {.loss = p->loss, .here = p->here};
+    bool other = !find_leaves(&all);
+    for (size_t i = 0; i < all.n && !other; i++) {
+        size_t k = 0;
+        while (k < p->n && p->wrt[k].bits != all.wrt[i].bits) k++;
+        other = k == p->n;
+    }
+    free(all.wrt);
+    return other;
+}
+
 // _grad(output, inputs, gradient, retain, create): a tuple, None for inputs that it does not depend on.
+// create None: where the history begins elsewhere, too.
 static PyObject *grad_of(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *output, *inputs, *gradient;
-    int retain, create;
+    PyObject *output, *inputs, *gradient, *create;
+    int retain;
     pass p = {.here = enter()};
-    if (!PyArg_ParseTuple(args, "OO!Opp:_grad", &output, &PyTuple_Type, &inputs, &gradient, &retain,
+    if (!PyArg_ParseTuple(args, "OO!OpO:_grad", &output, &PyTuple_Type, &inputs, &gradient, &retain,
                           &create))
         return NULL;
     const size_t n = (size_t)PyTuple_Size(inputs);
@@ -320,7 +334,7 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
         return NULL;
     }
     p.retain = retain;
-    p.create = create;
+    p.create = create == Py_True;
     PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
     bool *reached = calloc(n + 1, sizeof *reached);
     PyObject *found = PyTuple_New((Py_ssize_t)n);
@@ -337,7 +351,8 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
     if (ok) ct_reached_at(p.loss, p.grads, n, reached, p.here);
     for (size_t i = 0; ok && i < n; i++)
         if (reached[i]) p.wrt[p.n++] = p.grads[i];
-    ok = ok && (!p.n || run_backward(&p));
+    if (ok && p.n && create == Py_None) p.create = begins_elsewhere(&p);
+    ok = ok && !PyErr_Occurred() && (!p.n || run_backward(&p));
     for (size_t i = 0, k = 0; ok && i < n; i++) {
         PyObject *grad = reached[i] ? tensor_new(p.grads[k++], p.here) : Py_None;
         if (grad == Py_None) Py_INCREF(grad);

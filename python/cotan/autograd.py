@@ -1,0 +1,53 @@
+"""Gradients of values, by the names of torch.autograd."""
+from . import _core
+from ._core import Tensor, ops
+from ._dtypes import COMPLEX
+from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = ["backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
+
+
+def _listed(tensors):
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def _total(outputs, cotangents, name):
+    """The one number whose gradients are wanted: the sum of all products."""
+    total = None
+    for output, cotangent in zip(outputs, cotangents):
+        if cotangent is None and output.numel() != 1:
+            raise RuntimeError(f"{name}: an output is {output.shape}, it must be one number\n  hint: give grad_outputs of its shape")
+        if cotangent is not None:
+            if tuple(cotangent.shape) != tuple(output.shape):
+                raise RuntimeError(f"{name}: the output is {output.shape}, its grad_outputs is {cotangent.shape}")
+            complex_ = output.dtype in COMPLEX
+            output = ops.sum(ops.real(output * ops.conj(cotangent)) if complex_ else output * cotangent)
+        total = output if total is None else total + output
+    return total
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None, materialize_grads=False):
+    """A tuple: the gradients of the outputs (each one number, or times its grad_outputs) with respect to each input, which may
+    be any value behind them. An input that no output hangs on is an error, None with allow_unused, 0 with materialize_grads."""
+    outputs, inputs = _listed(outputs), _listed(inputs)
+    cotangents = (None,) * len(outputs) if grad_outputs is None else _listed(grad_outputs)
+    if len(cotangents) != len(outputs):
+        raise RuntimeError(f"grad: there are {len(outputs)} outputs and {len(cotangents)} grad_outputs")
+    with enable_grad():
+        total = _total(outputs, cotangents, "grad")
+        retain = create_graph if retain_graph is None else retain_graph
+        found = _core._grad(total, inputs, None, bool(retain), bool(create_graph))
+    missing = [i for i, one in enumerate(found) if one is None]
+    if missing and materialize_grads:
+        found = [_core.full(x.shape, 0, x.dtype) if one is None else one for one, x in zip(found, inputs)]
+    elif missing and not allow_unused:
+        raise RuntimeError(f"grad: no output hangs on input {missing[0]}\n  hint: allow_unused=True gives None for it")
+    return tuple(ops.conj(one) if one is not None and one.dtype in COMPLEX else one for one in found)
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds the gradients of the tensors' sum (of products with grad_tensors) to .grad of the leaves behind them."""
+    tensors = _listed(tensors)
+    cotangents = (None,) * len(tensors) if grad_tensors is None else _listed(grad_tensors)
+    with enable_grad():
+        _total(tensors, cotangents, "backward").backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)

@@ -1,0 +1,161 @@
+"""Gradients of functions against jax and closed forms; cotan.autograd against its own closed forms."""
+import cotan
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cotan import autograd
+
+jax.config.update("jax_enable_x64", True)
+RNG = np.random.default_rng(11)
+X, W, B = RNG.standard_normal((4, 3)), RNG.standard_normal((3, 2)), RNG.standard_normal(2)
+
+
+def near(ours, theirs, tolerance=1e-9):
+    np.testing.assert_allclose(ours.numpy(), np.asarray(theirs), rtol=tolerance, atol=tolerance)
+
+
+def loss(xp):
+    def function(params, x):
+        h = xp.tanh(x @ params["w"] + params["b"])
+        return (h * h).sum() + xp.exp(h[0, 0])
+
+    return function
+
+
+def test_grad_of_trees():
+    ours = cotan.grad(loss(cotan))({"w": cotan.asarray(W), "b": cotan.asarray(B)}, cotan.asarray(X))
+    theirs = jax.grad(loss(jnp))({"w": W, "b": B}, X)
+    assert set(ours) == {"w", "b"}
+    for name in ours:
+        near(ours[name], theirs[name])
+        assert not ours[name].requires_grad
+
+
+def test_value_and_grad():
+    value, grads = cotan.value_and_grad(loss(cotan), argnums=(0, 1))({"w": cotan.asarray(W), "b": cotan.asarray(B)}, cotan.asarray(X))
+    wanted, theirs = jax.value_and_grad(loss(jnp), argnums=(0, 1))({"w": W, "b": B}, X)
+    near(value, wanted)
+    near(grads[0]["w"], theirs[0]["w"])
+    near(grads[1], theirs[1])
+    (value, aux), grad = cotan.value_and_grad(lambda x: ((x * x).sum(), {"y": x[0]}), has_aux=True)(cotan.asarray(B))
+    near(value, (B * B).sum())
+    near(grad, 2 * B)
+    near(aux["y"], B[0])
+
+
+def test_higher_orders():
+    def ours(x):
+        return cotan.tanh(x * 1.5)
+
+    def theirs(x):
+        return jnp.tanh(x * 1.5)
+
+    for order in range(4):
+        ours, theirs = cotan.grad(ours), jax.grad(theirs)
+        near(ours(cotan.asarray(0.3, dtype=cotan.float64)), theirs(0.3))
+
+
+def test_prints_and_ifs_inside(capsys):
+    def function(x):
+        print("sum", x.sum().item())
+        return (x * x).sum() if x[0] > 0 else (x * 3).sum()
+
+    near(cotan.grad(function)(cotan.asarray(np.array([1.0, 2]))), [2, 4])
+    near(cotan.grad(function)(cotan.asarray(np.array([-1.0, 2]))), [3, 3])
+    assert capsys.readouterr().out == "sum 3.0\nsum 1.0\n"
+
+
+def test_vjp_and_jvp():
+    def function(xp):
+        return lambda w, x: {"a": xp.sin(x @ w), "b": (w * w).sum()}
+
+    ours, back = cotan.vjp(function(cotan), cotan.asarray(W), cotan.asarray(X))
+    theirs, their_back = jax.vjp(function(jnp), W, X)
+    near(ours["a"], theirs["a"])
+    for scale in (1.0, -2.0):  # it may be called again
+        cotangent = {"a": scale * np.cos(np.arange(8.0)).reshape(4, 2), "b": np.asarray(scale)}
+        got = back({name: cotan.asarray(part) for name, part in cotangent.items()})
+        for a, b in zip(got, their_back({name: jnp.asarray(part) for name, part in cotangent.items()})):
+            near(a, b)
+    dw, dx = RNG.standard_normal(W.shape), RNG.standard_normal(X.shape)
+    value, tangent = cotan.jvp(function(cotan), (cotan.asarray(W), cotan.asarray(X)), (cotan.asarray(dw), cotan.asarray(dx)))
+    wanted, their_tangent = jax.jvp(function(jnp), (W, X), (dw, dx))
+    for name in ("a", "b"):
+        near(value[name], wanted[name])
+        near(tangent[name], their_tangent[name])
+
+
+def test_jacobians_and_hessian():
+    def function(xp):
+        return lambda x: xp.sin(x[:, None] * x[None, :]).sum(0) * x
+
+    x = RNG.standard_normal(3)
+    wanted = jax.jacrev(function(jnp))(x)
+    near(cotan.jacrev(function(cotan))(cotan.asarray(x)), wanted)
+    near(cotan.jacfwd(function(cotan))(cotan.asarray(x)), wanted)
+    near(cotan.hessian(lambda x: function(cotan)(x).sum())(cotan.asarray(x)), jax.hessian(lambda x: function(jnp)(x).sum())(x))
+
+
+def test_complex():
+    z = RNG.standard_normal(3) + 1j * RNG.standard_normal(3)
+    near(cotan.grad(lambda z: cotan.abs(z * z + 1).sum())(cotan.asarray(z)), jax.grad(lambda z: jnp.abs(z * z + 1).sum())(z))
+    near(cotan.grad(lambda z: (z * z).sum(), holomorphic=True)(cotan.asarray(z)), jax.grad(lambda z: (z * z).sum(), holomorphic=True)(z))
+
+
+def test_gradients_reach_what_is_closed_over():
+    weight = cotan.asarray(B).requires_grad_()
+    inner = cotan.grad(lambda x: (x * x * weight).sum())(cotan.asarray(B + 1))  # 2 x weight
+    inner.sum().backward()
+    near(weight.grad, 2 * (B + 1))
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: cotan.grad(lambda x: x)(cotan.ones(3)), TypeError,
+     "grad: <lambda> must give one number, a tensor of shape (), it gave (3,)"),
+    (lambda: cotan.grad(lambda x: 1.0)(cotan.ones(3)), TypeError,
+     "grad: <lambda> must give one number, a tensor of shape (), it gave float"),
+    (lambda: cotan.grad(lambda x: x.sum())(cotan.arange(3)), TypeError,
+     "grad: gradients with respect to cotan.int64 are asked for, only floats and complex numbers have any"),
+    (lambda: cotan.grad(lambda x: x.sum(), argnums=1)(cotan.ones(3)), ValueError,
+     "grad: argument 1 of <lambda> is asked for, it is called with 1"),
+    (lambda: cotan.vjp(lambda x: (x, x), cotan.ones(2))[1](cotan.ones(2)), ValueError,
+     "vjp: the cotangents have the structure PyTreeDef(*), the result has PyTreeDef((*, *))"),
+    (lambda: cotan.jvp(lambda x: x, (cotan.ones(2),), ()), ValueError, "jvp: there are 1 primals and 0 tangents"),
+    (lambda: autograd.grad(cotan.ones(2, requires_grad=True) * 2, cotan.ones(2)), RuntimeError,
+     "grad: an output is cotan.Size([2]), it must be one number\n  hint: give grad_outputs of its shape"),
+])
+def test_errors(call, error, text):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == text
+
+
+def test_autograd_grad():
+    x, y = (cotan.asarray(part).requires_grad_() for part in (B, B + 2))
+    gx, gy = autograd.grad((x * x * y).sum(), (x, y))
+    near(gx, 2 * B * (B + 2))
+    near(gy, B * B)
+    assert x.grad is None
+    h = x * 3  # a value on the way
+    near(autograd.grad((h * h).sum(), h, retain_graph=True)[0], 6 * B)
+    z = [x * y, x + y]
+    grads = autograd.grad(z, x, grad_outputs=[cotan.asarray(B), cotan.asarray(B * 0 + 2)])
+    near(grads[0], B * (B + 2) + 2)
+    with pytest.raises(RuntimeError, match="grad: no output hangs on input 1\n  hint: allow_unused=True gives None for it"):
+        autograd.grad((x * 2).sum(), (x, y))
+    assert autograd.grad((x * 2).sum(), (x, y), allow_unused=True)[1] is None
+    near(autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)[1], B * 0)
+
+
+def test_a_gradient_penalty():
+    w = cotan.asarray(W).requires_grad_()
+    x = cotan.asarray(X).requires_grad_()
+    slope, = autograd.grad(cotan.tanh(x @ w).sum(), x, create_graph=True)
+    ((slope.norm(2, dim=1) - 1) ** 2).mean().backward()
+
+    def penalty(w):
+        slope = jax.grad(lambda x: jnp.tanh(x @ w).sum())(X)
+        return ((jnp.sqrt((slope ** 2).sum(1)) - 1) ** 2).mean()
+
+    near(w.grad, jax.grad(penalty)(W))
