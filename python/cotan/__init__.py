@@ -16,7 +16,7 @@ from ._searching import *  # noqa: E402, F403
 from ._shaping import *  # noqa: E402, F403
 from . import _methods, linalg  # noqa: E402, F401
 from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
-from . import _copies, _protocol, _random, autograd, nn, optim, tree_util  # noqa: E402, F401
+from . import _copies, _protocol, _random, autograd, nn, optim, tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401

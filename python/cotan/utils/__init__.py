@@ -1,0 +1,2 @@
+"""Helpers around training, as in torch.utils."""
+from . import data  # noqa: F401
