@@ -16,12 +16,13 @@ from ._searching import *  # noqa: E402, F403
 from ._shaping import *  # noqa: E402, F403
 from . import _methods, linalg  # noqa: E402, F401
 from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
-from . import _copies, _protocol, _random, autograd, nn, optim, tree_util, utils  # noqa: E402, F401
+from . import _copies, _protocol, _random, autograd, func, nn, optim, tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
-from ._transforms import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp  # noqa: E402, F401
+from ._transforms import (cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap,  # noqa: E402, F401
+                          while_loop)
 from .serialization import load, save  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"

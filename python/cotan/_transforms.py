@@ -183,3 +183,128 @@ def _basis(x):
 
 def _stacked(parts, shape):
     return ops.reshape(ops.concat([ops.reshape(part, (1, *part.shape)) for part in parts], 0), shape)
+
+
+# ------------------------------------------------------------------------------------ traced functions
+
+def _trace(fun, specs, structure):
+    """fun recorded once on operands of these (dtype, shape): (what stands for it, how many results, their structure)."""
+    seen = []
+
+    def flat(operands):
+        leaves, out = tree_flatten(fun(*tree_unflatten(structure, operands)))
+        seen.append(out)
+        return tuple(leaf if isinstance(leaf, Tensor) else _core.asarray(leaf) for leaf in leaves)
+
+    function, count = _core._trace(flat, tuple(specs))
+    return function, count, seen[0]
+
+
+def _axes(axes, tree, name):
+    """One axis (or None) a leaf; an axis for a whole subtree serves all of its leaves."""
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(tree_flatten(tree)[0])
+    if isinstance(axes, (list, tuple)) and isinstance(tree, (list, tuple)) and len(axes) == len(tree):
+        return [axis for one, part in zip(axes, tree) for axis in _axes(one, part, name)]
+    if isinstance(axes, dict) and isinstance(tree, dict) and axes.keys() == tree.keys():
+        return [axis for key in sorted(tree) for axis in _axes(axes[key], tree[key], name)]
+    raise ValueError(f"vmap: {name} {axes} does not fit the structure {tree_flatten(tree)[1]}")
+
+
+def _tensors(leaves):
+    return [leaf if isinstance(leaf, Tensor) else _core.asarray(leaf) for leaf in leaves]
+
+
+def vmap(fun, in_axes=0, out_axes=0, axis_size=None, *, in_dims=None, out_dims=None):
+    """fun of elements as a function of batches: arguments lose their axes in_axes (None: the same for all), results get axes
+    out_axes. fun is traced: it runs once, on one element, whose values cannot be read. (jax.vmap; torch.func.vmap's in_dims)"""
+    in_axes, out_axes = in_axes if in_dims is None else in_dims, out_axes if out_dims is None else out_dims
+
+    @functools.wraps(fun)
+    def function(*args, **options):
+        leaves, structure = tree_flatten(args)
+        leaves = _tensors(leaves)
+        axes = _axes(in_axes, args, "in_axes")
+        size, specs = axis_size, []
+        for leaf, axis in zip(leaves, axes):
+            shape = list(leaf.shape)
+            if axis is not None:
+                if not -len(shape) <= axis < len(shape):
+                    raise ValueError(f"vmap: axis {axis} of a tensor {tuple(shape)} is asked for")
+                n = shape.pop(axis)
+                if size is not None and n != size:
+                    raise ValueError(f"vmap: the batch has {size} elements in one argument, {n} in another")
+                size = n
+            specs.append((leaf.dtype, tuple(shape)))
+        if size is None:
+            raise ValueError("vmap: no argument has an axis for the batch\n  hint: axis_size says how many elements it has")
+        traced, count, out = _trace(lambda *operands: fun(*operands, **options), specs, structure)
+        places = _axes(out_axes, tree_unflatten(out, [0] * count), "out_axes") if not isinstance(out_axes, int) else [out_axes] * count
+        return tree_unflatten(out, _core._vmap(traced, count, leaves, tuple(axes), tuple(places), size))
+
+    return function
+
+
+def _same_structure(name, what, given, wanted):
+    if given != wanted:
+        raise TypeError(f"{name}: {what} has the structure {given}, it must be {wanted}")
+
+
+def scan(f, init, xs=None, length=None, reverse=False):
+    """(carry, ys): carry, y = f(carry, x) for each element x of xs along axis 0, one plan whatever their number. (jax.lax.scan)"""
+    carry, structure = tree_flatten(init)
+    carry = _tensors(carry)
+    elements, inside = tree_flatten(xs)
+    elements = _tensors(elements)
+    for element in elements:
+        if not element.ndim or length is not None and element.shape[0] != length:
+            raise ValueError(f"scan: xs has {tuple(element.shape)}, its axis 0 must have {'an element a turn' if length is None else length}")
+        length = element.shape[0]
+    if length is None:
+        raise ValueError("scan: without xs length must say how many turns there are")
+    specs = [(part.dtype, tuple(part.shape)) for part in carry] + [(part.dtype, tuple(part.shape)[1:]) for part in elements]
+    both = tree_flatten((init, xs))[1]
+    shapes = []
+
+    def body(c, x):
+        result = f(c, x)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"scan: the function gives a pair (carry, y), not {type(result).__name__}")
+        parts, given = tree_flatten(result[0])
+        _same_structure("scan", "the carry that the function gives", given, structure)
+        shapes.append(tree_flatten(result[1])[1])
+        return result
+
+    function, count, _ = _trace(body, specs, both)
+    found = _core._scan(function, carry, elements, count - len(carry), length, reverse)
+    return tree_unflatten(structure, found[:len(carry)]), tree_unflatten(shapes[0], found[len(carry):])
+
+
+def while_loop(cond_fun, body_fun, init):
+    """carry = body_fun(carry) as long as cond_fun(carry) holds. It has no gradient in reverse mode. (jax.lax.while_loop)"""
+    carry, structure = tree_flatten(init)
+    carry = _tensors(carry)
+    specs = [(part.dtype, tuple(part.shape)) for part in carry]
+    single = tree_flatten((init,))[1]
+    goes_on, _, _ = _trace(cond_fun, specs, single)
+    body, _, given = _trace(body_fun, specs, single)
+    _same_structure("while_loop", "what the body gives", given, structure)
+    return tree_unflatten(structure, _core._while(goes_on, body, carry))
+
+
+def fori_loop(lower, upper, body_fun, init):
+    """carry = body_fun(i, carry) for i from lower to upper, upper excluded. (jax.lax.fori_loop)"""
+    count = ops.iota(_core.int64, (max(upper - lower, 0),), 0) + lower
+    return scan(lambda carry, i: (body_fun(i, carry), ()), init, count)[0]
+
+
+def cond(pred, true_fun, false_fun, *operands):
+    """true_fun(*operands) where pred, one bool, holds, else false_fun(*operands): one of them runs. (jax.lax.cond)"""
+    leaves, structure = tree_flatten(operands)
+    leaves = _tensors(leaves)
+    pred = pred if isinstance(pred, Tensor) else _core.asarray(pred)
+    specs = [(leaf.dtype, tuple(leaf.shape)) for leaf in leaves]
+    then, count, out = _trace(true_fun, specs, structure)
+    otherwise, _, other = _trace(false_fun, specs, structure)
+    _same_structure("cond", "what false_fun gives", other, out)
+    return tree_unflatten(out, _core._cond(pred, then, otherwise, leaves, count))

@@ -260,9 +260,12 @@ static bool give(pass *p) {
 }
 
 static bool run_backward(pass *p) {
-    if (backward_waits && !run_eval(NULL, 0, p->here)) return false;
+    const bool traced =
+        functions_tracing(); // there nothing runs, and the history is the function's
+    if (backward_waits && !traced && !run_eval(NULL, 0, p->here)) return false;
+    p->retain = p->retain || traced;
     ct_backward_at(p->loss, p->wrt, p->n, p->grads, p->retain, p->create, p->here);
-    backward_waits = true;
+    backward_waits = backward_waits || !traced;
     return !ct_failed() || raise_failure();
 }
 

@@ -39,7 +39,7 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     }
     self->handle = t;
     self->owner = ct_ctx_current();
-    if (ct_rolling_pending() > MOST_PENDING && !run_eval(NULL, 0, here)) {
+    if (ct_rolling_pending() > MOST_PENDING && !functions_tracing() && !run_eval(NULL, 0, here)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -357,6 +357,7 @@ bool tensor_start(PyObject *module) {
            add_methods(indexing_methods) && add_methods(autograd_methods) &&
            add_methods(dlpack_methods) && add_getters(autograd_getters) && autograd_start(module) &&
            PyModule_AddFunctions(module, view_functions) == 0 &&
+           PyModule_AddFunctions(module, function_methods) == 0 &&
            PyModule_AddFunctions(module, dlpack_functions) == 0;
 }
 

@@ -56,6 +56,10 @@ extern PyMethodDef indexing_methods[];
 PyObject *index_get(PyObject *self, PyObject *key);
 int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
+// functions.c
+bool functions_tracing(void); // inside of a traced function, where nothing runs
+extern PyMethodDef function_methods[];
+
 // autograd.c
 bool grad_enabled(void);
 void autograd_ran(void); // a read, and maybe a plan

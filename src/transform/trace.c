@@ -265,6 +265,17 @@ bool ct__plan_bodies(ct_ctx *ctx, const ct_opdef *op, void *attrs) {
 // A gradient that the function takes is one of the function: with respect to an operand, whatever
 // the arguments have to do with each other. So it is worked out before they take their places.
 bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out) {
-    if (body->transforms) body = clone_body(ctx, body, false);
-    return body && inline_nodes(ctx, body, args, out, false);
+    if (!body->transforms) return inline_nodes(ctx, body, args, out, false);
+    const ct_body *clone = clone_body(ctx, body, false);
+    if (!clone) return false;
+    // Numbers that derivatives bring along come from outside, as new operands.
+    ct_arena scratch = {0};
+    const size_t n = clone->n_params, more = clone->n_captured;
+    ct_tensor *all = ct__arena(&scratch, (n + more + 1) * sizeof *all);
+    for (size_t i = 0; i < n && all; i++) all[i] = args[i];
+    for (size_t i = 0; i < more && all; i++) all[n + i] = ct__handle_of(clone->captured_from[i]);
+    const bool ok = all ? inline_nodes(ctx, clone, all, out, false)
+                        : ct__err_memory(&ctx->err, body->here, "inline", n * sizeof *all);
+    ct__arena_free(&scratch);
+    return ok;
 }

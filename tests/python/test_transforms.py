@@ -159,3 +159,110 @@ def test_a_gradient_penalty():
         return ((jnp.sqrt((slope ** 2).sum(1)) - 1) ** 2).mean()
 
     near(w.grad, jax.grad(penalty)(W))
+
+
+# ---------------------------------------------------------------------------------- traced functions
+
+def test_vmap():
+    def function(xp):
+        return lambda w, x: {"y": xp.tanh(x @ w), "s": (x * x).sum()}
+
+    ours = cotan.vmap(function(cotan), in_axes=(None, 1), out_axes={"y": 1, "s": 0})(cotan.asarray(W), cotan.asarray(X.T))
+    theirs = jax.vmap(function(jnp), in_axes=(None, 1), out_axes={"y": 1, "s": 0})(W, X.T)
+    for name in ours:
+        near(ours[name], theirs[name])
+    near(cotan.vmap(cotan.vmap(lambda x: x * 2 + 1))(cotan.asarray(X)), X * 2 + 1)
+
+
+@pytest.mark.parametrize("name", "tanh exp sin log1p sqrt abs square logsumexp".split())
+def test_vmap_of_grad(name):
+    def loss(xp):
+        f = getattr(xp, name) if name != "logsumexp" else (cotan.logsumexp if xp is cotan else jax.nn.logsumexp)
+        return lambda w, x: (f(xp.abs(x @ w) + 0.1) * 1.5).sum()
+
+    ours = cotan.vmap(cotan.grad(loss(cotan)), in_axes=(None, 0))(cotan.asarray(W), cotan.asarray(X))
+    near(ours, jax.vmap(jax.grad(loss(jnp)), in_axes=(None, 0))(W, X))
+
+
+def test_vmap_of_hessian():
+    near(cotan.vmap(cotan.hessian(lambda x: cotan.tanh(x).sum() * x.sum()))(cotan.asarray(X)),
+         jax.vmap(jax.hessian(lambda x: jnp.tanh(x).sum() * x.sum()))(X))
+
+
+def test_gradients_of_vmap_and_scan():
+    def loss(xp, vmap, scan):
+        def function(w, x):
+            carry, ys = scan(lambda c, row: (xp.tanh(c + row @ w), c.sum()), xp.zeros(2), x)
+            return carry.sum() + (ys * ys).sum() + vmap(lambda row: xp.sin(row @ w).sum())(x).sum()
+
+        return function
+
+    ours = cotan.grad(loss(cotan, cotan.vmap, lambda f, c, x: cotan.scan(f, c.double(), x)), argnums=(0, 1))
+    theirs = jax.grad(loss(jnp, jax.vmap, jax.lax.scan), argnums=(0, 1))
+    for a, b in zip(ours(cotan.asarray(W), cotan.asarray(X)), theirs(W, X)):
+        near(a, b)
+
+
+def test_loops():
+    near(cotan.scan(lambda c, x: (c * 0.5 + x, c), cotan.zeros(3, dtype=cotan.float64), cotan.asarray(X), reverse=True)[1],
+         jax.lax.scan(lambda c, x: (c * 0.5 + x, c), jnp.zeros(3), X, reverse=True)[1])
+    near(cotan.scan(lambda c, _: (c + 1, ()), cotan.zeros(()), length=7)[0], 7)
+    near(cotan.fori_loop(2, 6, lambda i, c: c * 2 + i, cotan.asarray(1)), jax.lax.fori_loop(2, 6, lambda i, c: c * 2 + i, 1))
+    count, value = cotan.while_loop(lambda c: c[0] < 10, lambda c: (c[0] + 1, c[1] * 2), (cotan.asarray(0), cotan.asarray(1.0)))
+    assert count.item() == 10 and value.item() == 1024
+    for holds in (True, False):
+        ours = cotan.grad(lambda x: cotan.cond(x[0] > 0, lambda x: (x * x).sum(), lambda x: x.sum() * 3, x))
+        x = np.array([1.0, 2.0]) * (1 if holds else -1)
+        near(ours(cotan.asarray(x)), 2 * x if holds else [3, 3])
+
+
+def test_calls_with_known_shapes_make_no_plans():
+    gradients = cotan.vmap(cotan.grad(lambda w, x: cotan.tanh(x @ w).sum()), in_axes=(None, 0))
+    plans = []
+    for i in range(5):
+        gradients(cotan.asarray(W), cotan.asarray(X + i)).sum().item()
+        plans.append(cotan.stats()["plans_made"])
+    assert plans[1] == plans[-1]
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: cotan.vmap(lambda x: x, in_axes=2)(cotan.ones(2)), ValueError, "vmap: axis 2 of a tensor (2,) is asked for"),
+    (lambda: cotan.vmap(lambda x, y: x + y)(cotan.ones(2), cotan.ones(3)), ValueError,
+     "vmap: the batch has 2 elements in one argument, 3 in another"),
+    (lambda: cotan.vmap(lambda x: x, in_axes=None)(cotan.ones(2)), ValueError,
+     "vmap: no argument has an axis for the batch\n  hint: axis_size says how many elements it has"),
+    (lambda: cotan.vmap(lambda x: x, in_axes=(0, 0))(cotan.ones(2)), ValueError,
+     "vmap: in_axes (0, 0) does not fit the structure PyTreeDef((*,))"),
+    (lambda: cotan.scan(lambda c, x: c, cotan.ones(2), cotan.ones(3)), TypeError,
+     "scan: the function gives a pair (carry, y), not Tensor"),
+    (lambda: cotan.scan(lambda c, x: ((c, c), x), cotan.ones(2), cotan.ones(3)), TypeError,
+     "scan: the carry that the function gives has the structure PyTreeDef((*, *)), it must be PyTreeDef(*)"),
+    (lambda: cotan.scan(lambda c, x: (c, x), cotan.ones(2)), ValueError, "scan: without xs length must say how many turns there are"),
+    (lambda: cotan.cond(True, lambda x: x, lambda x: (x, x), cotan.ones(2)), TypeError,
+     "cond: what false_fun gives has the structure PyTreeDef((*, *)), it must be PyTreeDef(*)"),
+])
+def test_errors_of_traced_functions(call, error, text):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == text
+    assert cotan.ones(2).sum().item() == 2
+
+
+def test_a_value_read_inside():
+    with pytest.raises(cotan.TraceError) as caught:
+        cotan.vmap(lambda x: x if x.sum() > 0 else -x)(cotan.ones(3, 2))
+    assert str(caught.value).endswith("data: a value is read inside a traced function\n  hint: return it as a result of the function, "
+                                      "and read it outside")
+    with pytest.raises(ZeroDivisionError) as caught:
+        cotan.vmap(lambda x: x * (1 // 0))(cotan.ones(3, 2))
+    assert "x * (1 // 0)" in str(caught.traceback[-1].statement)
+    assert cotan.ones(2).sum().item() == 2
+
+
+def test_func():
+    from cotan import func
+    near(func.vmap(func.grad(lambda w, x: (x @ w).sum() ** 2), in_dims=(None, 0))(cotan.asarray(W), cotan.asarray(X)),
+         jax.vmap(jax.grad(lambda w, x: (x @ w).sum() ** 2), in_axes=(None, 0))(W, X))
+    gradient, value = func.grad_and_value(lambda x: (x * x).sum())(cotan.asarray(B))
+    near(gradient, 2 * B)
+    near(value, (B * B).sum())

@@ -1,4 +1,5 @@
 // Rolling scopes: what is named lives, the rest is given back; histories last until they are used.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -263,6 +264,23 @@ static void test_traced_in_two_halves(void **state) {
     end();
 }
 
+// The derivative brings numbers along that the traced function does not have.
+static void test_a_function_with_a_gradient_inside(void **state) {
+    (void)state;
+    begin();
+    ct_tensor batch = name(ct_reshape(ramp(6), CT_DIMS(2, 3))), param, slope, result;
+    ct_function *f = ct_function_begin_at(&(ct_dtype){CT_F32}, &CT_DIMS(3), 1, &param, CT_HERE);
+    ct_grad(ct_sum(ct_tanh(param)), &param, 1, &slope);
+    assert_true(ct_function_end_at(f, &slope, 1, CT_HERE));
+    ct_vmap(.f = ct_function_call, .user = f, .in = &batch, .n_in = 1, .out = &result, .n_out = 1);
+    result = name(result);
+    const float *got = ct_data(result);
+    assert_non_null(got);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(got[i], 1 - tanhf((float)i) * tanhf((float)i), 1e-6f);
+    end();
+}
+
 static void test_a_function_that_raises(void **state) {
     (void)state;
     begin();
@@ -369,6 +387,7 @@ int main(void) {
         cmocka_unit_test(test_an_overwritten_variable_is_an_error),
         cmocka_unit_test(test_gradients_of_gradients),
         cmocka_unit_test(test_traced_in_two_halves),
+        cmocka_unit_test(test_a_function_with_a_gradient_inside),
         cmocka_unit_test(test_a_function_that_raises),
         cmocka_unit_test(test_what_waits_is_computed_with_the_next_run),
         cmocka_unit_test(test_what_was_interrupted_can_run_again),

@@ -1,0 +1,261 @@
+// Functions of Python that are traced: recorded once, by themselves, and then used by vmap, scan, cond ...
+#include "core.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+
+static _Thread_local int tracing;
+bool functions_tracing(void) { return tracing > 0; }
+
+typedef struct tensors {
+    ct_tensor *v;
+    size_t n;
+} tensors;
+
+static bool tensors_of(PyObject *list, tensors *to, ct_loc here) {
+    PyObject *tuple = PySequence_Tuple(list);
+    if (!tuple) return false;
+    to->n = (size_t)PyTuple_Size(tuple);
+    to->v = calloc(to->n + 1, sizeof *to->v);
+    bool ok = to->v || (PyErr_NoMemory(), false);
+    for (size_t i = 0; ok && i < to->n; i++) {
+        PyObject *o = PyTuple_GetItem(tuple, (Py_ssize_t)i);
+        ok = tensor_check(o);
+        if (ok)
+            to->v[i] = tensor_value(o, here);
+        else
+            PyErr_Format(PyExc_TypeError, "a traced function gives Tensors, not %R", o);
+    }
+    Py_DECREF(tuple);
+    return ok;
+}
+
+static PyObject *objects_of(const ct_tensor *v, size_t n, ct_loc here) {
+    if (ct_failed()) return raise_failure();
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; tuple && i < n; i++) {
+        PyObject *o = tensor_new(v[i], here);
+        if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, ct_loc here) {
+    *n = (size_t)PyTuple_Size(specs);
+    ct_dtype *dtypes = calloc(*n + 1, sizeof *dtypes);
+    ct_ints *dims = calloc(*n + 1, sizeof *dims);
+    int64_t *sizes = calloc(CT_MAX_RANK * (*n + 1), sizeof *sizes);
+    *params = calloc(*n + 1, sizeof **params);
+    bool ok = dtypes && dims && sizes && *params;
+    if (!ok) PyErr_NoMemory();
+    for (size_t i = 0; ok && i < *n; i++) {
+        PyObject *spec = PyTuple_GetItem(specs, (Py_ssize_t)i);
+        int64_t *to = sizes + CT_MAX_RANK * i;
+        size_t rank = 0;
+        ok = dtype_parse(PyTuple_GetItem(spec, 0), &dtypes[i]) &&
+             parse_ints(PyTuple_GetItem(spec, 1), to, CT_MAX_RANK, &rank, "shape");
+        dims[i] = (ct_ints){(int64_t)rank, to};
+    }
+    ct_function *f = ok ? ct_function_begin_at(dtypes, dims, *n, *params, here) : NULL;
+    if (ok && !f) raise_failure();
+    free(dtypes);
+    free(dims);
+    free(sizes);
+    return f;
+}
+
+// _trace(function, ((dtype, shape), ...)): what stands for the function of a tuple of Tensors, which gives
+// one, and how many it gives.
+static PyObject *trace(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *specs;
+    ct_tensor *params;
+    size_t n;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO!:_trace", &function, &PyTuple_Type, &specs)) return NULL;
+    ct_function *f = begin(specs, &params, &n, here);
+    if (!f) {
+        free(params);
+        return NULL;
+    }
+    tracing++;
+    PyObject *operands = objects_of(params, n, here), *results = NULL;
+    if (operands) results = PyObject_CallFunctionObjArgs(function, operands, NULL);
+    tensors out = {0};
+    bool ok = results && tensors_of(results, &out, here);
+    tracing--;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    const bool ended = ct_function_end_at(f, ok ? out.v : NULL, ok ? out.n : 0, here);
+    if (!ok)
+        ct_error_clear();
+    else if (!ended)
+        ok = raise_failure();
+    if (type) PyErr_Restore(type, value, traceback);
+    Py_XDECREF(operands);
+    Py_XDECREF(results);
+    free(params);
+    free(out.v);
+    return ok ? Py_BuildValue("(NK)", PyCapsule_New(f, "cotan.function", NULL),
+                              (unsigned long long)out.n)
+              : NULL;
+}
+
+static ct_function *function_of(PyObject *o) { return PyCapsule_GetPointer(o, "cotan.function"); }
+
+// _vmap(function, how many results, operands, in_axes, out_axes, size); an axis of None is none.
+static bool axes_of(PyObject *list, int64_t *to, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        PyObject *o = PyTuple_GetItem(list, (Py_ssize_t)i);
+        if (!o) return false;
+        to[i] = CT_NO_AXIS;
+        if (o != Py_None && !parse_int(o, &to[i], "axis")) return false;
+    }
+    return true;
+}
+static PyObject *vmap(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *operands, *in_axes, *out_axes;
+    unsigned long long n_out;
+    long long size;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OKOO!O!L:_vmap", &function, &n_out, &operands, &PyTuple_Type,
+                          &in_axes, &PyTuple_Type, &out_axes, &size))
+        return NULL;
+    ct_function *f = function_of(function);
+    tensors in = {0};
+    PyObject *found = NULL;
+    if (!f || !tensors_of(operands, &in, here)) goto end;
+    int64_t *axes = calloc(in.n + n_out + 1, sizeof *axes);
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!axes || !out) {
+        PyErr_NoMemory();
+    } else if (axes_of(in_axes, axes, in.n) && axes_of(out_axes, axes + in.n, n_out)) {
+        ct_vmap_with((ct_vmap_args){.f = ct_function_call,
+                                    .user = f,
+                                    .in = in.v,
+                                    .n_in = in.n,
+                                    .out = out,
+                                    .n_out = n_out,
+                                    .in_axes = {(int64_t)in.n, axes},
+                                    .out_axes = {(int64_t)n_out, axes + in.n},
+                                    .size = size,
+                                    .here = here});
+        found = objects_of(out, n_out, here);
+    }
+    free(axes);
+    free(out);
+end:
+    free(in.v);
+    return found;
+}
+
+// _scan(function, carry, xs, how many ys, length, reverse): the last carry, then the ys.
+static PyObject *scan(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *carries, *elements;
+    unsigned long long n_ys;
+    long long length;
+    int reverse;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOOKLp:_scan", &function, &carries, &elements, &n_ys, &length,
+                          &reverse))
+        return NULL;
+    ct_function *f = function_of(function);
+    tensors carry = {0}, xs = {0};
+    PyObject *found = NULL;
+    if (f && tensors_of(carries, &carry, here) && tensors_of(elements, &xs, here)) {
+        ct_tensor *out = calloc(carry.n + n_ys + 1, sizeof *out);
+        if (out) {
+            ct_scan_with((ct_scan_args){.body = ct_function_call,
+                                        .user = f,
+                                        .carry = carry.v,
+                                        .n_carry = carry.n,
+                                        .xs = xs.v,
+                                        .n_xs = xs.n,
+                                        .n_ys = n_ys,
+                                        .length = length,
+                                        .reverse = reverse,
+                                        .here = here},
+                         out, out + carry.n);
+            found = objects_of(out, carry.n + n_ys, here);
+        } else {
+            PyErr_NoMemory();
+        }
+        free(out);
+    }
+    free(carry.v);
+    free(xs.v);
+    return found;
+}
+
+static void call_first(const ct_tensor *in, ct_tensor *out, void *pair) {
+    ct_function_call(in, out, ((ct_function **)pair)[0]);
+}
+static void call_second(const ct_tensor *in, ct_tensor *out, void *pair) {
+    ct_function_call(in, out, ((ct_function **)pair)[1]);
+}
+
+// _cond(pred, then, otherwise, operands, how many results), _while(cond, body, carry).
+static PyObject *cond(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *pred, *then, *otherwise, *operands;
+    unsigned long long n_out;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "O!OOOK:_cond", tensor_type, &pred, &then, &otherwise, &operands,
+                          &n_out))
+        return NULL;
+    ct_function *pair[2] = {function_of(then), function_of(otherwise)};
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && pair[0] && pair[1] && tensors_of(operands, &in, here)) {
+        ct_cond_with((ct_cond_args){.pred = tensor_value(pred, here),
+                                    .then = call_first,
+                                    .otherwise = call_second,
+                                    .user = pair,
+                                    .in = in.v,
+                                    .n_in = in.n,
+                                    .n_out = n_out,
+                                    .here = here},
+                     out);
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+static PyObject *while_(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *goes_on, *body, *carries;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOO:_while", &goes_on, &body, &carries)) return NULL;
+    ct_function *pair[2] = {function_of(goes_on), function_of(body)};
+    tensors carry = {0};
+    PyObject *found = NULL;
+    if (pair[0] && pair[1] && tensors_of(carries, &carry, here)) {
+        ct_tensor *out = calloc(carry.n + 1, sizeof *out);
+        if (out) {
+            ct_while_with((ct_while_args){.cond = call_first,
+                                          .body = call_second,
+                                          .user = pair,
+                                          .carry = carry.v,
+                                          .n_carry = carry.n,
+                                          .here = here},
+                          out);
+            found = objects_of(out, carry.n, here);
+        } else {
+            PyErr_NoMemory();
+        }
+        free(out);
+    }
+    free(carry.v);
+    return found;
+}
+
+PyMethodDef function_methods[] = {
+    {"_trace", trace, METH_VARARGS, NULL},  {"_vmap", vmap, METH_VARARGS, NULL},
+    {"_scan", scan, METH_VARARGS, NULL},    {"_cond", cond, METH_VARARGS, NULL},
+    {"_while", while_, METH_VARARGS, NULL}, {0},
+};
