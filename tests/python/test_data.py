@@ -84,6 +84,18 @@ def test_workers():
         list(DataLoader(broken, batch_size=2, num_workers=2))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_elements_that_are_computed(workers):
+    class Doubled(TensorDataset):
+        def __getitem__(self, i):
+            return tuple(tensor * 2 for tensor in super().__getitem__(i))
+
+    data = Doubled(cotan.asarray(X), cotan.asarray(Y))
+    batches = list(DataLoader(data, batch_size=4, num_workers=workers))
+    assert np.array_equal(np.concatenate([x.numpy() for x, _ in batches]), 2 * X)
+    assert np.concatenate([y.numpy() for _, y in batches]).tolist() == (2 * Y).tolist()
+
+
 def test_a_worker_that_hangs():
     class Slow(Squares):
         def __getitem__(self, i):

@@ -325,7 +325,8 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self._batched = batch_sampler is not None or batch_size is not None
-        self._whole = collate_fn is None and isinstance(dataset, TensorDataset) and self._batched
+        # A subclass may make other elements of the rows, and is asked for each.
+        self._whole = collate_fn is None and self._batched and type(dataset) is TensorDataset
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
 
     def __len__(self):
@@ -363,8 +364,13 @@ class DataLoader:
     def _elements(self, index):
         """What a worker makes: elements, which the loop's own thread puts together."""
         if not self._batched:
-            return self.dataset[index]
-        return self.dataset.__getitems__(index) if hasattr(self.dataset, "__getitems__") else [self.dataset[i] for i in index]
+            elements = self.dataset[index]
+        elif hasattr(self.dataset, "__getitems__"):
+            elements = self.dataset.__getitems__(index)
+        else:
+            elements = [self.dataset[i] for i in index]
+        _core.eval()  # what a thread has recorded is its own until it has values
+        return elements
 
     def _by_workers(self, indices):
         if self._whole:  # there is nothing to wait for
