@@ -6,7 +6,7 @@ from ._core import Tensor, ops
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
 
 __all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "geomspace", "identity",
+    "arange", "as_tensor", "empty", "empty_like", "eye", "full", "full_like", "geomspace", "identity",
     "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "tri", "tril", "triu", "zeros", "zeros_like"]
 
 
@@ -174,6 +174,12 @@ def meshgrid(*tensors, indexing="xy"):
         order[:2], shape[:2] = [1, 0], [shape[1], shape[0]]
     return [ops.expand(ops.reshape(x, [-1 if axis == order[i] else 1 for axis in range(n)]), shape)
             for i, x in enumerate(tensors)]
+
+
+def as_tensor(data, dtype=None, device=None):
+    """A tensor of the data; itself where it is one of this dtype."""
+    check_device(device)
+    return _core.asarray(data, dtype=dtype)
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):

@@ -4,7 +4,7 @@ import math
 
 from . import _core
 from ._core import Tensor, ops
-from ._dtypes import BOOL, COMPLEX, INTEGERS
+from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "allclose", "angle", "arccos", "arccosh",
@@ -131,6 +131,12 @@ def value(x):
 
 def strong(x):
     return x if isinstance(x, Tensor) else _core.asarray(x)
+
+
+def filling(value, dtype):
+    """A value in a dtype; a number has all its digits there, where a float alone would be float32."""
+    wide = FLOATS if isinstance(value, (int, float)) else COMPLEX if isinstance(value, complex) else ()
+    return _core.asarray(value, dtype=dtype) if dtype in wide else ops.cast(strong(value), dtype)
 
 
 def subtract(x1, x2, /, *, alpha=1):

@@ -5,7 +5,7 @@ from collections import namedtuple
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import BOOL, FLOATS, INTEGERS
-from ._elementwise import strong
+from ._elementwise import filling, strong
 from ._reductions import Extreme
 from ._shaping import place, ravel
 
@@ -78,7 +78,7 @@ def _put(op, x, dim, index, source):
     if isinstance(source, Tensor) and tuple(source.shape) != tuple(index.shape):
         for axis, size in enumerate(index.shape):
             source = ops.slice(source, axes=axis, start=0, stop=size)
-    source = source if isinstance(source, Tensor) else ops.expand(ops.cast(_core.asarray(source), x.dtype), index.shape)
+    source = source if isinstance(source, Tensor) else ops.expand(filling(source, x.dtype), index.shape)
     source = source if source.dtype == x.dtype else ops.cast(source, x.dtype)
     strides = [math.prod(x.shape[axis + 1:]) for axis in range(x.ndim)]
     at = ops.cast(index, _core.int64) * strides[dim]
@@ -130,7 +130,7 @@ def index_copy(x, dim, index, source):
 def index_fill(x, dim, index, value):
     shape = list(x.shape)
     shape[dim] = index.numel()
-    return ops.scatter(x, counted(index, x.shape[dim]), ops.expand(ops.cast(strong(value), x.dtype), shape), axis=dim)
+    return ops.scatter(x, counted(index, x.shape[dim]), ops.expand(filling(value, x.dtype), shape), axis=dim)
 
 
 def put_along_axis(x, indices, values, axis):
@@ -141,7 +141,7 @@ def put_along_axis(x, indices, values, axis):
 
 def masked_fill(x, mask, value):
     """value where the mask holds, else x."""
-    return ops.select(mask, ops.cast(strong(value), x.dtype), x)
+    return ops.select(mask, filling(value, x.dtype), x)
 
 
 def masked_select(x, mask):

@@ -4,7 +4,7 @@ import math
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import result_type
-from ._elementwise import strong
+from ._elementwise import filling, strong
 
 __all__ = [
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
@@ -415,7 +415,7 @@ def pad(x, pad_width, mode="constant", *, constant_values=0):
     widths = [tuple(widths)] if hasattr(widths[0], "__index__") else [tuple(width) for width in widths]
     widths = [width if len(width) == 2 else width * 2 for width in (widths * x.ndim if len(widths) == 1 else widths)]
     if mode == "constant":
-        return ops.pad(x, ops.cast(strong(constant_values), x.dtype), low=[low for low, _ in widths],
+        return ops.pad(x, filling(constant_values, x.dtype), low=[low for low, _ in widths],
                        high=[high for _, high in widths])
     for axis, (low, high) in enumerate(widths):
         n = x.shape[axis]

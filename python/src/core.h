@@ -65,7 +65,9 @@ PyObject *tensor_classes(PyObject *size, PyObject *count); // cotan.Size, and of
 // ------------------------------------------------------------------------------------- make.c
 // What an operand is: a Tensor, a number (weak), or an array, a buffer, a list (copied).
 bool operand(PyObject *o, ct_tensor *t, ct_loc here);
-bool is_operand(PyObject *o); // of operators: neither a list nor a buffer of bytes
+bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t,
+                 ct_loc here); // of what is written there
+bool is_operand(PyObject *o);  // of operators: neither a list nor a buffer of bytes
 // A tensor of the default dtypes or `dtype`, and not a weak number.
 bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
 bool make_strong(PyObject *o, ct_tensor *t, ct_loc here);

@@ -553,8 +553,9 @@ static dims picked_dims(const indexing *x, ct_tensor part) {
 
 static bool set_parts(PyObject *self, indexing *x, PyObject *value, bool add) {
     ct_tensor v, is = tensor_value(self, x->here);
-    if (!operand(value, &v, x->here)) return false;
-    if (!ct_ok(v) || !ct_ok(is)) return raise_failure();
+    if (!ct_ok(is)) return raise_failure();
+    if (!operand_for(value, ct_dtype_of(is), &v, x->here)) return false;
+    if (!ct_ok(v)) return raise_failure();
     ct_tensor part = moved(x, is);
     const dims to = picked_dims(x, part);
     if (!fit_value(&v, &to, ct_dtype_of(is), x->places.bits, x->here)) return false;
@@ -586,7 +587,8 @@ static bool set_masked(PyObject *self, PyObject *key, PyObject *value, bool *don
     const dims d = dims_of(x), m = dims_of(mask);
     bool fits = m.rank <= d.rank;
     for (int a = 0; fits && a < m.rank; a++) fits = m.v[a] == d.v[a];
-    if (!fits || !operand(value, &v, here)) return !fits; // what is wrong is told later
+    if (!fits || !operand_for(value, ct_dtype_of(x), &v, here))
+        return !fits; // what is wrong is told later
     const dims of = dims_of(v);
     const int rest = d.rank - m.rank;
     if (of.rank > rest + 1 || (of.rank == rest + 1 && of.v[0] != 1)) return true;

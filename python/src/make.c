@@ -374,6 +374,25 @@ bool operand(PyObject *o, ct_tensor *t, ct_loc here) {
     return is_number(o) ? weak_number(o, t) : copied(o, CT_DEFAULT, t, here);
 }
 
+// Floats without a dtype of their own are f32; where an f64 or a complex128 is written, all their digits are.
+bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here) {
+    const bool wide = target == CT_F64 || target == CT_C128;
+    if (wide && PyFloat_Check(o)) {
+        *t = ct_scalar(PyFloat_AsDouble(o), CT_F64);
+        return true;
+    }
+    if (wide && PyComplex_Check(o)) {
+        *t = ct_complex_at(ct_scalar(PyComplex_RealAsDouble(o), CT_F64),
+                           ct_scalar(PyComplex_ImagAsDouble(o), CT_F64), here);
+        return true;
+    }
+    if (!operand(o, t, here)) return false;
+    if (!wide || !(PyList_Check(o) || PyTuple_Check(o))) return true;
+    const ct_dtype is = ct_dtype_of(*t);
+    if (is != CT_F32 && is != CT_C64) return true;
+    return of_lists(o, is == CT_F32 ? CT_F64 : CT_C128, t, here);
+}
+
 bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here) {
     if (tensor_check(o)) {
         *t = tensor_value(o, here);

@@ -396,7 +396,9 @@ static PyObject *bare(PyObject *module, PyObject *o) {
 static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     const ct_loc here = enter();
     ct_tensor t;
-    if (!operand(value, &t, here)) return NULL;
+    const ct_tensor is = tensor_value(self, here);
+    if (!ct_ok(is)) return raise_failure(), NULL;
+    if (!operand_for(value, ct_dtype_of(is), &t, here)) return NULL;
     if (tensor_check(value)) t = same_value(t, here); // a handle has one name
     if (!tensor_write(self, t, here)) return NULL;
     Py_INCREF(self);

@@ -191,7 +191,7 @@ const ct_opdef ct__op_take_along = {
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(take_along),
-    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
     .infer = take_along_infer,
     .body = take_along_body,
     .batch = ct__batch_shifted,

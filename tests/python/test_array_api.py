@@ -139,6 +139,9 @@ def test_reductions(name, kinds):
 
 
 def test_running_and_places():
+    for dtype in dtypes("c"):
+        check("take", array(dtype), np.array([2, 0, 0]), axis=0)
+        check("take_along_axis", array(dtype), np.array([[1], [0], [2]]), axis=1)
     for dtype in dtypes("if"):
         for name in ("argmax", "argmin"):
             for axis in (None, 0, 1):

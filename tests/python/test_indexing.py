@@ -219,3 +219,25 @@ def test_gradients_flow_through_keys():
     loss.backward()
     assert y.tolist() == [[8, 1, 0], [4, 5, 0]]
     assert (w.grad.numpy() == numpy.array([[0, 0, 0], [2 * 8 * 2 + 8, 10, 0]])).all()
+
+
+def test_numbers_are_written_with_all_their_digits():
+    """A float of Python's alone is float32; in a float64 it must not have gone by way of one."""
+    def zeros(dtype=cotan.float64):
+        return cotan.zeros((3,), dtype=dtype)
+    at = cotan.asarray([1])
+    for write in (lambda x: x.__setitem__(..., 0.1), lambda x: x.__setitem__(1, 0.1), lambda x: x.__setitem__(slice(3), [0.1, 0.1, 0.1]),
+                  lambda x: x.__setitem__([0, 1], 0.1), lambda x: x.__setitem__(cotan.asarray([False, True, True]), 0.1),
+                  lambda x: x.fill_(0.1), lambda x: x.copy_(0.1), lambda x: x[1:].fill_(0.1), lambda x: x.index_put_((at,), 0.1),
+                  lambda x: x.masked_fill_(cotan.asarray([False, True, True]), 0.1), lambda x: x.index_fill_(0, at, 0.1),
+                  lambda x: x.scatter_(0, at, 0.1)):
+        x = zeros()
+        write(x)
+        assert x[1].item() == 0.1
+    assert cotan.nn.functional.pad(zeros(), (0, 1), value=0.1)[3].item() == 0.1
+    large, both = zeros(), zeros(cotan.complex128)
+    large[0] = 1e71
+    both[:2] = [0.1 + 0.7j, 0.3]
+    both[2] = -0.1j
+    assert large[0].item() == 1e71
+    assert both.numpy().tolist() == [0.1 + 0.7j, 0.3, -0.1j]

@@ -129,7 +129,7 @@ def test_the_stub_is_current():
 
 MODULES = ["_creation", "_elementwise", "_reductions", "_searching", "_shaping"]
 HELPERS = set("""BOOL COMPLEX DEFAULTS Extreme FLOATS INTEGERS SIGNED Tensor UNSIGNED check_device complex_dtype conj_transposed counted
-diagonals extreme finish listed lower_median namedtuple ops place places reduced result_type sizes sort_with_indices split_sizes
+diagonals extreme filling finish listed lower_median namedtuple ops place places reduced result_type sizes sort_with_indices split_sizes
 strong value viewed wide""".split())
 
 

@@ -113,6 +113,21 @@ static void the_last_axis_of_floats_stays(void **state) {
     TURNS(list, {5, 0, 1}, {7, 0, 2}, {2000, 0, 2}, {6, 0, 2});
 }
 
+// Where an op needs a size when the plan is made, each size has a plan of its own.
+static ct_tensor rolled(int64_t n, int64_t m) {
+    (void)m;
+    return ct_mul(ct_roll(tensor(1, CT_DIMS(n), n), CT_AXES(1)), ct_f(2));
+}
+static ct_tensor halves(int64_t n, int64_t m) {
+    (void)m;
+    return ct_glu(tensor(1, CT_DIMS(2 * n, 8), 16 * n), 0);
+}
+static void a_size_that_must_be_static_stays(void **state) {
+    (void)state;
+    TURNS(rolled, {5, 0, 1}, {7, 0, 2}, {9, 0, 3}, {5, 0, 3}, {7, 0, 3});
+    TURNS(halves, {5, 0, 1}, {7, 0, 2}, {9, 0, 3}, {5, 0, 3});
+}
+
 // Sizes that the program computes are attributes that change with the leaf.
 static ct_tensor split(int64_t n, int64_t m) {
     ct_tensor x = tensor(1, CT_DIMS(n, 2 * m, 3), 6 * n * m);
@@ -327,6 +342,7 @@ int main(void) {
         cmocka_unit_test(a_batch_becomes_dynamic_by_itself),
         cmocka_unit_test(a_marked_size_is_dynamic_from_the_first),
         cmocka_unit_test(the_last_axis_of_floats_stays),
+        cmocka_unit_test(a_size_that_must_be_static_stays),
         cmocka_unit_test(computed_sizes_follow),
         cmocka_unit_test(sizes_that_are_equal_by_chance),
         cmocka_unit_test(a_position_becomes_dynamic_by_itself),

@@ -89,13 +89,20 @@ ct_plan *ct__plans_find(ct_engine *e) {
 
 // ------------------------------------------------------------------------------------ making plans
 
+static size_t count_dynamic(const ct_engine *e) {
+    size_t n = 0;
+    for (size_t i = 0; i < e->sizes.n; i++)
+        n += e->sizes.v[i].marked || e->also[e->sizes.v[i].word];
+    return n;
+}
+
 // What is dynamic in the new plan: what is marked, what was dynamic in the newest plan of this shape, and
 // what differs from it, if all of that may. `by_itself`: some of it is not marked.
 static size_t choose_dynamic(ct_engine *e, ct_hash shape, bool *by_itself) {
     const ct_plan *before = NULL;
     for (const ct_plan *p = e->of_shape[shape.lo & (e->n_buckets - 1)]; p; p = p->of_shape)
         if (same_shape(e, p, shape) && (!before || p->stamp > before->stamp)) before = p;
-    size_t n = 0, next = 0;
+    size_t next = 0;
     *by_itself = false;
     memset(e->also, 0, e->order.n_words * sizeof *e->also);
     for (size_t i = 0; i < e->sizes.n && before; i++) {
@@ -112,9 +119,7 @@ static size_t choose_dynamic(ct_engine *e, ct_hash shape, bool *by_itself) {
         }
         e->also[size->word] = *by_itself = true;
     }
-    for (size_t i = 0; i < e->sizes.n; i++)
-        n += e->sizes.v[i].marked || e->also[e->sizes.v[i].word];
-    return n;
+    return count_dynamic(e);
 }
 
 static bool note_dynamic(ct_engine *e, ct_plan *p, size_t n) {
@@ -236,8 +241,16 @@ ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t 
         ct__err_memory(&ctx->err, roots[0].here, "plan", e->order.n_words * sizeof *e->shape_words);
         return NULL;
     }
-    const size_t n_dynamic = choose_dynamic(e, shape, &by_itself);
+    size_t n_dynamic = choose_dynamic(e, shape, &by_itself);
     ct_plan *p = ct__plan_make(ctx, e, &e->order, roots, n_roots);
+    // Some ops need a size when a plan is made. Where nobody asked for a dynamic one, each has a plan of its own.
+    if (!p && by_itself && ctx->err.code == CT_E_SHAPE) {
+        ctx->err = (ct_err){0};
+        memset(e->also, 0, e->order.n_words * sizeof *e->also);
+        by_itself = false;
+        n_dynamic = count_dynamic(e);
+        p = ct__plan_make(ctx, e, &e->order, roots, n_roots);
+    }
     if (!p) return NULL;
     if (!note_dynamic(e, p, n_dynamic)) {
         ct__err_memory(&ctx->err, roots[0].here, "plan", n_dynamic * sizeof *p->bound);

@@ -3,6 +3,7 @@ import math
 
 from ... import _core
 from ..._core import ops
+from ..._elementwise import filling
 from .base import concat, per_axis, take
 
 __all__ = [
@@ -314,7 +315,7 @@ def pad(input, pad, mode="constant", value=None):
                 n = input.shape[axis]
                 input = take(input, axis, max(-low[axis], 0), n + min(high[axis], 0))
                 low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
-        return ops.pad(input, ops.cast(value or 0, input.dtype), low=low, high=high)
+        return ops.pad(input, filling(value or 0, input.dtype), low=low, high=high)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     for i, (before, behind) in enumerate(pairs):
