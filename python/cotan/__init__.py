@@ -15,6 +15,7 @@ from ._reductions import *  # noqa: E402, F403
 from ._searching import *  # noqa: E402, F403
 from ._shaping import *  # noqa: E402, F403
 from . import _methods, fft, linalg  # noqa: E402, F401
+from ._more import *  # noqa: E402, F403
 from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
 from . import _copies, _protocol, _random, autograd, func, nn, optim, tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
