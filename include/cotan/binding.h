@@ -37,7 +37,7 @@ CT_API void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *
                           ct_loc here);
 #define ct_reached(loss, wrt, n, reached) ct_reached_at((loss), (wrt), (n), (reached), CT_HERE)
 // ct_grad, whose results are not tracked, unless `create_graph`; and unless `retain_graph` the history
-// behind the loss is given back.
+// behind the loss is given back. What the history reaches and the loss does not depend on has zeros.
 CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                            bool retain_graph, bool create_graph, ct_loc here);
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \

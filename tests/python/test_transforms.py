@@ -148,6 +148,17 @@ def test_autograd_grad():
     near(autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)[1], B * 0)
 
 
+def test_what_has_no_slope_left_has_zeros():
+    """The second derivative of a linear function, and of what vmap's function ignores."""
+    x = cotan.asarray(B)
+    near(cotan.grad(cotan.grad(lambda x: 3 * x))(x[0]), 0)
+    near(cotan.hessian(lambda x: (x * 3).sum())(x), np.zeros((2, 2)))
+    near(cotan.grad(lambda x: cotan.vmap(lambda a, b: a * 2)(cotan.asarray(B), x).sum())(x), [0, 0])
+    leaf = cotan.asarray(B).requires_grad_()
+    autograd.grad((leaf * 3).sum(), leaf, create_graph=True)[0].sum().backward()
+    near(leaf.grad, [0, 0])
+
+
 def test_a_gradient_penalty():
     w = cotan.asarray(W).requires_grad_()
     x = cotan.asarray(X).requires_grad_()
