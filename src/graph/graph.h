@@ -95,13 +95,15 @@ static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the
-// frame of the first read stands, a leaf.
+// frame of the first read stands, a leaf. In a rolling scope either stands as long as it is named, so that a
+// step in which values are read has one node for a version.
 typedef struct ct_current {
     const ct_var *of; // in a context's table
     uint64_t version;
     ct_val value;  // that was assigned; {NULL}: only the storage has it
     ct_node *node; // NULL: not read yet
     uint32_t depth, serial;
+    bool carried;   // it stands, though its rolling frame had its turn
     uint64_t epoch; // of a gradient with respect to the variable, while it is recorded;
     ct_node *met;   // what its loss reads
 } ct_current;

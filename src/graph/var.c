@@ -373,6 +373,7 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     now->node = NULL;
     now->depth = frame->depth;
     now->serial = frame->serial;
+    now->carried = false;
     var->assigned = *here;
 }
 

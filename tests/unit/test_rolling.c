@@ -228,6 +228,31 @@ static void test_an_overwritten_variable_is_an_error(void **state) {
     end();
 }
 
+// A loss that reads a variable before a run and behind it reads one version, whether or not the run assigns it.
+static void test_a_variable_read_on_both_sides_of_a_run(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    uint64_t plans = 0, memory = 0;
+    for (int i = 0; i < 300; i++) {
+        ct_assign(d.w, ct_ones(CT_F32, CT_DIMS(8)));
+        if (i % 2) assert_true(ct_eval(NULL, 0));
+        ct_tensor half = name(ct_mul(d.w, ct_f(2))), sum = name(ct_sum(half)), leaf, grad;
+        assert_true(ct_item(sum) == 16);
+        ct_tensor loss = name(ct_sum(ct_mul(half, d.w))); // 2 w w
+        assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+        ct_backward(loss, &leaf, 1, &grad, false, false);
+        grad = name(grad);
+        assert_true(((const float *)ct_data(grad))[5] == 4);
+        ct_unpin(half), ct_unpin(sum), ct_unpin(loss), ct_unpin(grad);
+        if (i == 9) plans = ct_get_stats().plans_made, memory = ct_get_stats().memory;
+    }
+    assert_int_equal(ct_get_stats().plans_made, plans);
+    assert_int_equal(ct_get_stats().memory, memory);
+    ct_params_free(d.set);
+    end();
+}
+
 static void test_gradients_of_gradients(void **state) {
     (void)state;
     begin();
@@ -385,6 +410,7 @@ int main(void) {
         cmocka_unit_test(test_a_history_is_used_once),
         cmocka_unit_test(test_nothing_requires_gradients),
         cmocka_unit_test(test_an_overwritten_variable_is_an_error),
+        cmocka_unit_test(test_a_variable_read_on_both_sides_of_a_run),
         cmocka_unit_test(test_gradients_of_gradients),
         cmocka_unit_test(test_traced_in_two_halves),
         cmocka_unit_test(test_a_function_with_a_gradient_inside),
