@@ -27,6 +27,9 @@ bool errors_start(PyObject *module);
 PyObject *raise_failure(void);
 void errors_log(ct_log_kind kind, const char *text, void *user);
 
+// ---------------------------------------------------------------------------------- wording.c
+PyObject *in_python(const char *said); // what the library says, with Python's names: a new string
+
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.
 const void *run_data(ct_tensor t, ct_loc here);                   // NULL: an exception

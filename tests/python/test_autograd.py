@@ -176,7 +176,7 @@ def test_an_overwritten_leaf_tells_both_lines():
      "without a history"),
     (lambda w: cotan.asarray([1, 2]).requires_grad_(), "requires_grad_: only floats and complex numbers have gradients, the tensor is int64"),
     (lambda w: setattr(w, "grad", cotan.asarray([1.0])), "grad: the gradient is cotan.Size([1]), the tensor is cotan.Size([2])"),
-    (lambda w: cotan.asarray([1, 2]).__iadd__(0.5), "a int64 tensor is written in its place, it cannot hold float32"),
+    (lambda w: cotan.asarray([1, 2]).__iadd__(0.5), "a tensor of int64 is written in its place, it cannot hold float32"),
 ])
 def test_sentences(wrong, text):
     with pytest.raises(RuntimeError) as error:
