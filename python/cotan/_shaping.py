@@ -19,7 +19,7 @@ __all__ = [
 def place(axis, rank, name):
     """An axis, counted from the start."""
     if not -rank <= axis < max(rank, 1):
-        raise IndexError(f"{name}: axis {axis} is not one of the tensor's {rank}")
+        raise IndexError(f"{name}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank if rank else 0
 
 

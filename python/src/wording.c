@@ -16,6 +16,8 @@ static const struct {
     {": lu_solve: ", ": solve: "},
     {": shift_left: ", ": bitwise_left_shift: "},
     {": shift_right: ", ": bitwise_right_shift: "},
+    {": data: a value is read", ": a value is read"},
+    {": borrow: a value is read", ": a value is read"},
     // functions and macros
     {"ct_cast", "cotan.astype"},
     {"ct_data", "numpy()"},

@@ -318,8 +318,12 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
 // A leaf in frame `to` that stands for the node from now on: the handle is the leaf's. NULL: no memory.
 ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
-void ct__roots_abandon(
-    ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+// Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
+void ct__roots_abandon(ct_ctx *ctx);
+// Forgets those that are not `kept`. Are there both such and others?
+bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root));
+bool ct__root_assigns(const ct_root *root);
+bool ct__root_begins(const ct_root *root); // assigns a variable that has no value yet
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as

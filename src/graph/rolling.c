@@ -27,7 +27,9 @@ static bool is_named(const ct_node *node) {
 // Later reads of the variable find the node, or do not find it any more.
 static void carry(ct_ctx *ctx, const ct_node *node, bool carried) {
     ct_current *now = node->var ? ct__current(ctx, node->var) : NULL;
-    if (now && now->node == node) now->carried = carried;
+    if (!now || now->node != node) return;
+    now->carried = carried;
+    if (!carried) now->node = NULL;
 }
 
 // A version becomes a leaf once the variable holds it, if no history leads through what was assigned: the value

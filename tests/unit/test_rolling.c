@@ -354,6 +354,54 @@ static void test_what_was_interrupted_can_run_again(void **state) {
     end();
 }
 
+// A matrix without an inverse, as something that fails when it runs.
+static ct_tensor singular(void) { return name(ct_inv(ct_zeros(CT_F32, CT_DIMS(2, 2)))); }
+
+// An error takes nothing along that does not hang on what failed: neither values nor assignments.
+static void test_an_error_leaves_the_rest(void **state) {
+    (void)state;
+    begin();
+    descent d = start(); // its first assignment is pending
+    ct_tensor x = name(ct_add(ramp(3), ct_f(1)));
+    assert_false(ct_ok(ct_add(ramp(3), ramp(4)))); // recording fails
+    ct_error_clear();
+    ct_tensor bad = singular();
+    for (int i = 0; i < 2; i++) { // each time that it is asked for
+        assert_null(ct_data(bad));
+        assert_int_equal(ct_error_code(), CT_E_LINALG);
+        ct_error_clear();
+    }
+    assert_true(((const float *)ct_data(d.w))[3] == 0);
+    assert_true(((const float *)ct_data(x))[2] == 3);
+    ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(5)));
+    ct_tensor worse = singular();
+    assert_null(ct_data(worse));
+    ct_error_clear();
+    assert_true(((const float *)ct_data(d.w))[3] == 5);
+    ct_assign(d.w,
+              ct_add(ct_stop_gradient(d.w), ct_sum(worse))); // hangs on what fails: is not made
+    assert_false(ct_eval(NULL, 0));
+    ct_error_clear();
+    assert_true(((const float *)ct_data(d.w))[3] == 5);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_a_first_assignment_outlives_an_interruption(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor sum = name(ct_sum(d.w));
+    ct_cancel(ct_ctx_current());
+    assert_false(ct_eval(NULL, 0));
+    ct_error_clear();
+    ct_tensor other = name(ct_add(d.w, ct_f(2)));
+    assert_true(((const float *)ct_data(other))[7] == 2);
+    assert_true(ct_item(sum) == 0);
+    ct_params_free(d.set);
+    end();
+}
+
 static void count(void *user) { ++*(int *)user; }
 
 static void test_memory_is_lent(void **state) {
@@ -417,6 +465,8 @@ int main(void) {
         cmocka_unit_test(test_a_function_that_raises),
         cmocka_unit_test(test_what_waits_is_computed_with_the_next_run),
         cmocka_unit_test(test_what_was_interrupted_can_run_again),
+        cmocka_unit_test(test_an_error_leaves_the_rest),
+        cmocka_unit_test(test_a_first_assignment_outlives_an_interruption),
         cmocka_unit_test(test_memory_is_lent),
         cmocka_unit_test(test_memory_is_adopted),
     };
