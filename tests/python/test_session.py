@@ -87,7 +87,7 @@ def test_ctrl_c_at_a_terminal_stops_a_long_plan():
         begin = time.monotonic()
         terminal.send("\x03")
         terminal.wait_for("KeyboardInterrupt")
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 5
         terminal.send("print('ag' + 'ain'); y.tolist()\n")  # what was given up is long yet
         terminal.wait_for("again\r\n")
         time.sleep(0.5)
