@@ -176,13 +176,15 @@ static void texts_mean_what_they_mean_in_c(void **state) {
     SAME(1e-1 * x + .5 * y + 2.f * x * y);
     SAME(x < y ? x + 1 : y > 0.1 ? 2 : x - y);
     SAME((x < y || x == 0) && !(y >= 1) ? 1 + x : -1 + y);
-    SAME(x ? y : 7 + x);
+    SAME(x != 0 ? y : 7 + x);
     SAME(exp(x) + sqrt(y * y + 1) + atan2(x, y + 4) + floor(x) / 3 + y);
     ct_tensor t = of_text("parts", "x", "s = 1 / (1 + exp(-x)); x = s * s; x * (1 - s);", in, 1);
     for (int i = 0; i < 5; i++) {
         const double s = 1 / (1 + exp(-v[i]));
         assert_double_near(at(t, i), s * s * (1 - s), 1e-6);
     }
+    t = of_text("truth", "x", "x ? 5 : 7", in, 1);
+    assert_true(at(t, 1) == 5 && at(t, 2) == 7);
     t = of_text("positive", "x", "x > 0", in, 1);
     assert_int_equal(ct_dtype_of(t), CT_BOOL);
     // 16-bit floats are computed in f32 and rounded once; f64 stays f64, and numbers are exact in it.
