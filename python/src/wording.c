@@ -38,7 +38,6 @@ static const struct {
     {"CT_NONE", "None"},
     {"CT_END", "None"},
     // sizes that vary are found, and not declared
-    {"; a size that varies can be declared with CT_DYN", ""},
     {"; an attribute is part of the plan, but for sizes in it that CT_DYN marks",
      "; an attribute is part of the plan"},
 };
