@@ -76,7 +76,10 @@ struct ct_node {
     uint16_t region; // in which it was recorded; 0: in none
     // the rest
     uint32_t slot; // 0: has no handle yet
-    const void *attrs;
+    union {
+        const void *attrs;
+        ct_storage *held; // of a read that holds its version: what `value` points to
+    };
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
     ct_loc here;
@@ -123,6 +126,7 @@ struct ct_var {
     // frame's serial name; the writer's.
     uint32_t again;
     uint64_t again_scope;
+    _Atomic uint64_t assigner; // id of the context that assigned it last, or made it
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // what was updating it failed in the middle; under `lock`
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
@@ -485,7 +489,7 @@ typedef struct ct_order {
 } ct_order;
 // Is its value what the variable's storage holds, as long as it has this version?
 static inline bool ct__reads_var(const ct_node *node) {
-    return node->op == &ct__op_read ||
+    return (node->op == &ct__op_read && !node->value) ||
            (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED;
 }
 // Does an order stop at this node: has it a value (and no gradient that looks behind it)?

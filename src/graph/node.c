@@ -432,6 +432,20 @@ version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct
     return node;
 }
 
+// In a rolling scope the names of another thread's values must not end with that thread's next step:
+// the read holds the storage, and who assigns the variable then writes to a new one.
+static void hold_version(const ct_ctx *ctx, ct_var *var, ct_node *leaf) {
+    if (!ctx->rolling || atomic_load_explicit(&var->assigner, memory_order_relaxed) == ctx->id)
+        return;
+    ct__share_take(var->lock, false, NULL);
+    if (!var->freed && var->storage) {
+        leaf->number = atomic_load_explicit(&var->version, memory_order_relaxed);
+        leaf->held = ct__storage_ref(var->storage);
+        leaf->value = &leaf->held;
+    }
+    ct__share_leave(var->lock, false);
+}
+
 static bool stands(const ct_ctx *ctx, const ct_current *now) {
     return now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial;
 }
@@ -454,6 +468,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
     if (!pending && (!stands(ctx, now) || now->version != version)) {
         ct_node *leaf = read_leaf(ctx, var, version, here);
         if (!leaf) return false;
+        hold_version(ctx, var, leaf);
         ct__current_replaced(ctx, now);
         now->version = leaf->number;
         now->value.node = NULL;

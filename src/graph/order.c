@@ -175,7 +175,7 @@ static void note_known(ct_order *o, const ct_node *node) {
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
     const ct_opdef *op = node->op;
-    if (op == &ct__op_read) return put_read(o, node);
+    if (op == &ct__op_read && !node->value) return put_read(o, node);
     if (node->value || o->inner || node->flags & (CT_NODE_RAN | CT_NODE_STORED)) {
         if (node->n_in) note_known(o, node);
         if (ct__reads_var(node)) return put_read(o, node);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cotan/binding.h"
 #include "graph/handle.h"
 
 struct ct_params {
@@ -200,6 +201,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     atomic_init(&var->storage, NULL);
     atomic_init(&var->version, 0);
     atomic_init(&var->writer, NULL);
+    atomic_init(&var->assigner, ctx->id);
     var->name = copy;
     var->type = *type;
     var->type.dim = dim;
@@ -331,6 +333,7 @@ static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
         return false;
     }
     ct__var_ref(var, ctx); // until it ends
+    atomic_store_explicit(&var->assigner, ctx->id, memory_order_relaxed);
     return true;
 }
 
@@ -405,6 +408,11 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
     add_assignment(ctx, var, v, &here);
+}
+
+ct_ctx *ct_assigning(ct_tensor variable) {
+    const ct_var *var = ct__var_of(variable);
+    return var ? atomic_load_explicit(&var->writer, memory_order_acquire) : NULL;
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.

@@ -253,11 +253,15 @@ static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
     return NULL;
 }
 
-// What a plan updates in place moves here for good.
+// Does a read of another context hold the variable's value?
+static bool is_shared(const ct_storage *s) { return atomic_load(&s->refs) > 1; }
+
+// What a plan updates in place moves here for good, and away from who holds what it was.
 static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
-        if (!var || !var->storage || !foreign(e, var->storage)) continue;
+        if (!var || !var->storage || !(foreign(e, var->storage) || is_shared(var->storage)))
+            continue;
         ct_storage *here = fetch(ctx, e, var->storage);
         if (!here) return false;
         ct__storage_unref(var->storage);
@@ -481,7 +485,7 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
 
 // The variable's storage; a new one where it has none here.
 static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
-    if (var->storage && !foreign(e, var->storage)) return var->storage;
+    if (var->storage && !foreign(e, var->storage) && !is_shared(var->storage)) return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
     ct__storage_unref(var->storage);
