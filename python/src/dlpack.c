@@ -455,6 +455,7 @@ static bool shared(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     PyObject *array = NULL;
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
+        if (!t->bits) return false;
     } else {
         if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) {
             PyErr_Format(PyExc_ValueError, "copy=False: %R has no memory that a tensor could share",

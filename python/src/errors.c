@@ -1,5 +1,6 @@
 // Errors of the library as Python's exceptions, and its log.
 #include "core.h"
+#include "threads.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,16 +54,26 @@ bool errors_start(PyObject *module) {
     return true;
 }
 
+void take_failure(failure *to) {
+    to->code = ct_error_code();
+    snprintf(to->text, sizeof to->text, "%s",
+             to->code == CT_E_FORK
+                 ? "this process was forked from one that had used Cotan, and cannot use it\n"
+                   "  hint: multiprocessing's start methods \"spawn\" and \"forkserver\" "
+                   "work; or fork before the first use"
+             : to->code ? ct_error_text()
+                        : "the tensor has no value: what should have computed it failed before");
+    ct_error_clear();
+}
+
 PyObject *raise_failure(void) {
-    const ct_code code = ct_error_code();
+    failure why;
+    take_failure(&why);
+    return PyErr_Occurred() ? NULL : raise_text(why.code, why.text);
+}
+
+PyObject *raise_text(ct_code code, const char *said) {
     PyObject *type = code > 0 && (int)code < CLASSES ? classes[code].type : base_error;
-    const char *said =
-        code == CT_E_FORK
-            ? "this process was forked from one that had used Cotan, and cannot use it\n"
-              "  hint: multiprocessing's start methods \"spawn\" and \"forkserver\" "
-              "work; or fork before the first use"
-        : code ? ct_error_text()
-               : "the tensor has no value: what should have computed it failed before";
     PyObject *text = PyUnicode_DecodeUTF8(said, (Py_ssize_t)strlen(said), "replace");
     PyObject *error = text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     PyObject *number = error ? PyLong_FromLong(code) : NULL;
@@ -72,7 +83,6 @@ PyObject *raise_failure(void) {
     Py_XDECREF(number);
     Py_XDECREF(error);
     Py_XDECREF(text);
-    ct_error_clear();
     return NULL;
 }
 
@@ -102,6 +112,9 @@ void errors_log(ct_log_kind kind, const char *text, void *user) {
         return;
     }
     PyGILState_STATE state = PyGILState_Ensure();
+    // What is said may be about another thread's context; what Python does then is this thread's.
+    thread *self = thread_mine;
+    ct_ctx *before = self ? ct_ctx_use(self->ctx) : NULL;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (kind == CT_LOG_WARNING)
@@ -110,5 +123,6 @@ void errors_log(ct_log_kind kind, const char *text, void *user) {
         write_to(kind == CT_LOG_PRINT ? "stdout" : "stderr", text, kind == CT_LOG_DUMP ? "" : "\n");
     PyErr_Clear();
     PyErr_Restore(type, value, trace);
+    if (self) ct_ctx_use(before);
     PyGILState_Release(state);
 }

@@ -251,7 +251,7 @@ def test_errors_of_traced_functions(call, error, text):
 def test_a_value_read_inside():
     with pytest.raises(cotan.TraceError) as caught:
         cotan.vmap(lambda x: x if x.sum() > 0 else -x)(cotan.ones(3, 2))
-    assert str(caught.value).endswith("data: a value is read inside a traced function\n  hint: return it as a result of the function, "
+    assert str(caught.value).endswith("borrow: a value is read inside a traced function\n  hint: return it as a result of the function, "
                                       "and read it outside")
     with pytest.raises(ZeroDivisionError) as caught:
         cotan.vmap(lambda x: x * (1 // 0))(cotan.ones(3, 2))
