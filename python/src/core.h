@@ -33,6 +33,9 @@ typedef struct failure {
 void take_failure(failure *to); // clears it in the context
 PyObject *raise_text(ct_code code, const char *text);
 void errors_log(ct_log_kind kind, const char *text, void *user);
+// Between them texts wait: Python's functions that they go to let other threads run.
+void errors_log_later(void);
+void errors_log_now(void);
 
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.

@@ -1,8 +1,8 @@
 // Errors of the library as Python's exceptions, and its log.
 #include "core.h"
-#include "threads.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -105,16 +105,7 @@ static void warn(const char *text) {
 
 // Warnings go to logging's logger "cotan", which writes them to standard error where nobody has set
 // it up; what COTAN_EXPLAIN and COTAN_DUMP ask for to standard error; ct_print to standard output.
-void errors_log(ct_log_kind kind, const char *text, void *user) {
-    (void)user;
-    if (!Py_IsInitialized()) {
-        fprintf(stderr, "%s\n", text);
-        return;
-    }
-    PyGILState_STATE state = PyGILState_Ensure();
-    // What is said may be about another thread's context; what Python does then is this thread's.
-    thread *self = thread_mine;
-    ct_ctx *before = self ? ct_ctx_use(self->ctx) : NULL;
+static void say(ct_log_kind kind, const char *text) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (kind == CT_LOG_WARNING)
@@ -123,6 +114,46 @@ void errors_log(ct_log_kind kind, const char *text, void *user) {
         write_to(kind == CT_LOG_PRINT ? "stdout" : "stderr", text, kind == CT_LOG_DUMP ? "" : "\n");
     PyErr_Clear();
     PyErr_Restore(type, value, trace);
-    if (self) ct_ctx_use(before);
+}
+
+static bool waits; // with the GIL, as all below
+static struct said {
+    struct said *next;
+    ct_log_kind kind;
+    char text[];
+} * first, **last = &first;
+
+static void keep(ct_log_kind kind, const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    struct said *said = malloc(sizeof *said + bytes);
+    if (!said) return;
+    said->next = NULL;
+    said->kind = kind;
+    memcpy(said->text, text, bytes);
+    *last = said;
+    last = &said->next;
+}
+
+void errors_log(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    if (!Py_IsInitialized()) {
+        fprintf(stderr, "%s\n", text);
+        return;
+    }
+    PyGILState_STATE state = PyGILState_Ensure();
+    if (waits)
+        keep(kind, text);
+    else
+        say(kind, text);
     PyGILState_Release(state);
+}
+void errors_log_later(void) { waits = true; }
+void errors_log_now(void) {
+    waits = false;
+    while (first) {
+        struct said *said = first;
+        if (!(first = said->next)) last = &first;
+        say(said->kind, said->text);
+        free(said);
+    }
 }

@@ -63,6 +63,11 @@ static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, ct_loc
     return f;
 }
 
+static void drop_function(PyObject *capsule) {
+    thread *owner = PyCapsule_GetContext(capsule);
+    owner->functions--;
+}
+
 // _trace(function, ((dtype, shape), ...)): what stands for the function of a tuple of Tensors, which gives
 // one, and how many it gives.
 static PyObject *trace(PyObject *module, PyObject *args) {
@@ -96,9 +101,11 @@ static PyObject *trace(PyObject *module, PyObject *args) {
     Py_XDECREF(results);
     free(params);
     free(out.v);
-    return ok ? Py_BuildValue("(NK)", PyCapsule_New(f, "cotan.function", NULL),
-                              (unsigned long long)out.n)
-              : NULL;
+    if (!ok) return NULL;
+    PyObject *capsule = PyCapsule_New(f, "cotan.function", drop_function);
+    if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
+    self->functions++;
+    return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
 }
 
 static ct_function *function_of(PyObject *o) { return PyCapsule_GetPointer(o, "cotan.function"); }

@@ -120,28 +120,28 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
                      dtype ? dtype_text(dtype) : "it");
         return -1;
     }
-    ct_loan *loan;
-    const void *data = run_borrow(t, &loan, enter());
-    if (!data) return -1;
     const int rank = ct_rank(t);
     const Py_ssize_t bytes = (Py_ssize_t)ct_dtype_size(dtype);
     lent *made = PyMem_Malloc(sizeof *made);
     if (!made) {
-        ct_loan_end(loan);
         PyErr_NoMemory();
         return -1;
     }
-    made->loan = loan;
     Py_ssize_t *sizes = made->sizes, stride = bytes;
     for (int i = rank - 1; i >= 0; i--) {
         sizes[i] = (Py_ssize_t)ct_dim(t, i);
         sizes[CT_MAX_RANK + i] = stride;
         stride *= sizes[i];
     }
+    const void *data = run_borrow(t, &made->loan, enter());
+    if (!data) {
+        PyMem_Free(made);
+        return -1;
+    }
     *view = (Py_buffer){
         .buf = (void *)(uintptr_t)data,
         .obj = self,
-        .len = (Py_ssize_t)ct_size(t) * bytes,
+        .len = stride,
         .itemsize = bytes,
         .readonly = 1,
         .ndim = rank,

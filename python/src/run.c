@@ -77,6 +77,7 @@ bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
     for (;;) {
         ct_ctx *mine = ct_ctx_use(owner->ctx);
         const bool watched = watch();
+        errors_log_later();
         visit(&r);
         if (watched) unwatch();
         owner->backward_waits = false;
@@ -86,6 +87,7 @@ bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
         if (!ok) take_failure(&why);
         if (owner->ended) thread_call(owner);
         ct_ctx_use(mine);
+        errors_log_now();
         if (ok || !again(&why)) return ok;
     }
 }

@@ -55,8 +55,10 @@ static bool share(tensor_object *self) {
             PyErr_SetObject((PyObject *)Py_TYPE(owner->failure), owner->failure);
             return false;
         }
-        if (!ct_is_evaluated(self->handle) && !run_there(owner, &self->handle, 1, CT_NOWHERE))
-            return false;
+        if (!ct_is_evaluated(self->handle)) {
+            if (!run_there(owner, &self->handle, 1, CT_NOWHERE)) return false;
+            continue; // others may have written it meanwhile
+        }
         self->shared = thread_share(self->handle, CT_NOWHERE);
         if (!self->shared.bits) return false;
     }

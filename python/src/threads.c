@@ -98,7 +98,7 @@ thread *thread_begin(void) {
 
 void thread_call(thread *self) {
     while (self->n_left) ct_unpin(self->left[--self->n_left]);
-    if (!self->visited) return;
+    if (!self->visited || self->functions) return;
     self->visited = false;
     ct_rolling_turn();
     thread_ran(self);

@@ -12,6 +12,7 @@ typedef struct thread {
     ct_ctx *ctx;
     int busy;            // runs something, without the GIL
     int tracing;         // is inside of so many traced functions
+    int functions;       // that were traced and may be called yet: what they captured has no name
     bool no_grad;        // nothing that it records has a history
     bool backward_waits; // a backward was recorded and has not run
     bool visited;        // others ran something: what nobody names goes with its next call
