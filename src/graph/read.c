@@ -111,7 +111,8 @@ static void scalar_bytes(const ct_node *node, void *to) {
 // The bytes of v; of a variable those of the version that there is now.
 static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     ct_var *var = v->node->var;
-    if (!var || v->node->value) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
+    if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
+    if (ct__held(v->node)) return ct__hooks.download(ctx, ct__held(v->node), to, n);
     ct__share_take(var->lock, false, NULL);
     if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);

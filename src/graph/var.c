@@ -79,12 +79,17 @@ ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
     return NULL;
 }
 
+enum { VERSION_BITS = 40 }; // below the context's number
+
 void ct__var_changed(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
+    ct_storage *storage = var->storage;
+    storage->version = version;
+    storage->home = version >> VERSION_BITS;
     atomic_store_explicit(&var->version, version, memory_order_release);
 }
 
-uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << 40 | ++ctx->versions; }
+uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << VERSION_BITS | ++ctx->versions; }
 
 // Where a table has its entry of a variable, or room for it.
 static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var) {
@@ -201,7 +206,6 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     atomic_init(&var->storage, NULL);
     atomic_init(&var->version, 0);
     atomic_init(&var->writer, NULL);
-    atomic_init(&var->assigner, ctx->id);
     var->name = copy;
     var->type = *type;
     var->type.dim = dim;
@@ -333,7 +337,6 @@ static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
         return false;
     }
     ct__var_ref(var, ctx); // until it ends
-    atomic_store_explicit(&var->assigner, ctx->id, memory_order_relaxed);
     return true;
 }
 

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <pthread.h>
+
 #include "cotan/binding.h"
+#include "graph/graph.h"
 #include "support/record.h"
 
 #define FILE_NAME "tests/unit/test_rolling_contexts.c"
@@ -119,11 +122,18 @@ static void test_what_another_context_reads_of_a_variable_stays(void **state) {
     ct_params *set = ct_params_new();
     ct_tensor v = variable(set, 1);
     step(v);
+    const ct_var *var = ct__var_of(v);
+    const ct_storage *place = var->storage;
+    step(v);
+    assert_ptr_equal(var->storage, place); // its own reads hold it as well
+    ct_assign(v, ct_sub(v, ct_f(1)));
+    assert_true(ct_eval(NULL, 0));
     const uint64_t before = ct_get_stats().live_bytes;
     ct_ctx_use(other);
     ct_tensor old = ct_pin(ct_mul(v, ct_f(10)));
     ct_ctx_use(one);
     step(v), step(v);
+    assert_ptr_not_equal(var->storage, place);
     ct_ctx_use(other);
     ct_tensor both = ct_pin(ct_add(ct_mul(v, ct_f(100)), old)); // two versions in one plan
     assert_true(element(both, 3) == 420);
@@ -149,6 +159,126 @@ static void test_what_another_context_reads_of_a_variable_stays(void **state) {
     assert_true(element(ours, 1) == 21);
     ct_unpin(ours);
     assert_true(element(v, 2) == 8);
+    ct_params_free(set);
+}
+
+// What one recorded before the other assigned is of the version that it read, whoever assigned that one; an
+// assignment of it then is of that version, too.
+static void test_contexts_take_turns_at_assigning(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor v = variable(set, 1);
+    const uint64_t before = ct_get_stats().live_bytes;
+    for (int turn = 0; turn < 3; turn++) {
+        ct_tensor was = ct_pin(ct_mul(v, ct_f(2))); // 1, 4, 10
+        const int value = turn == 0 ? 1 : turn == 1 ? 5 : 21;
+        ct_ctx_use(other);
+        step(v), step(v);
+        ct_tensor theirs = ct_pin(ct_mul(v, ct_f(1)));
+        ct_ctx_use(one);
+        assert_true(element(was, 3) == 2 * (float)value);
+        assert_true(of_new(ct_mul(v, ct_f(1))) == (float)value + 2);
+        ct_tensor next = ct_pin(ct_mul(v, ct_f(3)));
+        ct_ctx_use(other);
+        step(v);
+        ct_ctx_use(one);
+        ct_assign(v, ct_sub(next, ct_f(turn == 0 ? 4 : 0)));
+        assert_true(ct_eval(NULL, 0));
+        assert_true(element(v, 0) == (float)(value + 2) * 3 - (turn == 0 ? 4 : 0));
+        ct_unpin(was), ct_unpin(next);
+        ct_ctx_use(other);
+        assert_true(element(theirs, 1) == (float)value + 2);
+        ct_unpin(theirs);
+        assert_true(ct_eval(NULL, 0));
+        ct_ctx_use(one);
+    }
+    // A part is put into the version that was read.
+    ct_tensor part = ct_pin(ct_dynamic_update(v, ct_zeros(CT_F32, CT_DIMS(2)), ct_i(1)));
+    ct_ctx_use(other);
+    step(v);
+    ct_ctx_use(one);
+    ct_assign(v, part);
+    assert_true(ct_eval(NULL, 0));
+    assert_true(element(v, 0) == 69 && element(v, 1) == 0 && element(v, 3) == 69);
+    assert_true(element(part, 2) == 0 && element(part, 3) == 69);
+    ct_unpin(part);
+    step(v);
+    ct_ctx_use(other);
+    step(v);
+    ct_ctx_use(one);
+    step(v);
+    assert_int_equal(ct_get_stats().live_bytes, before);
+    ct_params_free(set);
+}
+
+static void test_a_version_that_was_read_while_it_was_pending_stays(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor v = variable(set, 1), loss, slope;
+    ct_track_variable(v, true);
+    ct_assign(v, ct_stop_gradient(ct_add(v, ct_f(2))));
+    loss = ct_pin(ct_sum(ct_mul(v, v)));
+    ct_tensor late = ct_pin(ct_mul(v, ct_f(5)));
+    assert_true(ct_rolling_visit(&loss, 1));
+    ct_tensor later = ct_pin(ct_mul(v, ct_f(7)));
+    ct_ctx_use(other);
+    step(v), step(v);
+    ct_ctx_use(one);
+    ct_backward(loss, &v, 1, &slope, false, false);
+    slope = ct_pin(slope);
+    assert_true(element(slope, 1) == 6);
+    assert_true(element(late, 0) == 15 && element(later, 0) == 21 && element(v, 0) == 5);
+    ct_unpin(slope), ct_unpin(loss), ct_unpin(late), ct_unpin(later);
+    ct_params_free(set);
+}
+
+enum { READERS = 3, N = 4096 };
+typedef struct reader {
+    ct_tensor v;
+    atomic_bool *stop;
+    int turns, torn;
+    char error[1024];
+} reader;
+
+static void *reads(void *arg) {
+    reader *r = arg;
+    ct_ctx *ctx = ct_ctx_new();
+    ct_ctx_use(ctx);
+    bool ok = ct_rolling_begin();
+    for (bool done = false; ok && !done; r->turns++) { // once more when the writer is done
+        done = atomic_load(r->stop);
+        ct_tensor t = ct_pin(ct_mul(r->v, ct_f(1)));
+        const float *data = ct_data(t);
+        for (int i = 0; data && i < N; i += 7) r->torn += data[i] != data[0];
+        ok = data;
+        ct_unpin(t);
+    }
+    snprintf(r->error, sizeof r->error, "%s", ct_error_text());
+    ct_error_clear();
+    ct_ctx_use(NULL);
+    ct_ctx_free(ctx);
+    return NULL;
+}
+
+static void test_nothing_is_spent_while_one_assigns_and_others_read(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor v = ct_param(set, "v", CT_F32, CT_DIMS(N));
+    ct_assign(v, ct_zeros(CT_F32, CT_DIMS(N)));
+    assert_true(ct_eval(NULL, 0));
+    atomic_bool stop = false;
+    reader r[READERS] = {{.v = v, .stop = &stop}, {.v = v, .stop = &stop}, {.v = v, .stop = &stop}};
+    pthread_t by[READERS];
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&by[i], NULL, reads, &r[i]), 0);
+    for (int i = 0; i < 1500; i++) step(v);
+    atomic_store(&stop, true);
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(by[i], NULL);
+        assert_string_equal(r[i].error, "");
+        assert_true(r[i].turns > 0 && r[i].torn == 0);
+    }
+    assert_true(element(v, N - 1) == 1500);
     ct_params_free(set);
 }
 
@@ -195,6 +325,9 @@ int main(void) {
         TEST(test_a_value_goes_to_another_context_without_a_copy),
         TEST(test_a_visit_gives_nothing_back),
         TEST(test_what_another_context_reads_of_a_variable_stays),
+        TEST(test_contexts_take_turns_at_assigning),
+        TEST(test_a_version_that_was_read_while_it_was_pending_stays),
+        TEST(test_nothing_is_spent_while_one_assigns_and_others_read),
         TEST(test_gradients_flow_to_the_version_that_was_read),
         TEST(test_who_has_an_assignment_pending),
     };
