@@ -75,6 +75,7 @@ static PyObject *requires_grad(PyObject *o, PyObject *args, PyObject *options) {
     if (!PyArg_ParseTupleAndKeywords(args, options, "|p:requires_grad_", names, &wanted))
         return NULL;
     const ct_tensor t = tensor_look(o);
+    if (!t.bits) return NULL;
     const bool has_history = !self->set && ct_is_tracked(t);
     if (has_history && !wanted) {
         PyErr_SetString(PyExc_RuntimeError,
@@ -96,7 +97,8 @@ static PyObject *requires_grad(PyObject *o, PyObject *args, PyObject *options) {
 
 static PyObject *get_requires_grad(PyObject *o, void *unused) {
     (void)unused;
-    return PyBool_FromLong(ct_is_tracked(tensor_look(o)));
+    const ct_tensor t = tensor_look(o);
+    return t.bits ? PyBool_FromLong(ct_is_tracked(t)) : NULL;
 }
 static int set_requires_grad(PyObject *o, PyObject *value, void *unused) {
     (void)unused;
@@ -111,7 +113,8 @@ static int set_requires_grad(PyObject *o, PyObject *value, void *unused) {
 static PyObject *get_is_leaf(PyObject *o, void *unused) {
     (void)unused;
     const tensor_object *self = (tensor_object *)o;
-    return PyBool_FromLong(self->set || !ct_is_tracked(tensor_look(o)));
+    const ct_tensor t = tensor_look(o);
+    return t.bits ? PyBool_FromLong(self->set || !ct_is_tracked(t)) : NULL;
 }
 
 static PyObject *get_grad(PyObject *o, void *unused) {
@@ -131,6 +134,7 @@ static int set_grad(PyObject *o, PyObject *value, void *unused) {
     }
     if (value) {
         const ct_tensor t = tensor_look(value), of = tensor_look(o);
+        if (!t.bits || !of.bits) return -1;
         bool same = ct_rank(t) == ct_rank(of);
         for (int i = 0; same && i < ct_rank(t); i++) same = ct_dim(t, i) == ct_dim(of, i);
         if (!same) {

@@ -70,7 +70,7 @@ bool tensor_check(PyObject *o);
 // histories are kept. CT_NONE: an exception.
 ct_tensor tensor_handle(PyObject *o);
 ct_tensor tensor_value(PyObject *o, ct_loc here);
-// Its sizes and dtype alone are asked for: nothing runs.
+// Its sizes and dtype alone are asked for: nothing runs. CT_NONE: an exception.
 ct_tensor tensor_look(PyObject *o);
 bool tensor_is_own(PyObject *o);                           // this thread's, or a variable
 PyObject *tensor_shape(ct_tensor t);                       // a cotan.Size

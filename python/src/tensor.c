@@ -99,14 +99,10 @@ ct_tensor tensor_value(PyObject *o, ct_loc here) {
 
 ct_tensor tensor_look(PyObject *o) {
     tensor_object *self = (tensor_object *)o;
-    if (self->parent && !view_refresh(self, CT_NOWHERE)) {
-        PyErr_Clear();
-        return CT_NONE;
-    }
-    if (!is_foreign(self) || self->set) return self->handle;
-    if (self->shared.bits) return self->shared;
-    if (self->owner->busy) thread_wait(self->owner, false);
-    return self->handle;
+    if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
+    while (is_foreign(self) && !self->set && !self->shared.bits && self->owner->busy)
+        if (!thread_wait(self->owner, false)) return CT_NONE;
+    return self->shared.bits && is_foreign(self) ? self->shared : self->handle;
 }
 
 enum { MOST_PENDING = 20000 }; // nodes of a plan
@@ -228,11 +224,13 @@ PyObject *tensor_shape(ct_tensor t) {
 
 static PyObject *get_shape(PyObject *self, void *unused) {
     (void)unused;
-    return tensor_shape(tensor_look(self));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? tensor_shape(t) : NULL;
 }
 static PyObject *get_size(PyObject *self, void *unused) {
     (void)unused;
-    ct_tensor t = tensor_look(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     PyObject *count = PyLong_FromLongLong(ct_size(t));
     if (!count || !count_type) return count;
     PyObject *shape = tensor_shape(t);
@@ -243,7 +241,8 @@ static PyObject *get_size(PyObject *self, void *unused) {
 }
 static PyObject *get_ndim(PyObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromLong(ct_rank(tensor_look(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromLong(ct_rank(t)) : NULL;
 }
 static PyObject *get_dtype(PyObject *self, void *unused) {
     (void)unused;
@@ -252,11 +251,13 @@ static PyObject *get_dtype(PyObject *self, void *unused) {
 }
 static PyObject *get_itemsize(PyObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(tensor_look(self))));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(t))) : NULL;
 }
 static PyObject *get_nbytes(PyObject *self, void *unused) {
     (void)unused;
-    ct_tensor t = tensor_look(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     return PyLong_FromLongLong((ct_size(t) * ct_dtype_bits(ct_dtype_of(t)) + 7) / 8);
 }
 static PyObject *get_device(PyObject *self, void *unused) {
@@ -267,7 +268,8 @@ static PyObject *get_device(PyObject *self, void *unused) {
 // The last `n` axes in the opposite order.
 static PyObject *reversed_axes(PyObject *self, int n) {
     const ct_loc here = enter();
-    ct_tensor t = tensor_look(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     int64_t axes[CT_MAX_RANK];
     const int rank = ct_rank(t);
     if (n > rank) {
@@ -285,7 +287,8 @@ static PyObject *reversed_axes(PyObject *self, int n) {
 }
 static PyObject *get_T(PyObject *self, void *unused) {
     (void)unused;
-    return reversed_axes(self, ct_rank(tensor_look(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? reversed_axes(self, ct_rank(t)) : NULL;
 }
 static PyObject *get_mT(PyObject *self, void *unused) {
     (void)unused;
@@ -294,7 +297,8 @@ static PyObject *get_mT(PyObject *self, void *unused) {
 
 static PyObject *numel(PyObject *self, PyObject *unused) {
     (void)unused;
-    return PyLong_FromLongLong(ct_size(tensor_look(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromLongLong(ct_size(t)) : NULL;
 }
 static PyObject *dim(PyObject *self, PyObject *unused) {
     (void)unused;

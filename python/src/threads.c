@@ -1,11 +1,9 @@
 // Threads and their contexts: see threads.h.
 #include "threads.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 _Thread_local thread *thread_mine;
 bool thread_others;
@@ -13,6 +11,16 @@ static thread *ended;  // that have ended, and wait for the next ones
 static thread nobody;  // of a forked child, or without memory: has no context
 static ct_ctx *common; // of what several threads use
 static const char name[] = "cotan.thread";
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; // something that others may wait for
+static uint64_t changes;                                  // how often; under the lock
+static bool forked;                                       // a child, where the others run no more
+
+static void in_child(void) { // where another thread may have had the lock
+    forked = true;
+    pthread_mutex_init(&lock, NULL);
+}
 
 // -------------------------------------------------------------------------------------- begin, end
 
@@ -30,6 +38,7 @@ static bool is_main(void) {
 
 static thread *thread_new(void) {
     static bool any;
+    if (!any && pthread_atfork(NULL, NULL, in_child) != 0) return &nobody;
     thread *self = calloc(1, sizeof *self);
     if (self) self->ctx = ct_ctx_new();
     if (!self || !self->ctx) {
@@ -106,10 +115,6 @@ void thread_call(thread *self) {
 
 // ------------------------------------------------------------------------------------------ waiting
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static uint64_t changes; // under the lock
-
 void thread_changed(void) {
     pthread_mutex_lock(&lock);
     changes++;
@@ -136,13 +141,11 @@ static void wait_for_change(void) {
 }
 
 bool thread_wait(thread *other, bool whole) {
-    static pid_t process; // a forked child's threads run no more
-    if (!process) process = getpid();
     bool ok = true;
     other->visitors++;
-    while (ok && (other->busy || (whole && other->tracing)) && process == getpid()) {
+    while (ok && (other->busy || (whole && other->tracing)) && !forked) {
         wait_for_change();
-        ok = !whole || PyErr_CheckSignals() == 0;
+        ok = PyErr_CheckSignals() == 0;
     }
     if (--other->visitors == 0) thread_changed();
     return ok;
@@ -152,7 +155,7 @@ void thread_run_begin(thread *self) { self->busy++; }
 void thread_run_end(thread *self) {
     if (--self->busy || !thread_others) return;
     thread_changed();
-    while (self->visitors) wait_for_change();
+    while (self->visitors && !forked) wait_for_change();
 }
 
 // ---------------------------------------------------------------------------------------- giving back

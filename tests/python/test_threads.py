@@ -443,6 +443,37 @@ def test_what_fails_is_told_where_it_is_read():
         assert str(error.value) in [f"{__file__}:{line}: {says}" for line in lines]
 
 
+WAITS = """
+import os, signal, threading, time
+import cotan
+big = cotan.ones(1000, 1000) * 1e-3
+cotan.eval(big)
+box, started, done = [], threading.Event(), threading.Event()
+def work():
+    y = big
+    for _ in range(200):
+        y = y @ big
+    box.append(y)
+    started.set()
+    y.sum().item()
+    done.set()
+threading.Thread(target=work, daemon=True).start()
+started.wait()
+time.sleep(0.2)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    box[0].LOOK
+except KeyboardInterrupt:
+    print("interrupted", done.is_set())
+"""
+
+
+@pytest.mark.parametrize("look", ["shape", "tolist()"])
+def test_waiting_for_a_busy_thread_is_interrupted(look):
+    done = subprocess.run([sys.executable, "-c", WAITS.replace("LOOK", look)], capture_output=True, text=True, timeout=100, env=os.environ)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted False\n", "")
+
+
 PROGRAM = """
 import threading, time
 import cotan
