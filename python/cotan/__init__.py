@@ -24,6 +24,8 @@ from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
 from ._transforms import (cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap,  # noqa: E402, F401
                           while_loop)
+from . import library  # noqa: E402, F401
+from .export import export_c  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"

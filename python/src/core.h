@@ -14,6 +14,7 @@
 
 #include "cotan/binding.h"
 #include "cotan/cotan.h"
+#include "cotan/extend.h"
 
 // ------------------------------------------------------------------------------------ where.c
 // The user's line: that of the innermost frame whose file is not the package's. It also is what each
@@ -112,5 +113,8 @@ extern PyType_Slot operator_slots[]; // ended by {0}
 // ------------------------------------------------------------------------------------- call.c
 bool call_start(PyObject *module);
 extern PyMethodDef make_methods[];
+
+// ---------------------------------------------------------------------------------- library.c
+extern PyMethodDef library_methods[];
 
 #endif
