@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-static _Thread_local int tracing;
-bool functions_tracing(void) { return tracing > 0; }
+bool functions_tracing(void) { return thread_here()->tracing > 0; }
 
 typedef struct tensors {
     ct_tensor *v;
@@ -22,7 +21,7 @@ static bool tensors_of(PyObject *list, tensors *to, ct_loc here) {
         PyObject *o = PyTuple_GetItem(tuple, (Py_ssize_t)i);
         ok = tensor_check(o);
         if (ok)
-            to->v[i] = tensor_value(o, here);
+            ok = (to->v[i] = tensor_value(o, here)).bits;
         else
             PyErr_Format(PyExc_TypeError, "a traced function gives Tensors, not %R", o);
     }
@@ -34,7 +33,7 @@ static PyObject *objects_of(const ct_tensor *v, size_t n, ct_loc here) {
     if (ct_failed()) return raise_failure();
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
     for (size_t i = 0; tuple && i < n; i++) {
-        PyObject *o = tensor_new(v[i], here);
+        PyObject *o = tensor_one_of(v[i], here);
         if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
     }
     return tuple;
@@ -64,6 +63,11 @@ static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, ct_loc
     return f;
 }
 
+static void drop_function(PyObject *capsule) {
+    thread *owner = PyCapsule_GetContext(capsule);
+    owner->functions--;
+}
+
 // _trace(function, ((dtype, shape), ...)): what stands for the function of a tuple of Tensors, which gives
 // one, and how many it gives.
 static PyObject *trace(PyObject *module, PyObject *args) {
@@ -78,12 +82,13 @@ static PyObject *trace(PyObject *module, PyObject *args) {
         free(params);
         return NULL;
     }
-    tracing++;
+    thread *self = thread_here();
+    self->tracing++;
     PyObject *operands = objects_of(params, n, here), *results = NULL;
     if (operands) results = PyObject_CallFunctionObjArgs(function, operands, NULL);
     tensors out = {0};
     bool ok = results && tensors_of(results, &out, here);
-    tracing--;
+    if (--self->tracing == 0 && self->visitors) thread_changed();
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     const bool ended = ct_function_end_at(f, ok ? out.v : NULL, ok ? out.n : 0, here);
@@ -96,9 +101,11 @@ static PyObject *trace(PyObject *module, PyObject *args) {
     Py_XDECREF(results);
     free(params);
     free(out.v);
-    return ok ? Py_BuildValue("(NK)", PyCapsule_New(f, "cotan.function", NULL),
-                              (unsigned long long)out.n)
-              : NULL;
+    if (!ok) return NULL;
+    PyObject *capsule = PyCapsule_New(f, "cotan.function", drop_function);
+    if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
+    self->functions++;
+    return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
 }
 
 static ct_function *function_of(PyObject *o) { return PyCapsule_GetPointer(o, "cotan.function"); }

@@ -1,5 +1,6 @@
 // The user's Python line of a call.
 #include "core.h"
+#include "threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,6 @@ static struct met {
 static PyObject *folder;              // of the package
 static PyObject *files;               // name -> address of a copy that lives as long as the process
 static PyObject *name_back, *name_at; // "f_back", "f_lasti"
-static _Thread_local ct_ctx *mine;
 
 bool where_start(PyObject *package) {
     Py_INCREF(package);
@@ -96,17 +96,9 @@ static ct_loc line_of(PyObject *frame) {
     return here;
 }
 
-// A thread's first call: its context gets a rolling scope, and logs to Python.
-static void begin_thread(void) {
-    mine = ct_ctx_current();
-    if (!mine) return;
-    ct_set_log(errors_log, NULL);
-    if (!ct_rolling_begin()) ct_error_clear();
-}
-
 ct_loc enter(void) {
-    if (!mine) begin_thread();
-    if (tensor_waiting) tensor_flush(mine);
+    thread *self = thread_here();
+    if (self->visited || self->n_left) thread_call(self);
     dlpack_flush();
     PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;
     return frame ? line_of(frame) : CT_NOWHERE;

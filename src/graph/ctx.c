@@ -392,6 +392,10 @@ void ct__release_values(ct_ctx *ctx, ct_node *node) {
     if (node->var) {
         ct__free(node->mirror);
         node->mirror = NULL;
+        if (node->held && node->value != &node->held) {
+            node->held->home_holds--;
+            ct__storage_unref(node->held);
+        }
         ct__var_unref(node->var, node->ctx);
     }
     if (!node->value) return;

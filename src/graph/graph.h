@@ -28,6 +28,9 @@ typedef struct ct_storage {
     void (*destroy)(struct ct_storage *self); // frees buffer and self
     _Atomic(void *) mirror;                   // host copy made for ct_data, or NULL
     uint64_t begin, end; // the owner's events around the work that wrote it: (begin, end]
+    // A variable's: its version; the context that assigned it, and in how many reads that one holds it.
+    uint64_t version, home;
+    uint32_t home_holds;
 } ct_storage;
 ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
 void ct__storage_unref(ct_storage *storage);
@@ -76,7 +79,10 @@ struct ct_node {
     uint16_t region; // in which it was recorded; 0: in none
     // the rest
     uint32_t slot; // 0: has no handle yet
-    const void *attrs;
+    union {
+        const void *attrs;
+        ct_storage *held; // of a read or a version in a rolling scope, see ct__held
+    };
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
     ct_loc here;
@@ -168,6 +174,21 @@ typedef struct ct_version_node {
 } ct_version_node;
 static inline uint64_t ct__version_of(const ct_node *node) {
     return node->n_in ? ((const ct_version_node *)node)->version : node->number;
+}
+// In rolling scopes reads hold the storage that they found, so that no other context's assignment takes their
+// version from them: who assigns writes in place only what it alone holds. NULL: none, or it was
+// assigned in place since. Where another context had assigned it, the read is a value like others, to which
+// `value` points; else it stands for what the variable holds, until ct__read_apart.
+static inline ct_storage *ct__held(const ct_node *node) {
+    return node->held && node->held->version == ct__version_of(node) ? node->held : NULL;
+}
+void ct__hold_version(const ct_ctx *ctx, ct_node *node); // which was just read, or has just run
+static inline void ct__read_apart(ct_node *read) {
+    read->held->home_holds--;
+    read->value = &read->held;
+}
+static inline bool ct__is_gone(const ct_node *node) { // what it reads of its variable
+    return ct__version_of(node) != node->var->version && !ct__held(node);
 }
 
 typedef enum {
@@ -491,8 +512,9 @@ typedef struct ct_order {
 } ct_order;
 // Is its value what the variable's storage holds, as long as it has this version?
 static inline bool ct__reads_var(const ct_node *node) {
-    return node->op == &ct__op_read ||
-           (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED;
+    return node->value != &node->held &&
+           (node->op == &ct__op_read ||
+            (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED);
 }
 // Does an order stop at this node: has it a value (and no gradient that looks behind it)?
 static inline bool ct__stops(const ct_node *node) {

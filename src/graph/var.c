@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cotan/binding.h"
 #include "graph/handle.h"
 
 struct ct_params {
@@ -78,12 +79,17 @@ ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
     return NULL;
 }
 
+enum { VERSION_BITS = 40 }; // below the context's number
+
 void ct__var_changed(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
+    ct_storage *storage = var->storage;
+    storage->version = version;
+    storage->home = version >> VERSION_BITS;
     atomic_store_explicit(&var->version, version, memory_order_release);
 }
 
-uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << 40 | ++ctx->versions; }
+uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << VERSION_BITS | ++ctx->versions; }
 
 // Where a table has its entry of a variable, or room for it.
 static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var) {
@@ -423,6 +429,11 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
     add_assignment(ctx, var, v, &here);
+}
+
+ct_ctx *ct_assigning(ct_tensor variable) {
+    const ct_var *var = ct__var_of(variable);
+    return var ? atomic_load_explicit(&var->writer, memory_order_acquire) : NULL;
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.

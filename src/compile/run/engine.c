@@ -217,7 +217,10 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
             if (!var->storage) var->storage = e->fresh[i];
             const ct_current *now = ct__current(ctx, var);
             ct__var_changed(var, now->version);
-            if (now->node) now->node->flags |= CT_NODE_STORED;
+            if (now->node) {
+                now->node->flags |= CT_NODE_STORED;
+                ct__hold_version(ctx, now->node);
+            }
             if (var->broken) var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {
@@ -253,15 +256,23 @@ static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
     return NULL;
 }
 
-// What a plan updates in place moves here for good.
+// Does anybody but the reads of this context hold the variable's value?
+static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
+    return (uint32_t)atomic_load(&s->refs) > 1 + (s->home == ctx->id ? s->home_holds : 0);
+}
+
+// What a plan updates in place moves here for good, and away from others who hold it.
 static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
-        if (!var || !var->storage || !foreign(e, var->storage)) continue;
-        ct_storage *here = fetch(ctx, e, var->storage);
+        ct_storage *from = var ? var->storage : NULL;
+        if (!from || !(foreign(e, from) || is_shared(ctx, from))) continue;
+        ct_storage *here = fetch(ctx, e, from);
         if (!here) return false;
-        ct__storage_unref(var->storage);
+        here->version = from->version;
+        here->home = from->home;
         var->storage = here;
+        ct__storage_unref(from);
     }
     return true;
 }
@@ -392,8 +403,9 @@ static const ct_node *bind_reads(ct_engine *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
-        if (ct__version_of(node) != node->var->version) return node;
-        e->order.leaves[i] = node->var->storage;
+        const bool newest = ct__version_of(node) == node->var->version;
+        if (!newest && !ct__held(node)) return node;
+        e->order.leaves[i] = newest ? node->var->storage : ct__held(node);
     }
     return NULL;
 }
@@ -510,7 +522,8 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
 
 // The variable's storage; a new one where it has none here.
 static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
-    if (var->storage && !foreign(e, var->storage)) return var->storage;
+    if (var->storage && !foreign(e, var->storage) && !is_shared(ctx, var->storage))
+        return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
     ct__storage_unref(var->storage);
