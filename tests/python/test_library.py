@@ -182,10 +182,10 @@ def test_what_is_wrong(plugin, tmp_path):
     q, k = cotan.zeros(3, 4), cotan.zeros(3, 5)
     with pytest.raises(cotan.ShapeError) as error:
         plugin.window_attention(q, k, q, window=2)
-    assert whole(error) == "window_attention: size d differs: operand 1 (q) is (3, 4) f32, operand 2 (k) is (3, 5) f32"
+    assert whole(error) == "window_attention: size d differs: operand 1 (q) is (3, 4) float32, operand 2 (k) is (3, 5) float32"
     with pytest.raises(cotan.DTypeError) as error:
         plugin.window_attention(*[cotan.zeros(3, 4, dtype=cotan.int64)] * 3, window=2)
-    assert whole(error) == "window_attention: operand 1 (q) is (3, 4) i64, it must be f32 or f64\n  hint: cast it"
+    assert whole(error) == "window_attention: operand 1 (q) is (3, 4) int64, it must be float32 or float64\n  hint: cast it"
     q.requires_grad_()
     grad = cotan.autograd.grad(plugin.window_attention(q, q, q, 2).sum(), q, create_graph=True)[0]
     with pytest.raises(cotan.GradError) as error:
