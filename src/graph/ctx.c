@@ -362,7 +362,7 @@ void ct_error_clear(void) {
     if (!ctx) return;
     // In a rolling scope an error is an exception, raised where it occurs: what else is pending stays so.
     if (ctx->err.code && !ctx->rolling) ct__roots_abandon(ctx);
-    if (ctx->rolling) ct__roots_keep(ctx, ct__root_assigns);
+    if (ctx->rolling) (void)ct__roots_keep_assignments(ctx);
     ctx->err.code = CT_OK;
     ctx->err.text[0] = '\0';
     ctx->err_noticed = false;

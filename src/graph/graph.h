@@ -203,6 +203,8 @@ typedef struct ct_root {
     ct_root_kind kind;
     ct_val val;
     ct_var *var;      // ASSIGN
+    ct_val first;     // in a rolling scope, of a variable that has no value yet: what it was to be
+                      // before this replaced it; else {NULL}
     const char *name; // METRIC; owned by the context's metric table
     uint32_t depth;   // of the frame in which it was recorded
     ct_loc here;
@@ -341,10 +343,12 @@ ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
 // Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
 void ct__roots_abandon(ct_ctx *ctx);
-// Forgets those that are not `kept`. Are there both such and others?
-bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root));
-bool ct__root_assigns(const ct_root *root);
-bool ct__root_begins(const ct_root *root); // assigns a variable that has no value yet
+// Forgets all but assignments. Are there both such and others?
+bool ct__roots_keep_assignments(ct_ctx *ctx);
+// Forgets all but first assignments of variables, as they were before others replaced them. Are there such, and is that
+// another set than before?
+bool ct__roots_keep_first(ct_ctx *ctx);
+void ct__root_release(const ct_root *root); // it needs its values no more
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as

@@ -139,7 +139,7 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
         if (stays(&r) && node->value) continue;
         if (r.var && r.var->freed) { // by another context
             ct__var_released(r.var, ctx);
-            ct__unuse(node);
+            ct__root_release(&ctx->roots[i]);
             ctx->roots[i--] = ctx->roots[--ctx->n_roots];
             continue;
         }
@@ -456,19 +456,18 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
 }
 
 // In a rolling scope a variable gets its value though something else failed in the plan: first all that are
-// assigned are tried without the rest, then those that have no value yet. What was interrupted stops at once; then
-// these wait.
+// assigned are tried without the rest, then the first values of those that have none. What was interrupted stops at
+// once; then these wait.
 static void save_assignments(ct_ctx *ctx, ct_loc here) {
     const ct_err failure = ctx->err;
     bool done = false;
     if (failure.code == CT_E_INTERRUPTED) {
-        ct__roots_keep(ctx, ct__root_begins);
+        (void)ct__roots_keep_first(ctx);
         ctx->given_up = ctx->turn_due = true;
         return;
     }
-    bool (*const kept[])(const ct_root *) = {ct__root_assigns, ct__root_begins};
-    for (size_t i = 0; i < 2 && !done; i++)
-        if (ct__roots_keep(ctx, kept[i])) {
+    for (int first = 0; first < 2 && !done; first++)
+        if (first ? ct__roots_keep_first(ctx) : ct__roots_keep_assignments(ctx)) {
             ctx->err.code = CT_OK;
             done = run_once(ctx, here);
         }
