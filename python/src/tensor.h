@@ -58,6 +58,9 @@ extern PyMethodDef indexing_methods[];
 PyObject *index_get(PyObject *self, PyObject *key);
 int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
+// join.c
+extern PyMethodDef join_functions[];
+
 // functions.c
 bool functions_tracing(void); // inside of a traced function, where nothing runs
 extern PyMethodDef function_methods[];

@@ -1,10 +1,15 @@
 """Gradients of values, by the names of torch.autograd."""
-from . import _core
-from ._core import Tensor, ops
-from ._dtypes import COMPLEX
-from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .. import _core
+from .._core import Tensor, ops
+from .._dtypes import COMPLEX
+from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
+__all__ = ["Variable", "backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
+
+
+def Variable(data, requires_grad=False):
+    """The tensor itself: a name from before tensors had histories."""
+    return data.requires_grad_() if requires_grad else data
 
 
 def _listed(tensors):
@@ -26,9 +31,12 @@ def _total(outputs, cotangents, name):
     return total
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None, materialize_grads=False):
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):
     """A tuple: the gradients of the outputs (each one number, or times its grad_outputs) with respect to each input, which may
     be any value behind them. An input that no output hangs on is an error, None with allow_unused, 0 with materialize_grads."""
+    if is_grads_batched:
+        raise NotImplementedError("grad: grad_outputs of a batch are asked for; cotan.vmap of vjp's function gives them")
     outputs, inputs = _listed(outputs), _listed(inputs)
     cotangents = (None,) * len(outputs) if grad_outputs is None else _listed(grad_outputs)
     if len(cotangents) != len(outputs):
@@ -51,3 +59,6 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     cotangents = (None,) * len(tensors) if grad_tensors is None else _listed(grad_tensors)
     with enable_grad():
         _total(tensors, cotangents, "backward").backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+
+
+from . import functional  # noqa: E402, F401
