@@ -117,8 +117,7 @@ def _products(outputs, cotangents):
     """The sum of all products, one real number."""
     total = None
     for output, cotangent in zip(outputs, cotangents):
-        product = output * cotangent
-        product = ops.sum(ops.real(product) if product.dtype in COMPLEX else product)
+        product = _core._paired(output, cotangent)
         total = product if total is None else total + product
     return total
 

@@ -254,8 +254,106 @@ static PyObject *while_(PyObject *module, PyObject *args) {
     return found;
 }
 
+// _custom(function, rule, operands, how many results, forward): with the rule as its derivative, forwards
+// (of operands, results and tangents) or in reverse (of operands, results and cotangents).
+static PyObject *custom(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *rule, *operands;
+    unsigned long long n_out;
+    int forward;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOOKp:_custom", &function, &rule, &operands, &n_out, &forward))
+        return NULL;
+    ct_function *pair[2] = {function_of(function), function_of(rule)};
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && pair[0] && pair[1] && tensors_of(operands, &in, here)) {
+        (forward ? ct_custom_jvp_at : ct_custom_vjp_at)(call_first, call_second, pair, in.v, in.n,
+                                                        out, n_out, here);
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+
+// _remat(function, operands, how many results): gradients keep its operands alone.
+static PyObject *remat(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *operands;
+    unsigned long long n_out;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOK:_remat", &function, &operands, &n_out)) return NULL;
+    ct_function *f = function_of(function);
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && f && tensors_of(operands, &in, here)) {
+        ct_remat_with((ct_remat_args){.f = ct_function_call,
+                                      .user = f,
+                                      .in = in.v,
+                                      .n_in = in.n,
+                                      .out = out,
+                                      .n_out = n_out,
+                                      .policy = CT_REMAT_NOTHING,
+                                      .here = here});
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+
+// _associative_scan(function, xs, axis, reverse): as many as xs.
+static PyObject *associative_scan(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *elements;
+    long long axis;
+    int reverse;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOLp:_associative_scan", &function, &elements, &axis, &reverse))
+        return NULL;
+    ct_function *f = function_of(function);
+    tensors xs = {0};
+    PyObject *found = NULL;
+    if (f && tensors_of(elements, &xs, here)) {
+        ct_tensor *out = calloc(xs.n + 1, sizeof *out);
+        if (out) {
+            ct_associative_scan_with((ct_associative_scan_args){.f = ct_function_call,
+                                                                .user = f,
+                                                                .xs = xs.v,
+                                                                .n_xs = xs.n,
+                                                                .axis = axis,
+                                                                .reverse = reverse,
+                                                                .here = here},
+                                     out);
+            found = objects_of(out, xs.n, here);
+        } else {
+            PyErr_NoMemory();
+        }
+        free(out);
+    }
+    free(xs.v);
+    return found;
+}
+
+static PyObject *is_tracing(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(tracing > 0);
+}
+
 PyMethodDef function_methods[] = {
-    {"_trace", trace, METH_VARARGS, NULL},  {"_vmap", vmap, METH_VARARGS, NULL},
-    {"_scan", scan, METH_VARARGS, NULL},    {"_cond", cond, METH_VARARGS, NULL},
-    {"_while", while_, METH_VARARGS, NULL}, {0},
+    {"_custom", custom, METH_VARARGS, NULL},
+    {"_remat", remat, METH_VARARGS, NULL},
+    {"_associative_scan", associative_scan, METH_VARARGS, NULL},
+    {"_tracing", is_tracing, METH_NOARGS, NULL},
+    {"_trace", trace, METH_VARARGS, NULL},
+    {"_vmap", vmap, METH_VARARGS, NULL},
+    {"_scan", scan, METH_VARARGS, NULL},
+    {"_cond", cond, METH_VARARGS, NULL},
+    {"_while", while_, METH_VARARGS, NULL},
+    {0},
 };

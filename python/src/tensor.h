@@ -60,6 +60,10 @@ int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 bool functions_tracing(void); // inside of a traced function, where nothing runs
 extern PyMethodDef function_methods[];
 
+// marks.c
+void marks_flush(void); // gives owners of marks back that have gone
+extern PyMethodDef mark_functions[];
+
 // autograd.c
 bool grad_enabled(void);
 void autograd_ran(void); // a read, and maybe a plan

@@ -1,5 +1,6 @@
 // The user's Python line of a call.
 #include "core.h"
+#include "tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,7 @@ ct_loc enter(void) {
     if (!mine) begin_thread();
     if (tensor_waiting) tensor_flush(mine);
     dlpack_flush();
+    marks_flush();
     PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;
     return frame ? line_of(frame) : CT_NOWHERE;
 }

@@ -441,6 +441,13 @@ void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
     if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
 }
 
+// In a rolling scope a read stays the same one while a history needs it: a gradient with respect to the
+// variable is that of all that was computed of one version, before and behind a run.
+static bool lives(const ct_ctx *ctx, const ct_var *var, const ct_current *now) {
+    return ctx->rolling && var->owner == ctx->id && var->tracked && now->node &&
+           now->node->flags & CT_NODE_TRACKED;
+}
+
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
     const bool pending = atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx;
     // Loaded before the state is looked at: where another context frees or breaks the variable
@@ -451,7 +458,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         return bad_var(ctx, var, op, *here);
     ct_current *now = ct__current(ctx, var);
     if (!now) return ct__err_memory(&ctx->err, *here, "read", sizeof *now);
-    if (!pending && (!stands(ctx, now) || now->version != version)) {
+    if (!pending && ((!stands(ctx, now) && !lives(ctx, var, now)) || now->version != version)) {
         ct_node *leaf = read_leaf(ctx, var, version, here);
         if (!leaf) return false;
         ct__current_replaced(ctx, now);

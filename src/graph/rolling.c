@@ -26,6 +26,9 @@ static bool is_named(const ct_node *node) {
 
 static void give_back(ct_ctx *ctx, ct_node *node) {
     ct_frame *frame = node->frame;
+    if (ct__is_mark(node)) ct__mark_ended(ctx, node);
+    if (node->var && node->var->owner == ctx->id && node->var->current.node == node)
+        node->var->current.node = NULL;
     ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
     node->n_in = 0;
@@ -70,12 +73,22 @@ static bool waits(const ct_node *node) {
            !(node->flags & (CT_NODE_POISON | CT_NODE_GONE)) && node->op != &ct__op_scalar;
 }
 
+// A version whose assignment ran is read from the variable from now on: what the value was made of may go.
+static void read_stored(ct_node *node) {
+    const uint64_t version = ct__version_of(node);
+    ct__unuse(node->in[0].node);
+    node->n_in = 0;
+    node->number = version;
+    node->op = &ct__op_read;
+}
+
 // Newest first: what uses a node comes before it.
 static void settle(ct_ctx *ctx, ct_frame *frame) {
     uint32_t live = 0;
     frame->unsettled = frame->waits = false;
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_GONE) continue;
+        if (node->var && node->n_in && node->flags & CT_NODE_STORED) read_stored(node);
         if (is_settled(node)) {
             ct_node *leaf = ct__rehome(ctx, ctx->frames[0], node);
             if (leaf) {

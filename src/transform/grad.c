@@ -214,7 +214,19 @@ static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_l
     return true;
 }
 
+// The loss, which now depends on all of wrt, be it without slope: then a gradient is 0 where it would be
+// an error.
+static ct_tensor reaching(const ct_tensor *in, size_t n, ct_loc here) {
+    const mark_attrs attrs = {.n_values = 1};
+    return ct__record(&ct__op_mark, &attrs, in, (int)n + 1, here);
+}
+
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
+    ct__grad_of(loss, wrt, n, grads, false, here);
+}
+
+void ct__grad_of(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool or_zero,
+                 ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients") ||
         !ct__possible(ctx, n, here, "grad", "the tensors"))
@@ -235,9 +247,10 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
     else {
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
-        all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here)
-                  ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
-                  : ct__poison(ctx, here);
+        const bool bound =
+            no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here);
+        if (bound && or_zero) in[0] = reaching(in, n, here);
+        all = bound ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here) : ct__poison(ctx, here);
         hint_leaf(ctx, at, in + 1, n, here);
     }
     ct__outputs(all, grads, n);

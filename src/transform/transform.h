@@ -34,6 +34,11 @@ bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_st
                       const void *user, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
+// Histories (history.c). What lies behind values up to what is not tracked, which is listed as well.
+bool ct__history(ct_ctx *ctx, const ct_val *roots, size_t n, ct_nodes *list);
+bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here);
+bool ct__history_begins(const ct_node *node); // with it
+
 // Replaces compositions behind vals by their bodies, and without `keep` ops of dtypes that have
 // parts by ops of these, all the way down, or to the ends, which are
 // the n_ends vals behind the n first; `keep` says which stay (NULL: none): then it is for a gradient,
@@ -63,6 +68,9 @@ bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n);
 // Records what a transform of the operands `in` stands for, each of its outputs as a node of its own.
 bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out);
 
+// ct_grad_at; `or_zero`: what the loss does not depend on is no error.
+void ct__grad_of(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool or_zero,
+                 ct_loc here);
 // Gradients of a scalar with respect to values behind it, recorded in the innermost trace. grads[i]
 // is a zero of the right shape only where `loss` depends on wrt[i] through paths that carry none;
 // no path at all is an error.
