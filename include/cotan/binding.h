@@ -57,7 +57,7 @@ CT_API size_t ct_marks_ended(void **owners, size_t room);
 // The histories behind n roots up to the newest mark in them, or the newest of the targets: all that
 // depends on it lies in front of the cut. Gradients of the roots `inside`, with respect to `behind`
 // and `leaves`, are what they need of that part; all other roots, the results of the mark among
-// them, wait for the next cut. Freed by ct_cut_free.
+// them, wait for the next cut. With targets only what leads to one of them counts. Freed by ct_cut_free.
 typedef struct ct_cut {
     void *owner;         // of the mark; NULL: a target, or there is neither
     ct_tensor *at;       // (n_at) the mark's results, or the target

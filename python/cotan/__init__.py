@@ -22,6 +22,7 @@ from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
+from ._checkpoint import checkpoint  # noqa: E402, F401
 from ._rules import custom_jvp, custom_vjp  # noqa: E402, F401
 from ._transforms import (cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap,  # noqa: E402, F401
                           while_loop)

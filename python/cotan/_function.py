@@ -160,16 +160,17 @@ class Function:
         return results[0] if single else results
 
     @classmethod
-    def _marked(cls, ctx, args, places, results):
+    def _marked(cls, ctx, args, places, results, values=None):
+        """forward's results with the history of the arguments at these places; values: other tensors that are the same."""
         node = _Node(cls, ctx, args, places)
         fixed = {id(one) for one in ctx._fixed}
         node.slopes = [k for k, one in enumerate(results) if isinstance(one, Tensor) and _has_slope(one) and id(one) not in fixed]
         node.n_results = len(results)
         node.like = [(tuple(one.shape), one.dtype) if isinstance(one, Tensor) else ((), _core.float32) for one in results]
-        found = list(results)
+        found = list(results) if values is None else list(values)
         with no_grad():
             for k, one in enumerate(results):
-                if isinstance(one, Tensor) and one.requires_grad:
+                if values is None and isinstance(one, Tensor) and one.requires_grad:
                     found[k] = one.detach()  # an input as it is
             if node.slopes:
                 marked = _core._mark(tuple(found[k] for k in node.slopes), tuple(args[i] for i in places), node)
@@ -210,11 +211,10 @@ class Function:
             found = dict(zip(wants, node.call(list(cotangents), seen["like"])))
             return [found.get(i) for i in tensors]
 
-        results, saved = traced_rule(forward, backward, [args[i] for i in tensors])
-        if places:
-            ctx = restored(saved)
-            ctx._fixed = [results[k] for k, one in enumerate(results) if not _has_slope(one)]
-            results = cls._marked(ctx, args, places, tuple(results))
+        results, _ = traced_rule(forward, backward, [args[i] for i in tensors])
+        if places:  # gradients are taken inside, too: they find what forward records here, whose history goes on
+            ctx = FunctionCtx(tuple(i in places for i in range(len(args))))
+            results = cls._marked(ctx, args, places, cls._forward(ctx, args)[0], results)
         return results[0] if seen["single"] else tuple(results)
 
 

@@ -1,4 +1,5 @@
 """Random numbers: a key and a counter, both operands of the plans that draw."""
+import contextlib
 import os
 import threading
 
@@ -35,6 +36,20 @@ class Generator:
         self._seed, self._count = (int(number) for number in state.tolist())
         self._key = None
         return self
+
+    def place(self):
+        """Where it is in its stream, for back_at."""
+        return self._seed, self._count
+
+    @contextlib.contextmanager
+    def back_at(self, place):
+        """with generator.back_at(place): the numbers that came from there come again. None: it goes on where it is."""
+        now = self.place()
+        self._seed, self._count = place or now
+        try:
+            yield
+        finally:
+            self._seed, self._count = now if place else self.place()
 
     def next_key(self):
         """A key that no earlier call gave."""

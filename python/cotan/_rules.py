@@ -1,6 +1,7 @@
 """JAX's functions with derivatives of their own: custom_vjp and custom_jvp. Both run on real values; inside of functions that are
 traced (vmap, scan) the rules are traced as well."""
 import functools
+import inspect
 
 from . import _core
 from ._core import Tensor, ops
@@ -53,7 +54,7 @@ class _Custom:
     """A function of trees, some of whose arguments stay what they are."""
 
     def __init__(self, fun, nondiff_argnums=()):
-        self.fun, self.nondiff_argnums = fun, tuple(nondiff_argnums)
+        self.fun, self.nondiff_argnums, self._plain = fun, tuple(nondiff_argnums), False
         functools.update_wrapper(self, fun)
 
     def __get__(self, instance, owner=None):
@@ -64,51 +65,61 @@ class _Custom:
 
     def __call__(self, *args, **options):
         if options:  # by their places, as the rules see them
-            import inspect
             bound = inspect.signature(self.fun).bind(*args, **options)
             bound.apply_defaults()
             args = bound.args
-        fixed = {i % len(args): args[i] for i in self.nondiff_argnums}
-        moving = [one for i, one in enumerate(args) if i not in fixed]
-        leaves, structure = tree_flatten(tuple(moving))
-        leaves = as_tensors(leaves)
-        tracked = [i for i, one in enumerate(leaves) if _core.is_grad_enabled() and one.requires_grad and has_slope(one)]
-
-        def arguments(operands):
-            rest = iter(tree_unflatten(structure, operands))
-            return [fixed[i] if i in fixed else next(rest) for i in range(len(args))]
-
-        call = self._traced if _core._tracing() else self._eager if tracked else None
-        if call is None:
-            return self.fun(*args)
-        return call(list(fixed.values()), arguments, leaves, structure, tracked)
+        call = _Call(self.nondiff_argnums, args)
+        run = None if self._plain else self._traced if _core._tracing() else self._eager if call.tracked else None
+        return self.fun(*args) if run is None else run(call)
 
     @staticmethod
-    def _marked(results, inputs, owner):
-        """The results as values whose gradients the owner knows."""
+    def _marked(results, call, backward):
+        """The results as values whose gradients are what backward(cotangents) gives, one an operand."""
         places = [k for k, one in enumerate(results) if has_slope(one)]
-        with no_grad():
-            results = [one.detach() if one.requires_grad else one for one in results]
-            owner.slopes, owner.like = places, [(tuple(one.shape), one.dtype) for one in results]
-            if places:
-                for k, one in zip(places, _core._mark(tuple(results[k] for k in places), tuple(inputs), owner)):
-                    results[k] = one
+        owner = _Rule(backward, call.tracked, places, [(tuple(one.shape), one.dtype) for one in results])
+        results = list(results)
+        if places:
+            inputs = tuple(call.operands[i] for i in call.tracked)
+            for k, one in zip(places, _core._mark(tuple(results[k] for k in places), inputs, owner)):
+                results[k] = one
         return results
 
 
-class _Rule(Owner):
-    """One call: backward(cotangents), one a result, gives one a leaf of the arguments, or None."""
+class _Call:
+    """The arguments of one call: leaves that are arrays are operands, all others (numbers of Python) stay what they are."""
 
-    def __init__(self, backward, tracked):
-        self.backward, self.tracked = backward, tracked
+    def __init__(self, nondiff_argnums, args):
+        self.n = len(args)
+        self.fixed = {i % self.n: args[i] for i in nondiff_argnums}
+        self.leaves, self.structure = tree_flatten(tuple(one for i, one in enumerate(args) if i not in self.fixed))
+        self.places = [i for i, one in enumerate(self.leaves) if hasattr(one, "shape")]
+        self.operands = as_tensors([self.leaves[i] for i in self.places])
+        self.tracked = [i for i, one in enumerate(self.operands) if _core.is_grad_enabled() and one.requires_grad and has_slope(one)]
+
+    def trees(self, operands, others=None):
+        """A tree an argument that moves, of values that stand for the operands; others: for all other leaves."""
+        leaves = list(self.leaves) if others is None else [others] * len(self.leaves)
+        for i, one in zip(self.places, operands):
+            leaves[i] = one
+        return tree_unflatten(self.structure, leaves)
+
+    def arguments(self, operands):
+        rest = iter(self.trees(operands))
+        return [self.fixed[i] if i in self.fixed else next(rest) for i in range(self.n)]
+
+
+class _Rule(Owner):
+    """One call: backward(cotangents), one a result, gives one an operand, or None."""
+
+    def __init__(self, backward, tracked, slopes, like):
+        self.backward, self.tracked, self.slopes, self.like = backward, tracked, slopes, like
 
     def pull(self, operands, results, cotangents):
         inside = [ops.cast(_core.full(shape, 0), dtype) for shape, dtype in self.like]
         for k, cotangent in zip(self.slopes, cotangents):
             inside[k] = inside[k] if cotangent is None else cotangent
         found = self.backward(inside)
-        inputs = operands[len(results):]
-        return [(bits, found[i]) for bits, i in zip(inputs, self.tracked) if found[i] is not None]
+        return [(bits, found[i]) for bits, i in zip(operands[len(results):], self.tracked) if found[i] is not None]
 
 
 class custom_vjp(_Custom):
@@ -134,59 +145,58 @@ class custom_vjp(_Custom):
                             f"not {type(pair).__name__}")
         return pair
 
-    def _back(self, fixed, residuals, cotangent, leaves, structure):
-        """The rule's cotangents, one a leaf."""
-        found = self.bwd(*fixed, residuals, cotangent)
-        trees = tree_unflatten(structure, leaves)
+    def _back(self, call, residuals, cotangent):
+        """The rule's cotangents, one an operand."""
+        found, trees, name = self.bwd(*call.fixed.values(), residuals, cotangent), call.trees(call.operands), self._name()
         if not isinstance(found, tuple) or len(found) != len(trees):
             what = f"{len(found)} of them" if isinstance(found, tuple) else type(found).__name__
-            raise TypeError(f"custom_vjp: the reverse rule of {self._name()} gives a tuple of {len(trees)} cotangents, one an argument, "
+            raise TypeError(f"custom_vjp: the reverse rule of {name} gives a tuple of {len(trees)} cotangents, one an argument, "
                             f"not {what}")
         grads = []
         for i, (grad, tree) in enumerate(zip(found, trees)):
             wanted, inside = tree_flatten(tree)
-            if grad is None:
-                grads += [None] * len(wanted)
-                continue
-            parts, given = tree_flatten(grad)
+            parts, given = ([None] * len(wanted), inside) if grad is None else tree_flatten(grad)
             if given != inside:
-                raise TypeError(f"custom_vjp: the reverse rule of {self._name()} gives a cotangent of the structure {given} for "
+                raise TypeError(f"custom_vjp: the reverse rule of {name} gives a cotangent of the structure {given} for "
                                 f"argument {i}, it has {inside}")
-            for part, one in zip(as_tensors(parts), wanted):
-                if tuple(part.shape) != tuple(one.shape):
-                    raise ValueError(f"custom_vjp: the reverse rule of {self._name()} gives a cotangent {tuple(part.shape)} for "
-                                     f"argument {i}, it is {tuple(one.shape)}")
-                grads.append(part if part.dtype == one.dtype else ops.cast(part, one.dtype) if has_slope(one) else None)
-        return grads
+            for part, one in zip(parts, wanted):
+                part = part if part is None or isinstance(part, Tensor) else _core.asarray(part)
+                if part is not None and isinstance(one, Tensor):
+                    if tuple(part.shape) != tuple(one.shape):
+                        raise ValueError(f"custom_vjp: the reverse rule of {name} gives a cotangent {tuple(part.shape)} for "
+                                         f"argument {i}, it is {tuple(one.shape)}")
+                    part = None if not has_slope(one) else part if part.dtype == one.dtype else ops.cast(part, one.dtype)
+                grads.append(part)
+        return [grads[i] for i in call.places]
 
-    def _eager(self, fixed, arguments, leaves, structure, tracked):
-        result, residuals = self._ahead(arguments(leaves))
+    def _eager(self, call):
+        result, residuals = self._ahead(call.arguments(call.operands))
         results, out = tree_flatten(result)
-        shapes = [one.detach() if i in tracked else one for i, one in enumerate(leaves)]
+        results = [one.detach() for one in as_tensors(results)]
+        return tree_unflatten(out, self._marked(results, call, self._backward(call, residuals, out)))
 
-        def backward(cotangents):
-            return self._back(fixed, residuals, tree_unflatten(out, cotangents), shapes, structure)
+    def _backward(self, call, residuals, out):
+        return lambda cotangents: self._back(call, residuals, tree_unflatten(out, cotangents))
 
-        marked = self._marked(as_tensors(results), [leaves[i] for i in tracked], _Rule(backward, tracked))
-        return tree_unflatten(out, marked)
-
-    def _traced(self, fixed, arguments, leaves, structure, tracked):
+    def _traced(self, call):
         seen = {}
 
         def forward(operands):
-            result, residuals = self._ahead(arguments(operands))
+            result, residuals = self._ahead(call.arguments(operands))
             results, seen["out"] = tree_flatten(result)
             saved, seen["inside"] = tree_flatten(residuals)
-            return as_tensors(results), as_tensors(saved)
+            seen["saved"] = [None if hasattr(one, "shape") else one for one in saved]  # numbers of Python stay what they are
+            return as_tensors(results), as_tensors([one for one in saved if hasattr(one, "shape")])
 
         def backward(operands, results, saved, cotangents):
-            residuals = tree_unflatten(seen["inside"], saved)
-            return self._back(fixed, residuals, tree_unflatten(seen["out"], cotangents), operands, structure)
+            rest = iter(saved)
+            residuals = tree_unflatten(seen["inside"], [next(rest) if one is None else one for one in seen["saved"]])
+            return self._backward(call, residuals, seen["out"])(cotangents)
 
-        results, saved = traced_rule(forward, backward, leaves)
-        if tracked:
-            owner = _Rule(lambda cotangents: backward(leaves, results, saved, cotangents), tracked)
-            results = self._marked(results, [leaves[i] for i in tracked], owner)
+        results, _ = traced_rule(forward, backward, call.operands)
+        if call.tracked:  # gradients are taken inside, too: they find what fwd records here, whose history goes on
+            residuals = self._ahead(call.arguments(call.operands))[1]
+            results = self._marked(results, call, self._backward(call, residuals, seen["out"]))
         return tree_unflatten(seen["out"], results)
 
 
@@ -218,9 +228,9 @@ class custom_jvp(_Custom):
             raise AttributeError(f"No JVP defined for custom_jvp function {self._name()} using defjvp.")
         return super().__call__(*args, **options)
 
-    def _moved(self, fixed, primals, tangents, structure):
+    def _moved(self, call, primals, tangents):
         """How the results move, one a leaf."""
-        pair = self.rule(*fixed, tree_unflatten(structure, primals), tree_unflatten(structure, tangents))
+        pair = self.rule(*call.fixed.values(), call.trees(primals), call.trees(tangents, 0.0))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"custom_jvp: the rule of {self._name()} gives a pair (result, tangent), not {type(pair).__name__}")
         results, inside = tree_flatten(pair[0])
@@ -235,41 +245,43 @@ class custom_jvp(_Custom):
             moved.append(part if part.dtype == one.dtype else ops.cast(part, one.dtype))
         return moved
 
-    def _eager(self, fixed, arguments, leaves, structure, tracked):
+    def _eager(self, call):
         with no_grad():
-            results, out = tree_flatten(self.fun(*arguments(leaves)))
+            results, out = tree_flatten(self.fun(*call.arguments(call.operands)))
+            results = [one.detach() if one.requires_grad else one for one in as_tensors(results)]
 
         def backward(cotangents):
             further = _core.is_grad_enabled()
-            primals = leaves if further else [one.detach() for one in leaves]
+            primals = call.operands if further else [one.detach() for one in call.operands]
             with enable_grad():
-                probes = [_core._track(zeros_like(one)) if i in tracked else zeros_like(one) for i, one in enumerate(leaves)]
-                moved = self._moved(fixed, primals, probes, structure)
+                probes = [_core._track(zeros_like(one)) if i in call.tracked else zeros_like(one) for i, one in enumerate(primals)]
                 total = None
-                for one, cotangent in zip(moved, cotangents):
+                for one, cotangent in zip(self._moved(call, primals, probes), cotangents):
                     if has_slope(one):
-                        part = ops.sum(ops.real(one * cotangent) if one.dtype in COMPLEX else one * cotangent)
+                        part = _core._paired(one, cotangent)
                         total = part if total is None else total + part
-                found = dict(zip(tracked, _core._grad(total, tuple(probes[i] for i in tracked), None, True, None)))
-            return [found.get(i) for i in range(len(leaves))]
+                found = dict(zip(call.tracked, _core._grad(total, tuple(probes[i] for i in call.tracked), None, True, further)))
+            return [found.get(i) for i in range(len(primals))]
 
-        marked = self._marked(as_tensors(results), [leaves[i] for i in tracked], _Rule(backward, tracked))
-        return tree_unflatten(out, marked)
+        return tree_unflatten(out, self._marked(results, call, backward))
 
-    def _traced(self, fixed, arguments, leaves, structure, tracked):
-        seen = {}
+    def _traced(self, call):
+        seen, n = {}, len(call.operands)
 
         def values(operands):
-            results, seen["out"] = tree_flatten(self.fun(*arguments(operands)))
-            seen["specs"] = _specs(as_tensors(results))
-            return tuple(as_tensors(results))
-
-        function, count = _core._trace(values, tuple(_specs(leaves)))
-        n = len(leaves)
+            results, seen["out"] = tree_flatten(self.fun(*call.arguments(operands)))
+            results = as_tensors(results)
+            seen["specs"] = _specs(results)
+            return tuple(results)
 
         def rule(operands):
-            return tuple(self._moved(fixed, list(operands[:n]), list(operands[n + count:]), structure))
+            plain, self._plain = self._plain, True  # f in its own rule is f, or the rule would be traced without end
+            try:
+                return tuple(self._moved(call, list(operands[:n]), list(operands[n + count:])))
+            finally:
+                self._plain = plain
 
-        specs = _specs(leaves)
+        specs = _specs(call.operands)
+        function, count = _core._trace(values, tuple(specs))
         moves, _ = _core._trace(rule, (*specs, *seen["specs"], *specs))
-        return tree_unflatten(seen["out"], _core._custom(function, moves, tuple(leaves), count, True))
+        return tree_unflatten(seen["out"], _core._custom(function, moves, tuple(call.operands), count, True))

@@ -15,8 +15,8 @@ _state = threading.local()  # .inside: a sweep of this thread is on its way
 
 
 class Owner:
-    """What a mark has: pull(operands, results, cotangents) gives pairs (bits, cotangent) from which the sweep goes on. operands and
-    results are bits, a cotangent is a Tensor, or None where nothing came."""
+    """What a mark has: pull(operands, results, cotangents) gives pairs (value, cotangent) from which the sweep goes on. operands and
+    results are bits, a value is bits or a Tensor, a cotangent a Tensor, or None where nothing came."""
 
     def free(self):
         """The history that led here is used up."""
@@ -29,7 +29,7 @@ def _add(to, bits, cotangent):
 def _sweep(root, targets, create):
     """({bits: gradient} of leaves and targets, the roots of all parts of the history, the owners met)."""
     frontier = {_core._bits(root): ops.cast(_core.full((), 1), root.dtype)}
-    found, used, owners = {}, [], []
+    found, used, owners, alive = {}, [], [], {}  # alive: values that nothing else holds yet
     while frontier:
         owner, at, operands, inside, behind, leaves = _core._cut(tuple(frontier), targets)
         cotangents = tuple(frontier.pop(bits) for bits in inside)
@@ -40,6 +40,8 @@ def _sweep(root, targets, create):
                 _add(frontier, bits, grad)
             for bits, grad in zip(leaves, grads[len(behind):]):
                 _add(found, bits, grad)
+        for bits in inside:
+            alive.pop(bits, None)
         if not at:
             break
         cotangents = [frontier.pop(bits, None) for bits in at]
@@ -48,8 +50,11 @@ def _sweep(root, targets, create):
             found[at[0]] = owner.seen(cotangents[0]) if isinstance(owner, Hooks) else cotangents[0]
         elif any(cotangent is not None for cotangent in cotangents):
             owners.append(owner)
-            for bits, cotangent in owner.pull(operands, at, cotangents):
-                _add(frontier, bits, cotangent)
+            for value, cotangent in owner.pull(operands, at, cotangents):
+                if not isinstance(value, int):
+                    alive[_core._bits(value)] = value
+                    value = _core._bits(value)
+                _add(frontier, value, cotangent)
     return found, tuple(used), owners
 
 

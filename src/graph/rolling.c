@@ -148,7 +148,7 @@ ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
     uint32_t out;
     ct_node *node = ct__peek_fast(t, &out);
     if (!node || node->ctx != ctx || node->flags & (CT_NODE_VARIABLE | CT_NODE_GONE)) return t;
-    if (node->frame->rolling && node->n_out > 1) { // a pin is a node's
+    if ((node->frame->rolling || ctx->tracing) && node->n_out > 1) { // a pin is a node's
         t = ct__record(&ct__op_same, NULL, &t, 1, here);
         node = ct__peek_fast(t, &out);
         if (!node) return t;

@@ -162,32 +162,95 @@ static bool add(values *to, ct_val v) {
     return true;
 }
 
-// The place behind which the cut lies: of the mark or the target that comes last, with 1 added; 0:
-// there is none.
-static size_t place_of_cut(const ct_nodes *list, const ct_tensor *targets, size_t n_targets) {
-    size_t last = 0;
-    uint32_t out;
-    for (size_t i = 0; i < n_targets; i++) {
-        const ct_node *node = ct__peek_fast(targets[i], &out);
-        if (!node || node->flags & CT_NODE_VARIABLE || node->epoch != list->epoch) continue;
-        if (node->flags & CT_NODE_TRACKED && !ct__history_begins(node) && node->index >= last)
-            last = node->index + 1u;
-    }
-    for (size_t i = list->n; i-- > last;)
-        if (ct__is_mark(list->v[i]) && list->v[i]->flags & CT_NODE_TRACKED) return i + 1;
-    return last;
-}
-
 typedef struct cutting {
     ct_nodes list;
     values behind, leaves;
     size_t place;
+    // (list.n) of the list's nodes: is a target behind it, or is it one (2), where without targets all
+    // lead; does it lie in front of the cut; scratch
+    uint8_t *leads, *inside, *ways;
 } cutting;
 
-static bool add_crossing(cutting *c) {
-    for (size_t i = c->place; i < c->list.n; i++) {
-        ct_node *node = c->list.v[i];
+static bool is_wanted(const ct_node *node, const ct_tensor *targets, size_t n_targets) {
+    for (size_t i = 0; i < n_targets; i++) {
+        const ct_var *var = ct__var_of(targets[i]);
+        uint32_t out;
+        if (var ? node->var == var : ct__peek_fast(targets[i], &out) == node) return true;
+    }
+    return !n_targets;
+}
+
+static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
+    if (!(c->leads = ct__calloc(c->list.n + 1, 1))) return false;
+    for (size_t i = 0; i < n_targets; i++) {
+        uint32_t out;
+        const ct_node *node = ct__peek_fast(targets[i], &out);
+        if (node && node->epoch == c->list.epoch && !(node->flags & CT_NODE_VARIABLE))
+            c->leads[node->index] = 2;
+    }
+    for (size_t i = 0; i < c->list.n; i++) {
+        const ct_node *node = c->list.v[i];
         if (!(node->flags & CT_NODE_TRACKED)) continue;
+        const bool begins = ct__history_begins(node);
+        bool leads = !n_targets || (begins && is_wanted(node, targets, n_targets));
+        for (int k = 0; k < node->n_in && !begins && !leads; k++)
+            leads = c->leads[node->in[k].node->index];
+        c->leads[i] |= leads;
+    }
+    return true;
+}
+
+// The place behind which the cut lies: of the mark or the target that comes last, with 1 added; 0:
+// there is none.
+static size_t place_of_cut(const cutting *c) {
+    for (size_t i = c->list.n; i--;) {
+        const ct_node *node = c->list.v[i];
+        if (!(node->flags & CT_NODE_TRACKED) || !c->leads[i] || ct__history_begins(node)) continue;
+        if (ct__is_mark(node) || c->leads[i] & 2) return i + 1;
+    }
+    return 0;
+}
+
+// A gradient of what lies between a loss and its operands: no cut goes through there, since what is
+// differentiated once more is made of all of it.
+static void keep_whole(cutting *c, const ct_node *grad) {
+    enum { WRT = 1, ABOVE = 2, BETWEEN = 4 };
+    memset(c->ways, 0, c->list.n);
+    for (int k = 1; k < grad->n_in; k++)
+        if (grad->in[k].node->epoch == c->list.epoch) c->ways[grad->in[k].node->index] = WRT;
+    for (size_t i = 0; i < grad->index; i++) {
+        const ct_node *node = c->list.v[i];
+        for (int k = 0; k < node->n_in && node->flags & CT_NODE_TRACKED && !c->ways[i]; k++)
+            if (c->ways[node->in[k].node->index]) c->ways[i] = ABOVE;
+    }
+    if (c->ways[grad->in[0].node->index] == ABOVE) c->ways[grad->in[0].node->index] = BETWEEN;
+    for (size_t i = grad->index; i-- > 0;) {
+        if (c->ways[i] != BETWEEN) continue;
+        c->inside[i] = 1;
+        for (int k = 0; k < c->list.v[i]->n_in; k++) {
+            uint8_t *way = &c->ways[c->list.v[i]->in[k].node->index];
+            if (*way == ABOVE) *way = BETWEEN;
+        }
+    }
+}
+
+static bool find_inside(cutting *c) {
+    c->inside = ct__calloc(2 * c->list.n + 1, 1);
+    if (!c->inside) return false;
+    c->ways = c->inside + c->list.n;
+    for (size_t i = c->list.n; i-- > 0;) {
+        const ct_node *node = c->list.v[i];
+        c->inside[i] |= i >= c->place;
+        if (c->inside[i] && node->op == &ct__op_grad && node->flags & CT_NODE_TRACKED)
+            keep_whole(c, node);
+    }
+    return true;
+}
+
+static bool add_crossing(cutting *c) {
+    for (size_t i = 0; i < c->list.n; i++) {
+        ct_node *node = c->list.v[i];
+        if (!c->inside[i] || !(node->flags & CT_NODE_TRACKED) || !c->leads[i]) continue;
         if (ct__history_begins(node)) {
             if (!add(&c->leaves, (ct_val){node, 0})) return false;
             continue;
@@ -197,7 +260,7 @@ static bool add_crossing(cutting *c) {
             if (!(in.node->flags & CT_NODE_TRACKED) || !ct__has_slope(ct__type(in)->dtype))
                 continue;
             const bool leaf = ct__history_begins(in.node);
-            if ((leaf || in.node->index < c->place) && !add(leaf ? &c->leaves : &c->behind, in))
+            if ((leaf || !c->inside[in.node->index]) && !add(leaf ? &c->leaves : &c->behind, in))
                 return false;
         }
     }
@@ -249,16 +312,23 @@ bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_
     for (size_t i = 0; i < n && ok; i++)
         ok = ct__resolve(ctx, roots[i], &vals[i], "backward", (int)i, here);
     ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
+    ok = ok && find_ways(&c, targets, n_targets);
     if (ok) {
-        c.place = place_of_cut(&c.list, targets, n_targets);
+        c.place = place_of_cut(&c);
+        ok = find_inside(&c);
+    }
+    if (ok) {
         c.behind.met = ct__calloc(2 * c.list.n + 1, 1);
         c.leaves.met = c.behind.met ? c.behind.met + c.list.n : NULL;
         ok = c.behind.met && add_crossing(&c);
     }
     for (size_t i = 0; i < n && ok; i++) // one that is a leaf, and whose users all wait
-        if (ct__history_begins(vals[i].node)) ok = add(&c.leaves, vals[i]);
+        if (ct__history_begins(vals[i].node) && c.leads[vals[i].node->index])
+            ok = add(&c.leaves, vals[i]);
     ok = ok && write_cut(&c, vals, n, cut);
     if (!ok) ct__err_memory(&ctx->err, here, "backward", n * sizeof *vals); // if nobody said why
+    ct__free(c.leads);
+    ct__free(c.inside);
     ct__free(c.behind.met);
     ct__free(c.behind.v);
     ct__free(c.leaves.v);
