@@ -211,6 +211,12 @@ static size_t place_of_cut(const cutting *c) {
     return 0;
 }
 
+// The first operands, through which gradients go.
+static int n_slopes(const ct_node *node) {
+    if (node->op == &ct__op_mark) return (int)n_values(node->attrs);
+    return node->op == &ct__op_paired ? 1 : node->n_in;
+}
+
 // A gradient of what lies between a loss and its operands: no cut goes through there, since what is
 // differentiated once more is made of all of it.
 static void keep_whole(cutting *c, const ct_node *grad) {
@@ -220,14 +226,14 @@ static void keep_whole(cutting *c, const ct_node *grad) {
         if (grad->in[k].node->epoch == c->list.epoch) c->ways[grad->in[k].node->index] = WRT;
     for (size_t i = 0; i < grad->index; i++) {
         const ct_node *node = c->list.v[i];
-        for (int k = 0; k < node->n_in && node->flags & CT_NODE_TRACKED && !c->ways[i]; k++)
+        for (int k = 0; k < n_slopes(node) && node->flags & CT_NODE_TRACKED && !c->ways[i]; k++)
             if (c->ways[node->in[k].node->index]) c->ways[i] = ABOVE;
     }
     if (c->ways[grad->in[0].node->index] == ABOVE) c->ways[grad->in[0].node->index] = BETWEEN;
     for (size_t i = grad->index; i-- > 0;) {
         if (c->ways[i] != BETWEEN) continue;
         c->inside[i] = 1;
-        for (int k = 0; k < c->list.v[i]->n_in; k++) {
+        for (int k = 0; k < n_slopes(c->list.v[i]); k++) {
             uint8_t *way = &c->ways[c->list.v[i]->in[k].node->index];
             if (*way == ABOVE) *way = BETWEEN;
         }

@@ -1,4 +1,7 @@
 """cotan.checkpoint and cotan.utils.checkpoint: gradients are those of the plain function, memory is less."""
+import subprocess
+import sys
+
 import cotan
 import jax
 import jax.numpy as jnp
@@ -51,53 +54,88 @@ def net(layers, n):
     return nn.ModuleList([Block(n) for _ in range(layers)])
 
 
-def steps(how, layers=24, n=32, rows=256, turns=3):
-    """Gradients of the last of some steps, and the bytes of temporaries that its plan has."""
-    blocks, x = net(layers, n), cotan.asarray(RNG.standard_normal((rows, n)).astype("float32"))
+HOWS = {"plain": lambda block, x: block(x), "utils": checkpoint, "jax": lambda block, x: cotan.checkpoint(block)(x)}
+
+
+def steps(how, layers=24, n=32, rows=256):
+    """Of some training steps: the last gradients; prints the bytes of temporaries that their plans have."""
+    blocks, x = net(layers, n), cotan.asarray(np.random.default_rng(8).standard_normal((rows, n)).astype("float32"))
     cotan.manual_seed(1)
-    for _ in range(turns):
+    for turn in range(4):
         for parameter in blocks.parameters():
             parameter.grad = None
-        cotan.eval()
-        before = cotan.stats()["arena_bytes"]
         h = x
         for block in blocks:
-            h = how(block, h)
+            h = HOWS[how](block, h)
         loss = (h * h).mean()
         loss.backward()
         cotan.eval()
-    return [parameter.grad.numpy() for parameter in blocks.parameters()], before, cotan.stats()["arena_bytes"]
+        if turn == 2:
+            plans = cotan.stats()["plans_made"]
+    assert cotan.stats()["plans_made"] == plans
+    return [parameter.grad.numpy() for parameter in blocks.parameters()]
 
 
-PLAIN = "import tests"
+def run_apart(how, folder):
+    """In a process of its own, whose arenas no other plan has: its gradients, and the bytes of its arenas."""
+    program = ("import sys, numpy as np, cotan, python.test_checkpoint as t\n"
+               "np.savez(sys.argv[2], *t.steps(sys.argv[1]))\nprint(cotan.stats()['arena_bytes'])")
+    path = str(folder / f"{how}.npz")
+    done = subprocess.run([sys.executable, "-c", program, how, path], capture_output=True, text=True, check=True)
+    with np.load(path) as arrays:
+        return [arrays[key] for key in arrays.files], int(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["cotan.checkpoint", "utils"])
-def test_less_memory(name):
-    """24 layers keep at most 40 % of what plain ones keep, and the gradients are the same. Dropout draws the same numbers."""
-    import json
-    import os
-    import subprocess
-    import sys
-    program = """
-import json, sys
-import numpy as np
-import python.test_checkpoint as t, cotan
-hows = {"plain": lambda f, x: f(x), "utils": t.checkpoint, "cotan.checkpoint": lambda f, x: cotan.checkpoint(f)(x)}
-t.RNG = np.random.default_rng(8)
-grads, _, arena = t.steps(hows[sys.argv[1]])
-np.savez(sys.argv[2], *grads)
-print(json.dumps({"arena": arena, "most": cotan.stats()["most_memory"]}))
-"""
-    import tempfile
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for how in ("plain", name):
-            path = os.path.join(folder, how + ".npz")
-            done = subprocess.run([sys.executable, "-c", program, how, path], capture_output=True, text=True, check=True)
-            with np.load(path) as arrays:
-                found[how] = json.loads(done.stdout), [arrays[key] for key in arrays.files]
-    for a, b in zip(found[name][1], found["plain"][1]):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
-    print(found[name][0], found["plain"][0])
-    assert found[name][0]["arena"] <= 0.4 * found["plain"][0]["arena"]
+def test_less_memory(tmp_path):
+    """24 layers keep at most 40 % of what plain ones keep; gradients are the same, and dropout draws the same numbers."""
+    plain, most = run_apart("plain", tmp_path)
+    for how in ("utils", "jax"):
+        grads, bytes_ = run_apart(how, tmp_path)
+        for a, b in zip(grads, plain):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+        assert bytes_ <= 0.4 * most
+
+
+def test_values_are_real_both_times(capsys):
+    def block(x):
+        print("sum", x.sum().item())
+        return x * (2 if x.sum().item() > 0 else 3)
+
+    x = cotan.asarray([1.0, 2.0]).requires_grad_()
+    checkpoint(block, x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == [2, 2] and capsys.readouterr().out == "sum 3.0\nsum 3.0\n"
+    assert not checkpoint(block, x.detach()).requires_grad
+    with pytest.raises(cotan.TraceError, match="a value is read inside a traced function"):
+        cotan.checkpoint(block)(x)
+
+
+def test_what_is_no_tensor():
+    x = cotan.asarray(X).requires_grad_()
+    for how in (lambda f, *a, **o: checkpoint(f, *a, **o), lambda f, *a, **o: cotan.checkpoint(f)(*a, **o)):
+        x.grad = None
+        y, name, nothing = how(lambda x, n, w=None: (x ** n * (w or 1), cotan.argmax(x), None), x, 3, w=2.0)
+        y.sum().backward()
+        near(x.grad, 6 * X * X)
+        assert name.item() == X.argmax() and nothing is None
+    x.grad = None
+    cotan.checkpoint(lambda n, x: x ** n, static_argnums=0)(3, x).sum().backward()
+    near(x.grad, 3 * X * X)
+    with pytest.raises(ValueError) as error:
+        cotan.checkpoint(np.sin, policy="dots")
+    assert str(error.value) == "checkpoint: there are no policies here, what lies between arguments and results is computed again"
+
+
+def test_a_layer_that_writes_its_statistics():
+    """BatchNorm in a checkpoint runs twice, as in PyTorch; the last segment of a sequence once."""
+    norm = nn.BatchNorm1d(3)
+    x = cotan.asarray(X.astype("float32")).requires_grad_()
+    checkpoint(norm, x).sum().backward()
+    assert norm.num_batches_tracked.item() == 2
+    layers = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    found = []
+    for run in (layers, lambda x: checkpoint_sequential(layers, 2, x, use_reentrant=False)):
+        layers.zero_grad()
+        run(x).sum().backward()
+        found.append([parameter.grad.numpy() for parameter in layers.parameters()])
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
