@@ -24,8 +24,8 @@ from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
 from ._checkpoint import checkpoint  # noqa: E402, F401
 from ._rules import custom_jvp, custom_vjp  # noqa: E402, F401
-from ._transforms import (cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap,  # noqa: E402, F401
-                          while_loop)
+from ._transforms import (associative_scan, cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan,  # noqa: E402, F401
+                          value_and_grad, vjp, vmap, while_loop)
 from .serialization import load, save  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"
