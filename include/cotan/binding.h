@@ -109,6 +109,12 @@ CT_API ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *
 CT_API CT_MUST_USE bool ct_function_end_at(ct_function *function, const ct_tensor *out,
                                            size_t n_out, ct_loc here);
 CT_API void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function); // a ct_fn
+// The same of a function that lasts: it can be called in any later step, until ct_function_free, and
+// what it uses from outside is as it was (numbers and leaves alone). False, and nothing happens:
+// what was recorded by it may still need it.
+CT_API ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                        ct_tensor *params, ct_loc here);
+CT_API bool ct_function_free(ct_function *function); // NULL: nothing
 
 #ifdef __cplusplus
 }

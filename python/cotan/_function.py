@@ -4,7 +4,7 @@ import functools
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
-from ._grad import no_grad, set_grad_enabled
+from ._grad import enable_grad, no_grad, set_grad_enabled
 from ._rules import traced_rule
 from ._sweep import Owner, conj
 
@@ -132,10 +132,10 @@ class Function:
                                   "with backward mode AD.")
 
     @classmethod
-    def _forward(cls, ctx, args):
+    def _forward(cls, ctx, args, mode=no_grad):
         """forward's results as a tuple, and whether there is but one."""
         versions = [one._version if isinstance(one, Tensor) else None for one in args]
-        with no_grad():
+        with mode():
             if cls.setup_context is Function.setup_context:
                 results = cls.forward(ctx, *args)
             else:
@@ -196,7 +196,7 @@ class Function:
 
         def forward(operands):
             ctx = FunctionCtx(tuple(i in wants for i in range(len(args))))
-            results, seen["single"] = cls._forward(ctx, arguments(operands))
+            results, seen["single"] = cls._forward(ctx, arguments(operands), enable_grad)
             seen.update(ctx=ctx, like=[(tuple(one.shape), one.dtype) for one in results])
             return results, [one for one in ctx._saved if one is not None]
 

@@ -14,6 +14,7 @@ bool tensor_check(PyObject *o) {
 }
 ct_tensor tensor_handle(PyObject *o) {
     tensor_object *self = (tensor_object *)o;
+    if (functions_tracing() && !self->inside) functions_meet(o);
     if (self->parent && !view_refresh(self, CT_NOWHERE)) {
         PyErr_Clear(); // the caller finds the poisoned handle
         return CT_NONE;
@@ -22,7 +23,11 @@ ct_tensor tensor_handle(PyObject *o) {
 }
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
     ct_tensor t = tensor_handle(o);
-    return !grad_enabled() && ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
+    if (grad_enabled()) return t;
+    // Of a function that is traced it is not known yet what will have a history.
+    const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;
+    const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
+    return may ? ct_stop_gradient_at(t, here) : t;
 }
 
 enum { MOST_PENDING = 20000 }; // nodes of a plan
@@ -39,6 +44,7 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     }
     self->handle = t;
     self->owner = ct_ctx_current();
+    self->inside = functions_tracing();
     if (ct_rolling_pending() > MOST_PENDING && !functions_tracing() && !run_eval(NULL, 0, here)) {
         Py_DECREF((PyObject *)self);
         return NULL;

@@ -14,6 +14,7 @@ typedef struct tensor_object {
     PyObject *grad, *dict, *weak;
     // A view is another tensor's value moved: a write to one is seen in the other.
     struct tensor_object *parent; // NULL: it is none
+    bool inside;                  // it was made in a function that was traced
     bool bare;  // its history is not the parent's, and its writes are not known to gradients
     bool holds; // a reference of it; else the parent knows its only child:
     struct tensor_object *child;
@@ -57,7 +58,8 @@ PyObject *index_get(PyObject *self, PyObject *key);
 int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
 // functions.c
-bool functions_tracing(void); // inside of a traced function, where nothing runs
+void functions_meet(PyObject *o); // an operand, where a function is traced
+bool functions_tracing(void);     // inside of a traced function, where nothing runs
 extern PyMethodDef function_methods[];
 
 // marks.c

@@ -287,7 +287,7 @@ struct ct_ctx {
     ct_node **unused; // (n_unused) nodes of it that had no user left at some time
     size_t n_unused, unused_cap;
     ct_loc used_history; // of the newest gradient that gave history back
-    bool further;        // gradients have a history: some were differentiated again, or may be
+    bool further;        // there were gradients that have a history
     size_t n_marks;      // alive: ct_mark
     void **ended;        // (n_ended) owners of those that have gone
     size_t n_ended, ended_cap;
