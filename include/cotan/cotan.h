@@ -778,7 +778,9 @@ typedef struct ct_compile_args {
     // Of what is pending; the others are named after their variable or metric, an optimizer's
     // numbers after its options (beta1, eps), or get a number.
     ct_names names;
+    ct_names others;        // the same, of what may not be part of it
     const ct_params *embed; // values of its variables that the plan only reads stand in the file
+    bool embed_all;         // those of all variables
     ct_loc here;
 } ct_compile_args;
 CT_API CT_MUST_USE bool ct_compile_with(ct_compile_args args);

@@ -14,6 +14,7 @@
 
 #include "cotan/binding.h"
 #include "cotan/cotan.h"
+#include "cotan/extend.h"
 
 // ------------------------------------------------------------------------------------ where.c
 // The user's line: that of the innermost frame whose file is not the package's. It also is what each
@@ -26,6 +27,9 @@ bool errors_start(PyObject *module);
 // Raises what the context says, clears it there, and gives NULL.
 PyObject *raise_failure(void);
 void errors_log(ct_log_kind kind, const char *text, void *user);
+
+// ---------------------------------------------------------------------------------- wording.c
+PyObject *in_python(const char *said); // what the library says, with Python's names: a new string
 
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.
@@ -98,5 +102,8 @@ extern PyType_Slot operator_slots[]; // ended by {0}
 // ------------------------------------------------------------------------------------- call.c
 bool call_start(PyObject *module);
 extern PyMethodDef make_methods[];
+
+// ---------------------------------------------------------------------------------- library.c
+extern PyMethodDef library_methods[];
 
 #endif

@@ -173,7 +173,8 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
-        call_start(module) && PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
+        call_start(module) && PyModule_AddFunctions(module, library_methods) == 0 &&
+        PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
         return module;
     Py_XDECREF(module);
     return NULL;

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 static ct_ctx *_Atomic running; // of the main thread, while it reads
+static bool left;               // a plan failed: what it left can be long, and is not pending
 static struct sigaction before;
 
 // Python's own handler only notes the signal until the interpreter goes on.
@@ -29,10 +30,10 @@ static bool is_main(void) {
     return self == main_thread;
 }
 
-// Nothing is pending: then nothing runs, and no handler is needed. A program that handles the signal
+// Nothing is pending: then nothing runs, and no handler is needed, unless a plan left something. A program that handles the signal
 // by itself keeps its handler.
 static bool watch(void) {
-    if (!ct_rolling_pending() || !is_main()) return false;
+    if ((!ct_rolling_pending() && !left) || !is_main()) return false;
     sigaction(SIGINT, NULL, &before);
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ||
         before.sa_flags & SA_SIGINFO)
@@ -74,6 +75,7 @@ static bool run(reading *r, void (*read)(reading *)) {
             tensor_ran();
             return true;
         }
+        left = true;
         if (ct_error_code() != CT_E_INTERRUPTED) return raise_failure();
         ct_error_clear();
         if (PyErr_CheckSignals() < 0) return false; // KeyboardInterrupt; else once more

@@ -95,13 +95,15 @@ static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the
-// frame of the first read stands, a leaf.
+// frame of the first read stands, a leaf. In a rolling scope either stands as long as it is named, so that a
+// step in which values are read has one node for a version.
 typedef struct ct_current {
     const ct_var *of; // in a context's table
     uint64_t version;
     ct_val value;  // that was assigned; {NULL}: only the storage has it
     ct_node *node; // NULL: not read yet
     uint32_t depth, serial;
+    bool carried;   // it stands, though its rolling frame had its turn
     uint64_t epoch; // of a gradient with respect to the variable, while it is recorded;
     ct_node *met;   // what its loss reads
 } ct_current;
@@ -287,7 +289,6 @@ struct ct_ctx {
     ct_node **unused; // (n_unused) nodes of it that had no user left at some time
     size_t n_unused, unused_cap;
     ct_loc used_history; // of the newest gradient that gave history back
-    bool further;        // there were gradients that have a history
     size_t n_marks;      // alive: ct_mark
     void **ended;        // (n_ended) owners of those that have gone
     size_t n_ended, ended_cap;
@@ -332,8 +333,12 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
 // A leaf in frame `to` that stands for the node from now on: the handle is the leaf's. NULL: no memory.
 ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
-void ct__roots_abandon(
-    ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+// Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
+void ct__roots_abandon(ct_ctx *ctx);
+// Forgets those that are not `kept`. Are there both such and others?
+bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root));
+bool ct__root_assigns(const ct_root *root);
+bool ct__root_begins(const ct_root *root); // assigns a variable that has no value yet
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as

@@ -433,19 +433,13 @@ version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct
 }
 
 static bool stands(const ct_ctx *ctx, const ct_current *now) {
-    return now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial;
+    return now->carried ||
+           (now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial);
 }
 
 void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
-    ct_node *leaf = stands(ctx, now) ? now->node : NULL;
+    ct_node *leaf = stands(ctx, now) && !now->carried ? now->node : NULL;
     if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
-}
-
-// In a rolling scope a read stays the same one while a history needs it: a gradient with respect to the
-// variable is that of all that was computed of one version, before and behind a run.
-static bool lives(const ct_ctx *ctx, const ct_var *var, const ct_current *now) {
-    return ctx->rolling && var->owner == ctx->id && var->tracked && now->node &&
-           now->node->flags & CT_NODE_TRACKED;
 }
 
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
@@ -458,7 +452,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         return bad_var(ctx, var, op, *here);
     ct_current *now = ct__current(ctx, var);
     if (!now) return ct__err_memory(&ctx->err, *here, "read", sizeof *now);
-    if (!pending && ((!stands(ctx, now) && !lives(ctx, var, now)) || now->version != version)) {
+    if (!pending && (!stands(ctx, now) || now->version != version)) {
         ct_node *leaf = read_leaf(ctx, var, version, here);
         if (!leaf) return false;
         ct__current_replaced(ctx, now);
@@ -467,6 +461,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         now->node = leaf;
         now->depth = leaf->frame->depth;
         now->serial = leaf->frame->serial;
+        now->carried = false;
     } else if (!now->node && !(now->node = version_node(ctx, var, now, !pending, here))) {
         return false;
     }

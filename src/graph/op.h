@@ -350,9 +350,11 @@ struct ct_opdef {
     // contraction: which axes are multiplied, summed over and kept (kinds/contraction.h); `to` is zero.
     void (*contraction)(const ct_node *node, struct ct_contraction *to);
     int8_t core
-        [3]; // call, and what batches as they do: how many axes behind the batch its operands have
-    bool waits;        // movement: operands behind the first are only waited for
-    bool fills;        // movement: an element may be a number that no operand has
+        [8]; // call, and what batches as they do: how many axes behind the batch its operands have
+    const char
+        *symbol; // call: the function's name in C that is written ahead of time; NULL: it has none
+    bool waits;  // movement: operands behind the first are only waited for
+    bool fills;  // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too

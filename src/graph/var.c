@@ -311,16 +311,33 @@ void ct__roots_done(ct_ctx *ctx) {
     ctx->turn_due = true;
 }
 
-void ct__roots_abandon(ct_ctx *ctx) {
-    // What was interrupted can run again, where it is named yet.
-    const bool again = ctx->given_up = ctx->rolling && ctx->err.code == CT_E_INTERRUPTED;
-    for (size_t i = 0; i < ctx->n_roots; i++) {
-        ct_root *root = &ctx->roots[i];
-        if (root->var) ct__var_released(root->var, ctx);
-        if (root->kind == CT_ROOT_KEEP && !again) root->val.node->flags |= CT_NODE_POISON;
-    }
-    ct__roots_done(ctx);
+// What is named in a rolling scope can run again, when it is asked for.
+static void forget_root(ct_ctx *ctx, const ct_root *root) {
+    if (root->var) ct__var_released(root->var, ctx);
+    if (root->kind == CT_ROOT_KEEP && !ctx->rolling) root->val.node->flags |= CT_NODE_POISON;
+    ct__unuse(root->val.node);
 }
+
+void ct__roots_abandon(ct_ctx *ctx) {
+    ctx->given_up = ctx->rolling;
+    for (size_t i = 0; i < ctx->n_roots; i++) forget_root(ctx, &ctx->roots[i]);
+    ctx->n_roots = 0;
+    ctx->turn_due = true;
+}
+
+bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root)) {
+    size_t n = 0;
+    const size_t before = ctx->n_roots;
+    for (size_t i = 0; i < before; i++)
+        if (kept(&ctx->roots[i]))
+            ctx->roots[n++] = ctx->roots[i];
+        else
+            forget_root(ctx, &ctx->roots[i]);
+    ctx->n_roots = n;
+    return n && n < before;
+}
+bool ct__root_assigns(const ct_root *root) { return root->var; }
+bool ct__root_begins(const ct_root *root) { return root->var && !root->var->storage; }
 
 // False, and an error: the pending assignment is another context's.
 static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
@@ -373,6 +390,7 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     now->node = NULL;
     now->depth = frame->depth;
     now->serial = frame->serial;
+    now->carried = false;
     var->assigned = *here;
 }
 

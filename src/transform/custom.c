@@ -288,21 +288,22 @@ static bool check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes,
 
 // The rule. In: the function's operands, its results, the operands' tangents, the rule's numbers.
 static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
-    const ct_node *node = user;
-    const custom_attrs *a = attrs_of(node);
+    const ct_forward_rule *rule = user;
+    const ct_node *node = rule->node;
     ct_ctx *ctx = ct__ctx();
-    size_t n_in = a->body->n_params, n_out = a->body->n_outs, n = 0;
+    size_t n_in = rule->n_in, n_out = rule->n_out, n = 0;
     const ct_tensor *tangents = in + n_in + n_out;
     ct_arena scratch = {0};
     ct_val *slopes = ct__arena(&scratch, (n_out + n_in + n_out + n_in + 1) * sizeof *slopes),
            *ends = slopes + n_out, *moving = ends;
-    bool ok = slopes || ct__err_memory(&ctx->err, node->here, "custom_jvp", n_in * sizeof *slopes);
-    ok = ok && call_rule(node, in, in + n_in, tangents, n_in, tangents + n_in, out);
+    bool ok =
+        slopes || ct__err_memory(&ctx->err, node->here, node->op->name, n_in * sizeof *slopes);
+    ok = ok && rule->record(node, in, in + n_in, tangents, out);
     for (size_t i = 0; i < n_out && ok; i++)
-        ok = ct__resolve(ctx, out[i], &slopes[i], "custom_jvp", (int)i, node->here);
+        ok = ct__resolve(ctx, out[i], &slopes[i], node->op->name, (int)i, node->here);
     for (size_t i = 0; i < n_in && ok; i++)
         if (has_slope(tangents[i]))
-            ok = ct__resolve(ctx, tangents[i], &moving[n++], "custom_jvp", (int)i, node->here);
+            ok = ct__resolve(ctx, tangents[i], &moving[n++], node->op->name, (int)i, node->here);
     // Only ops have transpose rules.
     ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
          check_linear(ctx, node, slopes, n_out, moving, n);
@@ -310,26 +311,39 @@ static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) 
     ct__arena_free(&scratch);
 }
 
-static bool custom_jvp(ct_rule *r) {
-    const custom_attrs *a = r->attrs;
-    size_t n_in = a->body->n_params, n_out = a->body->n_outs, n_numbers = a->rule->n_captured,
+bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule) {
+    size_t n_in = rule->n_in, n_out = rule->n_out, n_numbers = rule->n_numbers,
            n = 2 * n_in + n_out;
     ct_arena scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + n_numbers + 1) * sizeof *args);
     bool ok =
-        args || ct__err_memory(&ct__ctx()->err, r->node->here, "custom_jvp", n * sizeof *args);
+        args || ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, n * sizeof *args);
     for (size_t i = 0; i < n && ok; i++)
         args[i] = i < n_in ? r->in[i]
                   : i < n_in + n_out
                       ? r->out[i - n_in]
                       : ct__or_zeros(r->t_in[i - n_in - n_out], r->in[i - n_in - n_out]);
     if (ok && n_numbers) memcpy(args + n, r->in + r->n_in - n_numbers, n_numbers * sizeof *args);
-    ok = ok && ct__on_parameters(r->node, rule_on_parameters, r->node, args, n + n_numbers,
-                                 r->t_out, n_out);
+    ok = ok &&
+         ct__on_parameters(r->node, rule_on_parameters, rule, args, n + n_numbers, r->t_out, n_out);
     for (size_t i = 0; i < n_out && ok; i++)
         if (!has_slope(r->out[i])) r->t_out[i] = CT_NONE;
     ct__arena_free(&scratch);
     return ok;
+}
+
+static bool record_custom_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
+                               const ct_tensor *tangents, ct_tensor *slopes) {
+    const size_t n_in = attrs_of(node)->body->n_params;
+    return call_rule(node, in, outs, tangents, n_in, tangents + n_in, slopes);
+}
+static bool custom_jvp(ct_rule *r) {
+    const custom_attrs *a = r->attrs;
+    return ct__apply_forward_rule(r, &(ct_forward_rule){.node = r->node,
+                                                        .n_in = a->body->n_params,
+                                                        .n_out = a->body->n_outs,
+                                                        .n_numbers = a->rule->n_captured,
+                                                        .record = record_custom_rule});
 }
 const ct_opdef ct__op_custom_jvp = {
     .id = CT_OP_CUSTOM_JVP,

@@ -120,23 +120,12 @@ void ct_use_history_at(ct_tensor t, ct_loc here) {
     ct__nodes_free(&list);
 }
 
-// Are there gradients behind the loss? Then so is what they may not depend on: no path to it has a slope.
-static bool has_gradients(ct_ctx *ctx, ct_tensor loss, ct_loc here) {
-    ct_nodes list = {0};
-    bool found = false;
-    if (!history(ctx, loss, &list, here)) list.n = 0;
-    for (size_t i = 0; i < list.n && !found; i++) found = list.v[i]->op == &ct__op_grad;
-    ct__nodes_free(&list);
-    return found;
-}
-
 void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                     bool retain_graph, bool create_graph, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     uint32_t out;
     if (!ctx) return;
-    ct__grad_of(loss, wrt, n, grads, ctx->further && has_gradients(ctx, loss, here), here);
-    ctx->further = ctx->further || create_graph;
+    ct__grad(loss, wrt, n, grads, true, here);
     ct_node *node = n && grads ? ct__peek_fast(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
     if (!create_graph)

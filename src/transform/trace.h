@@ -66,6 +66,18 @@ bool ct__infer_body(ct_call *call, const ct_body *body);
 bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_tensor *args,
                        size_t n, ct_tensor *out, size_t n_out);
 
+// A forward rule that somebody else wrote: it is recorded on parameters, its bodies are expanded, since only ops
+// have transpose rules, and its results must be linear in the tangents.
+typedef struct ct_forward_rule {
+    const ct_node *node;
+    size_t n_in, n_out,
+        n_numbers; // numbers: the node's last operands, which the rule gets behind the tangents
+    // Tangents are of all operands, zeros where one stands still. False: the error stands in the context.
+    bool (*record)(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
+                   const ct_tensor *tangents, ct_tensor *slopes);
+} ct_forward_rule;
+bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule);
+
 // ct_jvp and ct_value_and_grad under the name of what the user called (derivatives.c). what: the user's
 // word for a tangent.
 void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_tensor *in,

@@ -38,6 +38,14 @@ def test_it_is_small(installed):
     size = sum(path.stat().st_size for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     assert (package / "py.typed").exists() and (package / "nn/functional/loss.py").exists()
     assert size < 12 << 20
+    assert {"extend.h", "ops.h", "cotan.h"} <= {path.name for path in (package / "include/cotan").iterdir()}
+
+
+def test_a_c_file_of_ops_is_loaded(installed):
+    plugin = str(ROOT / "examples/plugin/window_attention.c")
+    program = f"import cotan; ops = cotan.library.load({plugin!r}); print(ops.swish(cotan.ones(2), 0.0).tolist())"
+    done = subprocess.run([installed, "-c", program], capture_output=True, text=True, cwd="/")
+    assert done.stdout == "[0.5, 0.5]\n", done.stderr
 
 
 def run(python, path, **env):

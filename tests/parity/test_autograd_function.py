@@ -409,3 +409,48 @@ def test_errors_that_have_pytorchs_text():
         with pytest.raises((RuntimeError, NotImplementedError)) as theirs:
             program(torch)
         assert str(ours.value) == str(theirs.value).split(" See ")[0]
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoints(use_reentrant):
+    """torch.utils.checkpoint, with a function that reads values, of one and of several results; and in a sequence."""
+    from cotan.utils import checkpoint as ours
+    from torch.utils import checkpoint as theirs
+    calls = []
+
+    def program(lib):
+        module = ours if lib is cotan else theirs
+        x, w = tensor(lib, X), tensor(lib, np.eye(3) * 0.5)
+
+        def block(x, name):
+            calls.append((lib.__name__, name, x.sum().item() > 0))
+            h = (x @ w).tanh()
+            return h * (2 if h.sum().item() > 0 else 3), h.sum(0)
+
+        h, total = module.checkpoint(block, x, "a", use_reentrant=use_reentrant)
+        h, other = module.checkpoint(block, h * x, "b", use_reentrant=use_reentrant)
+        (h.sum() * total.sum() + other.sum()).backward()
+        layers = lib.nn.Sequential(lib.nn.Linear(3, 3), lib.nn.Tanh(), lib.nn.Linear(3, 2)).double()
+        with lib.no_grad():
+            for parameter in layers.parameters():
+                parameter.fill_(0.3)
+        y = tensor(lib, X)
+        module.checkpoint_sequential(layers, 2, y, use_reentrant=use_reentrant).sum().backward()
+        return [x.grad, w.grad, y.grad, layers[0].weight.grad, layers[2].bias.grad]
+
+    both(program)
+    mine, yours = ([call[1:] for call in calls if call[0] == name] for name in ("cotan", "torch"))
+    assert mine == yours and len(mine) == 4
+
+
+def test_a_gradient_penalty():
+    """Second derivatives through layers whose biases are behind no slope."""
+    def program(lib):
+        x, w, b = tensor(lib, X), tensor(lib, W), tensor(lib, np.ones(2))
+        score = ((x @ w + b).tanh() + b).sum()
+        grad, = lib.autograd.grad(score, x, create_graph=True)
+        penalty = ((grad.norm(dim=1) - 1) ** 2).mean() + 0 * b.sum()
+        penalty.backward()
+        return [w.grad, b.grad]
+
+    both(program)

@@ -196,7 +196,7 @@ def test_what_cannot_be_recorded_runs_as_it_is():
         equal(compiled(cotan.asarray(abs(A) * sign)), function(cotan.asarray(abs(A) * sign)))
     with pytest.raises(cotan.TraceError) as error:
         cotan.compile(function, fullgraph=True)(cotan.asarray(A))
-    assert str(error.value).partition(": ")[2] == ("data: a value is read inside a traced function\n"
+    assert str(error.value).partition(": ")[2] == ("a value is read inside a traced function\n"
                                                    "  hint: return it as a result of the function, and read it outside")
     generator = cotan.Generator()
     with pytest.raises(RuntimeError) as error:

@@ -345,7 +345,7 @@ def test_a_value_that_is_read_in_a_traced_function():
 
     with pytest.raises(cotan.TraceError) as error:
         cotan.vmap(Read.apply)(cotan.asarray(X))
-    assert str(error.value).partition(": ")[2] == ("data: a value is read inside a traced function\n"
+    assert str(error.value).partition(": ")[2] == ("a value is read inside a traced function\n"
                                                    "  hint: return it as a result of the function, and read it outside")
 
 

@@ -62,19 +62,6 @@ static bool write_plan(ct_ahead *a) {
     return ok;
 }
 
-// What a library computes is no kernel that could be written.
-static bool calls_nobody(const ct_ahead *a) {
-    const ct_program *p = &a->plan->program;
-    for (size_t i = 0; i < p->n_launches; i++) {
-        const ct_node *node = p->launches[i].node;
-        if (p->launches[i].kind != CT_LAUNCH_NODE) continue;
-        return ct__err(&a->ctx->err, CT_E_UNSUPPORTED, a->args->here, "compile",
-                       "%s of %s:%u calls a library, which the C that is written cannot do",
-                       node->op->name, node->here.file ? node->here.file : "?", node->here.line);
-    }
-    return true;
-}
-
 static bool compile_pending(ct_ahead *a) {
     ct_loc here = a->args->here;
     if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
@@ -86,7 +73,7 @@ static bool compile_pending(ct_ahead *a) {
         return false;
     }
     a->roots = a->engine->roots;
-    return calls_nobody(a) && write_plan(a);
+    return ct__ahead_may_call(a) && write_plan(a);
 }
 
 bool ct_compile_with(ct_compile_args args) {
@@ -102,8 +89,10 @@ bool ct_compile_with(ct_compile_args args) {
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");
     ct__run_begin(ctx);
-    bool ok = compile_pending(&a);
+    const size_t n_roots = ctx->n_roots; // more, for the time being, in a rolling scope
+    bool ok = (!ct__top(ctx)->rolling || ct__rolling_roots(ctx)) && compile_pending(&a);
     if (a.engine) ct__order_close(&a.engine->order);
+    while (ctx->n_roots > n_roots) ct__unuse(ctx->roots[--ctx->n_roots].val.node);
     ct__run_end(ctx);
     ct__arena_free(&a.arena);
     return ok;

@@ -51,6 +51,18 @@ enum { CT_SPELLED = 42 };
 size_t ct__ahead_spell(const char *was, char name[CT_SPELLED]);
 bool ct__ahead_bad_name(ct_err *err, ct_code code, ct_loc here, const char *name); // false
 #define CT_AHEAD_PRELUDE "// ---- what kernels are written with"
+
+// Ops from outside. May the plan be written, does each function that it calls have a symbol? Reports if not.
+bool ct__ahead_may_call(const ct_ahead *a);
+enum { CT_AHEAD_SYMBOLS = 64 };
+size_t ct__ahead_symbols(const ct_ahead *a, const char **symbols, size_t most); // each once
+void ct__ahead_declare_calls(const ct_ahead *a, ct_text *out);
+// The launch's call, for each element of its batch. `operand` writes where its argument lies.
+typedef void (*ct_ahead_operand_fn)(const ct_ahead *a, ct_text *out, const ct_launch *l,
+                                    uint32_t number);
+void ct__ahead_call(const ct_ahead *a, ct_text *out, const ct_launch *l,
+                    ct_ahead_operand_fn operand);
+
 // The texts of the two files.
 bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *source);
 

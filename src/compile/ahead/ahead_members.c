@@ -42,29 +42,41 @@ static ct_member *named_member(ct_ahead *a, ct_tensor t, int number) {
     return metric;
 }
 
+static bool take_name(ct_ahead *a, ct_named named, int number) {
+    const char *name = named.name;
+    if (!ct__given(a->ctx, name, a->args->here, "compile", "a tensor's name")) return false;
+    if (!ct__ahead_name(name))
+        return ct__ahead_bad_name(&a->ctx->err, CT_E_ARGUMENT, a->args->here, name);
+    ct_member *m = named_member(a, named.tensor, number);
+    if (a->ctx->err.code) return false;
+    if (!m)
+        return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
+                       "the tensor named \"%s\" is neither given to what is pending nor a "
+                       "result of it",
+                       name);
+    if (m->name || in_use(a, name))
+        return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
+                       m->name ? "the tensor named \"%s\" has another name as well"
+                               : "two tensors are named \"%s\"",
+                       name);
+    m->name = ct__arena_str(&a->arena, name);
+    return m->name || ct__err_memory(&a->ctx->err, a->args->here, "compile", strlen(name));
+}
+// What the user calls it, where it is part of the plan at all.
+static bool call_it(ct_ahead *a, ct_named named, int number) {
+    if (!ct__given(a->ctx, named.name, a->args->here, "compile", "a tensor's name")) return false;
+    ct_member *m = named_member(a, named.tensor, number);
+    if (m) m->was = named.name;
+    return !a->ctx->err.code;
+}
 static bool take_names(ct_ahead *a) {
-    const ct_names *names = &a->args->names;
-    if (names->n && !ct__given(a->ctx, names->v, a->args->here, "compile", "the list of names"))
-        return false;
-    for (size_t i = 0; i < names->n; i++) {
-        const char *name = names->v[i].name;
-        if (!ct__given(a->ctx, name, a->args->here, "compile", "a tensor's name")) return false;
-        if (!ct__ahead_name(name))
-            return ct__ahead_bad_name(&a->ctx->err, CT_E_ARGUMENT, a->args->here, name);
-        ct_member *m = named_member(a, names->v[i].tensor, (int)i);
-        if (a->ctx->err.code) return false;
-        if (!m)
-            return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
-                           "the tensor named \"%s\" is neither given to what is pending nor a "
-                           "result of it",
-                           name);
-        if (m->name || in_use(a, name))
-            return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
-                           m->name ? "the tensor named \"%s\" has another name as well"
-                                   : "two tensors are named \"%s\"",
-                           name);
-        m->name = ct__arena_str(&a->arena, name);
-        if (!m->name) return ct__err_memory(&a->ctx->err, a->args->here, "compile", strlen(name));
+    const ct_names *lists[2] = {&a->args->names, &a->args->others};
+    for (int list = 0; list < 2; list++) {
+        const ct_names *names = lists[list];
+        if (names->n && !ct__given(a->ctx, names->v, a->args->here, "compile", "the list of names"))
+            return false;
+        for (size_t i = 0; i < names->n; i++)
+            if (!(list ? call_it : take_name)(a, names->v[i], (int)i)) return false;
     }
     return true;
 }
@@ -116,6 +128,7 @@ static void root_member(ct_ahead *a, size_t i) {
 // Of the set whose values are to stand in the file, and the same in every run?
 static bool is_embedded(const ct_ahead *a, const ct_member *m) {
     const ct_params *set = a->args->embed;
+    if (a->args->embed_all) return m->var && !m->written;
     for (size_t i = 0; set && m->var && !m->written && i < ct_params_count(set); i++)
         if (ct__var_of(ct_params_get(set, i)) == m->var) return true;
     return false;

@@ -124,16 +124,20 @@ static const char *a_pointer(const ct_ahead *a) { // there is a result or a vari
 
 static bool put_about(const ct_ahead *a, ct_text *out) {
     const ct_plan_cost *c = ct__plan_cost(a->ctx, a->engine, a->plan);
+    const char *calls[CT_AHEAD_SYMBOLS];
+    const size_t n_calls = ct__ahead_symbols(a, calls, CT_AHEAD_SYMBOLS);
     if (!c) return false;
     ct__textf(
         out,
         "// %s: a plan of Cotan %s, written ahead of time. Needs %s.c, the C library and its\n"
         "// libm: no Cotan, no allocation, no threads. Calls on different memory may run at "
         "the same time.\n"
-        "// A call computes %.4g MFLOP in %zu launches of %zu kernels and moves %.4g MB.\n"
-        "//\n",
+        "// A call computes %.4g MFLOP in %zu launches of %zu kernels and moves %.4g MB.\n",
         a->name, CT_VERSION, a->name, c->flops * 1e-6, c->n_launches, c->n_kernels,
         (double)c->bytes * 1e-6);
+    for (size_t i = 0; i < n_calls; i++)
+        ct__textf(out, i ? ", %s" : "// It calls functions of ops from outside: %s", calls[i]);
+    ct__text_add(out, n_calls ? ".\n//\n" : "//\n");
     ct__text_add(out, "//     static unsigned char arena[");
     put_upper(a, out, "_ARENA_BYTES] __attribute__((aligned(64)));\n");
     ct__textf(
@@ -143,7 +147,7 @@ static bool put_about(const ct_ahead *a, ct_text *out) {
         "//     s.arena = arena;\n"
         "//     s.%s = ...     // and so every member below that is a pointer\n"
         "//     if (%s(&s)) ...  // 0: done; 1: the arena is NULL or no multiple of 64; 2: "
-        "another pointer is NULL\n"
+        "another pointer is NULL%s\n"
         "//\n"
         "// Compile it with GCC 12 or newer, or Clang: cc -O2 %s.c ... -lm. With -march=native "
         "it is several\n"
@@ -152,7 +156,8 @@ static bool put_about(const ct_ahead *a, ct_text *out) {
         "// on this type of machine. -ffast-math is refused; its parts, and -ffp-contract=fast, "
         "are "
         "not for Clang.\n",
-        a->name, a->name, a_pointer(a), a->name, a->name, ct__numerics(a->engine->device));
+        a->name, a->name, a_pointer(a), a->name, n_calls ? "; 3: an op from outside failed" : "",
+        a->name, ct__numerics(a->engine->device));
     return true;
 }
 
@@ -349,11 +354,14 @@ static void put_copy(const ct_ahead *a, ct_text *out, const ct_launch *l) {
     ct__textf(out, ", %zu);\n", l->bytes);
 }
 
-static void put_kernel_call(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+static void put_above(ct_text *out, const ct_launch *l, int depth) {
     ct__text_add(out, "// ");
     put_node(out, l->node);
     ct__text_add(out, "\n");
     put_indent(out, depth);
+}
+static void put_kernel_call(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+    put_above(out, l, depth);
     put_kernel_launch(a, out, l);
 }
 
@@ -385,6 +393,9 @@ static bool put_launches(const ct_ahead *a, ct_text *out) {
             break;
         case CT_LAUNCH_COPY: put_copy(a, out, l); break;
         case CT_LAUNCH_NODE:
+            put_above(out, l, depth);
+            ct__ahead_call(a, out, l, put_operand);
+            break;
         case CT_LAUNCH_KERNEL: put_kernel_call(a, out, l, depth); break;
         }
         if (!ends && !ct__launch_runs(l) && l->kind != CT_LAUNCH_BRANCH)
@@ -528,6 +539,7 @@ bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
         ct__text_add(out, " __attribute__((aligned(64)));\n");
     }
     ct__text_add(out, "\n");
+    ct__ahead_declare_calls(a, out);
     put_init(a, out);
     if (!put_function(a, out)) return false;
     ct__textf(out, "%s\n\n%s\n// ---- kernels\n\n", CT_AHEAD_PRELUDE, ct__cpu_prelude);

@@ -119,7 +119,8 @@ static bool say_other(ct_text *text, const ct_difference *d, bool *declared) {
     return true;
 }
 
-static const char *advice(const ct_difference *d) {
+static const char *advice(const ct_difference *d, bool rolling) {
+    if (!d->field && rolling) return "sizes that are padded to a few make as many plans";
     if (!d->field) return "a size that varies can be declared with CT_DYN";
     if (d->node->op->varies) return d->node->op->varies;
     return d->field->kind == CT_FIELD_ints
@@ -184,7 +185,7 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
                                      : "the first of this line");
     if (hint)
         ct__textf(&text, "\n  hint: this line has made %d plans; %s: %s", PLANS_BEFORE_HINT,
-                  advice(&other), why.s);
+                  advice(&other, ctx->rolling), why.s);
     else if (explain && !declared && other.field && other.node->op->varies)
         ct__textf(&text, "\n  hint: %s", other.node->op->varies);
     if (text.s && !text.failed && (hint || explain))

@@ -1,0 +1,57 @@
+"""Functions as C for machines without Python and without the library."""
+import inspect
+import os
+
+from . import _core
+from ._core import Tensor
+from ._grad import no_grad
+from .tree_util import tree_flatten_with_path
+
+__all__ = ["export_c"]
+
+
+def _name(text):
+    """A name in C of what Python calls `text`."""
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_") or "x"
+    return "x" + name if name[0].isdigit() else name
+
+
+def _path_name(prefix, path):
+    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
+    return _name("_".join([prefix, *parts]))
+
+
+def _parameter_names(function, n):
+    call = getattr(function, "forward", function)
+    try:
+        names = [p.name for p in inspect.signature(call).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"input_{i}" for i in range(n)]
+
+
+def export_c(path, function, *args, embed=False):
+    """Writes what function(*args) computes as one C file and its header, PATH.c and PATH.h, where the last part of the path is the
+    name of the C function. It needs libm alone, no library, allocates nothing, starts no thread and has the same bits. Its struct
+    has a pointer for each input, named as the function's parameters are, each result (`result`, or `result_NAME` of several), and
+    the weights of a Module by their names; with `embed` these stand in the file instead (small models: a compiler takes some 200
+    bytes of memory a word). args are examples: sizes and dtypes are theirs."""
+    _core.eval()  # what is pending is not part of it
+    named, leaves = {}, []
+    for prefix, arg in zip(_parameter_names(function, len(args)), args):
+        pairs, structure = tree_flatten_with_path(arg)
+        values = [x.detach() if isinstance(x, Tensor) else _core.asarray(x) for _, x in pairs]
+        _core.eval(*values)
+        named.update({_path_name(prefix, place): value for (place, _), value in zip(pairs, values)})
+        leaves.append(structure.unflatten(values))
+    with no_grad():
+        result = function(*leaves)
+    outs, _ = tree_flatten_with_path(result)
+    for place, value in outs:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"export_c: the function gave {type(value).__name__}, it must give tensors")
+        named[_path_name("result", place)] = value
+    weights = []
+    if hasattr(function, "named_parameters"):
+        weights = [*function.named_parameters(), *function.named_buffers()]
+    _core._write_c(os.fspath(path), tuple(named.items()), tuple(weights), embed)

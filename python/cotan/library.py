@@ -1,0 +1,87 @@
+"""Ops from outside: an op of one's own, in C or as an expression, is recorded, differentiated, batched and compiled like ours.
+
+    swish = cotan.library.elementwise("swish", "x beta", "x / (1 + exp(-beta * x))")
+    attention = cotan.library.load("window_attention.c").window_attention      # C: include/cotan/extend.h
+    y = swish(attention(q, k, v, window=64), 1.5)
+"""
+import os
+import subprocess
+import tempfile
+import types
+from pathlib import Path
+
+from . import _core
+
+__all__ = ["Op", "elementwise", "include", "load"]
+
+
+class Op:
+    """An op from outside. It is called with its operands, by place or by name, and its numbers by name or behind them."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self.__name__, doc, operands, numbers, self._n_in, self._n_out = _core._op_about(handle)
+        self.operands = tuple(operands.replace(",", " ").split()) or tuple(f"x{i}" for i in range(self._n_in))
+        self.numbers = tuple(numbers.replace(",", " ").split())
+        self.__doc__ = f"{self.__name__}({', '.join(self.operands + self.numbers)})\n\n{doc}"
+
+    def __call__(self, *args, **named):
+        names = self.operands + self.numbers
+        if len(args) > len(names):
+            raise TypeError(f"{self.__name__}() takes {len(names)} arguments, not {len(args)}")
+        args = list(args)
+        for name in names[len(args):]:
+            if name not in named:
+                raise TypeError(f"{self.__name__}() needs argument '{name}'")
+            args.append(named.pop(name))
+        if named:
+            name = next(iter(named))
+            raise TypeError(f"{self.__name__}() " + (f"got argument '{name}' twice" if name in names
+                                                     else f"has no argument '{name}'"))
+        return _core._op_call(self._handle, tuple(args[:self._n_in]), args[self._n_in:])
+
+    def __repr__(self):
+        return f"<op {self.__name__}({', '.join(self.operands + self.numbers)})>"
+
+
+def elementwise(name, operands, text, doc=""):
+    """An op of elements, which broadcasts its operands: `operands` has their names ("x beta"), `text` is an expression of C over
+    them. It has numbers, + - * /, comparisons, && || !, ?:, the elementwise ops without attributes by name (cotan.ops: exp,
+    maximum, atan2 …), and names for parts: "s = 1 / (1 + exp(-x)); s * (1 - s)". It becomes part of kernels, and its gradient
+    is that of the expression. 16-bit floats are computed in float32 and rounded once."""
+    operands = operands if isinstance(operands, str) else " ".join(operands)
+    return Op(_core._op_define(name, doc, operands, text))
+
+
+def include():
+    """The folder of the C headers: cc -O2 -shared -fPIC -I FOLDER my_ops.c -o my_ops.so."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
+
+
+def _compiled(source, folder):
+    out = os.path.join(folder, Path(source).stem + ".so")
+    compiler = os.environ.get("COTAN_CC") or "cc"
+    command = [compiler, "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-I", include(), os.fspath(source),
+               "-o", out, "-lm"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise _core.CompilerError(f"load: {compiler} cannot be run, which compiles {source}: {error.strerror}\n"
+                                  "  hint: install gcc or clang, or load a shared library that was compiled elsewhere") from None
+    if done.returncode:
+        raise _core.CompilerError(f"load: {compiler} does not compile {source}:\n{done.stderr.rstrip()}")
+    return out
+
+
+def load(path):
+    """Loads the ops of a shared library, or of a C file, which is compiled first (COTAN_CC, cc). The file includes
+    <cotan/extend.h>, which tells all, and has a function `void cotan_ops(void)`, which defines the ops. They stay as long as the
+    process. Gives a namespace with an Op by each name."""
+    path = os.fspath(path)
+    if not path.endswith(".c"):
+        handles = _core._op_load(os.path.abspath(path) if os.path.exists(path) else path)
+    else:
+        with tempfile.TemporaryDirectory(prefix="cotan-") as folder:
+            handles = _core._op_load(_compiled(path, folder))
+    found = [Op(handle) for handle in handles]
+    return types.SimpleNamespace(**{op.__name__: op for op in found})

@@ -1,0 +1,145 @@
+// Ops from outside (cotan/extend.h), and plans written ahead of time as C.
+#include "core.h"
+#include "tensor.h"
+
+#include <stdio.h>
+
+static const char capsule_name[] = "cotan.op";
+
+static PyObject *capsule(const ct_op *op) {
+    return op ? PyCapsule_New((void *)(uintptr_t)op, capsule_name, NULL) : raise_failure();
+}
+static const ct_op *op_of(PyObject *o) { return PyCapsule_GetPointer(o, capsule_name); }
+
+// _op_define(name, doc, operands, text)
+static PyObject *define(PyObject *module, PyObject *args) {
+    (void)module;
+    ct_op_spec spec = {.bytes = sizeof spec, .here = enter()};
+    if (!PyArg_ParseTuple(args, "ssss:_op_define", &spec.name, &spec.doc, &spec.operands,
+                          &spec.text))
+        return NULL;
+    return capsule(ct_op_define_with(spec));
+}
+
+static bool add_since(PyObject *list, const ct_op *last) {
+    for (const ct_op *op = ct_op_next(last); op; op = ct_op_next(op)) {
+        PyObject *o = capsule(op);
+        const bool ok = o && PyList_Append(list, o) == 0;
+        Py_XDECREF(o);
+        if (!ok) return false;
+    }
+    return true;
+}
+// _op_load(path): the ops that it defined. It may be loaded before: then it defines them once more.
+static PyObject *load(PyObject *module, PyObject *args) {
+    (void)module;
+    const ct_loc here = enter();
+    PyObject *bytes;
+    if (!PyArg_ParseTuple(args, "O&:_op_load", PyUnicode_FSConverter, &bytes)) return NULL;
+    const ct_op *last = NULL;
+    for (const ct_op *op = ct_op_next(NULL); op; op = ct_op_next(op)) last = op;
+    PyObject *list = PyList_New(0);
+    if (list && !ct_op_load_at(PyBytes_AsString(bytes), here)) {
+        Py_CLEAR(list);
+        raise_failure();
+    }
+    Py_DECREF(bytes);
+    if (list && !add_since(list, last)) Py_CLEAR(list);
+    return list;
+}
+
+// _op_about(op): name, doc, operands, numbers, n_in, n_out
+static PyObject *about(PyObject *module, PyObject *o) {
+    (void)module;
+    const ct_op *op = op_of(o);
+    if (!op) return NULL;
+    const ct_op_about a = *ct_op_describe(op);
+    return Py_BuildValue("(ssssii)", a.name, a.doc, a.operands, a.numbers, a.n_in, a.n_out);
+}
+
+static bool read_operands(PyObject *args, ct_tensor *in, ct_loc here) {
+    const Py_ssize_t n = PyTuple_Size(args);
+    bool all_numbers = true;
+    for (Py_ssize_t i = 0; i < n; i++)
+        all_numbers = all_numbers && is_number(PyTuple_GetItem(args, i));
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyTuple_GetItem(args, i);
+        if (!(all_numbers ? make_strong(o, &in[i], here) : operand(o, &in[i], here))) return false;
+    }
+    return true;
+}
+// _op_call(op, operands, numbers): a Tensor, or a tuple of several
+static PyObject *call(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *operands, *numbers;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO!O:_op_call", &o, &PyTuple_Type, &operands, &numbers))
+        return NULL;
+    const ct_op *op = op_of(o);
+    if (!op) return NULL;
+    const ct_op_about a = *ct_op_describe(op);
+    ct_tensor in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
+    int64_t v[CT_OUTSIDE_NUMBERS];
+    size_t n;
+    if (PyTuple_Size(operands) != a.n_in) {
+        PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, not %zd", a.name, a.n_in,
+                     PyTuple_Size(operands));
+        return NULL;
+    }
+    if (!parse_ints(numbers, v, CT_OUTSIDE_NUMBERS, &n, a.name) ||
+        !read_operands(operands, in, here))
+        return NULL;
+    ct_op_call_at(op, in, (size_t)a.n_in, (ct_ints){(int64_t)n, v}, out, (size_t)a.n_out, here);
+    if (a.n_out == 1) return tensor_new(out[0], here);
+    PyObject *list = PyTuple_New(a.n_out);
+    for (int i = 0; list && i < a.n_out; i++) {
+        PyObject *t = tensor_new(out[i], here);
+        if (!t || PyTuple_SetItem(list, i, t) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+// Pairs (name, tensor). NULL: an exception.
+static ct_named *read_names(PyObject *pairs, size_t *n) {
+    *n = (size_t)PyTuple_Size(pairs);
+    ct_named *names = PyMem_Malloc((*n + 1) * sizeof *names);
+    if (!names) PyErr_NoMemory();
+    for (size_t i = 0; names && i < *n; i++) {
+        PyObject *t;
+        if (PyArg_ParseTuple(PyTuple_GetItem(pairs, (Py_ssize_t)i), "sO!:_write_c", &names[i].name,
+                             tensor_type, &t)) {
+            names[i].tensor = tensor_handle(t);
+        } else {
+            PyMem_Free(names);
+            names = NULL;
+        }
+    }
+    return names;
+}
+// _write_c(path, names, others, embed): ct_compile of what is pending.
+static PyObject *write_c(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *path, *pairs, *more;
+    int embed;
+    ct_compile_args to = {.here = enter()};
+    if (!PyArg_ParseTuple(args, "O&O!O!p:_write_c", PyUnicode_FSConverter, &path, &PyTuple_Type,
+                          &pairs, &PyTuple_Type, &more, &embed))
+        return NULL;
+    ct_named *names = read_names(pairs, &to.names.n), *others = read_names(more, &to.others.n);
+    bool ok = names && others;
+    to.path = PyBytes_AsString(path);
+    to.names.v = names, to.others.v = others;
+    to.embed_all = embed;
+    if (ok && !ct_compile_with(to)) ok = raise_failure();
+    PyMem_Free(names);
+    PyMem_Free(others);
+    Py_DECREF(path);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef library_methods[] = {
+    {"_op_define", define, METH_VARARGS, NULL}, {"_op_load", load, METH_VARARGS, NULL},
+    {"_op_about", about, METH_O, NULL},         {"_op_call", call, METH_VARARGS, NULL},
+    {"_write_c", write_c, METH_VARARGS, NULL},  {0},
+};

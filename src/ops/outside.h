@@ -1,0 +1,67 @@
+// Ops from outside (cotan/extend.h): what a definition becomes.
+#ifndef COTAN_OPS_OUTSIDE_H
+#define COTAN_OPS_OUTSIDE_H
+
+#include "cotan/extend.h"
+#include "ops/rules.h"
+
+// A text as nodes, operands before what is made of them; the last one is the result.
+typedef struct ct_expression {
+    struct ct_expression_node {
+        const ct_opdef *op; // NULL: an operand, or a number
+        int operand;        // -1: none
+        double number;
+        int n, in[3]; // operands of op
+        bool is_bool;
+    } * v;
+    size_t n, cap;
+} ct_expression;
+
+// Axes of operands and results, by the names of their sizes.
+enum { CT_SIGNATURE_SIZES = 32, CT_SIGNATURE_AXES = 8 };
+typedef struct ct_signature {
+    struct ct_signature_array {
+        int rank, size[CT_SIGNATURE_AXES]; // places in `sizes`
+        ct_dtype dtype;                    // CT_DEFAULT: that of the others
+    } in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
+    int n_in, n_out, n_sizes;
+    struct ct_signature_size {
+        char name[24];
+        int64_t value; // -1: not said
+        int number;    // which of the call's; -1: none
+    } sizes[CT_SIGNATURE_SIZES];
+} ct_signature;
+
+struct ct_op {
+    ct_opdef def;
+    char *name, *doc, *operands, *numbers, *symbol; // numbers, operands: "" where there are none
+    const char *operand_names[CT_OUTSIDE_OPERANDS + 1], *number_names[CT_OUTSIDE_NUMBERS + 1];
+    char *split_operands, *split_numbers; // what these point into
+    int n_numbers;
+    ct_signature signature; // of a text: only how many there are
+    ct_dtypes dtypes;
+    ct_expression expression;
+    ct_op_rule_fn body, jvp, vjp;
+    ct_op_compute_fn compute;
+    void *user;
+    ct_op_about about;
+    struct ct_op *next;
+};
+static inline const ct_op *ct__outside(const ct_node *node) {
+    return (const ct_op *)(const void *)((const char *)node->op - offsetof(ct_op, def));
+}
+
+#define OUTSIDE_ATTRS(F, op) F(op, ints, numbers)
+CT_ATTRS_SHARED(outside, OUTSIDE_ATTRS);
+
+// Reads a definition's text, or signature, into op, whose names are there. False: reported.
+bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here);
+bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc here);
+bool ct__expression_body(ct_rule *r); // of a text
+bool ct__signature_infer(ct_call *call);
+// The record of an op that has been read, without its rules.
+void ct__outside_record(ct_op *op);
+// The dtype to which operands that may be of any are promoted.
+ct_dtype ct__outside_dtype(const ct_op *op, const ct_type *const *in);
+
+#endif
