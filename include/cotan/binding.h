@@ -62,6 +62,45 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
+// Rules of the binding's own, in the middle of histories. Values from which gradients go on as their
+// owner says: to ct_grad they are the operands `values`; to ct_cut they are a place where it stops. Their
+// history is that of `inputs` and, where they have one, of the values. An owner is given back by
+// ct_marks_ended once nothing can come there any more.
+CT_API void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size_t n_inputs,
+                       void *owner, ct_tensor *out, ct_loc here);
+#define ct_mark(values, n, inputs, n_inputs, owner, out)                                           \
+    ct_mark_at((values), (n), (inputs), (n_inputs), (owner), (out), CT_HERE)
+CT_API size_t ct_marks(void); // alive in the current context
+// Owners of marks that have gone, at most `room` of them: how many. Once each.
+CT_API size_t ct_marks_ended(void **owners, size_t room);
+// The histories behind n roots up to the newest mark in them, or the newest of the targets: all that
+// depends on it lies in front of the cut. Gradients of the roots `inside`, with respect to `behind`
+// and `leaves`, are what they need of that part; all other roots, the results of the mark among
+// them, wait for the next cut. With targets only what leads to one of them counts. Freed by ct_cut_free.
+typedef struct ct_cut {
+    void *owner;         // of the mark; NULL: a target, or there is neither
+    ct_tensor *at;       // (n_at) the mark's results, or the target
+    ct_tensor *operands; // (n_operands) the mark's values, then its inputs
+    ct_tensor *inside;   // (n_inside) of the roots
+    ct_tensor *behind;   // (n_behind) values at the cut that have a history
+    ct_tensor *leaves;   // (n_leaves) where histories begin
+    size_t n_at, n_operands, n_inside, n_behind, n_leaves;
+    void *memory;
+} ct_cut;
+CT_API CT_MUST_USE bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets,
+                                  size_t n_targets, ct_cut *cut, ct_loc here);
+CT_API void ct_cut_free(ct_cut *cut);
+// A number whose gradient with respect to t is `cotangent`, whatever that is made of.
+CT_API ct_tensor ct_paired_at(ct_tensor t, ct_tensor cotangent, ct_loc here);
+#define ct_paired(t, cotangent) ct_paired_at((t), (cotangent), CT_HERE)
+// The history behind t is used: what ct_backward does to that of its loss.
+CT_API void ct_use_history_at(ct_tensor t, ct_loc here);
+#define ct_use_history(t) ct_use_history_at((t), CT_HERE)
+// t once the others are computed. What is computed from it is another value than what is computed from t,
+// and is computed later: so a value need not be stored, but can be made again.
+CT_API ct_tensor ct_after_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here);
+#define ct_after(t, others, n) ct_after_at((t), (others), (n), CT_HERE)
+
 // Memory that is lent. The value's elements on the host, row-major, not to be written: they stay where
 // they are, whatever becomes of t, until ct_loan_end, from any thread. They are the tensor's own where the host
 // can read them there, and t is no variable. NULL: see ct_error_text.
@@ -92,6 +131,12 @@ CT_API ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *
 CT_API CT_MUST_USE bool ct_function_end_at(ct_function *function, const ct_tensor *out,
                                            size_t n_out, ct_loc here);
 CT_API void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function); // a ct_fn
+// The same of a function that lasts: it can be called in any later step, until ct_function_free, and
+// what it uses from outside is as it was (numbers and leaves alone). False, and nothing happens:
+// what was recorded by it may still need it.
+CT_API ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                        ct_tensor *params, ct_loc here);
+CT_API bool ct_function_free(ct_function *function); // NULL: nothing
 
 #ifdef __cplusplus
 }

@@ -18,14 +18,17 @@ from . import _methods, fft, linalg  # noqa: E402, F401
 from ._more import *  # noqa: E402, F403
 from ._pytorch import *  # noqa: E402, F403
 from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
-from . import _copies, _protocol, _random, accelerator, autograd, backends, cuda, flatten_util, func, nn, optim, tree_util  # noqa: E402, F401
-from . import utils  # noqa: E402, F401
+from . import _copies, _protocol, _random, accelerator, autograd, backends, cuda, flatten_util, func, nn, optim, random  # noqa: E402, F401
+from . import tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
-from ._transforms import (cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan, value_and_grad, vjp, vmap,  # noqa: E402, F401
-                          while_loop)
+from ._checkpoint import checkpoint  # noqa: E402, F401
+from ._compile import compile  # noqa: E402, F401
+from ._rules import custom_jvp, custom_vjp  # noqa: E402, F401
+from ._transforms import (associative_scan, cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan,  # noqa: E402, F401
+                          value_and_grad, vjp, vmap, while_loop)
 from .nn.functional import (avg_pool1d, bilinear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,  # noqa: E402, F401
                             conv_transpose3d, cosine_embedding_loss, cosine_similarity, dropout, group_norm, hinge_embedding_loss,
                             kl_div, layer_norm, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, pairwise_distance,

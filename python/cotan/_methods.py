@@ -596,11 +596,12 @@ def detach_(self):
 
 @method
 def register_hook(self, hook):
-    """hook(gradient) runs when backward() has this leaf's gradient; what it returns takes its place. handle.remove() ends it."""
+    """hook(gradient) runs when backward() has this tensor's gradient; what it returns takes its place. handle.remove() ends it."""
+    from ._sweep import Hooks
     from .nn.module import RemovableHandle
-    if not self.requires_grad or not self.is_leaf:
-        raise RuntimeError("register_hook: gradients of leaves that require them are seen, this tensor is none")
-    hooks = self.__dict__.setdefault("_backward_hooks", {})
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    hooks = self.__dict__.setdefault("_backward_hooks", {}) if self.is_leaf else Hooks.of(self).hooks
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
@@ -608,9 +609,12 @@ def register_hook(self, hook):
 
 @method
 def retain_grad(self):
-    """Leaves keep their gradients anyway; of others cotan.autograd.grad tells them."""
-    if self.requires_grad and not self.is_leaf:
-        raise RuntimeError("retain_grad: gradients of what is computed are not kept\n  hint: cotan.autograd.grad(loss, x)")
+    """backward() gives .grad of this tensor, though it is computed; leaves have theirs anyway."""
+    from ._sweep import Hooks
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if not self.is_leaf:
+        Hooks.of(self).retain(self)
 
 
 def _get_data(self):

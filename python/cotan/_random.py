@@ -1,4 +1,5 @@
 """Random numbers: a key and a counter, both operands of the plans that draw."""
+import contextlib
 import os
 import threading
 
@@ -36,8 +37,27 @@ class Generator:
         self._key = None
         return self
 
+    def place(self):
+        """Where it is in its stream, for back_at."""
+        return self._seed, self._count
+
+    @contextlib.contextmanager
+    def back_at(self, place):
+        """with generator.back_at(place): the numbers that came from there come again. None: it goes on where it is."""
+        now = self.place()
+        self._seed, self._count = place or now
+        try:
+            yield
+        finally:
+            self._seed, self._count = now if place else self.place()
+
     def next_key(self):
         """A key that no earlier call gave."""
+        if _given.keys is not None:  # a function is recorded, which is given its keys
+            if self is not default_generator:
+                raise RuntimeError("a function that is compiled draws from the process's generator alone")
+            if _given.keys:
+                return _given.keys.pop(0)
         with self._lock:
             count, self._count = self._count, self._count + 1
         key = ops.random_fold_in(_core.random_key(_signed(self._seed)), count & 0xFFFFFFFF)
@@ -55,6 +75,23 @@ def _signed(seed):
     """A seed as an integer of 64 bits."""
     seed &= (1 << 64) - 1
     return seed - (1 << 64) if seed >> 63 else seed
+
+
+class _Given(threading.local):
+    keys = None
+
+
+_given = _Given()  # .keys: of a function that this thread records
+
+
+@contextlib.contextmanager
+def recording(keys):
+    """with recording(keys): draws of the process's generator take these, as long as there are any."""
+    _given.keys = list(keys)
+    try:
+        yield
+    finally:
+        _given.keys = None
 
 
 default_generator = Generator()

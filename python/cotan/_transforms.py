@@ -118,8 +118,7 @@ def _products(outputs, cotangents):
     """The sum of all products, one real number."""
     total = None
     for output, cotangent in zip(outputs, cotangents):
-        product = output * cotangent
-        product = ops.sum(ops.real(product) if product.dtype in COMPLEX else product)
+        product = _core._paired(output, cotangent)
         total = product if total is None else total + product
     return total
 
@@ -279,6 +278,26 @@ def scan(f, init, xs=None, length=None, reverse=False):
     function, count, _ = _trace(body, specs, both)
     found = _core._scan(function, carry, elements, count - len(carry), length, reverse)
     return tree_unflatten(structure, found[:len(carry)]), tree_unflatten(shapes[0], found[len(carry):])
+
+
+def associative_scan(fn, elems, reverse=False, axis=0):
+    """All prefixes of the elements along the axis, put together by fn, which is associative: element i is x0 . x1 . ... . xi (reverse:
+    from the last on). It takes as many rounds as the logarithm of the axis' size. (jax.lax.associative_scan)"""
+    if not callable(fn):
+        raise TypeError("lax.associative_scan: fn argument should be callable.")
+    leaves, structure = tree_flatten(elems)
+    leaves = _tensors(leaves)
+    specs = []
+    for leaf in leaves:
+        if not -leaf.ndim <= axis < leaf.ndim:
+            raise ValueError(f"associative_scan: axis {axis} of a tensor {tuple(leaf.shape)} is asked for")
+        size = list(leaf.shape)
+        size.pop(axis)
+        specs.append((leaf.dtype, tuple(size)))
+    both = tree_flatten((elems, elems))[1]
+    function, _, given = _trace(fn, specs + specs, both)
+    _same_structure("associative_scan", "what the function gives", given, structure)
+    return tree_unflatten(structure, _core._associative_scan(function, leaves, axis, reverse))
 
 
 def while_loop(cond_fun, body_fun, init):

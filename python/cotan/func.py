@@ -1,5 +1,5 @@
-"""Transforms of functions, by the names of torch.func."""
-from ._transforms import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap  # noqa: F401
+"""Transforms of functions and of modules, by the names of torch.func."""
+from ._transforms import _stacked, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap  # noqa: F401
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
@@ -44,3 +44,39 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     finally:
         for members, name, value in before:
             members[name] = value
+
+
+def stack_module_state(models):
+    """(parameters, buffers) of models of one kind, by name, each stacked along a new axis 0: for vmap of functional_call."""
+    if len(models) == 0:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(model.training != models[0].training for model in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if any(type(model) is not type(models[0]) for model in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(dicts, leaves):
+        found = {}
+        for name in dicts[0]:
+            parts = [members[name].detach() for members in dicts]
+            found[name] = _stacked(parts, (len(parts), *parts[0].shape))
+            if leaves and dicts[0][name].requires_grad:
+                found[name].requires_grad_()
+        return found
+
+    return (stacked([dict(model.named_parameters()) for model in models], True),
+            stacked([dict(model.named_buffers()) for model in models], False))
+
+
+def linearize(func, *primals):
+    """(result, moves): moves(*tangents) is how func's result moves along tangents of the primals, as jvp's."""
+    result = func(*primals)
+
+    def moves(*tangents):
+        return jvp(func, primals, tangents)[1]
+
+    return result, moves
+
+
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state",
+           "value_and_grad", "vjp", "vmap"]

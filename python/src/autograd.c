@@ -110,6 +110,10 @@ static int set_requires_grad(PyObject *o, PyObject *value, void *unused) {
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
+static PyObject *get_version(PyObject *o, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((tensor_object *)o)->version);
+}
 static PyObject *get_is_leaf(PyObject *o, void *unused) {
     (void)unused;
     const tensor_object *self = (tensor_object *)o;
@@ -190,11 +194,8 @@ static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc
         ct_tensor g;
         if (!operand(gradient, &g, here)) return false;
         g = ct_cast_at(g, ct_dtype_of(t), here);
-        ct_tensor product = ct_mul_at(t, g, here);
         // PyTorch's rule: the real part of the products with the conjugates.
-        if (dtype_kind(ct_dtype_of(t)) == 'c')
-            product = ct_real_at(ct_mul_at(t, ct_conj_at(g, here), here), here);
-        *loss = ct_sum_with((ct_sum_args){.x = product, .here = here});
+        *loss = ct_paired_at(t, dtype_kind(ct_dtype_of(t)) == 'c' ? ct_conj_at(g, here) : g, here);
     } else if (ct_size(t) != 1) {
         PyObject *shape = tensor_shape(t);
         if (shape)
@@ -300,6 +301,49 @@ static bool run_backward(pass *p) {
     return !ct_failed() || raise_failure();
 }
 
+// _begin_backward(): a new pass of gradients; are histories kept whatever the caller says?
+static PyObject *begin_backward(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    const ct_loc here = enter();
+    thread *self = thread_here();
+    const bool traced = self->tracing;
+    if (self->backward_waits && !traced && !run_eval(NULL, 0, here)) return NULL;
+    self->backward_waits = self->backward_waits || !traced;
+    return PyBool_FromLong(traced);
+}
+
+// _give(leaves, grads, create): adds to .grad of the Tensors that are these leaves.
+static PyObject *give_all(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *to, *grads;
+    int create;
+    pass p = {.here = enter()};
+    if (!PyArg_ParseTuple(args, "O!O!p:_give", &PyTuple_Type, &to, &PyTuple_Type, &grads, &create))
+        return NULL;
+    p.create = create;
+    p.n = (size_t)PyTuple_Size(to);
+    bool ok = make_room(&p, p.n + 1);
+    for (size_t i = 0; ok && i < p.n; i++) {
+        p.wrt[i].bits = PyLong_AsUnsignedLongLong(PyTuple_GetItem(to, (Py_ssize_t)i));
+        const ct_tensor grad = tensor_handle(PyTuple_GetItem(grads, (Py_ssize_t)i));
+        p.grads[i] = ct_cast_at(grad, ct_dtype_of(grad), p.here); // a handle has one name
+    }
+    ok = ok && give(&p);
+    free(p.wrt);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+// _on_marks(backward, grad): what is called instead of the two below where a history may have marks.
+static PyObject *sweep_backward, *sweep_grad;
+static PyObject *on_marks(PyObject *module, PyObject *args) {
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO:_on_marks", &sweep_backward, &sweep_grad)) return NULL;
+    Py_INCREF(sweep_backward);
+    Py_INCREF(sweep_grad);
+    Py_RETURN_NONE;
+}
+
 static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
     static char *names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
     PyObject *gradient = NULL, *retain = Py_None, *inputs = Py_None;
@@ -315,6 +359,13 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
     // What is computed for the loss alone lives as long as this call.
     PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
     if (loss) p.loss = tensor_handle(loss);
+    if (loss && ct_marks()) {
+        PyObject *done =
+            PyObject_CallFunction(sweep_backward, "OOOO", loss, keeps ? Py_True : Py_False,
+                                  create ? Py_True : Py_False, inputs);
+        Py_DECREF(loss);
+        return done;
+    }
     bool ok = loss && find_leaves(&p);
     if (ok) forget_unnamed(&p);
     if (ok && inputs != Py_None) {
@@ -373,6 +424,13 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
     p.retain = retain;
     p.create = create == Py_True;
     PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
+    if (loss && ct_marks()) {
+        PyObject *found = PyObject_CallFunction(sweep_grad, "OOOO", loss, inputs,
+                                                retain ? Py_True : Py_False, create);
+        free(p.wrt);
+        Py_DECREF(loss);
+        return found;
+    }
     bool *reached = calloc(n + 1, sizeof *reached);
     PyObject *found = PyTuple_New((Py_ssize_t)n);
     bool ok = loss && reached && found;
@@ -409,6 +467,21 @@ static PyObject *detach(PyObject *self, PyObject *unused) {
     (void)unused;
     const ct_loc here = enter();
     return tensor_new(ct_stop_gradient_at(tensor_handle(self), here), here);
+}
+
+// _leaves(value): the bits of where its history begins.
+static PyObject *leaves_of(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!tensor_check(o)) return PyErr_Format(PyExc_TypeError, "a Tensor has leaves, not %R", o);
+    pass p = {.here = enter()};
+    p.loss = tensor_handle(o);
+    PyObject *found = find_leaves(&p) ? PyTuple_New((Py_ssize_t)p.n) : NULL;
+    for (size_t i = 0; found && i < p.n; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong(p.wrt[i].bits);
+        if (!number || PyTuple_SetItem(found, (Py_ssize_t)i, number) < 0) Py_CLEAR(found);
+    }
+    free(p.wrt);
+    return found;
 }
 
 static PyObject *set_grad_enabled(PyObject *module, PyObject *wanted) {
@@ -451,12 +524,17 @@ PyGetSetDef autograd_getters[] = {
     {"requires_grad", get_requires_grad, set_requires_grad,
      "Has it a history, or does one begin at it?", NULL},
     {"is_leaf", get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
+    {"_version", get_version, NULL, "How often it was written in its place.", NULL},
     {"grad", get_grad, set_grad, "What backward() gave; None before.", NULL},
     {0},
 };
 static PyMethodDef functions[] = {
     {"_grad", grad_of, METH_VARARGS, NULL},
     {"_track", track, METH_O, NULL},
+    {"_leaves", leaves_of, METH_O, NULL},
+    {"_begin_backward", begin_backward, METH_NOARGS, NULL},
+    {"_give", give_all, METH_VARARGS, NULL},
+    {"_on_marks", on_marks, METH_VARARGS, NULL},
     {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nAre histories kept in this thread?"},

@@ -6,6 +6,14 @@
 
 bool functions_tracing(void) { return thread_here()->tracing > 0; }
 
+static _Thread_local PyObject *met; // a list of Tensors from outside, while somebody asks for it
+void functions_meet(PyObject *o) {
+    if (!met) return;
+    for (Py_ssize_t i = 0; i < PyList_Size(met); i++)
+        if (PyList_GetItem(met, i) == o) return;
+    if (PyList_Append(met, o) < 0) PyErr_Clear();
+}
+
 typedef struct tensors {
     ct_tensor *v;
     size_t n;
@@ -39,7 +47,7 @@ static PyObject *objects_of(const ct_tensor *v, size_t n, ct_loc here) {
     return tuple;
 }
 
-static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, ct_loc here) {
+static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, bool lasts, ct_loc here) {
     *n = (size_t)PyTuple_Size(specs);
     ct_dtype *dtypes = calloc(*n + 1, sizeof *dtypes);
     ct_ints *dims = calloc(*n + 1, sizeof *dims);
@@ -55,7 +63,9 @@ static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, ct_loc
              parse_ints(PyTuple_GetItem(spec, 1), to, CT_MAX_RANK, &rank, "shape");
         dims[i] = (ct_ints){(int64_t)rank, to};
     }
-    ct_function *f = ok ? ct_function_begin_at(dtypes, dims, *n, *params, here) : NULL;
+    ct_function *f =
+        !ok ? NULL
+            : (lasts ? ct_lasting_begin_at : ct_function_begin_at)(dtypes, dims, *n, *params, here);
     if (ok && !f) raise_failure();
     free(dtypes);
     free(dims);
@@ -67,17 +77,22 @@ static void drop_function(PyObject *capsule) {
     thread *owner = PyCapsule_GetContext(capsule);
     owner->functions--;
 }
+static void end_lasting(PyObject *capsule) {
+    ct_function_free(PyCapsule_GetPointer(capsule, "cotan.function"));
+}
 
-// _trace(function, ((dtype, shape), ...)): what stands for the function of a tuple of Tensors, which gives
-// one, and how many it gives.
+// _trace(function, ((dtype, shape), ...), lasts=False): what stands for the function of a tuple of Tensors,
+// which gives one, and how many it gives.
 static PyObject *trace(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *function, *specs;
     ct_tensor *params;
     size_t n;
+    int lasts = 0;
     const ct_loc here = enter();
-    if (!PyArg_ParseTuple(args, "OO!:_trace", &function, &PyTuple_Type, &specs)) return NULL;
-    ct_function *f = begin(specs, &params, &n, here);
+    if (!PyArg_ParseTuple(args, "OO!|p:_trace", &function, &PyTuple_Type, &specs, &lasts))
+        return NULL;
+    ct_function *f = begin(specs, &params, &n, lasts, here);
     if (!f) {
         free(params);
         return NULL;
@@ -102,9 +117,9 @@ static PyObject *trace(PyObject *module, PyObject *args) {
     free(params);
     free(out.v);
     if (!ok) return NULL;
-    PyObject *capsule = PyCapsule_New(f, "cotan.function", drop_function);
+    PyObject *capsule = PyCapsule_New(f, "cotan.function", lasts ? end_lasting : drop_function);
     if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
-    self->functions++;
+    if (!lasts) self->functions++;
     return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
 }
 
@@ -261,8 +276,170 @@ static PyObject *while_(PyObject *module, PyObject *args) {
     return found;
 }
 
+// _meet(list or None): Tensors from outside that traced functions use from now on are appended to it.
+static PyObject *meet(PyObject *module, PyObject *list) {
+    (void)module;
+    Py_CLEAR(met);
+    if (list != Py_None) {
+        Py_INCREF(list);
+        met = list;
+    }
+    Py_RETURN_NONE;
+}
+
+// _stand_in(tensors, others): each exchanges what it is with its other: value, variable, view.
+static void exchange(tensor_object *a, tensor_object *b) {
+    tensor_object was = *a;
+    a->handle = b->handle, a->owner = b->owner, a->set = b->set, a->version = b->version;
+    a->parent = b->parent, a->bare = b->bare, a->holds = b->holds, a->traced = b->traced;
+    a->seen = b->seen, a->moves = b->moves, a->n_moves = b->n_moves, a->shared = b->shared;
+    b->handle = was.handle, b->owner = was.owner, b->set = was.set, b->version = was.version;
+    b->parent = was.parent, b->bare = was.bare, b->holds = was.holds, b->traced = was.traced;
+    b->seen = was.seen, b->moves = was.moves, b->n_moves = was.n_moves, b->shared = was.shared;
+}
+static PyObject *stand_in(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *these, *others;
+    if (!PyArg_ParseTuple(args, "O!O!:_stand_in", &PyTuple_Type, &these, &PyTuple_Type, &others))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(these); i++)
+        exchange((tensor_object *)PyTuple_GetItem(these, i),
+                 (tensor_object *)PyTuple_GetItem(others, i));
+    Py_RETURN_NONE;
+}
+
+// _replay(function, operands, how many results): what the function records, recorded again.
+static bool is_among(const ct_tensor *v, size_t n, ct_tensor t) {
+    for (size_t i = 0; i < n; i++)
+        if (v[i].bits == t.bits) return true;
+    return false;
+}
+static PyObject *replay(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *operands;
+    unsigned long long n_out;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOK:_replay", &function, &operands, &n_out)) return NULL;
+    ct_function *f = function_of(function);
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && f && tensors_of(operands, &in, here)) {
+        ct_function_call(in.v, out, f);
+        for (size_t i = 0; i < n_out && !ct_failed(); i++) // a handle has one name
+            if (is_among(in.v, in.n, out[i]) || is_among(out, i, out[i]))
+                out[i] = ct_cast_at(out[i], ct_dtype_of(out[i]), here);
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+
+// _custom(function, rule, operands, how many results, forward): with the rule as its derivative, forwards
+// (of operands, results and tangents) or in reverse (of operands, results and cotangents).
+static PyObject *custom(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *rule, *operands;
+    unsigned long long n_out;
+    int forward;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOOKp:_custom", &function, &rule, &operands, &n_out, &forward))
+        return NULL;
+    ct_function *pair[2] = {function_of(function), function_of(rule)};
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && pair[0] && pair[1] && tensors_of(operands, &in, here)) {
+        (forward ? ct_custom_jvp_at : ct_custom_vjp_at)(call_first, call_second, pair, in.v, in.n,
+                                                        out, n_out, here);
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+
+// _remat(function, operands, how many results): gradients keep its operands alone.
+static PyObject *remat(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *operands;
+    unsigned long long n_out;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOK:_remat", &function, &operands, &n_out)) return NULL;
+    ct_function *f = function_of(function);
+    tensors in = {0};
+    PyObject *found = NULL;
+    ct_tensor *out = calloc(n_out + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    if (out && f && tensors_of(operands, &in, here)) {
+        ct_remat_with((ct_remat_args){.f = ct_function_call,
+                                      .user = f,
+                                      .in = in.v,
+                                      .n_in = in.n,
+                                      .out = out,
+                                      .n_out = n_out,
+                                      .policy = CT_REMAT_NOTHING,
+                                      .here = here});
+        found = objects_of(out, n_out, here);
+    }
+    free(in.v);
+    free(out);
+    return found;
+}
+
+// _associative_scan(function, xs, axis, reverse): as many as xs.
+static PyObject *associative_scan(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *function, *elements;
+    long long axis;
+    int reverse;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OOLp:_associative_scan", &function, &elements, &axis, &reverse))
+        return NULL;
+    ct_function *f = function_of(function);
+    tensors xs = {0};
+    PyObject *found = NULL;
+    if (f && tensors_of(elements, &xs, here)) {
+        ct_tensor *out = calloc(xs.n + 1, sizeof *out);
+        if (out) {
+            ct_associative_scan_with((ct_associative_scan_args){.f = ct_function_call,
+                                                                .user = f,
+                                                                .xs = xs.v,
+                                                                .n_xs = xs.n,
+                                                                .axis = axis,
+                                                                .reverse = reverse,
+                                                                .here = here},
+                                     out);
+            found = objects_of(out, xs.n, here);
+        } else {
+            PyErr_NoMemory();
+        }
+        free(out);
+    }
+    free(xs.v);
+    return found;
+}
+
+static PyObject *is_tracing(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(functions_tracing());
+}
+
 PyMethodDef function_methods[] = {
-    {"_trace", trace, METH_VARARGS, NULL},  {"_vmap", vmap, METH_VARARGS, NULL},
-    {"_scan", scan, METH_VARARGS, NULL},    {"_cond", cond, METH_VARARGS, NULL},
-    {"_while", while_, METH_VARARGS, NULL}, {0},
+    {"_custom", custom, METH_VARARGS, NULL},
+    {"_meet", meet, METH_O, NULL},
+    {"_stand_in", stand_in, METH_VARARGS, NULL},
+    {"_replay", replay, METH_VARARGS, NULL},
+    {"_remat", remat, METH_VARARGS, NULL},
+    {"_associative_scan", associative_scan, METH_VARARGS, NULL},
+    {"_tracing", is_tracing, METH_NOARGS, NULL},
+    {"_trace", trace, METH_VARARGS, NULL},
+    {"_vmap", vmap, METH_VARARGS, NULL},
+    {"_scan", scan, METH_VARARGS, NULL},
+    {"_cond", cond, METH_VARARGS, NULL},
+    {"_while", while_, METH_VARARGS, NULL},
+    {0},
 };

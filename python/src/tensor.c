@@ -76,6 +76,7 @@ static ct_tensor of_another(tensor_object *self) {
 
 ct_tensor tensor_handle(PyObject *o) {
     tensor_object *self = (tensor_object *)o;
+    if (functions_tracing() && !self->traced) functions_meet(o);
     if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
     return is_foreign(self) ? of_another(self) : self->handle;
 }
@@ -93,7 +94,12 @@ static ct_tensor no_history(ct_loc here) {
 
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
     const ct_tensor t = tensor_handle(o);
-    if (!grad_enabled()) return ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
+    if (!grad_enabled()) {
+        // Of a function that is traced it is not known yet what will have a history.
+        const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;
+        const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
+        return may ? ct_stop_gradient_at(t, here) : t;
+    }
     return !thread_others || tensor_is_own(o) || !ct_is_tracked(t) ? t : no_history(here);
 }
 
@@ -419,6 +425,7 @@ bool tensor_start(PyObject *module) {
            PyModule_AddFunctions(module, view_functions) == 0 &&
            PyModule_AddFunctions(module, join_functions) == 0 &&
            PyModule_AddFunctions(module, function_methods) == 0 &&
+           PyModule_AddFunctions(module, mark_functions) == 0 &&
            PyModule_AddFunctions(module, dlpack_functions) == 0;
 }
 

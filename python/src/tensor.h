@@ -62,8 +62,13 @@ int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 extern PyMethodDef join_functions[];
 
 // functions.c
-bool functions_tracing(void); // inside of a traced function, where nothing runs
+void functions_meet(PyObject *o); // an operand, where a function is traced
+bool functions_tracing(void);     // inside of a traced function, where nothing runs
 extern PyMethodDef function_methods[];
+
+// marks.c
+void marks_flush(void); // gives owners of marks back that have gone
+extern PyMethodDef mark_functions[];
 
 // autograd.c
 static inline bool grad_enabled(void) { return !thread_here()->no_grad; }

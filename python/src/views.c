@@ -352,6 +352,12 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     ct_tensor is = tensor_value(o, here);
     if (!ct_ok(value) || !ct_ok(is)) return raise_failure();
     if (!may_write(self)) return false;
+    if (functions_tracing() && !self->traced && !self->set) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a tensor from outside is written inside a traced function\n"
+                        "  hint: return the value as a result, and write it outside");
+        return false;
+    }
     const ct_dtype to = ct_dtype_of(is), from = ct_dtype_of(value);
     if (width(from) > width(to)) {
         PyErr_Format(PyExc_RuntimeError,

@@ -1,5 +1,6 @@
 // The user's Python line of a call.
 #include "core.h"
+#include "tensor.h"
 #include "threads.h"
 
 #include <stdlib.h>
@@ -100,6 +101,7 @@ ct_loc enter(void) {
     thread *self = thread_here();
     if (self->visited || self->n_left) thread_call(self);
     dlpack_flush();
+    marks_flush();
     PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;
     return frame ? line_of(frame) : CT_NOWHERE;
 }

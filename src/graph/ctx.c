@@ -288,6 +288,7 @@ static void end_context(ct_ctx *ctx) {
     ct__free(ctx->foreign);
     ct__free(ctx->frames);
     ct__free(ctx->unused);
+    ct__free(ctx->ended);
     ct__slots_return(ctx);
     if (current == ctx) current = NULL;
     if (own == ctx) {
@@ -430,6 +431,7 @@ static void release_operands(const ct_node *node) {
 static void release_nodes(ct_ctx *ctx, ct_frame *frame, ct_past_kind why, ct_loc here) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_GONE) continue;
+        if (ct__is_mark(node)) ct__mark_ended(ctx, node);
         ct__slot_release(ctx, node, why, here);
         release_operands(node);
         if (node->value || node->var) ct__release_values(ctx, node);

@@ -312,7 +312,22 @@ struct ct_ctx {
     ct_node **unused; // (n_unused) nodes of it that had no user left at some time
     size_t n_unused, unused_cap;
     ct_loc used_history; // of the newest gradient that gave history back
+    size_t n_marks;      // alive: ct_mark
+    void **ended;        // (n_ended) owners of those that have gone
+    size_t n_ended, ended_cap;
 };
+
+// Attributes of op "mark" (transform/mark.c). A copy of the node has them, too, and is none.
+typedef struct mark_attrs {
+    int64_t n_values;
+    void *owner; // the binding's
+    const ct_node *self;
+} mark_attrs;
+extern const ct_opdef ct__op_mark;
+static inline bool ct__is_mark(const ct_node *node) {
+    return node->op == &ct__op_mark && ((const mark_attrs *)node->attrs)->self == node;
+}
+void ct__mark_ended(ct_ctx *ctx, const ct_node *node); // a mark is given back
 
 ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var);
 // What a read of the variable binds in this context. A variable's record is its own context's; others

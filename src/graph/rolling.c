@@ -47,6 +47,7 @@ static void become_leaf(ct_node *node) {
 
 static void give_back(ct_ctx *ctx, ct_node *node) {
     ct_frame *frame = node->frame;
+    if (ct__is_mark(node)) ct__mark_ended(ctx, node);
     carry(ctx, node, false);
     ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
@@ -165,7 +166,7 @@ ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
         node = v.node;
         t = ct__handle_of(v);
     }
-    if (node->frame->rolling && node->n_out > 1) { // a pin is a node's
+    if ((node->frame->rolling || ctx->tracing) && node->n_out > 1) { // a pin is a node's
         t = ct__record(&ct__op_same, NULL, &t, 1, here);
         node = ct__peek_fast(t, &out);
         if (!node) return t;

@@ -3,6 +3,7 @@
 // Operands of such a node: the function's, then the numbers that it uses, then those of its rule.
 #include <string.h>
 
+#include "kinds/batch.h"
 #include "ops/rules.h"
 #include "transform/trace.h"
 
@@ -39,6 +40,85 @@ static bool call_rule(const ct_node *node, const ct_tensor *in, const ct_tensor 
     }
     ct__arena_free(&scratch);
     return ok;
+}
+
+// ------------------------------------------------------------------------------------------ batches
+
+// A function of elements as one of batches, whose parameters all have the batch; its numbers come
+// from outside, as they did.
+typedef struct {
+    const ct_body *body;
+    const ct_tensor *numbers;
+    const ct_batching *batching;
+} batched_function;
+static void inline_element(const ct_tensor *in, ct_tensor *out, void *body) {
+    ct__inline(ct__ctx(), body, in, out);
+}
+static void on_batches(const ct_tensor *in, ct_tensor *out, void *user) {
+    const batched_function *f = user;
+    const size_t n = f->body->n_params, all = n + f->body->n_captured;
+    ct_arena scratch = {0};
+    ct_tensor *args = ct__arena(&scratch, (all + 1) * sizeof *args);
+    int64_t *axes = ct__arena(&scratch, (all + f->body->n_outs + 1) * sizeof *axes);
+    if (!args || !axes) ct__err_memory(&ct__ctx()->err, f->body->here, "vmap", all * sizeof *args);
+    for (size_t i = 0; i < all && args && axes; i++) {
+        args[i] = i < n ? in[i] : f->numbers[i - n];
+        axes[i] = i < n ? 0 : CT_NO_AXIS;
+    }
+    if (args && axes)
+        ct_vmap_with((ct_vmap_args){.f = inline_element,
+                                    .user = (void *)(uintptr_t)f->body,
+                                    .in = args,
+                                    .n_in = all,
+                                    .out = out,
+                                    .n_out = f->body->n_outs,
+                                    .in_axes = {(int64_t)all, axes},
+                                    .size = f->batching->size,
+                                    .here = f->body->here});
+    ct__arena_free(&scratch);
+}
+
+static ct_body *batched_body(const ct_batching *b, const ct_body *body, const ct_tensor *numbers,
+                             const ct_type *const *types) {
+    batched_function f = {body, numbers, b};
+    const ct_traced traced = {
+        .op = b->node->op->name, .f = on_batches, .user = &f, .unset = "f did not set output"};
+    return ct__trace(ct__ctx(), &traced, types, body->n_params, body->n_outs, b->node->here);
+}
+
+// The same op, of batches: its rule stays a rule.
+static bool custom_batch(ct_batching *b) {
+    const custom_attrs *a = b->attrs;
+    ct_ctx *ctx = ct__ctx();
+    const size_t n_in = a->body->n_params, n_numbers = a->body->n_captured,
+                 n_slopes = a->rule->n_params - n_in - a->body->n_outs;
+    ct_arena scratch = {0};
+    ct_tensor *in = ct__arena(&scratch, (n_in + 1) * sizeof *in);
+    const ct_type **types = ct__arena(&scratch, (a->rule->n_params + 1) * sizeof *types);
+    custom_attrs own = {0};
+    bool ok = in && types;
+    if (!ok) ct__err_memory(&ctx->err, b->node->here, "vmap", n_in * sizeof *in);
+    for (size_t i = 0; i < n_in && ok; i++) {
+        in[i] = ct__batch_operand(b, (int)i);
+        types[i] = ct__type_of(in[i]);
+    }
+    ok = ok && !ctx->err.code && (own.body = batched_body(b, a->body, b->in + n_in, types));
+    for (size_t i = 0; i < a->body->n_outs && ok; i++)
+        types[n_in + i] = ct__type(own.body->outs[i]);
+    const bool forward = b->node->op == &ct__op_custom_jvp;
+    for (size_t i = 0; i < n_slopes && ok; i++)
+        types[n_in + a->body->n_outs + i] = types[forward ? i : n_in + i];
+    ok = ok && (own.rule = batched_body(b, a->rule, b->in + n_in + n_numbers, types));
+    ct_tensor *all = ok ? ct__with_captured(ctx, own.body, in, n_in, own.rule->n_captured) : NULL;
+    const size_t first = n_in + (ok ? own.body->n_captured : 0);
+    for (size_t i = 0; all && i < own.rule->n_captured; i++)
+        all[first + i] = ct__handle_of(own.rule->captured_from[i]);
+    if (all)
+        ct__outputs(
+            ct__record(b->node->op, &own, all, (int)(first + own.rule->n_captured), b->node->here),
+            b->out, a->body->n_outs);
+    ct__arena_free(&scratch);
+    return all && !ctx->err.code;
 }
 
 // -------------------------------------------------------------------------------------- custom vjp
@@ -168,6 +248,7 @@ const ct_opdef ct__op_custom_vjp = {
     .infer = custom_infer,
     .body = custom_body,
     .vjp = custom_vjp,
+    .batch = custom_batch,
 };
 
 // -------------------------------------------------------------------------------------- custom jvp
@@ -276,6 +357,7 @@ const ct_opdef ct__op_custom_jvp = {
     .infer = custom_infer,
     .body = custom_body,
     .jvp = custom_jvp,
+    .batch = custom_batch,
 };
 
 // --------------------------------------------------------------------------------------- recording

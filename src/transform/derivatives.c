@@ -20,7 +20,9 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
     const ct_traced traced = {
         .op = op, .f = f, .user = (void *)(uintptr_t)user, .unset = "the transform did not set"};
     ct_body *body = ok ? ct__trace(ctx, &traced, types, n, n_out, node->here) : NULL;
-    ok = body && ct__inline(ctx, body, args, out);
+    // Numbers that derivatives bring along come from outside of it, as operands.
+    const ct_tensor *all = body ? ct__with_captured(ctx, body, args, n, 0) : NULL;
+    ok = all && ct__inline(ctx, body, all, out);
     ct__arena_free(&scratch);
     return ok;
 }

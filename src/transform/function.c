@@ -5,41 +5,101 @@
 #include "ops/rules.h"
 #include "transform/trace.h"
 
-struct ct_function { // in the arena of the frame in which it was begun
+struct ct_function { // in the arena of the frame in which it was begun, or by itself: it lasts
     ct_ctx *ctx;
     ct_body *body;
     size_t depth; // of the scopes around it
-    bool ended;
+    bool ended, lasts;
+    ct_arena own;    // if it lasts
+    ct_tensor *held; // (body->n_captured) then, pinned
 };
 
-ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
-                                  ct_tensor *params, ct_loc here) {
+static ct_function *begin(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                          ct_tensor *params, bool lasts, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__possible(ctx, n_in, here, "function", "the parameters") ||
         (n_in && (!ct__given(ctx, dtypes, here, "function", "the list of dtypes") ||
                   !ct__given(ctx, dims, here, "function", "the list of shapes") ||
                   !ct__given(ctx, params, here, "function", "the room for the parameters"))))
         return NULL;
-    ct_arena *arena = ct__top(ctx)->arena;
     const size_t depth = ctx->depth;
-    ct_function *function = ct__arena_zero(arena, sizeof *function);
+    ct_function *function = lasts ? ct__calloc(1, sizeof *function)
+                                  : ct__arena_zero(ct__top(ctx)->arena, sizeof *function);
+    if (!function) {
+        ct__err_memory(&ctx->err, here, "function", sizeof *function);
+        return NULL;
+    }
+    ct_arena *arena = lasts ? &function->own : ct__top(ctx)->arena;
     ct_type *types = ct__arena_zero(arena, (n_in + 1) * sizeof *types);
     const ct_type **in = ct__arena_zero(arena, (n_in + 1) * sizeof *in);
-    bool ok = function && types && in;
+    bool ok = types && in;
     for (size_t i = 0; i < n_in && ok; i++) {
         in[i] = &types[i];
-        if (!ct__type_from_dims(arena, dtypes[i], dims[i], &types[i], &ctx->err, here, "function"))
-            return NULL;
+        ok = ct__type_from_dims(arena, dtypes[i], dims[i], &types[i], &ctx->err, here, "function");
     }
-    ct_body *body = ok ? ct__trace_begin(ctx, in, n_in, here) : NULL;
+    ct_body *body = ok ? ct__trace_begin_in(ctx, arena, in, n_in, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
         ct__err_memory(&ctx->err, here, "function", n_in * sizeof *types);
+        if (lasts) ct__arena_free(&function->own);
+        if (lasts) ct__free(function);
         return NULL;
     }
-    *function = (ct_function){.ctx = ctx, .body = body, .depth = depth};
+    function->ctx = ctx;
+    function->body = body;
+    function->depth = depth;
+    function->lasts = lasts;
     for (size_t i = 0; i < n_in; i++) params[i] = ct__handle(body->params[i], 0);
     return function;
+}
+
+ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                  ct_tensor *params, ct_loc here) {
+    return begin(dtypes, dims, n_in, params, false, here);
+}
+ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                 ct_tensor *params, ct_loc here) {
+    return begin(dtypes, dims, n_in, params, true, here);
+}
+
+// What it uses from outside has to last as well: each as a value of its own, which nobody unpins.
+static bool hold(ct_ctx *ctx, ct_function *f, ct_loc here) {
+    const size_t n = f->body->n_captured;
+    f->held = ct__arena_zero(&f->own, (n + 1) * sizeof *f->held);
+    if (!f->held) return ct__err_memory(&ctx->err, here, "function", n * sizeof *f->held);
+    for (size_t i = 0; i < n; i++) {
+        const ct_node *from = f->body->captured_from[i].node;
+        ct_tensor t = ct__handle_of(f->body->captured_from[i]);
+        if (from->n_in || from->var || from->op == &ct__op_param) {
+            ct__fail(ctx, CT_E_TRACE, here, "function", "the function uses a tensor from outside");
+            ct__err_hint(&ctx->err, "pass it as an operand");
+            return false;
+        }
+        if (!ct__is_number(from)) t = ct__record(&ct__op_same, NULL, &t, 1, here);
+        f->held[i] = ct_pin_at(t, here);
+        if (ctx->err.code) return false;
+    }
+    return true;
+}
+
+// Nodes that hold functions of their own point to them.
+static bool is_pointed_to(const ct_function *f) {
+    for (size_t i = 0; f->body && i < f->body->n_nodes; i++) {
+        const ct_opdef *op = f->body->nodes[i]->op;
+        for (size_t k = 0; k < op->n_fields; k++)
+            if (op->fields[k].kind == CT_FIELD_body || op->fields[k].kind == CT_FIELD_bodies)
+                return true;
+    }
+    return false;
+}
+
+bool ct_function_free(ct_function *f) {
+    if (!f || !f->lasts || is_pointed_to(f)) return false;
+    if (f->held && f->ctx == ct__ctx())
+        for (size_t i = 0; i < f->body->n_captured; i++) ct_unpin_at(f->held[i], CT_NOWHERE);
+    ct__arena_free(&f->own);
+    ct__free(f);
+    return true;
 }
 
 bool ct_function_end_at(ct_function *f, const ct_tensor *out, size_t n_out, ct_loc here) {
@@ -51,7 +111,7 @@ bool ct_function_end_at(ct_function *f, const ct_tensor *out, size_t n_out, ct_l
     f->ended = true;
     const bool given = !n_out || ct__given(ctx, out, here, "function", "the list of results");
     f->body = ct__trace_end(ctx, f->body, "function", out, given ? n_out : 0, f->depth);
-    return f->body != NULL;
+    return f->body && (!f->lasts || ctx->err.code || hold(ctx, f, here));
 }
 
 void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
@@ -70,6 +130,7 @@ void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
         return;
     }
     if (n) memcpy(args, in, n * sizeof *args);
-    for (size_t i = 0; i < captured; i++) args[n + i] = ct__handle_of(f->body->captured_from[i]);
+    for (size_t i = 0; i < captured; i++)
+        args[n + i] = f->lasts ? f->held[i] : ct__handle_of(f->body->captured_from[i]);
     ct__inline(ctx, f->body, args, out);
 }

@@ -29,21 +29,22 @@ static bool is_untracked(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_TRACKED);
 }
 
-// Does a history begin here?
-static bool begins(const ct_node *node) {
+bool ct__history_begins(const ct_node *node) {
     if (node->var || !(node->flags & CT_NODE_TRACKED)) return node->flags & CT_NODE_TRACKED;
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i].node->flags & CT_NODE_TRACKED) return false;
     return true;
 }
 
+bool ct__history(ct_ctx *ctx, const ct_val *roots, size_t n, ct_nodes *list) {
+    return ct__reach_before(list, roots, n, is_untracked, NULL, &ctx->err);
+}
 static bool history(ct_ctx *ctx, ct_tensor loss, ct_nodes *list, ct_loc here) {
     ct_val at;
-    return ct__resolve(ctx, loss, &at, "backward", 0, here) &&
-           ct__reach_before(list, &at, 1, is_untracked, NULL, &ctx->err);
+    return ct__resolve(ctx, loss, &at, "backward", 0, here) && ct__history(ctx, &at, 1, list);
 }
 
-static bool is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
+bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
     for (size_t i = 0; i < list->n; i++) {
         const ct_node *node = list->v[i];
         if ((node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF)) != CT_NODE_FROM_LEAF) continue;
@@ -66,10 +67,10 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_l
     size_t n = 0;
     if (!ctx || (room && !ct__given(ctx, leaves, here, "backward", "the room for the leaves")))
         return 0;
-    if (history(ctx, loss, &list, here) && is_whole(ctx, &list, here)) {
+    if (history(ctx, loss, &list, here) && ct__history_is_whole(ctx, &list, here)) {
         for (size_t i = 0; i < list.n; i++) {
             ct_node *node = list.v[i];
-            if (!begins(node)) continue;
+            if (!ct__history_begins(node)) continue;
             if (n < room) leaves[n] = ct__handle(node->var ? &node->var->node : node, 0);
             n++;
         }
@@ -103,13 +104,15 @@ void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached
     ct__nodes_free(&list);
 }
 
-static void use_history(ct_ctx *ctx, ct_tensor loss, ct_loc here) {
+void ct_use_history_at(ct_tensor t, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
-    if (!history(ctx, loss, &list, here)) list.n = 0;
+    if (!ctx) return;
+    if (!history(ctx, t, &list, here)) list.n = 0;
     for (size_t i = list.n;
          i-- > 0;) { // users first: where a history begins is seen by its operands
         ct_node *node = list.v[i];
-        if (!(node->flags & CT_NODE_TRACKED) || begins(node)) continue;
+        if (!(node->flags & CT_NODE_TRACKED) || ct__history_begins(node)) continue;
         node->flags = (uint16_t)((node->flags & ~CT_NODE_TRACKED) | CT_NODE_FROM_LEAF);
         node->frame->unsettled = true;
     }
@@ -127,5 +130,5 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     if (!node || node->flags & CT_NODE_POISON) return;
     if (!create_graph)
         node->flags &= (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);
-    if (!retain_graph && !create_graph) use_history(ctx, loss, here);
+    if (!retain_graph && !create_graph) ct_use_history_at(loss, here);
 }

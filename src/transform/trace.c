@@ -29,7 +29,10 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
 }
 
 ct_body *ct__trace_begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here) {
-    ct_arena *arena = ct__top(ctx)->arena;
+    return ct__trace_begin_in(ctx, ct__top(ctx)->arena, in, n_in, here);
+}
+ct_body *ct__trace_begin_in(ct_ctx *ctx, ct_arena *arena, const ct_type *const *in, size_t n_in,
+                            ct_loc here) {
     ct_body *body = ct__arena_zero(arena, sizeof *body);
     if (!body || !(body->params = ct__arena_zero(arena, (n_in + 1) * sizeof *body->params)))
         return NULL;

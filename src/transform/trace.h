@@ -23,6 +23,8 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
 // with the second half: it resolves the outputs and makes the record; what was captured moves into
 // the arena.
 ct_body *ct__trace_begin(ct_ctx *ctx, const ct_type *const *in, size_t n_in, ct_loc here);
+ct_body *ct__trace_begin_in(ct_ctx *ctx, ct_arena *arena, const ct_type *const *in, size_t n_in,
+                            ct_loc here); // the same in an arena of the caller's
 ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tensor *out,
                        size_t n_out, size_t depth);
 // Records the body's nodes in the innermost frame, with `args` for its parameters and captured

@@ -34,6 +34,11 @@ bool ct__reach_before(ct_nodes *list, const ct_val *roots, size_t n_roots, ct_st
                       const void *user, ct_err *err);
 void ct__nodes_free(ct_nodes *list);
 
+// Histories (history.c). What lies behind values up to what is not tracked, which is listed as well.
+bool ct__history(ct_ctx *ctx, const ct_val *roots, size_t n, ct_nodes *list);
+bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here);
+bool ct__history_begins(const ct_node *node); // with it
+
 // Replaces compositions behind vals by their bodies, and without `keep` ops of dtypes that have
 // parts by ops of these, all the way down, or to the ends, which are
 // the n_ends vals behind the n first; `keep` says which stay (NULL: none): then it is for a gradient,

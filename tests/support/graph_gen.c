@@ -318,7 +318,8 @@ bool gen_wants(const ct_opdef *op) {
     const bool built = !apart && !matrices && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&
-           op != &ct__op_stored && op != &ct__op_after;
+           op != &ct__op_stored && op != &ct__op_after && op != &ct__op_mark &&
+           op != &ct__op_paired;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {

@@ -470,6 +470,91 @@ static void test_memory_is_adopted(void **state) {
     end();
 }
 
+// loss = sum(m x) for m = mark(exp(h)), h = w x: the mark comes first, then what lies behind it.
+static void test_a_history_is_cut_at_marks(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    int owner;
+    void *owners[2];
+    ct_tensor x = name(ramp(8)), h = name(ct_mul(d.w, x)), raw = ct_stop_gradient(ct_exp(h)), m;
+    ct_mark(&raw, 1, &h, 1, &owner, &m);
+    m = name(m);
+    ct_tensor loss = name(ct_sum(ct_mul(m, x)));
+    assert_true(ct_is_tracked(m));
+    assert_int_equal(ct_marks(), 1);
+    ct_cut cut;
+    assert_true(ct_cut_at(&loss, 1, NULL, 0, &cut, CT_HERE));
+    assert_ptr_equal(cut.owner, &owner);
+    assert_int_equal(cut.n_inside, 1);
+    assert_int_equal(cut.n_leaves, 0);
+    assert_int_equal(cut.n_behind, 1);
+    assert_int_equal(cut.behind[0].bits, m.bits);
+    assert_int_equal(cut.n_at, 1);
+    assert_int_equal(cut.at[0].bits, m.bits);
+    assert_int_equal(cut.n_operands, 2);
+    assert_int_equal(cut.operands[1].bits, h.bits);
+    ct_cut_free(&cut);
+    assert_true(ct_cut_at(&h, 1, NULL, 0, &cut, CT_HERE)); // nothing in front of its leaf
+    assert_null(cut.owner);
+    assert_int_equal(cut.n_behind, 0);
+    assert_int_equal(cut.n_leaves, 1);
+    assert_int_equal(cut.leaves[0].bits, d.w.bits);
+    ct_cut_free(&cut);
+    assert_int_equal(ct_marks_ended(owners, 2), 0);
+    ct_unpin(loss);
+    ct_unpin(m);
+    assert_int_equal(ct_marks(), 0);
+    assert_int_equal(ct_marks_ended(owners, 2), 1);
+    assert_ptr_equal(owners[0], &owner);
+    ct_unpin(h);
+    ct_unpin(x);
+    ct_params_free(d.set);
+    end();
+}
+
+// A cotangent that is made of what is differentiated stands still: d (x . x) / dx = x, not 2 x.
+static void test_a_cotangent_stands_still(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ct_track(ramp(4))), loss = name(ct_paired(x, x)), grad;
+    ct_backward(loss, &x, 1, &grad, false, false);
+    grad = name(grad);
+    assert_true(((const float *)ct_data(grad))[3] == 3);
+    end();
+}
+
+// What was read before a run and behind it is one version.
+static void test_a_variable_is_read_before_and_behind_a_run(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor x = name(ramp(8)), h = name(ct_add(ct_mul(d.w, x), x)), grad;
+    assert_true(ct_item(name(ct_sum(h))) == 28);
+    ct_tensor loss = name(ct_sum(ct_mul(h, ct_add(d.w, x)))); // (w x + x) (w + x)
+    ct_backward(loss, &d.w, 1, &grad, false, false);
+    grad = name(grad);
+    assert_true(((const float *)ct_data(grad))[3] == 3 * 3 + 3);
+    ct_params_free(d.set);
+    end();
+}
+
+// Behind a gradient there is what its own gradient does not depend on: y = x w + b, g = dy/dx = w.
+static void test_gradients_of_gradients_may_be_zero(void **state) {
+    (void)state;
+    begin();
+    ct_tensor x = name(ct_track(ramp(4))), w = name(ct_track(ramp(4))), b = name(ct_track(ramp(4)));
+    ct_tensor loss = name(ct_sum(ct_add(ct_mul(x, w), b))), g, leaves[3], grads[3];
+    ct_backward(loss, &x, 1, &g, false, true);
+    g = name(ct_sum(name(g)));
+    assert_int_equal(ct_tracked_leaves(g, leaves, 3), 3);
+    ct_backward(g, leaves, 3, grads, false, false);
+    for (int i = 0; i < 3; i++) grads[i] = name(grads[i]);
+    for (int i = 0; i < 3; i++)
+        assert_true(((const float *)ct_data(grads[i]))[2] == (leaves[i].bits == w.bits));
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named_values_stay),
@@ -493,6 +578,10 @@ int main(void) {
         cmocka_unit_test(test_a_first_assignment_outlives_an_interruption),
         cmocka_unit_test(test_memory_is_lent),
         cmocka_unit_test(test_memory_is_adopted),
+        cmocka_unit_test(test_a_history_is_cut_at_marks),
+        cmocka_unit_test(test_a_cotangent_stands_still),
+        cmocka_unit_test(test_a_variable_is_read_before_and_behind_a_run),
+        cmocka_unit_test(test_gradients_of_gradients_may_be_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,14 @@
 """Gradients of values, by the names of torch.autograd."""
 from .. import _core
+from .. import _function as function  # noqa: F401  torch.autograd.function
 from .._core import Tensor, ops
 from .._dtypes import COMPLEX
+from .._function import Function
 from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .._gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Variable", "backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
+__all__ = ["Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
+           "set_grad_enabled"]
 
 
 def Variable(data, requires_grad=False):
@@ -25,8 +29,7 @@ def _total(outputs, cotangents, name):
         if cotangent is not None:
             if tuple(cotangent.shape) != tuple(output.shape):
                 raise RuntimeError(f"{name}: the output is {output.shape}, its grad_outputs is {cotangent.shape}")
-            complex_ = output.dtype in COMPLEX
-            output = ops.sum(ops.real(output * ops.conj(cotangent)) if complex_ else output * cotangent)
+            output = _core._paired(output, ops.conj(cotangent) if cotangent.dtype in COMPLEX else cotangent)
         total = output if total is None else total + output
     return total
 

@@ -1,0 +1,112 @@
+"""Gradients that keep less and compute again: jax.checkpoint and torch.utils.checkpoint."""
+import functools
+
+from . import _core
+from ._core import Tensor
+from ._grad import enable_grad, no_grad
+from ._random import default_generator
+from ._rules import as_tensors, has_slope
+from ._sweep import Owner
+from .tree_util import tree_flatten, tree_unflatten
+
+
+def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
+    """fun, of which gradients keep the arguments alone and compute the rest again: less memory for more work, the same gradients
+    of any order. fun is traced. As a decorator, or checkpoint(fun). (jax.checkpoint, jax.remat)"""
+    if policy is not None:
+        raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed again")
+    if fun is None:
+        return functools.partial(checkpoint, static_argnums=static_argnums)
+    fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    @functools.wraps(fun)
+    def function(*args, **options):
+        static = {number % len(args) for number in fixed}
+        leaves, structure = tree_flatten(([one for i, one in enumerate(args) if i not in static], options))
+        places = [i for i, one in enumerate(leaves) if hasattr(one, "shape")]
+        operands, out = as_tensors([leaves[i] for i in places]), []
+
+        def flat(inside):
+            full = list(leaves)
+            for i, one in zip(places, inside):
+                full[i] = one
+            moving, named = tree_unflatten(structure, full)
+            rest = iter(moving)
+            results, made = tree_flatten(fun(*[args[i] if i in static else next(rest) for i in range(len(args))], **named))
+            out.append(made)
+            return tuple(as_tensors(results))
+
+        traced, count = _core._trace(flat, tuple((one.dtype, tuple(one.shape)) for one in operands))
+        return tree_unflatten(out[0], _core._remat(traced, tuple(operands), count))
+
+    return function
+
+
+class _Region(Owner):
+    """A call whose results are computed again when gradients come to them."""
+
+    def __init__(self, run, args, place):
+        self.run, self.args, self.place = run, args, place
+
+    def pull(self, operands, results, cotangents):
+        given = tuple(one.detach() for one in cotangents if one is not None)  # waited for, but no part of the history
+        with enable_grad(), default_generator.back_at(self.place):
+            again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
+        again = [again[k] for k in self.slopes]
+        return [(one, cotangent) for one, cotangent in zip(again, cotangents) if cotangent is not None and one.requires_grad]
+
+    def free(self):
+        self.args = self.run = None
+
+
+def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=True, determinism_check="default", debug=False,
+                      context_fn=None, **options):
+    """function(*args), of which gradients keep the arguments alone and compute the rest again, when backward comes there. It runs on
+    real values, both times, and draws the same random numbers of the process's generator (unless preserve_rng_state is False).
+    use_reentrant makes no difference. (torch.utils.checkpoint.checkpoint)"""
+    if context_fn is not None:
+        raise ValueError("checkpoint: context_fn is not here")
+    if _core._tracing():
+        return checkpoint(function)(*args, **options)
+    if not _core.is_grad_enabled():
+        return function(*args, **options)
+    leaves, structure = tree_flatten((args, options))
+    place, made = default_generator.place() if preserve_rng_state else None, []
+
+    def run(leaves):
+        args, options = tree_unflatten(structure, leaves)
+        results, out = tree_flatten(function(*args, **options))
+        made.append(out)
+        return as_tensors(results)
+
+    # The first time the arguments are where histories begin: then it is known what else is behind the results.
+    probes = {i: _core._track(one.detach()) for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.requires_grad}
+    results = run([probes.get(i, one) for i, one in enumerate(leaves)])
+    region = _Region(run, leaves, place)
+    region.slopes = [k for k, one in enumerate(results) if one.requires_grad and has_slope(one)]
+    if region.slopes:
+        begins = {bits for k in region.slopes for bits in _core._leaves(results[k])}
+        inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
+        with no_grad():
+            values = tuple(results[k].detach() for k in region.slopes)
+        for k, one in zip(region.slopes, _core._mark(values, tuple(inside.get(bits, bits) for bits in sorted(begins)), region)):
+            results[k] = one
+    return tree_unflatten(made[0], results)
+
+
+def checkpoint_sequential(functions, segments, input, use_reentrant=None, **options):
+    """The functions (or the modules of a Sequential) one after the other, in so many segments that are checkpointed, but the last."""
+    functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(functions) // segments
+
+    def part(start, end):
+        def run(x):
+            for one in functions[start:end]:
+                x = one(x)
+            return x
+
+        return run
+
+    for start in range(0, size * (segments - 1), size):
+        input = checkpoint_values(part(start, start + size), input, use_reentrant=use_reentrant, **options)
+    return part(size * (segments - 1), len(functions))(input)

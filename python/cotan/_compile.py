@@ -1,0 +1,163 @@
+"""cotan.compile: what a function records, recorded again without running its Python."""
+import functools
+import types
+
+from . import _core, _random
+from ._core import Tensor, ops
+from ._random import default_generator
+from ._rules import as_tensors
+from .nn.module import Module
+from .tree_util import tree_flatten, tree_unflatten
+
+_MOST = 64  # signatures that a compiled function remembers
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+class _Recording:
+    """What a function records for one signature, as a function that lasts: of its arguments, of the tensors that it uses beside them,
+    and of the keys that it draws."""
+
+    def __init__(self, fun, args, options, leaves, beside):
+        tensors = [one for one in leaves if isinstance(one, Tensor)]
+        tensors += [one for one in beside if not any(one is other for other in tensors)]
+        n = sum(isinstance(one, Tensor) for one in leaves)
+        met, place = [], default_generator.place()
+        _core._meet(met)
+        try:  # once to see what it uses, and how much it draws
+            with default_generator.back_at(place):
+                _core._trace(lambda operands: self._run(fun, args, options, tensors, operands), _specs(tensors))
+                self.draws = default_generator.place()[1] - place[1]
+        finally:
+            _core._meet(None)
+        tensors += [one for one in met if not any(one is other for other in tensors)]
+        self.beside = tensors[n:]
+        keys = [_core.random_key(0)] * self.draws
+        self.function, self.count = _core._trace(lambda operands: self._run(fun, args, options, tensors, operands),
+                                                 _specs(tensors + keys), True)
+
+    def _run(self, fun, args, options, tensors, operands):
+        """The function, whose tensors stand for operands meanwhile: its results, then what it wrote to them."""
+        standing = tuple(operands[:len(tensors)])
+        versions = [one._version for one in standing]
+        _core._stand_in(tuple(tensors), standing)
+        try:
+            with _random.recording(operands[len(tensors):]):
+                leaves, self.structure = tree_flatten(fun(*args, **options))
+            self.rest = [None if hasattr(one, "shape") else one for one in leaves]
+            self.written = [i for i, (one, version) in enumerate(zip(tensors, versions)) if one._version != version]
+            values = [ops.cast(tensors[i], tensors[i].dtype) for i in self.written]
+            made = [ops.cast(one, one.dtype) if any(one is other for other in tensors) else one
+                    for one in as_tensors([one for one in leaves if hasattr(one, "shape")])]
+        finally:
+            _core._stand_in(tuple(tensors), standing)
+        return (*made, *values)
+
+    def __call__(self, leaves):
+        tensors = [one for one in leaves if isinstance(one, Tensor)] + self.beside
+        keys = [default_generator.next_key() for _ in range(self.draws)]
+        found = _core._replay(self.function, (*tensors, *keys), self.count)
+        n = self.count - len(self.written)
+        for i, value in zip(self.written, found[n:]):
+            tensors[i].copy_(value)
+        made = iter(found[:n])
+        return tree_unflatten(self.structure, [next(made) if one is None else one for one in self.rest])
+
+
+def _specs(tensors):
+    return tuple((one.dtype, tuple(one.shape)) for one in tensors)
+
+
+def _beside(fun):
+    """The modules and tensors that a function has beside its arguments: in itself, its closure and the globals that it names."""
+    seen = [fun, getattr(fun, "__self__", None)]
+    fun = getattr(fun, "__func__", fun)
+    while isinstance(fun, functools.partial):
+        seen += [*fun.args, *fun.keywords.values()]
+        fun = fun.func
+    if isinstance(fun, types.FunctionType):
+        for cell in fun.__closure__ or ():
+            try:
+                seen.append(cell.cell_contents)
+            except ValueError:  # not set yet
+                pass
+        seen += [fun.__globals__[name] for name in fun.__code__.co_names if name in fun.__globals__]
+        seen += fun.__defaults__ or ()
+    found = [leaf for one in seen if isinstance(one, (Tensor, Module, list, tuple, dict)) for leaf in tree_flatten(one)[0]]
+    modules = [part for one in found if isinstance(one, Module) for part in one.modules()]
+    tensors = [one for one in found if isinstance(one, Tensor)]
+    for one in modules:
+        tensors += [part for members in (one._parameters, one._buffers) for part in members.values() if part is not None]
+    return modules, list({id(one): one for one in tensors}.values())
+
+
+def _compiled(fun, fullgraph):
+    recordings, refused = {}, set()
+
+    @functools.wraps(fun, updated=())
+    def function(*args, **options):
+        leaves, structure = tree_flatten((args, options))
+        leaves = [one if isinstance(one, Tensor) or not hasattr(one, "shape") else _core.asarray(one) for one in leaves]
+        modules, beside = _beside(fun)
+        key = (structure, *((one.dtype, tuple(one.shape)) if isinstance(one, Tensor) else (type(one), one) for one in leaves),
+               _core.is_grad_enabled(), tuple(module.training for module in modules), tuple(map(id, beside)))
+        if _core._tracing() or key in refused:
+            return fun(*args, **options)
+        recording = recordings.get(key)
+        if recording is None:
+            args, options = tree_unflatten(structure, leaves)
+            try:
+                recording = _Recording(fun, args, options, leaves, beside)
+            except (_core.Error, RuntimeError):  # it reads a value, takes a gradient ...: it runs as it is
+                if fullgraph:
+                    raise
+                refused.add(key)
+                return fun(*args, **options)
+            if len(recordings) >= _MOST:
+                del recordings[next(iter(recordings))]
+            recordings[key] = recording
+        return recording(leaves)
+
+    return function
+
+
+class OptimizedModule(Module):
+    """A module that is called compiled; the module itself is _orig_mod, whose parameters and attributes it has."""
+
+    def __init__(self, module, fullgraph):
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["_call"] = _compiled(module, fullgraph)
+
+    def forward(self, *args, **options):
+        return self._call(*args, **options)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("_orig_mod"), name)
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """A function or module that gives, bit for bit, what the given one gives, without running its Python again.
+
+    Nothing needs it: every step runs as a compiled plan, found again by what was recorded. What it saves is the time in which Python
+    records, so it is for small steps of many ops, whose arguments keep their structure, dtypes, shapes and values of Python: for each
+    such signature the function runs twice, then what it recorded is recorded again with the new tensors. Tensors that it closes over, a
+    module's parameters and buffers (which it may write), and draws of the process's generator are as in the plain function; prints and
+    other effects happen in the first call alone, and values of Python from outside stay what they were then. A function that reads a
+    value or takes gradients runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
+
+    dynamic and mode choose nothing here: new sizes are recorded anew. disable: model as it is."""
+    if backend not in ("inductor", "eager") or options is not None:
+        raise ValueError(f"compile: there is one backend, which has no options; backend={backend!r}, options={options!r} are given")
+    if mode not in _MODES:
+        raise ValueError(f"Unrecognized mode={mode}, should be one of: default, reduce-overhead, max-autotune, "
+                         "max-autotune-no-cudagraphs")
+    if model is None:
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, disable=disable)
+    if not callable(model):
+        raise TypeError(f"compile: a function or a module is compiled, not {type(model).__name__}")
+    if disable or backend == "eager":
+        return model
+    return OptimizedModule(model, fullgraph) if isinstance(model, Module) else _compiled(model, fullgraph)

@@ -1,0 +1,350 @@
+// Places in histories from which gradients go on as a binding says: see include/cotan/binding.h.
+#include <string.h>
+
+#include "cotan/binding.h"
+#include "graph/handle.h"
+#include "ops/rules.h"
+#include "transform/transform.h"
+
+// ------------------------------------------------------------------------------------------- marks
+
+static const ct_field mark_fields[] = {
+    {"n_values", CT_FIELD_i64, CT_MEANS_i64, offsetof(mark_attrs, n_values)}};
+static size_t n_values(const void *attrs) { return (size_t)((const mark_attrs *)attrs)->n_values; }
+
+static bool mark_infer(ct_call *call) {
+    const size_t n = n_values(call->attrs);
+    if (!ct__call_outs(call, (int)n)) return false;
+    for (size_t i = 0; i < n; i++) call->out[i] = *call->in[i];
+    return true;
+}
+static bool mark_body(ct_rule *r) {
+    for (int i = 0; i < r->n_out; i++) r->body_out[i] = r->in[i];
+    return true;
+}
+static bool mark_jvp(ct_rule *r) {
+    for (int i = 0; i < r->n_out; i++) r->t_out[i] = r->t_in[i];
+    return true;
+}
+const ct_opdef ct__op_mark = {
+    .id = CT_OP_MARK,
+    .name = "mark",
+    .doc = "The first operands, where a binding has a rule for gradients.",
+    .kind = &ct__kind_composition,
+    .n_in = -1,
+    .n_out = -1,
+    CT_FIELDS(mark),
+    .accepts = CT_ANY,
+    .infer = mark_infer,
+    .body = mark_body,
+    .jvp = mark_jvp,
+};
+
+void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size_t n_inputs,
+                void *owner, ct_tensor *out, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    uint32_t first;
+    if (!ctx || !ct__possible(ctx, n + n_inputs, here, "mark", "the operands") ||
+        !ct__given(ctx, out, here, "mark", "the room for the results") ||
+        !ct__given(ctx, values, here, "mark", "the list of values") ||
+        (n_inputs && !ct__given(ctx, inputs, here, "mark", "the list of inputs")))
+        return;
+    ct_arena scratch = {0};
+    ct_tensor *all = ct__arena(&scratch, (n + n_inputs + 1) * sizeof *all), t = CT_NONE;
+    const mark_attrs attrs = {.n_values = (int64_t)n, .owner = owner};
+    if (all) {
+        memcpy(all, values, n * sizeof *all);
+        if (n_inputs) memcpy(all + n, inputs, n_inputs * sizeof *all);
+        t = ct__record(&ct__op_mark, &attrs, all, (int)(n + n_inputs), here);
+    } else {
+        ct__err_memory(&ctx->err, here, "mark", n * sizeof *all);
+    }
+    ct__arena_free(&scratch);
+    ct_node *node = ct__peek_fast(t, &first);
+    if (node && !(node->flags & CT_NODE_POISON)) {
+        ((mark_attrs *)(uintptr_t)node->attrs)->self = node;
+        ctx->n_marks++;
+    }
+    for (size_t i = 0; i < n; i++) out[i] = t;
+    if (node) ct__outputs(t, out, n);
+}
+
+void ct__mark_ended(ct_ctx *ctx, const ct_node *node) {
+    ctx->n_marks--;
+    if (CT_GROW(ctx->ended, ctx->ended_cap, ctx->n_ended + 1)) // else the owner stays
+        ctx->ended[ctx->n_ended++] = ((const mark_attrs *)node->attrs)->owner;
+}
+
+size_t ct_marks(void) {
+    const ct_ctx *ctx = ct__ctx();
+    return ctx ? ctx->n_marks : 0;
+}
+
+size_t ct_marks_ended(void **owners, size_t room) {
+    ct_ctx *ctx = ct__ctx();
+    size_t n = 0;
+    while (ctx && owners && n < room && ctx->n_ended) owners[n++] = ctx->ended[--ctx->n_ended];
+    return n;
+}
+
+// ------------------------------------------------------------------------------------ paired, after
+
+static bool paired_infer(ct_call *call) {
+    const ct_dtype dtype = (ct_dtype)call->in[0]->dtype, part = ct__part(dtype);
+    call->out[0] = (ct_type){.dtype = (uint8_t)(part ? part : dtype)};
+    return true;
+}
+static ct_tensor product(ct_tensor t, ct_tensor cotangent) {
+    ct_tensor each = ct_mul(t, cotangent);
+    if (ct__part(ct_dtype_of(each))) each = ct_real(each);
+    return ct_sum(each);
+}
+static bool paired_body(ct_rule *r) {
+    r->body_out[0] = product(r->in[0], r->in[1]);
+    return true;
+}
+static bool paired_jvp(ct_rule *r) {
+    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : product(r->t_in[0], r->in[1]);
+    return true;
+}
+const ct_opdef ct__op_paired = {
+    .id = CT_OP_PAIRED,
+    .name = "paired",
+    .doc = "The sum of the products with a cotangent, which stands still for gradients.",
+    .kind = &ct__kind_composition,
+    .n_in = 2,
+    .n_out = 1,
+    .accepts = CT_ANY,
+    .infer = paired_infer,
+    .body = paired_body,
+    .jvp = paired_jvp,
+};
+
+ct_tensor ct_paired_at(ct_tensor t, ct_tensor cotangent, ct_loc here) {
+    const ct_tensor in[2] = {t, cotangent};
+    return ct__record(&ct__op_paired, NULL, in, 2, here);
+}
+
+ct_tensor ct_after_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!ct__possible(ctx, n + 1, here, "after", "the operands") ||
+        (n && !ct__given(ctx, others, here, "after", "the list of operands")))
+        return ct__poison(ctx, here);
+    ct_arena scratch = {0};
+    ct_tensor *in = ct__arena(&scratch, (n + 1) * sizeof *in);
+    if (in) in[0] = t;
+    if (in && n) memcpy(in + 1, others, n * sizeof *in);
+    if (!in) ct__err_memory(&ctx->err, here, "after", n * sizeof *in);
+    t = in ? ct__after(in, (int)n + 1, here) : ct__poison(ctx, here);
+    ct__arena_free(&scratch);
+    return t;
+}
+
+// -------------------------------------------------------------------------------------------- cuts
+
+typedef struct values { // each once
+    ct_val *v;
+    size_t n, cap;
+    uint8_t *met; // of the walk's nodes: is its only output among them?
+} values;
+
+static bool add(values *to, ct_val v) {
+    if (v.node->n_out == 1) {
+        if (to->met[v.node->index]) return true;
+        to->met[v.node->index] = 1;
+    } else {
+        for (size_t i = 0; i < to->n; i++)
+            if (to->v[i].node == v.node && to->v[i].out == v.out) return true;
+    }
+    if (!CT_GROW(to->v, to->cap, to->n + 1)) return false;
+    to->v[to->n++] = v;
+    return true;
+}
+
+typedef struct cutting {
+    ct_nodes list;
+    values behind, leaves;
+    size_t place;
+    // (list.n) of the list's nodes: is a target behind it, or is it one (2), where without targets all
+    // lead; does it lie in front of the cut; scratch
+    uint8_t *leads, *inside, *ways;
+} cutting;
+
+static bool is_wanted(const ct_node *node, const ct_tensor *targets, size_t n_targets) {
+    for (size_t i = 0; i < n_targets; i++) {
+        const ct_var *var = ct__var_of(targets[i]);
+        uint32_t out;
+        if (var ? node->var == var : ct__peek_fast(targets[i], &out) == node) return true;
+    }
+    return !n_targets;
+}
+
+static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
+    if (!(c->leads = ct__calloc(c->list.n + 1, 1))) return false;
+    for (size_t i = 0; i < n_targets; i++) {
+        uint32_t out;
+        const ct_node *node = ct__peek_fast(targets[i], &out);
+        if (node && node->epoch == c->list.epoch && !(node->flags & CT_NODE_VARIABLE))
+            c->leads[node->index] = 2;
+    }
+    for (size_t i = 0; i < c->list.n; i++) {
+        const ct_node *node = c->list.v[i];
+        if (!(node->flags & CT_NODE_TRACKED)) continue;
+        const bool begins = ct__history_begins(node);
+        bool leads = !n_targets || (begins && is_wanted(node, targets, n_targets));
+        for (int k = 0; k < node->n_in && !begins && !leads; k++)
+            leads = c->leads[node->in[k].node->index];
+        c->leads[i] |= leads;
+    }
+    return true;
+}
+
+// The place behind which the cut lies: of the mark or the target that comes last, with 1 added; 0:
+// there is none.
+static size_t place_of_cut(const cutting *c) {
+    for (size_t i = c->list.n; i--;) {
+        const ct_node *node = c->list.v[i];
+        if (!(node->flags & CT_NODE_TRACKED) || !c->leads[i] || ct__history_begins(node)) continue;
+        if (ct__is_mark(node) || c->leads[i] & 2) return i + 1;
+    }
+    return 0;
+}
+
+// The first operands, through which gradients go.
+static int n_slopes(const ct_node *node) {
+    if (node->op == &ct__op_mark) return (int)n_values(node->attrs);
+    return node->op == &ct__op_paired ? 1 : node->n_in;
+}
+
+// A gradient of what lies between a loss and its operands: no cut goes through there, since what is
+// differentiated once more is made of all of it.
+static void keep_whole(cutting *c, const ct_node *grad) {
+    enum { WRT = 1, ABOVE = 2, BETWEEN = 4 };
+    memset(c->ways, 0, c->list.n);
+    for (int k = 1; k < grad->n_in; k++)
+        if (grad->in[k].node->epoch == c->list.epoch) c->ways[grad->in[k].node->index] = WRT;
+    for (size_t i = 0; i < grad->index; i++) {
+        const ct_node *node = c->list.v[i];
+        for (int k = 0; k < n_slopes(node) && node->flags & CT_NODE_TRACKED && !c->ways[i]; k++)
+            if (c->ways[node->in[k].node->index]) c->ways[i] = ABOVE;
+    }
+    if (c->ways[grad->in[0].node->index] == ABOVE) c->ways[grad->in[0].node->index] = BETWEEN;
+    for (size_t i = grad->index; i-- > 0;) {
+        if (c->ways[i] != BETWEEN) continue;
+        c->inside[i] = 1;
+        for (int k = 0; k < n_slopes(c->list.v[i]); k++) {
+            uint8_t *way = &c->ways[c->list.v[i]->in[k].node->index];
+            if (*way == ABOVE) *way = BETWEEN;
+        }
+    }
+}
+
+static bool find_inside(cutting *c) {
+    c->inside = ct__calloc(2 * c->list.n + 1, 1);
+    if (!c->inside) return false;
+    c->ways = c->inside + c->list.n;
+    for (size_t i = c->list.n; i-- > 0;) {
+        const ct_node *node = c->list.v[i];
+        c->inside[i] |= i >= c->place;
+        if (c->inside[i] && node->op == &ct__op_grad && node->flags & CT_NODE_TRACKED)
+            keep_whole(c, node);
+    }
+    return true;
+}
+
+static bool add_crossing(cutting *c) {
+    for (size_t i = 0; i < c->list.n; i++) {
+        ct_node *node = c->list.v[i];
+        if (!c->inside[i] || !(node->flags & CT_NODE_TRACKED) || !c->leads[i]) continue;
+        if (ct__history_begins(node)) {
+            if (!add(&c->leaves, (ct_val){node, 0})) return false;
+            continue;
+        }
+        for (int k = 0; k < node->n_in; k++) {
+            const ct_val in = node->in[k];
+            if (!(in.node->flags & CT_NODE_TRACKED) || !ct__has_slope(ct__type(in)->dtype))
+                continue;
+            const bool leaf = ct__history_begins(in.node);
+            if ((leaf || !c->inside[in.node->index]) && !add(leaf ? &c->leaves : &c->behind, in))
+                return false;
+        }
+    }
+    return true;
+}
+
+static ct_tensor leaf_handle(ct_val leaf) {
+    return leaf.node->var ? ct__handle(&leaf.node->var->node, 0) : ct__handle_of(leaf);
+}
+
+static bool write_cut(const cutting *c, const ct_val *roots, size_t n, ct_cut *cut) {
+    ct_node *node = c->place ? c->list.v[c->place - 1] : NULL;
+    const bool mark = node && ct__is_mark(node);
+    const size_t n_at = node ? node->n_out : 0, n_operands = mark ? node->n_in : 0;
+    ct_tensor *at = ct__calloc(n_at + n_operands + n + c->behind.n + c->leaves.n + 1, sizeof *at);
+    if (!at) return false;
+    *cut = (ct_cut){.owner = mark ? ((const mark_attrs *)node->attrs)->owner : NULL,
+                    .at = at,
+                    .operands = at + n_at,
+                    .inside = at + n_at + n_operands,
+                    .behind = at + n_at + n_operands + n,
+                    .leaves = at + n_at + n_operands + n + c->behind.n,
+                    .n_at = n_at,
+                    .n_operands = n_operands,
+                    .n_behind = c->behind.n,
+                    .n_leaves = c->leaves.n,
+                    .memory = at};
+    for (size_t i = 0; i < n_at; i++) at[i] = ct__handle(node, (uint32_t)i);
+    for (size_t i = 0; i < n_operands; i++) cut->operands[i] = ct__handle_of(node->in[i]);
+    for (size_t i = 0; i < n; i++)
+        if (roots[i].node->index >= c->place || ct__history_begins(roots[i].node))
+            cut->inside[cut->n_inside++] = ct__handle_of(roots[i]);
+    for (size_t i = 0; i < c->behind.n; i++) cut->behind[i] = ct__handle_of(c->behind.v[i]);
+    for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = leaf_handle(c->leaves.v[i]);
+    return true;
+}
+
+bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_t n_targets,
+               ct_cut *cut, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, cut, here, "backward", "the room for the cut") ||
+        (n && !ct__given(ctx, roots, here, "backward", "the list of roots")) ||
+        (n_targets && !ct__given(ctx, targets, here, "backward", "the list of targets")))
+        return false;
+    *cut = (ct_cut){0};
+    cutting c = {0};
+    ct_val *vals = ct__malloc((n + 1) * sizeof *vals);
+    bool ok = vals;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = ct__resolve(ctx, roots[i], &vals[i], "backward", (int)i, here);
+    ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
+    ok = ok && find_ways(&c, targets, n_targets);
+    if (ok) {
+        c.place = place_of_cut(&c);
+        ok = find_inside(&c);
+    }
+    if (ok) {
+        c.behind.met = ct__calloc(2 * c.list.n + 1, 1);
+        c.leaves.met = c.behind.met ? c.behind.met + c.list.n : NULL;
+        ok = c.behind.met && add_crossing(&c);
+    }
+    for (size_t i = 0; i < n && ok; i++) // one that is a leaf, and whose users all wait
+        if (ct__history_begins(vals[i].node) && c.leads[vals[i].node->index])
+            ok = add(&c.leaves, vals[i]);
+    ok = ok && write_cut(&c, vals, n, cut);
+    if (!ok) ct__err_memory(&ctx->err, here, "backward", n * sizeof *vals); // if nobody said why
+    ct__free(c.leads);
+    ct__free(c.inside);
+    ct__free(c.behind.met);
+    ct__free(c.behind.v);
+    ct__free(c.leaves.v);
+    ct__free(vals);
+    ct__nodes_free(&c.list);
+    return ok;
+}
+
+void ct_cut_free(ct_cut *cut) {
+    if (!cut) return;
+    ct__free(cut->memory);
+    *cut = (ct_cut){0};
+}
