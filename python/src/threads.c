@@ -141,9 +141,9 @@ static void wait_for_change(void) {
 }
 
 bool thread_wait(thread *other, bool whole) {
-    bool ok = true;
+    bool ok = !forked || raise_failure();
     other->visitors++;
-    while (ok && (other->busy || (whole && other->tracing)) && !forked) {
+    while (ok && (other->busy || (whole && other->tracing))) {
         wait_for_change();
         ok = PyErr_CheckSignals() == 0;
     }
@@ -155,7 +155,7 @@ void thread_run_begin(thread *self) { self->busy++; }
 void thread_run_end(thread *self) {
     if (--self->busy || !thread_others) return;
     thread_changed();
-    while (self->visitors && !forked) wait_for_change();
+    while (self->visitors && !self->tracing && !forked) wait_for_change();
 }
 
 // ---------------------------------------------------------------------------------------- giving back
