@@ -13,7 +13,9 @@ extern "C" {
 // A read runs what is pinned, and has no value yet, as one plan with what is read; then it has one.
 // Bindings pin what their language names, one pin a handle, and unpin it when it is collected: what
 // is not pinned when a plan runs can be fused away. Inside of functions that are being traced, and
-// of variables, pins mean nothing. False: see ct_error_text.
+// of variables, pins mean nothing. An error takes along what hangs on it alone: other values are computed when they
+// are asked for, and assignments are made that can be; after an interruption a variable's first one waits.
+// False: see ct_error_text.
 CT_API bool ct_rolling_begin_at(ct_loc here);
 #define ct_rolling_begin() ct_rolling_begin_at(CT_HERE)
 // Nodes recorded since the last run; reading when they are many keeps plans small.
@@ -51,7 +53,7 @@ CT_API void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *
                           ct_loc here);
 #define ct_reached(loss, wrt, n, reached) ct_reached_at((loss), (wrt), (n), (reached), CT_HERE)
 // ct_grad, whose results are not tracked, unless `create_graph`; and unless `retain_graph` the history
-// behind the loss is given back.
+// behind the loss is given back. What the history reaches and the loss does not depend on has zeros.
 CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                            bool retain_graph, bool create_graph, ct_loc here);
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \

@@ -28,6 +28,8 @@ def dot(a, b):
     a, b = _promoted(a, b)
     if not a.ndim or not b.ndim:
         return a * b
+    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        raise ValueError(f"dot: inner sizes differ: a is {tuple(a.shape)}, b is {tuple(b.shape)}")
     return tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
 
 
@@ -120,6 +122,9 @@ def interp(x, xp, fp, left=None, right=None):
     """The value at x of the line through the points (xp, fp), xp rising; left and right of them the first and the last value."""
     x, xp = _promoted(x, xp)
     fp = strong(fp)
+    if xp.ndim != 1 or tuple(xp.shape) != tuple(fp.shape) or not xp.shape[0]:
+        raise ValueError(f"interp: xp and fp must be vectors of one length, at least 1, they are {tuple(xp.shape)} and "
+                         f"{tuple(fp.shape)}")
     last = xp.shape[0] - 1
     at = searchsorted(xp, x, side="right")
     low, high = ops.clamp(at - 1, 0, last), ops.clamp(at, 0, last)

@@ -112,8 +112,8 @@ def _extreme(x, axis, keepdims, dim, keepdim, largest):
     for index, size in enumerate(x.shape):
         taken = axis is None or index in (axis if isinstance(axis, (tuple, list)) else (axis, axis + x.ndim))
         if not size and taken:
-            raise ValueError(f"{'max' if largest else 'min'}: axis {index} has no elements, {'largest' if largest else 'least'} "
-                             "of none there is not")
+            raise ValueError(f"{'max' if largest else 'min'}: axis {index} of {tuple(x.shape)} has no elements, so none is the "
+                             f"{'largest' if largest else 'smallest'}")
     return reduced(ops.max if largest else ops.min, x, axis, keepdims or keepdim)
 
 

@@ -19,7 +19,7 @@ __all__ = [
 def place(axis, rank, name):
     """An axis, counted from the start."""
     if not -rank <= axis < max(rank, 1):
-        raise IndexError(f"{name}: axis {axis} is not one of the tensor's {rank}")
+        raise IndexError(f"{name}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank if rank else 0
 
 
@@ -291,6 +291,8 @@ tensor_split = array_split
 def chunk(x, chunks, dim=0):
     """At most so many pieces, all of one size but the last."""
     n = x.shape[place(dim, x.ndim, "chunk")]
+    if chunks < 1:
+        raise RuntimeError(f"chunk: {chunks} pieces are asked for, there must be 1 or more")
     return split_sizes(x, max(-(-n // chunks), 1), dim)
 
 
@@ -437,6 +439,8 @@ def pad(x, pad_width, mode="constant", *, constant_values=0):
 def diag(x, diagonal=0, *, k=0):
     """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
     offset = diagonal or k
+    if x.ndim not in (1, 2):
+        raise ValueError(f"diag: a vector or a matrix is expected, got a tensor {tuple(x.shape)}")
     return diagonals(x, offset) if x.ndim == 2 else diag_embed(x, offset)
 
 
@@ -473,4 +477,6 @@ def diagonal(x, offset=0, axis1=0, axis2=1, *, dim1=None, dim2=None):
 def trace(x, /, offset=0):
     """The sum of a matrix's diagonal."""
     from ._reductions import sum
+    if x.ndim < 2:
+        raise ValueError(f"trace: a matrix is expected, got a tensor {tuple(x.shape)}")
     return sum(diagonal(x, offset), -1)

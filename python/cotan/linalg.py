@@ -3,7 +3,7 @@ import math
 from collections import namedtuple
 
 from . import _core
-from ._core import ops
+from ._core import LinAlgError, ops  # noqa: F401
 from ._dtypes import COMPLEX, FLOATS, result_type
 from ._elementwise import strong
 from ._reductions import conj_transposed, reduced, wide
@@ -57,7 +57,8 @@ def tensordot(x1, x2, /, axes=2, *, dims=None):
     second = [place(axis, x2.ndim, "tensordot") for axis in second]
     for a, b in zip(first, second):
         if x1.shape[a] != x2.shape[b]:
-            raise ValueError(f"tensordot: axes {a} and {b} have {x1.shape[a]} and {x2.shape[b]} elements")
+            raise ValueError(f"tensordot: axis {a} of {tuple(x1.shape)} and axis {b} of {tuple(x2.shape)} differ: they have "
+                             f"{x1.shape[a]} and {x2.shape[b]} elements")
     return ops.contract(x1, x2, a_axes=first, b_axes=second)
 
 

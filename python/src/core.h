@@ -38,6 +38,9 @@ void errors_log(ct_log_kind kind, const char *text, void *user);
 void errors_log_later(void);
 void errors_log_now(void);
 
+// ---------------------------------------------------------------------------------- wording.c
+PyObject *in_python(const char *said); // what the library says, with Python's names: a new string
+
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.
 const void *run_borrow(ct_tensor t, ct_loan **loan,

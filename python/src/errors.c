@@ -46,7 +46,7 @@ bool errors_start(PyObject *module) {
     for (int i = 1; i < CLASSES; i++) {
         char name[64], doc[512];
         snprintf(name, sizeof name, "cotan.%s", classes[i].name);
-        snprintf(doc, sizeof doc, "%s. %s", ct_code_title((ct_code)i), ct_code_fix((ct_code)i));
+        snprintf(doc, sizeof doc, "%s.", ct_code_title((ct_code)i));
         PyObject *bases = PyTuple_Pack(2, base_error, *classes[i].base);
         classes[i].type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
         Py_XDECREF(bases);
@@ -76,7 +76,7 @@ PyObject *raise_failure(void) {
 
 PyObject *raise_text(ct_code code, const char *said) {
     PyObject *type = code > 0 && (int)code < CLASSES ? classes[code].type : base_error;
-    PyObject *text = PyUnicode_DecodeUTF8(said, (Py_ssize_t)strlen(said), "replace");
+    PyObject *text = in_python(said);
     PyObject *error = text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     PyObject *number = error ? PyLong_FromLong(code) : NULL;
     if (number && PyObject_SetAttrString(error, "text", text) == 0 &&
@@ -99,8 +99,10 @@ static void write_to(const char *stream, const char *text, const char *end) {
 static void warn(const char *text) {
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cotan") : NULL;
-    PyObject *done = logger ? PyObject_CallMethod(logger, "warning", "ss", "%s", text) : NULL;
+    PyObject *said = logger ? in_python(text) : NULL;
+    PyObject *done = said ? PyObject_CallMethod(logger, "warning", "sO", "%s", said) : NULL;
     Py_XDECREF(done);
+    Py_XDECREF(said);
     Py_XDECREF(logger);
     Py_XDECREF(logging);
 }

@@ -262,9 +262,15 @@ static bool of_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
     bool swapped;
     const ct_dtype dtype = dtype_of_format(view->format, view->itemsize, &swapped);
     if (!dtype) {
-        PyErr_Format(PyExc_TypeError,
-                     "elements of format \"%s\" with %zd bytes are of no dtype that Cotan has",
-                     view->format ? view->format : "B", view->itemsize);
+        PyObject *theirs = view->obj ? PyObject_GetAttrString(view->obj, "dtype") : NULL;
+        PyErr_Clear();
+        if (theirs)
+            PyErr_Format(PyExc_TypeError, "arrays of dtype %S cannot be made tensors", theirs);
+        else
+            PyErr_Format(PyExc_TypeError,
+                         "elements of format \"%s\" with %zd bytes are of no dtype that Cotan has",
+                         view->format ? view->format : "B", view->itemsize);
+        Py_XDECREF(theirs);
         return false;
     }
     if (view->ndim > CT_MAX_RANK) {

@@ -58,7 +58,33 @@ static ct_tensor product(ct_tensor a, ct_tensor b, ct_loc here) {
     if (row && ct_rank(y)) y = with_axis(y, ct_rank(y) - (column ? 1 : 2), true, here);
     return y;
 }
-BOTH(matmul, product)
+
+// Said of vectors as they are given, not as the rows and columns that the product makes of them.
+static bool vectors_fit(const ct_tensor in[2]) {
+    const int a = ct_rank(in[0]), b = ct_rank(in[1]);
+    if ((a != 1 && b != 1) || a < 1 || b < 1) return true;
+    if (ct_dim(in[0], a - 1) == ct_dim(in[1], b == 1 ? 0 : b - 2)) return true;
+    PyObject *shapes[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        PyObject *size = tensor_shape(in[i]);
+        shapes[i] = size ? PySequence_Tuple(size) : NULL;
+        Py_XDECREF(size);
+    }
+    if (shapes[0] && shapes[1])
+        PyErr_Format(PyExc_ValueError, "matmul: inner sizes differ: a is %S %s, b is %S %s",
+                     shapes[0], dtype_text(ct_dtype_of(in[0])), shapes[1],
+                     dtype_text(ct_dtype_of(in[1])));
+    Py_XDECREF(shapes[0]);
+    Py_XDECREF(shapes[1]);
+    return false;
+}
+static PyObject *matmul(PyObject *a, PyObject *b) {
+    ct_tensor in[2];
+    const ct_loc here = enter();
+    if (!sides(a, b, in, here)) return not_ours();
+    return vectors_fit(in) ? tensor_new(product(in[0], in[1], here), here) : NULL;
+}
+static PyObject *matmul_in_place(PyObject *a, PyObject *b) { return in_place(a, b, product); }
 
 // Integers are divided as floats.
 static bool is_whole(ct_tensor t) {

@@ -185,8 +185,10 @@ PyObject *read_numpy(PyObject *self, ct_loc here) {
     return result;
 }
 
-static PyObject *numpy(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *numpy(PyObject *self, PyObject *args, PyObject *options) {
+    static char *names[] = {"force", NULL};
+    int force = false; // what it would do, detach and copy to the CPU, is always done
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|$p:numpy", names, &force)) return NULL;
     return read_numpy(self, enter());
 }
 
@@ -224,8 +226,8 @@ static PyObject *item(PyObject *self, PyObject *unused) {
 PyMethodDef read_methods[] = {
     {"item", item, METH_NOARGS, "item($self)\n--\n\nIts only element, as a Python number."},
     {"tolist", read_tolist, METH_NOARGS, "tolist($self)\n--\n\nIts elements, as nested lists."},
-    {"numpy", numpy, METH_NOARGS,
-     "numpy($self)\n--\n\nA read-only NumPy array that shares the memory."},
+    {"numpy", (PyCFunction)(void (*)(void))numpy, METH_VARARGS | METH_KEYWORDS,
+     "numpy($self, *, force=False)\n--\n\nA read-only NumPy array that shares the memory."},
     {"__array__", (PyCFunction)(void (*)(void))array, METH_VARARGS | METH_KEYWORDS, NULL},
     {0},
 };

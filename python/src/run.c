@@ -5,6 +5,7 @@
 #include <signal.h>
 
 static ct_ctx *_Atomic running; // of the main thread, while it reads
+static bool left;               // a plan failed: what it left can be long, and is not pending
 static struct sigaction before;
 
 // Python's own handler only notes the signal until the interpreter goes on.
@@ -13,10 +14,10 @@ static void on_interrupt(int signal) {
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
 }
 
-// Nothing is pending: then nothing runs, and no handler is needed. A program that handles the signal
+// Nothing is pending: then nothing runs, and no handler is needed, unless a plan left something. A program that handles the signal
 // by itself keeps its handler.
 static bool watch(void) {
-    if (!ct_rolling_pending() || !thread_here()->is_main) return false;
+    if ((!ct_rolling_pending() && !left) || !thread_here()->is_main) return false;
     sigaction(SIGINT, NULL, &before);
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ||
         before.sa_flags & SA_SIGINFO)
@@ -65,6 +66,7 @@ static bool run(reading *r, void (*read)(reading *)) {
         const bool ok = !ct_failed();
         failure why;
         if (!ok) take_failure(&why);
+        left = left || !ok;
         thread_run_end(self);
         if (ok) thread_ran(self);
         if (ok || !again(&why)) return ok;

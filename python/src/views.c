@@ -337,8 +337,9 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     if (!may_write(self)) return false;
     const ct_dtype to = ct_dtype_of(is), from = ct_dtype_of(value);
     if (width(from) > width(to)) {
-        PyErr_Format(PyExc_RuntimeError, "a %s tensor is written in its place, it cannot hold %s",
-                     dtype_text(to), dtype_text(from));
+        PyErr_Format(PyExc_RuntimeError,
+                     "a tensor of %s is written in its place, it cannot hold %s", dtype_text(to),
+                     dtype_text(from));
         return false;
     }
     value = with_shape_of(value, is, true, here);

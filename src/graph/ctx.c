@@ -360,7 +360,9 @@ ct_code ct_error_code(void) {
 void ct_error_clear(void) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return;
-    if (ctx->err.code) ct__roots_abandon(ctx);
+    // In a rolling scope an error is an exception, raised where it occurs: what else is pending stays so.
+    if (ctx->err.code && !ctx->rolling) ct__roots_abandon(ctx);
+    if (ctx->rolling) (void)ct__roots_keep_assignments(ctx);
     ctx->err.code = CT_OK;
     ctx->err.text[0] = '\0';
     ctx->err_noticed = false;

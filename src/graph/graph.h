@@ -101,13 +101,15 @@ static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the
-// frame of the first read stands, a leaf.
+// frame of the first read stands, a leaf. In a rolling scope either stands as long as it is named, so that a
+// step in which values are read has one node for a version.
 typedef struct ct_current {
     const ct_var *of; // in a context's table
     uint64_t version;
     ct_val value;  // that was assigned; {NULL}: only the storage has it
     ct_node *node; // NULL: not read yet
     uint32_t depth, serial;
+    bool carried;   // it stands, though its rolling frame had its turn
     uint64_t epoch; // of a gradient with respect to the variable, while it is recorded;
     ct_node *met;   // what its loss reads
 } ct_current;
@@ -201,6 +203,8 @@ typedef struct ct_root {
     ct_root_kind kind;
     ct_val val;
     ct_var *var;      // ASSIGN
+    ct_val first;     // in a rolling scope, of a variable that has no value yet: what it was to be
+                      // before this replaced it; else {NULL}
     const char *name; // METRIC; owned by the context's metric table
     uint32_t depth;   // of the frame in which it was recorded
     ct_loc here;
@@ -337,8 +341,14 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
 // A leaf in frame `to` that stands for the node from now on: the handle is the leaf's. NULL: no memory.
 ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
-void ct__roots_abandon(
-    ct_ctx *ctx); // forgets pending roots: kept ones are poisoned, variables keep their value
+// Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
+void ct__roots_abandon(ct_ctx *ctx);
+// Forgets all but assignments. Are there both such and others?
+bool ct__roots_keep_assignments(ct_ctx *ctx);
+// Forgets all but first assignments of variables, as they were before others replaced them. Are there such, and is that
+// another set than before?
+bool ct__roots_keep_first(ct_ctx *ctx);
+void ct__root_release(const ct_root *root); // it needs its values no more
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as

@@ -452,11 +452,12 @@ version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct
 }
 
 static bool stands(const ct_ctx *ctx, const ct_current *now) {
-    return now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial;
+    return now->carried ||
+           (now->depth < ctx->depth && ctx->frames[now->depth]->serial == now->serial);
 }
 
 void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
-    ct_node *leaf = stands(ctx, now) ? now->node : NULL;
+    ct_node *leaf = stands(ctx, now) && !now->carried ? now->node : NULL;
     if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
 }
 
@@ -480,6 +481,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         now->node = leaf;
         now->depth = leaf->frame->depth;
         now->serial = leaf->frame->serial;
+        now->carried = false;
     } else if (!now->node && !(now->node = version_node(ctx, var, now, !pending, here))) {
         return false;
     }

@@ -95,11 +95,12 @@ bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here) {
 }
 
 // The evaluated value behind t; false when it failed. It is asked for again when anything ran: t may
-// be a variable that was assigned.
+// be a variable that was assigned. In a rolling scope what is there is read as it is: it may have no name yet, and would
+// be given back behind a run.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
     const bool there = is_there(*v);
-    if (there && !ctx->n_roots) return true;
+    if (there && (!ctx->n_roots || (ctx->rolling && !v->node->var))) return true;
     if (!there && !ct__readable(ctx, here, op)) return false;
     return ct_eval_at(&t, !there, here) && asked(ctx, t, v, op, 0, here);
 }

@@ -24,8 +24,30 @@ static bool is_named(const ct_node *node) {
     return node->users || node->flags & (CT_NODE_PINNED | CT_NODE_KEPT);
 }
 
+// Later reads of the variable find the node, or do not find it any more.
+static void carry(ct_ctx *ctx, const ct_node *node, bool carried) {
+    ct_current *now = node->var ? ct__current(ctx, node->var) : NULL;
+    if (!now || now->node != node) return;
+    now->carried = carried;
+    if (!carried) now->node = NULL;
+}
+
+// A version becomes a leaf once the variable holds it, if no history leads through what was assigned: the value
+// would hold the version before, and that its own.
+static void become_leaf(ct_node *node) {
+    if (!node->var || !(node->flags & CT_NODE_STORED) || !node->n_in) return;
+    if (node->in[0].node->flags & CT_NODE_TRACKED) return;
+    const uint64_t version = ct__version_of(node);
+    ct__unuse(node->in[0].node);
+    node->op = &ct__op_read;
+    node->n_in = 0;
+    node->number = version;
+    node->flags &= (uint16_t)~CT_NODE_STORED;
+}
+
 static void give_back(ct_ctx *ctx, ct_node *node) {
     ct_frame *frame = node->frame;
+    carry(ctx, node, false);
     ct__slot_release(ctx, node, CT_PAST_DROP, CT_NOWHERE);
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
     node->n_in = 0;
@@ -85,6 +107,8 @@ static void settle(ct_ctx *ctx, ct_frame *frame) {
         }
         if (is_named(node)) {
             live++;
+            carry(ctx, node, true);
+            become_leaf(node);
             frame->waits |= waits(node) && !ctx->given_up;
         } else {
             frame->live++; // which giving back takes off again

@@ -77,6 +77,15 @@ const ct_opdef ct__op_linear = {
 
 // ------------------------------------------------------------------------------- the recorded node
 
+// Is what the loss does not depend on an error, or has it zeros? A binding asks about what stands behind the loss as
+// it was recorded, of which nothing may be left once the plan is made: the slope of what is linear, an operand that a
+// function does not use.
+typedef struct grad_attrs {
+    bool zeros;
+} grad_attrs;
+static const ct_field grad_fields[] = {
+    {"zeros", CT_FIELD_bool, CT_MEANS_bool, offsetof(grad_attrs, zeros)}};
+
 static bool grad_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     bool floats = ct__has_slope(dtype) && !ct__is_complex(dtype);
@@ -108,6 +117,7 @@ const ct_opdef ct__op_grad = {
     .kind = &ct__kind_transform,
     .n_in = -1,
     .n_out = -1,
+    CT_FIELDS(grad),
     .accepts = CT_ANY,
     .infer = grad_infer,
     .expand = grad_node,
@@ -214,7 +224,8 @@ static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_l
     return true;
 }
 
-void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
+void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool zeros,
+              ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients") ||
         !ct__possible(ctx, n, here, "grad", "the tensors"))
@@ -236,11 +247,15 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
         all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here)
-                  ? ct__record(&ct__op_grad, NULL, in, (int)n + 1, here)
+                  ? ct__record(&ct__op_grad, &(grad_attrs){zeros}, in, (int)n + 1, here)
                   : ct__poison(ctx, here);
         hint_leaf(ctx, at, in + 1, n, here);
     }
     ct__outputs(all, grads, n);
+}
+
+void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
+    ct__grad(loss, wrt, n, grads, false, here);
 }
 
 // ------------------------------------------------------------------------------------- linearising
@@ -553,6 +568,10 @@ bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val
     if (!ct__vjp_expand(ctx, grad->here, &loss, &one, 1, wrt, n, grads)) return false;
     for (size_t i = 0; i < n; i++) {
         if (!ct__is_none(grads[i])) continue;
+        if (((const grad_attrs *)grad->attrs)->zeros) {
+            grads[i] = ct__zeros_like(ct__handle_of(wrt[i]));
+            continue;
+        }
         const ct_var *var = grad->in[i + 1].node->var; // that it was read of
         if (var && !var->freed) {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",

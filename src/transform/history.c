@@ -122,7 +122,7 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     ct_ctx *ctx = ct__ctx();
     uint32_t out;
     if (!ctx) return;
-    ct_grad_at(loss, wrt, n, grads, here);
+    ct__grad(loss, wrt, n, grads, true, here);
     ct_node *node = n && grads ? ct__peek_fast(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
     if (!create_graph)

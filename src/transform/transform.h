@@ -65,9 +65,12 @@ bool ct__expand_transform(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct
 
 // Gradients of a scalar with respect to values behind it, recorded in the innermost trace. grads[i]
 // is a zero of the right shape only where `loss` depends on wrt[i] through paths that carry none;
-// no path at all is an error.
+// no path at all is an error, unless ct__grad was told `zeros`.
 bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val *wrt, size_t n,
                      ct_tensor *grads);
+// ct_grad, where `zeros` says that what the loss does not depend on has zeros.
+void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool zeros,
+              ct_loc here);
 // What `outs` are of `wrt`, linearised where they stand: `out` are their tangents, recorded in the
 // innermost trace as functions of the placeholders `holder`. To begin with, ctx and here are set.
 typedef struct ct_linear {

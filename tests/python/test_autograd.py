@@ -176,12 +176,31 @@ def test_an_overwritten_leaf_tells_both_lines():
      "without a history"),
     (lambda w: cotan.asarray([1, 2]).requires_grad_(), "requires_grad_: only floats and complex numbers have gradients, the tensor is int64"),
     (lambda w: setattr(w, "grad", cotan.asarray([1.0])), "grad: the gradient is cotan.Size([1]), the tensor is cotan.Size([2])"),
-    (lambda w: cotan.asarray([1, 2]).__iadd__(0.5), "a int64 tensor is written in its place, it cannot hold float32"),
+    (lambda w: cotan.asarray([1, 2]).__iadd__(0.5), "a tensor of int64 is written in its place, it cannot hold float32"),
 ])
 def test_sentences(wrong, text):
     with pytest.raises(RuntimeError) as error:
         wrong(leaf([1, 2]))
     assert str(error.value) == text
+
+
+def test_parameters_are_read_before_and_after_a_value():
+    """An if in the middle of a step ends a plan; both sides read the same version of the parameter."""
+    w, theirs = leaf([1.0, 2.0]), numpy.array([1.0, 2.0])
+    for step in range(6):
+        h = w * 2
+        if step % 2:
+            assert h.sum() != 7
+        if (h * w).sum() > 1:
+            h = h * w
+        h.sum().backward()
+        slope = 4 * theirs if (theirs * theirs * 2).sum() > 1 else numpy.full(2, 2.0)
+        assert w.grad.tolist() == pytest.approx(slope.tolist())
+        with cotan.no_grad():
+            w -= 0.1 * w.grad
+        theirs -= 0.1 * slope
+        w.grad = None
+    assert w.tolist() == pytest.approx(theirs.tolist())
 
 
 def test_nothing_requires_gradients():

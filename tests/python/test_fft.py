@@ -106,7 +106,7 @@ def test_convolution_theorem():
 @pytest.mark.parametrize("call, kind, message", [
     (lambda f: f.fft(cotan.ones(3, 0)), ValueError, "fft: axis 1 has no elements"),
     (lambda f: f.fft(cotan.ones(3), 0), ValueError, "fft: 0 elements are asked for, there must be 1 or more"),
-    (lambda f: f.fft(cotan.ones(3), axis=1), IndexError, "fft: axis 1 is not one of the tensor's 1"),
+    (lambda f: f.fft(cotan.ones(3), axis=1), IndexError, "fft: axis 1 is out of range for a tensor of 1 axes"),
     (lambda f: f.rfft(cotan.ones(3, dtype=cotan.complex64)), TypeError, "rfft: x is cotan.complex64, and must be real"),
     (lambda f: f.ifft(cotan.ones(3), norm="no"), ValueError, 'ifft: norm is \'no\', it must be "backward", "forward" or "ortho"'),
     (lambda f: f.fftn(cotan.ones(3, 4), axes=(0, -2)), ValueError, "fftn: an axis stands twice in (0, 0)"),

@@ -8,6 +8,7 @@ import weakref
 
 import cotan
 import numpy as np
+import pytest
 
 STEPS = 100_000 if os.environ.get("COTAN_TEST_ALL") else 3_000
 
@@ -41,6 +42,24 @@ def test_steps_hold_memory_level():
     first, last = ([int(word) for word in line.split()] for line in said.splitlines())
     assert last[0] - first[0] < 1024, "KiB of the process"
     assert last[1] <= first[1] + 4096 and last[2] <= first[2] + 65536 and last[3] == first[3]
+
+
+@pytest.mark.parametrize("optimizer, tensors", [("SGD(p, 0.1)", 2), ("SGD(p, 0.1, momentum=0.9)", 3), ("Adam(p)", 4),
+                                                ("Adam(p, amsgrad=True)", 5)])
+def test_a_step_writes_in_place(optimizer, tensors):
+    """At its peak a step holds parameters, their gradients and the optimizer's state once each, and 5 % at most."""
+    share = run(f"""
+        import cotan
+        from cotan import nn, optim
+        p = [nn.Parameter(cotan.zeros(256, 256)) for _ in range(12)]
+        optimizer = optim.{optimizer}
+        for step in range(4):
+            optimizer.zero_grad()
+            sum((x * x).sum() for x in p).backward()
+            optimizer.step()
+        print(cotan.stats()["most_memory"] / sum(x.nbytes for x in p))
+    """)
+    assert tensors <= float(share) <= tensors * 1.05
 
 
 def test_a_read_in_each_turn_holds_memory_level():

@@ -148,6 +148,17 @@ def test_autograd_grad():
     near(autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)[1], B * 0)
 
 
+def test_what_has_no_slope_left_has_zeros():
+    """The second derivative of a linear function, and of what vmap's function ignores."""
+    x = cotan.asarray(B)
+    near(cotan.grad(cotan.grad(lambda x: 3 * x))(x[0]), 0)
+    near(cotan.hessian(lambda x: (x * 3).sum())(x), np.zeros((2, 2)))
+    near(cotan.grad(lambda x: cotan.vmap(lambda a, b: a * 2)(cotan.asarray(B), x).sum())(x), [0, 0])
+    leaf = cotan.asarray(B).requires_grad_()
+    autograd.grad((leaf * 3).sum(), leaf, create_graph=True)[0].sum().backward()
+    near(leaf.grad, [0, 0])
+
+
 def test_a_gradient_penalty():
     w = cotan.asarray(W).requires_grad_()
     x = cotan.asarray(X).requires_grad_()
@@ -251,7 +262,7 @@ def test_errors_of_traced_functions(call, error, text):
 def test_a_value_read_inside():
     with pytest.raises(cotan.TraceError) as caught:
         cotan.vmap(lambda x: x if x.sum() > 0 else -x)(cotan.ones(3, 2))
-    assert str(caught.value).endswith("borrow: a value is read inside a traced function\n  hint: return it as a result of the function, "
+    assert str(caught.value).endswith(": a value is read inside a traced function\n  hint: return it as a result of the function, "
                                       "and read it outside")
     with pytest.raises(ZeroDivisionError) as caught:
         cotan.vmap(lambda x: x * (1 // 0))(cotan.ones(3, 2))

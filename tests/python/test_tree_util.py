@@ -4,10 +4,15 @@ import re
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 
+import jax
+import jax.flatten_util
 import jax.tree_util as theirs
+import numpy
 import pytest
 
+import cotan
 import cotan.tree_util as ours
+from cotan.flatten_util import ravel_pytree
 
 Point = namedtuple("Point", "x y")
 
@@ -128,6 +133,35 @@ def test_trees_equal_jax(make):
     assert ours.tree_leaves(named) == [theirs.keystr(path) for path, _ in jax_paths]
     composed = structure.compose(ours.tree_structure({"q": [0, None]}))
     assert repr(composed) == repr(jax_structure.compose(theirs.tree_structure({"q": [0, None]})))
+
+
+@pytest.mark.parametrize("make", TREES)
+def test_trees_are_vectors(make):
+    """Leaves of several shapes and dtypes as one vector, as jax.flatten_util has it, and back."""
+    def arrays(m, mixed):
+        leaves, structure = m.tree_flatten(make(m))
+        dtypes = ["float32", "float32", "int32"] if mixed else ["float32"]
+        values = [numpy.arange(2.0 * i).reshape(2, i)[:, ::-1].astype(dtypes[i % len(dtypes)]) for i in range(len(leaves))]
+        return m.tree_unflatten(structure, [cotan.asarray(x) if m is ours else jax.numpy.asarray(x) for x in values])
+
+    for mixed in (False, True):
+        vector, unravel = ravel_pytree(arrays(ours, mixed))
+        wanted, their_unravel = jax.flatten_util.ravel_pytree(arrays(theirs, mixed))
+        assert vector.dtype.name == str(wanted.dtype) and vector.tolist() == wanted.tolist()
+        back, their_back = unravel(vector * 2), their_unravel(wanted * 2)
+        assert ours.tree_structure(back) == ours.tree_structure(arrays(ours, mixed))
+        for a, b in zip(ours.tree_leaves(back), theirs.tree_leaves(their_back)):
+            assert (a.dtype.name, tuple(a.shape), a.tolist()) == (str(b.dtype), b.shape, b.tolist())
+
+
+def test_gradients_pass_through_vectors():
+    tree = {"w": cotan.asarray([[1.0, 2.0]]), "b": cotan.asarray(3.0)}
+    vector, unravel = ravel_pytree(tree)
+    slope = cotan.grad(lambda v: (unravel(v)["w"] ** 2).sum() * unravel(v)["b"])(vector)
+    assert vector.tolist() == [3, 1, 2] and slope.tolist() == [5, 6, 12]
+    assert cotan.grad(lambda t: (ravel_pytree(t)[0] ** 2).sum())(tree)["w"].tolist() == [[2, 4]]
+    with pytest.raises(ValueError, match=r"^unravel: the tree has 3 elements, a vector of \(3,\) is expected, got \(4,\)$"):
+        unravel(cotan.ones(4))
 
 
 def test_structures_differ():

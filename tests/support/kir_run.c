@@ -29,8 +29,8 @@ void kir_run(ct_kir *k, void *const *bufs, const int64_t *args, int pieces) {
     int64_t grid = ct__kir_grid(k, args);
     for (int p = 0; p < pieces; p++)
         if (source.interp)
-            ct__interp_run(source.interp, bufs, args, grid * p / pieces, grid * (p + 1) / pieces,
-                           scratch);
+            (void)ct__interp_run(source.interp, bufs, args, grid * p / pieces,
+                                 grid * (p + 1) / pieces, scratch, NULL);
         else
             source.fn(bufs, args, grid * p / pieces, grid * (p + 1) / pieces, scratch);
     ct__free(scratch);

@@ -228,6 +228,31 @@ static void test_an_overwritten_variable_is_an_error(void **state) {
     end();
 }
 
+// A loss that reads a variable before a run and behind it reads one version, whether or not the run assigns it.
+static void test_a_variable_read_on_both_sides_of_a_run(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    uint64_t plans = 0, memory = 0;
+    for (int i = 0; i < 300; i++) {
+        ct_assign(d.w, ct_ones(CT_F32, CT_DIMS(8)));
+        if (i % 2) assert_true(ct_eval(NULL, 0));
+        ct_tensor half = name(ct_mul(d.w, ct_f(2))), sum = name(ct_sum(half)), leaf, grad;
+        assert_true(ct_item(sum) == 16);
+        ct_tensor loss = name(ct_sum(ct_mul(half, d.w))); // 2 w w
+        assert_int_equal(ct_tracked_leaves(loss, &leaf, 1), 1);
+        ct_backward(loss, &leaf, 1, &grad, false, false);
+        grad = name(grad);
+        assert_true(((const float *)ct_data(grad))[5] == 4);
+        ct_unpin(half), ct_unpin(sum), ct_unpin(loss), ct_unpin(grad);
+        if (i == 9) plans = ct_get_stats().plans_made, memory = ct_get_stats().memory;
+    }
+    assert_int_equal(ct_get_stats().plans_made, plans);
+    assert_int_equal(ct_get_stats().memory, memory);
+    ct_params_free(d.set);
+    end();
+}
+
 static void test_gradients_of_gradients(void **state) {
     (void)state;
     begin();
@@ -329,6 +354,77 @@ static void test_what_was_interrupted_can_run_again(void **state) {
     end();
 }
 
+// A matrix without an inverse, as something that fails when it runs.
+static ct_tensor singular(void) { return name(ct_inv(ct_zeros(CT_F32, CT_DIMS(2, 2)))); }
+
+// A first value that another one was to replace is not lost with that.
+static void test_a_first_value_stays_where_the_next_fails(void **state) {
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++) {
+        begin();
+        descent d = start();
+        ct_tensor bad = singular();
+        ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(1)));
+        ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_sum(bad)));
+        if (stopped) ct_cancel(ct_ctx_current());
+        assert_false(ct_eval(NULL, 0));
+        assert_int_equal(ct_error_code(), stopped ? CT_E_INTERRUPTED : CT_E_LINALG);
+        ct_error_clear();
+        for (int i = 0; i < 3; i++) { // and it goes on
+            assert_true(((const float *)ct_data(d.w))[7] == (float)i);
+            ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(1)));
+        }
+        assert_true(ct_eval(NULL, 0));
+        ct_params_free(d.set);
+        end();
+    }
+}
+
+// An error takes nothing along that does not hang on what failed: neither values nor assignments.
+static void test_an_error_leaves_the_rest(void **state) {
+    (void)state;
+    begin();
+    descent d = start(); // its first assignment is pending
+    ct_tensor x = name(ct_add(ramp(3), ct_f(1)));
+    assert_false(ct_ok(ct_add(ramp(3), ramp(4)))); // recording fails
+    ct_error_clear();
+    ct_tensor bad = singular();
+    for (int i = 0; i < 2; i++) { // each time that it is asked for
+        assert_null(ct_data(bad));
+        assert_int_equal(ct_error_code(), CT_E_LINALG);
+        ct_error_clear();
+    }
+    assert_true(((const float *)ct_data(d.w))[3] == 0);
+    assert_true(((const float *)ct_data(x))[2] == 3);
+    ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(5)));
+    ct_tensor worse = singular();
+    assert_null(ct_data(worse));
+    ct_error_clear();
+    assert_true(((const float *)ct_data(d.w))[3] == 5);
+    ct_assign(d.w,
+              ct_add(ct_stop_gradient(d.w), ct_sum(worse))); // hangs on what fails: is not made
+    assert_false(ct_eval(NULL, 0));
+    ct_error_clear();
+    assert_true(((const float *)ct_data(d.w))[3] == 5);
+    ct_params_free(d.set);
+    end();
+}
+
+static void test_a_first_assignment_outlives_an_interruption(void **state) {
+    (void)state;
+    begin();
+    descent d = start();
+    ct_tensor sum = name(ct_sum(d.w));
+    ct_cancel(ct_ctx_current());
+    assert_false(ct_eval(NULL, 0));
+    ct_error_clear();
+    ct_tensor other = name(ct_add(d.w, ct_f(2)));
+    assert_true(((const float *)ct_data(other))[7] == 2);
+    assert_true(ct_item(sum) == 0);
+    ct_params_free(d.set);
+    end();
+}
+
 static void count(void *user) { ++*(int *)user; }
 
 static void test_memory_is_lent(void **state) {
@@ -385,12 +481,16 @@ int main(void) {
         cmocka_unit_test(test_a_history_is_used_once),
         cmocka_unit_test(test_nothing_requires_gradients),
         cmocka_unit_test(test_an_overwritten_variable_is_an_error),
+        cmocka_unit_test(test_a_variable_read_on_both_sides_of_a_run),
         cmocka_unit_test(test_gradients_of_gradients),
         cmocka_unit_test(test_traced_in_two_halves),
         cmocka_unit_test(test_a_function_with_a_gradient_inside),
         cmocka_unit_test(test_a_function_that_raises),
         cmocka_unit_test(test_what_waits_is_computed_with_the_next_run),
         cmocka_unit_test(test_what_was_interrupted_can_run_again),
+        cmocka_unit_test(test_a_first_value_stays_where_the_next_fails),
+        cmocka_unit_test(test_an_error_leaves_the_rest),
+        cmocka_unit_test(test_a_first_assignment_outlives_an_interruption),
         cmocka_unit_test(test_memory_is_lent),
         cmocka_unit_test(test_memory_is_adopted),
     };

@@ -77,6 +77,7 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         self.param_groups.append(param_group)
+        run()  # initial values, which a first step that fails leaves then as they are
 
     def zero_grad(self, set_to_none=True):
         for group in self.param_groups:

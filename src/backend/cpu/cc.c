@@ -227,7 +227,11 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     posix_spawn_file_actions_addclosefrom_np(&actions, 3);
 #endif
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    // A group of its own: Ctrl-C at a terminal is for the program, and a compiler that it ended would leave kernels
+    // interpreted.
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                        POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     p.failed = posix_spawnp(&p.pid, cc->path, &actions, &attr, argv, cc->environment);

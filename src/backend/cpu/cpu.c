@@ -133,8 +133,8 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     ct__kernel_fn fn = ct__code_fn(l->code);
     if (fn)
         fn(l->bufs, l->numbers, begin, end, scratch);
-    else
-        ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch);
+    else if (!ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch, l->stop))
+        atomic_store_explicit(&l->left_out, true, memory_order_relaxed);
 }
 
 enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces even out what differs

@@ -840,9 +840,10 @@ void ct__interp_free(ct_interp *interp) {
 
 size_t ct__interp_scratch(const ct_interp *interp) { return interp->frame; }
 
-void ct__interp_run(const ct_interp *interp, void *const *bufs, const int64_t *args, int64_t begin,
-                    int64_t end, void *scratch) {
-    if (begin >= end) return;
+bool ct__interp_run(const ct_interp *interp, void *const *bufs, const int64_t *args, int64_t begin,
+                    int64_t end, void *scratch, const atomic_bool *stop) {
+    enum { BETWEEN_LOOKS = 4096 }; // instructions: some milliseconds at most
+    if (begin >= end) return true;
     char *frame = scratch;
     ct_iframe *f = scratch;
     *f = (ct_iframe){.groups = 1,
@@ -855,5 +856,12 @@ void ct__interp_run(const ct_interp *interp, void *const *bufs, const int64_t *a
     for (int i = 0; i < interp->n_bufs; i++)
         f->bufs[i] = interp->local[i] ? frame + interp->local[i] : bufs[param++];
     for (const ct_iins *i = interp->head; i;) i = i->fn(frame, i);
-    for (const ct_iins *i = interp->code; i;) i = i->fn(frame, i);
+    uint32_t left = BETWEEN_LOOKS;
+    for (const ct_iins *i = interp->code; i;) {
+        i = i->fn(frame, i);
+        if (--left) continue;
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed)) return false;
+        left = BETWEEN_LOOKS;
+    }
+    return true;
 }

@@ -139,7 +139,7 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
         if (stays(&r) && node->value) continue;
         if (r.var && r.var->freed) { // by another context
             ct__var_released(r.var, ctx);
-            ct__unuse(node);
+            ct__root_release(&ctx->roots[i]);
             ctx->roots[i--] = ctx->roots[--ctx->n_roots];
             continue;
         }
@@ -436,12 +436,8 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
     return gone ? ct__spent(ctx, gone, here) : ok;
 }
 
-static bool run(ct_ctx *ctx, ct_loc here) {
-    ct__run_begin(ctx);
-    // Folding and the reference round as kernels do, whatever the host program's mode is.
-    fenv_t host;
-    fegetenv(&host);
-    fesetenv(FE_DFL_ENV);
+// What is pending as one plan.
+static bool run_once(ct_ctx *ctx, ct_loc here) {
     ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
     size_t n = 0;
     bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
@@ -455,13 +451,45 @@ static bool run(ct_ctx *ctx, ct_loc here) {
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }
-    if (ok) {
-        ct__roots_done(ctx);
-    } else {
-        ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
-        if (ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
-        ct__roots_abandon(ctx);
+    if (!ok) ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
+    return ok;
+}
+
+// In a rolling scope a variable gets its value though something else failed in the plan: first all that are
+// assigned are tried without the rest, then the first values of those that have none. What was interrupted stops at
+// once; then these wait.
+static void save_assignments(ct_ctx *ctx, ct_loc here) {
+    const ct_err failure = ctx->err;
+    bool done = false;
+    if (failure.code == CT_E_INTERRUPTED) {
+        (void)ct__roots_keep_first(ctx);
+        ctx->given_up = ctx->turn_due = true;
+        return;
     }
+    for (int first = 0; first < 2 && !done; first++)
+        if (first ? ct__roots_keep_first(ctx) : ct__roots_keep_assignments(ctx)) {
+            ctx->err.code = CT_OK;
+            done = run_once(ctx, here);
+        }
+    ctx->err = failure;
+    if (done) ct__roots_done(ctx);
+    ct__roots_abandon(ctx);
+}
+
+static bool run(ct_ctx *ctx, ct_loc here) {
+    ct__run_begin(ctx);
+    // Folding and the reference round as kernels do, whatever the host program's mode is.
+    fenv_t host;
+    fegetenv(&host);
+    fesetenv(FE_DFL_ENV);
+    const bool ok = run_once(ctx, here);
+    if (!ok && ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
+    if (ok)
+        ct__roots_done(ctx);
+    else if (ctx->rolling)
+        save_assignments(ctx, here);
+    else
+        ct__roots_abandon(ctx);
     fesetenv(&host);
     ct__run_end(ctx);
     return ok;

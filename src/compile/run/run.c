@@ -34,7 +34,7 @@ ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
 typedef struct {
     ct_plan *plan;
     void **home;   // (program.n_bufs) what is the same in all runs; NULL of leaves and roots
-    bool *lasting; // (program.n_bufs) is it a variable's storage?
+    bool *lasting; // (program.n_bufs) is it the storage of a variable that has a value?
     size_t
         *open; // (program.n_launches) of each LOOP and SWITCH around, where it or its BRANCH began
     size_t depth;
@@ -117,8 +117,9 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
     x.lasting = ct__calloc(plan->program.n_bufs + 1, sizeof *x.lasting);
     for (size_t i = 0; x.lasting && i < plan->program.n_bufs; i++) {
         const ct_buf *b = &plan->program.bufs[i];
-        x.lasting[i] = b->kind == CT_BUF_LEAF ||
-                       (b->kind == CT_BUF_ROOT && engine->roots[b->index].kind == CT_ROOT_ASSIGN);
+        const ct_root *root = b->kind == CT_BUF_ROOT ? &engine->roots[b->index] : NULL;
+        x.lasting[i] =
+            b->kind == CT_BUF_LEAF || (root && root->kind == CT_ROOT_ASSIGN && root->var->storage);
     }
     x.open = ct__malloc((plan->program.n_launches + 1) * sizeof *x.open);
     bool made = x.lasting && x.open;

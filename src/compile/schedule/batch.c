@@ -2,8 +2,8 @@
 //
 // A launch moves forward into an earlier batch if everything that it needs, or would disturb, has run
 // before that. What a batch makes lives through all of it, so those join that make few temporaries:
-// updates of variables, sums over gradients. Nothing crosses a loop or a choice. Kernels and their
-// arguments stay what they were, and so do all bits.
+// updates of variables, sums over gradients. Nothing crosses a loop or a choice, and no update of a variable a call
+// that may end the run. Kernels and their arguments stay what they were, and so do all bits.
 #include <string.h>
 
 #include "compile/passes/env.h"
@@ -15,12 +15,14 @@ enum { FEW = 1024, SMALL_PART = 256 };
 // Where launches run is counted from 1; those of a batch share their place.
 typedef struct {
     ct_program *p;
+    const ct_graph *graph;
     uint32_t *same_as;      // (n_bufs) the first buffer that is the same storage
     size_t *written, *read; // (n_bufs) the last place where it is; 0: nowhere
     size_t *place;          // (n_launches)
     size_t *members;        // (n_launches + 1) by place
     size_t *begun;          // (n_begun) places that others can join, in order
     size_t n_begun, n_places;
+    size_t called; // the last place of a call
 } batching;
 
 // A variable's new value lies where its old one does.
@@ -63,7 +65,12 @@ static size_t place_before(const batching *b, const ct_launch *l) {
     for (uint32_t a = 0; a < l->n_args; a++) {
         const uint32_t buf = b->same_as[l->args[a].buf];
         if (b->written[buf] > last) last = b->written[buf];
-        if (l->args[a].write && b->read[buf] > last) last = b->read[buf];
+        if (!l->args[a].write) continue;
+        if (b->read[buf] > last) last = b->read[buf];
+        const ct_buf *own = &b->p->bufs[l->args[a].buf];
+        const bool assigns =
+            own->kind == CT_BUF_ROOT && b->graph->roots[own->index].kind == CT_ROOT_ASSIGN;
+        if (assigns && b->called > last) last = b->called;
     }
     return last;
 }
@@ -90,6 +97,7 @@ static void choose_place(batching *b, size_t at, bool inside) {
         if (joins) b->begun[b->n_begun++] = place;
     }
     b->place[at] = place;
+    if (l->kind == CT_LAUNCH_NODE) b->called = place;
     b->members[place]++;
     for (uint32_t a = 0; a < l->n_args; a++) {
         const uint32_t buf = b->same_as[l->args[a].buf];
@@ -148,6 +156,7 @@ static bool put_in_batches(batching *b) {
 bool ct__batch_launches(ct_program *p, const ct_graph *graph, ct_err *err) {
     const size_t n = p->n_launches + 1, n_bufs = p->n_bufs + 1;
     batching b = {.p = p,
+                  .graph = graph,
                   .same_as = ct__calloc(n_bufs, sizeof *b.same_as),
                   .written = ct__calloc(n_bufs, sizeof *b.written),
                   .read = ct__calloc(n_bufs, sizeof *b.read),

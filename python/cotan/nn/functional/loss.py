@@ -1,5 +1,6 @@
 """Losses of torch.nn: means over all elements unless `reduction` says otherwise."""
 import math
+import warnings
 
 from ... import _core
 from ..._core import ops
@@ -20,21 +21,30 @@ def _same_shape(name, input, target):
                          "the same")
 
 
+def _difference(name, input, target):
+    """input - target. Other shapes broadcast, as in PyTorch, which makes (N,) and (N, 1) a loss of (N, N): it warns, too."""
+    shapes = tuple(input.shape), tuple(target.shape)
+    if shapes[0] != shapes[1]:
+        warnings.warn(f"{name}: the input has shape {shapes[0]}, the target {shapes[1]}, which broadcast to another loss\n"
+                      "  hint: target.reshape(input.shape)", stacklevel=3)
+    return input - target
+
+
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    difference = input - target
+    difference = _difference("mse_loss", input, target)
     loss = difference * difference
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    loss = ops.abs(input - target)
+    loss = ops.abs(_difference("l1_loss", input, target))
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    distance = ops.abs(input - target)
+    distance = ops.abs(_difference("smooth_l1_loss", input, target))
     if beta == 0:
         return reduced(distance, reduction)
     return reduced(ops.select(ops.less(distance, float(beta)), distance * distance * 0.5 / beta, distance - 0.5 * beta),
@@ -42,7 +52,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    distance = ops.abs(input - target)
+    distance = ops.abs(_difference("huber_loss", input, target))
     loss = ops.select(ops.less_equal(distance, float(delta)), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
     return reduced(loss if weight is None else loss * weight, reduction)
 
