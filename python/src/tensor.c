@@ -51,10 +51,6 @@ static bool share(tensor_object *self) {
             if (!thread_wait(owner, true)) return false;
             continue;
         }
-        if (!ct_ok(self->handle) && owner->failure) {
-            PyErr_SetObject((PyObject *)Py_TYPE(owner->failure), owner->failure);
-            return false;
-        }
         if (!ct_is_evaluated(self->handle)) {
             if (!run_there(owner, &self->handle, 1, CT_NOWHERE)) return false;
             continue; // others may have written it meanwhile

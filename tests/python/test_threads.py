@@ -459,6 +459,8 @@ def test_what_fails_is_told_where_it_is_read():
         with pytest.raises(cotan.Error) as error:
             bad.tolist()
         assert str(error.value) in [f"{__file__}:{line}: {says}" for line in lines]
+        assert in_thread(lambda: (cotan.asarray([1.0]) + 1).tolist()) == [2]  # and who comes after it goes on
+    assert good.tolist() == [2]
 
 
 WAITS = """
