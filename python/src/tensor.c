@@ -70,11 +70,15 @@ static ct_tensor of_another(tensor_object *self) {
     return t;
 }
 
-ct_tensor tensor_handle(PyObject *o) {
-    tensor_object *self = (tensor_object *)o;
+static __attribute__((noinline)) ct_tensor newest(tensor_object *self) {
     if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
     return is_foreign(self) ? of_another(self) : self->handle;
 }
+static inline ct_tensor handle_of(PyObject *o) { // most are no views, and of the only thread
+    tensor_object *self = (tensor_object *)o;
+    return self->parent || thread_others ? newest(self) : self->handle;
+}
+ct_tensor tensor_handle(PyObject *o) { return handle_of(o); }
 
 static ct_tensor no_history(ct_loc here) {
     char text[1024];
@@ -88,7 +92,7 @@ static ct_tensor no_history(ct_loc here) {
 }
 
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
-    const ct_tensor t = tensor_handle(o);
+    const ct_tensor t = handle_of(o);
     if (!grad_enabled()) return ct_is_tracked(t) ? ct_stop_gradient_at(t, here) : t;
     return !thread_others || tensor_is_own(o) || !ct_is_tracked(t) ? t : no_history(here);
 }
