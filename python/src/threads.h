@@ -22,7 +22,6 @@ typedef struct thread {
     ct_tensor *left;     // (n_left) collected while it was busy
     ct_params **late;    // (n_late) variables that nobody names, but what is pending may read
     size_t n_left, left_room, n_late, late_room;
-    PyObject *failure;   // of what ran when its thread ended
     struct thread *next; // among those that wait
 } thread;
 
