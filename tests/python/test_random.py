@@ -177,5 +177,5 @@ def test_errors():
         assert str(error.value) == text
     with pytest.raises(ValueError) as error:
         random.uniform(cotan.asarray([1, 2, 3]), (2,))
-    assert str(error.value).partition(": ")[2] == ("random_bits: the key is (3,) i64, it must be (2,) u32\n"
-                                                   "  hint: a key is ct_random_key(seed), or a row of ct_random_split")
+    assert str(error.value).partition(": ")[2] == ("random_bits: the key is (3,) int64, it must be (2,) uint32\n"
+                                                   "  hint: a key is cotan.random_key(seed), or a row of cotan.ops.random_split")
