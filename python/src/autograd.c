@@ -284,6 +284,14 @@ static bool give(pass *p) {
     return ok;
 }
 
+// Leaves that nobody names any more get no gradient.
+static void forget_unnamed(pass *p) {
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (leaf_of(p->wrt[i])) p->wrt[kept++] = p->wrt[i];
+    p->n = kept;
+}
+
 static bool run_backward(pass *p) {
     thread *self = thread_here();
     const bool traced = self->tracing; // there nothing runs, and the history is the function's
@@ -360,6 +368,7 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
         return done;
     }
     bool ok = loss && find_leaves(&p);
+    if (ok) forget_unnamed(&p);
     if (ok && inputs != Py_None) {
         size_t kept = 0;
         PyObject *list = PySequence_List(inputs);

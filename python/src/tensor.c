@@ -190,6 +190,20 @@ static int clear(PyObject *o) {
     return 0;
 }
 
+static bool are_sizes(PyObject *args) {
+    const Py_ssize_t n = PyTuple_Size(args);
+    Py_ssize_t i = 0;
+    while (i < n && PyLong_Check(PyTuple_GetItem(args, i))) i++;
+    return n && i == n;
+}
+static PyObject *zeros(PyTypeObject *type, PyObject *sizes, ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    size_t rank;
+    if (!parse_ints(sizes, dim, CT_MAX_RANK, &rank, "the sizes")) return NULL;
+    return wrap(type, ct_zeros_at(CT_F32, (ct_ints){(int64_t)rank, dim}, here), here);
+}
+
+// Tensor(data) is float32, unless told, and Tensor(2, 3) has these sizes, as in PyTorch.
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
     static char *names[] = {"data", "dtype", "requires_grad", NULL};
     PyObject *data, *dtype = Py_None;
@@ -197,10 +211,13 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
     ct_dtype want;
     ct_tensor t;
     const ct_loc here = enter();
+    if (!options && are_sizes(args)) return zeros(type, args, here);
     if (!PyArg_ParseTupleAndKeywords(args, options, "O|Op:Tensor", names, &data, &dtype,
                                      &tracked) ||
         !dtype_parse(dtype, &want) || !make_tensor(data, want, &t, here))
         return NULL;
+    if (!want && !tensor_check(data) && ct_ok(t) && dtype_kind(ct_dtype_of(t)) != 'c')
+        t = cast_data(t, CT_F32, here);
     if (tensor_check(data) && ct_ok(t) &&
         t.bits == tensor_handle(data).bits) // a handle has one name
         t = ct_cast_at(t, ct_dtype_of(t), here);
@@ -347,8 +364,10 @@ static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4)
 
 enum { MOST_SLOTS = 96 };
 static PyType_Slot slots[MOST_SLOTS] = {
-    {Py_tp_doc, "Tensor(data, dtype=None)\n--\n\n"
-                "An n-dimensional array, which is computed when somebody looks at it."},
+    {Py_tp_doc,
+     "Tensor(data, dtype=None)\n--\n\n"
+     "An n-dimensional array, which is computed when somebody looks at it. Data without a dtype "
+     "become float32; Tensor(2, 3) has these sizes."},
     {Py_tp_new, (void *)make},
     {Py_tp_dealloc, (void *)dealloc},
     {Py_tp_traverse, (void *)traverse},
@@ -404,6 +423,7 @@ bool tensor_start(PyObject *module) {
            add_methods(indexing_methods) && add_methods(autograd_methods) &&
            add_methods(dlpack_methods) && add_getters(autograd_getters) && autograd_start(module) &&
            PyModule_AddFunctions(module, view_functions) == 0 &&
+           PyModule_AddFunctions(module, join_functions) == 0 &&
            PyModule_AddFunctions(module, function_methods) == 0 &&
            PyModule_AddFunctions(module, mark_functions) == 0 &&
            PyModule_AddFunctions(module, dlpack_functions) == 0;

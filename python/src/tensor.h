@@ -58,6 +58,9 @@ extern PyMethodDef indexing_methods[];
 PyObject *index_get(PyObject *self, PyObject *key);
 int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
+// join.c
+extern PyMethodDef join_functions[];
+
 // functions.c
 extern int functions_asked;       // so many threads ask what traced functions meet
 void functions_meet(PyObject *o); // an operand, where a function is traced

@@ -176,7 +176,7 @@ void thread_unpin(thread *owner, ct_tensor t) {
 void thread_free(thread *owner, ct_params *set) {
     if (!owner->busy) {
         ct_ctx *before = ct_ctx_use(owner->ctx);
-        const bool free_now = !ct_rolling_pending();
+        const bool free_now = !ct_rolling_pending() && !ct_params_read(set);
         if (free_now) ct_params_free(set);
         ct_ctx_use(before);
         if (free_now) return;
@@ -189,7 +189,13 @@ void thread_free(thread *owner, ct_params *set) {
 
 void thread_ran(thread *self) {
     if (ct_rolling_pending()) return; // what was read was there
-    while (self->n_late) ct_params_free(self->late[--self->n_late]);
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_late; i++)
+        if (ct_params_read(self->late[i]))
+            self->late[kept++] = self->late[i];
+        else
+            ct_params_free(self->late[i]);
+    self->n_late = kept;
 }
 
 // ------------------------------------------------------------------------------ values for all threads
