@@ -11,10 +11,11 @@ from .tree_util import tree_flatten, tree_unflatten
 
 
 def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
-    """fun, of which gradients keep the arguments alone and compute the rest again: less memory for more work, the same gradients
-    of any order. fun is traced. As a decorator, or checkpoint(fun). (jax.checkpoint, jax.remat)"""
+    """fun, of which gradients keep the arguments alone and compute the rest again: less memory for more work, the
+    same gradients of any order. fun is traced. As a decorator, or checkpoint(fun). (jax.checkpoint, jax.remat)"""
     if policy is not None:
-        raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed again")
+        raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed "
+                         "again")
     if fun is None:
         return functools.partial(checkpoint, static_argnums=static_argnums)
     fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
@@ -32,7 +33,8 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
                 full[i] = one
             moving, named = tree_unflatten(structure, full)
             rest = iter(moving)
-            results, made = tree_flatten(fun(*[args[i] if i in static else next(rest) for i in range(len(args))], **named))
+            results, made = tree_flatten(fun(*[args[i] if i in static else next(rest) for i in range(len(args))],
+                                             **named))
             out.append(made)
             return tuple(as_tensors(results))
 
@@ -53,17 +55,19 @@ class _Region(Owner):
         with enable_grad(), default_generator.back_at(self.place):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
         again = [again[k] for k in self.slopes]
-        return [(one, cotangent) for one, cotangent in zip(again, cotangents) if cotangent is not None and one.requires_grad]
+        return [(one, cotangent) for one, cotangent in zip(again, cotangents) if cotangent is not None
+                and one.requires_grad]
 
     def free(self):
         self.args = self.run = None
 
 
-def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=True, determinism_check="default", debug=False,
+def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=True, determinism_check="default",
+                      debug=False,
                       context_fn=None, **options):
-    """function(*args), of which gradients keep the arguments alone and compute the rest again, when backward comes there. It runs on
-    real values, both times, and draws the same random numbers of the process's generator (unless preserve_rng_state is False).
-    use_reentrant makes no difference. (torch.utils.checkpoint.checkpoint)"""
+    """function(*args), of which gradients keep the arguments alone and compute the rest again, when backward comes
+    there. It runs on real values, both times, and draws the same random numbers of the process's generator (unless
+    preserve_rng_state is False). use_reentrant makes no difference. (torch.utils.checkpoint.checkpoint)"""
     if context_fn is not None:
         raise ValueError("checkpoint: context_fn is not here")
     if _core._tracing():
@@ -80,7 +84,8 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         return as_tensors(results)
 
     # The first time the arguments are where histories begin: then it is known what else is behind the results.
-    probes = {i: _core._track(one.detach()) for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.requires_grad}
+    probes = {i: _core._track(one.detach()) for i, one in enumerate(leaves) if isinstance(one, Tensor)
+              and one.requires_grad}
     results = run([probes.get(i, one) for i, one in enumerate(leaves)])
     region = _Region(run, leaves, place)
     region.slopes = [k for k, one in enumerate(results) if one.requires_grad and has_slope(one)]
@@ -89,13 +94,15 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
         with no_grad():
             values = tuple(results[k].detach() for k in region.slopes)
-        for k, one in zip(region.slopes, _core._mark(values, tuple(inside.get(bits, bits) for bits in sorted(begins)), region)):
+        for k, one in zip(region.slopes, _core._mark(values, tuple(inside.get(bits, bits)
+                                                                   for bits in sorted(begins)), region)):
             results[k] = one
     return tree_unflatten(made[0], results)
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **options):
-    """The functions (or the modules of a Sequential) one after the other, in so many segments that are checkpointed, but the last."""
+    """The functions (or the modules of a Sequential) one after the other, in so many segments that are checkpointed,
+    but the last."""
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(functions) // segments
 

@@ -14,8 +14,8 @@ _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-c
 
 
 class _Recording:
-    """What a function records for one signature, as a function that lasts: of its arguments, of the tensors that it uses beside them,
-    and of the keys that it draws."""
+    """What a function records for one signature, as a function that lasts: of its arguments, of the tensors that it
+    uses beside them, and of the keys that it draws."""
 
     def __init__(self, fun, args, options, leaves, beside):
         tensors = [one for one in leaves if isinstance(one, Tensor)]
@@ -68,7 +68,8 @@ def _specs(tensors):
 
 
 def _beside(fun):
-    """The modules and tensors that a function has beside its arguments: in itself, its closure and the globals that it names."""
+    """The modules and tensors that a function has beside its arguments: in itself, its closure and the globals that
+    it names."""
     seen = [fun, getattr(fun, "__self__", None)]
     fun = getattr(fun, "__func__", fun)
     while isinstance(fun, functools.partial):
@@ -82,11 +83,13 @@ def _beside(fun):
                 pass
         seen += [fun.__globals__[name] for name in fun.__code__.co_names if name in fun.__globals__]
         seen += fun.__defaults__ or ()
-    found = [leaf for one in seen if isinstance(one, (Tensor, Module, list, tuple, dict)) for leaf in tree_flatten(one)[0]]
+    found = [leaf for one in seen if isinstance(one, (Tensor, Module, list, tuple, dict))
+             for leaf in tree_flatten(one)[0]]
     modules = [part for one in found if isinstance(one, Module) for part in one.modules()]
     tensors = [one for one in found if isinstance(one, Tensor)]
     for one in modules:
-        tensors += [part for members in (one._parameters, one._buffers) for part in members.values() if part is not None]
+        tensors += [part for members in (one._parameters, one._buffers) for part in members.values()
+                    if part is not None]
     return modules, list({id(one): one for one in tensors}.values())
 
 
@@ -98,7 +101,8 @@ def _compiled(fun, fullgraph):
         leaves, structure = tree_flatten((args, options))
         leaves = [one if isinstance(one, Tensor) or not hasattr(one, "shape") else _core.asarray(one) for one in leaves]
         modules, beside = _beside(fun)
-        key = (structure, *((one.dtype, tuple(one.shape)) if isinstance(one, Tensor) else (type(one), one) for one in leaves),
+        key = (structure, *((one.dtype, tuple(one.shape)) if isinstance(one, Tensor) else (type(one), one)
+                            for one in leaves),
                _core.is_grad_enabled(), tuple(module.training for module in modules), tuple(map(id, beside)))
         if _core._tracing() or key in refused:
             return fun(*args, **options)
@@ -141,21 +145,24 @@ class OptimizedModule(Module):
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
     """A function or module that gives, bit for bit, what the given one gives, without running its Python again.
 
-    Nothing needs it: every step runs as a compiled plan, found again by what was recorded. What it saves is the time in which Python
-    records, so it is for small steps of many ops, whose arguments keep their structure, dtypes, shapes and values of Python: for each
-    such signature the function runs twice, then what it recorded is recorded again with the new tensors. Tensors that it closes over, a
-    module's parameters and buffers (which it may write), and draws of the process's generator are as in the plain function; prints and
-    other effects happen in the first call alone, and values of Python from outside stay what they were then. A function that reads a
-    value or takes gradients runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
+    Nothing needs it: every step runs as a compiled plan, found again by what was recorded. What it saves is the time
+    in which Python records, so it is for small steps of many ops, whose arguments keep their structure, dtypes,
+    shapes and values of Python: for each such signature the function runs twice, then what it recorded is recorded
+    again with the new tensors. Tensors that it closes over, a module's parameters and buffers (which it may write),
+    and draws of the process's generator are as in the plain function; prints and other effects happen in the first
+    call alone, and values of Python from outside stay what they were then. A function that reads a value or takes
+    gradients runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
 
     dynamic and mode choose nothing here: new sizes are recorded anew. disable: model as it is."""
     if backend not in ("inductor", "eager") or options is not None:
-        raise ValueError(f"compile: there is one backend, which has no options; backend={backend!r}, options={options!r} are given")
+        raise ValueError(f"compile: there is one backend, which has no options; backend={backend!r}, "
+                         f"options={options!r} are given")
     if mode not in _MODES:
         raise ValueError(f"Unrecognized mode={mode}, should be one of: default, reduce-overhead, max-autotune, "
                          "max-autotune-no-cudagraphs")
     if model is None:
-        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, disable=disable)
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+                                 disable=disable)
     if not callable(model):
         raise TypeError(f"compile: a function or a module is compiled, not {type(model).__name__}")
     if disable or backend == "eager":

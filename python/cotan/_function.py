@@ -23,7 +23,8 @@ class FunctionCtx:
         """Inputs, results and other tensors that backward finds as ctx.saved_tensors; None is allowed."""
         for one in tensors:
             if one is not None and not isinstance(one, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(one).__name__}")
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type "
+                                f"{type(one).__name__}")
         self._saved = tensors
 
     @property
@@ -41,7 +42,8 @@ class FunctionCtx:
         self._materialize = value
 
     def mark_dirty(self, *inputs):
-        raise RuntimeError("mark_dirty: forward must leave its inputs as they are\n  hint: return a new tensor; where only that "
+        raise RuntimeError("mark_dirty: forward must leave its inputs as they are\n  hint: return a new tensor; where "
+                           "only that "
                            "is used, nothing is copied")
 
 
@@ -62,7 +64,8 @@ class _Node(Owner):
     """One call of a Function, as its results' history has it."""
 
     def __init__(self, function, ctx, args, places):
-        self.function, self.ctx, self.places = function, ctx, places  # places: of what has a history, among the arguments
+        # places: of what has a history, among the arguments
+        self.function, self.ctx, self.places = function, ctx, places
         self.n_args = len(args)
         self.inputs = [(i, tuple(args[i].shape), args[i].dtype) for i in places]
 
@@ -75,16 +78,19 @@ class _Node(Owner):
         grads = self.function.backward(self.ctx, *[conj(one) for one in cotangents])
         grads = grads if isinstance(grads, tuple) else (grads,)
         if len(grads) < self.n_args or any(one is not None for one in grads[self.n_args:]):
-            raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {self.n_args}, got {len(grads)})")
+            raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {self.n_args}, "
+                               f"got {len(grads)})")
         found = []
         for i, shape, dtype in self.inputs:
             grad = grads[i]
             if grad is not None:
                 if not isinstance(grad, Tensor):
-                    raise TypeError(f"function {name} returned a {type(grad).__name__} at index {i}, a gradient is a Tensor or None")
+                    raise TypeError(f"function {name} returned a {type(grad).__name__} at index {i}, a gradient is a "
+                                    f"Tensor or None")
                 fitting = grad if tuple(grad.shape) == shape else _summed_to(grad, shape)
                 if fitting is None:
-                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {list(grad.shape)} but "
+                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got "
+                                       f"{list(grad.shape)} but "
                                        f"expected shape compatible with {list(shape)}")
                 grad = conj(fitting if fitting.dtype == dtype else ops.cast(fitting, dtype))
             found.append(grad)
@@ -110,13 +116,16 @@ class _Node(Owner):
 
 
 class Function:
-    """An operation with a gradient of its own: a subclass has staticmethods forward(ctx, *args) and backward(ctx, *grads), or
-    forward(*args), setup_context(ctx, inputs, output) and backward; it is called by its apply. forward runs on its real values,
-    backward when gradients come there, on theirs; what it records is differentiable again. (torch.autograd.Function)"""
+    """An operation with a gradient of its own: a subclass has staticmethods forward(ctx, *args) and backward(ctx,
+    *grads), or forward(*args), setup_context(ctx, inputs, output) and backward; it is called by its apply. forward
+    runs on its real values, backward when gradients come there, on theirs; what it records is differentiable again.
+    (torch.autograd.Function)"""
 
     def __init__(self, *args, **options):
-        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you "
-                           "should invoke them on the class itself. Instantiating an autograd function will raise an error")
+        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all "
+                           f"static, so you "
+                           "should invoke them on the class itself. Instantiating an autograd function "
+                           "will raise an error")
 
     @staticmethod
     def forward(*args, **options):
@@ -128,7 +137,8 @@ class Function:
 
     @staticmethod
     def backward(ctx, *grads):
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom "
+                                  "autograd.Function to use it "
                                   "with backward mode AD.")
 
     @classmethod
@@ -143,7 +153,8 @@ class Function:
                 cls.setup_context(ctx, args, results)
         for i, (one, version) in enumerate(zip(args, versions)):
             if version is not None and one._version != version:
-                raise RuntimeError(f"{cls.__name__}.forward wrote to its argument {i} in its place\n  hint: return a new tensor; where "
+                raise RuntimeError(f"{cls.__name__}.forward wrote to its argument {i} in its place\n  hint: return a "
+                                   f"new tensor; where "
                                    "only that is used, nothing is copied")
         return (results, False) if isinstance(results, tuple) else ((results,), True)
 
@@ -161,12 +172,15 @@ class Function:
 
     @classmethod
     def _marked(cls, ctx, args, places, results, values=None):
-        """forward's results with the history of the arguments at these places; values: other tensors that are the same."""
+        """forward's results with the history of the arguments at these places; values: other tensors that are the
+        same."""
         node = _Node(cls, ctx, args, places)
         fixed = {id(one) for one in ctx._fixed}
-        node.slopes = [k for k, one in enumerate(results) if isinstance(one, Tensor) and _has_slope(one) and id(one) not in fixed]
+        node.slopes = [k for k, one in enumerate(results) if isinstance(one, Tensor) and _has_slope(one)
+                       and id(one) not in fixed]
         node.n_results = len(results)
-        node.like = [(tuple(one.shape), one.dtype) if isinstance(one, Tensor) else ((), _core.float32) for one in results]
+        node.like = [(tuple(one.shape), one.dtype) if isinstance(one, Tensor) else ((), _core.float32)
+                     for one in results]
         found = list(results) if values is None else list(values)
         with no_grad():
             for k, one in enumerate(results):

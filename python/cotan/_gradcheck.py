@@ -22,7 +22,8 @@ def _units(x):
 
 
 def _differences(fn, inputs, place, eps):
-    """How the outputs move with the input: [output][direction], arrays (elements of the input, elements of the output)."""
+    """How the outputs move with the input: [output][direction], arrays (elements of the input, elements of the
+    output)."""
     x = inputs[place].detach().numpy()
     found = []
     for unit in _units(inputs[place]):
@@ -40,17 +41,20 @@ def _differences(fn, inputs, place, eps):
     return list(zip(*found))
 
 
-def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0, check_undefined_grad=True,
+def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0,
+              check_undefined_grad=True,
               check_grad_dtypes=False, check_batched_grad=False, check_forward_ad=False, check_backward_ad=True, fast_mode=False,
               masked=False):
-    """True where func's gradients at the inputs (float64, those that require gradients) are central differences of width eps;
-    else an error that tells the first that is not, or False. Every element is tried. (torch.autograd.gradcheck)"""
+    """True where func's gradients at the inputs (float64, those that require gradients) are central differences of
+    width eps; else an error that tells the first that is not, or False. Every element is tried.
+    (torch.autograd.gradcheck)"""
     if check_forward_ad or check_batched_grad or not check_backward_ad:
         raise ValueError("gradcheck: gradients in reverse mode are checked, neither forward nor batched ones")
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor) and one.requires_grad]
     if not places:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have "
+                         "requires_grad=True.")
     try:
         outputs = _outputs(func, inputs)
         for place in places:
@@ -75,7 +79,8 @@ def _compare(x, place, output, k, moved, atol, rtol):
             found = np.zeros(x.numel()) if found is None else found.numpy().reshape(-1)
             wanted = sum(direction * np.real(np.conj(unit) * along[:, j]) for direction, along in zip(_units(x), moved))
             if not np.allclose(found, wanted, rtol=rtol, atol=atol, equal_nan=True):
-                raise GradcheckError(f"Jacobian mismatch for output {k} with respect to input {place},\nnumerical:{wanted}\n"
+                raise GradcheckError(f"Jacobian mismatch for output {k} with respect to input "
+                                     f"{place},\nnumerical:{wanted}\n"
                                      f"analytical:{found}\n")
 
 
@@ -86,12 +91,15 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
     outputs = _outputs(func, inputs)
     if grad_outputs is None:
         rng = np.random.default_rng(0)
-        grad_outputs = [ops.cast(_core.asarray(rng.standard_normal(tuple(one.shape))), one.dtype).requires_grad_() for one in outputs]
+        grad_outputs = [ops.cast(_core.asarray(rng.standard_normal(tuple(one.shape))), one.dtype).requires_grad_()
+                        for one in outputs]
     grad_outputs = (grad_outputs,) if isinstance(grad_outputs, Tensor) else tuple(grad_outputs)
     places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor) and one.requires_grad]
 
     def gradients(*args):
         given = args[:len(inputs)]
-        return grad(_outputs(func, given), [given[i] for i in places], args[len(inputs):], create_graph=True, materialize_grads=True)
+        return grad(_outputs(func, given), [given[i] for i in places], args[len(inputs):], create_graph=True,
+                    materialize_grads=True)
 
-    return gradcheck(gradients, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(gradients, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol,
+                     raise_exception=raise_exception)

@@ -1,5 +1,5 @@
-"""JAX's functions with derivatives of their own: custom_vjp and custom_jvp. Both run on real values; inside of functions that are
-traced (vmap, scan) the rules are traced as well."""
+"""JAX's functions with derivatives of their own: custom_vjp and custom_jvp. Both run on real values; inside of
+functions that are traced (vmap, scan) the rules are traced as well."""
 import functools
 import inspect
 
@@ -28,8 +28,8 @@ def _specs(tensors):
 
 
 def traced_rule(forward, backward, operands):
-    """(results, saved) of forward(operands), with a reverse rule that is traced: backward(operands, results, saved, cotangents)
-    gives a cotangent, or None, for each operand."""
+    """(results, saved) of forward(operands), with a reverse rule that is traced: backward(operands, results, saved,
+    cotangents) gives a cotangent, or None, for each operand."""
     seen = {}
 
     def values(inside):
@@ -86,7 +86,8 @@ class _Custom:
 
 
 class _Call:
-    """The arguments of one call: leaves that are arrays are operands, all others (numbers of Python) stay what they are."""
+    """The arguments of one call: leaves that are arrays are operands, all others (numbers of Python) stay what they
+    are."""
 
     def __init__(self, nondiff_argnums, args):
         self.n = len(args)
@@ -94,7 +95,8 @@ class _Call:
         self.leaves, self.structure = tree_flatten(tuple(one for i, one in enumerate(args) if i not in self.fixed))
         self.places = [i for i, one in enumerate(self.leaves) if hasattr(one, "shape")]
         self.operands = as_tensors([self.leaves[i] for i in self.places])
-        self.tracked = [i for i, one in enumerate(self.operands) if _core.is_grad_enabled() and one.requires_grad and has_slope(one)]
+        self.tracked = [i for i, one in enumerate(self.operands) if _core.is_grad_enabled() and one.requires_grad
+                        and has_slope(one)]
 
     def trees(self, operands, others=None):
         """A tree an argument that moves, of values that stand for the operands; others: for all other leaves."""
@@ -123,9 +125,9 @@ class _Rule(Owner):
 
 
 class custom_vjp(_Custom):
-    """f, whose gradients are those of its rules: f.defvjp(fwd, bwd), where fwd(*args) gives (f's result, residuals) and
-    bwd(residuals, cotangent) a tuple of cotangents, one an argument. Arguments of nondiff_argnums come first in bwd, and have
-    none. (jax.custom_vjp)"""
+    """f, whose gradients are those of its rules: f.defvjp(fwd, bwd), where fwd(*args) gives (f's result, residuals)
+    and bwd(residuals, cotangent) a tuple of cotangents, one an argument. Arguments of nondiff_argnums come first in
+    bwd, and have none. (jax.custom_vjp)"""
 
     fwd = bwd = None
 
@@ -147,25 +149,30 @@ class custom_vjp(_Custom):
 
     def _back(self, call, residuals, cotangent):
         """The rule's cotangents, one an operand."""
-        found, trees, name = self.bwd(*call.fixed.values(), residuals, cotangent), call.trees(call.operands), self._name()
+        found, trees, name = self.bwd(*call.fixed.values(), residuals,
+                                      cotangent), call.trees(call.operands), self._name()
         if not isinstance(found, tuple) or len(found) != len(trees):
             what = f"{len(found)} of them" if isinstance(found, tuple) else type(found).__name__
-            raise TypeError(f"custom_vjp: the reverse rule of {name} gives a tuple of {len(trees)} cotangents, one an argument, "
+            raise TypeError(f"custom_vjp: the reverse rule of {name} gives a tuple of {len(trees)} cotangents, one an "
+                            f"argument, "
                             f"not {what}")
         grads = []
         for i, (grad, tree) in enumerate(zip(found, trees)):
             wanted, inside = tree_flatten(tree)
             parts, given = ([None] * len(wanted), inside) if grad is None else tree_flatten(grad)
             if given != inside:
-                raise TypeError(f"custom_vjp: the reverse rule of {name} gives a cotangent of the structure {given} for "
+                raise TypeError(f"custom_vjp: the reverse rule of {name} gives a cotangent of the structure {given} "
+                                f"for "
                                 f"argument {i}, it has {inside}")
             for part, one in zip(parts, wanted):
                 part = part if part is None or isinstance(part, Tensor) else _core.asarray(part)
                 if part is not None and isinstance(one, Tensor):
                     if tuple(part.shape) != tuple(one.shape):
-                        raise ValueError(f"custom_vjp: the reverse rule of {name} gives a cotangent {tuple(part.shape)} for "
+                        raise ValueError(f"custom_vjp: the reverse rule of {name} gives a cotangent "
+                                         f"{tuple(part.shape)} for "
                                          f"argument {i}, it is {tuple(one.shape)}")
-                    part = None if not has_slope(one) else part if part.dtype == one.dtype else ops.cast(part, one.dtype)
+                    part = None if not has_slope(one) else part if part.dtype == one.dtype else ops.cast(part,
+                        one.dtype)
                 grads.append(part)
         return [grads[i] for i in call.places]
 
@@ -185,7 +192,8 @@ class custom_vjp(_Custom):
             result, residuals = self._ahead(call.arguments(operands))
             results, seen["out"] = tree_flatten(result)
             saved, seen["inside"] = tree_flatten(residuals)
-            seen["saved"] = [None if hasattr(one, "shape") else one for one in saved]  # numbers of Python stay what they are
+            seen["saved"] = [None if hasattr(one, "shape") else one
+                             for one in saved]  # numbers of Python stay what they are
             return as_tensors(results), as_tensors([one for one in saved if hasattr(one, "shape")])
 
         def backward(operands, results, saved, cotangents):
@@ -201,9 +209,9 @@ class custom_vjp(_Custom):
 
 
 class custom_jvp(_Custom):
-    """f, whose derivatives are those of its rule: f.defjvp(rule), where rule(primals, tangents), two tuples, gives f's result and
-    how it moves, which is linear in the tangents; gradients go backwards through the rule. Arguments of nondiff_argnums come
-    first in it. (jax.custom_jvp)"""
+    """f, whose derivatives are those of its rule: f.defjvp(rule), where rule(primals, tangents), two tuples, gives
+    f's result and how it moves, which is linear in the tangents; gradients go backwards through the rule. Arguments
+    of nondiff_argnums come first in it. (jax.custom_jvp)"""
 
     rule = None
 
@@ -232,15 +240,18 @@ class custom_jvp(_Custom):
         """How the results move, one a leaf."""
         pair = self.rule(*call.fixed.values(), call.trees(primals), call.trees(tangents, 0.0))
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"custom_jvp: the rule of {self._name()} gives a pair (result, tangent), not {type(pair).__name__}")
+            raise TypeError(f"custom_jvp: the rule of {self._name()} gives a pair (result, tangent), not "
+                            f"{type(pair).__name__}")
         results, inside = tree_flatten(pair[0])
         parts, given = tree_flatten(pair[1])
         if inside != given:
-            raise TypeError(f"custom_jvp: the rule of {self._name()} gives a tangent of the structure {given}, its result has {inside}")
+            raise TypeError(f"custom_jvp: the rule of {self._name()} gives a tangent of the structure {given}, its "
+                            f"result has {inside}")
         moved = []
         for part, one in zip(as_tensors(parts), as_tensors(results)):
             if tuple(part.shape) != tuple(one.shape):
-                raise ValueError(f"custom_jvp: the rule of {self._name()} gives a tangent {tuple(part.shape)}, its result "
+                raise ValueError(f"custom_jvp: the rule of {self._name()} gives a tangent {tuple(part.shape)}, its "
+                                 f"result "
                                  f"is {tuple(one.shape)}")
             moved.append(part if part.dtype == one.dtype else ops.cast(part, one.dtype))
         return moved
@@ -254,13 +265,15 @@ class custom_jvp(_Custom):
             further = _core.is_grad_enabled()
             primals = call.operands if further else [one.detach() for one in call.operands]
             with enable_grad():
-                probes = [_core._track(zeros_like(one)) if i in call.tracked else zeros_like(one) for i, one in enumerate(primals)]
+                probes = [_core._track(zeros_like(one)) if i in call.tracked else zeros_like(one) for i,
+                          one in enumerate(primals)]
                 total = None
                 for one, cotangent in zip(self._moved(call, primals, probes), cotangents):
                     if has_slope(one):
                         part = _core._paired(one, cotangent)
                         total = part if total is None else total + part
-                found = dict(zip(call.tracked, _core._grad(total, tuple(probes[i] for i in call.tracked), None, True, further)))
+                found = dict(zip(call.tracked, _core._grad(total, tuple(probes[i] for i in call.tracked), None, True,
+                                                           further)))
             return [found.get(i) for i in range(len(primals))]
 
         return tree_unflatten(out, self._marked(results, call, backward))

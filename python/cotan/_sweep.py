@@ -1,8 +1,8 @@
 """Gradients of histories with marks: places where Python says how they go on (autograd.Function, hooks, checkpoint).
 
-A sweep goes backwards from cut to cut (ct_cut): what lies between two is differentiated by the library, as one node, and a mark's
-owner gives from the cotangents of its results those of its operands. Values are named by the bits of their handles.
-"""
+A sweep goes backwards from cut to cut (ct_cut): what lies between two is differentiated by the library, as one node,
+and a mark's owner gives from the cotangents of its results those of its operands. Values are named by the bits of
+their handles."""
 import threading
 import weakref
 
@@ -15,8 +15,9 @@ _state = threading.local()  # .inside: a sweep of this thread is on its way
 
 
 class Owner:
-    """What a mark has: pull(operands, results, cotangents) gives pairs (value, cotangent) from which the sweep goes on. operands and
-    results are bits, a value is bits or a Tensor, a cotangent a Tensor, or None where nothing came."""
+    """What a mark has: pull(operands, results, cotangents) gives pairs (value, cotangent) from which the sweep goes
+    on. operands and results are bits, a value is bits or a Tensor, a cotangent a Tensor, or None where nothing
+    came."""
 
     def free(self):
         """The history that led here is used up."""
@@ -98,7 +99,8 @@ _core._on_marks(_backward, _grad)
 
 
 def conj(x):
-    """The library's cotangents of complex numbers are the conjugates of what PyTorch's users see, and the other way round."""
+    """The library's cotangents of complex numbers are the conjugates of what PyTorch's users see, and the other way
+    round."""
     return ops.conj(x) if x is not None and x.dtype in COMPLEX else x
 
 

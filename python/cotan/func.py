@@ -23,9 +23,10 @@ def _members(module, name):
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    """module(*args, **kwargs) with other parameters and buffers, by their names; those that are not named are the module's own.
-    The module stays as it is; what it writes to its buffers goes to those that are given."""
-    dicts = parameter_and_buffer_dicts if isinstance(parameter_and_buffer_dicts, (tuple, list)) else [parameter_and_buffer_dicts]
+    """module(*args, **kwargs) with other parameters and buffers, by their names; those that are not named are the
+    module's own. The module stays as it is; what it writes to its buffers goes to those that are given."""
+    dicts = parameter_and_buffer_dicts if isinstance(parameter_and_buffer_dicts, (tuple,
+        list)) else [parameter_and_buffer_dicts]
     given = {name: value for members in dicts for name, value in members.items()}
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     if strict and given.keys() != own.keys():
@@ -47,7 +48,8 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
 
 
 def stack_module_state(models):
-    """(parameters, buffers) of models of one kind, by name, each stacked along a new axis 0: for vmap of functional_call."""
+    """(parameters, buffers) of models of one kind, by name, each stacked along a new axis 0: for vmap of
+    functional_call."""
     if len(models) == 0:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if any(model.training != models[0].training for model in models):
@@ -78,5 +80,6 @@ def linearize(func, *primals):
     return result, moves
 
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state",
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+           "stack_module_state",
            "value_and_grad", "vjp", "vmap"]

@@ -1,9 +1,10 @@
-"""Random numbers of explicit keys, by the names of jax.random: the same key gives the same numbers, whatever else is drawn.
+"""Random numbers of explicit keys, by the names of jax.random: the same key gives the same numbers, whatever else is
+drawn.
 
-Bits are JAX's under jax_threefry_partitionable=True, the default since JAX 0.5: of keys, splits, bits, uniform, bernoulli, randint,
-permutation and choice in every bit; what goes through log, erf or tan differs in last bits. A key is a tensor (2,) uint32, and dtypes
-are float32 and int32 where none is given. Without keys there are cotan.manual_seed, rand, randn, ... (PyTorch's).
-"""
+Bits are JAX's under jax_threefry_partitionable=True, the default since JAX 0.5: of keys, splits, bits, uniform,
+bernoulli, randint, permutation and choice in every bit; what goes through log, erf or tan differs in last bits. A key
+is a tensor (2,) uint32, and dtypes are float32 and int32 where none is given. Without keys there are
+cotan.manual_seed, rand, randn, ... (PyTorch's)."""
 import math
 
 from . import _core
@@ -107,7 +108,8 @@ def randint(key, shape, minval, maxval, dtype=None):
     width, limits = dtype.bits, iinfo(dtype)
     keys = ops.random_split(key, 2)
     higher, lower = _bits(keys[0], shape, width), _bits(keys[1], shape, width)
-    low, high = (_number(x if isinstance(x, Tensor) else min(max(x, limits.min), limits.max), dtype) for x in (minval, maxval))
+    low, high = (_number(x if isinstance(x, Tensor) else min(max(x, limits.min), limits.max), dtype)
+                 for x in (minval, maxval))
     unsigned = _UNSIGNED[width]
     one = _core.asarray(1, dtype=unsigned)
     span = ops.select(ops.less_equal(high, low), one, ops.cast(high - low, unsigned))
@@ -133,7 +135,8 @@ def _shuffled(key, x, axis):
 
 
 def permutation(key, x, axis=0, independent=False):
-    """The integers 0 to x - 1, or x's slices along the axis, in a random order; independent: each of its lines in its own."""
+    """The integers 0 to x - 1, or x's slices along the axis, in a random order; independent: each of its lines in its
+    own."""
     if isinstance(x, int):
         return _shuffled(key, ops.iota(_core.int32, (x,), 0), 0)
     x = x if isinstance(x, Tensor) else _core.asarray(x)
@@ -175,7 +178,8 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0):
 
 
 def normal(key, shape=(), dtype=None):
-    """Floats with the normal distribution of mean 0 and variance 1; of a complex dtype both parts, of variance 1/2."""
+    """Floats with the normal distribution of mean 0 and variance 1; of a complex dtype both parts, of variance
+    1/2."""
     dtype = _core.dtype(dtype or _core.float32)
     if dtype in (_core.complex64, _core.complex128):
         keys = ops.random_split(key, 2)

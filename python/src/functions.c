@@ -7,6 +7,7 @@
 bool functions_tracing(void) { return thread_here()->tracing > 0; }
 
 static _Thread_local PyObject *met; // a list of Tensors from outside, while somebody asks for it
+int functions_asked;
 void functions_meet(PyObject *o) {
     if (!met) return;
     for (Py_ssize_t i = 0; i < PyList_Size(met); i++)
@@ -279,10 +280,12 @@ static PyObject *while_(PyObject *module, PyObject *args) {
 // _meet(list or None): Tensors from outside that traced functions use from now on are appended to it.
 static PyObject *meet(PyObject *module, PyObject *list) {
     (void)module;
+    functions_asked -= met != NULL;
     Py_CLEAR(met);
     if (list != Py_None) {
         Py_INCREF(list);
         met = list;
+        functions_asked++;
     }
     Py_RETURN_NONE;
 }

@@ -51,10 +51,6 @@ static bool share(tensor_object *self) {
             if (!thread_wait(owner, true)) return false;
             continue;
         }
-        if (!ct_ok(self->handle) && owner->failure) {
-            PyErr_SetObject((PyObject *)Py_TYPE(owner->failure), owner->failure);
-            return false;
-        }
         if (!ct_is_evaluated(self->handle)) {
             if (!run_there(owner, &self->handle, 1, CT_NOWHERE)) return false;
             continue; // others may have written it meanwhile
@@ -74,12 +70,16 @@ static ct_tensor of_another(tensor_object *self) {
     return t;
 }
 
-ct_tensor tensor_handle(PyObject *o) {
-    tensor_object *self = (tensor_object *)o;
-    if (functions_tracing() && !self->traced) functions_meet(o);
+static __attribute__((noinline)) ct_tensor newest(tensor_object *self) {
+    if (functions_asked && functions_tracing() && !self->traced) functions_meet((PyObject *)self);
     if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
     return is_foreign(self) ? of_another(self) : self->handle;
 }
+static inline ct_tensor handle_of(PyObject *o) { // most are no views, and of the only thread
+    tensor_object *self = (tensor_object *)o;
+    return self->parent || thread_others || functions_asked ? newest(self) : self->handle;
+}
+ct_tensor tensor_handle(PyObject *o) { return handle_of(o); }
 
 static ct_tensor no_history(ct_loc here) {
     char text[1024];
@@ -93,7 +93,7 @@ static ct_tensor no_history(ct_loc here) {
 }
 
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
-    const ct_tensor t = tensor_handle(o);
+    const ct_tensor t = handle_of(o);
     if (!grad_enabled()) {
         // Of a function that is traced it is not known yet what will have a history.
         const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;

@@ -23,7 +23,6 @@ typedef struct thread {
     ct_params *
         *late; // (n_late) variables that nobody names, but what is pending, or a history, may read
     size_t n_left, left_room, n_late, late_room;
-    PyObject *failure;   // of what ran when its thread ended
     struct thread *next; // among those that wait
 } thread;
 

@@ -659,6 +659,45 @@ static void lists_that_cannot_be_are_not_touched(void **state) {
     }
 }
 
+// Rules that differ from the derivative, so that one sees which was taken: 3 and 5 times the slope of x^2.
+static void square_of(const ct_tensor *in, ct_tensor *out, void *user) {
+    (void)user;
+    out[0] = ct_mul(ct_mul(in[0], in[0]), in[1]);
+}
+static void three_times(const ct_tensor *in, ct_tensor *out,
+                        void *user) { // x, y, result, cotangent
+    (void)user;
+    out[0] = ct_mul(ct_mul(ct_f(6), ct_mul(in[0], in[1])), in[3]);
+    out[1] = ct_mul(ct_mul(in[0], in[0]), in[3]);
+}
+static void five_times(const ct_tensor *in, ct_tensor *out,
+                       void *user) { // ..., tangents of x and y
+    (void)user;
+    ct_tensor by_x = ct_mul(ct_mul(ct_f(10), ct_mul(in[0], in[1])), in[3]);
+    out[0] = ct_add(by_x, ct_mul(ct_mul(in[0], in[0]), in[4]));
+}
+static void ruled(const ct_tensor *in, ct_tensor *out, void *forward) {
+    if (forward)
+        ct_custom_jvp(square_of, five_times, NULL, in, 2, out, 1);
+    else
+        ct_custom_vjp(square_of, three_times, NULL, in, 2, out, 1);
+}
+static void rules_stay_rules_in_batches(void **state) {
+    (void)state;
+    for (int forward = 0; forward < 2; forward++) {
+        CT_SCOPE;
+        ct_tensor in[2] = {ct_from(((double[]){1, 2, 3}), CT_F64, CT_DIMS(3)), scalar64(2)}, y,
+                  g[2];
+        ct_vmap(.f = ruled, .user = forward ? in : NULL, .in = in, .n_in = 2, .out = &y, .n_out = 1,
+                .in_axes = CT_AXES(0, CT_NO_AXIS));
+        ct_grad(ct_sum(y), in, 2, g);
+        const double *slopes = ct_data(g[0]);
+        if (ct_failed()) fail_msg("%s", ct_error_text());
+        for (int i = 0; i < 3; i++) assert_true(slopes[i] == (forward ? 20 : 12) * (i + 1));
+        assert_true(ct_item(g[1]) == 1 + 4 + 9);
+    }
+}
+
 int main(void) {
     static const char *const devices[] = {"ref", "cpu", "async:cpu"};
     int failed = 0;
@@ -685,6 +724,7 @@ int main(void) {
             cmocka_unit_test(what_a_function_gives_is_an_output),
             cmocka_unit_test(effects_inside_are_errors),
             cmocka_unit_test(lists_that_cannot_be_are_not_touched),
+            cmocka_unit_test(rules_stay_rules_in_batches),
         };
         failed += cmocka_run_group_tests_name(devices[i], tests, NULL, NULL);
     }

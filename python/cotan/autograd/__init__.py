@@ -1,14 +1,14 @@
 """Gradients of values, by the names of torch.autograd."""
 from .. import _core
-from .. import _function as function  # noqa: F401  torch.autograd.function
 from .._core import Tensor, ops
 from .._dtypes import COMPLEX
+from .. import _function as function  # noqa: F401  torch.autograd.function
 from .._function import Function
 from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .._gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
-           "set_grad_enabled"]
+__all__ = ["Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
+           "no_grad", "set_grad_enabled"]
 
 
 def Variable(data, requires_grad=False):
