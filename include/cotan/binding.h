@@ -21,6 +21,20 @@ CT_API bool ct_rolling_begin_at(ct_loc here);
 // Nodes recorded since the last run; reading when they are many keeps plans small.
 CT_API size_t ct_rolling_pending(void);
 
+// Several threads, each with a context of its own. A value that was evaluated may be pinned in another
+// context, which then has a value of its own in the same memory; meanwhile no thread may run the one it comes
+// from. A read of a variable that another context assigned last holds what it found: the next assignment
+// writes elsewhere, so what was recorded is not spent.
+//
+// ct_eval, by a thread that is in the middle of other calls to this context, or for such a one: nothing of what
+// is recorded is given back before ct_rolling_turn, or before the next read that is none of this kind.
+CT_API bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here);
+#define ct_rolling_visit(t, n) ct_rolling_visit_at((t), (n), CT_HERE)
+CT_API void ct_rolling_turn(void);        // if one is due
+CT_API bool ct_is_evaluated(ct_tensor t); // is no variable, and a read of it runs nothing
+// The context in which an assignment of the variable is pending, or running; NULL: there is none.
+CT_API ct_ctx *ct_assigning(ct_tensor variable);
+
 // History, in a rolling scope. What is computed of a tracked value is tracked, by ops that have
 // derivatives: it keeps what a gradient needs, after it was evaluated too, until ct_backward uses it.
 //

@@ -4,13 +4,8 @@
 
 #include <stdlib.h>
 
-static _Thread_local bool no_grad;        // nothing that is recorded has a history
-static _Thread_local bool backward_waits; // a backward was recorded and has not run
 static PyObject *
     leaves; // {handle: address}: Tensors that are variables, and those of ct_track, while they live
-
-bool grad_enabled(void) { return !no_grad; }
-void autograd_ran(void) { backward_waits = false; }
 
 // ------------------------------------------------------------------------------------------ leaves
 
@@ -48,6 +43,7 @@ bool make_variable(PyObject *o, bool tracked, ct_loc here) {
         return true;
     }
     ct_tensor value = tensor_value(o, here);
+    if (!value.bits) return false;
     int64_t dim[CT_MAX_RANK];
     const int rank = ct_rank(value);
     for (int i = 0; i < rank; i++) dim[i] = ct_dim(value, i);
@@ -61,6 +57,7 @@ bool make_variable(PyObject *o, bool tracked, ct_loc here) {
     }
     tensor_unname(self);
     self->handle = variable;
+    self->owner = thread_here();
     self->set = set;
     return note_leaf(self);
 }
@@ -77,18 +74,20 @@ static PyObject *requires_grad(PyObject *o, PyObject *args, PyObject *options) {
     const ct_loc here = enter();
     if (!PyArg_ParseTupleAndKeywords(args, options, "|p:requires_grad_", names, &wanted))
         return NULL;
-    const bool has_history = !self->set && ct_is_tracked(self->handle);
+    const ct_tensor t = tensor_look(o);
+    if (!t.bits) return NULL;
+    const bool has_history = !self->set && ct_is_tracked(t);
     if (has_history && !wanted) {
         PyErr_SetString(PyExc_RuntimeError,
                         "requires_grad_: only a leaf can be told not to require gradients; "
                         "detach() gives a tensor without a history");
         return NULL;
     }
-    if (wanted && !has_slope(ct_dtype_of(self->handle))) {
+    if (wanted && !has_slope(ct_dtype_of(t))) {
         PyErr_Format(
             PyExc_RuntimeError,
             "requires_grad_: only floats and complex numbers have gradients, the tensor is %s",
-            dtype_text(ct_dtype_of(self->handle)));
+            dtype_text(ct_dtype_of(t)));
         return NULL;
     }
     if (!has_history && (wanted || self->set) && !make_variable(o, wanted, here)) return NULL;
@@ -98,7 +97,8 @@ static PyObject *requires_grad(PyObject *o, PyObject *args, PyObject *options) {
 
 static PyObject *get_requires_grad(PyObject *o, void *unused) {
     (void)unused;
-    return PyBool_FromLong(ct_is_tracked(((tensor_object *)o)->handle));
+    const ct_tensor t = tensor_look(o);
+    return t.bits ? PyBool_FromLong(ct_is_tracked(t)) : NULL;
 }
 static int set_requires_grad(PyObject *o, PyObject *value, void *unused) {
     (void)unused;
@@ -117,7 +117,8 @@ static PyObject *get_version(PyObject *o, void *unused) {
 static PyObject *get_is_leaf(PyObject *o, void *unused) {
     (void)unused;
     const tensor_object *self = (tensor_object *)o;
-    return PyBool_FromLong(self->set || !ct_is_tracked(self->handle));
+    const ct_tensor t = tensor_look(o);
+    return t.bits ? PyBool_FromLong(self->set || !ct_is_tracked(t)) : NULL;
 }
 
 static PyObject *get_grad(PyObject *o, void *unused) {
@@ -136,11 +137,12 @@ static int set_grad(PyObject *o, PyObject *value, void *unused) {
         return -1;
     }
     if (value) {
-        ct_tensor t = tensor_handle(value);
-        bool same = ct_rank(t) == ct_rank(self->handle);
-        for (int i = 0; same && i < ct_rank(t); i++) same = ct_dim(t, i) == ct_dim(self->handle, i);
+        const ct_tensor t = tensor_look(value), of = tensor_look(o);
+        if (!t.bits || !of.bits) return -1;
+        bool same = ct_rank(t) == ct_rank(of);
+        for (int i = 0; same && i < ct_rank(t); i++) same = ct_dim(t, i) == ct_dim(of, i);
         if (!same) {
-            PyObject *is = tensor_shape(t), *wants = tensor_shape(self->handle);
+            PyObject *is = tensor_shape(t), *wants = tensor_shape(of);
             if (is && wants)
                 PyErr_Format(PyExc_RuntimeError, "grad: the gradient is %R, the tensor is %R", is,
                              wants);
@@ -186,6 +188,7 @@ static bool find_leaves(pass *p) {
 // The number whose gradients are wanted: the value, or the sum of its products with `gradient`.
 static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc here) {
     ct_tensor t = tensor_value(value, here);
+    if (!t.bits) return false;
     *loss = t;
     if (gradient && gradient != Py_None) {
         ct_tensor g;
@@ -207,8 +210,19 @@ static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc
     return ct_ok(*loss) || raise_failure();
 }
 
-// One that is there is added to, in its place, as PyTorch does.
+// One that is there is added to, in its place, as PyTorch does. Where another thread made it, to have its value
+// may take a while, in which others may add to it as well.
 static bool accumulate(tensor_object *leaf, PyObject *grad, bool create, ct_loc here) {
+    for (PyObject *seen = NULL; leaf->grad != seen;) {
+        seen = leaf->grad;
+        const uint64_t version = seen ? ((tensor_object *)seen)->version : 0;
+        Py_XINCREF(seen);
+        const bool ok = !seen || tensor_handle(seen).bits;
+        const bool same = !seen || ((tensor_object *)seen)->version == version;
+        Py_XDECREF(seen);
+        if (!ok) return false;
+        if (!same) seen = NULL;
+    }
     if (!leaf->grad) {
         Py_INCREF(grad);
         leaf->grad = grad;
@@ -242,31 +256,40 @@ static PyObject *hooked(PyObject *leaf, PyObject *grad) {
     return grad;
 }
 
+// All have names before the first hook is called, which may read: a read gives back what has none.
 static bool give(pass *p) {
-    for (size_t i = 0; i < p->n; i++) {
-        tensor_object *leaf = leaf_of(p->wrt[i]);
-        if (!leaf) continue;
+    PyObject *grads = PyList_New(0);
+    bool ok = grads;
+    for (size_t i = 0; ok && i < p->n; i++) {
         // The library's slope is along x less i times that along y; PyTorch's is the conjugate.
         const bool complex = dtype_kind(ct_dtype_of(p->grads[i])) == 'c';
         PyObject *grad =
-            tensor_new(complex ? ct_conj_at(p->grads[i], p->here) : p->grads[i], p->here);
+            tensor_one_of(complex ? ct_conj_at(p->grads[i], p->here) : p->grads[i], p->here);
+        ok = grad && PyList_Append(grads, grad) == 0;
+        Py_XDECREF(grad);
+    }
+    for (size_t i = 0; ok && i < p->n; i++) {
+        tensor_object *leaf = leaf_of(p->wrt[i]);
+        if (!leaf) continue;
+        PyObject *grad = PyList_GetItem(grads, (Py_ssize_t)i);
+        Py_INCREF(grad);
         Py_INCREF((PyObject *)leaf);
-        grad = grad ? hooked((PyObject *)leaf, grad) : NULL;
-        const bool ok = grad && accumulate(leaf, grad, p->create, p->here);
+        grad = hooked((PyObject *)leaf, grad);
+        ok = grad && accumulate(leaf, grad, p->create, p->here);
         Py_XDECREF(grad);
         Py_DECREF((PyObject *)leaf);
-        if (!ok) return false;
     }
-    return true;
+    Py_XDECREF(grads);
+    return ok;
 }
 
 static bool run_backward(pass *p) {
-    const bool traced =
-        functions_tracing(); // there nothing runs, and the history is the function's
-    if (backward_waits && !traced && !run_eval(NULL, 0, p->here)) return false;
+    thread *self = thread_here();
+    const bool traced = self->tracing; // there nothing runs, and the history is the function's
+    if (self->backward_waits && !traced && !run_eval(NULL, 0, p->here)) return false;
     p->retain = p->retain || traced;
     ct_backward_at(p->loss, p->wrt, p->n, p->grads, p->retain, p->create, p->here);
-    backward_waits = backward_waits || !traced;
+    self->backward_waits = self->backward_waits || !traced;
     return !ct_failed() || raise_failure();
 }
 
@@ -274,9 +297,10 @@ static bool run_backward(pass *p) {
 static PyObject *begin_backward(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const ct_loc here = enter();
-    const bool traced = functions_tracing();
-    if (backward_waits && !traced && !run_eval(NULL, 0, here)) return NULL;
-    backward_waits = backward_waits || !traced;
+    thread *self = thread_here();
+    const bool traced = self->tracing;
+    if (self->backward_waits && !traced && !run_eval(NULL, 0, here)) return NULL;
+    self->backward_waits = self->backward_waits || !traced;
     return PyBool_FromLong(traced);
 }
 
@@ -342,7 +366,9 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
         for (size_t i = 0; ok && i < p.n; i++)
             for (Py_ssize_t k = 0; k < PyList_Size(list); k++) {
                 PyObject *input = PyList_GetItem(list, k);
-                if (!tensor_check(input) || tensor_handle(input).bits != p.wrt[i].bits) continue;
+                if (!tensor_check(input) || !tensor_is_own(input) ||
+                    tensor_handle(input).bits != p.wrt[i].bits)
+                    continue;
                 p.wrt[kept++] = p.wrt[i];
                 break;
             }
@@ -403,8 +429,8 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
     for (size_t i = 0; ok && i < n; i++) {
         PyObject *input = PyTuple_GetItem(inputs, (Py_ssize_t)i);
         ok = tensor_check(input);
-        if (ok)
-            p.grads[i] = ((tensor_object *)input)->handle;
+        if (ok) // what another thread recorded is behind nothing here
+            p.grads[i] = tensor_is_own(input) ? ((tensor_object *)input)->handle : CT_NONE;
         else
             PyErr_Format(PyExc_TypeError, "grad: the inputs must be Tensors, not %R", input);
     }
@@ -414,7 +440,7 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
     if (ok && p.n && create == Py_None) p.create = begins_elsewhere(&p);
     ok = ok && !PyErr_Occurred() && (!p.n || run_backward(&p));
     for (size_t i = 0, k = 0; ok && i < n; i++) {
-        PyObject *grad = reached[i] ? tensor_new(p.grads[k++], p.here) : Py_None;
+        PyObject *grad = reached[i] ? tensor_one_of(p.grads[k++], p.here) : Py_None;
         if (grad == Py_None) Py_INCREF(grad);
         ok = grad && PyTuple_SetItem(found, (Py_ssize_t)i, grad) == 0;
     }
@@ -431,7 +457,7 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
 static PyObject *detach(PyObject *self, PyObject *unused) {
     (void)unused;
     const ct_loc here = enter();
-    return tensor_new(ct_stop_gradient_at(tensor_value(self, here), here), here);
+    return tensor_new(ct_stop_gradient_at(tensor_handle(self), here), here);
 }
 
 // _leaves(value): the bits of where its history begins.
@@ -453,13 +479,14 @@ static PyObject *set_grad_enabled(PyObject *module, PyObject *wanted) {
     (void)module;
     const int on = PyObject_IsTrue(wanted);
     if (on < 0) return NULL;
-    const bool before = !no_grad;
-    no_grad = !on;
+    thread *self = thread_here();
+    const bool before = !self->no_grad;
+    self->no_grad = !on;
     return PyBool_FromLong(before);
 }
 static PyObject *is_grad_enabled(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyBool_FromLong(!no_grad);
+    return PyBool_FromLong(grad_enabled());
 }
 
 // _track(x): x as a value of its own at which a history begins.

@@ -150,7 +150,7 @@ static bool bind_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyOb
 static PyObject *several(const op_entry *op, const ct_tensor *out, ct_loc here) {
     PyObject *result = PyStructSequence_New(*op->result);
     for (int i = 0; result && i < op->n_out; i++) {
-        PyObject *o = tensor_new(out[i], here);
+        PyObject *o = tensor_one_of(out[i], here);
         if (o)
             PyStructSequence_SetItem(result, i, o);
         else

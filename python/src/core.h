@@ -24,19 +24,30 @@ bool where_start(PyObject *folder); // of the package, with a slash behind it
 
 // ----------------------------------------------------------------------------------- errors.c
 bool errors_start(PyObject *module);
-// Raises what the context says, clears it there, and gives NULL.
+// Raises what the context says, clears it there, and gives NULL. An exception that is there already stays:
+// it tells why the tensor was missing of which the context speaks.
 PyObject *raise_failure(void);
+typedef struct failure {
+    ct_code code;
+    char text[2048];
+} failure;
+void take_failure(failure *to); // clears it in the context
+PyObject *raise_text(ct_code code, const char *text);
 void errors_log(ct_log_kind kind, const char *text, void *user);
+// Between them texts wait: Python's functions that they go to let other threads run.
+void errors_log_later(void);
+void errors_log_now(void);
 
 // ---------------------------------------------------------------------------------- wording.c
 PyObject *in_python(const char *said); // what the library says, with Python's names: a new string
 
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: without the GIL, and ended by Ctrl-C.
-const void *run_data(ct_tensor t, ct_loc here);                   // NULL: an exception
-const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here); // until ct_loan_end
+const void *run_borrow(ct_tensor t, ct_loan **loan,
+                       ct_loc here); // until ct_loan_end; NULL: an exception
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
-bool run_item(ct_tensor t, ct_loc here, double *value);
+struct thread;
+bool run_there(struct thread *owner, const ct_tensor *t, size_t n, ct_loc here); // another thread's
 
 // ------------------------------------------------------------------------------------ dtype.c
 bool dtype_start(PyObject *module);
@@ -56,13 +67,16 @@ extern PyTypeObject *tensor_type;
 bool tensor_start(PyObject *module);
 // The object that names t: it pins t, or raises the context's error.
 PyObject *tensor_new(ct_tensor t, ct_loc here);
+PyObject *tensor_one_of(ct_tensor t, ct_loc here); // where others have no name yet: nothing runs
 bool tensor_check(PyObject *o);
 // Of a Tensor: its value, to be read or looked at; and as an operand, which has no history where none
-// is kept. CT_NONE: it has failed.
+// is kept. Another thread's is evaluated first, and has no history here: as an operand it is then an error where
+// histories are kept. CT_NONE: an exception.
 ct_tensor tensor_handle(PyObject *o);
 ct_tensor tensor_value(PyObject *o, ct_loc here);
-void tensor_flush(ct_ctx *ctx); // what other threads gave back
-extern size_t tensor_waiting;
+// Its sizes and dtype alone are asked for: nothing runs. CT_NONE: an exception.
+ct_tensor tensor_look(PyObject *o);
+bool tensor_is_own(PyObject *o);                           // this thread's, or a variable
 PyObject *tensor_shape(ct_tensor t);                       // a cotan.Size
 PyObject *tensor_classes(PyObject *size, PyObject *count); // cotan.Size, and of Tensor.size
 

@@ -71,24 +71,9 @@ static void drop_capsule(PyObject *capsule) { // which nobody has taken, if it h
 
 static bool fill(exported *made, dlpack_array *array, ct_tensor t, bool copy, ct_loc here) {
     const ct_dtype dtype = ct_dtype_of(t);
-    const void *data = run_borrow(t, &made->loan, here);
-    if (!data) return false;
-    if (copy) {
-        const size_t bytes = (size_t)ct_size(t) * ct_dtype_size(dtype);
-        made->copy = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
-        if (made->copy) memcpy(made->copy, data, bytes);
-        ct_loan_end(made->loan);
-        made->loan = NULL;
-        data = made->copy;
-        if (!data) return PyErr_NoMemory();
-    }
     const int rank = ct_rank(t);
-    array->data = (void *)(uintptr_t)data;
-    array->device.type = DLPACK_CPU;
+    const size_t bytes = (size_t)ct_size(t) * ct_dtype_size(dtype);
     array->rank = rank;
-    array->dtype.code = codes[dtype].code;
-    array->dtype.bits = codes[dtype].bits;
-    array->dtype.lanes = 1;
     array->sizes = made->sizes;
     array->strides = made->sizes + CT_MAX_RANK;
     int64_t stride = 1;
@@ -97,6 +82,21 @@ static bool fill(exported *made, dlpack_array *array, ct_tensor t, bool copy, ct
         array->strides[i] = stride;
         stride *= array->sizes[i];
     }
+    const void *data = run_borrow(t, &made->loan, here);
+    if (!data) return false;
+    if (copy) {
+        made->copy = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
+        if (made->copy) memcpy(made->copy, data, bytes);
+        ct_loan_end(made->loan);
+        made->loan = NULL;
+        data = made->copy;
+        if (!data) return PyErr_NoMemory();
+    }
+    array->data = (void *)(uintptr_t)data;
+    array->device.type = DLPACK_CPU;
+    array->dtype.code = codes[dtype].code;
+    array->dtype.bits = codes[dtype].bits;
+    array->dtype.lanes = 1;
     return true;
 }
 
@@ -455,6 +455,7 @@ static bool shared(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     PyObject *array = NULL;
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
+        if (!t->bits) return false;
     } else {
         if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) {
             PyErr_Format(PyExc_ValueError, "copy=False: %R has no memory that a tensor could share",

@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -55,16 +56,26 @@ bool errors_start(PyObject *module) {
     return true;
 }
 
+void take_failure(failure *to) {
+    to->code = ct_error_code();
+    snprintf(to->text, sizeof to->text, "%s",
+             to->code == CT_E_FORK
+                 ? "this process was forked from one that had used Cotan, and cannot use it\n"
+                   "  hint: multiprocessing's start methods \"spawn\" and \"forkserver\" "
+                   "work; or fork before the first use"
+             : to->code ? ct_error_text()
+                        : "the tensor has no value: what should have computed it failed before");
+    ct_error_clear();
+}
+
 PyObject *raise_failure(void) {
-    const ct_code code = ct_error_code();
+    failure why;
+    take_failure(&why);
+    return PyErr_Occurred() ? NULL : raise_text(why.code, why.text);
+}
+
+PyObject *raise_text(ct_code code, const char *said) {
     PyObject *type = code > 0 && (int)code < CLASSES ? classes[code].type : base_error;
-    const char *said =
-        code == CT_E_FORK
-            ? "this process was forked from one that had used Cotan, and cannot use it\n"
-              "  hint: multiprocessing's start methods \"spawn\" and \"forkserver\" "
-              "work; or fork before the first use"
-        : code ? ct_error_text()
-               : "the tensor has no value: what should have computed it failed before";
     PyObject *text = in_python(said);
     PyObject *error = text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     PyObject *number = error ? PyLong_FromLong(code) : NULL;
@@ -74,7 +85,6 @@ PyObject *raise_failure(void) {
     Py_XDECREF(number);
     Py_XDECREF(error);
     Py_XDECREF(text);
-    ct_error_clear();
     return NULL;
 }
 
@@ -99,13 +109,7 @@ static void warn(const char *text) {
 
 // Warnings go to logging's logger "cotan", which writes them to standard error where nobody has set
 // it up; what COTAN_EXPLAIN and COTAN_DUMP ask for to standard error; ct_print to standard output.
-void errors_log(ct_log_kind kind, const char *text, void *user) {
-    (void)user;
-    if (!Py_IsInitialized()) {
-        fprintf(stderr, "%s\n", text);
-        return;
-    }
-    PyGILState_STATE state = PyGILState_Ensure();
+static void say(ct_log_kind kind, const char *text) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (kind == CT_LOG_WARNING)
@@ -114,5 +118,46 @@ void errors_log(ct_log_kind kind, const char *text, void *user) {
         write_to(kind == CT_LOG_PRINT ? "stdout" : "stderr", text, kind == CT_LOG_DUMP ? "" : "\n");
     PyErr_Clear();
     PyErr_Restore(type, value, trace);
+}
+
+static bool waits; // with the GIL, as all below
+static struct said {
+    struct said *next;
+    ct_log_kind kind;
+    char text[];
+} * first, **last = &first;
+
+static void keep(ct_log_kind kind, const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    struct said *said = malloc(sizeof *said + bytes);
+    if (!said) return;
+    said->next = NULL;
+    said->kind = kind;
+    memcpy(said->text, text, bytes);
+    *last = said;
+    last = &said->next;
+}
+
+void errors_log(ct_log_kind kind, const char *text, void *user) {
+    (void)user;
+    if (!Py_IsInitialized()) {
+        fprintf(stderr, "%s\n", text);
+        return;
+    }
+    PyGILState_STATE state = PyGILState_Ensure();
+    if (waits)
+        keep(kind, text);
+    else
+        say(kind, text);
     PyGILState_Release(state);
+}
+void errors_log_later(void) { waits = true; }
+void errors_log_now(void) {
+    waits = false;
+    while (first) {
+        struct said *said = first;
+        if (!(first = said->next)) last = &first;
+        say(said->kind, said->text);
+        free(said);
+    }
 }

@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-static _Thread_local int tracing;
-bool functions_tracing(void) { return tracing > 0; }
+bool functions_tracing(void) { return thread_here()->tracing > 0; }
 
 static _Thread_local PyObject *met; // a list of Tensors from outside, while somebody asks for it
 void functions_meet(PyObject *o) {
@@ -30,7 +29,7 @@ static bool tensors_of(PyObject *list, tensors *to, ct_loc here) {
         PyObject *o = PyTuple_GetItem(tuple, (Py_ssize_t)i);
         ok = tensor_check(o);
         if (ok)
-            to->v[i] = tensor_value(o, here);
+            ok = (to->v[i] = tensor_value(o, here)).bits;
         else
             PyErr_Format(PyExc_TypeError, "a traced function gives Tensors, not %R", o);
     }
@@ -42,7 +41,7 @@ static PyObject *objects_of(const ct_tensor *v, size_t n, ct_loc here) {
     if (ct_failed()) return raise_failure();
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
     for (size_t i = 0; tuple && i < n; i++) {
-        PyObject *o = tensor_new(v[i], here);
+        PyObject *o = tensor_one_of(v[i], here);
         if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
     }
     return tuple;
@@ -77,6 +76,10 @@ static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, bool l
 static void end_lasting(PyObject *capsule) {
     ct_function_free(PyCapsule_GetPointer(capsule, "cotan.function"));
 }
+static void drop_function(PyObject *capsule) {
+    thread *owner = PyCapsule_GetContext(capsule);
+    owner->functions--;
+}
 
 // _trace(function, ((dtype, shape), ...), lasts=False): what stands for the function of a tuple of Tensors,
 // which gives one, and how many it gives.
@@ -94,12 +97,13 @@ static PyObject *trace(PyObject *module, PyObject *args) {
         free(params);
         return NULL;
     }
-    tracing++;
+    thread *self = thread_here();
+    self->tracing++;
     PyObject *operands = objects_of(params, n, here), *results = NULL;
     if (operands) results = PyObject_CallFunctionObjArgs(function, operands, NULL);
     tensors out = {0};
     bool ok = results && tensors_of(results, &out, here);
-    tracing--;
+    if (--self->tracing == 0 && self->visitors) thread_changed();
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     const bool ended = ct_function_end_at(f, ok ? out.v : NULL, ok ? out.n : 0, here);
@@ -112,10 +116,11 @@ static PyObject *trace(PyObject *module, PyObject *args) {
     Py_XDECREF(results);
     free(params);
     free(out.v);
-    return ok ? Py_BuildValue("(NK)",
-                              PyCapsule_New(f, "cotan.function", lasts ? end_lasting : NULL),
-                              (unsigned long long)out.n)
-              : NULL;
+    if (!ok) return NULL;
+    PyObject *capsule = PyCapsule_New(f, "cotan.function", lasts ? end_lasting : drop_function);
+    if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
+    if (!lasts) self->functions++; // what one that lasts captured is pinned
+    return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
 }
 
 static ct_function *function_of(PyObject *o) { return PyCapsule_GetPointer(o, "cotan.function"); }
@@ -286,10 +291,10 @@ static PyObject *meet(PyObject *module, PyObject *list) {
 static void exchange(tensor_object *a, tensor_object *b) {
     tensor_object was = *a;
     a->handle = b->handle, a->owner = b->owner, a->set = b->set, a->version = b->version;
-    a->parent = b->parent, a->bare = b->bare, a->holds = b->holds, a->inside = b->inside;
+    a->parent = b->parent, a->bare = b->bare, a->holds = b->holds, a->traced = b->traced;
     a->seen = b->seen, a->moves = b->moves, a->n_moves = b->n_moves;
     b->handle = was.handle, b->owner = was.owner, b->set = was.set, b->version = was.version;
-    b->parent = was.parent, b->bare = was.bare, b->holds = was.holds, b->inside = was.inside;
+    b->parent = was.parent, b->bare = was.bare, b->holds = was.holds, b->traced = was.traced;
     b->seen = was.seen, b->moves = was.moves, b->n_moves = was.n_moves;
 }
 static PyObject *stand_in(PyObject *module, PyObject *args) {
@@ -420,7 +425,7 @@ static PyObject *associative_scan(PyObject *module, PyObject *args) {
 
 static PyObject *is_tracing(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyBool_FromLong(tracing > 0);
+    return PyBool_FromLong(functions_tracing());
 }
 
 PyMethodDef function_methods[] = {

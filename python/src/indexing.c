@@ -70,7 +70,7 @@ static shape_text text_of(const dims *d) { // "(2,3)"
 // ------------------------------------------------------------------------------------ parts of a key
 
 static bool is_mask(PyObject *o) {
-    return tensor_check(o) && ct_dtype_of(tensor_handle(o)) == CT_BOOL;
+    return tensor_check(o) && ct_dtype_of(tensor_look(o)) == CT_BOOL;
 }
 
 typedef struct key_part {
@@ -289,11 +289,16 @@ static bool add_part(indexing *x, const key_part *p, int whole) {
     }
 }
 
+static bool evaluated(PyObject *o, ct_loc here) {
+    const ct_tensor t = tensor_handle(o);
+    return t.bits && (!tensor_is_own(o) || run_eval(&t, 1, here));
+}
+
 static bool parse_parts(indexing *x, key_part *parts, Py_ssize_t n) {
     int taken = 0, gaps = 0;
     // Masks are read before anything else: a read gives back what nobody has named yet.
     for (Py_ssize_t i = 0; i < n; i++)
-        if (is_mask(parts[i].o) && !run_data(tensor_handle(parts[i].o), x->here)) return false;
+        if (is_mask(parts[i].o) && !evaluated(parts[i].o, x->here)) return false;
     for (Py_ssize_t i = 0; i < n; i++) {
         if (!parse_part(&parts[i], x->here)) return false;
         taken += parts[i].axes;
@@ -584,6 +589,7 @@ static bool set_masked(PyObject *self, PyObject *key, PyObject *value, bool *don
     if (PyTuple_Check(key) && PyTuple_Size(key) == 1) key = PyTuple_GetItem(key, 0);
     if (!is_mask(key)) return true;
     ct_tensor x = tensor_value(self, here), mask = tensor_handle(key), v;
+    if (!x.bits || !mask.bits) return false;
     const dims d = dims_of(x), m = dims_of(mask);
     bool fits = m.rank <= d.rank;
     for (int a = 0; fits && a < m.rank; a++) fits = m.v[a] == d.v[a];

@@ -93,7 +93,7 @@ static PyObject *call(PyObject *module, PyObject *args) {
     if (a.n_out == 1) return tensor_new(out[0], here);
     PyObject *list = PyTuple_New(a.n_out);
     for (int i = 0; list && i < a.n_out; i++) {
-        PyObject *t = tensor_new(out[i], here);
+        PyObject *t = tensor_one_of(out[i], here);
         if (!t || PyTuple_SetItem(list, i, t) < 0) Py_CLEAR(list);
     }
     return list;

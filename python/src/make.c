@@ -375,7 +375,7 @@ static bool copied(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
 bool operand(PyObject *o, ct_tensor *t, ct_loc here) {
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
-        return true;
+        return t->bits;
     }
     return is_number(o) ? weak_number(o, t) : copied(o, CT_DEFAULT, t, here);
 }
@@ -402,8 +402,8 @@ bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here) {
 bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here) {
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
-        if (dtype && ct_dtype_of(*t) != dtype) *t = ct_cast_at(*t, dtype, here);
-        return true;
+        if (dtype && t->bits && ct_dtype_of(*t) != dtype) *t = ct_cast_at(*t, dtype, here);
+        return t->bits;
     }
     return is_number(o) ? of_lists(o, dtype, t, here) : copied(o, dtype, t, here);
 }

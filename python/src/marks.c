@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static _Thread_local bool made; // any mark in this thread: then owners come back
+static bool made; // any mark: then owners come back
 
 void marks_flush(void) {
     void *owners[16];

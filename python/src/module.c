@@ -1,5 +1,6 @@
 // The module cotan._core.
 #include "core.h"
+#include "threads.h"
 
 #include <string.h>
 
@@ -85,14 +86,17 @@ static PyObject *eval(PyObject *self, PyObject *args) {
     ct_tensor *t = PyMem_Malloc(((size_t)n + 1) * sizeof *t);
     if (!t) return PyErr_NoMemory();
     bool ok = true;
+    size_t n_own = 0;
     for (Py_ssize_t i = 0; ok && i < n; i++) {
         PyObject *o = PyTuple_GetItem(args, i);
         if (!(ok = tensor_check(o)))
             PyErr_Format(PyExc_TypeError, "eval() takes tensors, not %R", o);
+        else if (tensor_is_own(o))
+            t[n_own++] = tensor_handle(o);
         else
-            t[i] = tensor_handle(o);
+            ok = tensor_handle(o).bits; // another thread's has a value then
     }
-    ok = ok && run_eval(t, (size_t)n, here);
+    ok = ok && run_eval(t, n_own, here);
     PyMem_Free(t);
     if (!ok) return NULL;
     Py_RETURN_NONE;
@@ -125,6 +129,7 @@ static PyObject *set_device(PyObject *self, PyObject *name) {
         return NULL;
     }
     if (!ct_set_device(text)) return raise_failure();
+    thread_here()->altered = true;
     Py_RETURN_NONE;
 }
 static PyObject *set_threads(PyObject *self, PyObject *n) {

@@ -36,14 +36,14 @@ static PyObject *number(ct_dtype dtype, const char *at) {
     }
 }
 
-// The elements as C has them, of *t, which becomes another tensor where that takes one: elements_end.
-static const char *elements(ct_tensor *t, ct_dtype *dtype, ct_loc here) {
-    *dtype = read_as(ct_dtype_of(*t));
-    if (*dtype != ct_dtype_of(*t)) *t = ct_pin_at(ct_cast_at(*t, *dtype, here), here);
-    return run_data(*t, here);
-}
-static void elements_end(ct_tensor t, ct_tensor read) {
-    if (t.bits != read.bits) ct_unpin(read);
+// The elements as C has them, until ct_loan_end.
+static const char *elements(ct_tensor t, ct_dtype *dtype, ct_loan **loan, ct_loc here) {
+    *dtype = read_as(ct_dtype_of(t));
+    if (*dtype == ct_dtype_of(t)) return run_borrow(t, loan, here);
+    const ct_tensor read = ct_pin_at(ct_cast_at(t, *dtype, here), here);
+    const char *data = run_borrow(read, loan, here);
+    ct_unpin(read);
+    return data;
 }
 
 PyObject *read_item(ct_tensor t, ct_loc here) {
@@ -54,23 +54,29 @@ PyObject *read_item(ct_tensor t, ct_loc here) {
                      (long long)ct_size(t));
         return NULL;
     }
-    ct_tensor read = t;
-    const char *data = elements(&read, &dtype, here);
-    PyObject *result = data ? number(dtype, data) : NULL;
-    elements_end(t, read);
+    ct_loan *loan;
+    const char *data = elements(t, &dtype, &loan, here);
+    if (!data) return NULL;
+    PyObject *result = number(dtype, data);
+    ct_loan_end(loan);
     return result;
 }
 
-static PyObject *list(ct_tensor t, int axis, ct_dtype dtype, const char **at) {
-    if (axis == ct_rank(t)) {
+typedef struct dims {
+    int rank;
+    int64_t dim[CT_MAX_RANK];
+} dims;
+
+static PyObject *list(const dims *sizes, int axis, ct_dtype dtype, const char **at) {
+    if (axis == sizes->rank) {
         PyObject *o = number(dtype, *at);
         *at += ct_dtype_size(dtype);
         return o;
     }
-    const Py_ssize_t n = (Py_ssize_t)ct_dim(t, axis);
+    const Py_ssize_t n = (Py_ssize_t)sizes->dim[axis];
     PyObject *result = PyList_New(n);
     for (Py_ssize_t i = 0; result && i < n; i++) {
-        PyObject *o = list(t, axis + 1, dtype, at);
+        PyObject *o = list(sizes, axis + 1, dtype, at);
         if (!o || PyList_SetItem(result, i, o) < 0) Py_CLEAR(result);
     }
     return result;
@@ -81,10 +87,13 @@ PyObject *read_tolist(PyObject *self, PyObject *unused) {
     ct_tensor t = tensor_handle(self);
     ct_dtype dtype;
     if (!ct_ok(t)) return raise_failure();
-    ct_tensor read = t;
-    const char *data = elements(&read, &dtype, enter());
-    PyObject *result = data ? list(t, 0, dtype, &data) : NULL;
-    elements_end(t, read);
+    dims sizes = {.rank = ct_rank(t)};
+    for (int i = 0; i < sizes.rank; i++) sizes.dim[i] = ct_dim(t, i);
+    ct_loan *loan;
+    const char *data = elements(t, &dtype, &loan, enter());
+    if (!data) return NULL;
+    PyObject *result = list(&sizes, 0, dtype, &data);
+    ct_loan_end(loan);
     return result;
 }
 
@@ -111,28 +120,28 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
                      dtype ? dtype_text(dtype) : "it");
         return -1;
     }
-    ct_loan *loan;
-    const void *data = run_borrow(t, &loan, enter());
-    if (!data) return -1;
     const int rank = ct_rank(t);
     const Py_ssize_t bytes = (Py_ssize_t)ct_dtype_size(dtype);
     lent *made = PyMem_Malloc(sizeof *made);
     if (!made) {
-        ct_loan_end(loan);
         PyErr_NoMemory();
         return -1;
     }
-    made->loan = loan;
     Py_ssize_t *sizes = made->sizes, stride = bytes;
     for (int i = rank - 1; i >= 0; i--) {
         sizes[i] = (Py_ssize_t)ct_dim(t, i);
         sizes[CT_MAX_RANK + i] = stride;
         stride *= sizes[i];
     }
+    const void *data = run_borrow(t, &made->loan, enter());
+    if (!data) {
+        PyMem_Free(made);
+        return -1;
+    }
     *view = (Py_buffer){
         .buf = (void *)(uintptr_t)data,
         .obj = self,
-        .len = (Py_ssize_t)ct_size(t) * bytes,
+        .len = stride,
         .itemsize = bytes,
         .readonly = 1,
         .ndim = rank,
@@ -176,8 +185,10 @@ PyObject *read_numpy(PyObject *self, ct_loc here) {
     return result;
 }
 
-static PyObject *numpy(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *numpy(PyObject *self, PyObject *args, PyObject *options) {
+    static char *names[] = {"force", NULL};
+    int force = false; // what it would do, detach and copy to the CPU, is always done
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|$p:numpy", names, &force)) return NULL;
     return read_numpy(self, enter());
 }
 
@@ -215,8 +226,8 @@ static PyObject *item(PyObject *self, PyObject *unused) {
 PyMethodDef read_methods[] = {
     {"item", item, METH_NOARGS, "item($self)\n--\n\nIts only element, as a Python number."},
     {"tolist", read_tolist, METH_NOARGS, "tolist($self)\n--\n\nIts elements, as nested lists."},
-    {"numpy", numpy, METH_NOARGS,
-     "numpy($self)\n--\n\nA read-only NumPy array that shares the memory."},
+    {"numpy", (PyCFunction)(void (*)(void))numpy, METH_VARARGS | METH_KEYWORDS,
+     "numpy($self, *, force=False)\n--\n\nA read-only NumPy array that shares the memory."},
     {"__array__", (PyCFunction)(void (*)(void))array, METH_VARARGS | METH_KEYWORDS, NULL},
     {0},
 };

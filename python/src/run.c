@@ -1,6 +1,6 @@
 // Reads, which may run a plan: the GIL is free meanwhile, and Ctrl-C ends it at once.
 #include "core.h"
-#include "tensor.h"
+#include "threads.h"
 
 #include <signal.h>
 
@@ -14,26 +14,10 @@ static void on_interrupt(int signal) {
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
 }
 
-static bool is_main(void) {
-    static unsigned long main_thread;
-    const unsigned long self = PyThread_get_thread_ident();
-    if (!main_thread) {
-        PyObject *threading = PyImport_ImportModule("threading");
-        PyObject *thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
-        PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
-        if (ident) main_thread = PyLong_AsUnsignedLong(ident);
-        Py_XDECREF(ident);
-        Py_XDECREF(thread);
-        Py_XDECREF(threading);
-        PyErr_Clear();
-    }
-    return self == main_thread;
-}
-
 // Nothing is pending: then nothing runs, and no handler is needed, unless a plan left something. A program that handles the signal
 // by itself keeps its handler.
 static bool watch(void) {
-    if ((!ct_rolling_pending() && !left) || !is_main()) return false;
+    if ((!ct_rolling_pending() && !left) || !thread_here()->is_main) return false;
     sigaction(SIGINT, NULL, &before);
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ||
         before.sa_flags & SA_SIGINFO)
@@ -54,51 +38,71 @@ typedef struct reading {
     ct_loc here;
     const void *data;
     ct_loan **loan;
-    double item;
 } reading;
-static void read_data(reading *r) { r->data = ct_data_at(*r->t, r->here); }
 static void borrow(reading *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
-static void read_item_of(reading *r) { r->item = ct_item_at(*r->t, r->here); }
 static void read_all(reading *r) {
     if (!ct_eval_at(r->t, r->n, r->here)) return; // the context tells
 }
+static void visit(reading *r) {
+    if (!ct_rolling_visit_at(r->t, r->n, r->here)) return;
+}
+
+// Does it begin once more? False: an exception.
+static bool again(const failure *why) {
+    if (why->code != CT_E_INTERRUPTED) return raise_text(why->code, why->text);
+    return PyErr_CheckSignals() == 0; // else KeyboardInterrupt
+}
 
 static bool run(reading *r, void (*read)(reading *)) {
+    thread *self = thread_here();
     for (;;) {
         const bool watched = watch();
+        thread_run_begin(self);
         PyThreadState *state = PyEval_SaveThread();
         read(r);
         PyEval_RestoreThread(state);
         if (watched) unwatch();
-        autograd_ran();
-        if (!ct_failed()) {
-            tensor_ran();
-            return true;
-        }
-        left = true;
-        if (ct_error_code() != CT_E_INTERRUPTED) return raise_failure();
-        ct_error_clear();
-        if (PyErr_CheckSignals() < 0) return false; // KeyboardInterrupt; else once more
+        self->backward_waits = false;
+        const bool ok = !ct_failed();
+        failure why;
+        if (!ok) take_failure(&why);
+        left = left || !ok;
+        thread_run_end(self);
+        if (ok) thread_ran(self);
+        if (ok || !again(&why)) return ok;
     }
 }
 
-const void *run_data(ct_tensor t, ct_loc here) {
-    reading r = {.t = &t, .here = here};
-    if (!run(&r, read_data)) return NULL;
-    return r.data ? r.data : raise_failure();
+// The GIL is held throughout, so the other thread stays where it is: in the middle of a call, maybe.
+bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
+    reading r = {.t = t, .n = n, .here = here};
+    for (;;) {
+        ct_ctx *mine = ct_ctx_use(owner->ctx);
+        const bool watched = watch();
+        errors_log_later();
+        visit(&r);
+        if (watched) unwatch();
+        owner->backward_waits = false;
+        owner->visited = true;
+        const bool ok = !ct_failed();
+        failure why;
+        if (!ok) take_failure(&why);
+        if (owner->ended) thread_call(owner);
+        ct_ctx_use(mine);
+        errors_log_now();
+        if (ok || !again(&why)) return ok;
+    }
 }
+
+// Without the GIL a tensor of all threads could be written: a value of this thread's stands for it.
 const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here) {
-    reading r = {.t = &t, .here = here, .loan = loan};
-    if (!run(&r, borrow)) return NULL;
-    return r.data ? r.data : raise_failure();
+    const ct_tensor own = thread_others ? ct_pin_at(t, here) : t;
+    reading r = {.t = &own, .here = here, .loan = loan};
+    const bool ok = run(&r, borrow);
+    if (own.bits != t.bits) ct_unpin(own);
+    return ok && !r.data ? raise_failure() : r.data;
 }
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here) {
     reading r = {.t = t, .n = n, .here = here};
     return run(&r, read_all);
-}
-bool run_item(ct_tensor t, ct_loc here, double *value) {
-    reading r = {.t = &t, .here = here};
-    if (!run(&r, read_item_of)) return false;
-    *value = r.item;
-    return true;
 }

@@ -3,6 +3,7 @@
 
 #include "tensor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 PyTypeObject *tensor_type;
@@ -12,22 +13,101 @@ static PyObject *size_type, *count_type; // cotan.Size; an int that can be calle
 bool tensor_check(PyObject *o) {
     return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
 }
+
+// ------------------------------------------------------------------------- tensors of other threads
+
+static bool is_foreign(const tensor_object *self) {
+    return thread_others && self->owner != thread_here();
+}
+bool tensor_is_own(PyObject *o) {
+    const tensor_object *self = (tensor_object *)o;
+    return self->set || !is_foreign(self);
+}
+
+// A variable is every thread's; an assignment that another one has recorded runs first.
+static bool settle(tensor_object *self) {
+    while (is_foreign(self) && ct_assigning(self->handle) == self->owner->ctx) {
+        thread *owner = self->owner;
+        if (owner->busy || owner->tracing) {
+            if (!thread_wait(owner, true)) return false;
+        } else if (!run_there(owner, NULL, 0, CT_NOWHERE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// What else another thread made is evaluated there, once.
+static bool share(tensor_object *self) {
+    while (is_foreign(self) && !self->set && !self->shared.bits) {
+        thread *owner = self->owner;
+        if (self->traced && owner->tracing) {
+            raise_text(CT_E_TRACE,
+                       "read: the tensor is a traced function's, in another thread\n"
+                       "  hint: return it as a result of the function, and read it outside");
+            return false;
+        }
+        if (owner->busy || (owner->tracing && !ct_is_evaluated(self->handle))) {
+            if (!thread_wait(owner, true)) return false;
+            continue;
+        }
+        if (!ct_ok(self->handle) && owner->failure) {
+            PyErr_SetObject((PyObject *)Py_TYPE(owner->failure), owner->failure);
+            return false;
+        }
+        if (!ct_is_evaluated(self->handle)) {
+            if (!run_there(owner, &self->handle, 1, CT_NOWHERE)) return false;
+            continue; // others may have written it meanwhile
+        }
+        self->shared = thread_share(self->handle, CT_NOWHERE);
+        if (!self->shared.bits) return false;
+    }
+    return true;
+}
+
+static ct_tensor of_another(tensor_object *self) {
+    Py_INCREF((PyObject *)self); // while others go on
+    ct_tensor t = CT_NONE;
+    if (self->set ? settle(self) : share(self))
+        t = is_foreign(self) && !self->set ? self->shared : self->handle;
+    Py_DECREF((PyObject *)self);
+    return t;
+}
+
 ct_tensor tensor_handle(PyObject *o) {
     tensor_object *self = (tensor_object *)o;
-    if (functions_tracing() && !self->inside) functions_meet(o);
-    if (self->parent && !view_refresh(self, CT_NOWHERE)) {
-        PyErr_Clear(); // the caller finds the poisoned handle
-        return CT_NONE;
-    }
-    return self->handle;
+    if (functions_tracing() && !self->traced) functions_meet(o);
+    if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
+    return is_foreign(self) ? of_another(self) : self->handle;
 }
+
+static ct_tensor no_history(ct_loc here) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "%s:%u: read: the tensor has a history, which another thread recorded and keeps\n"
+        "  hint: detach() gives its value; backward() belongs into the thread that computed it",
+        here.file ? here.file : "?", here.line);
+    raise_text(CT_E_CONTEXT, text);
+    return CT_NONE;
+}
+
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
-    ct_tensor t = tensor_handle(o);
-    if (grad_enabled()) return t;
-    // Of a function that is traced it is not known yet what will have a history.
-    const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;
-    const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
-    return may ? ct_stop_gradient_at(t, here) : t;
+    const ct_tensor t = tensor_handle(o);
+    if (!grad_enabled()) { // of a function that is traced it is not known yet what will have a history
+        const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;
+        const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
+        return may ? ct_stop_gradient_at(t, here) : t;
+    }
+    return !thread_others || tensor_is_own(o) || !ct_is_tracked(t) ? t : no_history(here);
+}
+
+ct_tensor tensor_look(PyObject *o) {
+    tensor_object *self = (tensor_object *)o;
+    if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
+    while (is_foreign(self) && !self->set && !self->shared.bits && self->owner->busy)
+        if (!thread_wait(self->owner, false)) return CT_NONE;
+    return self->shared.bits && is_foreign(self) ? self->shared : self->handle;
 }
 
 enum { MOST_PENDING = 20000 }; // nodes of a plan
@@ -43,82 +123,32 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
         return NULL;
     }
     self->handle = t;
-    self->owner = ct_ctx_current();
-    self->inside = functions_tracing();
-    if (ct_rolling_pending() > MOST_PENDING && !functions_tracing() && !run_eval(NULL, 0, here)) {
-        Py_DECREF((PyObject *)self);
-        return NULL;
-    }
+    self->owner = thread_here();
+    self->traced = self->owner->tracing;
     return (PyObject *)self;
 }
-PyObject *tensor_new(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }
-
-// ------------------------------------------------------------------------------------ giving back
-
-// A context is its thread's: what another thread collects waits for the next call there.
-static struct waits {
-    ct_ctx *owner;
-    ct_tensor t;
-} * waiting;
-size_t tensor_waiting;
-static size_t room;
-
-static void give_back(ct_tensor t, ct_ctx *owner) {
-    if (owner == ct_ctx_current()) {
-        ct_unpin(t);
-        return;
-    }
-    if (tensor_waiting == room) {
-        const size_t more = room ? 2 * room : 64;
-        struct waits *grown = realloc(waiting, more * sizeof *grown);
-        if (!grown) return; // it stays until its context ends
-        waiting = grown;
-        room = more;
-    }
-    waiting[tensor_waiting++] = (struct waits){owner, t};
-}
-
-void tensor_flush(ct_ctx *ctx) {
-    size_t kept = 0;
-    for (size_t i = 0; i < tensor_waiting; i++)
-        if (waiting[i].owner == ctx)
-            ct_unpin(waiting[i].t);
-        else
-            waiting[kept++] = waiting[i];
-    tensor_waiting = kept;
-}
-
-// Variables that nobody names any more, while what is pending may still read them.
-static _Thread_local ct_params **late;
-static _Thread_local size_t n_late, late_room;
-
-static void free_later(ct_params *set) {
-    if (n_late == late_room) {
-        const size_t more = late_room ? 2 * late_room : 64;
-        ct_params **grown = realloc(late, more * sizeof(ct_params *));
-        if (!grown) return; // it stays
-        late = grown;
-        late_room = more;
-    }
-    late[n_late++] = set;
-}
-void tensor_ran(void) {
-    if (ct_rolling_pending()) return; // what was read was there
-    while (n_late) ct_params_free(late[--n_late]);
+PyObject *tensor_one_of(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }
+PyObject *tensor_new(ct_tensor t, ct_loc here) {
+    PyObject *o = wrap(tensor_type, t, here);
+    if (o && ct_rolling_pending() > MOST_PENDING && !((tensor_object *)o)->traced &&
+        !run_eval(NULL, 0, here))
+        Py_CLEAR(o);
+    return o;
 }
 
 void tensor_unname(tensor_object *self) {
     if (self->set) {
         autograd_forget(self);
-        if (ct_rolling_pending())
-            free_later(self->set);
-        else
-            ct_params_free(self->set);
+        thread_free(self->owner, self->set);
         self->set = NULL;
     } else if (self->handle.bits) {
-        give_back(self->handle, self->owner);
+        if (self->owner == thread_mine)
+            ct_unpin(self->handle);
+        else
+            thread_unpin(self->owner, self->handle);
     }
-    self->handle = CT_NONE;
+    if (self->shared.bits) thread_unshare(self->shared);
+    self->handle = self->shared = CT_NONE;
 }
 
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here) {
@@ -127,7 +157,8 @@ bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here) {
     if (!ct_ok(t)) return raise_failure();
     tensor_unname(self);
     self->handle = t;
-    self->owner = ct_ctx_current();
+    self->owner = thread_here();
+    self->traced = self->owner->tracing;
     return true;
 }
 
@@ -169,7 +200,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
                                      &tracked) ||
         !dtype_parse(dtype, &want) || !make_tensor(data, want, &t, here))
         return NULL;
-    if (tensor_check(data) && t.bits == tensor_handle(data).bits) // a handle has one name
+    if (tensor_check(data) && ct_ok(t) &&
+        t.bits == tensor_handle(data).bits) // a handle has one name
         t = ct_cast_at(t, ct_dtype_of(t), here);
     PyObject *o = wrap(type, t, here);
     if (o && tracked && !make_variable(o, true, here)) Py_CLEAR(o);
@@ -197,11 +229,13 @@ PyObject *tensor_shape(ct_tensor t) {
 
 static PyObject *get_shape(PyObject *self, void *unused) {
     (void)unused;
-    return tensor_shape(tensor_handle(self));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? tensor_shape(t) : NULL;
 }
 static PyObject *get_size(PyObject *self, void *unused) {
     (void)unused;
-    ct_tensor t = tensor_handle(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     PyObject *count = PyLong_FromLongLong(ct_size(t));
     if (!count || !count_type) return count;
     PyObject *shape = tensor_shape(t);
@@ -212,20 +246,23 @@ static PyObject *get_size(PyObject *self, void *unused) {
 }
 static PyObject *get_ndim(PyObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromLong(ct_rank(tensor_handle(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromLong(ct_rank(t)) : NULL;
 }
 static PyObject *get_dtype(PyObject *self, void *unused) {
     (void)unused;
-    ct_dtype dtype = ct_dtype_of(tensor_handle(self));
+    ct_dtype dtype = ct_dtype_of(tensor_look(self));
     return dtype ? dtype_object(dtype) : raise_failure();
 }
 static PyObject *get_itemsize(PyObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(tensor_handle(self))));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(t))) : NULL;
 }
 static PyObject *get_nbytes(PyObject *self, void *unused) {
     (void)unused;
-    ct_tensor t = tensor_handle(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     return PyLong_FromLongLong((ct_size(t) * ct_dtype_bits(ct_dtype_of(t)) + 7) / 8);
 }
 static PyObject *get_device(PyObject *self, void *unused) {
@@ -236,7 +273,8 @@ static PyObject *get_device(PyObject *self, void *unused) {
 // The last `n` axes in the opposite order.
 static PyObject *reversed_axes(PyObject *self, int n) {
     const ct_loc here = enter();
-    ct_tensor t = tensor_handle(self);
+    const ct_tensor t = tensor_look(self);
+    if (!t.bits) return NULL;
     int64_t axes[CT_MAX_RANK];
     const int rank = ct_rank(t);
     if (n > rank) {
@@ -254,7 +292,8 @@ static PyObject *reversed_axes(PyObject *self, int n) {
 }
 static PyObject *get_T(PyObject *self, void *unused) {
     (void)unused;
-    return reversed_axes(self, ct_rank(tensor_handle(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? reversed_axes(self, ct_rank(t)) : NULL;
 }
 static PyObject *get_mT(PyObject *self, void *unused) {
     (void)unused;
@@ -263,7 +302,8 @@ static PyObject *get_mT(PyObject *self, void *unused) {
 
 static PyObject *numel(PyObject *self, PyObject *unused) {
     (void)unused;
-    return PyLong_FromLongLong(ct_size(tensor_handle(self)));
+    const ct_tensor t = tensor_look(self);
+    return t.bits ? PyLong_FromLongLong(ct_size(t)) : NULL;
 }
 static PyObject *dim(PyObject *self, PyObject *unused) {
     (void)unused;

@@ -3,29 +3,30 @@
 #define COTAN_PYTHON_TENSOR_H
 
 #include "core.h"
+#include "threads.h"
 
 typedef struct move move; // views.c
 
 typedef struct tensor_object {
     PyObject_HEAD ct_tensor handle;
-    ct_ctx *owner;    // where it is pinned
+    thread *owner;    // where it is pinned; of a variable, who assigned it last
+    ct_tensor shared; // the value for other threads, once one has asked
     ct_params *set;   // of a variable, which it then is; else NULL
     uint64_t version; // how often it was written in its place
     PyObject *grad, *dict, *weak;
     // A view is another tensor's value moved: a write to one is seen in the other.
     struct tensor_object *parent; // NULL: it is none
-    bool inside;                  // it was made in a function that was traced
     bool bare;  // its history is not the parent's, and its writes are not known to gradients
     bool holds; // a reference of it; else the parent knows its only child:
     struct tensor_object *child;
     bool holds_children; // its children hold it
+    bool traced;         // a traced function's
     uint64_t seen;       // the parent's version that the handle was made of
     move *moves;         // (n_moves) from the parent's value to this one
     size_t n_moves;
 } tensor_object;
 
 void tensor_unname(tensor_object *self);                           // unpins the handle
-void tensor_ran(void);                                             // a read, and maybe a plan
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // views.c
@@ -67,8 +68,7 @@ void marks_flush(void); // gives owners of marks back that have gone
 extern PyMethodDef mark_functions[];
 
 // autograd.c
-bool grad_enabled(void);
-void autograd_ran(void); // a read, and maybe a plan
+static inline bool grad_enabled(void) { return !thread_here()->no_grad; }
 void autograd_forget(tensor_object *self);
 bool make_variable(PyObject *o, bool tracked, ct_loc here);
 extern PyMethodDef autograd_methods[];

@@ -219,18 +219,29 @@ PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here) {
     return view;
 }
 
-bool view_refresh(tensor_object *self, ct_loc here) {
-    tensor_object *parent = self->parent;
-    if (!parent) return true;
+static bool refresh(tensor_object *self, tensor_object *parent, ct_loc here) {
     if (!view_refresh(parent, here)) return false;
     if (parent->version == self->seen) return true;
-    ct_tensor t = parent->handle;
+    PyObject *whole = (PyObject *)parent;
+    ct_tensor t =
+        self->bare || tensor_is_own(whole) ? tensor_handle(whole) : tensor_value(whole, here);
+    if (!t.bits) return false;
     for (size_t i = 0; i < self->n_moves; i++) t = move_forward(&self->moves[i], t, here);
     if (self->bare) t = ct_stop_gradient_at(t, here);
     if (!tensor_rename(self, t, here)) return false;
     self->seen = parent->version;
     self->version++;
     return true;
+}
+
+// To have a value of another thread's takes a while, in which others may forget the parent.
+bool view_refresh(tensor_object *self, ct_loc here) {
+    tensor_object *parent = self->parent;
+    if (!parent) return true;
+    Py_INCREF((PyObject *)parent);
+    const bool ok = refresh(self, parent, here);
+    Py_DECREF((PyObject *)parent);
+    return ok;
 }
 
 // ------------------------------------------------------------------------------------------- writes
@@ -272,11 +283,18 @@ static bool write_part(tensor_object *self, const move *moves, size_t n, ct_tens
 }
 
 static bool write_value(tensor_object *self, ct_tensor value, ct_loc here) {
-    if (value.bits == self->handle.bits) return true; // nothing was put into it
+    if (value.bits == self->handle.bits || value.bits == self->shared.bits)
+        return true; // nothing was put into it
     if (self->parent) {
-        if (!write_part(self->parent, self->moves, self->n_moves, value, here)) return false;
-        self->seen = self->parent->version;
+        tensor_object *parent = self->parent;
+        Py_INCREF((PyObject *)parent);
+        const bool ok = write_part(parent, self->moves, self->n_moves, value, here);
+        self->seen = parent->version;
+        Py_DECREF((PyObject *)parent);
+        if (!ok) return false;
     } else if (self->set) {
+        if (!tensor_handle((PyObject *)self).bits) return false;
+        self->owner = thread_here();
         ct_assign_at(self->handle, value, here);
         self->version++;
         return !ct_failed() || raise_failure();
@@ -317,7 +335,7 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     ct_tensor is = tensor_value(o, here);
     if (!ct_ok(value) || !ct_ok(is)) return raise_failure();
     if (!may_write(self)) return false;
-    if (functions_tracing() && !self->inside && !self->set) {
+    if (functions_tracing() && !self->traced && !self->set) {
         PyErr_SetString(PyExc_RuntimeError,
                         "a tensor from outside is written inside a traced function\n"
                         "  hint: return the value as a result, and write it outside");
@@ -385,6 +403,7 @@ static PyObject *bare(PyObject *module, PyObject *o) {
         return NULL;
     }
     ct_tensor t = tensor_handle(o);
+    if (!t.bits) return NULL;
     int64_t dim[CT_MAX_RANK];
     const int rank = ct_rank(t);
     for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);

@@ -1,6 +1,7 @@
 // The user's Python line of a call.
 #include "core.h"
 #include "tensor.h"
+#include "threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@ static struct met {
 static PyObject *folder;              // of the package
 static PyObject *files;               // name -> address of a copy that lives as long as the process
 static PyObject *name_back, *name_at; // "f_back", "f_lasti"
-static _Thread_local ct_ctx *mine;
 
 bool where_start(PyObject *package) {
     Py_INCREF(package);
@@ -97,17 +97,9 @@ static ct_loc line_of(PyObject *frame) {
     return here;
 }
 
-// A thread's first call: its context gets a rolling scope, and logs to Python.
-static void begin_thread(void) {
-    mine = ct_ctx_current();
-    if (!mine) return;
-    ct_set_log(errors_log, NULL);
-    if (!ct_rolling_begin()) ct_error_clear();
-}
-
 ct_loc enter(void) {
-    if (!mine) begin_thread();
-    if (tensor_waiting) tensor_flush(mine);
+    thread *self = thread_here();
+    if (self->visited || self->n_left) thread_call(self);
     dlpack_flush();
     marks_flush();
     PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;

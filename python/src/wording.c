@@ -37,7 +37,6 @@ static const struct {
     {"CT_NO_AXIS", "None"},
     {"CT_NONE", "None"},
     {"CT_END", "None"},
-    // sizes that vary are found, and not declared
     {"; an attribute is part of the plan, but for sizes in it that CT_DYN marks",
      "; an attribute is part of the plan"},
 };

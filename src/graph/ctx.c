@@ -363,7 +363,7 @@ void ct_error_clear(void) {
     if (!ctx) return;
     // In a rolling scope an error is an exception, raised where it occurs: what else is pending stays so.
     if (ctx->err.code && !ctx->rolling) ct__roots_abandon(ctx);
-    if (ctx->rolling) ct__roots_keep(ctx, ct__root_assigns);
+    if (ctx->rolling) (void)ct__roots_keep_assignments(ctx);
     ctx->err.code = CT_OK;
     ctx->err.text[0] = '\0';
     ctx->err_noticed = false;
@@ -393,6 +393,10 @@ void ct__release_values(ct_ctx *ctx, ct_node *node) {
     if (node->var) {
         ct__free(node->mirror);
         node->mirror = NULL;
+        if (node->held && node->value != &node->held) {
+            node->held->home_holds--;
+            ct__storage_unref(node->held);
+        }
         ct__var_unref(node->var, node->ctx);
     }
     if (!node->value) return;

@@ -28,6 +28,9 @@ typedef struct ct_storage {
     void (*destroy)(struct ct_storage *self); // frees buffer and self
     _Atomic(void *) mirror;                   // host copy made for ct_data, or NULL
     uint64_t begin, end; // the owner's events around the work that wrote it: (begin, end]
+    // A variable's: its version; the context that assigned it, and in how many reads that one holds it.
+    uint64_t version, home;
+    uint32_t home_holds;
 } ct_storage;
 ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
 void ct__storage_unref(ct_storage *storage);
@@ -76,7 +79,10 @@ struct ct_node {
     uint16_t region; // in which it was recorded; 0: in none
     // the rest
     uint32_t slot; // 0: has no handle yet
-    const void *attrs;
+    union {
+        const void *attrs;
+        ct_storage *held; // of a read or a version in a rolling scope, see ct__held
+    };
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
     ct_loc here;
@@ -169,6 +175,21 @@ typedef struct ct_version_node {
 static inline uint64_t ct__version_of(const ct_node *node) {
     return node->n_in ? ((const ct_version_node *)node)->version : node->number;
 }
+// In rolling scopes reads hold the storage that they found, so that no other context's assignment takes their
+// version from them: who assigns writes in place only what it alone holds. NULL: none, or it was
+// assigned in place since. Where another context had assigned it, the read is a value like others, to which
+// `value` points; else it stands for what the variable holds, until ct__read_apart.
+static inline ct_storage *ct__held(const ct_node *node) {
+    return node->held && node->held->version == ct__version_of(node) ? node->held : NULL;
+}
+void ct__hold_version(const ct_ctx *ctx, ct_node *node); // which was just read, or has just run
+static inline void ct__read_apart(ct_node *read) {
+    read->held->home_holds--;
+    read->value = &read->held;
+}
+static inline bool ct__is_gone(const ct_node *node) { // what it reads of its variable
+    return ct__version_of(node) != node->var->version && !ct__held(node);
+}
 
 typedef enum {
     CT_ROOT_KEEP,
@@ -182,6 +203,8 @@ typedef struct ct_root {
     ct_root_kind kind;
     ct_val val;
     ct_var *var;      // ASSIGN
+    ct_val first;     // in a rolling scope, of a variable that has no value yet: what it was to be
+                      // before this replaced it; else {NULL}
     const char *name; // METRIC; owned by the context's metric table
     uint32_t depth;   // of the frame in which it was recorded
     ct_loc here;
@@ -335,10 +358,12 @@ ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
 // Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
 void ct__roots_abandon(ct_ctx *ctx);
-// Forgets those that are not `kept`. Are there both such and others?
-bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root));
-bool ct__root_assigns(const ct_root *root);
-bool ct__root_begins(const ct_root *root); // assigns a variable that has no value yet
+// Forgets all but assignments. Are there both such and others?
+bool ct__roots_keep_assignments(ct_ctx *ctx);
+// Forgets all but first assignments of variables, as they were before others replaced them. Are there such, and is that
+// another set than before?
+bool ct__roots_keep_first(ct_ctx *ctx);
+void ct__root_release(const ct_root *root); // it needs its values no more
 // May an operand have a share in a derivative of the node?
 bool ct__slopes(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as
@@ -506,8 +531,9 @@ typedef struct ct_order {
 } ct_order;
 // Is its value what the variable's storage holds, as long as it has this version?
 static inline bool ct__reads_var(const ct_node *node) {
-    return node->op == &ct__op_read ||
-           (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED;
+    return node->value != &node->held &&
+           (node->op == &ct__op_read ||
+            (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED);
 }
 // Does an order stop at this node: has it a value (and no gradient that looks behind it)?
 static inline bool ct__stops(const ct_node *node) {

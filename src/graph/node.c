@@ -406,6 +406,24 @@ static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, co
     return false;
 }
 
+void ct__hold_version(const ct_ctx *ctx, ct_node *node) {
+    ct_storage *storage = node->var->storage;
+    if (!ctx->rolling || !storage || storage->version != ct__version_of(node)) return;
+    node->held = ct__storage_ref(storage);
+    if (storage->home == ctx->id)
+        storage->home_holds++;
+    else
+        node->value = &node->held;
+}
+static void hold_newest(const ct_ctx *ctx, ct_node *node) {
+    ct_var *var = node->var;
+    if (!ctx->rolling) return;
+    ct__share_take(var->lock, false, NULL);
+    if (!node->n_in) node->number = atomic_load_explicit(&var->version, memory_order_relaxed);
+    ct__hold_version(ctx, node);
+    ct__share_leave(var->lock, false);
+}
+
 // The node of a version whose assignment's frame stands: the value, as a value of its own, since
 // several variables may be assigned one. In the usual step of training there is none.
 static __attribute__((noinline)) ct_node *
@@ -429,6 +447,7 @@ version_node(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct
     ct__use(now->value.node);
     frame->computes = true;
     ctx->nodes++;
+    if (ran) hold_newest(ctx, node);
     return node;
 }
 
@@ -455,6 +474,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
     if (!pending && (!stands(ctx, now) || now->version != version)) {
         ct_node *leaf = read_leaf(ctx, var, version, here);
         if (!leaf) return false;
+        hold_newest(ctx, leaf);
         ct__current_replaced(ctx, now);
         now->version = leaf->number;
         now->value.node = NULL;

@@ -175,7 +175,7 @@ static void note_known(ct_order *o, const ct_node *node) {
 // One node's part of the record; its operands have theirs already.
 static bool put_node(ct_order *o, ct_node *node) {
     const ct_opdef *op = node->op;
-    if (op == &ct__op_read) return put_read(o, node);
+    if (op == &ct__op_read) return node->value ? put_values(o, node) : put_read(o, node);
     if (node->value || o->inner || node->flags & (CT_NODE_RAN | CT_NODE_STORED)) {
         if (node->n_in) note_known(o, node);
         if (ct__reads_var(node)) return put_read(o, node);
@@ -353,8 +353,10 @@ static const ct_node *gradient_of(const ct_order *o, size_t n) {
 
 // The next number is this node's; all its operands have theirs. `depth`: of the stack.
 static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, size_t depth, ct_loc here) {
-    if (ct__reads_var(node) && ct__version_of(node) != node->var->version)
-        return spent(ctx, node, gradient_of(o, depth), here);
+    if (ct__reads_var(node) && ct__version_of(node) != node->var->version) {
+        if (!ct__held(node)) return spent(ctx, node, gradient_of(o, depth), here);
+        ct__read_apart(node);
+    }
     node->epoch = o->epoch;
     node->index = (uint32_t)o->n;
     if (!CT_GROW(o->nodes, o->cap, o->n + 1))

@@ -46,16 +46,23 @@ static bool is_there(ct_val v) {
     return v.node->op == &ct__op_scalar || v.node->value || v.node->var;
 }
 
+bool ct_is_evaluated(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    if (!node || node->flags & CT_NODE_POISON) return false;
+    return node->op == &ct__op_scalar || (node->value && node->value[out]);
+}
+
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
     ct__wanted(ctx, v->node);
     return true;
 }
 
-bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || (n && !ct__given(ctx, t, here, "eval", "the list of tensors"))) return false;
+static bool eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_loc here) {
+    if (n && !ct__given(ctx, t, here, "eval", "the list of tensors")) return false;
     const bool rolling = ct__top(ctx)->rolling;
+    if (rolling && turns && ctx->turn_due) ct__rolling_turn(ctx);
     if (rolling && !ct__rolling_roots(ctx)) return false;
     for (size_t i = 0; i < n; i++) {
         ct_val v;
@@ -71,19 +78,29 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     }
     if (ctx->n_roots == 0) return true;
     const bool ran = ct__hooks.run(ctx, here);
-    if (rolling) ct__rolling_turn(ctx);
+    if (rolling && turns) ct__rolling_turn(ctx);
     if (!ran) return false;
     if (++ct__top(ctx)->runs == CT_TURNS_BEFORE_HINT)
         ct__hint_scope(ctx, here, "%d reads ran something in one scope", CT_TURNS_BEFORE_HINT);
     return true;
 }
 
+bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx && eval(ctx, t, n, true, here);
+}
+bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    return ctx && eval(ctx, t, n, false, here);
+}
+
 // The evaluated value behind t; false when it failed. It is asked for again when anything ran: t may
-// be a variable that was assigned.
+// be a variable that was assigned. In a rolling scope what is there is read as it is: it may have no name yet, and would
+// be given back behind a run.
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
     const bool there = is_there(*v);
-    if (there && !ctx->n_roots) return true;
+    if (there && (!ctx->n_roots || (ctx->rolling && !v->node->var))) return true;
     if (!there && !ct__readable(ctx, here, op)) return false;
     return ct_eval_at(&t, !there, here) && asked(ctx, t, v, op, 0, here);
 }
@@ -96,6 +113,7 @@ static void scalar_bytes(const ct_node *node, void *to) {
 static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     ct_var *var = v->node->var;
     if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
+    if (ct__held(v->node)) return ct__hooks.download(ctx, ct__held(v->node), to, n);
     ct__share_take(var->lock, false, NULL);
     if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);

@@ -159,7 +159,13 @@ void ct__rolling_turn(ct_ctx *ctx) {
 ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
     uint32_t out;
     ct_node *node = ct__peek_fast(t, &out);
-    if (!node || node->ctx != ctx || node->flags & (CT_NODE_VARIABLE | CT_NODE_GONE)) return t;
+    if (!node || node->flags & (CT_NODE_VARIABLE | CT_NODE_GONE)) return t;
+    if (node->ctx != ctx) { // a value of this context stands for it
+        ct_val v;
+        if (!ct__resolve(ctx, t, &v, "pin", 0, here)) return ct__poison(ctx, here);
+        node = v.node;
+        t = ct__handle_of(v);
+    }
     if ((node->frame->rolling || ctx->tracing) && node->n_out > 1) { // a pin is a node's
         t = ct__record(&ct__op_same, NULL, &t, 1, here);
         node = ct__peek_fast(t, &out);
@@ -176,7 +182,6 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node) {
 }
 
 bool ct__rolling_roots(ct_ctx *ctx) {
-    if (ctx->turn_due) ct__rolling_turn(ctx);
     const size_t before = ctx->n_roots;
     for (ct_frame *frame = ct__top(ctx); frame; frame = frame->older) {
         if (frame != ct__top(ctx) && !frame->waits) continue;
@@ -193,6 +198,11 @@ bool ct__rolling_roots(ct_ctx *ctx) {
         ctx->roots[k - 1] = root;
     }
     return true;
+}
+
+void ct_rolling_turn(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (ctx && ctx->turn_due) ct__rolling_turn(ctx);
 }
 
 size_t ct_rolling_pending(void) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cotan/binding.h"
 #include "graph/handle.h"
 
 struct ct_params {
@@ -78,12 +79,17 @@ ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
     return NULL;
 }
 
+enum { VERSION_BITS = 40 }; // below the context's number
+
 void ct__var_changed(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
+    ct_storage *storage = var->storage;
+    storage->version = version;
+    storage->home = version >> VERSION_BITS;
     atomic_store_explicit(&var->version, version, memory_order_release);
 }
 
-uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << 40 | ++ctx->versions; }
+uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << VERSION_BITS | ++ctx->versions; }
 
 // Where a table has its entry of a variable, or room for it.
 static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var) {
@@ -123,7 +129,7 @@ static void forget_assignment(ct_ctx *ctx, ct_var *var) {
         if (ctx->roots[i].var != var)
             ctx->roots[kept++] = ctx->roots[i];
         else
-            ct__unuse(ctx->roots[i].val.node);
+            ct__root_release(&ctx->roots[i]);
     ctx->n_roots = kept;
     ct__var_released(var, ctx);
 }
@@ -293,6 +299,7 @@ static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_lo
     root->kind = kind;
     root->val = val;
     root->var = NULL;
+    root->first.node = NULL;
     root->name = NULL;
     root->depth = (uint32_t)ctx->depth - 1;
     root->here = *here;
@@ -306,16 +313,21 @@ bool ct__root_add(ct_ctx *ctx, ct_root root) {
 }
 
 void ct__roots_done(ct_ctx *ctx) {
-    for (size_t i = 0; i < ctx->n_roots; i++) ct__unuse(ctx->roots[i].val.node);
+    for (size_t i = 0; i < ctx->n_roots; i++) ct__root_release(&ctx->roots[i]);
     ctx->n_roots = 0;
     ctx->turn_due = true;
+}
+
+void ct__root_release(const ct_root *root) {
+    ct__unuse(root->val.node);
+    if (root->first.node) ct__unuse(root->first.node);
 }
 
 // What is named in a rolling scope can run again, when it is asked for.
 static void forget_root(ct_ctx *ctx, const ct_root *root) {
     if (root->var) ct__var_released(root->var, ctx);
     if (root->kind == CT_ROOT_KEEP && !ctx->rolling) root->val.node->flags |= CT_NODE_POISON;
-    ct__unuse(root->val.node);
+    ct__root_release(root);
 }
 
 void ct__roots_abandon(ct_ctx *ctx) {
@@ -325,7 +337,10 @@ void ct__roots_abandon(ct_ctx *ctx) {
     ctx->turn_due = true;
 }
 
-bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root)) {
+static bool assigns(const ct_root *root) { return root->var; }
+static bool begins(const ct_root *root) { return root->var && !root->var->storage; }
+
+static bool keep_roots(ct_ctx *ctx, bool (*kept)(const ct_root *root)) {
     size_t n = 0;
     const size_t before = ctx->n_roots;
     for (size_t i = 0; i < before; i++)
@@ -336,8 +351,22 @@ bool ct__roots_keep(ct_ctx *ctx, bool (*kept)(const ct_root *root)) {
     ctx->n_roots = n;
     return n && n < before;
 }
-bool ct__root_assigns(const ct_root *root) { return root->var; }
-bool ct__root_begins(const ct_root *root) { return root->var && !root->var->storage; }
+bool ct__roots_keep_assignments(ct_ctx *ctx) { return keep_roots(ctx, assigns); }
+
+bool ct__roots_keep_first(ct_ctx *ctx) {
+    bool another = keep_roots(ctx, begins);
+    for (size_t i = 0; i < ctx->n_roots; i++) {
+        ct_root *root = &ctx->roots[i];
+        ct_current *now = ct__current(ctx, root->var);
+        if (!root->first.node || !now) continue;
+        ct__unuse(root->val.node);
+        root->val = now->value = root->first;
+        root->first.node = now->node = NULL;
+        now->version = ct__new_version(ctx); // that of what replaced it stays without a value
+        another = true;
+    }
+    return another;
+}
 
 // False, and an error: the pending assignment is another context's.
 static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
@@ -361,8 +390,12 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     if (atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx) {
         for (size_t i = 0; i < ctx->n_roots; i++)
             if (ctx->roots[i].var == var) {
+                const bool first = ctx->rolling && !var->storage && !ctx->roots[i].first.node;
                 ct__use(v.node);
-                ct__unuse(ctx->roots[i].val.node);
+                if (first)
+                    ctx->roots[i].first = ctx->roots[i].val;
+                else
+                    ct__unuse(ctx->roots[i].val.node);
                 ctx->roots[i].val = v, ctx->roots[i].here = *here;
             }
         const uint64_t scope = ctx->id << 32 | ct__top(ctx)->serial;
@@ -423,6 +456,11 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
     add_assignment(ctx, var, v, &here);
+}
+
+ct_ctx *ct_assigning(ct_tensor variable) {
+    const ct_var *var = ct__var_of(variable);
+    return var ? atomic_load_explicit(&var->writer, memory_order_acquire) : NULL;
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.

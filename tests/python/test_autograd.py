@@ -300,3 +300,12 @@ def test_gradients_flow_through_views_and_writes():
     part *= 3
     ops.sum(x * x).backward()
     assert w.grad.tolist() == [2, 18, 18, 2]
+
+
+def test_a_hook_may_read():
+    a, b = cotan.Tensor([1.0, 2.0], requires_grad=True), cotan.Tensor([3.0, 4.0], requires_grad=True)
+    seen = []
+    for p in (a, b):
+        p.register_hook(lambda slope: seen.append(slope.sum().item()))
+    (a * b).sum().backward()
+    assert seen == [7, 3] and a.grad.tolist() == [3, 4] and b.grad.tolist() == [1, 2]

@@ -120,6 +120,7 @@ def test_shape_size_and_the_like():
 
 
 def test_numbers_come_out():
+    assert cotan.ones(2, requires_grad=True).numpy(force=True).tolist() == [1, 1]
     assert float(cotan.asarray(2.5)) == 2.5 and int(cotan.asarray([3])) == 3 and bool(cotan.asarray(0)) is False
     assert cotan.asarray(2**63).item() == 2**63 and [1, 2, 3][cotan.asarray(1)] == 2
     with pytest.raises(ValueError, match="^a tensor of 2 elements is neither true nor false: use any.. or all..$"):

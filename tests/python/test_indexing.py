@@ -241,3 +241,12 @@ def test_numbers_are_written_with_all_their_digits():
     both[2] = -0.1j
     assert large[0].item() == 1e71
     assert both.numpy().tolist() == [0.1 + 0.7j, 0.3, -0.1j]
+
+
+def test_lists_index_while_parameters_wait_for_their_values():
+    x = cotan.asarray(numpy.arange(6.0).reshape(2, 3))
+    for key in ([0, 1], ([0, 1], [2, 0]), [True, False], numpy.array([1])):
+        waits = cotan.nn.Linear(2, 2)  # its first values are pending
+        assert (x[key].numpy() == numpy.arange(6.0).reshape(2, 3)[key]).all() and waits.bias.shape == (2,)
+    with pytest.raises(IndexError, match="^index 7 is out of bounds for axis 0 with size 2$"):
+        x[[0, 7]]

@@ -1,12 +1,10 @@
 """An interactive session: what an error or Ctrl-C leaves, and what out-of-range indices do on every device."""
-import fcntl
 import os
 import pty
 import re
 import select
 import subprocess
 import sys
-import termios
 import time
 
 import numpy as np
@@ -53,8 +51,9 @@ class Terminal:
 
     def __init__(self):
         self.end, child = pty.openpty()
-        self.process = subprocess.Popen([sys.executable, "-i", "-q"], stdin=child, stdout=child, stderr=child, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        begin = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, [sys.executable, '-iq'])"
+        self.process = subprocess.Popen([sys.executable, "-c", begin], stdin=child, stdout=child, stderr=child,
+                                        start_new_session=True,
                                         env={**os.environ, "PYTHON_BASIC_REPL": "1", "TERM": "dumb"})
         os.close(child)
 

@@ -357,6 +357,29 @@ static void test_what_was_interrupted_can_run_again(void **state) {
 // A matrix without an inverse, as something that fails when it runs.
 static ct_tensor singular(void) { return name(ct_inv(ct_zeros(CT_F32, CT_DIMS(2, 2)))); }
 
+// A first value that another one was to replace is not lost with that.
+static void test_a_first_value_stays_where_the_next_fails(void **state) {
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++) {
+        begin();
+        descent d = start();
+        ct_tensor bad = singular();
+        ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(1)));
+        ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_sum(bad)));
+        if (stopped) ct_cancel(ct_ctx_current());
+        assert_false(ct_eval(NULL, 0));
+        assert_int_equal(ct_error_code(), stopped ? CT_E_INTERRUPTED : CT_E_LINALG);
+        ct_error_clear();
+        for (int i = 0; i < 3; i++) { // and it goes on
+            assert_true(((const float *)ct_data(d.w))[7] == (float)i);
+            ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(1)));
+        }
+        assert_true(ct_eval(NULL, 0));
+        ct_params_free(d.set);
+        end();
+    }
+}
+
 // An error takes nothing along that does not hang on what failed: neither values nor assignments.
 static void test_an_error_leaves_the_rest(void **state) {
     (void)state;
@@ -550,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_a_function_that_raises),
         cmocka_unit_test(test_what_waits_is_computed_with_the_next_run),
         cmocka_unit_test(test_what_was_interrupted_can_run_again),
+        cmocka_unit_test(test_a_first_value_stays_where_the_next_fails),
         cmocka_unit_test(test_an_error_leaves_the_rest),
         cmocka_unit_test(test_a_first_assignment_outlives_an_interruption),
         cmocka_unit_test(test_memory_is_lent),

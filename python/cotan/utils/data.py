@@ -295,7 +295,7 @@ def get_worker_info():
 class DataLoader:
     """The batches of a dataset, once for each `for` loop over it.
 
-    shuffle takes the elements in a new random order each time (generator draws it). With num_workers elements are made in as
+    shuffle takes the elements in a new random order each time (generator draws it). With num_workers batches are made in as
     many threads, prefetch_factor batches ahead each. pin_memory and multiprocessing_context mean nothing here.
     """
 
@@ -361,17 +361,6 @@ class DataLoader:
             if len(batch) == self.batch_size or not self.drop_last:
                 yield self.collate_fn(batch)
 
-    def _elements(self, index):
-        """What a worker makes: elements, which the loop's own thread puts together."""
-        if not self._batched:
-            elements = self.dataset[index]
-        elif hasattr(self.dataset, "__getitems__"):
-            elements = self.dataset.__getitems__(index)
-        else:
-            elements = [self.dataset[i] for i in index]
-        _core.eval()  # what a thread has recorded is its own until it has values
-        return elements
-
     def _by_workers(self, indices):
         if self._whole:  # there is nothing to wait for
             yield from (self._fetch(index) for index in indices)
@@ -392,7 +381,9 @@ class DataLoader:
                 if index is None:
                     return
                 try:
-                    made = (self._elements(index), getattr(stop, "failure", None))
+                    batch = self._fetch(index)
+                    _core.eval()  # here, beside the loop, and not when the loop looks at it
+                    made = (batch, getattr(stop, "failure", None))
                 except BaseException as error:  # it is raised in the loop, where it belongs
                     made = (None, error)
                 with changed:
@@ -413,11 +404,11 @@ class DataLoader:
                 with changed:
                     if not changed.wait_for(lambda: given in ready, self.timeout or None):
                         raise RuntimeError(f"DataLoader timed out after {self.timeout} seconds")
-                    elements, error = ready.pop(given)
+                    batch, error = ready.pop(given)
                 if error is not None:
                     raise error
                 given += 1
-                yield self.collate_fn(elements)
+                yield batch
         finally:
             stop.set()
             for _ in threads:

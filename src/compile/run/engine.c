@@ -139,7 +139,7 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
         if (stays(&r) && node->value) continue;
         if (r.var && r.var->freed) { // by another context
             ct__var_released(r.var, ctx);
-            ct__unuse(node);
+            ct__root_release(&ctx->roots[i]);
             ctx->roots[i--] = ctx->roots[--ctx->n_roots];
             continue;
         }
@@ -217,7 +217,10 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
             if (!var->storage) var->storage = e->fresh[i];
             const ct_current *now = ct__current(ctx, var);
             ct__var_changed(var, now->version);
-            if (now->node) now->node->flags |= CT_NODE_STORED;
+            if (now->node) {
+                now->node->flags |= CT_NODE_STORED;
+                ct__hold_version(ctx, now->node);
+            }
             if (var->broken) var->broken = false;
             assigned = true;
         } else if (r->kind == CT_ROOT_METRIC) {
@@ -253,15 +256,23 @@ static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
     return NULL;
 }
 
-// What a plan updates in place moves here for good.
+// Does anybody but the reads of this context hold the variable's value?
+static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
+    return (uint32_t)atomic_load(&s->refs) > 1 + (s->home == ctx->id ? s->home_holds : 0);
+}
+
+// What a plan updates in place moves here for good, and away from others who hold it.
 static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
-        if (!var || !var->storage || !foreign(e, var->storage)) continue;
-        ct_storage *here = fetch(ctx, e, var->storage);
+        ct_storage *from = var ? var->storage : NULL;
+        if (!from || !(foreign(e, from) || is_shared(ctx, from))) continue;
+        ct_storage *here = fetch(ctx, e, from);
         if (!here) return false;
-        ct__storage_unref(var->storage);
+        here->version = from->version;
+        here->home = from->home;
         var->storage = here;
+        ct__storage_unref(from);
     }
     return true;
 }
@@ -392,8 +403,9 @@ static const ct_node *bind_reads(ct_engine *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
-        if (ct__version_of(node) != node->var->version) return node;
-        e->order.leaves[i] = node->var->storage;
+        const bool newest = ct__version_of(node) == node->var->version;
+        if (!newest && !ct__held(node)) return node;
+        e->order.leaves[i] = newest ? node->var->storage : ct__held(node);
     }
     return NULL;
 }
@@ -444,19 +456,18 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
 }
 
 // In a rolling scope a variable gets its value though something else failed in the plan: first all that are
-// assigned are tried without the rest, then those that have no value yet. What was interrupted stops at once; then
-// these wait.
+// assigned are tried without the rest, then the first values of those that have none. What was interrupted stops at
+// once; then these wait.
 static void save_assignments(ct_ctx *ctx, ct_loc here) {
     const ct_err failure = ctx->err;
     bool done = false;
     if (failure.code == CT_E_INTERRUPTED) {
-        ct__roots_keep(ctx, ct__root_begins);
+        (void)ct__roots_keep_first(ctx);
         ctx->given_up = ctx->turn_due = true;
         return;
     }
-    bool (*const kept[])(const ct_root *) = {ct__root_assigns, ct__root_begins};
-    for (size_t i = 0; i < 2 && !done; i++)
-        if (ct__roots_keep(ctx, kept[i])) {
+    for (int first = 0; first < 2 && !done; first++)
+        if (first ? ct__roots_keep_first(ctx) : ct__roots_keep_assignments(ctx)) {
             ctx->err.code = CT_OK;
             done = run_once(ctx, here);
         }
@@ -510,7 +521,8 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
 
 // The variable's storage; a new one where it has none here.
 static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
-    if (var->storage && !foreign(e, var->storage)) return var->storage;
+    if (var->storage && !foreign(e, var->storage) && !is_shared(ctx, var->storage))
+        return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
     ct__storage_unref(var->storage);

@@ -84,8 +84,7 @@ void ct__note_computed(const ct_plan *plan, const ct_order *o) {
 
 static bool needs_old_version(const ct_nodes *list) {
     for (size_t i = 0; i < list->n; i++)
-        if (ct__reads_var(list->v[i]) && ct__version_of(list->v[i]) != list->v[i]->var->version)
-            return true;
+        if (ct__reads_var(list->v[i]) && ct__is_gone(list->v[i])) return true;
     return false;
 }
 
