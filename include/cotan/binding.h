@@ -48,6 +48,9 @@ CT_API bool ct_is_tracked(ct_tensor t);                          // or a tracked
 CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);
 #define ct_tracked_leaves(loss, leaves, room)                                                      \
     ct_tracked_leaves_at((loss), (leaves), (room), CT_HERE)
+// Does anything that this context has recorded, a history maybe, read a variable of the set? Then it is
+// too early to free it.
+CT_API bool ct_params_read(const ct_params *params);
 // Which of wrt the history behind `loss` reaches.
 CT_API void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
                           ct_loc here);
@@ -105,6 +108,9 @@ typedef struct ct_loan ct_loan;
 CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here);
 #define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
 CT_API void ct_loan_end(ct_loan *loan); // NULL: nothing
+// The elements of a value that is there already, is no variable and has no history, while t is named; NULL
+// of any other, and where the host cannot read them in their place. Nothing runs.
+CT_API const void *ct_at_hand(ct_tensor t);
 typedef void (*ct_release_fn)(void *user);
 // ct_from without a copy, where the device can read the host's memory and `data` is aligned for an
 // element: what is computed sees later writes. `release` is called once, on any thread, when nothing

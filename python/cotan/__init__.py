@@ -16,8 +16,10 @@ from ._searching import *  # noqa: E402, F403
 from ._shaping import *  # noqa: E402, F403
 from . import _methods, fft, linalg  # noqa: E402, F401
 from ._more import *  # noqa: E402, F403
+from ._pytorch import *  # noqa: E402, F403
 from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
-from . import _copies, _protocol, _random, autograd, flatten_util, func, nn, optim, random, tree_util, utils  # noqa: E402, F401
+from . import _copies, _protocol, _random, accelerator, autograd, backends, cuda, flatten_util, func, nn  # noqa: E402, F401
+from . import optim, random, tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401
 from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_seed, multinomial, normal,  # noqa: E402, F401
@@ -27,7 +29,11 @@ from ._compile import compile  # noqa: E402, F401
 from ._rules import custom_jvp, custom_vjp  # noqa: E402, F401
 from ._transforms import (associative_scan, cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan,  # noqa: E402, F401
                           value_and_grad, vjp, vmap, while_loop)
-from . import library  # noqa: E402, F401
+from .nn.functional import (avg_pool1d, bilinear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,  # noqa: E402, F401
+                            conv_transpose3d, cosine_embedding_loss, cosine_similarity, dropout, group_norm, hinge_embedding_loss,
+                            kl_div, layer_norm, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, pairwise_distance,
+                            pixel_shuffle, pixel_unshuffle, relu_, triplet_margin_loss)
+from . import distributions, library  # noqa: E402, F401
 from .export import export_c  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
 

@@ -185,4 +185,4 @@ def as_tensor(data, dtype=None, device=None):
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """A copy of data: numbers, lists of them, arrays, buffers."""
     check_device(device)
-    return Tensor(data, dtype, requires_grad)
+    return finish(_core.asarray(data, dtype, copy=True), requires_grad)

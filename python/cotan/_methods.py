@@ -192,6 +192,33 @@ def squeeze(self, dim=None, *, axis=None):
 
 
 @method
+def squeeze_(self, dim=None):
+    """squeeze in its place."""
+    return _core._turn(self, (("reshape", _shaping.squeezed(self, None, dim)),))
+
+
+@method
+def unsqueeze_(self, dim):
+    """unsqueeze in its place."""
+    return _core._turn(self, (("reshape", _shaping.expanded(self, dim)),))
+
+
+@method
+def transpose_(self, dim0, dim1):
+    """transpose in its place."""
+    return _core._turn(self, (("permute", _shaping.swapped(self, dim0, dim1)),))
+
+
+Tensor.swapaxes_ = Tensor.swapdims_ = transpose_
+
+
+@method
+def t_(self):
+    """t in its place."""
+    return self.transpose_(0, 1) if self.ndim == 2 else self
+
+
+@method
 def reshape(self, *shape):
     """The same elements with other sizes; one may be -1: a view."""
     return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
@@ -344,6 +371,32 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1):
 
 
 Tensor.addmv = Tensor.baddbmm = addmm
+for _name in ("addmm", "addmv", "baddbmm", "cumsum", "cumprod", "tril", "triu"):
+    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+
+
+@method
+def dist(self, other, p=2):
+    """The p-norm of the difference."""
+    return (self - other).norm(p)
+
+
+@method
+def unfold(self, dimension, size, step):
+    """Windows of so many places along an axis, every `step` places: a new last axis has them."""
+    axis = _shaping.place(dimension, self.ndim, "unfold")
+    n = (self.shape[axis] - size) // step + 1
+    if size > self.shape[axis] or step <= 0:
+        raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {self.shape[axis]}")
+    at = ops.iota(_core.int64, (n, size), 0) * step + ops.iota(_core.int64, (n, size), 1)
+    return _shaping.moveaxis(ops.gather(self, at, axis=axis), axis + 1, -1)
+
+
+@method
+def multinomial(self, num_samples, replacement=False, *, generator=None):
+    """Places that are drawn with these weights."""
+    from . import _random
+    return _random.multinomial(self, num_samples, replacement, generator=generator)
 
 
 # ------------------------------------------------------------------------------- dtypes and devices
@@ -376,8 +429,11 @@ def type_as(self, other):
 
 
 def _type(self, dtype=None):
-    """Its dtype's name; with a dtype the tensor in it."""
-    return f"cotan.{self.dtype.name}" if dtype is None else self.to(dtype)
+    """Its dtype's name; with a dtype, or a class of tensors that has one, the tensor in it."""
+    if dtype is None:
+        return f"cotan.{self.dtype.name}"
+    of_class = getattr(dtype, "dtype", None)
+    return self.to(of_class if isinstance(of_class, _core.dtype) else dtype)
 
 
 Tensor.type = _type
@@ -391,6 +447,23 @@ for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "flo
 @method
 def cpu(self):
     return self
+
+
+@method
+def pin_memory(self):
+    """Itself: there is no device that would copy faster."""
+    return self
+
+
+@method
+def get_device(self):
+    """A GPU's number; of a tensor on the CPU -1."""
+    return -1
+
+
+@method
+def is_same_size(self, other):
+    return tuple(self.shape) == tuple(other.shape)
 
 
 @method
@@ -457,6 +530,18 @@ Tensor.new_empty = Tensor.new_zeros
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return Tensor(data, dtype or self.dtype, requires_grad)
+
+
+@method
+def fill_diagonal_(self, fill_value, wrap=False):
+    """The value where all indices are equal, in its place; wrap: again below in matrices that are higher than wide."""
+    at = [ops.iota(_core.int64, self.shape, axis) for axis in range(self.ndim)]
+    if wrap and self.ndim == 2:
+        at[0] = at[0] % (self.shape[1] + 1)
+    on = at[0] == at[1]
+    for other in at[2:]:
+        on = on & (at[0] == other)
+    return self.masked_fill_(on, fill_value)
 
 
 @method

@@ -69,12 +69,17 @@ def transpose(x, dim0=None, dim1=None, *, axes=None):
     return permute_dims(x, range(x.ndim - 1, -1, -1) if order is None else order)
 
 
-def swapaxes(x, axis0, axis1):
+def swapped(x, axis0, axis1):
+    """The axes in their order, but for two."""
     order = list(range(x.ndim))
     first, second = place(axis0, x.ndim, "transpose"), place(axis1, x.ndim, "transpose")
     if order:
         order[first], order[second] = order[second], order[first]
-    return viewed(x, ("permute", tuple(order)))
+    return tuple(order)
+
+
+def swapaxes(x, axis0, axis1):
+    return viewed(x, ("permute", swapped(x, axis0, axis1)))
 
 
 swapdims = swapaxes
@@ -110,8 +115,8 @@ def rollaxis(x, axis, start=0):
     return moveaxis(x, axis, start - (axis < start))
 
 
-def squeeze(x, /, axis=None, *, dim=None):
-    """Axes of size 1 left out: all, or those named. dim= leaves others alone, as in PyTorch."""
+def squeezed(x, axis, dim):
+    """The sizes without those of 1: all, or those of axes that are named, of which dim may have others."""
     axis, strict = (axis, True) if dim is None else (dim, False)
     if axis is None:
         gone = [i for i, size in enumerate(x.shape) if size == 1]
@@ -121,15 +126,25 @@ def squeeze(x, /, axis=None, *, dim=None):
             if strict and x.shape[i] != 1:
                 raise ValueError(f"squeeze: axis {i} has {x.shape[i]} elements, it must have 1")
         gone = [i for i in gone if x.ndim and x.shape[i] == 1]
-    return viewed(x, ("reshape", tuple(size for i, size in enumerate(x.shape) if i not in gone)))
+    return tuple(size for i, size in enumerate(x.shape) if i not in gone)
+
+
+def squeeze(x, /, axis=None, *, dim=None):
+    """Axes of size 1 left out: all, or those named. dim= leaves others alone, as in PyTorch."""
+    return viewed(x, ("reshape", squeezed(x, axis, dim)))
+
+
+def expanded(x, axis):
+    """The sizes with new ones of 1 at these places."""
+    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    rank = x.ndim + len(axes)
+    axes, sizes = places(axes, rank, "expand_dims"), iter(x.shape)
+    return tuple(1 if i in axes else next(sizes) for i in range(rank))
 
 
 def expand_dims(x, /, axis=0):
     """New axes of size 1 at these places of the result."""
-    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
-    rank = x.ndim + len(axes)
-    axes, sizes = places(axes, rank, "expand_dims"), iter(x.shape)
-    return viewed(x, ("reshape", tuple(1 if i in axes else next(sizes) for i in range(rank))))
+    return viewed(x, ("reshape", expanded(x, axis)))
 
 
 def unsqueeze(x, dim):
@@ -200,28 +215,46 @@ def _joined(tensors, axis, name):
     return [x if x.dtype == dtype else ops.cast(x, dtype) for x in tensors]
 
 
-def concat(tensors, /, axis=0, *, dim=None):
+_MOST_PARTS = 64  # of ops.concat
+
+
+def joined(parts, axis):
+    """Any number of parts of one dtype, one behind the other."""
+    done = _core._join(parts, axis, False)
+    if done is not None:
+        return done
+    while len(parts) > _MOST_PARTS:
+        parts = [ops.concat(parts[i:i + _MOST_PARTS], axis) for i in range(0, len(parts), _MOST_PARTS)]
+    return ops.concat(parts, axis)
+
+
+def concat(tensors, /, axis=0, *, dim=None, out=None):
     """Tensors one behind the other along an axis (None: all flattened)."""
+    if out is not None:
+        return out.copy_(concat(tensors, axis, dim=dim))
     tensors, axis = _joined(tensors, axis, "concat"), axis if dim is None else dim
     if axis is None:
-        return ops.concat([ops.reshape(x, (-1,)) for x in tensors], 0)
+        return joined([ops.reshape(x, (-1,)) for x in tensors], 0)
     if dim is not None and len(tensors) > 1:  # PyTorch leaves out (0,)
         tensors = [x for x in tensors if tuple(x.shape) != (0,)] or tensors[:1]
-    return ops.concat(tensors, axis)
+    return joined(tensors, axis)
 
 
 cat = concatenate = concat
 
 
-def stack(tensors, /, axis=0, *, dim=None):
+def stack(tensors, /, axis=0, *, dim=None, out=None):
     """Tensors of one shape along a new axis."""
+    if out is not None:
+        return out.copy_(stack(tensors, axis, dim=dim))
     tensors, axis = _joined(tensors, axis, "stack"), axis if dim is None else dim
     shape = tuple(tensors[0].shape)
     for x in tensors:
         if tuple(x.shape) != shape:
             raise ValueError(f"stack: the tensors must have one shape, there are {shape} and {tuple(x.shape)}")
     at = place(axis, len(shape) + 1, "stack")
-    return ops.concat([ops.reshape(x, (*shape[:at], 1, *shape[at:])) for x in tensors], at)
+    done = _core._join(tensors, at, True)
+    return done if done is not None else joined([ops.reshape(x, (*shape[:at], 1, *shape[at:])) for x in tensors], at)
 
 
 def unstack(x, /, *, axis=0):

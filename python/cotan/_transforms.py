@@ -8,6 +8,7 @@ from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad
+from ._shaping import joined
 from .tree_util import tree_flatten, tree_map, tree_unflatten
 
 
@@ -181,7 +182,7 @@ def _basis(x):
 
 
 def _stacked(parts, shape):
-    return ops.reshape(ops.concat([ops.reshape(part, (1, *part.shape)) for part in parts], 0), shape)
+    return ops.reshape(joined([ops.reshape(part, (1, *part.shape)) for part in parts], 0), shape)
 
 
 # ------------------------------------------------------------------------------------ traced functions

@@ -11,8 +11,9 @@ import types
 from pathlib import Path
 
 from . import _core
+from ._rules import custom_jvp, custom_vjp
 
-__all__ = ["Op", "elementwise", "include", "load"]
+__all__ = ["Op", "composition", "elementwise", "include", "load"]
 
 
 class Op:
@@ -51,6 +52,37 @@ def elementwise(name, operands, text, doc=""):
     is that of the expression. 16-bit floats are computed in float32 and rounded once."""
     operands = operands if isinstance(operands, str) else " ".join(operands)
     return Op(_core._op_define(name, doc, operands, text))
+
+
+def composition(function, *, vjp=None, jvp=None):
+    """A function of tensors as an op with a rule of its own, of the form that C has. vjp(operands, results, cotangents) gives the
+    operands' cotangents, None for one that has none; jvp(operands, results, tangents) the results' tangents, linear in those of
+    the operands, through which gradients go backwards, too. Without a rule it is the function itself."""
+    if vjp is not None and jvp is not None:
+        raise TypeError("composition: one of vjp and jvp is the rule, both are given")
+    if vjp is not None:
+        op = custom_vjp(function)
+
+        def ahead(*operands):
+            results = function(*operands)
+            return results, (operands, results)
+
+        op.defvjp(ahead, lambda saved, cotangents: tuple(_listed(vjp(*saved, cotangents))))
+        return op
+    if jvp is not None:
+        op = custom_jvp(function)
+
+        def rule(operands, tangents):
+            results = function(*operands)
+            return results, jvp(operands, results, tangents)
+
+        op.defjvp(rule)
+        return op
+    return function
+
+
+def _listed(found):
+    return found if isinstance(found, (tuple, list)) else (found,)
 
 
 def include():

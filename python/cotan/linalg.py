@@ -21,9 +21,10 @@ def _floats(x):
     return x if x.dtype in FLOATS or x.dtype in COMPLEX else ops.cast(x, _core.float32)
 
 
-def matmul(x1, x2, /):
+def matmul(x1, x2, /, *, out=None):
     """The product of matrices; a vector is a row on the left, a column on the right."""
-    return strong(x1) @ x2
+    product = strong(x1) @ x2
+    return product if out is None else out.copy_(product)
 
 
 def matrix_transpose(x, /):

@@ -211,30 +211,31 @@ static bool loss_of(PyObject *value, PyObject *gradient, ct_tensor *loss, ct_loc
 }
 
 // One that is there is added to, in its place, as PyTorch does. Where another thread made it, to have its value
-// may take a while, in which others may add to it as well.
+// may take a while, after which the leaf may have another one.
 static bool accumulate(tensor_object *leaf, PyObject *grad, bool create, ct_loc here) {
-    for (PyObject *seen = NULL; leaf->grad != seen;) {
-        seen = leaf->grad;
-        const uint64_t version = seen ? ((tensor_object *)seen)->version : 0;
-        Py_XINCREF(seen);
-        const bool ok = !seen || tensor_handle(seen).bits;
-        const bool same = !seen || ((tensor_object *)seen)->version == version;
-        Py_XDECREF(seen);
-        if (!ok) return false;
-        if (!same) seen = NULL;
+    for (;;) {
+        PyObject *before = leaf->grad;
+        if (!before) {
+            Py_INCREF(grad);
+            leaf->grad = grad;
+            return true;
+        }
+        Py_INCREF(before);
+        const ct_tensor value = tensor_value(before, here);
+        const bool stands = leaf->grad == before;
+        bool ok = value.bits;
+        if (ok && stands) {
+            const ct_tensor sum = ct_add_at(value, tensor_value(grad, here), here);
+            PyObject *next = create ? tensor_one_of(sum, here) : NULL;
+            ok = create ? next != NULL : tensor_write(before, sum, here);
+            if (next) {
+                leaf->grad = next;
+                Py_DECREF(before);
+            }
+        }
+        Py_DECREF(before);
+        if (!ok || stands) return ok;
     }
-    if (!leaf->grad) {
-        Py_INCREF(grad);
-        leaf->grad = grad;
-        return true;
-    }
-    ct_tensor sum = ct_add_at(tensor_value(leaf->grad, here), tensor_value(grad, here), here);
-    if (!create) return tensor_write(leaf->grad, sum, here);
-    PyObject *next = tensor_new(sum, here), *before = leaf->grad;
-    if (!next) return false;
-    leaf->grad = next;
-    Py_DECREF(before);
-    return true;
 }
 
 // Functions that see a leaf's gradient before it is added, and may give another.
@@ -281,6 +282,14 @@ static bool give(pass *p) {
     }
     Py_XDECREF(grads);
     return ok;
+}
+
+// Leaves that nobody names any more get no gradient.
+static void forget_unnamed(pass *p) {
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (leaf_of(p->wrt[i])) p->wrt[kept++] = p->wrt[i];
+    p->n = kept;
 }
 
 static bool run_backward(pass *p) {
@@ -359,6 +368,7 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
         return done;
     }
     bool ok = loss && find_leaves(&p);
+    if (ok) forget_unnamed(&p);
     if (ok && inputs != Py_None) {
         size_t kept = 0;
         PyObject *list = PySequence_List(inputs);

@@ -1,5 +1,6 @@
 // Calls of ops: what Python gives is bound to operands and attributes by the op's table entry.
 #include "call.h"
+#include "tensor.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct binding {
     int64_t numbers[MOST_NUMBERS]; // what lists of numbers point to
     size_t n_numbers;
     ct_tensor few[FEW], *many; // a list of operands
+    PyObject *written;         // out=: the Tensor that takes the result; NULL: a new one
 } binding;
 
 static const char *parameter(const op_entry *op, Py_ssize_t i) {
@@ -20,8 +22,9 @@ static const char *parameter(const op_entry *op, Py_ssize_t i) {
 }
 
 // Arguments in the order of the parameters, NULL where there is none.
-static bool sort_arguments(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObject *names,
+static bool sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names,
                            PyObject **sorted) {
+    const op_entry *op = b->op;
     const Py_ssize_t all = op->n_operands + op->n_attrs;
     const Py_ssize_t by_place = op->options ? op->n_operands : all;
     if (n > by_place) {
@@ -35,6 +38,14 @@ static bool sort_arguments(const op_entry *op, PyObject *const *args, Py_ssize_t
         PyObject *name = PyTuple_GetItem(names, k);
         Py_ssize_t i = 0;
         while (i < all && PyUnicode_CompareWithASCIIString(name, parameter(op, i)) != 0) i++;
+        if (i == all && op->n_out == 1 && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+            b->written = args[n + k] == Py_None ? NULL : args[n + k];
+            if (b->written && !tensor_check(b->written)) {
+                PyErr_Format(PyExc_TypeError, "out must be a Tensor, not %R", b->written);
+                return false;
+            }
+            continue;
+        }
         if (i == all || sorted[i]) {
             PyErr_Format(PyExc_TypeError,
                          i == all ? "%s() has no argument %R" : "%s() got argument %R twice",
@@ -138,7 +149,7 @@ static bool bind_attr(binding *b, const op_attr *attr, PyObject *o) {
 static bool bind_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     const op_entry *op = b->op;
     PyObject *sorted[MOST_ARGUMENTS];
-    if (!sort_arguments(op, args, n, names, sorted)) return false;
+    if (!sort_arguments(b, args, n, names, sorted)) return false;
     if (op->list ? !bind_list(b, sorted[0]) : !bind_operands(b, sorted)) return false;
     for (int i = 0; i < op->n_attrs; i++) {
         PyObject *o = sorted[op->n_operands + i];
@@ -163,13 +174,19 @@ PyObject *call_op(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObj
     _Alignas(16) char bytes[OP_MOST_BYTES];
     ct_tensor out[OP_MOST_OUT];
     binding b;
-    b.op = op, b.args = bytes, b.n_numbers = 0, b.many = NULL;
+    b.op = op, b.args = bytes, b.n_numbers = 0, b.many = NULL, b.written = NULL;
     b.here = enter();
     memset(bytes, 0, sizeof bytes);
     PyObject *result = NULL;
     if (bind_arguments(&b, args, n, names)) {
         op->run(bytes, b.here, out);
-        result = op->n_out > 1 ? several(op, out, b.here) : tensor_new(out[0], b.here);
+        if (op->n_out > 1)
+            result = several(op, out, b.here);
+        else if (!b.written)
+            result = tensor_new(out[0], b.here);
+        else if (ct_ok(out[0]) ? tensor_write(b.written, out[0], b.here) : raise_failure() != NULL)
+            result = b.written;
+        if (result && b.written) Py_INCREF(result);
     }
     PyMem_Free(b.many);
     return result;

@@ -88,6 +88,7 @@ bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t,
 bool is_operand(PyObject *o);  // of operators: neither a list nor a buffer of bytes
 // A tensor of the default dtypes or `dtype`, and not a weak number.
 bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
+ct_tensor cast_data(ct_tensor t, ct_dtype want, ct_loc here); // of few elements at once
 bool make_strong(PyObject *o, ct_tensor *t, ct_loc here);
 bool is_number(PyObject *o);
 // Whole numbers: one, a sequence or None (n 0). `what` names it in errors.

@@ -7,6 +7,7 @@
 bool functions_tracing(void) { return thread_here()->tracing > 0; }
 
 static _Thread_local PyObject *met; // a list of Tensors from outside, while somebody asks for it
+int functions_asked;
 void functions_meet(PyObject *o) {
     if (!met) return;
     for (Py_ssize_t i = 0; i < PyList_Size(met); i++)
@@ -73,12 +74,12 @@ static ct_function *begin(PyObject *specs, ct_tensor **params, size_t *n, bool l
     return f;
 }
 
-static void end_lasting(PyObject *capsule) {
-    ct_function_free(PyCapsule_GetPointer(capsule, "cotan.function"));
-}
 static void drop_function(PyObject *capsule) {
     thread *owner = PyCapsule_GetContext(capsule);
     owner->functions--;
+}
+static void end_lasting(PyObject *capsule) {
+    ct_function_free(PyCapsule_GetPointer(capsule, "cotan.function"));
 }
 
 // _trace(function, ((dtype, shape), ...), lasts=False): what stands for the function of a tuple of Tensors,
@@ -119,7 +120,7 @@ static PyObject *trace(PyObject *module, PyObject *args) {
     if (!ok) return NULL;
     PyObject *capsule = PyCapsule_New(f, "cotan.function", lasts ? end_lasting : drop_function);
     if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
-    if (!lasts) self->functions++; // what one that lasts captured is pinned
+    if (!lasts) self->functions++;
     return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
 }
 
@@ -279,10 +280,12 @@ static PyObject *while_(PyObject *module, PyObject *args) {
 // _meet(list or None): Tensors from outside that traced functions use from now on are appended to it.
 static PyObject *meet(PyObject *module, PyObject *list) {
     (void)module;
+    functions_asked -= met != NULL;
     Py_CLEAR(met);
     if (list != Py_None) {
         Py_INCREF(list);
         met = list;
+        functions_asked++;
     }
     Py_RETURN_NONE;
 }
@@ -292,10 +295,10 @@ static void exchange(tensor_object *a, tensor_object *b) {
     tensor_object was = *a;
     a->handle = b->handle, a->owner = b->owner, a->set = b->set, a->version = b->version;
     a->parent = b->parent, a->bare = b->bare, a->holds = b->holds, a->traced = b->traced;
-    a->seen = b->seen, a->moves = b->moves, a->n_moves = b->n_moves;
+    a->seen = b->seen, a->moves = b->moves, a->n_moves = b->n_moves, a->shared = b->shared;
     b->handle = was.handle, b->owner = was.owner, b->set = was.set, b->version = was.version;
     b->parent = was.parent, b->bare = was.bare, b->holds = was.holds, b->traced = was.traced;
-    b->seen = was.seen, b->moves = was.moves, b->n_moves = was.n_moves;
+    b->seen = was.seen, b->moves = was.moves, b->n_moves = was.n_moves, b->shared = was.shared;
 }
 static PyObject *stand_in(PyObject *module, PyObject *args) {
     (void)module;

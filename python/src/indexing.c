@@ -26,7 +26,9 @@ typedef struct indexing {
     ct_tensor x;
     int rank;
     item items[MOST_ITEMS];
-    int n, n_arrays, axes; // axes: those of x that items have taken
+    int n, n_arrays, axes;           // axes: those of x that items have taken
+    PyObject *names[2 * MOST_ITEMS]; // of arrays that nobody else names
+    int n_names;
     ct_loc here;
     // What they come to: moves to a value, and there the axis and the places of a gather.
     move *moves;
@@ -82,38 +84,47 @@ typedef struct key_part {
     bool checked; // its values were there before; else they are data
 } key_part;
 
+// An array that only the key names must outlive the reads of others: a read may run what is pending.
+static bool keep(indexing *x, ct_tensor *t) {
+    PyObject *name = ct_ok(*t) ? tensor_new(*t, x->here) : raise_failure();
+    if (!name) return false;
+    x->names[x->n_names++] = name;
+    *t = tensor_handle(name);
+    return true;
+}
+
 static bool not_valid(void) {
     return fail(PyExc_IndexError,
                 "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
                 "or boolean arrays are valid indices");
 }
 
-static bool parse_array(key_part *p, ct_loc here) {
+static bool parse_array(indexing *x, key_part *p) {
     PyObject *o = p->o;
     p->kind = PART_ARRAY;
     p->axes = 1;
     p->checked = !tensor_check(o);
     if (!p->checked) {
         p->array = tensor_handle(o);
-    } else if (PyUnicode_Check(o) || PyBytes_Check(o) || !make_strong(o, &p->array, here)) {
+    } else if (PyUnicode_Check(o) || PyBytes_Check(o) || !make_strong(o, &p->array, x->here)) {
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
         PyErr_Clear();
         return not_valid();
     }
-    if (!ct_ok(p->array)) return raise_failure();
+    if (p->checked && !keep(x, &p->array)) return false;
     const char kind = dtype_kind(ct_dtype_of(p->array));
     if (kind == 'b') p->axes = ct_rank(p->array);
     if (kind == 'b' || kind == 'i' || kind == 'u') return true;
     if (p->checked && ct_size(p->array) == 0) { // an empty list, which says nothing of its elements
         const dims d = dims_of(p->array);
-        p->array = ct_zeros_at(CT_I64, ints_of(&d), here);
-        return true;
+        p->array = ct_zeros_at(CT_I64, ints_of(&d), x->here);
+        return keep(x, &p->array);
     }
     if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) return not_valid();
     return fail(PyExc_IndexError, "arrays used as indices must be of integer (or boolean) type");
 }
 
-static bool parse_part(key_part *p, ct_loc here) {
+static bool parse_part(indexing *x, key_part *p) {
     PyObject *o = p->o;
     p->axes = 0;
     if (o == Py_Ellipsis || o == Py_None || PyBool_Check(o)) {
@@ -134,7 +145,7 @@ static bool parse_part(key_part *p, ct_loc here) {
     }
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
     PyErr_Clear(); // an array of several
-    return parse_array(p, here);
+    return parse_array(x, p);
 }
 
 static int64_t element(ct_dtype dtype, const void *data, int64_t i) {
@@ -177,9 +188,10 @@ static bool check_places(indexing *x, item *m) {
         }
         if (from_start) from_start[i] = at < 0 ? at + m->size : at;
     }
-    if (from_start) m->at = ct_from_at(from_start, CT_I64, ints_of(&d), x->here);
+    if (!from_start) return true;
+    m->at = ct_from_at(from_start, CT_I64, ints_of(&d), x->here);
     free(from_start);
-    return true;
+    return keep(x, &m->at);
 }
 
 static item *add_item(indexing *x, int kind) {
@@ -218,7 +230,7 @@ static bool add_mask(indexing *x, ct_tensor mask) {
     free(places);
     x->axes += d.rank;
     x->n_arrays++;
-    return true;
+    return keep(x, &m->at);
 }
 
 static bool add_array(indexing *x, const key_part *p) {
@@ -240,7 +252,7 @@ static bool add_bool(indexing *x, bool holds) {
     m->at = ct_zeros_at(CT_I64, (ct_ints){1, &(int64_t){holds}}, x->here);
     m->checked = true;
     x->n_arrays++;
-    return true;
+    return keep(x, &m->at);
 }
 
 static bool add_int(indexing *x, int64_t at) {
@@ -300,7 +312,7 @@ static bool parse_parts(indexing *x, key_part *parts, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++)
         if (is_mask(parts[i].o) && !evaluated(parts[i].o, x->here)) return false;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (!parse_part(&parts[i], x->here)) return false;
+        if (!parse_part(x, &parts[i])) return false;
         taken += parts[i].axes;
         gaps += parts[i].kind == PART_ELLIPSIS;
     }
@@ -477,6 +489,7 @@ static void indexing_end(indexing *x) {
     moves_free(x->moves, x->n_moves);
     x->moves = NULL;
     x->n_moves = 0;
+    while (x->n_names) Py_DECREF(x->names[--x->n_names]);
 }
 
 static PyObject *key_tuple(PyObject *key) { // a new reference
@@ -515,8 +528,9 @@ PyObject *index_get(PyObject *self, PyObject *key) {
                                                   .indices = x.places,
                                                   .axis = x.axis,
                                                   .here = x.here});
+    PyObject *got = tensor_new(t, x.here);
     indexing_end(&x);
-    return tensor_new(t, x.here);
+    return got;
 }
 
 // The value in the sizes and the dtype of where it goes: leading axes of one element mean nothing.

@@ -213,6 +213,50 @@ static bool walk(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path) {
     return ok;
 }
 
+enum { MOST_AT_ONCE = 1 << 14 };
+
+// f64 as f32, integers as i64, f32 or f64: what data become as a rule. False: it is another cast.
+static bool converted(const char *from, ct_dtype is, char *to, ct_dtype want, int64_t n) {
+    const char kind = dtype_kind(is);
+    const bool whole = kind == 'i' || kind == 'u' || kind == 'b';
+    const size_t size = ct_dtype_size(is);
+    if (is != CT_F64 && (!whole || ct_dtype_bits(is) % 8)) return false;
+    if (want != CT_F32 && (is == CT_F64 || (want != CT_F64 && want != CT_I64))) return false;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = 0;
+        double real;
+        memcpy(&bits, from + (size_t)i * size, size);
+        const int64_t number =
+            kind == 'i' ? (int64_t)(bits << (64 - 8 * size)) >> (64 - 8 * size) : (int64_t)bits;
+        memcpy(&real, &bits, sizeof real);
+        if (want == CT_I64)
+            memcpy(to + 8 * i, &number, sizeof number);
+        else if (want == CT_F64)
+            memcpy(to + 8 * i, &(double){kind == 'u' ? (double)bits : (double)number}, 8);
+        else
+            memcpy(to + 4 * i,
+                   &(float){!whole        ? (float)real
+                            : kind == 'u' ? (float)bits
+                                          : (float)number},
+                   4);
+    }
+    return true;
+}
+
+// The data in another dtype; few elements at once, without a plan.
+ct_tensor cast_data(ct_tensor t, ct_dtype want, ct_loc here) {
+    const char *from = ct_size(t) <= MOST_AT_ONCE ? ct_at_hand(t) : NULL;
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(t);
+    for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
+    char *to = from ? malloc(8 * (size_t)ct_size(t) + 1) : NULL;
+    ct_tensor cast = CT_NONE;
+    if (to && converted(from, ct_dtype_of(t), to, want, ct_size(t)))
+        cast = ct_from_at(to, want, (ct_ints){rank, dim}, here);
+    free(to);
+    return cast.bits ? cast : ct_cast_at(t, want, here);
+}
+
 static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     nest n = {.rank = -1};
     Py_ssize_t path[CT_MAX_RANK + 1];
@@ -243,7 +287,7 @@ static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     }
     if (ok) *t = ct_from_at(data, n.as, (ct_ints){n.rank, n.dim}, here);
     free(data);
-    if (ok && n.as != dtype) *t = ct_cast_at(*t, dtype, here);
+    if (ok && n.as != dtype) *t = cast_data(*t, dtype, here);
     return ok;
 }
 
@@ -368,7 +412,7 @@ static bool copied(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
         ok = through_numpy(o, t, here);
     else
         return of_lists(o, want, t, here);
-    if (ok && want && want != ct_dtype_of(*t)) *t = ct_cast_at(*t, want, here);
+    if (ok && want && want != ct_dtype_of(*t)) *t = cast_data(*t, want, here);
     return ok;
 }
 

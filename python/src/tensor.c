@@ -51,10 +51,6 @@ static bool share(tensor_object *self) {
             if (!thread_wait(owner, true)) return false;
             continue;
         }
-        if (!ct_ok(self->handle) && owner->failure) {
-            PyErr_SetObject((PyObject *)Py_TYPE(owner->failure), owner->failure);
-            return false;
-        }
         if (!ct_is_evaluated(self->handle)) {
             if (!run_there(owner, &self->handle, 1, CT_NOWHERE)) return false;
             continue; // others may have written it meanwhile
@@ -74,12 +70,16 @@ static ct_tensor of_another(tensor_object *self) {
     return t;
 }
 
-ct_tensor tensor_handle(PyObject *o) {
-    tensor_object *self = (tensor_object *)o;
-    if (functions_tracing() && !self->traced) functions_meet(o);
+static __attribute__((noinline)) ct_tensor newest(tensor_object *self) {
+    if (functions_asked && functions_tracing() && !self->traced) functions_meet((PyObject *)self);
     if (self->parent && !view_refresh(self, CT_NOWHERE)) return CT_NONE;
     return is_foreign(self) ? of_another(self) : self->handle;
 }
+static inline ct_tensor handle_of(PyObject *o) { // most are no views, and of the only thread
+    tensor_object *self = (tensor_object *)o;
+    return self->parent || thread_others || functions_asked ? newest(self) : self->handle;
+}
+ct_tensor tensor_handle(PyObject *o) { return handle_of(o); }
 
 static ct_tensor no_history(ct_loc here) {
     char text[1024];
@@ -93,8 +93,9 @@ static ct_tensor no_history(ct_loc here) {
 }
 
 ct_tensor tensor_value(PyObject *o, ct_loc here) {
-    const ct_tensor t = tensor_handle(o);
-    if (!grad_enabled()) { // of a function that is traced it is not known yet what will have a history
+    const ct_tensor t = handle_of(o);
+    if (!grad_enabled()) {
+        // Of a function that is traced it is not known yet what will have a history.
         const char kind = functions_tracing() ? dtype_kind(ct_dtype_of(t)) : 0;
         const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
         return may ? ct_stop_gradient_at(t, here) : t;
@@ -189,6 +190,20 @@ static int clear(PyObject *o) {
     return 0;
 }
 
+static bool are_sizes(PyObject *args) {
+    const Py_ssize_t n = PyTuple_Size(args);
+    Py_ssize_t i = 0;
+    while (i < n && PyLong_Check(PyTuple_GetItem(args, i))) i++;
+    return n && i == n;
+}
+static PyObject *zeros(PyTypeObject *type, PyObject *sizes, ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    size_t rank;
+    if (!parse_ints(sizes, dim, CT_MAX_RANK, &rank, "the sizes")) return NULL;
+    return wrap(type, ct_zeros_at(CT_F32, (ct_ints){(int64_t)rank, dim}, here), here);
+}
+
+// Tensor(data) is float32, unless told, and Tensor(2, 3) has these sizes, as in PyTorch.
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
     static char *names[] = {"data", "dtype", "requires_grad", NULL};
     PyObject *data, *dtype = Py_None;
@@ -196,10 +211,13 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *options) {
     ct_dtype want;
     ct_tensor t;
     const ct_loc here = enter();
+    if (!options && are_sizes(args)) return zeros(type, args, here);
     if (!PyArg_ParseTupleAndKeywords(args, options, "O|Op:Tensor", names, &data, &dtype,
                                      &tracked) ||
         !dtype_parse(dtype, &want) || !make_tensor(data, want, &t, here))
         return NULL;
+    if (!want && !tensor_check(data) && ct_ok(t) && dtype_kind(ct_dtype_of(t)) != 'c')
+        t = cast_data(t, CT_F32, here);
     if (tensor_check(data) && ct_ok(t) &&
         t.bits == tensor_handle(data).bits) // a handle has one name
         t = ct_cast_at(t, ct_dtype_of(t), here);
@@ -346,8 +364,10 @@ static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4)
 
 enum { MOST_SLOTS = 96 };
 static PyType_Slot slots[MOST_SLOTS] = {
-    {Py_tp_doc, "Tensor(data, dtype=None)\n--\n\n"
-                "An n-dimensional array, which is computed when somebody looks at it."},
+    {Py_tp_doc,
+     "Tensor(data, dtype=None)\n--\n\n"
+     "An n-dimensional array, which is computed when somebody looks at it. Data without a dtype "
+     "become float32; Tensor(2, 3) has these sizes."},
     {Py_tp_new, (void *)make},
     {Py_tp_dealloc, (void *)dealloc},
     {Py_tp_traverse, (void *)traverse},
@@ -403,6 +423,7 @@ bool tensor_start(PyObject *module) {
            add_methods(indexing_methods) && add_methods(autograd_methods) &&
            add_methods(dlpack_methods) && add_getters(autograd_getters) && autograd_start(module) &&
            PyModule_AddFunctions(module, view_functions) == 0 &&
+           PyModule_AddFunctions(module, join_functions) == 0 &&
            PyModule_AddFunctions(module, function_methods) == 0 &&
            PyModule_AddFunctions(module, mark_functions) == 0 &&
            PyModule_AddFunctions(module, dlpack_functions) == 0;

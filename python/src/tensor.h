@@ -58,7 +58,11 @@ extern PyMethodDef indexing_methods[];
 PyObject *index_get(PyObject *self, PyObject *key);
 int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
 
+// join.c
+extern PyMethodDef join_functions[];
+
 // functions.c
+extern int functions_asked;       // so many threads ask what traced functions meet
 void functions_meet(PyObject *o); // an operand, where a function is traced
 bool functions_tracing(void);     // inside of a traced function, where nothing runs
 extern PyMethodDef function_methods[];

@@ -53,17 +53,10 @@ static thread *thread_new(void) {
     return self;
 }
 
-// What is named and pending is computed, so that who it was handed over to finds values; and who reads what
-// failed is told why.
+// What is named and pending is computed, so that who it was handed over to finds values.
 static void finish(thread *self) {
     if (self->is_main || !ct_rolling_pending()) return;
-    if (run_eval(NULL, 0, CT_NOWHERE)) return;
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    self->failure = value;
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
+    if (!run_eval(NULL, 0, CT_NOWHERE)) PyErr_Clear(); // who reads what failed is told why
 }
 
 // Of the capsule in the thread's dict. Where another thread is closed by this one, the process ends, or is a
@@ -89,7 +82,6 @@ thread *thread_begin(void) {
     if (self) {
         ended = self->next;
         self->ended = self->no_grad = self->backward_waits = false;
-        Py_CLEAR(self->failure);
         ct_ctx_use(self->ctx);
     } else {
         self = thread_new();
@@ -141,9 +133,9 @@ static void wait_for_change(void) {
 }
 
 bool thread_wait(thread *other, bool whole) {
-    bool ok = true;
+    bool ok = !forked || raise_failure();
     other->visitors++;
-    while (ok && (other->busy || (whole && other->tracing)) && !forked) {
+    while (ok && (other->busy || (whole && other->tracing))) {
         wait_for_change();
         ok = PyErr_CheckSignals() == 0;
     }
@@ -155,7 +147,7 @@ void thread_run_begin(thread *self) { self->busy++; }
 void thread_run_end(thread *self) {
     if (--self->busy || !thread_others) return;
     thread_changed();
-    while (self->visitors && !forked) wait_for_change();
+    while (self->visitors && !self->tracing && !forked) wait_for_change();
 }
 
 // ---------------------------------------------------------------------------------------- giving back
@@ -184,7 +176,7 @@ void thread_unpin(thread *owner, ct_tensor t) {
 void thread_free(thread *owner, ct_params *set) {
     if (!owner->busy) {
         ct_ctx *before = ct_ctx_use(owner->ctx);
-        const bool free_now = !ct_rolling_pending();
+        const bool free_now = !ct_rolling_pending() && !ct_params_read(set);
         if (free_now) ct_params_free(set);
         ct_ctx_use(before);
         if (free_now) return;
@@ -197,7 +189,13 @@ void thread_free(thread *owner, ct_params *set) {
 
 void thread_ran(thread *self) {
     if (ct_rolling_pending()) return; // what was read was there
-    while (self->n_late) ct_params_free(self->late[--self->n_late]);
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_late; i++)
+        if (ct_params_read(self->late[i]))
+            self->late[kept++] = self->late[i];
+        else
+            ct_params_free(self->late[i]);
+    self->n_late = kept;
 }
 
 // ------------------------------------------------------------------------------ values for all threads

@@ -20,9 +20,9 @@ typedef struct thread {
     bool altered;        // has settings of its own, which a next thread must not find
     int visitors;        // wait until it is not busy
     ct_tensor *left;     // (n_left) collected while it was busy
-    ct_params **late;    // (n_late) variables that nobody names, but what is pending may read
+    ct_params *
+        *late; // (n_late) variables that nobody names, but what is pending, or a history, may read
     size_t n_left, left_room, n_late, late_room;
-    PyObject *failure;   // of what ran when its thread ended
     struct thread *next; // among those that wait
 } thread;
 

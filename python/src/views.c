@@ -203,9 +203,26 @@ void view_forget(tensor_object *self) {
         parent->child = NULL;
 }
 
+enum { MOST_AT_ONCE = 1 << 14 };
+
+// A sample with another axis, say: a few bytes that are there already are there under other sizes, too.
+static ct_tensor reshaped(const move *m, ct_tensor t, ct_loc here) {
+    const ct_dtype dtype = ct_dtype_of(t);
+    const int bits = ct_dtype_bits(dtype);
+    const bool few = ct_size(t) * bits / 8 <= MOST_AT_ONCE && bits % 8 == 0 && !functions_tracing();
+    const void *data = few ? ct_at_hand(t) : NULL;
+    int64_t elements = 1;
+    for (size_t i = 0; i < m->n; i++) elements *= m->list[0][i] < 0 ? -1 : m->list[0][i];
+    return data && elements == ct_size(t) ? ct_from_at(data, dtype, list_of(m, 0), here)
+                                          : move_forward(m, t, here);
+}
+
 PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here) {
     ct_tensor t = tensor_value(o, here), first = t;
-    for (size_t i = 0; i < n; i++) t = move_forward(&moves[i], t, here);
+    if (n == 1 && moves->kind == MOVE_RESHAPE)
+        t = reshaped(moves, t, here);
+    else
+        for (size_t i = 0; i < n; i++) t = move_forward(&moves[i], t, here);
     if (t.bits == first.bits && ct_ok(t)) t = same_value(t, here);
     PyObject *view = tensor_new(t, here);
     if (!view) {
@@ -377,21 +394,67 @@ static bool parse_move(PyObject *o, move *to) {
     return false;
 }
 
-// _view(x, (("slice", axes, start, stop, step), ("permute", axes), ("reshape", sizes), ("expand", sizes)))
-static PyObject *view(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *list;
-    const ct_loc here = enter();
-    if (!PyArg_ParseTuple(args, "O!O!:_view", tensor_type, &o, &PyTuple_Type, &list)) return NULL;
-    const size_t n = (size_t)PyTuple_Size(list);
-    move *moves = calloc(n + 1, sizeof *moves);
-    if (!moves) return PyErr_NoMemory();
-    for (size_t i = 0; i < n; i++)
+static move *parse_moves(PyObject *list, size_t *n) { // malloc's
+    *n = (size_t)PyTuple_Size(list);
+    move *moves = calloc(*n + 1, sizeof *moves);
+    if (!moves) PyErr_NoMemory();
+    for (size_t i = 0; moves && i < *n; i++)
         if (!parse_move(PyTuple_GetItem(list, (Py_ssize_t)i), &moves[i])) {
             moves_free(moves, i);
             return NULL;
         }
-    return view_new(o, moves, n, here);
+    return moves;
+}
+
+// _view(x, (("slice", axes, start, stop, step), ("permute", axes), ("reshape", sizes), ("expand", sizes)))
+static PyObject *view(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *list;
+    size_t n;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "O!O!:_view", tensor_type, &o, &PyTuple_Type, &list)) return NULL;
+    move *moves = parse_moves(list, &n);
+    return moves ? view_new(o, moves, n, here) : NULL;
+}
+
+// _turn(x, moves): x itself becomes the view of what it was.
+static PyObject *turn(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *list;
+    size_t n;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "O!O!:_turn", tensor_type, &o, &PyTuple_Type, &list)) return NULL;
+    tensor_object *self = (tensor_object *)o;
+    if (self->set || self->child || self->holds_children) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        self->set
+                            ? "the axes of a leaf that requires gradients, or did, cannot be "
+                              "changed in its place"
+                            : "the axes of a tensor of which there are views cannot be "
+                              "changed in its place\n  hint: x = x.unsqueeze(0), and the like");
+        return NULL;
+    }
+    move *moves = parse_moves(list, &n);
+    if (!moves) return NULL;
+    ct_tensor t = tensor_value(o, here), first = t;
+    for (size_t i = 0; i < n; i++) t = move_forward(&moves[i], t, here);
+    if (t.bits == first.bits && ct_ok(t)) t = same_value(t, here);
+    move *all = realloc(self->moves, (self->n_moves + n + 1) * sizeof *all);
+    if (all) self->moves = all;
+    if (!all || !tensor_rename(self, t, here)) {
+        moves_free(moves, n);
+        return all ? NULL : PyErr_NoMemory();
+    }
+    if (self->parent) {
+        memcpy(all + self->n_moves, moves, n * sizeof *moves);
+        self->n_moves += n;
+        free(moves);
+    } else {
+        moves_free(moves, n);
+    }
+    self->version++;
+    Py_INCREF(o);
+    return o;
 }
 
 // _bare(x): Tensor.data, a view without a history, whose writes no gradient knows of.
@@ -438,6 +501,7 @@ static PyObject *get_version(PyObject *self, PyObject *unused) {
 
 PyMethodDef view_functions[] = {
     {"_view", view, METH_VARARGS, NULL},
+    {"_turn", turn, METH_VARARGS, NULL},
     {"_bare", bare, METH_O, NULL},
     {0},
 };

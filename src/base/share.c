@@ -93,6 +93,14 @@ void ct__share_leave(ct_share *s, bool alone) {
     pthread_mutex_unlock(&s->lock);
 }
 
+bool ct__share_touch(ct_share *s) {
+    pthread_mutex_lock(&s->lock);
+    if (!s->alone) return true; // nobody can take it alone meanwhile
+    pthread_mutex_unlock(&s->lock);
+    return false;
+}
+void ct__share_touched(ct_share *s) { pthread_mutex_unlock(&s->lock); }
+
 size_t ct__share_waiting(ct_share *s) {
     pthread_mutex_lock(&s->lock);
     const size_t waiting = s->waiting + s->alone_waiting;

@@ -18,6 +18,10 @@ void ct__share_unref(ct_share *share); // NULL is fine
 // never) was set while it waited.
 bool ct__share_take(ct_share *share, bool alone, const atomic_bool *stop);
 void ct__share_leave(ct_share *share, bool alone);
+// To share it for a moment, in which the caller takes no lock and waits for nothing: half the price. False:
+// somebody has it alone.
+bool ct__share_touch(ct_share *share);
+void ct__share_touched(ct_share *share);
 size_t ct__share_waiting(ct_share *share); // how many wait for it now
 
 #endif

@@ -418,10 +418,14 @@ void ct__hold_version(const ct_ctx *ctx, ct_node *node) {
 static void hold_newest(const ct_ctx *ctx, ct_node *node) {
     ct_var *var = node->var;
     if (!ctx->rolling) return;
-    ct__share_take(var->lock, false, NULL);
+    const bool touched = ct__share_touch(var->lock);
+    if (!touched) ct__share_take(var->lock, false, NULL);
     if (!node->n_in) node->number = atomic_load_explicit(&var->version, memory_order_relaxed);
     ct__hold_version(ctx, node);
-    ct__share_leave(var->lock, false);
+    if (touched)
+        ct__share_touched(var->lock);
+    else
+        ct__share_leave(var->lock, false);
 }
 
 // The node of a version whose assignment's frame stands: the value, as a value of its own, since

@@ -288,6 +288,14 @@ ct_tensor ct_params_find(const ct_params *params, const char *name) {
     return place ? ct_params_get(params, place - 1) : CT_NONE;
 }
 
+bool ct_params_read(const ct_params *params) {
+    const ct_ctx *ctx = ct__ctx();
+    bool read = false;
+    for (size_t i = 0; ctx && i < params->n && !read; i++)
+        read = params->vars[i]->owner == ctx->id && params->vars[i]->own_refs;
+    return read;
+}
+
 // ------------------------------------------------------------------------------------- assignments
 
 static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {

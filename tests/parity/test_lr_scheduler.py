@@ -17,6 +17,10 @@ CASES = [
     ("OneCycleLR", {"max_lr": 0.5, "total_steps": 40}), ("OneCycleLR", {"max_lr": [0.5, 0.1], "epochs": 4, "steps_per_epoch": 10,
                                                                        "anneal_strategy": "linear", "three_phase": True}),
     ("OneCycleLR", {"max_lr": 0.2, "total_steps": 41, "cycle_momentum": False}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 5}),
+    ("CyclicLR", {"base_lr": [0.01, 0.02], "max_lr": [0.2, 0.1], "step_size_up": 3, "step_size_down": 6, "mode": "triangular2"}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 4, "mode": "exp_range", "gamma": 0.97, "cycle_momentum": False}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 4, "scale_fn": lambda cycle: 1 / cycle}),
 ]
 
 

@@ -39,11 +39,29 @@ def attention_jax(q, k, v):
     return jax.nn.softmax(jnp.where((distance >= 0) & (distance < WINDOW), scores, -jnp.inf)) @ v
 
 
+def attention_in_python():
+    def seen(q):
+        distance = cotan.arange(q.shape[-2])[:, None] - cotan.arange(q.shape[-2])
+        return (distance >= 0) & (distance < WINDOW)
+
+    def weights(q, k):
+        return cotan.softmax(cotan.where(seen(q), q @ k.mT / q.shape[-1] ** 0.5, -cotan.inf), -1)
+
+    def vjp(operands, y, cotangent):
+        q, k, v = operands
+        p, slope = weights(q, k), cotangent @ v.mT
+        slope = p * (slope - cotan.sum(slope * p, axis=-1, keepdims=True)) / q.shape[-1] ** 0.5
+        return slope @ k, slope.mT @ q, p.mT @ cotangent
+
+    return cotan.library.composition(lambda q, k, v: weights(q, k) @ v, vjp=vjp)
+
+
 # Each an op, what JAX has for it, and shapes without a batch.
 OPS = {
     "elementwise in C": (lambda p: p.swish, swish_jax, [(6, 5), (5,)]),
     "elementwise in Python": (lambda p: cotan.library.elementwise("swish", "x beta", SWISH), swish_jax, [(6, 5), (5,)]),
     "attention in C": (lambda p: lambda q, k, v: p.window_attention(q, k, v, window=WINDOW), attention_jax, [(6, 4), (6, 4), (6, 5)]),
+    "attention in Python": (lambda p: attention_in_python(), attention_jax, [(6, 4), (6, 4), (6, 5)]),
 }
 
 
@@ -235,9 +253,19 @@ def test_a_missing_compiler_is_a_sentence(monkeypatch):
 def test_the_page_runs(monkeypatch):
     monkeypatch.chdir(ROOT)
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/ops-from-outside.md").read_text(), re.S)
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         exec(compile(program, "ops-from-outside.md", "exec"), {})
+
+
+def test_a_composition_by_a_forward_rule():
+    cube = cotan.library.composition(lambda x: x * x * x, jvp=lambda operands, y, tangents: 5 * tangents[0] * operands[0])
+    x = cotan.tensor([1.0, 2.0], requires_grad=True)
+    cube(x).sum().backward()
+    assert x.grad.tolist() == [5, 10] and cotan.grad(cube)(cotan.asarray(3.0)).item() == 15
+    with pytest.raises(TypeError) as error:
+        cotan.library.composition(cube, vjp=cube, jvp=cube)
+    assert str(error.value) == "composition: one of vjp and jvp is the rule, both are given"
 
 
 def test_defined_anew_it_is_another():

@@ -251,6 +251,7 @@ def test_backward_in_all_threads_adds_up():
         together(backward)
         for p, want in zip(model.parameters(), alone):
             assert np.allclose(p.grad.numpy(), want, rtol=1e-4, atol=1e-4)
+    together(lambda i: backward(i) if i % 4 else [model.zero_grad() for _ in range(50)])
 
 
 def test_each_thread_trains():
@@ -424,6 +425,23 @@ def test_errors():
     assert trace() == [[1.0], [2.0]]
 
 
+def test_a_thread_that_waits_for_one_that_traces():
+    pending, begun, got = cotan.asarray([1.0]) * 2, threading.Event(), []
+    other = threading.Thread(target=lambda: (begun.set(), got.append(pending.tolist())))
+
+    def inside(row):
+        other.start()
+        begun.wait()
+        time.sleep(0.05)
+        with pytest.raises(cotan.TraceError):
+            row.item()  # is no time for the other's turn, either
+        return row
+
+    assert cotan.vmap(inside)(cotan.asarray([[1.0], [2.0]])).tolist() == [[1.0], [2.0]]
+    other.join()
+    assert got == [[2.0]]
+
+
 def test_what_fails_is_told_where_it_is_read():
     def fail():
         return cotan.ops.cholesky(cotan.asarray([[-1.0]])), cotan.asarray([1.0]) + 1
@@ -441,6 +459,8 @@ def test_what_fails_is_told_where_it_is_read():
         with pytest.raises(cotan.Error) as error:
             bad.tolist()
         assert str(error.value) in [f"{__file__}:{line}: {says}" for line in lines]
+        assert in_thread(lambda: (cotan.asarray([1.0]) + 1).tolist()) == [2]  # and who comes after it goes on
+    assert good.tolist() == [2]
 
 
 WAITS = """
@@ -499,25 +519,30 @@ def test_the_process_ends_with_daemon_threads():
 
 
 FORK = """
-import os, threading, cotan
+import collections, os, threading, cotan
 x = cotan.asarray([1.0]) * 2
-stop = threading.Event()
+stop, last = threading.Event(), collections.deque(maxlen=3)
 def work():
     y = cotan.asarray([1.0] * 1000)
     while not stop.is_set():
         y = y * 1.0
-        (y.sum()).item()
+        last.append(y)
+        y.sum().item()
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads: thread.start()
-for _ in range(20):
+while len(last) < 3: pass
+for _ in range(40):
     child = os.fork()
     if not child:
-        try:
-            x.item()
-        except cotan.ForkError:
-            del x
-            os._exit(7)
-        os._exit(1)
+        for look in (x.item, last[0].tolist, last[-1].tolist, lambda: last[-1] + 1):
+            try:
+                look()
+                os._exit(1)
+            except cotan.ForkError:
+                pass
+        del x
+        last.clear()
+        os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 stop.set()
 for thread in threads: thread.join()

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 
 __all__ = [
-    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LRScheduler",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler",
     "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
     "StepLR"]
 
@@ -63,8 +63,27 @@ class LRScheduler:
         return [group["lr"] for group in self.optimizer.param_groups]
 
 
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0, from which subclasses are derived
+
+
 def _note_step(optimizer, args, kwargs):
     optimizer._step_was_called = True
+
+
+def _set_momentum(group, value):
+    if "betas" in group:
+        group["betas"] = (value, *group["betas"][1:])
+    else:
+        group["momentum"] = value
+
+
+def _each(value, groups, name):
+    """A number for each group, given as one for all or as a list."""
+    if not isinstance(value, (list, tuple)):
+        return [value] * len(groups)
+    if len(value) != len(groups):
+        raise ValueError(f"expected {len(groups)} values for {name}, got {len(value)}")
+    return list(value)
 
 
 class LambdaLR(LRScheduler):
@@ -285,14 +304,8 @@ class OneCycleLR(LRScheduler):
                 if cycle_momentum:
                     group["max_momentum"] = max_momentum[i] if isinstance(max_momentum, (list, tuple)) else max_momentum
                     group["base_momentum"] = base_momentum[i] if isinstance(base_momentum, (list, tuple)) else base_momentum
-                    self._set_momentum(group, group["max_momentum"])
+                    _set_momentum(group, group["max_momentum"])
         super().__init__(optimizer, last_epoch)
-
-    def _set_momentum(self, group, value):
-        if self.use_beta1:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def _between(self, start, end, share):
         if self._anneal_func_type == "cos":
@@ -310,10 +323,58 @@ class OneCycleLR(LRScheduler):
                     share = (step - begin) / (end - begin)
                     rates.append(self._between(group[lr_from], group[lr_to], share))
                     if self.cycle_momentum:
-                        self._set_momentum(group, self._between(group[momentum_from], group[momentum_to], share))
+                        _set_momentum(group, self._between(group[momentum_from], group[momentum_to], share))
                     break
                 begin = end
         return rates
+
+
+class CyclicLR(LRScheduler):
+    """Up from base_lr to max_lr and down again, over and over, momentum the other way round (Smith 2017). "triangular2" halves the
+    height each cycle, "exp_range" multiplies it by gamma each step; or scale_fn, of the cycle or the step, says it."""
+
+    def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
+                 scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1):
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.optimizer, groups = optimizer, optimizer.param_groups
+        self.max_lrs, bases = _each(max_lr, groups, "max_lr"), _each(base_lr, groups, "base_lr")
+        down = float(step_size_up if step_size_down is None else step_size_down)
+        self.total_size = float(step_size_up) + down
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma, self.scale_fn, self.cycle_momentum = mode, gamma, scale_fn, cycle_momentum
+        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        if cycle_momentum:
+            if not any(key in optimizer.defaults for key in ("momentum", "betas")):
+                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+            self.base_momentums = _each(base_momentum, groups, "base_momentum")
+            self.max_momentums = _each(max_momentum, groups, "max_momentum")
+        for i, group in enumerate(groups):
+            if last_epoch == -1:
+                group["lr"] = group["initial_lr"] = bases[i]
+            if cycle_momentum and last_epoch == -1:
+                _set_momentum(group, self.max_momentums[i])
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = bases
+
+    def _scale(self, cycle):
+        if self.scale_fn is not None:
+            return self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.mode == "exp_range":
+            return self.gamma ** self.last_epoch
+        return 1.0 if self.mode == "triangular" else 1 / 2.0 ** (cycle - 1)
+
+    def get_lr(self):
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        factor = (x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)) * self._scale(cycle)
+        if self.cycle_momentum:
+            for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums):
+                _set_momentum(group, high - (high - low) * factor)
+        return [base + (high - base) * factor for base, high in zip(self.base_lrs, self.max_lrs)]
+
+    def state_dict(self):
+        return {key: value for key, value in super().state_dict().items() if key != "scale_fn" or not hasattr(value, "__code__")}
 
 
 class ReduceLROnPlateau(LRScheduler):

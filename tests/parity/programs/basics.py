@@ -13,7 +13,7 @@ losses = []
 x = torch.linspace(-math.pi, math.pi, 200)
 y = torch.sin(x)
 a, b, c, d = (torch.tensor(v, requires_grad=True) for v in (0.1, -0.2, 0.3, 0.05))
-for t in range(10):
+for t in range(20):
     yp = a + b * x + c * x ** 2 + d * x ** 3
     loss = (yp - y).pow(2).sum()
     loss.backward()
@@ -28,7 +28,7 @@ with torch.no_grad():
     for p in list(emb.parameters()) + list(lin.parameters()):
         p.copy_(torch.from_numpy(rng.standard_normal(tuple(p.shape)).astype("float32")))
 o = torch.optim.SGD(list(emb.parameters()) + list(lin.parameters()), lr=0.1, momentum=0.9, weight_decay=0.001)
-for t in range(8):
+for t in range(16):
     ctx = torch.tensor([t % 10, (t + 1) % 10])
     lp = F.log_softmax(lin(emb(ctx).view((1, -1))), dim=1)
     l = nn.NLLLoss()(lp, torch.tensor([(t + 2) % 10]))
@@ -60,7 +60,7 @@ best = copy.deepcopy(net.state_dict())
 o = torch.optim.RMSprop(net.parameters(), lr=0.001)
 X = torch.from_numpy(rng.standard_normal((16, 3)).astype("float32"))
 Y = X.sum(1, keepdim=True)
-for t in range(9):
+for t in range(18):
     l = F.smooth_l1_loss(net(X, t % 3), Y)
     o.zero_grad()
     l.backward()

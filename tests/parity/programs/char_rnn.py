@@ -32,7 +32,7 @@ with torch.no_grad():
 opt = torch.optim.Adam(net.parameters(), lr=0.003)
 losses = []
 h = None
-for step in range(20):
+for step in range(50):
     i = step * 40 % 400
     x = data[i:i + 40].view(4, 10)
     y = data[i + 1:i + 41].view(4, 10)

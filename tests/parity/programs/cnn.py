@@ -36,7 +36,7 @@ Y = torch.from_numpy(rng.integers(0, 5, 32))
 opt = optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 crit = nn.CrossEntropyLoss(label_smoothing=0.1)
 losses = []
-for step in range(15):
+for step in range(50):
     sel = torch.from_numpy(rng.permutation(32)[:16])
     opt.zero_grad(set_to_none=True)
     out = net(X[sel])

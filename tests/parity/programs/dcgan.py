@@ -21,7 +21,7 @@ oG = torch.optim.Adam(G.parameters(), lr=0.0002, betas=(0.5, 0.999))
 oD = torch.optim.Adam(D.parameters(), lr=0.0002, betas=(0.5, 0.999))
 crit = nn.BCELoss()
 losses = []
-for step in range(8):
+for step in range(10):
     real = torch.from_numpy(rng.standard_normal((8, 1, 8, 8)))
     noise = torch.from_numpy(rng.standard_normal((8, 8, 1, 1)))
     D.zero_grad()

@@ -44,7 +44,7 @@ with torch.no_grad():
 opt = torch.optim.AdamW(net.parameters(), lr=0.001)
 losses = []
 data = torch.from_numpy(rng.integers(0, 20, (8, 13)))
-for step in range(15):
+for step in range(50):
     x, y = (data[:, :-1], data[:, 1:])
     loss = nn.CrossEntropyLoss()(net(x).transpose(1, 2), y)
     opt.zero_grad()

@@ -31,7 +31,7 @@ for p in m.parameters():
     p.data = torch.from_numpy(rng.standard_normal(tuple(p.shape)).astype("float32") * 0.3)
 opt = optim.Adam(m.parameters(), lr=0.01)
 losses = []
-for step in range(20):
+for step in range(50):
     eps = torch.from_numpy(rng.standard_normal((64, 4)).astype("float32"))
     r, mu, lv = m(X, eps)
     bce = F.binary_cross_entropy(r, X, reduction="sum")

@@ -5,6 +5,7 @@
 from .activation import *  # noqa: F401, F403
 from .attention import *  # noqa: F401, F403
 from .ctc import *  # noqa: F401, F403
+from .grid import *  # noqa: F401, F403
 from .loss import *  # noqa: F401, F403
 from .normalization import *  # noqa: F401, F403
 from .window import *  # noqa: F401, F403

@@ -1,6 +1,7 @@
 """What the functions of this package are made of."""
 from ... import _core
 from ..._core import ops
+from ..._shaping import joined as concat
 
 Tensor = _core.Tensor
 
@@ -28,16 +29,6 @@ def pick(x, axis, index):
     axis = axis_of(x, axis)
     shape = tuple(x.shape)
     return ops.reshape(take(x, axis, index, index + 1), shape[:axis] + shape[axis + 1:])
-
-
-MOST_PARTS = 64  # of ops.concat
-
-
-def concat(parts, axis):
-    """Any number of parts, one behind the other."""
-    while len(parts) > 1:
-        parts = [ops.concat(parts[i:i + MOST_PARTS], axis) for i in range(0, len(parts), MOST_PARTS)]
-    return parts[0]
 
 
 def stack(parts, axis=0):

@@ -11,9 +11,9 @@ import math
 import queue
 import threading
 
-from .. import _core, _random
-from .._core import Tensor
-from .._shaping import stack
+from ... import _core, _random
+from ..._core import Tensor
+from ..._shaping import stack
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",

@@ -1,13 +1,19 @@
 """Gradients of values, by the names of torch.autograd."""
-from . import _core
-from ._core import Tensor, ops
-from ._dtypes import COMPLEX
-from . import _function as function  # noqa: F401  torch.autograd.function
-from ._function import Function
-from ._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
-from ._gradcheck import gradcheck, gradgradcheck
+from .. import _core
+from .._core import Tensor, ops
+from .._dtypes import COMPLEX
+from .. import _function as function  # noqa: F401  torch.autograd.function
+from .._function import Function
+from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .._gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Function", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad", "set_grad_enabled"]
+__all__ = ["Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
+           "no_grad", "set_grad_enabled"]
+
+
+def Variable(data, requires_grad=False):
+    """The tensor itself: a name from before tensors had histories."""
+    return data.requires_grad_() if requires_grad else data
 
 
 def _listed(tensors):
@@ -28,9 +34,12 @@ def _total(outputs, cotangents, name):
     return total
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None, materialize_grads=False):
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):
     """A tuple: the gradients of the outputs (each one number, or times its grad_outputs) with respect to each input, which may
     be any value behind them. An input that no output hangs on is an error, None with allow_unused, 0 with materialize_grads."""
+    if is_grads_batched:
+        raise NotImplementedError("grad: grad_outputs of a batch are asked for; cotan.vmap of vjp's function gives them")
     outputs, inputs = _listed(outputs), _listed(inputs)
     cotangents = (None,) * len(outputs) if grad_outputs is None else _listed(grad_outputs)
     if len(cotangents) != len(outputs):
@@ -53,3 +62,6 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     cotangents = (None,) * len(tensors) if grad_tensors is None else _listed(grad_tensors)
     with enable_grad():
         _total(tensors, cotangents, "backward").backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+
+
+from . import functional  # noqa: E402, F401

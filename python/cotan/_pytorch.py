@@ -1,0 +1,175 @@
+"""What programs for PyTorch name beside NumPy's functions: the device, tensors by their dtype, methods as functions."""
+import functools
+import itertools
+
+from . import _core, _creation, linalg
+from ._core import Tensor, ops
+from ._dtypes import result_type
+from ._elementwise import filling
+from ._reductions import trapezoid
+from ._shaping import joined
+
+__all__ = [
+    "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
+    "addmm", "addmv", "adjoint", "baddbmm", "block_diag", "bmm", "cartesian_prod", "channels_last", "clone", "combinations",
+    "contiguous_format", "detach", "device", "dist", "get_num_threads", "inverse", "is_nonzero", "is_tensor", "logdet", "mm", "mv",
+    "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
+    "triu_indices", "use_deterministic_algorithms"]
+
+# How elements lie in memory is not seen: these are taken and mean nothing.
+contiguous_format, channels_last, preserve_format, strided = "contiguous_format", "channels_last", "preserve_format", "strided"
+
+
+class device(str):
+    """A device's name, "cpu" or "cuda:1", with its type and index. Tensors are on "cpu" alone."""
+
+    def __new__(cls, type, index=None):
+        name, _, number = str(type).partition(":")
+        if number and index is not None:
+            raise RuntimeError(f"device: {str(type)!r} has an index, another one is given: {index}")
+        index = int(number) if number else index
+        self = super().__new__(cls, name if index is None else f"{name}:{index}")
+        self.type, self.index = name, index
+        return self
+
+    def __repr__(self):
+        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+
+    def __getnewargs__(self):
+        return self.type, self.index
+
+
+_cpu = device("cpu")
+Tensor.device = property(lambda self: _cpu, doc='Where it is: "cpu".')
+Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
+
+
+class _Typed(type):
+    """A class that makes tensors of one dtype, of data or of sizes, and whose instances are all tensors that have it."""
+
+    def __call__(cls, *data):
+        if all(isinstance(n, int) for n in data):
+            return _creation.zeros(data, dtype=cls.dtype)
+        return Tensor(data[0], cls.dtype) if len(data) == 1 else super().__call__(*data)
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, Tensor) and x.dtype == cls.dtype
+
+
+FloatTensor, DoubleTensor, HalfTensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor = (
+    _Typed(f"{name}Tensor", (), {"dtype": getattr(_core, dtype), "__doc__": f"Makes tensors of {dtype}."}) for name, dtype in (
+        ("Float", "float32"), ("Double", "float64"), ("Half", "float16"), ("Long", "int64"), ("Int", "int32"), ("Short", "int16"),
+        ("Char", "int8"), ("Byte", "uint8"), ("Bool", "bool")))
+
+
+def _method(name):
+    method = getattr(Tensor, name)
+
+    @functools.wraps(method)
+    def function(input, *args, out=None, **options):
+        result = method(input, *args, **options)
+        return result if out is None else out.copy_(result)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+mm, bmm, mv, addmm, addmv, baddbmm, clone, detach, dist, numel, inverse = map(
+    _method, "mm bmm mv addmm addmv baddbmm clone detach dist numel inverse".split())
+
+
+def adjoint(x):
+    """Matrices (the last two axes) transposed and conjugated."""
+    return x.mH
+
+
+def is_tensor(obj):
+    return isinstance(obj, Tensor)
+
+
+def is_nonzero(input):
+    return bool(input)
+
+
+def scalar_tensor(s, *, dtype=None, device=None):
+    return _creation.full((), s, dtype=dtype or _core.float32, device=device)
+
+
+def _pairs(row, col, offset, upper, dtype):
+    i, j = ops.iota(_core.int64, (row, col), 0), ops.iota(_core.int64, (row, col), 1)
+    rows, columns = ((j - i >= offset) if upper else (j - i <= offset)).nonzero(as_tuple=True)
+    return ops.cast(ops.concat([rows[None], columns[None]], 0), dtype)
+
+
+def triu_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
+    """(2, n): rows and columns of the elements on and above a diagonal."""
+    _creation.check_device(device)
+    return _pairs(row, col, offset, True, dtype)
+
+
+def tril_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
+    """(2, n): rows and columns of the elements on and below a diagonal."""
+    _creation.check_device(device)
+    return _pairs(row, col, offset, False, dtype)
+
+
+def cartesian_prod(*tensors):
+    """All combinations of the vectors' elements, one a row."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return ops.concat([ops.reshape(x, (-1, 1)) for x in _creation.meshgrid(*tensors, indexing="ij")], 1)
+
+
+def combinations(input, r=2, with_replacement=False):
+    """All choices of r of a vector's elements in their order, one a row."""
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(chosen(range(input.shape[0]), r))
+    return input[_core.asarray(rows)] if rows else _creation.zeros((0, r), dtype=input.dtype)
+
+
+def block_diag(*tensors):
+    """Matrices (a vector is a row, a number 1 by 1) along the diagonal of one that is 0 elsewhere."""
+    tensors = [ops.reshape(x, (1,) * (2 - x.ndim) + tuple(x.shape)) for x in tensors]
+    width = sum(x.shape[1] for x in tensors)
+    dtype, left, rows = result_type(*tensors), 0, []
+    for x in tensors:
+        rows.append(ops.pad(ops.cast(x, dtype), filling(0, dtype), low=[0, left], high=[0, width - left - x.shape[1]]))
+        left += x.shape[1]
+    return joined(rows, 0)
+
+
+def logdet(input):
+    """The logarithm of the determinant; NaN where that is negative."""
+    sign, logarithm = linalg.slogdet(input)
+    return ops.select(ops.less(sign, 0), filling(float("nan"), logarithm.dtype), logarithm)
+
+
+def trapz(y, x=None, *, dx=1, dim=-1):
+    """The integral by trapezoids."""
+    return trapezoid(y, x, dx=dx, axis=dim)
+
+
+def set_default_dtype(d):
+    """float32 is the default, and stays it."""
+    if _core.dtype(d) != _core.float32:
+        raise NotImplementedError(f"set_default_dtype: {_core.dtype(d).name} is asked for, the default is float32\n"
+                                  "  hint: dtype=, or model.double()")
+
+
+_threads = [0]
+
+
+def set_num_threads(n):
+    """Threads from the next plan on; 0: all cores."""
+    _core.set_num_threads(n)
+    _threads[0] = n
+
+
+def get_num_threads():
+    """The number that set_num_threads was given, else that of the cores."""
+    import os
+    return _threads[0] or len(os.sched_getaffinity(0))
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Results are the same in every run anyway."""

@@ -1,0 +1,13 @@
+"""What programs ask before they use an accelerator: there is none."""
+
+
+def is_available():
+    return False
+
+
+def device_count():
+    return 0
+
+
+def current_accelerator(check_available=False):
+    return None
