@@ -264,6 +264,20 @@ def test_a_loop_makes_no_plan_and_holds_memory_level():
     assert cotan.stats()["memory"] == memory
 
 
+def test_a_loss_that_is_read_before_backward_makes_no_plan():
+    f = exp_function().apply
+    w, x, plans = cotan.asarray(0.1).requires_grad_(), cotan.asarray(np.linspace(0, 1, 64)), []
+    for _ in range(16):
+        loss = f(w * x, 2.0).square().sum()
+        loss.item()
+        loss.backward()
+        with cotan.no_grad():
+            w -= 1e-3 * w.grad
+            w.grad = None
+        plans.append(cotan.stats()["plans_made"])
+    assert plans[8:] == plans[8:9] * 8
+
+
 def test_saved_tensors_go_with_their_history():
     kept = []
 

@@ -163,9 +163,9 @@ static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n, bool stores) {
     if (stores && !ct__add_stores(ctx, e, n)) return NULL;
     if (*n > wanted && !ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     while ((p = ct__plans_find(e)) && p->n_extra) {
-        for (size_t i = 0; i < p->n_extra; i++)
-            if (!ct__add_outputs(ctx, e, n, e->order.nodes[p->extra[i]], CT_ROOT_EXTRA))
-                return NULL;
+        const size_t before = *n;
+        if (!ct__add_extras(ctx, e, n, p)) return NULL;
+        if (*n == before) break; // it stores them
         if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     }
     return p ? p : ct__plans_make(ctx, e, e->roots, *n);

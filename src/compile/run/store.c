@@ -82,14 +82,30 @@ void ct__note_computed(const ct_plan *plan, const ct_order *o) {
     }
 }
 
+bool ct__add_extras(ct_ctx *ctx, ct_engine *e, size_t *n, const ct_plan *p) {
+    bool ok = true;
+    for (size_t i = 0; i < p->n_extra && ok; i++) {
+        ct_node *node = e->order.nodes[p->extra[i]];
+        ok = is_root(e, *n, node) || ct__add_outputs(ctx, e, n, node, CT_ROOT_EXTRA);
+    }
+    return ok;
+}
+
 static bool needs_old_version(const ct_nodes *list) {
     for (size_t i = 0; i < list->n; i++)
         if (ct__reads_var(list->v[i]) && ct__is_gone(list->v[i])) return true;
     return false;
 }
 
+// Would it be there without what an earlier cut wanted again? An assigned version is its variable's.
+static bool is_there_anyway(const ct_node *node, const void *user) {
+    return (void)user,
+           (node->value || node->flags & CT_NODE_STORED) && !(node->flags & CT_NODE_EXTRA);
+}
 static void extra_spent(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
-    if (!ct__reach(list, &(ct_val){node, 0}, 1, &ctx->err) || !needs_old_version(list)) return;
+    if (!ct__reach_before(list, &(ct_val){node, 0}, 1, is_there_anyway, NULL, &ctx->err) ||
+        !needs_old_version(list))
+        return;
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
     node->flags &= (uint16_t)~CT_NODE_EXTRA;

@@ -34,6 +34,7 @@ for t in range(60):
     P3 = LegendrePolynomial3.apply
     y_pred = a + b * P3(c + d * x)
     loss = (y_pred - y).pow(2).sum()
+    losses.append(loss.item())
     loss.backward()
     with torch.no_grad():
         a -= learning_rate * a.grad
@@ -44,7 +45,6 @@ for t in range(60):
         b.grad = None
         c.grad = None
         d.grad = None
-    losses.append(loss.item())
     if t % 20 == 19:
         print(t, loss.item())
 print(f"Result: y = {a.item()} + {b.item()} * P3({c.item()} + {d.item()} x)")
