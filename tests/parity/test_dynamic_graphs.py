@@ -88,7 +88,7 @@ def test_each_step_has_another_graph(make, data, given):
     for step, x in enumerate(data):
         losses = []
         for lib, net, optimizer in zip(LIBRARIES, (theirs, ours), optimizers):
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=True)
             losses.append(net(given(lib, x)))
             losses[-1].backward()
         near(losses[1], losses[0], f"loss {step}")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+pytestmark = pytest.mark.skipif(not hasattr(torch, "func"), reason="PyTorch before 2 has no torch.func")
 RNG = np.random.default_rng(2)
 IMAGES, LABELS = RNG.standard_normal((6, 1, 12, 12)).astype("float32"), RNG.integers(0, 10, 6)
 

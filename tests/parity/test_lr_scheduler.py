@@ -46,6 +46,8 @@ def run(optimizer, scheduler, steps, metrics=None):
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 @pytest.mark.parametrize("name, options", CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_rates(name, options, kind):
+    if name == "CyclicLR" and kind == "Adam" and int(torch.__version__.partition(".")[0]) < 2:
+        pytest.skip("PyTorch before 2 does not turn the momentum of Adam")
     found = []
     for library in (cotan, torch):
         optimizer = made(library, kind)

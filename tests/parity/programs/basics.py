@@ -57,7 +57,7 @@ with torch.no_grad():
     for p in net.parameters():
         p.copy_(torch.from_numpy(rng.standard_normal(tuple(p.shape)).astype("float32") * 0.5))
 best = copy.deepcopy(net.state_dict())
-o = torch.optim.RMSprop(net.parameters(), lr=0.001)
+o = torch.optim.RMSprop(net.parameters(), lr=0.0003)
 X = torch.from_numpy(rng.standard_normal((16, 3)).astype("float32"))
 Y = X.sum(1, keepdim=True)
 for t in range(18):

@@ -1,4 +1,5 @@
 """Saving and loading: a whole checkpoint, a run that is resumed, parts of a state dict for another model."""
+# Needs PyTorch 2: weights_only.
 import json
 import os
 import tempfile

@@ -1,4 +1,5 @@
 """Meta-learning: gradients through steps of gradient descent (MAML), with weights passed by hand and by functional_call."""
+# Needs PyTorch 2: torch.func.
 import json
 from collections import OrderedDict
 

@@ -1,4 +1,5 @@
 """Options of single parameters: groups with their own rates and decay, groups added and rates changed on the way, many optimizers."""
+# Needs PyTorch 2: NAdam's rule.
 import json
 
 import numpy as np

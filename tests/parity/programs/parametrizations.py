@@ -1,4 +1,5 @@
 """Parametrised weights: symmetric and skew matrices by register_parametrization, weight norm and spectral norm."""
+# Needs PyTorch 2: weight_norm as a parametrisation.
 import json
 
 import numpy as np

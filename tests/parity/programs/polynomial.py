@@ -126,7 +126,7 @@ for t in range(60):
     if t % 20 == 19:
         print(t, loss.item())
     losses.append(loss.item())
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()
 print(json.dumps(losses))

@@ -1,4 +1,5 @@
 """Learning rates by schedulers: one cycle, warm-up and cosine, plateaus, lambdas; the rates are part of what is compared."""
+# Needs PyTorch 2: get_last_lr of ReduceLROnPlateau.
 import json
 import math
 
