@@ -1,6 +1,4 @@
 """Gradients against central differences."""
-import numpy as np
-
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
@@ -24,6 +22,8 @@ def _units(x):
 def _differences(fn, inputs, place, eps):
     """How the outputs move with the input: [output][direction], arrays (elements of the input, elements of the
     output)."""
+    import numpy as np
+
     x = inputs[place].detach().numpy()
     found = []
     for unit in _units(inputs[place]):
@@ -69,6 +69,8 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
 
 def _compare(x, place, output, k, moved, atol, rtol):
     """Of each element of the output, the gradient of its real part, and of its imaginary one."""
+    import numpy as np
+
     from .autograd import grad
     for j in range(output.numel()):
         for unit in _units(output):
@@ -86,6 +88,8 @@ def _compare(x, place, output, k, moved, atol, rtol):
 
 def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True):
     """gradcheck of func's gradients at grad_outputs (random ones where there are none): second derivatives."""
+    import numpy as np
+
     from .autograd import grad
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = _outputs(func, inputs)

@@ -6,23 +6,38 @@ from . import _core
 DEFAULTS = (_core.float32, _core.int64, _core.bool)
 
 
+def _array(x):
+    """x for NumPy, which lacks bfloat16: as float32, with the same values."""
+    return (x.float() if x.dtype == _core.bfloat16 else x).numpy()
+
+
+def _list(numbers):
+    """Numbers as Python writes them, floats to 8 digits."""
+    if isinstance(numbers, list):
+        return f"[{', '.join(map(_list, numbers))}]"
+    return repr(float(f"{numbers:.8g}")) if isinstance(numbers, float) else str(numbers)
+
+
 def representation(x):
     """tensor([[1., 2.]], dtype=cotan.float64): the dtype where the numbers don't show it."""
-    import numpy
-
     prefix = "tensor("
-    array = x.numpy()
-    limit = sys.maxsize if numpy.get_printoptions()["threshold"] >= x.numel() else 1000
-    text = numpy.array2string(array, separator=", ", prefix=prefix, threshold=limit)
+    try:
+        import numpy
+    except ModuleNotFoundError:  # a new environment
+        text = _list(x.detach().tolist()) if x.numel() <= 1000 else "..."
+    else:
+        array = _array(x)
+        limit = sys.maxsize if numpy.get_printoptions()["threshold"] >= x.numel() else 1000
+        text = numpy.array2string(array, separator=", ", prefix=prefix, threshold=limit)
     shown = "" if x.dtype in DEFAULTS and x.numel() else f", dtype={x.dtype!r}"
-    if not x.numel() and x.shape != (0,):
+    if not x.numel() and x.shape != (0,) or text == "...":
         shown = f", shape={tuple(x.shape)}" + shown
     return f"{prefix}{text}{shown})"
 
 
 def text(x):
     """The numbers alone, without commas, as NumPy's str; of a tensor without axes its number."""
-    return str(x.numpy())
+    return str(_array(x))
 
 
 def formatted(x, spec):

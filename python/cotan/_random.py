@@ -166,6 +166,8 @@ def randint(low, high=None, size=None, *, generator=None, dtype=None, requires_g
     """Integers (int64) from low (default 0) to high, high excluded: randint(10, (2, 3)), randint(2, 10, (2, 3))."""
     if size is None:
         low, high, size = 0, low, high
+    if size is None:
+        raise TypeError(f"randint: it needs the size, too: randint({high}, (2, 3))")
     if high - low > (1 << 31) - 1 or low < -(1 << 31) or high > (1 << 31):
         raise ValueError(f"randint: integers from {low} to {high} are asked for, they must have 32 bits")
     if high <= low:

@@ -139,38 +139,78 @@ def jvp(fun, primals, tangents, has_aux=False):
     return (result, tangent, found[2]) if has_aux else (result, tangent)
 
 
-def jacrev(fun, argnums=0):
-    """The Jacobian of fun's result, one tensor, with respect to an argument: result's axes, then the argument's; row by row."""
-    def function(*args):
-        def of(x):
-            return fun(*args[:argnums], x, *args[argnums + 1:])
+def _arguments(args, argnums, name):
+    """The leaves of the arguments of argnums, and what a list with an item for each leaf becomes: their structure."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for number in numbers:
+        if not -len(args) <= number < len(args):
+            raise ValueError(f"{name}: argument {number} is asked for, there are {len(args)}")
+    leaves, structure = tree_flatten(tuple(args[number] for number in numbers))
 
-        result, back = vjp(of, args[argnums])
-        rows = [back(row)[0] for row in _basis(result)]
-        return tree_map(lambda *parts: _stacked(parts, tuple(result.shape) + tuple(parts[0].shape)), *rows)
+    def put(items):
+        """args, with these leaves."""
+        given = list(args)
+        for number, part in zip(numbers, tree_unflatten(structure, items)):
+            given[number] = part
+        return given
+
+    def shaped(items):
+        trees = tree_unflatten(structure, items)
+        return trees[0] if isinstance(argnums, int) else trees
+
+    return _tensors(leaves), put, shaped
+
+
+def jacrev(fun, argnums=0, has_aux=False):
+    """The Jacobian of fun's result with respect to the arguments of argnums (a number or a tuple): the result's axes, then the
+    argument's; row by row. Of trees it is a tree: the result's structure, with the arguments' in place of each leaf. has_aux: fun
+    gives (result, more), and more comes along."""
+    def function(*args):
+        leaves, put, shaped = _arguments(args, argnums, "jacrev")
+        leaves = [_leaf(leaf, "jacrev") for leaf in leaves]
+        with enable_grad():
+            result, aux = _split(fun(*put(leaves)), has_aux, "jacrev")
+            outputs, structure = tree_flatten(result)
+            found = []
+            for output in _tensors(outputs):
+                rows = [_gradients(_core._paired(output, row), leaves, retain=True) for row in _basis(output)]
+                found.append(shaped([_stacked(parts, tuple(output.shape) + tuple(parts[0].shape)) for parts in zip(*rows)]))
+        found = tree_unflatten(structure, found)
+        return (found, aux) if has_aux else found
 
     return function
 
 
-def jacfwd(fun, argnums=0):
-    """The Jacobian of fun's result with respect to an argument, one tensor: result's axes, then the argument's; column by column."""
+def jacfwd(fun, argnums=0, has_aux=False):
+    """The Jacobian of fun's result with respect to the arguments of argnums, as jacrev gives it; column by column."""
     def function(*args):
-        x = args[argnums] if isinstance(args[argnums], Tensor) else _core.asarray(args[argnums])
+        leaves, put, shaped = _arguments(args, argnums, "jacfwd")
 
-        def of(x):
-            return fun(*args[:argnums], x, *args[argnums + 1:])
-
-        columns = [jvp(of, (x,), (column,))[1] for column in _basis(x)]
-        size = tuple(columns[0].shape)
-        last = _stacked(columns, (x.numel(), *size))
-        order = (*range(1, len(size) + 1), 0)
-        return ops.reshape(ops.permute(last, order), size + tuple(x.shape))
+        found = vjp(lambda *leaves: fun(*put(leaves)), *leaves, has_aux=has_aux)
+        outputs, structure = tree_flatten(found[0])
+        outputs = _tensors(outputs)
+        with enable_grad():
+            probes = [_core._track(_core.full(output.shape, 0, output.dtype)) for output in outputs]
+            slopes = found[1](tree_unflatten(structure, probes))       # linear in the probes
+            parts = []
+            for x, slope in zip(leaves, slopes):
+                columns = [_gradients(_core._paired(slope, column), probes, retain=True) for column in _basis(x)]
+                parts.append([_columns(moved, x) for moved in zip(*columns)])
+        result = tree_unflatten(structure, [shaped(list(of)) for of in zip(*parts)])
+        return (result, found[2]) if has_aux else result
 
     return function
+
+
+def _columns(moved, x):
+    size = tuple(moved[0].shape)
+    last = _stacked(moved, (x.numel(), *size))
+    return ops.reshape(ops.permute(last, (*range(1, len(size) + 1), 0)), size + tuple(x.shape))
 
 
 def hessian(fun, argnums=0):
-    """The second derivatives of fun's one number with respect to an argument: its axes twice."""
+    """The second derivatives of fun's one number with respect to the arguments of argnums: their axes twice; of trees, a tree of
+    trees."""
     return jacfwd(grad(fun, argnums), argnums)
 
 

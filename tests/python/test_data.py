@@ -151,3 +151,15 @@ def test_collate():
     with pytest.raises(TypeError, match="default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class "
                                         "'object'>"):
         default_collate([object()])
+
+
+def test_types_of_elements():
+    class Numbers(Dataset[int]):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return index
+
+    loader: DataLoader[int] = DataLoader(Numbers(), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2]]

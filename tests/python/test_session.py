@@ -253,3 +253,31 @@ def test_exceptions_inside_of_traced_functions_keep_their_traceback():
         with pytest.raises(KeyError, match="mine") as told:
             trace()
         assert told.traceback[-1].name == "inner" and cotan.ones(2).sum().item() == 2
+
+
+def test_without_numpy():
+    """A new environment has no NumPy, which only printing and what is made of arrays needs."""
+    program = """
+import sys
+sys.modules["numpy"] = None
+import cotan
+from cotan import nn, optim
+model = nn.Linear(3, 1)
+adam = optim.Adam(model.parameters())
+model(cotan.ones(2, 3)).sum().backward()
+adam.step()
+print(model.weight.grad, cotan.arange(3), cotan.tensor(1.5), cotan.zeros(2, 0), cotan.ones(2, 999))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == (
+        "tensor([[2.0, 2.0, 2.0]]) tensor([0, 1, 2]) tensor(1.5) tensor([[], []], shape=(2, 0), dtype=cotan.float32) "
+        "tensor(..., shape=(2, 999))\n", "")
+
+
+def test_bfloat16_is_printed():
+    assert repr(cotan.tensor([1.0, 0.1]).bfloat16()) == "tensor([1.        , 0.10009766], dtype=cotan.bfloat16)"
+
+
+def test_randint_without_size():
+    with pytest.raises(TypeError, match=r"randint: it needs the size, too: randint\(5, \(2, 3\)\)"):
+        cotan.randint(5)

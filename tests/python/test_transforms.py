@@ -97,6 +97,27 @@ def test_jacobians_and_hessian():
     near(cotan.hessian(lambda x: function(cotan)(x).sum())(cotan.asarray(x)), jax.hessian(lambda x: function(jnp)(x).sum())(x))
 
 
+def test_jacobians_of_trees():
+    def function(xp):
+        return lambda p, y: {"a": xp.sin(p["w"]) * y, "b": (p["w"].sum() * p["c"], y ** 3)}
+
+    w, c, y = RNG.standard_normal((2, 3)), RNG.standard_normal(()), RNG.standard_normal(3)
+    ours, theirs = {"w": cotan.asarray(w), "c": cotan.asarray(c)}, {"w": w, "c": c}
+    for argnums in (0, 1, (0, 1), (1,)):
+        wanted = jax.jacrev(function(jnp), argnums)(theirs, y)
+        for way in (cotan.jacrev, cotan.jacfwd):
+            found = way(function(cotan), argnums)(ours, cotan.asarray(y))
+            jax.tree.map(near, found, wanted)
+    total = [lambda p, y, xp=xp: (function(xp)(p, y)["a"] ** 2).sum() * p["c"] for xp in (cotan, jnp)]
+    for argnums in (0, (0, 1)):
+        jax.tree.map(near, cotan.hessian(total[0], argnums)(ours, cotan.asarray(y)), jax.hessian(total[1], argnums)(theirs, y))
+    runs = []
+    found, more = cotan.jacfwd(lambda x: (runs.append(x) or x * x, "more"), has_aux=True)(cotan.asarray(y))
+    assert more == "more" and len(runs) == 1
+    near(found, np.diag(2 * y))
+    assert cotan.jacrev(lambda x: (x, "more"), has_aux=True)(cotan.asarray(y))[1] == "more"
+
+
 def test_complex():
     z = RNG.standard_normal(3) + 1j * RNG.standard_normal(3)
     near(cotan.grad(lambda z: cotan.abs(z * z + 1).sum())(cotan.asarray(z)), jax.grad(lambda z: jnp.abs(z * z + 1).sum())(z))

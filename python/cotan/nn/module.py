@@ -405,6 +405,9 @@ class Module:
     def cpu(self):
         return self
 
+    def cuda(self, device=None):
+        return self.to("cuda" if device is None else device)
+
     def train(self, mode=True):
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")

@@ -1,7 +1,5 @@
 """Connectionist temporal classification (Graves, Fernandez, Gomez, Schmidhuber: "Connectionist Temporal Classification", ICML 2006,
 section 4.1): the probability of all ways to write the targets with repetitions and blanks between them."""
-import numpy
-
 from ... import _core
 from ..._core import Tensor, ops
 
@@ -11,6 +9,8 @@ NEVER = -1e30  # the logarithm of 0 that still has a gradient of 0
 
 
 def _lengths(name, lengths, count, most):
+    import numpy
+
     found = numpy.asarray(lengths.tolist() if isinstance(lengths, Tensor) else lengths, dtype=numpy.int64).reshape(-1)
     if found.shape != (count,):
         raise ValueError(f"ctc_loss: {name} has {found.size} numbers, the batch has {count} elements")
@@ -21,6 +21,8 @@ def _lengths(name, lengths, count, most):
 
 def _padded(targets, lengths):
     """(N, S): targets as they are, or of one row behind the other."""
+    import numpy
+
     rows = numpy.asarray(targets.tolist() if isinstance(targets, Tensor) else targets, dtype=numpy.int64)
     if rows.ndim == 2:
         if lengths.size and lengths.max() > rows.shape[1]:
@@ -36,6 +38,8 @@ def _padded(targets, lengths):
 
 def _log_likelihood(log_probs, labels, skips, input_lengths, target_lengths):
     """(N,): log_probs (T, N, C), labels (N, L) with blanks between them, skips (N, L): where a blank may be left out."""
+    import numpy
+
     from ... import cat, logaddexp, logsumexp, scan, stack, take_along_dim
     n, places = labels.shape
     begins = _core.asarray(numpy.arange(places)[None, :] < 2)  # a blank, or the first label
@@ -62,6 +66,8 @@ def _log_likelihood(log_probs, labels, skips, input_lengths, target_lengths):
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """log_probs (T, N, C), or (T, C); targets (N, S), or the rows of all one behind the other; lengths (N,). "mean" divides each
     loss by its target's length, 1 at least. Targets and lengths are read. (torch.nn.functional.ctc_loss)"""
+    import numpy
+
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     single = log_probs.ndim == 2

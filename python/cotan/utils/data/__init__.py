@@ -10,6 +10,7 @@ import itertools
 import math
 import queue
 import threading
+from typing import Generic, TypeVar
 
 from ... import _core, _random
 from ..._core import Tensor
@@ -23,7 +24,10 @@ __all__ = [
 # -------------------------------------------------------------------------------------------- datasets
 
 
-class Dataset:
+T = TypeVar("T", covariant=True)
+
+
+class Dataset(Generic[T]):
     """Elements by number: subclasses have __getitem__ and __len__."""
 
     def __getitem__(self, index):
@@ -33,7 +37,7 @@ class Dataset:
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset[T]):
     """Elements as they come: subclasses have __iter__."""
 
     def __iter__(self):
@@ -80,7 +84,7 @@ class StackDataset(Dataset):
         return self._length
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[T]):
     """The elements of several datasets, one dataset behind the other."""
 
     def __init__(self, datasets):
@@ -114,7 +118,7 @@ class ChainDataset(IterableDataset):
         return sum(len(dataset) for dataset in self.datasets)
 
 
-class Subset(Dataset):
+class Subset(Dataset[T]):
     """The elements of a dataset that stand at these indices."""
 
     def __init__(self, dataset, indices):
@@ -147,7 +151,7 @@ def random_split(dataset, lengths, generator=None):
 
 # -------------------------------------------------------------------------------------------- samplers
 
-class Sampler:
+class Sampler(Generic[T]):
     """Indices, in the order in which elements are taken."""
 
     def __init__(self, data_source=None):
@@ -292,7 +296,7 @@ def get_worker_info():
     return getattr(_worker, "info", None)
 
 
-class DataLoader:
+class DataLoader(Generic[T]):
     """The batches of a dataset, once for each `for` loop over it.
 
     shuffle takes the elements in a new random order each time (generator draws it). With num_workers batches are made in as
