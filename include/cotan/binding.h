@@ -43,6 +43,8 @@ CT_API ct_tensor ct_track_at(ct_tensor t, ct_loc here);
 #define ct_track(t) ct_track_at((t), CT_HERE)
 CT_API void ct_track_variable(ct_tensor variable, bool tracked); // from its next read on
 CT_API bool ct_is_tracked(ct_tensor t);                          // or a tracked variable
+// The op that computed it, "mul"; NULL: t is no tensor.
+CT_API const char *ct_op_name(ct_tensor t);
 // The tracked values and variables at which the history behind `loss` begins: their number, of which at most
 // `room` are written to `leaves`. 0 and an error where a part of that history was used, or there is none.
 CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);

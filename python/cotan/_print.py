@@ -32,7 +32,31 @@ def representation(x):
     shown = "" if x.dtype in DEFAULTS and x.numel() else f", dtype={x.dtype!r}"
     if not x.numel() and x.shape != (0,) or text == "...":
         shown = f", shape={tuple(x.shape)}" + shown
-    return f"{prefix}{text}{shown})"
+    return f"{prefix}{text}{shown}{_history(x)})"
+
+
+class GradFn:
+    """What a value with a history was computed by: x.grad_fn.name() is the op's name."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def name(self):
+        return self._name
+
+    def __repr__(self):
+        return f"<{self._name}>"
+
+
+def grad_fn(x):
+    """The op that computed it, where it has a history; None of leaves."""
+    return None if x._op is None or x.is_leaf else GradFn("Function" if x._op == "mark" else x._op)
+
+
+def _history(x):
+    if not x.requires_grad:
+        return ""
+    return ", requires_grad=True" if x.is_leaf else f", grad_fn={grad_fn(x)!r}"
 
 
 def text(x):
@@ -46,5 +70,6 @@ def formatted(x, spec):
 
 
 _core.Tensor.__repr__ = representation
+_core.Tensor.grad_fn = property(grad_fn)
 _core.Tensor.__str__ = lambda x: repr(x)
 _core.Tensor.__format__ = formatted

@@ -121,6 +121,16 @@ static PyObject *get_is_leaf(PyObject *o, void *unused) {
     return t.bits ? PyBool_FromLong(self->set || !ct_is_tracked(t)) : NULL;
 }
 
+// The name of the op that computed a value with a history; None: it has none, or begins there.
+static PyObject *get_op(PyObject *o, void *unused) {
+    (void)unused;
+    const ct_tensor t = tensor_look(o);
+    const char *name = t.bits && ct_is_tracked(t) ? ct_op_name(t) : NULL;
+    if (!t.bits) return NULL;
+    if (!name || ((tensor_object *)o)->set) Py_RETURN_NONE;
+    return PyUnicode_FromString(name);
+}
+
 static PyObject *get_grad(PyObject *o, void *unused) {
     (void)unused;
     PyObject *grad = ((tensor_object *)o)->grad;
@@ -525,6 +535,7 @@ PyGetSetDef autograd_getters[] = {
     {"requires_grad", get_requires_grad, set_requires_grad,
      "Has it a history, or does one begin at it?", NULL},
     {"is_leaf", get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
+    {"_op", get_op, NULL, "The op whose history it has; None: none.", NULL},
     {"_version", get_version, NULL, "How often it was written in its place.", NULL},
     {"grad", get_grad, set_grad, "What backward() gave; None before.", NULL},
     {0},

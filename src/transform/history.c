@@ -17,6 +17,11 @@ void ct_track_variable(ct_tensor variable, bool tracked) {
     if (var) var->tracked = tracked;
 }
 
+const char *ct_op_name(ct_tensor t) {
+    uint32_t out;
+    const ct_node *node = ct__peek(t, &out);
+    return node ? node->op->name : NULL;
+}
 bool ct_is_tracked(ct_tensor t) {
     uint32_t out;
     const ct_node *node = ct__peek_fast(t, &out);

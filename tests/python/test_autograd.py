@@ -309,3 +309,11 @@ def test_a_hook_may_read():
         p.register_hook(lambda slope: seen.append(slope.sum().item()))
     (a * b).sum().backward()
     assert seen == [7, 3] and a.grad.tolist() == [3, 4] and b.grad.tolist() == [1, 2]
+
+
+def test_what_has_a_history_is_shown():
+    x = cotan.ones(2, requires_grad=True)
+    y = x * 2
+    assert repr(x) == "tensor([1., 1.], requires_grad=True)" and x.grad_fn is None
+    assert repr(y) == "tensor([2., 2.], grad_fn=<mul>)" and y.grad_fn.name() == "mul"
+    assert repr(y.detach()) == "tensor([2., 2.])" and y.detach().grad_fn is None

@@ -53,3 +53,29 @@ def test_what_the_page_says():
     assert x.equal(x) is True and cotan.equal(x, x).shape == x.shape
     assert cotan.sum(cotan.asarray([200, 100], dtype="uint8")).dtype == cotan.uint64
     assert cotan.sum(cotan.asarray([200, 100], dtype="uint8"), dim=0).dtype == cotan.int64
+
+
+def test_indices_outside():
+    x, five = cotan.asarray([1.0, 2.0]), cotan.asarray([5])
+    assert x[five].tolist() == [2.0] == cotan.index_select(x, 0, five).tolist()
+    y = x.clone()
+    y[five] = 9.0
+    assert y.tolist() == [1.0, 2.0] == x.scatter(0, five, cotan.asarray([9.0])).tolist()
+    F = cotan.nn.functional
+    assert np.isnan(cotan.gather(x, 0, five).tolist()).all() and np.isnan(F.embedding(five, x[:, None]).tolist()).all()
+    assert np.isnan(F.cross_entropy(cotan.zeros(1, 3), five).item())
+    assert F.one_hot(five, 2).tolist() == [[0, 0]]
+    for wrong in (lambda: x[5], lambda: x[[5]]):
+        try:
+            wrong()
+        except IndexError as error:
+            assert "5" in str(error)
+        else:
+            raise AssertionError
+
+
+def test_memory_of_numpy_is_read_only():
+    array = cotan.ones(2).numpy()
+    assert not array.flags.writeable and array.copy().flags.writeable
+    drawn = cotan.vmap(lambda x: x + cotan.randn(3))(cotan.zeros(2))
+    assert (drawn[0] == drawn[1]).all()
