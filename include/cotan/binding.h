@@ -45,6 +45,9 @@ CT_API void ct_track_variable(ct_tensor variable, bool tracked); // from its nex
 CT_API bool ct_is_tracked(ct_tensor t);                          // or a tracked variable
 // The op that computed it, "mul"; NULL: t is no tensor.
 CT_API const char *ct_op_name(ct_tensor t);
+CT_API bool ct_is_read_ahead(ct_tensor variable); // what is assigned to it, and pending, was read
+// Is there, in the context's rolling scope, what was made of it and has a history?
+CT_API bool ct_is_followed(ct_tensor t);
 // The tracked values and variables at which the history behind `loss` begins: their number, of which at most
 // `room` are written to `leaves`. 0 and an error where a part of that history was used, or there is none.
 CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);

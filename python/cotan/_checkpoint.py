@@ -49,11 +49,19 @@ class _Region(Owner):
 
     def __init__(self, run, args, place):
         self.run, self.args, self.place = run, args, place
+        self.versions = self._versions()
+
+    def _versions(self):
+        return [one._version if isinstance(one, Tensor) else None for one in self.args]
 
     def pull(self, operands, results, cotangents):
+        if self._versions() != self.versions:
+            raise RuntimeError("checkpoint: an argument was written to in its place since the function ran, which cannot "
+                               "be computed again\n  hint: write to a clone(), or give one")
         given = tuple(one.detach() for one in cotangents if one is not None)  # waited for, but no part of the history
         with enable_grad(), default_generator.back_at(self.place):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
+        self.versions = self._versions()
         again = [again[k] for k in self.slopes]
         return [(one, cotangent) for one, cotangent in zip(again, cotangents) if cotangent is not None
                 and one.requires_grad]

@@ -10,6 +10,7 @@ from .nn.module import Module
 from .tree_util import tree_flatten, tree_unflatten
 
 _MOST = 64  # signatures that a compiled function remembers
+_NUMBERS = (bool, int, float, complex, str)  # of Python, which are part of a signature where they are found
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -17,11 +18,14 @@ class _Recording:
     """What a function records for one signature, as a function that lasts: of its arguments, of the tensors that it
     uses beside them, and of the keys that it draws."""
 
-    def __init__(self, fun, args, options, leaves, beside):
-        tensors = [one for one in leaves if isinstance(one, Tensor)]
+    def __init__(self, fun, args, options, leaves, beside, modules):
+        tensors = _different(leaves)
+        n = len(tensors)
         tensors += [one for one in beside if not any(one is other for other in tensors)]
-        n = sum(isinstance(one, Tensor) for one in leaves)
         met, place = [], default_generator.place()
+        holders = [vars(one) for one in (*modules, getattr(fun, "__self__", None)) if hasattr(one, "__dict__")]
+        self.holders = holders + [holder[name] for holder in holders for name in ("_parameters", "_buffers")
+                                  if isinstance(holder.get(name), dict)]
         _core._meet(met)
         try:  # once to see what it uses, and how much it draws
             with default_generator.back_at(place):
@@ -29,8 +33,11 @@ class _Recording:
                 self.draws = default_generator.place()[1] - place[1]
         finally:
             _core._meet(None)
-        tensors += [one for one in met if not any(one is other for other in tensors)]
+        if any(all(one is not other for other in tensors) for one in met):
+            raise RuntimeError("compile: the function uses a tensor of another object, or of a function that it calls, "
+                               "whose place recording cannot look at again\n  hint: pass it as an argument")
         self.beside = tensors[n:]
+        self.needs = _needs(self.beside)
         keys = [_core.random_key(0)] * self.draws
         self.function, self.count = _core._trace(lambda operands: self._run(fun, args, options, tensors, operands),
                                                  _specs(tensors + keys), True)
@@ -39,37 +46,82 @@ class _Recording:
         """The function, whose tensors stand for operands meanwhile: its results, then what it wrote to them."""
         standing = tuple(operands[:len(tensors)])
         versions = [one._version for one in standing]
+        held = [dict(holder) for holder in self.holders]
         _core._stand_in(tuple(tensors), standing)
         try:
             with _random.recording(operands[len(tensors):]):
                 leaves, self.structure = tree_flatten(fun(*args, **options))
             self.rest = [None if hasattr(one, "shape") else one for one in leaves]
+            self.same = [next((i for i, other in enumerate(tensors) if other is one), None) for one in leaves
+                         if hasattr(one, "shape")]
             self.written = [i for i, (one, version) in enumerate(zip(tensors, versions)) if one._version != version]
             values = [ops.cast(tensors[i], tensors[i].dtype) for i in self.written]
             made = [ops.cast(one, one.dtype) if any(one is other for other in tensors) else one
                     for one in as_tensors([one for one in leaves if hasattr(one, "shape")])]
         finally:
             _core._stand_in(tuple(tensors), standing)
+            moved = self._put_back(held)
+        if moved:
+            raise RuntimeError(f"compile: the function gives {moved!r} of an object another tensor, which recording "
+                               "cannot do again\n  hint: copy_() writes to the tensor that is there")
         return (*made, *values)
 
+    def _put_back(self, held):
+        """What objects had before the function ran on stand-ins; the name of a tensor that they did not have."""
+        moved = None
+        for holder, before in zip(self.holders, held):
+            for name in [*holder]:
+                if isinstance(holder[name], Tensor) and holder[name] is not before.get(name):
+                    moved = name
+                    if name in before:
+                        holder[name] = before[name]
+                    else:
+                        del holder[name]
+        return moved
+
+    def fits(self, leaves):
+        """Are the tensors that were found to be used not among the arguments, and as they were?"""
+        ids = set(map(id, leaves))
+        return not any(id(one) in ids for one in self.beside) and self.needs == _needs(self.beside)
+
     def __call__(self, leaves):
-        tensors = [one for one in leaves if isinstance(one, Tensor)] + self.beside
+        tensors = _different(leaves) + self.beside
         keys = [default_generator.next_key() for _ in range(self.draws)]
         found = _core._replay(self.function, (*tensors, *keys), self.count)
         n = self.count - len(self.written)
         for i, value in zip(self.written, found[n:]):
             tensors[i].copy_(value)
-        made = iter(found[:n])
+        made = iter([value if i is None else tensors[i] for i, value in zip(self.same, found[:n])])
         return tree_unflatten(self.structure, [next(made) if one is None else one for one in self.rest])
+
+
+def _different(leaves):
+    """The tensors, each once."""
+    return list({id(one): one for one in leaves if isinstance(one, Tensor)}.values())
+
+
+def _needs(tensors):
+    return tuple(one.requires_grad for one in tensors)
+
+
+def _kind(leaf, places):
+    """What a signature has of a leaf; places: where each tensor came first. 0.0 and -0.0 differ, NaN is itself."""
+    if isinstance(leaf, Tensor):
+        return leaf.dtype, tuple(leaf.shape), leaf.requires_grad, places.setdefault(id(leaf), len(places))
+    return _number(leaf)
 
 
 def _specs(tensors):
     return tuple((one.dtype, tuple(one.shape)) for one in tensors)
 
 
+def _number(value):
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value
+
+
 def _beside(fun):
-    """The modules and tensors that a function has beside its arguments: in itself, its closure and the globals that
-    it names."""
+    """The modules and tensors that a function has beside its arguments, and numbers and texts (a module's, too): in
+    itself, its closure and the globals that it names."""
     seen = [fun, getattr(fun, "__self__", None)]
     fun = getattr(fun, "__func__", fun)
     while isinstance(fun, functools.partial):
@@ -90,7 +142,10 @@ def _beside(fun):
     for one in modules:
         tensors += [part for members in (one._parameters, one._buffers) for part in members.values()
                     if part is not None]
-    return modules, list({id(one): one for one in tensors}.values())
+    numbers = [_number(one) for one in seen if isinstance(one, _NUMBERS)]
+    numbers += [(name, _number(one)) for module in modules for name, one in vars(module).items()
+                if isinstance(one, _NUMBERS)]
+    return modules, list({id(one): one for one in tensors}.values()), tuple(numbers)
 
 
 def _compiled(fun, fullgraph):
@@ -100,17 +155,17 @@ def _compiled(fun, fullgraph):
     def function(*args, **options):
         leaves, structure = tree_flatten((args, options))
         leaves = [one if isinstance(one, Tensor) or not hasattr(one, "shape") else _core.asarray(one) for one in leaves]
-        modules, beside = _beside(fun)
-        key = (structure, *((one.dtype, tuple(one.shape)) if isinstance(one, Tensor) else (type(one), one)
-                            for one in leaves),
-               _core.is_grad_enabled(), tuple(module.training for module in modules), tuple(map(id, beside)))
+        modules, beside, numbers = _beside(fun)
+        places = {id(one): i for i, one in enumerate(beside)}
+        key = (structure, *(_kind(one, places) for one in leaves), _core.is_grad_enabled(),
+               numbers, tuple(map(id, beside)), _needs(beside))
         if _core._tracing() or key in refused:
             return fun(*args, **options)
         recording = recordings.get(key)
-        if recording is None:
+        if recording is None or not recording.fits(leaves):
             args, options = tree_unflatten(structure, leaves)
             try:
-                recording = _Recording(fun, args, options, leaves, beside)
+                recording = _Recording(fun, args, options, leaves, beside, modules)
             except (_core.Error, RuntimeError):  # it reads a value, takes a gradient ...: it runs as it is
                 if fullgraph:
                     raise
@@ -149,9 +204,10 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     in which Python records, so it is for small steps of many ops, whose arguments keep their structure, dtypes,
     shapes and values of Python: for each such signature the function runs twice, then what it recorded is recorded
     again with the new tensors. Tensors that it closes over, a module's parameters and buffers (which it may write),
-    and draws of the process's generator are as in the plain function; prints and other effects happen in the first
-    call alone, and values of Python from outside stay what they were then. A function that reads a value or takes
-    gradients runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
+    and draws of the process's generator are as in the plain function, as are numbers and texts of its closure, of the
+    globals that it names and of modules; prints and other effects happen in the first call alone, and numbers that Python has
+    elsewhere (attributes of other objects, globals of functions that it calls) stay what they were then. A function that
+    reads a value, takes gradients or uses tensors from elsewhere runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
 
     dynamic and mode choose nothing here: new sizes are recorded anew. disable: model as it is."""
     if backend not in ("inductor", "eager") or options is not None:

@@ -12,12 +12,22 @@ _FREED = ("saved_tensors: the saved tensors were freed by the backward that used
           "  hint: backward(retain_graph=True) keeps them")
 
 
+_WRITTEN = ("saved_tensors: one of the variables needed for gradient computation has been modified by an inplace "
+            "operation: a saved tensor was written to in its place after it was saved\n"
+            "  hint: write to a clone(), or save one")
+
+
+def _version(x):
+    return x._version if isinstance(x, Tensor) else None
+
+
 class FunctionCtx:
     """What forward hands over to backward: saved tensors, and attributes of any name."""
 
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad
         self._saved, self._fixed, self._materialize, self._unpack = (), (), True, None
+        self._versions = ()
 
     def save_for_backward(self, *tensors):
         """Inputs, results and other tensors that backward finds as ctx.saved_tensors; None is allowed."""
@@ -26,11 +36,15 @@ class FunctionCtx:
                 raise TypeError(f"save_for_backward can only save variables, but argument is of type "
                                 f"{type(one).__name__}")
         self._saved = tensors
+        self._versions = [_version(one) for one in tensors]
 
     @property
     def saved_tensors(self):
         if self._saved is None:
             raise RuntimeError(_FREED)
+        for one, version in zip(self._saved, self._versions):
+            if version is not None and isinstance(one, Tensor) and one._version != version:
+                raise RuntimeError(_WRITTEN)
         return self._unpack(self._saved) if self._unpack else self._saved
 
     def mark_non_differentiable(self, *results):
@@ -218,6 +232,7 @@ class Function:
             ctx, rest = FunctionCtx(seen["ctx"].needs_input_grad), iter(saved)
             ctx.__dict__.update(seen["ctx"].__dict__)
             ctx._saved = tuple(one if one is None else next(rest) for one in seen["ctx"]._saved)
+            ctx._versions = ()  # they are what is traced
             return ctx
 
         def backward(operands, results, saved, cotangents):

@@ -115,6 +115,9 @@ class Hooks(Owner):
         """That of x, which gets one where it has none, or another value than it had then."""
         bits, owner = x.__dict__.get("_hooks", (None, None))
         if bits != _core._bits(x):
+            if _core._followed(x):
+                raise RuntimeError("register_hook, retain_grad: something was computed of the tensor before, whose "
+                                   "gradient would not come by here\n  hint: call it where the tensor is made, before it is used")
             owner = cls()
             x.__dict__["_hooks"] = (_core._mark_here(x, owner), owner)
         return owner

@@ -3,7 +3,8 @@ import math
 
 from . import _core, _random
 from ._core import Tensor, ops
-from ._dtypes import FLOATS
+from ._dtypes import FLOATS, finfo
+from ._elementwise import filling
 from ._grad import no_grad
 from ._shaping import broadcast_tensors
 from .nn.functional import binary_cross_entropy_with_logits
@@ -175,7 +176,14 @@ class Categorical(Distribution):
         return logits.gather(-1, value.expand(shape).unsqueeze(-1)).squeeze(-1)
 
     def entropy(self):
-        return -(self.logits * self.probs).sum(-1)
+        least = filling(finfo(self.logits.dtype).min, self.logits.dtype)  # what is impossible adds 0
+        return -(ops.maximum(self.logits, least) * self.probs).sum(-1)
+
+
+def _share(p, q, difference):
+    """What an outcome of probability p adds: 0 where it is impossible, infinity where it is so under q alone."""
+    zero, infinity = filling(0, difference.dtype), filling(math.inf, difference.dtype)
+    return ops.select(ops.equal(p, 0), zero, ops.select(ops.equal(q, 0), infinity, p * difference))
 
 
 def kl_divergence(p, q):
@@ -185,8 +193,9 @@ def kl_divergence(p, q):
         ratio = (p.scale / q.scale) ** 2
         return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
     if kinds == (Categorical, Categorical):
-        return (p.probs * (p.logits - q.logits)).sum(-1)
+        return _share(p.probs, q.probs, p.logits - q.logits).sum(-1)
     if kinds == (Bernoulli, Bernoulli):
         softplus = ops.softplus
-        return (p.probs * (softplus(-q.logits) - softplus(-p.logits)) + (1 - p.probs) * (softplus(q.logits) - softplus(p.logits)))
+        return (_share(p.probs, q.probs, softplus(-q.logits) - softplus(-p.logits))
+                + _share(1 - p.probs, 1 - q.probs, softplus(q.logits) - softplus(p.logits)))
     raise NotImplementedError(f"kl_divergence: of {kinds[0].__name__} from {kinds[1].__name__} there is no formula here")

@@ -39,6 +39,10 @@ static tensor_object *leaf_of(ct_tensor t) { // borrowed; NULL: nobody has it an
 bool make_variable(PyObject *o, bool tracked, ct_loc here) {
     tensor_object *self = (tensor_object *)o;
     if (self->set) {
+        if (ct_is_tracked(self->handle) == tracked) return true;
+        // What was read of it before has the history that it had; an assignment that is pending has one read.
+        const bool ahead = !thread_here()->tracing && ct_is_read_ahead(self->handle);
+        if (ahead && !run_eval(NULL, 0, here)) return false;
         ct_track_variable(self->handle, tracked);
         return true;
     }

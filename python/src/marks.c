@@ -102,6 +102,13 @@ static PyObject *bits(PyObject *module, PyObject *o) {
     PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
     return NULL;
 }
+// _followed(tensor): has something been made of it that has a history?
+static PyObject *followed(PyObject *module, PyObject *o) {
+    (void)module;
+    if (tensor_check(o)) return PyBool_FromLong(ct_is_followed(tensor_handle(o)));
+    PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
+    return NULL;
+}
 static PyObject *tensor_of(PyObject *module, PyObject *number) {
     (void)module;
     const ct_loc here = enter();
@@ -206,6 +213,7 @@ PyMethodDef mark_functions[] = {
     {"_mark", mark, METH_VARARGS, NULL},
     {"_mark_here", mark_here, METH_VARARGS, NULL},
     {"_bits", bits, METH_O, NULL},
+    {"_followed", followed, METH_O, NULL},
     {"_tensor_of", tensor_of, METH_O, NULL},
     {"_cut", cut, METH_VARARGS, NULL},
     {"_segment", segment, METH_VARARGS, NULL},

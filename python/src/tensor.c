@@ -100,7 +100,10 @@ ct_tensor tensor_value(PyObject *o, ct_loc here) {
         const bool may = kind == 'f' || kind == 'c' || ct_is_tracked(t);
         return may ? ct_stop_gradient_at(t, here) : t;
     }
-    return !thread_others || tensor_is_own(o) || !ct_is_tracked(t) ? t : no_history(here);
+    const bool tracked = (thread_others || ((tensor_object *)o)->set) && ct_is_tracked(t);
+    if (((tensor_object *)o)->set && !tracked)
+        return ct_stop_gradient_at(t, here); // a constant for now
+    return !thread_others || tensor_is_own(o) || !tracked ? t : no_history(here);
 }
 
 ct_tensor tensor_look(PyObject *o) {

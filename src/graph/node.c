@@ -465,6 +465,24 @@ void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
     if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
 }
 
+// A read without a node: of a variable that was told since whether what is made of it keeps its history, what was read
+// before is another one. The tracked read stays the version's, which a gradient finds.
+static bool read_otherwise(ct_ctx *ctx, ct_var *var, ct_current *now, ct_val *val,
+                           const ct_loc *here) {
+    ct_node *leaf = read_leaf(ctx, var, now->version, here);
+    if (!leaf) return false;
+    hold_newest(ctx, leaf);
+    *val = (ct_val){leaf, 0};
+    if (!var->tracked) return true;
+    now->version = leaf->number;
+    now->value.node = NULL;
+    now->node = leaf;
+    now->depth = leaf->frame->depth;
+    now->serial = leaf->frame->serial;
+    now->carried = false;
+    return true;
+}
+
 static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, const ct_loc *here) {
     const bool pending = atomic_load_explicit(&var->writer, memory_order_relaxed) == ctx;
     // Loaded before the state is looked at: where another context frees or breaks the variable
@@ -489,6 +507,8 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
     } else if (!now->node && !(now->node = version_node(ctx, var, now, !pending, here))) {
         return false;
     }
+    if (ctx->rolling && !pending && !(now->node->flags & CT_NODE_TRACKED) != !var->tracked)
+        return read_otherwise(ctx, var, now, val, here);
     *val = (ct_val){now->node, 0};
     return true;
 }

@@ -129,6 +129,8 @@ static bool ends_at_variable(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_FROM_VARIABLE) || node->var;
 }
 
+static bool is_tracked(const ct_node *node) { return node->flags & CT_NODE_TRACKED; }
+
 // Notes what the loss reads of the variables marked with the epoch. Two versions are an error.
 static bool find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here) {
     ct_nodes list = {0};
@@ -138,6 +140,12 @@ static bool find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here)
         if (!(node->flags & CT_NODE_FROM_VARIABLE) || !node->var) continue;
         ct_current *now = ct__current(ctx, node->var);
         if (!now || now->epoch != epoch) continue;
+        if (now->met && ct__version_of(now->met) == ct__version_of(node) &&
+            is_tracked(now->met) != is_tracked(node)) {
+            if (is_tracked(node))
+                now->met = node; // the other one was read while it was told to be a constant
+            continue;
+        }
         const ct_loc one = now->met ? now->met->here : CT_NOWHERE, other = node->here;
         ok = !now->met;
         if (!ok)

@@ -30,6 +30,29 @@ bool ct_is_tracked(ct_tensor t) {
     return node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF);
 }
 
+bool ct_is_read_ahead(ct_tensor variable) {
+    ct_ctx *ctx = ct__ctx();
+    ct_var *var = ct__var_of(variable);
+    if (!ctx || !var || atomic_load_explicit(&var->writer, memory_order_relaxed) != ctx)
+        return false;
+    const ct_current *now = ct__current(ctx, var);
+    return now && now->node;
+}
+
+bool ct_is_followed(ct_tensor t) {
+    ct_ctx *ctx = ct__ctx();
+    uint32_t out;
+    const ct_node *of = ct__peek_fast(t, &out);
+    if (!ctx || !of || !of->users) return false;
+    for (const ct_frame *frame = ct__top(ctx); frame; frame = frame->older)
+        for (const ct_node *node = frame->nodes; node; node = node->next) {
+            if (node->flags & CT_NODE_GONE || !(node->flags & CT_NODE_TRACKED)) continue;
+            for (int i = 0; i < node->n_in; i++)
+                if (node->in[i].node == of) return true;
+        }
+    return false;
+}
+
 static bool is_untracked(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_TRACKED);
 }

@@ -239,3 +239,29 @@ def test_memory_holds_level():
         if turn == 100:
             memory = cotan.stats()["memory"]
     assert cotan.stats()["memory"] == memory
+
+
+class Holder:
+    pass
+
+
+ELSEWHERE = cotan.asarray(2.0)
+
+
+def through_a_helper(x):
+    return x * ELSEWHERE
+
+
+def test_tensors_of_other_objects_are_as_they_are_now():
+    global ELSEWHERE
+    holder, x = Holder(), cotan.asarray(3.0)
+    holder.w = cotan.asarray(2.0)
+    for f in (cotan.compile(lambda x: x * holder.w), cotan.compile(lambda x: through_a_helper(x))):
+        holder.w = ELSEWHERE = cotan.asarray(2.0)
+        assert f(x).item() == 6
+        holder.w = ELSEWHERE = cotan.asarray(5.0)
+        assert f(x).item() == 15
+    with pytest.raises(RuntimeError) as error:
+        cotan.compile(lambda x: x * holder.w, fullgraph=True)(x)
+    assert str(error.value) == ("compile: the function uses a tensor of another object, or of a function that it calls, "
+                                "whose place recording cannot look at again\n  hint: pass it as an argument")

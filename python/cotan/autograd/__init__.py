@@ -34,6 +34,18 @@ def _total(outputs, cotangents, name):
     return total
 
 
+def _slopes(total, inputs, retain, create):
+    """Gradients with respect to each input by itself: one that is computed of another is no constant for that one's."""
+    inner = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad and not x.is_leaf]
+    groups = [[i] for i in inner] + [[i for i in range(len(inputs)) if i not in inner]]
+    groups = [group for group in groups if group] if inner else [range(len(inputs))]
+    found = {}
+    for k, group in enumerate(groups):
+        keeps = retain or k + 1 < len(groups)
+        found.update(zip(group, _core._grad(total, tuple(inputs[i] for i in group), None, keeps, create)))
+    return [found[i] for i in range(len(inputs))]
+
+
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
          is_grads_batched=False, materialize_grads=False):
     """A tuple: the gradients of the outputs (each one number, or times its grad_outputs) with respect to each input, which may
@@ -47,7 +59,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     with enable_grad():
         total = _total(outputs, cotangents, "grad")
         retain = create_graph if retain_graph is None else retain_graph
-        found = _core._grad(total, inputs, None, bool(retain), bool(create_graph))
+        found = _slopes(total, inputs, bool(retain), bool(create_graph))
     missing = [i for i, one in enumerate(found) if one is None]
     if missing and materialize_grads:
         found = [_core.full(x.shape, 0, x.dtype) if one is None else one for one, x in zip(found, inputs)]

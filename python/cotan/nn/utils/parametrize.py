@@ -109,12 +109,7 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
     """module.tensor_name becomes parametrization(what it was); a second one is put behind the first."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
-        existing = module.parametrizations[tensor_name]
-        if hasattr(parametrization, "right_inverse"):
-            with no_grad():
-                wanted = parametrization.right_inverse(getattr(module, tensor_name))
-                existing.right_inverse(wanted)
-        existing.append(parametrization)
+        module.parametrizations[tensor_name].append(parametrization)
         return module
     original = module._parameters.get(tensor_name)
     original = module._buffers.get(tensor_name) if original is None else original
