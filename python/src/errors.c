@@ -33,7 +33,7 @@ static struct {
     [CT_E_FORK] = {"ForkError", &PyExc_RuntimeError, NULL},
     [CT_E_CHECK] = {"CheckError", &PyExc_RuntimeError, NULL},
     [CT_E_LINALG] = {"LinAlgError", &PyExc_ValueError, NULL},
-    [CT_E_OP] = {"OpError", &PyExc_RuntimeError, NULL},
+    [CT_E_OUTSIDE] = {"OpError", &PyExc_RuntimeError, NULL},
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 static PyObject *base_error;

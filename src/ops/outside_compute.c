@@ -66,7 +66,7 @@ static bool report(job *j) {
         ct__say_index(&where, &j->batch, j->failed);
         ct__text_add(&where, " of the batch: ");
     }
-    ct__err(ref->err, CT_E_OP, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
+    ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
             j->said);
     ct__text_free(&where);
     return false;

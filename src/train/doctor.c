@@ -134,6 +134,7 @@ static const char *const variables[] = {
     "MARCH",
     "THREADS",
     "BUILD",
+    "DATA",
     "DOCS",
     "EMULATOR",
     "FUZZ_BATCH",
