@@ -291,7 +291,7 @@ ct_tensor ct_params_find(const ct_params *params, const char *name) {
 bool ct_params_read(const ct_params *params) {
     const ct_ctx *ctx = ct__ctx();
     bool read = false;
-    for (size_t i = 0; ctx && i < params->n && !read; i++)
+    for (size_t i = 0; ctx && params && i < params->n && !read; i++)
         read = params->vars[i]->owner == ctx->id && params->vars[i]->own_refs;
     return read;
 }

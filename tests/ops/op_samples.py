@@ -1381,4 +1381,4 @@ SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, po
             "batch_norm": (np_batch_norm, channel_cases), "batch_norm_train": (np_batch_norm_train, channel_cases)}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",
-           "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout"}
+           "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout", "mark", "paired"}
