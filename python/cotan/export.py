@@ -35,7 +35,7 @@ def export_c(path, function, *args, embed=False):
     name of the C function. It needs libm alone, no library, allocates nothing, starts no thread and has the same bits. Its struct
     has a pointer for each input, named as the function's parameters are, each result (`result`, or `result_NAME` of several), and
     the weights of a Module by their names; with `embed` these stand in the file instead (small models: a compiler takes some 200
-    bytes of memory a word). args are examples: sizes and dtypes are theirs."""
+    bytes of memory a word). A Module is written as it is after eval(). args are examples: sizes and dtypes are theirs."""
     _core.eval()  # what is pending is not part of it
     named, leaves = {}, []
     for prefix, arg in zip(_parameter_names(function, len(args)), args):
@@ -44,8 +44,15 @@ def export_c(path, function, *args, embed=False):
         _core.eval(*values)
         named.update({_path_name(prefix, place): value for (place, _), value in zip(pairs, values)})
         leaves.append(structure.unflatten(values))
-    with no_grad():
-        result = function(*leaves)
+    modules = [module for module in function.modules() if module.training] if hasattr(function, "named_parameters") else []
+    try:
+        for module in modules:
+            module.training = False
+        with no_grad():
+            result = function(*leaves)
+    finally:
+        for module in modules:
+            module.training = True
     outs, _ = tree_flatten_with_path(result)
     for place, value in outs:
         if not isinstance(value, Tensor):

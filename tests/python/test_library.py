@@ -162,6 +162,16 @@ def test_a_module_is_exported(tmp_path):
         assert run_exported(folder, given, wanted.shape).tobytes() == wanted.tobytes()
 
 
+def test_a_module_in_training_is_exported_as_it_is_in_eval(tmp_path):
+    net = cotan.nn.Sequential(cotan.nn.BatchNorm1d(4), cotan.nn.Dropout(0.5))
+    x, = draw((5, 4))
+    cotan.export_c(tmp_path / "net", net, x, embed=True)
+    assert net.training and net[1].training and net[0].running_mean.tolist() == [0] * 4
+    wanted = net.eval()(cotan.asarray(x)).detach().numpy()
+    given = {"input": x, **{"v0_" + name: value.numpy() for name, value in net[0].named_buffers() if name != "num_batches_tracked"}}
+    assert run_exported(tmp_path, given, wanted.shape).tobytes() == wanted.tobytes()
+
+
 def test_through_ref(plugin):
     program = f"""
 import cotan, numpy as np
