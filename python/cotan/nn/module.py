@@ -147,7 +147,11 @@ class Module:
 
     def __getattr__(self, name):
         inside = self.__dict__
-        for kind in ("_parameters", "_buffers", "_modules"):
+        try:
+            return inside["_parameters"][name]  # most are
+        except KeyError:
+            pass
+        for kind in ("_buffers", "_modules"):
             members = inside.get(kind)
             if members is not None and name in members:
                 return members[name]

@@ -3,6 +3,9 @@
 Numbers such as the learning rate and the bias corrections, which change from step to step, are operands of the plan:
 a new value compiles nothing. The steps themselves are counted in Python.
 """
+import functools
+
+from .. import _core
 from .._core import ops
 from .optimizer import Optimizer, check, check_betas, zeros_like, filled_like
 
@@ -41,6 +44,15 @@ class SGD(Optimizer):
             param.copy_(param - grad * lr)
 
 
+@functools.cache
+def _moments():
+    """The formulas of Adam as ops: one call each where Python would make a dozen."""
+    return [_core._op_define(name, "", operands, text) for name, operands, text in (
+        ("adam_mean", "m g w", "m + (g - m) * w"),
+        ("adam_square", "v g b c", "v * b + g * g * c"),
+        ("adam_step", "p m v s e z", "p - m / (sqrt(v) / s + e) * z"))]
+
+
 def _mix(old, new, weight):
     """old and new, mixed by torch.lerp's formulas."""
     return old + (new - old) * weight if abs(weight) < 0.5 else new - (new - old) * (1 - weight)
@@ -59,6 +71,7 @@ class Adam(Optimizer):
 
     def update(self, group):
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        mean_of, square_of, stepped = _moments()
         for param, grad, state in self.with_grads(group):
             if not state:
                 state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
@@ -70,13 +83,14 @@ class Adam(Optimizer):
                 value = value * (1 - lr * decay)
             elif decay:
                 grad = grad + value * decay
-            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
-            square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
+            mean, square = state["exp_avg"], state["exp_avg_sq"]
+            mean.copy_(_core._op_call(mean_of, (mean, grad, 1 - beta1), ()) if beta1 > 0.5 else _mix(mean, grad, 1 - beta1))
+            square.copy_(_core._op_call(square_of, (square, grad, beta2, 1 - beta2), ()))
             if group["amsgrad"]:
                 square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
             scale = (1 - beta2 ** state["step"]) ** 0.5
             size = lr / (1 - beta1 ** state["step"])
-            param.copy_(value - mean / (ops.sqrt(square) / scale + group["eps"]) * size)
+            param.copy_(_core._op_call(stepped, (value, mean, square, scale, group["eps"], size), ()))
 
 
 class AdamW(Adam):

@@ -3,7 +3,6 @@ from collections import OrderedDict, defaultdict
 from copy import deepcopy
 
 from .. import _core
-from .._grad import no_grad
 from .._step import run, variable
 from ..nn.module import RemovableHandle, clear_grad
 
@@ -88,7 +87,7 @@ class Optimizer:
 
     def step(self, closure=None):
         """Writes new values to the parameters, and runs all that is pending as one plan."""
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in [*self._step_pre_hooks.values()] if self._step_pre_hooks else ():
             hook(self, (closure,), {})
         loss = None
         if closure is not None:
@@ -97,11 +96,14 @@ class Optimizer:
                 loss = closure()
             finally:
                 _core._set_grad_enabled(before)
-        with no_grad():
+        before = _core._set_grad_enabled(False)
+        try:
             for group in self.param_groups:
                 self.update(group)
+        finally:
+            _core._set_grad_enabled(before)
         run()
-        for hook in list(self._step_post_hooks.values()):
+        for hook in [*self._step_post_hooks.values()] if self._step_post_hooks else ():
             hook(self, (closure,), {})
         return loss
 
@@ -110,9 +112,11 @@ class Optimizer:
 
     def with_grads(self, group):
         """Of each parameter that has a gradient: itself, the gradient (negated to maximize), its state."""
+        maximize, state = group.get("maximize"), self.state
         for param in group["params"]:
-            if param.grad is not None:
-                yield param, -param.grad if group.get("maximize") else param.grad, self.state[param]
+            grad = param.grad
+            if grad is not None:
+                yield param, -grad if maximize else grad, state[param]
 
     def _add_hook(self, hooks, hook):
         handle = RemovableHandle(hooks)

@@ -17,7 +17,7 @@ __all__ = [
 
 def linear(input, weight, bias=None):
     """input (..., in), weight (out, in) or (in,), bias (out,)."""
-    vector = len(weight.shape) == 1
+    vector = weight.ndim == 1
     if vector:
         weight = ops.reshape(weight, (1, -1))
     y = _matmul(input, ops.permute(weight, (1, 0)))
@@ -28,7 +28,7 @@ def linear(input, weight, bias=None):
 
 def _matmul(a, b):
     """a (..., K) and b (K, N); a vector is a row."""
-    if len(a.shape) == 1:
+    if a.ndim == 1:
         return ops.reshape(ops.matmul(ops.reshape(a, (1, -1)), b), (-1,))
     return ops.matmul(a, b)
 
