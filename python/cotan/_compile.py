@@ -51,6 +51,8 @@ class _Recording:
         try:
             with _random.recording(operands[len(tensors):]):
                 leaves, self.structure = tree_flatten(fun(*args, **options))
+            self.gives_views = any(isinstance(one, Tensor) and any(one._base is other for other in tensors)
+                                   for one in leaves)
             self.rest = [None if hasattr(one, "shape") else one for one in leaves]
             self.same = [next((i for i, other in enumerate(tensors) if other is one), None) for one in leaves
                          if hasattr(one, "shape")]
@@ -83,6 +85,10 @@ class _Recording:
         """Are the tensors that were found to be used not among the arguments, and as they were?"""
         ids = set(map(id, leaves))
         return not any(id(one) in ids for one in self.beside) and self.needs == _needs(self.beside)
+
+    def writes_among_views(self, leaves):
+        """Does it write to a tensor, and may another one be of the same memory?"""
+        return self.written and any(isinstance(one, Tensor) and one._base is not None for one in (*leaves, *self.beside))
 
     def __call__(self, leaves):
         tensors = _different(leaves) + self.beside
@@ -171,10 +177,13 @@ def _compiled(fun, fullgraph):
                     raise
                 refused.add(key)
                 return fun(*args, **options)
+            if recording.gives_views and not fullgraph:
+                refused.add(key)
+                return fun(*args, **options)
             if len(recordings) >= _MOST:
                 del recordings[next(iter(recordings))]
             recordings[key] = recording
-        return recording(leaves)
+        return fun(*args, **options) if recording.writes_among_views(leaves) else recording(leaves)
 
     return function
 
@@ -207,7 +216,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     and draws of the process's generator are as in the plain function, as are numbers and texts of its closure, of the
     globals that it names and of modules; prints and other effects happen in the first call alone, and numbers that Python has
     elsewhere (attributes of other objects, globals of functions that it calls) stay what they were then. A function that
-    reads a value, takes gradients or uses tensors from elsewhere runs as it is; with fullgraph that is an error. Also a decorator. (torch.compile)
+    reads a value, takes gradients or uses tensors from elsewhere runs as it is; with fullgraph that is an error. So does
+    one that gives a view of an argument, which with fullgraph is a copy. Also a decorator. (torch.compile)
 
     dynamic and mode choose nothing here: new sizes are recorded anew. disable: model as it is."""
     if backend not in ("inductor", "eager") or options is not None:

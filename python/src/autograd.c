@@ -125,6 +125,15 @@ static PyObject *get_is_leaf(PyObject *o, void *unused) {
     return t.bits ? PyBool_FromLong(self->set || !ct_is_tracked(t)) : NULL;
 }
 
+static PyObject *get_base(PyObject *o, void *unused) {
+    (void)unused;
+    const tensor_object *base = ((tensor_object *)o)->parent;
+    while (base && base->parent) base = base->parent;
+    if (!base) Py_RETURN_NONE;
+    Py_INCREF((PyObject *)base);
+    return (PyObject *)base;
+}
+
 // The name of the op that computed a value with a history; None: it has none, or begins there.
 static PyObject *get_op(PyObject *o, void *unused) {
     (void)unused;
@@ -539,6 +548,7 @@ PyGetSetDef autograd_getters[] = {
     {"requires_grad", get_requires_grad, set_requires_grad,
      "Has it a history, or does one begin at it?", NULL},
     {"is_leaf", get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
+    {"_base", get_base, NULL, "The tensor of which it is a view; None: it is none.", NULL},
     {"_op", get_op, NULL, "The op whose history it has; None: none.", NULL},
     {"_version", get_version, NULL, "How often it was written in its place.", NULL},
     {"grad", get_grad, set_grad, "What backward() gave; None before.", NULL},

@@ -93,6 +93,23 @@ def test_compile_one_tensor_for_two_arguments():
         assert (function(z, w).tolist(), function(z, z).tolist()) == ([2], [6])
 
 
+def test_compile_and_views():
+    @cotan.compile
+    def function(a, b):
+        a.add_(1)
+        return b * 2
+
+    for _ in range(2):
+        z, w = cotan.tensor([1.0, 2.0, 3.0, 4.0]), cotan.tensor([1.0, 2.0, 3.0])
+        assert function(z, w).tolist() == [2, 4, 6] and z.tolist() == [2, 3, 4, 5]
+        assert function(z, z[:3]).tolist() == [6, 8, 10]
+    first = cotan.compile(lambda a: a[:2])
+    for _ in range(2):
+        z = cotan.tensor([1.0, 2.0, 3.0])
+        first(z).add_(10)
+        assert z.tolist() == [11, 12, 3]
+
+
 def test_compile_gives_an_argument_itself():
     fast = cotan.compile(lambda a: (a.mul_(2), a))
     for _ in range(3):
