@@ -182,6 +182,7 @@ static bool finish(ct_emit *e, double flops) {
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
     if (!drop_unused_sizes(e)) return false;
+    ct__kir_hoist(e->kir);
     ct__kir_bind(e->kir);
     if (e->kir->err.code) {
         *s->err = e->kir->err;
