@@ -71,9 +71,11 @@ static void lane_bits(const ct_render *r, int32_t loop, ct_kval cond) {
     }
 }
 
-// "ldm_f32(", of which OpenCL makes a macro with the type.
-static void open_access(const ct_render *r, const char *form, const char *t) {
-    ct__textf(r->out, r->opencl ? "%s(%s, " : "%s_%s(", form, t);
+// "ldm_f32("; in OpenCL what lies in a work-item's own memory has functions of its own.
+static void open_access(const ct_render *r, int64_t buf, const char *form) {
+    const ct_kbuf *b = &r->k->bufs[buf];
+    const bool own = b->flags & CT_KIR_LOCAL && ct__kir_local_offset(r->k, (int)buf) < 0;
+    ct__textf(r->out, "%s%s_%s(", r->opencl && own ? "p" : "", form, ct__render_storage(b->dtype));
 }
 
 // "in0 + 5" or "in0"
@@ -123,10 +125,10 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
 }
 
 // At places that are data, or computed from it.
-static void gathered(const ct_render *r, const ct_kins *ins, const char *t) {
+static void gathered(const ct_render *r, const ct_kins *ins) {
     const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
     const bool row = x >= 0 && ct__render_is_row(r, ins, x);
-    open_access(r, row ? "ldm" : x >= 0 ? "ldi" : "ldg", t);
+    open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
     buffer_name(r, ins->imm.i);
     if (x >= 0) ct__render_uniform_part(r, ins->a);
     ct__text_add(r->out, row ? " + " : ", ");
@@ -139,7 +141,7 @@ static void gathered(const ct_render *r, const ct_kins *ins, const char *t) {
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     converter c = converter_of("up", dtype);
-    const char *t = ct__render_storage(dtype), *up = c.s;
+    const char *up = c.s;
     ct_kshape index = r->shape[ins->a];
     int32_t loop = masking_loop(r, v);
     if (index.vary == CT_UNIFORM) {
@@ -148,10 +150,10 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     }
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
-        gathered(r, ins, t);
+        gathered(r, ins);
     } else {
         bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
-        open_access(r, one ? all ? "ld" : "ldm" : "lds", t);
+        open_access(r, ins->imm.i, one ? all ? "ld" : "ldm" : "lds");
         address(r, ins->imm.i, ins->a);
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
         if (one && all) {
@@ -198,7 +200,6 @@ static void wide_stored(const ct_render *r, const ct_kins *ins) {
 
 static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_kshape index = r->shape[ins->a];
-    const char *t = ct__render_storage(r->k->bufs[ins->imm.i].dtype);
     int32_t loop = masking_loop(r, v);
     line(r);
     if (index.vary == CT_UNIFORM) {
@@ -211,7 +212,7 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
                        : ins->sub               ? "stp"
                        : all                    ? "st"
                                                 : "stm";
-    open_access(r, form, t);
+    open_access(r, ins->imm.i, form);
     if (index.vary == CT_VARYING) {
         buffer_name(r, ins->imm.i);
         ct__text_add(r->out, ", ");
@@ -239,7 +240,7 @@ static void vector_load(const ct_render *r, const ct_kins *ins) {
     converter c = converter_of("up", dtype);
     const char *up = c.s;
     if (*up) ct__textf(r->out, "%s(", up);
-    open_access(r, ins->b >= 0 ? "ldm" : "ld", ct__render_storage(dtype));
+    open_access(r, ins->imm.i, ins->b >= 0 ? "ldm" : "ld");
     address(r, ins->imm.i, ins->a);
     if (ins->b >= 0) counted_bits(r, ins->b);
     ct__text_add(r->out, *up ? "))" : ")");
@@ -247,8 +248,7 @@ static void vector_load(const ct_render *r, const ct_kins *ins) {
 
 static void vector_store(const ct_render *r, const ct_kins *ins) {
     line(r);
-    open_access(r, ins->sub ? "stp" : ins->c >= 0 ? "stm" : "st",
-                ct__render_storage(r->k->bufs[ins->imm.i].dtype));
+    open_access(r, ins->imm.i, ins->sub ? "stp" : ins->c >= 0 ? "stm" : "st");
     address(r, ins->imm.i, ins->a);
     if (ins->sub)
         ct__text_add(r->out, ", ALL");
