@@ -88,11 +88,11 @@ typedef enum { CT_LANGUAGE_C, CT_LANGUAGE_OPENCL } ct_language; // compile/rende
 
 typedef struct ct_backend {
     const char *name;
-    bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands, and NODE of kind call
-    bool on_host;       // a buffer is the address of its bytes in host memory, for all to read
-    bool several;       // there may be several such devices: NAME:0, NAME:1 ...
+    bool evaluates_ops;   // takes NODE commands; otherwise KERNEL commands, and NODE of kind call
+    bool on_host;         // a buffer is the address of its bytes in host memory, for all to read
+    bool several;         // there may be several such devices: NAME:0, NAME:1 ...
     ct_language language; // of kernels
-    bool spares;        // freed buffers may wait for the next of their size (backend/memory.c)
+    bool spares;          // freed buffers may wait for the next of their size (backend/memory.c)
     // What decides its bits, by docs/design/bits.md: version of the rules, and the choices made in
     // them. No sizes, no host, no threads.
     const char *numerics;
@@ -135,10 +135,10 @@ struct ct_spare { // a freed buffer that waits for the next of its size
 
 struct ct_device {
     const ct_backend *backend;
-    ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
-    int ordinal;      // which of several
+    ct_device *inner;  // of an asynchronous device: what really computes; of a dry one: what would
+    int ordinal;       // which of several
     char numerics[64]; // the backend's, with what this very device does otherwise
-    void *state;      // the backend's
+    void *state;       // the backend's
     ct_account *account;     // where its memory is counted
     size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
     bool waits;              // for the compiler, whatever that takes; nothing is unfinished

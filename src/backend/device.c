@@ -6,7 +6,8 @@
 
 ct_counters ct__counters;
 
-static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref, &ct__backend_opencl};
+static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref,
+                                             &ct__backend_opencl};
 
 static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device *inner,
                                ct_err *err) {

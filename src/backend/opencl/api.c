@@ -28,7 +28,8 @@ static bool load(ct_err *err) {
     const char *file = asked && *asked ? asked : usual;
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "there is no OpenCL here: %.400s", dlerror());
+        ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "there is no OpenCL here: %.400s",
+                dlerror());
         ct__err_hint(err, "apt-get install ocl-icd-libopencl1, and the driver of a device "
                           "(pocl-opencl-icd: the CPU)");
         return false;
@@ -85,7 +86,8 @@ bool ct__cl_failed(ct_err *err, const char *function, int32_t code) {
 // ---------------------------------------------------------------------------------------- devices
 
 static uint64_t number_of(const ct_cl *cl, cl_device id, uint32_t what) {
-    uint64_t value = 0; // little-endian machines alone are known to have OpenCL: 32 bits fill the lower half
+    uint64_t value =
+        0; // little-endian machines alone are known to have OpenCL: 32 bits fill the lower half
     return cl->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == 0 ? value : 0;
 }
 
@@ -129,7 +131,8 @@ int ct__cl_devices(const ct_cl *cl, ct_cl_device *list, int most, ct_err *err) {
     for (uint32_t p = 0; code == 0 && p < n_platforms; p++) {
         cl_device ids[DEVICES];
         uint32_t n_ids = 0;
-        if (cl->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL_BUT_CUSTOM, DEVICES, ids, &n_ids) != 0)
+        if (cl->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL_BUT_CUSTOM, DEVICES, ids, &n_ids) !=
+            0)
             continue; // a platform without a device
         if (n_ids > DEVICES) n_ids = DEVICES;
         for (uint32_t i = 0; i < n_ids; i++, n++)

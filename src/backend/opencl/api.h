@@ -90,10 +90,10 @@ typedef struct ct_cl_device {
     char name[128], platform[128], driver[128], version[128]; // version: "OpenCL 3.0 ..."
     uint64_t bytes, most_bytes;                               // of its memory, and of one buffer
     uint64_t units, megahertz, parameter_bytes;
-    bool f64, f16;     // has it such arithmetic?
-    bool denormals;    // keeps small numbers of f32
-    bool rounded;      // divides, and takes roots, correctly rounded
-    int major, minor;  // of the version
+    bool f64, f16;    // has it such arithmetic?
+    bool denormals;   // keeps small numbers of f32
+    bool rounded;     // divides, and takes roots, correctly rounded
+    int major, minor; // of the version
 } ct_cl_device;
 // How many there are; the first `most` go to `list`. -1, and a sentence: the library fails.
 int ct__cl_devices(const ct_cl *cl, ct_cl_device *list, int most, ct_err *err);

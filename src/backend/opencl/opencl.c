@@ -86,9 +86,9 @@ static void opencl_free(ct_device *device, void *buffer) {
 static bool opencl_copy_in(ct_device *device, ct_operand to, const void *host, size_t n,
                            ct_err *err) {
     ct_cl_state *s = device->state;
-    const int32_t code = n ? s->cl->clEnqueueWriteBuffer(s->queue, to.buffer, 1, to.offset, n, host,
-                                                         0, NULL, NULL)
-                           : 0;
+    const int32_t code =
+        n ? s->cl->clEnqueueWriteBuffer(s->queue, to.buffer, 1, to.offset, n, host, 0, NULL, NULL)
+          : 0;
     return code == 0 || ct__cl_failed(err, "clEnqueueWriteBuffer", code);
 }
 static bool opencl_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
@@ -101,7 +101,9 @@ static bool opencl_copy_out(ct_device *device, ct_operand from, void *host, size
 
 // --------------------------------------------------------------------------------------- launches
 
-enum { SCRATCH_MOST = 64 << 20 }; // bytes of the work-items that run at a time, where one needs less
+enum {
+    SCRATCH_MOST = 64 << 20
+}; // bytes of the work-items that run at a time, where one needs less
 
 // How many rows run at a time.
 static int64_t rows_at_a_time(const ct_command *c) {
@@ -173,7 +175,8 @@ static bool run_copy(ct_device *device, const ct_command *c, ct_err *err) {
     ct_cl_state *s = device->state;
     const ct_operand from = c->args[0], to = c->args[1];
     if (!c->bytes || (from.buffer == to.buffer && from.offset == to.offset)) return true;
-    const size_t apart = from.offset > to.offset ? from.offset - to.offset : to.offset - from.offset;
+    const size_t apart =
+        from.offset > to.offset ? from.offset - to.offset : to.offset - from.offset;
     if (from.buffer != to.buffer || apart >= c->bytes) {
         const int32_t code = s->cl->clEnqueueCopyBuffer(
             s->queue, from.buffer, to.buffer, from.offset, to.offset, c->bytes, 0, NULL, NULL);
@@ -201,8 +204,8 @@ static bool run_call(ct_device *device, const ct_command *c, ct_err *err) {
     }
     ok = ok && ct__call_node(node, args, device->stop, NULL, err);
     for (uint32_t k = node->n_in; k < c->n_args && ok; k++)
-        ok = opencl_copy_in(device, c->args[k], args[k],
-                            ct__type_bytes(&node->out[k - node->n_in]), err);
+        ok = opencl_copy_in(device, c->args[k], args[k], ct__type_bytes(&node->out[k - node->n_in]),
+                            err);
     for (uint32_t k = 0; args && k < c->n_args; k++) ct__free(args[k]);
     ct__free(args);
     return ok;

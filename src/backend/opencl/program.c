@@ -14,8 +14,8 @@ static const char *options(const ct_cl_state *s) {
 
 static ct_hash key_of(const ct_cl_state *s, const ct_kernel *k) {
     const ct_cl_device *d = &s->about;
-    const char *parts[] = {"opencl", ct__opencl_prelude, d->platform, d->name,
-                           d->driver, d->version,        options(s),  k->text};
+    const char *parts[] = {"opencl",  ct__opencl_prelude, d->platform, d->name,
+                           d->driver, d->version,         options(s),  k->text};
     ct_hash key = {0, 0};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         key = ct__hash_bytes(parts[i], strlen(parts[i]) + 1, key);
@@ -46,11 +46,12 @@ static cl_program kept_binary(const ct_cl_state *s, ct_hash key) {
     const unsigned char *binary = (const unsigned char *)bytes;
     int32_t status = 0, code = 0;
     if (!bytes) return NULL;
-    cl_program program = s->cl->clCreateProgramWithBinary(s->context, 1, &s->about.id, &n, &binary,
-                                                          &status, &code);
+    cl_program program =
+        s->cl->clCreateProgramWithBinary(s->context, 1, &s->about.id, &n, &binary, &status, &code);
     ct__free(bytes);
     if (!program || code != 0) return NULL;
-    if (s->cl->clBuildProgram(program, 1, &s->about.id, options(s), NULL, NULL) == 0) return program;
+    if (s->cl->clBuildProgram(program, 1, &s->about.id, options(s), NULL, NULL) == 0)
+        return program;
     s->cl->clReleaseProgram(program);
     return NULL;
 }

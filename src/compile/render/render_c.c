@@ -943,8 +943,8 @@ static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[
         find_nested(k, shape, nested, nested + k->n);
         ct__render_find_narrow(k, shape, nested + k->n, nested);
         find_indices(k, index);
-        ct_render r = {.k = k, .shape = shape, .nested = nested, .index = index, .depth = 1,
-                       .opencl = opencl};
+        ct_render r = {
+            .k = k, .shape = shape, .nested = nested, .index = index, .depth = 1, .opencl = opencl};
         ok = render(&r, out, name, err);
     }
     ct__free(shape);
