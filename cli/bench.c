@@ -51,6 +51,11 @@ static const bench_row rows[] = {
      .summary = "the cross-entropy of a large vocabulary, and its gradient",
      .text = "The mean cross-entropy of 1,024 rows of 50,257 scores, and its gradient.\n",
      .list = list_cross_entropy},
+    {.name = "linear-cross-entropy",
+     .summary = "the loss of a linear layer of many classes, with its logits and in blocks",
+     .text = "The mean cross-entropy of a linear layer's classes, with the gradients of its input\n"
+             "and weight: of 2,048 rows of 768 and 131,072 classes, and of 1,024 and 50,257.\n",
+     .list = list_linear_cross_entropy},
     {.name = "rotary",
      .summary = "rotary position embeddings",
      .text = "Rotates pairs of numbers of 8 x 12 heads of 1,024 positions of 64 numbers by\n"

@@ -194,6 +194,46 @@ size_t list_cross_entropy(const bench_settings *s, bench_case *out) {
     return n;
 }
 
+// ------------------------------------------------- a linear layer and the cross-entropy of its classes
+
+enum { WITH_LOGITS, IN_BLOCKS };
+
+// x (rows, width), weight (classes, width), targets.
+static size_t make_linear_loss(const bench_case *c, ct_tensor *in) {
+    static int32_t targets[2048];
+    for (int64_t i = 0; i < c->size[0]; i++) targets[i] = (int32_t)(i * 7919 % c->size[2]);
+    in[0] = bench_numbers(CT_DIMS(c->size[0], c->size[1]), 1);
+    in[1] = bench_numbers(CT_DIMS(c->size[2], c->size[1]), 2);
+    in[2] = ct_from(targets, CT_I32, CT_DIMS(c->size[0]));
+    return 3;
+}
+static size_t record_linear_loss(const bench_case *c, const ct_tensor *in, int64_t turn,
+                                 ct_tensor *out) {
+    (void)turn;
+    if (c->which == IN_BLOCKS)
+        out[0] = ct_linear_cross_entropy(in[0], in[1], in[2]);
+    else
+        out[0] = ct_cross_entropy(ct_matmul(in[0], ct_permute(in[1], CT_AXES(1, 0))), in[2]);
+    ct_grad(out[0], in, 2, &out[1]);
+    return 3;
+}
+size_t list_linear_cross_entropy(const bench_settings *s, bench_case *out) {
+    static const char *const ways[] = {"with logits", "in blocks"};
+    static const int64_t sizes[][3] = {{2048, 768, 131072},
+                                       {1024, 768, 50257}}; // rows, width, classes
+    (void)s;
+    for (int i = 0; i < 4; i++) {
+        const int64_t *size = sizes[i / 2];
+        bench_case *c = name(&out[i], "%lldx%lldx%lld %s", (long long)size[0], (long long)size[1],
+                             (long long)size[2], ways[i % 2]);
+        for (int k = 0; k < 3; k++) c->size[k] = size[k];
+        c->flops = 6 * (double)size[0] * (double)size[1] * (double)size[2];
+        c->which = i % 2;
+        c->make = make_linear_loss, c->record = record_linear_loss;
+    }
+    return 4;
+}
+
 // x (B, H, T, D), tables of T x D / 2.
 static size_t make_rotary(const bench_case *c, ct_tensor *in) {
     in[0] = bench_numbers(CT_DIMS(8, 12, c->size[1], c->size[2]), 1);

@@ -92,7 +92,9 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     ct__dump_recorded(ctx, order, roots, n_roots);
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
-           legal_graph(ctx, "simplified", &graph) && lowering(&graph, program, &ctx->err) &&
+           legal_graph(ctx, "simplified", &graph) &&
+           (lowering == ct__lower_ops || ct__prune(ctx, &graph)) &&
+           lowering(&graph, program, &ctx->err) &&
            (lowering == ct__lower_ops || ct__batch_launches(program, &graph, &ctx->err)) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
            legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&

@@ -262,3 +262,40 @@ void ct__loop_results(ct_ctx *ctx, bool ok, ct_tensor node, uint32_t from, ct_te
     for (size_t i = 0; i < n; i++)
         out[i] = ok ? ct__output(node, from + (uint32_t)i) : ct__poison(ctx, here);
 }
+
+// ---------------------------------------------------------------------------------- what is wanted
+
+void ct__body_reach(const ct_body *body, const bool *wanted, bool *reached) {
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        body->nodes[i]->index = (uint32_t)i;
+        reached[i] = false;
+    }
+    for (size_t i = 0; i < body->n_outs; i++)
+        if (!wanted || wanted[i]) reached[body->outs[i].node->index] = true;
+    for (size_t i = body->n_nodes; i-- > 0;)
+        for (int k = 0; reached[i] && k < body->nodes[i]->n_in; k++)
+            reached[body->nodes[i]->in[k].node->index] = true;
+}
+
+// What a wanted result is computed from is wanted of the turn before.
+bool ct__loop_wanted(ct_arena *arena, const ct_node *node, bool *wanted) {
+    const ct_loop loop = ct__loop_of(node);
+    const ct_body *body = loop.bodies.v[0];
+    if (loop.form != CT_LOOP_SCAN) {
+        memset(wanted, true, node->n_out);
+        return true;
+    }
+    bool *reached = ct__arena(arena, body->n_nodes + 1), more = true;
+    while (reached && more) {
+        more = false;
+        ct__body_reach(body, wanted, reached);
+        for (size_t i = 0; i < body->n_nodes; i++) {
+            const ct_node *param = body->nodes[i];
+            if (!reached[i] || param->op != &ct__op_param || param->number >= loop.n_carry)
+                continue;
+            more = more || !wanted[param->number];
+            wanted[param->number] = true;
+        }
+    }
+    return reached;
+}

@@ -38,6 +38,13 @@ static inline ct_type ct__element_type(const ct_type *x) {
 // The operand that is parameter `param` of a body.
 size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param);
 
+// Of a body's nodes those that the wanted results need (wanted: NULL, all), once index is each node's place:
+// reached (n_nodes).
+void ct__body_reach(const ct_body *body, const bool *wanted, bool *reached);
+// Of a loop the outputs that somebody wants, (n_out): marks those too that these are computed from in an
+// earlier turn; all, if it is no scan. False: no memory.
+bool ct__loop_wanted(ct_arena *arena, const ct_node *node, bool *wanted);
+
 // ---------------------------------------------------------------------------------- for their files
 
 #define LOOP_IN(text)                                                                              \

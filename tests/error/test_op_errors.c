@@ -786,6 +786,31 @@ static void networks(void **state) {
           "cross_entropy: the targets are (3,) i32, for logits (2, 5) f32 they must have all axes "
           "but the last"
           "\n  hint: targets hold the number of a class for each row of logits");
+    FAILS(
+        ct_linear_cross_entropy(F(2, 5), F(4, 3), I(2)), CT_E_SHAPE,
+        "linear_cross_entropy: shapes do not fit (..., D), (V, D): x is (2, 5) f32, the weight is "
+        "(4, 3) f32"
+        "\n  hint: a row of the weight is a class, as a linear layer and an embedding have it");
+    FAILS(ct_linear_cross_entropy(F(2, 5), D(4, 5), I(2)), CT_E_DTYPE,
+          "linear_cross_entropy: dtypes differ: x is (2, 5) f32, the weight is (4, 5) f64"
+          "\n  hint: cast it: ct_cast(weight, CT_F32)");
+    FAILS(
+        ct_linear_cross_entropy(F(2, 5), F(4, 5), I(3)), CT_E_SHAPE,
+        "linear_cross_entropy: the targets are (3,) i32, for x (2, 5) f32 they must have all axes "
+        "but the last");
+    FAILS(ct_linear_cross_entropy(F(2, 5), F(4, 5), F(2)), CT_E_DTYPE,
+          "linear_cross_entropy: the targets are (2,) f32, they must be integers"
+          "\n  hint: cast them: ct_cast(x, CT_I32)");
+    FAILS(ct_linear_cross_entropy(F(2, 5), F(4, 5), I(2), .row_weights = F(3)), CT_E_SHAPE,
+          "linear_cross_entropy: the row weights are (3,) f32, for targets (2,) i32 there must be "
+          "one a row");
+    FAILS(ct_linear_cross_entropy(F(2, 5), F(4, 5), I(2), .bias = F(5)), CT_E_SHAPE,
+          "linear_cross_entropy: the bias is (5,) f32, for a weight (4, 5) f32 it must have one "
+          "element a class");
+    FAILS(ct_linear_cross_entropy(F(2, 5), F(4, 5), I(2), .smoothing = CT_F(1)), CT_E_ARGUMENT,
+          "linear_cross_entropy: smoothing is 1, it must be at least 0 and below 1");
+    FAILS(ct_linear_cross_entropy(F(2, 5), F(4, 5), I(2), .softcap = CT_F(-2)), CT_E_ARGUMENT,
+          "linear_cross_entropy: softcap is -2, it must be 0 (none) or more");
     FAILS(ct_layer_norm(F(2, 5), F(4)), CT_E_SHAPE,
           "layer_norm: operand 2 is (4,) f32, it must be (5,) for x (2, 5) f32"
           "\n  hint: a norm is over the last axis: one weight an element of it");

@@ -577,6 +577,17 @@ class Drawer:
             x = self.operand(op.accepts, (2, 3))
             targets = self.g.leaf(self.rng.integers(0, x.shape[-1], x.shape[:-1]).astype(np.int32))
             return [x, targets], lambda: {"per_row": self.chance(0.5)}
+        if name in ("linear_cross_entropy", "linear_cross_entropy_sum"):
+            x = self.operand(op.accepts, (2,))
+            weight, bias = self.new(x.dtype, (4, x.shape[-1])), self.new(x.dtype, (4,))
+            targets = self.g.leaf(self.rng.integers(0, 4, x.shape[:1]).astype(np.int32))
+            factors = self.g.leaf(self.rng.uniform(0.1, 1, x.shape[:1]).astype(np.float64 if x.dtype == "f64" else np.float32))
+            numbers = lambda: {"smoothing": self.number([0.1, 0.3]), "softcap": self.number([1.0, 2.5])}
+            if name == "linear_cross_entropy_sum":
+                return [x, weight, targets, factors] + [bias] * self.below(2), numbers
+            row = self.below(2)
+            return [x, weight, targets] + [factors] * row, \
+                lambda: {**numbers(), "per_row": self.chance(0.5), "present": row}
         return None
 
     def random(self, op):

@@ -830,6 +830,60 @@ def np_cross_entropy(x, targets, per_row=False):
     return [out, lse.reshape(targets.shape)]
 
 
+def np_linear_logits(x, weight, bias, smoothing, softcap):
+    """Logits, and how they go with what the cap bends."""
+    z = x @ weight.T + (0 if bias is None else bias)
+    bent = np.tanh(z / softcap) if softcap else z
+    return (bent * softcap, 1 - bent * bent) if softcap else (z, np.ones_like(z))
+
+
+def np_linear_cross_entropy_sum(x, weight, targets, factors, bias=None, smoothing=0.0, softcap=0.0):
+    z, slope = np_linear_logits(x, weight, bias, smoothing, softcap)
+    lse, classes = logsumexp(z, [1]), z.shape[1]
+    hot = np.eye(classes)[targets.astype(np.int64)] * (1 - (smoothing or 0)) + (smoothing or 0) / classes
+    rows = lse - (hot * z).sum(1)
+    g = (np.exp(z - lse[:, None]) - hot) * factors[:, None] * slope
+    return [(rows * factors).sum(), rows, g @ weight, g.T @ x, g.sum(0)]
+
+
+def np_linear_cross_entropy(x, weight, targets, *rest, per_row=False, smoothing=0.0, softcap=0.0, present=0):
+    rest, flat = list(rest), targets.reshape(-1).astype(np.int64)
+    weights = rest.pop(0).reshape(-1) if present & 1 else np.ones(flat.shape, x.dtype)
+    z, _ = np_linear_logits(x.reshape(len(flat), -1), weight, rest.pop(0) if present & 2 else None, smoothing, softcap)
+    inside = (flat >= 0) & (flat < z.shape[1])
+    picked = np.where(inside, z[np.arange(len(flat)), np.where(inside, flat, 0)], np.nan)
+    rows = logsumexp(z, [1]) - (1 - (smoothing or 0)) * picked - (smoothing or 0) * z.mean(1)
+    rows = np.where(weights == 0, 0, rows * weights)
+    with np.errstate(all="ignore"):
+        return rows.reshape(targets.shape) if per_row else rows.sum() / weights.sum()
+
+
+def linear_cross_entropy_cases(rng, op, dtype):
+    def x(*shape):
+        return draw(rng, op, dtype, shape)
+
+    def t(n, *shape):
+        return rng.integers(0, n, shape).astype(np.int32)
+
+    def factors(n):
+        return rng.uniform(0.1, 1, n).astype(np.float32 if dtype != "f64" else np.float64)
+    if op.name == "linear_cross_entropy_sum":
+        yield [x(3, 4), x(5, 4), t(5, 3), factors(3)], {}
+        yield [x(600, 3), x(5, 3), t(5, 600), factors(600), x(5)], {"smoothing": 0.1}  # three blocks
+        yield [x(512, 3), x(5, 3), t(5, 512), factors(512)], {"softcap": 2.0}
+        return
+    for attrs in ({}, {"per_row": True}):
+        yield [x(3, 4), x(5, 4), t(5, 3)], attrs
+        yield [x(2, 3, 4), x(131, 4), t(131, 2, 3).astype(np.int64), x(131)], {**attrs, "present": 2}
+        yield [x(2, 150, 3), x(7, 3), t(7, 2, 150)], {**attrs, "smoothing": 0.2}  # two blocks, of which one is not full
+        yield [x(5, 3), x(4, 3), t(4, 5), np.float32([1, 0, 2, 0.5, 0]), x(4)], {**attrs, "present": 3, "softcap": 1.5}
+        yield [Operand(x(5, 3), REVERSED), Operand(x(4, 3), REVERSED), t(4, 5)], attrs
+        yield [Operand(x(300, 3), dims=[dyn(300), 3]), x(4, 3), Operand(t(4, 300), dims=[dyn(300)])], attrs
+    yield [x(2, 3), x(4, 3), np.int32([1, 4])], {"per_row": True}  # outside: NaN
+    yield [x(2, 3), x(4, 3), np.int32([1, -100]), np.float32([1, 0])], {"present": 1}  # does not count
+    yield [x(4), x(3, 4), np.int32(2)], {}
+
+
 def np_layer_norm(x, *rest, eps=1e-5, present=0):
     d = x - x.mean(-1, keepdims=True)
     y = d / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
@@ -1361,6 +1415,8 @@ SAMPLES |= {
     "argmax": (place_of(np.argmax), place_cases), "argmin": (place_of(np.argmin), place_cases), "matmul": (np.matmul, matmul_cases),
     "contract": (np_contract, contract_cases), "ragged_matmul": (np_ragged_matmul, ragged_cases),
     "ragged_outer": (np_ragged_outer, ragged_cases),
+    "linear_cross_entropy": (np_linear_cross_entropy, linear_cross_entropy_cases),
+    "linear_cross_entropy_sum": (np_linear_cross_entropy_sum, linear_cross_entropy_cases),
     "gather": (np_gather, index_cases),
     "linear_recurrence": (linear_recurrence, along_cases), "topk": (np_topk, along_cases),
 }
@@ -1380,5 +1436,7 @@ SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, po
             "instance_norm": (lambda x, *rest, **k: np_group_norm(x, *rest, groups=x.shape[1], **k), channel_cases),
             "batch_norm": (np_batch_norm, channel_cases), "batch_norm_train": (np_batch_norm_train, channel_cases)}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.
+# Ops of which so many first outputs are f32 where the operands are of fewer bits.
+WIDE_OUTPUTS = {"linear_cross_entropy": 1, "linear_cross_entropy_sum": 2}
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",
            "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout", "mark", "paired"}

@@ -251,6 +251,34 @@ def cross_entropy(x, targets, per_row=False):
     return loss if per_row else loss.mean(), lse
 
 
+def linear_logits(x, weight, bias, softcap):
+    z = x @ weight.T + (0 if bias is None else bias)
+    return jnp.tanh(z / softcap) * softcap if softcap else z
+
+
+def linear_rows(x, weight, targets, bias, smoothing, softcap):
+    z = linear_logits(x, weight, bias, softcap)
+    picked = cross_entropy(z, targets, True)[0]
+    return (1 - (smoothing or 0)) * picked + (smoothing or 0) * (jax.nn.logsumexp(z, -1) - z.mean(-1))
+
+
+def linear_cross_entropy_sum(x, weight, targets, factors, bias=None, smoothing=0.0, softcap=0.0):
+    def total(x, weight, bias):
+        rows = linear_rows(x, weight, targets, bias, smoothing, softcap)
+        return (rows * factors).sum(), rows
+    (value, rows), (dx, dw, db) = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(
+        x, weight, jnp.zeros(weight.shape[0], weight.dtype) if bias is None else bias)
+    return value, rows, dx, dw, db
+
+
+def linear_cross_entropy(x, weight, targets, *rest, per_row=False, smoothing=0.0, softcap=0.0, present=0):
+    rest = list(rest)
+    weights = rest.pop(0) if present & 1 else jnp.ones(targets.shape, x.dtype)
+    rows = linear_rows(x, weight, targets, rest.pop(0) if present & 2 else None, smoothing, softcap)
+    rows = jnp.where(weights == 0, 0, jnp.where(weights == 0, 0, rows) * weights)
+    return rows if per_row else rows.sum() / weights.sum()
+
+
 def layer_norm(x, *rest, eps=1e-5, present=0):
     rest = list(rest)
     d = x - x.mean(-1, keepdims=True)
@@ -469,6 +497,7 @@ TWINS |= {
     "leaky_relu": lambda x, slope=0.01: jax.nn.leaky_relu(x, slope), "one_hot": one_hot,
     "softmax": lambda x, axes=(): jax.nn.softmax(x, tuple(axes) or -1),
     "log_softmax": lambda x, axes=(): jax.nn.log_softmax(x, tuple(axes) or -1),
+    "linear_cross_entropy": linear_cross_entropy, "linear_cross_entropy_sum": linear_cross_entropy_sum,
     "cross_entropy": cross_entropy, "layer_norm": layer_norm, "rms_norm": rms_norm, "attention": attention,
     "random_bits": lambda key, dims=(): jax.random.bits(key, whole(dims), jnp.uint32),
     "random_split": lambda key, n=0: jax.random.split(key, n), "random_fold_in": jax.random.fold_in,

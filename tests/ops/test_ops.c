@@ -45,8 +45,10 @@ static void records_are_whole(void **state) {
         bool owner = composed || op->kind == &ct__kind_loop; // of a body
         NEEDS(op->jvp || (owner && (op->body || op->vjp)), "no jvp and no CT_NO_GRAD");
         NEEDS(composed == (op->body != NULL), "a body is what makes a composition");
-        // What an optimizer records widens by itself; a traced function is what its user wrote.
-        bool own = op == &ct__op_update || op == &ct__op_global_norm || op->accepts == CT_ANY;
+        // What an optimizer records widens by itself, or in the op that it is made of; a traced function is what
+        // its user wrote.
+        bool own = op == &ct__op_update || op == &ct__op_global_norm ||
+                   op == &ct__op_linear_cross_entropy || op->accepts == CT_ANY;
         NEEDS(composed || !op->widens, "it has no body to widen");
         NEEDS(!composed || own || op->widens || !(op->accepts & CT_HALVES), "16-bit steps");
         NEEDS(!op->vjp || owner, "a vjp of its own is for what owns a body");

@@ -205,6 +205,29 @@ def test_attention_masks(options):
         close(results[1][1], results[0][1], "weights")
 
 
+@pytest.mark.parametrize("options", [
+    {}, {"reduction": "sum"}, {"reduction": "none"}, {"ignore_index": 2}, {"weight": unit(7), "ignore_index": 0},
+    {"label_smoothing": 0.2, "ignore_index": 1}, {"weight": unit(7), "label_smoothing": 0.1},
+    {"weight": unit(7), "reduction": "sum"}, {"label_smoothing": 1.0}])
+def test_linear_cross_entropy(options):
+    """Against the same of all logits: values, and gradients of x, the weight and the bias; 600 rows are three blocks."""
+    arrays = [drawn(600, 6), drawn(7, 6, seed=1), drawn(7, seed=2)]
+    target = classes(7, 600)
+    found = []
+    for library, make in ((torch, torch.tensor), (cotan, cotan.asarray)):
+        x, weight, bias = (make(array).requires_grad_() for array in arrays)
+        given = {key: make(value) if isinstance(value, np.ndarray) else value for key, value in options.items()}
+        F = library.nn.functional
+        if library is torch:
+            loss = F.cross_entropy(F.linear(x, weight, bias), make(target), **given)
+        else:
+            loss = F.linear_cross_entropy(x, weight, make(target), linear_bias=bias, **given)
+        (loss * make(np.linspace(0.5, 2, 600, dtype="float32")) if loss.shape else loss * 3).sum().backward()
+        found.append([loss.detach().numpy(), *(t.grad.numpy() for t in (x, weight, bias))])
+    for theirs, ours in zip(*found):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+
+
 def test_packed_sequences():
     theirs, ours = pair("LSTM", (6, 5), {"bidirectional": True})
     x, lengths = drawn(4, 3, 6), [2, 4, 3]

@@ -244,6 +244,27 @@ def test_cross_entropy():
     close(F.cross_entropy(cotan.asarray(x), cotan.asarray(target), label_smoothing=0.1, reduction="sum"), smooth.sum())
 
 
+def test_linear_cross_entropy():
+    """A block of rows is 256: 300 rows are two. Rows that are ignored may have any target."""
+    x, target = cotan.asarray(drawn(300, 5)), np.arange(300) % 6
+    layer = nn.LinearCrossEntropyLoss(5, 6, bias=True, ignore_index=4)
+    loss = layer(x, cotan.asarray(target))
+    logits = x.numpy() @ layer.linear.weight.detach().numpy().T + layer.linear.bias.detach().numpy()
+    close(loss.detach(), F.cross_entropy(cotan.asarray(logits), cotan.asarray(target), ignore_index=4).numpy())
+    loss.backward()
+    hot = np.eye(6)[target] * (target != 4)[:, None]
+    slope = (np.exp(logits) / np.exp(logits).sum(1, keepdims=True) * (target != 4)[:, None] - hot) / (target != 4).sum()
+    close(layer.linear.weight.grad, slope.T @ x.numpy())
+    close(layer.linear.bias.grad, slope.sum(0))
+    none = cotan.asarray(np.full(300, -100))
+    assert F.linear_cross_entropy(x, layer.linear.weight, none, reduction="sum").item() == 0
+    assert np.isnan(F.linear_cross_entropy(x, layer.linear.weight, none).item())
+    spread = nn.LinearCrossEntropyLoss(5, 3, out_features=(2,))
+    wide = cotan.asarray(target.reshape(150, 2) % 3)
+    whole = (x[:150].numpy() @ spread.linear.weight.detach().numpy().T).reshape(150, 3, 2)
+    close(spread(x[:150], wide).detach(), F.cross_entropy(cotan.asarray(whole), wide).numpy())
+
+
 def test_dropout():
     cotan.manual_seed(1)
     x = cotan.asarray(np.ones((200, 100), "float32"))

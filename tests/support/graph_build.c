@@ -734,6 +734,29 @@ static bool cross_entropy(gen_graph *g, gen_step *s) {
     return true;
 }
 
+static bool linear_cross_entropy(gen_graph *g, gen_step *s) {
+    const bool inner = s->op == &ct__op_linear_cross_entropy_sum;
+    const int x = first(g, s, inner ? 2 : 1, inner ? 2 : 3);
+    if (x < 0) return false;
+    const ct_type *t = &value(g, x)->type;
+    const ct_dtype dtype = (ct_dtype)t->dtype, wide = dtype == CT_F64 ? CT_F64 : CT_F32;
+    const ct_ints rows = gen_dims(g, t->rank - 1, value(g, x)->dims.v);
+    const int64_t classes = 1 + gen_below(g, 20);
+    const int64_t weight[2] = {classes, value(g, x)->dims.v[t->rank - 1]};
+    s->in[1] = float_leaf(g, dtype, 2, weight);
+    s->in[2] = gen_leaf(g, CT_I32, rows, 0, (double)classes - 1);
+    s->n_in = 3;
+    int present = 0;
+    if (inner || gen_chance(g, 50))
+        present |= 1, s->in[s->n_in++] = gen_leaf(g, wide, rows, 0.1, 1);
+    if (gen_chance(g, 50)) present |= 2, s->in[s->n_in++] = float_leaf(g, dtype, 1, &classes);
+    if (gen_chance(g, 30)) *(ct_num *)attr(s, "smoothing") = (ct_num){0.1, true};
+    if (gen_chance(g, 30)) *(ct_num *)attr(s, "softcap") = (ct_num){2, true};
+    if (!inner) set(s, "present", present);
+    if (!inner) set_flag(s, "per_row", gen_chance(g, 50));
+    return s->in[1] >= 0 && s->in[2] >= 0;
+}
+
 static bool attention(gen_graph *g, gen_step *s) {
     int q = first(g, s, 2, 4);
     if (q < 0) return false;
@@ -895,6 +918,8 @@ static const struct {
     {&ct__op_batch_norm, channel_norm},
     {&ct__op_batch_norm_train, channel_norm},
     {&ct__op_cross_entropy, cross_entropy},
+    {&ct__op_linear_cross_entropy, linear_cross_entropy},
+    {&ct__op_linear_cross_entropy_sum, linear_cross_entropy},
     {&ct__op_attention, attention},
     {&ct__op_random_bits, random_numbers},
     {&ct__op_random_uniform, random_numbers},

@@ -3,6 +3,13 @@
 
 #include "compile/schedule/sched.h"
 
+// May what is written lie where something else is read? Of a template's elements each is stored once, after
+// what is computed from it was read.
+static bool disturbs(const ct_seen *write, const ct_seen *read) {
+    if (write->behind != read->behind) return !write->behind || !read->behind;
+    return write->offset != read->offset;
+}
+
 // A kernel that reads the variable which it assigns must read each element only where it writes it.
 // False: it does not.
 static bool in_place(ct_emit *e) {
@@ -21,7 +28,7 @@ static bool in_place(ct_emit *e) {
                 for (size_t k = 0; k < e->draft->n_seen; k++)
                     if (e->draft->seen[i].buf == e->draft->args[w].buf && e->draft->seen[i].write &&
                         e->draft->seen[k].buf == e->draft->args[r].buf &&
-                        e->draft->seen[i].offset != e->draft->seen[k].offset)
+                        disturbs(&e->draft->seen[i], &e->draft->seen[k]))
                         return false;
         }
     }
@@ -32,7 +39,7 @@ static bool in_place(ct_emit *e) {
 
 enum { WORTH = 1 << 16 }; // bytes below which a buffer of its own costs nothing
 
-static bool dies_here(const ct_sched *s, uint32_t buf) {
+bool ct__sched_dies(const ct_sched *s, uint32_t buf) {
     for (size_t i = 0; i < s->n_dying; i++)
         if (s->dying[i] == buf) return true;
     return false;
@@ -76,7 +83,8 @@ static bool can_take(const ct_emit *e, size_t r, size_t w) {
     return from->kind == CT_BUF_TEMP && to->kind == CT_BUF_TEMP && from->size == to->size &&
            !d->args[r].write && d->args[w].write && (ct__marked(to->size) || to->bytes >= WORTH) &&
            of_dtype(d, d->args[r].buf, d->arg_types[w]) &&
-           of_dtype(d, d->args[w].buf, d->arg_types[w]) && dies_here(d->sched, d->args[r].buf) &&
+           of_dtype(d, d->args[w].buf, d->arg_types[w]) &&
+           ct__sched_dies(d->sched, d->args[r].buf) &&
            read_where_written(e, d->args[r].buf, d->args[w].buf);
 }
 
@@ -174,6 +182,7 @@ static bool finish(ct_emit *e, double flops) {
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
     if (!drop_unused_sizes(e)) return false;
+    ct__kir_hoist(e->kir);
     ct__kir_bind(e->kir);
     if (e->kir->err.code) {
         *s->err = e->kir->err;

@@ -22,6 +22,7 @@ bool ct__emit_restart(ct_emit *e) {
     ct__arena_reset(&e->arena);
     e->pool = ct__ix_new(&e->arena, e->err);
     d->n_binds = d->n_memo = d->n_marks = d->n_args = d->n_syms = d->n_seen = 0;
+    d->n_behind = 0;
     d->depth = d->n_kept = d->stage = 0;
     e->guard = CT_IX_NONE;
     e->flops = 0;
@@ -348,11 +349,12 @@ static void see(ct_emit *e, ct_seen access) {
         no_memory(e);
         return;
     }
+    access.behind = d->behind;
     d->seen[d->n_seen++] = access;
 }
 
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset) {
-    see(e, (ct_seen){offset, e->guard, false, buf, bytes, dtype});
+    see(e, (ct_seen){offset, e->guard, false, buf, bytes, dtype, 0});
     int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_READ, &offset);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
     e->draft->guarded++;
@@ -361,7 +363,7 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
 }
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value) {
-    see(e, (ct_seen){offset, e->guard, true, buf, bytes, dtype});
+    see(e, (ct_seen){offset, e->guard, true, buf, bytes, dtype, 0});
     int id = access(e, (ct_place){buf, bytes}, dtype, CT_KIR_WRITE, &offset);
     ct__kir_store(e->kir, id, ct__emit_ix(e, offset), value);
 }
@@ -648,7 +650,9 @@ ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as)
 void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     ct_draft *d = e->draft;
     size_t known = d->n_memo;
+    d->behind = ++d->n_behind;
     ct__emit_store(e, v, at, value);
+    d->behind = 0;
     d->n_memo = known;
 }
 

@@ -807,23 +807,11 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
     return f->of[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
 }
 
-// Will the value be made where a variable lies? It is not where another root gives it a buffer.
-static bool is_assigned_only(const ct_graph *g, const ct_node *node) {
-    bool assigned = false;
-    for (size_t i = 0; i < g->n_roots; i++) {
-        if (g->roots[i].val.node != node) continue;
-        if (g->roots[i].kind != CT_ROOT_ASSIGN) return false;
-        assigned = true;
-    }
-    return assigned;
-}
-
 // An elementwise unit behind a template that takes one: computed from each element before it is
-// stored. Not into a variable: a template must not read what it has overwritten.
+// stored.
 static bool joins_epilogue(fuser *f, ct_group *g, ct_unit *u) {
     if (u->reduce || !g->only->op->kind->epilogue) return false;
-    return same_axes(f, u->v, (ct_val){g->only, 0}) && reads_in_place(f, g) &&
-           !is_assigned_only(f->s->graph, u->v.node);
+    return same_axes(f, u->v, (ct_val){g->only, 0}) && reads_in_place(f, g);
 }
 
 static size_t outside_reads(const fuser *f, const ct_group *g) {

@@ -1,9 +1,27 @@
 // What goes through its operands' memory, which have buffers (fuse.c). Loops (scan): their bodies are
 // lowered on their own and run between LOOP and END. Calls: a launch that evaluates the node.
 #include "compile/schedule/sched.h"
+#include "transform/loop.h"
 
-// Where operands and results lie.
-static bool find_places(ct_sched *s, ct_node *node, ct_place **in, ct_place **out) {
+// The buffer of what carried tensor i begins with, if it can go on there: the loop alone wants it, and of
+// carried tensors that begin with the same, it is the first; the others are copied before the loop begins.
+static uint32_t begins_in(const ct_sched *s, ct_node *node, size_t i) {
+    const ct_loop loop = ct__loop_of(node);
+    if (loop.form == CT_LOOP_SWITCH || i >= loop.n_carry) return UINT32_MAX;
+    const uint32_t buf = ct__sval(s, node->in[i])->buf;
+    if (buf == UINT32_MAX || !ct__sched_dies(s, buf)) return UINT32_MAX;
+    const ct_buf *from = &s->program->bufs[buf];
+    bool fits = from->kind == CT_BUF_TEMP && from->size == ct__bytes_of(&node->out[i]) &&
+                !ct__sval(s, (ct_val){node, (uint32_t)i})->offset;
+    for (size_t k = 0; k < node->n_in && fits; k++)
+        fits = ct__sval(s, node->in[k])->buf != buf || k == i || (k > i && k < loop.n_carry);
+    return fits ? buf : UINT32_MAX;
+}
+
+// Where operands and wanted results lie (`wanted`: NULL, all are). A carried tensor lies where it
+// begins, if nobody else reads that.
+static bool find_places(ct_sched *s, ct_node *node, const bool *wanted, ct_place **in,
+                        ct_place **out) {
     *in = ct__arena(&s->arena, (node->n_in + 1u) * sizeof **in);
     *out = ct__arena(&s->arena, (node->n_out + 1u) * sizeof **out);
     if (!*in || !*out)
@@ -19,6 +37,9 @@ static bool find_places(ct_sched *s, ct_node *node, ct_place **in, ct_place **ou
     }
     for (int i = 0; i < node->n_out; i++) {
         ct_sval *val = ct__sval(s, (ct_val){node, (uint32_t)i});
+        if (wanted && !wanted[i]) continue;
+        const uint32_t begin = wanted && val->root < 0 ? begins_in(s, node, (size_t)i) : UINT32_MAX;
+        if (begin != UINT32_MAX) val->buf = begin;
         if (val->buf == UINT32_MAX) val->buf = ct__sched_temp(s, ct__bytes_of(&node->out[i]));
         (*out)[i] = (ct_place){val->buf, val->offset};
         if (val->buf == UINT32_MAX) return false;
@@ -28,13 +49,18 @@ static bool find_places(ct_sched *s, ct_node *node, ct_place **in, ct_place **ou
 
 bool ct__sched_loop(ct_sched *s, ct_node *node) {
     ct_place *in, *out;
-    return find_places(s, node, &in, &out) &&
-           ct__lower_loop(s->program, node, in, out, ct__lower_kernels, s->err);
+    bool *wanted = ct__arena(&s->arena, node->n_out + 1u);
+    for (int i = 0; wanted && i < node->n_out; i++)
+        wanted[i] = ct__sval(s, (ct_val){node, (uint32_t)i})->readers > 0;
+    if (!wanted || !ct__loop_wanted(&s->arena, node, wanted))
+        return ct__err_memory(s->err, node->here, node->op->name, node->n_out);
+    return find_places(s, node, wanted, &in, &out) &&
+           ct__lower_loop(s->program, node, in, out, wanted, ct__lower_kernels, s->err);
 }
 
 bool ct__sched_call(ct_sched *s, ct_node *node) {
     ct_place *in, *out;
-    if (!find_places(s, node, &in, &out)) return false;
+    if (!find_places(s, node, NULL, &in, &out)) return false;
     ct_launch *launch =
         ct__program_launch(s->program, (ct_launch){.kind = CT_LAUNCH_NODE, .node = node},
                            node->n_in + node->n_out, 0u);

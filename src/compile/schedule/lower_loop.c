@@ -15,6 +15,7 @@ typedef struct {
     const ct_node *node;
     ct_loop loop;
     const ct_place *in, *out; // of its operands and outputs
+    const bool *wanted;       // (its outputs)
     ct_lowering lower;
     ct_err *err;
 } owner;
@@ -32,6 +33,7 @@ typedef struct {
     const owner *o;
     ct_body *body;
     const spot *param, *result; // (body->n_params), (body->n_outs)
+    const bool *wanted;         // (body->n_outs), or NULL: all are
     bool in_loop;
     ct_program sub;
     uint32_t *root; // (g.n_roots) results by root
@@ -44,29 +46,34 @@ static bool no_memory(const owner *o, size_t bytes) {
 
 // --------------------------------------------------------------------------- a body as a program
 
-// A carried tensor that the body passes on unchanged is no root.
-static bool passes_on(const inlay *l, size_t result) {
+// A carried tensor that the body passes on unchanged is no root, nor is what nobody wants.
+static bool is_no_root(const inlay *l, size_t result) {
     const ct_node *node = l->body->outs[result].node;
     const spot *s = &l->result[result];
-    return s->assigned && node->op == &ct__op_data && node->number == s->leaf;
+    return (l->wanted && !l->wanted[result]) ||
+           (s->assigned && node->op == &ct__op_data && node->number == s->leaf);
 }
 
 static bool lower_body(inlay *l) {
     const owner *o = l->o;
     ct_body *body = l->body;
     ct_graph g = {.arena = o->p->arena,
-                  .nodes = body->nodes,
-                  .n = body->n_nodes,
+                  .nodes = ct__arena(o->p->arena, (body->n_nodes + 1) * sizeof *g.nodes),
                   .n_leaves = body->n_params,
                   .is_body = true};
     g.roots = ct__arena_zero(g.arena, (body->n_outs + 1) * sizeof *g.roots);
     l->root = ct__arena(g.arena, (body->n_outs + 1) * sizeof *l->root);
-    if (!g.roots || !l->root) return no_memory(o, body->n_outs * sizeof *g.roots);
-    for (size_t i = 0; i < body->n_nodes; i++)
+    bool *reached = ct__arena(o->p->arena, body->n_nodes + 1);
+    if (!g.roots || !l->root || !g.nodes || !reached)
+        return no_memory(o, body->n_outs * sizeof *g.roots);
+    ct__body_reach(body, l->wanted, reached);
+    for (size_t i = 0; i < body->n_nodes; i++) {
         if (body->nodes[i]->op == &ct__op_param)
             body->nodes[i]->op = &ct__op_data; // a leaf of this program
+        if (reached[i]) g.nodes[g.n++] = body->nodes[i];
+    }
     for (size_t i = 0; i < body->n_outs; i++) {
-        if (passes_on(l, i)) continue;
+        if (is_no_root(l, i)) continue;
         bool assigned = l->result[i].assigned;
         l->root[g.n_roots] = (uint32_t)i;
         g.roots[g.n_roots++] =
@@ -149,6 +156,7 @@ static bool splice(inlay *l) {
 static bool lay_body(const owner *o, ct_body *body, const spot *param, const spot *result,
                      bool in_loop) {
     inlay l = {.o = o, .body = body, .param = param, .result = result, .in_loop = in_loop};
+    if (o->loop.form == CT_LOOP_SCAN) l.wanted = o->wanted;
     bool ok = lower_body(&l) && place_bufs(&l) && splice(&l);
     ct__program_free(&l.sub);
     return ok;
@@ -195,7 +203,8 @@ static bool lay_loop(const owner *o, ct_launch loop, size_t body, const spot *re
 
 static bool copy_in_carry(const owner *o) {
     for (size_t i = 0; i < o->loop.n_carry; i++)
-        if (!ct__program_copy(o->p, ct__arg_at(o->in[i]), ct__arg_at(o->out[i]), o->node,
+        if (o->wanted[i] && o->in[i].buf != o->out[i].buf &&
+            !ct__program_copy(o->p, ct__arg_at(o->in[i]), ct__arg_at(o->out[i]), o->node,
                               ct__bytes_of(&o->node->out[i])))
             return no_memory(o, sizeof(ct_launch));
     return true;
@@ -255,8 +264,8 @@ static bool lower_switch(const owner *o) {
 }
 
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
-                    ct_lowering lower, ct_err *err) {
+                    const bool *wanted, ct_lowering lower, ct_err *err) {
     static bool (*const forms[])(const owner *) = {lower_scan, lower_while, lower_switch};
-    const owner o = {p, node, ct__loop_of(node), in, out, lower, err};
+    const owner o = {p, node, ct__loop_of(node), in, out, wanted, lower, err};
     return forms[o.loop.form](&o);
 }

@@ -140,13 +140,13 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
 // The two lowerings. On failure false with the error recorded.
 bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
 bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err); // fuse, schedule
-// A node that owns bodies, its operands and outputs at the given places, as a loop or a choice of
-// launches, the bodies lowered by `lower`.
+// A node that owns bodies, its operands and wanted outputs at the given places, as a loop or a choice of launches,
+// the bodies lowered by `lower`. A carried tensor may lie where it begins.
 typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *err);
 // The launches from a LOOP on, which are the program's last ones as their kernels are from number
 // `n_kernels` on: where they are small, one kernel in their place (merge_loop.c).
 bool ct__merge_loop(ct_program *p, size_t from, size_t n_kernels, ct_err *err);
 bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
-                    ct_lowering lower, ct_err *err);
+                    const bool *wanted, ct_lowering lower, ct_err *err);
 
 #endif

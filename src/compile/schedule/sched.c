@@ -49,9 +49,9 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
         for (int i = 0; i < node->n_in; i++) {
             ct_val v = node->in[i];
             const ct_sval *val = ct__sval(s, v);
-            if (s->stamp[v.node->index] == s->stamp_now) continue;
-            s->stamp[v.node->index] = s->stamp_now;
             bool loaded = ct__is_leaf(v.node) || (val->group >= 0 && val->group != group);
+            if (s->stamp[v.node->index] == s->stamp_now && !(loaded && v.node->n_out > 1)) continue;
+            s->stamp[v.node->index] = s->stamp_now;
             if (loaded) {
                 if (!visit(env, v, true)) return false;
             } else if (!push(s, &n, v.node)) {

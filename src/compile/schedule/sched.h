@@ -104,6 +104,8 @@ typedef struct ct_seen {
     uint32_t buf;
     size_t bytes; // into the buffer, from where `offset` counts elements of `dtype`
     ct_dtype dtype;
+    uint32_t
+        behind; // which of a template's elements it belongs to, that are stored once each; 0: none
 } ct_seen;
 
 // A value of a row's elements that several loops of the row want: kept in scratch memory from the first
@@ -137,6 +139,7 @@ typedef struct ct_draft {
     size_t n_syms, syms_cap, sym_values_cap;
     ct_seen *seen; // (n_seen) every access, for the choice of loops
     size_t n_seen, seen_cap;
+    uint32_t behind, n_behind;  // for `seen`
     int32_t group;              // whose values are computed here, not loaded; -1: none
     int depth;                  // of nested inlining
     size_t guarded;             // how often a value was used that hangs on a condition
@@ -165,10 +168,13 @@ ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // fo
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node);
 // Calls visit for every node that computing `v` in group `group` involves and that is computed
-// there (not loaded), operands after users, each once; and leaves. False: visit said so.
+// there (not loaded), operands after users, each once; and what is loaded, leaves too. False: visit said so.
 typedef bool (*ct_visit)(void *env, ct_val v, bool loaded);
 bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n, ct_visit visit,
                     void *env);
+
+// done.c: does nobody read the buffer behind the group being emitted?
+bool ct__sched_dies(const ct_sched *s, uint32_t buf);
 
 // emit.c
 bool ct__emit_restart(ct_emit *e); // an empty kernel again

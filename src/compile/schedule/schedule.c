@@ -194,6 +194,14 @@ static bool run_ends_before(ct_sched *s, edges *of, int32_t writer, bool *can) {
     return ok;
 }
 
+static bool is_another(void *leaf, ct_val v, bool loaded) {
+    return !loaded || v.node->op != &ct__op_data || (int64_t)v.node->number != *(int64_t *)leaf;
+}
+// Does a template itself read the leaf, rather than what is computed behind it?
+static bool operands_read(ct_sched *s, const ct_group *g, int64_t leaf) {
+    return !ct__sched_walk(s, g->id, &(ct_val){g->only, 0}, 1, is_another, &leaf);
+}
+
 // Assignments in place: what may end the run, and all other readers of the old version, come first.
 static bool protect_leaves(ct_sched *s, edges *of) {
     for (size_t r = 0; r < s->graph->n_roots; r++) {
@@ -203,9 +211,9 @@ static bool protect_leaves(ct_sched *s, edges *of) {
         ct_group *writer = s->groups[val->group];
         bool in_place;
         if (!run_ends_before(s, of, val->group, &in_place)) return false;
-        // A template, or rows read more than once, could meet what it has overwritten.
+        // A template's operands, or rows read more than once, could meet what it has overwritten.
         if (root->leaf >= 0 && reads(&of[val->group], root->leaf) &&
-            (writer->only || writer->has_reduce))
+            (writer->has_reduce || (writer->only && operands_read(s, writer, root->leaf))))
             in_place = false;
         if (!in_place) {
             if (!displace(s, val, root->val.node, root->val.out)) return false;
@@ -494,16 +502,19 @@ static bool is_empty(const ct_group *g) { // nothing to write for any length
     return true;
 }
 
+static bool emit_kernels(ct_sched *s, ct_group *g) {
+    return g->only ? g->only->op->kind->kernels(s, g->only) : ct__emit_group(s, g);
+}
+
 static bool emit_one(ct_sched *s, ct_group *g) {
-    if (g->only) {
-        if (ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
-        if (ct__is_called(g->only)) return ct__sched_call(s, g->only);
-        return g->only->op->kind->kernels(s, g->only);
-    }
-    if (is_empty(g)) return true;
+    if (g->only && ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
+    if (g->only && ct__is_called(g->only)) return ct__sched_call(s, g->only);
+    if (!g->only && is_empty(g)) return true;
+    const size_t before = s->program->n_launches;
     s->conflict = false;
-    if (!ct__emit_group(s, g)) return false;
+    if (!emit_kernels(s, g)) return false;
     if (!s->conflict) return true;
+    s->program->n_launches = before;
     // It reads a variable elsewhere than it writes it.
     for (size_t i = 0; i < g->n_units; i++) {
         ct_sval *val = ct__sval(s, g->units[i].v);
@@ -512,7 +523,7 @@ static bool emit_one(ct_sched *s, ct_group *g) {
             return false;
     }
     s->conflict = false;
-    return ct__emit_group(s, g);
+    return emit_kernels(s, g);
 }
 
 // What has been read for the last time when the group has run. A root's value is copied at the end.

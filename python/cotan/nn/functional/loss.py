@@ -9,7 +9,7 @@ from .base import move, reduced
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
-    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
+    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy",
     "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
     "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
     "triplet_margin_loss", "triplet_margin_with_distance_loss"]
@@ -88,6 +88,10 @@ def _check_target(name, logits, target):
                          f"{tuple(logits.shape)[:-1]}")
 
 
+def _is_floating(x):
+    return repr(x.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
+
+
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                   label_smoothing=0.0):
     """input: logits (N, C, ...); target: classes (N, ...), or probabilities of input's shape."""
@@ -95,7 +99,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     n = logits.shape[-1]
-    if tuple(target.shape) == tuple(input.shape) and repr(target.dtype).rpartition(".")[2].startswith(("float", "bfloat")):
+    if tuple(target.shape) == tuple(input.shape) and _is_floating(target):
         target = _class_last(target)
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / n
@@ -119,6 +123,39 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     else:
         smooth = reduced(smooth, reduction)
     return loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
+
+
+def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
+                         ignore_index=None, label_smoothing=0.0, options=None):
+    """cross_entropy(linear(input, linear_weight, linear_bias), target) without the logits of all rows: input (..., D),
+    linear_weight (C, D), target (...). Blocks of rows make theirs one after the other, and the gradients with them, whatever
+    `options` says. Probabilities as targets, weights (C, ..., D), and class weights together with smoothing take all logits."""
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    ignored = -100 if ignore_index is None else ignore_index
+    if len(linear_weight.shape) != 2 or _is_floating(target) or (weight is not None and label_smoothing) or label_smoothing == 1:
+        return _whole_linear_cross_entropy(input, linear_weight, target, linear_bias, weight, reduction, ignored, label_smoothing)
+    kept = ops.not_equal(target, ignored)
+    safe = ops.select(kept, target, 0)
+    heavy = ops.cast(kept, input.dtype)
+    if weight is not None:
+        heavy = ops.select(kept, ops.gather(weight, safe, axis=0), 0.0)
+    loss = ops.linear_cross_entropy(input, linear_weight, safe, row_weights=heavy, bias=linear_bias,
+                                    smoothing=float(label_smoothing), per_row=reduction == "none")
+    if reduction != "sum":
+        return loss if reduction == "mean" else reduced(loss, reduction)
+    total = ops.sum(heavy)
+    return ops.select(ops.equal(total, 0.0), 0.0, loss * total)
+
+
+def _whole_linear_cross_entropy(input, linear_weight, target, bias, weight, reduction, ignore_index, label_smoothing):
+    classes, *features, width = linear_weight.shape
+    logits = input @ ops.permute(ops.reshape(linear_weight, (-1, width)), axes=(1, 0))
+    if bias is not None:
+        logits = logits + ops.reshape(bias, (-1,))
+    logits = ops.reshape(logits, (*input.shape[:-1], classes, *features))
+    return cross_entropy(logits, target, weight, ignore_index=ignore_index, reduction=reduction,
+                         label_smoothing=label_smoothing)
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
