@@ -870,9 +870,8 @@ void ct__region_end(ct_ctx *ctx, uint16_t begun) {
 
 // The operands in the dtype of the op's class. Equal casts of one step are one, so that a weight is cast once however
 // often it is used. What is no float to cast, or no tensor, is the op's to judge. NULL: an error.
-static __attribute__((noinline)) const ct_tensor *cast_operands(ct_ctx *ctx, const ct_opdef *op,
-                                                                const ct_tensor *in, int n_in,
-                                                                ct_loc here) {
+static __attribute__((noinline)) const ct_tensor *
+cast_operands(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct_loc here) {
     ct_tensor *cast = ct__arena(ct__top(ctx)->arena, (size_t)n_in * sizeof *cast);
     ct_dtype to = op->autocast == CT_CAST_F32 ? CT_F32 : ctx->autocast;
     if (!cast) {

@@ -22,8 +22,7 @@ static bool reciprocal_body(ct_rule *r) {
 const ct_opdef ct__op_reciprocal = {
     FUNCTION(RECIPROCAL, reciprocal, 1), .doc = "1 / x.",
     .accepts = CT_FLOATS | CT_COMPLEX,   .onnx = "Reciprocal",
-    .samples = {.lo = 0.5, .hi = 3},
-    .autocast = CT_CAST_F32,
+    .samples = {.lo = 0.5, .hi = 3},     .autocast = CT_CAST_F32,
 };
 
 static bool rsqrt_body(ct_rule *r) {

@@ -127,8 +127,7 @@ const ct_opdef ct__op_softmax = {
     STATISTIC(SOFTMAX, softmax), .doc = "exp(x) divided by its sum over axes (default: the last).",
     .accepts = CT_FLOATS,        .infer = softmax_infer,
     .vjp = softmax_vjp,          .onnx = "Softmax",
-    .samples = {.ulp = 8},
-    .autocast = CT_CAST_F32,
+    .samples = {.ulp = 8},       .autocast = CT_CAST_F32,
 };
 
 static bool log_softmax_body(ct_rule *r) {

@@ -80,7 +80,9 @@ static void test_errors(void **state) {
     (void)state;
     ct_loc here = {"net.c", 7};
     assert_int_equal(ct_autocast_set_at(CT_I32, here), CT_F32);
-    assert_string_equal(ct_error_text(), "net.c:7: autocast: the dtype is i32, it must be bf16 or f16, or f32, which casts nothing");
+    assert_string_equal(
+        ct_error_text(),
+        "net.c:7: autocast: the dtype is i32, it must be bf16 or f16, or f32, which casts nothing");
     ct_error_clear();
     assert_int_equal(ct_autocast_dtype(), CT_F32);
 }
