@@ -146,8 +146,14 @@ typedef enum ct_index_mode {
 // How a quantised tensor is laid out: the codes that ct_quantise makes of x (..., K), their scales, and
 // which elements along the last axis share one. A number is its code times its scale.
 typedef enum ct_layout {
-    CT_LAYOUT_INT8,    // codes i8, -127 to 127; scales f32 (..., 1): one a row, which is a channel
-    CT_LAYOUT_INT4_32, // codes i4, -7 to 7; scales f16 (..., K / 32): one for 32 elements
+    CT_LAYOUT_INT8,     // codes i8, -127 to 127; scales f32 (..., 1): one a row, which is a channel
+    CT_LAYOUT_INT4_32,  // codes i4, -7 to 7; scales f16 (..., K / 32): one for 32 elements
+    CT_LAYOUT_INT4_64,  // the same with one for 64
+    CT_LAYOUT_INT4_128, // the same with one for 128
+    CT_LAYOUT_INT8_32,  // codes i8, -127 to 127; scales f16 (..., K / 32)
+    CT_LAYOUT_FP8,      // codes f8e4m3; scales f32 (..., 1)
+    CT_LAYOUT_MXFP4, // codes f4; scales (..., K / 32) as e8m0 in u8: s is 2^(s - 127), 255 is NaN
+    CT_LAYOUT_MXFP8, // codes f8e4m3; scales as of MXFP4
 } ct_layout;
 // A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
 // compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.

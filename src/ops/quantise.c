@@ -6,14 +6,21 @@
 
 typedef struct layout {
     const char *name;
-    ct_dtype code, scale;
-    double most;   // codes are -most to most
-    int64_t block; // elements along the last axis that share a scale; 0: all of them
+    ct_dtype code, scale; // scale u8: of e8m0, which has exponents of 2 alone
+    double most;          // codes are -most to most
+    int64_t block;        // elements along the last axis that share a scale; 0: all of them
 } layout;
 static const layout layouts[] = {
     [CT_LAYOUT_INT8] = {"int8", CT_I8, CT_F32, 127, 0},
     [CT_LAYOUT_INT4_32] = {"int4 by 32", CT_I4, CT_F16, 7, 32},
+    [CT_LAYOUT_INT4_64] = {"int4 by 64", CT_I4, CT_F16, 7, 64},
+    [CT_LAYOUT_INT4_128] = {"int4 by 128", CT_I4, CT_F16, 7, 128},
+    [CT_LAYOUT_INT8_32] = {"int8 by 32", CT_I8, CT_F16, 127, 32},
+    [CT_LAYOUT_FP8] = {"fp8", CT_F8E4M3, CT_F32, 448, 0},
+    [CT_LAYOUT_MXFP4] = {"mxfp4", CT_F4, CT_U8, 6, 32},
+    [CT_LAYOUT_MXFP8] = {"mxfp8", CT_F8E4M3, CT_U8, 448, 32},
 };
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 #define QUANTISE_ATTRS(F, op) F(op, layout, layout)
 #define DEQUANTISE_ATTRS(F, op) F(op, layout, layout)
@@ -22,7 +29,7 @@ CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
 
 static const layout *layout_of(const void *attrs) {
     const int64_t number = ((const quantise_attrs *)attrs)->layout;
-    const bool known = number >= 0 && number < (int64_t)(sizeof layouts / sizeof *layouts);
+    const bool known = number >= 0 && number < N_LAYOUTS;
     return known ? &layouts[number] : NULL;
 }
 static const layout *check_layout(ct_call *call) {
@@ -30,7 +37,7 @@ static const layout *check_layout(ct_call *call) {
     if (l) return l;
     ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
                  (long long)((const quantise_attrs *)call->attrs)->layout);
-    ct__call_hint(call, "layouts are CT_LAYOUT_INT8 and CT_LAYOUT_INT4_32");
+    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_MXFP8)", N_LAYOUTS - 1);
     return NULL;
 }
 
@@ -75,16 +82,42 @@ static bool quantise_infer(ct_call *call) {
     call->out[0].weak = false;
     return true;
 }
-// A block's largest size becomes the largest code. All in f32, so that any other library that rounds
-// as IEEE 754 says has the same codes.
+// e8m0 (OCP Microscaling Formats 1.0, 5.4.1): the exponent of 2, plus 127; 255 is NaN.
+enum { E8M0_NAN = 255, F32_MANTISSA = 23 };
+
+// What scales stand for: f32.
+static ct_tensor scales_value(const layout *l, ct_tensor scales) {
+    if (l->scale != CT_U8) return ct_cast(scales, CT_F32);
+    ct_tensor e = ct_cast(scales, CT_I32);
+    ct_tensor bits = ct_shift_left(e, ct__number_like(F32_MANTISSA, e));
+    ct_tensor least = ct__number_like(1 << (F32_MANTISSA - 1), e); // 2^-127 is subnormal
+    bits = ct_select(ct_equal(e, ct__number_like(0, e)), least, bits);
+    bits =
+        ct_select(ct_equal(e, ct__number_like(E8M0_NAN, e)), ct__number_like(0x7fc00000, e), bits);
+    return ct_bitcast(bits, CT_F32);
+}
+// The scales of blocks whose largest sizes are given: these become the largest code; of e8m0 their
+// exponent becomes that of the largest code (6.3 there), so that what is above it saturates.
+static ct_tensor scales_of(const layout *l, ct_tensor largest) {
+    if (l->scale != CT_U8) {
+        ct_tensor scale = ct_div(largest, ct__number_like(l->most, largest));
+        scale = ct_minimum(scale, ct__number_like(ct__largest(l->scale), largest));
+        return ct_cast(scale, l->scale);
+    }
+    ct_tensor bits = ct_bitcast(largest, CT_I32);
+    ct_tensor e = ct_shift_right(bits, ct__number_like(F32_MANTISSA, bits));
+    e = ct_maximum(ct_sub(e, ct__number_like(ilogb(l->most), e)), ct__number_like(0, e));
+    e = ct_select(ct_is_nan(largest), ct__number_like(E8M0_NAN, e), e);
+    return ct_cast(e, CT_U8);
+}
+// All in f32, so that any other library that rounds as IEEE 754 says has the same codes.
 static bool quantise_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const ct_type *type = r->node->out;
     ct_tensor x = in_blocks(ct_cast(r->in[0], CT_F32), l);
-    ct_tensor largest = ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true);
-    ct_tensor scale = ct_div(largest, ct__number_like(l->most, x));
-    scale = ct_cast(ct_minimum(scale, ct__number_like(ct__largest(l->scale), x)), l->scale);
-    ct_tensor by = ct_cast(scale, CT_F32), code = ct_round(ct_div(x, by));
+    ct_tensor scale = scales_of(l, ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true));
+    ct_tensor by = scales_value(l, scale), code = ct_div(x, by);
+    if (!ct__is_float(l->code)) code = ct_round(code);
     code = ct_clamp(code, ct__number_like(-l->most, x), ct__number_like(l->most, x));
     code = ct_select(ct_equal(by, ct_f(0)), ct__number_like(0, x), code);
     r->body_out[0] = ct_cast(ct__of_type(code, type), l->code);
@@ -94,8 +127,10 @@ static bool quantise_body(ct_rule *r) {
 const ct_opdef ct__op_quantise = {
     .id = CT_OP_QUANTISE,
     .name = "quantise",
-    .doc = "x as codes and scales of a layout: the largest size among elements that share a scale "
-           "gets the largest code, what lies between is rounded to nearest even.",
+    .doc =
+        "x as codes and scales of a layout: the largest size among elements that share a scale "
+        "gets the largest code, what lies between is rounded to nearest even. Of MX layouts scales "
+        "are powers of 2, as OCP's specification computes them.",
     .kind = &ct__kind_composition,
     .n_in = 1,
     .n_out = 2,
@@ -127,7 +162,7 @@ static bool dequantise_infer(ct_call *call) {
 }
 static bool dequantise_body(ct_rule *r) { // the codes in their order, so that rows are read as rows
     const layout *l = layout_of(r->attrs);
-    ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = ct_cast(r->in[1], CT_F32);
+    ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = scales_value(l, r->in[1]);
     if (l->block) {
         ct_dims_buffer dims;
         ct_tensor each = ct__add_last(scales); // (..., blocks, 1)
@@ -148,7 +183,7 @@ const ct_opdef ct__op_dequantise = {
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(dequantise),
-    .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4),
+    .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_F4) | CT_MASK(CT_F8E4M3),
     .infer = dequantise_infer,
     .body = dequantise_body,
 };

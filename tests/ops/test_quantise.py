@@ -1,4 +1,5 @@
 """Quantised layouts against NumPy: codes and scales exactly, products with them, gradients through them, what is refused."""
+import ml_dtypes
 import numpy as np
 import pytest
 from op_cases import Case, Failure, read_table, run
@@ -6,18 +7,32 @@ from op_transforms import DEVICES, SEED
 from programs import run_programs
 
 TABLE = read_table(leave_out=())
-LAYOUTS = {"int8": (0, np.int8, np.float32, 127, None), "int4 by 32": (1, "i4", np.float16, 7, 32)}
+F4, F8, E8M0 = ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
+# The number, the dtypes of codes and scales (e8m0 in u8), the largest code, how many share a scale.
+LAYOUTS = {"int8": (0, np.int8, np.float32, 127, None), "int4 by 32": (1, ml_dtypes.int4, np.float16, 7, 32),
+           "int4 by 64": (2, ml_dtypes.int4, np.float16, 7, 64), "int4 by 128": (3, ml_dtypes.int4, np.float16, 7, 128),
+           "int8 by 32": (4, np.int8, np.float16, 127, 32), "fp8": (5, F8, np.float32, 448, None),
+           "mxfp4": (6, F4, E8M0, 6, 32), "mxfp8": (7, F8, E8M0, 448, 32)}
 
 
 def quantised(x, layout):
-    """The codes (as i8), the scales, and the numbers that they stand for."""
-    _, _, scale_type, most, block = LAYOUTS[layout]
+    """The codes, the scales, and the numbers that they stand for."""
+    _, code_type, scale_type, most, block = LAYOUTS[layout]
     blocks = x.astype(np.float32).reshape(*x.shape[:-1], -1, block or x.shape[-1])
     with np.errstate(all="ignore"):
-        scales = np.minimum(np.abs(blocks).max(-1, keepdims=True) / np.float32(most), np.finfo(scale_type).max).astype(scale_type)
+        largest = np.abs(blocks).max(-1, keepdims=True)
+        if scale_type is E8M0:  # OCP MX 1.0, section 6.3: the exponent of the largest size less that of the largest code
+            exponents = np.frexp(largest.astype(np.float64))[1] - 1 - int(np.log2(most))
+            exponents = np.where(np.isinf(largest), 128 - int(np.log2(most)), exponents)
+            exponents = np.where(largest == 0, -127, np.clip(exponents, -127, 127))
+            scales = np.where(np.isnan(largest), np.nan, np.ldexp(1.0, exponents)).astype(np.float32).astype(E8M0)
+        else:
+            scales = np.minimum(largest / np.float32(most), np.finfo(scale_type).max).astype(scale_type)
         by = scales.astype(np.float32)
-        codes = np.where(by == 0, 0, np.clip(np.rint(blocks / by), -most, most)).astype(np.int8)
-    return codes.reshape(x.shape), scales[..., 0], (codes * by).reshape(x.shape)
+        codes = np.where(by == 0, 0, np.clip(blocks / by, -most, most))
+        codes = (codes if code_type in (F4, F8) else np.rint(codes)).astype(code_type)
+        numbers = (codes.astype(np.float32) * by).reshape(x.shape)
+    return codes.reshape(x.shape), scales[..., 0].view(np.uint8) if scale_type is E8M0 else scales[..., 0], numbers
 
 
 def weights(rng, *shape):
@@ -32,22 +47,48 @@ def weights(rng, *shape):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_codes_and_numbers(layout, device):
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
-    inputs = [weights(rng, 5, 64), weights(rng, 2, 3, 96), rng.normal(size=32).astype(np.float32),
-              rng.normal(size=(4, 32)).astype(np.float16), rng.normal(size=(4, 32))]
+    inputs = [weights(rng, 5, 128), weights(rng, 2, 3, 384), rng.normal(size=128).astype(np.float32),
+              rng.normal(size=(4, 128)).astype(np.float16), rng.normal(size=(4, 128))]
     cases = [Case(TABLE["quantise"], [x], {"layout": number}) for x in inputs]
     for compiled in (False, True):
         again = []
         for x, got in zip(inputs, run(cases, device, compiled)):
             assert not isinstance(got, Failure), got
             codes, scales, _ = quantised(x, layout)
-            assert (got[0].astype(np.int8) == codes).all() and got[1].dtype == scales.dtype and (got[1] == scales).all()
+            assert got[0].dtype == codes.dtype and (got[0].astype(np.float32) == codes.astype(np.float32)).all()
+            assert got[1].dtype == scales.dtype and (got[1] == scales).all()
             again.append(Case(TABLE["dequantise"], got, {"layout": number}))
         for x, got in zip(inputs, run(again, device, compiled)):
             assert got[0].dtype == np.float32 and (got[0] == quantised(x, layout)[2]).all()
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("layout", LAYOUTS)
+def test_mx_codes(device):
+    """Every code under every scale, and blocks whose sizes lie at, beside and between all numbers of a code."""
+    rng = np.random.default_rng(SEED)
+    for layout, code_type, count in (("mxfp4", F4, 16), ("mxfp8", F8, 256)):
+        number, _, _, most, block = LAYOUTS[layout]
+        codes = np.tile(np.arange(count, dtype=np.uint8).view(code_type), 2 * 32 // min(count, 32))[: max(64, count)]
+        codes, scales = np.tile(codes, (256, 1)), np.arange(256, dtype=np.uint8)
+        scales = np.repeat(scales[:, None], codes.shape[1] // block, 1)
+        with np.errstate(all="ignore"):
+            want = codes.astype(np.float32).reshape(256, -1, block) * scales.view(E8M0).astype(np.float32)[..., None]
+        got = run([Case(TABLE["dequantise"], [codes, scales], {"layout": number})], device, False)[0]
+        assert not isinstance(got, Failure) and np.array_equal(got[0], want.reshape(codes.shape), equal_nan=True)
+        sizes = np.unique(np.arange(count, dtype=np.uint8).view(code_type).astype(np.float32))
+        sizes = sizes[np.isfinite(sizes)]
+        sizes = np.concatenate([sizes, (sizes[1:] + sizes[:-1]) / 2, [most * 1.1, -most * 1.3, most * 1.24]]).astype(np.float32)
+        sizes = np.concatenate([sizes, np.nextafter(sizes, np.float32(1e9)), np.nextafter(sizes, np.float32(-1e9))])
+        x = rng.choice(sizes, (64, 64)) * np.exp2(rng.integers(-140, 110, (64, 1))).astype(np.float32)
+        x[:2, 5] = np.nan, np.inf
+        codes, scales, _ = quantised(x, layout)
+        got = run([Case(TABLE["quantise"], [x], {"layout": number})], device, False)[0]
+        assert (got[1] == scales).all() and got[1][0, 0] == 255 and got[1][1, 0] == 255 - int(np.log2(most))
+        assert (got[0].view(np.uint8)[1:] == codes.view(np.uint8)[1:]).all()  # what a code of NaN is, is open
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "mxfp4"])
 @pytest.mark.parametrize("rows", [1, 7, 300])
 def test_products(layout, device, rows):
     """x (M, K) times the transpose of a weight (N, K), and the gradient with respect to x and to the scales."""
@@ -61,16 +102,17 @@ def test_products(layout, device, rows):
         return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=number), axes=[1, 0]))
 
     def loss(o, x, codes, scales):
+        if layout == "mxfp4":  # its scales are whole numbers
+            return o.vjp(lambda x: f(o, x, codes, scales), [x], [c])
         return o.vjp(lambda x, s: f(o, x, codes, s), [x, scales], [c])
-    y, gx, gs = run_programs([(loss, [x, *got])], device, compiled=True)[0]
+    y, gx, *gs = run_programs([(loss, [x, *got])], device, compiled=True)[0]
     stored = run_programs([(loss, [x, *got])], device, compiled=True, COTAN_FUSE="0")[0]
-    assert [a.tobytes() for a in stored] == [a.tobytes() for a in (y, gx, gs)]
+    assert [a.tobytes() for a in stored] == [a.tobytes() for a in (y, gx, *gs)]
     want = x.astype(np.float64) @ exact.T.astype(np.float64)
     assert np.abs(y - want).max() <= 1e-6 * np.abs(x.astype(np.float64)) .max() * np.abs(exact).sum(-1).max()
     assert np.allclose(gx, c @ exact, rtol=1e-5, atol=1e-4)
-    slope = (c.T @ x) * codes
-    slope = slope.reshape(48, scales.shape[1], -1).sum(-1)
-    assert np.allclose(gs.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max())
+    slope = ((c.T @ x) * codes.astype(np.float32)).reshape(48, scales.shape[1], -1).sum(-1)
+    assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
 WORK = {"cast": lambda o, w, by: o.cast(w, dtype="f32"), "scale": lambda o, w, by: o.mul(w, 0.3),
@@ -102,7 +144,7 @@ def test_refused():
     q, d = TABLE["quantise"], TABLE["dequantise"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
-            (Case(q, [x], {"layout": 7}), "quantise: there is no layout 7\n  hint: layouts are CT_LAYOUT_INT8 and CT_LAYOUT_INT4_32"),
+            (Case(q, [x], {"layout": 8}), "quantise: there is no layout 8\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 7 (CT_LAYOUT_MXFP8)"),
             (Case(q, [x], {"layout": 1}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
                                           "  hint: int4 by 32 has a scale for 32 elements along it: ct_pad it"),
             (Case(q, [np.float32(1)], {}), "quantise: x is () f32, it needs an axis"),
