@@ -4,16 +4,19 @@
 // Bytes: no process of the program is as small, so that less is a unit forgotten.
 #define LEAST_MEMORY 1e6
 
-static const char *const devices[] = {"cpu", "ref", NULL};
+static const char *const devices[] = {"cpu", "ref", "opencl", NULL};
 
 void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
     *m = (machine){.device = -1};
     options[0] = (opt){
         "threads", OPT_WHOLE,         "N", "threads (COTAN_THREADS, else the cores allowed)", 1,
         256,       .out = &m->threads};
-    options[1] = (opt){
-        "device",           OPT_CHOICE,       "NAME", "cpu, or ref, which is slow and simple (cpu)",
-        .choices = devices, .out = &m->device};
+    options[1] = (opt){"device",
+                       OPT_CHOICE,
+                       "NAME",
+                       "cpu, opencl, or ref, which is slow and simple (cpu)",
+                       .choices = devices,
+                       .out = &m->device};
     options[2] = (opt){"memory-limit", OPT_BYTES,
                        "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
                        LEAST_MEMORY,   .out = &m->limit};

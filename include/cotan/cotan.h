@@ -205,7 +205,8 @@ CT_API void ct_cancel(ct_ctx *ctx);
 // A context that ends tells it first what nobody has heard of, an error or a device's fault; what
 // the context then still breaks goes to standard error.
 CT_API void ct_set_log(ct_log_fn fn, void *user);
-// "cpu" (default), "ref"; "async:cpu", "async:ref": the same with memory that the host cannot
+// "cpu" (default), "ref", "opencl" (the first device that OpenCL finds; "opencl:1" is the second; its
+// bits are those of cpu where its arithmetic is IEEE's, else ct_numerics says so); "async:cpu", "async:ref": the same with memory that the host cannot
 // touch; "dry:cpu", "dry:ref": plans are made as there, nothing is run, compiled or allocated, and
 // reading a value is an error. Only while the context holds no pending work. False: see
 // ct_error_text.

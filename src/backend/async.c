@@ -231,7 +231,9 @@ static bool async_build(ct_device *device, ct_kernel *const *kernels, size_t n, 
 }
 static bool async_start(ct_device *device, const ct_command *commands, size_t n,
                         const atomic_bool *stop, bool *finished, ct_err *err) {
-    return device->inner->backend->start(device->inner, commands, n, stop, finished, err);
+    const ct_device *inner = device->inner;
+    return !inner->backend->start ||
+           inner->backend->start(device->inner, commands, n, stop, finished, err);
 }
 
 const ct_backend ct__backend_async = {

@@ -23,6 +23,7 @@ typedef struct ct_operand {
 typedef struct ct_kernel {
     const char *name, *text;
     const struct ct_kir *ir; // what the text is rendered from; needed during measure and build
+    ct_loc here;             // of the node that it serves first, where it was first needed
     // Filled by measure, before there is a text.
     bool measured;
     bool interpreted; // it will be slow
@@ -81,10 +82,18 @@ typedef struct ct_command {
     double flops;
 } ct_command;
 
+typedef enum { CT_LANGUAGE_C, CT_LANGUAGE_OPENCL } ct_language; // compile/render/render_c.h
+
+// The numerics of devices that run what the compiler makes, each operation as kir.h says.
+#define CT_NUMERICS_KERNELS "6 fma k256 r1024x16 s1024 h32"
+
 typedef struct ct_backend {
     const char *name;
-    bool evaluates_ops; // takes NODE commands; otherwise KERNEL commands
-    bool spares;        // freed buffers may wait for the next of their size (backend/memory.c)
+    bool evaluates_ops;   // takes NODE commands; otherwise KERNEL commands, and NODE of kind call
+    bool on_host;         // a buffer is the address of its bytes in host memory, for all to read
+    bool several;         // there may be several such devices: NAME:0, NAME:1 ...
+    ct_language language; // of kernels
+    bool spares;          // freed buffers may wait for the next of their size (backend/memory.c)
     // What decides its bits, by docs/design/bits.md: version of the rules, and the choices made in
     // them. No sizes, no host, no threads.
     const char *numerics;
@@ -127,8 +136,10 @@ struct ct_spare { // a freed buffer that waits for the next of its size
 
 struct ct_device {
     const ct_backend *backend;
-    ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
-    void *state;      // the backend's
+    ct_device *inner;  // of an asynchronous device: what really computes; of a dry one: what would
+    int ordinal;       // which of several
+    char numerics[64]; // the backend's, with what this very device does otherwise
+    void *state;       // the backend's
     ct_account *account;     // where its memory is counted
     size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
     bool waits;              // for the compiler, whatever that takes; nothing is unfinished
@@ -141,7 +152,7 @@ struct ct_device {
     _Atomic size_t spare_bytes;
 };
 
-// "cpu", "ref", and either behind "async:" or "dry:". NULL and an error for other names.
+// "cpu", "ref", "opencl" (or "opencl:1"), each also behind "async:" or "dry:". NULL and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_close(ct_device *device);
 // Storages hold their device, so that a value outlives the context that computed it.
@@ -184,6 +195,7 @@ bool ct__host_copy_out(ct_device *device, ct_operand from, void *host, size_t n,
 
 extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;
+extern const ct_backend ct__backend_opencl;
 extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
 
 // For ct_shutdown: threads are joined, kernels unloaded. Only while no device is open.

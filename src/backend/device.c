@@ -1,13 +1,16 @@
 // Devices by name.
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/memory.h"
 
 ct_counters ct__counters;
 
-static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref};
+static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref,
+                                             &ct__backend_opencl};
 
-static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_err *err) {
+static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device *inner,
+                               ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
     if (!device) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
@@ -15,6 +18,9 @@ static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_e
     }
     device->backend = backend;
     device->inner = inner;
+    device->ordinal = ordinal;
+    if (backend->numerics)
+        snprintf(device->numerics, sizeof device->numerics, "%s", backend->numerics);
     device->account = &ct__account;
     atomic_init(&device->refs, 1);
     pthread_mutex_init(&device->spare_lock, NULL);
@@ -25,20 +31,34 @@ static ct_device *open_backend(const ct_backend *backend, ct_device *inner, ct_e
     return device;
 }
 
+// Is the backend meant, and which of its devices?
+static bool names(const ct_backend *backend, const char *name, int *ordinal) {
+    const size_t n = strlen(backend->name);
+    *ordinal = 0;
+    if (strncmp(name, backend->name, n) != 0) return false;
+    if (!name[n]) return true;
+    const char *digits = name + n + 1;
+    if (!backend->several || name[n] != ':' || !*digits || strlen(digits) > 3) return false;
+    for (; *digits >= '0' && *digits <= '9'; digits++) *ordinal = *ordinal * 10 + *digits - '0';
+    return !*digits;
+}
+
 ct_device *ct__device_open(const char *name, ct_err *err) {
     bool async = strncmp(name, "async:", 6) == 0, dry = strncmp(name, "dry:", 4) == 0;
     const char *plain = name + (async ? 6 : dry ? 4 : 0);
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-        if (strcmp(plain, backends[i]->name) != 0) continue;
-        ct_device *device = open_backend(backends[i], NULL, err);
+        int ordinal;
+        if (!names(backends[i], plain, &ordinal)) continue;
+        ct_device *device = open_backend(backends[i], ordinal, NULL, err);
         if (!device || !(async || dry)) return device;
         ct_device *wrapped =
-            open_backend(async ? &ct__backend_async : &ct__backend_dry, device, err);
+            open_backend(async ? &ct__backend_async : &ct__backend_dry, 0, device, err);
         if (!wrapped) ct__device_close(device);
         return wrapped;
     }
     ct__err(err, CT_E_DEVICE, CT_NOWHERE, "device",
-            "there is no device \"%.40s\": known are cpu, ref, and async: or dry: before them",
+            "there is no device \"%.40s\": known are cpu, ref, opencl (or opencl:1), and async: or "
+            "dry: before them",
             name);
     return NULL;
 }

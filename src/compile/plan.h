@@ -179,7 +179,7 @@ void ct__ctx_waits(ct_ctx *ctx); // its device waits for the compiler from now o
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, of a dry one, would.
 static inline ct_device *ct__computing(ct_device *d) { return d->inner ? d->inner : d; }
-static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->backend->numerics; }
+static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->numerics; }
 static inline ct_target ct__target(ct_device *d) {
     const ct_backend *backend = ct__computing(d)->backend;
     return backend->target ? backend->target()

@@ -110,7 +110,7 @@ def test_no_compiler():
     ("compiler", {"COTAN_MARCH": "foo", "LC_ALL": "C"}, "bad value 'foo' for '-march=' switch", OTHER_MACHINE),
     ("compiler", {"COTAN_MARCH": "a b"}, 'cpu: COTAN_MARCH is "a b", not the name of an architecture', OTHER_MACHINE),
     ("settings", {"COTAN_DEVICE": "gpu"},
-     'COTAN_DEVICE: device: there is no device "gpu": known are cpu, ref, and async: or dry: before them', SETTING),
+     'COTAN_DEVICE: device: there is no device "gpu": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them', SETTING),
     ("settings", {"COTAN_FUSE": "2"}, 'COTAN_FUSE: it is "2", not 0 or 1', SETTING),
     ("settings", {"COTAN_CHECK": "all"},
      'COTAN_CHECK: there is no check "all": the variable is a list of ref, nan and bounds', SETTING),

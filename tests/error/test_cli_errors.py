@@ -177,8 +177,8 @@ def test_words_of_the_environment(tmp_path, run, name, value, message):
 
 
 def test_device_of_the_environment(run):
-    message = ('device: there is no device "maybe": known are cpu, ref, and async: or dry: before '
-               'them')
+    message = ('device: there is no device "maybe": known are cpu, ref, opencl (or opencl:1), '
+               'and async: or dry: before them')
     refused(1, message, "sample", run, env={"COTAN_DEVICE": "maybe"})
 
 

@@ -434,7 +434,7 @@ static void unknown_devices_are_named(void **state) {
     ct_err err = {0};
     assert_null(ct__device_open("async:gpu", &err));
     assert_string_equal(err.text, "device: there is no device \"async:gpu\": known are cpu, ref, "
-                                  "and async: or dry: before them");
+                                  "opencl (or opencl:1), and async: or dry: before them");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)

@@ -405,6 +405,35 @@ static condition look_at(const char *path, const struct stat *st, trailer *t) {
     return ok ? SOUND : DAMAGED;
 }
 
+void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n) {
+    char path[4096];
+    ct_err ignored = {0};
+    trailer t = {.length = n, .hash = ct__hash_bytes(bytes, n, (ct_hash){0, 0})};
+    if (!cache->folder[0] || !entry_path(cache, key, path)) return;
+    char *whole = ct__malloc(n + sizeof t);
+    if (!whole) return;
+    memcpy(t.magic, magic, sizeof magic);
+    memcpy(whole, bytes, n);
+    memcpy(whole + n, &t, sizeof t);
+    ct__file_place(path, whole, n + sizeof t, 0700, &ignored);
+    ct__free(whole);
+}
+
+char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n) {
+    char path[4096], *bytes = NULL;
+    struct stat st;
+    trailer t;
+    ct_err ignored = {0};
+    if (!cache->folder[0] || !entry_path(cache, key, path) || stat(path, &st) != 0) return NULL;
+    if (look_at(path, &st, &t) != SOUND || !ct__file_read(path, &bytes, n, &ignored)) return NULL;
+    if (!ct__cache_whole(bytes, *n)) { // it is another file by now
+        ct__free(bytes);
+        return NULL;
+    }
+    *n -= sizeof t;
+    return bytes;
+}
+
 // --------------------------------------------------------------------------------------- loading
 
 // The files that are open. Entries of one group are links to one file, known by its inode and

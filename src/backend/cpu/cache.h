@@ -40,6 +40,11 @@ bool ct__cache_seal(const char *path, ct_err *err);
 // will be compiled again.
 void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
 
+// Enters bytes under a key that are no library; and gives those of an entry, to be freed with ct__free. NULL:
+// absent, damaged or not to be read now.
+void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n);
+char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n);
+
 // Removes the entry of a key, so that another can be entered.
 void ct__cache_drop(const ct_cache *cache, ct_hash key);
 

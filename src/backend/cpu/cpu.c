@@ -502,8 +502,9 @@ static void cpu_close(ct_device *device) {
 
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
+    .on_host = true,
     .spares = true,
-    .numerics = "6 fma k256 r1024x16 s1024 h32",
+    .numerics = CT_NUMERICS_KERNELS,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

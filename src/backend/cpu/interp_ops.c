@@ -11,6 +11,7 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wtype-limits"
 #include "backend/cpu/prelude.inc"
+#include "backend/prelude_shared.inc"
 #pragma GCC diagnostic pop
 #pragma GCC diagnostic ignored "-Wconversion" // C's promotion of small types is meant
 

@@ -65,10 +65,11 @@ static bool write_plan(ct_ahead *a) {
 static bool compile_pending(ct_ahead *a) {
     ct_loc here = a->args->here;
     if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
-    if (ct__evaluates_ops(a->engine->device)) {
-        ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
-                "device %s runs an op at a time: it has no kernels to write",
-                ct__ctx_device(a->ctx));
+    const ct_backend *backend = ct__computing(a->engine->device)->backend;
+    if (backend->evaluates_ops || backend->language != CT_LANGUAGE_C) {
+        ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile", "device %s %s", ct__ctx_device(a->ctx),
+                backend->evaluates_ops ? "runs an op at a time: it has no kernels to write"
+                                       : "has kernels that are not in C");
         ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
         return false;
     }

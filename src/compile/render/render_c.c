@@ -1,4 +1,4 @@
-// Kernel IR to C: loops, memory, reductions. The values are written by render_expr.c.
+// Kernel IR to C and OpenCL C: loops, memory, reductions. The values are written by render_expr.c.
 #include "compile/render/render_c.h"
 
 #include <inttypes.h>
@@ -71,6 +71,13 @@ static void lane_bits(const ct_render *r, int32_t loop, ct_kval cond) {
     }
 }
 
+// "ldm_f32("; in OpenCL what lies in a work-item's own memory has functions of its own.
+static void open_access(const ct_render *r, int64_t buf, const char *form) {
+    const ct_kbuf *b = &r->k->bufs[buf];
+    const bool own = b->flags & CT_KIR_LOCAL && ct__kir_local_offset(r->k, (int)buf) < 0;
+    ct__textf(r->out, "%s%s_%s(", r->opencl && own ? "p" : "", form, ct__render_storage(b->dtype));
+}
+
 // "in0 + 5" or "in0"
 static void address(const ct_render *r, int64_t buf, ct_kval index) {
     buffer_name(r, buf);
@@ -118,10 +125,10 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
 }
 
 // At places that are data, or computed from it.
-static void gathered(const ct_render *r, const ct_kins *ins, const char *t) {
+static void gathered(const ct_render *r, const ct_kins *ins) {
     const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
     const bool row = x >= 0 && ct__render_is_row(r, ins, x);
-    ct__textf(r->out, "%s_%s(", row ? "ldm" : x >= 0 ? "ldi" : "ldg", t);
+    open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
     buffer_name(r, ins->imm.i);
     if (x >= 0) ct__render_uniform_part(r, ins->a);
     ct__text_add(r->out, row ? " + " : ", ");
@@ -134,7 +141,7 @@ static void gathered(const ct_render *r, const ct_kins *ins, const char *t) {
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     converter c = converter_of("up", dtype);
-    const char *t = ct__render_storage(dtype), *up = c.s;
+    const char *up = c.s;
     ct_kshape index = r->shape[ins->a];
     int32_t loop = masking_loop(r, v);
     if (index.vary == CT_UNIFORM) {
@@ -143,10 +150,10 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     }
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
-        gathered(r, ins, t);
+        gathered(r, ins);
     } else {
         bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
-        ct__textf(r->out, "%s_%s(", one ? all ? "ld" : "ldm" : "lds", t);
+        open_access(r, ins->imm.i, one ? all ? "ld" : "ldm" : "lds");
         address(r, ins->imm.i, ins->a);
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
         if (one && all) {
@@ -193,7 +200,6 @@ static void wide_stored(const ct_render *r, const ct_kins *ins) {
 
 static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_kshape index = r->shape[ins->a];
-    const char *t = ct__render_storage(r->k->bufs[ins->imm.i].dtype);
     int32_t loop = masking_loop(r, v);
     line(r);
     if (index.vary == CT_UNIFORM) {
@@ -206,7 +212,7 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
                        : ins->sub               ? "stp"
                        : all                    ? "st"
                                                 : "stm";
-    ct__textf(r->out, "%s_%s(", form, t);
+    open_access(r, ins->imm.i, form);
     if (index.vary == CT_VARYING) {
         buffer_name(r, ins->imm.i);
         ct__text_add(r->out, ", ");
@@ -233,8 +239,8 @@ static void vector_load(const ct_render *r, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     converter c = converter_of("up", dtype);
     const char *up = c.s;
-    ct__textf(r->out, "%s%sld%s_%s(", up, *up ? "(" : "", ins->b >= 0 ? "m" : "",
-              ct__render_storage(dtype));
+    if (*up) ct__textf(r->out, "%s(", up);
+    open_access(r, ins->imm.i, ins->b >= 0 ? "ldm" : "ld");
     address(r, ins->imm.i, ins->a);
     if (ins->b >= 0) counted_bits(r, ins->b);
     ct__text_add(r->out, *up ? "))" : ")");
@@ -242,11 +248,7 @@ static void vector_load(const ct_render *r, const ct_kins *ins) {
 
 static void vector_store(const ct_render *r, const ct_kins *ins) {
     line(r);
-    ct__textf(r->out, "st%s_%s(",
-              ins->sub      ? "p"
-              : ins->c >= 0 ? "m"
-                            : "",
-              ct__render_storage(r->k->bufs[ins->imm.i].dtype));
+    open_access(r, ins->imm.i, ins->sub ? "stp" : ins->c >= 0 ? "stm" : "st");
     address(r, ins->imm.i, ins->a);
     if (ins->sub)
         ct__text_add(r->out, ", ALL");
@@ -818,6 +820,26 @@ static void trees_needed(const ct_render *r, ct_text *out) {
 
 // --------------------------------------------------------------------------------------- kernels
 
+// A local in scratch memory, and a parameter: their addresses, in the words of the language.
+static void local_buffer(const ct_render *r, size_t i, const char *t, int64_t offset) {
+    const char *of = r->opencl ? "global " : "";
+    ct__textf(r->out, "%s%s *restrict ", of, t);
+    buffer_name(r, (int64_t)i);
+    ct__textf(r->out, " = (%svoid *)((%schar *)scratch + %" PRId64 "); // [%" PRId64 "]\n", of, of,
+              offset, r->k->bufs[i].count);
+}
+static void buffer(const ct_render *r, size_t i, const char *t, int at) {
+    const ct_kbuf *b = &r->k->bufs[i];
+    const char *fixed = b->flags & CT_KIR_WRITE ? "" : "const ", *of = r->opencl ? "global " : "";
+    ct__textf(r->out, "%s%s%s *%s", of, fixed, t, b->flags & CT_KIR_ALIAS ? "" : "restrict ");
+    buffer_name(r, (int64_t)i);
+    if (r->opencl)
+        ct__textf(r->out, " = (%s%s%s *)(b%d + o%d); // %s\n", of, fixed, t, at, at,
+                  ct_dtype_name(b->dtype));
+    else
+        ct__textf(r->out, " = bufs[%d]; // %s\n", at, ct_dtype_name(b->dtype));
+}
+
 static void parameters(const ct_render *r) {
     const ct_kir *k = r->k;
     int at = 0;
@@ -827,30 +849,35 @@ static void parameters(const ct_render *r) {
         int64_t offset = b->flags & CT_KIR_LOCAL ? ct__kir_local_offset(k, (int)i) : 0;
         line(r);
         if (!(b->flags & CT_KIR_LOCAL)) {
-            ct__textf(r->out, "%s%s *%s", b->flags & CT_KIR_WRITE ? "" : "const ", t,
-                      b->flags & CT_KIR_ALIAS ? "" : "restrict ");
-            buffer_name(r, (int64_t)i);
-            ct__textf(r->out, " = bufs[%d]; // %s\n", at++, ct_dtype_name(b->dtype));
+            buffer(r, i, t, at++);
         } else if (offset < 0) {
             ct__textf(r->out, "%s ", t);
             buffer_name(r, (int64_t)i);
             ct__textf(r->out, "[%" PRId64 "] __attribute__((aligned(64)));\n", b->count);
         } else {
-            ct__textf(r->out, "%s *restrict ", t);
-            buffer_name(r, (int64_t)i);
-            ct__textf(r->out, " = (void *)((char *)scratch + %" PRId64 "); // [%" PRId64 "]\n",
-                      offset, b->count);
+            local_buffer(r, i, t, offset);
         }
     }
     for (size_t i = 0; i < k->n; i++) {
-        if (k->ins[i].op != CT_K_ARG) continue;
+        if (k->ins[i].op != CT_K_ARG || r->opencl) continue;
         line(r);
         ct__textf(r->out, "const i64 n%" PRId64 " = args[%" PRId64 "];\n", k->ins[i].imm.i,
                   k->ins[i].imm.i);
     }
 }
 
+// A work-item runs the row that its number says.
+static void own_row(const ct_render *r) {
+    line(r);
+    ct__text_add(r->out, "begin += (i64)(get_global_id(0) - get_global_offset(0));\n");
+    line(r);
+    ct__text_add(r->out, "end = min(end, begin + 1);\n");
+    line(r);
+    ct__text_add(r->out, "scratch += (begin - first) * room;\n");
+}
+
 static void kernel_body(ct_render *r) {
+    if (r->opencl) own_row(r);
     parameters(r);
     bool core = false, past_caches = false;
     for (size_t i = 0; i < r->k->n; i++) {
@@ -868,6 +895,15 @@ static void kernel_body(ct_render *r) {
     ct__text_add(r->out, "FENCE;\n"); // they are there before the piece counts as done
 }
 
+static void signature(const ct_kir *k, const char *name, ct_text *out) {
+    ct__textf(out, "kernel void %s(", name);
+    for (int i = 0; i < k->nparams; i++) ct__textf(out, "global u8 *b%d, ", i);
+    for (int i = 0; i < k->nparams; i++) ct__textf(out, "i64 o%d, ", i);
+    for (int i = 0; i < k->nargs; i++) ct__textf(out, "i64 n%d, ", i);
+    ct__text_add(out, "i64 begin, i64 end, i64 room, global u8 *scratch) {\n");
+    ct__text_add(out, "    const i64 first = begin;\n");
+}
+
 static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
     math_set done = {{false}};
     ct_text inner = {0};
@@ -879,9 +915,13 @@ static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
     char hex[33];
     ct__hash_hex(hash, hex);
     snprintf(name, 40, "k_%s", hex);
-    ct__textf(out,
-              "void %s(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n",
-              name);
+    if (r->opencl)
+        signature(r->k, name, out);
+    else
+        ct__textf(
+            out,
+            "void %s(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n",
+            name);
     ct__text_bytes(out, inner.s ? inner.s : "", inner.n);
     ct__text_add(out, "}\n");
     bool ok = !inner.failed && !out->failed;
@@ -889,7 +929,7 @@ static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
     return ok || ct__err_memory(err, CT_NOWHERE, "kernel", out->n);
 }
 
-bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
+static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[40], ct_err *err) {
     if (!ct__kir_verify(k, err)) return false;
     if (k->ins[0].op == CT_K_PARAM)
         return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "a function is not a kernel");
@@ -903,11 +943,19 @@ bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
         find_nested(k, shape, nested, nested + k->n);
         ct__render_find_narrow(k, shape, nested + k->n, nested);
         find_indices(k, index);
-        ct_render r = {.k = k, .shape = shape, .nested = nested, .index = index, .depth = 1};
+        ct_render r = {
+            .k = k, .shape = shape, .nested = nested, .index = index, .depth = 1, .opencl = opencl};
         ok = render(&r, out, name, err);
     }
     ct__free(shape);
     ct__free(nested);
     ct__free(index);
     return ok;
+}
+
+bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
+    return render_kernel(k, false, out, name, err);
+}
+bool ct__render_opencl(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
+    return render_kernel(k, true, out, name, err);
 }

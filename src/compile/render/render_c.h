@@ -1,4 +1,5 @@
-// Kernel IR to C with GCC's vector extensions, on top of the prelude of src/backend/cpu/prelude.c.
+// Kernel IR to C with GCC's vector extensions, and to OpenCL C, each on top of its prelude
+// (src/backend/cpu/prelude.inc, src/backend/opencl/prelude.inc).
 #ifndef COTAN_COMPILE_RENDER_C_H
 #define COTAN_COMPILE_RENDER_C_H
 
@@ -11,5 +12,11 @@
 // whose name (at most 34 characters) goes to `name`; HASH is taken from the text, so equal kernels
 // have equal names. Deterministic; contains no text from outside.
 bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err);
+
+// The same as OpenCL C 1.2, one function
+//     kernel void k_HASH(global u8 *b0, .., i64 o0, .., i64 n0, .., i64 begin, i64 end, i64 room, global u8 *scratch)
+// of a buffer each and the bytes in it where it begins, the args, and [begin, end) of the grid, of
+// which work-item i runs row begin + i. scratch: `room` bytes a work-item, at least what ct__kir_scratch says.
+bool ct__render_opencl(const ct_kir *k, ct_text *out, char name[40], ct_err *err);
 
 #endif

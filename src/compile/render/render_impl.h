@@ -11,6 +11,7 @@ typedef struct ct_render {
     const bool *index;     // computed from sizes and counters alone: cannot overflow; NULL: none is
     ct_text *out;
     int depth;
+    bool opencl;     // the text is OpenCL C: a thread runs a row; else C
     ct_kval whole;   // the LANES loop of which iterations with all lanes are written; 0: none
     ct_kval aligned; // a store in it, up to whose next line such an iteration goes; 0: by 16
 } ct_render;

@@ -73,7 +73,11 @@ bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
         ok = (k->made = kernel_of(&engine->built, k->ir)) != NULL;
         if (!ok) break;
         k->made->ir = k->ir;
-        if (!k->made->measured) list[fresh++] = k->made;
+        if (k->made->measured) continue;
+        const ct_node *first;
+        (void)ct__program_uses(program, i, &first);
+        if (first) k->made->here = first->here;
+        list[fresh++] = k->made;
     }
     if (!ok)
         ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *list);
@@ -85,10 +89,12 @@ bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
 }
 
 // False: no memory, or the error stands there.
-static bool render(ct_built *b, ct_kernel *made, ct_err *err) {
+static bool render(ct_built *b, ct_language language, ct_kernel *made, ct_err *err) {
     ct_text text = {0};
     char name[40];
-    bool ok = ct__render_c(made->ir, &text, name, err) && text.s && !text.failed;
+    bool ok = language == CT_LANGUAGE_OPENCL ? ct__render_opencl(made->ir, &text, name, err)
+                                             : ct__render_c(made->ir, &text, name, err);
+    ok = ok && text.s && !text.failed;
     char *named = ok ? ct__strdup(name) : NULL;
     if (!named) {
         ct__text_free(&text);
@@ -103,9 +109,10 @@ static bool render(ct_built *b, ct_kernel *made, ct_err *err) {
 }
 
 bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
+    const ct_language language = ct__computing(engine->device)->backend->language;
     for (size_t i = 0; i < program->n_kernels; i++) {
         ct_kernel *made = program->kernels[i].made;
-        if (!made->text && !render(&engine->built, made, &ctx->err))
+        if (!made->text && !render(&engine->built, language, made, &ctx->err))
             return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", sizeof *made);
     }
     ct__dump_kernels(ctx, program);

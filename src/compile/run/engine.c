@@ -240,8 +240,8 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
 // ------------------------------------------------------------------------- values of other devices
 
 static bool foreign(const ct_engine *e, const ct_storage *s) {
-    const ct_device *d = s->owner; // devices without a queue of their own share the host's memory
-    return d != e->device && (d->inner || e->device->inner);
+    const ct_device *d = s->owner;
+    return d != e->device && !(d->backend->on_host && e->device->backend->on_host);
 }
 
 // A copy here of a value that lies on another device.
@@ -589,7 +589,7 @@ static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
 
 static const void *host(const ct_storage *s) {
     const ct_device *device = s->owner;
-    return device->inner ? NULL : s->buffer;
+    return device->backend->on_host ? s->buffer : NULL;
 }
 
 typedef struct ct_adopted {
@@ -607,7 +607,7 @@ static void destroy_adopted(ct_storage *s) {
 static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(void *user),
                          void *user) {
     ct_engine *e = engine_of(ctx);
-    ct_adopted *a = e && !e->device->inner ? ct__calloc(1, sizeof *a) : NULL;
+    ct_adopted *a = e && e->device->backend->on_host ? ct__calloc(1, sizeof *a) : NULL;
     if (!a) return NULL;
     ct_storage *s = &a->storage;
     atomic_init(&s->refs, 1);

@@ -1,0 +1,29 @@
+// What the parts of the OpenCL backend share: opencl.c (the device) and program.c (its kernels).
+#ifndef COTAN_BACKEND_OPENCL_OPENCL_H
+#define COTAN_BACKEND_OPENCL_OPENCL_H
+
+#include "backend/backend.h"
+#include "backend/opencl/api.h"
+
+typedef struct ct_cl_code { // a kernel that is built; found again by its text
+    struct ct_cl_code *next;
+    ct_hash key;
+    cl_program program;
+    cl_kernel kernel;
+} ct_cl_code;
+
+typedef struct ct_cl_state { // of a device that is open
+    const ct_cl *cl;
+    ct_cl_device about;
+    cl_context context;
+    cl_queue queue;
+    ct_cl_code *codes;
+    cl_memory scratch; // of the work-items that run at a time; NULL when scratch_bytes is 0
+    size_t scratch_bytes;
+} ct_cl_state;
+
+// Finds or builds the kernel; NULL, and a sentence with the first error of the compiler's log.
+ct_cl_code *ct__cl_build(ct_cl_state *s, const ct_kernel *kernel, ct_err *err);
+void ct__cl_codes_free(ct_cl_state *s);
+
+#endif

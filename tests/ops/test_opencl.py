@@ -1,0 +1,58 @@
+"""Device opencl, on whatever driver is there (PoCL in CI): the bits of device cpu, with guards behind every buffer. A kernel takes the driver's
+compiler a third of a second or more, so that some ops stand here for all; COTAN_TEST_DEVICES=opencl runs the tables of
+test_op_values.py."""
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from op_cases import NUMPY, Case, Failure, read_table, run
+
+ROOT = Path(__file__).resolve().parents[2]
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")).resolve() / "cotan"
+TABLE = read_table()
+SEED = 20261126
+RNG = np.random.default_rng(SEED)
+
+
+def normal(*dims, dtype="f32"):
+    return (RNG.normal(size=dims) * 3).astype(np.float32).astype(NUMPY[dtype])
+
+
+A, B = normal(7, 45), normal(7, 45)
+SOME = [
+    Case(TABLE["add"], [A, B]), Case(TABLE["exp"], [A * 20]), Case(TABLE["sin"], [A * 1e5]),
+    Case(TABLE["div"], [A.astype(np.int32), B.astype(np.int32)]), Case(TABLE["pow"], [np.abs(A.astype(np.float64)), B.astype(np.float64)]),
+    *[Case(TABLE["mul"], [normal(5, 19, dtype=d), normal(5, 19, dtype=d)]) for d in ("bf16", "f16", "f8e4m3", "i8")],
+    Case(TABLE["cast"], [A * 1e3], {"dtype": "u8"}), Case(TABLE["sum"], [normal(3, 5000)], {"axes": [1]}),
+    Case(TABLE["max"], [np.where(A > 5, np.nan, A)], {"axes": [0]}), Case(TABLE["argmax"], [A], {"axis": 1}),
+    Case(TABLE["matmul"], [normal(33, 300), normal(300, 40)]), Case(TABLE["matmul"], [normal(1, 300, dtype="bf16"), normal(300, 40, dtype="bf16")]),
+    Case(TABLE["cumsum"], [normal(3, 1500)], {"axis": 1}), Case(TABLE["sort"], [A], {"axis": 1}),
+    Case(TABLE["gather"], [A, np.array([[6], [0], [3]], np.int32)], {"axis": 0}),
+]
+
+
+@pytest.mark.parametrize("device", ["opencl", "async:opencl"])
+def test_the_bits_of_cpu(device):
+    """Of every kind of op, and of arithmetic: behind a queue the kernels come from the disk."""
+    wants = run(SOME, "cpu", compiled=False)
+    for case, want, got in zip(SOME, wants, run(SOME, device, COTAN_CHECK="bounds")):
+        assert not isinstance(want, Failure) and not isinstance(got, Failure), (SEED, case, want, got)
+        for w, g in zip(want, got):
+            assert w.dtype == g.dtype and w.shape == g.shape and w.tobytes() == g.tobytes(), (SEED, case, w, g)
+
+
+def weights(folder, device, steps, *words):
+    done = subprocess.run([str(COTAN), "train", "--data", str(ROOT / "README.md"), "--out", str(folder), "--steps", str(steps),
+                           "--eval-every", str(steps), "--save-every", str(steps), "--eval-batches", "1", "--device", device,
+                           *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return (folder / "model.safetensors").read_bytes(), (folder / "metrics.jsonl").read_text().count("\n")
+
+
+@pytest.mark.skipif(os.environ.get("COTAN_TEST_ALL") != "1", reason="minutes of the driver's compiler")
+def test_a_text_run_has_the_bits_of_cpu(tmp_path):
+    words = ["--layers", "2", "--heads", "2", "--width", "64", "--context", "32", "--batch", "4"]
+    runs = [weights(tmp_path / device, device, 100, *words) for device in ("cpu", "opencl")]
+    assert runs[0][1] == runs[1][1] == 100 and runs[0][0] == runs[1][0]
