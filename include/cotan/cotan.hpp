@@ -23,6 +23,7 @@
 #include "cotan/extend.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"
+#include "cotan/memory.h"
 #include "cotan/models.h"
 #include "cotan/nn.h"
 #include "cotan/optim.h"

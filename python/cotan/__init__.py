@@ -26,6 +26,7 @@ from ._random import (Generator, bernoulli, get_rng_state, initial_seed, manual_
                       rand, rand_like, randint, randint_like, randn, randn_like, randperm, seed, set_rng_state)
 from ._checkpoint import checkpoint  # noqa: E402, F401
 from ._compile import compile  # noqa: E402, F401
+from ._memory import memory_snapshot  # noqa: E402, F401
 from ._rules import custom_jvp, custom_vjp  # noqa: E402, F401
 from ._transforms import (associative_scan, cond, fori_loop, grad, hessian, jacfwd, jacrev, jvp, scan,  # noqa: E402, F401
                           value_and_grad, vjp, vmap, while_loop)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <cotan/memory.h>
+
 // _start(folder, size, count): the package's folder, and its classes that are written in Python.
 static PyObject *start(PyObject *self, PyObject *args) {
     (void)self;
@@ -120,6 +122,29 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
                          s.live_bytes, "memory", s.memory, "most_memory", s.most_memory, "nodes",
                          s.nodes, "plan_bytes", s.plan_bytes);
 }
+
+// A list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is unknown), and the sums.
+static PyObject *place(ct_loc here) {
+    return here.file ? Py_BuildValue("(sI)", here.file, here.line) : Py_NewRef(Py_None);
+}
+static PyObject *snapshot(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    enter();
+    ct_memory_snapshot *s = ct_memory_snapshot_take();
+    PyObject *rows = s ? PyList_New(0) : raise_failure();
+    for (size_t i = 0; rows && i < s->n_rows; i++) {
+        const ct_memory_row *r = &s->rows[i];
+        PyObject *row = Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->what, r->name, r->type,
+                                      place(r->here), place(r->wanted));
+        const bool ok = row && PyList_Append(rows, row) == 0;
+        Py_XDECREF(row);
+        if (!ok) Py_CLEAR(rows);
+    }
+    PyObject *all =
+        rows ? Py_BuildValue("(NKKK)", rows, s->arenas, s->constants, s->workspaces) : NULL;
+    ct_memory_snapshot_free(s);
+    return all;
+}
 static PyObject *set_device(PyObject *self, PyObject *name) {
     (void)self;
     enter();
@@ -161,6 +186,7 @@ static PyMethodDef methods[] = {
     {"random_key", random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
     {"stats", stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
+    {"_memory_snapshot", snapshot, METH_NOARGS, NULL},
     {"set_device", set_device, METH_O,
      "set_device(name)\n--\n\n\"cpu\", \"ref\", and others of docs/debugging.md."},
     {"set_num_threads", set_threads, METH_O,

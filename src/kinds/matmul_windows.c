@@ -295,7 +295,7 @@ static void make_scratch(windows *p) {
 
 void ct__template_windows(ct_kir *k, const ct_matmul_spec *s) {
     windows p = {.k = k, .s = s, .w = s->windows};
-    ct__kir_is_int(k, s->columns, &p.columns);
+    if (!ct__kir_is_int(k, s->columns, &p.columns)) return; // no memory, which the kernel says
     choose(&p);
     make_scratch(&p);
     const int64_t blocks = (p.w->channels + p.block - 1) / p.block,

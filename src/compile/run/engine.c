@@ -14,6 +14,7 @@
 #include "compile/run/store.h"
 #include "ops/lapack.h"
 #include "compile/plan.h"
+#include "graph/live.h"
 
 static void engine_free(ct_engine *e) {
     ct__plans_free(e);
@@ -180,6 +181,24 @@ static void let_go(const ct_root *r, ct_storage *storage) {
     if (!r->var || r->var->storage != storage) ct__storage_unref(storage);
 }
 
+static void note_variable(ct_storage *s, const ct_var *var, ct_loc wanted) {
+    ct__live_note(
+        s, (ct_live_note){
+               .here = var->node.here, .wanted = wanted, .type = var->type, .name = var->name});
+}
+
+static void note_root(const ct_root *r, ct_storage *s) {
+    const ct_node *node = r->val.node;
+    if (r->var)
+        note_variable(s, r->var, r->here);
+    else
+        ct__live_note(s, (ct_live_note){.here = node->here,
+                                        .wanted = r->here,
+                                        .op = node->op->name,
+                                        .type = *ct__type(r->val),
+                                        .name = r->name});
+}
+
 static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
     if (!CT_GROW(e->fresh, e->fresh_cap, n))
         return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
@@ -188,7 +207,10 @@ static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
         e->fresh[i] = r->var && r->var->storage
                           ? r->var->storage
                           : ct__storage_new(e->device, ct__type_bytes(ct__type(r->val)), &ctx->err);
-        if (e->fresh[i]) continue;
+        if (e->fresh[i]) {
+            if (!r->var || e->fresh[i] != r->var->storage) note_root(r, e->fresh[i]);
+            continue;
+        }
         while (i-- > 0) let_go(&e->roots[i], e->fresh[i]);
         return false;
     }
@@ -273,6 +295,7 @@ static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
         if (!here) return false;
         here->version = from->version;
         here->home = from->home;
+        note_variable(here, var, var->assigned);
         var->storage = here;
         ct__storage_unref(from);
     }
@@ -545,6 +568,7 @@ static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
         return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
+    note_variable(s, var, var->assigned);
     ct__storage_unref(var->storage);
     var->storage = s;
     return s;

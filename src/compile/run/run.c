@@ -4,27 +4,28 @@
 
 #include "backend/memory.h"
 #include "compile/check/check.h"
+#include "graph/live.h"
 
 static void destroy_storage(ct_storage *s) {
     ct_device *device = s->owner;
     ct__device_free(device, s->buffer, s->bytes, CT_MEMORY_VALUES);
-    ct__free(s);
+    ct__live_free(s);
     ct__device_release(device);
 }
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
-    ct_storage *s = ct__calloc(1, sizeof *s);
-    void *buffer = s ? ct__device_alloc(device, bytes, CT_MEMORY_VALUES, err) : NULL;
-    if (!buffer) {
-        ct__err_memory(err, CT_NOWHERE, "storage", bytes);
-        ct__free(s);
-        return NULL;
-    }
-    atomic_init(&s->refs, 1);
-    s->buffer = buffer;
-    s->bytes = bytes;
-    s->owner = ct__device_retain(device);
-    s->destroy = destroy_storage;
+    void *buffer = ct__device_alloc(device, bytes, CT_MEMORY_VALUES, err);
+    ct_storage *s = buffer ? ct__live_new((ct_storage){.refs = 1,
+                                                       .buffer = buffer,
+                                                       .bytes = bytes,
+                                                       .owner = device,
+                                                       .destroy = destroy_storage})
+                           : NULL;
+    if (s)
+        ct__device_retain(device);
+    else if (buffer)
+        ct__device_free(device, buffer, bytes, CT_MEMORY_VALUES);
+    if (!s) ct__err_memory(err, CT_NOWHERE, "storage", bytes);
     return s;
 }
 
