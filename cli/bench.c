@@ -428,7 +428,7 @@ static int threads_allowed(void) {
 }
 
 static int list_rows(void) {
-    for (size_t i = 0; i < ROWS; i++) printf("%-16s %s\n", rows[i].name, rows[i].summary);
+    for (size_t i = 0; i < ROWS; i++) printf("%-21s %s\n", rows[i].name, rows[i].summary);
     return EXIT_DONE;
 }
 
