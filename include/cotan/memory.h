@@ -27,8 +27,8 @@ typedef struct ct_memory_snapshot {
     const ct_memory_row *rows; // (n_rows) most bytes first
     size_t n_rows;
     uint64_t values; // bytes of all rows
-    uint64_t arenas, constants,
-        workspaces; // bytes of plans: temporaries, constants, packed operands
+    // Bytes of plans: temporaries, constants, packed operands.
+    uint64_t arenas, constants, workspaces;
 } ct_memory_snapshot;
 
 // Of all devices of the process, in all threads and contexts, at this moment. What is only recorded holds nothing yet;
