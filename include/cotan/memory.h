@@ -38,7 +38,7 @@ CT_API ct_memory_snapshot *ct_memory_snapshot_take(void);
 // leak, or state that the first step makes: compare two steps that are not the first. NULL: as above.
 CT_API ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
                                            const ct_memory_snapshot *after);
-// For people, at most 20 rows; valid until the snapshot is freed. "": no memory.
+// For people, at most 20 rows; valid until the snapshot is freed. "": no memory, or no snapshot (NULL).
 CT_API const char *ct_memory_table(ct_memory_snapshot *snapshot);
 CT_API void ct_memory_snapshot_free(ct_memory_snapshot *snapshot); // NULL: nothing
 

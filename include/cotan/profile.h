@@ -27,7 +27,7 @@ typedef struct ct_limits {
 } ct_limits;
 
 // The better of what `limits` holds and what is measured now, in about a second; without `memory` the first alone,
-// in a tenth. False: no memory, or no threads.
+// in a tenth. False: no memory, no threads, or no limits (NULL).
 CT_API bool ct_measure_limits(ct_limits *limits, int threads, bool memory);
 CT_API void ct_limits_free(void); // the memory that ct_measure_limits keeps
 
@@ -55,12 +55,12 @@ typedef struct ct_annotation {
     int64_t begin; // 0: nobody watches
     ct_loc here;
 } ct_annotation;
-CT_API ct_annotation ct_annotate_at(const char *name, ct_loc here);
-CT_API void ct_annotate_end(ct_annotation *annotation);
+CT_API int64_t ct_annotate_now(void); // ns of a monotonic clock; 0: nobody watches
+CT_API void ct_annotate_end(ct_annotation *annotation); // NULL: nothing
 #define CT_ANNOTATE(text) CT__ANNOTATE_NAMED(CT__PASTE(ct__annotation_, __LINE__), text)
 #define CT__ANNOTATE_NAMED(name, text)                                                             \
-    ct_annotation name __attribute__((cleanup(ct_annotate_end), unused)) =                         \
-        ct_annotate_at((text), CT_HERE)
+    ct_annotation name                                                                             \
+        __attribute__((cleanup(ct_annotate_end), unused)) = {(text), ct_annotate_now(), CT_HERE}
 
 typedef enum {
     CT_PROFILE_KERNEL,  // launches of a kernel

@@ -45,11 +45,9 @@ void ct_profile_resume(void) {
     if (under_way) ct__spans_pause(false);
 }
 
-ct_annotation ct_annotate_at(const char *name, ct_loc here) {
-    return (ct_annotation){name ? name : "", ct__watched() ? ct__span_now() : 0, here};
-}
+int64_t ct_annotate_now(void) { return ct__watched() ? ct__span_now() : 0; }
 void ct_annotate_end(ct_annotation *a) {
-    if (!a || !a->begin) return;
+    if (!a || !a->begin || !a->name) return;
     const ct_span_what what = {CT_SPAN_USER, a->name, "", a->here.file, a->here.line};
     ct__span_add(&what, a->begin, 0, 0);
     a->begin = 0;

@@ -233,7 +233,7 @@ static bool raise(double *limit, task kind, int threads) {
 }
 
 bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
-    if (threads < 1 || threads > MOST_THREADS) return false;
+    if (!l || threads < 1 || threads > MOST_THREADS) return false;
     if (!raise(&l->flops, (task){.registers = multiply_adds}, threads)) return false;
     if (!memory) return true;
     return take_arrays() && raise(&l->stream, (task){.memory = copy}, threads) &&
