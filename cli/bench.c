@@ -219,7 +219,7 @@ static bool measure(operands *o, const bench_case *c, size_t fewest, double seco
 }
 
 // Of the time that the limits ask for over the one it took. 0: nothing is counted.
-static double share(const bench_case *c, const bench_limits *l, double ms) {
+static double share(const bench_case *c, const ct_limits *l, double ms) {
     double least = fmax(c->flops / l->flops, fmax(c->bytes / l->stream, c->words / l->threefry));
     return least * 1e3 / ms;
 }
@@ -246,7 +246,7 @@ static bool put_moments(operands *o, const bench_case *c) {
 
 // ----------------------------------------------------------------------------------------- output
 
-static void put_limits(const bench_limits *l) {
+static void put_limits(const ct_limits *l) {
     printf("\"limits\": {\"flops_per_s\": %.6g, \"stream_bytes_per_s\": %.6g, "
            "\"read_bytes_per_s\": %.6g, \"threefry_words_per_s\": %.6g}",
            l->flops, l->stream, l->read, l->threefry);
@@ -257,7 +257,7 @@ static void put_counts(const bench_case *c) {
            c->words);
 }
 
-static void put_case(const bench_case *c, const bench_limits *l, const measured *m, bool all) {
+static void put_case(const bench_case *c, const ct_limits *l, const measured *m, bool all) {
     printf("{\"case\": \"%s\", \"ms\": %.6g, ", c->name, m->ms);
     put_counts(c);
     printf(", \"flops_per_s\": %.6g, \"bytes_per_s\": %.6g, \"limit_share\": ",
@@ -274,7 +274,7 @@ static void put_case(const bench_case *c, const bench_limits *l, const measured 
     printf("}");
 }
 
-static void show_case(const bench_case *c, const bench_limits *l, const measured *m) {
+static void show_case(const bench_case *c, const ct_limits *l, const measured *m) {
     char rate[2][32] = {"", ""}, part[16] = "";
     if (c->flops > 0) snprintf(rate[0], sizeof rate[0], "%.1f", c->flops * 1e-6 / m->ms);
     if (c->bytes > 0) snprintf(rate[1], sizeof rate[1], "%.1f", c->bytes * 1e-6 / m->ms);
@@ -284,8 +284,8 @@ static void show_case(const bench_case *c, const bench_limits *l, const measured
 
 // ------------------------------------------------------------------------------------------- rows
 
-static bool measure_all_limits(bench_limits *l, int threads) {
-    if (measure_limits(l, threads, true)) return true;
+static bool measure_all_limits(ct_limits *l, int threads) {
+    if (ct_measure_limits(l, threads, true)) return true;
     fprintf(stderr, "cotan: bench: what the machine can do could not be measured: no memory, or no "
                     "threads\n");
     return false;
@@ -293,7 +293,7 @@ static bool measure_all_limits(bench_limits *l, int threads) {
 
 static int run_all(const bench_row *row, const bench_settings *s, const bench_case *cases,
                    size_t n) {
-    bench_limits limits = {0};
+    ct_limits limits = {0};
     operands o = {0};
     measured *m = calloc(n, sizeof *m);
     bool ok = m && measure_all_limits(&limits, s->threads);
@@ -359,7 +359,7 @@ static int take_turns(const bench_row *row, const bench_settings *s, const bench
             else
                 status = fail();
         } else if (strcmp(line, "limits") == 0) {
-            bench_limits limits = {0};
+            ct_limits limits = {0};
             if (!measure_all_limits(&limits, s->threads)) status = EXIT_FAILED;
             printf("{");
             put_limits(&limits);
@@ -383,7 +383,7 @@ static int run_cases(const bench_row *row, const bench_settings *s) {
     size_t n = row->list(s, cases);
     if (n == 0) return EXIT_REFUSED;
     int status = s->turns ? take_turns(row, s, cases, n) : run_all(row, s, cases, n);
-    free_limits();
+    ct_limits_free();
     return status;
 }
 
@@ -428,7 +428,7 @@ static int threads_allowed(void) {
 }
 
 static int list_rows(void) {
-    for (size_t i = 0; i < ROWS; i++) printf("%-16s %s\n", rows[i].name, rows[i].summary);
+    for (size_t i = 0; i < ROWS; i++) printf("%-21s %s\n", rows[i].name, rows[i].summary);
     return EXIT_DONE;
 }
 

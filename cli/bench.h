@@ -2,23 +2,9 @@
 #ifndef COTAN_CLI_BENCH_H
 #define COTAN_CLI_BENCH_H
 
+#include <cotan/profile.h>
+
 #include "cli.h"
-
-// ------------------------------------------------------------------------------------------ limits
-
-// Measured by small loops that do nothing else, over all threads; the best of several tries. 0: not
-// measured.
-typedef struct bench_limits {
-    double flops;    // a second: f32 multiply-adds in registers, two operations each
-    double stream;   // bytes a second: the faster of STREAM's copy and triad
-    double read;     // bytes a second of a sum
-    double threefry; // random words a second, Threefry-2x32 of 20 rounds in registers
-} bench_limits;
-
-// The better of what `l` holds and what is measured now; without `memory` the first alone. False:
-// no memory, or no threads.
-bool measure_limits(bench_limits *l, int threads, bool memory);
-void free_limits(void); // the memory of measure_limits
 
 // ------------------------------------------------------------------------------------ rows of cases
 

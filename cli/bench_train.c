@@ -113,8 +113,8 @@ static int take_turns(training *t, const bench_settings *s) {
            flops_of(t), s->threads, CT_VERSION);
     while (bench_next_turn(line, sizeof line)) {
         if (strcmp(line, "limits") == 0) {
-            bench_limits limits = {0};
-            if (!measure_limits(&limits, s->threads, false)) return EXIT_FAILED;
+            ct_limits limits = {0};
+            if (!ct_measure_limits(&limits, s->threads, false)) return EXIT_FAILED;
             printf("{\"limits\": {\"flops_per_s\": %.6g}}\n", limits.flops);
             continue;
         }
@@ -159,8 +159,8 @@ static int train_alone(training *t, const bench_settings *s) {
     size_t steps = (size_t)s->steps, kept = steps - DROPPED;
     double *all = malloc(steps * sizeof *all), *losses = malloc(steps * sizeof *losses),
            *sorted = malloc(kept * sizeof *sorted);
-    bench_limits limits = {0};
-    bool ok = all && losses && sorted && measure_limits(&limits, s->threads, false);
+    ct_limits limits = {0};
+    bool ok = all && losses && sorted && ct_measure_limits(&limits, s->threads, false);
     int status = ok ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; ok && i < steps; i++) {
         all[i] = step(t, &losses[i]);
@@ -170,7 +170,7 @@ static int train_alone(training *t, const bench_settings *s) {
         else
             status = fail();
     }
-    if (ok && measure_limits(&limits, s->threads, false)) {
+    if (ok && ct_measure_limits(&limits, s->threads, false)) {
         memcpy(sorted, all + DROPPED, kept * sizeof *sorted);
         results r = {.ms = bench_median(sorted, kept),
                      .flops = flops_of(t),

@@ -112,5 +112,8 @@ int run_info(int argc, char **argv);
 int run_bench(int argc, char **argv);
 int run_doctor(int argc, char **argv);
 int run_explain(int argc, char **argv);
+int run_profile(int argc, char **argv);
+// A command by its name.
+int run_own(const char *name, int argc, char **argv);
 
 #endif

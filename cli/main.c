@@ -17,6 +17,7 @@ static void show_overview(FILE *out) {
           "  sample   write text with a trained model\n"
           "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
           "  info     say what a file or a folder holds\n"
+          "  profile  run a command, or a program, and say where its time went\n"
           "  bench    measure what this machine does, and what it could do\n"
           "  doctor   look whether this machine has what Cotan needs\n"
           "  explain  say more about an error: cotan explain SHAPE\n"
@@ -37,7 +38,8 @@ static void show_overview(FILE *out) {
           "an op: the same bits, slower), COTAN_VERIFY=1 (each pass of the compiler is checked),\n"
           "COTAN_CHECK=ref (every op beside the reference, slowly), nan (the first op that makes\n"
           "NaN), bounds (writes behind a buffer), or a list of them: stops at what is wrong, with\n"
-          "its line; COTAN_PLAN_CACHE (MB of plans that are kept, else 256); COTAN_LAPACK (the\n"
+          "its line; COTAN_PROFILE=FILE (as cotan profile does); COTAN_PLAN_CACHE (MB of plans "
+          "that are kept, else 256); COTAN_LAPACK (the\n"
           "library that linear algebra calls, else OpenBLAS); COTAN_CACHE_DIR (an absolute path)\n"
           "or XDG_CACHE_HOME (where compiled kernels stay).\n"
           "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130\n"
@@ -57,14 +59,14 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
-                {"compile", run_compile},  {"info", run_info},       {"bench", run_bench},
-                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
-                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
-                {"--version", run_version}};
+} commands[] = {{"train", run_train},     {"plan", run_plan},        {"sample", run_sample},
+                {"compile", run_compile}, {"info", run_info},        {"profile", run_profile},
+                {"bench", run_bench},     {"doctor", run_doctor},    {"explain", run_explain},
+                {"help", run_help},       {"version", run_version},  {"--help", run_help},
+                {"-h", run_help},         {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static int run_named(const char *name, int argc, char **argv) {
+int run_own(const char *name, int argc, char **argv) {
     const char *names[COMMANDS + 1] = {0};
     for (size_t i = 0; i < COMMANDS; i++) {
         if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc, argv);
@@ -81,7 +83,7 @@ static int run_help(int argc, char **argv) {
     bool about_itself =
         argc == 1 && (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "version") == 0);
     if (argc == 1 && argv[0][0] != '-' && !about_itself)
-        return run_named(argv[0], 1, (char *[]){help});
+        return run_own(argv[0], 1, (char *[]){help});
     show_overview(stdout);
     return EXIT_DONE;
 }
@@ -105,7 +107,7 @@ int main(int argc, char **argv) {
         show_overview(stderr);
         return EXIT_REFUSED;
     }
-    int status = run_named(argv[1], argc - 2, argv + 2);
+    int status = run_own(argv[1], argc - 2, argv + 2);
     // Output that could not be written is a failure, even where the work was done.
     if (!flush_output() && status == EXIT_DONE) {
         fprintf(stderr, "cotan: standard output: %s\n", output_error());

@@ -19,7 +19,7 @@ def plain_c(text):
     text = re.sub(r"#ifdef __cplusplus\n(?:(?!#endif).*\n)*#endif\n", "\n", text)
     text = re.sub(r" *\\\n *", " ", text)
     text = re.sub(r"(?m)^(#define CT_CODE|#undef CT_CODE|#include \"cotan/errors).*\n", "", text)
-    text = re.sub(r"(?m)^#define CT_SCOPE .*$", "#define CT_SCOPE", text)
+    text = re.sub(r"(?m)^#define (CT_[A-Z]+(?:\(\w+\))?) CT__.*$", r"#define \1", text)
     return re.sub(r"(?m)^(?!//|#define ct_)(#endif|#include|#ifndef|#define COTAN_|.*\bCT__|.*\bct__).*\n", "", text)
 
 

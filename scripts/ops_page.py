@@ -74,6 +74,18 @@ def facts(root):
     return out
 
 
+def autocast(root):
+    """The table of which op takes its floats in which dtype where autocasting is on."""
+    sources = [p.read_text() for folder in ("ops", "transform") for p in sorted((root / "src" / folder).glob("*.c"))]
+    found = {"LOW": [], "F32": [], "WIDEST": []}
+    for op, body in sorted(definitions(sources, []).items()):
+        for kind in re.findall(r"\.autocast = CT_CAST_(\w+)", body):
+            found[kind].append(f"`{op}`")
+    what = {"LOW": "in the low dtype, bf16 or f16", "F32": "in f32", "WIDEST": "in the widest dtype among them"}
+    return ["## Autocast", "", "Inside `CT_AUTOCAST`, ops take operands of f16, bf16 and f32 ([mixed precision](../mixed-precision.md)):", "",
+            "| | ops |", "|---|---|", *(f"| {what[kind]} | {', '.join(ops)} |" for kind, ops in found.items()), "| as they are | all others |"]
+
+
 def entry(name, signature, outputs, doc, fact):
     dtypes, gradient, options = fact
     has = f"Dtypes: {' '.join(dtypes)}. " + ("Has a gradient." if gradient else "No gradient.")
@@ -106,4 +118,4 @@ def page(root):
             lines += [f"## {family[0].upper()}{family[1:]}", ""]
             shown = group
         lines += entry(name, signature, outputs, doc, known[name])
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines + autocast(root)).rstrip() + "\n"

@@ -153,6 +153,27 @@ def cross_entropy(options):
             Case("cross_entropy_grad", inputs, **functions, wrt=(0,), cotangent=-1)]
 
 
+def linear_cross_entropy(options):
+    """With all logits; and in blocks, for which PyTorch has options and JAX a scan that it would have to be written as."""
+    cases = []
+    for rows, width, classes in ((2048, 768, 131072), (1024, 768, 50257)):
+        def inputs(rows=rows, width=width, classes=classes):
+            return [numbers(1, rows, width), numbers(2, classes, width), (np.arange(rows) * 7919 % classes).astype(np.int64)]
+
+        def jax(j, x, weight, targets):
+            logits = x @ weight.T
+            return (j.nn.logsumexp(logits, -1) - logits[j.numpy.arange(x.shape[0]), targets]).mean()
+
+        def chunked(t, x, weight, targets):
+            return t.nn.functional.linear_cross_entropy(x, weight, targets, options=t.nn.LinearCrossEntropyOptions())
+
+        name = f"{rows}x{width}x{classes}"
+        cases += [Case(f"{name} with logits", inputs, wrt=(0, 1), cotangent=-1, jax=jax,
+                       torch=lambda t, x, weight, targets: t.nn.functional.cross_entropy(x @ weight.T, targets)),
+                  Case(f"{name} in blocks", inputs, wrt=(0, 1), cotangent=-1, torch=chunked, eager=True)]
+    return cases
+
+
 def rotary(options):
     def inputs():
         return [numbers(1, 8, 12, 1024, 64), numbers(1, 1024, 32), numbers(2, 1024, 32)]
@@ -560,6 +581,7 @@ ROWS = {
     "softmax": Row(softmax, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "cross-entropy": Row(cross_entropy),
+    "linear-cross-entropy": Row(linear_cross_entropy),
     "rotary": Row(rotary),
     "transposed-add": Row(transposed_add),
     "dropout": Row(dropout),

@@ -333,6 +333,19 @@ CT_API ct_scope ct_scope_begin(ct_loc here);
 CT_API void ct_scope_end(ct_scope scope, ct_loc here); // ends inner scopes too
 CT_API void ct__scope_cleanup(ct_scope *scope);
 
+// Mixed precision. To the end of the block, products (matmul, conv, attention ...) that the current context records
+// take their f16, bf16 and f32 operands in the dtype, bf16 or f16, and what is large or a sum of many (exp, softmax, norms,
+// losses ...) in f32: PyTorch's lists, docs/mixed-precision.md has the table. All other ops take what they get. Gradients go
+// back through the casts, so those of f32 variables are f32. Blocks nest; CT_F32 in an inner one casts nothing.
+#define CT_AUTOCAST(dtype) CT__AUTOCAST_NAMED(CT__PASTE(ct__autocast_, __LINE__), dtype)
+#define CT__AUTOCAST_NAMED(name, dtype)                                                            \
+    ct_dtype name __attribute__((cleanup(ct__autocast_cleanup), unused)) = ct_autocast_set(dtype)
+// The same until the next call, for bindings: what there was before. Another dtype is an error, and changes nothing.
+CT_API ct_dtype ct_autocast_set_at(ct_dtype dtype, ct_loc here);
+#define ct_autocast_set(dtype) ct_autocast_set_at((dtype), CT_HERE)
+CT_API ct_dtype ct_autocast_dtype(void); // CT_F32: none
+CT_API void ct__autocast_cleanup(ct_dtype *before);
+
 // Makes t a root of the plan, and when its scope ends a leaf of the enclosing one: to gradients that
 // are recorded there it is a constant.
 CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);

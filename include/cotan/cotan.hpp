@@ -27,6 +27,7 @@
 #include "cotan/models.h"
 #include "cotan/nn.h"
 #include "cotan/optim.h"
+#include "cotan/profile.h"
 #include "cotan/train.h"
 
 namespace cotan {

@@ -27,8 +27,8 @@ typedef struct ct_memory_snapshot {
     const ct_memory_row *rows; // (n_rows) most bytes first
     size_t n_rows;
     uint64_t values; // bytes of all rows
-    uint64_t arenas, constants,
-        workspaces; // bytes of plans: temporaries, constants, packed operands
+    // Bytes of plans: temporaries, constants, packed operands.
+    uint64_t arenas, constants, workspaces;
 } ct_memory_snapshot;
 
 // Of all devices of the process, in all threads and contexts, at this moment. What is only recorded holds nothing yet;
@@ -38,7 +38,7 @@ CT_API ct_memory_snapshot *ct_memory_snapshot_take(void);
 // leak, or state that the first step makes: compare two steps that are not the first. NULL: as above.
 CT_API ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
                                            const ct_memory_snapshot *after);
-// For people, at most 20 rows; valid until the snapshot is freed. "": no memory.
+// For people, at most 20 rows; valid until the snapshot is freed. "": no memory, or no snapshot (NULL).
 CT_API const char *ct_memory_table(ct_memory_snapshot *snapshot);
 CT_API void ct_memory_snapshot_free(ct_memory_snapshot *snapshot); // NULL: nothing
 

@@ -163,7 +163,7 @@ def _compiled(fun, fullgraph):
         leaves = [one if isinstance(one, Tensor) or not hasattr(one, "shape") else _core.asarray(one) for one in leaves]
         modules, beside, numbers = _beside(fun)
         places = {id(one): i for i, one in enumerate(beside)}
-        key = (structure, *(_kind(one, places) for one in leaves), _core.is_grad_enabled(),
+        key = (structure, *(_kind(one, places) for one in leaves), _core.is_grad_enabled(), _core._autocast_dtype(),
                numbers, tuple(map(id, beside)), _needs(beside))
         if _core._tracing() or key in refused:
             return fun(*args, **options)

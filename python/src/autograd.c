@@ -522,6 +522,21 @@ static PyObject *is_grad_enabled(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(grad_enabled());
 }
 
+// _autocast(dtype): from here on, float32 for none; what there was before. _autocast_dtype(): what there is.
+static PyObject *autocast(PyObject *module, PyObject *o) {
+    (void)module;
+    const ct_loc here = enter();
+    ct_dtype dtype;
+    if (!dtype_parse(o, &dtype)) return NULL;
+    const ct_dtype before = ct_autocast_set_at(dtype, here);
+    return ct_failed() ? raise_failure() : dtype_object(before);
+}
+static PyObject *autocast_dtype(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    enter();
+    return dtype_object(ct_autocast_dtype());
+}
+
 // _track(x): x as a value of its own at which a history begins.
 static PyObject *track(PyObject *module, PyObject *o) {
     (void)module;
@@ -561,6 +576,8 @@ static PyMethodDef functions[] = {
     {"_begin_backward", begin_backward, METH_NOARGS, NULL},
     {"_give", give_all, METH_VARARGS, NULL},
     {"_on_marks", on_marks, METH_VARARGS, NULL},
+    {"_autocast", autocast, METH_O, NULL},
+    {"_autocast_dtype", autocast_dtype, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nAre histories kept in this thread?"},

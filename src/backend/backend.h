@@ -62,8 +62,9 @@ typedef struct ct_step {
 // them is the nearest.
 typedef struct ct_command {
     ct_command_kind kind;
-    ct_dtype dtype; // SWITCH: of args[0]
-    const ct_node *node;
+    ct_dtype dtype;      // SWITCH: of args[0]
+    const ct_node *node; // what it serves first
+    const char *label;   // what it computes, "matmul+add", for profiles; NULL: the node's op
     const ct_kernel *kernel;
     const struct ct_kir *ir; // of the kernel, for as long as the plan lives
     const ct_operand *args;

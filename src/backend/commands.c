@@ -1,7 +1,9 @@
 // A list of commands run by its structure: loops, branches, and operands that move on.
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/spans.h"
 
 enum { FEW = 32, NUMBERS = 8 }; // operands of most commands; numbers of those with a turn
 
@@ -49,6 +51,28 @@ static void free_operands(const ct_command *c, const ct_operand *args, const ct_
     if (args != c->args && args != few) ct__free((void *)(uintptr_t)args);
 }
 
+// A launch that ended, for who watches: n commands that ran as one.
+static void add_span(const run *r, const ct_command *c, size_t n, int64_t begin) {
+    static const ct_span_kind kinds[] = {[CT_COMMAND_NODE] = CT_SPAN_OP,
+                                         [CT_COMMAND_KERNEL] = CT_SPAN_KERNEL,
+                                         [CT_COMMAND_COPY] = CT_SPAN_COPY};
+    const ct_node *node = c->node;
+    char several[160];
+    ct_span_what what = {.kind = kinds[c->kind], .device = r->runner->device->backend->name};
+    double bytes = 0, flops = 0;
+    what.name = c->label                     ? c->label
+                : c->kind == CT_COMMAND_COPY ? "copy"
+                : node                       ? node->op->name
+                                             : "kernel";
+    if (node) what.file = node->here.file, what.line = node->here.line;
+    if (n > 1) {
+        snprintf(several, sizeof several, "%s, %zu more", what.name, n - 1);
+        what.name = several;
+    }
+    for (size_t i = 0; i < n; i++) bytes += (double)c[i].bytes, flops += c[i].flops;
+    ct__span_add(&what, begin, bytes, flops);
+}
+
 static bool run_one(run *r, const ct_command *c, const iteration *in) {
     ct_operand few[FEW];
     const ct_operand *args = place_operands(r, c, in, few);
@@ -63,7 +87,9 @@ static bool run_one(run *r, const ct_command *c, const iteration *in) {
         placed.numbers = numbers;
     }
     r->launches++;
+    const int64_t begin = ct__watched() ? ct__span_now() : 0;
     bool ok = r->runner->run(r->runner->user, &placed, c, r->err);
+    if (begin) add_span(r, c, 1, begin);
     free_operands(c, args, few);
     return ok;
 }
@@ -108,9 +134,11 @@ static bool run_switch(run *r, const ct_command *c, const iteration *in) {
 static bool run_batch(run *r, const ct_command *batch, const iteration *in) {
     const size_t n = batch->skip - 1;
     const uint64_t before = r->launches;
+    const int64_t begin = ct__watched() && r->runner->run_batch ? ct__span_now() : 0;
     bool ok = r->runner->run_batch ? r->runner->run_batch(r->runner->user, batch + 1, n, r->err)
                                    : run_list(r, batch + 1, n, in);
     r->launches = before + 1;
+    if (begin) add_span(r, batch + 1, n, begin);
     return ok;
 }
 

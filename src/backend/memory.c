@@ -1,4 +1,5 @@
 #include "backend/memory.h"
+#include "base/spans.h"
 
 #include "base/os.h"
 #include "base/text.h"
@@ -32,12 +33,14 @@ bool ct__account_add(ct_account *account, uint64_t bytes, ct_memory_kind kind, c
     uint64_t peak = account->peak;
     while (total > peak && !atomic_compare_exchange_weak(&account->peak, &peak, total)) {
     }
+    if (ct__watched() && account == &ct__account) ct__span_memory_now(total);
     return true;
 }
 
 void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
     atomic_fetch_sub(&account->now[kind], bytes);
-    atomic_fetch_sub(&account->total, bytes);
+    const uint64_t total = atomic_fetch_sub(&account->total, bytes) - bytes;
+    if (ct__watched() && account == &ct__account) ct__span_memory_now(total);
 }
 
 // What a program frees it often asks for again at once: the results of the step before. Given back to

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/os.h"
+#include "base/spans.h"
 #include "compile/memory/memplan.h"
 #include "compile/schedule/batch.h"
 #include "compile/check/check.h"
@@ -188,6 +189,7 @@ static ct_plan *make_less(lessening *l) {
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
                        size_t n_roots) {
+    const int64_t begin = ct__watched() ? ct__span_now() : 0;
     ct_regions regions = {0};
     ctx->regions = &regions;
     ct_plan *plan = make(ctx, engine, order, roots, n_roots);
@@ -201,5 +203,8 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, co
     ctx->regions = NULL;
     ct__free(regions.v);
     if (plan) atomic_fetch_add(&ct__counters.plans_made, 1);
+    const ct_span_what what = {CT_SPAN_PLAN, "plan made", "", roots[0].here.file,
+                               roots[0].here.line};
+    if (begin) ct__span_add(&what, begin, 0, 0);
     return plan;
 }

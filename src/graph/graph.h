@@ -293,6 +293,7 @@ struct ct_ctx {
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
     int tracing;                // open TRACE and BODY frames
+    ct_dtype autocast;          // of products that are recorded: f16 or bf16; CT_DEFAULT: their own
     uint16_t region;            // that is being recorded; 0: none
     uint16_t newest_region;     // numbers come round again
     struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL

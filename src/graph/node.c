@@ -663,6 +663,8 @@ static void canonical_attrs(ct_symbols *symbols, const ct_opdef *op, void *attrs
 
 static bool keeps_operands(const ct_opdef *op);
 
+#define CT_CAST_FLOATS (CT_MASK(CT_F16) | CT_MASK(CT_BF16) | CT_MASK(CT_F32))
+
 // In a plan every dynamic size has a symbol: one of its own where the shape rule gave none. The rule
 // that is asked again in another run knows the sizes of this run alone of what a body makes.
 static bool name_sizes(ct_ctx *ctx, ct_node *node, ct_call *call) {
@@ -866,12 +868,55 @@ void ct__region_end(ct_ctx *ctx, uint16_t begun) {
     if (begun) ctx->region = 0;
 }
 
+// The operands in the dtype of the op's class. Equal casts of one step are one, so that a weight is cast once however
+// often it is used. What is no float to cast, or no tensor, is the op's to judge. NULL: an error.
+static __attribute__((noinline)) const ct_tensor *
+cast_operands(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct_loc here) {
+    ct_tensor *cast = ct__arena(ct__top(ctx)->arena, (size_t)n_in * sizeof *cast);
+    ct_dtype to = op->autocast == CT_CAST_F32 ? CT_F32 : ctx->autocast;
+    if (!cast) {
+        ct__err_memory(&ctx->err, here, op->name, (size_t)n_in * sizeof *cast);
+        return NULL;
+    }
+    for (int pass = op->autocast == CT_CAST_WIDEST ? 0 : 1; pass < 2; pass++)
+        for (int i = 0; i < n_in; i++) {
+            uint32_t out;
+            const ct_node *node = ct__peek(in[i], &out);
+            const ct_type *type = node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : NULL;
+            const bool takes = type && !type->weak && CT_MASK(type->dtype) & CT_CAST_FLOATS;
+            if (takes && !pass && type->dtype != to) to = CT_F32;
+            if (pass) cast[i] = takes && type->dtype != to ? ct_cast_at(in[i], to, here) : in[i];
+        }
+    return cast;
+}
+
+ct_dtype ct_autocast_set_at(ct_dtype dtype, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_F32;
+    const ct_dtype before = ct_autocast_dtype();
+    if (dtype == CT_BF16 || dtype == CT_F16 || dtype == CT_F32)
+        ctx->autocast = dtype == CT_F32 ? CT_DEFAULT : dtype;
+    else
+        ct__fail(ctx, CT_E_ARGUMENT, here, "autocast",
+                 "the dtype is %s, it must be bf16 or f16, or f32, which casts nothing",
+                 ct_dtype_name(dtype));
+    return before;
+}
+ct_dtype ct_autocast_dtype(void) {
+    const ct_ctx *ctx = ct__ctx();
+    return ctx && ctx->autocast != CT_DEFAULT ? ctx->autocast : CT_F32;
+}
+void ct__autocast_cleanup(ct_dtype *before) { ct_autocast_set_at(*before, CT_NOWHERE); }
+
 ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in, int n_in,
                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (((!in && n_in) || n_in < 0 || n_in > UINT16_MAX) &&
         !operands_sound(ctx, op, in, n_in, here))
+        return ct__poison(ctx, here);
+    if (__builtin_expect(ctx->autocast != CT_DEFAULT, 0) && op->autocast && !ct__in_plan(ctx) &&
+        !(in = cast_operands(ctx, op, in, n_in, here)))
         return ct__poison(ctx, here);
     if (op->n_fields && !lists_sound(ctx, op, attrs, here)) return ct__poison(ctx, here);
     ct_frame *frame = ct__top(ctx);

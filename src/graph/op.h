@@ -310,6 +310,15 @@ typedef struct ct_neutral {
     bool left, right; // as operand 0, as operand 1
 } ct_neutral;
 
+// What autocasting makes of an op's floats of f16, bf16 and f32 where it is switched on (PyTorch's lists: docs/design/
+// mixed-precision.md); f64 and bare numbers stay as they are. All others take what they get.
+typedef enum {
+    CT_CAST_NONE,
+    CT_CAST_LOW,    // the low dtype: products, whose sums are f32
+    CT_CAST_F32,    // f32: what is large, or a sum of many
+    CT_CAST_WIDEST, // the widest dtype among them, where the op itself wants them equal
+} ct_cast_class;
+
 // `work` of what is one slow instruction of a machine, and of exp, tanh and their like.
 enum { CT_DIVISION_WORK = 8, CT_FUNCTION_WORK = 20 };
 
@@ -359,6 +368,7 @@ struct ct_opdef {
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
     int part; // elementwise: the result is this part, from 1 on, of the operand as it lies in memory
+    ct_cast_class autocast;
     const char *onnx, *stablehlo;
     int work; // vector operations where they are many: worth a buffer rather than twice; 0: one
     // Algebra that keeps every bit.

@@ -77,7 +77,10 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
     if (layer->out_in) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
     ct_tensor y = ct_matmul_at(x, weight, here); // (..., out)
     if (single && ct_ok(y)) y = ct_reshape_at(y, CT_DIMS(ct__size_like(y, 1)), here);
-    return layer->bias.bits ? ct_add_at(y, layer->bias, here) : y;
+    if (!layer->bias.bits) return y;
+    const bool casts = ct_autocast_dtype() != CT_F32 && ct_ok(y); // the layer is one product to it
+    ct_tensor bias = casts ? ct_cast_at(layer->bias, ct_dtype_of(y), here) : layer->bias;
+    return ct_add_at(y, bias, here);
 }
 
 // --------------------------------------------------------------------------------------- embedding

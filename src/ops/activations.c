@@ -227,6 +227,7 @@ const ct_opdef ct__op_prelu = {
     .accepts = CT_FLOATS,
     .onnx = "PRelu",
     .samples = {.kinks = true},
+    .autocast = CT_CAST_LOW,
 };
 
 static bool logit_body(ct_rule *r) {

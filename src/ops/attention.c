@@ -605,4 +605,5 @@ const ct_opdef ct__op_attention = {
     .widens = true,
     .vjp = attention_vjp,
     .samples = {.ulp = 32},
+    .autocast = CT_CAST_LOW,
 };

@@ -191,4 +191,5 @@ const ct_opdef ct__op_contract = {
     .transpose = contract_transpose,
     .batch = contract_batch,
     .stablehlo = "dot_general",
+    .autocast = CT_CAST_LOW,
 };

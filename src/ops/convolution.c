@@ -399,6 +399,7 @@ const ct_opdef ct__op_conv = {
     .batch = conv_batch,
     .onnx = "Conv",
     .stablehlo = "convolution",
+    .autocast = CT_CAST_LOW,
 };
 
 // ---------------------------------------------------------------------------------------- transpose
@@ -677,6 +678,7 @@ const ct_opdef ct__op_conv_transpose = {
         "output, where that is one of the sizes from which the convolution makes n.",
     .batch = conv_batch,
     .onnx = "ConvTranspose",
+    .autocast = CT_CAST_LOW,
 };
 
 // ---------------------------------------------------------------------------------- weights' gradient
@@ -755,4 +757,5 @@ const ct_opdef ct__op_conv_weight = {
         "The gradient of ct_conv with respect to its weight, whose spatial axes have `size`: of x "
         "(N, C, ...) and y (N, O, ...), what the result gets, (O, C / groups, ...). The other "
         "options are those of the convolution.",
+    .autocast = CT_CAST_LOW,
 };

@@ -326,6 +326,7 @@ const ct_opdef ct__op_exp = {
     .samples = {.ulp = 2},
     .work = CT_FUNCTION_WORK,
     .split = ct__split_exp,
+    .autocast = CT_CAST_F32,
 };
 
 static double exp2_f64(const double *x) { return exp2(x[0]); }
@@ -355,6 +356,7 @@ const ct_opdef ct__op_log = {
     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
     .work = CT_FUNCTION_WORK,
     .split = ct__split_log,
+    .autocast = CT_CAST_F32,
 };
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
@@ -369,6 +371,7 @@ const ct_opdef ct__op_expm1 = {
     .samples = {.ulp = 2},
     .work = CT_FUNCTION_WORK,
     .split = ct__split_expm1,
+    .autocast = CT_CAST_F32,
 };
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
@@ -386,6 +389,7 @@ const ct_opdef ct__op_log1p = {
     .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
     .work = CT_FUNCTION_WORK,
     .split = ct__split_log1p,
+    .autocast = CT_CAST_F32,
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }

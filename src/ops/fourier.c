@@ -223,4 +223,5 @@ const ct_opdef ct__op_fft = {
     .transpose = fft_transpose,
     .batch = ct__batch_shifted,
     .stablehlo = "fft",
+    .autocast = CT_CAST_F32,
 };

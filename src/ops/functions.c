@@ -22,7 +22,7 @@ static bool reciprocal_body(ct_rule *r) {
 const ct_opdef ct__op_reciprocal = {
     FUNCTION(RECIPROCAL, reciprocal, 1), .doc = "1 / x.",
     .accepts = CT_FLOATS | CT_COMPLEX,   .onnx = "Reciprocal",
-    .samples = {.lo = 0.5, .hi = 3},
+    .samples = {.lo = 0.5, .hi = 3},     .autocast = CT_CAST_F32,
 };
 
 static bool rsqrt_body(ct_rule *r) {
@@ -35,6 +35,7 @@ const ct_opdef ct__op_rsqrt = {
     .accepts = CT_FLOATS,
     .stablehlo = "rsqrt",
     .samples = {.lo = 0.25, .hi = 4, .ulp = 1},
+    .autocast = CT_CAST_F32,
 };
 
 ct_binary ct__taken_apart(ct_tensor x) {
@@ -185,6 +186,7 @@ const ct_opdef ct__op_pow = {
     .onnx = "Pow",
     .stablehlo = "power",
     .samples = {.lo = 0.5, .hi = 2, .ulp = 1},
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------------------------- order
@@ -316,6 +318,7 @@ const ct_opdef ct__op_softplus = {
     .accepts = CT_FLOATS,
     .onnx = "Softplus",
     .samples = {.ulp = 4},
+    .autocast = CT_CAST_F32,
 };
 
 static bool log_sigmoid_body(ct_rule *r) {
@@ -428,6 +431,7 @@ const ct_opdef ct__op_erfinv = {
     .accepts = CT_FLOATS,
     .jvp = erfinv_jvp,
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 8},
+    .autocast = CT_CAST_F32,
 };
 
 // -------------------------------------------------------------------------------------- indicators

@@ -297,6 +297,7 @@ const ct_opdef ct__op_dynamic_update = {
     .jvp = dynamic_update_jvp,
     .transpose = dynamic_update_transpose,
     .stablehlo = "dynamic_update_slice",
+    .autocast = CT_CAST_WIDEST,
 };
 
 // ------------------------------------------------------------------------------------------ gather

@@ -96,6 +96,7 @@ const ct_opdef ct__op_cholesky = {
            "which only the lower triangle is read; `upper`: U with U^H U = x, of the upper one. A "
            "matrix that is not positive definite is an error of the plan; one that holds NaN or "
            "infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 
 // ---------------------------------------------------------------------------------- triangular_solve
@@ -213,6 +214,7 @@ const ct_opdef ct__op_triangular_solve = {
         "broadcast. Of a only the lower triangle is read, or the `upper` one; `transpose` 1 "
         "means the transpose of a, 2 its conjugate transpose, `unit` that its diagonal counts "
         "as 1. A 0 on the diagonal is an error of the plan.",
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------------------------------ lu
@@ -279,6 +281,7 @@ const ct_opdef ct__op_lu = {
         "row "
         "`pivots`[i], one after the other, so that x[order] = L U. A singular matrix has "
         "factors, too; one that holds NaN or infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------------------------ lu_solve
@@ -449,6 +452,7 @@ const ct_opdef ct__op_qr = {
         "M, "
         "K) and (..., K, N) with the smaller of M and N as K, or (`complete`) M. The complete Q of "
         "more rows than columns has no derivative. A matrix that holds NaN or infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 
 // --------------------------------------------------------------------------- eigenvalues of symmetric
@@ -559,6 +563,7 @@ const ct_opdef ct__op_eigh = {
         "(Hermitian) matrices, of which only the lower triangle is read, or the `upper` one. The "
         "vectors' derivative is infinite where two values are equal. A matrix that holds NaN or "
         "infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvalsh = {
     CALL(EIGVALSH, eigvalsh),
@@ -569,6 +574,7 @@ const ct_opdef ct__op_eigvalsh = {
     .doc = "Eigenvalues (..., N), rising, of symmetric (Hermitian) matrices (..., N, N), of which "
            "only "
            "the lower triangle is read, or the `upper` one.",
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------------------ singular values
@@ -722,6 +728,7 @@ const ct_opdef ct__op_svd = {
         "V^H, as many as singular values s (..., K), which fall; `full`: U and V^H are square. The "
         "derivatives of U and V^H are infinite where two values are equal, and there are none of "
         "full ones of a matrix that is not square. A matrix that holds NaN or infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_svdvals = {
     CALL(SVDVALS, svdvals),
@@ -730,6 +737,7 @@ const ct_opdef ct__op_svdvals = {
     .core = {2},
     .doc = "Singular values (..., K), falling, of matrices (..., M, N), with the smaller of M and "
            "N as K.",
+    .autocast = CT_CAST_F32,
 };
 
 // ----------------------------------------------------------------------------- eigenvalues of all others
@@ -849,6 +857,7 @@ const ct_opdef ct__op_eig = {
         "the "
         "vectors' phases, and infinite where two values are equal. A matrix that holds NaN or "
         "infinity gives NaN.",
+    .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvals = {
     CALL(EIGVALS, eigvals),
@@ -857,4 +866,5 @@ const ct_opdef ct__op_eigvals = {
     .core = {2},
     .doc =
         "Eigenvalues (..., N), complex numbers, of square matrices (..., N, N), in LAPACK's order.",
+    .autocast = CT_CAST_F32,
 };

@@ -82,6 +82,7 @@ const ct_opdef ct__op_solve = {
            "axes in "
            "front broadcast. `transpose` 1 means the transpose of a, 2 its conjugate transpose. A "
            "singular a is an error of the plan.",
+    .autocast = CT_CAST_F32,
 };
 
 static bool inv_infer(ct_call *call) {
@@ -105,6 +106,7 @@ const ct_opdef ct__op_inv = {
     .n_out = 1,
     .jvp = inv_jvp,
     .doc = "The inverse of square matrices (..., N, N). A singular one is an error of the plan.",
+    .autocast = CT_CAST_F32,
 };
 
 // ---------------------------------------------------------------------------------------- determinants
@@ -252,6 +254,7 @@ const ct_opdef ct__op_pinv = {
         "The pseudo-inverse (..., N, M) of matrices (..., M, N). Singular values count where they "
         "are "
         "above `rtol` times the largest (default: the larger of M and N times the dtype's step).",
+    .autocast = CT_CAST_F32,
 };
 
 static bool lstsq_infer(ct_call *call) {
@@ -284,6 +287,7 @@ const ct_opdef ct__op_lstsq = {
     .doc = "The x (..., N, K) for which a x is nearest to b, the shortest of several, for matrices "
            "a (..., "
            "M, N) and b (..., M, K); axes in front broadcast. `rtol` is as in pinv.",
+    .autocast = CT_CAST_F32,
 };
 
 static bool matrix_rank_infer(ct_call *call) {
@@ -304,6 +308,7 @@ const ct_opdef ct__op_matrix_rank = {
     .batch = ct__batch_cores,
     .jvp = CT_NO_GRAD,
     .doc = "How many singular values of matrices (..., M, N) count, by `rtol` as in pinv; i64.",
+    .autocast = CT_CAST_F32,
 };
 
 #define MATRIX_POWER_ATTRS(F, op) F(op, i64, n)
@@ -381,6 +386,7 @@ const ct_opdef ct__op_vector_norm = {
            "sizes to "
            "that power; of infinity the largest size, of -infinity the smallest, of 0 how many are "
            "not 0.",
+    .autocast = CT_CAST_F32,
 };
 
 #define MATRIX_NORM_ATTRS(F, op) F(op, bool, keepdims) F(op, num, ord) F(op, bool, nuclear)
@@ -429,6 +435,7 @@ const ct_opdef ct__op_matrix_norm = {
            "largest singular value; of -1, -infinity and -2 the smallest; `nuclear`: the sum of "
            "singular "
            "values.",
+    .autocast = CT_CAST_F32,
 };
 
 #define MATRIX_COND_ATTRS(F, op) F(op, num, ord)
@@ -464,6 +471,7 @@ const ct_opdef ct__op_matrix_cond = {
         "The condition number of matrices (..., M, N): the norm of order `ord` (default 2) of x "
         "times "
         "that of its inverse; of 2 and -2, the ratio of its singular values, x need not be square.",
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------- products and parts of matrices
@@ -516,6 +524,7 @@ const ct_opdef ct__op_vecdot = {
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
     .doc = "Sums of products along the last axes, a conjugated; axes in front broadcast.",
+    .autocast = CT_CAST_LOW,
 };
 
 static bool outer_infer(ct_call *call) {
@@ -568,6 +577,7 @@ const ct_opdef ct__op_cross = {
     .widens = true,
     .doc =
         "The cross product of vectors of three elements, the last axes; axes in front broadcast.",
+    .autocast = CT_CAST_WIDEST,
 };
 
 static bool kron_infer(ct_call *call) {
@@ -662,6 +672,7 @@ const ct_opdef ct__op_matrix_trace = {
     .widens = true,
     .doc = "The sums of the diagonals of matrices (..., M, N), `offset` places to the right of the "
            "main one.",
+    .autocast = CT_CAST_F32,
 };
 
 // -------------------------------------------------------------------------------- products of several
@@ -729,10 +740,17 @@ static bool multi_dot_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_multi_dot = {
-    SAID(MULTI_DOT, multi_dot),
+    .id = CT_OP_MULTI_DOT,
+    .name = "multi_dot",
+    .kind = &ct__kind_composition,
+    .accepts = CT_LINALG | CT_MASK(CT_F16) | CT_MASK(CT_BF16),
+    .infer = multi_dot_infer,
+    .body = multi_dot_body,
+    .widens = true,
     .n_in = -1,
     .n_out = 1,
     .doc = "The product of matrices, of which neighbours' inner sizes are equal, in the order that "
            "takes the "
            "fewest multiplications.",
+    .autocast = CT_CAST_LOW,
 };

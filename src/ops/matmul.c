@@ -119,4 +119,5 @@ const ct_opdef ct__op_matmul = {
     .transpose = matmul_transpose,
     .onnx = "MatMul",
     .stablehlo = "dot_general",
+    .autocast = CT_CAST_LOW,
 };

@@ -22,7 +22,8 @@ static bool channels_fit(ct_call *call, int least, ct_num *eps) {
                             least > 2 ? "(N, C, ...) with one more axis at least" : "(N, C, ...)");
     for (int i = 1; i < call->n_in; i++) {
         const ct_type *w = call->in[i];
-        if (w->dtype != x->dtype)
+        // f32 beside what is narrower is computed with as it is: weights and statistics of mixed precision.
+        if (w->dtype != x->dtype && !(w->dtype == CT_F32 && ct__is_narrow_float(x->dtype)))
             return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, x is %s", i + 1,
                                 ct__type_text(w).s, ct__type_text(x).s) ||
                    ct__hint_cast(call, "operand", (ct_dtype)x->dtype);
@@ -192,6 +193,7 @@ const ct_opdef ct__op_group_norm = {
         "image and divided by its standard deviation (eps is added to the variance; default "
         "1e-5), times weight (C,) plus bias (C,); both may be left out.",
     .onnx = "GroupNormalization",
+    .autocast = CT_CAST_F32,
 };
 
 // ---------------------------------------------------------------------------------- instance norm

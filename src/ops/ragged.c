@@ -181,6 +181,7 @@ const ct_opdef ct__op_ragged_matmul = {
     .body = ragged_matmul_body,
     .jvp = bilinear_jvp,
     .vjp = ragged_matmul_vjp,
+    .autocast = CT_CAST_LOW,
 };
 
 // ----------------------------------------------------------------------------------- ragged_outer
@@ -247,4 +248,5 @@ const ct_opdef ct__op_ragged_outer = {
     .body = ragged_outer_body,
     .jvp = bilinear_jvp,
     .vjp = ragged_outer_vjp,
+    .autocast = CT_CAST_LOW,
 };

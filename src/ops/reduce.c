@@ -74,6 +74,7 @@ const ct_opdef ct__op_sum = {
     .transpose = sum_transpose,
     .onnx = "ReduceSum",
     .stablehlo = "reduce add",
+    .autocast = CT_CAST_F32,
 };
 
 // Axis by axis the sum of x' times the product of the others, which is a number where factors are 0.
@@ -102,6 +103,7 @@ const ct_opdef ct__op_prod = {
     .onnx = "ReduceProd",
     .stablehlo = "reduce multiply",
     .samples = {.lo = 0.5, .hi = 1.5},
+    .autocast = CT_CAST_F32,
 };
 
 // The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.

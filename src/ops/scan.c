@@ -81,6 +81,7 @@ const ct_opdef ct__op_cumsum = {
     .jvp = ct__jvp_same,
     .transpose = cumsum_transpose,
     .onnx = "CumSum",
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------------ linear recurrence
@@ -176,6 +177,7 @@ const ct_opdef ct__op_cumprod = {
     .reduction = CT_RED_MUL,
     .jvp = cumprod_jvp,
     .samples = {.lo = 0.5, .hi = 1.5},
+    .autocast = CT_CAST_F32,
 };
 
 // ---------------------------------------------------------------------------------------- extremes

@@ -99,6 +99,7 @@ const ct_opdef ct__op_scatter_add = {
     .reduction = CT_RED_ADD,
     .jvp = linear_jvp,
     .transpose = scatter_add_transpose,
+    .autocast = CT_CAST_WIDEST,
 };
 
 // Of indices that stand twice the last one counts: which element of the updates does, true where
@@ -149,6 +150,7 @@ const ct_opdef ct__op_scatter = {
     .data = 5,
     .jvp = linear_jvp,
     .transpose = scatter_transpose,
+    .autocast = CT_CAST_WIDEST,
 };
 
 // A product of x and updates that go to other elements each: linear in x, and in the updates.

@@ -577,4 +577,5 @@ const ct_opdef ct__op_concat = {
     .transpose = concat_transpose,
     .onnx = "Concat",
     .stablehlo = "concatenate",
+    .autocast = CT_CAST_WIDEST,
 };

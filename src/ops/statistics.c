@@ -127,7 +127,7 @@ const ct_opdef ct__op_softmax = {
     STATISTIC(SOFTMAX, softmax), .doc = "exp(x) divided by its sum over axes (default: the last).",
     .accepts = CT_FLOATS,        .infer = softmax_infer,
     .vjp = softmax_vjp,          .onnx = "Softmax",
-    .samples = {.ulp = 8},
+    .samples = {.ulp = 8},       .autocast = CT_CAST_F32,
 };
 
 static bool log_softmax_body(ct_rule *r) {
@@ -151,6 +151,7 @@ const ct_opdef ct__op_log_softmax = {
     .vjp = log_softmax_vjp,
     .onnx = "LogSoftmax",
     .samples = {.ulp = 8},
+    .autocast = CT_CAST_F32,
 };
 
 static bool logsumexp_body(ct_rule *r) {
@@ -171,6 +172,7 @@ const ct_opdef ct__op_logsumexp = {
     .infer = ct__infer_reduce,
     .onnx = "ReduceLogSumExp",
     .samples = {.ulp = 8},
+    .autocast = CT_CAST_F32,
 };
 
 // ----------------------------------------------------------------------------------- cross-entropy
@@ -267,6 +269,7 @@ const ct_opdef ct__op_cross_entropy = {
     .widens = true,
     .vjp = cross_entropy_vjp,
     .samples = {.ulp = 8},
+    .autocast = CT_CAST_F32,
 };
 
 // ------------------------------------------------------------------------ norms over the last axis
@@ -377,9 +380,11 @@ const ct_opdef ct__op_layer_norm = {
     .doc = "x less its mean over the last axis, divided by its standard deviation (eps is added to "
            "the variance; default 1e-5), times weight plus bias; both may be left out.",
     .onnx = "LayerNormalization",
+    .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_rms_norm = {
     NORM(RMS_NORM, rms_norm),
     .doc = "x divided by the root of its mean square over the last axis (eps is added to the mean "
            "square; default 1e-5), times weight, which may be left out.",
+    .autocast = CT_CAST_F32,
 };

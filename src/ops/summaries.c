@@ -166,6 +166,7 @@ const ct_opdef ct__op_quantile = {
     .accepts = CT_FLOATS,
     .infer = quantile_infer,
     .samples = {.kinks = true, .ulp = 2},
+    .autocast = CT_CAST_F32,
 };
 
 #define TRAPEZOID_ATTRS(F, op) F(op, axis, axis) F(op, num, dx)

@@ -26,6 +26,7 @@ const ct_opdef ct__op_tan = {
     .stablehlo = "tan",
     .samples = {.lo = -1.4, .hi = 1.4, .ulp = 4, .largest = 0x1p52},
     .split = ct__split_tan,
+    .autocast = CT_CAST_F32,
 };
 
 // The other leg of a triangle whose longest side is 1: 1 - x is exact where x is near 1.
@@ -44,6 +45,7 @@ const ct_opdef ct__op_asin = {
     .onnx = "Asin",
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
     .split = ct__split_asin,
+    .autocast = CT_CAST_F32,
 };
 
 static bool acos_body(ct_rule *r) {
@@ -59,6 +61,7 @@ const ct_opdef ct__op_acos = {
     .onnx = "Acos",
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 4},
     .split = ct__split_acos,
+    .autocast = CT_CAST_F32,
 };
 
 static bool atan_body(ct_rule *r) {
@@ -99,6 +102,7 @@ const ct_opdef ct__op_sinh = {
     .onnx = "Sinh",
     .samples = {.ulp = 4},
     .split = ct__split_sinh,
+    .autocast = CT_CAST_F32,
 };
 
 static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
@@ -115,6 +119,7 @@ const ct_opdef ct__op_cosh = {
     .onnx = "Cosh",
     .samples = {.ulp = 4},
     .split = ct__split_cosh,
+    .autocast = CT_CAST_F32,
 };
 
 // log(1 + u) where x is not `large`, else log(1 + x) + log(2): what u is made of would overflow.
@@ -196,6 +201,7 @@ const ct_opdef ct__op_log2 = {
     .jvp = log2_jvp,
     .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
     .split = ct__split_log2,
+    .autocast = CT_CAST_F32,
 };
 
 static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
@@ -217,4 +223,5 @@ const ct_opdef ct__op_log10 = {
     .jvp = log10_jvp,
     .samples = {.lo = 0.25, .hi = 4, .ulp = 3},
     .split = ct__split_log10,
+    .autocast = CT_CAST_F32,
 };

@@ -21,8 +21,8 @@ import ratios  # noqa: E402
 from peers import rows  # noqa: E402
 from peers.programs import programs  # noqa: E402
 
-ROWS = ["train gpt2", "matmul", "norms", "softmax", "gelu", "cross-entropy", "rotary", "transposed-add", "dropout", "ops",
-        "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
+ROWS = ["train gpt2", "matmul", "norms", "softmax", "gelu", "cross-entropy", "linear-cross-entropy", "rotary", "transposed-add",
+        "dropout", "ops", "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
 
 
 def bench(*words, input=""):
@@ -204,7 +204,7 @@ def test_training_in_turns():
     (["train", "gpt2", "--precision", "bf16"], 'bench train gpt2: --precision is fp32, not "bf16"'),
     (["train", "gpt2", "--width", "10", "--heads", "3", "--layers", "1"],
      "bench train gpt2: a width of 10 is no multiple of 3 heads"),
-    (["scan", "--device", "gpu"], 'bench scan: --device is cpu or ref, not "gpu"; is cpu meant?'),
+    (["scan", "--device", "gpu"], 'bench scan: --device is cpu, ref or opencl, not "gpu"; is cpu meant?'),
 ])
 def test_refusals(words, text):
     done = bench(*words)

@@ -6,6 +6,7 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
+#include "base/spans.h"
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
 #include "compile/passes/env.h"
@@ -34,6 +35,7 @@ static void engine_free(ct_engine *e) {
 }
 
 static ct_engine *engine_new(const char *device, ct_err *err) {
+    ct__profile_begins();
     ct_engine *e = ct__calloc(1, sizeof *e);
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
@@ -459,6 +461,24 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
     return gone ? ct__spent(ctx, gone, here) : ok;
 }
 
+static ct_span_what span_of(const ct_plan *p, ct_span_kind kind, const char *name) {
+    return (ct_span_what){kind, name, "", p->here.file, p->here.line};
+}
+static bool await_compiler(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const bool ok = ct__plan_start(ctx, e, p);
+    const ct_span_what what = span_of(p, CT_SPAN_COMPILE, "compiler awaited");
+    if (begin) ct__span_add(&what, begin, 0, 0);
+    return ok;
+}
+static bool run_watched(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
+    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const bool ok = run_held(ctx, e, p, n, here);
+    const ct_span_what what = span_of(p, CT_SPAN_RUN, "plan run");
+    if (begin) ct__span_add(&what, begin, 0, 0);
+    return ok;
+}
+
 // What is pending as one plan.
 static bool run_once(ct_ctx *ctx, ct_loc here) {
     ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
@@ -470,7 +490,7 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
             e->newest = p;
             ct__note_computed(p, &e->order);
         }
-        ok = p && (!p->unfinished || ct__plan_start(ctx, e, p)) && run_held(ctx, e, p, n, here);
+        ok = p && (!p->unfinished || await_compiler(ctx, e, p)) && run_watched(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }

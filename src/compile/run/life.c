@@ -1,9 +1,11 @@
 // The end of the library's use.
 #include "backend/backend.h"
+#include "base/spans.h"
 
 bool ct_shutdown(void) {
     if (!ct__contexts_end()) return false;
     ct__cpu_end();
+    ct__profile_ends();
     ct__slots_end();
     ct__vars_end();
     ct__all_freed();

@@ -1,4 +1,5 @@
 // A finished kernel becomes a launch; equal kernels are kept once.
+#include <stdio.h>
 #include <string.h>
 
 #include "compile/schedule/sched.h"
@@ -172,6 +173,33 @@ static bool drop_unused_sizes(ct_emit *e) {
     return true;
 }
 
+enum { MOST_NAMED = 6 };
+
+// The ops whose values the kernel gives out or reduces, in their order, each once: "max+sum+div". NULL: the op of
+// the node says it all (or there is no memory for more).
+static const char *label_of(const ct_emit *e) {
+    const ct_sched *s = e->draft->sched;
+    const ct_group *g = e->draft->group >= 0 ? s->groups[e->draft->group] : NULL;
+    const char *names[MOST_NAMED] = {g && g->only ? g->only->op->name : ""};
+    size_t n = g && g->only, more = 0, bytes = 16;
+    for (size_t i = 0; g && i < g->n_units; i++) {
+        const char *name = g->units[i].v.node->op->name;
+        bool known = false;
+        for (size_t k = 0; k < n && !known; k++) known = names[k] == name;
+        if (known) continue;
+        if (n < MOST_NAMED)
+            names[n++] = name;
+        else
+            more++;
+    }
+    if (n < 2) return NULL;
+    for (size_t i = 0; i < n; i++) bytes += strlen(names[i]) + 1;
+    char *label = ct__arena(s->program->arena, bytes), *at = label;
+    for (size_t i = 0; label && i < n; i++) at += sprintf(at, "%s%s", i ? "+" : "", names[i]);
+    if (label && more) sprintf(at, "+%zu", more);
+    return label;
+}
+
 static bool finish(ct_emit *e, double flops) {
     ct_sched *s = e->draft->sched;
     if (s->err->code) return false;
@@ -195,7 +223,7 @@ static bool finish(ct_emit *e, double flops) {
     take_places(e);
     write_past_caches(e);
     if (!ct__kir_verify(e->kir, s->err)) return false;
-    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node};
+    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node, .label = label_of(e)};
     ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->draft->n_args,
                                       (uint32_t)e->draft->n_syms);
     if (!l) return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof *l);

@@ -109,6 +109,7 @@ ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
     return (ct_command){.kind = command_kind(l->kind),
                         .dtype = l->dtype,
                         .node = l->node,
+                        .label = l->label,
                         .kernel = k ? k->made : NULL,
                         .ir = k ? k->ir : NULL,
                         .n_args = l->n_args,

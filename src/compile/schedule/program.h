@@ -50,6 +50,7 @@ typedef struct ct_launch {
     ct_launch_kind kind;
     const ct_node
         *node; // NODE: what to evaluate; else the node it serves first, for messages and profiles
+    const char *label; // KERNEL: what it computes; NULL: that node's op
     uint32_t kernel;
     ct_arg *args;
     uint32_t n_args;

@@ -48,18 +48,15 @@ def gelu(input, approximate="none"):
 
 
 def elu(input, alpha=1.0, inplace=False):
-    low = ops.expm1(ops.minimum(input, 0.0))  # bounded, so that the gradient of the other side stays finite
-    return written(input, ops.select(ops.greater(input, 0.0), input, low * alpha), inplace)
+    return written(input, ops.elu(input, alpha=alpha), inplace)
 
 
 def selu(input, inplace=False):
-    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return written(input, elu(input, alpha) * scale, inplace)
+    return written(input, ops.selu(input), inplace)
 
 
 def celu(input, alpha=1.0, inplace=False):
-    low = ops.expm1(ops.minimum(input, 0.0) / alpha) * alpha
-    return written(input, ops.select(ops.greater(input, 0.0), input, low), inplace)
+    return written(input, ops.celu(input, alpha=alpha), inplace)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
@@ -72,7 +69,7 @@ def prelu(input, weight):
         if len(input.shape) < 2 or input.shape[1] != weight.shape[0]:
             raise RuntimeError(f"prelu: the weight has {weight.shape[0]} channels, the input is {tuple(input.shape)}")
         weight = ops.reshape(weight, (-1,) + (1,) * (len(input.shape) - 2))
-    return ops.select(ops.greater(input, 0.0), input, input * weight)
+    return ops.prelu(input, weight)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
@@ -125,7 +122,7 @@ def softsign(input):
 
 
 def mish(input, inplace=False):
-    return written(input, input * ops.tanh(ops.softplus(input)), inplace)
+    return written(input, ops.mish(input), inplace)
 
 
 def logsigmoid(input):

@@ -68,6 +68,21 @@ def reduced(values, reduction, weight=None):
     raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
+def in_float32(*tensors):
+    """Floats of 16 bits in float32 where autocasting is on: what PyTorch's list says of losses."""
+    if _core._autocast_dtype() == _core.float32:
+        return tensors
+    return tuple(ops.cast(x, "float32") if isinstance(x, Tensor) and x.dtype in (_core.float16, _core.bfloat16) else x
+                 for x in tensors)
+
+
+def with_bias(y, bias):
+    """A product and its bias, which autocasting takes for one op."""
+    if bias is None:
+        return y
+    return y + (bias if _core._autocast_dtype() == _core.float32 else ops.cast(bias, y.dtype))
+
+
 def written(x, y, inplace):
     """The result of a function that may be asked to write to its operand."""
     return x.copy_(y) if inplace else y

@@ -2,6 +2,7 @@
 section 4.1): the probability of all ways to write the targets with repetitions and blanks between them."""
 from ... import _core
 from ..._core import Tensor, ops
+from .base import in_float32
 
 __all__ = ["ctc_loss"]
 
@@ -66,6 +67,7 @@ def _log_likelihood(log_probs, labels, skips, input_lengths, target_lengths):
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """log_probs (T, N, C), or (T, C); targets (N, S), or the rows of all one behind the other; lengths (N,). "mean" divides each
     loss by its target's length, 1 at least. Targets and lengths are read. (torch.nn.functional.ctc_loss)"""
+    log_probs, = in_float32(log_probs)
     import numpy
 
     if reduction not in ("none", "mean", "sum"):

@@ -5,7 +5,7 @@ import warnings
 from ... import _core
 from ..._core import ops
 from .activation import vector_norm
-from .base import move, reduced
+from .base import in_float32, move, reduced
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
@@ -23,6 +23,7 @@ def _same_shape(name, input, target):
 
 def _difference(name, input, target):
     """input - target. Other shapes broadcast, as in PyTorch, which makes (N,) and (N, 1) a loss of (N, N): it warns, too."""
+    input, target = in_float32(input, target)
     shapes = tuple(input.shape), tuple(target.shape)
     if shapes[0] != shapes[1]:
         warnings.warn(f"{name}: the input has shape {shapes[0]}, the target {shapes[1]}, which broadcast to another loss\n"
@@ -75,6 +76,7 @@ def _weighted(values, target, weight, ignore_index, reduction):
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """input: logarithms of probabilities (N, C, ...), target: classes (N, ...)."""
+    input, target = in_float32(input, target)
     logs = _class_last(input)
     _check_target("nll_loss", logs, target)
     safe = ops.select(ops.not_equal(target, ignore_index), target, 0)
@@ -95,6 +97,7 @@ def _is_floating(x):
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                   label_smoothing=0.0):
     """input: logits (N, C, ...); target: classes (N, ...), or probabilities of input's shape."""
+    input, target = in_float32(input, target)
     logits = _class_last(input)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -160,6 +163,7 @@ def _whole_linear_cross_entropy(input, linear_weight, target, bias, weight, redu
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """input: probabilities; logarithms below -100 count as -100."""
+    input, target = in_float32(input, target)
     _same_shape("binary_cross_entropy", input, target)
     loss = -(target * ops.maximum(ops.log(input), -100.0) + (1.0 - target) * ops.maximum(ops.log1p(-input), -100.0))
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -167,6 +171,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
 
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
                                      pos_weight=None):
+    input, target = in_float32(input, target)
     _same_shape("binary_cross_entropy_with_logits", input, target)
     log_weight = 1.0 if pos_weight is None else (pos_weight - 1.0) * target + 1.0
     loss = (1.0 - target) * input - log_weight * ops.log_sigmoid(input)
@@ -175,6 +180,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """input: logarithms of probabilities; 0 log 0 is 0."""
+    input, target = in_float32(input, target)
     if log_target:
         loss = ops.exp(target) * (target - input)
     else:
@@ -186,6 +192,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+    input, target = in_float32(input, target)
     loss = ops.exp(input) - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         large = ops.select(ops.greater(target, 1.0), target, 2.0)
@@ -195,6 +202,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    input, target, var = in_float32(input, target, var)
     if not isinstance(var, _core.Tensor):
         var = ops.expand(ops.cast(float(var), input.dtype), tuple(input.shape))
     if tuple(var.shape) == tuple(input.shape)[:-1]:
@@ -206,6 +214,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    input, target = in_float32(input, target)
     near, far = ops.equal(target, 1), ops.equal(target, -1)
     apart = ops.relu(margin - input)
     loss = ops.select(near, input, 0.0) + ops.select(far, apart, 0.0)
@@ -214,10 +223,12 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 
 
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    input, target = in_float32(input, target)
     return reduced(ops.softplus(-target * input), reduction)
 
 
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    input1, input2, target = in_float32(input1, input2, target)
     return reduced(ops.relu(-target * (input1 - input2) + margin), reduction)
 
 
@@ -229,6 +240,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """input (N, C) or (C,), target (N,) or one class."""
+    input, target = in_float32(input, target)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     single = len(input.shape) == 1
@@ -246,6 +258,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """target: classes of each row, up to the first -1."""
+    input, target = in_float32(input, target)
     single = len(input.shape) == 1
     x = ops.reshape(input, (1, -1)) if single else input
     y = ops.reshape(target, tuple(x.shape))
@@ -264,11 +277,13 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Of lines along an axis the cosine of their angle; each norm is at least eps."""
+    x1, x2 = in_float32(x1, x2)
     dot = ops.sum(x1 * x2, axes=(dim,))
     return dot / (ops.maximum(vector_norm(x1, 2.0, dim), float(eps)) * ops.maximum(vector_norm(x2, 2.0, dim), float(eps)))
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    input1, input2, target = in_float32(input1, input2, target)
     eps = 1e-12
     dot = ops.sum(input1 * input2, axes=(-1,))
     squares = (ops.sum(input1 * input1, axes=(-1,)) + eps) * (ops.sum(input2 * input2, axes=(-1,)) + eps)
@@ -279,11 +294,13 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    x1, x2 = in_float32(x1, x2)
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
                         reduction="mean"):
+    anchor, positive, negative = in_float32(anchor, positive, negative)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))

@@ -4,7 +4,7 @@ import math
 from ... import _core
 from ..._core import ops
 from ..._elementwise import filling
-from .base import concat, per_axis, take
+from .base import concat, per_axis, take, with_bias
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -23,7 +23,7 @@ def linear(input, weight, bias=None):
     y = _matmul(input, ops.permute(weight, (1, 0)))
     if vector:
         y = ops.reshape(y, tuple(y.shape)[:-1])
-    return y if bias is None else y + bias
+    return with_bias(y, bias)
 
 
 def _matmul(a, b):
@@ -39,7 +39,7 @@ def bilinear(input1, input2, weight, bias=None):
     a = ops.reshape(input1, (-1, input1.shape[-1]))
     b = ops.reshape(input2, (-1, input2.shape[-1]))
     y = ops.reshape(_core.einsum("ni,oij,nj->no", a, weight, b), lead + (weight.shape[0],))
-    return y if bias is None else y + bias
+    return with_bias(y, bias)
 
 
 # ------------------------------------------------------------------------------------ convolutions

@@ -10,7 +10,8 @@
 #include <arm_neon.h>
 #endif
 
-#include "bench.h"
+#include "base/os.h"
+#include "cotan/profile.h"
 
 enum { TRIES = 5, FMA_TURNS = 1 << 20, THREEFRY_TURNS = 1 << 16, MOST_THREADS = 256 };
 
@@ -130,7 +131,7 @@ static bool take_arrays(void) {
     return arrays != NULL;
 }
 
-void free_limits(void) {
+void ct_limits_free(void) {
     free(arrays);
     arrays = NULL;
 }
@@ -213,10 +214,10 @@ static double best(task kind, int threads) {
     for (int i = 0; i < TRIES; i++) {
         double all = 0;
         pthread_barrier_wait(&start);
-        double begin = bench_now();
+        double begin = ct__now();
         tasks[0].done = work(&tasks[0]);
         pthread_barrier_wait(&start);
-        double seconds = bench_now() - begin;
+        double seconds = ct__now() - begin;
         for (int t = 0; t < threads; t++) all += tasks[t].done;
         if (all / seconds > most) most = all / seconds;
     }
@@ -231,7 +232,8 @@ static bool raise(double *limit, task kind, int threads) {
     return now >= 0;
 }
 
-bool measure_limits(bench_limits *l, int threads, bool memory) {
+bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
+    if (!l || threads < 1 || threads > MOST_THREADS) return false;
     if (!raise(&l->flops, (task){.registers = multiply_adds}, threads)) return false;
     if (!memory) return true;
     return take_arrays() && raise(&l->stream, (task){.memory = copy}, threads) &&

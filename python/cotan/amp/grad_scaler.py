@@ -1,0 +1,157 @@
+"""Dynamic loss scaling: small gradients of float16 are kept from 0 by a factor that falls where they overflow."""
+import math
+import struct
+
+from .. import _core
+from .._core import ops
+from .._grad import no_grad
+
+_READY, _UNSCALED, _STEPPED = range(3)
+
+
+def _rounded(number):
+    """To float32, in which a scale is held."""
+    return struct.unpack("f", struct.pack("f", number))[0]
+
+
+class GradScaler:
+    """torch.amp.GradScaler: scale(loss).backward(), step(optimizer), update(); unscale_(optimizer) before gradients are clipped.
+
+    A step whose gradients are not all finite is left out, and the scale multiplied by `backoff_factor`; after
+    `growth_interval` good ones in a row it is multiplied by `growth_factor`."""
+
+    def __init__(self, device="cpu", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,
+                 enabled=True):
+        assert not enabled or growth_factor > 1.0, "The growth factor must be > 1.0."
+        assert not enabled or backoff_factor < 1.0, "The backoff factor must be < 1.0."
+        self._device, self._enabled, self._scale = device, enabled, _rounded(init_scale)
+        self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
+        self._growth_tracker, self._scaled = 0, False
+        self._stages, self._found = {}, {}  # by optimizer, since the last update: its stage, whether all was finite
+
+    def scale(self, outputs):
+        """A tensor, or an iterable of such, times the scale."""
+        if not self._enabled:
+            return outputs
+        self._scaled = True
+        if isinstance(outputs, _core.Tensor):
+            narrow = not outputs.shape and outputs.dtype in (_core.float16, _core.bfloat16)
+            return (ops.cast(outputs, "float32") if narrow else outputs) * self._scale
+        if not hasattr(outputs, "__iter__"):
+            raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+        scaled = map(self.scale, outputs)
+        return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
+
+    def _check_scaled(self, function):
+        assert self._scaled, (f"Attempted {function} but _scale is None.  This may indicate your script did not use "
+                              "scaler.scale(loss or outputs) earlier in the iteration.")
+
+    def unscale_(self, optimizer):
+        """Divides the gradients of the optimizer's parameters by the scale, in place; once between two updates."""
+        if not self._enabled:
+            return
+        self._check_scaled("unscale_")
+        stage = self._stages.get(id(optimizer), _READY)
+        if stage == _UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if stage == _STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        factor, finite = _rounded(1.0 / self._scale), []
+        with no_grad():
+            for param in (param for group in optimizer.param_groups for param in group["params"]):
+                if param.grad is None:
+                    continue
+                if param.grad.dtype == _core.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                finite.append(ops.all(ops.is_finite(param.grad)))
+                param.grad.mul_(factor)
+        self._found[id(optimizer)], self._stages[id(optimizer)] = finite, _UNSCALED
+
+    def _is_finite(self, key):
+        """Are all gradients of an optimizer? Read once: it runs what is pending."""
+        found = self._found[key]
+        if isinstance(found, list):
+            assert found, "No inf checks were recorded for this optimizer."
+            together = found[0]
+            for one in found[1:]:
+                together = ops.and_(together, one)
+            found = self._found[key] = bool(together)
+        return found
+
+    def step(self, optimizer, *args, **options):
+        """optimizer.step() with gradients that are unscaled, unless one is not finite; what it returns, or None."""
+        if not self._enabled:
+            return optimizer.step(*args, **options)
+        if "closure" in options:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._check_scaled("step")
+        if self._stages.get(id(optimizer)) == _STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if self._stages.get(id(optimizer), _READY) == _READY:
+            self.unscale_(optimizer)
+        result = optimizer.step(*args, **options) if self._is_finite(id(optimizer)) else None
+        self._stages[id(optimizer)] = _STEPPED
+        return result
+
+    def update(self, new_scale=None):
+        """The scale for the next iteration, by what steps found since the last update; or a new one."""
+        if not self._enabled:
+            return
+        self._check_scaled("update")
+        if new_scale is not None:
+            self._scale = _rounded(float(new_scale))
+        else:
+            assert self._found, "No inf checks were recorded prior to update."
+            if all([self._is_finite(key) for key in self._found]):
+                self._growth_tracker += 1
+                if self._growth_tracker == self._growth_interval:
+                    self._grow()
+            else:
+                self._scale, self._growth_tracker = _rounded(self._scale * self._backoff_factor), 0
+        self._stages, self._found = {}, {}
+
+    def _grow(self):
+        self._growth_tracker = 0
+        larger = _rounded(self._scale * self._growth_factor)
+        if math.isfinite(larger):
+            self._scale = larger
+
+    def get_scale(self):
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self):
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor):
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self):
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor):
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self):
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval):
+        self._growth_interval = new_interval
+
+    def is_enabled(self):
+        return self._enabled
+
+    def state_dict(self):
+        if not self._enabled:
+            return {}
+        return {"scale": self._scale, "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
+                "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker}
+
+    def load_state_dict(self, state_dict):
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of "
+                               "GradScaler.")
+        self._scale, self._growth_factor = state_dict["scale"], state_dict["growth_factor"]
+        self._backoff_factor, self._growth_interval = state_dict["backoff_factor"], state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]
