@@ -983,6 +983,11 @@ def network(rng, op, dtype):
         keys = [dyn(70), 4]
         yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), pos(40)], \
             {"causal": True, "present": 1}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), pos(40)], \
+            {"causal": True, "window": 7, "softcap": 1.5, "present": 1}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys),
+               Operand(x(3, 70), dims=[3, keys[0]])], {"present": 2}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), x(3, 1)], {"present": 2}
 
 
 NETWORK = {

@@ -16,7 +16,10 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     """softmax(scale q k') v; a mask of bools is true where a query may look, one of floats is added."""
     if attn_mask is not None and is_causal:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    if not dropout_p and _known_to_the_op(query, key, attn_mask):
+    if not enable_gqa and len(query.shape) > 2 and query.shape[-3] != key.shape[-3] != 1:
+        raise RuntimeError(f"scaled_dot_product_attention: the query has {query.shape[-3]} heads, the key {key.shape[-3]}; heads that "
+                           "share keys are asked for by enable_gqa=True")
+    if not dropout_p and _known_to_the_op(query, attn_mask):
         return ops.attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
     if enable_gqa:
         key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
@@ -24,7 +27,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     return ops.matmul(dropout(weights, dropout_p, True), value)
 
 
-def _known_to_the_op(query, key, mask):
+def _known_to_the_op(query, mask):
     return mask is None or len(mask.shape) <= len(query.shape) and (_is_bool(mask) or mask.dtype == query.dtype)
 
 
