@@ -822,6 +822,11 @@ static void networks(void **state) {
     FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
           "rms_norm: operand 1 is (2, 5) i32, accepted are floats"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
+}
+
+static void attentions(void **state) {
+    (void)state;
+    CT_SCOPE;
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
           "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
           "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32"
@@ -924,6 +929,7 @@ int main(void) {
         cmocka_unit_test(products_of_groups),
         cmocka_unit_test(products_in_letters),
         cmocka_unit_test(networks),
+        cmocka_unit_test(attentions),
         cmocka_unit_test(random_numbers),
         cmocka_unit_test(the_first_error_stays),
     };
