@@ -60,7 +60,7 @@ def test_the_shared_library_shows_public_names_alone(libdir):
     library = libdir / "libcotan.so"
     names = [line.split()[-1] for line in run(["nm", "-D", "--defined-only", library]).splitlines()]
     assert len(names) > 250 and [n for n in names if not n.startswith("ct_")] == []
-    assert [n for n in names if n.startswith("ct__")] == ["ct__scope_cleanup"]  # of CT_SCOPE
+    assert [n for n in names if n.startswith("ct__")] == ["ct__autocast_cleanup", "ct__scope_cleanup"]  # of CT_AUTOCAST, CT_SCOPE
     dynamic = run(["readelf", "-d", library])
     assert "soname: [libcotan.so.0.1]" in dynamic  # until 1.0 a program loads no other minor version
     needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)

@@ -47,7 +47,7 @@ def refused(status, message, *words, env=None):
      "sample: --temperature must be from 0 to 1000, not -1"),
     (["sample", "run", "--length", "many"], 'sample: --length takes a whole number, not "many"'),
     (["sample", "run", "--device", "rev"],
-     'sample: --device is cpu or ref, not "rev"; is ref meant?'),
+     'sample: --device is cpu, ref or opencl, not "rev"; is ref meant?'),
     (["compile"], "compile: it needs a DIR: cotan compile DIR --out PATH [options]"),
     (["compile", "run"], "compile: --out is missing: the path of the files, without .c"),
     (["compile", "run", "--function", "tokn"],

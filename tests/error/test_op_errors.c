@@ -822,16 +822,36 @@ static void networks(void **state) {
     FAILS(ct_rms_norm(I(2, 5)), CT_E_DTYPE,
           "rms_norm: operand 1 is (2, 5) i32, accepted are floats"
           "\n  hint: cast it: ct_cast(x, CT_F32)");
+}
+
+static void attentions(void **state) {
+    (void)state;
+    CT_SCOPE;
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 6), F(2, 5, 4)), CT_E_SHAPE,
           "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (2, 3, 4) "
           "f32, k is (2, 5, 6) f32, v is (2, 5, 4) f32"
           "\n  hint: T queries and S keys of size D, S values of size E; heads are an axis before: "
-          "(B, H, T, D)");
+          "(B, H, T, D), of q as many as of k or a multiple");
     FAILS(ct_attention(F(3, 4), D(5, 4), F(5, 4)), CT_E_DTYPE,
           "attention: dtypes differ: q is (3, 4) f32, k is (5, 4) f64, v is (5, 4) f32"
           "\n  hint: cast it: ct_cast(k, CT_F32)");
     FAILS(ct_attention(F(3, 4), F(0, 4), F(0, 4)), CT_E_SHAPE,
           "attention: there are no keys: k is (0, 4) f32");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .causal = true, .window = -1), CT_E_ARGUMENT,
+          "attention: window is -1, it must be at least 0"
+          "\n  hint: 0 keys, the default, is no limit");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .window = 2), CT_E_ARGUMENT,
+          "attention: a window has no meaning without .causal"
+          "\n  hint: it says how many keys a query looks at, its own the last: add .causal = true");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .softcap = CT_F(-1)), CT_E_ARGUMENT,
+          "attention: softcap is -1, it must be finite and at least 0"
+          "\n  hint: 0, the default, is no cap");
+    FAILS(
+        ct_attention(F(3, 2, 4), F(2, 5, 4), F(2, 5, 4)), CT_E_SHAPE,
+        "attention: shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is (3, 2, 4) f32, k "
+        "is (2, 5, 4) f32, v is (2, 5, 4) f32"
+        "\n  hint: T queries and S keys of size D, S values of size E; heads are an axis before: "
+        "(B, H, T, D), of q as many as of k or a multiple");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_i(2)), CT_E_ARGUMENT,
           "attention: a position has no meaning without .causal"
           "\n  hint: it says where among the keys the first query stands: add .causal = true");
@@ -839,7 +859,8 @@ static void networks(void **state) {
           "attention: the position is () f32, it must be one integer"
           "\n  hint: a number is ct_i(10)");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .mask = B(3, 4)), CT_E_SHAPE,
-          "attention: the mask is (3, 4) bool, it must be bool and broadcast to the queries and "
+          "attention: the mask is (3, 4) bool, it must be bool or of the queries' dtype, and "
+          "broadcast to the queries and "
           "keys of q (3, 4) f32 and k (5, 4) f32");
 }
 
@@ -908,6 +929,7 @@ int main(void) {
         cmocka_unit_test(products_of_groups),
         cmocka_unit_test(products_in_letters),
         cmocka_unit_test(networks),
+        cmocka_unit_test(attentions),
         cmocka_unit_test(random_numbers),
         cmocka_unit_test(the_first_error_stays),
     };

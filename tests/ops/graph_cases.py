@@ -572,7 +572,8 @@ class Drawer:
         if name == "attention":
             q = self.operand(op.accepts, (2, 3))
             return [q, self.operand(op.accepts, (q.array.ndim,), like=q), self.operand(op.accepts, (q.array.ndim,), like=q)], \
-                lambda: {"causal": self.chance(0.5), "scale": self.number([0.3, 1.0])}
+                lambda: {"causal": True, "window": self.below(3), "scale": self.number([0.3, 1.0]), "softcap": self.number([0.5, 2.0])} \
+                if self.chance(0.5) else {"causal": False, "scale": self.number([0.3, 1.0])}
         if name == "cross_entropy":
             x = self.operand(op.accepts, (2, 3))
             targets = self.g.leaf(self.rng.integers(0, x.shape[-1], x.shape[:-1]).astype(np.int32))

@@ -898,15 +898,21 @@ def np_rms_norm(x, *rest, eps=1e-5, present=0):
     return y * rest[0] if present else y
 
 
-def np_attention(q, k, v, *rest, causal=False, scale=None, present=0):
+def np_attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
     rest = list(rest)
+    if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
+        k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
     position = int(rest.pop(0)) if present & 1 else 0
     s = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    s = np.tanh(s / softcap) * softcap if softcap else s
     see = np.ones(s.shape, bool)
     if causal:
-        see &= np.arange(s.shape[-1]) <= np.arange(s.shape[-2])[:, None] + position
+        at = np.arange(s.shape[-2])[:, None] + position
+        see &= np.arange(s.shape[-1]) <= at
+        see = see & (np.arange(s.shape[-1]) > at - window) if window else see
     if present & 2:
-        see = see & rest.pop(0)
+        mask = rest.pop(0)
+        s, see = (s, see & mask) if mask.dtype == bool else (s + mask, see)
     s = np.where(see, s, -np.inf)
     m = s.max(-1, keepdims=True, initial=-np.inf)
     e = np.exp(s - np.where(np.isfinite(m), m, 0))
@@ -961,6 +967,14 @@ def network(rng, op, dtype):
         yield [x(3, 4), x(70, 4), x(70, 4)], {"causal": True}
         yield [x(2, 3, 4), x(2, 70, 4), x(2, 70, 4), rng.random((3, 70)) < 0.5], {"present": 2}
         yield [x(3, 4), x(6, 4), x(6, 4), np.array([[True], [False], [True]])], {"present": 2}
+        yield [x(2, 4, 3, 4), x(2, 2, 70, 4), x(2, 2, 70, 3)], {}
+        yield [x(4, 3, 4), x(1, 5, 4), x(1, 5, 4), rng.random((4, 1, 5)) < 0.7], {"present": 2}
+        yield [x(75, 4), x(75, 4), x(75, 4)], {"causal": True, "window": 5}
+        yield [x(2, 3, 4), x(2, 70, 4), x(2, 70, 4), pos(66)], {"causal": True, "window": 3, "present": 1}
+        yield [x(3, 4), x(5, 4), x(5, 4)], {"softcap": 0.5}
+        yield [x(2, 3, 4), x(2, 70, 4), x(2, 70, 4), x(3, 70)], {"present": 2, "softcap": 2.0}
+        yield [x(4, 3, 4), x(2, 5, 4), x(2, 5, 4), x(4, 1, 5)], {"present": 2}
+        yield [x(2, 3, 4), x(2, 70, 4), x(2, 70, 4), x(2, 3, 1)], {"present": 2}
         yield [x(2, 3, 4), x(2, 6, 4), x(2, 6, 4), pos(2), rng.random((2, 1, 6)) < 0.5], \
             {"causal": True, "present": 3}
         yield [Operand(x(5, 4), REVERSED), Operand(x(6, 4), REVERSED),
@@ -969,6 +983,11 @@ def network(rng, op, dtype):
         keys = [dyn(70), 4]
         yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), pos(40)], \
             {"causal": True, "present": 1}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), pos(40)], \
+            {"causal": True, "window": 7, "softcap": 1.5, "present": 1}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys),
+               Operand(x(3, 70), dims=[3, keys[0]])], {"present": 2}
+        yield [x(3, 4), Operand(x(70, 4), dims=keys), Operand(x(70, 4), dims=keys), x(3, 1)], {"present": 2}
 
 
 NETWORK = {

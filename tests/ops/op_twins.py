@@ -223,15 +223,21 @@ def of_groups(a, sizes):
     return ((row < ends) & (row >= jnp.concatenate([jnp.zeros(1, ends.dtype), ends[:-1]]))).astype(a.dtype)
 
 
-def attention(q, k, v, *rest, causal=False, scale=None, present=0):
+def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
     rest = list(rest)
+    if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
+        k, v = (jnp.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
     position = rest.pop(0) if present & 1 else 0
     s = jnp.matmul(q, jnp.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    s = jnp.tanh(s / softcap) * softcap if softcap else s
     see = jnp.ones(s.shape, bool)
     if causal:
-        see &= jnp.arange(s.shape[-1]) <= jnp.arange(s.shape[-2])[:, None] + position
+        at = jnp.arange(s.shape[-2])[:, None] + position
+        see &= jnp.arange(s.shape[-1]) <= at
+        see = see & (jnp.arange(s.shape[-1]) > at - window) if window else see
     if present & 2:
-        see = see & rest.pop(0)
+        mask = rest.pop(0)
+        s, see = (s, see & mask) if mask.dtype == bool else (s + mask, see)
     any_key = see.any(-1, keepdims=True)
     safe = jnp.where(see, s, 0)
     m = lax.stop_gradient(jnp.where(see, s, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))

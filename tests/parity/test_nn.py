@@ -228,6 +228,39 @@ def test_linear_cross_entropy(options):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
 
 
+ATTENTIONS = [  # heads of queries, of keys, queries, keys; how; the shape of a mask that is added
+    (4, 4, 70, 70, {"causal": True}, None), (4, 2, 70, 70, {"causal": True}, None), (4, 1, 5, 131, {}, None),
+    (2, 2, 7, 131, {}, (7, 131)), (4, 1, 7, 131, {}, (4, 1, 131)), (4, 2, 7, 131, {}, (2, 1, 7, 1)),
+    (2, 2, 150, 150, {"causal": True, "window": 70}, None), (4, 2, 9, 70, {"softcap": 0.7}, (9, 70)),
+    (4, 2, 90, 90, {"causal": True, "window": 3, "softcap": 2.0, "scale": 0.3}, None)]
+
+
+@pytest.mark.parametrize("case", range(len(ATTENTIONS)))
+def test_attention_options(case):
+    """Against the formula written out: values, and gradients of queries, keys, values and what is added."""
+    heads, shared, t, s, options, added = ATTENTIONS[case]
+    arrays = [drawn(2, heads, t, 8), drawn(2, shared, s, 8, seed=1), drawn(2, shared, s, 6, seed=2)]
+    arrays += [] if added is None else [drawn(*added, seed=3)]
+    weights = drawn(2, heads, t, 6, seed=4)
+    q, k, v, *bias = theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    k, v = (x.repeat_interleave(heads // shared, dim=1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) * options.get("scale", 8 ** -0.5)
+    if cap := options.get("softcap"):
+        scores = torch.tanh(scores / cap) * cap
+    scores = scores + bias[0] if bias else scores
+    far = torch.arange(t)[:, None] - torch.arange(s)
+    if options.get("causal"):
+        scores = scores.masked_fill((far < 0) | (far >= options.get("window", s)), -float("inf"))
+    want = scores.softmax(-1) @ v
+    (want * torch.tensor(weights)).sum().backward()
+    ours = [cotan.asarray(array).requires_grad_() for array in arrays]
+    got = cotan.ops.attention(*ours[:3], mask=ours[3] if bias else None, **options)
+    (got * cotan.asarray(weights)).sum().backward()
+    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-4, atol=1e-5)
+    for mine, other in zip(ours, theirs):
+        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-4, atol=2e-5)
+
+
 def test_packed_sequences():
     theirs, ours = pair("LSTM", (6, 5), {"bidirectional": True})
     x, lengths = drawn(4, 3, 6), [2, 4, 3]

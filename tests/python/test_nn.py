@@ -234,6 +234,16 @@ def test_attention_by_hand_and_by_the_op():
     close(F.scaled_dot_product_attention(q, k, v, attn_mask=added), weights @ v.numpy())
 
 
+def test_attention_of_shared_heads():
+    q, k = (cotan.asarray(drawn(2, heads, 5, 3, seed=heads)) for heads in (4, 2))
+    spread = cotan.asarray(k.numpy().repeat(2, 1))
+    close(F.scaled_dot_product_attention(q, k, k, enable_gqa=True), F.scaled_dot_product_attention(q, spread, spread).numpy())
+    with pytest.raises(RuntimeError) as caught:
+        F.scaled_dot_product_attention(q, k, k)
+    assert str(caught.value) == ("scaled_dot_product_attention: the query has 4 heads, the key 2; heads that share keys are asked for "
+                                 "by enable_gqa=True")
+
+
 def test_cross_entropy():
     x, target = drawn(6, 4), np.array([0, 3, 2, 1, 1, 0])
     logs = x - np.log(np.exp(x).sum(1, keepdims=True))

@@ -313,8 +313,8 @@ bool gen_wants(const ct_opdef *op) {
     // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
     const bool apart =
         op == &ct__op_quantise || op == &ct__op_dequantise; // tests/ops/test_quantise.py
-    const bool matrices =
-        op->accepts == CT_LINALG || op->core[0]; // that have an inverse: tests/ops/test_linalg.py
+    // That have an inverse, or fit each other: tests/ops/test_linalg.py.
+    const bool matrices = op->accepts == CT_LINALG || op->core[0] || op == &ct__op_multi_dot;
     const bool built = !apart && !matrices && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&

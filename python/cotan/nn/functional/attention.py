@@ -16,12 +16,19 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     """softmax(scale q k') v; a mask of bools is true where a query may look, one of floats is added."""
     if attn_mask is not None and is_causal:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if not enable_gqa and len(query.shape) > 2 and query.shape[-3] != key.shape[-3] != 1:
+        raise RuntimeError(f"scaled_dot_product_attention: the query has {query.shape[-3]} heads, the key {key.shape[-3]}; heads that "
+                           "share keys are asked for by enable_gqa=True")
+    if not dropout_p and _known_to_the_op(query, attn_mask):
+        return ops.attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
     if enable_gqa:
         key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
-    if not dropout_p and (attn_mask is None or _is_bool(attn_mask)):
-        return ops.attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
     weights = attention_weights(query, key, attn_mask, is_causal, scale)
     return ops.matmul(dropout(weights, dropout_p, True), value)
+
+
+def _known_to_the_op(query, mask):
+    return mask is None or len(mask.shape) <= len(query.shape) and (_is_bool(mask) or mask.dtype == query.dtype)
 
 
 def _repeated(x, times):
