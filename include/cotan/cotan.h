@@ -330,6 +330,14 @@ CT_API void ct__scope_cleanup(ct_scope *scope);
 // are recorded there it is a constant.
 CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
+// x on another device of the context ("cpu", "ref", ...: as for ct_set_device), which is opened when
+// it is first named: a copy, or x itself where it lies there already. Its gradient goes back to where
+// x lies. What is computed of tensors lies where they lie; those of two devices do not mix, but
+// scalars and constants go anywhere. At most 15 devices beside the context's own.
+CT_API ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here);
+#define ct_to(x, device) ct_to_at((x), (device), CT_HERE)
+// The name of the device that x lies on, or will; NULL: x is no tensor.
+CT_API const char *ct_device_of(ct_tensor x);
 // Ends a kept tensor, or any handle, early. CT_NONE, a stale handle: nothing happens. A variable
 // (its set owns it) and a tensor of another context are errors.
 CT_API void ct_drop_at(ct_tensor t, ct_loc here);

@@ -80,27 +80,65 @@ static bool wanted(ct_regions *regions) {
     return !regions->only_try;
 }
 
-static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
-                  const ct_root *roots, size_t n_roots) {
-    ct_graph graph = {0};
+// A graph of one device.
+static bool lower_graph(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, ct_graph *graph) {
     ct_program *program = &plan->program;
     ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
-    program->arena = &plan->arena;
+    program->arena = graph->arena;
     program->symbols = ctx->symbols;
     program->target = ct__target(engine->device);
     program->guard = engine->device->guard;
+    return (lowering == ct__lower_ops || ct__prune(ctx, graph)) &&
+           lowering(graph, program, &ctx->err) &&
+           (lowering == ct__lower_ops || ct__batch_launches(program, graph, &ctx->err)) &&
+           legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
+           legal_program(ctx, program, true) && settled(ctx, engine, plan, graph) &&
+           ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&
+           wanted(ctx->regions) && ct__render(ctx, engine, program) &&
+           ct__cache(ctx, engine, program);
+}
+
+// One of several devices, as pieces. Its sizes are those that it is made for.
+static bool lower_pieces(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
+    ct_parts *parts = ct__arena_zero(&plan->arena, sizeof *parts);
+    if (!parts || !ct__split_places(ctx, graph, parts)) return false;
+    plan->pieces = ct__arena_zero(&plan->arena, (parts->n + 1) * sizeof *plan->pieces);
+    if (!plan->pieces) return false;
+    plan->n_between = parts->n_between;
+    bool ok = true;
+    for (size_t i = 0; i < parts->n && ok; i++) {
+        ct_part *part = &parts->v[i];
+        if (!part->graph.n_roots) continue; // leaves alone
+        ct_piece *piece = &plan->pieces[plan->n_pieces];
+        *piece = (ct_piece){ct__calloc(1, sizeof *piece->plan),
+                            ct__engine_at(ctx, (int)part->place), part};
+        if (!piece->plan) return false;
+        plan->n_pieces++;
+        piece->plan->here = plan->here;
+        piece->plan->n_scalars = plan->n_scalars;
+        piece->plan->n_roots = part->graph.n_roots;
+        piece->plan->roots =
+            ct__arena_zero(&plan->arena, part->graph.n_roots * sizeof *piece->plan->roots);
+        if (!piece->plan->roots) return false;
+        for (size_t r = 0; r < part->graph.n_roots; r++) piece->plan->roots[r].fresh = true;
+        ct__symbols_settle(ctx->symbols, part->graph.nodes, part->graph.n);
+        ok = legal_graph(ctx, "split", &part->graph) &&
+             lower_graph(ctx, piece->engine, piece->plan, &part->graph) &&
+             ct__plan_prepare(ctx, piece->engine, piece->plan, &(ct_order){0}, NULL);
+    }
+    ct__symbols_incomplete(ctx->symbols);
+    return ok;
+}
+
+static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  const ct_root *roots, size_t n_roots) {
+    ct_graph graph = {0};
     ct__dump_recorded(ctx, order, roots, n_roots);
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) &&
-           (lowering == ct__lower_ops || ct__prune(ctx, &graph)) &&
-           lowering(&graph, program, &ctx->err) &&
-           (lowering == ct__lower_ops || ct__batch_launches(program, &graph, &ctx->err)) &&
-           legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
-           legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&
-           ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&
-           wanted(ctx->regions) && ct__render(ctx, engine, program) &&
-           ct__cache(ctx, engine, program);
+           (ct__lies_apart(&graph) ? lower_pieces(ctx, plan, &graph)
+                                   : lower_graph(ctx, engine, plan, &graph));
 }
 
 // Is anything of the record dynamic?
@@ -129,7 +167,7 @@ static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, cons
     for (size_t i = 0; i < plan->n_regions; i++) plan->n_again += ctx->regions->v[i].again;
     ctx->symbols = NULL;
     ct__frame_pop(ctx, roots[0].here);
-    ok = ok && ct__plan_prepare(ctx, engine, plan, order);
+    ok = ok && ct__plan_prepare(ctx, engine, plan, order, engine->roots);
     if (!ok) {
         ct__plan_free(engine, plan);
         return NULL;

@@ -255,6 +255,9 @@ typedef struct ct_hooks {
                          void *user);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
     bool (*lost)(const ct_storage *storage);
+    // The place of a device by name, opened where it is new. -1: there is none, the error stands.
+    int (*place)(ct_ctx *ctx, const char *name, ct_loc here);
+    const char *(*place_name)(ct_ctx *ctx, int place);
     void (*settle)(ct_ctx *ctx); // waits for the device, and logs a fault that nobody has heard of
     void (*close)(ct_ctx *ctx);
 } ct_hooks;
@@ -268,6 +271,7 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
+enum { CT_PLACES = 16 }; // devices of a context at most
 typedef struct ct_said ct_said; // a text that waits for the log function
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
@@ -292,6 +296,7 @@ struct ct_ctx {
     bool leaf_hinted;           // and a gradient that ends at a value of a scope that ended
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
+    void *places[CT_PLACES];    // the same of devices that tensors were sent to; 0 is `device`
     int tracing;                // open TRACE and BODY frames
     uint16_t region;            // that is being recorded; 0: none
     uint16_t newest_region;     // numbers come round again
@@ -448,7 +453,7 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 // A scalar leaf of a bare number, outside of traced functions. NULL: as of ct__leaf.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
-extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const, ct__op_read,
+extern const ct_opdef ct__op_transfer, ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const, ct__op_read,
     ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
 
 // ------------------------------------------------------------------------------- frames and bodies

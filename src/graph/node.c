@@ -852,6 +852,53 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
 }
 
 enum { BEHIND = CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF | CT_NODE_TRACKED };
+// ------------------------------------------------------------------------------------------ places
+
+// Does it go wherever it is used: a scalar, or a constant?
+static bool goes_anywhere(ct_val v) {
+    return ct__type(v)->rank == 0 || v.node->op == &ct__op_const || v.node->op == &ct__op_scalar;
+}
+
+// The operand that says where the results lie; -1: none does, all go anywhere.
+static int leader(const ct_call *call) {
+    for (int i = 0; i < call->n_in; i++)
+        if (!goes_anywhere(call->vals[i])) return i;
+    return -1;
+}
+
+// Operands of one op lie on one device. Rules in a plan may mix: they work on what was seen already.
+static __attribute__((noinline)) bool meet(ct_ctx *ctx, ct_call *call) {
+    const int first = leader(call);
+    if (ct__in_plan(ctx) || call->op->expand || first < 0) return true;
+    for (int i = first + 1; i < call->n_in; i++) {
+        if (goes_anywhere(call->vals[i]) || call->in[i]->place == call->in[first]->place) continue;
+        const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
+        ct__call_err(
+            call, CT_E_DEVICE,
+            "operands lie on two devices: operand %d is %s on %s (%s:%u), operand %d is %s "
+            "on %s (%s:%u)",
+            first + 1, ct__type_text(call->in[first]).s,
+            ct__hooks.place_name(ctx, call->in[first]->place), a.file ? a.file : "?", a.line, i + 1,
+            ct__type_text(call->in[i]).s, ct__hooks.place_name(ctx, call->in[i]->place),
+            b.file ? b.file : "?", b.line);
+        return ct__call_hint(call, "ct_to brings a tensor to another device");
+    }
+    return true;
+}
+
+// Results lie where the operands lie. In a plan what was sent away goes before what lies at home:
+// rules make constants there.
+static __attribute__((noinline)) bool place_outputs(ct_call *call) {
+    int place = 0;
+    const int first = leader(call);
+    if (call->op->expand || call->op == &ct__op_transfer) return true; // they have said it
+    if (first >= 0) place = call->in[first]->place;
+    for (int i = 0; i < call->n_in && !place; i++)
+        if (first < 0 || !goes_anywhere(call->vals[i])) place = call->in[i]->place;
+    for (int i = 0; i < call->n_out; i++) call->out[i].place = (uint8_t)place;
+    return true;
+}
+
 static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
     if (!none && ct__has_slope(node->out->dtype)) node->flags = (uint16_t)(behind & BEHIND);
@@ -892,15 +939,17 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
                     val};
     int used = 0;
     ct_dtypes seen[2] = {0}; // of tensors, and of bare numbers
-    unsigned behind = 0;
+    unsigned behind = 0, places = 0;
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         const ct_type *type = types[used] = ct__type(val[used]);
         seen[type->weak] |= CT_MASK(type->dtype);
+        places |= type->place;
         behind |= val[used].node->flags;
         ct__use(val[used++].node);
     }
     bool ok = used == n_in && (!seen[1] || numbers_meet(ctx, &call, seen, in, val, types));
-    if (!ok || !op->infer(&call) || !fits(&call) ||
+    ok = ok && (!places || meet(ctx, &call));
+    if (!ok || !op->infer(&call) || !fits(&call) || (places && !place_outputs(&call)) ||
         (ctx->symbols && !name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);

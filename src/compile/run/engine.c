@@ -29,6 +29,7 @@ static void engine_free(ct_engine *e) {
     ct__free(e->roots);
     ct__free(e->scalar_bytes);
     if (e->device) ct__device_release(e->device);
+    ct__free(e->device_name);
     ct__free(e);
 }
 
@@ -37,7 +38,8 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if (ct__env_check(err) && ct__env_plan_cache(&e->most_bytes, err) &&
-               ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
+               ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err)) &&
+               (e->device_name = ct__strdup(device))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // What is checked is what will run.
@@ -55,6 +57,35 @@ static ct_engine *engine_of(ct_ctx *ctx) {
         ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
     }
     return ctx->device;
+}
+
+// -------------------------------------------------------------------------------------------- places
+
+ct_engine *ct__engine_at(ct_ctx *ctx, int place) {
+    return place ? ctx->places[place] : engine_of(ctx);
+}
+
+static int place_of(ct_ctx *ctx, const char *name, ct_loc here) {
+    const ct_engine *own = engine_of(ctx);
+    if (!own) return -1;
+    if (strcmp(name, own->device_name) == 0) return 0;
+    for (int i = 1; i < CT_PLACES; i++) {
+        ct_engine *e = ctx->places[i];
+        if (!e) {
+            e = ctx->places[i] = engine_new(name, &ctx->err);
+            if (e) e->check = 0;
+        }
+        if (!e) return -1;
+        if (strcmp(name, e->device_name) == 0) return i;
+    }
+    ct__err(&ctx->err, CT_E_LIMIT, here, "to", "\"%.40s\" would be device %d of one context", name,
+            CT_PLACES + 1);
+    return -1;
+}
+
+static const char *place_name(ct_ctx *ctx, int place) {
+    const ct_engine *e = ct__engine_at(ctx, place);
+    return e ? e->device_name : "?";
 }
 
 const ct_account *ct__ctx_account(ct_ctx *ctx) {
@@ -313,8 +344,63 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
     return true;
 }
 
+// One piece, with the n roots of the whole and the values between pieces, of which it makes its own:
+// `made`.
+static bool run_piece(ct_ctx *ctx, const ct_engine *whole, const ct_piece *piece, size_t n,
+                      ct_storage **made) {
+    const ct_part *part = piece->part;
+    const size_t n_leaves = part->graph.n_leaves, n_roots = part->graph.n_roots;
+    ct_engine *e = piece->engine;
+    ct_storage **leaves = ct__calloc(n_leaves + n_roots + 1, sizeof(ct_storage *));
+    if (!leaves) return false;
+    ct_storage **fresh = leaves + n_leaves;
+    bool ok = true;
+    for (size_t i = 0; i < n_leaves && ok; i++) {
+        const size_t at = part->leaf[i], own = whole->order.n_leaves;
+        ct_storage *from = at < own ? whole->order.leaves[at] : made[n + at - own];
+        leaves[i] = foreign(e, from) ? fetch(ctx, e, from) : ct__storage_ref(from);
+        ok = leaves[i] != NULL;
+    }
+    const uint64_t begin = e->device->backend->event(e->device);
+    for (size_t i = 0; i < n_roots && ok; i++) {
+        const size_t bytes = ct__type_bytes(ct__type(part->graph.roots[i].val));
+        fresh[i] = made[part->root[i]] = ct__storage_new(e->device, bytes, &ctx->err);
+        ok = fresh[i] != NULL;
+    }
+    const ct_order order = {.leaves = leaves,
+                            .n_leaves = n_leaves,
+                            .scalars = whole->order.scalars,
+                            .n_scalars = whole->order.n_scalars};
+    ok = ok && ct__plan_run(ctx, e, piece->plan, &order, fresh);
+    const uint64_t end = e->device->backend->event(e->device);
+    for (size_t i = 0; i < n_roots && ok; i++) fresh[i]->begin = begin, fresh[i]->end = end;
+    for (size_t i = 0; i < n_leaves; i++) ct__storage_unref(leaves[i]);
+    ct__free(leaves);
+    return ok;
+}
+
+// Variables take their new storages when all pieces have run: until then a run can be given up.
+static bool run_pieces(ct_ctx *ctx, ct_engine *e, const ct_plan *p, size_t n) {
+    ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
+    bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
+    for (size_t i = 0; i < p->n_pieces && ok; i++) ok = run_piece(ctx, e, &p->pieces[i], n, made);
+    for (size_t i = ok ? n : 0; made && i < n + p->n_between; i++) ct__storage_unref(made[i]);
+    for (size_t i = 0; i < n && ok; i++) {
+        ct_var *var = e->roots[i].var;
+        ct_storage *old = var ? var->storage : NULL;
+        e->fresh[i] = made[i];
+        if (!var) continue;
+        if (old) made[i]->version = old->version, made[i]->home = old->home;
+        var->storage = made[i];
+        ct__storage_unref(old);
+    }
+    ct__free(made);
+    return ok ? take_results(ctx, e, n) : ct__err_memory(&ctx->err, CT_NOWHERE, "run", n);
+}
+
 static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     if (!leaves_stand(ctx, &e->order)) return false;
+    if (p->n_pieces) return run_pieces(ctx, e, p, n);
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     e->started = false;
     uint64_t begin = e->device->backend->event(e->device);
@@ -430,10 +516,18 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
     const ct_node *gone = NULL;
     bool ok = take_held(ctx, e, n);
     if (!ok) (void)cancelled(ctx);
-    ok = ok && targets_stand(ctx, e, n) && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) &&
-         run_plan(ctx, e, p, n);
+    ok = ok && targets_stand(ctx, e, n) && (p->n_pieces || fetch_targets(ctx, e, n)) &&
+         !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
     release(e);
     return gone ? ct__spent(ctx, gone, here) : ok;
+}
+
+// Waits for the compiler, before anything is locked, where that is worth it.
+static bool start(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+    bool ok = !p->unfinished || ct__plan_start(ctx, e, p);
+    for (size_t i = 0; i < p->n_pieces && ok; i++)
+        ok = start(ctx, p->pieces[i].engine, p->pieces[i].plan);
+    return ok;
 }
 
 // What is pending as one plan.
@@ -447,7 +541,7 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
             e->newest = p;
             ct__note_computed(p, &e->order);
         }
-        ok = p && (!p->unfinished || ct__plan_start(ctx, e, p)) && run_held(ctx, e, p, n, here);
+        ok = p && start(ctx, e, p) && run_held(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }
@@ -601,16 +695,22 @@ static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(vo
 }
 
 static void settle(ct_ctx *ctx) {
-    ct_engine *e = ctx->device;
-    ct_err err = {0};
-    if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
-        ct__log(ctx, CT_LOG_WARNING, err.text);
+    for (int i = 0; i < CT_PLACES; i++) {
+        ct_engine *e = i ? ctx->places[i] : ctx->device;
+        ct_err err = {0};
+        if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
+            ct__log(ctx, CT_LOG_WARNING, err.text);
+    }
 }
 
 static void close_engine(ct_ctx *ctx) {
     settle(ctx);
     if (ctx->device) engine_free(ctx->device);
     ctx->device = NULL;
+    for (int i = 1; i < CT_PLACES && ctx->places[i]; i++) {
+        engine_free(ctx->places[i]);
+        ctx->places[i] = NULL;
+    }
 }
 
 const ct_hooks ct__hooks = {.run = run,
@@ -620,6 +720,8 @@ const ct_hooks ct__hooks = {.run = run,
                             .adopt = adopt,
                             .fill = fill,
                             .lost = storage_lost,
+                            .place = place_of,
+                            .place_name = place_name,
                             .settle = settle,
                             .close = close_engine};
 
