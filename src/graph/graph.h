@@ -271,7 +271,7 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
-enum { CT_PLACES = 16 }; // devices of a context at most
+enum { CT_PLACES = 16 };        // devices of a context at most
 typedef struct ct_said ct_said; // a text that waits for the log function
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
@@ -453,8 +453,8 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 // A scalar leaf of a bare number, outside of traced functions. NULL: as of ct__leaf.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
-extern const ct_opdef ct__op_transfer, ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const, ct__op_read,
-    ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
+extern const ct_opdef ct__op_transfer, ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const,
+    ct__op_read, ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
 
 // ------------------------------------------------------------------------------- frames and bodies
 

@@ -22,13 +22,19 @@ bool ct__lies_apart(const ct_graph *graph) {
 
 static bool is_leaf(const ct_node *node) { return node->op->kind == &ct__kind_leaf; }
 
+// Does it change the place of its operand, and nothing else?
+static bool transfers(const ct_node *node) {
+    return node->n_in == 1 && node->n_out == 1 && node->op->unchanged &&
+           node->out->place != ct__type(node->in[0])->place;
+}
+
 // What is made of constants alone is made where it is used first.
 static void place_nodes(split *s) {
     const ct_graph *g = s->graph;
     enum { ANYWHERE = UINT32_MAX };
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
-        bool bound = node->op == &ct__op_data || node->op == &ct__op_transfer;
+        bool bound = node->op == &ct__op_data || transfers(node);
         for (int k = 0; k < node->n_in; k++) bound |= s->place[node->in[k].node->index] != ANYWHERE;
         s->place[i] = bound || node->op == &ct__op_scalar ? node->out->place : ANYWHERE;
     }
@@ -122,7 +128,7 @@ static bool copy_node(split *s, uint32_t p, ct_node *node, ct_val *to) {
     for (int k = 0; k < node->n_in; k++) {
         const ct_val v = value_in(s, p, node->in[k]);
         if (!v.node) return false;
-        if (node->op == &ct__op_transfer) { // it has come
+        if (transfers(node)) { // it has come
             to[0] = v;
             return true;
         }
