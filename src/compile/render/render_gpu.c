@@ -398,10 +398,10 @@ static void trees_needed(const gpu *g, ct_text *out) {
 static void signature(const gpu *g, const char *name, ct_text *out) {
     const ct_kir *k = g->r.k;
     ct__textf(out, "KERNEL(%d) %s(", g->groups * g->width, name);
-    for (int i = 0; i < k->nparams; i++) ct__textf(out, "global u8 *b%d, ", i);
+    for (int i = 0; i < k->nparams; i++) ct__textf(out, "GLOBAL u8 *b%d, ", i);
     for (int i = 0; i < k->nparams; i++) ct__textf(out, "i64 o%d, ", i);
     for (int i = 0; i < k->nargs; i++) ct__textf(out, "i64 n%d, ", i);
-    ct__textf(out, "i64 begin, i64 end%s) {\n", g->scratch ? ", global u8 *scratch" : "");
+    ct__textf(out, "i64 begin, i64 end%s) {\n", g->scratch ? ", GLOBAL u8 *scratch" : "");
 }
 
 static void threads(const gpu *g) {
@@ -419,15 +419,15 @@ static void local_buffer(const gpu *g, int i, const char *t) {
     ct_text *out = g->r.out;
     const ct_kbuf *b = &g->r.k->bufs[i];
     if (g->place[i] < 0)
-        ct__textf(out, "    SHARED %s s%d[%" PRId64 "]; local %s *", t, i, b->count * g->groups, t);
+        ct__textf(out, "    SHARED %s s%d[%" PRId64 "]; LOCAL %s *", t, i, b->count * g->groups, t);
     else
-        ct__textf(out, "    global %s *", t);
+        ct__textf(out, "    GLOBAL %s *", t);
     ct__render_buffer(&g->r, i);
     if (g->place[i] < 0)
         ct__textf(out, " = s%d + group * %" PRId64 ";\n", i, b->count);
     else
         ct__textf(out,
-                  " = (global %s *)(scratch + (BLOCK * %d + group) * %" PRId64 " + %" PRId64
+                  " = (GLOBAL %s *)(scratch + (BLOCK * %d + group) * %" PRId64 " + %" PRId64
                   "); // [%" PRId64 "]\n",
                   t, g->groups, g->scratch, g->place[i], b->count);
 }
@@ -442,10 +442,10 @@ static void buffers(const gpu *g) {
             local_buffer(g, i, t);
             continue;
         }
-        ct__textf(g->r.out, "    global %s%s *%s", c, t,
+        ct__textf(g->r.out, "    GLOBAL %s%s *%s", c, t,
                   b->flags & CT_KIR_ALIAS ? "" : "restrict ");
         ct__render_buffer(&g->r, i);
-        ct__textf(g->r.out, " = (global %s%s *)(b%d + o%d); // %s\n", c, t, at, at,
+        ct__textf(g->r.out, " = (GLOBAL %s%s *)(b%d + o%d); // %s\n", c, t, at, at,
                   ct_dtype_name(b->dtype));
         at++;
     }
