@@ -35,6 +35,13 @@ static const bench_row rows[] = {
      .options = matmul_options,
      .example = "--m 256 --k 768 --n 2304",
      .list = list_matmul},
+    {.name = "few-rows",
+     .summary = "1, 4 and 16 rows times a weight in f32, 16, 8 and 4 bits",
+     .text =
+         "Products of 1, 4 and 16 rows of 4,096 f32 numbers with a weight (32768, 4096) that is\n"
+         "held in f32, bf16, f16, int8 by channel, int4 by 32 or MXFP4, and in bf16 as (4096,\n"
+         "32768). What is counted of the memory is the weight as it is held.\n",
+     .list = list_few_rows},
     {.name = "norms",
      .summary = "layer and root-mean-square norms, and their gradients",
      .text = "Norms of 16,384 rows of 768 numbers, and their gradients.\n",
