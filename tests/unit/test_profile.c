@@ -52,7 +52,8 @@ static void launches_have_their_lines(void **state) {
     assert_in_range(product->here.line, 20, 30);
     if (!ref) assert_true(product->flops >= 2.0 * N * N * N * STEPS && product->bytes > 0);
     assert_true(product->least <= product->most && product->seconds <= p->launches);
-    assert_true(p->launches <= row("plan run", CT_PROFILE_RUN)->seconds);
+    if (strncmp(device, "async:", 6)) // whose plans have run when they stand in its queue
+        assert_true(p->launches <= row("plan run", CT_PROFILE_RUN)->seconds);
     assert_true(row("plan run", CT_PROFILE_RUN)->seconds <= row("read", CT_PROFILE_USER)->seconds);
     assert_true(row("read", CT_PROFILE_USER)->seconds <= row("step", CT_PROFILE_USER)->seconds);
     assert_true(row("step", CT_PROFILE_USER)->seconds <= p->seconds);

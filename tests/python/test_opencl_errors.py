@@ -22,7 +22,7 @@ except ct.Error as e:
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     folder = tmp_path_factory.mktemp("driver")
-    for name, source in ("driver.so", HERE / "opencl_driver.c"), ("empty.so", "/dev/null"):
+    for name, source in ("driver.so", HERE.parent / "error/opencl_driver.c"), ("empty.so", "/dev/null"):
         subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", str(source), "-o", str(folder / name)], check=True)
     return folder
 
