@@ -94,7 +94,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) &&
-           (lowering == ct__lower_ops || ct__prune(ctx, &graph)) &&
+           (lowering == ct__lower_ops || plan->check || ct__prune(ctx, &graph)) &&
            lowering(&graph, program, &ctx->err) &&
            (lowering == ct__lower_ops || ct__batch_launches(program, &graph, &ctx->err)) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&

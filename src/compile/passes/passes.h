@@ -37,7 +37,8 @@ bool ct__expand(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t
 bool ct__list_graph(ct_ctx *ctx, ct_graph *graph);
 // Equal nodes become one; what is not needed goes; only algebra that keeps every bit.
 bool ct__simplify(ct_ctx *ctx, ct_graph *graph);
-// For lowerings to kernels: scans begin with nothing that nobody wants.
+// For lowerings to kernels: scans begin with nothing that nobody wants. Changes nodes where they are, which a check
+// that remembers them must not meet.
 bool ct__prune(ct_ctx *ctx, ct_graph *graph);
 
 #endif
