@@ -684,6 +684,46 @@ static void the_grid_is_computed_from_args(void **state) {
     ct__kir_free(&k);
 }
 
+// A number that the kernel only reads is loaded, and what is computed from it, in front of the loop over
+// elements; one that it writes as well, and what has another place each time, stay where they are.
+static void numbers_are_read_once_a_task(void **state) {
+    (void)state;
+    ct_kir k;
+    ct_err err = {0};
+    ct__kir_init(&k);
+    int rate = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    int sum = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
+    int x = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    ct_kval zero = ct__kir_int(&k, 0);
+    ct_kval row = ct__kir_loop_n(&k, CT_BIND_ROWS, 2, "row");
+    ct_kval i = ct__kir_loop_n(&k, CT_BIND_SEQ, 8, "element");
+    ct_kval at = ct__kir_add(&k, ct__kir_muli(&k, row, 8), i);
+    ct_kval root = ct__kir_un(&k, CT_K_SQRT, ct__kir_load(&k, rate, zero));
+    ct_kval more = ct__kir_mul(&k, ct__kir_load(&k, x, at), root);
+    ct__kir_store(&k, sum, zero, ct__kir_add(&k, ct__kir_load(&k, sum, zero), more));
+    ct__kir_end(&k);
+    ct__kir_end(&k);
+    const size_t before = k.n;
+    ct__kir_hoist(&k);
+    assert_int_equal(k.n, before);
+    assert_true(ct__kir_verify(&k, &err));
+    int loads = 0, roots = 0;
+    for (size_t n = 0; n < k.n; n++) {
+        const ct_kins *ins = &k.ins[n];
+        const bool inner = ins->in >= 0 && k.ins[ins->in].sub == CT_BIND_SEQ;
+        if (ins->op == CT_K_LOAD) {
+            loads++;
+            assert_true(inner == (ins->imm.i != rate));
+        }
+        if (ins->op == CT_K_SQRT) {
+            roots++;
+            assert_false(inner);
+        }
+    }
+    assert_true(loads == 3 && roots == 1);
+    ct__kir_free(&k);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_agrees_with_double),
@@ -699,6 +739,7 @@ int main(void) {
         cmocka_unit_test(mistakes_with_breaks_are_told),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(kernels_are_printed_and_deterministic),
+        cmocka_unit_test(numbers_are_read_once_a_task),
         cmocka_unit_test(whole_numbers_and_themselves),
         cmocka_unit_test(the_grid_is_computed_from_args),
         cmocka_unit_test(iterations_are_counted_from_args),
