@@ -56,6 +56,12 @@ static const bench_row rows[] = {
      .text = "The mean cross-entropy of a linear layer's classes, with the gradients of its input\n"
              "and weight: of 2,048 rows of 768 and 131,072 classes, and of 1,024 and 50,257.\n",
      .list = list_linear_cross_entropy},
+    {.name = "attention",
+     .summary = "attention and its gradients, causal or not, and written out",
+     .text = "Attention of 12 heads of 256 and 1,024 queries and keys of 64 numbers, and of 4\n"
+             "heads of 4,096; causal and not, with the gradients of all three operands and\n"
+             "without; and the same of products, a mask and a softmax.\n",
+     .list = list_attention},
     {.name = "rotary",
      .summary = "rotary position embeddings",
      .text = "Rotates pairs of numbers of 8 x 12 heads of 1,024 positions of 64 numbers by\n"

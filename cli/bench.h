@@ -53,6 +53,7 @@ size_t list_softmax(const bench_settings *s, bench_case *out);
 size_t list_gelu(const bench_settings *s, bench_case *out);
 size_t list_cross_entropy(const bench_settings *s, bench_case *out);
 size_t list_linear_cross_entropy(const bench_settings *s, bench_case *out);
+size_t list_attention(const bench_settings *s, bench_case *out);
 size_t list_rotary(const bench_settings *s, bench_case *out);
 size_t list_transposed_add(const bench_settings *s, bench_case *out);
 size_t list_dropout(const bench_settings *s, bench_case *out);

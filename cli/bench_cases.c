@@ -1,4 +1,5 @@
 // Rows of cotan bench: the programs, and the least that each has to do.
+#include <math.h>
 #include <stdarg.h>
 
 #include "bench.h"
@@ -232,6 +233,60 @@ size_t list_linear_cross_entropy(const bench_settings *s, bench_case *out) {
         c->make = make_linear_loss, c->record = record_linear_loss;
     }
     return 4;
+}
+
+// --------------------------------------------------------------------------------------- attention
+
+enum { CAUSAL = 1, BOTH = 2, WRITTEN = 4, HEAD = 64 };
+
+// q, k and v (1, H, T, 64).
+static size_t make_heads(const bench_case *c, ct_tensor *in) {
+    for (uint32_t i = 0; i < 3; i++)
+        in[i] = bench_numbers(CT_DIMS(1, c->size[0], c->size[1], HEAD), i);
+    return 3;
+}
+static ct_tensor attend(const bench_case *c, const ct_tensor *in) {
+    const int64_t length = c->size[1];
+    if (!(c->which & WRITTEN))
+        return ct_attention(in[0], in[1], in[2], .causal = c->which & CAUSAL);
+    ct_tensor scores = ct_matmul(in[0], ct_permute(in[1], CT_AXES(0, 1, 3, 2))); // (1, H, T, T)
+    ct_tensor query = ct_iota(CT_I32, CT_DIMS(length, 1), 0),
+              key = ct_iota(CT_I32, CT_DIMS(length), 0);
+    scores = ct_mul(scores, ct_f(0.125));
+    scores = ct_select(ct_less_equal(key, query), scores, ct_f(-INFINITY));
+    return ct_matmul(ct_softmax(scores), in[2]);
+}
+static size_t record_attention(const bench_case *c, const ct_tensor *in, int64_t turn,
+                               ct_tensor *out) {
+    (void)turn;
+    out[0] = attend(c, in); // (1, H, T, 64)
+    if (!(c->which & BOTH)) return 1;
+    out[0] = ct_sum(ct_square(out[0])); // ()
+    ct_grad(out[0], in, 3, &out[1]);
+    return 4;
+}
+size_t list_attention(const bench_settings *s, bench_case *out) {
+    static const int64_t sizes[][2] = {{12, 256}, {12, 1024}, {4, 4096}}; // heads, length
+    static const int ways[] = {
+        0, BOTH, CAUSAL, CAUSAL | BOTH, CAUSAL | WRITTEN, CAUSAL | WRITTEN | BOTH};
+    size_t n = 0;
+    (void)s;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            const double heads = (double)sizes[i][0], length = (double)sizes[i][1];
+            if (ways[w] & WRITTEN && sizes[i][1] != 1024) continue;
+            bench_case *c = name(&out[n++], "%lldx%lldx%d%s%s%s", (long long)sizes[i][0],
+                                 (long long)sizes[i][1], HEAD, ways[w] & CAUSAL ? " causal" : "",
+                                 ways[w] & WRITTEN ? " written out" : "",
+                                 ways[w] & BOTH ? " with gradients" : "");
+            c->size[0] = sizes[i][0], c->size[1] = sizes[i][1];
+            c->which = ways[w];
+            // Two products, and with gradients five more; of pairs that are seen.
+            const double pairs = ways[w] & CAUSAL ? length * (length + 1) / 2 : length * length;
+            c->flops = 2 * heads * pairs * HEAD * (ways[w] & BOTH ? 7 : 2);
+            c->make = make_heads, c->record = record_attention;
+        }
+    return n;
 }
 
 // x (B, H, T, D), tables of T x D / 2.

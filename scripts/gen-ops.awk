@@ -1,5 +1,5 @@
 # Derives the public face of the ops from src/ops/ops.list and the attribute lists and docs in the definitions.
-# usage: awk -v part=header|source|enum|docs|python -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c
+# usage: awk -v part=header|source|enum|docs|python -f scripts/gen-ops.awk src/ops/ops.list src/ops/*.c src/transform/*.c src/kinds/*.h
 #   header: cotan/ops.h    source: the table, the exported functions    enum: opcode.h
 #   python: the table of Python's extension (python/src/call.h)
 #

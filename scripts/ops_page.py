@@ -63,7 +63,7 @@ def facts(root):
     """{op: (dtypes it accepts, has it a gradient?, its options)}, of all ops of the list."""
     sources = [p.read_text() for folder in ("ops", "transform") for p in sorted((root / "src" / folder).glob("*.c"))]
     order = re.findall(r"^    CT_(\w+),", (root / "include/cotan/cotan.h").read_text().split("typedef enum ct_dtype {")[1].split("}")[0], re.M)
-    known, options = masks((root / "src/base/dtype.h").read_text()), attributes(sources)
+    known, options = masks((root / "src/base/dtype.h").read_text()), attributes([*sources, *(p.read_text() for p in sorted((root / "src/kinds").glob("*.h")))])
     out = {}
     headers = [p.read_text() for p in sorted((root / "src/ops").glob("*.h"))]
     for op, body in definitions(sources, headers).items():
@@ -100,7 +100,7 @@ def entry(name, signature, outputs, doc, fact):
 
 
 def page(root):
-    sources = [root / "src/ops/ops.list", *sorted(root.glob("src/ops/*.c")), *sorted(root.glob("src/transform/*.c"))]
+    sources = [root / "src/ops/ops.list", *sorted(root.glob("src/ops/*.c")), *sorted(root.glob("src/transform/*.c")), *sorted(root.glob("src/kinds/*.h"))]
     rows = subprocess.run(["awk", "-v", "part=docs", "-f", str(root / "scripts/gen-ops.awk"), *map(str, sources)],
                           check=True, capture_output=True, text=True).stdout.splitlines()
     known, shown = facts(root), None

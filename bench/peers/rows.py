@@ -174,6 +174,41 @@ def linear_cross_entropy(options):
     return cases
 
 
+def attention(options):
+    """The function that a library has for it; of "written out" the products, whatever a compiler makes of them."""
+    cases = []
+    for heads, length in ((12, 256), (12, 1024), (4, 4096)):
+        def inputs(heads=heads, length=length):
+            return [numbers(i, 1, heads, length, 64) for i in range(3)]
+
+        for causal in (False, True):
+            def torch(t, q, k, v, causal=causal):
+                return t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+            def jax(j, q, k, v, causal=causal):
+                q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+                return j.nn.dot_product_attention(q, k, v, is_causal=causal).swapaxes(1, 2)
+
+            def written_torch(t, q, k, v):
+                scores = (q @ k.transpose(-2, -1)) * 0.125
+                hidden = t.ones(q.shape[-2], q.shape[-2], dtype=t.bool).triu(1)
+                return scores.masked_fill(hidden, -float("inf")).softmax(-1) @ v
+
+            def written_jax(j, q, k, v):
+                i = j.numpy.arange(q.shape[-2])
+                scores = j.numpy.where(i <= i[:, None], (q @ k.swapaxes(-2, -1)) * 0.125, -j.numpy.inf)
+                return j.nn.softmax(scores, -1) @ v
+            name = f"{heads}x{length}x64" + " causal" * causal
+            ways = [(name, torch, jax)]
+            if causal and length == 1024:
+                ways.append((f"{name} written out", written_torch, written_jax))
+            for name, of_torch, of_jax in ways:
+                cases += [Case(name, inputs, torch=of_torch, jax=of_jax),
+                          Case(f"{name} with gradients", inputs, wrt=(0, 1, 2), cotangent=-1,
+                               torch=lambda *a, f=of_torch: f(*a).square().sum(), jax=lambda *a, f=of_jax: (f(*a) ** 2).sum())]
+    return cases
+
+
 def rotary(options):
     def inputs():
         return [numbers(1, 8, 12, 1024, 64), numbers(1, 1024, 32), numbers(2, 1024, 32)]
@@ -582,6 +617,7 @@ ROWS = {
     "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "cross-entropy": Row(cross_entropy),
     "linear-cross-entropy": Row(linear_cross_entropy),
+    "attention": Row(attention),
     "rotary": Row(rotary),
     "transposed-add": Row(transposed_add),
     "dropout": Row(dropout),

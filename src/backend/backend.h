@@ -85,7 +85,7 @@ typedef struct ct_command {
 typedef enum { CT_LANGUAGE_C, CT_LANGUAGE_OPENCL } ct_language; // compile/render/render_c.h
 
 // The numerics of devices that run what the compiler makes, each operation as kir.h says.
-#define CT_NUMERICS_KERNELS "6 fma k256 r1024x16 s1024 h32"
+#define CT_NUMERICS_KERNELS "7 fma k256 r1024x16 s1024 h32"
 
 typedef struct ct_backend {
     const char *name;

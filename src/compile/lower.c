@@ -91,6 +91,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     program->target = ct__target(engine->device);
     program->guard = engine->device->guard;
     ct__dump_recorded(ctx, order, roots, n_roots);
+    ctx->whole = lowering != ct__lower_ops && !(engine->check & CT_CHECK_OPS);
     return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
            remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) &&

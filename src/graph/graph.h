@@ -298,6 +298,7 @@ struct ct_ctx {
     uint16_t newest_region;     // numbers come round again
     struct ct_symbols *symbols; // dynamic sizes of the plan that is being made; else NULL
     struct ct_regions *regions; // what its gradients may compute again (transform.h); else NULL
+    bool whole;                 // a plan is made whose kernels take some compositions as they are
     uint32_t *free_slots;       // of this context
     size_t n_free, free_cap;
     size_t n_extras;     // nodes flagged EXTRA

@@ -294,6 +294,14 @@ typedef struct ct_monoid {
     double start[2]; // the state before all elements, which changes none
 } ct_monoid;
 
+// A node as it was recorded, which a plan may put into one with those behind whose values nobody else reads.
+typedef struct ct_match {
+    const ct_node *node;
+    ct_tensor (*operand)(void *env, struct ct_val of); // what stands for a value in the plan
+    bool (*is_alone)(void *env, struct ct_val of);     // is it computed here, and read once?
+    void *env;
+} ct_match;
+
 // From where generated tests draw operands, and how exact an answer must be.
 typedef struct ct_samples {
     double lo, hi; // both 0: -2 to 2
@@ -351,6 +359,8 @@ struct ct_opdef {
     uint32_t data; // of ct__split_each: mask of the operands that have parts, ~0 for all
     // Transforms: records what the node stands for, its operands being `in`.
     bool (*expand)(ct_ctx *ctx, const ct_node *node, const struct ct_val *in, ct_tensor *out);
+    // Records what stands for the node and others together; CT_NONE: nothing does.
+    ct_tensor (*larger)(const ct_match *match);
     // Kernels.
     ct_kval (*emit)(const ct_elem *elem); // elementwise: one element
     ct_kred reduction;                    // reduce, scatter, scan: how elements are put together

@@ -32,6 +32,8 @@ struct ct_kind {
     // Element `at` of v, where it is used: its own dtype, 16-bit floats as f32. Not TEMPLATE.
     ct_kval (*value)(ct_emit *e, ct_val v, const ct_ix *at);
     bool (*kernels)(ct_sched *s, ct_node *node); // TEMPLATE: appends the node's launches
+    // TEMPLATE of ops that have bodies: does it take the node? Else the body replaces it.
+    bool (*takes)(const ct_node *node);
     bool epilogue; // TEMPLATE: what follows elementwise is computed from each element before it is
                    // stored, so that the node's own value may need no memory
     bool
@@ -54,7 +56,7 @@ struct ct_kind {
 
 extern const ct_kind ct__kind_elementwise, ct__kind_reduce, ct__kind_movement, ct__kind_source,
     ct__kind_contraction, ct__kind_gather, ct__kind_scatter, ct__kind_scan, ct__kind_sort,
-    ct__kind_search, ct__kind_pack, ct__kind_call;
+    ct__kind_search, ct__kind_pack, ct__kind_call, ct__kind_attention, ct__kind_attention_backward;
 
 // A node whose elements are elements of its one operand (or a fill value) in other places.
 static inline bool ct__is_view(const ct_node *node) {

@@ -5,15 +5,22 @@
 // there are, nor on how far a cache of keys reaches beyond those that count.
 #include <math.h>
 
+#include "kinds/attention.h"
 #include "kinds/batch.h"
+#include "ops/attention.h"
 #include "ops/rules.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = CT_ATTENTION_BLOCK };
 
-#define ATTENTION_ATTRS(F, op)                                                                     \
-    F(op, bool, causal) F(op, i64, window) F(op, num, scale) F(op, num, softcap) F(op, i64, present)
-CT_ATTRS(attention, ATTENTION_ATTRS);
-enum { HAS_POSITION = 1, HAS_MASK = 2 };
+CT_ATTR_FIELDS(attention, ATTENTION_ATTRS);
+
+bool ct__attention_mask_fits(const ct_type *mask, const ct_type *scores) {
+    const int lead = scores->rank - mask->rank;
+    for (int a = 0; a < mask->rank && lead >= 0; a++)
+        if (mask->dim[a] != scores->dim[lead + a] && (mask->dim[a] != 1 || ct__is_dyn(mask, a)))
+            return false;
+    return lead >= 0;
+}
 
 // Does the mask spread to (..., T, S)?
 static bool mask_fits(const ct_type *mask, const ct_type *q, const ct_type *k) {
@@ -26,28 +33,86 @@ static bool mask_fits(const ct_type *mask, const ct_type *q, const ct_type *k) {
     return lead >= 0;
 }
 
-static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
-    int next = 3;
-    if (attrs->present & HAS_POSITION) {
-        const ct_type *position = call->in[next++];
-        if (!attrs->causal)
-            return ct__call_err(call, CT_E_ARGUMENT, "a position has no meaning without .causal") ||
-                   ct__call_hint(call, "it says where among the keys the first query stands: add "
-                                       ".causal = true");
-        if (position->rank != 0 || !(CT_INTEGERS & CT_MASK(position->dtype)))
-            return ct__call_err(call, CT_E_DTYPE, "the position is %s, it must be one integer",
-                                ct__type_text(position).s) ||
-                   ct__call_hint(call, "a number is ct_i(10)");
+static const ct_type *extra(const ct_call *call, const attention_attrs *attrs, int flag) {
+    const int at = ct__attention_operand(attrs->present, flag);
+    return at < 0 ? NULL : call->in[at];
+}
+
+// Do the sizes spread to the axes in front of the last two?
+static bool spreads_in_front(const ct_type *t, const ct_type *to) {
+    const int lead = to->rank - 2 - t->rank;
+    for (int a = 0; a < t->rank && lead >= 0; a++)
+        if (t->dim[a] != to->dim[lead + a] && (t->dim[a] != 1 || ct__is_dyn(t, a))) return false;
+    return lead >= 0;
+}
+
+static bool positions_fit(ct_call *call, const attention_attrs *attrs) {
+    static const struct {
+        int flag;
+        const char *name;
+    } of[] = {{CT_ATTENTION_POSITION, "position"}, {CT_ATTENTION_LENGTH, "length"}};
+    if (attrs->present & CT_ATTENTION_POSITION && !attrs->causal &&
+        !(attrs->present & CT_ATTENTION_ALIBI))
+        return ct__call_err(call, CT_E_ARGUMENT, "a position has no meaning without .causal") ||
+               ct__call_hint(call, "it says where among the keys the first query stands: add "
+                                   ".causal = true");
+    for (int i = 0; i < 2; i++) {
+        const ct_type *t = extra(call, attrs, of[i].flag);
+        if (!t || ((CT_INTEGERS & CT_MASK(t->dtype)) && spreads_in_front(t, call->in[1]))) continue;
+        const bool fits = spreads_in_front(t, call->in[1]);
+        return ct__call_err(
+                   call, fits ? CT_E_DTYPE : CT_E_SHAPE,
+                   "the %s is %s, it must be one integer, or some that broadcast to the axes "
+                   "in front of the keys, k %s",
+                   of[i].name, ct__type_text(t).s, ct__type_text(call->in[1]).s) ||
+               ct__call_hint(call,
+                             "a number is ct_i(10); one for each of B texts with heads is (B, 1)");
     }
-    if (attrs->present & HAS_MASK) {
-        const ct_type *mask = call->in[next];
-        if ((mask->dtype != CT_BOOL && mask->dtype != call->in[0]->dtype) ||
-            !mask_fits(mask, call->in[0], call->in[1]))
-            return ct__call_err(call, CT_E_SHAPE,
-                                "the mask is %s, it must be bool or of the queries' dtype, and "
-                                "broadcast to the queries and keys of q %s and k %s",
-                                ct__type_text(mask).s, ct__type_text(call->in[0]).s,
-                                ct__type_text(call->in[1]).s);
+    return true;
+}
+
+static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
+    const ct_type *q = call->in[0], *k = call->in[1];
+    const ct_type *mask = extra(call, attrs, CT_ATTENTION_MASK);
+    const ct_type *keep = extra(call, attrs, CT_ATTENTION_KEEP);
+    if (!positions_fit(call, attrs)) return false;
+    if (mask && ((mask->dtype != CT_BOOL && mask->dtype != q->dtype) || !mask_fits(mask, q, k)))
+        return ct__call_err(call, CT_E_SHAPE,
+                            "the mask is %s, it must be bool or of the queries' dtype, and "
+                            "broadcast to the queries and keys of q %s and k %s",
+                            ct__type_text(mask).s, ct__type_text(q).s, ct__type_text(k).s);
+    if (keep && (keep->dtype != q->dtype || !mask_fits(keep, q, k)))
+        return ct__call_err(
+            call, CT_E_SHAPE,
+            "keep is %s, it must be of the queries' dtype and broadcast to the queries "
+            "and keys of q %s and k %s",
+            ct__type_text(keep).s, ct__type_text(q).s, ct__type_text(k).s);
+    const ct_type *bias = extra(call, attrs, CT_ATTENTION_BIAS),
+                  *fill = extra(call, attrs, CT_ATTENTION_FILL);
+    const bool has_bools = mask && mask->dtype == CT_BOOL;
+    if (bias && mask && !has_bools)
+        return ct__call_err(call, CT_E_ARGUMENT,
+                            "a mask of floats is a bias: one of them is enough");
+    if (bias && (bias->dtype != q->dtype || !mask_fits(bias, q, k)))
+        return ct__call_err(
+            call, CT_E_SHAPE,
+            "the bias is %s, it must be of the queries' dtype and broadcast to the queries "
+            "and keys of q %s and k %s",
+            ct__type_text(bias).s, ct__type_text(q).s, ct__type_text(k).s);
+    if (fill && (!has_bools || fill->rank || fill->dtype != q->dtype))
+        return ct__call_err(
+            call, CT_E_ARGUMENT,
+            "fill is %s: it must be one number of the queries' dtype, beside a mask of bools",
+            ct__type_text(fill).s);
+    for (int i = 0; i < 2; i++) {
+        const ct_type *t = extra(call, attrs, i ? CT_ATTENTION_SINKS : CT_ATTENTION_ALIBI);
+        if (!t || (t->dtype == q->dtype && spreads_in_front(t, q))) continue;
+        return ct__call_err(
+                   call, CT_E_SHAPE,
+                   "%s is %s, it must be of the queries' dtype and broadcast to the axes in "
+                   "front of q %s",
+                   i ? "sinks" : "alibi", ct__type_text(t).s, ct__type_text(q).s) ||
+               ct__call_hint(call, "a number for each of H heads is (H)");
     }
     return true;
 }
@@ -78,10 +143,23 @@ static bool lead_fits(const ct_type *q, const ct_type *k) {
     }
     return true;
 }
+bool ct__attention_fits(const ct_type *q, const ct_type *k, const ct_type *v) {
+    const int rank = q->rank;
+    if (rank < 2 || k->rank != rank || v->rank != rank || !lead_fits(q, k)) return false;
+    for (int a = 0; a < rank - 2; a++)
+        if (k->dim[a] != v->dim[a]) return false;
+    return k->dim[rank - 1] == v->dim[rank - 2] && k->dim[rank - 1] > 0 &&
+           q->dim[rank - 1] == k->dim[rank - 2];
+}
 // Queries' heads that share one of keys and values.
 static int64_t group_of(const ct_type *q, const ct_type *k) {
     int heads = q->rank - 3;
     return heads < 0 || q->dim[heads] == k->dim[heads] ? 1 : q->dim[heads] / k->dim[heads];
+}
+
+static void set_scale(attention_attrs *attrs, const ct_type *q) {
+    const int64_t d = q->dim[q->rank - 1];
+    if (!ct__num_given(attrs->scale)) attrs->scale = (ct_num){1 / sqrt((double)(d ? d : 1)), true};
 }
 
 // q (..., T, D), k (..., S, D), v (..., S, E): (..., T, E), and of each query log(sum(exp(scores)))
@@ -109,8 +187,7 @@ static bool attention_infer(ct_call *call) {
     if (k->dim[rank - 2] == 0)
         return ct__call_err(call, CT_E_SHAPE, "there are no keys: k is %s", ct__type_text(k).s);
     if (!numbers_fit(call, attrs) || !extras_fit(call, attrs)) return false;
-    if (!ct__num_given(attrs->scale))
-        attrs->scale = (ct_num){1 / sqrt((double)(q->dim[rank - 1] ? q->dim[rank - 1] : 1)), true};
+    set_scale(attrs, q);
     ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
     for (int a = 0; a < rank - 2; a++) {
@@ -136,11 +213,16 @@ static bool attention_infer(ct_call *call) {
 // What body and vjp share.
 typedef struct blocks {
     const attention_attrs *attrs;
-    ct_tensor q, k, v, position, mask;
+    ct_tensor q, k, v, mask, added, keep; // with heads as (keys' heads, queries' heads to each)
+    ct_tensor fill;                       // or CT_NONE
+    ct_tensor position, length;           // (..., 1, 1), or CT_NONE
+    ct_tensor slopes, sinks;              // (..., 1, 1), or CT_NONE
     const ct_type *q_type, *k_type;
     int rank;
     bool wide;               // the mask has a place for each key
-    bool bias;               // the mask is added
+    bool bias, wide_bias;    // something is added, which has a place for each key
+    bool wide_keep;          // keep has a place for each key
+    bool places;             // it matters where keys are
     bool loop;               // the number of keys is dynamic
     int64_t group, kv_heads; // heads of q that share one of k and v; those
     int64_t n;               // blocks; where it is known, those that some query sees
@@ -148,14 +230,16 @@ typedef struct blocks {
     // Recorded where they are used, outside of the loop and inside:
     ct_tensor scale, low, none; // -infinity; 0
     ct_tensor cap;              // what bounds scores, or CT_NONE
-    ct_tensor query;            // (T, 1) positions, for the causal mask
+    ct_tensor query;            // (..., T, 1) places among the keys
 } blocks;
 
 typedef struct block {
-    ct_tensor k, v; // (..., block, D), (..., block, E)
-    ct_tensor key;  // (block) positions, for the causal mask
-    ct_tensor mask; // bool, or CT_NONE
-    ct_tensor bias; // or CT_NONE
+    ct_tensor k, v;    // (..., block, D), (..., block, E)
+    ct_tensor key;     // (block) places, where they matter
+    ct_tensor mask;    // bool, or CT_NONE
+    ct_tensor present; // bool, or CT_NONE: all keys are there
+    ct_tensor bias;    // or CT_NONE
+    ct_tensor keep;    // or CT_NONE
 } block;
 
 static void lay_numbers(blocks *b) {
@@ -164,7 +248,7 @@ static void lay_numbers(blocks *b) {
     b->none = ct__number_like(0, b->q);
     double cap = b->attrs->softcap.value;
     b->cap = cap > 0 ? ct__number_like(cap, b->q) : CT_NONE;
-    if (!b->attrs->causal) return;
+    if (!b->attrs->causal && ct__is_none(b->slopes)) return;
     int query = b->rank - 2;
     int64_t column[2] = {ct__size_of(b->q_type, query), 1};
     b->query = ct_iota(CT_I32, ((ct_ints){2, column}), 0);
@@ -183,6 +267,51 @@ static ct_tensor grouped(const blocks *b, ct_tensor t) {
     dim[heads + 1] = each;
     return ct_reshape(t, ((ct_ints){type->rank + 1, dim}));
 }
+// What has a number for each place in front (...): (..., 1, 1), grouped.
+static ct_tensor in_front(const blocks *b, ct_tensor t) {
+    return grouped(b, ct__add_last(ct__add_last(t)));
+}
+
+static bool has_keys(ct_tensor t) {
+    const ct_type *type = ct__type_of(t);
+    int last = type->rank - 1;
+    return last >= 0 && (type->dim[last] != 1 || ct__is_dyn(type, last));
+}
+
+static ct_tensor given(const ct_rule *r, const attention_attrs *attrs, int flag) {
+    const int at = ct__attention_operand(attrs->present, flag);
+    return at < 0 ? CT_NONE : r->in[at];
+}
+
+static void lay_extras(blocks *b, const ct_rule *r) {
+    ct_tensor mask = given(r, b->attrs, CT_ATTENTION_MASK),
+              keep = given(r, b->attrs, CT_ATTENTION_KEEP),
+              position = given(r, b->attrs, CT_ATTENTION_POSITION),
+              length = given(r, b->attrs, CT_ATTENTION_LENGTH),
+              slopes = given(r, b->attrs, CT_ATTENTION_ALIBI),
+              sinks = given(r, b->attrs, CT_ATTENTION_SINKS);
+    const bool adds = !ct__is_none(mask) && ct__type_of(mask)->dtype != CT_BOOL;
+    ct_tensor bias = adds ? mask : given(r, b->attrs, CT_ATTENTION_BIAS);
+    b->fill = given(r, b->attrs, CT_ATTENTION_FILL);
+    if (!ct__is_none(mask) && !adds) {
+        b->mask = grouped(b, mask);
+        b->wide = has_keys(mask);
+    }
+    if (!ct__is_none(bias)) {
+        b->bias = true;
+        b->added = grouped(b, bias);
+        b->wide_bias = has_keys(bias);
+    }
+    if (!ct__is_none(keep)) {
+        b->keep = grouped(b, keep);
+        b->wide_keep = has_keys(keep);
+    }
+    if (!ct__is_none(position)) b->position = in_front(b, position);
+    if (!ct__is_none(length)) b->length = in_front(b, length);
+    if (!ct__is_none(slopes)) b->slopes = in_front(b, slopes);
+    if (!ct__is_none(sinks)) b->sinks = in_front(b, sinks);
+    b->places = b->attrs->causal || !ct__is_none(slopes) || !ct__is_none(length);
+}
 
 static void lay_blocks(blocks *b, const ct_rule *r) {
     *b = (blocks){.attrs = r->attrs, .q = r->in[0], .k = r->in[1], .v = r->in[2]};
@@ -192,15 +321,7 @@ static void lay_blocks(blocks *b, const ct_rule *r) {
     b->q = grouped(b, b->q);
     b->k = grouped(b, b->k);
     b->v = grouped(b, b->v);
-    int next = 3;
-    if (b->attrs->present & HAS_POSITION) b->position = r->in[next++];
-    if (b->attrs->present & HAS_MASK) {
-        const ct_type *type = ct__type_of(r->in[next]);
-        int last = type->rank - 1;
-        b->mask = grouped(b, r->in[next]);
-        b->bias = type->dtype != CT_BOOL;
-        b->wide = last >= 0 && (type->dim[last] != 1 || ct__is_dyn(type, last));
-    }
+    lay_extras(b, r);
     b->q_type = ct__type_of(b->q);
     b->k_type = ct__type_of(b->k);
     b->rank = b->q_type->rank;
@@ -229,17 +350,14 @@ static ct_tensor cut(const blocks *b, ct_tensor t, int axis, int64_t i) {
 }
 static block block_at(const blocks *b, int64_t i) {
     block x = {.k = cut(b, b->k, b->rank - 2, i), .v = cut(b, b->v, b->rank - 2, i)};
-    if (b->attrs->causal) {
+    if (b->places) {
         int64_t size = block_end(b, i) - i * BLOCK;
         x.key = ct_iota(CT_I32, ((ct_ints){1, &size}), 0);
         if (i) x.key = ct_add(x.key, ct_i(i * BLOCK));
     }
-    ct_tensor mask = b->mask;
-    if (b->wide) mask = cut(b, mask, ct__type_of(mask)->rank - 1, i);
-    if (b->bias)
-        x.bias = mask;
-    else if (b->wide)
-        x.mask = mask;
+    if (b->wide) x.mask = cut(b, b->mask, ct__type_of(b->mask)->rank - 1, i);
+    x.bias = b->wide_bias ? cut(b, b->added, ct__type_of(b->added)->rank - 1, i) : b->added;
+    x.keep = b->wide_keep ? cut(b, b->keep, ct__type_of(b->keep)->rank - 1, i) : b->keep;
     return x;
 }
 
@@ -247,7 +365,7 @@ static block block_at(const blocks *b, int64_t i) {
 // a dynamic number of keys: a loop over the blocks, the last one filled up with keys that no query
 // may look at
 
-enum { LOOP_XS = 5 };
+enum { LOOP_XS = 7 };
 
 // A tensor (..., S, ...) as (n, ..., 64, ...).
 static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill) {
@@ -271,36 +389,40 @@ static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill)
     return ct_permute(t, ((ct_ints){rank + 1, axes}));
 }
 
-// What the loop goes along: keys, values, which keys may be looked at, each block's first position,
-// what is added.
+// What the loop goes along: keys, values, which keys may be looked at, each block's first place, what is
+// added, factors of the probabilities.
 static size_t loop_xs(const blocks *b, ct_tensor *xs) {
     const bool no = false, yes = true;
     ct_tensor never = ct_const(&no, CT_BOOL, CT_SCALAR);
     int64_t keys = ct__size_of(b->k_type, b->rank - 2), n = b->blocks;
     xs[0] = blocked(b, b->k, b->rank - 2, b->none);
     xs[1] = blocked(b, b->v, b->rank - 2, b->none);
-    if (b->wide && !b->bias) {
-        xs[2] = blocked(b, b->mask, ct__type_of(b->mask)->rank - 1, never);
-    } else {
-        ct_tensor present = ct_expand(ct_const(&yes, CT_BOOL, CT_SCALAR), ((ct_ints){1, &keys}));
-        xs[2] = blocked(b, present, 0, never);
-    }
+    ct_tensor present = ct_expand(ct_const(&yes, CT_BOOL, CT_SCALAR), ((ct_ints){1, &keys}));
+    xs[2] = blocked(b, present, 0, never);
     size_t n_xs = 3;
-    if (b->attrs->causal) xs[n_xs++] = ct_mul(ct_iota(CT_I32, ((ct_ints){1, &n}), 0), ct_i(BLOCK));
-    if (b->wide && b->bias)
-        xs[n_xs++] = blocked(b, b->mask, ct__type_of(b->mask)->rank - 1, b->none);
+    if (b->wide) xs[n_xs++] = blocked(b, b->mask, ct__type_of(b->mask)->rank - 1, never);
+    if (b->places) xs[n_xs++] = ct_mul(ct_iota(CT_I32, ((ct_ints){1, &n}), 0), ct_i(BLOCK));
+    if (b->wide_bias) xs[n_xs++] = blocked(b, b->added, ct__type_of(b->added)->rank - 1, b->none);
+    if (b->wide_keep) xs[n_xs++] = blocked(b, b->keep, ct__type_of(b->keep)->rank - 1, b->none);
     return n_xs;
 }
 static block block_in_loop(const blocks *b, const ct_tensor *xs) {
-    block x = {.k = xs[0], .v = xs[1], .mask = xs[2]};
+    block x = {.k = xs[0], .v = xs[1], .present = xs[2]};
     const int64_t size = BLOCK;
     int next = 3;
-    if (b->attrs->causal) x.key = ct_add(ct_iota(CT_I32, ((ct_ints){1, &size}), 0), xs[next++]);
-    if (b->bias) x.bias = b->wide ? xs[next] : b->mask;
+    if (b->wide) x.mask = xs[next++];
+    if (b->places) x.key = ct_add(ct_iota(CT_I32, ((ct_ints){1, &size}), 0), xs[next++]);
+    x.bias = b->wide_bias ? xs[next++] : b->added;
+    x.keep = b->wide_keep ? xs[next] : b->keep;
     return x;
 }
 
 // ---------------------------------------------------------------------------------- the recurrence
+
+// How far queries are from keys (..., T, block).
+static ct_tensor distance(const blocks *b, const block *x) {
+    return ct_cast(ct_abs(ct_sub(b->query, x->key)), (ct_dtype)b->q_type->dtype);
+}
 
 // Scores of a block (..., T, block), -infinity where a query must not look; of those with a cap also
 // tanh(score / cap), which the gradient needs.
@@ -311,13 +433,16 @@ static ct_tensor scores(const blocks *b, const block *x, ct_tensor *bent) {
         s = ct_mul(*bent, b->cap);
     }
     if (!ct__is_none(x->bias)) s = ct_add(s, x->bias);
+    if (!ct__is_none(b->slopes)) s = ct_sub(s, ct_mul(b->slopes, distance(b, x)));
+    if (!ct__is_none(b->mask))
+        s = ct_select(b->wide ? x->mask : b->mask, s, ct__is_none(b->fill) ? b->low : b->fill);
+    if (!ct__is_none(x->present)) s = ct_select(x->present, s, b->low);
+    if (!ct__is_none(b->length)) s = ct_select(ct_less(x->key, b->length), s, b->low);
     if (b->attrs->causal) s = ct_select(ct_less_equal(x->key, b->query), s, b->low);
     if (b->attrs->window) {
         ct_tensor before = ct_sub(b->query, ct_i(b->attrs->window)); // the last key not looked at
         s = ct_select(ct_less(before, x->key), s, b->low);
     }
-    if (!ct__is_none(x->mask)) s = ct_select(x->mask, s, b->low);
-    if (!ct__is_none(b->mask) && !b->wide && !b->bias) s = ct_select(b->mask, s, b->low);
     return s;
 }
 
@@ -345,7 +470,9 @@ static void attend(const blocks *b, const block *x, running *r) {
     r->most = first ? top : ct_maximum(before, top);
     ct_tensor base = grounded(b, r->most);
     ct_tensor p = ct_exp(ct_sub(s, base)); // (..., T, block)
-    ct_tensor p_sum = ct_sum(p, .axes = row, .keepdims = true), pv = ct_matmul(p, x->v);
+    ct_tensor p_sum = ct_sum(p, .axes = row, .keepdims = true);
+    if (!ct__is_none(x->keep)) p = ct_mul(p, x->keep);
+    ct_tensor pv = ct_matmul(p, x->v);
     ct_tensor shrink = first ? CT_NONE : ct_exp(ct_sub(before, base));
     r->sum = first ? p_sum : ct_add(ct_mul(r->sum, shrink), p_sum);
     r->out = first ? pv : ct_add(ct_mul(r->out, shrink), pv);
@@ -361,15 +488,22 @@ static void attend_in_loop(const ct_tensor *in, ct_tensor *out, void *user) {
     out[1] = ct__shaped_like(r.sum, in[1]);
     out[2] = ct__shaped_like(r.out, in[2]);
 }
-static void attend_by_loop(blocks *b, const ct_rule *r, running *result) {
+// Before the first block: nothing, or the score of a key whose value is nothing.
+static running start_of(const blocks *b) {
     ct_dims_buffer row, wide;
-    ct_tensor xs[LOOP_XS], last[3];
     ct__type_dims(b->q_type, &row);
     row.v[b->rank - 1] = 1;
     ct_ints wide_dims = ct__type_dims(b->q_type, &wide);
     wide.v[b->rank - 1] = ct__size_of(ct__type_of(b->v), b->rank - 1);
-    ct_tensor carry[3] = {ct_expand(b->low, row.list), ct_expand(b->none, row.list),
-                          ct_expand(b->none, wide_dims)};
+    const bool sinks = !ct__is_none(b->sinks);
+    return (running){ct_expand(sinks ? b->sinks : b->low, row.list),
+                     ct_expand(sinks ? ct__number_like(1, b->q) : b->none, row.list),
+                     ct_expand(b->none, wide_dims)};
+}
+
+static void attend_by_loop(blocks *b, const ct_rule *r, running *result) {
+    ct_tensor xs[LOOP_XS], last[3];
+    ct_tensor carry[3] = {result->most, result->sum, result->out};
     size_t n_xs = loop_xs(b, xs);
     ct_scan_with((ct_scan_args){.body = attend_in_loop,
                                 .user = b,
@@ -386,6 +520,7 @@ static bool attention_body(ct_rule *r) {
     blocks b;
     lay_blocks(&b, r);
     running x = {CT_NONE, CT_NONE, CT_NONE};
+    if (b.loop || !ct__is_none(b.sinks)) x = start_of(&b);
     if (b.loop) attend_by_loop(&b, r, &x);
     for (int64_t i = 0; i < b.n && !b.loop; i++) {
         block now = block_at(&b, i);
@@ -408,9 +543,10 @@ typedef struct backward {
     ct_tensor c;     // (..., T, E) of the result
     ct_tensor delta; // (..., T, 1)
 } backward;
-// Of a block: cotangents of its keys, values and summands; what it adds to those of the queries.
+// Of a block: cotangents of its keys, values and summands; what it adds to those of the queries and slopes;
+// those of the factors.
 typedef struct block_cotangents {
-    ct_tensor k, v, bias, q;
+    ct_tensor k, v, bias, q, slopes, keep, fill;
 } block_cotangents;
 
 // c summed over the axes along which t, whose last axis may be cut, was spread; they stay as 1.
@@ -432,10 +568,22 @@ static block_cotangents go_back(const backward *g, const block *x) {
     const blocks *b = &g->b;
     block_cotangents c = {0};
     ct_tensor bent, p = ct_exp(ct_sub(scores(b, x, &bent), g->total)); // (..., T, block)
-    c.v = over_group(b, ct_matmul(ct__swap_last(p), g->c));
-    ct_tensor c_p = ct_matmul(g->c, ct__swap_last(x->v));
+    ct_tensor c_p = ct_matmul(g->c, ct__swap_last(x->v)), kept = p;
+    if (!ct__is_none(x->keep)) {
+        c.keep = summed_like(ct_mul(p, c_p), b->keep);
+        kept = ct_mul(p, x->keep);
+        c_p = ct_mul(c_p, x->keep);
+    }
+    c.v = over_group(b, ct_matmul(ct__swap_last(kept), g->c));
     ct_tensor c_s = ct_mul(p, ct_sub(c_p, g->delta));
-    if (b->bias) c.bias = summed_like(c_s, b->mask);
+    if (!ct__is_none(b->fill)) {
+        ct_tensor seen = b->wide ? x->mask : b->mask;
+        c.fill = ct_sum(ct_select(seen, b->none, c_s));
+        c_s = ct_select(seen, c_s, b->none);
+    }
+    if (b->bias) c.bias = summed_like(c_s, b->added);
+    if (!ct__is_none(b->slopes))
+        c.slopes = summed_like(ct_neg(ct_mul(c_s, distance(b, x))), b->slopes);
     if (!ct__is_none(b->cap))
         c_s = ct_mul(c_s, ct_sub(ct__number_like(1, c_s), ct_mul(bent, bent)));
     c_s = ct_mul(c_s, b->scale);
@@ -476,68 +624,102 @@ static ct_tensor joined_in_loop(const blocks *b, ct_tensor parts, int64_t axis, 
     return ct__is_none(like) ? all : ct__shaped_like(all, like);
 }
 
-// Carried: cotangents of queries and of summands that all keys share; made: of keys, values, and
-// summands of their own.
+// What the loop carries: cotangents of queries, and of what all keys share. What it makes: those of keys,
+// values, and what has a place for each key.
+enum { CARRIED = 5, MADE = 4 };
+static int carried(const blocks *b, const block_cotangents *c, ct_tensor *to) {
+    int n = 0;
+    to[n++] = c->q;
+    if (b->bias && !b->wide_bias) to[n++] = c->bias;
+    if (!ct__is_none(b->keep) && !b->wide_keep) to[n++] = c->keep;
+    if (!ct__is_none(b->slopes)) to[n++] = c->slopes;
+    if (!ct__is_none(b->fill)) to[n++] = c->fill;
+    return n;
+}
+static int made(const blocks *b, const block_cotangents *c, ct_tensor *to) {
+    int n = 0;
+    to[n++] = c->k;
+    to[n++] = c->v;
+    if (b->wide_bias) to[n++] = c->bias;
+    if (b->wide_keep) to[n++] = c->keep;
+    return n;
+}
+
 static void go_back_in_loop(const ct_tensor *in, ct_tensor *out, void *user) {
     backward g = *(const backward *)user;
-    const bool shared = g.b.bias && !g.b.wide;
+    ct_tensor now[CARRIED];
+    const block_cotangents none = {0};
+    const int n = carried(&g.b, &none, now);
     lay_numbers(&g.b);
-    block x = block_in_loop(&g.b, in + 1 + shared);
+    block x = block_in_loop(&g.b, in + n);
     block_cotangents c = go_back(&g, &x);
-    *out++ = ct__shaped_like(ct_add(in[0], c.q), in[0]);
-    if (shared) *out++ = ct__shaped_like(ct_add(in[1], c.bias), in[1]);
-    *out++ = c.k;
-    *out++ = c.v;
-    if (g.b.bias && g.b.wide) *out = c.bias;
+    carried(&g.b, &c, now);
+    for (int i = 0; i < n; i++) out[i] = ct__shaped_like(ct_add(in[i], now[i]), in[i]);
+    made(&g.b, &c, out + n);
 }
-// A summand's sizes with 1 for each axis that the scores have beyond them.
-static ct_tensor zeros_of_bias(const blocks *b) {
+// An operand's sizes with 1 for each axis that the scores have beyond them.
+static ct_tensor zeros_of(const blocks *b, ct_tensor t) {
     ct_dims_buffer dims;
-    const ct_type *type = ct__type_of(b->mask);
+    const ct_type *type = ct__type_of(t);
     int lead = b->rank - type->rank;
     for (int a = 0; a < b->rank; a++) dims.v[a] = a < lead ? 1 : ct__size_of(type, a - lead);
     return ct_expand(b->none, ((ct_ints){b->rank, dims.v}));
 }
 static block_cotangents go_back_by_loop(backward *g, ct_loc here) {
     blocks *b = &g->b;
-    const bool shared = b->bias && !b->wide, own = b->bias && b->wide;
-    ct_tensor xs[LOOP_XS], carry[2] = {ct__zeros_like(b->q)}, last[2] = {CT_NONE, CT_NONE},
-                           parts[3];
-    if (shared) carry[1] = zeros_of_bias(b);
+    ct_tensor xs[LOOP_XS], carry[CARRIED], last[CARRIED] = {CT_NONE}, parts[MADE] = {CT_NONE};
+    block_cotangents c = {.q = ct__zeros_like(b->q)};
+    if (b->bias && !b->wide_bias) c.bias = zeros_of(b, b->added);
+    if (!ct__is_none(b->keep) && !b->wide_keep) c.keep = zeros_of(b, b->keep);
+    if (!ct__is_none(b->slopes)) c.slopes = zeros_of(b, b->slopes);
+    if (!ct__is_none(b->fill)) c.fill = ct__zeros_like(b->fill);
+    const int n = carried(b, &c, carry), n_made = made(b, &c, parts);
     size_t n_xs = loop_xs(b, xs);
     ct_scan_with((ct_scan_args){.body = go_back_in_loop,
                                 .user = g,
                                 .carry = carry,
-                                .n_carry = 1 + shared,
+                                .n_carry = (size_t)n,
                                 .xs = xs,
                                 .n_xs = n_xs,
-                                .n_ys = 2 + own,
+                                .n_ys = (size_t)n_made,
                                 .here = here},
                  last, parts);
-    block_cotangents c = {.q = last[0], .bias = last[1]};
-    c.k = joined_in_loop(b, parts[0], b->rank - 2, b->k);
-    c.v = joined_in_loop(b, parts[1], b->rank - 2, b->v);
-    if (own) c.bias = joined_in_loop(b, parts[2], b->rank - 1, CT_NONE);
+    int at = 0;
+    c.q = last[at++];
+    if (b->bias && !b->wide_bias) c.bias = last[at++];
+    if (!ct__is_none(b->keep) && !b->wide_keep) c.keep = last[at++];
+    if (!ct__is_none(b->slopes)) c.slopes = last[at++];
+    if (!ct__is_none(b->fill)) c.fill = last[at];
+    at = 0;
+    c.k = joined_in_loop(b, parts[at++], b->rank - 2, b->k);
+    c.v = joined_in_loop(b, parts[at++], b->rank - 2, b->v);
+    if (b->wide_bias) c.bias = joined_in_loop(b, parts[at++], b->rank - 1, CT_NONE);
+    if (b->wide_keep) c.keep = joined_in_loop(b, parts[at], b->rank - 1, CT_NONE);
     return c;
 }
 static bool go_back_by_copies(const backward *g, ct_loc here, block_cotangents *c) {
     const blocks *b = &g->b;
-    const size_t n = (size_t)b->n, bytes = 3 * n * sizeof(ct_tensor);
-    ct_tensor *c_k = ct__malloc(bytes), *c_v = c_k + n, *c_bias = c_v + n;
-    if (!c_k) return ct__err_memory(&ct__ctx()->err, here, "attention", bytes);
+    const size_t n = (size_t)b->n, bytes = MADE * n * sizeof(ct_tensor);
+    ct_tensor *part = ct__malloc(bytes); // (MADE, n)
+    if (!part) return ct__err_memory(&ct__ctx()->err, here, "attention", bytes);
     for (int64_t i = 0; i < b->n; i++) {
         block x = block_at(b, i);
-        block_cotangents part = go_back(g, &x);
-        c_k[i] = part.k;
-        c_v[i] = part.v;
-        c_bias[i] = part.bias;
-        c->q = ct__add_zero(c->q, part.q);
-        if (b->bias && !b->wide) c->bias = ct__add_zero(c->bias, part.bias);
+        block_cotangents own = go_back(g, &x);
+        part[i] = own.k;
+        part[n + (size_t)i] = own.v;
+        part[2 * n + (size_t)i] = own.bias;
+        part[3 * n + (size_t)i] = own.keep;
+        c->q = ct__add_zero(c->q, own.q);
+        if (b->bias && !b->wide_bias) c->bias = ct__add_zero(c->bias, own.bias);
+        if (!ct__is_none(b->keep) && !b->wide_keep) c->keep = ct__add_zero(c->keep, own.keep);
+        if (!ct__is_none(b->slopes)) c->slopes = ct__add_zero(c->slopes, own.slopes);
+        if (!ct__is_none(b->fill)) c->fill = ct__add_zero(c->fill, own.fill);
     }
-    c->k = joined(b, c_k, b->rank - 2, b->k);
-    c->v = joined(b, c_v, b->rank - 2, b->v);
-    if (b->bias && b->wide) c->bias = joined(b, c_bias, b->rank - 1, CT_NONE);
-    ct__free(c_k);
+    c->k = joined(b, part, b->rank - 2, b->k);
+    c->v = joined(b, part + n, b->rank - 2, b->v);
+    if (b->wide_bias) c->bias = joined(b, part + 2 * n, b->rank - 1, CT_NONE);
+    if (b->wide_keep) c->keep = joined(b, part + 3 * n, b->rank - 1, CT_NONE);
+    ct__free(part);
     return true;
 }
 
@@ -545,56 +727,146 @@ static ct_tensor in_operands_shape(ct_tensor c, ct_tensor operand) {
     return ct__shaped_like(ct__of_type(c, ct__type_of(operand)), operand);
 }
 
-static bool attention_vjp(ct_rule *r) {
-    backward g;
-    blocks *b = &g.b;
+// All cotangents by the recurrence, of a rule whose operands are attention's. c, total, delta: as they are of
+// its results.
+static bool recur(backward *g, const ct_rule *r, ct_tensor c, ct_tensor total, ct_tensor delta,
+                  block_cotangents *to) {
+    blocks *b = &g->b;
     lay_blocks(b, r);
-    int64_t last = b->rank - 1;
-    ct_ints row = {1, &last};
-    g.c = grouped(b, ct__or_zeros(r->c_out[0], r->out[0]));
+    g->c = grouped(b, c);
     // Scores of all blocks would be (..., T, S): they are computed again, when the gradient comes here.
-    if (b->n > 1 && !b->loop) b->q = ct__after((ct_tensor[]){b->q, g.c}, 2, r->node->here);
-    g.total = grounded(b, grouped(b, ct__add_last(r->out[1])));
-    g.delta = ct_sum(ct_mul(g.c, grouped(b, r->out[0])), .axes = row, .keepdims = true);
-    if (!ct__is_none(r->c_out[1])) g.delta = ct_sub(g.delta, grouped(b, ct__add_last(r->c_out[1])));
-    block_cotangents c = {0};
-    if (b->loop) {
-        c = go_back_by_loop(&g, r->node->here);
-    } else if (!go_back_by_copies(&g, r->node->here, &c)) {
-        return false;
-    }
-    r->c_in[0] = in_operands_shape(positive_zeros(b, c.q), r->in[0]);
-    r->c_in[1] = in_operands_shape(c.k, r->in[1]);
-    r->c_in[2] = in_operands_shape(c.v, r->in[2]);
-    if (b->bias) r->c_in[r->n_in - 1] = in_operands_shape(c.bias, r->in[r->n_in - 1]);
+    if (b->n > 1 && !b->loop) b->q = ct__after((ct_tensor[]){b->q, g->c}, 2, r->node->here);
+    g->total = grounded(b, grouped(b, ct__add_last(total)));
+    g->delta = grouped(b, ct__add_last(delta));
+    *to = (block_cotangents){0};
+    if (!b->loop) return go_back_by_copies(g, r->node->here, to);
+    *to = go_back_by_loop(g, r->node->here);
     return true;
 }
 
-// The batch is one more axis in front of q, k and v. Positions that differ are for the body.
+// Of queries, keys and values: an op of its own, which kernels do block by block. Of what is rarely learned,
+// which has (T, S) elements or gives few: the recurrence.
+static bool attention_vjp(ct_rule *r) {
+    const attention_attrs *attrs = r->attrs;
+    ct_tensor in[CT_ATTENTION_MOST_OPERANDS], out[3];
+    const ct_tensor c = ct__or_zeros(r->c_out[0], r->out[0]);
+    int64_t last = ct__type_of(c)->rank - 1;
+    ct_tensor delta = ct_sum(ct_mul(c, r->out[0]), .axes = {1, &last}); // (..., T)
+    if (!ct__is_none(r->c_out[1])) delta = ct_sub(delta, r->c_out[1]);
+    const int sinks = ct__attention_operand(attrs->present, CT_ATTENTION_SINKS);
+    attention_attrs without = *attrs; // sinks are in the logarithm
+    without.present &= ~CT_ATTENTION_SINKS;
+    int n = 0;
+    for (int i = 0; i < r->n_in; i++)
+        if (i != sinks) in[n++] = r->in[i];
+    in[n] = c;
+    in[n + 1] = r->out[1];
+    in[n + 2] = delta;
+    ct__outputs(ct__record(&ct__op_attention_backward, &without, in, n + 3, r->node->here), out, 3);
+    for (int i = 0; i < 3; i++) r->c_in[i] = out[i];
+    const int mask = ct__attention_operand(attrs->present, CT_ATTENTION_MASK),
+              keep = ct__attention_operand(attrs->present, CT_ATTENTION_KEEP),
+              slopes = ct__attention_operand(attrs->present, CT_ATTENTION_ALIBI);
+    const int bias = mask >= 0 && ct__type_of(r->in[mask])->dtype != CT_BOOL
+                         ? mask
+                         : ct__attention_operand(attrs->present, CT_ATTENTION_BIAS);
+    if (sinks >= 0) {                               // its part of the probability is nothing's
+        ct_tensor own = ct__add_last(r->in[sinks]); // (..., H, 1)
+        ct_tensor p = ct_exp(ct_sub(own, r->out[1]));
+        r->c_in[sinks] =
+            in_operands_shape(ct_neg(summed_like(ct_mul(p, delta), own)), r->in[sinks]);
+    }
+    const int fill = ct__attention_operand(attrs->present, CT_ATTENTION_FILL);
+    if (bias < 0 && keep < 0 && slopes < 0 && fill < 0) return true;
+    backward g;
+    block_cotangents all;
+    if (!recur(&g, r, c, r->out[1], delta, &all)) return false;
+    if (bias >= 0) r->c_in[bias] = in_operands_shape(all.bias, r->in[bias]);
+    if (keep >= 0) r->c_in[keep] = in_operands_shape(all.keep, r->in[keep]);
+    if (fill >= 0) r->c_in[fill] = all.fill;
+    if (slopes >= 0) r->c_in[slopes] = in_operands_shape(all.slopes, r->in[slopes]);
+    return true;
+}
+
+static bool attention_backward_infer(ct_call *call) {
+    set_scale(call->attrs, call->in[0]);
+    for (int i = 0; i < 3; i++) call->out[i] = *call->in[i];
+    return true;
+}
+
+static bool attention_backward_body(ct_rule *r) {
+    backward g;
+    block_cotangents c;
+    const ct_tensor *in = r->in + r->n_in - 3;
+    if (!recur(&g, r, in[0], in[1], in[2], &c)) return false;
+    r->body_out[0] = in_operands_shape(positive_zeros(&g.b, c.q), r->in[0]);
+    r->body_out[1] = in_operands_shape(c.k, r->in[1]);
+    r->body_out[2] = in_operands_shape(c.v, r->in[2]);
+    return true;
+}
+
+// The batch is one more axis in front of all operands; those with less axes in front spread.
 static bool attention_batch(ct_batching *b) {
     const attention_attrs *attrs = b->attrs;
-    ct_tensor in[5];
+    ct_tensor in[CT_ATTENTION_MOST_OPERANDS];
+    const int rank = ct__type(b->node->in[0])->rank;
+    const int position = ct__attention_operand(attrs->present, CT_ATTENTION_POSITION),
+              length = ct__attention_operand(attrs->present, CT_ATTENTION_LENGTH),
+              slopes = ct__attention_operand(attrs->present, CT_ATTENTION_ALIBI),
+              sinks = ct__attention_operand(attrs->present, CT_ATTENTION_SINKS),
+              fill = ct__attention_operand(attrs->present, CT_ATTENTION_FILL);
+    const bool is_backward = b->node->op == &ct__op_attention_backward;
+    if (fill >= 0 && b->batched[fill]) return true; // for the body
     for (int i = 0; i < b->n_in; i++) {
-        bool position = i == 3 && attrs->present & HAS_POSITION;
-        if (position && b->batched[i]) return true;
-        in[i] = i < 3 ? ct__batch_operand(b, i)
-                      : ct__batch_aligned(b, i, ct__type(b->node->in[0])->rank);
+        if (i == fill) {
+            in[i] = b->in[i];
+            continue;
+        }
+        const bool whole = i < 3 || (is_backward && i >= b->n_in - 3),
+                   front = i == position || i == length || i == slopes || i == sinks;
+        in[i] = whole ? ct__batch_operand(b, i) : ct__batch_aligned(b, i, front ? rank - 2 : rank);
     }
     return ct__batch_record(b, attrs, in);
 }
 
+const ct_opdef ct__op_attention_backward = {
+    .id = CT_OP_ATTENTION_BACKWARD,
+    .name = "attention_backward",
+    .doc = "The cotangents of attention's q, k and v, given its operands, the cotangent of its "
+           "result, its "
+           "log(sum(exp(scores))), and the sum over each value of cotangent times result, less the "
+           "cotangent of that logarithm.",
+    .kind = &ct__kind_attention_backward,
+    .n_in = -1,
+    .n_out = 3,
+    CT_FIELDS(attention),
+    .accepts = CT_FLOATS,
+    .infer = attention_backward_infer,
+    .body = attention_backward_body,
+    .batch = attention_batch,
+    .widens = true,
+    .samples = {.ulp = 32},
+};
+
 const ct_opdef ct__op_attention = {
     .id = CT_OP_ATTENTION,
     .name = "attention",
-    .doc = "softmax(scale q k') v for q (..., T, D), k (..., S, D), v (..., S, E); scale: 1 / "
-           "sqrt(D) unless given. q (..., H, T, D) may have a multiple of the heads of k and v: "
-           "neighbouring ones share (Ainslie et al. 2023, grouped queries). causal: query i looks "
-           "at keys 0 to position + i (position: one integer, default 0); window: at the last so "
-           "many of them (default 0: all). softcap: scores are c tanh(score / c) (default 0: as "
-           "they are). mask: broadcast to (..., T, S); bool, true where a query may look, or "
-           "floats of q's dtype, which are added to the scores. A query that may look nowhere "
-           "gets zeros.",
-    .kind = &ct__kind_composition,
+    .doc =
+        "softmax(scale q k') v for q (..., T, D), k (..., S, D), v (..., S, E); scale: 1 / "
+        "sqrt(D) unless given. q (..., H, T, D) may have a multiple of the heads of k and v: "
+        "neighbouring ones share (Ainslie et al. 2023, grouped queries). causal: query i looks "
+        "at keys 0 to position + i (position: one integer, default 0); window: at the last so "
+        "many of them (default 0: all). softcap: scores are c tanh(score / c) (default 0: as "
+        "they are). mask: broadcast to (..., T, S); bool, true where a query may look, or "
+        "floats of q's dtype, which are added to the scores. length: keys beyond it are not looked "
+        "at. position, length: one integer, or some that broadcast to k's axes in front, so (B, 1) "
+        "for B texts. alibi: slopes that broadcast to q's axes in front, as (H): slope times the "
+        "distance is taken from the scores. sinks: as alibi, a score whose value is nothing. keep: "
+        "factors of the probabilities, broadcast to (..., T, S), as of a dropout. bias: floats "
+        "that "
+        "are added, beside a mask of bools. fill: the score that such a mask puts (default "
+        "-infinity). A query that may look nowhere gets zeros.",
+    .kind = &ct__kind_attention,
     .n_in = -1,
     .n_out = 2,
     CT_FIELDS(attention),

@@ -1,5 +1,6 @@
 // Matrix products. The dot product's order of additions is fixed (docs/design/bits.md).
 #include "kinds/contraction.h"
+#include "ops/attention.h"
 #include "ops/rules.h"
 
 // Why batch axes do not broadcast.
@@ -117,6 +118,7 @@ const ct_opdef ct__op_matmul = {
     .contraction = matmul_axes,
     .jvp = matmul_jvp,
     .transpose = matmul_transpose,
+    .larger = ct__attention_of_product,
     .onnx = "MatMul",
     .stablehlo = "dot_general",
     .autocast = CT_CAST_LOW,

@@ -2,6 +2,7 @@
 // that all of it stands over one row: a fusing compiler makes it one kernel.
 #include <math.h>
 
+#include "ops/attention.h"
 #include "ops/functions.h"
 
 static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
@@ -122,6 +123,11 @@ static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
     ct_tensor cy = ct_mul(r->c_out[0], r->out[0]);
     r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], sum_over(cy, &attrs->axes)));
     return true;
+}
+bool ct__is_softmax_of_last(const ct_node *node) {
+    if (node->op != &ct__op_softmax) return false;
+    const softmax_attrs *attrs = node->attrs;
+    return attrs->axes.n == 1 && attrs->axes.v[0] == node->out->rank - 1;
 }
 const ct_opdef ct__op_softmax = {
     STATISTIC(SOFTMAX, softmax), .doc = "exp(x) divided by its sum over axes (default: the last).",

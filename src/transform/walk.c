@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "graph/symbols.h"
+#include "kinds/kind.h"
 #include "ops/rules.h"
 #include "transform/transform.h"
 
@@ -220,6 +221,14 @@ static bool note_copies(ct_ctx *ctx, ct_node *node, const ct_val *to, const ct_n
     return true;
 }
 
+// Has it a body that replaces it here? keep: a transform works on it, which has rules for some.
+static bool is_composed(const ct_ctx *ctx, const ct_node *node, bool (*keep)(const ct_node *)) {
+    const ct_kind *kind = node->op->kind;
+    if (kind != &ct__kind_composition && !kind->takes) return false;
+    if (keep) return !keep(node);
+    return !kind->takes || !ctx->whole || ct__is_widened(node) || !kind->takes(node);
+}
+
 // One round: every composition that stands now is replaced; bodies may hold others.
 static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
                             bool (*keep)(const ct_node *), bool *found) {
@@ -234,8 +243,7 @@ static bool round_of_bodies(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
         ct_node *node = list->v[i];
         map[i] = cell;
         cell += node->n_out;
-        bool end = i < list->n_ends,
-             composed = node->op->kind == &ct__kind_composition && !(keep && keep(node)),
+        bool end = i < list->n_ends, composed = is_composed(ctx, node, keep),
              expand = !end && (composed || (!keep && ct__is_split(node))), changed = expand;
         for (int k = 0; k < node->n_in && !end; k++) {
             ct_val to = map[node->in[k].node->index][node->in[k].out];

@@ -856,8 +856,29 @@ static void attentions(void **state) {
           "attention: a position has no meaning without .causal"
           "\n  hint: it says where among the keys the first query stands: add .causal = true");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_f(2), .causal = true), CT_E_DTYPE,
-          "attention: the position is () f32, it must be one integer"
-          "\n  hint: a number is ct_i(10)");
+          "attention: the position is () f32, it must be one integer, or some that broadcast to "
+          "the axes in "
+          "front of the keys, k (5, 4) f32"
+          "\n  hint: a number is ct_i(10); one for each of B texts with heads is (B, 1)");
+    FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .length = I(3)), CT_E_SHAPE,
+          "attention: the length is (3,) i32, it must be one integer, or some that broadcast to "
+          "the axes in "
+          "front of the keys, k (2, 5, 4) f32"
+          "\n  hint: a number is ct_i(10); one for each of B texts with heads is (B, 1)");
+    FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .keep = B(3, 5)), CT_E_SHAPE,
+          "attention: keep is (3, 5) bool, it must be of the queries' dtype and broadcast to the "
+          "queries and "
+          "keys of q (2, 3, 4) f32 and k (2, 5, 4) f32");
+    FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .alibi = F(3)), CT_E_SHAPE,
+          "attention: alibi is (3,) f32, it must be of the queries' dtype and broadcast to the "
+          "axes in front "
+          "of q (2, 3, 4) f32"
+          "\n  hint: a number for each of H heads is (H)");
+    FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .sinks = D(2)), CT_E_SHAPE,
+          "attention: sinks is (2,) f64, it must be of the queries' dtype and broadcast to the "
+          "axes in front "
+          "of q (2, 3, 4) f32"
+          "\n  hint: a number for each of H heads is (H)");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .mask = B(3, 4)), CT_E_SHAPE,
           "attention: the mask is (3, 4) bool, it must be bool or of the queries' dtype, and "
           "broadcast to the queries and "

@@ -104,6 +104,12 @@ def attention(q, k, v, **attrs):
     return samples.np_attention(q, k, v, **attrs)
 
 
+def attention_backward(q, k, v, c, total, delta, **attrs):
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or c.shape != (*q.shape[:-1], v.shape[-1]):
+        raise ValueError
+    return samples.np_attention_backward(q, k, v, c, total, delta, **attrs)
+
+
 FUNCTIONS = dict(samples.ELEMENTWISE) | {name: f for name, (f, _) in samples.SAMPLES.items()} | {
     "one_hot": lambda x, n=0, dtype="f32": (x[..., None] == np.arange(n)).astype(NUMPY[dtype]),
     "iota": lambda dtype, dims, axis=0: np.broadcast_to(
@@ -111,7 +117,7 @@ FUNCTIONS = dict(samples.ELEMENTWISE) | {name: f for name, (f, _) in samples.SAM
     "bitcast": lambda x, dtype: x.view(NUMPY[dtype]), "cast": cast, "dropout": dropout,
     "random_bits": random_bits, "random_split": random_split, "random_fold_in": random_fold_in,
     "random_uniform": random_uniform, "random_normal": random_normal, "random_int": random_int,
-    "attention": attention, "gather": gather, "slice": slice_of, "random_bernoulli": lambda key, p, dims=(): random_uniform(key, dims) < p,
+    "attention": attention, "attention_backward": attention_backward, "gather": gather, "slice": slice_of, "random_bernoulli": lambda key, p, dims=(): random_uniform(key, dims) < p,
 } | {name: scatter(name) for name in samples.SCATTERS}
 EXACT = {"add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "round", "trunc", "sqrt", "maximum", "minimum",
          "select", "clamp", "relu", "sign", "square", "stop_gradient", "max", "min", "gather", "topk", "sort", "sort_pairs", "unique", "take_along",
@@ -569,9 +575,12 @@ class Drawer:
             row = [self.new(x.dtype, x.shape[-1:]) for _ in range(self.below(3 if name == "layer_norm" else 2))]
             present = {0: [0], 1: [1, 2] if name == "layer_norm" else [1], 2: [3]}[len(row)]
             return [x, *row], lambda: {"eps": self.number([0.1, 0.01]), "present": self.pick(present)}
-        if name == "attention":
+        if name in ("attention", "attention_backward"):
             q = self.operand(op.accepts, (2, 3))
-            return [q, self.operand(op.accepts, (q.array.ndim,), like=q), self.operand(op.accepts, (q.array.ndim,), like=q)], \
+            rest = [self.operand(op.accepts, (q.array.ndim,), like=q) for _ in range(2)]
+            if name == "attention_backward":
+                rest += [self.new(q.dtype, rest[1].shape), *(self.new(q.dtype, q.shape[:-1]) for _ in range(2))]
+            return [q, *rest], \
                 lambda: {"causal": True, "window": self.below(3), "scale": self.number([0.3, 1.0]), "softcap": self.number([0.5, 2.0])} \
                 if self.chance(0.5) else {"causal": False, "scale": self.number([0.3, 1.0])}
         if name == "cross_entropy":

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from op_cases import DYNAMIC, END, NUMPY, read_table
-from op_samples import CLIP, DROP, conv_options, fitted, least, most, np_windows, spread, whole
+from op_samples import CLIP, DROP, attention_extras, attention_scores, conv_options, fitted, least, most, np_windows, spread, whole
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)
@@ -224,28 +224,43 @@ def of_groups(a, sizes):
 
 
 def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
-    rest = list(rest)
-    if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
-        k, v = (jnp.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
-    position = rest.pop(0) if present & 1 else 0
-    s = jnp.matmul(q, jnp.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    s = jnp.tanh(s / softcap) * softcap if softcap else s
-    see = jnp.ones(s.shape, bool)
-    if causal:
-        at = jnp.arange(s.shape[-2])[:, None] + position
-        see &= jnp.arange(s.shape[-1]) <= at
-        see = see & (jnp.arange(s.shape[-1]) > at - window) if window else see
-    if present & 2:
-        mask = rest.pop(0)
-        s, see = (s, see & mask) if mask.dtype == bool else (s + mask, see)
-    any_key = see.any(-1, keepdims=True)
+    extras = attention_extras(rest, present)
+    keep, sinks = extras.pop("keep", 1), extras.pop("sinks", None)
+    s, see = attention_scores(q, k, jnp, causal, window, scale, softcap, **extras)
+    if q.ndim > 2 and q.shape[-3] != v.shape[-3]:
+        v = jnp.repeat(v, q.shape[-3] // v.shape[-3], axis=-3)
+    any_key = see.any(-1, keepdims=True) | (sinks is not None)
     safe = jnp.where(see, s, 0)
     m = lax.stop_gradient(jnp.where(see, s, -jnp.inf).max(-1, keepdims=True, initial=-jnp.inf))
     m = jnp.where(jnp.isfinite(m), m, 0)
     e = jnp.where(see, jnp.exp(safe - m), 0)
-    total = jnp.where(any_key, e.sum(-1, keepdims=True), 1)
-    out = jnp.where(any_key, jnp.matmul(e, v) / total, 0)
+    own = 0 if sinks is None else jnp.exp(jnp.asarray(sinks)[..., None, None] - m)
+    total = jnp.where(any_key, e.sum(-1, keepdims=True) + own, 1)
+    out = jnp.where(any_key, jnp.matmul(e * keep, v) / total, 0)
     return out, jnp.where(any_key, jnp.log(total) + m, -jnp.inf)[..., 0]
+
+
+def attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
+    *rest, c, total, delta = rest
+    extras = attention_extras(rest, present)
+    keep = extras.pop("keep", 1)
+    own_scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    s, see = attention_scores(q, k, jnp, causal, window, scale, softcap, **extras)
+    group = 1 if q.ndim < 3 else q.shape[-3] // k.shape[-3]
+    wide_k, wide_v = (jnp.repeat(x, group, axis=-3) if group > 1 else x for x in (k, v))
+
+    def shared(x):
+        return x.reshape(*x.shape[:-3], -1, group, *x.shape[-2:]).sum(-3) if group > 1 else x
+    p = jnp.where(see, jnp.exp(jnp.where(see, s - jnp.where(jnp.isfinite(total), total, 0)[..., None], 0)), 0)
+    c_s = p * (jnp.matmul(c, jnp.swapaxes(wide_v, -1, -2)) * keep - delta[..., None])
+    if extras.get("fill") is not None:
+        c_s = jnp.where(extras["mask"], c_s, 0)
+    if softcap:
+        plain = jnp.matmul(q, jnp.swapaxes(wide_k, -1, -2)) * own_scale
+        c_s = c_s * (1 - jnp.tanh(plain / softcap) ** 2)
+    c_s = c_s * own_scale
+    return jnp.matmul(c_s, wide_k), shared(jnp.matmul(jnp.swapaxes(c_s, -1, -2), q)), \
+        shared(jnp.matmul(jnp.swapaxes(p * keep, -1, -2), c))
 
 
 def cross_entropy(x, targets, per_row=False):
@@ -504,7 +519,7 @@ TWINS |= {
     "softmax": lambda x, axes=(): jax.nn.softmax(x, tuple(axes) or -1),
     "log_softmax": lambda x, axes=(): jax.nn.log_softmax(x, tuple(axes) or -1),
     "linear_cross_entropy": linear_cross_entropy, "linear_cross_entropy_sum": linear_cross_entropy_sum,
-    "cross_entropy": cross_entropy, "layer_norm": layer_norm, "rms_norm": rms_norm, "attention": attention,
+    "cross_entropy": cross_entropy, "layer_norm": layer_norm, "rms_norm": rms_norm, "attention": attention, "attention_backward": attention_backward,
     "random_bits": lambda key, dims=(): jax.random.bits(key, whole(dims), jnp.uint32),
     "random_split": lambda key, n=0: jax.random.split(key, n), "random_fold_in": jax.random.fold_in,
     "random_uniform": lambda key, dims=(): jax.random.uniform(key, whole(dims), jnp.float32),

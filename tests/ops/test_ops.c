@@ -37,7 +37,7 @@ static void records_are_whole(void **state) {
     if (!(condition)) bad++, print_error("op %s: %s\n", op->name, what)
     for (uint32_t i = 0; i < ct__n_ops; i++) {
         const ct_opdef *op = ct__ops[i];
-        bool composed = op->kind == &ct__kind_composition;
+        bool composed = op->kind == &ct__kind_composition || op->kind->takes;
         NEEDS(op->doc && *op->doc && op->doc[strlen(op->doc) - 1] == '.', "no doc, or no sentence");
         NEEDS(op->infer, "no shape rule");
         NEEDS(op->accepts, "accepts nothing");
@@ -59,7 +59,7 @@ static void records_are_whole(void **state) {
             NEEDS(!(op->accepts & CT_FLOATS) || op->eval_f64 || op->eval, "no eval_f64");
             NEEDS(!(op->accepts & CT_BITS) || op->eval_i64 || op->eval, "no eval_i64");
         } else if (kind->scheduled != CT_STRUCTURAL) {
-            NEEDS(op->eval || kind->eval, "no reference evaluation");
+            NEEDS(op->eval || kind->eval || kind->takes, "no reference evaluation");
         }
         if (kind == &ct__kind_reduce || kind == &ct__kind_scan)
             NEEDS(op->reduction || op->monoid.join, "no reduction, and no monoid");

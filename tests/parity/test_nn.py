@@ -228,37 +228,56 @@ def test_linear_cross_entropy(options):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
 
 
-ATTENTIONS = [  # heads of queries, of keys, queries, keys; how; the shape of a mask that is added
-    (4, 4, 70, 70, {"causal": True}, None), (4, 2, 70, 70, {"causal": True}, None), (4, 1, 5, 131, {}, None),
-    (2, 2, 7, 131, {}, (7, 131)), (4, 1, 7, 131, {}, (4, 1, 131)), (4, 2, 7, 131, {}, (2, 1, 7, 1)),
-    (2, 2, 150, 150, {"causal": True, "window": 70}, None), (4, 2, 9, 70, {"softcap": 0.7}, (9, 70)),
-    (4, 2, 90, 90, {"causal": True, "window": 3, "softcap": 2.0, "scale": 0.3}, None)]
+ATTENTIONS = [  # heads of queries, of keys, queries, keys; how; shapes of other operands, or whole numbers of each text
+    (4, 4, 70, 70, {"causal": True}, {}), (4, 2, 70, 70, {"causal": True}, {}), (4, 1, 5, 131, {}, {}),
+    (2, 2, 7, 131, {}, {"mask": (7, 131)}), (4, 1, 7, 131, {}, {"mask": (4, 1, 131)}), (4, 2, 7, 131, {}, {"mask": (2, 1, 7, 1)}),
+    (2, 2, 150, 150, {"causal": True, "window": 70}, {}), (4, 2, 9, 70, {"softcap": 0.7}, {"mask": (9, 70)}),
+    (4, 2, 90, 90, {"causal": True, "window": 3, "softcap": 2.0, "scale": 0.3}, {}),
+    (4, 4, 130, 130, {"causal": True}, {"alibi": (4,)}), (4, 2, 9, 70, {}, {"alibi": (4,)}),
+    (4, 2, 70, 70, {"causal": True}, {"sinks": (4,)}), (2, 2, 7, 131, {}, {"sinks": (1,), "mask": (7, 131)}),
+    (4, 2, 9, 131, {"causal": True}, {"position": [5, 120]}), (4, 4, 9, 131, {}, {"length": [131, 66]}),
+    (4, 2, 5, 131, {"causal": True, "window": 40}, {"position": [60, 100], "length": [65, 103], "alibi": (4,), "sinks": (4,)}),
+    (4, 2, 9, 131, {}, {"keep": (2, 4, 9, 131)}), (2, 2, 70, 70, {"causal": True}, {"keep": (70, 70)})]
 
 
 @pytest.mark.parametrize("case", range(len(ATTENTIONS)))
 def test_attention_options(case):
-    """Against the formula written out: values, and gradients of queries, keys, values and what is added."""
-    heads, shared, t, s, options, added = ATTENTIONS[case]
+    """Against the formula written out: values, and gradients of queries, keys, values and all that floats give."""
+    heads, shared, t, s, options, given = ATTENTIONS[case]
     arrays = [drawn(2, heads, t, 8), drawn(2, shared, s, 8, seed=1), drawn(2, shared, s, 6, seed=2)]
-    arrays += [] if added is None else [drawn(*added, seed=3)]
-    weights = drawn(2, heads, t, 6, seed=4)
-    q, k, v, *bias = theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    floats = [name for name in ("mask", "keep", "alibi", "sinks") if name in given]
+    arrays += [drawn(*given[name], seed=3 + i) * (0.1 if name == "alibi" else 1) for i, name in enumerate(floats)]
+    weights = drawn(2, heads, t, 6, seed=9)
+    q, k, v, *more = theirs = [torch.tensor(array.astype("float32"), requires_grad=True) for array in arrays]
+    more = dict(zip(floats, more))
+    place = {name: torch.tensor(given[name])[:, None, None, None] for name in ("position", "length") if name in given}
     k, v = (x.repeat_interleave(heads // shared, dim=1) for x in (k, v))
     scores = q @ k.transpose(-1, -2) * options.get("scale", 8 ** -0.5)
     if cap := options.get("softcap"):
         scores = torch.tanh(scores / cap) * cap
-    scores = scores + bias[0] if bias else scores
-    far = torch.arange(t)[:, None] - torch.arange(s)
+    scores = scores + more["mask"] if "mask" in more else scores
+    far = torch.arange(t)[:, None] + place.get("position", 0) - torch.arange(s)
+    if "alibi" in more:
+        scores = scores - more["alibi"][:, None, None] * far.abs()
+    hidden = torch.arange(s) >= place.get("length", s)
     if options.get("causal"):
-        scores = scores.masked_fill((far < 0) | (far >= options.get("window", s)), -float("inf"))
-    want = scores.softmax(-1) @ v
+        hidden = hidden | (far < 0) | (far >= options.get("window", 10 ** 6))
+    scores = scores.masked_fill(hidden, -float("inf"))
+    if "sinks" in more:  # one more score, whose value is nothing
+        own = more["sinks"].expand(heads)[:, None, None].expand(2, heads, t, 1)
+        p = torch.cat([scores, own], -1).softmax(-1)[..., :-1]
+    else:
+        p = scores.softmax(-1)
+    want = (p * more.get("keep", 1)) @ v
     (want * torch.tensor(weights)).sum().backward()
-    ours = [cotan.asarray(array).requires_grad_() for array in arrays]
-    got = cotan.ops.attention(*ours[:3], mask=ours[3] if bias else None, **options)
+    ours = [cotan.asarray(array.astype("float32")).requires_grad_() for array in arrays]
+    rest = dict(zip(floats, ours[3:])) | {
+        name: cotan.asarray(np.array(given[name], np.int32)[:, None]) for name in ("position", "length") if name in given}
+    got = cotan.ops.attention(*ours[:3], **rest, **options)
     (got * cotan.asarray(weights)).sum().backward()
     np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-4, atol=1e-5)
     for mine, other in zip(ours, theirs):
-        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-4, atol=2e-5)
+        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-4, atol=3e-5)
 
 
 def test_packed_sequences():

@@ -782,6 +782,13 @@ static bool attention(gen_graph *g, gen_step *s) {
     }
     set_flag(s, "causal", causal);
     set(s, "present", position | mask << 1);
+    if (s->op == &ct__op_attention_backward) { // the result's cotangent, and two numbers a query
+        const int64_t values = dims[rank - 1];
+        memcpy(dims, value(g, q)->dims.v, (size_t)rank * sizeof *dims);
+        dims[rank - 1] = values;
+        s->in[s->n_in++] = float_leaf(g, dtype, rank, dims);
+        for (int i = 0; i < 2; i++) s->in[s->n_in++] = float_leaf(g, dtype, rank - 1, dims);
+    }
     return s->in[1] >= 0 && s->in[2] >= 0;
 }
 
@@ -921,6 +928,7 @@ static const struct {
     {&ct__op_linear_cross_entropy, linear_cross_entropy},
     {&ct__op_linear_cross_entropy_sum, linear_cross_entropy},
     {&ct__op_attention, attention},
+    {&ct__op_attention_backward, attention},
     {&ct__op_random_bits, random_numbers},
     {&ct__op_random_uniform, random_numbers},
     {&ct__op_random_normal, random_numbers},

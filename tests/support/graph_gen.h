@@ -16,7 +16,7 @@
 enum {
     GEN_STEPS = 80,
     GEN_VALUES = 128,
-    GEN_IN = 6,
+    GEN_IN = 8,
     GEN_ROOTS = 24,
     GEN_WRT = 4,
     GEN_ATTRS = 160,

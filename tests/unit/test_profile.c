@@ -89,6 +89,7 @@ static void memory_is_seen(void **state) {
         CT_SCOPE;
         ct_tensor x = ct_keep(ct_ones(CT_F32, CT_DIMS(1 << 20)));
         assert_true(ct_eval(&x, 1));
+        ct_drop(x);
     }
     assert_true(ct_profile_end(NULL, false));
     assert_in_range(ct_profile_seen()->peak_bytes, 4 << 20, 64 << 20);

@@ -262,7 +262,7 @@ static ct_tensor stacked_layers(int64_t layers) {
     ct_tensor x = tensor(CT_DIMS(7, W)); // (7, W)
     for (int64_t i = 0; i < layers; i++) {
         ct_tensor wi = ct_reshape(layer_of(w, i), CT_DIMS(W, W));
-        x = ct_softmax(ct_add(ct_matmul(x, wi), layer_of(b, i)), CT_AXES(1)); // (7, W)
+        x = ct_softmax(ct_add(ct_matmul(x, wi), layer_of(b, i)), CT_AXES(0)); // (7, W)
     }
     return x;
 }

@@ -36,6 +36,7 @@ typedef struct {
     size_t n_regions, regions_cap;
     uint32_t *region_of; // (order->n) of each node, its region's place and 1; 0: it has none
     marked *inside;      // the one that is being recorded
+    uint32_t *uses;      // (order->n) how often a node's values are read
 } expansion;
 
 static bool out_of_memory(ct_ctx *ctx, size_t bytes) {
@@ -96,6 +97,26 @@ static ct_val operand(const expansion *x, ct_val of) {
     return at;
 }
 
+static ct_tensor operand_of(void *env, ct_val of) {
+    const expansion *x = env;
+    return ct__handle_of(operand(x, of));
+}
+static bool is_alone(void *env, ct_val of) {
+    const expansion *x = env;
+    return !ct__stops(of.node) && of.node->op->kind != &ct__kind_leaf &&
+           x->uses[of.node->index] == 1;
+}
+// How often each node is read, by others and as a result.
+static bool count_uses(expansion *x, const ct_root *roots, size_t n_roots) {
+    const ct_order *o = x->order;
+    x->uses = ct__arena_zero(&x->scratch, (o->n + 1) * sizeof *x->uses);
+    for (size_t i = 0; i < o->n && x->uses; i++)
+        for (int k = 0; k < o->nodes[i]->n_in && !ct__stops(o->nodes[i]); k++)
+            x->uses[o->nodes[i]->in[k].node->index]++;
+    for (size_t i = 0; i < n_roots && x->uses; i++) x->uses[roots[i].val.node->index]++;
+    return x->uses || out_of_memory(x->ctx, o->n * sizeof *x->uses);
+}
+
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     size_t before;
     const size_t part = x->word, words = ct__node_words(node, &before);
@@ -118,7 +139,11 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
         vals[k] = operand(x, node->in[k]);
         in[k] = ct__handle_of(vals[k]);
     }
-    if (node->op->expand) {
+    ct_match match = {node, operand_of, is_alone, x};
+    if (x->ctx->whole && node->op->larger) out[0] = node->op->larger(&match);
+    if (out[0].bits) {
+        // it stands for others, too
+    } else if (node->op->expand) {
         if (!ct__expand_transform(x->ctx, node, vals, out)) return false;
     } else {
         ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), out, node->n_out);
@@ -359,7 +384,7 @@ bool ct__expand(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t
     ct_val *cell = ct__arena_zero(&x.scratch, (outs + 1) * sizeof *cell);
     bool ok = x.map && x.leaf_of && cell;
     if (!ok) out_of_memory(ctx, outs * sizeof *cell);
-    ok = ok && find_regions(&x, roots, n_roots);
+    ok = ok && count_uses(&x, roots, n_roots) && find_regions(&x, roots, n_roots);
     for (size_t i = 0; i < order->n && ok; i++) {
         ct_node *node = order->nodes[i];
         marked *region = region_of(&x, node);

@@ -464,9 +464,11 @@ static void store_behind(ct_emit *e, const ct_group *g, ct_val v, const ct_ix *a
 void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     ct_draft *d = e->draft;
     const ct_group *g = d->group >= 0 ? d->sched->groups[d->group] : NULL;
-    if (g && g->only == v.node && g->n_units)
+    if (!g || g->only != v.node)
+        store_one(e, v, at, value);
+    else if (g->n_units && v.out == 0)
         store_behind(e, g, v, at, value);
-    else
+    else if (ct__sval(d->sched, v)->stored)
         store_one(e, v, at, value);
 }
 

@@ -298,19 +298,28 @@ static bool plain_view(fuser *f, ct_val v, ct_node **base) {
         if (ct__ix_divides(f->e->pool, offset, var[a], CT_LANES)) return false;
     return true;
 }
+static bool lies_near(const fuser *f, ct_val v) {
+    return ct__is_leaf(v.node) || stands_alone(v.node) || f->of[v.node->index].unit;
+}
 // Bytes behind a value that is computed from memory in a few cheap steps, at most `steps`; else more
 // than any value has. given: no other kernel makes them.
-static int64_t bytes_behind(const fuser *f, ct_val v, int *steps, bool *given) {
+static int64_t bytes_behind(const fuser *f, const ct_node *template, ct_val v, int *steps,
+                            bool *given) {
     const ct_node *node = v.node;
-    if (ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit) {
+    if (lies_near(f, v)) {
         *given &= ct__is_leaf(node);
         return bytes_of(v);
     }
     int64_t bytes = 0;
-    bool cheap = (ct__is_pointwise(node) || ct__is_view(node)) && !node->op->work;
+    // Rows that are gathered a block at a time, as pages of a cache are, lie where they are: no copy of all is made.
+    if (template->op->kind->takes && node->op->kind->positions && lies_near(f, node->in[0]) &&
+        --*steps >= 0)
+        return bytes_behind(f, template, node->in[1], steps, given);
+    const bool numbers = ct__is_inlined(node) && !node->n_in; // counted, not read
+    bool cheap = (ct__is_pointwise(node) || ct__is_view(node) || numbers) && !node->op->work;
     cheap = cheap && --*steps >= 0;
     for (int i = 0; i < node->n_in && cheap; i++) {
-        bytes += bytes_behind(f, node->in[i], steps, given);
+        bytes += bytes_behind(f, template, node->in[i], steps, given);
         cheap = bytes < MANY_BYTES;
     }
     return cheap ? bytes : MANY_BYTES;
@@ -323,7 +332,7 @@ static bool is_prologue(const fuser *f, const ct_node *template, ct_val v) {
     int steps = PROLOGUE_STEPS;
     bool given = true;
     if (!template->op->kind->packs) return false;
-    const int64_t bytes = bytes_behind(f, v, &steps, &given), stored = bytes_of(v);
+    const int64_t bytes = bytes_behind(f, template, v, &steps, &given), stored = bytes_of(v);
     if (bytes * 2 < stored) return true;
     return given && steps >= PROLOGUE_STEPS - FEW_STEPS && bytes <= stored + stored / 10;
 }
@@ -811,6 +820,9 @@ static int depth_in(fuser *f, const ct_group *g, const ct_node *node) {
 // stored.
 static bool joins_epilogue(fuser *f, ct_group *g, ct_unit *u) {
     if (u->reduce || !g->only->op->kind->epilogue) return false;
+    for (size_t i = 0; i < f->n_reads;
+         i++) // other results of it are stored elsewhere in the kernel
+        if (f->reads[i].v.node == g->only && f->reads[i].v.out) return false;
     return same_axes(f, u->v, (ct_val){g->only, 0}) && reads_in_place(f, g);
 }
 
@@ -1012,7 +1024,8 @@ static bool place_template(fuser *f, ct_node *node) {
     g->only = node;
     for (int o = 0; o < node->n_out; o++) {
         s->vals[node->index][o].group = g->id;
-        s->vals[node->index][o].stored = !s->fuse || !node->op->kind->epilogue;
+        // Reads are known by node, so results beside the first lie in memory.
+        s->vals[node->index][o].stored = !s->fuse || !node->op->kind->epilogue || o;
     }
     return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, note_source, f);
 }

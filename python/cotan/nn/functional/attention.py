@@ -19,8 +19,12 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if not enable_gqa and len(query.shape) > 2 and query.shape[-3] != key.shape[-3] != 1:
         raise RuntimeError(f"scaled_dot_product_attention: the query has {query.shape[-3]} heads, the key {key.shape[-3]}; heads that "
                            "share keys are asked for by enable_gqa=True")
-    if not dropout_p and _known_to_the_op(query, attn_mask):
-        return ops.attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
+    if _known_to_the_op(query, attn_mask):
+        keep = None
+        if dropout_p:
+            ones = ops.expand(ops.cast(1.0, query.dtype), (*query.shape[:-1], key.shape[-2]))
+            keep = dropout(ones, dropout_p, True)
+        return ops.attention(query, key, value, mask=attn_mask, keep=keep, causal=is_causal, scale=scale)
     if enable_gqa:
         key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
     weights = attention_weights(query, key, attn_mask, is_causal, scale)

@@ -1,0 +1,374 @@
+#include "kinds/attention_block.h"
+
+#include <math.h>
+
+enum {
+    CHUNK = 256,   // steps of a chain (docs/design/bits.md)
+    FAR = 1 << 30, // beyond all keys
+};
+
+static int64_t whole_vectors(int64_t n) { return (n + CT_LANES - 1) / CT_LANES * CT_LANES; }
+
+int ct__attention_operand(int64_t present, int flag) {
+    int at = 3;
+    if (!(present & flag)) return -1;
+    for (int before = 1; before < flag; before *= 2) at += (present & before) != 0;
+    return at;
+}
+
+// ---------------------------------------------------------------------------------- sizes and scratch
+
+// The register tile: half of the registers hold its sums. Measured with AVX-512, GFLOP/s of one core: 8 rows of
+// 32 lanes 95, 16 of 16 and 8 of 48 93, 4 of 64 or 96 80.
+static void register_tile(ct_attention *a) {
+    const ct_target *target = &a->s->target;
+    const int room = target->registers * target->lanes / CT_LANES / (a->s->dtype == CT_F64 ? 2 : 1);
+    a->high = room >= 16 ? CT_ATTENTION_TILE : room >= 8 ? 4 : 2;
+    a->tile = room >= 32 && a->width > CT_LANES ? 2 * CT_LANES : CT_LANES;
+}
+
+static void panel_scratch(ct_attention *a, ct_attention_panel *p, const ct_attention_extra *from) {
+    const bool all = from->extent == CT_ATTENTION_ALL;
+    const int64_t n = CT_ATTENTION_BLOCK * (all ? a->width : 1);
+    *p = (ct_attention_panel){from, -1, -1};
+    if (from->extent == CT_ATTENTION_NONE) return;
+    if (all) p->rows = ct__kir_local(a->k, a->s->dtype, n);
+    p->turned = ct__kir_local(a->k, a->s->dtype, n);
+}
+
+void ct__attention_begin(ct_attention *a, ct_kir *k, const ct_attention_spec *s, int64_t width) {
+    int64_t size = 0;
+    *a = (ct_attention){.k = k, .s = s, .width = width};
+    register_tile(a);
+    a->d_pitch = whole_vectors(s->d);
+    a->e_pitch = whole_vectors(s->e);
+    a->tail =
+        s->length || s->position || !ct__kir_is_int(k, s->keys, &size) || size % CT_ATTENTION_BLOCK;
+    a->q_rows = ct__kir_local(k, s->dtype, width * a->d_pitch);
+    a->q_turned = ct__kir_local(k, s->dtype, width * a->d_pitch);
+    a->keys = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * a->d_pitch);
+    a->values = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * a->e_pitch);
+    a->p = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * width);
+    a->query = s->causal || s->has_alibi ? ct__kir_local(k, CT_I32, width) : -1;
+    a->slopes = s->has_alibi ? ct__kir_local(k, s->dtype, width) : -1;
+    panel_scratch(a, &a->added, &s->added);
+    panel_scratch(a, &a->mask, &s->mask);
+    panel_scratch(a, &a->keep, &s->keep);
+    a->rows = ct__kir_mul(k, s->group, s->queries);
+}
+
+void ct__attention_fill(const ct_attention *a, int buf, int64_t n, double value) {
+    ct_kir *k = a->k;
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "fill");
+    ct__kir_store(k, buf, i, ct__kir_const(k, a->s->dtype, value));
+    ct__kir_end(k);
+}
+
+void ct__attention_at(ct_attention *a, ct_kval lead) {
+    const ct_attention_spec *s = a->s;
+    ct_kir *k = a->k;
+    ct__unflatten(k, lead, s->n_lead, s->lead, a->lead);
+    a->position = s->position ? s->position(s->env, k, a->lead) : ct__kir_int(k, 0);
+    a->fill = s->fill ? s->fill(s->env, k) : ct__kir_const(k, s->dtype, -INFINITY);
+    a->end = s->keys;
+    if (s->length) a->end = ct__kir_min(k, a->end, s->length(s->env, k, a->lead));
+    // What no loop below writes stays zero.
+    if (a->d_pitch != s->d) {
+        ct__attention_fill(a, a->q_rows, a->width * a->d_pitch, 0);
+        ct__attention_fill(a, a->keys, CT_ATTENTION_BLOCK * a->d_pitch, 0);
+    }
+    if (a->e_pitch != s->e) ct__attention_fill(a, a->values, CT_ATTENTION_BLOCK * a->e_pitch, 0);
+}
+
+// ------------------------------------------------------------------------------------ a block of rows
+
+int ct__attention_put_row(ct_attention *a, ct_kval row) {
+    const int n = a->s->n_lead;
+    a->lead[n] = ct__kir_div(a->k, row, a->s->queries);
+    a->lead[n + 1] = ct__kir_mod(a->k, row, a->s->queries);
+    return n + 2;
+}
+
+static ct_kval rest_of(ct_kir *k, ct_kval all, ct_kval from, int64_t most) {
+    return ct__kir_min(k, ct__kir_sub(k, all, from), ct__kir_int(k, most));
+}
+
+void ct__attention_take_rows(ct_attention *a, ct_kval block) {
+    ct_kir *k = a->k;
+    a->row0 = ct__kir_muli(k, block, a->width);
+    a->n_rows = rest_of(k, a->rows, a->row0, a->width);
+    if (a->query < 0) return;
+    ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, a->width, "row");
+    ct_kval row = ct__kir_min(k, ct__kir_add(k, a->row0, r), ct__kir_addi(k, a->rows, -1));
+    const int at = ct__attention_put_row(a, row);
+    ct_kval query = ct__kir_add(k, a->position, a->lead[at - 1]);
+    query = ct__kir_max(k, query, ct__kir_int(k, -FAR));
+    query = ct__kir_min(k, query, ct__kir_int(k, FAR));
+    ct__kir_store(k, a->query, r, ct__kir_cast(k, query, CT_I32));
+    if (a->slopes >= 0)
+        ct__kir_store(k, a->slopes, r, ct__source_load(k, &a->s->alibi, at, a->lead));
+    ct__kir_end(k);
+}
+
+// The first and the last query of the rows.
+static void queries_of(const ct_attention *a, ct_kval *first, ct_kval *last) {
+    ct_kir *k = a->k;
+    ct_kval n = a->s->queries, end = ct__kir_addi(k, ct__kir_add(k, a->row0, a->n_rows), -1);
+    ct_kval one = ct__kir_bin(k, CT_K_EQ, ct__kir_div(k, a->row0, n), ct__kir_div(k, end, n));
+    *first = ct__kir_select(k, one, ct__kir_mod(k, a->row0, n), ct__kir_int(k, 0));
+    *last = ct__kir_select(k, one, ct__kir_mod(k, end, n), ct__kir_addi(k, n, -1));
+}
+
+ct_kval ct__attention_seen(const ct_attention *a, ct_kval *first, ct_kval *end) {
+    ct_kir *k = a->k;
+    ct_kval low, high, zero = ct__kir_int(k, 0), stop = a->end;
+    *first = zero;
+    if (a->s->causal) {
+        queries_of(a, &low, &high);
+        stop = ct__kir_min(k, stop, ct__kir_addi(k, ct__kir_add(k, a->position, high), 1));
+        if (a->s->window) {
+            ct_kval from = ct__kir_addi(k, ct__kir_add(k, a->position, low), 1 - a->s->window);
+            from = ct__kir_max(k, from, zero);
+            *first = ct__kir_div(k, from, ct__kir_int(k, CT_ATTENTION_BLOCK));
+        }
+    }
+    *end = ct__kir_ceil_div(k, ct__kir_max(k, stop, zero), CT_ATTENTION_BLOCK);
+    return stop;
+}
+
+void ct__attention_stage(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch) {
+    ct_kir *k = a->k;
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, a->n_rows, "row");
+    const int at = ct__attention_put_row(a, ct__kir_add(k, a->row0, r));
+    ct_kval place = ct__kir_muli(k, r, pitch);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of a row");
+    a->lead[at] = i;
+    ct_kval v = ct__source_load(k, from, at + 1, a->lead);
+    ct__kir_store(k, to, ct__kir_add(k, place, i), v);
+    ct__kir_end(k);
+    ct__kir_end(k);
+    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, a->width), a->n_rows);
+    r = ct__kir_loop(k, CT_BIND_SEQ, beyond, "row beyond the last");
+    place = ct__kir_muli(k, ct__kir_add(k, a->n_rows, r), pitch);
+    i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row");
+    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t columns, int to) {
+    ct_kir *k = a->k;
+    ct_kval r0 = ct__kir_loop_n(k, CT_BIND_SEQ, rows / CT_LANES, "16 rows");
+    r0 = ct__kir_muli(k, r0, CT_LANES);
+    ct_kval c0 = ct__kir_loop_n(k, CT_BIND_SEQ, columns / CT_LANES, "16 columns");
+    c0 = ct__kir_muli(k, c0, CT_LANES);
+    ct_kval row = ct__kir_add(k, r0, ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "row")), x[CT_LANES];
+    ct_kval at = ct__kir_add(k, ct__kir_muli(k, row, columns), c0);
+    for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, from, ct__kir_addi(k, at, i));
+    at = ct__kir_add(k, ct__kir_muli(k, c0, rows), row);
+    for (int i = 0; i < CT_LANES; i++) ct__kir_store(k, to, ct__kir_addi(k, at, i * rows), x[i]);
+    for (int open = 0; open < 3; open++) ct__kir_end(k);
+}
+
+// ------------------------------------------------------------------------------------ a block of keys
+
+static void pack(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch) {
+    ct_kir *k = a->k;
+    const int at = a->s->n_lead;
+    ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, a->n_keys, "key");
+    ct_kval place = ct__kir_muli(k, j, pitch);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of a key");
+    a->lead[at] = ct__kir_add(k, a->key0, j);
+    a->lead[at + 1] = i;
+    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__source_load(k, from, at + 2, a->lead));
+    ct__kir_end(k);
+    ct__kir_end(k);
+    if (!a->tail) return;
+    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, CT_ATTENTION_BLOCK), a->n_keys);
+    j = ct__kir_loop(k, CT_BIND_SEQ, beyond, "key beyond the last");
+    place = ct__kir_muli(k, ct__kir_add(k, a->n_keys, j), pitch);
+    i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a key");
+    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+void ct__attention_take_keys(ct_attention *a, ct_kval block) {
+    ct_kir *k = a->k;
+    a->key0 = ct__kir_muli(k, block, CT_ATTENTION_BLOCK);
+    a->n_keys = ct__kir_int(k, CT_ATTENTION_BLOCK);
+    if (a->tail) a->n_keys = rest_of(k, a->end, a->key0, CT_ATTENTION_BLOCK);
+    if (a->s->length || a->s->position) a->n_keys = ct__kir_max(k, a->n_keys, ct__kir_int(k, 0));
+    pack(a, &a->s->k, a->keys, a->s->d, a->d_pitch);
+    pack(a, &a->s->v, a->values, a->s->e, a->e_pitch);
+}
+
+// Keys of one row, from `place` of the scratch on; zeros behind.
+static void take_row(ct_attention *a, const ct_attention_panel *p, ct_kval row, int to,
+                     ct_kval place) {
+    ct_kir *k = a->k;
+    const ct_dtype dtype = a->s->dtype;
+    const int at = ct__attention_put_row(a, row);
+    ct_kval j = ct__kir_loop(k, CT_BIND_LANES, a->n_keys, "key");
+    a->lead[at] = ct__kir_add(k, a->key0, j);
+    ct_kval v = ct__source_load(k, &p->from->at, at + 1, a->lead);
+    if (p == &a->mask)
+        v = ct__kir_select(k, v, ct__kir_const(k, dtype, 1), ct__kir_const(k, dtype, 0));
+    ct__kir_store(k, to, ct__kir_add(k, place, j), v);
+    ct__kir_end(k);
+    if (!a->tail) return;
+    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, CT_ATTENTION_BLOCK), a->n_keys);
+    j = ct__kir_loop(k, CT_BIND_LANES, beyond, "key beyond the last");
+    j = ct__kir_add(k, a->n_keys, j);
+    ct__kir_store(k, to, ct__kir_add(k, place, j), ct__kir_const(k, dtype, 0));
+    ct__kir_end(k);
+}
+
+static void take_panel(ct_attention *a, const ct_attention_panel *p) {
+    ct_kir *k = a->k;
+    if (p->from->extent == CT_ATTENTION_NONE) return;
+    if (p->from->extent == CT_ATTENTION_KEYS) {
+        take_row(a, p, a->row0, p->turned, ct__kir_int(k, 0));
+        return;
+    }
+    ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, a->width, "row");
+    ct_kval row = ct__kir_min(k, ct__kir_add(k, a->row0, r), ct__kir_addi(k, a->rows, -1));
+    take_row(a, p, row, p->rows, ct__kir_muli(k, r, CT_ATTENTION_BLOCK));
+    ct__kir_end(k);
+}
+static void turn_panel(const ct_attention *a, const ct_attention_panel *p) {
+    if (p->from->extent == CT_ATTENTION_ALL)
+        ct__attention_turn(a, p->rows, a->width, CT_ATTENTION_BLOCK, p->turned);
+}
+
+// Is one of the panel's numbers other than what hides a key?
+static ct_kval any_of(const ct_attention *a, const ct_attention_panel *p, double hidden) {
+    ct_kir *k = a->k;
+    const bool all = p->from->extent == CT_ATTENTION_ALL;
+    const int64_t n = CT_ATTENTION_BLOCK * (all ? a->width : 1);
+    ct_kval hides = ct__kir_const(k, a->s->dtype, hidden);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of the panel");
+    ct_kval most = ct__kir_reduce(k, CT_RED_MAX, ct__kir_load(k, all ? p->rows : p->turned, i));
+    ct__kir_end(k);
+    return ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_EQ, most, hides)); // of NaN, too
+}
+
+int ct__attention_take_panels(ct_attention *a) {
+    ct_kir *k = a->k;
+    const ct_attention_spec *s = a->s;
+    int open = 0;
+    if (s->mask.extent != CT_ATTENTION_NONE) {
+        take_panel(a, &a->mask);
+        ct_kval any = any_of(a, &a->mask, 0);
+        ct_kval low = ct__kir_const(k, s->dtype, -INFINITY);
+        if (s->fill) any = ct__kir_bin(k, CT_K_OR, any, ct__kir_bin(k, CT_K_NE, a->fill, low));
+        ct__kir_if(k, any);
+        open++;
+        turn_panel(a, &a->mask);
+    }
+    if (s->added.extent != CT_ATTENTION_NONE) {
+        take_panel(a, &a->added);
+        ct__kir_if(k, any_of(a, &a->added, -INFINITY));
+        open++;
+        turn_panel(a, &a->added);
+    }
+    take_panel(a, &a->keep);
+    turn_panel(a, &a->keep);
+    return open;
+}
+
+ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *p, ct_kval key,
+                               ct_kval lane) {
+    ct_kir *k = a->k;
+    if (p->from->extent == CT_ATTENTION_KEYS) return ct__kir_load(k, p->turned, key);
+    return ct__kir_load(k, p->turned, ct__kir_add(k, ct__kir_muli(k, key, a->width), lane));
+}
+
+// ------------------------------------------------------------------------------------- register tiles
+
+void ct__attention_chain(const ct_attention *a, const ct_attention_chain *c, ct_kval *out) {
+    ct_kir *k = a->k;
+    ct_kval zero = ct__kir_const(k, a->s->dtype, 0);
+    for (int64_t from = 0; from < c->n; from += CHUNK) {
+        ct_kval acc[CT_ATTENTION_TILE];
+        for (int r = 0; r < a->high; r++) acc[r] = ct__kir_reg(k, zero);
+        ct_kval i =
+            ct__kir_loop_n(k, CT_BIND_SEQ, c->n - from < CHUNK ? c->n - from : CHUNK, "step");
+        i = ct__kir_addi(k, i, from);
+        ct_kval lane = ct__kir_add(k, c->lane, ct__kir_muli(k, i, c->lane_by_i));
+        ct_kval x = ct__kir_load(k, c->lanes, lane);
+        ct_kval at = ct__kir_add(k, c->at, ct__kir_muli(k, i, c->by_i));
+        for (int r = 0; r < a->high; r++) {
+            ct_kval number = ct__kir_load(k, c->numbers, ct__kir_addi(k, at, r * c->by_row));
+            ct__kir_set(k, acc[r], ct__kir_fma(k, number, x, ct__kir_get(k, acc[r])));
+        }
+        ct__kir_end(k);
+        for (int r = 0; r < a->high; r++) {
+            ct_kval own = ct__kir_get(k, acc[r]);
+            out[r] = from ? ct__kir_add(k, out[r], own) : own;
+        }
+    }
+}
+
+void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_kval *out,
+                          ct_kval *bent) {
+    ct_kir *k = a->k;
+    const ct_attention_spec *s = a->s;
+    const ct_attention_chain products = {.n = s->d,
+                                         .numbers = a->keys,
+                                         .at = ct__kir_muli(k, key, a->d_pitch),
+                                         .by_row = a->d_pitch,
+                                         .by_i = 1,
+                                         .lanes = a->q_turned,
+                                         .lane = lane,
+                                         .lane_by_i = a->width};
+    ct__attention_chain(a, &products, out);
+    ct_kval low = ct__kir_const(k, s->dtype, -INFINITY), zero = ct__kir_const(k, s->dtype, 0);
+    ct_kval query = a->query < 0 ? -1 : ct__kir_load(k, a->query, lane);
+    ct_kval slope = a->slopes < 0 ? -1 : ct__kir_load(k, a->slopes, lane);
+    for (int r = 0; r < a->high; r++) {
+        ct_kval own = ct__kir_addi(k, key, r), x = out[r];
+        if (s->scale != 1) x = ct__kir_mul(k, x, ct__kir_const(k, s->dtype, s->scale));
+        if (s->cap > 0) {
+            ct_kval cap = ct__kir_const(k, s->dtype, s->cap);
+            bent[r] = ct__kir_math(k, CT_MATH_TANH, ct__kir_div(k, x, cap));
+            x = ct__kir_mul(k, bent[r], cap);
+        }
+        if (s->added.extent != CT_ATTENTION_NONE) {
+            x = ct__kir_add(k, x, ct__attention_panel_at(a, &a->added, own, lane));
+        }
+        ct_kval in_all = ct__kir_cast(k, ct__kir_add(k, a->key0, own), CT_I32);
+        if (s->has_alibi) {
+            ct_kval far = ct__kir_un(k, CT_K_ABS, ct__kir_sub(k, query, in_all));
+            x = ct__kir_sub(k, x, ct__kir_mul(k, slope, ct__kir_cast(k, far, s->dtype)));
+        }
+        if (s->mask.extent != CT_ATTENTION_NONE) {
+            ct_kval seen = ct__attention_panel_at(a, &a->mask, own, lane);
+            x = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, seen, zero), x, a->fill);
+        }
+        if (s->causal) x = ct__kir_select(k, ct__kir_bin(k, CT_K_LE, in_all, query), x, low);
+        if (s->window) {
+            ct_kval size = ct__kir_const_int(k, CT_I32, s->window < FAR ? s->window : FAR);
+            x = ct__kir_select(k, ct__kir_lt(k, ct__kir_sub(k, query, size), in_all), x, low);
+        }
+        if (a->tail) x = ct__kir_select(k, ct__kir_lt(k, own, a->n_keys), x, low);
+        out[r] = x;
+    }
+}
+
+void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *env, ct_kval lane),
+                         void *env) {
+    ct_kir *k = a->k;
+    const int64_t whole = n / a->tile, rest = n % a->tile;
+    if (whole) {
+        ct_kval t = ct__kir_loop_n(k, CT_BIND_SEQ, whole, "lanes");
+        ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, a->tile, "lane");
+        write(env, ct__kir_add(k, ct__kir_muli(k, t, a->tile), lane));
+        ct__kir_end(k);
+        ct__kir_end(k);
+    }
+    if (!rest) return;
+    ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, rest, "last lane");
+    write(env, ct__kir_addi(k, lane, whole * a->tile));
+    ct__kir_end(k);
+}

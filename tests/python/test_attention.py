@@ -1,0 +1,146 @@
+"""Attention that is written out as products and a softmax: the same numbers, gradients, and kernels as the op."""
+import math
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import cotan
+import cotan.nn.functional as F
+
+B, H, T, D = 2, 4, 70, 8
+FIRST = """
+import math
+import numpy as np, cotan
+import cotan.nn.functional as F
+rng = np.random.default_rng(0)
+q, k, v = (cotan.tensor(rng.standard_normal((2, 4, 70, 8), dtype=np.float32)).requires_grad_() for _ in range(3))
+bias = cotan.tensor(rng.standard_normal((70, 70), dtype=np.float32)).requires_grad_()
+slopes = cotan.tensor(np.array([0.5, 0.25, 0.1, 0.05], np.float32))
+i = cotan.arange(70)
+"""
+
+# name: (scores of the plain product, whether a product, a softmax and a product are one op)
+VARIANTS = {
+    "plain": "s",
+    "scaled": "s / math.sqrt(8)",
+    "twice": "s * 0.25 * 2",
+    "causal": "(s * 0.3).masked_fill(i > i[:, None], -math.inf)",
+    "where": "cotan.where(i <= i[:, None], s, -math.inf)",
+    "far": "(s * 0.3).masked_fill(i > i[:, None], -1e9)",
+    "bias": "s * 0.3 + bias",
+    "before": "(s + bias) * 0.3",
+    "minus": "s - bias",
+    "alibi": "(s / 3 + slopes[:, None, None] * (i - i[:, None])).masked_fill(i > i[:, None], -math.inf)",
+    "window": "s.masked_fill((i > i[:, None]) | (i < i[:, None] - 5), -math.inf)",
+    "summand": "s + cotan.where(i <= i[:, None], 0.0, -math.inf)",
+}
+OTHERS = {  # what is no such chain
+    "squared": "(s * 0.3) * (s * 0.3)",
+    "masked first": "s.masked_fill(i > i[:, None], -5.0) * 0.3",
+    "tensors": "s * bias",
+}
+
+
+def numpy_of(text):
+    """The result in NumPy, f64."""
+    names = {"math": math}
+    exec(FIRST, names)
+    q, k, v, bias, slopes = (names[name].detach().numpy().astype(np.float64) for name in ("q", "k", "v", "bias", "slopes"))
+    i = np.arange(T)
+
+    class Scores(np.ndarray):
+        def masked_fill(self, mask, value):
+            return np.where(mask, value, np.asarray(self)).view(Scores)
+
+    class Library:
+        where = staticmethod(np.where)
+    s = (q @ k.swapaxes(-1, -2)).view(Scores)
+    s = np.asarray(eval(text, {"s": s, "bias": bias.view(Scores), "slopes": slopes, "i": i, "math": math, "cotan": Library}))
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
+def test_variants(name):
+    text = (VARIANTS | OTHERS)[name]
+    names = {}
+    exec(FIRST + f"def attend():\n    s = q @ k.transpose(-2, -1)\n    return F.softmax({text}, dim=-1) @ v\ny = attend()\n", names)
+    wrt = [names[x] for x in ("q", "k", "v")] + ([names["bias"]] if "bias" in text else [])
+    grads = cotan.autograd.grad((names["y"] * names["y"]).sum(), wrt)
+    np.testing.assert_allclose(names["y"].detach().numpy(), numpy_of(text), rtol=1e-5, atol=1e-5)
+    other = {}  # the softmax is read, so that nothing is put into one
+    exec(FIRST + f"s = q @ k.transpose(-2, -1)\np = F.softmax({text}, dim=-1)\ny = p @ v\nt = p.sum()\n", other)
+    wrt = [other[x] for x in ("q", "k", "v")] + ([other["bias"]] if "bias" in text else [])
+    for got, want in zip(grads, cotan.autograd.grad((other["y"] * other["y"]).sum() + 0 * other["t"], wrt)):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def groups_of(body):
+    """What a plan is made of, as COTAN_DUMP=groups shows it."""
+    run = subprocess.run([sys.executable, "-c", FIRST + textwrap.dedent(body)], capture_output=True, text=True, check=True,
+                         env=os.environ | {"COTAN_DUMP": "groups"})
+    return run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
+def test_which_are_one_op(name):
+    text = (VARIANTS | OTHERS)[name]
+    groups = groups_of(f"""
+        def attend():  # whose names nobody holds in the end
+            s = q @ k.transpose(-2, -1)
+            return F.softmax({text}, dim=-1) @ v
+        y = attend()
+        g = cotan.autograd.grad((y * y).sum(), (q, k, v))
+        print([x.numpy().shape for x in g])
+    """)
+    assert ("template attention of" in groups) == (name in VARIANTS), groups
+    assert ("template attention_backward of" in groups) == (name in VARIANTS), groups
+    assert ("template matmul of" in groups) == (name in OTHERS), groups
+
+
+def test_a_dropout_between_stays_it():
+    """The draws are those of the dropout."""
+    made = []
+    for read in (False, True):
+        cotan.manual_seed(3)
+        names = {}
+        exec(FIRST + "p = F.dropout(F.softmax(q @ k.transpose(-2, -1), dim=-1), 0.4)\ny = p @ v\n", names)
+        if read:
+            names["p"].numpy()
+        made.append(names["y"].detach().numpy())
+    np.testing.assert_allclose(made[0], made[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_value_that_is_differentiated_stays():
+    """The gradient with respect to the probabilities goes through them."""
+    names = {}
+    exec(FIRST + "p = F.softmax(q @ k.transpose(-2, -1), dim=-1)\ny = (p @ v).sum()\ng, = cotan.autograd.grad(y, (p,))\n", names)
+    want = np.broadcast_to(names["v"].detach().numpy().sum(-1)[:, :, None, :], (B, H, T, T))
+    np.testing.assert_allclose(names["g"].numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_are_returned_stay():
+    groups = groups_of("""
+        p = F.softmax(q @ k.transpose(-2, -1), dim=-1)
+        y = p @ v
+        print(y.numpy().shape, p.numpy().shape)
+    """)
+    assert "template attention" not in groups
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": True}])
+def test_dropout_of_the_function(options):
+    """Kept probabilities are divided by what is kept; the mean over many draws is the result without."""
+    rng = np.random.default_rng(1)
+    q, k, v = (cotan.tensor(rng.standard_normal((1, 2, 9, 4), dtype=np.float32)) for _ in range(3))
+    if options.get("attn_mask"):
+        options = {"attn_mask": cotan.tensor(np.tril(np.ones((9, 9), bool)))}
+    cotan.manual_seed(0)
+    plain = F.scaled_dot_product_attention(q, k, v, **options).numpy()
+    many = np.mean([F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy() for _ in range(2000)], 0)
+    np.testing.assert_allclose(many, plain, atol=0.1)
+    assert not np.allclose(F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy(), plain)
