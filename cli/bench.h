@@ -48,6 +48,7 @@ typedef struct bench_row {
 
 size_t matmul_options(bench_settings *s, opt *out);
 size_t list_matmul(const bench_settings *s, bench_case *out);
+size_t list_few_rows(const bench_settings *s, bench_case *out);
 size_t list_norms(const bench_settings *s, bench_case *out);
 size_t list_softmax(const bench_settings *s, bench_case *out);
 size_t list_gelu(const bench_settings *s, bench_case *out);

@@ -92,6 +92,69 @@ size_t list_matmul(const bench_settings *s, bench_case *out) {
     return cases;
 }
 
+// ----------------------------------------------------------------- few rows times a weight in few bits
+
+// How a weight (N, K) is held; `columns`: as (K, N).
+static const struct format {
+    const char *name;
+    double bits;
+    ct_dtype dtype;
+    int layout;              // -1: the dtype alone
+    bool columns, quantised; // rows are made bytes, too
+} formats[] = {{"f32", 32, CT_F32, -1, false, false},
+               {"bf16", 16, CT_BF16, -1, false, false},
+               {"bf16 (K, N)", 16, CT_BF16, -1, true, false},
+               {"int8", 8, CT_I8, CT_LAYOUT_INT8, false, true},
+               {"int8 by 32", 8.5, CT_I8, CT_LAYOUT_INT8_32, false, true},
+               {"int4 by 32", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, true},
+               {"int4 by 128", 4.125, CT_I4, CT_LAYOUT_INT4_128, false, true},
+               {"int8 dequantised", 8, CT_I8, CT_LAYOUT_INT8, false, false},
+               {"int4 by 32 dequantised", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, false}};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static size_t make_few_rows(const bench_case *c, ct_tensor *in) {
+    const struct format *f = &formats[c->which];
+    int64_t k = c->size[1], n = c->size[2];
+    in[0] = bench_numbers(CT_DIMS(c->size[0], k), 2);
+    CT_SCOPE; // what is kept is a leaf: the weight is not made again
+    ct_tensor weight = bench_numbers(f->columns ? CT_DIMS(k, n) : CT_DIMS(n, k), 1);
+    if (f->layout < 0) {
+        in[1] = ct_keep(ct_cast(weight, f->dtype));
+        return 2;
+    }
+    ct_quantise_out q = ct_quantise(weight, f->layout);
+    in[1] = ct_keep(q.codes), in[2] = ct_keep(q.scales);
+    return 3;
+}
+static size_t record_few_rows(const bench_case *c, const ct_tensor *in, int64_t turn,
+                              ct_tensor *out) {
+    const struct format *f = &formats[c->which];
+    (void)turn;
+    if (f->quantised) {
+        out[0] = ct_quantised_matmul(in[0], in[1], in[2], f->layout); // (rows, N)
+        return 1;
+    }
+    ct_tensor w = f->layout < 0 ? ct_cast(in[1], CT_F32) : ct_dequantise(in[1], in[2], f->layout);
+    out[0] = ct_matmul(in[0], f->columns ? w : ct_permute(w, CT_AXES(1, 0))); // (rows, N)
+    return 1;
+}
+size_t list_few_rows(const bench_settings *s, bench_case *out) {
+    static const int64_t rows[] = {1, 4, 16};
+    enum { K = 4096, N = 32768 }; // of 4 bits they are twice as large as a last cache
+    (void)s;
+    for (int i = 0; i < 3 * FORMATS; i++) {
+        const struct format *f = &formats[i % FORMATS];
+        const int64_t m = rows[i / FORMATS];
+        bench_case *c = name(&out[i], "%lld %s", (long long)m, f->name);
+        c->size[0] = m, c->size[1] = K, c->size[2] = N;
+        c->bytes = (double)K * N * f->bits / 8;
+        c->flops = 2.0 * (double)m * K * N;
+        c->which = i % FORMATS;
+        c->make = make_few_rows, c->record = record_few_rows;
+    }
+    return 3 * (size_t)FORMATS;
+}
+
 // -------------------------------------------------------------------------- rows bound by memory
 
 // Of x, and of what comes back into its gradient: `moved` elements in the units of x.

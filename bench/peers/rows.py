@@ -174,6 +174,22 @@ def linear_cross_entropy(options):
     return cases
 
 
+def few_rows(options):
+    """Of the formats that libraries have for it: f32 and bf16."""
+    cases = []
+    for rows in (1, 4, 16):
+        for name in ("f32", "bf16", "bf16 (K, N)", "int8", "int8 by 32", "int4 by 32", "int4 by 128", "int8 dequantised", "int4 by 32 dequantised"):
+            def inputs(rows=rows, name=name):
+                dims = (4096, 32768) if "(K, N)" in name else (32768, 4096)
+                return [numbers(2, rows, 4096), numbers(1, *dims)]
+
+            def torch(t, x, w):
+                return t.nn.functional.linear(x, w)
+            cases.append(Case(f"{rows} {name}", inputs, torch=torch if name == "f32" else None,
+                              jax=(lambda j, x, w: x @ w.T) if name == "f32" else None))
+    return cases
+
+
 def attention(options):
     """The function that a library has for it; of "written out" the products, whatever a compiler makes of them."""
     cases = []
@@ -613,6 +629,7 @@ CHANNELS_LAST = ["PyTorch", "PyTorch channels last", "PyTorch compiled"]
 ROWS = {
     "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
     "norms": Row(norms, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
+    "few-rows": Row(few_rows),
     "softmax": Row(softmax, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "cross-entropy": Row(cross_entropy),

@@ -198,7 +198,7 @@ static bool has_pairs(const contract *c) {
     at_variables(c, B, var, index);
     of_pairs(c, var);
     place(c, B, var, index);
-    return ct__emit_has_pair(c->e, c->value[B], index);
+    return ct__emit_has_word(c->e, c->value[B], index);
 }
 
 static ct_kval pair(void *env, ct_kir *k, const ct_kval *at) {
@@ -209,7 +209,7 @@ static ct_kval pair(void *env, ct_kir *k, const ct_kval *at) {
     for (int i = 0; i < n; i++) own[i] = ct__emit_bind(c->e, at[i], size[i]);
     of_pairs(c, own);
     place(c, B, own, index);
-    return ct__emit_pair(c->e, c->value[B], index);
+    return ct__emit_word(c->e, c->value[B], index);
 }
 
 // Is the second operand read in one line of memory along all columns? A tile has more than 16 of them.

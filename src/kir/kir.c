@@ -435,6 +435,17 @@ ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
     return pure(k, make(CT_K_FMA, x->dtype, lanes, a, b, c));
 }
 
+ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
+    const ct_kins *x = operand(k, CT_K_DOT4, a), *y = operand(k, CT_K_DOT4, b),
+                  *z = operand(k, CT_K_DOT4, c);
+    if (!x || !y || !z) return -1;
+    if (x->dtype != CT_I32 || y->dtype != CT_I32 || z->dtype != CT_I32)
+        return bad(k, CT_K_DOT4, "the operands are not i32");
+    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
+    if (z->lanes > lanes) lanes = z->lanes;
+    return pure(k, make(CT_K_DOT4, CT_I32, lanes, a, b, c));
+}
+
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
     const ct_kins *c = operand(k, CT_K_SELECT, cond), *x = operand(k, CT_K_SELECT, a),
                   *y = operand(k, CT_K_SELECT, b);

@@ -2,6 +2,8 @@
 // they mean is said by a layout, a record of the table here; a quantised tensor is its two tensors.
 #include <math.h>
 
+#include "kinds/kind.h"
+#include "kinds/quantised.h"
 #include "ops/rules.h"
 
 typedef struct layout {
@@ -186,4 +188,134 @@ const ct_opdef ct__op_dequantise = {
     .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_F4) | CT_MASK(CT_F8E4M3),
     .infer = dequantise_infer,
     .body = dequantise_body,
+};
+
+// ---------------------------------------------------------------- products with quantised activations
+
+enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
+
+// rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout): (M, N).
+static bool quantised_product_infer(ct_call *call) {
+    ct_shape shape = ct__call_shape(call, 2);
+    if (!shape.dim) return false;
+    ct__shape_add_axis(&shape, call->in[0], 0);
+    ct__shape_add_axis(&shape, call->in[2], 0);
+    call->out[0] = ct__shaped(&shape, CT_F32, false);
+    return true;
+}
+// (N, K) as (blocks, N, 32) of i32.
+static ct_tensor blocks_first(ct_tensor codes) {
+    ct_dims_buffer dims;
+    ct__dims_of(codes, &dims);
+    dims.v[1] /= ROW_BLOCK;
+    dims.v[2] = ROW_BLOCK;
+    codes = ct_reshape(ct_cast(codes, CT_I32), ((ct_ints){3, dims.v}));
+    return ct_permute(codes, CT_AXES(1, 0, 2));
+}
+static bool quantised_product_body(ct_rule *r) {
+    const layout *l = layout_of(r->attrs);
+    const int64_t blocks = ct__type_of(r->in[1])->dim[1];
+    ct_tensor sums =
+        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(r->in[2]))); // (blocks, M, N)
+    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));           // (blocks, M, 1)
+    ct_tensor columns = scales_value(l, r->in[3]);                                // (N, scales)
+    ct_dims_buffer dims;
+    ct__dims_of(ct__add_last(columns), &dims); // (N, scales, 1) repeated: (N, blocks)
+    const int64_t n = dims.v[0], own = dims.v[1];
+    dims.v[2] = blocks / own;
+    columns = ct_expand(ct__add_last(columns), ((ct_ints){3, dims.v}));
+    columns = ct_reshape(columns, CT_DIMS(n, blocks));
+    columns =
+        ct_reshape(ct_permute(columns, CT_AXES(1, 0)), CT_DIMS(blocks, 1, n)); // (blocks, 1, N)
+    ct_tensor scaled = ct_mul(ct_cast(sums, CT_F32), ct_mul(rows, columns));
+    r->body_out[0] = ct__of_type(ct_sum(scaled, .axes = CT_AXES(0)), r->node->out);
+    return true;
+}
+#define QUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
+#define QUANTISED_MATMUL_ATTRS(F, op) F(op, layout, layout)
+CT_ATTRS(quantised_product, QUANTISED_PRODUCT_ATTRS);
+CT_ATTRS(quantised_matmul, QUANTISED_MATMUL_ATTRS);
+const ct_opdef ct__op_quantised_product = {
+    .id = CT_OP_QUANTISED_PRODUCT,
+    .name = "quantised_product",
+    .doc = "Rows of i8, with a scale for 32 of them, times columns of codes of a layout: in each "
+           "block of 32 products "
+           "are summed as integers, then scaled, and blocks are added in their order.",
+    .kind = &ct__kind_quantised,
+    .n_in = 4,
+    .n_out = 1,
+    CT_FIELDS(quantised_product),
+    .accepts = CT_MASK(CT_I8),
+    .infer = quantised_product_infer,
+    .body = quantised_product_body,
+    .jvp = CT_NO_GRAD,
+    .samples = {.ulp = 32},
+};
+
+static bool quantised_matmul_infer(ct_call *call) {
+    const layout *l = check_layout(call);
+    const ct_type *x = call->in[0], *codes = call->in[1];
+    ct_type scales = {0};
+    if (!l || !ct__check_accepts(call, 0)) return false;
+    if (ct__is_float(l->code))
+        return ct__call_err(call, CT_E_ARGUMENT, "codes of %s are no whole numbers", l->name) ||
+               ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
+    if (codes->dtype != l->code)
+        return ct__call_err(call, CT_E_DTYPE, "the codes are %s, of %s they are %s",
+                            ct__type_text(codes).s, l->name, ct_dtype_name(l->code));
+    const int last = x->rank - 1;
+    if (last < 0 || codes->rank != 2 || ct__is_dyn(x, last) || x->dim[last] != codes->dim[1] ||
+        codes->dim[1] % ROW_BLOCK)
+        return ct__call_err(call, CT_E_SHAPE,
+                            "shapes do not fit (..., K) and (N, K): x is %s, the codes are %s",
+                            ct__type_text(x).s, ct__type_text(codes).s) ||
+               ct__call_hint(call, "K is a multiple of %d, and a row of codes an output's weights",
+                             ROW_BLOCK);
+    if (!scales_type(call, l, codes, &scales)) return false;
+    if (call->in[2]->dtype != l->scale || !ct__same_sizes(call->in[2], &scales))
+        return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
+                            ct__type_text(call->in[2]).s, ct__type_text(codes).s,
+                            ct__type_text(&scales).s) ||
+               ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
+    ct_shape shape = ct__call_shape(call, x->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, x, a);
+    ct__shape_add_axis(&shape, codes, 0);
+    call->out[0] = ct__shaped(&shape, (ct_dtype)x->dtype, false);
+    return true;
+}
+static bool quantised_matmul_body(ct_rule *r) {
+    const ct_type *x = ct__type_of(r->in[0]);
+    int64_t rows = 1, inner = x->dim[x->rank - 1];
+    for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
+    ct_tensor in =
+        ct_reshape(ct_cast(r->in[0], CT_F32), CT_DIMS(rows, inner / ROW_BLOCK, ROW_BLOCK));
+    ct_tensor largest = ct_max(ct_abs(in), .axes = CT_AXES(2), .keepdims = true);
+    ct_tensor scale = ct_div(largest, ct_f(ROW_MOST)); // (rows, blocks, 1)
+    ct_tensor code = ct_round(ct_div(in, scale));
+    code = ct_select(ct_equal(scale, ct_f(0)), ct_f(0), code);
+    code = ct_cast(ct_reshape(code, CT_DIMS(rows, inner)), CT_I8);
+    scale = ct_reshape(scale, CT_DIMS(rows, inner / ROW_BLOCK));
+    const ct_tensor operands[4] = {code, scale, r->in[1], r->in[2]};
+    ct_tensor y = ct__record(&ct__op_quantised_product, r->attrs, operands, 4, r->node->here);
+    if (ct__type_of(y)->dtype != r->node->out->dtype) y = ct_cast(y, (ct_dtype)r->node->out->dtype);
+    r->body_out[0] = ct__of_type(y, r->node->out);
+    return true;
+}
+const ct_opdef ct__op_quantised_matmul = {
+    .id = CT_OP_QUANTISED_MATMUL,
+    .name = "quantised_matmul",
+    .doc = "x (..., K) times codes (N, K) and scales of a layout of whole numbers: (..., N), as "
+           "language models run. x "
+           "is made bytes, too, with a scale for each 32 numbers, so that products are of "
+           "integers. For more digits, or a "
+           "gradient: ct_matmul of x and ct_dequantise.",
+    .kind = &ct__kind_composition,
+    .n_in = 3,
+    .n_out = 1,
+    CT_FIELDS(quantised_matmul),
+    .accepts = CT_FLOATS,
+    .infer = quantised_matmul_infer,
+    .body = quantised_matmul_body,
+    .jvp = CT_NO_GRAD,
 };

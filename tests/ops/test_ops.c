@@ -48,7 +48,8 @@ static void records_are_whole(void **state) {
         // What an optimizer records widens by itself, or in the op that it is made of; a traced function is what
         // its user wrote.
         bool own = op == &ct__op_update || op == &ct__op_global_norm ||
-                   op == &ct__op_linear_cross_entropy || op->accepts == CT_ANY;
+                   op == &ct__op_linear_cross_entropy || op == &ct__op_quantised_matmul ||
+                   op->accepts == CT_ANY;
         NEEDS(composed || !op->widens, "it has no body to widen");
         NEEDS(!composed || own || op->widens || !(op->accepts & CT_HALVES), "16-bit steps");
         NEEDS(!op->vjp || owner, "a vjp of its own is for what owns a body");

@@ -43,6 +43,76 @@ def weights(rng, *shape):
     return x
 
 
+WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32")
+
+
+def product(x, codes, scales):
+    """x as bytes with a scale for 32, times codes: integers in each block, then scaled; and the sum of all sizes."""
+    x = x.astype(np.float32).reshape(-1, x.shape[-1] // 32, 32)
+    by = np.abs(x).max(-1, keepdims=True) / np.float32(127)
+    with np.errstate(all="ignore"):
+        rows = np.where(by == 0, 0, np.rint(x / by)).astype(np.int64)
+    columns = codes.astype(np.int64).reshape(codes.shape[0], -1, 32)
+    sums = np.einsum("mbk,nbk->mnb", rows, columns)
+    scales = np.repeat(scales.astype(np.float32), columns.shape[1] // scales.shape[1], axis=1)
+    terms = sums.astype(np.float64) * (by[:, None, :, 0] * scales[None]).astype(np.float64)
+    return terms.sum(-1), np.abs(terms).sum(-1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", WHOLE)
+def test_quantised_activations(layout, device):
+    """Rows alone and many, columns that fill no vector, steps of k that are whole and not, another place in memory."""
+    rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
+    inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
+    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32") else []
+    cases, wants = [], []
+    for shape, n in inputs:
+        x = (rng.normal(size=shape) * np.exp(rng.uniform(-3, 3, shape[:-1] + (1,)))).astype(np.float32)
+        if x.size:
+            x.reshape(-1, shape[-1])[0, 32:64] = 0
+        codes, scales, _ = quantised(rng.normal(size=(n, shape[-1])).astype(np.float32), layout)
+        cases.append(Case(TABLE["quantised_matmul"], [x, codes, scales], {"layout": number}))
+        wants.append([y.reshape(*shape[:-1], n) for y in product(x, codes, scales)])
+    half = rng.normal(size=(4, 128)).astype(np.float16)
+    codes, scales, _ = quantised(rng.normal(size=(20, 128)).astype(np.float32), layout)
+    for compiled in (False, True):
+        for case, got, (want, sizes) in zip(cases, run(cases, device, compiled), wants):
+            assert not isinstance(got, Failure), got
+            assert got[0].shape == want.shape and (np.abs(got[0] - want) <= 4e-6 * sizes + 1e-30).all(), case
+        got = run([Case(TABLE["quantised_matmul"], [half, codes, scales], {"layout": number})], device, compiled)[0]
+        assert got[0].dtype == np.float16
+        np.testing.assert_allclose(got[0], product(half, codes, scales)[0], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", ["int8", "int8 by 32", "int4 by 32"])
+def test_sums_of_integers_are_exact(layout, device):
+    """Where all scales are 1 the result is the product of integers, the largest among them."""
+    rng = np.random.default_rng(SEED)
+    number, code_type, scale_type, most, block = LAYOUTS[layout]
+    x = rng.integers(-127, 128, (17, 256)).astype(np.float32)
+    codes = rng.integers(-most, most + 1, (40, 256)).astype(np.int64)
+    x[:, ::32] = 127  # the largest size of each block
+    x[0], x[1], codes[0], codes[1] = 127, -127, most, -most
+    scales = np.ones((40, 256 // block if block else 1), scale_type)
+    for compiled in (False, True):
+        got = run([Case(TABLE["quantised_matmul"], [x, codes.astype(code_type), scales], {"layout": number})], device, compiled)[0]
+        assert not isinstance(got, Failure), got
+        assert (got[0].astype(np.int64) == x.astype(np.int64) @ codes.T).all()
+
+
+def test_rows_have_the_same_bits():
+    """A row alone has the bits that it has among others."""
+    rng = np.random.default_rng(SEED)
+    x = rng.normal(size=(70, 256)).astype(np.float32)
+    codes, scales, _ = quantised(rng.normal(size=(50, 256)).astype(np.float32), "int4 by 32")
+    cases = [Case(TABLE["quantised_matmul"], [x[at], codes, scales], {"layout": 1}) for at in (slice(None), slice(3, 4), slice(60, 65))]
+    for compiled in (False, True):
+        whole, one, some = (got[0] for got in run(cases, "cpu", compiled))
+        assert (whole[3:4] == one).all() and (whole[60:65] == some).all()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_codes_and_numbers(layout, device):
@@ -141,7 +211,7 @@ def test_operand_work(work, rows):
 def test_refused():
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(3, 40)).astype(np.float32)
-    q, d = TABLE["quantise"], TABLE["dequantise"]
+    q, d, m = TABLE["quantise"], TABLE["dequantise"], TABLE["quantised_matmul"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
             (Case(q, [x], {"layout": 8}), "quantise: there is no layout 8\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 7 (CT_LAYOUT_MXFP8)"),
@@ -152,6 +222,14 @@ def test_refused():
             (Case(d, [codes, scales], {"layout": 1}), "dequantise: the codes are (3, 40) i8, of int4 by 32 they are i4\n"
                                                       "  hint: codes and scales are those of ct_quantise with this layout"),
             (Case(d, [codes, scales[:2]], {}), "dequantise: the scales are (2, 1) f32, of codes (3, 40) i8 they are (3, 1) f32\n"
-                                               "  hint: codes and scales are those of ct_quantise with this layout")]:
+                                               "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(m, [x, codes, scales], {"layout": 5}), "quantised_matmul: codes of fp8 are no whole numbers\n"
+                                                         "  hint: ct_matmul takes ct_dequantise of them"),
+            (Case(m, [x, codes, scales], {"layout": 1}), "quantised_matmul: the codes are (3, 40) i8, of int4 by 32 they are i4"),
+            (Case(m, [x, codes, scales], {}), "quantised_matmul: shapes do not fit (..., K) and (N, K): x is (3, 40) f32, the codes are (3, 40) i8\n"
+                                              "  hint: K is a multiple of 32, and a row of codes an output's weights"),
+            (Case(m, [np.ones((2, 64), np.float32), np.ones((3, 64), np.int8), scales[:2]], {}),
+             "quantised_matmul: the scales are (2, 1) f32, of codes (3, 64) i8 they are (3, 1) f32\n"
+             "  hint: codes and scales are those of ct_quantise with this layout")]:
         got = run([case], DEVICES[0], False)[0]
         assert isinstance(got, Failure) and got.endswith(text), got

@@ -410,6 +410,37 @@ static void sixteen_bit_floats_round_to_nearest_even(void **state) {
     free(h);
 }
 
+// Bytes of one operand are unsigned, of the other signed; the sum wraps.
+static void dots_of_four_bytes(void **state) {
+    (void)state;
+    static int32_t x[N], y[N], z[N], got[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = (int32_t)bits(), y[i] = (int32_t)bits(), z[i] = i % 3 ? (int32_t)bits() : INT32_MAX;
+        if (i % 5 == 0)
+            x[i] = -1, y[i] = i % 2 ? (int32_t)0x80808080 : 0x7f7f7f7f; // the largest sizes
+    }
+    for (int bind = 0; bind < 2; bind++) {
+        ct_kir k;
+        ct__kir_init(&k);
+        int in[3];
+        for (int b = 0; b < 3; b++) in[b] = ct__kir_buffer(&k, CT_I32, CT_KIR_READ);
+        int out = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
+        ct_kval a = ct__kir_load(&k, in[0], i), b = ct__kir_load(&k, in[1], i);
+        ct__kir_store(&k, out, i, ct__kir_dot4(&k, a, b, ct__kir_load(&k, in[2], i)));
+        ct__kir_end(&k);
+        kir_run(&k, (void *[]){x, y, z, got}, NULL, 1);
+        for (int j = 0; j < N; j++) {
+            uint32_t want = (uint32_t)z[j];
+            for (int s = 0; s < 32; s += 8)
+                want += (uint32_t)(int32_t)((uint8_t)((uint32_t)x[j] >> s) *
+                                            (int8_t)((uint32_t)y[j] >> s));
+            assert_int_equal(got[j], (int32_t)want);
+        }
+        ct__kir_free(&k);
+    }
+}
+
 // ----------------------------------------------------------------------------- fma, select, fold
 
 static void fma_rounds_once(void **state) {
@@ -504,6 +535,7 @@ int main(void) {
         cmocka_unit_test(casts_truncate_saturate_and_wrap),
         cmocka_unit_test(bits_pass_through_bitcasts),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
+        cmocka_unit_test(dots_of_four_bytes),
         cmocka_unit_test(fma_rounds_once),
         cmocka_unit_test(select_of_every_dtype),
         cmocka_unit_test(zips_take_lanes_in_turn),

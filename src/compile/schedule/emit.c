@@ -736,34 +736,35 @@ bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
            ct__emit_is_load(e, v.node->in[0], map.piece[0].from, as);
 }
 
-// The value in memory that v[at...] is an element of, and the number of the pair there.
-static bool place_of_pair(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_ix *pair) {
+// The value in memory that v[at...] is an element of, and the number of the word there.
+static bool place_of_word(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_ix *word) {
     const ct_sval *val = ct__sval(e->draft->sched, v);
-    ct_ix two = ct__ix_int(e->pool, 2);
+    const size_t bits = ct_dtype_bits((ct_dtype)ct__type(v)->dtype);
+    ct_ix many = ct__ix_int(e->pool, bits ? (int64_t)(32 / bits) : 1);
     ct_map map;
-    int64_t odd;
+    int64_t rest;
     if (val->buf == UINT32_MAX)
         return ct__is_view(v.node) && ct__emit_map(e, v.node, at, &map) && map.n_pieces == 1 &&
                map.piece[0].operand == 0 && map.piece[0].valid < 0 &&
-               place_of_pair(e, v.node->in[0], map.piece[0].from, in, pair);
+               place_of_word(e, v.node->in[0], map.piece[0].from, in, word);
     ct_ix offset = ct__emit_offset(e, v, at);
     *in = v;
-    *pair = ct__ix_div(e->pool, offset, two);
-    return ct_dtype_size((ct_dtype)ct__type(v)->dtype) == 2 && val->offset % 4 == 0 &&
-           ct__ix_is_int(e->pool, ct__ix_mod(e->pool, offset, two), &odd) && !odd;
+    *word = ct__ix_div(e->pool, offset, many);
+    return bits && bits < 32 && val->offset % 4 == 0 &&
+           ct__ix_is_int(e->pool, ct__ix_mod(e->pool, offset, many), &rest) && !rest;
 }
-bool ct__emit_has_pair(ct_emit *e, ct_val v, const ct_ix *at) {
+bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_val in;
-    ct_ix pair;
-    return place_of_pair(e, v, at, &in, &pair);
+    ct_ix word;
+    return place_of_word(e, v, at, &in, &word);
 }
-ct_kval ct__emit_pair(ct_emit *e, ct_val v, const ct_ix *at) {
+ct_kval ct__emit_word(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_val in;
-    ct_ix pair;
-    if (!place_of_pair(e, v, at, &in, &pair)) return -1;
+    ct_ix word;
+    if (!place_of_word(e, v, at, &in, &word)) return -1;
     const ct_sval *val = ct__sval(e->draft->sched, in);
     if (ct__is_leaf(in.node) && !ct__sched_place_leaf(e->draft->sched, in.node)) return -1;
-    return ct__emit_load_at(e, val->buf, val->offset, CT_U32, pair);
+    return ct__emit_load_at(e, val->buf, val->offset, CT_U32, word);
 }
 
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at) {
