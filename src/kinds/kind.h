@@ -57,7 +57,7 @@ struct ct_kind {
 extern const ct_kind ct__kind_elementwise, ct__kind_reduce, ct__kind_movement, ct__kind_source,
     ct__kind_contraction, ct__kind_gather, ct__kind_scatter, ct__kind_scan, ct__kind_sort,
     ct__kind_search, ct__kind_pack, ct__kind_call, ct__kind_attention, ct__kind_attention_backward,
-    ct__kind_quantised;
+    ct__kind_quantised, ct__kind_dequantised;
 
 // A node whose elements are elements of its one operand (or a fill value) in other places.
 static inline bool ct__is_view(const ct_node *node) {

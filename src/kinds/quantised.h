@@ -1,4 +1,5 @@
-// Products of quantised rows and quantised columns: sums of bytes times bytes, exact in each block, then scaled.
+// Products with columns of codes: of rows of bytes, sums that are exact in each block, then scaled
+// (quantised_bytes.c); and of rows of floats, with the numbers that codes stand for (quantised_floats.c).
 #ifndef COTAN_KINDS_QUANTISED_H
 #define COTAN_KINDS_QUANTISED_H
 
@@ -7,8 +8,9 @@
 
 enum { CT_QUANTISED_BLOCK = 32 }; // codes along k whose products are summed as integers
 
-// out[row, column] = the chain, over blocks in their order and from +0, of
+// Of bytes: out[row, column] = the chain, over blocks in their order and from +0, of
 // fma(sum of codes times codes of the block, row's scale times column's scale, before).
+// Of floats: the matrix product's chains (docs/design/bits.md) of a row's numbers and code times scale, rounded.
 typedef struct ct_quantised_spec {
     ct_kval rows, columns;
     int64_t n_rows;       // where they are known; else 0
@@ -16,9 +18,10 @@ typedef struct ct_quantised_spec {
     int bits;             // of the columns' codes: 4 or 8
     int64_t scale_blocks; // blocks that share a scale of the columns; 0: all of a column
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
-    ct_source row_words;    // row, word
+    ct_source row_words;    // row, word: of rows of bytes
+    ct_source row_numbers;  // row, k: f32, of rows of floats
     ct_source column_words; // column, word
-    ct_source row_scale;    // row, block: f32
+    ct_source row_scale;    // row, block: f32, of rows of bytes
     ct_source column_scale; // column, number: f32
     ct_sink out;            // row, column: f32
     ct_target target;
@@ -27,5 +30,17 @@ typedef struct ct_quantised_spec {
 // Codes that a step of the kernel takes: k must be a multiple.
 static inline int64_t ct__quantised_step(int bits) { return CT_LANES * 32 / bits; }
 void ct__template_quantised(ct_kir *k, const ct_quantised_spec *spec);
+// Rows are few, and known; columns are at least CT_QUANTISED_WIDTH.
+enum { CT_QUANTISED_ROWS = 16, CT_QUANTISED_WIDTH = 64 };
+void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *spec);
+
+// The scales of `width` columns as they lie, in scratch (width, numbers), and turned (numbers, width).
+typedef struct ct_quantised_scales {
+    int64_t width, numbers; // whole vectors
+    int rows, turned;
+    ct_kval column0;
+} ct_quantised_scales;
+int64_t ct__quantised_numbers(const ct_quantised_spec *s);
+void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to);
 
 #endif

@@ -1,6 +1,7 @@
 // Matrix products. The dot product's order of additions is fixed (docs/design/bits.md).
 #include "kinds/contraction.h"
 #include "ops/attention.h"
+#include "ops/quantise.h"
 #include "ops/rules.h"
 
 // Why batch axes do not broadcast.
@@ -102,6 +103,11 @@ static bool matmul_transpose(ct_rule *r) {
     return true;
 }
 
+static ct_tensor matmul_larger(const ct_match *match) {
+    ct_tensor all = ct__attention_of_product(match);
+    return ct__is_none(all) ? ct__product_of_codes(match) : all;
+}
+
 const ct_opdef ct__op_matmul = {
     .id = CT_OP_MATMUL,
     .name = "matmul",
@@ -118,7 +124,7 @@ const ct_opdef ct__op_matmul = {
     .contraction = matmul_axes,
     .jvp = matmul_jvp,
     .transpose = matmul_transpose,
-    .larger = ct__attention_of_product,
+    .larger = matmul_larger,
     .onnx = "MatMul",
     .stablehlo = "dot_general",
     .autocast = CT_CAST_LOW,

@@ -249,8 +249,11 @@ static bool permute_unchanged(const ct_node *node) {
 bool ct__is_swapped(ct_tensor t) {
     uint32_t out;
     const ct_node *node = ct__peek(t, &out);
-    const int last = node ? node->out->rank - 1 : 0;
-    if (!node || node->op != &ct__op_permute || last < 1) return false;
+    return node && ct__is_swap_of_last(node);
+}
+bool ct__is_swap_of_last(const ct_node *node) {
+    const int last = node->out->rank - 1;
+    if (node->op != &ct__op_permute || last < 1) return false;
     const permute_attrs *attrs = node->attrs;
     for (int i = 0; i <= last; i++)
         if (attrs->axes.v[i] != (i < last - 1 ? i : 2 * last - 1 - i)) return false;

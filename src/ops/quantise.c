@@ -4,6 +4,7 @@
 
 #include "kinds/kind.h"
 #include "kinds/quantised.h"
+#include "ops/quantise.h"
 #include "ops/rules.h"
 
 typedef struct layout {
@@ -319,3 +320,58 @@ const ct_opdef ct__op_quantised_matmul = {
     .body = quantised_matmul_body,
     .jvp = CT_NO_GRAD,
 };
+
+// ------------------------------------------------------------------------- products by dequantising
+
+// x (M, K) f32, codes (N, K), scales: (M, N).
+static bool dequantised_product_infer(ct_call *call) {
+    ct_shape shape = ct__call_shape(call, 2);
+    if (!shape.dim) return false;
+    ct__shape_add_axis(&shape, call->in[0], 0);
+    ct__shape_add_axis(&shape, call->in[1], 0);
+    call->out[0] = ct__shaped(&shape, CT_F32, false);
+    return true;
+}
+static bool dequantised_product_body(ct_rule *r) {
+    ct_tensor w = ct__record(&ct__op_dequantise, r->attrs, &r->in[1], 2, r->node->here);
+    r->body_out[0] = ct_matmul(r->in[0], ct__swap_last(w));
+    return true;
+}
+#define DEQUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
+CT_ATTRS(dequantised_product, DEQUANTISED_PRODUCT_ATTRS);
+const ct_opdef ct__op_dequantised_product = {
+    .id = CT_OP_DEQUANTISED_PRODUCT,
+    .name = "dequantised_product",
+    .doc = "Rows times the numbers that columns of codes stand for: the matrix product's sums, in "
+           "its order.",
+    .kind = &ct__kind_dequantised,
+    .n_in = 3,
+    .n_out = 1,
+    CT_FIELDS(dequantised_product),
+    .accepts = CT_MASK(CT_F32),
+    .infer = dequantised_product_infer,
+    .body = dequantised_product_body,
+    .samples = {.ulp = 32},
+};
+
+// A product of few rows and a turned matrix that is dequantised for it alone.
+ct_tensor ct__product_of_codes(const ct_match *m) {
+    const ct_node *node = m->node, *turned = node->in[1].node;
+    const ct_type *x = ct__type(node->in[0]);
+    if (!m->is_alone(m->env, node->in[1]) || !ct__is_swap_of_last(turned) ||
+        turned->in[0].node->op != &ct__op_dequantise || !m->is_alone(m->env, turned->in[0]))
+        return CT_NONE;
+    const ct_node *w = turned->in[0].node;
+    const ct_type *codes = ct__type(w->in[0]);
+    double rows = 1;
+    for (int a = 0; a < x->rank - 1; a++)
+        rows *= ct__is_dyn(x, a) ? CT_QUANTISED_ROWS + 1 : (double)x->dim[a];
+    if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows < 1 ||
+        rows > CT_QUANTISED_ROWS || ct__is_float(layout_of(w->attrs)->code))
+        return CT_NONE;
+    ct_tensor in[3] = {m->operand(m->env, node->in[0]), m->operand(m->env, w->in[0]),
+                       m->operand(m->env, w->in[1])};
+    in[0] = ct_reshape(in[0], CT_DIMS((int64_t)rows, x->dim[x->rank - 1]));
+    return ct__of_type(ct__record(&ct__op_dequantised_product, w->attrs, in, 3, node->here),
+                       node->out);
+}

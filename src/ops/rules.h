@@ -183,6 +183,7 @@ ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer);
 ct_tensor ct__of_type(ct_tensor t, const ct_type *type); // t reshaped to a type's sizes
 ct_tensor ct__add_last(ct_tensor t);                     // (...) as (..., 1)
 ct_tensor ct__swap_last(ct_tensor t);                    // the last two axes exchanged
+bool ct__is_swap_of_last(const ct_node *node);
 bool ct__is_swapped(ct_tensor t); // are they, of what it is a permutation of, and no others?
 // t with its sizes marked dynamic where those of `like` are.
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);

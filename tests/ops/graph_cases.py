@@ -99,13 +99,14 @@ def scatter(name):
 
 
 def attention(q, k, v, **attrs):
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or (attrs.get("window") and not attrs.get("causal")):
         raise ValueError
     return samples.np_attention(q, k, v, **attrs)
 
 
 def attention_backward(q, k, v, c, total, delta, **attrs):
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or c.shape != (*q.shape[:-1], v.shape[-1]):
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or c.shape != (*q.shape[:-1], v.shape[-1]) or \
+            (attrs.get("window") and not attrs.get("causal")):
         raise ValueError
     return samples.np_attention_backward(q, k, v, c, total, delta, **attrs)
 

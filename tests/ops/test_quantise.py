@@ -185,6 +185,27 @@ def test_products(layout, device, rows):
     assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
+@pytest.mark.parametrize("layout", WHOLE)
+@pytest.mark.parametrize("rows", [1, 4, 7, 16])
+def test_few_rows(layout, rows):
+    """A product that reads codes where they lie has the bits of one with a weight that is stored, since it is read twice."""
+    rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
+    for n, k in ((64, 128), (130, 384), (200, 640)):
+        x, w = rng.normal(size=(rows, k)).astype(np.float32), rng.normal(size=(n, k)).astype(np.float32)
+        codes, scales, exact = quantised(w, layout)
+
+        def once(o, x, codes, scales):
+            return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=number), axes=[1, 0]))
+
+        def twice(o, x, codes, scales):
+            w = o.dequantise(codes, scales, layout=number)
+            return o.matmul(x, o.permute(w, axes=[1, 0])), o.sum(w)
+        for compiled in (False, True):
+            got = run_programs([(once, [x, codes, scales]), (twice, [x, codes, scales])], "cpu", compiled=compiled)
+            assert got[0][0].tobytes() == got[1][0].tobytes()
+            np.testing.assert_allclose(got[0][0], x @ exact.T, rtol=1e-4, atol=1e-4 * np.abs(exact).max() * k)
+
+
 WORK = {"cast": lambda o, w, by: o.cast(w, dtype="f32"), "scale": lambda o, w, by: o.mul(w, 0.3),
         "columns": lambda o, w, by: o.mul(w, by)}
 

@@ -79,27 +79,30 @@ def test_variants(name):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
 
 
-def groups_of(body):
-    """What a plan is made of, as COTAN_DUMP=groups shows it."""
-    run = subprocess.run([sys.executable, "-c", FIRST + textwrap.dedent(body)], capture_output=True, text=True, check=True,
+def groups_of(bodies):
+    """What the plan of each is made of, as COTAN_DUMP=groups shows it."""
+    text = FIRST + "import sys\n" + "".join(f"sys.stderr.write('\\nBEGIN\\n')\n{textwrap.dedent(body)}\nsys.stderr.flush()\n" for body in bodies)
+    run = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True,
                          env=os.environ | {"COTAN_DUMP": "groups"})
-    return run.stdout + run.stderr
+    return run.stderr.split("\nBEGIN\n")[1:]
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
-def test_which_are_one_op(name):
-    text = (VARIANTS | OTHERS)[name]
-    groups = groups_of(f"""
+def test_which_are_one_op():
+    all_of_them = VARIANTS | OTHERS
+    found = groups_of(f"""
         def attend():  # whose names nobody holds in the end
             s = q @ k.transpose(-2, -1)
             return F.softmax({text}, dim=-1) @ v
         y = attend()
         g = cotan.autograd.grad((y * y).sum(), (q, k, v))
-        print([x.numpy().shape for x in g])
-    """)
-    assert ("template attention of" in groups) == (name in VARIANTS), groups
-    assert ("template attention_backward of" in groups) == (name in VARIANTS), groups
-    assert ("template matmul of" in groups) == (name in OTHERS), groups
+        [x.numpy() for x in g]
+    """ for text in all_of_them.values())
+    made = {name: groups for name, groups in zip(all_of_them, found) if groups.strip()}
+    assert len(made) >= 12  # the others have the plan of one before
+    for name, groups in made.items():
+        assert ("template attention of" in groups) == (name in VARIANTS), name + groups
+        assert ("template attention_backward of" in groups) == (name in VARIANTS), name + groups
+        assert ("template matmul of" in groups) == (name in OTHERS), name + groups
 
 
 def test_a_dropout_between_stays_it():
@@ -124,11 +127,11 @@ def test_a_value_that_is_differentiated_stays():
 
 
 def test_weights_that_are_returned_stay():
-    groups = groups_of("""
+    groups, = groups_of(["""
         p = F.softmax(q @ k.transpose(-2, -1), dim=-1)
         y = p @ v
-        print(y.numpy().shape, p.numpy().shape)
-    """)
+        y.numpy(), p.numpy()
+    """])
     assert "template attention" not in groups
 
 

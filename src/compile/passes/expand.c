@@ -97,12 +97,20 @@ static ct_val operand(const expansion *x, ct_val of) {
     return at;
 }
 
+static marked *region_of(const expansion *x, const ct_node *node) {
+    const uint32_t place = x->region_of ? x->region_of[node->index] : 0;
+    return place ? &x->regions[place - 1] : NULL;
+}
+
 static ct_tensor operand_of(void *env, ct_val of) {
     const expansion *x = env;
     return ct__handle_of(operand(x, of));
 }
+// What a region computes again stays in it.
 static bool is_alone(void *env, ct_val of) {
     const expansion *x = env;
+    const marked *region = region_of(x, of.node);
+    if ((region && region->again ? region : NULL) != x->inside) return false;
     return !ct__stops(of.node) && of.node->op->kind != &ct__kind_leaf &&
            x->uses[of.node->index] == 1;
 }
@@ -161,11 +169,6 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
 }
 
 // ----------------------------------------------------------------------------------------- regions
-
-static marked *region_of(const expansion *x, const ct_node *node) {
-    const uint32_t place = x->region_of ? x->region_of[node->index] : 0;
-    return place ? &x->regions[place - 1] : NULL;
-}
 
 // Leaves belong to none: they are there, whoever uses them.
 static bool is_marked(const ct_node *node) {
