@@ -34,7 +34,7 @@ from .nn.functional import (avg_pool1d, bilinear, conv1d, conv2d, conv3d, conv_t
                             conv_transpose3d, cosine_embedding_loss, cosine_similarity, dropout, group_norm, hinge_embedding_loss,
                             kl_div, layer_norm, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, pairwise_distance,
                             pixel_shuffle, pixel_unshuffle, relu_, triplet_margin_loss)
-from . import amp, distributions, library  # noqa: E402, F401
+from . import amp, distributions, library, profiler  # noqa: E402, F401
 from .amp.autocast_mode import (autocast, get_autocast_dtype, is_autocast_available,  # noqa: E402, F401
                                 is_autocast_enabled)
 from .export import export_c  # noqa: E402, F401

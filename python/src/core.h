@@ -119,6 +119,6 @@ bool call_start(PyObject *module);
 extern PyMethodDef make_methods[];
 
 // ---------------------------------------------------------------------------------- library.c
-extern PyMethodDef library_methods[];
+extern PyMethodDef library_methods[], profile_methods[];
 
 #endif

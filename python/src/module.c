@@ -205,6 +205,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
         call_start(module) && PyModule_AddFunctions(module, library_methods) == 0 &&
+        PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
         return module;
     Py_XDECREF(module);

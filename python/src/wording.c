@@ -21,6 +21,7 @@ static const struct {
     // functions and macros
     {"ct_cast", "cotan.astype"},
     {"ct_data", "numpy()"},
+    {"ct_profile_end", "profile.stop()"},
     {"ct_item", "item()"},
     {"ct_keep it", "evaluate it with cotan.eval()"},
     {"ct_assign", "copy_()"},

@@ -1,0 +1,223 @@
+"""Where a program's time goes: torch.profiler's names over Cotan's profile, which is one of the process.
+
+    with cotan.profiler.profile() as p:
+        for batch in batches:
+            train(batch)
+            p.step()
+    print(p.key_averages().table())
+    p.export_chrome_trace("trace.json")  # ui.perfetto.dev shows it
+
+Ops are recorded first and computed together later, so a row is a kernel, with the line of the first op in it, and `record_function`
+has what was computed inside of it: read a result there where that matters.
+"""
+import enum
+import functools
+import os
+import shutil
+import socket
+import tempfile
+import time
+
+from .. import _core
+
+
+class ProfilerActivity(enum.Enum):
+    """All are watched at once; the name is there for programs that say CPU."""
+    CPU = 0
+
+
+class ProfilerAction(enum.Enum):
+    """What becomes of a step."""
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def schedule(*, wait, warmup, active, repeat=0, skip_first=0):
+    """A function of a step's number: after `skip_first` steps, again and again (`repeat` times, 0: without end), `wait` steps and
+    `warmup` steps that do not count, then `active` ones that do."""
+    if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
+        raise ValueError(f"wait {wait}, warmup {warmup}, active {active}, repeat {repeat}, skip_first {skip_first}: active must be at "
+                         "least 1, the others 0")
+    cycle = wait + warmup + active
+
+    def action(step):
+        step -= skip_first
+        if step < 0 or (repeat and step >= repeat * cycle):
+            return ProfilerAction.NONE
+        at = step % cycle
+        if at < wait:
+            return ProfilerAction.NONE
+        if at < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if at < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+    return action
+
+
+class FunctionEventAvg:
+    """All calls of one kernel (or plan, or part with a name) of one line. Times are in microseconds."""
+
+    def __init__(self, kind, name, device, line, calls, seconds, least, most, nbytes, flops):
+        self.kind, self.key, self.device, self.line, self.count = kind, name, device, line, calls
+        self.cpu_time_total, self.least, self.most = seconds * 1e6, least * 1e6, most * 1e6
+        self.nbytes, self.flops = nbytes, flops
+
+    @property
+    def cpu_time(self):
+        return self.cpu_time_total / self.count
+
+    def __repr__(self):
+        place = f" of {self.line[0]}:{self.line[1]}" if self.line else ""
+        return f"<{self.kind} {self.key}{place}: {self.count} calls, {self.cpu_time_total:.0f} us>"
+
+
+class EventList(list):
+    """Rows, the longest first."""
+
+    def __init__(self, rows, table):
+        super().__init__(rows)
+        self._table = table
+
+    def table(self):
+        """The rows for people: kernels, then what happened on the host."""
+        return self._table
+
+
+class profile:
+    """Watches the process while it is open. schedule: see `schedule`; `step` then ends a step, and on_trace_ready is called with the
+    profile when an active cycle has ended. limits: what the machine could do is measured at the end, in a second, for the table's
+    shares."""
+
+    def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, limits=False):
+        for activity in activities or ():
+            if not isinstance(activity, ProfilerActivity):
+                raise ValueError(f"activities are ProfilerActivity.CPU, not {activity!r}")
+        self._schedule, self._ready, self._limits = schedule, on_trace_ready, limits
+        self._open, self._trace, self._seen, self.step_num = False, None, None, 0
+
+    def _begin(self):
+        _core._profile_begin()
+        self._open = True
+        if self._schedule and self._action() in (ProfilerAction.NONE, ProfilerAction.WARMUP):
+            _core._profile_pause()
+
+    def _action(self):
+        return self._schedule(self.step_num)
+
+    def _end(self):
+        self._open = False
+        self._forget()
+        handle, self._trace = tempfile.mkstemp(suffix=".json")
+        os.close(handle)
+        _core._profile_end(self._trace, bool(self._limits))
+        self._seen = _core._profile_seen()
+        if self._ready:
+            self._ready(self)
+
+    def _forget(self):
+        if self._trace and os.path.exists(self._trace):
+            os.unlink(self._trace)
+        self._trace = None
+
+    def start(self):
+        self._begin()
+
+    def stop(self):
+        if self._open:
+            self._end()
+
+    def step(self):
+        """A step of the schedule has ended."""
+        if not self._schedule or not self._open:
+            self.step_num += 1
+            return
+        saved = self._action() is ProfilerAction.RECORD_AND_SAVE
+        self.step_num += 1
+        if saved:
+            self._end()
+            self._begin()
+        elif self._action() in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+            _core._profile_resume()
+        else:
+            _core._profile_pause()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exception):
+        if self._schedule and self._open and self._seen and self._action() in (ProfilerAction.NONE, ProfilerAction.WARMUP):
+            self._open = False  # nothing was watched since the last cycle
+            kept = _core._profile_end(None, False)
+            return kept
+        self.stop()
+
+    def __del__(self):
+        self._forget()
+
+    def _have(self):
+        if not self._seen:
+            raise RuntimeError("the profile has not ended: leave its with block first")
+        return self._seen
+
+    def key_averages(self):
+        rows = self._have()[0]
+        return EventList([FunctionEventAvg(*row) for row in rows], self._seen[-1])
+
+    events = key_averages
+
+    @property
+    def seconds(self):
+        """That were watched."""
+        return self._have()[1]
+
+    @property
+    def launch_seconds(self):
+        """Of them, in kernels and copies."""
+        return self._have()[2]
+
+    @property
+    def peak_bytes(self):
+        """That devices held at most."""
+        return self._have()[4]
+
+    def export_chrome_trace(self, path):
+        """A file for ui.perfetto.dev or chrome://tracing."""
+        self._have()
+        shutil.copyfile(self._trace, path)
+
+
+def tensorboard_trace_handler(dir_name, worker_name=None):
+    """For on_trace_ready: a file for each cycle in the folder."""
+    os.makedirs(dir_name, exist_ok=True)
+    worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+
+    def handler(p):
+        p.export_chrome_trace(os.path.join(dir_name, f"{worker}.{time.time_ns() // 1_000_000}.pt.trace.json"))
+    return handler
+
+
+class record_function:
+    """A part of the program by a name of its own, as a with block or around a function."""
+
+    def __init__(self, name):
+        self.name = str(name)
+
+    def __enter__(self):
+        self._begin = _core._annotate_begin()
+        return self
+
+    def __exit__(self, *exception):
+        _core._annotate_end(self.name, self._begin)
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def watched(*args, **kwargs):
+            with record_function(self.name):
+                return function(*args, **kwargs)
+        return watched
+
+
+__all__ = ["EventList", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule",
+           "tensorboard_trace_handler"]
