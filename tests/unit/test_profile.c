@@ -36,6 +36,9 @@ static const ct_profile_row *row(const char *name, ct_profile_kind kind) {
 
 static void launches_have_their_lines(void **state) {
     const char *device = *state;
+    ct_ctx *own = ct_ctx_new(); // whose memory goes with it
+    assert_non_null(own);
+    ct_ctx_use(own);
     assert_true(ct_set_device(device));
     step();
     assert_true(ct_profile_begin());
@@ -64,6 +67,8 @@ static void launches_have_their_lines(void **state) {
     assert_null(strstr(table, "share"));
     step(); // nobody watches: nothing is added
     assert_int_equal(row("step", CT_PROFILE_USER)->calls, STEPS);
+    ct_ctx_use(NULL);
+    ct_ctx_free(own);
 }
 
 static void pauses_do_not_count(void **state) {
