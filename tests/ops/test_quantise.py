@@ -185,12 +185,12 @@ def test_products(layout, device, rows):
     assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
-@pytest.mark.parametrize("layout", WHOLE)
-@pytest.mark.parametrize("rows", [1, 4, 7, 16])
+@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128"])
+@pytest.mark.parametrize("rows", [1, 4, 16])
 def test_few_rows(layout, rows):
     """A product that reads codes where they lie has the bits of one with a weight that is stored, since it is read twice."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
-    for n, k in ((64, 128), (130, 384), (200, 640)):
+    for n, k in ((64, 128), (130, 640)):
         x, w = rng.normal(size=(rows, k)).astype(np.float32), rng.normal(size=(n, k)).astype(np.float32)
         codes, scales, exact = quantised(w, layout)
 

@@ -86,7 +86,7 @@ def test_size_of_the_table():
     assert len({Call(call).text.split("(")[0] for call in CALLS}) > 100
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", CALLS if os.environ.get("COTAN_TEST_ALL") else CALLS[::2])
 def test_forwards_and_backwards(call):
     call = Call(call)
     ours, theirs = [cotan.asarray(x) for x in call.operands], [jnp.asarray(x) for x in call.operands]
