@@ -1,6 +1,7 @@
 // The graph's attention and its gradients, by the templates.
 #include "kinds/attention.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kinds/emit.h"
@@ -293,15 +294,16 @@ static bool backward_launch(ct_sched *s, ct_node *node, bool wants_q, bool wants
     return ct__emit_done(w.b.e, flops(&w, 1 + wants_q + wants_kv, 1 + wants_kv));
 }
 
-// Heads enough for all cores take five products in one launch; else a block of queries and a block of keys
-// are tasks of their own, which take seven.
+// A head a task takes five products in one launch; a block of queries and a block of keys as tasks of their own take
+// seven, which is worth it where heads would leave cores idle for longer.
 static bool backward_kernels(ct_sched *s, ct_node *node) {
-    enum { TASKS_A_CORE = 2 };
+    enum { TOGETHER = 5, APART = 7 };
     const ct_type *k = ct__type(node->in[K]);
-    const int cores = ct__sched_target(s)->cores;
+    const double cores = ct__sched_target(s)->cores > 0 ? ct__sched_target(s)->cores : 1;
     double heads = 1;
     for (int a = 0; a < k->rank - 2; a++) heads *= (double)k->dim[a];
-    if (heads >= TASKS_A_CORE * cores) return backward_launch(s, node, true, true);
+    const double turns = ceil(heads / cores);
+    if (turns * cores * TOGETHER <= heads * APART) return backward_launch(s, node, true, true);
     return backward_launch(s, node, true, false) && backward_launch(s, node, false, true);
 }
 
