@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from op_cases import DYNAMIC, END, NUMPY, read_table
-from op_samples import CLIP, DROP, attention_extras, attention_scores, conv_options, fitted, least, most, np_windows, spread, whole
+from op_attention import attention_backward as any_attention_backward
+from op_attention import attention_extras, attention_scores
+from op_samples import CLIP, DROP, conv_options, fitted, least, most, np_windows, spread, whole
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)
@@ -241,26 +243,7 @@ def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, pre
 
 
 def attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
-    *rest, c, total, delta = rest
-    extras = attention_extras(rest, present)
-    keep = extras.pop("keep", 1)
-    own_scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    s, see = attention_scores(q, k, jnp, causal, window, scale, softcap, **extras)
-    group = 1 if q.ndim < 3 else q.shape[-3] // k.shape[-3]
-    wide_k, wide_v = (jnp.repeat(x, group, axis=-3) if group > 1 else x for x in (k, v))
-
-    def shared(x):
-        return x.reshape(*x.shape[:-3], -1, group, *x.shape[-2:]).sum(-3) if group > 1 else x
-    p = jnp.where(see, jnp.exp(jnp.where(see, s - jnp.where(jnp.isfinite(total), total, 0)[..., None], 0)), 0)
-    c_s = p * (jnp.matmul(c, jnp.swapaxes(wide_v, -1, -2)) * keep - delta[..., None])
-    if extras.get("fill") is not None:
-        c_s = jnp.where(extras["mask"], c_s, 0)
-    if softcap:
-        plain = jnp.matmul(q, jnp.swapaxes(wide_k, -1, -2)) * own_scale
-        c_s = c_s * (1 - jnp.tanh(plain / softcap) ** 2)
-    c_s = c_s * own_scale
-    return jnp.matmul(c_s, wide_k), shared(jnp.matmul(jnp.swapaxes(c_s, -1, -2), q)), \
-        shared(jnp.matmul(jnp.swapaxes(p * keep, -1, -2), c))
+    return any_attention_backward(jnp, q, k, v, rest, present, causal, window, scale, softcap)
 
 
 def cross_entropy(x, targets, per_row=False):
