@@ -20,11 +20,6 @@ typedef struct backward {
     int64_t by_row, by_i, pitch;
 } backward;
 
-static ct_kval in_row(const backward *b, ct_kval row, ct_kval lane) {
-    ct_kir *k = b->a.k;
-    return ct__kir_add(k, ct__kir_muli(k, row, b->a.width), lane);
-}
-
 // Probabilities of a few keys, and the cotangents of their products with the queries.
 static void probabilities(void *env, ct_kval lane) {
     backward *b = env;
@@ -43,7 +38,7 @@ static void probabilities(void *env, ct_kval lane) {
             keep[r] = ct__attention_panel_at(a, &a->keep, key, lane);
             kept = ct__kir_mul(k, kept, keep[r]);
         }
-        ct__kir_store(k, a->p, in_row(b, key, lane), kept);
+        ct__kir_store(k, a->p, ct__attention_in_row(&b->a, key, lane), kept);
     }
     const ct_attention_chain products = {.n = s->e,
                                          .numbers = a->values,
@@ -66,7 +61,8 @@ static void probabilities(void *env, ct_kval lane) {
             v = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, seen, zero), v, zero);
         }
         if (s->scale != 1) v = ct__kir_mul(k, v, ct__kir_const(k, s->dtype, s->scale));
-        ct__kir_store(k, b->c_scores, in_row(b, ct__kir_addi(k, b->row, r), lane), v);
+        ct__kir_store(k, b->c_scores, ct__attention_in_row(&b->a, ct__kir_addi(k, b->row, r), lane),
+                      v);
     }
 }
 

@@ -64,6 +64,22 @@ void ct__attention_fill(const ct_attention *a, int buf, int64_t n, double value)
     ct__kir_end(k);
 }
 
+ct_kval ct__attention_in_row(const ct_attention *a, ct_kval row, ct_kval lane) {
+    return ct__kir_add(a->k, ct__kir_muli(a->k, row, a->width), lane);
+}
+
+// Rows of scratch (n, pitch) behind the first `count`.
+static void zeros_behind(const ct_attention *a, int to, int64_t pitch, ct_kval count, int64_t n) {
+    ct_kir *k = a->k;
+    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, n), count);
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, beyond, "row beyond the last");
+    ct_kval place = ct__kir_muli(k, ct__kir_add(k, count, r), pitch);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row");
+    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
 void ct__attention_at(ct_attention *a, ct_kval lead) {
     const ct_attention_spec *s = a->s;
     ct_kir *k = a->k;
@@ -147,13 +163,7 @@ void ct__attention_stage(ct_attention *a, const ct_source *from, int to, int64_t
     ct__kir_store(k, to, ct__kir_add(k, place, i), v);
     ct__kir_end(k);
     ct__kir_end(k);
-    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, a->width), a->n_rows);
-    r = ct__kir_loop(k, CT_BIND_SEQ, beyond, "row beyond the last");
-    place = ct__kir_muli(k, ct__kir_add(k, a->n_rows, r), pitch);
-    i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row");
-    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    zeros_behind(a, to, pitch, a->n_rows, a->width);
 }
 
 void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t columns, int to) {
@@ -183,14 +193,7 @@ static void pack(ct_attention *a, const ct_source *from, int to, int64_t n, int6
     ct__kir_store(k, to, ct__kir_add(k, place, i), ct__source_load(k, from, at + 2, a->lead));
     ct__kir_end(k);
     ct__kir_end(k);
-    if (!a->tail) return;
-    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, CT_ATTENTION_BLOCK), a->n_keys);
-    j = ct__kir_loop(k, CT_BIND_SEQ, beyond, "key beyond the last");
-    place = ct__kir_muli(k, ct__kir_add(k, a->n_keys, j), pitch);
-    i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a key");
-    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    if (a->tail) zeros_behind(a, to, pitch, a->n_keys, CT_ATTENTION_BLOCK);
 }
 
 void ct__attention_take_keys(ct_attention *a, ct_kval block) {
@@ -281,7 +284,7 @@ ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *
                                ct_kval lane) {
     ct_kir *k = a->k;
     if (p->from->extent == CT_ATTENTION_KEYS) return ct__kir_load(k, p->turned, key);
-    return ct__kir_load(k, p->turned, ct__kir_add(k, ct__kir_muli(k, key, a->width), lane));
+    return ct__kir_load(k, p->turned, ct__attention_in_row(a, key, lane));
 }
 
 // ------------------------------------------------------------------------------------- register tiles

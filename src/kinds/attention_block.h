@@ -71,6 +71,8 @@ ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *
 // Calls write for TILE loops that cover `n` lanes, a multiple of CT_LANES; lane is the loop's variable.
 void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *env, ct_kval lane),
                          void *env);
+// Where scratch (n, width) has the row's element of a lane.
+ct_kval ct__attention_in_row(const ct_attention *a, ct_kval row, ct_kval lane);
 // Fills scratch.
 void ct__attention_fill(const ct_attention *a, int buf, int64_t n, double value);
 // A row of all as (group, query), put behind the place in front; gives how many positions there are.

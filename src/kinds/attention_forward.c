@@ -16,11 +16,6 @@ typedef struct forward {
     ct_kval row;  // of the tiles being written: the first key, or number of a value
 } forward;
 
-static ct_kval in_row(const forward *f, ct_kval row, ct_kval lane) {
-    ct_kir *k = f->a.k;
-    return ct__kir_add(k, ct__kir_muli(k, row, f->a.width), lane);
-}
-
 // Scores, and the largest of each row so far.
 static void score(void *env, ct_kval lane) {
     forward *f = env;
@@ -29,7 +24,8 @@ static void score(void *env, ct_kval lane) {
     ct__attention_scores(&f->a, f->row, lane, s, bent);
     ct_kval most = ct__kir_load(k, f->most, lane);
     for (int r = 0; r < f->a.high; r++) {
-        ct__kir_store(k, f->a.p, in_row(f, ct__kir_addi(k, f->row, r), lane), s[r]);
+        ct__kir_store(k, f->a.p, ct__attention_in_row(&f->a, ct__kir_addi(k, f->row, r), lane),
+                      s[r]);
         most = ct__kir_max(k, most, s[r]);
     }
     ct__kir_store(k, f->most, lane, most);
@@ -57,14 +53,15 @@ static void probabilities(forward *f) {
     ct__kir_store(k, f->shrink, lane, shrink);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, CT_LANES, "key mod 16"), part = -1;
     for (int round = 0; round < BLOCK / CT_LANES; round++) {
-        ct_kval key = ct__kir_addi(k, i, round * CT_LANES), at = in_row(f, key, lane);
+        ct_kval key = ct__kir_addi(k, i, round * CT_LANES),
+                at = ct__attention_in_row(&f->a, key, lane);
         ct_kval p = ct__kir_math(k, CT_MATH_EXP, ct__kir_sub(k, ct__kir_load(k, a->p, at), base));
         part = part < 0 ? p : ct__kir_add(k, part, p);
         if (a->s->keep.extent != CT_ATTENTION_NONE)
             p = ct__kir_mul(k, p, ct__attention_panel_at(a, &a->keep, key, lane));
         ct__kir_store(k, a->p, at, p);
     }
-    ct__kir_store(k, f->parts, in_row(f, i, lane), part);
+    ct__kir_store(k, f->parts, ct__attention_in_row(&f->a, i, lane), part);
     ct__kir_end(k);
     ct_kval x[CT_LANES];
     for (int j = 0; j < CT_LANES; j++)
@@ -92,7 +89,7 @@ static void add_values(void *env, ct_kval lane) {
                                          .lane_by_i = a->width};
     ct__attention_chain(a, &products, own);
     for (int r = 0; r < f->a.high; r++) {
-        ct_kval at = in_row(f, ct__kir_addi(k, f->row, r), lane);
+        ct_kval at = ct__attention_in_row(&f->a, ct__kir_addi(k, f->row, r), lane);
         ct_kval before = ct__kir_mul(k, ct__kir_load(k, f->out, at), shrink);
         ct__kir_store(k, f->out, at, ct__kir_add(k, before, own[r]));
     }

@@ -40,6 +40,9 @@ typedef struct ct_quantised_scales {
     int rows, turned;
     ct_kval column0;
 } ct_quantised_scales;
+// Tiles of `width` columns that a task has, at most `most`: some tasks a core, so that none waits long at the end.
+int64_t ct__quantised_tiles(const ct_kir *k, const ct_quantised_spec *s, int64_t width,
+                            int64_t most);
 int64_t ct__quantised_numbers(const ct_quantised_spec *s);
 void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to);
 

@@ -6,7 +6,6 @@
 enum {
     HIGH = 8,       // rows of a tile, at most
     WORDS = 16,     // of a column, that are turned at a time
-    TASKS = 8,      // a core, where columns are known
     TILES = 32,     // of 16 columns, of a task at most
     FEW = 2,        // rows behind whole tiles that go one by one
     MOST_ROWS = 64, // of a task
@@ -200,16 +199,21 @@ static void store_tile(const quantised *q, ct_kval row, ct_kval early) {
     ct__kir_end(k);
 }
 
-// Rows of a task: all, or as many as lie near. And its columns: some tasks a core, so that none waits long at the end.
+int64_t ct__quantised_tiles(const ct_kir *k, const ct_quantised_spec *s, int64_t width,
+                            int64_t most) {
+    enum { TASKS = 8 }; // a core
+    const int cores = s->target.cores > 0 ? s->target.cores : 1;
+    int64_t columns = 0;
+    const int64_t n =
+        ct__kir_is_int(k, s->columns, &columns) ? columns / width / (TASKS * cores) : 1;
+    return n < 1 ? 1 : n > most ? most : n;
+}
+
+// Rows of a task: all, or as many as lie near.
 static int64_t choose(quantised *q) {
     const int64_t n = q->s->n_rows ? q->s->n_rows : MOST_ROWS;
-    const int cores = q->s->target.cores > 0 ? q->s->target.cores : 1;
-    int64_t columns = 0;
     q->high = n < HIGH ? (int)n : HIGH;
-    q->tiles = 1;
-    if (ct__kir_is_int(q->k, q->s->columns, &columns))
-        q->tiles = columns / CT_LANES / (TASKS * cores);
-    q->tiles = q->tiles < 1 ? 1 : q->tiles > TILES ? TILES : q->tiles;
+    q->tiles = ct__quantised_tiles(q->k, q->s, CT_LANES, TILES);
     const int64_t rows = n < MOST_ROWS ? n : MOST_ROWS;
     return (rows + q->high - 1) / q->high * q->high;
 }

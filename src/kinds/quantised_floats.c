@@ -4,7 +4,7 @@
 #include "kinds/matmul.h"
 #include "kinds/quantised.h"
 
-enum { WIDTH = CT_QUANTISED_WIDTH, WORDS = 16, HIGH = 8, TASKS = 8, TILES = 16 };
+enum { WIDTH = CT_QUANTISED_WIDTH, WORDS = 16, HIGH = 8, TILES = 16 };
 
 typedef struct floats {
     ct_kir *k;
@@ -152,18 +152,14 @@ static void columns(const floats *f, ct_kval early) {
 
 static void choose(floats *f) {
     const ct_quantised_spec *s = f->s;
-    const int cores = s->target.cores > 0 ? s->target.cores : 1;
     const bool large = s->target.registers * s->target.lanes / CT_LANES >= 32;
-    int64_t n = 0;
     f->step = ct__quantised_step(s->bits);
     f->steps = CT_DOT_CHUNK / f->step;
     // A third of the registers or more hold sums.
     f->high = s->n_rows < HIGH ? (int)s->n_rows : HIGH;
     f->lanes = large && f->high <= 4 ? 64 : large ? 32 : CT_LANES;
     if (!large && f->high > 4) f->high = 4;
-    f->tiles = 1;
-    if (ct__kir_is_int(f->k, s->columns, &n)) f->tiles = n / WIDTH / (TASKS * cores);
-    f->tiles = f->tiles < 1 ? 1 : f->tiles > TILES ? TILES : f->tiles;
+    f->tiles = ct__quantised_tiles(f->k, s, WIDTH, TILES);
 }
 
 void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *s) {
