@@ -113,12 +113,32 @@ static void pages_lie_anywhere(void **state) {
     assert_int_equal(ct_get_stats().launches - before, 1);
 }
 
+// What is added to all scores of a row cancels, however large; rows that a block has room for and that are not there add
+// nothing to what keys get.
+static void large_scores_cancel(void **state) {
+    (void)state;
+    enum { T = 3, S = 70, D = 8 };
+    CT_SCOPE;
+    ct_tensor in[3] = {drawn(1, CT_DIMS(T, D)), drawn(2, CT_DIMS(S, D)), drawn(3, CT_DIMS(S, D))},
+              grads[2][3];
+    assert_true(ct_eval(in, 3));
+    for (int large = 0; large < 2; large++) {
+        ct_tensor bias = ct_expand(ct_f(large ? 200 : 0), CT_DIMS(T, S));
+        ct_tensor y = ct_attention(in[0], in[1], in[2], .mask = bias);
+        ct_grad(ct_sum(ct_square(y)), in, 3, grads[large]);
+    }
+    for (int i = 0; i < 3; i++) {
+        const float *want = ct_data(grads[0][i]), *got = ct_data(grads[1][i]);
+        for (int j = 0; j < (i ? S : T) * D; j++) // of 200 f32 has 1.5e-5
+            assert_true(got[j] - want[j] < 1e-3f && want[j] - got[j] < 1e-3f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_linear),
-        cmocka_unit_test(a_token_takes_one_kernel),
-        cmocka_unit_test(rows_have_the_same_bits),
-        cmocka_unit_test(pages_lie_anywhere),
+        cmocka_unit_test(memory_is_linear),        cmocka_unit_test(a_token_takes_one_kernel),
+        cmocka_unit_test(rows_have_the_same_bits), cmocka_unit_test(pages_lie_anywhere),
+        cmocka_unit_test(large_scores_cancel),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
