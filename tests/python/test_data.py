@@ -65,9 +65,14 @@ def test_elements_are_put_together(workers):
 def test_workers():
     seen = set()
 
+    # The first elements wait for each other: a worker that starts sooner could take them all.
+    both = threading.Barrier(2)
+
     class Seen(Squares):
         def __getitem__(self, i):
             seen.add((get_worker_info().id, get_worker_info().num_workers))
+            if i < 2:
+                both.wait(timeout=60)
             return super().__getitem__(i)
 
     started = []
