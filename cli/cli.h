@@ -95,7 +95,7 @@ typedef struct train_settings {
     ct_lm_train_options train;
     opt options[MOST_TRAIN_OPTIONS];
     paths data;
-    int tokens;
+    int tokens, precision;
     ct_num lr, dropout, seed;
     machine machine;
 } train_settings;

@@ -144,6 +144,8 @@ static void show(const ct_lm_event *event, void *user) {
 // ----------------------------------------------------------------------------------------- options
 
 static const char *const token_kinds[] = {"bytes", "chars", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
+static const ct_dtype precision_dtypes[] = {CT_F32, CT_BF16, CT_F16};
 enum { MOST = 1000000000 };
 
 static size_t list_options(train_settings *s) {
@@ -176,6 +178,9 @@ static size_t list_options(train_settings *s) {
          .out = &t->clip},
         {"dropout", OPT_REAL, "X", "part dropped in training (0)", 0, 0.99, .out = &s->dropout},
         {"no-bias", OPT_FLAG, NULL, "linear layers and norms without a bias", .out = &t->no_bias},
+        {"precision", OPT_CHOICE, "KIND",
+         "of products: fp32, bf16 or fp16; weights stay fp32 (fp32)", .choices = precisions,
+         .out = &s->precision},
         {"eval-every", OPT_WHOLE, "N", "steps between evaluations (a tenth)", 1, MOST,
          .out = &t->eval_every},
         {"eval-batches", OPT_COUNT, "N", "steps' batches an evaluation; 0: all (50)", 0, MOST,
@@ -207,7 +212,7 @@ static size_t list_options(train_settings *s) {
 
 bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
                         int *status) {
-    *s = (train_settings){.tokens = -1};
+    *s = (train_settings){.tokens = -1, .precision = -1};
     c->opts = s->options;
     c->n = list_options(s);
     if (own) s->options[c->n++] = *own;
@@ -215,6 +220,7 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
     s->train.data = s->data.v;
     s->train.n_data = s->data.n;
     s->train.chars = s->tokens == 1;
+    if (s->precision >= 0) s->train.precision = precision_dtypes[s->precision];
     s->train.lr = s->lr.value;
     s->train.dropout = s->dropout.value;
     s->train.seed = (uint64_t)s->seed.value;

@@ -55,6 +55,9 @@ typedef struct ct_lm_train_options {
     ct_num beta1, beta2, weight_decay, clip; // default 0.9, 0.99, 0.1, 1; clip 0: none
     double dropout;
     bool no_bias;        // linear layers and norms without a bias
+    ct_dtype precision;  // CT_F32, the default; CT_BF16 or CT_F16: the model computes by autocast
+                         // (CT_AUTOCAST), and weights and the optimizer's state stay f32; with
+                         // CT_F16 the loss is scaled (ct_loss_scale)
     int64_t eval_every;  // default a tenth of the steps
     ct_num eval_batches; // of the held-out text, each as large as a step's `accumulate` batches; 0:
                          // all of it; default 50

@@ -81,6 +81,19 @@ CT_API ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transfo
                 sizeof((ct_transform[]){__VA_ARGS__}) / sizeof(ct_transform), CT_HERE)
 CT_API void ct_optim_free(ct_optim *optim);
 
+// Dynamic scaling of the loss, for gradients in f16, which has no numbers below 6e-8 (Micikevicius et
+// al. 2018, section 3.2; the rule is that of PyTorch's GradScaler). Gradients are those of the loss
+// times the scale, divided by it again before anything looks at them. A step whose gradients' norm
+// is not finite changes no parameter and no state, and the scale is multiplied by `backoff`; after
+// `interval` good steps in a row it is multiplied by `growth`. All of it is part of the plan: nothing is read.
+// State "loss_scale" (f32), "good_steps" (i32, in a row) and "skipped" (i32, in all); metric
+// "loss_scale": the next step's.
+typedef struct ct_loss_scale {
+    double initial;         // 65,536 is usual; 0, the default: the loss is not scaled
+    double growth, backoff; // default 2 and 0.5
+    int64_t interval;       // default 2,000
+} ct_loss_scale;
+
 // Options of all ready-made optimizers.
 typedef struct ct_optim_options {
     double lr;            // constant; or else:
@@ -93,6 +106,7 @@ typedef struct ct_optim_options {
     void *mask_user;
     double momentum; // SGD: default 0
     bool nesterov;   // SGD; needs a momentum
+    ct_loss_scale loss_scale;
     ct_loc here;
 } ct_optim_options;
 CT_API ct_optim *ct_sgd_with(ct_params *params, ct_optim_options options);

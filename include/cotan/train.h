@@ -38,7 +38,8 @@ typedef enum {
 typedef struct ct_fit_point {
     int64_t step, steps; // step: at hand, or done last; from 0
     int64_t done;        // steps that the weights have behind them, as they are now: with the one
-                         // whose loss was no finite number, which ends the fit behind its update
+                         // whose loss was no finite number, which ends the fit behind its update,
+                         // but where the optimizer scales the loss: it leaves such a step out
     double loss;     // of the step done last, before its update; with parts, the mean of theirs;
                      // NaN: none was done yet since the fit began
     double val_loss; // newest; NaN: none yet since the fit began
@@ -47,6 +48,7 @@ typedef struct ct_fit_point {
     ct_fit_best best;
     ct_fit_end end;
     double lr, grad_norm;    // norm of the gradients before clipping
+    double loss_scale;       // of the next step; 0: the optimizer scales no loss
     double ms, tokens_per_s; // of this step alone
     uint64_t plans_compiled; // since the step before: by evaluation, step and callbacks
     uint64_t memory;         // bytes of the process

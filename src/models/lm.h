@@ -47,6 +47,8 @@ typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, bool lesse
 bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
                    ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
 
+bool ct__lm_is_precision(ct_dtype dtype);
+
 // The optimizer of a run, of which lr, min_lr and the like are given.
 ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *options);
 

@@ -63,7 +63,11 @@ static bool write_step(const job *j) {
         ct_nn_mode mode = {.training = true, .dropout = (float)j->run.dropout};
         if (j->run.dropout > 0) mode.key = ct_from_at(some_key, CT_U32, CT_DIMS(2), CT_NOWHERE);
         const ct_tensor key = mode.key; // which the layers split
-        ct_tensor loss = ct_gpt2_loss_at(j->model, tokens, targets, &mode, CT_NOWHERE);
+        ct_tensor loss;
+        {
+            CT_AUTOCAST(j->run.precision);
+            loss = ct_gpt2_loss_at(j->model, tokens, targets, &mode, CT_NOWHERE);
+        }
         ct_metric_at("loss", loss, CT_NOWHERE);
         ct_optim_step_at(optim, loss, CT_NOWHERE);
         const ct_named names[] = {{"tokens", tokens},

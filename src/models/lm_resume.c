@@ -26,7 +26,8 @@ typedef enum {
     KIND_SEED,
     KIND_DROPOUT,
     KIND_CHARS,
-    KIND_NO_BIAS
+    KIND_NO_BIAS,
+    KIND_PRECISION
 } kind;
 // What a run that is resumed may be told anew.
 typedef enum { STAYS, GROWS, CHANGES } change;
@@ -56,6 +57,7 @@ static const struct setting {
     SETTING("clip", "clip", KIND_NUM, clip),
     SETTING("dropout", "dropout", KIND_DROPOUT, dropout),
     SETTING("no_bias", "no-bias", KIND_NO_BIAS, no_bias),
+    SETTING("precision", "precision", KIND_PRECISION, precision),
     SETTING("eval_every", "eval-every", KIND_INT, eval_every),
     SETTING("eval_batches", "eval-batches", KIND_NUM, eval_batches),
     OTHER("patience", "patience", KIND_NUM, patience, CHANGES),
@@ -67,6 +69,31 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
+static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
+static const ct_dtype precision_dtypes[] = {CT_F32, CT_BF16, CT_F16};
+
+static const char *precision_name(ct_dtype dtype) {
+    for (int i = 0; i < 3; i++)
+        if (precision_dtypes[i] == dtype) return precisions[i];
+    return "";
+}
+
+static void store_precision(ct_config *to, const char *key, ct_dtype dtype) {
+    const char *name = precision_name(dtype);
+    ct__config_set_string(to, key, name, strlen(name));
+}
+
+bool ct__lm_is_precision(ct_dtype dtype) { return *precision_name(dtype) != '\0'; }
+
+// Runs from before there was a choice have none of it.
+static bool restore_precision(const ct_config *from, const char *key, ct_dtype *dtype,
+                              ct_err *err) {
+    int i = 0;
+    bool ok = !ct__config_has(from, key) || ct__config_choice(from, key, precisions, &i, err);
+    *dtype = precision_dtypes[i];
+    return ok;
+}
+
 static void store(ct_config *to, const struct setting *s, const ct_lm_train_options *o) {
     const char *at = (const char *)o + s->at;
     switch (s->kind) {
@@ -77,6 +104,7 @@ static void store(ct_config *to, const struct setting *s, const ct_lm_train_opti
     case KIND_NUM: ct__config_set_real(to, s->key, ((const ct_num *)at)->value); break;
     case KIND_CHARS:
     case KIND_NO_BIAS: ct__config_set_bool(to, s->key, *(const bool *)at); break;
+    case KIND_PRECISION: store_precision(to, s->key, *(const ct_dtype *)at); break;
     }
 }
 
@@ -93,6 +121,7 @@ static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_
         return ct__config_real(from, s->key, 0, 1e300, &((ct_num *)at)->value, err);
     case KIND_CHARS:
     case KIND_NO_BIAS: return ct__config_bool(from, s->key, (bool *)at, err);
+    case KIND_PRECISION: return restore_precision(from, s->key, (ct_dtype *)at, err);
     }
     return false;
 }
@@ -123,8 +152,14 @@ static bool differs(const struct setting *s, const ct_lm_train_options *given,
         x = *(const bool *)a, y = *(const bool *)b;
         was_given = s->kind == KIND_CHARS && given->given & CT_LM_GIVEN_CHARS;
         break;
+    case KIND_PRECISION: x = *(const ct_dtype *)a, y = *(const ct_dtype *)b; break;
     }
     if ((!was_given && x == 0) || x == y) return false;
+    if (s->kind == KIND_PRECISION) {
+        snprintf(asked, 32, " %s", precision_name((ct_dtype)x));
+        snprintf(has, 32, "%s", precision_name((ct_dtype)y));
+        return true;
+    }
     static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     if (s->kind == KIND_CHARS || s->kind == KIND_NO_BIAS) {
         snprintf(asked, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",

@@ -21,7 +21,7 @@
 
 static const char smaller[] = "a smaller --batch, --context, --width or --layers needs less";
 
-enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100 };
+enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100, FIRST_LOSS_SCALE = 65536 };
 
 typedef struct run {
     ct_lm_train_options o; // with nothing left open
@@ -63,6 +63,7 @@ typedef struct run {
 static void fill_in(ct_lm_train_options *o) {
     if (!o->steps) o->steps = 2000;
     if (!o->accumulate) o->accumulate = 1;
+    if (!o->precision) o->precision = CT_F32;
     o->patience = CT_F(ct__num_or(o->patience, 0));
     o->min_delta = CT_F(ct__num_or(o->min_delta, 0));
     if (!o->eval_every) o->eval_every = o->steps >= 10 ? o->steps / 10 : 1;
@@ -112,6 +113,9 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
     int64_t steps = o->steps ? o->steps : 2000;
     double lr = o->lr > 0 ? o->lr : default_lr(o->width);
     if (!in_range(o)) return refuse(err, command, "an option is out of its range");
+    if (o->precision && !ct__lm_is_precision(o->precision))
+        return refuse(err, command, "the precision is %s, it must be f32, bf16 or f16",
+                      ct_dtype_name(o->precision));
     if (o->out && !*o->out)
         return refuse(err, command, "--out is empty: it takes the folder to write");
     if (o->resume && o->out)
@@ -209,6 +213,7 @@ static void tell_model(run *r, const ct_lm_size *size) {
               "%" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64 ", context %" PRId64 ", ",
               o->layers, o->layers == 1 ? "" : "s", o->heads, o->heads == 1 ? "" : "s", o->width,
               o->context);
+    if (o->precision != CT_F32) ct__textf(&text, "products in %s, ", ct_dtype_name(o->precision));
     if (o->accumulate > 1)
         ct__textf(&text, "%" PRId64 " batches of %" PRId64 " a step: ", o->accumulate, o->batch);
     else
@@ -315,6 +320,7 @@ static ct_tensor record_loss(int64_t batch, void *user) {
         r->done = (batch + 1) / r->o.accumulate;
         ct_assign(r->position, ct_scalar((double)r->done, CT_I64));
     }
+    CT_AUTOCAST(r->o.precision);
     return ct_gpt2_loss(r->model, x, y, &mode);
 }
 
@@ -326,6 +332,7 @@ static void run_batch(run *r) {
     CT_SCOPE;
     ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
     ct_tensor count = given(r, r->rows, CT_F32, 1);
+    CT_AUTOCAST(r->o.precision);
     ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
     ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
     ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
@@ -736,7 +743,8 @@ ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *o) {
                                  .warmup = (int64_t)o->warmup.value,
                                  .steps = o->steps},
                     .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
-                    .weight_decay = o->weight_decay);
+                    .weight_decay = o->weight_decay,
+                    .loss_scale.initial = o->precision == CT_F16 ? FIRST_LOSS_SCALE : 0);
 }
 
 static bool make_model(run *r) {

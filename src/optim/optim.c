@@ -1,4 +1,5 @@
 // Optimizers: a chain of transforms, the variables of its state, and the step.
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -12,23 +13,26 @@ struct ct_optim {
     ct_schedule lr;
     ct_transform *transforms; // (n_transforms)
     size_t n_transforms;
-    size_t n;           // parameters
-    ct_tensor *params;  // (n)
-    const char **names; // (n) owned by the parameter set
-    ct_tensor **slots;  // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
-    ct_tensor *updates; // (n) of the step being recorded
-    int *stages;        // (n_transforms) of each, or NULL where one is the user's
-    int64_t *list;      // (n_transforms) of the update being recorded
-    ct_tensor *numbers; // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
-    ct_tensor *in;      // of the update being recorded
-    ct_tensor rate;     // of the step recorded last
-    ct_tensor step;     // variable, i32: steps done
-    ct_params *sums;    // of gradients, of the parts of a step; NULL: no step had parts yet
-    ct_tensor *sum;     // (n) variables in it
-    ct_tensor parts;    // variable in it, i32: how many the sums hold
-    int64_t count;      // steps done, but for the pending ones
-    int64_t pending;    // recorded, and not known to have run
-    uint64_t version;   // of the variable `step`, when these were recorded
+    size_t n;              // parameters
+    ct_tensor *params;     // (n)
+    const char **names;    // (n) owned by the parameter set
+    ct_tensor **slots;     // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
+    ct_tensor *updates;    // (n) of the step being recorded
+    int *stages;           // (n_transforms) of each, or NULL where one is the user's
+    int64_t *list;         // (n_transforms) of the update being recorded
+    ct_tensor *numbers;    // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
+    ct_tensor *in;         // of the update being recorded
+    ct_tensor rate;        // of the step recorded last
+    ct_tensor step;        // variable, i32: steps done
+    ct_loss_scale scaling; // .initial 0: the loss is not scaled
+    ct_tensor scale, good, skipped; // variables of it: f32, i32, i32
+    ct_tensor finite; // of the step being recorded: it counts; CT_NONE where it always does
+    ct_params *sums;  // of gradients, of the parts of a step; NULL: no step had parts yet
+    ct_tensor *sum;   // (n) variables in it
+    ct_tensor parts;  // variable in it, i32: how many the sums hold
+    int64_t count;    // steps done, but for the pending ones
+    int64_t pending;  // recorded, and not known to have run
+    uint64_t version; // of the variable `step`, when these were recorded
 };
 
 void ct_optim_free(ct_optim *optim) {
@@ -80,10 +84,20 @@ static ct_tensor state_like(ct_params *set, const char *kind, const char *name, 
     return var;
 }
 
+static void make_scale(ct_optim *optim, ct_loc here) {
+    optim->scale = ct_param_at(optim->state, "loss_scale", CT_F32, CT_SCALAR, here);
+    optim->good = ct_param_at(optim->state, "good_steps", CT_I32, CT_SCALAR, here);
+    optim->skipped = ct_param_at(optim->state, "skipped", CT_I32, CT_SCALAR, here);
+    ct_assign_at(optim->scale, ct_scalar(optim->scaling.initial, CT_F32), here);
+    ct_assign_at(optim->good, ct_scalar(0, CT_I32), here);
+    ct_assign_at(optim->skipped, ct_scalar(0, CT_I32), here);
+}
+
 static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     CT_SCOPE;
     optim->step = ct_param_at(optim->state, "step", CT_I32, CT_SCALAR, here);
     ct_assign_at(optim->step, ct_scalar(0, CT_I32), here);
+    if (optim->scaling.initial > 0) make_scale(optim, here);
     for (size_t t = 0; t < optim->n_transforms; t++)
         for (int k = 0; k < CT_TRANSFORM_STATES && optim->transforms[t].state[k]; k++) {
             ct_tensor *slot = ct__calloc(optim->n, sizeof *slot);
@@ -149,8 +163,8 @@ static bool make_stages(ct_optim *optim) {
     return true;
 }
 
-ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
-                      ct_loc here) {
+static ct_optim *make_chain(ct_params *params, ct_schedule lr, const ct_transform *transforms,
+                            size_t n, ct_loss_scale scaling, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || (n && !ct__given(ctx, transforms, here, "optim", "the list of transforms")) ||
         ctx->err.code || !usable_course(ctx, &lr, here))
@@ -164,6 +178,7 @@ ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *tra
     if (optim) {
         *optim = (ct_optim){.state = ct_params_new(),
                             .lr = lr,
+                            .scaling = scaling,
                             .transforms = ct__calloc(n + !n, sizeof *transforms),
                             .n_transforms = n,
                             .n = n_params,
@@ -191,8 +206,19 @@ ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *tra
     return NULL;
 }
 
+ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
+                      ct_loc here) {
+    return make_chain(params, lr, transforms, n, (ct_loss_scale){0}, here);
+}
+
 static bool takes(const ct_transform *transform, const ct_update *u, size_t i) {
     return !transform->mask || transform->mask(u->names[i], u->params[i], transform->user);
+}
+
+// What a step gives a variable, which keeps its own where the step does not count.
+static void assign_if_finite(const ct_optim *optim, ct_tensor var, ct_tensor value, ct_loc here) {
+    ct_assign_at(var, optim->finite.bits ? ct_select_at(optim->finite, value, var, here) : value,
+                 here);
 }
 
 // One parameter's node, and the assignments of what comes out of it.
@@ -212,11 +238,11 @@ static void record_update(ct_optim *optim, const ct_update *u, size_t i) {
     }
     update_attrs attrs = {.stages = {n_list, optim->list}};
     ct_tensor out = ct__record(&ct__op_update, &attrs, in, n_in, u->here);
-    ct_assign_at(u->params[i], out, u->here);
+    assign_if_finite(optim, u->params[i], out, u->here);
     for (int s = 0, at = 2; s < n_list; s++) {
         const ct_stage *stage = &ct__stages[optim->list[s]];
         for (int k = 0; k < stage->n_states; k++)
-            ct_assign_at(in[at + k], ct__output(out, (uint32_t)++n_out), u->here);
+            assign_if_finite(optim, in[at + k], ct__output(out, (uint32_t)++n_out), u->here);
         at += stage->n_states + stage->n_numbers;
     }
 }
@@ -331,8 +357,10 @@ static void take_mean(ct_optim *optim, ct_loc here) {
     ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
 }
 
-// The gradients of the loss, in optim->updates; false: the error stands in the context.
+// The gradients of the loss, scaled where the optimizer scales it, in optim->updates; false: the
+// error stands in the context.
 static bool record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here) {
+    if (optim->scaling.initial > 0) loss = ct_mul_at(ct__widened(loss, here), optim->scale, here);
     ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
     return ct_ok(optim->updates[0]);
 }
@@ -347,6 +375,43 @@ void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_assign_at(optim->parts, ct_add_at(optim->parts, ct_i(1), here), here);
 }
 
+// ------------------------------------------------------------------------------ scaling of the loss
+
+static void unscale(ct_optim *optim, ct_loc here) {
+    ct_tensor inverse = ct_div_at(ct_f(1), optim->scale, here); // ()
+    for (size_t i = 0; i < optim->n; i++)
+        optim->updates[i] = ct_mul_at(ct__widened(optim->updates[i], here), inverse, here);
+}
+
+// The next step's scale, and what is counted. A scale that would grow beyond f32 stays.
+static void record_scale(ct_optim *optim, ct_loc here) {
+    const ct_loss_scale *s = &optim->scaling;
+    ct_tensor good = ct_select_at(optim->finite, ct_add_at(optim->good, ct_i(1), here), ct_i(0),
+                                  here);                              // ()
+    ct_tensor grows = ct_equal_at(good, ct_i(s->interval), here);     // ()
+    ct_tensor grown = ct_mul_at(optim->scale, ct_f(s->growth), here); // ()
+    grows = ct_and_at(grows, ct_is_finite_at(grown, here), here);
+    ct_tensor less = ct_mul_at(optim->scale, ct_f(s->backoff), here); // ()
+    ct_tensor scale = ct_select_at(grows, grown, optim->scale, here);
+    scale = ct_select_at(optim->finite, scale, less, here);
+    ct_assign_at(optim->scale, scale, here);
+    ct_tensor full = ct_equal_at(good, ct_i(s->interval), here);
+    ct_assign_at(optim->good, ct_select_at(full, ct_i(0), good, here), here);
+    ct_metric_at("loss_scale", scale, here);
+}
+
+// Steps that changed the parameters, this one among them.
+static ct_tensor count_of(ct_optim *optim, ct_tensor done, ct_loc here) {
+    if (!optim->finite.bits) return ct_cast_at(done, CT_F32, here);
+    ct_tensor skipped = optim->skipped; // before this step
+    ct_assign_at(skipped,
+                 ct_select_at(optim->finite, skipped, ct_add_at(skipped, ct_i(1), here), here),
+                 here);
+    return ct_cast_at(ct_sub_at(done, skipped, here), CT_F32, here);
+}
+
+bool ct__optim_scales(const ct_optim *optim) { return optim->scaling.initial > 0; }
+
 // ---------------------------------------------------------------------------------------- the step
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
@@ -355,21 +420,24 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     CT_PLAIN; // what transforms compute while they record
     if (!record_gradients(optim, loss, here)) return;
     if (has_sums(optim)) take_mean(optim, here);
+    if (ct__optim_scales(optim)) unscale(optim, here);
+    ct_tensor norm = ct__record(&ct__op_global_norm, NULL, optim->updates, (int)optim->n, here);
+    optim->finite = ct__optim_scales(optim) ? ct_is_finite_at(norm, here) : CT_NONE;
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
-    ct_update update = {
-        .n = optim->n,
-        .params = optim->params,
-        .updates = optim->updates,
-        .names = optim->names,
-        .norm = ct__record(&ct__op_global_norm, NULL, optim->updates, (int)optim->n, here),
-        .lr = ct_f(ct_optim_lr(optim)),
-        .count = ct_cast_at(done, CT_F32, here),
-        .here = here};
+    ct_update update = {.n = optim->n,
+                        .params = optim->params,
+                        .updates = optim->updates,
+                        .names = optim->names,
+                        .norm = norm,
+                        .lr = ct_f(ct_optim_lr(optim)),
+                        .count = count_of(optim, done, here),
+                        .here = here};
     optim->rate = update.lr;
     if (optim->stages)
         record_stages(optim, &update);
     else
         record_chain(optim, &update);
+    if (ct__optim_scales(optim)) record_scale(optim, here);
     ct_assign_at(optim->step, done, here);
     ct_metric_at("grad_norm", update.norm, here);
     settle(optim);
@@ -442,8 +510,29 @@ static bool usable(const ct_optim_options *o) {
     return true;
 }
 
+// Defaults filled in; false: the error stands in the context.
+static bool usable_scale(ct_loss_scale *s, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (s->growth == 0) s->growth = 2;
+    if (s->backoff == 0) s->backoff = 0.5;
+    if (s->interval == 0) s->interval = 2000;
+    if (!(s->initial >= 0 && s->initial <= FLT_MAX))
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
+                 "the loss scale begins at %g, it must be above 0 and an f32", s->initial);
+    else if (!(s->growth >= 1 && isfinite(s->growth)) || !(s->backoff > 0 && s->backoff < 1))
+        ct__fail(
+            ctx, CT_E_ARGUMENT, here, "optim",
+            "the loss scale grows by %g and backs off by %g, they must be 1 or more, and above "
+            "0 and below 1",
+            s->growth, s->backoff);
+    else if (s->interval < 0 || s->interval > INT32_MAX)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
+                 "the loss scale grows after %" PRId64 " steps, it must be 1 or more", s->interval);
+    return !ctx->err.code;
+}
+
 ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
-    if (!usable(&o)) return NULL;
+    if (!usable(&o) || !usable_scale(&o.loss_scale, o.here)) return NULL;
     if (o.nesterov && o.momentum == 0) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, o.here, "optim", "nesterov needs a momentum above 0");
         return NULL;
@@ -455,13 +544,13 @@ ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
     if (decay != 0) chain[n++] = ct_add_decayed_weights(decay, o.decay_mask, o.mask_user);
     if (o.momentum != 0) chain[n++] = ct_trace(o.momentum, o.nesterov);
     chain[n++] = ct_scale_by_learning_rate();
-    return ct_chain_of(params, schedule_of(&o), chain, n, o.here);
+    return make_chain(params, schedule_of(&o), chain, n, o.loss_scale, o.here);
 }
 
-static ct_optim *adam(ct_params *params, const ct_optim_options *o, double decay, bool decoupled) {
+static ct_optim *adam(ct_params *params, ct_optim_options *o, double decay, bool decoupled) {
     ct_transform chain[5];
     size_t n = 0;
-    if (!usable(o)) return NULL;
+    if (!usable(o) || !usable_scale(&o->loss_scale, o->here)) return NULL;
     ct_transform decayed = ct_add_decayed_weights(decay, o->decay_mask, o->mask_user);
     if (o->clip > 0) chain[n++] = ct_clip_by_global_norm(o->clip);
     if (decay != 0 && !decoupled) chain[n++] = decayed;
@@ -469,7 +558,7 @@ static ct_optim *adam(ct_params *params, const ct_optim_options *o, double decay
                                   ct__num_or(o->eps, 1e-8));
     if (decay != 0 && decoupled) chain[n++] = decayed;
     chain[n++] = ct_scale_by_learning_rate();
-    return ct_chain_of(params, schedule_of(o), chain, n, o->here);
+    return make_chain(params, schedule_of(o), chain, n, o->loss_scale, o->here);
 }
 
 ct_optim *ct_adam_with(ct_params *params, ct_optim_options o) {

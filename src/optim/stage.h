@@ -39,4 +39,7 @@ CT_ATTRS_SHARED(update, UPDATE_ATTRS);
 // by a plan that runs what else is pending, too. NULL: the error stands in the context.
 ct_params *ct__optim_sums(ct_optim *optim, ct_loc here);
 
+// A step whose gradients are not finite is left out, and its loss may be anything.
+bool ct__optim_scales(const ct_optim *optim);
+
 #endif

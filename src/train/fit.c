@@ -159,6 +159,16 @@ static bool is_loss(fit *f, ct_tensor t) {
     return false;
 }
 
+// Where the loss is scaled, one that is not finite is a step that was left out; its scale falls with
+// each of them, and where it says nothing any more, the model is broken.
+static bool is_usable_loss(fit *f, double loss, bool last) {
+    ct_fit_point *p = &f->point;
+    if (!ct__optim_scales(f->o->optim)) return is_finite(f, "loss", loss);
+    if (!last) return true;
+    p->loss_scale = ct_metric_value("loss_scale");
+    return !f->err->code && (p->loss_scale >= 1 || is_finite(f, "loss", p->loss));
+}
+
 // Part k of the step; its loss is added to `sum`. The last one makes the update, whatever its loss
 // is.
 static bool run_part(fit *f, int64_t k, int64_t parts, double *sum) {
@@ -184,7 +194,7 @@ static bool run_part(fit *f, int64_t k, int64_t parts, double *sum) {
         if (k + 1 == parts) p->loss = *sum / (double)parts;
     }
     if (k + 1 == parts) p->done = p->step + 1;
-    return is_finite(f, "loss", loss);
+    return is_usable_loss(f, loss, k + 1 == parts);
 }
 
 // Where the fit is to stop between two parts, the step is not done.
@@ -223,7 +233,7 @@ static const char *const ends[CT_FIT_FAILED + 1] = {
 
 static bool add_to_metrics(fit *f) {
     const ct_fit_point *p = &f->point;
-    ct_metric_field fields[9] = {
+    ct_metric_field fields[10] = {
         CT_FIELD_INT("step", p->step),
         CT_FIELD_REAL("loss", p->loss),
         CT_FIELD_REAL("lr", p->lr),
@@ -233,6 +243,7 @@ static bool add_to_metrics(fit *f) {
         CT_FIELD_INT("plans_compiled", (int64_t)p->plans_compiled),
     };
     size_t n = 7;
+    if (p->loss_scale > 0) fields[n++] = CT_FIELD_REAL("loss_scale", p->loss_scale);
     if (p->evaluated) fields[n++] = CT_FIELD_REAL("val_loss", p->val_loss);
     if (ends[p->end]) fields[n++] = CT_FIELD_TEXT("ended", ends[p->end]);
     f->line = f->o->metrics && ct__metrics_add(&f->metrics, fields, n, f->err);

@@ -229,7 +229,7 @@ def test_over_the_limit(corpus, tmp_path):
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
 
 
-DEEP = ["--tokens", "chars", "--layers", 6, "--heads", 2, "--width", 32, "--context", 128, "--batch", 32, "--threads", 2,
+DEEP = ["--tokens", "chars", "--layers", 6, "--heads", 2, "--width", 32, "--context", 128, "--batch", 48, "--threads", 2,
         "--accumulate", 2, "--dropout", 0.1]
 
 
@@ -247,7 +247,7 @@ def test_what_does_not_fit_is_computed_again(corpus, tmp_path):
     limit = ["--memory-limit", f"{free['memory']['all'] - free['memory']['arenas'] * 35 // 100}B"]
     tight = json.loads(cotan("plan", "--data", corpus, *DEEP, *limit, "--json").stdout)
     assert tight["refused"] is False and 0 < tight["again"] <= tight["blocks"] == 6
-    assert tight["memory"]["arenas"] <= 0.45 * free["memory"]["arenas"]
+    assert tight["memory"]["arenas"] <= 0.65 * free["memory"]["arenas"]
     run = ["train", "--data", corpus, *DEEP, "--steps", 2, "--eval-every", 2, "--eval-batches", 1]
     done = cotan(*run, "--out", tmp_path / "free")
     assert done.returncode == 0 and "computed again" not in done.stderr, done.stderr

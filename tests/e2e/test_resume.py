@@ -155,6 +155,17 @@ def test_from_an_older_checkpoint(whole, tmp_path):
     same_end(tmp_path / "run", whole)
 
 
+def test_the_scale_of_a_loss_goes_on(corpus, tmp_path):
+    words = ["train", "--data", corpus, *OPTIONS, *SHORT, "--precision", "fp16"]
+    done = cotan(*words, "--out", tmp_path / "half")
+    assert done.returncode == 0 and ", products in f16, " in done.stderr, done.stderr
+    assert [m["loss_scale"] for m in lines(tmp_path / "half")] == [65536.0] * 6
+    shutil.copytree(tmp_path / "half", tmp_path / "run")
+    done = cotan("train", "--resume", tmp_path / "run", "--resume-step", 4)
+    assert done.returncode == 0, done.stderr
+    same_end(tmp_path / "run", tmp_path / "half")
+
+
 def test_the_text_may_move(whole, corpus, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     shutil.copy(corpus, tmp_path / "elsewhere")
@@ -178,6 +189,7 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
     (["--tokens", "bytes"], "--tokens bytes contradicts the run in {run}, which has chars"),
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
+    (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
     (["--out", "x"], "--out is not for --resume, which goes on in its folder"),
 ])

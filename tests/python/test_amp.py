@@ -3,6 +3,7 @@ import threading
 
 import cotan
 import pytest
+from cotan import amp
 
 F = cotan.nn.functional
 
@@ -104,3 +105,26 @@ def test_an_overflowing_batch_is_left_out():
             assert scaler.get_scale() == scale and model.weight.tolist() != before
             losses.append(loss.item())
     assert losses[-1] < losses[0] / 10 and scaler.state_dict()["_growth_tracker"] == 29
+
+
+def test_policies():
+    """jmp's texts, defaults and casts."""
+    texts = {"c=bf16": "p=f32,c=bf16,o=bf16", "p=f16": "p=f16,c=f16,o=f16", "half": "p=f16,c=f16,o=f16",
+             "params=float32,compute=float16,output=float32": "p=f32,c=f16,o=f32", "full": "p=f32,c=f32,o=f32"}
+    for text, whole in texts.items():
+        assert str(amp.get_policy(text)) == whole and amp.get_policy(whole) == amp.get_policy(text)
+    policy = amp.get_policy("c=bf16").with_output_dtype(cotan.float32)
+    tree = policy.cast_to_compute({"w": cotan.ones(2, 2), "i": cotan.arange(3), "n": 3})
+    assert tree["w"].dtype == cotan.bfloat16 and not tree["i"].dtype.is_floating_point and tree["n"] == 3
+    assert policy.cast_to_output(tree)["w"].dtype == policy.cast_to_param(tree)["w"].dtype == cotan.float32
+    w = cotan.ones(2, 2, requires_grad=True)
+    with policy.autocast():
+        out = w @ w
+    out.float().sum().backward()
+    assert out.dtype == cotan.bfloat16 and w.grad.dtype == cotan.float32
+    for text, message in (("q=f32", "get_policy: 'q' is none of params, compute and output"),
+                          ("c=int8", "get_policy: 'int8' is no floating-point dtype, as float32 or bf16 is"),
+                          ("f3", "get_policy: 'f3' is no floating-point dtype, as float32 or bf16 is")):
+        with pytest.raises(ValueError) as error:
+            amp.get_policy(text)
+        assert str(error.value) == message

@@ -1,5 +1,6 @@
 """Mixed precision, as in torch.amp: products in 16 bits, what is large in float32, and losses that are scaled for float16."""
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
 from .grad_scaler import GradScaler
+from .policy import Policy, get_policy
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+__all__ = ["GradScaler", "Policy", "autocast", "custom_bwd", "custom_fwd", "get_policy", "is_autocast_available"]
