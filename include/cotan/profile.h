@@ -31,6 +31,23 @@ typedef struct ct_limits {
 CT_API bool ct_measure_limits(ct_limits *limits, int threads, bool memory);
 CT_API void ct_limits_free(void); // the memory that ct_measure_limits keeps
 
+// ----------------------------------------------------------------------------------------- devices
+
+// A device that can be asked for by name. The texts live as long as the call.
+typedef struct ct_device_info {
+    const char *name; // as ct_set_device takes it: "cpu", "opencl:0"
+    const char *what; // "AMD EPYC: AVX-512, fused multiply-add"; or why it cannot be used
+    bool usable;
+    uint64_t memory; // bytes; where it computes in the host's, those that are free
+    double read;     // bytes a second, measured by a sum of a large f32 tensor; 0: not measured
+    double flops;    // a second, measured by a product of two 1,024 x 1,024 f32 matrices
+} ct_device_info;
+typedef void (*ct_device_fn)(const ct_device_info *info, void *user);
+
+// Tells of every device, in a fixed order. Measuring takes a second or so a device, the first time with its compiler,
+// and up to 256 MB of its memory; the reference device is not measured. What `cotan devices` prints.
+CT_API bool ct_devices(bool measure, ct_device_fn each, void *user);
+
 // --------------------------------------------------------------------------------------- profiling
 
 // One profile at a time in a process, of all its threads and contexts. What was seen before is forgotten. False: one

@@ -97,6 +97,10 @@ typedef struct ct_backend {
     // What decides its bits, by docs/design/bits.md: version of the rules, and the choices made in
     // them. No sizes, no host, no threads.
     const char *numerics;
+    // How many there are, where drivers have to be asked; -1, and a sentence: why none can be. NULL: one.
+    int (*count)(ct_err *err);
+    // What an open one is, in words, and the bytes of its memory, which stay 0 where it is the host's.
+    void (*about)(const ct_device *device, ct_text *what, uint64_t *memory);
     bool (*open)(ct_device *device, ct_err *err);
     void (*close)(ct_device *device);
     void *(*alloc)(ct_device *device, size_t bytes,
@@ -155,6 +159,7 @@ struct ct_device {
 // "cpu", "ref", "opencl" (or "opencl:1"), each also behind "async:" or "dry:". NULL and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_close(ct_device *device);
+extern const ct_backend *const ct__backends[]; // NULL behind the last
 // Storages hold their device, so that a value outlives the context that computed it.
 ct_device *ct__device_retain(ct_device *device);
 void ct__device_release(ct_device *device); // closes it with the last holder
@@ -197,6 +202,8 @@ extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;
 extern const ct_backend ct__backend_opencl;
 extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
+
+void ct__cpu_about(ct_text *text); // the processor, and the vectors that kernels could have
 
 // For ct_shutdown: threads are joined, kernels unloaded. Only while no device is open.
 void ct__cpu_end(void);

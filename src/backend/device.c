@@ -6,8 +6,8 @@
 
 ct_counters ct__counters;
 
-static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref,
-                                             &ct__backend_opencl};
+const ct_backend *const ct__backends[] = {&ct__backend_cpu, &ct__backend_ref, &ct__backend_opencl,
+                                          NULL};
 
 static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device *inner,
                                ct_err *err) {
@@ -46,10 +46,10 @@ static bool names(const ct_backend *backend, const char *name, int *ordinal) {
 ct_device *ct__device_open(const char *name, ct_err *err) {
     bool async = strncmp(name, "async:", 6) == 0, dry = strncmp(name, "dry:", 4) == 0;
     const char *plain = name + (async ? 6 : dry ? 4 : 0);
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+    for (const ct_backend *const *b = ct__backends; *b; b++) {
         int ordinal;
-        if (!names(backends[i], plain, &ordinal)) continue;
-        ct_device *device = open_backend(backends[i], ordinal, NULL, err);
+        if (!names(*b, plain, &ordinal)) continue;
+        ct_device *device = open_backend(*b, ordinal, NULL, err);
         if (!device || !(async || dry)) return device;
         ct_device *wrapped =
             open_backend(async ? &ct__backend_async : &ct__backend_dry, 0, device, err);

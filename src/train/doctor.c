@@ -21,6 +21,7 @@
 #include "compile/passes/env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
+#include "train/devices.h"
 
 typedef struct {
     ct_finding_fn each;
@@ -42,44 +43,16 @@ static void say(doctor *d, ct_health health, const char *what, const ct_text *fo
 
 // ------------------------------------------------------------------------------------ the machine
 
-// The value of a line "key : value" of /proc/cpuinfo.
-static bool cpu_line(const char *key, char *value, size_t size) {
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    char line[512];
-    bool found = false;
-    while (f && !found && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
-        snprintf(value, size, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
-        found = true;
-    }
-    if (f) fclose(f);
-    return found;
-}
-
 static void processor(doctor *d) {
-    char model[200] = "a processor without a name";
     ct_text text = {0};
     ct_health health = CT_HEALTH_GOOD;
     const char *mend = NULL;
-    cpu_line("model name", model, sizeof model);
-    ct__textf(&text, "%s: ", model);
+    ct__cpu_about(&text);
 #if defined(__x86_64__)
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-    bool avx2 = __builtin_cpu_supports("avx2"), fma = __builtin_cpu_supports("fma");
-    ct__textf(&text, "%s, %s",
-              avx512 ? "AVX-512"
-              : avx2 ? "AVX2"
-                     : "SSE2",
-              fma ? "fused multiply-add" : "no fused multiply-add");
-    if (!fma) {
+    if (!__builtin_cpu_supports("fma")) {
         health = CT_HEALTH_POOR;
         mend = "each multiply-add is a call of libm: use a processor of 2013 or later for training";
     }
-#elif defined(__aarch64__)
-    ct__text_add(&text, "NEON, fused multiply-add");
-#else
-    ct__text_add(&text, "vectors of 16 bytes");
 #endif
     say(d, health, "processor", &text, mend);
     ct__text_free(&text);
@@ -326,6 +299,24 @@ static void self_test(doctor *d) {
     ct__free(got);
 }
 
+// All on one line: what else there is to know of them, `cotan devices` says.
+static void add_device(const ct_device_info *info, void *user) {
+    ct_text *text = user;
+    if (text->n) ct__text_add(text, "; ");
+    if (info->usable)
+        ct__textf(text, "%s", info->name);
+    else
+        ct__textf(text, "no %s: %s", info->name, info->what);
+}
+
+static void devices(doctor *d) {
+    ct_text text = {0};
+    ct_err err = {0};
+    if (!ct__devices(false, add_device, &text, &err)) ct__textf(&text, "%s", err.text);
+    say(d, CT_HEALTH_GOOD, "devices", &text, NULL);
+    ct__text_free(&text);
+}
+
 bool ct_diagnose(ct_finding_fn each, void *user) {
     doctor d = {each, user, true};
     processor(&d);
@@ -336,5 +327,6 @@ bool ct_diagnose(ct_finding_fn each, void *user) {
     cache(&d);
     libraries(&d);
     self_test(&d);
+    devices(&d); // last: a driver that is asked may write files of its own
     return d.sound;
 }

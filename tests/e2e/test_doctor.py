@@ -1,4 +1,5 @@
 """cotan doctor and cotan explain: what the machine has, and what error codes mean."""
+import json
 import os
 import re
 import subprocess
@@ -31,10 +32,11 @@ def findings(done):
         if m := re.fullmatch(r" +mend it: (.+)", line):
             mends[last] = m.group(1)
         else:
-            m = re.fullmatch(r"(ok|slow|BAD) +(processor|cores|memory|settings|compiler|cache|libraries|device cpu)  +(.+)", line)
+            m = re.fullmatch(r"(ok|slow|BAD) +(processor|cores|memory|settings|compiler|cache|libraries|device cpu|devices)  +(.+)",
+                             line)
             assert m, line
             found[last := m.group(2)] = (m.group(1), m.group(3))
-    assert list(found) == ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu"]
+    assert list(found) == ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu", "devices"]
     return found, mends
 
 
@@ -44,6 +46,7 @@ def test_a_sound_machine(tmp_path):
     found, mends = findings(done)
     assert not any(word == "BAD" for word, _ in found.values())
     assert found["settings"] == ("ok", "the usual ones: the environment asks for no other")
+    assert re.fullmatch(r"cpu; ref; opencl:0(; opencl:\d+)*", found["devices"][1])
     assert found["cache"] == ("ok", f"{tmp_path}: 0 files, 0.0 MB")
     assert re.fullmatch(r"jansson [\d.]+, zlib [\d.]+", found["libraries"][1])
     assert found["device cpu"][1].startswith("a step with its gradient agrees with the reference: off by ")
@@ -160,3 +163,30 @@ def test_explain():
     assert (done.returncode, done.stderr) == (2, 'cotan: explain: there is no code "shap"; is SHAPE meant?\n')
     done = cotan("explain", "99")
     assert (done.returncode, done.stderr) == (2, 'cotan: explain: there is no code "99"; cotan explain lists them\n')
+
+
+# --------------------------------------------------------------------------------------------- devices
+
+def test_devices_are_listed_and_measured():
+    done = cotan("devices", "--json")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    rows = {row["device"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert list(rows)[:3] == ["cpu", "ref", "opencl:0"] and all(row["usable"] for row in rows.values())
+    for name in ("cpu", "opencl:0"):
+        assert 1e8 < rows[name]["read"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
+    assert rows["ref"]["read"] == rows["ref"]["flops"] == 0
+    quick = cotan("devices", "--no-measure")
+    lines = quick.stdout.splitlines()
+    assert lines[0].split() == ["device", "memory", "reads", "products", "what", "it", "is"]
+    for name, line in zip(("cpu", "ref", "opencl:0"), lines[1:]):
+        assert re.fullmatch(rf"{name} +[\d.]+ GB +- +- +\S.*", line), line
+
+
+def test_without_opencl_the_rest_is_listed():
+    done = cotan("devices", "--no-measure", COTAN_OPENCL_LIBRARY="/none.so")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[3] == (
+        "opencl      -         -           -              not usable: opencl: there is no OpenCL here: "
+        "/none.so: cannot open shared object file: No such file or directory")
+    found, _ = findings(cotan("doctor", COTAN_OPENCL_LIBRARY="/none.so"))
+    assert found["devices"][1].startswith("cpu; ref; no opencl: opencl: there is no OpenCL here: /none.so: ")

@@ -3,6 +3,7 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -500,8 +501,45 @@ static void cpu_close(ct_device *device) {
     ct__free(state);
 }
 
+// The value of a line "key : value" of /proc/cpuinfo.
+static bool cpu_line(const char *key, char *value, size_t size) {
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[512];
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
+        snprintf(value, size, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
+        found = true;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+void ct__cpu_about(ct_text *text) {
+    char model[200] = "a processor without a name";
+    cpu_line("model name", model, sizeof model);
+    ct__textf(text, "%s: ", model);
+#if defined(__x86_64__)
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    const char *vectors = avx512 ? "AVX-512" : __builtin_cpu_supports("avx2") ? "AVX2" : "SSE2";
+    ct__textf(text, "%s, %s", vectors,
+              __builtin_cpu_supports("fma") ? "fused multiply-add" : "no fused multiply-add");
+#elif defined(__aarch64__)
+    ct__text_add(text, "NEON, fused multiply-add");
+#else
+    ct__text_add(text, "vectors of 16 bytes");
+#endif
+}
+
+static void cpu_about(const ct_device *device, ct_text *what, uint64_t *memory) {
+    (void)device, (void)memory;
+    ct__cpu_about(what);
+}
+
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
+    .about = cpu_about,
     .on_host = true,
     .spares = true,
     .numerics = CT_NUMERICS_KERNELS,

@@ -277,8 +277,22 @@ static bool opencl_build(ct_device *device, ct_kernel *const *kernels, size_t n,
     return true;
 }
 
+static int opencl_count(ct_err *err) {
+    const ct_cl *cl = ct__cl(err);
+    return cl ? ct__cl_devices(cl, NULL, 0, err) : -1;
+}
+
+static void opencl_about(const ct_device *device, ct_text *what, uint64_t *memory) {
+    const ct_cl_state *s = device->state;
+    ct__textf(what, "%s (%s, %s): %d units%s", s->about.name, s->about.platform, s->about.version,
+              (int)s->about.units, s->about.f64 ? "" : ", no f64");
+    *memory = s->about.bytes;
+}
+
 const ct_backend ct__backend_opencl = {
     .name = "opencl",
+    .count = opencl_count,
+    .about = opencl_about,
     .language = CT_LANGUAGE_OPENCL,
     .several = true,
     .numerics = CT_NUMERICS_KERNELS,

@@ -61,8 +61,14 @@ static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {
     return (void)device, (void)event, (void)err, true;
 }
 
+static void ref_about(const ct_device *device, ct_text *what, uint64_t *memory) {
+    (void)device, (void)memory;
+    ct__text_add(what, "the reference: an op at a time, simple and slow");
+}
+
 const ct_backend ct__backend_ref = {
     .name = "ref",
+    .about = ref_about,
     .on_host = true,
     .numerics = "2 double",
     .evaluates_ops = true,
