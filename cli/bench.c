@@ -488,7 +488,7 @@ static int start_row(const bench_row *row, int argc, char **argv) {
     c.opts = options;
     c.n = list_options(row, &s, options);
     if (!parse(&c, argc, argv, NULL, &status)) return status;
-    if (!use_machine(&s.machine, &status)) return status;
+    if (!use_machine(&s.machine, c.name, &status)) return status;
     s.json |= s.summary;
     s.threads = s.machine.threads ? (int)s.machine.threads : threads_allowed();
     return run_row(row, &s);

@@ -80,14 +80,14 @@ extern const char *program; // as it was called, for commands that are shown
 
 // What a command that computes is told to run on.
 typedef struct machine {
-    int device; // -1: the context's own
+    const char *device; // NULL: the context's own
     int64_t threads;
     uint64_t limit;
 } machine;
 enum { MACHINE_OPTIONS = 3 };
 void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
-bool use_machine(const machine *m, int *status); // false: `*status` is what the process ends with
-bool on_ref(const machine *m);                   // was that device asked for?
+// `caller` begins what refuses. False: `*status` is what the process ends with.
+bool use_machine(const machine *m, const char *caller, int *status);
 
 // What train and plan are told alike.
 enum { MOST_TRAIN_OPTIONS = 35 };

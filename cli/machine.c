@@ -1,4 +1,7 @@
 // What a command that computes runs on: options of train, plan and sample alike.
+#include <stdlib.h>
+#include <string.h>
+
 #include "cli.h"
 
 // Bytes: no process of the program is as small, so that less is a unit forgotten.
@@ -7,27 +10,42 @@
 static const char *const devices[] = {"cpu", "ref", "opencl", NULL};
 
 void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
-    *m = (machine){.device = -1};
+    *m = (machine){0};
     options[0] = (opt){
         "threads", OPT_WHOLE,         "N", "threads (COTAN_THREADS, else the cores allowed)", 1,
         256,       .out = &m->threads};
-    options[1] = (opt){"device",
-                       OPT_CHOICE,
-                       "NAME",
-                       "cpu, opencl, or ref, which is slow and simple (cpu)",
-                       .choices = devices,
+    options[1] = (opt){"device", OPT_TEXT, "NAME",
+                       "cpu, opencl, or ref, which is slow and simple (cpu); see cotan devices",
                        .out = &m->device};
     options[2] = (opt){"memory-limit", OPT_BYTES,
                        "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
                        LEAST_MEMORY,   .out = &m->limit};
 }
 
-bool use_machine(const machine *m, int *status) {
-    if (m->threads) ct_set_threads((int)m->threads);
-    if (m->limit) ct_set_memory_limit(m->limit);
-    if (m->device < 0 || ct_set_device(devices[m->device])) return true;
-    *status = fail();
+// A name of the library's own devices, with a number behind it or async: before it; where a library brings others,
+// any name is tried.
+static bool could_be_device(const char *name) {
+    const char *library = getenv("COTAN_DEVICE_LIBRARY");
+    if (library && *library) return true;
+    if (strncmp(name, "async:", 6) == 0) name += 6;
+    for (const char *const *d = devices; *d; d++) {
+        const size_t n = strlen(*d);
+        if (strncmp(name, *d, n) == 0 && (!name[n] || name[n] == ':')) return true;
+    }
     return false;
 }
 
-bool on_ref(const machine *m) { return m->device == 1; }
+bool use_machine(const machine *m, const char *caller, int *status) {
+    if (m->threads) ct_set_threads((int)m->threads);
+    if (m->limit) ct_set_memory_limit(m->limit);
+    if (m->device && !could_be_device(m->device)) {
+        const char *near = ct_nearest(m->device, devices);
+        *status =
+            refuse("%s: --device is cpu, ref or opencl, not \"%s\"%s%s%s", caller, plain(m->device),
+                   near ? "; is " : "", near ? near : "", near ? " meant?" : "");
+        return false;
+    }
+    if (!m->device || ct_set_device(m->device)) return true;
+    *status = fail();
+    return false;
+}

@@ -52,7 +52,7 @@ int run_sample(int argc, char **argv) {
     };
     if (!parse(&c, argc, argv, &s.dir, &status)) return status;
     s.seed = (uint64_t)seed.value;
-    if (!use_machine(&m, &status)) return status;
+    if (!use_machine(&m, c.name, &status)) return status;
     if (!ct_lm_sample(&s)) {
         fflush(stdout);
         return fail();

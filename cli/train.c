@@ -227,7 +227,7 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
     if (s->tokens >= 0) s->train.given |= CT_LM_GIVEN_CHARS;
     if (s->dropout.given) s->train.given |= CT_LM_GIVEN_DROPOUT;
     if (s->seed.given) s->train.given |= CT_LM_GIVEN_SEED;
-    return use_machine(&s->machine, status);
+    return use_machine(&s->machine, c->name, status);
 }
 
 static const char text[] =
@@ -271,6 +271,15 @@ static void show_word(const char *name) {
     fputc('\'', stderr);
 }
 
+// The end of a command to go on with.
+static void show_device(const machine *m) {
+    if (m->device && strcmp(m->device, "cpu") != 0) {
+        fputs(" --device ", stderr);
+        show_word(m->device);
+    }
+    fputc('\n', stderr);
+}
+
 static int finish(const train_settings *s, const display *d, bool trained) {
     const char *dir = s->train.resume ? s->train.resume : d->folder;
     const char *out = *d->best ? d->best : dir;
@@ -288,13 +297,12 @@ static int finish(const train_settings *s, const display *d, bool trained) {
     fputs(" sample ", stderr);
     show_word(out);
     // The same device, where another one than usual was asked for.
-    const char *device = on_ref(&s->machine) ? " --device ref" : "";
-    fprintf(stderr, "%s\n", device);
+    show_device(&s->machine);
     if (interrupted) {
         show_word(program);
         fputs(" train --resume ", stderr);
         show_word(dir);
-        fprintf(stderr, "%s\n", device);
+        show_device(&s->machine);
     }
     return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
 }

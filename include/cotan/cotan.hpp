@@ -20,6 +20,7 @@
 
 #include "cotan/binding.h"
 #include "cotan/data.h"
+#include "cotan/device.h"
 #include "cotan/extend.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"

@@ -98,7 +98,7 @@ typedef struct ct_backend {
     // them. No sizes, no host, no threads.
     const char *numerics;
     // How many there are, where drivers have to be asked; -1, and a sentence: why none can be. NULL: one.
-    int (*count)(ct_err *err);
+    int (*count)(const struct ct_backend *self, ct_err *err);
     // What an open one is, in words, and the bytes of its memory, which stay 0 where it is the host's.
     void (*about)(const ct_device *device, ct_text *what, uint64_t *memory);
     bool (*open)(ct_device *device, ct_err *err);
@@ -159,7 +159,10 @@ struct ct_device {
 // "cpu", "ref", "opencl" (or "opencl:1"), each also behind "async:" or "dry:". NULL and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_close(ct_device *device);
-extern const ct_backend *const ct__backends[]; // NULL behind the last
+extern const ct_backend *const ct__backends[]; // the library's own, NULL behind the last
+// Those, then what came from outside: the one behind `last` (NULL: the first); NULL: no more. `why`: the error of a
+// library that was to bring one.
+const ct_backend *ct__backend_next(const ct_backend *last, ct_err *why);
 // Storages hold their device, so that a value outlives the context that computed it.
 ct_device *ct__device_retain(ct_device *device);
 void ct__device_release(ct_device *device); // closes it with the last holder
@@ -197,6 +200,9 @@ size_t ct__command_span(const ct_command *command);
 void ct__host_free(ct_device *device, void *buffer);
 bool ct__host_copy_in(ct_device *device, ct_operand to, const void *host, size_t n, ct_err *err);
 bool ct__host_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err);
+
+// A NODE of kind call on a device that is not: the function runs on copies of what it reads and of what it makes.
+bool ct__call_on_copies(ct_device *device, const ct_command *command, ct_err *err);
 
 extern const ct_backend ct__backend_ref;
 extern const ct_backend ct__backend_cpu;

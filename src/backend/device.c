@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/memory.h"
+#include "backend/outside/outside.h"
 
 ct_counters ct__counters;
 
@@ -43,22 +44,42 @@ static bool names(const ct_backend *backend, const char *name, int *ordinal) {
     return !*digits;
 }
 
+// Wrapped where the name asks for it.
+static ct_device *open_named(const ct_backend *backend, int ordinal, const ct_backend *wrapper,
+                             ct_err *err) {
+    ct_device *device = open_backend(backend, ordinal, NULL, err);
+    if (!device || !wrapper) return device;
+    ct_device *wrapped = open_backend(wrapper, 0, device, err);
+    if (!wrapped) ct__device_close(device);
+    return wrapped;
+}
+
+const ct_backend *ct__backend_next(const ct_backend *last, ct_err *why) {
+    size_t i = 0;
+    while (last && ct__backends[i] && ct__backends[i] != last) i++;
+    if (last && ct__backends[i])
+        i++; // behind it
+    else if (last)
+        return ct__outside_next(last, why);
+    return ct__backends[i] ? ct__backends[i] : ct__outside_next(NULL, why);
+}
+
 ct_device *ct__device_open(const char *name, ct_err *err) {
     bool async = strncmp(name, "async:", 6) == 0, dry = strncmp(name, "dry:", 4) == 0;
-    const char *plain = name + (async ? 6 : dry ? 4 : 0);
-    for (const ct_backend *const *b = ct__backends; *b; b++) {
+    const ct_backend *wrapper = async ? &ct__backend_async : dry ? &ct__backend_dry : NULL;
+    ct_err why = {0};
+    for (const ct_backend *b = NULL; (b = ct__backend_next(b, &why));) {
         int ordinal;
-        if (!names(*b, plain, &ordinal)) continue;
-        ct_device *device = open_backend(*b, ordinal, NULL, err);
-        if (!device || !(async || dry)) return device;
-        ct_device *wrapped =
-            open_backend(async ? &ct__backend_async : &ct__backend_dry, 0, device, err);
-        if (!wrapped) ct__device_close(device);
-        return wrapped;
+        if (names(b, name + (async ? 6 : dry ? 4 : 0), &ordinal))
+            return open_named(b, ordinal, wrapper, err);
     }
-    ct__err(err, CT_E_DEVICE, CT_NOWHERE, "device",
-            "there is no device \"%.40s\": known are cpu, ref, opencl (or opencl:1), and async: or "
-            "dry: before them",
+    if (why.code)
+        *err = why;
+    else
+        ct__err(
+            err, CT_E_DEVICE, CT_NOWHERE, "device",
+            "there is no device \"%.40s\": known are cpu, ref, opencl (or opencl:1), and async: "
+            "or dry: before them",
             name);
     return NULL;
 }

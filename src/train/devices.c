@@ -92,16 +92,16 @@ static void tell(const ct_backend *backend, int ordinal, bool measure, ct_device
 }
 
 bool ct__devices(bool measure, ct_device_fn each, void *user, ct_err *err) {
-    for (const ct_backend *const *b = ct__backends; *b; b++) {
+    for (const ct_backend *b = NULL; (b = ct__backend_next(b, err));) {
         ct_err why = {0};
-        int n = (*b)->count ? (*b)->count(&why) : 1;
+        int n = b->count ? b->count(b, &why) : 1;
         if (n <= 0) {
             why.text[strcspn(why.text, "\n")] = '\0';
-            each(&(ct_device_info){.name = (*b)->name,
+            each(&(ct_device_info){.name = b->name,
                                    .what = n < 0 ? why.text : "no driver brings a device"},
                  user);
         }
-        for (int i = 0; i < n; i++) tell(*b, i, measure, each, user);
+        for (int i = 0; i < n; i++) tell(b, i, measure, each, user);
     }
     return !err->code;
 }

@@ -95,14 +95,17 @@ static void memory(doctor *d) {
 // repository's tests and scripts; behind the prefix that they share.
 enum { SHOWN = 7 };
 static const char *const variables[] = {
-    "DEVICE",     "CHECK",          "COMPILE",      "DUMP",
-    "EXPLAIN",    "FUSE",           "VERIFY",       "CACHE_DIR",
-    "CC",         "MARCH",          "THREADS",      "BUILD",
-    "DATA",       "DOCS",           "EMULATOR",     "FUZZ_BATCH",
-    "FUZZ_COUNT", "FUZZ_COMPILED",  "FUZZ_ONLY",    "FUZZ_RUNS",
-    "FUZZ_SEED",  "GOLDEN",         "LAPACK",       "OPENCL_LIBRARY",
-    "NATIVE",     "PARITY_DEVICES", "PLAN_CACHE",   "PROFILE",
-    "RS",         "TEST_ALL",       "TEST_DEVICES", NULL,
+    "DEVICE",         "CHECK",        "COMPILE",
+    "DUMP",           "EXPLAIN",      "FUSE",
+    "VERIFY",         "CACHE_DIR",    "CC",
+    "MARCH",          "THREADS",      "BUILD",
+    "DATA",           "DOCS",         "EMULATOR",
+    "FUZZ_BATCH",     "FUZZ_COUNT",   "FUZZ_COMPILED",
+    "FUZZ_ONLY",      "FUZZ_RUNS",    "FUZZ_SEED",
+    "GOLDEN",         "LAPACK",       "OPENCL_LIBRARY",
+    "DEVICE_LIBRARY", "NATIVE",       "PARITY_DEVICES",
+    "PLAN_CACHE",     "PROFILE",      "RS",
+    "TEST_ALL",       "TEST_DEVICES", NULL,
 };
 
 static bool is_variable(const char *name, size_t n) {

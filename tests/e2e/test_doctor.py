@@ -3,20 +3,22 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
+COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")).resolve() / "cotan"
 
 
 def cotan(*words, **env):
     """A variable that is None is not set."""
     base = {k: v for k, v in os.environ.items() if k not in ("COTAN_THREADS", "COTAN_CC", "COTAN_DEVICE", "COTAN_VERIFY")}
     base = {k: v for k, v in (base | env).items() if v is not None}
-    return subprocess.run([str(COTAN), *words], capture_output=True, text=True, timeout=300,
-                          stdin=subprocess.DEVNULL, env=base)
+    with tempfile.TemporaryDirectory() as folder:  # drivers of OpenCL make folders where HOME says, "here" among others
+        return subprocess.run([str(COTAN), *words], capture_output=True, text=True, timeout=300, cwd=folder,
+                              stdin=subprocess.DEVNULL, env=base)
 
 
 NO_COMPILER = "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"

@@ -54,10 +54,12 @@ HEAD = """#include <stdio.h>
 #include <unistd.h>
 #include <cotan/binding.h>
 #include <cotan/data.h>
+#include <cotan/device.h>
 #include <cotan/extend.h>
 #include <cotan/io.h>
 #include <cotan/lm.h>
 #include <cotan/models.h>
+#include <cotan/profile.h>
 static void function(const ct_tensor *in, ct_tensor *out, void *user) { (void)user; out[0] = in[0]; out[1] = in[1]; }
 static ct_tensor *pair(void) {
     static ct_tensor both[8]; // room for a Hessian of two operands and two results
@@ -87,7 +89,7 @@ static int run(const char *what, void (*call)(void)) {
 def value(kind, given):
     if given and kind in GIVEN:
         return GIVEN[kind]
-    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_lm_part_fn"):
+    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_device_fn", "ct_lm_part_fn"):
         return "NULL"
     if kind in ("size_t", "int", "int64_t", "uint64_t", "double", "bool", "uint32_t", "float") or kind in (
             "ct_dtype", "ct_code", "ct_nn_activation"):

@@ -190,30 +190,9 @@ static bool run_copy(ct_device *device, const ct_command *c, ct_err *err) {
     return ok;
 }
 
-// A function of the host, on copies of what it reads and of what it makes.
-static bool run_call(ct_device *device, const ct_command *c, ct_err *err) {
-    const ct_node *node = c->node;
-    void **args = ct__calloc(c->n_args + 1, sizeof *args);
-    bool ok = args || ct__err_memory(err, CT_NOWHERE, "opencl", c->n_args * sizeof *args);
-    for (uint32_t k = 0; k < c->n_args && ok; k++) {
-        const bool reads = k < (uint32_t)node->n_in;
-        const size_t n = ct__type_bytes(reads ? ct__type(node->in[k]) : &node->out[k - node->n_in]);
-        args[k] = ct__aligned(64, n ? n : 64);
-        ok = args[k] ? !reads || opencl_copy_out(device, c->args[k], args[k], n, err)
-                     : ct__err_memory(err, CT_NOWHERE, "opencl", n);
-    }
-    ok = ok && ct__call_node(node, args, device->stop, NULL, err);
-    for (uint32_t k = node->n_in; k < c->n_args && ok; k++)
-        ok = opencl_copy_in(device, c->args[k], args[k], ct__type_bytes(&node->out[k - node->n_in]),
-                            err);
-    for (uint32_t k = 0; args && k < c->n_args; k++) ct__free(args[k]);
-    ct__free(args);
-    return ok;
-}
-
 static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
     (void)given;
-    return c->kind == CT_COMMAND_NODE     ? run_call(device, c, err)
+    return c->kind == CT_COMMAND_NODE     ? ct__call_on_copies(device, c, err)
            : c->kind == CT_COMMAND_KERNEL ? run_kernel(device, c, err)
                                           : run_copy(device, c, err);
 }
@@ -277,7 +256,8 @@ static bool opencl_build(ct_device *device, ct_kernel *const *kernels, size_t n,
     return true;
 }
 
-static int opencl_count(ct_err *err) {
+static int opencl_count(const ct_backend *self, ct_err *err) {
+    (void)self;
     const ct_cl *cl = ct__cl(err);
     return cl ? ct__cl_devices(cl, NULL, 0, err) : -1;
 }
