@@ -451,6 +451,15 @@ static bool replace(run *r) {
     return true;
 }
 
+// What a failure of the disk or of the device leaves.
+static void hint_checkpoint(run *r) {
+    if (r->saved >= 0)
+        ct__err_hint(r->err,
+                     "the checkpoint of step %" PRId64
+                     " is whole: --resume goes on from there when this is mended",
+                     r->saved);
+}
+
 static bool save(int64_t steps_done, void *user) {
     run *r = user;
     if (r->replaces && !steps_done) // nothing to put in the place of anything; a failure is told
@@ -461,11 +470,7 @@ static bool save(int64_t steps_done, void *user) {
     bool known = there && memcmp(&r->best, &r->saved_best, sizeof r->best) == 0;
     if (!known && !(there ? save_again(r) : fill_checkpoint(r, steps_done))) {
         ct__checkpoint_abandon(r->dir, steps_done);
-        if (r->err->code == CT_E_FILE && r->saved >= 0)
-            ct__err_hint(r->err,
-                         "the checkpoint of step %" PRId64
-                         " is whole: --resume goes on from there when this is mended",
-                         r->saved);
+        if (r->err->code == CT_E_FILE) hint_checkpoint(r);
         return false;
     }
     r->saved = steps_done;
@@ -956,7 +961,13 @@ static bool train(run *r) {
                           .events = r->dir,
                           .plot = r->plot_path,
                           .title = "loss"};
-    if (!ct_fit_at(&fit, CT_NOWHERE)) return false;
+    if (!ct_fit_at(&fit, CT_NOWHERE)) {
+        if (r->err->code == CT_E_DEVICE) {
+            r->err->settled = strstr(r->err->text, "\n  hint: "); // whatever failed behind it
+            hint_checkpoint(r);
+        }
+        return false;
+    }
     double value; // where all steps were done before, nothing has evaluated
     if (isnan(r->val_loss) && !evaluate(&value, r)) return false;
     if (isnan(r->val_loss)) // it was not to

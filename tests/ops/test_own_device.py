@@ -92,3 +92,20 @@ def test_what_is_wrong_is_said(old, new, message, tmp_path):
 def test_a_library_that_is_not_there():
     done = cotan("sample", "none", "--device", "own", COTAN_DEVICE_LIBRARY="/none.so")
     assert (done.returncode, done.stderr) == (1, "cotan: device_load: /none.so: cannot open shared object file: No such file or directory\n")
+
+
+def test_a_device_that_is_lost_in_a_run(tmp_path):
+    """The last checkpoint is named, and the run goes on from there, on another device, to the same weights."""
+    text = EXAMPLE.read_text()
+    begin = text.index("    own_device *d = state;", text.index("own_launch(void *state"))
+    out = compiled(tmp_path, text[:begin] + "    static int launches;\n    if (++launches > 4000) return \"it fell off the bus\";\n" + text[begin:])
+    words = ["train", "--data", ROOT / "README.md", "--layers", 1, "--heads", 1, "--width", 8, "--context", 8, "--batch", 1, "--steps", 60,
+             "--eval-batches", 1, "--eval-every", 60, "--save-every", 2]
+    done = cotan(*words, "--device", "own", "--out", tmp_path / "lost", COTAN_DEVICE_LIBRARY=str(out))
+    said = re.search(r"cotan: own: k_[0-9a-f]{32}: it fell off the bus\n"
+                     r"  hint: the checkpoint of step (\d+) is whole: --resume goes on from there when this is mended\n", done.stderr)
+    assert done.returncode == 1 and said and 2 <= int(said[1]) < 60, done.stderr
+    assert cotan("train", "--resume", tmp_path / "lost").returncode == 0
+    assert cotan(*words, "--out", tmp_path / "whole").returncode == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("lost", "whole")]
+    assert weights[0] == weights[1]
