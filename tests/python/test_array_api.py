@@ -2,6 +2,7 @@
 import math
 
 import array_api_strict as strict
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
 """Loops and branches against jax: twelve programs, their results and gradients, and what is refused."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import jax
 import jax.numpy as jnp

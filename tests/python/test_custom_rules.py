@@ -3,6 +3,7 @@ import gc
 import traceback
 import weakref
 
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import jax
 import jax.numpy as jnp

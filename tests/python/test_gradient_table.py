@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,5 @@
 """cotan.random against jax.random: every bit where no function of the machine is in between."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import jax
 import jax.experimental

@@ -1,4 +1,5 @@
 """Gradients of functions against jax and closed forms; cotan.autograd against its own closed forms."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import jax
 import jax.numpy as jnp
