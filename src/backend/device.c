@@ -9,8 +9,8 @@ ct_counters ct__counters;
 static const ct_backend *const backends[] = {&ct__backend_cpu, &ct__backend_ref,
                                              &ct__backend_opencl};
 
-static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device *inner,
-                               ct_err *err) {
+static ct_device *open_backend(const ct_backend *backend, const char *name, int ordinal,
+                               ct_device *inner, ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
     if (!device) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
@@ -19,6 +19,7 @@ static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device
     device->backend = backend;
     device->inner = inner;
     device->ordinal = ordinal;
+    snprintf(device->name, sizeof device->name, "%s", name);
     if (backend->numerics)
         snprintf(device->numerics, sizeof device->numerics, "%s", backend->numerics);
     device->account = &ct__account;
@@ -49,10 +50,10 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
         int ordinal;
         if (!names(backends[i], plain, &ordinal)) continue;
-        ct_device *device = open_backend(backends[i], ordinal, NULL, err);
+        ct_device *device = open_backend(backends[i], name, ordinal, NULL, err);
         if (!device || !(async || dry)) return device;
         ct_device *wrapped =
-            open_backend(async ? &ct__backend_async : &ct__backend_dry, 0, device, err);
+            open_backend(async ? &ct__backend_async : &ct__backend_dry, name, 0, device, err);
         if (!wrapped) ct__device_close(device);
         return wrapped;
     }

@@ -503,6 +503,7 @@ static void cpu_close(ct_device *device) {
 const ct_backend ct__backend_cpu = {
     .name = "cpu",
     .on_host = true,
+    .several = true,
     .spares = true,
     .numerics = CT_NUMERICS_KERNELS,
     .open = cpu_open,

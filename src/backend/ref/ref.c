@@ -64,6 +64,7 @@ static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {
 const ct_backend ct__backend_ref = {
     .name = "ref",
     .on_host = true,
+    .several = true,
     .numerics = "2 double",
     .evaluates_ops = true,
     .alloc = ref_alloc,
