@@ -139,7 +139,6 @@ static bool lower_pieces(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
         *piece = (ct_piece){.engine = ct__engine_at(ctx, (int)part->place), .part = part};
         if (!piece->engine || !(piece->plan = piece_plan(plan, part))) return false;
         plan->n_pieces++;
-        ct__symbols_settle(ctx->symbols, part->graph.nodes, part->graph.n);
         ok = legal_graph(ctx, "split", &part->graph) &&
              remembered(ctx, piece->engine, piece->plan, &part->graph) &&
              lower_graph(ctx, piece->engine, piece->plan, &part->graph) &&
