@@ -270,6 +270,7 @@ CT_API ct_stats ct_get_stats(void);
 // What a plan costs, known before it runs. Bytes and operations of a launch are those of one time.
 typedef struct ct_plan_launch {
     const char *kernel; // its name, "copy"; NULL where an op runs as it is (device ref)
+    const char *device; // that it runs on
     const char *op;     // of the first node it serves, and that node's line
     ct_loc here;
     const char *variable; // name of the largest variable that it reads; NULL: it reads none
@@ -350,6 +351,14 @@ CT_API void ct__autocast_cleanup(ct_dtype *before);
 // are recorded there it is a constant.
 CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
+// x on another device of the context ("cpu", "ref", ...: as for ct_set_device), which is opened when
+// it is first named: a copy, or x itself where it lies there already. Its gradient goes back to where
+// x lies. What is computed of tensors lies where they lie; those of two devices do not mix, but
+// scalars and constants go anywhere. At most 15 devices beside the context's own.
+CT_API ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here);
+#define ct_to(x, device) ct_to_at((x), (device), CT_HERE)
+// The name of the device that x lies on, or will; NULL: x is no tensor.
+CT_API const char *ct_device_of(ct_tensor x);
 // Ends a kept tensor, or any handle, early. CT_NONE, a stale handle: nothing happens. A variable
 // (its set owns it) and a tensor of another context are errors.
 CT_API void ct_drop_at(ct_tensor t, ct_loc here);
@@ -459,6 +468,12 @@ CT_API ct_tensor ct_params_find(const ct_params *params, const char *name);
 // is gone by then. Asked for the variable itself, ct_data and ct_item take the newest.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
+// A variable lies where its first value lies. These bring one, or all of a set, to another device, for good: what is
+// pending runs first, and what is read from then on lies there. No other context may be using it.
+CT_API void ct_move_at(ct_tensor variable, const char *device, ct_loc here);
+#define ct_move(variable, device) ct_move_at((variable), (device), CT_HERE)
+CT_API void ct_params_move_at(ct_params *params, const char *device, ct_loc here);
+#define ct_params_move(params, device) ct_params_move_at((params), (device), CT_HERE)
 
 // --------------------------------------------------------------------------------------- gradients
 

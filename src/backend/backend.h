@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "kir/target.h"
 
+enum { CT_DEVICE_NAME = 48 };
 typedef struct ct_device ct_device;
 typedef struct ct_account ct_account; // backend/memory.h
 
@@ -140,15 +141,16 @@ struct ct_spare { // a freed buffer that waits for the next of its size
 
 struct ct_device {
     const ct_backend *backend;
-    ct_device *inner;  // of an asynchronous device: what really computes; of a dry one: what would
-    int ordinal;       // which of several
-    char numerics[64]; // the backend's, with what this very device does otherwise
-    void *state;       // the backend's
-    ct_account *account;     // where its memory is counted
-    size_t guard;            // bytes kept free behind each buffer: 0 or CT_GUARD
-    bool waits;              // for the compiler, whatever that takes; nothing is unfinished
-    const atomic_bool *stop; // asked between commands that may be left out, and between pieces of
-                             // long ones; NULL: never
+    ct_device *inner; // of an asynchronous device: what really computes; of a dry one: what would
+    int ordinal;      // which of several
+    char name[CT_DEVICE_NAME]; // by which it was opened; of an inner one, too
+    char numerics[64];         // the backend's, with what this very device does otherwise
+    void *state;               // the backend's
+    ct_account *account;       // where its memory is counted
+    size_t guard;              // bytes kept free behind each buffer: 0 or CT_GUARD
+    bool waits;                // for the compiler, whatever that takes; nothing is unfinished
+    const atomic_bool *stop;   // asked between commands that may be left out, and between pieces of
+                               // long ones; NULL: never
     atomic_int refs;
     pthread_mutex_t spare_lock;
     struct ct_spare spare[CT_SPARES];
@@ -156,7 +158,8 @@ struct ct_device {
     _Atomic size_t spare_bytes;
 };
 
-// "cpu", "ref", "opencl" (or "opencl:1"), each also behind "async:" or "dry:". NULL and an error for other names.
+// "cpu", "ref", "opencl", with a number where there are several ("opencl:1"), each also behind "async:" or "dry:". NULL
+// and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_close(ct_device *device);
 extern const ct_backend *const ct__backends[]; // the library's own, NULL behind the last

@@ -58,7 +58,7 @@ static void add_span(const run *r, const ct_command *c, size_t n, int64_t begin)
                                          [CT_COMMAND_COPY] = CT_SPAN_COPY};
     const ct_node *node = c->node;
     char several[160];
-    ct_span_what what = {.kind = kinds[c->kind], .device = r->runner->device->backend->name};
+    ct_span_what what = {.kind = kinds[c->kind], .device = r->runner->device->name};
     double bytes = 0, flops = 0;
     what.name = c->label                     ? c->label
                 : c->kind == CT_COMMAND_COPY ? "copy"

@@ -10,8 +10,8 @@ ct_counters ct__counters;
 const ct_backend *const ct__backends[] = {&ct__backend_cpu, &ct__backend_ref, &ct__backend_opencl,
                                           NULL};
 
-static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device *inner,
-                               ct_err *err) {
+static ct_device *open_backend(const ct_backend *backend, const char *name, int ordinal,
+                               ct_device *inner, ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
     if (!device) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
@@ -20,6 +20,7 @@ static ct_device *open_backend(const ct_backend *backend, int ordinal, ct_device
     device->backend = backend;
     device->inner = inner;
     device->ordinal = ordinal;
+    snprintf(device->name, sizeof device->name, "%s", name);
     if (backend->numerics)
         snprintf(device->numerics, sizeof device->numerics, "%s", backend->numerics);
     device->account = &ct__account;
@@ -45,11 +46,11 @@ static bool names(const ct_backend *backend, const char *name, int *ordinal) {
 }
 
 // Wrapped where the name asks for it.
-static ct_device *open_named(const ct_backend *backend, int ordinal, const ct_backend *wrapper,
-                             ct_err *err) {
-    ct_device *device = open_backend(backend, ordinal, NULL, err);
+static ct_device *open_named(const ct_backend *backend, const char *name, int ordinal,
+                             const ct_backend *wrapper, ct_err *err) {
+    ct_device *device = open_backend(backend, name, ordinal, NULL, err);
     if (!device || !wrapper) return device;
-    ct_device *wrapped = open_backend(wrapper, 0, device, err);
+    ct_device *wrapped = open_backend(wrapper, name, 0, device, err);
     if (!wrapped) ct__device_close(device);
     return wrapped;
 }
@@ -71,7 +72,7 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     for (const ct_backend *b = NULL; (b = ct__backend_next(b, &why));) {
         int ordinal;
         if (names(b, name + (async ? 6 : dry ? 4 : 0), &ordinal))
-            return open_named(b, ordinal, wrapper, err);
+            return open_named(b, name, ordinal, wrapper, err);
     }
     if (why.code)
         *err = why;

@@ -81,28 +81,106 @@ static bool wanted(ct_regions *regions) {
     return !regions->only_try;
 }
 
-static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
-                  const ct_root *roots, size_t n_roots) {
-    ct_graph graph = {0};
+// A graph of one device.
+static bool lower_graph(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, ct_graph *graph) {
     ct_program *program = &plan->program;
     ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
-    program->arena = &plan->arena;
+    program->arena = graph->arena;
     program->symbols = ctx->symbols;
     program->target = ct__target(engine->device);
     program->guard = engine->device->guard;
-    ct__dump_recorded(ctx, order, roots, n_roots);
-    ctx->whole = lowering != ct__lower_ops && !(engine->check & CT_CHECK_OPS);
-    return ct__expand(ctx, order, roots, n_roots, &graph) && legal_graph(ctx, "expanded", &graph) &&
-           remembered(ctx, engine, plan, &graph) && ct__simplify(ctx, &graph) &&
-           legal_graph(ctx, "simplified", &graph) &&
-           (lowering == ct__lower_ops || plan->check || ct__prune(ctx, &graph)) &&
-           lowering(&graph, program, &ctx->err) &&
-           (lowering == ct__lower_ops || ct__batch_launches(program, &graph, &ctx->err)) &&
+    return (lowering == ct__lower_ops || plan->check || ct__prune(ctx, graph)) &&
+           lowering(graph, program, &ctx->err) &&
+           (lowering == ct__lower_ops || ct__batch_launches(program, graph, &ctx->err)) &&
            legal_program(ctx, program, false) && ct__plan_memory(program, &ctx->err) &&
-           legal_program(ctx, program, true) && settled(ctx, engine, plan, &graph) &&
+           legal_program(ctx, program, true) && settled(ctx, engine, plan, graph) &&
            ct__measure(ctx, engine, program) && ct__plan_fits(ctx, engine, plan) &&
            wanted(ctx->regions) && ct__render(ctx, engine, program) &&
            ct__cache(ctx, engine, program);
+}
+
+// A plan of its own for a part of one that lies on several devices.
+static ct_plan *piece_plan(const ct_plan *whole, const ct_part *part) {
+    ct_plan *plan = ct__calloc(1, sizeof *plan);
+    if (!plan) return NULL;
+    const ct_graph *g = &part->graph;
+    plan->here = whole->here;
+    plan->n_scalars = whole->n_scalars;
+    plan->n_leaves = g->n_leaves;
+    plan->n_roots = g->n_roots;
+    plan->leaves = ct__arena_zero(g->arena, (g->n_leaves + 1) * sizeof *plan->leaves);
+    plan->roots = ct__arena_zero(g->arena, (g->n_roots + 1) * sizeof *plan->roots);
+    for (size_t i = 0; i < g->n_leaves && plan->leaves; i++) {
+        const ct_node *node = part->leaf_nodes[i];
+        plan->leaves[i] = part->leaf[i] < whole->n_leaves
+                              ? whole->leaves[part->leaf[i]]
+                              : (ct_plan_leaf){.type = *node->out, .here = node->here};
+    }
+    for (size_t i = 0; i < g->n_roots && plan->roots; i++)
+        plan->roots[i] = part->root[i] < whole->n_roots ? whole->roots[part->root[i]]
+                                                        : (ct_plan_root){.fresh = true};
+    if (plan->leaves && plan->roots) return plan;
+    ct__free(plan);
+    return NULL;
+}
+
+// One of several devices, as pieces. Its sizes are those that it is made for.
+static bool lower_pieces(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
+    ct_parts *parts = ct__arena_zero(&plan->arena, sizeof *parts);
+    if (!parts || !ct__split_places(ctx, graph, parts)) return false;
+    plan->pieces = ct__arena_zero(&plan->arena, (parts->n + 1) * sizeof *plan->pieces);
+    if (!plan->pieces) return false;
+    plan->n_between = parts->n_between;
+    bool ok = true;
+    for (size_t i = 0; i < parts->n && ok; i++) {
+        ct_part *part = &parts->v[i];
+        if (!part->graph.n_roots) continue; // leaves alone
+        ct_piece *piece = &plan->pieces[plan->n_pieces];
+        *piece = (ct_piece){.engine = ct__engine_at(ctx, (int)part->place), .part = part};
+        if (!piece->engine || !(piece->plan = piece_plan(plan, part))) return false;
+        plan->n_pieces++;
+        ok = legal_graph(ctx, "split", &part->graph) &&
+             remembered(ctx, piece->engine, piece->plan, &part->graph) &&
+             lower_graph(ctx, piece->engine, piece->plan, &part->graph) &&
+             ct__plan_prepare(ctx, piece->engine, piece->plan, &(ct_order){0}, NULL);
+    }
+    plan->program.symbols = ctx->symbols;
+    ct__symbols_incomplete(ctx->symbols);
+    return ok;
+}
+
+// The devices that the nodes lie on, which another context may have named.
+static bool open_places(ct_ctx *ctx, const ct_order *order) {
+    for (size_t i = 0; i < order->n; i++)
+        for (int o = 0; o < order->nodes[i]->n_out; o++) {
+            const int place = order->nodes[i]->out[o].place;
+            if (place && !ct__engine_at(ctx, place)) return false;
+        }
+    return true;
+}
+
+// Do the devices of this context run kernels that take compositions as they are?
+static bool all_take_compositions(const ct_ctx *ctx, const ct_engine *own) {
+    bool all = !ct__evaluates_ops(own->device) && !(own->check & CT_CHECK_OPS);
+    for (int i = 1; i < CT_PLACES; i++) {
+        const ct_engine *other = ctx->places[i];
+        all &= !other || !ct__evaluates_ops(other->device);
+    }
+    return all;
+}
+
+static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                  const ct_root *roots, size_t n_roots) {
+    ct_graph graph = {0};
+    ct__dump_recorded(ctx, order, roots, n_roots);
+    if (!open_places(ctx, order)) return false;
+    ctx->whole = all_take_compositions(ctx, engine);
+    if (!ct__expand(ctx, order, roots, n_roots, &graph) || !legal_graph(ctx, "expanded", &graph))
+        return false;
+    const bool apart = ct__lies_apart(&graph);
+    return (apart || remembered(ctx, engine, plan, &graph)) && ct__simplify(ctx, &graph) &&
+           legal_graph(ctx, "simplified", &graph) &&
+           (apart ? lower_pieces(ctx, plan, &graph) : lower_graph(ctx, engine, plan, &graph));
 }
 
 // Is anything of the record dynamic?
@@ -131,7 +209,7 @@ static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, cons
     for (size_t i = 0; i < plan->n_regions; i++) plan->n_again += ctx->regions->v[i].again;
     ctx->symbols = NULL;
     ct__frame_pop(ctx, roots[0].here);
-    ok = ok && ct__plan_prepare(ctx, engine, plan, order);
+    ok = ok && ct__plan_prepare(ctx, engine, plan, order, engine->roots);
     if (!ok) {
         ct__plan_free(engine, plan);
         return NULL;

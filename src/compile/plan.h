@@ -3,6 +3,7 @@
 #define COTAN_COMPILE_PLAN_H
 
 #include "backend/backend.h"
+#include "compile/passes/split.h"
 #include "compile/schedule/program.h"
 
 typedef struct ct_plan_leaf { // for explanations
@@ -29,6 +30,14 @@ typedef struct ct_binding { // an operand that is the buffer of a leaf or a root
 } ct_binding;
 
 typedef struct ct_check_graph ct_check_graph; // compile/check/check.h
+
+// A piece of a plan of several devices: a plan of one device, which runs when those before it have.
+// Its leaves and roots are the whole plan's or, numbered behind those, values between pieces.
+typedef struct ct_piece {
+    struct ct_plan *plan;
+    struct ct_engine *engine;
+    ct_part *part;
+} ct_piece;
 
 typedef struct ct_plan {
     struct ct_plan *next; // in its bucket
@@ -67,6 +76,9 @@ typedef struct ct_plan {
     size_t n_roots;
     ct_plan_cost *cost;    // once it was asked for
     ct_check_graph *check; // where COTAN_CHECK is set
+    // Of several devices: it has pieces in place of launches.
+    ct_piece *pieces; // (n_pieces)
+    size_t n_pieces, n_between;
     ct_loc here;
 } ct_plan;
 
@@ -95,7 +107,6 @@ typedef struct ct_temporaries {
 typedef struct ct_engine { // one a context
     ct_device *device;
     ct_temporaries temporaries;
-    const char *device_name;
     ct_plan **buckets;     // (n_buckets) a power of two
     ct_plan **of_shape;    // (n_buckets) by the record without its sizes
     ct_size_words sizes;   // of the order
@@ -159,7 +170,18 @@ bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program);
 // The program is done with its kernels; those that no other uses go.
 void ct__release_kernels(ct_engine *engine, ct_program *program);
-bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order);
+// roots: the engine's that its roots are; NULL: none of them is a variable's.
+bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                      const ct_root *roots);
+ct_engine *ct__engine_at(ct_ctx *ctx, int place); // NULL, and an error: it cannot be opened
+// Does the value lie where the engine's device does not reach?
+bool ct__is_foreign(const ct_engine *engine, const ct_storage *storage);
+// A copy, on the engine's device, of a value that `here` made. NULL, and an error.
+ct_storage *ct__fetch(ct_ctx *ctx, ct_engine *engine, ct_storage *from, ct_loc here);
+// One piece of the whole's plan, which has n roots. made: those, and the values between pieces, of which the piece
+// makes its own.
+bool ct__piece_run(ct_ctx *ctx, const ct_engine *whole, const ct_piece *piece, size_t n,
+                   ct_storage **made);
 // Before a run of an unfinished plan, and before anything is locked for it: waits for what is worth
 // it.
 bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);

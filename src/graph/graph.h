@@ -98,6 +98,7 @@ struct ct_node {
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
+bool ct__goes_anywhere(ct_val v); // is it used on any device as it is: a scalar, or a constant?
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the
@@ -157,6 +158,8 @@ void ct__var_changed(ct_var *var, uint64_t version);
 // Runs what is pending, and gives the variable the value whose bytes `next` hands out: as
 // assigning them would, but in place, so that the value is in memory once.
 bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here);
+// Runs what is pending, and brings the variable to another device.
+bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here);
 // The pending assignment has ended.
 void ct__var_released(ct_var *var, const ct_ctx *ctx);
 // Variables whose sets other contexts freed become their owner's to let go.
@@ -254,7 +257,11 @@ typedef struct ct_hooks {
     ct_storage *(*adopt)(ct_ctx *ctx, const void *data, size_t n, void (*release)(void *user),
                          void *user);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
+    bool (*move)(ct_ctx *ctx, ct_var *var, int place); // a variable, to another device
     bool (*lost)(const ct_storage *storage);
+    // The number of a device by name, opened where it is new. -1: there is none, the error stands.
+    int (*place)(ct_ctx *ctx, const char *name, ct_loc here);
+    const char *(*place_name)(ct_ctx *ctx, int place);
     void (*settle)(ct_ctx *ctx); // waits for the device, and logs a fault that nobody has heard of
     void (*close)(ct_ctx *ctx);
 } ct_hooks;
@@ -268,6 +275,7 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
+enum { CT_PLACES = 16 };        // devices of a context at most
 typedef struct ct_said ct_said; // a text that waits for the log function
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
@@ -292,6 +300,7 @@ struct ct_ctx {
     bool leaf_hinted;           // and a gradient that ends at a value of a scope that ended
     atomic_bool cancelled;      // by ct_cancel, until a run has said so
     void *device;               // the compiler's: where plans of this context run
+    void *places[CT_PLACES];    // the same of the devices that tensors were sent to, by number
     int tracing;                // open TRACE and BODY frames
     ct_dtype autocast;          // of products that are recorded: f16 or bf16; CT_DEFAULT: their own
     uint16_t region;            // that is being recorded; 0: none
@@ -450,8 +459,9 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 // A scalar leaf of a bare number, outside of traced functions. NULL: as of ct__leaf.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
-extern const ct_opdef ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const, ct__op_read,
-    ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
+ct_tensor ct__transfer(ct_tensor x, int place, ct_loc here); // x on another device of the context
+extern const ct_opdef ct__op_transfer, ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const,
+    ct__op_read, ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
 
 // ------------------------------------------------------------------------------- frames and bodies
 
@@ -486,9 +496,10 @@ struct ct_body {
     uint64_t *words; // canonical record
     size_t n_words;
     ct_hash hash;
-    bool transforms; // some of the nodes are transforms, which mean the body by itself
-    size_t word;     // while a plan is made of the node that owns it: where its words begin in the
-                     // plan's record; 0: it was traced for this plan
+    bool transforms;      // some of the nodes are transforms, which mean the body by itself
+    const ct_node *moves; // a node that brings a tensor to another device; NULL: none does
+    size_t word; // while a plan is made of the node that owns it: where its words begin in the
+                 // plan's record; 0: it was traced for this plan
     ct_loc here;
 };
 

@@ -853,6 +853,61 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
     return ct__given(ctx, in, here, op->name, "the list of operands");
 }
 
+// ------------------------------------------------------------------------------------------ places
+
+bool ct__goes_anywhere(ct_val v) { return ct__type(v)->rank == 0 || v.node->op == &ct__op_const; }
+
+// The operand that says where the results lie; -1: none does, all go anywhere.
+static int leader(const ct_call *call) {
+    for (int i = 0; i < call->n_in; i++)
+        if (!ct__goes_anywhere(call->vals[i])) return i;
+    return -1;
+}
+
+// Does its shape rule say where the results lie: a traced function, in which tensors may move, or a transform of one?
+static bool says_places(const ct_opdef *op) {
+    bool says = op->kind == &ct__kind_transform || op->scattered;
+    for (size_t i = 0; i < op->n_fields && !says; i++) says = op->fields[i].kind == CT_FIELD_body;
+    return says;
+}
+
+static const char *place_of(ct_ctx *ctx, const ct_type *type) {
+    return ct__hooks.place_name(ctx, type->place);
+}
+
+// Operands of one op lie on one device. Rules in a plan may mix: they work on what was seen already.
+static __attribute__((noinline)) bool meet(ct_ctx *ctx, ct_call *call) {
+    const int first = leader(call);
+    if (ct__in_plan(ctx) || first < 0 || says_places(call->op)) return true;
+    for (int i = first + 1; i < call->n_in; i++) {
+        if (ct__goes_anywhere(call->vals[i]) || call->in[i]->place == call->in[first]->place)
+            continue;
+        const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
+        ct__call_err(
+            call, CT_E_DEVICE,
+            "operands lie on two devices: operand %d is %s on %s (%s:%u), operand %d is %s "
+            "on %s (%s:%u)",
+            first + 1, ct__type_text(call->in[first]).s, place_of(ctx, call->in[first]),
+            a.file ? a.file : "?", a.line, i + 1, ct__type_text(call->in[i]).s,
+            place_of(ctx, call->in[i]), b.file ? b.file : "?", b.line);
+        return ct__call_hint(call, "ct_to brings a tensor to another device");
+    }
+    return true;
+}
+
+// Results lie where the operands lie. In a plan what was sent away goes before what lies at home:
+// rules make constants there.
+static __attribute__((noinline)) bool place_outputs(ct_call *call) {
+    int place = 0;
+    const int first = leader(call);
+    if (says_places(call->op)) return true;
+    if (first >= 0) place = call->in[first]->place;
+    for (int i = 0; i < call->n_in && !place; i++)
+        if (first < 0 || !ct__goes_anywhere(call->vals[i])) place = call->in[i]->place;
+    for (int i = 0; i < call->n_out; i++) call->out[i].place = (uint8_t)place;
+    return true;
+}
+
 enum { BEHIND = CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF | CT_NODE_TRACKED };
 static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
@@ -937,15 +992,17 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
                     val};
     int used = 0;
     ct_dtypes seen[2] = {0}; // of tensors, and of bare numbers
-    unsigned behind = 0;
+    unsigned behind = 0, places = 0;
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         const ct_type *type = types[used] = ct__type(val[used]);
         seen[type->weak] |= CT_MASK(type->dtype);
+        places |= type->place;
         behind |= val[used].node->flags;
         ct__use(val[used++].node);
     }
     bool ok = used == n_in && (!seen[1] || numbers_meet(ctx, &call, seen, in, val, types));
-    if (!ok || !op->infer(&call) || !fits(&call) ||
+    ok = ok && (!places || meet(ctx, &call));
+    if (!ok || !op->infer(&call) || !fits(&call) || (places && !place_outputs(&call)) ||
         (ctx->symbols && !name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);

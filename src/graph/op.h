@@ -372,8 +372,10 @@ struct ct_opdef {
         [8]; // call, and what batches as they do: how many axes behind the batch its operands have
     const char
         *symbol; // call: the function's name in C that is written ahead of time; NULL: it has none
-    bool waits;  // movement: operands behind the first are only waited for
-    bool fills;  // movement: an element may be a number that no operand has
+    bool scattered;    // operands may lie on several devices; where results lie the shape rule says
+    bool moves;        // the result is the operand on another device
+    bool waits;        // movement: operands behind the first are only waited for
+    bool fills;        // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too

@@ -28,7 +28,8 @@ bool ct__same_sizes(const ct_type *a, const ct_type *b) {
 }
 
 bool ct__same_type(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && a->weak == b->weak && ct__same_shape(a, b);
+    return a->dtype == b->dtype && a->weak == b->weak && a->place == b->place &&
+           ct__same_shape(a, b);
 }
 
 bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *type, ct_err *err,

@@ -37,6 +37,7 @@ typedef struct ct_type {
     uint8_t dtype; // ct_dtype
     uint8_t rank;
     bool weak;
+    uint8_t place;       // the device that it lies on, by number; 0: the context's own
     uint32_t dyn;        // bit i: dim[i] is dynamic, an argument of the kernels
     const int64_t *dim;  // (rank)
     const int64_t *mark; // (rank) in a plan that is made: the sizes as attributes hold them, of

@@ -443,6 +443,26 @@ static bool may_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
     return false;
 }
 
+// A variable lies where its first value lies; what it is assigned later lies there too. False: the
+// value does not, nor does it go anywhere.
+static bool lies_there(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) {
+    const ct_type *type = ct__type(*v);
+    if (type->place == var->type.place) return true;
+    if (!var->storage && !var->writer) {
+        var->type.place = type->place;
+        return true;
+    }
+    if (ct__goes_anywhere(*v))
+        return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.place, *here), v,
+                           "assign", 1, *here);
+    ct__fail(ctx, CT_E_DEVICE, *here, "assign",
+             "variable \"%s\" is %s on %s, the value is %s on %s", var->name,
+             ct__type_text(&var->type).s, ct__hooks.place_name(ctx, var->type.place),
+             ct__type_text(type).s, ct__hooks.place_name(ctx, type->place));
+    ct__err_hint(&ctx->err, "ct_to brings the value there, ct_move the variable");
+    return false;
+}
+
 static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
     if (!may_assign(ctx, var, &here)) return;
@@ -463,7 +483,7 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
         if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
-    add_assignment(ctx, var, v, &here);
+    if (lies_there(ctx, var, &v, &here)) add_assignment(ctx, var, v, &here);
 }
 
 ct_ctx *ct_assigning(ct_tensor variable) {
@@ -472,26 +492,42 @@ ct_ctx *ct_assigning(ct_tensor variable) {
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.
-static ct_var *target(ct_ctx *ctx, ct_tensor variable, const ct_loc *here) {
+static ct_var *target(ct_ctx *ctx, ct_tensor variable, const char *op, const ct_loc *here) {
     ct_var *var = ct__var_hold(variable, ctx);
     if (var) return var;
     uint32_t out;
     const ct_node *node = ct__peek(variable, &out);
     if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
-        ct__fail(ctx, CT_E_ARGUMENT, *here, "assign", "the first operand is no variable");
+        ct__fail(ctx, CT_E_ARGUMENT, *here, op, "the first operand is no variable");
     return NULL;
 }
 
 void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    ct_var *var = ctx ? target(ctx, variable, &here) : NULL;
+    ct_var *var = ctx ? target(ctx, variable, "assign", &here) : NULL;
     if (!var) return;
     assign(ctx, var, value, here);
     ct__var_unref(var, ctx);
 }
 
+bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here) {
+    ct_var *var = target(ctx, variable, "move", &here);
+    if (!var) return false;
+    bool ok = var->type.place == place;
+    if (!ok && ctx->tracing) {
+        ct__fail(ctx, CT_E_TRACE, here, "move", "variable \"%s\" is moved inside a traced function",
+                 var->name);
+    } else if (!ok && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here)) {
+        ok = !var->storage || ct__hooks.move(ctx, var, place);
+        if (ok) var->type.place = (uint8_t)place;
+        ct__var_released(var, ctx);
+    }
+    ct__var_unref(var, ctx);
+    return ok;
+}
+
 bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here) {
-    ct_var *var = target(ctx, variable, &here);
+    ct_var *var = target(ctx, variable, "assign", &here);
     if (!var) return false;
     bool ok =
         may_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here);

@@ -169,7 +169,8 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
         t[0] = ct_mul(r->t_in[0], ct_select(ct_equal(y, zero), zero, lower));
     }
     if (!ct__is_none(r->t_in[1])) {
-        ct_tensor log = ct_select(ct_equal(x, zero), zero, ct_log(x));
+        ct_tensor base = ct_cast(x, ct_dtype_of(r->out[0])); // it may be whole numbers
+        ct_tensor log = ct_select(ct_equal(x, zero), zero, ct_log(base));
         t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
     }
     r->t_out[0] = ct__add_zero(t[0], t[1]);

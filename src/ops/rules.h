@@ -94,8 +94,12 @@ static inline void ct__shape_add_axis(ct_shape *shape, const ct_type *type, int 
     shape->dim[shape->rank++] = type->dim[axis];
 }
 static inline ct_type ct__shaped(const ct_shape *shape, ct_dtype dtype, bool weak) {
-    return (ct_type){(uint8_t)dtype, (uint8_t)shape->rank, weak,
-                     shape->dyn,     shape->dim,           shape->dyn ? shape->mark : NULL};
+    return (ct_type){.dtype = (uint8_t)dtype,
+                     .rank = (uint8_t)shape->rank,
+                     .weak = weak,
+                     .dyn = shape->dyn,
+                     .dim = shape->dim,
+                     .mark = shape->dyn ? shape->mark : NULL};
 }
 // Two axes that a shape rule found to be as long as each other, or one that wins over the other where
 // only one is dynamic: the size of both.

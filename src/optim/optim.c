@@ -65,9 +65,14 @@ static ct_ints dims_of(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
     return dims;
 }
 
-static void assign_zeros(ct_tensor var, ct_loc here) {
+// A state begins with zeros, where its parameter lies.
+static void assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
-    if (ct_ok(var)) ct_assign_at(var, ct_zeros_at(ct_dtype_of(var), dims_of(var, dim), here), here);
+    if (!ct_ok(var)) return;
+    ct_tensor zeros = ct_zeros_at(ct_dtype_of(var), dims_of(var, dim), here);
+    const ct_var *of = ct__var_of(param);
+    ct_assign_at(var, of && of->type.place ? ct__transfer(zeros, of->type.place, here) : zeros,
+                 here);
 }
 
 // The variable `kind`.`name` of the set, shaped like param, without a value.
@@ -106,7 +111,7 @@ static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
             for (size_t i = 0; i < optim->n && !ctx->err.code; i++) {
                 slot[i] = state_like(optim->state, optim->transforms[t].state[k], optim->names[i],
                                      optim->params[i], here);
-                assign_zeros(slot[i], here);
+                assign_zeros(slot[i], optim->params[i], here);
             }
         }
     return !ctx->err.code;
@@ -312,7 +317,7 @@ static bool begin_sums(ct_optim *optim, ct_loc here) {
     if (!ctx || ctx->err.code || (!optim->sum && !make_sums(optim, ctx, here))) return false;
     if (has_sums(optim)) return true;
     ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
-    for (size_t i = 0; i < optim->n; i++) assign_zeros(optim->sum[i], here);
+    for (size_t i = 0; i < optim->n; i++) assign_zeros(optim->sum[i], optim->params[i], here);
     return !ctx->err.code;
 }
 
@@ -414,10 +419,26 @@ bool ct__optim_scales(const ct_optim *optim) { return optim->scaling.initial > 0
 
 // ---------------------------------------------------------------------------------------- the step
 
+static void follow_one(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
+    const ct_var *of = ct__var_of(param), *var = ct__var_of(state);
+    if (of && var && var->type.place != of->type.place)
+        ct__var_move(ctx, state, of->type.place, here);
+}
+
+// What is kept of parameters that moved to other devices goes where they are.
+static void follow(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
+    for (size_t i = 0; i < optim->n; i++) {
+        for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_STATES; s++)
+            if (optim->slots[s]) follow_one(ctx, optim->slots[s][i], optim->params[i], here);
+        if (optim->sum) follow_one(ctx, optim->sum[i], optim->params[i], here);
+    }
+}
+
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
     CT_PLAIN; // what transforms compute while they record
+    follow(ctx, optim, here);
     if (!record_gradients(optim, loss, here)) return;
     if (has_sums(optim)) take_mean(optim, here);
     if (ct__optim_scales(optim)) unscale(optim, here);

@@ -40,6 +40,7 @@ const ct_opdef ct__op_global_norm = {
     .n_in = -1,
     .n_out = 1,
     .accepts = CT_FLOATS,
+    .scattered = true,
     .infer = global_norm_infer,
     .body = global_norm_body,
 };

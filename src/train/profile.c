@@ -102,6 +102,17 @@ static double share_of_limits(const ct_profile_row *r, const ct_limits *l) {
     return (arithmetic > memory ? arithmetic : memory) / r->seconds;
 }
 
+static bool on_several_devices(const ct_profile *p) {
+    const char *first = NULL;
+    bool several = false;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        if (!launches(p->rows[i].kind)) continue;
+        several |= first && strcmp(first, p->rows[i].device);
+        first = p->rows[i].device;
+    }
+    return several;
+}
+
 static void add_row(ct_text *t, const ct_profile_row *r, const ct_profile *p) {
     char line[64] = "";
     const char *file = r->here.file ? strrchr(r->here.file, '/') : NULL;
@@ -113,6 +124,7 @@ static void add_row(ct_text *t, const ct_profile_row *r, const ct_profile *p) {
     if (launches(r->kind) && r->seconds > 0) {
         ct__textf(t, " %8.1f %8.1f", r->bytes / r->seconds / 1e9, r->flops / r->seconds / 1e9);
         if (p->limits.flops > 0) ct__textf(t, " %6.2f", share_of_limits(r, &p->limits));
+        if (on_several_devices(p)) ct__textf(t, "  %s", r->device);
     }
     ct__text_add(t, "\n");
 }
@@ -129,7 +141,9 @@ static void add_part(ct_text *t, const char *title, bool of_launches) {
             ct__textf(t, "%-34s %-22s %8s %10s %9s %6s", title, "line", "calls", "ms", "ms each",
                       "%");
             if (of_launches)
-                ct__textf(t, " %8s %8s%s", "GB/s", "GFLOP/s", p->limits.flops > 0 ? "  share" : "");
+                ct__textf(t, " %8s %8s%s%s", "GB/s", "GFLOP/s",
+                          p->limits.flops > 0 ? "  share" : "",
+                          on_several_devices(p) ? "  device" : "");
             ct__text_add(t, "\n");
         }
         if (n <= MOST)

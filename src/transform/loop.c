@@ -245,7 +245,10 @@ bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, si
 ct_tensor ct__record_loop(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_tensor first,
                           const ct_operands *o, ct_bodies bodies, ct_loc here) {
     size_t n = o->n + 1, at = 0;
-    for (size_t i = 0; i < bodies.n; i++) n += bodies.v[i]->n_captured;
+    for (size_t i = 0; i < bodies.n; i++) {
+        if (!ct__stays_in_place(ctx, op->name, bodies.v[i])) return ct__poison(ctx, here);
+        n += bodies.v[i]->n_captured;
+    }
     ct_tensor *in = ct__arena(ct__top(ctx)->arena, n * sizeof *in);
     if (!in) return ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");
     if (!ct__is_none(first)) in[at++] = first;

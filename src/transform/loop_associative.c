@@ -191,7 +191,8 @@ static void put_together(const ct_tensor *in, ct_tensor *out, void *user) {
 // x without the axis; its sizes in the arena.
 static bool element_of(ct_arena *arena, const ct_type *x, int64_t axis, ct_type *out) {
     int64_t *dim = ct__arena(arena, (x->rank + 1u) * sizeof *dim);
-    *out = (ct_type){.dtype = x->dtype, .rank = (uint8_t)(x->rank - 1), .dim = dim};
+    *out =
+        (ct_type){.dtype = x->dtype, .place = x->place, .rank = (uint8_t)(x->rank - 1), .dim = dim};
     if (!dim) return false;
     for (int a = 0, to = 0; a < x->rank; a++) {
         if (a == axis) continue;
@@ -247,6 +248,7 @@ static bool record(ct_ctx *ctx, const ct_associative_scan_args *args, ct_tensor 
     if (!find_elements(ctx, args, &attrs.axis, p.element, types)) return false;
     const ct_traced traced = {.op = "associative_scan", .f = put_together, .user = &p};
     attrs.body = ct__trace(ctx, &traced, types, 2 * n, n, args->here);
+    if (attrs.body && !ct__stays_in_place(ctx, "associative_scan", attrs.body)) return false;
     ct_tensor *all = attrs.body ? ct__with_captured(ctx, attrs.body, args->xs, n, 0) : NULL;
     if (!all) return false;
     *node = ct__record(&ct__op_associative_scan, &attrs, all, (int)(n + attrs.body->n_captured),

@@ -35,6 +35,7 @@ const ct_opdef ct__op_mark = {
     .n_out = -1,
     CT_FIELDS(mark),
     .accepts = CT_ANY,
+    .scattered = true,
     .infer = mark_infer,
     .body = mark_body,
     .jvp = mark_jvp,

@@ -5,6 +5,29 @@
 #include "graph/symbols.h"
 #include "ops/rules.h"
 
+const ct_node *ct__moves(const ct_node *node) {
+    const ct_node *moves = node->op->moves ? node : NULL;
+    for (size_t i = 0; i < node->op->n_fields && !moves; i++) {
+        if (node->op->fields[i].kind != CT_FIELD_body) continue; // loops have none that do
+        const void *at = (const char *)node->attrs + node->op->fields[i].offset;
+        const ct_body *inner = *(ct_body *const *)at;
+        if (inner) moves = inner->moves;
+    }
+    return moves;
+}
+
+bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
+    const ct_node *node = body->moves;
+    if (!node) return true;
+    const ct_type *from = ct__type(node->in[0]);
+    ct__fail(ctx, CT_E_DEVICE, node->here, op,
+             "the body brings %s from %s to %s: a loop or a branch runs on one device",
+             ct__type_text(from).s, ct__hooks.place_name(ctx, from->place),
+             ct__hooks.place_name(ctx, node->out->place));
+    ct__err_hint(&ctx->err, "ct_to before it, or behind it");
+    return false;
+}
+
 // The body's canonical record: two bodies with equal words are the same function.
 static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
     ct_order order = {0};
@@ -23,6 +46,7 @@ static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
         if (body->nodes && order.n) memcpy(body->nodes, order.nodes, order.n * sizeof *body->nodes);
         body->n_nodes = order.n;
     }
+    for (size_t i = 0; i < order.n && !body->moves; i++) body->moves = ct__moves(order.nodes[i]);
     ct__free(roots);
     ct__order_free(&order);
     return body->words && body->nodes;

@@ -59,6 +59,10 @@ const ct_type **ct__operand_types(ct_ctx *ctx, ct_traced *to, const ct_tensor *i
 // Operands, then what the body captured, then room for `more`. NULL: no memory, recorded.
 ct_tensor *ct__with_captured(ct_ctx *ctx, const ct_body *body, const ct_tensor *in, size_t n_in,
                              size_t more);
+// The node, or one in a function that it owns, that brings a tensor to another device; NULL: none does.
+const ct_node *ct__moves(const ct_node *node);
+// Does nothing in the body of a loop do so? False, and an error at that line.
+bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body);
 // A shape rule: the outputs are those of a body.
 bool ct__infer_body(ct_call *call, const ct_body *body);
 // For the rules of nodes that transform a function: calls `f` on parameters in place of args, so

@@ -197,6 +197,7 @@ static bool with_batch(ct_call *call, const ct_type *of, int64_t axis, int64_t s
         if (a < of->rank) ct__shape_add_axis(&shape, of, a);
     }
     *out = ct__shaped(&shape, of->dtype, of->weak);
+    out->place = of->place;
     return true;
 }
 
@@ -279,6 +280,7 @@ static bool without_axis(ct_arena *arena, const ct_type *type, int axis, ct_type
     for (int a = 0; a < type->rank; a++)
         if (a != axis) ct__shape_add_axis(&shape, type, a);
     *out = ct__shaped(&shape, type->dtype, type->weak);
+    out->place = type->place;
     return true;
 }
 

@@ -7,6 +7,7 @@
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (100; with
 //   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
+//   COTAN_FUZZ_DEVICE=x  what is compiled runs there (cpu)
 //
 // A failure ends with the command that repeats it, and so does a crash. Exit status 100: it could
 // not be tried, for want of memory or of a device.
@@ -904,7 +905,7 @@ int main(int argc, char **argv) {
     async = context("async:cpu");
     setenv("COTAN_CHECK", "bounds", 1); // nothing is written behind any buffer
     unfused = context("cpu");
-    compiled = context("cpu");
+    compiled = context((text = getenv("COTAN_FUZZ_DEVICE")) ? text : "cpu");
     unsetenv("COTAN_CHECK");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cpu_equals_ref),       cmocka_unit_test(covers_the_table),

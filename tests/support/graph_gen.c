@@ -320,7 +320,7 @@ bool gen_wants(const ct_opdef *op) {
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&
            op != &ct__op_stored && op != &ct__op_after && op != &ct__op_mark &&
-           op != &ct__op_paired;
+           op != &ct__op_paired && !op->moves;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {
@@ -387,13 +387,24 @@ static ct_tensor disturbed(replay *r, ct_tensor t, const gen_value *v) {
     return ct_mul(t, noise);
 }
 
+// An operand where the step is computed. Numbers go anywhere.
+static ct_tensor sent(const replay *r, const gen_step *s, ct_tensor t) {
+    const gen_graph *g = r->g;
+    if (!g->n_devices || s->kind == GEN_WEAK || ct__type_of(t)->weak) return t;
+    uint64_t state = g->placed + (uint64_t)(s - g->step);
+    return ct_to(t, g->devices[gen_bits(&state) % (uint64_t)g->n_devices]);
+}
+
 static void replay_step(replay *r, const gen_step *s) {
     ct_tensor clean[GEN_IN], noisy[GEN_IN];
     const gen_value *value = r->g->value;
     bool exact = true, jumps = gen_jumps(r->g, s);
     for (int i = 0; i < s->n_in; i++) {
-        clean[i] = r->clean[s->in[i]];
-        noisy[i] = r->noisy[s->in[i]];
+        // One that stands twice is sent once: what comes back of it is added up in the step's order.
+        int before = 0;
+        while (s->in[before] != s->in[i]) before++;
+        clean[i] = before < i ? clean[before] : sent(r, s, r->clean[s->in[i]]);
+        noisy[i] = r->noise ? r->noisy[s->in[i]] : clean[i];
         exact = exact && value[s->in[i]].exact;
     }
     bool same = !r->noise || jumps; // else a second, disturbed, copy
@@ -446,7 +457,9 @@ int gen_record(const gen_graph *g, uint64_t noise, ct_tensor *results) {
     for (int i = 0; i < g->n_roots; i++) results[n++] = r.noisy[g->root[i]];
     if (g->loss < 0) return n;
     ct_tensor weight = weights_of(&r, &g->value[g->loss]);
-    ct_tensor loss = ct_sum(ct_mul(r.noisy[g->loss], weight)), wrt[GEN_WRT];
+    ct_tensor last = r.noisy[g->loss], wrt[GEN_WRT];
+    if (g->n_devices) last = ct_to(last, g->devices[0]);
+    ct_tensor loss = ct_sum(ct_mul(last, weight));
     results[n++] = loss;
     for (int i = 0; i < g->n_wrt; i++) wrt[i] = r.clean[g->wrt[i]];
     ct_grad(loss, wrt, (size_t)g->n_wrt, results + n);

@@ -59,6 +59,11 @@ typedef struct gen_graph {
     int root[GEN_ROOTS], n_roots;
     int loss, wrt[GEN_WRT], n_wrt; // loss: a value, or -1
     ct_tensor *live;               // while it is made
+    // Set before it is recorded: each step's operands are sent to one of these devices, of which the
+    // first is the context's own. For that there must be no noise.
+    const char *const *devices; // (n_devices)
+    int n_devices;
+    uint64_t placed; // which, at random
 } gen_graph;
 
 // Makes graph `number` of a seed. The context's device should evaluate op by op.

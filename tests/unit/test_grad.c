@@ -542,6 +542,15 @@ static void a_loss_may_be_read_before_its_gradient(void **state) {
     ct_params_free(params);
 }
 
+static void whole_numbers_have_a_power_whose_exponent_is_learned(void **state) {
+    (void)state;
+    CT_SCOPE;
+    const int32_t two = 2;
+    ct_tensor y = line_of(3), g;
+    ct_grad(ct_sum(ct_pow(ct_from(&two, CT_I32, CT_DIMS(1)), y)), &y, 1, &g); // 2^y log(2)
+    for (int i = 0; i < 3; i++) assert_float_equal(at(g, i), log(2) * (2 << i), 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(first_gradients_of_random_graphs),
@@ -557,6 +566,7 @@ int main(void) {
         TEST(steps_together_cost_what_they_cost_alone),
         TEST(broadcast_beside_what_has_no_gradient),
         TEST(a_gradient_has_the_shape_and_dtype_of_its_operand),
+        TEST(whole_numbers_have_a_power_whose_exponent_is_learned),
         TEST(no_path_and_a_path_without_slope_differ),
         TEST(a_variable_without_a_path_is_named),
         TEST(what_has_no_gradient_is_refused_when_recorded),

@@ -50,7 +50,7 @@ static void launches_have_their_lines(void **state) {
         ref ? row("matmul", CT_PROFILE_OP) : row("matmul", CT_PROFILE_KERNEL);
     assert_non_null(product);
     assert_int_equal(product->calls, STEPS);
-    assert_string_equal(product->device, ref ? "ref" : "cpu");
+    assert_string_equal(product->device, device);
     assert_non_null(strstr(product->here.file, "test_profile.c"));
     assert_in_range(product->here.line, 20, 30);
     if (!ref) assert_true(product->flops >= 2.0 * N * N * N * STEPS && product->bytes > 0);

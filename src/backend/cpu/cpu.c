@@ -541,6 +541,7 @@ const ct_backend ct__backend_cpu = {
     .name = "cpu",
     .about = cpu_about,
     .on_host = true,
+    .several = true,
     .spares = true,
     .numerics = CT_NUMERICS_KERNELS,
     .open = cpu_open,

@@ -70,6 +70,7 @@ const ct_backend ct__backend_ref = {
     .name = "ref",
     .about = ref_about,
     .on_host = true,
+    .several = true,
     .numerics = "2 double",
     .evaluates_ops = true,
     .alloc = ref_alloc,

@@ -73,6 +73,9 @@ static bool compile_pending(ct_ahead *a) {
         ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
         return false;
     }
+    if (a->plan->n_pieces)
+        return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
+                       "tensors lie on several devices: what is written runs on one");
     a->roots = a->engine->roots;
     return ct__ahead_may_call(a) && write_plan(a);
 }

@@ -256,7 +256,8 @@ static ct_plan_launch describe_batch(const ct_plan *plan, const ct_launch *batch
     return out;
 }
 
-static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_err *err) {
+static bool add_launches(ct_plan *plan, const char *device, ct_plan_cost *c, uint64_t *in_use,
+                         ct_err *err) {
     const ct_program *p = &plan->program;
     ct_plan_launch *launches = ct__arena(&plan->arena, p->n_launches * sizeof *launches);
     int64_t *times = ct__arena(&plan->arena, (p->n_launches + 1) * sizeof *times);
@@ -279,6 +280,7 @@ static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_er
             *out = batch ? describe_batch(plan, l, times[depth])
                          : describe_launch(plan, l, times[depth]);
             out->temporaries = in_use[i];
+            out->device = device;
             c->bytes += out->bytes * (uint64_t)out->times;
             c->flops += out->flops * (double)out->times;
             if (in_use[i] > c->most_temporaries) c->most_temporaries = in_use[i];
@@ -289,15 +291,70 @@ static bool add_launches(ct_plan *plan, ct_plan_cost *c, uint64_t *in_use, ct_er
     return true;
 }
 
+static void add_cost(ct_plan_cost *to, const ct_plan_cost *c) {
+    to->arena_bytes += c->arena_bytes;
+    to->input_bytes += c->input_bytes;
+    to->result_bytes += c->result_bytes;
+    to->constant_bytes += c->constant_bytes;
+    to->workspace_bytes += c->workspace_bytes;
+    to->most_temporaries += c->most_temporaries;
+    to->bytes += c->bytes;
+    to->flops += c->flops;
+    to->n_launches += c->n_launches;
+    to->n_kernels += c->n_kernels;
+    to->new_kernels += c->new_kernels;
+}
+
+// The largest of the pieces' largest tensors.
+static void merge_tensors(ct_plan_tensor *to, size_t *n, const ct_plan_cost *c) {
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        size_t at = *n;
+        while (at && to[at - 1].bytes < c->tensors[i].bytes) at--;
+        if (at == MOST_TENSORS) continue;
+        if (*n < MOST_TENSORS) ++*n;
+        memmove(&to[at + 1], &to[at], (*n - 1 - at) * sizeof *to);
+        to[at] = c->tensors[i];
+    }
+}
+
+// Of several devices: what all pieces together need, whose launches follow each other.
+static const ct_plan_cost *cost_of_pieces(ct_ctx *ctx, ct_plan *plan) {
+    ct_plan_cost *sum = ct__arena_zero(&plan->arena, sizeof *sum);
+    ct_plan_tensor *tensors = ct__arena(&plan->arena, MOST_TENSORS * sizeof *tensors);
+    bool ok = sum && tensors;
+    for (size_t i = 0; i < plan->n_pieces && ok; i++) {
+        const ct_plan_cost *c = ct__plan_cost(ctx, plan->pieces[i].engine, plan->pieces[i].plan);
+        ok = c != NULL;
+        if (ok) add_cost(sum, c), merge_tensors(tensors, &sum->n_tensors, c);
+    }
+    ct_plan_launch *all = ok ? ct__arena(&plan->arena, (sum->n_launches + 1) * sizeof *all) : NULL;
+    if (!all) {
+        ct__err_memory(&ctx->err, plan->here, "plan", sizeof *sum);
+        return NULL;
+    }
+    sum->launches = all;
+    for (size_t i = 0; i < plan->n_pieces; i++) {
+        const ct_plan_cost *c = plan->pieces[i].plan->cost;
+        if (c->n_launches) memcpy(all, c->launches, c->n_launches * sizeof *all);
+        all += c->n_launches;
+    }
+    sum->tensors = tensors;
+    sum->n_regions = plan->n_regions;
+    sum->n_again = plan->n_again;
+    sum->here = plan->here;
+    return plan->cost = sum;
+}
+
 const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     if (plan->cost) return plan->cost;
+    if (plan->n_pieces) return cost_of_pieces(ctx, plan);
     ct_plan_cost *c = ct__arena_zero(&plan->arena, sizeof *c);
     ct_plan_tensor *tensors = ct__arena(&plan->arena, MOST_TENSORS * sizeof *tensors);
     uint64_t *in_use = ct__calloc(plan->program.n_launches + 2, sizeof *in_use);
     bool ok = c && tensors && in_use;
     if (ok) {
         add_sizes(engine, plan, c);
-        ok = add_launches(plan, c, in_use, &ctx->err);
+        ok = add_launches(plan, engine->device->name, c, in_use, &ctx->err);
         c->tensors = tensors;
         c->n_tensors = largest(plan, tensors);
     } else {

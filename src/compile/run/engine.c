@@ -1,6 +1,8 @@
 // What scope ends and reads reach: pending roots become a plan, found or made, and their values
 // come back.
 #include <fenv.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +60,59 @@ static ct_engine *engine_of(ct_ctx *ctx) {
         ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
     }
     return ctx->device;
+}
+
+// -------------------------------------------------------------------------------------------- places
+
+// Numbers of devices are the process's, since contexts read each other's values; 0 is each context's own.
+static struct {
+    pthread_mutex_t lock;
+    char name[CT_PLACES][CT_DEVICE_NAME]; // [0, n)
+    int n;
+} places = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1};
+
+// The number of a name, which gets one if `anew`. -1: it has none.
+static int number_of(const char *name, bool anew) {
+    pthread_mutex_lock(&places.lock);
+    int at = 1;
+    while (at < places.n && strcmp(places.name[at], name) != 0) at++;
+    if (at == places.n && anew && at < CT_PLACES)
+        snprintf(places.name[places.n++], CT_DEVICE_NAME, "%s", name);
+    if (at == places.n) at = -1;
+    pthread_mutex_unlock(&places.lock);
+    return at;
+}
+
+ct_engine *ct__engine_at(ct_ctx *ctx, int place) {
+    if (!place) return engine_of(ctx);
+    if (!ctx->places[place]) ctx->places[place] = engine_new(places.name[place], &ctx->err);
+    return ctx->places[place];
+}
+
+static int place_of(ct_ctx *ctx, const char *name, ct_loc here) {
+    const ct_engine *own = engine_of(ctx);
+    if (!own) return -1;
+    if (strcmp(name, own->device->name) == 0) return 0;
+    const int known = number_of(name, false);
+    ct_engine *e = known < 0 ? engine_new(name, &ctx->err) : ct__engine_at(ctx, known);
+    if (!e) return -1;
+    const int at = known < 0 ? number_of(name, true) : known;
+    if (known >= 0) return known;
+    if (at > 0 && !ctx->places[at]) {
+        ctx->places[at] = e;
+        return at;
+    }
+    engine_free(e);
+    if (at < 0)
+        ct__err(&ctx->err, CT_E_LIMIT, here, "to",
+                "\"%s\" would be device %d that tensors of this process lie on, at most %d can be",
+                name, CT_PLACES + 1, CT_PLACES);
+    return at;
+}
+
+static const char *place_name(ct_ctx *ctx, int place) {
+    const ct_engine *own = place ? NULL : engine_of(ctx);
+    return place ? places.name[place] : own ? own->device->name : "?";
 }
 
 const ct_account *ct__ctx_account(ct_ctx *ctx) {
@@ -261,43 +316,29 @@ static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
 
 // ------------------------------------------------------------------------- values of other devices
 
-static bool foreign(const ct_engine *e, const ct_storage *s) {
-    const ct_device *d = s->owner;
-    return d != e->device && !(d->backend->on_host && e->device->backend->on_host);
-}
-
-// A copy here of a value that lies on another device.
-static ct_storage *fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from) {
-    void *bytes = ct__malloc(from->bytes);
-    ct_storage *to = bytes ? ct__storage_new(e->device, from->bytes, &ctx->err) : NULL;
-    bool ok = to && ct__hooks.download(ctx, from, bytes, from->bytes) &&
-              e->device->backend->copy_in(e->device, (ct_operand){to->buffer, 0}, bytes,
-                                          from->bytes, &ctx->err);
-    if (!ok) ct__err_memory(&ctx->err, CT_NOWHERE, "run", from->bytes);
-    ct__free(bytes);
-    if (ok) return to;
-    ct__storage_unref(to);
-    return NULL;
-}
-
 // Does anybody but the reads of this context hold the variable's value?
 static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
     return (uint32_t)atomic_load(&s->refs) > 1 + (s->home == ctx->id ? s->home_holds : 0);
+}
+
+static bool move_here(ct_ctx *ctx, ct_engine *e, ct_var *var) {
+    ct_storage *from = var->storage, *here = ct__fetch(ctx, e, from, var->assigned);
+    if (!here) return false;
+    here->version = from->version;
+    here->home = from->home;
+    note_variable(here, var, var->assigned);
+    var->storage = here;
+    ct__storage_unref(from);
+    return true;
 }
 
 // What a plan updates in place moves here for good, and away from others who hold it.
 static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
-        ct_storage *from = var ? var->storage : NULL;
-        if (!from || !(foreign(e, from) || is_shared(ctx, from))) continue;
-        ct_storage *here = fetch(ctx, e, from);
-        if (!here) return false;
-        here->version = from->version;
-        here->home = from->home;
-        note_variable(here, var, var->assigned);
-        var->storage = here;
-        ct__storage_unref(from);
+        const ct_storage *from = var ? var->storage : NULL;
+        if (from && (ct__is_foreign(e, from) || is_shared(ctx, from)) && !move_here(ctx, e, var))
+            return false;
     }
     return true;
 }
@@ -305,9 +346,9 @@ static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
 // What it only reads is copied for the run.
 static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
-        if (!foreign(e, e->order.leaves[i])) continue;
+        if (!ct__is_foreign(e, e->order.leaves[i])) continue;
         if (!CT_GROW(e->copies, e->copies_cap, e->n_copies + 1)) return false;
-        ct_storage *here = fetch(ctx, e, e->order.leaves[i]);
+        ct_storage *here = ct__fetch(ctx, e, e->order.leaves[i], e->order.leaf_nodes[i]->here);
         if (!here) return false;
         e->copies[e->n_copies++] = e->order.leaves[i] = here;
     }
@@ -338,8 +379,30 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
     return true;
 }
 
+// Variables take their new storages when all pieces have run: until then a run can be given up.
+static bool run_pieces(ct_ctx *ctx, ct_engine *e, const ct_plan *p, size_t n) {
+    ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
+    bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
+    for (size_t i = 0; i < p->n_pieces && ok; i++)
+        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made);
+    for (size_t i = ok ? n : 0; made && i < n + p->n_between; i++) ct__storage_unref(made[i]);
+    for (size_t i = 0; i < n && ok; i++) {
+        const ct_root *r = &e->roots[i];
+        ct_storage *old = r->var ? r->var->storage : NULL;
+        e->fresh[i] = made[i];
+        note_root(r, made[i]);
+        if (!r->var) continue;
+        if (old) made[i]->version = old->version, made[i]->home = old->home;
+        r->var->storage = made[i];
+        ct__storage_unref(old);
+    }
+    ct__free(made);
+    return ok ? take_results(ctx, e, n) : ct__err_memory(&ctx->err, CT_NOWHERE, "run", n);
+}
+
 static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
     if (!leaves_stand(ctx, &e->order)) return false;
+    if (p->n_pieces) return run_pieces(ctx, e, p, n);
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     e->started = false;
     uint64_t begin = e->device->backend->event(e->device);
@@ -455,8 +518,8 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
     const ct_node *gone = NULL;
     bool ok = take_held(ctx, e, n);
     if (!ok) (void)cancelled(ctx);
-    ok = ok && targets_stand(ctx, e, n) && fetch_targets(ctx, e, n) && !(gone = bind_reads(e)) &&
-         run_plan(ctx, e, p, n);
+    ok = ok && targets_stand(ctx, e, n) && (p->n_pieces || fetch_targets(ctx, e, n)) &&
+         !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
     release(e);
     return gone ? ct__spent(ctx, gone, here) : ok;
 }
@@ -469,6 +532,13 @@ static bool await_compiler(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
     const bool ok = ct__plan_start(ctx, e, p);
     const ct_span_what what = span_of(p, CT_SPAN_COMPILE, "compiler awaited");
     if (begin) ct__span_add(&what, begin, 0, 0);
+    return ok;
+}
+// Waits for the compiler, before anything is locked, where that is worth it.
+static bool start(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+    bool ok = !p->unfinished || await_compiler(ctx, e, p);
+    for (size_t i = 0; i < p->n_pieces && ok; i++)
+        ok = start(ctx, p->pieces[i].engine, p->pieces[i].plan);
     return ok;
 }
 static bool run_watched(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
@@ -490,7 +560,7 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
             e->newest = p;
             ct__note_computed(p, &e->order);
         }
-        ok = p && (!p->unfinished || await_compiler(ctx, e, p)) && run_watched(ctx, e, p, n, here);
+        ok = p && start(ctx, e, p) && run_watched(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }
@@ -564,7 +634,7 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
 
 // The variable's storage; a new one where it has none here.
 static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
-    if (var->storage && !foreign(e, var->storage) && !is_shared(ctx, var->storage))
+    if (var->storage && !ct__is_foreign(e, var->storage) && !is_shared(ctx, var->storage))
         return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
@@ -591,13 +661,24 @@ static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next,
     return ok;
 }
 
+static bool take_alone(ct_ctx *ctx, ct_var *var) {
+    if (!atomic_load(&ctx->cancelled) && ct__share_take(var->lock, true, &ctx->cancelled))
+        return true;
+    if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
+    return false;
+}
+
+static bool move(ct_ctx *ctx, ct_var *var, int place) {
+    ct_engine *e = ct__engine_at(ctx, place);
+    if (!e || !take_alone(ctx, var)) return false;
+    bool ok = target_stands(ctx, var, CT_NOWHERE) && move_here(ctx, e, var);
+    ct__share_leave(var->lock, true);
+    return ok;
+}
+
 static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
-    ct_engine *e = engine_of(ctx);
-    if (!e) return false;
-    if (atomic_load(&ctx->cancelled) || !ct__share_take(var->lock, true, &ctx->cancelled)) {
-        if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
-        return false;
-    }
+    ct_engine *e = ct__engine_at(ctx, var->type.place);
+    if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
     ct__share_leave(var->lock, true);
     return ok;
@@ -645,16 +726,22 @@ static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(vo
 }
 
 static void settle(ct_ctx *ctx) {
-    ct_engine *e = ctx->device;
-    ct_err err = {0};
-    if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
-        ct__log(ctx, CT_LOG_WARNING, err.text);
+    for (int i = 0; i < CT_PLACES; i++) {
+        ct_engine *e = i ? ctx->places[i] : ctx->device;
+        ct_err err = {0};
+        if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
+            ct__log(ctx, CT_LOG_WARNING, err.text);
+    }
 }
 
 static void close_engine(ct_ctx *ctx) {
     settle(ctx);
     if (ctx->device) engine_free(ctx->device);
     ctx->device = NULL;
+    for (int i = 1; i < CT_PLACES; i++) {
+        if (ctx->places[i]) engine_free(ctx->places[i]);
+        ctx->places[i] = NULL;
+    }
 }
 
 const ct_hooks ct__hooks = {.run = run,
@@ -663,7 +750,10 @@ const ct_hooks ct__hooks = {.run = run,
                             .host = host,
                             .adopt = adopt,
                             .fill = fill,
+                            .move = move,
                             .lost = storage_lost,
+                            .place = place_of,
+                            .place_name = place_name,
                             .settle = settle,
                             .close = close_engine};
 

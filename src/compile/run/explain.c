@@ -152,15 +152,34 @@ static void say_opened(ct_ctx *ctx, const ct_order *order) {
     }
 }
 
+static void count(const ct_plan *plan, size_t *launches, size_t *kernels, size_t *anew) {
+    for (size_t i = 0; i < plan->program.n_launches; i++)
+        *launches += ct__launch_counts(&plan->program.launches[i]);
+    *kernels += plan->program.n_kernels;
+    *anew += plan->program.new_kernels;
+    for (size_t i = 0; i < plan->n_pieces; i++)
+        count(plan->pieces[i].plan, launches, kernels, anew);
+}
+
+// The devices of a plan that lies on several, each once.
+static void say_devices(ct_text *text, const ct_plan *plan) {
+    for (size_t i = 0; i < plan->n_pieces; i++) {
+        size_t before = 0;
+        while (before < i && plan->pieces[before].engine != plan->pieces[i].engine) before++;
+        if (before < i) continue;
+        if (!i) ct__textf(text, ", %zu pieces on ", plan->n_pieces);
+        ct__textf(text, "%s%s", i ? ", " : "", plan->pieces[i].engine->device->name);
+    }
+}
+
 void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
                      double seconds) {
     size_t siblings = 0;
     ct_plan *before = sibling(engine, plan, &siblings);
     bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
-    size_t launches = 0;
-    for (size_t i = 0; i < plan->program.n_launches; i++)
-        launches += ct__launch_counts(&plan->program.launches[i]);
+    size_t launches = 0, kernels = 0, anew = 0;
+    count(plan, &launches, &kernels, &anew);
     ct_text text = {0}, why = {0};
     ct_difference other = {0};
     bool declared = false, differs = before && say_difference(&why, plan, before, &declared);
@@ -175,9 +194,11 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
     // other results of it are wanted, there is nothing to declare.
     hint = hint && !declared && !wanted && differs && !(other.node && !other.field);
     ct__textf(&text,
-              "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels, %zu new): ",
+              "%s:%u: plan %llu made in %.1f ms (%zu nodes, %zu launches, %zu kernels, %zu new",
               file_of(plan->here), plan->here.line, (unsigned long long)plan->number, seconds * 1e3,
-              order->n, launches, plan->program.n_kernels, plan->program.new_kernels);
+              order->n, launches, kernels, anew);
+    say_devices(&text, plan);
+    ct__text_add(&text, "): ");
     if (differs)
         ct__text_add(&text, why.s);
     else

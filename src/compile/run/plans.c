@@ -185,6 +185,7 @@ static size_t bytes_of(const ct_plan *p) {
                    program->n_bufs * (sizeof *program->bufs + sizeof *p->homes);
     for (size_t i = 0; i < program->n_bufs; i++)
         if (program->bufs[i].kind == CT_BUF_CONST) bytes += program->bufs[i].bytes;
+    for (size_t i = 0; i < p->n_pieces; i++) bytes += bytes_of(p->pieces[i].plan);
     for (size_t i = 0; i < program->n_kernels; i++) {
         const ct_kir *ir = program->kernels[i].ir;
         bytes += sizeof *program->kernels + sizeof *ir + ir->cap * sizeof *ir->ins +

@@ -106,7 +106,8 @@ static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
     return true;
 }
 
-bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order) {
+bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+                      const ct_root *roots) {
     plan->hash = order->hash;
     plan->n_words = order->n_words;
     plan->words = ct__malloc((order->n_words + 1) * sizeof *plan->words);
@@ -118,7 +119,7 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
     x.lasting = ct__calloc(plan->program.n_bufs + 1, sizeof *x.lasting);
     for (size_t i = 0; x.lasting && i < plan->program.n_bufs; i++) {
         const ct_buf *b = &plan->program.bufs[i];
-        const ct_root *root = b->kind == CT_BUF_ROOT ? &engine->roots[b->index] : NULL;
+        const ct_root *root = roots && b->kind == CT_BUF_ROOT ? &roots[b->index] : NULL;
         x.lasting[i] =
             b->kind == CT_BUF_LEAF || (root && root->kind == CT_ROOT_ASSIGN && root->var->storage);
     }
@@ -139,6 +140,8 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
 }
 
 void ct__plan_free(ct_engine *engine, ct_plan *plan) {
+    for (size_t i = 0; i < plan->n_pieces; i++)
+        if (plan->pieces[i].plan) ct__plan_free(plan->pieces[i].engine, plan->pieces[i].plan);
     ct_device *device = engine->device;
     device->backend->wait(device, device->backend->event(device), NULL);
     if (plan->scalars)

@@ -1,0 +1,89 @@
+// Tensors and variables on other devices of their context.
+#include "ops/rules.h"
+
+#define TRANSFER_ATTRS(F, op) F(op, i64, place)
+CT_ATTRS(transfer, TRANSFER_ATTRS);
+
+ct_tensor ct__transfer(ct_tensor x, int place, ct_loc here) {
+    const transfer_attrs attrs = {place};
+    return ct__record(&ct__op_transfer, &attrs, &x, 1, here);
+}
+static int place_of(const ct_rule *r) { return (int)((const transfer_attrs *)r->attrs)->place; }
+
+static bool transfer_infer(ct_call *call) {
+    *call->out = *call->in[0];
+    call->out->place = (uint8_t)((const transfer_attrs *)call->attrs)->place;
+    return true;
+}
+static double transfer_f64(const double *x) { return x[0]; }
+static int64_t transfer_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
+static bool transfer_jvp(ct_rule *r) {
+    r->t_out[0] = ct__transfer(r->t_in[0], place_of(r), CT_NOWHERE);
+    return true;
+}
+static bool transfer_transpose(ct_rule *r) { // back to where x was
+    r->c_in[0] = ct__transfer(r->c_out[0], ct__type_of(r->in[0])->place, CT_NOWHERE);
+    return true;
+}
+static ct_kval transfer_emit(const ct_elem *e) { return e->x[0]; }
+const ct_opdef ct__op_transfer = {
+    .id = CT_OP_TRANSFER,
+    .name = "transfer",
+    .doc = "x on another device of the context.",
+    .kind = &ct__kind_elementwise,
+    .n_in = 1,
+    .n_out = 1,
+    CT_FIELDS(transfer),
+    .accepts = CT_ANY,
+    .split = ct__split_each,
+    .scattered = true,
+    .moves = true,
+    .infer = transfer_infer,
+    .eval_f64 = transfer_f64,
+    .eval_i64 = transfer_i64,
+    .jvp = transfer_jvp,
+    .transpose = transfer_transpose,
+    .emit = transfer_emit,
+    .unchanged = ct__always_unchanged,
+};
+
+ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!ct__given(ctx, device, here, "to", "the device's name")) return ct__poison(ctx, here);
+    ct_val v;
+    if (!ct__resolve(ctx, x, &v, "to", 0, here)) return ct__poison(ctx, here);
+    const int place = ct__hooks.place(ctx, device, here);
+    if (place < 0) {
+        ct__err_place(&ctx->err, here, "to");
+        return ct__poison(ctx, here);
+    }
+    return ct__type(v)->place == place ? x : ct__transfer(x, place, here);
+}
+
+void ct_move_at(ct_tensor variable, const char *device, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, device, here, "move", "the device's name")) return;
+    const int place = ct__hooks.place(ctx, device, here);
+    if (place < 0)
+        ct__err_place(&ctx->err, here, "move");
+    else
+        ct__var_move(ctx, variable, place, here);
+}
+
+void ct_params_move_at(ct_params *params, const char *device, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, params, here, "params_move", "the parameter set") ||
+        !ct__given(ctx, device, here, "params_move", "the device's name"))
+        return;
+    for (size_t i = 0; i < ct_params_count(params) && !ct_failed(); i++)
+        ct_move_at(ct_params_get(params, i), device, here);
+}
+
+const char *ct_device_of(ct_tensor x) {
+    ct_ctx *ctx = ct__ctx();
+    uint32_t out;
+    const ct_node *node = ctx ? ct__peek(x, &out) : NULL;
+    if (!node || node->flags & CT_NODE_POISON) return NULL;
+    return ct__hooks.place_name(node->ctx, node->out[out].place);
+}
