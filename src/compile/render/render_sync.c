@@ -88,6 +88,7 @@ static void walk(finder *f) {
             i = ins->end;
         } else if (ins->op == CT_K_LOOP || ins->op == CT_K_END) {
             const ct_kval loop = ins->op == CT_K_END ? ins->a : i;
+            if (k->ins[loop].sub == CT_BIND_ROWS) continue; // a group runs one
             join(f, f->before[loop]);
             for (size_t c = 0; c < k->nbufs; c++)
                 f->now[c] = f->before[loop][c] | (loop == i ? 0 : f->after[loop][c]);
@@ -126,7 +127,8 @@ bool ct__render_find_sync(const ct_kir *k, const ct_kshape *shape, bool *sync, c
     f.after = ct__arena_zero(&arena, k->n * sizeof *f.after);
     bool ok = class_of && reread && f.now && f.acts && f.before && f.after;
     for (size_t i = 0; i < k->n && ok; i++) {
-        if (k->ins[i].op != CT_K_LOOP || k->ins[i].sub == CT_BIND_LANES) continue;
+        const int bind = k->ins[i].sub;
+        if (k->ins[i].op != CT_K_LOOP || bind == CT_BIND_LANES || bind == CT_BIND_ROWS) continue;
         f.before[i] = ct__arena_zero(&arena, k->nbufs + 1);
         f.after[i] = ct__arena_zero(&arena, k->nbufs + 1);
         ok = f.before[i] && f.after[i];
